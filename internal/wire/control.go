@@ -1,0 +1,124 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// ControlSize is the length of a control message in bytes, payload excluded.
+const ControlSize = 32
+
+// MaxPayload bounds the payload of one control message, so that a garbled
+// length cannot make a reader wait for, or reserve, gigabytes.
+const MaxPayload = 1 << 20
+
+// Kind says what a control message means.
+type Kind uint8
+
+// The control messages. Fields not named are zero.
+const (
+	// Ready is one round of the dissemination barrier (paper 000, III-C, RNR
+	// synchronisation). Seq, Round, Collective, Root, Bytes; peers compare
+	// the last three with their own to notice that ranks disagree.
+	Ready Kind = iota + 1
+	// Activate hands the right to multicast to the next rank of the chain
+	// (paper 000, IV-A). Seq.
+	Activate
+	// Credit tells the parent in Root's tree that the sender and everybody
+	// below it have taken chunks up to PSN (exclusive) off their queues.
+	// Seq, Root, PSN.
+	Credit
+	// Fetch asks the left neighbour for Count chunks from PSN of Root's shard.
+	// Seq, Root, PSN, Count.
+	Fetch
+	// Repair answers a Fetch with one chunk, which follows. Seq, Root, PSN,
+	// Bytes (of payload).
+	Repair
+	// Done is the final handshake: the sender holds every chunk of Seq.
+	Done
+	kindEnd
+)
+
+var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done"}
+
+// String returns the name used in docs/PROTOCOL.md and in transcripts.
+func (k Kind) String() string {
+	if k >= 1 && k < kindEnd {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Control is a message on the reliable path between two ranks.
+//
+//	 0  kind       u8
+//	 1  version    u4, collective u4
+//	 2  round      u8   Ready: round of the barrier
+//	 3  reserved   u8   zero
+//	 4  root       u16
+//	 6  reserved   u16  zero
+//	 8  seq        u32
+//	12  psn        u32
+//	16  count      u32
+//	20  reserved   u32  zero
+//	24  bytes      u64  Ready: shard size; Repair: payload that follows
+type Control struct {
+	Kind       Kind
+	Collective Collective
+	Round      uint8
+	Root       uint16
+	Seq        uint32
+	PSN        uint32
+	Count      uint32
+	Bytes      uint64
+}
+
+// Put writes the message to b, which must hold ControlSize bytes.
+func (c *Control) Put(b []byte) {
+	_ = b[ControlSize-1]
+	b[0] = byte(c.Kind)
+	b[1] = Version<<4 | byte(c.Collective)&0xf
+	b[2] = c.Round
+	b[3] = 0
+	binary.BigEndian.PutUint16(b[4:], c.Root)
+	binary.BigEndian.PutUint16(b[6:], 0)
+	binary.BigEndian.PutUint32(b[8:], c.Seq)
+	binary.BigEndian.PutUint32(b[12:], c.PSN)
+	binary.BigEndian.PutUint32(b[16:], c.Count)
+	binary.BigEndian.PutUint32(b[20:], 0)
+	binary.BigEndian.PutUint64(b[24:], c.Bytes)
+}
+
+// Get reads a message from b. It returns ErrShort, ErrVersion or ErrField and
+// leaves c undefined when b does not start with one.
+func (c *Control) Get(b []byte) error {
+	if len(b) < ControlSize {
+		return ErrShort
+	}
+	c.Kind = Kind(b[0])
+	if b[1]>>4 != Version {
+		return ErrVersion
+	}
+	c.Collective = Collective(b[1] & 0xf)
+	if c.Kind < Ready || c.Kind >= kindEnd || c.Collective > Allgather {
+		return ErrField
+	}
+	c.Round = b[2]
+	c.Root = binary.BigEndian.Uint16(b[4:])
+	c.Seq = binary.BigEndian.Uint32(b[8:])
+	c.PSN = binary.BigEndian.Uint32(b[12:])
+	c.Count = binary.BigEndian.Uint32(b[16:])
+	c.Bytes = binary.BigEndian.Uint64(b[24:])
+	if c.Kind == Repair && c.Bytes > MaxPayload {
+		return ErrField
+	}
+	return nil
+}
+
+// Payload returns how many bytes follow the message.
+func (c *Control) Payload() int {
+	if c.Kind == Repair {
+		return int(c.Bytes) //nolint:gosec // Get bounds it by MaxPayload.
+	}
+	return 0
+}

@@ -1,0 +1,22 @@
+// Package wire holds every header format of the protocol, in one place: the
+// header of a multicast datagram (Data), the control message that travels on
+// the reliable path (Control) and the greeting of a new connection (Hello).
+//
+// All integers are big-endian. Sizes are fixed, so a reader never has to guess
+// how many bytes to wait for. docs/PROTOCOL.md shows the same layouts as byte
+// tables.
+package wire
+
+import "errors"
+
+// Version is the protocol version. Peers that disagree do not talk.
+const Version = 1
+
+// Errors that every decoder of this package may return. They are wrapped with
+// what was found, so that a log line tells what arrived.
+var (
+	ErrShort   = errors.New("wire: message is shorter than its header")
+	ErrMagic   = errors.New("wire: not a torch-mcast message")
+	ErrVersion = errors.New("wire: protocol version differs")
+	ErrField   = errors.New("wire: a field is out of range")
+)

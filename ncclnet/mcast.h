@@ -1,0 +1,120 @@
+/* mcast.h: the C API of libnccl-net-mcast.so, as torch_mcast uses it.
+ *
+ * Conventions. Handles are positive integers, never reused in a process; no
+ * pointer of the library's is handed out. Every call that can fail returns 0 or
+ * an MCAST_E_* code and, when err is not NULL, writes a zero-terminated message
+ * of at most errlen bytes to err. Buffers given to an operation belong to the
+ * library until its work is done; nothing is kept afterwards. Calls may come
+ * from any thread. Operations of one group must be posted in the same order by
+ * every rank; Allgather, Broadcast and Barrier form one order, Reduce-Scatter
+ * another: the two never wait for each other.
+ */
+#ifndef MCAST_H
+#define MCAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MCAST_ABI 1
+
+/* Error codes. */
+enum {
+	MCAST_OK = 0,
+	MCAST_E_ARGUMENT = 1,    /* a wrong argument; the message names it and what is allowed */
+	MCAST_E_UNAVAILABLE = 2, /* the machine lacks something; the message says what */
+	MCAST_E_TIMEOUT = 3,     /* the time given to mcast_wait or mcast_join ran out; the operation goes on */
+	MCAST_E_RANK = 4,        /* a rank died, stopped or was cut off; the message names it */
+	MCAST_E_MISMATCH = 5,    /* ranks disagree about an operation or a setting */
+	MCAST_E_CLOSED = 6,      /* the handle is unknown or closed */
+	MCAST_E_BUSY = 7,        /* 32 operations are in flight already (mcast_wait on one) */
+	MCAST_E_INTERNAL = 8
+};
+
+/* Element types: NCCL's numbers, and two of our own. */
+enum {
+	MCAST_I8 = 0, MCAST_U8 = 1, MCAST_I32 = 2, MCAST_U32 = 3, MCAST_I64 = 4, MCAST_U64 = 5,
+	MCAST_F16 = 6, MCAST_F32 = 7, MCAST_F64 = 8, MCAST_BF16 = 9, MCAST_I16 = 100, MCAST_U16 = 101
+};
+
+/* Reductions: NCCL's numbers. */
+enum { MCAST_SUM = 0, MCAST_PROD = 1, MCAST_MAX = 2, MCAST_MIN = 3, MCAST_AVG = 4, MCAST_PREMUL_SUM = 5 };
+
+/* mcast_version returns e.g. "0.1.0 (go1.26, linux/amd64, avx512)". Static. */
+const char *mcast_version(void);
+
+/* mcast_open starts rank `rank` of `size` and returns in *endpoint a handle,
+ * and in blob (cap bytes, *len used; 512 are always enough) what the other
+ * ranks need to reach it. Exchange the blobs by any means, then mcast_join.
+ * options: NULL or a list "NAME=value\nNAME=value" that overrides MCAST_*
+ * variables of the environment for this group, e.g. "MCAST_FABRIC=shm". */
+int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,
+	int64_t *endpoint, char *err, size_t errlen);
+
+/* mcast_join connects all ranks. blobs: size blobs one after another in rank
+ * order, lens[i] bytes each. Ends the endpoint whether it succeeds or not.
+ * timeout_ms <= 0: MCAST_TIMEOUT. Blocks. */
+int mcast_join(int64_t endpoint, const void *blobs, const size_t *lens, int64_t timeout_ms,
+	int64_t *group, char *err, size_t errlen);
+
+/* Operations return at once with a work handle; see mcast_wait.
+ * Allgather: send is bytes long, recv size*bytes; in place when send is
+ * recv + rank*bytes. */
+int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
+	int64_t *work, char *err, size_t errlen);
+/* Broadcast of bytes from root's buf to everybody's buf. */
+int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen);
+/* Reduce-Scatter: send holds size*count elements, recv count; recv may be
+ * send + rank*count elements. factor is used by MCAST_PREMUL_SUM alone (each
+ * input is multiplied by it first). Sums run in rank order: the same inputs
+ * give the same bits. */
+int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
+	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
+int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
+
+/* mcast_test sets *done to 1 once a work is done, well or not. */
+int mcast_test(int64_t work, int *done, char *err, size_t errlen);
+/* mcast_wait blocks until a work is done, at most timeout_ms (<0: for ever),
+ * and returns its outcome. After MCAST_E_TIMEOUT the work goes on and may be
+ * waited for again; after any other result the handle is gone. */
+int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen);
+/* mcast_forget drops a handle without waiting; the operation goes on. */
+int mcast_forget(int64_t work);
+
+/* mcast_info writes a JSON object about a group into buf: rank, size, fabric,
+ * reason (why this fabric), interface, chunk_bytes, notes (list), reduce_scatter
+ * ("direct"), reduce_scatter_reason. *len is the length needed, the
+ * terminating zero included; MCAST_E_ARGUMENT when cap is too small. */
+int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen);
+
+/* Counters since mcast_join. Times are nanoseconds. size must be set to
+ * sizeof(struct mcast_stats); newer libraries fill no more than that. */
+struct mcast_stats {
+	uint64_t size;
+	uint64_t gather_ops, gather_bytes;         /* operations done, shard bytes of this rank in them */
+	uint64_t gather_sent_bytes;                /* multicast bytes this rank sent, headers included */
+	uint64_t gather_control_bytes;             /* control and repair bytes this rank sent */
+	uint64_t gather_received_bytes;
+	uint64_t reduce_ops, reduce_bytes, reduce_sent_bytes;
+	uint64_t chunks_lost;                      /* chunks that had to be asked for again */
+	uint64_t chunks_repaired;                  /* chunks that arrived by repair */
+	uint64_t chunks_injected;                  /* chunks dropped on purpose (MCAST_LOSS) */
+	uint64_t chunks_dropped;                   /* duplicates, stale and malformed ones */
+	uint64_t gather_busy_ns, reduce_busy_ns;   /* time with an operation of that kind in flight */
+	uint64_t overlap_ns;                       /* time with both kinds in flight together */
+};
+int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
+
+/* mcast_close waits until no peer needs this rank any more (at most
+ * MCAST_TIMEOUT), then frees the group. Operations in flight fail with
+ * MCAST_E_CLOSED. */
+int mcast_close(int64_t group, char *err, size_t errlen);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
