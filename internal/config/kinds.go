@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// kind is a type of value: its name in the reference, what is allowed, and how
+// to read it. parse reports false for anything that allowed does not cover.
+type kind[T any] struct {
+	name    string
+	allowed string
+	parse   func(string) (T, bool)
+}
+
+// orZero widens a kind of number by 0 with a meaning of its own.
+func orZero[T int | uint16](k kind[T], meaning string) kind[T] {
+	return kind[T]{k.name, "0 (" + meaning + ") or " + k.allowed, func(s string) (T, bool) {
+		if s == "0" {
+			return 0, true
+		}
+		return k.parse(s)
+	}}
+}
+
+// orEmpty widens a kind by the empty text, which has a meaning of its own.
+func orEmpty[T any](k kind[T], meaning string) kind[T] {
+	return kind[T]{k.name, "empty (" + meaning + ") or " + k.allowed, func(s string) (T, bool) {
+		if s == "" {
+			var zero T
+			return zero, true
+		}
+		return k.parse(s)
+	}}
+}
+
+func choice(names ...string) kind[string] {
+	return kind[string]{"choice", "one of " + strings.Join(names, ", "), func(s string) (string, bool) {
+		for _, name := range names {
+			if s == name {
+				return s, true
+			}
+		}
+		return "", false
+	}}
+}
+
+func text(allowed string) kind[string] {
+	return kind[string]{"text", allowed, func(s string) (string, bool) {
+		return s, s != "" && !strings.ContainsAny(s, " \t\n/")
+	}}
+}
+
+func number[T int | uint16 | uint64](lo, hi T) kind[T] {
+	return kind[T]{"number", fmt.Sprintf("a whole number from %d to %d", lo, hi), func(s string) (T, bool) {
+		n, err := strconv.ParseUint(s, 10, 64)
+		return T(n), err == nil && n >= uint64(lo) && n <= uint64(hi)
+	}}
+}
+
+func size(lo, hi int) kind[int] {
+	return kind[int]{"size", fmt.Sprintf("a size from %s to %s, such as 4096, 64K or 1MiB", FormatBytes(lo), FormatBytes(hi)),
+		func(s string) (int, bool) {
+			n, err := ParseBytes(s)
+			return n, err == nil && n >= lo && n <= hi
+		}}
+}
+
+func fraction(lo, hi float64) kind[float64] {
+	return kind[float64]{"fraction", fmt.Sprintf("a number from %g to %g", lo, hi), func(s string) (float64, bool) {
+		x, err := strconv.ParseFloat(s, 64)
+		return x, err == nil && x >= lo && x <= hi // NaN is in no range.
+	}}
+}
+
+func duration(lo, hi time.Duration) kind[time.Duration] {
+	return kind[time.Duration]{"duration", fmt.Sprintf("a duration from %s to %s, such as 100us, 2ms, 30s or 5m", short(lo), short(hi)),
+		func(s string) (time.Duration, bool) {
+			d, err := time.ParseDuration(s)
+			return d, err == nil && d >= lo && d <= hi
+		}}
+}
+
+// multicast leaves out 224.0.0.0/24, which routers keep to one link whatever
+// the TTL and where other protocols live.
+func multicast() kind[netip.Addr] {
+	return kind[netip.Addr]{"address", "an IPv4 multicast address from 224.0.1.0 to 239.255.255.255", func(s string) (netip.Addr, bool) {
+		a, err := netip.ParseAddr(s)
+		return a, err == nil && a.Is4() && a.IsMulticast() && !a.IsLinkLocalMulticast()
+	}}
+}
+
+func hostPort() kind[string] {
+	return kind[string]{"host:port", "host:port with a port from 1 to 65535", func(s string) (string, bool) {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil || host == "" {
+			return "", false
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		return s, err == nil && n > 0
+	}}
+}
+
+func level() kind[slog.Level] {
+	levels := map[string]slog.Level{"off": LogOff, "error": slog.LevelError, "warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug}
+	return kind[slog.Level]{"choice", "one of off, error, warn, info, debug", func(s string) (slog.Level, bool) {
+		l, ok := levels[s]
+		return l, ok
+	}}
+}
+
+// short writes 1h for 1h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+var units = []struct {
+	name string
+	size int
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+// ParseBytes reads a size such as 4096, 64K, 64KiB or 1M. Units are powers of
+// 1024, as nccl-tests has them; KB and the like are refused because they mean
+// two things.
+func ParseBytes(s string) (int, error) {
+	digits, unit := s, 1
+	for _, u := range units {
+		for _, suffix := range []string{u.name, u.name[:1], strings.ToLower(u.name[:1])} {
+			if head, ok := strings.CutSuffix(s, suffix); ok {
+				digits, unit = head, u.size
+			}
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || n > uint64(math.MaxInt/unit) {
+		return 0, fmt.Errorf("%q is not a size: want bytes, such as 4096, or with a unit, such as 64K, 64KiB or 1M", s)
+	}
+	return int(n) * unit, nil
+}
+
+// FormatBytes writes a size in the largest unit that divides it.
+func FormatBytes(n int) string {
+	for _, u := range units {
+		if n != 0 && n%u.size == 0 {
+			return strconv.Itoa(n/u.size) + u.name
+		}
+	}
+	return strconv.Itoa(n)
+}

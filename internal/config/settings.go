@@ -1,0 +1,153 @@
+// Package config reads the MCAST_* variables. One table (Variables) holds the
+// name, type, default, range and help of each of them; Load, the error
+// messages and docs/ENVIRONMENT.md all come from it.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+)
+
+//go:generate go test -run ^TestReferenceIsCurrent$ -update
+
+// Settings are the values of the variables, checked. Sizes are in bytes.
+// A zero Group, Port, Chunk, Window or ReceiveBuffer and an empty Interface or
+// Rendezvous mean that the library chooses, as the table says.
+type Settings struct {
+	Fabric        string // "auto", "udp" or "shm"
+	Interface     string
+	Group         netip.Addr
+	Port          uint16
+	TTL           int
+	Timeout       time.Duration
+	JoinTimeout   time.Duration
+	Loss          float64
+	LossSeed      uint64
+	Chains        int
+	Subgroups     int
+	Chunk         int
+	Window        int
+	ReceiveBuffer int
+	Offload       string // "auto", "gso", "batch" or "single"
+	Eager         int
+	Cutoff        time.Duration
+	ShmChunk      int
+	ShmSlots      int
+	SIMD          string // "auto", "avx512", "avx2" or "generic"
+	Log           slog.Level
+	Rendezvous    string
+}
+
+// LogOff is the value of Settings.Log above every level that is logged.
+const LogOff = slog.Level(1 << 10)
+
+// Load takes each variable from overrides, else from lookup, else its default;
+// an empty value counts as not given. lookup has os.LookupEnv's form and may be
+// nil. The error names every bad variable, its value and what is allowed, and
+// every override that is not in the table.
+func Load(lookup func(string) (string, bool), overrides map[string]string) (Settings, error) {
+	var s Settings
+	var errs []error
+	for _, v := range table {
+		text := overrides[v.Name]
+		if text == "" && lookup != nil {
+			text, _ = lookup(v.Name)
+		}
+		if text == "" {
+			text = v.Default
+		}
+		if !v.set(&s, text) {
+			errs = append(errs, fmt.Errorf("%s=%q is not allowed: want %s", v.Name, text, v.Allowed))
+		}
+	}
+	for _, name := range sortedKeys(overrides) {
+		if !known(name) {
+			errs = append(errs, fmt.Errorf("there is no variable %s; %s", name, suggestion(name)))
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, s.check())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Settings{}, err
+	}
+	return s, nil
+}
+
+// FromEnviron loads the settings from the environment of the process.
+func FromEnviron() (Settings, error) { return Load(os.LookupEnv, nil) }
+
+// Default returns the settings when no variable is set.
+func Default() Settings {
+	s, err := Load(nil, nil)
+	if err != nil {
+		panic(err) // The table contradicts itself.
+	}
+	return s
+}
+
+// check finds values that are allowed each but not together.
+func (s *Settings) check() error {
+	if s.Group.IsValid() && s.Subgroups > 1 {
+		last := s.Group
+		for range s.Subgroups - 1 {
+			last = last.Next()
+		}
+		if !last.IsMulticast() {
+			return fmt.Errorf("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them up to 239.255.255.255",
+				s.Group, s.Subgroups, last)
+		}
+	}
+	return nil
+}
+
+// Unknown returns one warning for each MCAST_* name in environ, a list as
+// os.Environ returns it, that is not in the table, with the nearest name that
+// is: most of them are typos, which would otherwise have no effect in silence.
+func Unknown(environ []string) []string {
+	var warnings []string
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "MCAST_") && !known(name) {
+			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", name, suggestion(name)))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// suggestion names the variable that was probably meant, within two mistyped
+// letters for every six.
+func suggestion(name string) string {
+	nearest, distance := "", 1+len(name)/3
+	for _, v := range Variables() {
+		if d := levenshtein.ComputeDistance(strings.ToUpper(name), v.Name); d < distance {
+			nearest, distance = v.Name, d
+		}
+	}
+	if nearest == "" {
+		return "the variables are listed by `mcast env`"
+	}
+	return "did you mean " + nearest + "?"
+}
+
+func known(name string) bool {
+	return slices.ContainsFunc(Variables(), func(v Variable) bool { return v.Name == name })
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,123 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Variable is one row of the table.
+type Variable struct {
+	Name    string
+	Type    string // choice, number, size, duration, ...
+	Default string
+	Allowed string // what a value must be, in words
+	Help    string // one line
+
+	set func(s *Settings, text string) bool
+}
+
+// Variables returns the table, in the order of the reference.
+func Variables() []Variable { return slices.Concat(table, elsewhere) }
+
+const maxPayload = 65507 - 32 // of an IPv4 datagram, behind our header
+
+// table holds the variables that Settings is made of.
+var table = []Variable{
+	row("MCAST_FABRIC", "auto", func(s *Settings) *string { return &s.Fabric }, choice("auto", "udp", "shm"),
+		"What carries the bytes; auto takes shm when all ranks are on one host, else udp."),
+	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
+		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
+	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
+		"After this long without a sign of life a rank counts as dead, and the others report it."),
+	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
+		"How long a rank waits for all others when a group is formed."),
+	row("MCAST_LOG", "warn", func(s *Settings) *slog.Level { return &s.Log }, level(),
+		"What is written to standard error."),
+
+	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(text("the name of an interface, such as eth0"), "by the route to the other ranks, lo if all are on this host"),
+		"Network interface for multicast and control traffic."),
+	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14"),
+		"First multicast group; subgroup g uses the address g above it."),
+	row("MCAST_PORT", "0", func(s *Settings) *uint16 { return &s.Port }, orZero(number[uint16](1024, 65535), "derived from the job"),
+		"UDP port of the multicast groups."),
+	row("MCAST_TTL", "1", func(s *Settings) *int { return &s.TTL }, number(0, 255),
+		"How many routers a multicast datagram may pass, plus one; 0 keeps it on the host."),
+	row("MCAST_CHAINS", "1", func(s *Settings) *int { return &s.Chains }, number(1, 256),
+		"How many ranks multicast at a time (M in the paper)."),
+	row("MCAST_SUBGROUPS", "1", func(s *Settings) *int { return &s.Subgroups }, number(1, 16),
+		"How many multicast groups share the load (G in the paper)."),
+	row("MCAST_CHUNK", "0", func(s *Settings) *int { return &s.Chunk }, orZero(size(64, maxPayload), "from the interface's MTU"),
+		"Payload of a datagram."),
+	row("MCAST_WINDOW", "0", func(s *Settings) *int { return &s.Window }, orZero(size(4<<10, 1<<30), "from the socket buffer"),
+		"How much a root may have on its way to the slowest receiver."),
+	row("MCAST_RCVBUF", "0", func(s *Settings) *int { return &s.ReceiveBuffer }, orZero(size(4<<10, 1<<30), "as large as the kernel allows"),
+		"Receive buffer of a multicast socket."),
+	row("MCAST_OFFLOAD", "auto", func(s *Settings) *string { return &s.Offload }, choice("auto", "gso", "batch", "single"),
+		"How datagrams pass the kernel; auto takes the first of gso (segmentation offload), batch (sendmmsg) and single that works."),
+	row("MCAST_EAGER", "64KiB", func(s *Settings) *int { return &s.Eager }, size(0, 1<<20),
+		"Operations of up to this total size (ranks times shard) go without a barrier."),
+	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
+		"The least time without news after which missing chunks are fetched; the rest of the cutoff is measured."),
+	row("MCAST_LOSS", "0", func(s *Settings) *float64 { return &s.Loss }, fraction(0, 0.9),
+		"Share of received datagrams to throw away on purpose, for tests."),
+	row("MCAST_LOSS_SEED", "1", func(s *Settings) *uint64 { return &s.LossSeed }, number[uint64](0, math.MaxUint64),
+		"Seed of MCAST_LOSS; the same seed throws away the same datagrams."),
+
+	row("MCAST_SHM_CHUNK", "128KiB", func(s *Settings) *int { return &s.ShmChunk }, size(4<<10, 16<<20),
+		"Size of a slot in a rank's shared-memory ring."),
+	row("MCAST_SHM_SLOTS", "8", func(s *Settings) *int { return &s.ShmSlots }, number(2, 1024),
+		"Slots in a rank's shared-memory ring."),
+
+	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
+		"Instruction set of the sums; auto takes the best that the CPU has."),
+}
+
+// elsewhere holds the variables that are read by another part, which checks
+// them itself; they are listed so that one reference has them all.
+var elsewhere = []Variable{
+	{Name: "MCAST_LIBRARY", Type: "path", Allowed: "empty (found beside the package) or the path of a file",
+		Help: "Read by torch_mcast alone: the libnccl-net-mcast.so to load."},
+}
+
+// row ties a variable to its field of Settings. The default is text in the
+// variable's own syntax, so it passes the same check as any other value.
+func row[T any](name, def string, field func(*Settings) *T, k kind[T], help string) Variable {
+	return Variable{Name: name, Type: k.name, Default: def, Allowed: k.allowed, Help: help,
+		set: func(s *Settings, text string) bool {
+			v, ok := k.parse(text)
+			if ok {
+				*field(s) = v
+			}
+			return ok
+		}}
+}
+
+// Markdown returns docs/ENVIRONMENT.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`# Environment reference
+
+<!-- Generated by "go generate ./internal/config"; change internal/config/table.go instead. -->
+
+Every variable may be set in the environment of a process or given for one group alone (mcast_open's options,
+collnet.Options). An empty value counts as not set. A value that is not allowed is an error that names the variable, the
+value and what is allowed; a variable that is not listed here has no effect, and a warning says so. Give every rank of a group
+the same values; MCAST_IFACE, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SIMD and MCAST_LIBRARY may differ.
+
+| variable | default | allowed | meaning |
+|---|---|---|---|
+`)
+	for _, v := range Variables() {
+		def := "empty"
+		if v.Default != "" {
+			def = "`" + v.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Name, def, v.Allowed, v.Help)
+	}
+	return b.String()
+}
