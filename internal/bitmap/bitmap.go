@@ -1,0 +1,82 @@
+// Package bitmap records which chunks of a buffer have arrived (paper 000,
+// III-C): one bit a chunk, and the runs of missing ones on demand.
+package bitmap
+
+import "math/bits"
+
+// Bitmap is a set of the numbers 0 to Len-1. The zero value has length 0.
+type Bitmap struct {
+	words []uint64
+	n     int
+	count int
+}
+
+// Reset makes the bitmap n bits long, all clear, and reuses its memory.
+func (b *Bitmap) Reset(n int) {
+	w := (n + 63) / 64
+	if cap(b.words) < w {
+		b.words = make([]uint64, w)
+	} else {
+		b.words = b.words[:w]
+		clear(b.words)
+	}
+	b.n, b.count = n, 0
+}
+
+// Len returns the number of bits.
+func (b *Bitmap) Len() int { return b.n }
+
+// Count returns how many bits are set.
+func (b *Bitmap) Count() int { return b.count }
+
+// Full reports whether every bit is set.
+func (b *Bitmap) Full() bool { return b.count == b.n }
+
+// Has reports whether bit i is set.
+func (b *Bitmap) Has(i int) bool { return b.words[i>>6]&(1<<(i&63)) != 0 }
+
+// Set sets bit i and reports whether it was clear.
+func (b *Bitmap) Set(i int) bool {
+	w, m := &b.words[i>>6], uint64(1)<<(i&63)
+	if *w&m != 0 {
+		return false
+	}
+	*w |= m
+	b.count++
+	return true
+}
+
+// Clear clears bit i and reports whether it was set.
+func (b *Bitmap) Clear(i int) bool {
+	w, m := &b.words[i>>6], uint64(1)<<(i&63)
+	if *w&m == 0 {
+		return false
+	}
+	*w &^= m
+	b.count--
+	return true
+}
+
+// ClearRange clears bits from to to-1.
+func (b *Bitmap) ClearRange(from, to int) {
+	for i := b.NextSet(from, to); i < to; i = b.NextSet(i+1, to) {
+		b.Clear(i)
+	}
+}
+
+// NextClear returns the first clear bit in [from, to), or to if there is none.
+func (b *Bitmap) NextClear(from, to int) int { return b.next(from, to, ^uint64(0)) }
+
+// NextSet returns the first set bit in [from, to), or to if there is none.
+func (b *Bitmap) NextSet(from, to int) int { return b.next(from, to, 0) }
+
+// next finds the first set bit of words^flip in [from, to).
+func (b *Bitmap) next(from, to int, flip uint64) int {
+	for i := from; i < to; {
+		if w := (b.words[i>>6] ^ flip) >> (i & 63); w != 0 {
+			return min(i+bits.TrailingZeros64(w), to)
+		}
+		i = (i | 63) + 1
+	}
+	return to
+}

@@ -1,0 +1,73 @@
+package core
+
+import "github.com/torch-mcast/torch-mcast/internal/wire"
+
+// barrier sends what may be sent of an operation's dissemination barrier: in
+// round i a rank tells rank+2^i that it and everybody it has heard of is
+// ready. After ceil(log2 P) rounds everybody has heard of everybody. (For P a power
+// of two this is as fast as recursive doubling; it works for any P.)
+func (c *Comm) barrier(p *op) {
+	rounds := c.topo.rounds()
+	for p.entered && p.nextSend < rounds && p.heard|^uint32(0)<<p.nextSend == ^uint32(0) {
+		c.send(c.topo.to(p.nextSend), wire.Control{
+			Kind: wire.Ready, Round: uint8(p.nextSend), Seq: p.seq, //nolint:gosec // under 17
+			Collective: p.shape.coll, Root: uint16(p.shape.root), Bytes: uint64(p.shape.bytes), //nolint:gosec // checked by Post
+		})
+		p.nextSend++
+	}
+	if p.entered && !p.open && p.heard == 1<<rounds-1 {
+		p.open = true
+		if before(c.opened, p.seq) {
+			c.opened = p.seq
+		}
+		c.activeOps(func(q *op) bool { c.arm(q); return true })
+	}
+}
+
+// ready takes a message of the barrier of a posted operation.
+func (c *Comm) ready(p *op, from int, m *wire.Control) {
+	if int(m.Round) >= c.topo.rounds() || from != c.topo.from(int(m.Round)) {
+		c.stats.Dropped++
+		return
+	}
+	theirs := shape{coll: m.Collective, root: int(m.Root), bytes: int(m.Bytes)} //nolint:gosec // compared only
+	if !p.barrier || theirs.coll != p.shape.coll || theirs.root != p.shape.root || theirs.bytes != p.shape.bytes {
+		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), from, describe(&theirs))
+		return
+	}
+	p.heard |= 1 << m.Round
+	c.barrier(p)
+}
+
+// Control takes a control message from another rank. Messages that no correct
+// rank sends are dropped and counted.
+func (c *Comm) Control(now Time, from int, m *wire.Control) {
+	c.tick(now)
+	if c.err != nil {
+		return
+	}
+	p := c.slot(m.Seq)
+	if p == nil {
+		return // of an operation that everybody has finished with
+	}
+	switch {
+	case m.Kind == wire.Ready && p.state == active:
+		c.ready(p, from, m)
+	case m.Kind == wire.Ready && p.state == early && len(p.ready) < c.topo.rounds():
+		p.ready = append(p.ready, readyFrom{from, *m})
+	case m.Kind == wire.Done && from == c.topo.right():
+		c.rightIsDone(p)
+	case m.Kind == wire.Activate && from == c.topo.left() && p.state == active:
+		p.turn = true
+	case m.Kind == wire.Credit && p.state == active && !p.eager:
+		c.credit(p, from, m)
+		return
+	case m.Kind == wire.Fetch && from == c.topo.right() && p.known():
+		c.fetch(p, m)
+		return
+	default:
+		c.stats.Dropped++
+		return
+	}
+	c.advance()
+}

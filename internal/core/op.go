@@ -1,0 +1,241 @@
+package core
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/bitmap"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// opState says what this rank knows of an operation.
+type opState uint8
+
+const (
+	free     opState = iota
+	early            // other ranks have begun it, this one has not posted it
+	active           // posted, not done
+	retained         // done; kept because the right neighbour may still need it
+)
+
+// op is the state of one operation. Its memory is reused by later ones.
+type op struct {
+	state opState
+	seq   uint32
+	shape shape
+	road
+
+	// Barrier.
+	entered  bool        // this rank has sent round 0
+	heard    uint32      // rounds whose message has arrived, a bit each
+	nextSend int         // next round to send
+	open     bool        // barrier complete, or none needed
+	ready    []readyFrom // those that came before Post
+
+	// Sending.
+	turn bool // this rank's turn in its chain has come
+	next int  // next chunk of the own shard to multicast
+
+	// Receiving. have has shards*chunks bits; hi and count have one entry a shard.
+	have    bitmap.Bitmap
+	hi      []uint32 // first chunk above all that have arrived
+	count   []uint32
+	current int   // shard of the last chunk that arrived
+	reached []int // furthest shard seen of each chain
+	since   Time  // when the first chunk arrived, to measure the rate
+
+	// Credit, one entry a shard: what children have reported, what was passed on.
+	child    []uint32 // shards x rounds
+	reported []uint32
+
+	// Repair.
+	asked  bitmap.Bitmap // asked for, not arrived
+	gaps   []gap
+	wanted bitmap.Bitmap // the right neighbour asked for it
+	guess  bitmap.Bitmap // ... without knowing it lost: a multicast chunk answers it
+	cutoff Time          // moment of the next cutoff, 0: none
+	tries  uint
+
+	rightDone bool // the right neighbour has every chunk
+	told      bool // the left neighbour was told that this rank has every chunk
+	earlyRank int  // who began an early operation
+}
+
+// readyFrom remembers what a Ready that came before Post said.
+type readyFrom struct {
+	rank int
+	m    wire.Control
+}
+
+// blank makes the slot belong to operation seq and nothing known of it.
+func (p *op) blank(seq uint32) {
+	*p = op{
+		seq: seq, state: early, have: p.have, hi: p.hi, count: p.count, reached: p.reached,
+		child: p.child, reported: p.reported, asked: p.asked, gaps: p.gaps[:0], wanted: p.wanted, guess: p.guess,
+		ready: p.ready[:0],
+	}
+	p.have.Reset(0)
+}
+
+// known reports whether the slot has a geometry: it was posted, or a chunk of it came early.
+func (p *op) known() bool { return p.shape.chunks > 0 }
+
+// setShape sizes the receive state.
+func (p *op) setShape(s shape) {
+	p.shape = s
+	n := s.shards * s.chunks
+	p.have.Reset(n)
+	p.asked.Reset(n)
+	p.wanted.Reset(n)
+	p.guess.Reset(n)
+	p.hi = zeroed(p.hi, s.shards)
+	p.count = zeroed(p.count, s.shards)
+}
+
+// mismatch reports whether two ranks' ideas of an operation differ. Datagrams
+// carry the low 32 bits of the size, which is all that an early one tells.
+func (s *shape) mismatch(o *shape) bool {
+	return s.coll != o.coll || s.root != o.root || uint32(s.bytes) != uint32(o.bytes) //nolint:gosec // meant
+}
+
+// post turns a free or early slot into an active operation.
+func (p *op) post(c *Comm, seq uint32, s shape, r road) {
+	if p.state != early || p.seq != seq {
+		p.blank(seq)
+	}
+	if !p.known() || p.arena != r.arena {
+		p.setShape(s)
+	}
+	p.state = active
+	p.road = r
+	p.shape = s
+	if !c.cfg.Lossless && !r.eager {
+		p.child = zeroed(p.child, s.shards*c.topo.rounds())
+		p.reported = zeroed(p.reported, s.shards)
+		p.reached = zeroed(p.reached, c.chains.m)
+	}
+	if !p.barrier {
+		p.open = true
+	}
+	if own := s.shard(c.cfg.Rank); own >= 0 {
+		for k := 0; k < s.chunks; k++ {
+			p.have.Set(own*s.chunks + k)
+		}
+		p.hi[own] = uint32(s.chunks) //nolint:gosec // Post bounds it
+		p.count[own] = p.hi[own]
+		if c.cfg.Size == 1 {
+			p.next = s.chunks
+		}
+	} else {
+		p.next = s.chunks
+	}
+	for _, r := range p.ready {
+		c.ready(p, r.rank, &r.m)
+	}
+	c.arm(p)
+}
+
+func zeroed[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
+
+// full reports whether every chunk has arrived.
+func (p *op) full() bool { return p.have.Full() }
+
+// sent reports whether the own shard has been multicast.
+func (p *op) sent() bool { return p.next == p.shape.chunks }
+
+// slot returns the state of operation seq for something that arrived, or nil
+// if this rank keeps none: it is stale, or further ahead than a correct rank gets.
+func (c *Comm) slot(seq uint32) *op {
+	if seq-c.oldest >= slots {
+		return nil
+	}
+	p := &c.ring[seq%slots]
+	if p.state == free || p.seq != seq {
+		p.blank(seq)
+	}
+	return p
+}
+
+// activeOps calls f for the operations posted and not done, in posting order,
+// until it returns false.
+func (c *Comm) activeOps(f func(p *op) bool) {
+	for seq := c.first; seq != c.posted; seq++ {
+		if p := &c.ring[seq%slots]; p.state == active && !f(p) {
+			return
+		}
+	}
+}
+
+// advance does what has become possible: enter barriers, complete operations,
+// release what nobody needs any more. It is called after every event that may
+// have made something possible.
+func (c *Comm) advance() {
+	if c.err != nil {
+		return
+	}
+	pending := false // an older eager operation is still incomplete here
+	for seq := c.first; seq != c.posted; seq++ {
+		p := &c.ring[seq%slots]
+		if p.state != active {
+			continue
+		}
+		if p.barrier && !p.entered && !pending {
+			p.entered = true
+			c.barrier(p)
+		}
+		if p.open && p.full() && p.sent() && c.shake(p) {
+			c.complete(p, nil)
+			continue
+		}
+		pending = pending || (p.eager && !p.full())
+	}
+	for c.first != c.posted && c.ring[c.first%slots].state != active {
+		c.first++
+	}
+	c.release()
+}
+
+// shake plays the final handshake of an operation that this rank has
+// completely received, and reports whether it is over.
+func (c *Comm) shake(p *op) bool {
+	if c.cfg.Lossless || p.eager || c.cfg.Size == 1 {
+		return true
+	}
+	if !p.told {
+		p.told = true
+		c.send(c.topo.left(), wire.Control{Kind: wire.Done, Collective: p.shape.coll, Seq: p.seq})
+	}
+	return p.rightDone
+}
+
+// complete hands an operation back to the caller.
+func (c *Comm) complete(p *op, err error) {
+	c.done.push(Completion{Seq: p.seq, Err: err, Arena: p.arena})
+	p.state = retained
+	p.cutoff = 0
+	c.inFlight--
+	if err == nil {
+		c.stats.Done++
+	}
+}
+
+// release frees finished operations in order. An eager one is kept until a
+// later barrier has shown that everybody has it.
+func (c *Comm) release() {
+	for c.oldest != c.first {
+		p := &c.ring[c.oldest%slots]
+		if p.eager && !before(p.seq, c.opened) {
+			return
+		}
+		c.dropWishes(p)
+		p.state = free
+		c.oldest++
+	}
+}
+
+// before reports whether operation a was posted before b.
+func before(a, b uint32) bool { return int32(a-b) < 0 } //nolint:gosec // sequence arithmetic

@@ -1,0 +1,173 @@
+package core
+
+import "github.com/torch-mcast/torch-mcast/internal/wire"
+
+// Place says where a chunk's payload belongs.
+type Place struct {
+	Seq    uint32
+	Offset int  // in the arena, or in the operation's receive buffer
+	Arena  bool // which of the two
+}
+
+// IsRepair reports whether a header came with a Repair: it carries no job.
+func IsRepair(h *wire.Data) bool { return h.Job == 0 }
+
+// Hold reports whether a chunk of a lossless fabric has to wait there for this
+// rank to post its operation.
+func (c *Comm) Hold(h *wire.Data) bool {
+	return c.err == nil && !before(h.Seq, c.posted)
+}
+
+// Place returns where the payload (n bytes) of a chunk goes, or false if it is
+// to be dropped. The PSN alone gives the address, so order does not matter
+// (paper 000, III-B). Nothing is recorded until Received.
+func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
+	c.tick(now)
+	p, s, ok := c.find(h)
+	if !ok || int(h.PSN) >= p.shape.chunks || n != p.shape.length(int(h.PSN), c.cfg.Chunk) ||
+		p.have.Has(s*p.shape.chunks+int(h.PSN)) {
+		c.stats.Dropped++
+		return Place{}, false
+	}
+	pl := Place{Seq: h.Seq, Offset: p.shape.offset(s, int(h.PSN), c.cfg.Chunk), Arena: p.eager}
+	if p.eager {
+		pl.Offset += int(p.arena)
+	}
+	return pl, true
+}
+
+// find returns the operation and the shard that a chunk belongs to.
+func (c *Comm) find(h *wire.Data) (*op, int, bool) {
+	if c.err != nil || int(h.Root) >= c.cfg.Size || int(h.Root) == c.cfg.Rank {
+		return nil, 0, false
+	}
+	p := c.slot(h.Seq)
+	if p == nil {
+		return nil, 0, false
+	}
+	if p.state == early && !p.known() && !c.begin(p, h) {
+		return nil, 0, false
+	}
+	theirs := shape{coll: h.Collective, bytes: int(h.Bytes)}
+	if h.Collective == wire.Broadcast {
+		theirs.root = int(h.Root)
+	}
+	if p.shape.mismatch(&theirs) {
+		if p.state != early {
+			c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), int(h.Root), describe(&theirs))
+		}
+		return nil, 0, false
+	}
+	s := p.shape.shard(int(h.Root))
+	return p, s, s >= 0
+}
+
+// begin opens the state of an eager operation that another rank has begun and
+// this one has not posted. Only what fits the arena is believed.
+func (c *Comm) begin(p *op, h *wire.Data) bool {
+	if c.cfg.Lossless || h.Arena == NotEager || h.Arena%64 != 0 || IsRepair(h) || int(h.Bytes) > c.cfg.Eager {
+		return false
+	}
+	o := Op{Collective: h.Collective, Bytes: int(h.Bytes)}
+	if o.Collective == wire.Broadcast {
+		o.Root = int(h.Root)
+	}
+	s := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
+	if s.total() > c.cfg.Eager || s.shards*s.chunks > c.cfg.EagerChunks || int(h.Arena)+s.total() > c.cfg.Arena {
+		return false
+	}
+	p.setShape(s)
+	p.road = road{eager: true, arena: h.Arena}
+	p.earlyRank = int(h.Root)
+	return true
+}
+
+// Received says that a chunk's payload is where Place said.
+func (c *Comm) Received(now Time, h *wire.Data) {
+	c.tick(now)
+	p := &c.ring[h.Seq%slots]
+	s, psn := p.shape.shard(int(h.Root)), int(h.PSN)
+	bit := s*p.shape.chunks + psn
+	if !p.have.Set(bit) {
+		return
+	}
+	if p.since == 0 {
+		p.since = c.now
+	}
+	p.count[s]++
+	p.current = s
+	hole := p.hi[s]
+	p.hi[s] = max(p.hi[s], h.PSN+1)
+	if c.cfg.Lossless {
+		if p.full() {
+			c.advance()
+		}
+		return
+	}
+	c.answered(p, bit, IsRepair(h))
+	if !IsRepair(h) {
+		if h.PSN > hole {
+			c.suspect(p, s, int(hole), psn)
+		}
+		c.overtaken(p, s)
+	}
+	if p.state != active {
+		return
+	}
+	if !p.eager {
+		c.report(p, s)
+	}
+	p.tries = 0
+	if p.full() {
+		if !p.eager {
+			c.pace.measure(p.shape.total(), c.now-p.since)
+		}
+		p.cutoff = 0
+		c.advance()
+		return
+	}
+	c.arm(p)
+}
+
+// Expected is a guess at the chunks that arrive next.
+type Expected struct {
+	Seq    uint32
+	Root   int
+	PSN    int
+	Count  int
+	Offset int // of chunk PSN in the receive buffer
+	Bytes  int // of all of them
+}
+
+// Expect guesses what arrives next, so that a fabric can receive in place. It
+// returns false when it has no idea. Only buffers of posted operations are
+// named, and only chunks that have not arrived.
+func (c *Comm) Expect() (Expected, bool) {
+	var e Expected
+	if c.cfg.Lossless || c.err != nil {
+		return e, false
+	}
+	c.activeOps(func(p *op) bool {
+		if p.eager || p.full() || !p.open {
+			return true
+		}
+		s := p.current
+		for range p.shape.shards {
+			if p.count[s] < uint32(p.shape.chunks) && int(p.hi[s]) < p.shape.chunks { //nolint:gosec // bounded by Post
+				break
+			}
+			s = (s + 1) % p.shape.shards
+		}
+		psn := int(p.hi[s])
+		if psn >= p.shape.chunks {
+			return true
+		}
+		off := p.shape.offset(s, psn, c.cfg.Chunk)
+		e = Expected{
+			Seq: p.seq, Root: p.shape.rootOf(s), PSN: psn, Count: p.shape.chunks - psn,
+			Offset: off, Bytes: (s+1)*p.shape.bytes - off,
+		}
+		return false
+	})
+	return e, e.Count > 0
+}

@@ -1,0 +1,339 @@
+package core
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// gap is a stretch of chunks of a shard that seem lost: later ones have
+// arrived. It is asked for when due, unless the chunks arrive before.
+type gap struct {
+	shard, from, to int
+	due             Time
+}
+
+// maxGaps bounds the list; what is beyond is asked for at once.
+const maxGaps = 256
+
+// suspect notes that chunks [from, to) of a shard seem lost.
+func (c *Comm) suspect(p *op, shard, from, to int) {
+	if p.state != active {
+		return
+	}
+	if c.cfg.Reorder == 0 || len(p.gaps) == maxGaps {
+		c.ask(p, shard, from, to, true, false)
+		return
+	}
+	p.gaps = append(p.gaps, gap{shard, from, to, c.now + c.cfg.Reorder})
+}
+
+// overtaken looks for what a chunk of shard s shows to be lost elsewhere: all
+// that earlier roots of the chain have not delivered, since they had finished
+// before; and, from the same root, all of older eager operations.
+func (c *Comm) overtaken(p *op, s int) {
+	if !p.eager {
+		if p.state == active && p.shape.coll != wire.Broadcast {
+			c.chainReached(p, s)
+		}
+		return
+	}
+	if c.first == p.seq {
+		return
+	}
+	root := p.shape.rootOf(s)
+	c.activeOps(func(q *op) bool {
+		if !before(q.seq, p.seq) {
+			return false
+		}
+		if qs := q.shape.shard(root); q.eager && qs >= 0 && int(q.count[qs]) < q.shape.chunks {
+			c.suspect(q, qs, 0, q.shape.chunks)
+		}
+		return true
+	})
+}
+
+// chainReached notes that a root of a chain sends, so that all before it in
+// the chain have sent everything.
+func (c *Comm) chainReached(p *op, root int) {
+	ch := c.chains.of(root)
+	for s := max(p.reached[ch], c.chains.head(ch)); s < root; s++ {
+		if int(p.count[s]) < p.shape.chunks {
+			c.suspect(p, s, 0, p.shape.chunks)
+		}
+	}
+	p.reached[ch] = max(p.reached[ch], root)
+}
+
+// rightIsDone takes the right neighbour's final handshake. If it has
+// everything, all roots have sent everything.
+func (c *Comm) rightIsDone(p *op) {
+	p.rightDone = true
+	c.dropWishes(p)
+	if p.cutoff != 0 {
+		// Its word may have overtaken datagrams that wait in this rank's
+		// queue, so give those the time that a scheduler may take.
+		p.cutoff = min(p.cutoff, c.now+c.pace.alpha)
+	}
+}
+
+// ask fetches the missing chunks among [from, to) of a shard from the left
+// neighbour, and only those. A certain request is for chunks that are known to
+// have been sent; the other kind is a guess after a silence. Chunks that were asked
+// for before are left out, unless again is set.
+func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
+	base := shard * p.shape.chunks
+	missing := func(i int) bool {
+		return !p.have.Has(base+i) && (again || !p.asked.Has(base+i))
+	}
+	for i := from; i < to; {
+		i = p.have.NextClear(base+i, base+to) - base
+		for i < to && !missing(i) {
+			i++
+		}
+		j := i
+		for ; j < to && missing(j); j++ {
+			if p.asked.Set(base + j) {
+				c.stats.Lost++
+			}
+		}
+		if j == i {
+			return
+		}
+		m := wire.Control{
+			Kind: wire.Fetch, Collective: p.shape.coll, Root: uint16(p.shape.rootOf(shard)), Seq: p.seq, //nolint:gosec // a rank
+			PSN: uint32(i), Count: uint32(j - i), Bytes: uint64(p.shape.bytes), //nolint:gosec // bounded by Post
+		}
+		if certain {
+			m.Round = 1
+		}
+		c.send(c.topo.left(), m)
+		i = j
+	}
+}
+
+// fetch takes the right neighbour's request. What this rank holds is answered;
+// what it lacks is remembered, and asked for further left.
+func (c *Comm) fetch(p *op, m *wire.Control) {
+	s := -1
+	if int(m.Root) < c.cfg.Size {
+		s = p.shape.shard(int(m.Root))
+	}
+	if s < 0 || m.Bytes != uint64(p.shape.bytes) || uint64(m.PSN)+uint64(m.Count) > uint64(p.shape.chunks) { //nolint:gosec // not negative
+		c.stats.Dropped++
+		return
+	}
+	certain, own := m.Round == 1, int(m.Root) == c.cfg.Rank
+	from, to := int(m.PSN), int(m.PSN)+int(m.Count)
+	if own && !certain {
+		to = min(to, p.next) // the rest is still to be multicast
+	}
+	for i := from; i < to; i++ {
+		bit := s*p.shape.chunks + i
+		if p.wanted.Set(bit) && p.have.Has(bit) {
+			c.repairs++
+		}
+		if certain || p.have.Has(bit) {
+			p.guess.Clear(bit)
+		} else {
+			p.guess.Set(bit)
+		}
+	}
+	if !own && p.state == active {
+		c.ask(p, s, from, to, certain, false)
+	}
+}
+
+// answered updates the wishes for a chunk that has just arrived.
+func (c *Comm) answered(p *op, bit int, repair bool) {
+	if p.asked.Clear(bit) {
+		if repair {
+			c.stats.Repaired++
+		} else {
+			c.pace.hasty()
+		}
+	}
+	if !p.wanted.Has(bit) {
+		return
+	}
+	if p.guess.Clear(bit) && !repair {
+		p.wanted.Clear(bit) // the multicast that brought it here answers the guess
+		return
+	}
+	c.repairs++
+}
+
+// dropWishes forgets what the right neighbour asked for.
+func (c *Comm) dropWishes(p *op) {
+	if !p.known() || p.wanted.Count() == 0 {
+		return
+	}
+	n := p.wanted.Len()
+	for i := p.wanted.NextSet(0, n); i < n; i = p.wanted.NextSet(i+1, n) {
+		if p.have.Has(i) {
+			c.repairs--
+		}
+		p.wanted.Clear(i)
+	}
+}
+
+// Repair names a chunk for the right neighbour.
+type Repair struct {
+	To      int
+	Message wire.Control
+	Place   Place // where its bytes are
+}
+
+// NextRepair returns a chunk that the right neighbour has asked for and this
+// rank holds, and whether there is one. Once it is on its way: Repaired.
+func (c *Comm) NextRepair() (Repair, bool) {
+	if c.repairs == 0 || c.err != nil {
+		return Repair{}, false
+	}
+	for seq := c.oldest; seq-c.oldest < slots; seq++ {
+		p := &c.ring[seq%slots]
+		if p.state == free || p.seq != seq || !p.known() || p.wanted.Count() == 0 {
+			continue
+		}
+		n := p.wanted.Len()
+		for i := p.wanted.NextSet(0, n); i < n; i = p.wanted.NextSet(i+1, n) {
+			if p.have.Has(i) {
+				return c.repairOf(p, i), true
+			}
+		}
+	}
+	return Repair{}, false
+}
+
+func (c *Comm) repairOf(p *op, bit int) Repair {
+	s, psn := bit/p.shape.chunks, bit%p.shape.chunks
+	r := Repair{
+		To: c.topo.right(),
+		Message: wire.Control{
+			Kind: wire.Repair, Collective: p.shape.coll, Root: uint16(p.shape.rootOf(s)), Seq: p.seq, //nolint:gosec // a rank
+			PSN: uint32(psn), Count: uint32(p.shape.bytes), Bytes: uint64(p.shape.length(psn, c.cfg.Chunk)), //nolint:gosec // as on the wire
+		},
+		Place: Place{Seq: p.seq, Offset: p.shape.offset(s, psn, c.cfg.Chunk), Arena: p.eager},
+	}
+	if p.eager {
+		r.Place.Offset += int(p.arena)
+	}
+	return r
+}
+
+// Repaired says that the chunk that NextRepair returned is on its way.
+func (c *Comm) Repaired(r *Repair) {
+	p := &c.ring[r.Message.Seq%slots]
+	if p.wanted.Clear(p.shape.shard(int(r.Message.Root))*p.shape.chunks + int(r.Message.PSN)) {
+		c.repairs--
+	}
+}
+
+// arm sets the moment after which silence counts as loss: the time that a
+// window takes at the measured rate, and alpha (paper 000, III-C).
+func (c *Comm) arm(p *op) {
+	if c.cfg.Lossless || c.cfg.Size == 1 || p.full() || !p.open || before(c.opened, p.opener) {
+		p.cutoff = 0
+		return
+	}
+	p.cutoff = c.now + c.pace.cutoff(c.cfg.Window*c.cfg.Chunk)<<min(p.tries, 8)
+}
+
+// Deadline returns when Expire wants to be called, and whether it does.
+func (c *Comm) Deadline() (Time, bool) {
+	var at Time
+	c.activeOps(func(p *op) bool {
+		if p.cutoff != 0 && (at == 0 || p.cutoff < at) {
+			at = p.cutoff
+		}
+		if len(p.gaps) > 0 && (at == 0 || p.gaps[0].due < at) {
+			at = p.gaps[0].due
+		}
+		return true
+	})
+	return at, at != 0
+}
+
+// Expire asks for what is overdue.
+func (c *Comm) Expire(now Time) {
+	c.tick(now)
+	if c.err != nil {
+		return
+	}
+	c.activeOps(func(p *op) bool {
+		n := 0
+		for n < len(p.gaps) && p.gaps[n].due <= c.now {
+			c.ask(p, p.gaps[n].shard, p.gaps[n].from, p.gaps[n].to, true, false)
+			n++
+		}
+		p.gaps = append(p.gaps[:0], p.gaps[n:]...)
+		if p.cutoff != 0 && p.cutoff <= c.now {
+			c.cutOff(p)
+			p.tries++
+			c.arm(p)
+		}
+		return true
+	})
+}
+
+// cutOff asks for what the roots in turn may have sent by now: with credits,
+// not more than a window beyond what has arrived.
+func (c *Comm) cutOff(p *op) {
+	if p.eager || p.shape.coll == wire.Broadcast {
+		for s := range p.shape.shards {
+			c.ask(p, s, 0, c.horizon(p, s), false, true)
+		}
+		return
+	}
+	for ch := range c.chains.m {
+		for s := c.chains.head(ch); s < c.chains.head(ch+1); s++ {
+			if int(p.count[s]) < p.shape.chunks {
+				c.ask(p, s, 0, c.horizon(p, s), false, true)
+				break
+			}
+		}
+	}
+}
+
+func (c *Comm) horizon(p *op, s int) int {
+	if p.eager || c.window == 0 || p.rightDone {
+		return p.shape.chunks
+	}
+	return min(p.shape.chunks, int(p.hi[s])+c.window)
+}
+
+// pace measures how fast chunks come, for the cutoff.
+type pace struct {
+	rate  float64 // bytes a second, 0: not measured yet
+	least time.Duration
+	alpha time.Duration
+}
+
+// maxAlpha bounds the allowance that false alarms can build up.
+const maxAlpha = 200 * time.Millisecond
+
+// measure takes the size of a received operation and the time that it took.
+func (p *pace) measure(bytes int, took time.Duration) {
+	if took <= 0 {
+		return
+	}
+	r := float64(bytes) / took.Seconds()
+	if p.rate == 0 {
+		p.rate = r
+	}
+	p.rate += (r - p.rate) / 8
+	p.alpha = max(p.least, p.alpha-p.alpha/64)
+}
+
+// hasty notes a false alarm: a chunk that was asked for came by multicast.
+func (p *pace) hasty() {
+	p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
+}
+
+// cutoff returns how long a silence may last when bytes are under way.
+func (p *pace) cutoff(bytes int) time.Duration {
+	if p.rate == 0 {
+		return 4 * p.alpha
+	}
+	return p.alpha + time.Duration(float64(bytes)/p.rate*float64(time.Second))
+}
