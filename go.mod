@@ -1,13 +1,20 @@
 module github.com/torch-mcast/torch-mcast
 
-go 1.24.0
+go 1.26.0
 
 require (
 	github.com/agnivade/levenshtein v1.2.1
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
 	github.com/alecthomas/kong v1.15.0 // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/klauspost/cpuid/v2 v2.4.2 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
-	github.com/stretchr/testify v1.11.1
-	golang.org/x/sys v0.36.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.41.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )

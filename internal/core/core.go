@@ -49,7 +49,7 @@ const (
 // Time is a moment: how long after some fixed one. It must not go backwards.
 type Time = time.Duration
 
-// ErrBusy is returned by Post when MaxInFlight operations are in flight.
+// ErrBusy is returned by Post when Room is 0.
 var ErrBusy = errors.New("core: 32 operations are in flight already; wait for one")
 
 // MismatchError says that two ranks disagree about an operation.
@@ -184,15 +184,15 @@ func New(cfg Config) *Comm {
 	return c
 }
 
-// Post begins an operation and returns its number. It returns ErrBusy when
-// MaxInFlight operations are in flight, the error that Fail was given after a failure, or an
+// Post begins an operation and returns its number. It returns ErrBusy when Room
+// is 0, the error that Fail was given after a failure, or an
 // error that names a wrong argument.
 func (c *Comm) Post(now Time, o Op) (uint32, error) {
 	c.tick(now)
 	switch {
 	case c.err != nil:
 		return 0, c.err
-	case c.inFlight == MaxInFlight:
+	case c.Room() == 0:
 		return 0, ErrBusy
 	case o.Collective < wire.Barrier || o.Collective > wire.Allgather:
 		return 0, fmt.Errorf("core: unknown collective %d", o.Collective)
@@ -270,8 +270,19 @@ func (c *Comm) Fail(err error) {
 // Err returns what Fail was given, or nil.
 func (c *Comm) Err() error { return c.err }
 
+// Room returns how many operations may be posted now: the numbers of those in
+// flight span at most MaxInFlight.
+func (c *Comm) Room() int { return MaxInFlight - int(c.posted-c.first) }
+
 // InFlight returns how many operations are posted and not done.
 func (c *Comm) InFlight() int { return c.inFlight }
+
+// Arena returns where an eager operation that was just posted lies in the
+// arena; false if it is not eager.
+func (c *Comm) Arena(seq uint32) (int, bool) {
+	p := &c.ring[seq%slots]
+	return int(p.arena), p.eager
+}
 
 // Posted returns the number of the next operation.
 func (c *Comm) Posted() uint32 { return c.posted }

@@ -1,0 +1,351 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"go.uber.org/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// slots is the number of operations whose buffers an engine remembers. It
+// exceeds core.MaxInFlight, so a slot is never reused too early.
+const slots = 2 * core.MaxInFlight
+
+// pollBudget bounds the chunks taken in one round, so that sending, repairs
+// and timers have their turn.
+const pollBudget = 64
+
+// GatherOp is an operation for the gather lane. Buffers may live in C memory.
+type GatherOp struct {
+	core.Op
+	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
+	Send []byte
+	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
+	// Broadcast (on its root the same memory as Send). Send may be its own slot of Recv.
+	Recv []byte
+}
+
+// GatherConfig says how a Gather engine is set up.
+type GatherConfig struct {
+	Core   core.Config
+	Job    uint64
+	Fabric fabric.Gather
+	// Broken is called, by the driving goroutine, when the path to a rank is lost.
+	Broken func(rank int, err error)
+}
+
+// Gather drives the multicast protocol of one rank. It implements
+// overlap.Worker and fabric.Sink.
+type Gather struct {
+	cfg    GatherConfig
+	comm   *core.Comm
+	fab    fabric.Gather
+	arena  []byte
+	start  time.Time
+	now    core.Time
+	ops    [slots]gatherOp
+	queue  inbox[gatherOp]
+	flying atomic.Int64
+	fault  atomic.Error
+	failed bool
+
+	// Arguments of interface calls, kept here so that they do not escape to
+	// the heap on every chunk.
+	run     fabric.Run
+	message wire.Control
+
+	counted statsBox
+}
+
+type gatherOp struct {
+	GatherOp
+	work   *Work
+	copied int // bytes of the own shard that are in Recv
+}
+
+// NewGather returns an engine over a fabric.
+func NewGather(cfg GatherConfig) *Gather {
+	return &Gather{
+		cfg: cfg, comm: core.New(cfg.Core), fab: cfg.Fabric,
+		arena: make([]byte, cfg.Core.Arena), start: time.Now(),
+	}
+}
+
+// Submit queues an operation. after, if not nil, is called when it is done.
+// The caller tells the lane, or drives it.
+func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
+	w := newWork(after)
+	g.flying.Inc()
+	if err := g.queue.put(gatherOp{GatherOp: o, work: w}); err != nil {
+		g.flying.Dec()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Fail ends all operations, now and later, with err. Any goroutine may call it.
+func (g *Gather) Fail(err error) {
+	if g.fault.CompareAndSwap(nil, err) {
+		g.fab.Wake()
+	}
+}
+
+// InFlight returns how many operations are not done.
+func (g *Gather) InFlight() int { return int(g.flying.Load()) }
+
+// Wake ends a Sleep.
+func (g *Gather) Wake() { g.fab.Wake() }
+
+// Sleep waits for the fabric, at most until the protocol's next deadline.
+func (g *Gather) Sleep(most time.Duration) {
+	if at, ok := g.comm.Deadline(); ok {
+		most = min(most, at-time.Since(g.start))
+	}
+	if most > 0 && g.queue.count.Load() == 0 {
+		g.fab.Sleep(most)
+	}
+}
+
+// Work does one round: operations in, chunks in, chunks and messages out.
+func (g *Gather) Work() bool {
+	g.now = time.Since(g.start)
+	if g.checkFault() {
+		return false
+	}
+	busy := g.post()
+	busy = g.fab.Poll(g, pollBudget) > 0 || busy
+	if at, ok := g.comm.Deadline(); ok && at <= g.now {
+		g.comm.Expire(g.now)
+		busy = true
+	}
+	busy = g.multicast() || busy
+	busy = g.controls() || busy
+	g.fab.Flush()
+	g.finish()
+	g.counted.store(g.comm.Stats())
+	return busy
+}
+
+// checkFault ends everything once Fail was called, or the protocol failed, and
+// reports whether it has.
+func (g *Gather) checkFault() bool {
+	if g.failed {
+		return true
+	}
+	err := g.fault.Load()
+	if err == nil {
+		if err = g.comm.Err(); err == nil {
+			return false
+		}
+		g.cfg.Broken(-1, err)
+	}
+	g.failed = true
+	g.comm.Fail(err)
+	g.finish()
+	for _, o := range g.queue.shut(err) {
+		g.flying.Dec()
+		o.work.finish(err)
+	}
+	return true
+}
+
+// post hands queued operations to the protocol.
+func (g *Gather) post() bool {
+	items := g.queue.take(g.comm.Room())
+	for i := range items {
+		o := items[i]
+		seq := g.comm.Posted()
+		slot := &g.ops[seq%slots]
+		*slot = o
+		if o.Send != nil && sameMemory(o.Send, g.ownSlot(&o)) {
+			slot.copied = len(o.Send)
+		}
+		if _, err := g.comm.Post(g.now, o.Op); err != nil {
+			slot.work = nil
+			g.flying.Dec()
+			o.work.finish(err)
+			continue
+		}
+		if at, ok := g.comm.Arena(seq); ok && o.Send != nil {
+			// An eager shard is sent, and repaired, from the arena.
+			copy(g.arena[at+g.ownOffset(&o):], o.Send)
+		}
+		g.finish()
+	}
+	return len(items) > 0
+}
+
+// ownOffset is where the own shard lies in the buffer of an operation.
+func (g *Gather) ownOffset(o *gatherOp) int {
+	if o.Collective == wire.Broadcast {
+		return 0
+	}
+	return g.cfg.Core.Rank * o.Bytes
+}
+
+func (g *Gather) ownSlot(o *gatherOp) []byte {
+	off := g.ownOffset(o)
+	return o.Recv[off : off+o.Bytes]
+}
+
+func sameMemory(a, b []byte) bool {
+	return len(a) == 0 || unsafe.SliceData(a) == unsafe.SliceData(b)
+}
+
+// multicast sends what the protocol has ready.
+func (g *Gather) multicast() bool {
+	busy := false
+	for {
+		r, ok := g.comm.NextRun()
+		if !ok {
+			return busy
+		}
+		o := &g.ops[r.Head.Seq%slots]
+		g.run = fabric.Run{Head: r.Head, Count: r.Count, Shard: o.Send}
+		g.run.Head.Job = g.cfg.Job
+		if r.Head.Arena != core.NotEager {
+			at := int(r.Head.Arena) + g.ownOffset(o)
+			g.run.Shard = g.arena[at : at+o.Bytes]
+		}
+		n := g.fab.Multicast(&g.run)
+		if n == 0 {
+			return busy
+		}
+		busy = true
+		if r.Head.Arena == core.NotEager {
+			g.copyOwn(o, (int(r.Head.PSN)+n)*g.cfg.Core.Chunk)
+		}
+		g.comm.Sent(r.Head.Seq, n)
+		g.finish()
+	}
+}
+
+// copyOwn puts the own shard, up to a byte, into its slot of Recv. Doing so
+// right after a chunk was sent finds it in the cache.
+func (g *Gather) copyOwn(o *gatherOp, to int) {
+	if to = min(to, o.Bytes); to > o.copied {
+		copy(g.ownSlot(o)[o.copied:to], o.Send[o.copied:to])
+		o.copied = to
+	}
+}
+
+// controls sends messages and repairs as far as the fabric has room.
+func (g *Gather) controls() bool {
+	busy := false
+	for {
+		m, ok := g.comm.NextControl()
+		if !ok {
+			break
+		}
+		g.message = m.Control
+		if !g.fab.Control(m.To, &g.message, nil) {
+			return busy
+		}
+		g.comm.PopControl()
+		busy = true
+	}
+	for {
+		r, ok := g.comm.NextRepair()
+		if !ok {
+			return busy
+		}
+		g.message = r.Message
+		if !g.fab.Control(r.To, &g.message, g.held(&r)) {
+			return busy
+		}
+		g.comm.Repaired(&r)
+		busy = true
+	}
+}
+
+// held returns the bytes of a chunk that this rank holds.
+func (g *Gather) held(r *core.Repair) []byte {
+	n := int(r.Message.Bytes) //nolint:gosec // a chunk
+	if r.Place.Arena {
+		return g.arena[r.Place.Offset : r.Place.Offset+n]
+	}
+	o := &g.ops[r.Place.Seq%slots]
+	if int(r.Message.Root) == g.cfg.Core.Rank {
+		return o.Send[int(r.Message.PSN)*g.cfg.Core.Chunk:][:n]
+	}
+	return o.Recv[r.Place.Offset : r.Place.Offset+n]
+}
+
+// finish completes what the protocol says is done. It runs right after
+// whatever may have completed an operation, because the next chunk may belong
+// where an eager result still lies.
+func (g *Gather) finish() {
+	for {
+		d, ok := g.comm.NextDone()
+		if !ok {
+			return
+		}
+		o := &g.ops[d.Seq%slots]
+		w := o.work
+		if d.Err == nil {
+			if d.Arena != core.NotEager {
+				copy(o.Recv, g.arena[d.Arena:])
+			} else if o.Send != nil {
+				g.copyOwn(o, o.Bytes)
+			}
+		}
+		*o = gatherOp{}
+		g.flying.Dec()
+		w.finish(d.Err)
+	}
+}
+
+// Expect implements fabric.Sink.
+func (g *Gather) Expect() fabric.Expected {
+	e, ok := g.comm.Expect()
+	if !ok {
+		return fabric.Expected{}
+	}
+	return fabric.Expected{
+		Seq: e.Seq, Root: uint16(e.Root), PSN: uint32(e.PSN), //nolint:gosec // as on the wire
+		Dst: g.ops[e.Seq%slots].Recv[e.Offset : e.Offset+e.Bytes],
+	}
+}
+
+// Hold implements fabric.Sink.
+func (g *Gather) Hold(h *wire.Data) bool { return g.comm.Hold(h) }
+
+// Place implements fabric.Sink.
+func (g *Gather) Place(h *wire.Data, n int) []byte {
+	p, ok := g.comm.Place(g.now, h, n)
+	if !ok {
+		return nil
+	}
+	if p.Arena {
+		return g.arena[p.Offset : p.Offset+n : p.Offset+n]
+	}
+	if n == 0 {
+		return g.arena[:0:0]
+	}
+	return g.ops[p.Seq%slots].Recv[p.Offset : p.Offset+n : p.Offset+n]
+}
+
+// Received implements fabric.Sink.
+func (g *Gather) Received(h *wire.Data) {
+	g.comm.Received(g.now, h)
+	g.finish()
+}
+
+// Control implements fabric.Sink.
+func (g *Gather) Control(from int, m *wire.Control) {
+	g.comm.Control(g.now, from, m)
+	g.finish()
+}
+
+// Broken implements fabric.Sink.
+func (g *Gather) Broken(rank int, err error) {
+	g.cfg.Broken(rank, fmt.Errorf("connection to rank %d: %w", rank, err))
+}
+
+// Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
+func (g *Gather) Stats() (core.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }

@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+)
+
+// statsBox hands the protocol's counters to other goroutines.
+type statsBox struct{ done, lost, repaired, dropped, barriers atomic.Uint64 }
+
+func (b *statsBox) store(s core.Stats) {
+	if b.done.Load() == s.Done && b.lost.Load() == s.Lost && b.dropped.Load() == s.Dropped {
+		return
+	}
+	b.done.Store(s.Done)
+	b.lost.Store(s.Lost)
+	b.repaired.Store(s.Repaired)
+	b.dropped.Store(s.Dropped)
+	b.barriers.Store(s.Barriers)
+}
+
+func (b *statsBox) load() core.Stats {
+	return core.Stats{
+		Done: b.done.Load(), Lost: b.lost.Load(), Repaired: b.repaired.Load(),
+		Dropped: b.dropped.Load(), Barriers: b.barriers.Load(),
+	}
+}

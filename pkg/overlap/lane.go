@@ -1,0 +1,199 @@
+// Package overlap lets Allgather and Reduce-Scatter be in flight together: the
+// two load opposite directions of a link (paper 000, Insight 2), so neither may
+// wait behind the other. Each runs on a Lane of its own, with its own agent,
+// queues, sockets and credits; lanes share nothing. A Meter tells afterwards how long both were
+// in flight.
+package overlap
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// Worker is what a lane drives. All methods but Wake are called by one
+// goroutine at a time.
+type Worker interface {
+	// Work does what can be done without waiting and reports whether that was anything.
+	Work() bool
+	// Sleep waits until there may be something to do. It may return early.
+	Sleep(most time.Duration)
+	// Wake ends a Sleep, the one under way or the next.
+	Wake()
+	// InFlight returns how many operations are not done. Any goroutine may call it.
+	InFlight() int
+}
+
+// Lane gives one goroutine at a time the right to drive a worker. Who waits
+// for an operation drives it itself: that saves the hand-over to another
+// thread, which costs more than a small operation. While nobody waits, the
+// lane's agent drives, so that operations progress beside the caller's compute.
+type Lane struct {
+	worker  Worker
+	token   chan struct{} // holds one element while nobody drives
+	callers atomic.Int32  // goroutines in Drive
+	left    atomic.Int64  // when the last of them left, as time.Since(start)
+	asleep  atomic.Bool   // the agent may be in worker.Sleep
+	kick    chan struct{} // tells a resting agent to look again
+	start   time.Time
+	closed  chan struct{}
+	ended   sync.WaitGroup
+	once    sync.Once
+}
+
+// rest is how long the agent leaves the lane alone after a caller has driven
+// it: a program in a loop of blocking calls is served by its own thread.
+const rest = time.Millisecond
+
+// nap is the longest single Sleep, so that nothing depends on a lost wake-up.
+const nap = 100 * time.Millisecond
+
+// NewLane starts the agent of a worker.
+func NewLane(w Worker) *Lane {
+	l := &Lane{
+		worker: w, token: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		start: time.Now(), closed: make(chan struct{}),
+	}
+	l.token <- struct{}{}
+	l.left.Store(-int64(rest))
+	l.ended.Add(1)
+	go l.agent()
+	return l
+}
+
+// Drive drives the worker, or waits while another caller does, until done
+// is closed or the deadline (zero: none) has passed. It reports whether done was closed.
+func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
+	if isClosed(done) {
+		return true
+	}
+	l.callers.Inc()
+	defer l.leave()
+	if l.asleep.Load() {
+		l.worker.Wake() // the agent lets go when it sees a caller
+	}
+	var timeout <-chan time.Time
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
+		timeout = t.C
+	}
+	select {
+	case <-done:
+		return true
+	case <-timeout:
+		return isClosed(done)
+	case <-l.closed:
+		return isClosed(done)
+	case <-l.token:
+	}
+	defer func() { l.token <- struct{}{} }()
+	for !isClosed(done) && !isClosed(l.closed) {
+		if l.worker.Work() {
+			continue
+		}
+		most := nap
+		if !deadline.IsZero() {
+			if most = min(most, time.Until(deadline)); most <= 0 {
+				break
+			}
+		}
+		if !isClosed(done) {
+			l.worker.Sleep(most)
+		}
+	}
+	return isClosed(done)
+}
+
+// leave ends a caller's stay; operations that are still in flight are the agent's.
+func (l *Lane) leave() {
+	l.left.Store(int64(time.Since(l.start)))
+	if l.callers.Dec() == 0 && l.worker.InFlight() > 0 {
+		l.kickAgent()
+	}
+}
+
+// Posted says that an operation was handed to the worker by somebody who does
+// not drive it: whoever drives now, or the agent, takes it up.
+func (l *Lane) Posted() {
+	if l.asleep.Load() || l.callers.Load() > 0 {
+		l.worker.Wake()
+	}
+	l.kickAgent()
+}
+
+func (l *Lane) kickAgent() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// agent drives the worker while no caller does.
+func (l *Lane) agent() {
+	defer l.ended.Done()
+	pause := time.NewTimer(rest)
+	defer pause.Stop()
+	for {
+		for !l.agentsTurn() {
+			pause.Reset(rest)
+			select {
+			case <-pause.C:
+			case <-l.kick:
+				if l.callers.Load() == 0 {
+					l.left.Store(-int64(rest)) // somebody relies on the agent now
+				}
+			case <-l.closed:
+				return
+			}
+		}
+		select {
+		case <-l.token:
+		case <-l.closed:
+			return
+		}
+		l.agentDrives()
+		l.token <- struct{}{}
+		if isClosed(l.closed) {
+			return
+		}
+	}
+}
+
+func (l *Lane) agentsTurn() bool {
+	return l.callers.Load() == 0 && time.Since(l.start)-time.Duration(l.left.Load()) >= rest
+}
+
+func (l *Lane) agentDrives() {
+	for l.callers.Load() == 0 && !isClosed(l.closed) {
+		if l.worker.Work() {
+			continue
+		}
+		// A caller that comes now sees asleep and wakes us, or we see it.
+		l.asleep.Store(true)
+		if l.callers.Load() == 0 && !isClosed(l.closed) {
+			l.worker.Sleep(nap)
+		}
+		l.asleep.Store(false)
+	}
+}
+
+// Close ends the agent and every Drive, and returns when nobody drives any more.
+func (l *Lane) Close() {
+	l.once.Do(func() {
+		close(l.closed)
+		l.worker.Wake()
+		l.ended.Wait()
+		<-l.token // not given back: nobody drives again
+	})
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
