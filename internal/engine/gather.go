@@ -143,6 +143,9 @@ func (g *Gather) checkFault() bool {
 			return false
 		}
 		g.cfg.Broken(-1, err)
+		if named := g.fault.Load(); named != nil {
+			err = named // what all ranks are told
+		}
 	}
 	g.failed = true
 	g.comm.Fail(err)

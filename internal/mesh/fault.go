@@ -1,0 +1,40 @@
+package mesh
+
+import "fmt"
+
+// FaultKind says why a communicator ended.
+type FaultKind uint8
+
+// The kinds of fault.
+const (
+	// Dead: a rank died, stopped, or was cut off.
+	Dead FaultKind = iota + 1
+	// Mismatch: ranks disagree about an operation or a setting.
+	Mismatch
+	// Closed: this rank closed the communicator itself.
+	Closed
+	// Local: something on a rank failed that has nothing to do with its peers.
+	Local
+	faultKinds
+)
+
+// Fault is the error with which a communicator ends on every rank. Rank is the
+// one at fault: dead, or the first to notice a mismatch.
+type Fault struct {
+	Kind FaultKind
+	Rank int
+	Text string
+}
+
+// Error tells what happened and names the rank.
+func (f *Fault) Error() string {
+	switch f.Kind {
+	case Dead:
+		return fmt.Sprintf("rank %d is lost: %s", f.Rank, f.Text)
+	case Mismatch:
+		return f.Text
+	case Closed:
+		return "the group is closed"
+	}
+	return fmt.Sprintf("rank %d failed: %s", f.Rank, f.Text)
+}

@@ -1,0 +1,338 @@
+// Package mesh is how the ranks of a communicator look after each other. Every
+// rank keeps a TCP connection to O(log P) neighbours, on which it
+//
+//   - shows that it is alive, and notices who is not;
+//   - passes on the first fault that anybody reports, so that every rank ends
+//     with the same error, one that names the rank at fault;
+//   - agrees on what all must do alike before the first operation (Agree).
+//
+// It is independent of the data path, which may be busy, and of the fabric.
+package mesh
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+)
+
+// frame kinds. A frame is kind u8, round u8, rank u16, length u32, payload.
+const (
+	beat byte = iota + 1
+	fault
+	bye
+	records
+)
+
+const (
+	frameHead  = 8
+	maxPayload = 1 << 24
+	// grace is how long after a data connection was lost the peer's farewell,
+	// on another connection, may still come.
+	grace = 250 * time.Millisecond
+)
+
+// Mesh is one rank's part.
+type Mesh struct {
+	rank, size int
+	timeout    time.Duration
+	edges      map[int]*edge
+	onFault    func(*Fault)
+
+	mu      sync.Mutex
+	first   *Fault
+	failed  chan struct{} // closed with the first fault
+	left    map[int]bool  // ranks that have said farewell
+	rounds  map[int][]byte
+	arrived chan struct{} // replaced whenever rounds grows
+	agreed  int
+	closing bool
+	wg      sync.WaitGroup
+	stop    chan struct{}
+}
+
+type edge struct {
+	peer int
+	conn net.Conn
+	mu   sync.Mutex // one writer at a time
+}
+
+// New starts the mesh of a rank. conns holds a connection for each of
+// core.Neighbours(rank, size) and belongs to the mesh from now on. A neighbour that is
+// silent for two thirds of timeout counts as dead, so that all know it before
+// timeout is over. onFault is called once, with the first fault.
+func New(rank, size int, conns map[int]net.Conn, timeout time.Duration, onFault func(*Fault)) *Mesh {
+	m := &Mesh{
+		rank: rank, size: size, timeout: timeout, edges: map[int]*edge{}, onFault: onFault,
+		failed: make(chan struct{}), left: map[int]bool{}, rounds: map[int][]byte{},
+		arrived: make(chan struct{}), stop: make(chan struct{}),
+	}
+	for peer, c := range conns {
+		m.edges[peer] = &edge{peer: peer, conn: c}
+	}
+	for _, e := range m.edges {
+		m.wg.Add(2)
+		go m.listen(e)
+		go m.beat(e)
+	}
+	return m
+}
+
+// Report starts the end of the communicator: every rank gets f, unless another
+// fault was first.
+func (m *Mesh) Report(f *Fault) {
+	m.mu.Lock()
+	if m.first != nil || m.closing {
+		m.mu.Unlock()
+		return
+	}
+	m.first = f
+	close(m.failed)
+	m.mu.Unlock()
+	m.flood(fault, f.Rank, append([]byte{byte(f.Kind)}, f.Text...))
+	m.onFault(f)
+}
+
+// Lost reports that a data connection to a rank is broken, unless the rank
+// has left, or is about to say that it does.
+func (m *Mesh) Lost(rank int, err error) {
+	m.wg.Add(1)
+	go func() {
+		defer m.wg.Done()
+		select {
+		case <-time.After(grace):
+		case <-m.stop:
+			return
+		}
+		m.mu.Lock()
+		gone := m.left[rank]
+		m.mu.Unlock()
+		if !gone {
+			m.Report(&Fault{Kind: Dead, Rank: rank, Text: fmt.Sprintf("%v (seen by rank %d)", err, m.rank)})
+		}
+	}()
+}
+
+// Err returns the first fault, or nil.
+func (m *Mesh) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.first == nil {
+		return nil
+	}
+	return m.first
+}
+
+// Agree gives every rank what every rank brings (at most 64 KiB each), in rank order: a
+// dissemination Allgather over the mesh. All ranks must call it equally often.
+func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
+	known := make([][]byte, m.size)
+	known[m.rank] = mine
+	round := m.agreed * 32
+	m.agreed++
+	for step := 1; step < m.size; step *= 2 {
+		to := m.edges[(m.rank+step)%m.size]
+		if err := m.write(to, records, byte(round), m.rank, pack(known)); err != nil { //nolint:gosec // a small number
+			m.Lost(to.peer, err)
+		}
+		payload, err := m.wait(ctx, round&0xff, (m.rank+m.size-step)%m.size)
+		if err != nil {
+			return nil, err
+		}
+		if err := unpack(payload, known); err != nil {
+			return nil, err
+		}
+		round++
+	}
+	return known, nil
+}
+
+// wait returns the records of a round.
+func (m *Mesh) wait(ctx context.Context, round, from int) ([]byte, error) {
+	for {
+		m.mu.Lock()
+		payload, ok := m.rounds[round]
+		delete(m.rounds, round)
+		arrived := m.arrived
+		m.mu.Unlock()
+		if ok {
+			return payload, nil
+		}
+		select {
+		case <-arrived:
+		case <-m.failed:
+			return nil, m.Err()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rank %d has not answered: %w", from, ctx.Err())
+		}
+	}
+}
+
+// Close says farewell, if nobody failed, and ends the mesh.
+func (m *Mesh) Close(farewell bool) {
+	m.mu.Lock()
+	if m.closing {
+		m.mu.Unlock()
+		return
+	}
+	m.closing = true
+	farewell = farewell && m.first == nil
+	m.mu.Unlock()
+	if farewell {
+		m.flood(bye, m.rank, nil)
+	}
+	close(m.stop)
+	for _, e := range m.edges {
+		// The read side ends at once; what was written is still delivered.
+		_ = e.conn.Close()
+	}
+	m.wg.Wait()
+}
+
+// flood sends a frame to all neighbours, each of which passes it on.
+func (m *Mesh) flood(kind byte, rank int, payload []byte) {
+	for _, e := range m.edges {
+		_ = m.write(e, kind, 0, rank, payload) // a neighbour that is gone does not matter here
+	}
+}
+
+func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error {
+	b := make([]byte, frameHead, frameHead+len(payload))
+	b[0], b[1] = kind, round
+	binary.BigEndian.PutUint16(b[2:], uint16(rank))         //nolint:gosec // a rank
+	binary.BigEndian.PutUint32(b[4:], uint32(len(payload))) //nolint:gosec // small
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.conn.SetWriteDeadline(time.Now().Add(m.timeout / 3)); err != nil {
+		return err
+	}
+	_, err := e.conn.Write(append(b, payload...))
+	return err
+}
+
+// beat shows a neighbour that this rank is alive.
+func (m *Mesh) beat(e *edge) {
+	defer m.wg.Done()
+	t := time.NewTicker(max(m.timeout/8, 10*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if m.write(e, beat, 0, m.rank, nil) != nil {
+				return // listen notices, and tells why
+			}
+		case <-m.stop:
+			return
+		}
+	}
+}
+
+// listen reads a neighbour's frames until it leaves, fails, or falls silent.
+func (m *Mesh) listen(e *edge) {
+	defer m.wg.Done()
+	r := bufio.NewReader(e.conn)
+	silence := m.timeout * 2 / 3
+	var head [frameHead]byte
+	for {
+		if err := e.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
+			return // closed by Close
+		}
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			m.broken(e, err, silence)
+			return
+		}
+		n := binary.BigEndian.Uint32(head[4:])
+		if n > maxPayload {
+			m.broken(e, fmt.Errorf("frame of %d bytes, at most %d are allowed", n, maxPayload), silence)
+			return
+		}
+		payload := make([]byte, n)
+		if _, err := io.ReadFull(r, payload); err != nil {
+			m.broken(e, err, silence)
+			return
+		}
+		m.handle(head[0], head[1], int(binary.BigEndian.Uint16(head[2:])), payload)
+	}
+}
+
+func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
+	switch kind {
+	case fault:
+		if len(payload) > 0 && payload[0] > 0 && payload[0] < byte(faultKinds) {
+			m.Report(&Fault{Kind: FaultKind(payload[0]), Rank: rank, Text: string(payload[1:])})
+		}
+	case bye:
+		m.mu.Lock()
+		known := m.left[rank]
+		m.left[rank] = true
+		m.mu.Unlock()
+		if !known {
+			m.flood(bye, rank, nil)
+		}
+	case records:
+		m.mu.Lock()
+		m.rounds[int(round)] = payload
+		close(m.arrived)
+		m.arrived = make(chan struct{})
+		m.mu.Unlock()
+	}
+}
+
+// broken ends an edge: by farewell, by our own Close, or as a fault.
+func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
+	m.mu.Lock()
+	quiet := m.closing || m.left[e.peer]
+	m.mu.Unlock()
+	if quiet {
+		return
+	}
+	text := err.Error()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		text = fmt.Sprintf("silent for %v (stopped or cut off", silence)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		text = "its connection closed without a farewell (the process ended"
+	default:
+		text += " ("
+	}
+	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s; seen by rank %d)", text, m.rank)})
+}
+
+// pack writes the records that are known: rank u16, length u32, bytes each.
+func pack(known [][]byte) []byte {
+	var b []byte
+	for r, v := range known {
+		if v != nil {
+			b = binary.BigEndian.AppendUint16(b, uint16(r))      //nolint:gosec // a rank
+			b = binary.BigEndian.AppendUint32(b, uint32(len(v))) //nolint:gosec // small
+			b = append(b, v...)
+		}
+	}
+	return b
+}
+
+func unpack(b []byte, known [][]byte) error {
+	for len(b) > 0 {
+		if len(b) < 6 {
+			return errors.New("mesh: record is cut short")
+		}
+		r, n := int(binary.BigEndian.Uint16(b)), int(binary.BigEndian.Uint32(b[2:]))
+		if r >= len(known) || n > len(b)-6 {
+			return fmt.Errorf("mesh: record of rank %d with %d bytes does not fit", r, n)
+		}
+		known[r] = append([]byte{}, b[6:6+n]...)
+		b = b[6+n:]
+	}
+	return nil
+}
+
+// Neighbours returns the ranks that New wants a connection to.
+func Neighbours(rank, size int) []int { return core.Neighbours(rank, size) }

@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// StreamSize is the length of the header before a shard in a stream, in bytes.
+const StreamSize = 32
+
+// StreamAlign is the multiple to which a shard in a stream is padded, so that
+// no element straddles the end of a ring.
+const StreamAlign = 64
+
+// Stream is the header before a shard that one rank streams to its owner in a
+// direct Reduce-Scatter. It is padded to StreamAlign, as is the shard.
+//
+//	 0  version  u8
+//	 1  type     u8   element type, see internal/reduce
+//	 2  op       u8   reduction
+//	 3  reserved u8, u32
+//	 8  seq      u32  operation number in the reduce lane
+//	12  reserved u32
+//	16  bytes    u64  of the shard
+//	24  factor   f64  of a premultiplied sum
+type Stream struct {
+	Type   uint8
+	Op     uint8
+	Seq    uint32
+	Bytes  uint64
+	Factor float64
+}
+
+// Put writes the header to b, which must hold StreamSize bytes.
+func (s *Stream) Put(b []byte) {
+	clear(b[:StreamSize])
+	b[0], b[1], b[2] = Version, s.Type, s.Op
+	binary.BigEndian.PutUint32(b[8:], s.Seq)
+	binary.BigEndian.PutUint64(b[16:], s.Bytes)
+	binary.BigEndian.PutUint64(b[24:], math.Float64bits(s.Factor))
+}
+
+// Get reads the header from b. It returns ErrShort or ErrVersion.
+func (s *Stream) Get(b []byte) error {
+	if len(b) < StreamSize {
+		return ErrShort
+	}
+	if b[0] != Version {
+		return ErrVersion
+	}
+	s.Type, s.Op = b[1], b[2]
+	s.Seq = binary.BigEndian.Uint32(b[8:])
+	s.Bytes = binary.BigEndian.Uint64(b[16:])
+	s.Factor = math.Float64frombits(binary.BigEndian.Uint64(b[24:]))
+	return nil
+}
+
+// Equal reports whether two headers describe the same operation.
+func (s *Stream) Equal(o *Stream) bool {
+	return s.Type == o.Type && s.Op == o.Op && s.Seq == o.Seq && s.Bytes == o.Bytes &&
+		math.Float64bits(s.Factor) == math.Float64bits(o.Factor)
+}
