@@ -1,0 +1,130 @@
+package shm
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	futexWait = 0 // FUTEX_WAIT, between processes
+	futexWake = 1 // FUTEX_WAKE
+)
+
+// What a sleeping rank waits for. A bell rings only for that.
+const (
+	forData uint32 = 1 << iota
+	forRoom
+)
+
+// How long an idle rank hesitates before it sleeps. Looking again costs some
+// tens of nanoseconds and pays only if the peer runs at the same time; giving up
+// the core costs about a microsecond and is what the peer needs if it does not.
+const (
+	looksAlone   = 200 // ranks fit the cores
+	looksCrowded = 4   // they do not
+	yields       = 64
+)
+
+// bell is a line of the window on which one agent sleeps and which the others
+// ring. The order is Dekker's: who publishes writes the data, then reads
+// asleep; who sleeps writes asleep, then reads the data. Go's atomics are
+// sequentially consistent, so at least one of them sees the other.
+type bell struct {
+	word   *atomic.Uint32 // changes with every ring
+	asleep *atomic.Uint32 // what its owner waits for; 0: awake
+}
+
+func newBell(mem []byte, at int) bell {
+	return bell{word: word32(mem, at), asleep: word32(mem, at+8)}
+}
+
+// ring wakes the owner if it sleeps for the given reason, and returns the
+// number of system calls that took. Of several who ring, one makes the call.
+func (b bell) ring(reason uint32) uint64 {
+	a := b.asleep.Load()
+	if a&reason == 0 || !b.asleep.CompareAndSwap(a, 0) {
+		return 0
+	}
+	b.wake()
+	return 1
+}
+
+func (b bell) wake() {
+	b.word.Add(1)
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(b.word)), futexWake, 1, 0, 0, 0)
+}
+
+// sleeper is an agent that waits on its own bell.
+type sleeper struct {
+	bell
+	woken atomic.Bool // by Wake, from this process
+	looks int
+}
+
+func (s *sleeper) init(b bell, size int) {
+	s.bell, s.looks = b, looksCrowded
+	if size <= runtime.NumCPU() {
+		s.looks = looksAlone
+	}
+}
+
+// poker tells whether there is something to do.
+type poker interface{ ready() bool }
+
+// sleep waits until p is ready, or wakeUp was called, or d has passed, and
+// returns the number of system calls that took.
+func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) {
+	for range s.looks {
+		if s.poked() || p.ready() {
+			return calls
+		}
+	}
+	start := time.Now()
+	for range yields {
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		calls++
+		if s.poked() || p.ready() || time.Since(start) >= d {
+			return calls
+		}
+	}
+	for {
+		// The word is read first: a ring after that makes the kernel refuse to wait.
+		w := s.word.Load()
+		s.asleep.Store(reason)
+		left := d - time.Since(start)
+		if s.poked() || p.ready() || left <= 0 {
+			break
+		}
+		t := unix.NsecToTimespec(left.Nanoseconds())
+		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.word)), futexWait, uintptr(w), uintptr(unsafe.Pointer(&t)), 0, 0)
+		calls++
+		if e != 0 && !errors.Is(e, unix.EAGAIN) && !errors.Is(e, unix.EINTR) && !errors.Is(e, unix.ETIMEDOUT) {
+			break
+		}
+	}
+	s.asleep.Store(0)
+	return calls
+}
+
+// wakeUp ends a sleep, now or the next one.
+func (s *sleeper) wakeUp() {
+	s.woken.Store(true)
+	if s.asleep.Load() != 0 {
+		s.wake()
+	}
+}
+
+func (s *sleeper) poked() bool { return s.woken.Load() && s.woken.Swap(false) }
+
+func word32(mem []byte, at int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&mem[at : at+4][0])) //nolint:gosec // aligned by the layout
+}
+
+func word64(mem []byte, at int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&mem[at : at+8][0])) //nolint:gosec // aligned by the layout
+}

@@ -1,0 +1,21 @@
+// Package shm carries the traffic between ranks of one host through a window
+// of shared memory that all of them map: a root publishes a chunk once and
+// every other rank reads it from there, so the "multicast" of paper 000 is one
+// copy in and one copy out a reader. The fabric is lossless and keeps what a
+// rank has not asked for yet, hence no barrier, repair or handshake.
+//
+// The window is a memfd: it has no name in any file system, and the kernel
+// frees it with the last process that maps it, however that process ended.
+//
+//	page 0      header: magic, version, job, layout
+//	bells       two a rank: gather and streams; a word to sleep on and a flag
+//	rings       one a rank: head, one tail a reader
+//	mailboxes   one for each edge of the circulant graph
+//	slots       of the rings: header, length, chunk
+//	streams     one for each ordered pair of ranks: head, tail
+//	bytes       of the streams
+//
+// Every counter is a cumulative 64-bit position in a cache line of its own and
+// has one writer. What other processes wrote is checked before it is used as
+// an index, so that a peer gone mad breaks its own path and nothing else.
+package shm

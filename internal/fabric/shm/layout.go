@@ -1,0 +1,104 @@
+package shm
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+const (
+	line = 64   // cache line, bytes
+	page = 4096 // bytes
+
+	// MaxSize is how many ranks may share a window.
+	MaxSize = 256
+
+	maxChunk  = 16 << 20
+	maxSlots  = 1024
+	maxStream = 1 << 30
+
+	letters = 64 // messages that a mailbox holds
+)
+
+// Layout is the geometry of a window. All ranks of a window have the same.
+type Layout struct {
+	Size   int // ranks, 1 to MaxSize
+	Chunk  int // payload bytes of a slot, 1 to 16 MiB
+	Slots  int // slots of a rank's ring, 1 to 1024
+	Stream int // bytes of the stream between two ranks, each way; a multiple of 4096, up to 1 GiB
+}
+
+// DefaultLayout returns the geometry for a number of ranks: rings and streams
+// that stay in cache for a few ranks, and a window that stays below about
+// 350 MiB for MaxSize of them.
+func DefaultLayout(size int) Layout {
+	const total = 64 << 20 // bytes to aim at, for the rings and for the streams
+	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 512 << 10}
+	for l.Chunk > 32<<10 && size*l.Slots*l.Chunk > total {
+		l.Chunk /= 2
+	}
+	for l.Stream > page && size*(size-1)*l.Stream > total {
+		l.Stream /= 2
+	}
+	return l
+}
+
+// Check returns an error that names the field that is out of range.
+func (l Layout) Check() error {
+	for _, f := range []struct {
+		name        string
+		value, most int
+	}{
+		{"ranks of a host", l.Size, MaxSize},
+		{"bytes of a chunk", l.Chunk, maxChunk},
+		{"slots of a ring", l.Slots, maxSlots},
+		{"bytes of a stream", l.Stream, maxStream},
+	} {
+		if f.value < 1 || f.value > f.most {
+			return fmt.Errorf("shm: %s: %d, allowed are 1 to %d", f.name, f.value, f.most)
+		}
+	}
+	if l.Stream%page != 0 {
+		return fmt.Errorf("shm: bytes of a stream: %d, allowed are multiples of %d", l.Stream, page)
+	}
+	return nil
+}
+
+// Bytes returns how much memory a window of this layout takes.
+func (l Layout) Bytes() int { return l.places().end }
+
+// places are the offsets of the regions of a window, in bytes.
+type places struct {
+	bells, rings, boxes, slots, streams, bytes, end int
+}
+
+func (l Layout) places() (p places) {
+	p.bells = page
+	p.rings = p.bells + l.Size*2*line
+	p.boxes = p.rings + l.Size*l.ringBytes()
+	p.slots = p.boxes + l.Size*len(offsets(l.Size))*boxBytes
+	p.streams = p.slots + l.Size*l.Slots*l.slotBytes()
+	p.bytes = roundUp(p.streams+l.Size*l.Size*2*line, page)
+	p.end = p.bytes + l.Size*(l.Size-1)*l.Stream
+	return p
+}
+
+// ringBytes is the room for the counters of one ring: head and a tail a rank.
+func (l Layout) ringBytes() int { return (1 + l.Size) * line }
+
+// slotBytes is the distance between two slots. The line for the header also
+// keeps slots from starting in the same set of the cache.
+func (l Layout) slotBytes() int { return line + roundUp(l.Chunk, line) }
+
+// offsets returns the distances, modulo size and ascending, between ranks that
+// share an edge of the circulant graph: ±2^k. They are the same for every rank.
+func offsets(size int) []int {
+	var list []int
+	for d := 1; d < size; d++ {
+		if bits.OnesCount(uint(d)) == 1 || bits.OnesCount(uint(size-d)) == 1 {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

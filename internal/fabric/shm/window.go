@@ -1,0 +1,180 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Header of a window, little-endian:
+//
+//	 0  magic    u64  "mcastshm"
+//	 8  version  u32
+//	12  size     u32
+//	16  job      u64
+//	24  chunk    u32
+//	28  slots    u32
+//	32  stream   u32
+const (
+	magic   = 0x6d6873747361636d
+	version = 1
+)
+
+var errHeader = errors.New("shm: not a window of this job")
+
+// Window is one rank's view of the memory that the ranks of a host share.
+type Window struct {
+	lay  Layout
+	rank int
+	mem  []byte
+
+	gather  *Gather
+	streams *Streams
+
+	mu   sync.Mutex // guards mem's life against Wake
+	open int        // fabrics not yet closed
+}
+
+// Rank returns whose view this is.
+func (w *Window) Rank() int { return w.rank }
+
+// Layout returns the geometry of the window.
+func (w *Window) Layout() Layout { return w.lay }
+
+// Gather returns the window's multicast fabric, always the same one.
+func (w *Window) Gather() *Gather { return w.gather }
+
+// Streams returns the window's streams, always the same ones.
+func (w *Window) Streams() *Streams { return w.streams }
+
+// Close closes both fabrics. The memory goes when both are closed.
+func (w *Window) Close() error { return errors.Join(w.gather.Close(), w.streams.Close()) }
+
+// create returns the descriptor of a new window, with all its memory reserved.
+func create(job uint64, lay Layout) (fd int, err error) {
+	bytes := lay.Bytes()
+	if err := affordable(bytes); err != nil {
+		return -1, err
+	}
+	fd, err = unix.MemfdCreate("torch-mcast", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("shm: memfd_create: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	// Reserving now turns a lack of memory into an error here rather than a
+	// SIGBUS at the first touch.
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Fallocate(fd, 0, 0, int64(bytes))
+	}
+	if err != nil {
+		return -1, fmt.Errorf("shm: cannot reserve a window of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
+	}
+	head := make([]byte, 36)
+	binary.LittleEndian.PutUint64(head[0:], magic)
+	binary.LittleEndian.PutUint32(head[8:], version)
+	binary.LittleEndian.PutUint32(head[12:], uint32(lay.Size))
+	binary.LittleEndian.PutUint64(head[16:], job)
+	binary.LittleEndian.PutUint32(head[24:], uint32(lay.Chunk))
+	binary.LittleEndian.PutUint32(head[28:], uint32(lay.Slots))
+	binary.LittleEndian.PutUint32(head[32:], uint32(lay.Stream))
+	if _, err = unix.Pwrite(fd, head, 0); err != nil {
+		return -1, fmt.Errorf("shm: write the window's header: %w", err)
+	}
+	// Nobody can take memory away below the others' feet.
+	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return -1, fmt.Errorf("shm: seal the window: %w", err)
+	}
+	return fd, nil
+}
+
+// open maps the window behind fd, after a look at whether it is one.
+func open(fd int, job uint64, rank, size int) (*Window, error) {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil, fmt.Errorf("%w: its size is not sealed", errHeader)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("shm: fstat: %w", err)
+	}
+	if st.Size < page {
+		return nil, fmt.Errorf("%w: it has %d bytes", errHeader, st.Size)
+	}
+	mem, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("shm: map a window of %d bytes: %w", st.Size, err)
+	}
+	lay, err := readHeader(mem, job)
+	switch {
+	case err != nil:
+	case lay.Size != size:
+		err = fmt.Errorf("%w: it is for %d ranks, this rank expects %d", errHeader, lay.Size, size)
+	default:
+		// A child must not keep the memory after the ranks are gone.
+		err = unix.Madvise(mem, unix.MADV_DONTFORK)
+	}
+	if err != nil {
+		_ = unix.Munmap(mem)
+		return nil, err
+	}
+	w := &Window{lay: lay, rank: rank, mem: mem, open: 2}
+	w.gather = newGather(w)
+	w.streams = newStreams(w)
+	return w, nil
+}
+
+func readHeader(mem []byte, job uint64) (lay Layout, err error) {
+	if got := binary.LittleEndian.Uint64(mem[0:]); got != magic {
+		return lay, fmt.Errorf("%w: magic %#x", errHeader, got)
+	}
+	if got := binary.LittleEndian.Uint32(mem[8:]); got != version {
+		return lay, fmt.Errorf("%w: version %d, this rank has %d", errHeader, got, version)
+	}
+	if got := binary.LittleEndian.Uint64(mem[16:]); got != job {
+		return lay, fmt.Errorf("%w: job %#x, this rank is in %#x", errHeader, got, job)
+	}
+	lay = Layout{
+		Size:   int(binary.LittleEndian.Uint32(mem[12:])),
+		Chunk:  int(binary.LittleEndian.Uint32(mem[24:])),
+		Slots:  int(binary.LittleEndian.Uint32(mem[28:])),
+		Stream: int(binary.LittleEndian.Uint32(mem[32:])),
+	}
+	if err := lay.Check(); err != nil {
+		return lay, fmt.Errorf("%w: %w", errHeader, err)
+	}
+	if want := lay.Bytes(); want != len(mem) {
+		return lay, fmt.Errorf("%w: it has %d bytes, its header says %d", errHeader, len(mem), want)
+	}
+	return lay, nil
+}
+
+// release unmaps the memory when the second fabric is closed.
+func (w *Window) release(closed *bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if *closed {
+		return nil
+	}
+	*closed = true
+	w.open--
+	if w.open > 0 {
+		return nil
+	}
+	return unix.Munmap(w.mem)
+}
+
+// wake wakes one of the window's fabrics, unless it is closed.
+func (w *Window) wake(s *sleeper, closed *bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !*closed {
+		s.wakeUp()
+	}
+}
