@@ -35,24 +35,26 @@ type GatherConfig struct {
 	Core   core.Config
 	Job    uint64
 	Fabric fabric.Gather
-	// Broken is called, by the driving goroutine, when the path to a rank is lost.
+	// Broken is called when the path to a rank is lost or, with rank -1, when
+	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
 }
 
 // Gather drives the multicast protocol of one rank. It implements
 // overlap.Worker and fabric.Sink.
 type Gather struct {
-	cfg    GatherConfig
-	comm   *core.Comm
-	fab    fabric.Gather
-	arena  []byte
-	start  time.Time
-	now    core.Time
-	ops    [slots]gatherOp
-	queue  inbox[gatherOp]
-	flying atomic.Int64
-	fault  atomic.Error
-	failed bool
+	cfg      GatherConfig
+	comm     *core.Comm
+	fab      fabric.Gather
+	arena    []byte
+	start    time.Time
+	now      core.Time
+	ops      [slots]gatherOp
+	queue    inbox[gatherOp]
+	flying   atomic.Int64
+	fault    atomic.Error
+	failed   bool
+	reported bool // Broken was called for the protocol's error
 
 	// Arguments of interface calls, kept here so that they do not escape to
 	// the heap on every chunk.
@@ -139,13 +141,15 @@ func (g *Gather) checkFault() bool {
 	}
 	err := g.fault.Load()
 	if err == nil {
-		if err = g.comm.Err(); err == nil {
+		if g.comm.Err() == nil {
 			return false
 		}
-		g.cfg.Broken(-1, err)
-		if named := g.fault.Load(); named != nil {
-			err = named // what all ranks are told
+		if !g.reported {
+			g.reported = true
+			g.cfg.Broken(-1, g.comm.Err())
 		}
+		// Fail brings the error that all ranks are told.
+		return true
 	}
 	g.failed = true
 	g.comm.Fail(err)
@@ -283,6 +287,9 @@ func (g *Gather) held(r *core.Repair) []byte {
 // whatever may have completed an operation, because the next chunk may belong
 // where an eager result still lies.
 func (g *Gather) finish() {
+	if g.comm.Err() != nil && !g.failed {
+		return // checkFault finishes what is left, with the right error
+	}
 	for {
 		d, ok := g.comm.NextDone()
 		if !ok {
@@ -299,6 +306,9 @@ func (g *Gather) finish() {
 		}
 		*o = gatherOp{}
 		g.flying.Dec()
+		if d.Err != nil {
+			d.Err = g.fault.Load()
+		}
 		w.finish(d.Err)
 	}
 }
@@ -352,3 +362,6 @@ func (g *Gather) Broken(rank int, err error) {
 
 // Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
 func (g *Gather) Stats() (core.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
+
+// Close closes the fabric. Nobody may drive the engine any more.
+func (g *Gather) Close() error { return g.fab.Close() }

@@ -16,24 +16,25 @@ type ReduceConfig struct {
 	// own, when the first operation is submitted: a communicator that never
 	// reduces needs no P-1 connections.
 	Open func() (fabric.Streams, error)
-	// Broken is called, by the driving goroutine, when the lane cannot go on.
+	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
 }
 
 // Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker.
 type Reduce struct {
-	cfg     ReduceConfig
-	comm    *direct.Comm
-	works   [slots]*Work
-	queue   inbox[reduceOp]
-	flying  atomic.Int64
-	opening atomic.Bool
-	opened  chan struct{}
-	streams atomic.Pointer[streamsBox]
-	fault   atomic.Error
-	failed  bool
-	wake    chan struct{} // ends a Sleep before the streams are open
-	done    atomic.Uint64
+	cfg      ReduceConfig
+	comm     *direct.Comm
+	works    [slots]*Work
+	queue    inbox[reduceOp]
+	flying   atomic.Int64
+	opening  atomic.Bool
+	opened   chan struct{}
+	streams  atomic.Pointer[streamsBox]
+	fault    atomic.Error
+	failed   bool
+	reported bool          // Broken was called
+	wake     chan struct{} // ends a Sleep before the streams are open
+	done     atomic.Uint64
 }
 
 type streamsBox struct{ fabric.Streams }
@@ -97,7 +98,7 @@ func (r *Reduce) Wake() {
 
 // Sleep waits for the streams.
 func (r *Reduce) Sleep(most time.Duration) {
-	if r.comm == nil || r.failed {
+	if r.comm == nil || r.comm.Err() != nil || r.failed {
 		select {
 		case <-r.wake:
 		case <-time.After(most):
@@ -155,11 +156,12 @@ func (r *Reduce) checkFault() bool {
 		if r.comm == nil || r.comm.Err() == nil {
 			return false
 		}
-		err = r.comm.Err()
-		r.cfg.Broken(err)
-		if named := r.fault.Load(); named != nil {
-			err = named // what all ranks are told
+		if !r.reported {
+			r.reported = true
+			r.cfg.Broken(r.comm.Err())
 		}
+		// Fail brings the error that all ranks are told.
+		return true
 	}
 	r.failed = true
 	for _, o := range r.queue.shut(err) {

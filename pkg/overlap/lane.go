@@ -85,10 +85,18 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 	case <-timeout:
 		return isClosed(done)
 	case <-l.closed:
-		return isClosed(done)
+		return await(done, timeout)
 	case <-l.token:
 	}
-	defer func() { l.token <- struct{}{} }()
+	l.callerDrives(done, deadline)
+	l.token <- struct{}{}
+	if isClosed(l.closed) {
+		return await(done, timeout)
+	}
+	return isClosed(done)
+}
+
+func (l *Lane) callerDrives(done <-chan struct{}, deadline time.Time) {
 	for !isClosed(done) && !isClosed(l.closed) {
 		if l.worker.Work() {
 			continue
@@ -96,14 +104,23 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 		most := nap
 		if !deadline.IsZero() {
 			if most = min(most, time.Until(deadline)); most <= 0 {
-				break
+				return
 			}
 		}
 		if !isClosed(done) {
 			l.worker.Sleep(most)
 		}
 	}
-	return isClosed(done)
+}
+
+// await waits for an operation that a closing lane is about to end.
+func await(done <-chan struct{}, timeout <-chan time.Time) bool {
+	select {
+	case <-done:
+		return true
+	case <-timeout:
+		return isClosed(done)
+	}
 }
 
 // leave ends a caller's stay; operations that are still in flight are the agent's.

@@ -1,0 +1,207 @@
+package main
+
+/*
+#include <stdlib.h>
+#include "mcast.h"
+*/
+import "C"
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+// endpoint is what mcast_open leaves for mcast_join.
+type endpoint struct {
+	*collnet.Endpoint
+	size int
+}
+
+var (
+	endpoints = handles[*endpoint]{what: "endpoint"}
+	groups    = handles[*collnet.Group]{what: "group"}
+)
+
+//export goOpen
+func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.size_t, length *C.size_t, out *C.int64_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if length == nil || out == nil {
+			return argument("mcast_open: len and endpoint must not be NULL")
+		}
+		over, err := parseOptions(options)
+		if err != nil {
+			return err
+		}
+		settings, err := config.Load(environment, over)
+		if err != nil {
+			return argument("%v", err)
+		}
+		ep, err := collnet.Open(collnet.Options{Rank: int(rank), Size: int(size), Settings: settings})
+		if err != nil {
+			return err
+		}
+		b := ep.Blob()
+		*length = C.size_t(len(b))
+		dst, err := memory("mcast_open: blob", blob, capacity)
+		if err == nil && len(dst) < len(b) {
+			err = argument("mcast_open: blob holds %d bytes; %d are needed, 512 are always enough", len(dst), len(b))
+		}
+		if err != nil {
+			ep.Close()
+			return err
+		}
+		copy(dst, b)
+		*out = C.int64_t(endpoints.add(&endpoint{ep, int(size)}))
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
+// environment looks a variable up in C's environment. Go's own copy is from
+// when the library was loaded; Python may have changed it since.
+func environment(name string) (string, bool) {
+	key := C.CString(name)
+	defer C.free(unsafe.Pointer(key))
+	v := C.getenv(key)
+	if v == nil {
+		return "", false
+	}
+	return C.GoString(v), true
+}
+
+// parseOptions reads lines of NAME=value.
+func parseOptions(options *C.char) (map[string]string, error) {
+	over := map[string]string{}
+	if options == nil {
+		return over, nil
+	}
+	for _, line := range strings.Split(C.GoString(options), "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return nil, argument("option %q is not of the form NAME=value", line)
+		}
+		over[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return over, nil
+}
+
+//export goJoin
+func goJoin(handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.int64_t, out *C.int64_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		ep, err := endpoints.take(int64(handle))
+		if err != nil {
+			return err
+		}
+		if out == nil || lens == nil {
+			ep.Close()
+			return argument("mcast_join: lens and group must not be NULL")
+		}
+		all := make([][]byte, ep.size)
+		for r, l := range unsafe.Slice(lens, ep.size) {
+			b, err := memory("mcast_join: blobs", blobs, l)
+			if err != nil {
+				ep.Close()
+				return err
+			}
+			all[r] = append([]byte{}, b...)
+			blobs = unsafe.Add(blobs, int(l))
+		}
+		ctx, cancel := context.Background(), context.CancelFunc(func() {})
+		if timeoutMS > 0 {
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(timeoutMS)*time.Millisecond)
+		}
+		defer cancel()
+		g, err := ep.Join(ctx, all)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return errors.Join(errTimeout, err)
+		}
+		if err != nil {
+			return err
+		}
+		*out = C.int64_t(groups.add(g))
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
+//export goInfo
+func goInfo(group C.int64_t, buf *C.char, capacity C.size_t, length *C.size_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		g, err := groups.get(int64(group))
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(g.Info())
+		if err != nil {
+			return err
+		}
+		if length != nil {
+			*length = C.size_t(len(b) + 1)
+		}
+		dst, err := memory("mcast_info: buf", unsafe.Pointer(buf), capacity)
+		if err != nil {
+			return err
+		}
+		if len(dst) < len(b)+1 {
+			return argument("mcast_info: buf holds %d bytes; %d are needed", len(dst), len(b)+1)
+		}
+		dst[copy(dst, b)] = 0
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
+//export goBadStats
+func goBadStats(e *C.char, n C.size_t) C.int {
+	return fail(argument("mcast_stats: stats must not be NULL and stats->size must be sizeof(struct mcast_stats)"), e, n)
+}
+
+//export goStats
+func goStats(group C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		g, err := groups.get(int64(group))
+		if err != nil {
+			return err
+		}
+		s := g.Stats()
+		out.gather_ops, out.gather_bytes = C.uint64_t(s.GatherOps), C.uint64_t(s.GatherBytes)
+		out.gather_sent_bytes = C.uint64_t(s.GatherSentBytes)
+		out.gather_control_bytes = C.uint64_t(s.GatherControlBytes)
+		out.gather_received_bytes = C.uint64_t(s.GatherReceived)
+		out.reduce_ops, out.reduce_bytes = C.uint64_t(s.ReduceOps), C.uint64_t(s.ReduceBytes)
+		out.reduce_sent_bytes = C.uint64_t(s.ReduceSentBytes)
+		out.chunks_lost, out.chunks_repaired = C.uint64_t(s.ChunksLost), C.uint64_t(s.ChunksRepaired)
+		out.chunks_injected, out.chunks_dropped = C.uint64_t(s.ChunksInjected), C.uint64_t(s.ChunksDropped)
+		out.gather_busy_ns, out.reduce_busy_ns = C.uint64_t(s.GatherBusy), C.uint64_t(s.ReduceBusy)
+		out.overlap_ns = C.uint64_t(s.Overlap)
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
+//export goClose
+func goClose(group C.int64_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		g, err := groups.take(int64(group))
+		if err != nil {
+			return err
+		}
+		return g.Close()
+	}()
+	return fail(err, e, n)
+}

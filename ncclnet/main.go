@@ -1,0 +1,97 @@
+// Package main builds libnccl-net-mcast.so (-buildmode=c-shared): the C API of
+// mcast.h, for torch_mcast and other programs. Handles are integers; no Go pointer reaches C, and
+// buffers from C are used only until their operation is done.
+package main
+
+/*
+#include "mcast.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+func main() {} // required by -buildmode=c-shared, never called
+
+// version is C memory that lives as long as the library.
+var version = C.CString(fmt.Sprintf("0.1.0 (%s, %s/%s, %v)", runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active()))
+
+//export goVersion
+func goVersion() *C.char { return version }
+
+// fail writes err to the caller's buffer and returns its code.
+func fail(err error, buf *C.char, size C.size_t) C.int {
+	if err == nil {
+		return C.MCAST_OK
+	}
+	if buf != nil && size > 0 {
+		b := unsafe.Slice((*byte)(unsafe.Pointer(buf)), int(size))
+		n := copy(b[:len(b)-1], err.Error())
+		b[n] = 0
+	}
+	return code(err)
+}
+
+// code maps an error to an MCAST_E_* code.
+func code(err error) C.int {
+	var fault *collnet.Fault
+	var arg *collnet.ArgumentError
+	switch {
+	case errors.As(err, &fault):
+		switch fault.Kind {
+		case collnet.Dead:
+			return C.MCAST_E_RANK
+		case collnet.Mismatch:
+			return C.MCAST_E_MISMATCH
+		case collnet.Closed:
+			return C.MCAST_E_CLOSED
+		}
+		return C.MCAST_E_INTERNAL
+	case errors.As(err, &arg):
+		return C.MCAST_E_ARGUMENT
+	case errors.Is(err, errClosed):
+		return C.MCAST_E_CLOSED
+	case errors.Is(err, engine.ErrBusy):
+		return C.MCAST_E_BUSY
+	case errors.Is(err, fabric.ErrUnavailable):
+		return C.MCAST_E_UNAVAILABLE
+	case errors.Is(err, errTimeout):
+		return C.MCAST_E_TIMEOUT
+	}
+	return C.MCAST_E_INTERNAL
+}
+
+// guard turns a panic, which must not cross into C, into an error.
+func guard(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("internal error: %v", r)
+	}
+}
+
+func argument(format string, args ...any) error {
+	return &collnet.ArgumentError{Text: fmt.Sprintf(format, args...)}
+}
+
+// memory is a buffer of the caller's. Its length is bounded so that a garbled
+// one is an error and not a crash.
+func memory(name string, p unsafe.Pointer, n C.size_t) ([]byte, error) {
+	const most = 1 << 46
+	switch {
+	case n > most:
+		return nil, argument("%s: %d bytes; at most %d are allowed", name, uint64(n), uint64(most))
+	case n == 0:
+		return []byte{}, nil
+	case p == nil:
+		return nil, argument("%s is NULL but should hold %d bytes", name, uint64(n))
+	}
+	return unsafe.Slice((*byte)(p), int(n)), nil
+}

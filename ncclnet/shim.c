@@ -1,0 +1,77 @@
+/* The C side of mcast.h. It only turns the public signatures, which speak of
+ * const, into those that cgo can export. */
+#include <string.h>
+
+#include "_cgo_export.h"
+#include "mcast.h"
+
+const char *mcast_version(void) { return goVersion(); }
+
+int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,
+	int64_t *endpoint, char *err, size_t errlen)
+{
+	return goOpen(rank, size, (char *)options, blob, cap, len, endpoint, err, errlen);
+}
+
+int mcast_join(int64_t endpoint, const void *blobs, const size_t *lens, int64_t timeout_ms,
+	int64_t *group, char *err, size_t errlen)
+{
+	return goJoin(endpoint, (void *)blobs, (size_t *)lens, timeout_ms, group, err, errlen);
+}
+
+int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
+	int64_t *work, char *err, size_t errlen)
+{
+	return goAllgather(group, (void *)send, recv, bytes, work, err, errlen);
+}
+
+int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen)
+{
+	return goBroadcast(group, buf, bytes, root, work, err, errlen);
+}
+
+int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
+	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen)
+{
+	return goReduceScatter(group, (void *)send, recv, count, dtype, op, factor, work, err, errlen);
+}
+
+int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen)
+{
+	return goBarrier(group, work, err, errlen);
+}
+
+int mcast_test(int64_t work, int *done, char *err, size_t errlen)
+{
+	return goTest(work, done, err, errlen);
+}
+
+int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen)
+{
+	return goWait(work, timeout_ms, err, errlen);
+}
+
+int mcast_forget(int64_t work) { return goForget(work); }
+
+int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen)
+{
+	return goInfo(group, buf, cap, len, err, errlen);
+}
+
+int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen)
+{
+	struct mcast_stats all;
+	int rc;
+
+	if (stats == NULL || stats->size < sizeof(stats->size))
+		return goBadStats(err, errlen);
+	memset(&all, 0, sizeof(all));
+	all.size = stats->size < sizeof(all) ? stats->size : sizeof(all);
+	rc = goStats(group, &all, err, errlen);
+	if (rc == MCAST_OK)
+		memcpy(stats, &all, all.size);
+	return rc;
+}
+
+int mcast_close(int64_t group, char *err, size_t errlen) { return goClose(group, err, errlen); }

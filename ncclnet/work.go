@@ -1,0 +1,150 @@
+package main
+
+/*
+#include "mcast.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+var works = handles[*collnet.Work]{what: "work"}
+
+// start begins an operation of a group and hands out its handle.
+func start(group C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*collnet.Group) (*collnet.Work, error)) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if out == nil {
+			return argument("work must not be NULL")
+		}
+		g, err := groups.get(int64(group))
+		if err != nil {
+			return err
+		}
+		w, err := f(g)
+		if err == nil {
+			*out = C.int64_t(works.add(w))
+		}
+		return err
+	}()
+	return fail(err, e, n)
+}
+
+//export goAllgather
+func goAllgather(group C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+		s, err := memory("mcast_allgather: send", send, bytes)
+		if err != nil {
+			return nil, err
+		}
+		r, err := shards("mcast_allgather: recv", recv, bytes, g.Size())
+		if err != nil {
+			return nil, err
+		}
+		return g.StartAllgather(s, r)
+	})
+}
+
+// shards is memory for one shard a rank.
+func shards(name string, p unsafe.Pointer, bytes C.size_t, ranks int) ([]byte, error) {
+	if uint64(bytes) > math.MaxInt64/uint64(ranks) { //nolint:gosec // at least one rank
+		return nil, argument("%s: %d shards of %d bytes are too many", name, ranks, uint64(bytes))
+	}
+	return memory(name, p, bytes*C.size_t(ranks))
+}
+
+//export goBroadcast
+func goBroadcast(group C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+		b, err := memory("mcast_broadcast: buf", buf, bytes)
+		if err != nil {
+			return nil, err
+		}
+		return g.StartBroadcast(b, int(root))
+	})
+}
+
+//export goReduceScatter
+func goReduceScatter(group C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+		if dtype < 0 || dtype > math.MaxUint8 || !reduce.Type(dtype).Valid() {
+			return nil, argument("mcast_reduce_scatter: unknown dtype %d; mcast.h lists those allowed (MCAST_I8 ...)", int(dtype))
+		}
+		if op < 0 || op > math.MaxUint8 || !reduce.Op(op).Valid() {
+			return nil, argument("mcast_reduce_scatter: unknown op %d; mcast.h lists those allowed (MCAST_SUM ...)", int(op))
+		}
+		t := reduce.Type(dtype)
+		r, err := shards("mcast_reduce_scatter: recv", recv, count, t.Size())
+		if err != nil {
+			return nil, err
+		}
+		s, err := shards("mcast_reduce_scatter: send", send, C.size_t(len(r)), g.Size())
+		if err != nil {
+			return nil, err
+		}
+		return g.StartReduceScatter(s, r, t, reduce.Op(op), float64(factor))
+	})
+}
+
+//export goBarrier
+func goBarrier(group C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(group, work, e, n, (*collnet.Group).StartBarrier)
+}
+
+//export goTest
+func goTest(work C.int64_t, done *C.int, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if done == nil {
+			return argument("mcast_test: done must not be NULL")
+		}
+		w, err := works.get(int64(work))
+		if err != nil {
+			return err
+		}
+		*done = 0
+		select {
+		case <-w.Done():
+			*done = 1
+		default:
+		}
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
+//export goWait
+func goWait(work, timeoutMS C.int64_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		w, err := works.get(int64(work))
+		if err != nil {
+			return err
+		}
+		var deadline time.Time
+		if timeoutMS >= 0 {
+			deadline = time.Now().Add(time.Duration(min(int64(timeoutMS), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
+		}
+		err = w.WaitUntil(deadline)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return errTimeout
+		}
+		_, _ = works.take(int64(work)) // another waiter may have been first
+		return err
+	}()
+	return fail(err, e, n)
+}
+
+//export goForget
+func goForget(work C.int64_t) C.int {
+	_, err := works.take(int64(work))
+	return fail(err, nil, 0)
+}

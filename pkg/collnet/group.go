@@ -1,0 +1,268 @@
+package collnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/direct"
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// Fault is the error with which every operation of a group ends once something
+// has gone wrong; it names the rank at fault.
+type Fault = mesh.Fault
+
+// The kinds of Fault.
+const (
+	Dead     = mesh.Dead     // a rank died, stopped, or was cut off
+	Mismatch = mesh.Mismatch // ranks disagree about an operation
+	Closed   = mesh.Closed   // this rank closed the group
+)
+
+// ArgumentError says that a call was wrong in a way that this rank can see by
+// itself. The group goes on.
+type ArgumentError struct{ Text string }
+
+// Error names the argument and what is allowed.
+func (e *ArgumentError) Error() string { return e.Text }
+
+func argument(format string, args ...any) error {
+	return &ArgumentError{fmt.Sprintf(format, args...)}
+}
+
+// Group is a communicator that this rank has joined.
+type Group struct {
+	plan   *plan
+	info   Info
+	meter  *overlap.Meter
+	gather *engine.Gather
+	reduce *engine.Reduce
+	lanes  [2]*overlap.Lane // of gather and reduce
+	mesh   *mesh.Mesh
+	lobby  *lobby
+	free   func() error // what both fabrics share
+
+	tally tally
+	once  sync.Once
+	err   error // of Close
+}
+
+// Rank returns this rank's number.
+func (g *Group) Rank() int { return g.plan.rank }
+
+// Size returns the number of ranks.
+func (g *Group) Size() int { return g.plan.size }
+
+// Work is an operation in flight.
+type Work struct {
+	*engine.Work
+	lane *overlap.Lane
+}
+
+// Wait waits until the operation is done and returns its outcome, or until
+// ctx ends and returns its error; the operation then goes on.
+func (w *Work) Wait(ctx context.Context) error {
+	var deadline time.Time
+	if ctx != nil {
+		if ctx.Done() != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if d, ok := ctx.Deadline(); ok {
+			deadline = d
+		} else if ctx.Done() != nil {
+			// Cancellation without a deadline: leave the driving to the agent.
+			w.lane.Posted()
+			select {
+			case <-w.Done():
+				return w.Err()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return w.WaitUntil(deadline)
+}
+
+// WaitUntil is Wait with a deadline; the zero time is none.
+func (w *Work) WaitUntil(deadline time.Time) error {
+	if !w.lane.Drive(w.Done(), deadline) {
+		return context.DeadlineExceeded
+	}
+	return w.Err()
+}
+
+// Allgather gives every rank the shards of all ranks in rank order. send is
+// this rank's shard of N bytes, recv takes P*N. send may be recv's own slot,
+// recv[rank*N:(rank+1)*N]; otherwise they must not overlap.
+func (g *Group) Allgather(send, recv []byte) error {
+	return g.wait(g.startAllgather(send, recv))
+}
+
+// StartAllgather begins an Allgather. The buffers belong to the group until
+// the work is done.
+func (g *Group) StartAllgather(send, recv []byte) (*Work, error) {
+	return g.posted(g.startAllgather(send, recv))
+}
+
+func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
+	if len(recv) != len(send)*g.plan.size {
+		return nil, argument("allgather: recv has %d bytes; %d ranks with a shard of %d bytes need %d",
+			len(recv), g.plan.size, len(send), len(send)*g.plan.size)
+	}
+	own := recv[g.plan.rank*len(send):][:len(send)]
+	if overlaps(send, recv) && !same(send, own) {
+		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
+			g.plan.rank*len(send), (g.plan.rank+1)*len(send))
+	}
+	return g.submitGather(engine.GatherOp{
+		Op:   core.Op{Collective: wire.Allgather, Bytes: len(send)},
+		Send: nonNil(send), Recv: recv,
+	}, len(send))
+}
+
+// Broadcast copies root's buf to every rank's.
+func (g *Group) Broadcast(buf []byte, root int) error {
+	return g.wait(g.startBroadcast(buf, root))
+}
+
+// StartBroadcast begins a Broadcast.
+func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
+	return g.posted(g.startBroadcast(buf, root))
+}
+
+func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
+	if root < 0 || root >= g.plan.size {
+		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.plan.size-1)
+	}
+	o := engine.GatherOp{
+		Op:   core.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
+		Recv: buf,
+	}
+	own := 0
+	if root == g.plan.rank {
+		o.Send, own = nonNil(buf), len(buf)
+	}
+	return g.submitGather(o, own)
+}
+
+// Barrier returns when all ranks have called it.
+func (g *Group) Barrier() error { return g.wait(g.startBarrier(false)) }
+
+// StartBarrier begins a Barrier.
+func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier(false)) }
+
+func (g *Group) startBarrier(sync bool) (*Work, error) {
+	return g.submitGather(engine.GatherOp{
+		Op:   core.Op{Collective: wire.Barrier, Sync: sync},
+		Send: nonNil(nil),
+	}, 0)
+}
+
+// ReduceScatter gives every rank the reduction of all ranks' shard for it.
+// send holds P shards of equal length, recv one; recv may be this rank's shard
+// of send. factor multiplies every input of a reduce.PremulSum. Sums run in
+// rank order: the same inputs give the same bits.
+func (g *Group) ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
+	return g.wait(g.startReduceScatter(send, recv, t, op, factor))
+}
+
+// StartReduceScatter begins a ReduceScatter.
+func (g *Group) StartReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+	return g.posted(g.startReduceScatter(send, recv, t, op, factor))
+}
+
+func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+	switch {
+	case !t.Valid():
+		return nil, argument("reduce-scatter: unknown element type %d; see reduce.ParseType for those allowed", uint8(t))
+	case !op.Valid():
+		return nil, argument("reduce-scatter: unknown reduction %d; allowed are sum, prod, max, min, avg, premul_sum", uint8(op))
+	case len(recv)%t.Size() != 0:
+		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
+	case len(send) != len(recv)*g.plan.size:
+		return nil, argument("reduce-scatter: send has %d bytes; %d ranks with a shard of %d bytes need %d",
+			len(send), g.plan.size, len(recv), len(recv)*g.plan.size)
+	}
+	own := send[g.plan.rank*len(recv):][:len(recv)]
+	if overlaps(send, recv) && !same(recv, own) {
+		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
+			g.plan.rank*len(recv), (g.plan.rank+1)*len(recv))
+	}
+	g.meter.Begin(overlap.Reduce)
+	w, err := g.reduce.Submit(direct.Op{
+		Send: send, Recv: recv, Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor,
+	}, func() { g.meter.End(overlap.Reduce) })
+	if err != nil {
+		g.meter.End(overlap.Reduce)
+		return nil, err
+	}
+	g.tally.reduceBytes.Add(uint64(len(recv)))
+	return &Work{w, g.lanes[overlap.Reduce]}, nil
+}
+
+func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
+	g.meter.Begin(overlap.Gather)
+	w, err := g.gather.Submit(o, func() { g.meter.End(overlap.Gather) })
+	if err != nil {
+		g.meter.End(overlap.Gather)
+		return nil, err
+	}
+	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
+	return &Work{w, g.lanes[overlap.Gather]}, nil
+}
+
+// wait drives an operation to its end: for calls that block.
+func (g *Group) wait(w *Work, err error) error {
+	if err != nil {
+		return err
+	}
+	return w.WaitUntil(time.Time{})
+}
+
+// posted leaves an operation to the lane: for calls that do not block.
+func (g *Group) posted(w *Work, err error) (*Work, error) {
+	if err == nil {
+		w.lane.Posted()
+	}
+	return w, err
+}
+
+// Close waits until no peer needs this rank any more, at most MCAST_TIMEOUT,
+// and leaves. Operations in flight fail. It returns why the farewell failed, or nil;
+// the group is gone either way. All ranks should close at about the same point.
+func (g *Group) Close() error {
+	g.once.Do(func() { g.err = g.close() })
+	return g.err
+}
+
+func (g *Group) close() error {
+	var fault *Fault
+	w, err := g.startBarrier(true)
+	if err == nil {
+		err = w.WaitUntil(time.Now().Add(g.plan.settings.Timeout))
+	}
+	clean := err == nil
+	if errors.As(err, &fault) {
+		err = nil // it was reported by the operations
+	}
+	closed := &Fault{Kind: Closed, Rank: g.plan.rank}
+	g.mesh.Close(clean)
+	g.gather.Fail(closed)
+	g.reduce.Fail(closed)
+	for _, l := range g.lanes {
+		l.Close()
+	}
+	// Nobody drives any more: end what is still in flight.
+	g.gather.Work()
+	g.reduce.Work()
+	g.lobby.close()
+	return errors.Join(err, g.reduce.Close(), g.gather.Close(), g.free())
+}

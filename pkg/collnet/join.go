@@ -1,0 +1,199 @@
+package collnet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/direct"
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// Sizes that all ranks share.
+const (
+	// arenaBytes is the receive memory for eager operations. An epoch of them
+	// must also fit the receive queue of a socket beside a window of large
+	// chunks, hence eagerChunks.
+	arenaBytes  = 128 << 10
+	eagerChunks = 128
+	// reorder is how long a hole in a root's chunks may be mere reordering.
+	reorder = 200 * time.Microsecond
+)
+
+// carrier is an opened fabric: its two kinds of traffic.
+type carrier struct {
+	gather  fabric.Gather
+	streams func() (fabric.Streams, error) // opened when first needed
+	iface   string
+	free    func() error
+}
+
+// join connects this rank to the others. On an error it leaves nothing behind
+// but the endpoint's lobby, which Join closes.
+func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
+	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby}
+	conns, err := e.lobby.connect(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
+	if err != nil {
+		return nil, err
+	}
+	edges := make(map[int]net.Conn, len(conns))
+	for r, c := range conns {
+		edges[r] = c
+	}
+	ready := make(chan struct{})
+	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, func(f *Fault) {
+		<-ready // the engines exist, or never will
+		if g.gather != nil {
+			g.gather.Fail(f)
+			g.reduce.Fail(f)
+		}
+	})
+	defer close(ready)
+	c, window, err := open(ctx, g.mesh, e.lobby, p)
+	if err != nil {
+		g.mesh.Close(false)
+		return nil, err
+	}
+	g.free = c.free
+	if err := g.start(c, window); err != nil {
+		g.mesh.Close(false)
+		return nil, errors.Join(err, c.gather.Close(), c.free())
+	}
+	return g, nil
+}
+
+// verdict is what ranks tell each other about opening the fabric.
+type verdict struct {
+	Error  string `json:"e,omitempty"`
+	Window int    `json:"w"` // chunks
+	Chunk  int    `json:"c"`
+	Shm    string `json:"s,omitempty"` // rank 0: where its window is
+}
+
+// agree exchanges verdicts. If any rank has failed, all do, with its reason.
+func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdict, error) {
+	if err != nil {
+		mine.Error = err.Error()
+	}
+	b, e := json.Marshal(mine)
+	if e != nil {
+		return nil, e
+	}
+	records, e := m.Agree(ctx, b)
+	if e != nil {
+		return nil, errors.Join(err, e)
+	}
+	all := make([]verdict, len(records))
+	for r := range records {
+		if e := json.Unmarshal(records[r], &all[r]); e != nil {
+			return nil, fmt.Errorf("verdict of rank %d: %w", r, e)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for r := range all {
+		if all[r].Error != "" {
+			return nil, fmt.Errorf("rank %d: %s", r, all[r].Error)
+		}
+	}
+	return all, nil
+}
+
+// open opens the planned fabric on all ranks, or on none.
+func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, error) {
+	opener := openUDP
+	if p.fabric == "shm" {
+		opener = openShm
+	}
+	c, err := opener(ctx, m, l, p)
+	var mine verdict
+	if err == nil {
+		t := c.gather.Traits()
+		mine.Window, mine.Chunk = t.Window, t.Chunk
+	}
+	all, err := agree(ctx, m, mine, err)
+	window := mine.Window
+	for r := range all {
+		window = min(window, all[r].Window)
+		if all[r].Chunk != mine.Chunk {
+			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, p.rank, mine.Chunk)
+		}
+	}
+	if err != nil && c != nil {
+		err = errors.Join(err, c.gather.Close(), c.free())
+	}
+	return c, window, err
+}
+
+// start sets up the two lanes over an open fabric.
+func (g *Group) start(c *carrier, window int) error {
+	p, s := g.plan, g.plan.settings
+	level := reduce.Active()
+	if s.SIMD != "auto" {
+		var err error
+		if level, err = reduce.ParseLevel(s.SIMD); err != nil {
+			return err
+		}
+		if err = reduce.Use(level); err != nil {
+			return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
+		}
+	}
+	t := c.gather.Traits()
+	g.info = Info{
+		Rank: p.rank, Size: p.size, Fabric: t.Name, Reason: p.reason, Interface: c.iface,
+		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
+		ReduceScatter: "direct", ReduceScatterReason: "no aggregation node is configured: each owner sums its own shard",
+	}
+	if t.Lossless && s.Loss > 0 {
+		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
+	}
+	g.gather = engine.NewGather(engine.GatherConfig{
+		Core: core.Config{
+			Rank: p.rank, Size: p.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
+			Chains: s.Chains, Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Cutoff: s.Cutoff, Reorder: reorder,
+		},
+		Job: p.job, Fabric: c.gather,
+		Broken: g.broken,
+	})
+	g.reduce = engine.NewReduce(engine.ReduceConfig{
+		Rank: p.rank, Size: p.size, Open: c.streams,
+		Broken: func(err error) {
+			var lost *direct.BrokenError
+			if errors.As(err, &lost) {
+				g.mesh.Lost(lost.Rank, lost)
+				return
+			}
+			g.broken(-1, err)
+		},
+	})
+	g.lanes = [2]*overlap.Lane{
+		overlap.Gather: overlap.NewLane(g.gather),
+		overlap.Reduce: overlap.NewLane(g.reduce),
+	}
+	return nil
+}
+
+// broken turns what an engine noticed into the fault that all ranks get.
+func (g *Group) broken(rank int, err error) {
+	var one *core.MismatchError
+	var two *direct.MismatchError
+	switch {
+	case errors.As(err, &one), errors.As(err, &two):
+		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.plan.rank, Text: err.Error()})
+	case rank >= 0:
+		g.mesh.Lost(rank, err)
+	default:
+		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.plan.rank, Text: err.Error()})
+	}
+}

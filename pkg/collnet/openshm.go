@@ -1,0 +1,36 @@
+package collnet
+
+import (
+	"context"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/shm"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+)
+
+// openShm attaches to the window that rank 0 serves.
+func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, error) {
+	var server *shm.Server
+	var mine verdict
+	var err error
+	if p.rank == 0 {
+		lay := shm.DefaultLayout(p.size)
+		lay.Chunk, lay.Slots = min(lay.Chunk, p.settings.ShmChunk), p.settings.ShmSlots
+		if server, err = shm.Serve(ctx, p.job, p.keys[0], lay); err == nil {
+			mine.Shm = server.Address()
+		}
+	}
+	all, err := agree(ctx, m, mine, err)
+	if err != nil {
+		return nil, err
+	}
+	w, err := shm.Attach(ctx, all[0].Shm, p.job, p.keys[0], p.rank, p.size)
+	if err != nil {
+		return nil, err
+	}
+	return &carrier{
+		gather:  w.Gather(),
+		streams: func() (fabric.Streams, error) { return w.Streams(), nil },
+		free:    w.Close,
+	}, nil
+}

@@ -1,0 +1,142 @@
+package collnet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/shm"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// plan is what all ranks conclude from the blobs of all ranks, each for
+// itself and all alike; only rank differs.
+type plan struct {
+	rank, size int
+	settings   config.Settings
+	job        uint64
+	keys       []uint64
+	addrs      []netip.AddrPort
+	fabric     string // "shm" or "udp"
+	reason     string // why that one
+	oneHost    bool
+	mtu        int // of the smallest uplink; unused on one host
+	rcvBuf     int
+}
+
+func newPlan(o Options, blobs [][]byte) (*plan, error) {
+	if len(blobs) != o.Size {
+		return nil, fmt.Errorf("%d blobs for a group of %d ranks", len(blobs), o.Size)
+	}
+	p := &plan{rank: o.Rank, size: o.Size, settings: o.Settings}
+	all := make([]blob, o.Size)
+	for r := range blobs {
+		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
+			return nil, fmt.Errorf("blob of rank %d is not one of ours: %w", r, err)
+		}
+		if err := p.add(r, &all[r], &all[0]); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if p.job, err = strconv.ParseUint(all[0].Job, 16, 64); err != nil || p.job == 0 {
+		return nil, fmt.Errorf("blob of rank 0 names the job %q", all[0].Job)
+	}
+	if p.oneHost && o.Settings.Interface == "" {
+		for r := range p.addrs {
+			p.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.addrs[r].Port())
+		}
+	}
+	return p, p.choose(all)
+}
+
+// add takes one rank's blob into account.
+func (p *plan) add(r int, b, first *blob) error {
+	switch {
+	case b.Version != wire.Version:
+		return fmt.Errorf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, p.rank, wire.Version)
+	case b.Rank != r:
+		return fmt.Errorf("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
+	case b.Size != p.size:
+		return fmt.Errorf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, p.rank, p.size)
+	case b.Settings != first.Settings:
+		return fmt.Errorf("ranks have different settings: %s", difference(first.Settings, b.Settings, r))
+	}
+	key, err := strconv.ParseUint(b.Key, 16, 64)
+	if err != nil {
+		return fmt.Errorf("blob of rank %d has the key %q", r, b.Key)
+	}
+	addr, err := netip.ParseAddr(b.Address)
+	if err != nil || b.Port < 1 || b.Port > 65535 {
+		return fmt.Errorf("blob of rank %d has the address %q, port %d", r, b.Address, b.Port)
+	}
+	p.keys = append(p.keys, key)
+	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) //nolint:gosec // checked above
+	if r == 0 {
+		p.mtu, p.rcvBuf, p.oneHost = b.MTU, b.RcvBuf, true
+	}
+	p.mtu = min(p.mtu, b.MTU)
+	p.rcvBuf = min(p.rcvBuf, b.RcvBuf)
+	p.oneHost = p.oneHost && b.Host == first.Host
+	return nil
+}
+
+// difference names the settings in which rank r differs from rank 0.
+func difference(first, other string, r int) string {
+	a, b := strings.Fields(first), strings.Fields(other)
+	var out []string
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			out = append(out, fmt.Sprintf("rank 0 has %s, rank %d %s", a[i], r, b[i]))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// choose picks the fabric.
+func (p *plan) choose(all []blob) error {
+	p.fabric = p.settings.Fabric
+	switch {
+	case p.fabric == "udp":
+		p.reason = "MCAST_FABRIC=udp"
+	case p.oneHost && p.size <= shm.MaxSize:
+		p.reason = "all ranks share one host"
+		if p.fabric == "shm" {
+			p.reason = "MCAST_FABRIC=shm"
+		}
+		p.fabric = "shm"
+	case p.fabric == "shm" && !p.oneHost:
+		for r := range all {
+			if all[r].Host != all[0].Host {
+				return fmt.Errorf("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
+			}
+		}
+	case p.fabric == "shm":
+		return fmt.Errorf("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", p.size, shm.MaxSize)
+	default:
+		p.fabric, p.reason = "udp", "ranks are on several hosts"
+		if p.oneHost {
+			p.reason = fmt.Sprintf("%d ranks are more than shm's %d", p.size, shm.MaxSize)
+		}
+	}
+	return nil
+}
+
+// group returns the multicast group and port: those configured, or ones drawn
+// from the job's number in the organisation-local block 239.192.0.0/14 (RFC 2365).
+func (p *plan) group() (netip.Addr, uint16) {
+	addr, port := p.settings.Group, p.settings.Port
+	if !addr.IsValid() {
+		j := p.job >> 1
+		// Subgroups take the addresses that follow, so the last byte leaves room.
+		addr = netip.AddrFrom4([4]byte{239, 192 | byte(j>>16)&3, byte(j >> 8), byte(j) &^ 15})
+	}
+	if port == 0 {
+		// Below the range from which Linux takes ephemeral ports.
+		port = 10000 + uint16(p.job>>32%20000) //nolint:gosec // under 20000
+	}
+	return addr, port
+}
