@@ -1,0 +1,82 @@
+# `make` alone says what there is. Every target is safe to run again.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+LINT_VERSION := v2.15.0
+LINT := .tools/bin/golangci-lint-$(LINT_VERSION)
+
+# Passed through to the demo: share of datagrams to lose, training steps.
+LOSS ?=
+STEPS ?=
+# For `make soak`, `make fuzz` and `make bench-peers`.
+SEEDS ?= 10000
+FUZZTIME ?= 10s
+PEERS ?=
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
+	go build -trimpath -o bin/mcast ./cmd/mcast
+	go build -trimpath -buildmode=c-shared -o lib/libnccl-net-mcast.so ./ncclnet
+	rm -f lib/libnccl-net-mcast.h
+	cp ncclnet/mcast.h lib/
+
+setup: toolchain ## what build, test and demo need: a Python environment with torch, the linter
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT)
+
+test: setup build check ## everything that a change must pass
+	go test -race -short -timeout 15m ./...
+	go test -timeout 15m ./...
+	cd python && ../$(PYTHON) -m pytest tests
+
+check: setup ## formatting, vet, linters, types
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
+	go vet ./...
+	$(LINT) run ./...
+	$(VENV)/bin/ruff check --config python/pyproject.toml python benchmarks
+	cd python && ../$(VENV)/bin/mypy
+
+demo: $(VENV)/.stamp build ## train with FSDP2 over udp, shm and gloo and compare (LOSS=0.01, STEPS=100)
+	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
+
+soak: toolchain ## the protocol core against SEEDS=10000 bad networks
+	go run ./internal/simnet/soak -seeds $(SEEDS)
+
+fuzz: toolchain ## every fuzz target for FUZZTIME=10s
+	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+bench-reduce: toolchain ## the sums beside a plain copy
+	go test ./internal/reduce -run '^$$' -bench .
+
+bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS="--bytes 1K:1M")
+	python3 benchmarks/peers/peers.py $(PEERS)
+
+clean: ## remove what build made
+	rm -rf bin lib build dist
+
+distclean: clean ## remove what setup made, too
+	rm -rf $(VENV) .tools
+
+toolchain:
+	@scripts/toolchain
+
+# Go tools and Python packages are fetched at the versions named here and in
+# the requirements; the order of the two pip calls spares the second a build
+# environment of its own.
+$(VENV)/.stamp: python/requirements-dev.txt python/pyproject.toml | toolchain
+	@echo "Setting up $(VENV); torch is large, this takes some minutes once."
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --requirement python/requirements-dev.txt
+	$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --editable python
+	@touch $@
+
+$(LINT): | toolchain
+	@echo "Building golangci-lint $(LINT_VERSION); this takes some minutes once."
+	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv .tools/bin/golangci-lint $@
+
+.PHONY: help build setup test check demo soak fuzz bench-reduce bench-peers clean distclean toolchain
