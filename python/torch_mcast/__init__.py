@@ -1,0 +1,73 @@
+"""A torch.distributed backend whose Allgather is a multicast.
+
+import torch_mcast
+dist.init_process_group("mcast")
+torch_mcast.fsdp.enable(model)      # FSDP2: overlap Allgather, Reduce-Scatter and compute
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from .errors import (
+    ArgumentError,
+    BusyError,
+    ClosedError,
+    ForkError,
+    InternalError,
+    LibraryError,
+    McastError,
+    MismatchError,
+    RankError,
+    UnavailableError,
+    WaitTimeoutError,
+)
+from .group import Info, Stats
+
+if TYPE_CHECKING:
+    from . import fsdp
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "BusyError",
+    "ClosedError",
+    "ForkError",
+    "Info",
+    "InternalError",
+    "LibraryError",
+    "McastError",
+    "MismatchError",
+    "Options",
+    "RankError",
+    "Stats",
+    "UnavailableError",
+    "WaitTimeoutError",
+    "fsdp",
+    "info",
+    "stats",
+]
+
+
+def _autoload() -> None:
+    """Register the backend; torch calls this at import through the entry point torch.backends."""
+    from .backend import register
+
+    register()
+
+
+def __getattr__(name: str) -> object:
+    # FSDP is a large import, and this module is imported whenever torch is.
+    if name == "fsdp":
+        return importlib.import_module(".fsdp", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Importing torch calls _autoload, which must exist by then.
+import torch  # noqa: E402, F401
+
+from .backend import Options, info, stats  # noqa: E402
+
+_autoload()

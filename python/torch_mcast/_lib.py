@@ -1,0 +1,273 @@
+"""The binding of mcast.h: plain functions over integer handles.
+
+The library holds a Go runtime, which does not survive a fork. It is therefore
+loaded at the first call and not at import, and a child of fork() that inherits
+it gets a ForkError instead of a hang. Children that never call us (DataLoader
+workers) are not affected.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from . import errors
+
+NAME = "libnccl-net-mcast.so"
+
+OK, E_ARGUMENT, E_TIMEOUT, E_BUSY = 0, 1, 3, 7
+SUM, PROD, MAX, MIN, AVG, PREMUL_SUM = range(6)
+I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16 = range(10)
+I16, U16 = 100, 101
+
+_ERROR_BYTES = 1024
+_BLOB_BYTES = 4096
+
+
+class StatsStruct(c.Structure):
+    """struct mcast_stats."""
+
+    _fields_ = [
+        (name, c.c_uint64)
+        for name in (
+            "size",
+            "gather_ops",
+            "gather_bytes",
+            "gather_sent_bytes",
+            "gather_control_bytes",
+            "gather_received_bytes",
+            "reduce_ops",
+            "reduce_bytes",
+            "reduce_sent_bytes",
+            "chunks_lost",
+            "chunks_repaired",
+            "chunks_injected",
+            "chunks_dropped",
+            "gather_busy_ns",
+            "reduce_busy_ns",
+            "overlap_ns",
+        )
+    ]
+
+
+_ERR = [c.c_char_p, c.c_size_t]
+_WORK = [c.POINTER(c.c_int64), *_ERR]
+_SIGNATURES: dict[str, list[Any]] = {
+    "mcast_open": [
+        c.c_int, c.c_int, c.c_char_p, c.c_char_p, c.c_size_t,
+        c.POINTER(c.c_size_t), c.POINTER(c.c_int64), *_ERR,
+    ],
+    "mcast_join": [c.c_int64, c.c_char_p, c.POINTER(c.c_size_t), c.c_int64, c.POINTER(c.c_int64), *_ERR],
+    "mcast_allgather": [c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, *_WORK],
+    "mcast_broadcast": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
+    "mcast_reduce_scatter": [
+        c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
+    ],
+    "mcast_barrier": [c.c_int64, *_WORK],
+    "mcast_test": [c.c_int64, c.POINTER(c.c_int), *_ERR],
+    "mcast_wait": [c.c_int64, c.c_int64, *_ERR],
+    "mcast_forget": [c.c_int64],
+    "mcast_info": [c.c_int64, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
+    "mcast_stats": [c.c_int64, c.POINTER(StatsStruct), *_ERR],
+    "mcast_close": [c.c_int64, *_ERR],
+}  # fmt: skip
+
+
+class _Scratch(threading.local):
+    """Out-parameters of one thread, made once and not per call."""
+
+    def __init__(self) -> None:
+        self.err = c.create_string_buffer(_ERROR_BYTES)
+        self.handle = c.c_int64()
+        self.handle_ref = c.byref(self.handle)
+        self.flag = c.c_int()
+        self.flag_ref = c.byref(self.flag)
+
+
+_scratch = _Scratch()
+_lock = threading.Lock()
+_library: Library | None = None
+_forked_from = 0  # the parent that had loaded the library before it forked this process
+
+
+def _after_fork_in_child() -> None:
+    global _forked_from, _lock
+    _lock = threading.Lock()
+    if _library is not None and not _forked_from:
+        _forked_from = os.getppid()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def find() -> Path:
+    """Return where the library is: MCAST_LIBRARY, else the wheel's lib/, else the repository's lib/."""
+    named = os.environ.get("MCAST_LIBRARY")
+    if named:
+        path = Path(named)
+        if not path.is_file():
+            raise errors.LibraryError(f"MCAST_LIBRARY={named}: no such file")
+        return path
+    package = Path(__file__).resolve().parent
+    places = [package / "lib" / NAME, package.parents[1] / "lib" / NAME]
+    for path in places:
+        if path.is_file():
+            return path
+    raise errors.LibraryError(
+        f"{NAME} was not found in {' or '.join(str(p.parent) for p in places)}: "
+        "run `make build` in the repository, or set MCAST_LIBRARY to its path"
+    )
+
+
+def library() -> Library:
+    """Return the loaded library, loading it at the first call."""
+    global _library
+    loaded = _library
+    if loaded is not None and not _forked_from:
+        return loaded
+    if _forked_from:
+        raise errors.ForkError(
+            f"process {_forked_from} had loaded {NAME} before it forked this process ({os.getpid()}), and "
+            "the library does not survive a fork: fork before the first group is made, or start the process with "
+            'multiprocessing.get_context("spawn")'
+        )
+    with _lock:
+        if _library is None:
+            _library = Library(find())
+        return _library
+
+
+def usable() -> bool:
+    """Say whether handles of this process may be used: the library is loaded and no fork came after."""
+    return _library is not None and not _forked_from
+
+
+def _check(code: int) -> None:
+    if code != OK:
+        raise errors.from_code(code, _scratch.err.value.decode(errors="replace"))
+
+
+class Library:
+    """The functions of mcast.h. Errors are raised (see errors.py); pointers are plain addresses.
+
+    ctypes releases the GIL during every call.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load the library at path and check that it has every function."""
+        self.path = path
+        try:
+            self._dll = c.CDLL(str(path))
+        except OSError as e:
+            raise errors.LibraryError(f"cannot load {path}: {e}") from e
+        try:
+            for name, argtypes in _SIGNATURES.items():
+                function = getattr(self._dll, name)
+                function.argtypes = argtypes
+                function.restype = c.c_int
+            self._dll.mcast_version.argtypes = []
+            self._dll.mcast_version.restype = c.c_char_p
+        except AttributeError as e:
+            raise errors.LibraryError(f"{path} is not the library that torch_mcast needs: {e}") from e
+
+    def version(self) -> str:
+        """Return the library's version, e.g. "0.1.0 (go1.26, linux/amd64, avx512)"."""
+        text: bytes = self._dll.mcast_version()
+        return text.decode()
+
+    def open(self, rank: int, size: int, options: str) -> tuple[int, bytes]:
+        """Start a rank; return its endpoint and the blob that the others need."""
+        blob = c.create_string_buffer(_BLOB_BYTES)
+        length, endpoint = c.c_size_t(), c.c_int64()
+        _check(
+            self._dll.mcast_open(
+                rank, size, options.encode(), blob, _BLOB_BYTES, c.byref(length), c.byref(endpoint),
+                _scratch.err, _ERROR_BYTES,
+            )
+        )  # fmt: skip
+        return endpoint.value, blob.raw[: length.value]
+
+    def join(self, endpoint: int, blobs: list[bytes], timeout_ms: int) -> int:
+        """Connect all ranks; return the group. Blocks."""
+        lengths = (c.c_size_t * len(blobs))(*(len(b) for b in blobs))
+        group = c.c_int64()
+        _check(
+            self._dll.mcast_join(
+                endpoint, b"".join(blobs), lengths, timeout_ms, c.byref(group), _scratch.err, _ERROR_BYTES
+            )
+        )
+        return group.value
+
+    def allgather(self, group: int, send: int, recv: int, nbytes: int) -> int:
+        """Start an Allgather of nbytes a rank; return the work."""
+        s = _scratch
+        _check(self._dll.mcast_allgather(group, send, recv, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
+        return s.handle.value
+
+    def broadcast(self, group: int, buf: int, nbytes: int, root: int) -> int:
+        """Start a Broadcast; return the work."""
+        s = _scratch
+        _check(self._dll.mcast_broadcast(group, buf, nbytes, root, s.handle_ref, s.err, _ERROR_BYTES))
+        return s.handle.value
+
+    def reduce_scatter(
+        self, group: int, send: int, recv: int, count: int, dtype: int, op: int, factor: float
+    ) -> int:
+        """Start a Reduce-Scatter of count elements a rank; return the work."""
+        s = _scratch
+        _check(
+            self._dll.mcast_reduce_scatter(
+                group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
+            )
+        )
+        return s.handle.value
+
+    def barrier(self, group: int) -> int:
+        """Start a barrier; return the work."""
+        s = _scratch
+        _check(self._dll.mcast_barrier(group, s.handle_ref, s.err, _ERROR_BYTES))
+        return s.handle.value
+
+    def test(self, work: int) -> bool:
+        """Say whether a work is done, well or not."""
+        s = _scratch
+        _check(self._dll.mcast_test(work, s.flag_ref, s.err, _ERROR_BYTES))
+        return s.flag.value != 0
+
+    def wait(self, work: int, timeout_ms: int) -> bool:
+        """Wait for a work; return False when timeout_ms (<0: for ever) ran out before it was done."""
+        code = self._dll.mcast_wait(work, timeout_ms, _scratch.err, _ERROR_BYTES)
+        if code == E_TIMEOUT:
+            return False
+        _check(code)
+        return True
+
+    def forget(self, work: int) -> None:
+        """Drop a work handle without waiting."""
+        self._dll.mcast_forget(work)
+
+    def info(self, group: int) -> str:
+        """Return the JSON object about a group."""
+        cap, length = 1024, c.c_size_t()
+        while True:
+            text = c.create_string_buffer(cap)
+            code = self._dll.mcast_info(group, text, cap, c.byref(length), _scratch.err, _ERROR_BYTES)
+            if code == E_ARGUMENT and length.value > cap:
+                cap = length.value
+                continue
+            _check(code)
+            return text.value.decode()
+
+    def stats(self, group: int) -> StatsStruct:
+        """Return the counters of a group."""
+        stats = StatsStruct()
+        stats.size = c.sizeof(stats)
+        _check(self._dll.mcast_stats(group, c.byref(stats), _scratch.err, _ERROR_BYTES))
+        return stats
+
+    def close(self, group: int) -> None:
+        """Leave a group. Blocks until no peer needs this rank."""
+        _check(self._dll.mcast_close(group, _scratch.err, _ERROR_BYTES))

@@ -1,0 +1,301 @@
+"""FSDP2 over a group whose Allgather and Reduce-Scatter do not wait behind each other.
+
+FSDP2 as it comes issues one collective at a time on a CPU. enable() changes
+three things, and no gradient by a bit:
+
+- Allgathers are asynchronous, and each module prefetches the next one's;
+- Reduce-Scatters are left in flight while the backward goes on (deferred),
+  where nothing reads their output before the end of the backward;
+- the end of the backward waits for them, so that clipping, the optimizer and
+  everything else after loss.backward() finds finished gradients.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.autograd import Variable
+from torch.distributed import Work
+from torch.distributed.fsdp import FSDPModule
+
+from .timeline import Timeline
+
+Defer = Literal["auto"] | bool
+
+_NEEDED = (
+    "set_custom_all_gather",
+    "set_custom_reduce_scatter",
+    "set_modules_to_forward_prefetch",
+    "set_modules_to_backward_prefetch",
+    "_set_unshard_async_op",
+    "_get_fsdp_state",
+)
+_NO_TIMEOUT = timedelta(0)
+
+
+class Handle:
+    """What enable() returns.
+
+    Attributes:
+        reasons: for each module whose Reduce-Scatter had to block at least
+            once, by name ("" is the root): why, the latest reason.
+        timeline: records collectives and waits between start() and stop().
+        deferred: Reduce-Scatters left in flight so far.
+        blocked: Reduce-Scatters waited for at once so far.
+    """
+
+    def __init__(self, defer: Defer, group: dist.ProcessGroup | None) -> None:
+        self.reasons: dict[str, str] = {}
+        self.timeline = Timeline()
+        self.deferred = 0
+        self.blocked = 0
+        self._defer = defer
+        self._group = group
+        self._pending: list[Work] = []
+        self._drains_after = -1  # the backward (graph task) that will call drain() at its end
+
+    def drain(self) -> None:
+        """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
+        pending, self._pending = self._pending, []
+        self._drains_after = -1
+        start = time.perf_counter()
+        failure: Exception | None = None
+        for work in pending:
+            try:
+                work.wait()
+            except Exception as e:
+                failure = failure or e
+        if pending:
+            self.timeline.waited("reduce_scatter", start)
+        if failure is not None:
+            raise failure
+
+    def _group_for(self, group: dist.ProcessGroup) -> dist.ProcessGroup:
+        if self._group is None or self._group is group:
+            return group
+        theirs, ours = dist.get_process_group_ranks(group), dist.get_process_group_ranks(self._group)
+        if theirs != ours:
+            raise ValueError(
+                f"enable(group=...) has the ranks {ours}, FSDP shards over {theirs}: they must be the same"
+            )
+        return self._group
+
+    def _keep(self, work: Work) -> bool:
+        """Leave a Reduce-Scatter in flight until the end of this backward; False outside a backward."""
+        task = torch._C._current_graph_task_id()
+        if task < 0:
+            return False
+        if task != self._drains_after:
+            # Left over from a backward that raised before its end, or of an outer one.
+            self.drain()
+            Variable._execution_engine.queue_callback(self.drain)
+            self._drains_after = task
+        self._pending.append(work)
+        return True
+
+
+class _Comm:
+    """Memory for FSDP's staging buffers."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+
+    def allocate(
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _AllGather(_Comm):
+    """Allgather that counts the time spent waiting for it."""
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        async_op: bool = False,
+    ) -> Work | None:
+        timeline = self.handle.timeline
+        start = time.perf_counter()
+        work: Any = dist.all_gather_into_tensor(
+            output_tensor, input_tensor, group=self.handle._group_for(group), async_op=True
+        )
+        if timeline.recording:
+            timeline.track("allgather", work, start, input_tensor.nbytes)
+        if async_op:
+            return _TimedWork(work, timeline)
+        work.wait()
+        timeline.waited("allgather", start)
+        return None
+
+
+class _TimedWork(Work):
+    """A work whose wait is counted."""
+
+    def __init__(self, inner: Work, timeline: Timeline) -> None:
+        super().__init__()
+        self._inner = inner
+        self._timeline = timeline
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        start = time.perf_counter()
+        try:
+            return self._inner.wait(timeout)
+        finally:
+            self._timeline.waited("allgather", start)
+
+    def is_completed(self) -> bool:
+        return self._inner.is_completed()
+
+    def get_future(self) -> Any:
+        return self._inner.get_future()
+
+
+class _ReduceScatter(_Comm):
+    """Reduce-Scatter that stays in flight where that is legal."""
+
+    def __init__(self, handle: Handle, module: FSDPModule, name: str) -> None:
+        super().__init__(handle)
+        self.module = module
+        self.name = name
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        handle = self.handle
+        reason = self.why_block(output_tensor.dtype, op)
+        if reason is not None and handle._defer is True:
+            raise RuntimeError(f'Reduce-Scatter of module "{self.name}" cannot be deferred: {reason}')
+        if reason is not None:
+            handle.drain()  # what FSDP does next may touch gradients that are still in flight
+        start = time.perf_counter()
+        work: Any = dist.reduce_scatter_tensor(
+            output_tensor, input_tensor, op=op, group=handle._group_for(group), async_op=True
+        )
+        if handle.timeline.recording:
+            handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes)
+        if reason is None:
+            if handle._keep(work):
+                handle.deferred += 1
+                return
+            reason = "outside a backward: nothing would wait for it"
+        handle.blocked += 1
+        handle.reasons[self.name] = reason
+        work.wait()
+        handle.timeline.waited("reduce_scatter", start)
+
+    def why_block(self, reduce_dtype: torch.dtype, op: Any) -> str | None:
+        """Return what reads the output before the end of the backward, or None.
+
+        What follows the Reduce-Scatter in FSDP2's foreach_reduce, in its order.
+        """
+        if self.handle._defer is False:
+            return "defer_reduce_scatter=False"
+        kind = getattr(op, "op", op)
+        if kind not in (dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM):
+            return f"the sum is divided afterwards (reduction in {reduce_dtype}, or forced to SUM)"
+        for group in _param_groups(self.module):
+            if group._is_hsdp:
+                return "HSDP: an all-reduce over replicas follows"
+            if group._all_reduce_hook is not None:
+                return "set_all_reduce_hook: the hook reads the result"
+            for param in group.fsdp_params:
+                if param.offload_to_cpu:
+                    return "CPU offload: the result is copied"
+                grad_dtype = getattr(param, "sharded_grad_dtype", param.orig_dtype)
+                if grad_dtype is not None and grad_dtype != reduce_dtype:
+                    return f"the result is cast from {reduce_dtype} to {grad_dtype}"
+                if param.sharded_param.grad is not None:
+                    return "gradient accumulation: the result is added to a gradient"
+                if getattr(param.sharded_param, "_post_accumulate_grad_hooks", None):
+                    return "a post-accumulate-grad hook reads the gradient"
+        return None
+
+
+def enable(
+    model: nn.Module,
+    *,
+    prefetch: bool = True,
+    defer_reduce_scatter: Defer = "auto",
+    group: dist.ProcessGroup | None = None,
+) -> Handle:
+    """Overlap Allgather, Reduce-Scatter and compute in a model that fully_shard was applied to.
+
+    Works over any backend; over "mcast" the two collectives do not wait behind
+    each other either. Gradients are those of the plain run, bit for bit.
+
+    Args:
+        model: the root, after fully_shard on its parts and on itself.
+        prefetch: let each FSDP module start the Allgather of the next in the
+            order of model.modules() (backward: the previous), unless the
+            module was given its own list.
+        defer_reduce_scatter: "auto": leave a Reduce-Scatter in flight until
+            the end of the backward where that is legal, see Handle.reasons;
+            False: never; True: raise where it is not legal.
+        group: communicate over this group instead of the mesh's; same ranks.
+
+    Returns:
+        A handle with reasons, counts and a timeline.
+    """
+    if defer_reduce_scatter not in ("auto", True, False):
+        raise ValueError(f'defer_reduce_scatter={defer_reduce_scatter!r}: it must be "auto", True or False')
+    missing = [name for name in _NEEDED if not hasattr(FSDPModule, name)]
+    if missing:
+        raise RuntimeError(
+            f"torch {torch.__version__} lacks {', '.join(missing)}: torch_mcast.fsdp needs torch 2.9 or newer"
+        )
+    named = [(name, m) for name, m in model.named_modules() if isinstance(m, FSDPModule) and _param_groups(m)]
+    if not named:
+        raise ValueError(
+            "the model has no FSDP module with parameters: call fully_shard on it before enable()"
+        )
+    handle = Handle(defer_reduce_scatter, group)
+    for name, module in named:
+        if len(_param_groups(module)) > 1:
+            handle.reasons[name] = "several parameter groups in one module: left to FSDP"
+            continue
+        custom: Any = module  # the interfaces are private classes of torch, so ours only look like them
+        custom.set_custom_all_gather(_AllGather(handle))
+        custom.set_custom_reduce_scatter(_ReduceScatter(handle, module, name))
+    if prefetch:
+        _prefetch([module for _, module in named], isinstance(model, FSDPModule))
+        for _, module in named:
+            for param_group in _param_groups(module):
+                param_group.unshard_async_op = True
+    return handle
+
+
+def _prefetch(modules: list[FSDPModule], root_first: bool) -> None:
+    _chain(modules, "_states_to_forward_prefetch", FSDPModule.set_modules_to_forward_prefetch)
+    # The root is not resharded after its forward: its backward comes first and gathers nothing itself.
+    backward = [modules[0], *reversed(modules[1:])] if root_first else modules[::-1]
+    _chain(backward, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
+
+
+def _chain(
+    modules: list[FSDPModule], chosen: str, choose: Callable[[FSDPModule, list[FSDPModule]], None]
+) -> None:
+    """Let each module prefetch the next one, unless the user chose otherwise."""
+    for module, following in itertools.pairwise(modules):
+        if not getattr(module._get_fsdp_state(), chosen):
+            choose(module, [following])
+
+
+def _param_groups(module: FSDPModule) -> list[Any]:
+    state: Any = module._get_fsdp_state()
+    if hasattr(state, "_fsdp_param_groups"):
+        return list(state._fsdp_param_groups)
+    return [state._fsdp_param_group] if state._fsdp_param_group is not None else []

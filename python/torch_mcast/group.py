@@ -1,0 +1,263 @@
+"""A communicator of the library: join, post operations on buffers, counters, close.
+
+Nothing here knows torch. backend.py gives it the addresses of tensors.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import queue
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
+
+from . import _lib, errors
+
+# A blocking call into C keeps Python from running signal handlers, so long
+# waits are cut into slices: ^C is answered within one.
+SLICE_MS = 250
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a group runs on.
+
+    Attributes:
+        rank: this rank, 0 <= rank < size.
+        size: ranks in the group.
+        fabric: "shm" or "udp".
+        reason: why this fabric was chosen.
+        interface: network interface of the udp fabric, or "".
+        chunk_bytes: payload bytes of a full chunk.
+        notes: what the fabric does without on this machine, one sentence each.
+        reduce_scatter: the algorithm, "direct": each owner sums its own shard.
+        reduce_scatter_reason: why that algorithm.
+    """
+
+    rank: int
+    size: int
+    fabric: str
+    reason: str
+    interface: str
+    chunk_bytes: int
+    notes: tuple[str, ...]
+    reduce_scatter: str
+    reduce_scatter_reason: str
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of one rank since the group was joined; bytes, chunks and nanoseconds.
+
+    Attributes:
+        gather_ops: Allgathers, Broadcasts and barriers done.
+        gather_bytes: shard bytes of this rank in them.
+        gather_sent_bytes: multicast bytes sent, headers included.
+        gather_control_bytes: control and repair bytes sent.
+        gather_received_bytes: bytes received by the gather lane.
+        reduce_ops: Reduce-Scatters done.
+        reduce_bytes: shard bytes of this rank in them.
+        reduce_sent_bytes: bytes sent for them.
+        chunks_lost: chunks that had to be asked for again.
+        chunks_repaired: chunks that arrived by repair.
+        chunks_injected: chunks dropped on purpose (MCAST_LOSS).
+        chunks_dropped: duplicates, stale and malformed chunks.
+        gather_busy_ns: time with a gather operation in flight.
+        reduce_busy_ns: time with a Reduce-Scatter in flight.
+        overlap_ns: time with both in flight together.
+    """
+
+    gather_ops: int
+    gather_bytes: int
+    gather_sent_bytes: int
+    gather_control_bytes: int
+    gather_received_bytes: int
+    reduce_ops: int
+    reduce_bytes: int
+    reduce_sent_bytes: int
+    chunks_lost: int
+    chunks_repaired: int
+    chunks_injected: int
+    chunks_dropped: int
+    gather_busy_ns: int
+    reduce_busy_ns: int
+    overlap_ns: int
+
+    def __sub__(self, earlier: Stats) -> Stats:
+        """Return what was counted since an earlier reading."""
+        return Stats(*(getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)))
+
+
+class Pending(Protocol):
+    """An operation in flight, as its lane sees it."""
+
+    def poll(self) -> bool:
+        """Say whether it is done, well or not. Does not block."""
+
+    def settle(self) -> None:
+        """Block until it is done, well or not. Does not raise its error."""
+
+    def complete_future(self) -> None:
+        """Give the outcome of an operation that is done to its future."""
+
+
+PendingT = TypeVar("PendingT", bound=Pending)
+
+
+class Lane:
+    """Operations in flight of one kind, in posting order.
+
+    The lane keeps the works, and through them the tensors, until the library
+    is done with them, whether or not the caller kept the work.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inflight: list[Pending] = []
+        self._watched: queue.SimpleQueue[Pending | None] | None = None
+
+    def post(self, start: Callable[[], int], track: Callable[[int], PendingT]) -> PendingT:
+        """Start an operation and return track(handle), waiting for the oldest while the library is full."""
+        with self._lock:
+            while self._inflight and self._inflight[0].poll():
+                del self._inflight[0]
+            while True:
+                try:
+                    handle = start()
+                    break
+                except errors.BusyError:
+                    if not self._inflight:
+                        raise
+                    self._inflight.pop(0).settle()
+            work = track(handle)
+            self._inflight.append(work)
+            return work
+
+    def watch(self, work: Pending) -> None:
+        """Complete the work's future when it is done. One thread a lane does it, in posting order."""
+        with self._lock:
+            if self._watched is None:
+                self._watched = queue.SimpleQueue()
+                threading.Thread(
+                    target=_complete_futures, args=(self._watched,), name="mcast-futures", daemon=True
+                ).start()
+            self._watched.put(work)
+
+    def clear(self) -> None:
+        """Forget all operations, once the group is closed."""
+        with self._lock:
+            self._inflight.clear()
+            if self._watched is not None:
+                self._watched.put(None)
+                self._watched = None
+
+
+def _complete_futures(works: queue.SimpleQueue[Pending | None]) -> None:
+    while (work := works.get()) is not None:
+        work.settle()
+        work.complete_future()
+
+
+class Group:
+    """One rank of a communicator. Safe for use by several threads."""
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        options: str,
+        exchange: Callable[[bytes], list[bytes]],
+        timeout_ms: int,
+    ) -> None:
+        """Open, exchange blobs, join.
+
+        Args:
+            rank: this rank, 0 <= rank < size.
+            size: ranks in the group.
+            options: "NAME=value" lines that override MCAST_* variables.
+            exchange: takes this rank's blob, returns all blobs in rank order.
+            timeout_ms: how long the join may take; <= 0: MCAST_TIMEOUT.
+        """
+        lib = _lib.library()
+        self.rank, self.size = rank, size
+        self.gather, self.reduce = Lane(), Lane()
+        endpoint, blob = lib.open(rank, size, options)
+        blobs = exchange(blob)
+        self.handle: int = _interruptible(lambda: lib.join(endpoint, blobs, timeout_ms))
+        self.lib = lib
+        self._pid = os.getpid()
+        self._closed = False
+        self.failed = False  # an operation ended in an error, which its waiter has been told
+        _open_groups.add(self)
+
+    def info(self) -> Info:
+        """Return what the group runs on."""
+        got = json.loads(self.lib.info(self.live()))
+        values = {f.name: got[f.name] for f in fields(Info)}
+        values["notes"] = tuple(got["notes"] or ())
+        return Info(**values)
+
+    def stats(self) -> Stats:
+        """Return the counters."""
+        raw = self.lib.stats(self.live())
+        return Stats(*(getattr(raw, f.name) for f in fields(Stats)))
+
+    def close(self) -> None:
+        """Leave the group; blocks until no peer needs this rank. A second call does nothing."""
+        if self._closed or self._pid != os.getpid() or not _lib.usable():
+            return
+        self._closed = True
+        try:
+            _interruptible(lambda: self.lib.close(self.handle))
+        except errors.McastError:
+            # After a failed operation peers are gone, and whoever waited knows.
+            if not self.failed:
+                raise
+        finally:
+            self.gather.clear()
+            self.reduce.clear()
+
+    def live(self) -> int:
+        """Return the handle for a call of the library, or raise if there is none to use."""
+        if self._closed:
+            raise errors.ClosedError("the group is closed")
+        _lib.library()  # raises in a forked child
+        return self.handle
+
+
+def _interruptible(call: Callable[[], Any]) -> Any:
+    """Run a blocking call in a thread, so that the caller answers ^C meanwhile."""
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(call())
+        except BaseException as e:
+            failure.append(e)
+
+    thread = threading.Thread(target=run, name="mcast-call", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(SLICE_MS / 1000)
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+_open_groups: weakref.WeakSet[Group] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Leave groups that the program did not destroy, so that peers are not told of a dead rank."""
+    for group in list(_open_groups):
+        try:
+            group.close()
+        except errors.McastError as e:
+            print(f"torch_mcast: closing a group at exit: {e}", file=sys.stderr)

@@ -1,0 +1,170 @@
+"""When collectives were in flight, and how long the training waited for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch.distributed import Work
+
+Kind = Literal["allgather", "reduce_scatter"]
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One collective; times are seconds of time.perf_counter().
+
+    Attributes:
+        kind: "allgather" or "reduce_scatter".
+        start: when it was posted.
+        end: when it was done.
+        nbytes: bytes of this rank's shard.
+    """
+
+    kind: Kind
+    start: float
+    end: float
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A stretch during which the training did nothing but wait for a collective."""
+
+    kind: Kind
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a stretch of time was spent on, in seconds.
+
+    Attributes:
+        span: its length.
+        exposed_allgather: waiting for Allgathers.
+        exposed_reduce_scatter: waiting for Reduce-Scatters.
+        compute: the rest.
+        allgather_in_flight: with at least one Allgather in flight.
+        reduce_scatter_in_flight: with at least one Reduce-Scatter in flight.
+        both_in_flight: with both.
+        all_three: with both, and the training not waiting.
+    """
+
+    span: float
+    exposed_allgather: float
+    exposed_reduce_scatter: float
+    compute: float
+    allgather_in_flight: float
+    reduce_scatter_in_flight: float
+    both_in_flight: float
+    all_three: float
+
+
+class Timeline:
+    """Records events between start() and stop(); costs nothing outside of that."""
+
+    def __init__(self) -> None:
+        self.recording = False
+        self.events: list[Event] = []
+        self.waits: list[Wait] = []
+        self._changed = threading.Condition()
+        self._open = 0  # tracked and not done
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Drop what was recorded and record from now on."""
+        with self._changed:
+            self.events, self.waits = [], []
+        self._began = time.perf_counter()
+        self.recording = True
+
+    def stop(self) -> Summary:
+        """Stop recording and sum up the time since start().
+
+        Waits for the collectives that are still in flight, at most a minute.
+        """
+        self.recording = False
+        now = time.perf_counter()
+        with self._changed:
+            self._changed.wait_for(lambda: self._open == 0, timeout=60)
+            return summarize(self.events, self.waits, self._began, now)
+
+    def track(self, kind: Kind, work: Work, start: float, nbytes: int) -> None:
+        """Record a collective, in flight since `start`, when its work is done."""
+
+        def done(_: object) -> None:
+            event = Event(kind, start, time.perf_counter(), nbytes)
+            with self._changed:
+                self.events.append(event)
+                self._open -= 1
+                self._changed.notify_all()
+
+        with self._changed:
+            self._open += 1
+        work.get_future().add_done_callback(done)
+
+    def waited(self, kind: Kind, start: float) -> None:
+        """Record that the training waited since `start`."""
+        if self.recording:
+            self.waits.append(Wait(kind, start, time.perf_counter()))
+
+
+def summarize(events: Iterable[Event], waits: Iterable[Wait], start: float, end: float) -> Summary:
+    """Sum up what lies between start and end (seconds of time.perf_counter())."""
+    events, waits = list(events), list(waits)
+
+    def clip(spans: Iterable[Span]) -> list[Span]:
+        return union((max(a, start), min(b, end)) for a, b in spans)
+
+    gathers = clip((e.start, e.end) for e in events if e.kind == "allgather")
+    reduces = clip((e.start, e.end) for e in events if e.kind == "reduce_scatter")
+    wait_gather = clip((w.start, w.end) for w in waits if w.kind == "allgather")
+    wait_reduce = clip((w.start, w.end) for w in waits if w.kind == "reduce_scatter")
+    both = intersection(gathers, reduces)
+    waiting = union([*wait_gather, *wait_reduce])
+    return Summary(
+        span=end - start,
+        exposed_allgather=length(wait_gather),
+        exposed_reduce_scatter=length(wait_reduce),
+        compute=end - start - length(waiting),
+        allgather_in_flight=length(gathers),
+        reduce_scatter_in_flight=length(reduces),
+        both_in_flight=length(both),
+        all_three=length(both) - length(intersection(both, waiting)),
+    )
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Return the same points as disjoint spans in order; empty and reversed spans vanish."""
+    merged: list[Span] = []
+    for a, b in sorted(s for s in spans if s[1] > s[0]):
+        if merged and a <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], b))
+        else:
+            merged.append((a, b))
+    return merged
+
+
+def intersection(left: list[Span], right: list[Span]) -> list[Span]:
+    """Return the points in both of two lists of disjoint spans in order."""
+    found: list[Span] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        a, b = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if a < b:
+            found.append((a, b))
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def length(spans: Iterable[Span]) -> float:
+    """Return the length of disjoint spans together."""
+    return sum(b - a for a, b in spans)

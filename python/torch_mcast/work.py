@@ -1,0 +1,349 @@
+"""The torch Work of one operation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from . import _lib, errors
+from .group import SLICE_MS, Group, Lane
+
+_NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
+
+
+class McastWork(Work):
+    """An operation in flight, on tensors that it keeps alive.
+
+    All methods may be called from any thread. The library forgets a work at
+    the first wait that returns its outcome, so exactly one thread settles it,
+    and the outcome stays here.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        lane: Lane,
+        handle: int,
+        name: str,
+        outputs: list[torch.Tensor],
+        keep: tuple[torch.Tensor, ...],
+        finish: Callable[[], None] | None,
+        timeout: timedelta,
+    ) -> None:
+        """Track a posted operation.
+
+        Args:
+            group: where it was posted.
+            lane: its lane there.
+            handle: the library's work.
+            name: for messages, e.g. "all_gather of 4096 bytes a rank".
+            outputs: tensors that the caller gets results in.
+            keep: tensors whose memory the library reads or writes meanwhile.
+            finish: runs once after success: copies from staging to outputs.
+            timeout: how long wait() waits unless it is told otherwise.
+        """
+        super().__init__()
+        self._group = group
+        self._lane = lane
+        self._handle = handle
+        self._name = name
+        self._outputs = outputs
+        self._keep: tuple[torch.Tensor, ...] = keep
+        self._finish = finish
+        self._timeout = timeout
+        self._settling = threading.Lock()
+        self._futures = threading.Lock()
+        self._done = False
+        self._error: Exception | None = None
+        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Block until the operation is done and raise its error, if any.
+
+        Args:
+            timeout: raise WaitTimeoutError after this long; 0 or less: the
+                timeout of the operation, else the group's.
+        """
+        if not self._done:
+            limit = timeout if timeout > _NO_TIMEOUT else self._timeout
+            if not self._settle(limit.total_seconds()):
+                raise errors.WaitTimeoutError(
+                    f"{self._name} was not done after {limit.total_seconds():g} s; it goes on"
+                )
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def settle(self) -> None:
+        """Block until the operation is done, well or not."""
+        self._settle(None)
+
+    def poll(self) -> bool:
+        """Say whether the operation is done, without blocking."""
+        if self._done:
+            return True
+        if not self._settling.acquire(blocking=False):
+            return self._done
+        try:
+            if not self._done:
+                try:
+                    ready = self._group.lib.test(self._handle)
+                except errors.McastError as e:
+                    self._end(e)
+                else:
+                    if ready:
+                        self._advance(-1)
+            return self._done
+        finally:
+            self._settling.release()
+
+    def is_completed(self) -> bool:
+        """Say whether the operation is done, well or not."""
+        return self.poll()
+
+    def is_success(self) -> bool:
+        """Say whether the operation is done and well."""
+        return self.poll() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """Return the error of the operation, or None while there is none."""
+        return self._error if self.poll() else None
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the output tensors of an operation that is done."""
+        self.wait()
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """Wait: on a CPU there is no stream to order against."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Not known: the operations here are collectives."""
+        raise RuntimeError(f"{self._name} has no source rank")
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """Return a future of the output tensors, completed by a watcher thread."""
+        probe = _probe
+        if probe.active:
+            probe.found = self
+            return _probe_future()
+        with self._futures:
+            if self._future is None:
+                self._future = torch.futures.Future()
+                self._lane.watch(self)
+            return self._future
+
+    def complete_future(self) -> None:
+        """Give the outcome to the future that get_future returned."""
+        assert self._future is not None
+        if self._error is not None:
+            self._future.set_exception(self._error)  # type: ignore[arg-type]  # torch types it as a result
+        else:
+            self._future.set_result(self._outputs)
+
+    def _settle(self, seconds: float | None) -> bool:
+        """Wait at most this long; return whether the operation is done."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        if not self._settling.acquire(timeout=-1 if seconds is None else seconds):
+            return self._done
+        try:
+            while not self._done:
+                left = SLICE_MS
+                if deadline is not None:
+                    left = min(SLICE_MS, int((deadline - time.monotonic()) * 1000))
+                    if left < 0:
+                        return False
+                self._advance(left)
+            return True
+        finally:
+            self._settling.release()
+
+    def _advance(self, timeout_ms: int) -> None:
+        """Wait for the library, with the lock held, and keep the outcome if there is one."""
+        try:
+            if not _lib.usable():
+                _lib.library()  # raises ForkError
+            if not self._group.lib.wait(self._handle, timeout_ms):
+                return
+            if self._finish is not None:
+                with torch.no_grad():
+                    self._finish()
+        except Exception as e:
+            self._end(e)
+        else:
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        if error is not None:
+            self._group.failed = True
+            if isinstance(error, errors.McastError):
+                error.args = (f"{self._name}: {error}",)
+        self._error = error
+        self._keep = ()
+        self._finish = None
+        self._done = True
+
+
+class JoinedWork(Work):
+    """Several works as one: the coalesced operations."""
+
+    def __init__(self, works: Sequence[AnyWork]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Wait for all; the timeout is for each."""
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        """Say whether all are done."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Say whether all are done and well."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Exception | None:
+        """Return the first error, or None."""
+        return next((e for work in self._works if (e := work.exception()) is not None), None)
+
+    def result(self) -> list[torch.Tensor]:
+        """Return all outputs."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def synchronize(self) -> None:
+        """Wait for all."""
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """Return a future of all outputs."""
+        if _probe.active:
+            _probe.found = self
+            return _probe_future()
+        together = torch.futures.collect_all([work.get_future() for work in self._works])
+        return together.then(lambda done: [tensor for each in done.value() for tensor in each.value()])
+
+
+class DelegatedWork(Work):
+    """A work of the embedded gloo, which torch's holder would otherwise cover as well (see unwrap)."""
+
+    def __init__(self, inner: Work) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def is_completed(self) -> bool:
+        """Say whether gloo's work is done."""
+        return self._inner.is_completed()
+
+    def is_success(self) -> bool:
+        """Say whether gloo's work is done and well."""
+        return self._inner.is_success()
+
+    def exception(self) -> Any:
+        """Return gloo's error, or None."""
+        return self._inner.exception()
+
+    def result(self) -> list[torch.Tensor]:
+        """Return gloo's output tensors."""
+        return self._inner.result()
+
+    def synchronize(self) -> None:
+        """Wait as gloo's work does."""
+        self._inner.synchronize()
+
+    def source_rank(self) -> int:
+        """Return the rank that a receive from any rank got its data from."""
+        return self._inner._source_rank()
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Wait as gloo's work does."""
+        return self._inner.wait(timeout)
+
+    def get_future(self) -> Any:
+        """Return gloo's future."""
+        if _probe.active:
+            _probe.found = self
+            return _probe_future()
+        return self._inner.get_future()
+
+
+AnyWork = McastWork | JoinedWork | DelegatedWork
+
+
+class _Probe(threading.local):
+    active = False
+    found: AnyWork | None = None
+
+
+_probe = _Probe()
+
+
+def _probe_future() -> torch.futures.Future[list[torch.Tensor]]:
+    future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+    future.set_result([])
+    return future
+
+
+def unwrap(work: Work) -> AnyWork | None:
+    """Return the work of ours that torch holds inside `work`, or None.
+
+    torch wraps the Work of a Python backend in a C++ holder that forwards wait
+    and get_future and nothing else. get_future is therefore also the way in.
+    """
+    if isinstance(work, (McastWork, JoinedWork, DelegatedWork)):
+        return work
+    if type(work) is not Work:
+        return None
+    _probe.active, _probe.found = True, None
+    try:
+        work.get_future()
+    except RuntimeError:  # a work of another backend that has no future
+        return None
+    finally:
+        _probe.active = False
+    found, _probe.found = _probe.found, None
+    return found
+
+
+_forwarded = (
+    "is_completed",
+    "is_success",
+    "exception",
+    "result",
+    "synchronize",
+    "source_rank",
+    "_source_rank",
+)
+
+
+def forward_holders() -> None:
+    """Make torch's holder answer is_completed() and its like from our work.
+
+    Without this, is_completed() of a work from any Python backend stays False
+    for ever (torch 2.9 to 2.15), and a program that polls it hangs. Works of
+    other backends keep their own methods. Done once a process.
+    """
+    if hasattr(Work, "_mcast_forwards"):
+        return
+    for name in _forwarded:
+        setattr(Work, name, _forward(name, getattr(Work, name)))
+    setattr(Work, "_mcast_forwards", True)  # noqa: B010  # torch's class has no such attribute to a type checker
+
+
+def _forward(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Work, *args: Any) -> Any:
+        ours = unwrap(self)
+        return original(self, *args) if ours is None else getattr(ours, name.lstrip("_"))(*args)
+
+    method.__name__ = name
+    method.__doc__ = original.__doc__
+    return method
