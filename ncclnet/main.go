@@ -18,6 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
 
 func main() {} // required by -buildmode=c-shared, never called
@@ -92,6 +93,9 @@ func memory(name string, p unsafe.Pointer, n C.size_t) ([]byte, error) {
 		return []byte{}, nil
 	case p == nil:
 		return nil, argument("%s is NULL but should hold %d bytes", name, uint64(n))
+	}
+	if err := gpudirect.RequireHost(name, p); err != nil {
+		return nil, &collnet.ArgumentError{Text: err.Error()}
 	}
 	return unsafe.Slice((*byte)(p), int(n)), nil
 }

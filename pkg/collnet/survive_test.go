@@ -1,0 +1,214 @@
+package collnet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// A rank of these tests is this test binary, run again with roleEnv set.
+const roleEnv = "COLLNET_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(playRank(role))
+	}
+	os.Exit(m.Run())
+}
+
+// role is what the parent wants of a child.
+type role struct {
+	Rank, Size int
+	Address    string // of the rendezvous
+	Fabric     string
+	Timeout    time.Duration
+	Reduce     bool
+}
+
+// report is the child's last line.
+type report struct {
+	Kind  int
+	Rank  int // named by the fault
+	Error string
+}
+
+// playRank runs collectives until one fails and reports how.
+func playRank(text string) int {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	s := config.Default()
+	s.Fabric, s.Timeout = r.Fabric, r.Timeout
+	e, err := Open(Options{Rank: r.Rank, Size: r.Size, Settings: s})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx := context.Background()
+	blobs, err := Rendezvous(ctx, r.Address, r.Rank, r.Size, e.Blob())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	g, err := e.Join(ctx, blobs)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cut := make(chan os.Signal, 1)
+	signal.Notify(cut, syscall.SIGUSR1)
+	go func() {
+		<-cut
+		cutConnections()
+	}()
+	err = loop(g, r)
+	var f *Fault
+	rep := report{Rank: -1, Error: err.Error()}
+	if errors.As(err, &f) {
+		rep.Kind, rep.Rank = int(f.Kind), f.Rank
+	}
+	if err := g.Close(); err != nil {
+		rep.Error += "; close: " + err.Error()
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(rep)
+	return 0
+}
+
+// loop runs operations for ever, large ones, so that a fault comes in the midst of one.
+func loop(g *Group, r role) error {
+	const n = 4 << 20
+	big, small := make([]byte, r.Size*n), make([]byte, n)
+	for i := 0; ; i++ {
+		var err error
+		if r.Reduce {
+			err = g.ReduceScatter(big, small, reduce.F32, reduce.Sum, 0)
+		} else {
+			err = g.Allgather(small, big)
+		}
+		if err != nil {
+			return err
+		}
+		if i == 3 {
+			fmt.Println("running")
+		}
+	}
+}
+
+// cutConnections breaks every TCP connection of this process.
+func cutConnections() {
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, p := range fds {
+		fd, _ := strconv.Atoi(filepath.Base(p))
+		if sa, err := syscall.Getpeername(fd); err == nil {
+			if _, tcp := sa.(*syscall.SockaddrInet4); tcp {
+				_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+			}
+		}
+	}
+}
+
+type child struct {
+	cmd *exec.Cmd
+	out *bufio.Reader
+}
+
+func startRanks(t *testing.T, proto role) []child {
+	t.Helper()
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	proto.Address = ln.Addr().String()
+	require.NoError(t, ln.Close())
+	kids := make([]child, proto.Size)
+	for i := range kids {
+		proto.Rank = i
+		text, err := json.Marshal(proto)
+		require.NoError(t, err)
+		cmd := exec.Command(os.Args[0]) //nolint:gosec // ourselves
+		cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		kids[i] = child{cmd, bufio.NewReader(out)}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // most have ended
+			_ = cmd.Wait()
+		})
+	}
+	for i := range kids {
+		line, err := kids[i].out.ReadString('\n')
+		require.NoError(t, err, "rank %d", i)
+		require.Equal(t, "running\n", line)
+	}
+	return kids
+}
+
+// TestSurvivorsNameTheRank kills, stops or cuts off one rank in the midst of
+// large operations. Every other rank must report it, by number, in time.
+func TestSurvivorsNameTheRank(t *testing.T) {
+	const victim, size, timeout = 2, 4, 2 * time.Second
+	faults := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP, "cut": syscall.SIGUSR1}
+	for _, fabric := range []string{"shm", "udp"} {
+		for _, red := range []bool{false, true} {
+			for name, sig := range faults {
+				t.Run(fmt.Sprintf("%s/%s/reduce=%v", fabric, name, red), func(t *testing.T) {
+					before := shmFiles(t)
+					kids := startRanks(t, role{Size: size, Fabric: fabric, Timeout: timeout, Reduce: red})
+					require.NoError(t, kids[victim].cmd.Process.Signal(sig))
+					start := time.Now()
+					for r, k := range kids {
+						if r == victim {
+							continue
+						}
+						line, err := k.out.ReadString('\n')
+						require.NoError(t, err, "rank %d ended without a report", r)
+						var rep report
+						require.NoError(t, json.Unmarshal([]byte(line), &rep))
+						assert.Equal(t, int(Dead), rep.Kind, "rank %d: %s", r, rep.Error)
+						assert.Equal(t, victim, rep.Rank, "rank %d: %s", r, rep.Error)
+						assert.Contains(t, rep.Error, fmt.Sprintf("rank %d", victim))
+						_, _ = io.Copy(io.Discard, k.out)
+						require.NoError(t, k.cmd.Wait(), "rank %d", r)
+					}
+					// The bound is the configured one, with room for a busy machine to schedule the children.
+					assert.Less(t, time.Since(start), 5*timeout)
+					assert.Equal(t, before, shmFiles(t), "files left in /dev/shm")
+				})
+			}
+		}
+	}
+}
+
+func shmFiles(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("/dev/shm/*")
+	require.NoError(t, err)
+	var ours []string
+	for _, f := range all {
+		if strings.Contains(f, "mcast") {
+			ours = append(ours, f)
+		}
+	}
+	return ours
+}

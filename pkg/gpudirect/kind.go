@@ -1,0 +1,83 @@
+// Package gpudirect knows what memory a buffer lies in. Today that protects the
+// C API: a pointer to GPU memory, which the CPU cannot read, is refused with a
+// clear error instead of a crash.
+package gpudirect
+
+/*
+#cgo LDFLAGS: -ldl
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Of the CUDA driver API: CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr).
+typedef int (*get_attribute)(void *, int, unsigned long long);
+
+static get_attribute lookup;
+
+// cuda_memory_type returns CU_MEMORYTYPE_* of p (1 host, 2 device), or 0 if
+// the driver is not in this process or does not know p.
+static unsigned int cuda_memory_type(uintptr_t p)
+{
+	unsigned int type = 0;
+	get_attribute f = __atomic_load_n(&lookup, __ATOMIC_ACQUIRE);
+
+	if (f == NULL) {
+		// Only a process that has loaded the driver itself can hold such pointers.
+		void *lib = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		if (lib == NULL)
+			return 0;
+		f = (get_attribute)dlsym(lib, "cuPointerGetAttribute");
+		dlclose(lib);
+		if (f == NULL)
+			return 0;
+		__atomic_store_n(&lookup, f, __ATOMIC_RELEASE);
+	}
+	// 2 is CU_POINTER_ATTRIBUTE_MEMORY_TYPE.
+	if (f(&type, 2, (unsigned long long)p) != 0)
+		return 0;
+	return type;
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Kind is where memory lies.
+type Kind int
+
+// The kinds, as far as the CPU is concerned.
+const (
+	Host Kind = iota // readable by the CPU
+	CUDA             // device memory of a GPU
+)
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	if k == CUDA {
+		return "cuda"
+	}
+	return "host"
+}
+
+// cuMemoryTypeDevice is CU_MEMORYTYPE_DEVICE of the CUDA driver API.
+const cuMemoryTypeDevice = 2
+
+// KindOf tells where the memory at p lies. Memory that no driver claims is the host's.
+func KindOf(p unsafe.Pointer) Kind {
+	if C.cuda_memory_type(C.uintptr_t(uintptr(p))) == cuMemoryTypeDevice {
+		return CUDA
+	}
+	return Host
+}
+
+// RequireHost returns an error that names the buffer if it is not host memory.
+func RequireHost(name string, p unsafe.Pointer) error {
+	if k := KindOf(p); k != Host {
+		return fmt.Errorf("%s is %v memory; only host memory is supported so far: copy it to the CPU first", name, k)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package gpudirect
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const driverEnv = "GPUDIRECT_TEST_DRIVER"
+
+func TestKindOf(t *testing.T) {
+	x := new(int)
+	assert.Equal(t, Host, KindOf(unsafe.Pointer(x)))
+	require.NoError(t, RequireHost("send", unsafe.Pointer(x)))
+	if os.Getenv(driverEnv) != "" {
+		device := unsafe.Add(unsafe.Pointer(nil), 1<<62)
+		assert.Equal(t, CUDA, KindOf(device))
+		require.ErrorContains(t, RequireHost("recv", device), "recv is cuda memory")
+		return
+	}
+	// Again, in a process that has a driver loaded, which KindOf never does itself.
+	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", lib, "testdata/fakecuda.c").CombinedOutput() //nolint:gosec // fixed arguments
+	require.NoError(t, err, string(out))
+	again := exec.Command(os.Args[0], "-test.run=TestKindOf") //nolint:gosec // ourselves
+	again.Env = append(os.Environ(), driverEnv+"=1", "LD_PRELOAD="+lib)
+	out, err = again.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func BenchmarkKindOf(b *testing.B) {
+	x := new(int)
+	for b.Loop() {
+		KindOf(unsafe.Pointer(x))
+	}
+}
