@@ -1,0 +1,82 @@
+package reduce
+
+import (
+	"fmt"
+	"testing"
+)
+
+// sizes are lengths of one slice: in the cache, and beyond it.
+var sizes = []struct {
+	name  string
+	bytes int
+}{{"64KiB", 64 << 10}, {"64MiB", 64 << 20}}
+
+// report gives the bandwidth of reading sources and writing one destination.
+func report(b *testing.B, slices, bytes int) {
+	b.Helper()
+	b.ReportMetric(float64(slices)*float64(bytes)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+}
+
+// touched returns a slice whose pages are all there and differ. Zero is a
+// normal number of every type; so is what 0x3c makes.
+func touched(n int) []byte {
+	s := make([]byte, n)
+	for i := range s {
+		s[i] = 0x3c
+	}
+	return s
+}
+
+// BenchmarkCopy is the limit for the others: one source, no arithmetic.
+func BenchmarkCopy(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(size.name, func(b *testing.B) {
+			dst, src := touched(size.bytes), touched(size.bytes)
+			for b.Loop() {
+				copy(dst, src)
+			}
+			report(b, 2, size.bytes)
+		})
+	}
+}
+
+func BenchmarkFold(b *testing.B) {
+	for _, size := range sizes {
+		dst := touched(size.bytes)
+		all := make([][]byte, 8)
+		for i := range all {
+			all[i] = touched(size.bytes)
+		}
+		for _, typ := range []Type{F32, F64, BF16, F16, I32} {
+			for _, n := range []int{2, 4, 8} {
+				srcs := all[:n]
+				b.Run(fmt.Sprintf("%s/%v/%d", size.name, typ, n), func(b *testing.B) {
+					for b.Loop() {
+						Fold(dst, srcs, typ, Sum, 1)
+					}
+					report(b, n+1, size.bytes)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkLevels compares the kernels in the cache, four sources each.
+func BenchmarkLevels(b *testing.B) {
+	const bytes = 64 << 10
+	dst := touched(bytes)
+	srcs := [][]byte{touched(bytes), touched(bytes), touched(bytes), touched(bytes)}
+	for _, l := range Levels() {
+		for _, typ := range []Type{F32, BF16, F16, I32} {
+			for _, op := range []Op{Sum, Max, Avg} {
+				b.Run(fmt.Sprintf("%v/%v/%v", l, typ, op), func(b *testing.B) {
+					force(b, l)
+					for b.Loop() {
+						Fold(dst, srcs, typ, op, 1)
+					}
+					report(b, len(srcs)+1, bytes)
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// Package reduce combines the contributions of all ranks to a Reduce-Scatter:
+// sums and their relatives over NCCL's element types, by SIMD kernels for
+// AVX2 and AVX-512 and plain Go elsewhere. Kernels are written by gen and
+// chosen by cpuid; the same inputs give the same bits whichever is used.
+package reduce
+
+import (
+	"fmt"
+	"math"
+)
+
+// segment is how many bytes of dst one call of a kernel covers. The runtime
+// cannot stop a goroutine inside of assembly, and a garbage collection waits
+// until it can: some 0.1 ms here.
+const segment = 128 << 10
+
+// Fold sets every element of dst to op over the elements of srcs at the same
+// index, taken in the order of srcs, which is rank order. The numbers are in
+// the machine's byte order.
+//
+// All slices have the same length in bytes, a multiple of t.Size(), which may
+// be 0; they need no alignment. There is at least one source. dst may be one of the
+// sources, exactly; it must not overlap them otherwise. A violation of this, and a type or
+// operation that is not valid, is a mistake of the caller: Fold panics and says which.
+//
+//   - Integers wrap around. F16 and BF16 are accumulated in F32 over all
+//     sources and rounded once, to nearest even.
+//   - Avg is Sum, divided by len(srcs): a true division (not a multiplication
+//     by the reciprocal), in F32 for F16 and BF16; for integers after the sum
+//     has wrapped, truncated towards zero.
+//   - PremulSum (NCCL's PreMulSum) multiplies every element by factor first.
+//     factor is rounded to F32 for F32, F16 and BF16; for integers it is
+//     truncated towards zero and clamped to the range of the type, NaN is 0.
+//     The other operations ignore factor.
+//   - Max and Min order -0 below +0, and NaN wins in both (IEEE 754-2019
+//     maximum and minimum).
+//   - A NaN in the result is the canonical quiet one (F16 0x7e00, BF16
+//     0x7fc0, F32 0x7fc00000, F64 0x7ff8000000000000), even with one source.
+//
+// Fold allocates nothing. Any number of goroutines may call it at once.
+func Fold(dst []byte, srcs [][]byte, t Type, op Op, factor float64) {
+	check(dst, srcs, t, op)
+	scalar := operand(t, op, len(srcs), factor)
+	e := active.Load()
+	vectors := 0
+	if k := e.kernels[t.position()][op]; k != nil {
+		vectors = len(dst) - len(dst)%e.vector
+		for from := 0; from < vectors; from += segment {
+			call(k, dst, srcs, from, min(from+segment, vectors), scalar)
+		}
+	}
+	if vectors < len(dst) {
+		plain(dst, srcs, vectors, len(dst), t, op, scalar)
+	}
+}
+
+// call calls k. It is not inlined because the runtime can stop a goroutine at
+// the entry of a Go function, but not of a kernel.
+//
+//go:noinline
+func call(k kernel, dst []byte, srcs [][]byte, from, to int, scalar uint64) {
+	k(dst, srcs, from, to, scalar)
+}
+
+// check panics if the arguments break the contract of Fold: the kernels trust
+// the lengths.
+func check(dst []byte, srcs [][]byte, t Type, op Op) {
+	switch {
+	case !t.Valid():
+		panic(fmt.Sprintf("reduce: %v is no element type", t))
+	case !op.Valid():
+		panic(fmt.Sprintf("reduce: %v is no operation", op))
+	case len(srcs) == 0:
+		panic("reduce: no source; want at least one")
+	case len(dst)%t.Size() != 0:
+		panic(fmt.Sprintf("reduce: %d bytes are no multiple of the %d of %v", len(dst), t.Size(), t))
+	}
+	for i, src := range srcs {
+		if len(src) != len(dst) {
+			panic(fmt.Sprintf("reduce: source %d has %d bytes, the destination %d; want the same", i, len(src), len(dst)))
+		}
+	}
+}
+
+// operand returns the scalar of a kernel as bits of the accumulate type: the
+// factor of PremulSum or the divisor of Avg, which for integers is an unsigned
+// 64-bit number whatever their size.
+func operand(t Type, op Op, sources int, factor float64) uint64 {
+	value := factor
+	switch op {
+	case Avg:
+		value = float64(sources)
+	case PremulSum:
+	default:
+		return 0
+	}
+	switch t {
+	case F64:
+		return math.Float64bits(value)
+	case F32, F16, BF16:
+		return uint64(math.Float32bits(float32(value)))
+	}
+	if op == Avg {
+		return uint64(sources)
+	}
+	return truncate(value, t)
+}
+
+// truncate returns factor without its fraction, clamped to the range of the
+// integer type t; a negative number as two's complement.
+func truncate(factor float64, t Type) uint64 {
+	bits := 8 * t.Size()
+	switch {
+	case math.IsNaN(factor):
+		return 0
+	case t == U8 || t == U16 || t == U32 || t == U64:
+		limit := math.Ldexp(1, bits)
+		if factor >= limit {
+			return math.MaxUint64 >> (64 - bits)
+		}
+		return uint64(max(factor, 0))
+	}
+	limit := math.Ldexp(1, bits-1)
+	if factor >= limit {
+		return 1<<(bits-1) - 1
+	}
+	return uint64(int64(max(factor, -limit)))
+}

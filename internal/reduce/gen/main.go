@@ -1,0 +1,81 @@
+// Command gen writes the SIMD kernels of package reduce: one assembly file and
+// one file of Go declarations a level, and the tables that dispatch to them.
+//
+// It is a module of its own, so that avo is no dependency of torch-mcast. Run
+// it with "go generate ./internal/reduce"; nothing may differ afterwards.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/format"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/pass"
+	"github.com/mmcloughlin/avo/printer"
+)
+
+// directory is that of package reduce, seen from here.
+const directory = ".."
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("gen: ")
+	var tables bytes.Buffer
+	config := printer.Config{Name: "internal/reduce/gen", Pkg: "reduce"}
+	fmt.Fprintf(&tables, "// %s\n\npackage reduce\n", config.GeneratedWarning())
+	for _, l := range []level{avx2, avx512} {
+		if err := write(l, config, &tables); err != nil {
+			log.Fatal(err)
+		}
+	}
+	source, err := format.Source(tables.Bytes())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "tables_amd64.go"), source, 0o644); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// write generates the kernels of one level and appends their table.
+func write(l level, config printer.Config, tables *bytes.Buffer) error {
+	ctx := build.NewContext()
+	made := map[string]bool{}
+	fmt.Fprintf(tables, "\n// %sKernels holds the kernels of the level %s; plain does the rest.\n", l.file, l.name)
+	fmt.Fprintf(tables, "var %sKernels = table{\n", l.file)
+	for _, f := range elements(l) {
+		fmt.Fprintf(tables, "position%s: {", f.name)
+		for _, o := range f.ops {
+			name := "fold" + o.name + o.lane + l.name
+			fmt.Fprintf(tables, "%s: %s,", o.name, name)
+			if !made[name] { // signed and unsigned integers share most kernels
+				made[name] = true
+				emit(ctx, l, f, o, name)
+			}
+		}
+		fmt.Fprintf(tables, "},\n")
+	}
+	fmt.Fprintf(tables, "}\n")
+	file, err := ctx.Result()
+	if err != nil {
+		build.LogError(log.Default(), err, 5)
+		return err
+	}
+	if err := pass.Compile.Execute(file); err != nil {
+		return err
+	}
+	for suffix, p := range map[string]printer.Printer{"s": printer.NewGoAsm(config), "go": printer.NewStubs(config)} {
+		text, err := p.Print(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(directory, l.file+"_amd64."+suffix), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

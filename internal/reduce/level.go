@@ -1,0 +1,111 @@
+package reduce
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/klauspost/cpuid/v2"
+)
+
+// Level is the instruction set whose kernels do the work.
+type Level uint8
+
+// The levels, slowest first.
+const (
+	Generic Level = iota // plain Go, on every architecture
+	AVX2                 // AVX2 and F16C
+	AVX512               // AVX-512 F, BW, DQ and VL
+	numLevels
+)
+
+var levelNames = [numLevels]string{"generic", "avx2", "avx512"}
+
+// needs are the features of the processor that a level uses. cpuid reports
+// them only if the operating system saves the registers as well.
+var needs = [numLevels][]cpuid.FeatureID{
+	AVX2:   {cpuid.AVX2, cpuid.F16C},
+	AVX512: {cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL},
+}
+
+// kernel combines bytes from to to of every source into the same bytes of dst.
+// Both are multiples of the vector of its level. scalar holds the factor or
+// the divisor in the accumulate type (see operand).
+type kernel func(dst []byte, srcs [][]byte, from, to int, scalar uint64)
+
+// table holds the kernels of a level by position of the type and operation;
+// nil where the level has no instruction for it, so that plain Go does it.
+type table [numTypes][numOps]kernel
+
+// engine is a level in use.
+type engine struct {
+	level   Level
+	vector  int // bytes; a kernel takes multiples of it
+	kernels *table
+}
+
+var active atomic.Pointer[engine]
+
+func init() {
+	active.Store(&engines[best()])
+}
+
+// String returns the name that ParseLevel takes.
+func (l Level) String() string {
+	if l >= numLevels {
+		return fmt.Sprintf("level(%d)", uint8(l))
+	}
+	return levelNames[l]
+}
+
+// ParseLevel returns the level of that name: generic, avx2, avx512, or auto
+// for the best one of this machine. Whether the machine has it, Use says.
+func ParseLevel(name string) (Level, error) {
+	if name == "auto" {
+		return best(), nil
+	}
+	for i, n := range levelNames {
+		if n == name {
+			return Level(i), nil
+		}
+	}
+	return 0, fmt.Errorf("reduce: unknown SIMD level %q; want auto, %s", name, strings.Join(levelNames[:], ", "))
+}
+
+// Levels returns the levels that work here, slowest first. Generic always does.
+func Levels() []Level { return levels(cpuid.CPU.Supports) }
+
+// levels returns the levels whose needs the processor described by has meets
+// and for which this architecture has kernels.
+func levels(has func(...cpuid.FeatureID) bool) []Level {
+	found := []Level{Generic}
+	for l := AVX2; l < numLevels; l++ {
+		if engines[l].kernels != nil && has(needs[l]...) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// best returns the fastest level that works here.
+func best() Level {
+	here := Levels()
+	return here[len(here)-1]
+}
+
+// Use makes Fold use the kernels of level l from its next call on. All levels
+// give the same bits; a lower one serves tests and measurements.
+func Use(l Level) error {
+	var names []string
+	for _, here := range Levels() {
+		if here == l {
+			active.Store(&engines[l])
+			return nil
+		}
+		names = append(names, here.String())
+	}
+	return fmt.Errorf("reduce: this machine has no SIMD level %v; it has %s", l, strings.Join(names, ", "))
+}
+
+// Active returns the level that Fold uses.
+func Active() Level { return active.Load().level }

@@ -1,0 +1,44 @@
+package reduce
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Op is what is done with the elements of all sources. The numbers are NCCL's
+// (ncclRedOp_t) up to Avg.
+type Op uint8
+
+// The operations. Fold says what each of them does exactly.
+const (
+	Sum       Op = 0
+	Prod      Op = 1
+	Max       Op = 2
+	Min       Op = 3
+	Avg       Op = 4
+	PremulSum Op = 5
+	numOps       = 6
+)
+
+var opNames = [numOps]string{"sum", "prod", "max", "min", "avg", "premulsum"}
+
+// Valid says whether o is one of the operations above.
+func (o Op) Valid() bool { return o < numOps }
+
+// String returns the name that ParseOp takes.
+func (o Op) String() string {
+	if !o.Valid() {
+		return fmt.Sprintf("op(%d)", uint8(o))
+	}
+	return opNames[o]
+}
+
+// ParseOp returns the operation of that name: sum, prod, max, min, avg or premulsum.
+func ParseOp(name string) (Op, error) {
+	for i, n := range opNames {
+		if n == name {
+			return Op(i), nil
+		}
+	}
+	return 0, fmt.Errorf("reduce: unknown operation %q; want one of %s", name, strings.Join(opNames[:], ", "))
+}
