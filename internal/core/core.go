@@ -89,7 +89,8 @@ type Op struct {
 	Collective wire.Collective
 	Root       int // of a Broadcast
 	Bytes      int // N, bytes of one shard; 0 is legal
-	// Sync gives the operation a barrier whatever its size.
+	// Sync gives the operation a barrier and a final handshake whatever its
+	// size: once it is done, no rank needs this one for anything before.
 	Sync bool
 }
 
@@ -227,6 +228,9 @@ type road struct {
 	barrier bool
 	arena   uint32
 	opener  uint32 // barrier that must be complete before anything is sent
+	// handshake says that the operation is done only when the right neighbour
+	// has it too. An eager one needs that only if it is the last.
+	handshake bool
 }
 
 // plan decides how an operation travels. It depends only on what was posted
@@ -251,6 +255,7 @@ func (c *Comm) plan(seq uint32, s *shape, sync bool) road {
 		e.ops++
 	}
 	r.opener = e.opener
+	r.handshake = sync || !r.eager
 	return r
 }
 

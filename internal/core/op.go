@@ -202,7 +202,7 @@ func (c *Comm) advance() {
 // shake plays the final handshake of an operation that this rank has
 // completely received, and reports whether it is over.
 func (c *Comm) shake(p *op) bool {
-	if c.cfg.Lossless || p.eager || c.cfg.Size == 1 {
+	if !p.handshake {
 		return true
 	}
 	if !p.told {

@@ -52,6 +52,7 @@ type Gather struct {
 	ops      [slots]gatherOp
 	queue    inbox[gatherOp]
 	flying   atomic.Int64
+	stranded []*Work // operations that came after the protocol had failed
 	fault    atomic.Error
 	failed   bool
 	reported bool // Broken was called for the protocol's error
@@ -155,9 +156,13 @@ func (g *Gather) checkFault() bool {
 	g.comm.Fail(err)
 	g.finish()
 	for _, o := range g.queue.shut(err) {
-		g.flying.Dec()
-		o.work.finish(err)
+		g.stranded = append(g.stranded, o.work)
 	}
+	for _, w := range g.stranded {
+		g.flying.Dec()
+		w.finish(err)
+	}
+	g.stranded = nil
 	return true
 }
 
@@ -173,7 +178,11 @@ func (g *Gather) post() bool {
 			slot.copied = len(o.Send)
 		}
 		if _, err := g.comm.Post(g.now, o.Op); err != nil {
-			slot.work = nil
+			*slot = gatherOp{}
+			if g.comm.Err() != nil {
+				g.stranded = append(g.stranded, o.work) // checkFault ends it
+				continue
+			}
 			g.flying.Dec()
 			o.work.finish(err)
 			continue
