@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ type Group struct {
 	lanes  [2]*overlap.Lane // of gather and reduce
 	mesh   *mesh.Mesh
 	lobby  *lobby
+	log    *slog.Logger
 	free   func() error // what both fabrics share
 
 	tally tally

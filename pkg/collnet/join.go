@@ -40,7 +40,7 @@ type carrier struct {
 // join connects this rank to the others. On an error it leaves nothing behind
 // but the endpoint's lobby, which Join closes.
 func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
-	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby}
+	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: logger(p.settings.Log, p.rank)}
 	conns, err := e.lobby.connect(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
 	if err != nil {
 		return nil, err
@@ -52,6 +52,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 	ready := make(chan struct{})
 	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, func(f *Fault) {
 		<-ready // the engines exist, or never will
+		g.log.Info("the group has failed", "error", f)
 		if g.gather != nil {
 			g.gather.Fail(f)
 			g.reduce.Fail(f)
@@ -68,6 +69,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		g.mesh.Close(false)
 		return nil, errors.Join(err, c.gather.Close(), c.free())
 	}
+	g.logJoined()
 	return g, nil
 }
 
