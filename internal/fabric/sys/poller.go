@@ -1,0 +1,152 @@
+package sys
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxEvents is how many descriptors one wait reports; others stay ready.
+const maxEvents = 64
+
+// wakeTag marks the event of the poller's own eventfd.
+const wakeTag = -1
+
+// yields is how often Wait offers the core to others before it sleeps. What an
+// idle rank waits for is often made by a rank that shares its core, and a
+// sleep and its wake-up cost several times as much as a yield.
+const yields = 4
+
+// Poller waits on many descriptors and can be woken by another goroutine. All
+// methods but Wake belong to one goroutine at a time.
+type Poller struct {
+	epoll    int
+	event    int // eventfd, edge-triggered, hence never drained
+	events   [maxEvents]unix.EpollEvent
+	timeout  unix.Timespec
+	coarse   bool // no epoll_pwait2: whole milliseconds
+	sleeping atomic.Bool
+	woken    atomic.Bool
+	Syscalls atomic.Uint64
+}
+
+// NewPoller returns a poller that watches nothing yet.
+func NewPoller() (*Poller, error) {
+	p := &Poller{epoll: -1, event: -1}
+	var err error
+	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), p.Close())
+	}
+	if err := p.Watch(p.event, wakeTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Watch adds a descriptor. tag, not negative, comes back with its events.
+func (p *Poller) Watch(fd, tag int, events uint32) error {
+	return p.control(unix.EPOLL_CTL_ADD, fd, tag, events)
+}
+
+// Change sets what a descriptor is watched for.
+func (p *Poller) Change(fd, tag int, events uint32) error {
+	return p.control(unix.EPOLL_CTL_MOD, fd, tag, events)
+}
+
+func (p *Poller) control(op, fd, tag int, events uint32) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(tag)} //nolint:gosec // A tag is a small index.
+	if err := unix.EpollCtl(p.epoll, op, fd, &e); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// Ready returns the events that are pending now. The slice is valid until the
+// next call; its Fd fields are tags.
+func (p *Poller) Ready() []unix.EpollEvent {
+	p.Syscalls.Add(1)
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents, 0, 0, 0)
+	return p.found(n, e)
+}
+
+// Wait returns pending events, waiting up to d for the first of them. It
+// returns none when d has passed, Wake was called, or for no reason.
+func (p *Poller) Wait(d time.Duration) []unix.EpollEvent {
+	p.sleeping.Store(true)
+	defer p.awake()
+	if p.woken.Load() || d <= 0 {
+		return p.Ready()
+	}
+	for range yields {
+		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		if ready := p.Ready(); len(ready) > 0 || p.woken.Load() {
+			return ready
+		}
+	}
+	return p.block(d)
+}
+
+// block waits in the kernel, with the resolution that the kernel has.
+func (p *Poller) block(d time.Duration) []unix.EpollEvent {
+	p.Syscalls.Add(1)
+	if !p.coarse {
+		p.timeout = unix.NsecToTimespec(int64(d))
+		n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents,
+			uintptr(unsafe.Pointer(&p.timeout)), 0, 0)
+		if e != unix.ENOSYS {
+			return p.found(n, e)
+		}
+		p.coarse = true // Linux before 5.11.
+	}
+	ms := min((d+time.Millisecond-1)/time.Millisecond, time.Hour/time.Millisecond)
+	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents, uintptr(ms), 0, 0)
+	return p.found(n, e)
+}
+
+// awake ends a Wait. A Wake that comes before it has ended this Wait.
+func (p *Poller) awake() {
+	p.sleeping.Store(false)
+	p.woken.Store(false)
+}
+
+// found drops the eventfd from what a wait returned.
+func (p *Poller) found(n uintptr, e syscall.Errno) []unix.EpollEvent {
+	ready := p.events[:count(n, e)]
+	for i := range ready {
+		if ready[i].Fd == wakeTag {
+			ready[i] = ready[len(ready)-1]
+			return ready[:len(ready)-1]
+		}
+	}
+	return ready
+}
+
+// Wake ends a Wait, now or the next one. It may be called from any goroutine.
+func (p *Poller) Wake() {
+	if !p.woken.Swap(true) && p.sleeping.Load() {
+		var one [8]byte
+		binary.NativeEndian.PutUint64(one[:], 1)
+		_, _ = unix.Write(p.event, one[:])
+	}
+}
+
+// Close releases the poller's own descriptors.
+func (p *Poller) Close() error {
+	var errs []error
+	for _, fd := range []int{p.event, p.epoll} {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	p.event, p.epoll = -1, -1
+	return errors.Join(errs...)
+}

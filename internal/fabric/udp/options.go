@@ -1,0 +1,148 @@
+// Package udp is the fabric for hosts on one Ethernet: datagrams of
+// Allgather and Broadcast travel by IPv4 multicast, control messages by TCP
+// connections between the ranks that talk (paper 000, III-B: the fast path is
+// unreliable multicast, the slow path is reliable and between two ranks).
+//
+// Datagrams cross the kernel in batches, by segmentation offload where it
+// exists, and their payload is received straight to where the protocol expects
+// it. A receiver's socket buffer is the only queue between two ranks; Traits
+// says how many chunks it surely holds.
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Offload says how many datagrams cross the kernel in one call.
+type Offload uint8
+
+// The steps, from the best to the simplest.
+const (
+	OffloadAuto   Offload = iota // the best step that the kernel has
+	OffloadGSO                   // many datagrams in one buffer (UDP_SEGMENT, UDP_GRO), several buffers a call
+	OffloadBatch                 // several datagrams a call (sendmmsg, recvmmsg)
+	OffloadSingle                // one datagram a call
+)
+
+var offloadNames = [...]string{OffloadAuto: "auto", OffloadGSO: "gso", OffloadBatch: "batch", OffloadSingle: "single"}
+
+// String returns the name that MCAST_OFFLOAD takes.
+func (o Offload) String() string {
+	if int(o) < len(offloadNames) {
+		return offloadNames[o]
+	}
+	return fmt.Sprintf("offload(%d)", uint8(o))
+}
+
+// ParseOffload is the inverse of Offload.String.
+func ParseOffload(name string) (Offload, error) {
+	for i, n := range offloadNames {
+		if n == name {
+			return Offload(i), nil
+		}
+	}
+	return 0, fmt.Errorf("udp: offload %q is unknown: want auto, gso, batch or single", name)
+}
+
+// Options describe one rank's end of the fabric. Job, Group, Port, Subgroups,
+// Size and Chunk must be the same on all ranks.
+type Options struct {
+	Rank      int
+	Size      int
+	Job       uint64
+	Group     netip.Addr           // IPv4 multicast address of subgroup 0; subgroup g has the address g above it
+	Port      uint16               // of all subgroups
+	Subgroups int                  // 1 to 256; 0 means 1
+	Interface *net.Interface       // from Choose
+	Conns     map[int]*net.TCPConn // to every rank that Control may name; Open takes them over, and closes them if it fails
+	TTL       int                  // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
+	Chunk     int                  // payload bytes of a datagram; 0: ChunkFor(Interface)
+	RcvBuf    int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
+	Window    int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
+	Offload   Offload
+}
+
+// Limits of a datagram: IPv4's length field, less its header and UDP's.
+const (
+	ipHeader    = 20
+	udpHeader   = 8
+	maxDatagram = 65535 - ipHeader - udpHeader
+	maxChunk    = maxDatagram - wire.DataSize
+	minChunk    = 64
+	maxRanks    = 1 << 16
+)
+
+// ChunkFor returns the largest payload of a datagram that crosses the interface
+// unfragmented and keeps chunks on 64-byte boundaries (a cache line, a SIMD register).
+// Ranks whose interfaces differ must agree on the smallest.
+func ChunkFor(ifi *net.Interface) int {
+	return min(ifi.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk) / 64 * 64
+}
+
+// complete checks the options and fills in what was left to choose.
+func (o *Options) complete() error {
+	switch {
+	case o.Size < 1 || o.Size > maxRanks:
+		return fmt.Errorf("udp: group of %d ranks: want 1 to %d", o.Size, maxRanks)
+	case o.Rank < 0 || o.Rank >= o.Size:
+		return fmt.Errorf("udp: rank %d of %d: want 0 to %d", o.Rank, o.Size, o.Size-1)
+	case o.Interface == nil:
+		return errors.New("udp: no interface given")
+	case o.Port == 0:
+		return errors.New("udp: no port given")
+	case o.TTL > 255:
+		return fmt.Errorf("udp: TTL %d: want 0 to 255", o.TTL)
+	}
+	if o.TTL < 0 {
+		o.TTL = 1
+	}
+	if o.Subgroups == 0 {
+		o.Subgroups = 1
+	}
+	if o.Subgroups < 1 || o.Subgroups > 256 {
+		return fmt.Errorf("udp: %d subgroups: want 1 to 256", o.Subgroups)
+	}
+	last := o.Group
+	for range o.Subgroups - 1 {
+		last = last.Next()
+	}
+	if !o.Group.Is4() || !o.Group.IsMulticast() || !last.IsMulticast() {
+		return fmt.Errorf("udp: groups %v to %v: want IPv4 multicast addresses, 224.0.0.0 to 239.255.255.255", o.Group, last)
+	}
+	for rank, conn := range o.Conns {
+		if rank < 0 || rank >= o.Size || rank == o.Rank || conn == nil {
+			return fmt.Errorf("udp: control connection of rank %d to rank %d of %d: want another rank's", o.Rank, rank, o.Size)
+		}
+	}
+	return o.completeSizes()
+}
+
+func (o *Options) completeSizes() error {
+	largest := ChunkFor(o.Interface)
+	if largest < minChunk {
+		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d",
+			o.Interface.MTU, o.Interface.Name, minChunk+wire.DataSize+udpHeader+ipHeader)
+	}
+	if o.Chunk == 0 {
+		o.Chunk = largest
+	}
+	if o.Chunk < minChunk || o.Chunk > o.Interface.MTU-ipHeader-udpHeader-wire.DataSize || o.Chunk > maxChunk {
+		return fmt.Errorf("udp: chunk of %d bytes on %s: want %d to %d (MTU %d less headers)",
+			o.Chunk, o.Interface.Name, minChunk, min(o.Interface.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk), o.Interface.MTU)
+	}
+	if o.RcvBuf < 0 || o.Window < 0 {
+		return fmt.Errorf("udp: receive buffer %d, window %d: want sizes in bytes, or 0", o.RcvBuf, o.Window)
+	}
+	if o.Window == 0 {
+		o.Window = defaultWindow
+	}
+	if o.Offload > OffloadSingle {
+		return fmt.Errorf("udp: %v: want auto, gso, batch or single", o.Offload)
+	}
+	return nil
+}

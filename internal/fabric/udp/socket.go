@@ -1,0 +1,122 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// sndBuf is asked for the sending socket: room for what a device has not put
+// on the wire yet. On lo a datagram never waits there.
+const sndBuf = 1 << 20
+
+func (o *Options) group(subgroup int) netip.Addr {
+	addr := o.Group
+	for range subgroup {
+		addr = addr.Next()
+	}
+	return addr
+}
+
+func (o *Options) sockaddr(subgroup int) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Port: int(o.Port), Addr: o.group(subgroup).As4()}
+}
+
+// option is one setsockopt call with an integer.
+type option struct {
+	name       string
+	level, opt int
+	value      int
+}
+
+func set(fd int, options ...option) error {
+	for _, s := range options {
+		if err := unix.SetsockoptInt(fd, s.level, s.opt, s.value); err != nil {
+			return fmt.Errorf("set %s=%d: %w", s.name, s.value, err)
+		}
+	}
+	return nil
+}
+
+func newSocket() (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open UDP socket: %w", err)
+	}
+	return fd, nil
+}
+
+// openReceiver returns a socket that receives one subgroup. The filter is
+// attached before the socket is bound, so that no stranger's datagram is ever
+// queued. Ranks of one host share the port.
+func openReceiver(o *Options, subgroup int) (fd int, err error) {
+	if fd, err = newSocket(); err != nil {
+		return -1, err
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	if err := attachFilter(fd, o); err != nil {
+		return -1, err
+	}
+	rcvBuf := o.RcvBuf
+	if rcvBuf == 0 {
+		rcvBuf = 1 << 30 // The kernel cuts it to net.core.rmem_max.
+	}
+	if err := set(fd,
+		option{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1},
+		option{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, rcvBuf},
+		option{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0}); err != nil {
+		return -1, err
+	}
+	at := o.sockaddr(subgroup)
+	if err := unix.Bind(fd, at); err != nil {
+		where := netip.AddrPortFrom(o.group(subgroup), o.Port)
+		if errors.Is(err, unix.EADDRINUSE) {
+			return -1, unavailable("%v is in use by a socket that does not share it: choose another MCAST_PORT or MCAST_GROUP", where)
+		}
+		return -1, unavailable("bind %v: %w", where, err)
+	}
+	join := &unix.IPMreqn{Multiaddr: at.Addr, Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, join); err != nil {
+		if errors.Is(err, unix.ENOBUFS) {
+			return -1, unavailable("join group %v on %s: too many memberships (net.ipv4.igmp_max_memberships): %w",
+				o.group(subgroup), o.Interface.Name, err)
+		}
+		return -1, unavailable("join group %v on %s: %w", o.group(subgroup), o.Interface.Name, err)
+	}
+	return fd, nil
+}
+
+// openSender returns a socket that multicasts to one subgroup. It is connected,
+// so that the route is looked up once, and found missing here.
+func openSender(o *Options, subgroup int) (fd int, err error) {
+	if fd, err = newSocket(); err != nil {
+		return -1, err
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, via); err != nil {
+		return -1, unavailable("multicast through %s: %w", o.Interface.Name, err)
+	}
+	if err := set(fd,
+		option{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1}, // Several ranks may share a host.
+		option{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, o.TTL},
+		option{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO},
+		option{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sndBuf}); err != nil {
+		return -1, err
+	}
+	if err := unix.Connect(fd, o.sockaddr(subgroup)); err != nil {
+		return -1, unavailable("no multicast route to %v through %s (ip route add 224.0.0.0/4 dev %s): %w",
+			o.group(subgroup), o.Interface.Name, o.Interface.Name, err)
+	}
+	return fd, nil
+}
