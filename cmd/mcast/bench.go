@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// benchCommand is the command line of `mcast bench`.
+type benchCommand struct {
+	Collective string   `arg:"" enum:"allgather,broadcast,reducescatter,overlap" help:"What to run: allgather, broadcast, reducescatter or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
+	Bytes      string   `default:"1K:64M" placeholder:"N[:M]" help:"Bytes a rank (of its shard), or a range; K, M and G are powers of 1024. Default: ${default}."`
+	Step       int      `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
+	Ranks      int      `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
+	Fabric     string   `enum:",auto,udp,shm" default:"" placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
+	Loss       *float64 `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
+	Dtype      string   `default:"f32" help:"Element type of a Reduce-Scatter. Default: ${default}."`
+	Op         string   `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
+	Root       int      `default:"0" help:"Root of a Broadcast. Default: ${default}."`
+	InPlace    bool     `help:"Send from, or receive into, the rank's own slot of the large buffer."`
+	Iters      int      `placeholder:"n" help:"Timed iterations a size. Default: 7 to 200, fewer for larger sizes."`
+	Warmup     int      `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
+	JSON       bool     `name:"json" help:"Print one JSON object a line instead of a table."`
+	Spawned    bool     `hidden:"" help:"A rank that 'mcast bench' itself has started."`
+}
+
+// bench is a benchCommand that has been checked.
+type bench struct {
+	collective   string
+	sizes        []int
+	dtype        reduce.Type
+	op           reduce.Op
+	root         int
+	inPlace      bool
+	iters        int // 0: by size
+	warmup       int // below 0: by size
+	json         bool
+	settings     config.Settings
+	rank, ranks  int
+	startsRanks  bool // this process starts the ranks and is none
+	spawned      bool // this process was started by one that startsRanks
+	rendezvousAt string
+}
+
+const (
+	defaultRanks = 4
+	maxBenchRank = 1024 // processes on one host
+	factor       = 0.5  // of reduce.PremulSum
+)
+
+// Run starts the ranks, or is one of them.
+func (c *benchCommand) Run() error {
+	b, err := c.check(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if !b.startsRanks {
+		return b.runRank(context.Background())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return startRanks(ctx, b.ranks, os.Args[1:])
+}
+
+// check reads the command line and the variables of a launcher.
+func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error) {
+	b := &bench{collective: c.Collective, root: c.Root, inPlace: c.InPlace, iters: c.Iters, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
+	overrides := map[string]string{"MCAST_FABRIC": c.Fabric}
+	if c.Loss != nil {
+		overrides["MCAST_LOSS"] = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
+	}
+	var err error
+	if b.settings, err = config.Load(lookup, overrides); err != nil {
+		return nil, err
+	}
+	if b.dtype, err = reduce.ParseType(c.Dtype); err != nil {
+		return nil, fmt.Errorf("--dtype: %w", err)
+	}
+	if b.op, err = reduce.ParseOp(c.Op); err != nil {
+		return nil, fmt.Errorf("--op: %w", err)
+	}
+	launched, err := fromLauncher(lookup)
+	switch {
+	case err != nil:
+		return nil, err
+	case launched == nil:
+		b.startsRanks, b.ranks = true, defaultRanks
+		if c.Ranks != 0 {
+			b.ranks = c.Ranks
+		}
+	case c.Ranks != 0 && c.Ranks != launched.size:
+		return nil, fmt.Errorf("--ranks=%d, but %s started %d; leave --ranks out or make them agree", c.Ranks, launched.by, launched.size)
+	default:
+		b.rank, b.ranks, b.rendezvousAt = launched.rank, launched.size, launched.address
+		if b.settings.Rendezvous != "" {
+			b.rendezvousAt = b.settings.Rendezvous
+		}
+		if b.rendezvousAt == "" && b.ranks > 1 {
+			return nil, fmt.Errorf("cannot tell from the variables of %s where rank 0 is: set MCAST_RENDEZVOUS=host:port, with rank 0's host and a free port there", launched.by)
+		}
+	}
+	if b.ranks < 1 || b.startsRanks && b.ranks > maxBenchRank {
+		return nil, fmt.Errorf("--ranks=%d is not allowed: want 1 to %d", b.ranks, maxBenchRank)
+	}
+	if b.root < 0 || b.root >= b.ranks {
+		return nil, fmt.Errorf("--root=%d is not allowed: want 0 to %d", b.root, b.ranks-1)
+	}
+	if b.iters < 0 {
+		return nil, fmt.Errorf("--iters=%d is not allowed: want at least 1", b.iters)
+	}
+	if b.inPlace && b.collective == "broadcast" {
+		return nil, fmt.Errorf("--in-place means nothing to a broadcast: it has one buffer")
+	}
+	if b.sizes, err = sizes(c.Bytes, c.Step); err != nil {
+		return nil, err
+	}
+	if b.reduces() {
+		for _, n := range b.sizes {
+			if n%b.dtype.Size() != 0 {
+				return nil, fmt.Errorf("--bytes: %d is no multiple of %d, the size of %v", n, b.dtype.Size(), b.dtype)
+			}
+		}
+	}
+	return b, nil
+}
+
+func (b *bench) reduces() bool { return b.collective == "reducescatter" || b.collective == "overlap" }
+
+// sizes reads "N" or "N:M": N, N*step, ... up to M.
+func sizes(text string, step int) ([]int, error) {
+	first, last, ranged := strings.Cut(text, ":")
+	lo, err := config.ParseBytes(first)
+	if err != nil {
+		return nil, fmt.Errorf("--bytes: %w", err)
+	}
+	if !ranged {
+		return []int{lo}, nil
+	}
+	hi, err := config.ParseBytes(last)
+	if err != nil {
+		return nil, fmt.Errorf("--bytes: %w", err)
+	}
+	if lo < 1 || hi < lo {
+		return nil, fmt.Errorf("--bytes=%s is not a range: want N:M with 0 < N <= M", text)
+	}
+	if step < 2 {
+		return nil, fmt.Errorf("--step=%d is not allowed: want at least 2", step)
+	}
+	var all []int
+	for n := lo; n <= hi; n *= step {
+		all = append(all, n)
+		if n > hi/step {
+			break // n*step may overflow
+		}
+	}
+	return all, nil
+}
+
+// rounds returns how many iterations of n bytes a rank are timed and how many
+// run before. Up to 256 MiB are moved to a rank, but at least 7 times.
+func (b *bench) rounds(n int) (iters, warmup int) {
+	iters, warmup = b.iters, b.warmup
+	if iters == 0 {
+		iters = min(max(256<<20/max(n*b.ranks, 1), 7), 200)
+	}
+	if warmup < 0 {
+		warmup = max(iters/10, 2)
+	}
+	return iters, warmup
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net"
+	"strconv"
+)
+
+// launched says which rank a launcher made of this process.
+type launched struct {
+	by         string // the launcher's name, for messages
+	rank, size int
+	address    string // where rank 0 can listen, empty when that cannot be told
+}
+
+// launcher describes the variables of one kind of launcher.
+type launcher struct {
+	name       string
+	rank, size string
+	// also must be set, or the variables mean something else.
+	also string
+	// local tells the number of ranks on this host, job the job's name; both
+	// together give an address on loopback when all ranks are here.
+	local string
+	job   []string
+}
+
+// launchers are in the order of trust: torchrun may itself be started by srun or mpirun, so it is first.
+var launchers = []launcher{
+	{name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", job: []string{"TORCHELASTIC_RUN_ID"}},
+	{name: "mpirun (OpenMPI)", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE"}},
+	{name: "mpiexec (PMI)", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID"}},
+	// A batch script has SLURM_PROCID too, but is no step.
+	{name: "srun", rank: "SLURM_PROCID", size: "SLURM_NTASKS", also: "SLURM_STEP_ID", local: "SLURM_TASKS_PER_NODE", job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+}
+
+// fromLauncher returns nil when no launcher has started this process.
+func fromLauncher(lookup func(string) (string, bool)) (*launched, error) {
+	for _, l := range launchers {
+		rank, hasRank := lookup(l.rank)
+		size, hasSize := lookup(l.size)
+		if !hasRank || !hasSize {
+			continue
+		}
+		if _, ok := lookup(l.also); l.also != "" && !ok {
+			continue
+		}
+		p, err := strconv.Atoi(size)
+		if err != nil || p < 1 {
+			return nil, fmt.Errorf("%s=%q is not allowed: want a number of ranks, at least 1", l.size, size)
+		}
+		r, err := strconv.Atoi(rank)
+		if err != nil || r < 0 || r >= p {
+			return nil, fmt.Errorf("%s=%q is not allowed: want a rank from 0 to %d", l.rank, rank, p-1)
+		}
+		address, err := l.address(lookup, size)
+		return &launched{l.name, r, p, address}, err
+	}
+	return nil, nil
+}
+
+// address is the port after torchrun's store, or a port on loopback made from
+// the name of the job when all ranks are on this host.
+func (l *launcher) address(lookup func(string) (string, bool), size string) (string, error) {
+	host, _ := lookup("MASTER_ADDR")
+	if port, _ := lookup("MASTER_PORT"); host != "" && port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n < 1 || n > 65534 {
+			return "", fmt.Errorf("MASTER_PORT=%q is not allowed: want a port from 1 to 65534 (the next one is used)", port)
+		}
+		return net.JoinHostPort(host, strconv.FormatUint(n+1, 10)), nil
+	}
+	if local, _ := lookup(l.local); local != size {
+		return "", nil
+	}
+	h := fnv.New32a()
+	for _, name := range l.job {
+		id, _ := lookup(name)
+		if id == "" {
+			return "", nil
+		}
+		_, _ = h.Write([]byte(id + "\n"))
+	}
+	// Below the ports that the kernel gives out by itself.
+	return fmt.Sprintf("127.0.0.1:%d", 16384+h.Sum32()%16384), nil
+}

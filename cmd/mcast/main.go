@@ -1,0 +1,39 @@
+// Command mcast measures and explains torch-mcast: `mcast bench` runs the
+// collectives, `mcast env` shows the configuration.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+const version = "0.1.0"
+
+type commands struct {
+	Bench   benchCommand   `cmd:"" help:"Run a collective, check every byte and print times and bandwidths."`
+	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+type versionCommand struct{}
+
+// Run prints the version and what it was built with.
+func (versionCommand) Run() error {
+	fmt.Printf("mcast %s (%s, %s/%s, %v)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active())
+	return nil
+}
+
+func main() {
+	var c commands
+	k := kong.Parse(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError())
+	for _, warning := range config.Unknown(os.Environ()) {
+		fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
+	}
+	k.FatalIfErrorf(k.Run())
+}

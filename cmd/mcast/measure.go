@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+// runRank joins the group as one rank, runs every size and prints on rank 0.
+func (b *bench) runRank(ctx context.Context) (err error) {
+	if b.spawned {
+		go endWithParent()
+	}
+	group, err := b.join(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, group.Close()) }()
+	m := &meter{place: place{group, b.rank, b.ranks}, bench: b, info: group.Info()}
+	out := newReport(os.Stdout, b, m.info)
+	var wrong uint64
+	for _, n := range b.sizes {
+		results, err := m.size(n)
+		if err != nil {
+			return fmt.Errorf("%s of %d bytes: %w", b.collective, n, err)
+		}
+		for i := range results {
+			wrong += results[i].Wrong
+			if b.rank == 0 {
+				if err := out.print(&results[i]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d elements are wrong", wrong)
+	}
+	return nil
+}
+
+func (b *bench) join(ctx context.Context) (*collnet.Group, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.settings.JoinTimeout)
+	defer cancel()
+	endpoint, err := collnet.Open(collnet.Options{Rank: b.rank, Size: b.ranks, Settings: b.settings})
+	if err != nil {
+		return nil, err
+	}
+	var blobs [][]byte
+	if b.spawned && b.rank == 0 {
+		var ln net.Listener
+		if ln, err = net.FileListener(os.NewFile(listenerFD, "rendezvous")); err == nil {
+			blobs, err = collnet.RendezvousOn(ctx, ln, b.ranks, endpoint.Blob())
+		}
+	} else {
+		blobs, err = collnet.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, endpoint.Blob())
+	}
+	if err != nil {
+		endpoint.Close()
+		return nil, err
+	}
+	return endpoint.Join(ctx, blobs)
+}
+
+// meter times loads. Every rank does the same steps with the same numbers, or
+// their iterations would not match.
+type meter struct {
+	place
+	bench *bench
+	info  collnet.Info
+	iter  int // counts all iterations, so stale bytes show
+}
+
+// size measures one size: one result, or three for an overlap.
+func (m *meter) size(n int) ([]result, error) {
+	b := m.bench
+	switch b.collective {
+	case "allgather":
+		return m.all(n, namedLoad{"allgather", gatherOf(m.place, n, b.inPlace)})
+	case "broadcast":
+		return m.all(n, namedLoad{"broadcast", broadcastOf(m.place, n, b.root)})
+	case "reducescatter":
+		return m.all(n, namedLoad{"reducescatter", scatterOf(m.place, n, b)})
+	}
+	gather, scatter := gatherOf(m.place, n, b.inPlace), scatterOf(m.place, n, b)
+	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter}, namedLoad{"overlap", both{gather, scatter}})
+	if err == nil {
+		results[2].SumAloneUS = results[0].TimeUS + results[1].TimeUS
+		results[2].Speedup = results[2].SumAloneUS / results[2].TimeUS
+	}
+	return results, err
+}
+
+type namedLoad struct {
+	name string
+	load
+}
+
+// all measures loads one after another.
+func (m *meter) all(n int, loads ...namedLoad) ([]result, error) {
+	results := make([]result, len(loads))
+	for i, l := range loads {
+		var err error
+		if results[i], err = m.one(n, l); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// one measures a load. An iteration is filled, begun by all ranks at a
+// barrier, timed on every rank from its own way out of the barrier, and
+// checked. Its time is that of the slowest rank; the result is the median.
+func (m *meter) one(n int, l namedLoad) (result, error) {
+	copied, copyTime, err := m.memcpy(l)
+	if err != nil {
+		return result{}, err
+	}
+	iters, warmup := m.bench.rounds(n)
+	report := make([]uint64, numCounters, numCounters+iters)
+	for i := range warmup + iters {
+		m.iter++
+		l.fill(m.iter)
+		if err := m.group.Barrier(); err != nil {
+			return result{}, err
+		}
+		before := m.group.Stats()
+		begin := time.Now()
+		if err := l.run(); err != nil {
+			return result{}, err
+		}
+		took := time.Since(begin)
+		after := m.group.Stats()
+		report[counterWrong] += l.check(m.iter)
+		if i < warmup {
+			continue
+		}
+		report[counterSent] += sent(&after) - sent(&before)
+		report[counterLost] += after.ChunksLost - before.ChunksLost
+		report[counterInjected] += after.ChunksInjected - before.ChunksInjected
+		report = append(report, uint64(took)) //nolint:gosec // a duration
+	}
+	reports, err := m.exchange(report)
+	if err != nil {
+		return result{}, err
+	}
+	return newResult(m, n, l.name, reports, copied, copyTime), nil
+}
+
+// Counters at the head of a rank's report; the times of the iterations follow.
+const (
+	counterWrong = iota
+	counterSent
+	counterLost
+	counterInjected
+	numCounters
+)
+
+// sent counts all that a rank has sent: data with headers, control, repairs.
+func sent(s *collnet.Stats) uint64 {
+	return s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
+}
+
+// memcpy lets all ranks copy at once what the load moves, over and over until
+// some 64 MiB are copied, and returns the bytes a rank and the time of the
+// slowest.
+func (m *meter) memcpy(l load) (copied int, slowest time.Duration, err error) {
+	const enough = 64 << 20
+	l.copies() // The first touch of a page is not a copy.
+	if err := m.group.Barrier(); err != nil {
+		return 0, 0, err
+	}
+	begin := time.Now()
+	for {
+		n := l.copies()
+		copied += n
+		if n == 0 || copied >= enough {
+			break
+		}
+	}
+	took := time.Since(begin)
+	times, err := m.exchange([]uint64{uint64(took)}) //nolint:gosec // a duration
+	if err != nil {
+		return 0, 0, err
+	}
+	worst := slices.MaxFunc(times, func(a, b []uint64) int { return int(a[0]) - int(b[0]) }) //nolint:gosec // durations
+	return copied, time.Duration(worst[0]), nil                                              //nolint:gosec // a duration
+}
+
+// exchange gives every rank the numbers of all ranks.
+func (m *meter) exchange(own []uint64) ([][]uint64, error) {
+	send := make([]byte, 0, 8*len(own))
+	for _, v := range own {
+		send = binary.BigEndian.AppendUint64(send, v)
+	}
+	recv := make([]byte, len(send)*m.ranks)
+	if err := m.group.Allgather(send, recv); err != nil {
+		return nil, err
+	}
+	all := make([][]uint64, m.ranks)
+	for r := range all {
+		all[r] = make([]uint64, len(own))
+		for i := range own {
+			all[r][i] = binary.BigEndian.Uint64(recv[(r*len(own)+i)*8:])
+		}
+	}
+	return all, nil
+}

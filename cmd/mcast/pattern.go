@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// A rank sends a table of random elements, over and over. The table starts
+// anew after period elements: a prime, so that a chunk at another chunk's
+// place shows. An iteration begins stride elements further on in the table
+// than the one before, so that what an earlier one left behind shows.
+const (
+	period = 65521
+	stride = 7919
+)
+
+// table returns the elements of a rank. Floating-point ones are of magnitude
+// 1 to 2, so that no reduction of a few of them overflows.
+func table(t reduce.Type, rank int) []byte {
+	random := rand.New(rand.NewPCG(uint64(t), uint64(rank))) //nolint:gosec // a test pattern
+	b := make([]byte, period*t.Size())
+	var word [8]byte
+	for i := 0; i < len(b); i += len(word) {
+		binary.NativeEndian.PutUint64(word[:], bounded(random.Uint64(), t))
+		copy(b[i:], word[:])
+	}
+	return b
+}
+
+// tables returns those of all ranks.
+func tables(t reduce.Type, ranks int) [][]byte {
+	all := make([][]byte, ranks)
+	for r := range all {
+		all[r] = table(t, r)
+	}
+	return all
+}
+
+// bounded sets the exponents of the floating-point numbers in w to 0.
+func bounded(w uint64, t reduce.Type) uint64 {
+	switch t {
+	case reduce.F16:
+		return w&0x83ff_83ff_83ff_83ff | 0x3c00_3c00_3c00_3c00
+	case reduce.BF16:
+		return w&0x807f_807f_807f_807f | 0x3f80_3f80_3f80_3f80
+	case reduce.F32:
+		return w&0x807f_ffff_807f_ffff | 0x3f80_0000_3f80_0000
+	case reduce.F64:
+		return w&0x800f_ffff_ffff_ffff | 0x3ff0_0000_0000_0000
+	}
+	return w
+}
+
+// folded returns the table of the reduction. It goes element by element,
+// which no vector kernel covers: what those compute is checked against plain
+// Go.
+func folded(tables [][]byte, t reduce.Type, op reduce.Op) []byte {
+	sum := make([]byte, len(tables[0]))
+	sources := make([][]byte, len(tables))
+	for i := 0; i < len(sum); i += t.Size() {
+		for r, table := range tables {
+			sources[r] = table[i : i+t.Size()]
+		}
+		reduce.Fold(sum[i:i+t.Size()], sources, t, op, factor)
+	}
+	return sum
+}
+
+// position returns where in the table the byte at offset of a buffer lies in
+// an iteration.
+func position(table []byte, iter, offset int) int {
+	element := len(table) / period
+	return (iter*stride%period*element + offset) % len(table)
+}
+
+// fill writes the pattern of an iteration to b.
+func fill(b, table []byte, iter int) {
+	at := position(table, iter, 0)
+	for len(b) > 0 {
+		b = b[copy(b, table[at:]):]
+		at = 0
+	}
+}
+
+// wrong returns how many elements of b differ from the pattern. b[0] is the
+// byte at offset of the buffer that the pattern was written to.
+func wrong(b, table []byte, iter, offset int) (n uint64) {
+	element := len(table) / period
+	for at := position(table, iter, offset); len(b) > 0; at = 0 {
+		want := table[at:]
+		want = want[:min(len(want), len(b))]
+		if !bytes.Equal(b[:len(want)], want) {
+			for i := 0; i < len(want); i += element {
+				if !bytes.Equal(b[i:i+element], want[i:i+element]) {
+					n++
+				}
+			}
+		}
+		b = b[len(want):]
+	}
+	return n
+}

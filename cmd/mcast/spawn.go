@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	listenerFD = 3               // of rank 0's rendezvous
+	grace      = 2 * time.Second // between asking a rank to end and ending it
+	tailBytes  = 4 << 10         // of a rank's standard error
+)
+
+// startRanks runs this program again once for every rank and waits for all.
+// When one fails, or ctx ends, the others are ended by their process id. Rank
+// 0 has this process's standard output.
+func startRanks(ctx context.Context, ranks int, args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return err
+	}
+	address := ln.Addr().String()
+	socket, err := ln.File() // stays open in rank 0, so nobody can take the port
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	if err := ln.Close(); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	tails := make([]tail, ranks)
+	for r := range ranks {
+		cmd := exec.CommandContext(ctx, self, append(args, "--spawned")...)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MCAST_RENDEZVOUS="+address)
+		cmd.Stderr = &tails[r]
+		if r == 0 {
+			cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{socket}
+		}
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = grace
+		lifeline, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			group.Go(func() error { return fmt.Errorf("rank %d could not be started: %w", r, err) })
+			break
+		}
+		group.Go(func() error {
+			defer func() { _ = lifeline.Close() }()
+			if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("rank %d (process %d) failed: %w%s", r, cmd.Process.Pid, err, tails[r].quote())
+			}
+			return ctx.Err()
+		})
+	}
+	err = errors.Join(group.Wait(), socket.Close())
+	if err == nil {
+		for r := range tails {
+			if tails[r].text.Len() > 0 {
+				fmt.Fprintf(os.Stderr, "rank %d said:%s\n", r, tails[r].quote())
+			}
+		}
+	}
+	return err
+}
+
+// endWithParent ends this rank when the process that started it is gone,
+// however it went: the standard input is a pipe that the parent holds.
+func endWithParent() {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	fmt.Fprintln(os.Stderr, "mcast: the process that started this rank is gone")
+	os.Exit(1)
+}
+
+// tail keeps the last tailBytes that were written to it.
+type tail struct{ text bytes.Buffer }
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.text.Write(b)
+	if over := t.text.Len() - tailBytes; over > 0 {
+		t.text.Next(over)
+	}
+	return len(b), nil
+}
+
+// quote returns the lines, each indented on a line of its own.
+func (t *tail) quote() string {
+	lines := strings.TrimSpace(t.text.String())
+	if lines == "" {
+		return "; it said nothing"
+	}
+	return "\n    " + strings.ReplaceAll(lines, "\n", "\n    ")
+}
