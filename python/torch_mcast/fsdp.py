@@ -58,7 +58,7 @@ class Handle:
         self.blocked = 0
         self._defer = defer
         self._group = group
-        self._pending: list[Work] = []
+        self._pending: list[tuple[Work, Callable[[], None]]] = []
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
 
     def drain(self) -> None:
@@ -67,11 +67,12 @@ class Handle:
         self._drains_after = -1
         start = time.perf_counter()
         failure: Exception | None = None
-        for work in pending:
+        for work, done in pending:
             try:
                 work.wait()
             except Exception as e:
                 failure = failure or e
+            done()
         if pending:
             self.timeline.waited("reduce_scatter", start)
         if failure is not None:
@@ -87,7 +88,7 @@ class Handle:
             )
         return self._group
 
-    def _keep(self, work: Work) -> bool:
+    def _keep(self, work: Work, done: Callable[[], None]) -> bool:
         """Leave a Reduce-Scatter in flight until the end of this backward; False outside a backward."""
         task = torch._C._current_graph_task_id()
         if task < 0:
@@ -97,7 +98,7 @@ class Handle:
             self.drain()
             Variable._execution_engine.queue_callback(self.drain)
             self._drains_after = task
-        self._pending.append(work)
+        self._pending.append((work, done))
         return True
 
 
@@ -128,11 +129,11 @@ class _AllGather(_Comm):
         work: Any = dist.all_gather_into_tensor(
             output_tensor, input_tensor, group=self.handle._group_for(group), async_op=True
         )
-        if timeline.recording:
-            timeline.track("allgather", work, start, input_tensor.nbytes)
+        done = timeline.track("allgather", work, start, input_tensor.nbytes)
         if async_op:
-            return _TimedWork(work, timeline)
+            return _TimedWork(work, timeline, done)
         work.wait()
+        done()
         timeline.waited("allgather", start)
         return None
 
@@ -140,16 +141,18 @@ class _AllGather(_Comm):
 class _TimedWork(Work):
     """A work whose wait is counted."""
 
-    def __init__(self, inner: Work, timeline: Timeline) -> None:
+    def __init__(self, inner: Work, timeline: Timeline, done: Callable[[], None]) -> None:
         super().__init__()
         self._inner = inner
         self._timeline = timeline
+        self._done = done
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         start = time.perf_counter()
         try:
             return self._inner.wait(timeout)
         finally:
+            self._done()
             self._timeline.waited("allgather", start)
 
     def is_completed(self) -> bool:
@@ -185,16 +188,16 @@ class _ReduceScatter(_Comm):
         work: Any = dist.reduce_scatter_tensor(
             output_tensor, input_tensor, op=op, group=handle._group_for(group), async_op=True
         )
-        if handle.timeline.recording:
-            handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes)
+        done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes)
         if reason is None:
-            if handle._keep(work):
+            if handle._keep(work, done):
                 handle.deferred += 1
                 return
             reason = "outside a backward: nothing would wait for it"
         handle.blocked += 1
         handle.reasons[self.name] = reason
         work.wait()
+        done()
         handle.timeline.waited("reduce_scatter", start)
 
     def why_block(self, reduce_dtype: torch.dtype, op: Any) -> str | None:

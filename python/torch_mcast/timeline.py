@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,41 +73,38 @@ class Timeline:
         self.recording = False
         self.events: list[Event] = []
         self.waits: list[Wait] = []
-        self._changed = threading.Condition()
-        self._open = 0  # tracked and not done
         self._began = 0.0
 
     def start(self) -> None:
         """Drop what was recorded and record from now on."""
-        with self._changed:
-            self.events, self.waits = [], []
+        self.events, self.waits = [], []
         self._began = time.perf_counter()
         self.recording = True
 
     def stop(self) -> Summary:
-        """Stop recording and sum up the time since start().
-
-        Waits for the collectives that are still in flight, at most a minute.
-        """
+        """Stop recording and sum up the time since start(), over collectives that were waited for."""
         self.recording = False
         now = time.perf_counter()
-        with self._changed:
-            self._changed.wait_for(lambda: self._open == 0, timeout=60)
-            return summarize(self.events, self.waits, self._began, now)
+        return summarize(self.events, self.waits, self._began, now)
 
-    def track(self, kind: Kind, work: Work, start: float, nbytes: int) -> None:
-        """Record a collective, in flight since `start`, when its work is done."""
+    def track(self, kind: Kind, work: Work, start: float, nbytes: int) -> Callable[[], None]:
+        """Record a collective in flight since `start`; return what to call when a wait for it has returned.
 
-        def done(_: object) -> None:
-            event = Event(kind, start, time.perf_counter(), nbytes)
-            with self._changed:
-                self.events.append(event)
-                self._open -= 1
-                self._changed.notify_all()
+        It ends when its future says so, or where the backend has none (gloo's
+        Reduce-Scatter), when the wait has returned.
+        """
+        if not self.recording:
+            return lambda: None
+        once = threading.Lock()
+        events = self.events
 
-        with self._changed:
-            self._open += 1
-        work.get_future().add_done_callback(done)
+        def done() -> None:
+            if once.acquire(blocking=False):
+                events.append(Event(kind, start, time.perf_counter(), nbytes))
+
+        with contextlib.suppress(RuntimeError):
+            work.get_future().add_done_callback(lambda _: done())
+        return done
 
     def waited(self, kind: Kind, start: float) -> None:
         """Record that the training waited since `start`."""
