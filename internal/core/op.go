@@ -177,7 +177,7 @@ func (c *Comm) advance() {
 	if c.err != nil {
 		return
 	}
-	pending := false // an older eager operation is still incomplete here
+	pending := false // the result of an older eager operation is still in the arena, or on its way there
 	for seq := c.first; seq != c.posted; seq++ {
 		p := &c.ring[seq%slots]
 		if p.state != active {
@@ -191,7 +191,7 @@ func (c *Comm) advance() {
 			c.complete(p, nil)
 			continue
 		}
-		pending = pending || (p.eager && !p.full())
+		pending = pending || p.eager
 	}
 	for c.first != c.posted && c.ring[c.first%slots].state != active {
 		c.first++

@@ -132,7 +132,9 @@ func (c *Comm) report(p *op, s int) {
 	for j := range c.topo.children(root) {
 		low = min(low, p.child[s*c.topo.rounds()+j])
 	}
-	if int(low-p.reported[s]) < creditStep(c.window) {
+	// Counted in whole steps, what the levels of the tree hold back does not
+	// add up: all of them together withhold less than one step.
+	if step := creditStep(c.window); low/step == p.reported[s]/step {
 		return
 	}
 	p.reported[s] = low
@@ -143,9 +145,9 @@ func (c *Comm) report(p *op, s int) {
 
 // creditStep is how many chunks one credit message covers: few messages, but
 // at least two in each window, so that the root does not run dry.
-func creditStep(window int) int {
+func creditStep(window int) uint32 {
 	if window < 8 {
-		return max(1, window/2)
+		return uint32(max(1, window/2)) //nolint:gosec // small
 	}
-	return window / 4
+	return uint32(window / 4) //nolint:gosec // not negative
 }
