@@ -22,12 +22,16 @@ const (
 )
 
 // How long an idle rank hesitates before it sleeps. Looking again costs some
-// tens of nanoseconds and pays only if the peer runs at the same time; giving up
-// the core costs about a microsecond and is what the peer needs if it does not.
+// tens of nanoseconds and pays only if the peer runs at the same time. Yielding
+// costs about half a microsecond, and gives the core to the peer that has to
+// make the data. But it also hands a whole time slice to anything else that
+// computes, from which only a futex calls a rank back early: with two busy loops
+// beside 4 ranks on 2 cores, a 16 KiB Allgather took 15 us (median) when yielding
+// for 20 us at most, and 90 to 490 us for 100 us.
 const (
 	looksAlone   = 200 // ranks fit the cores
 	looksCrowded = 4   // they do not
-	yields       = 64
+	yieldFor     = 20 * time.Microsecond
 )
 
 // bell is a line of the window on which one agent sleeps and which the others
@@ -85,10 +89,10 @@ func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) 
 		}
 	}
 	start := time.Now()
-	for range yields {
+	for time.Since(start) < min(d, yieldFor) {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		calls++
-		if s.poked() || p.ready() || time.Since(start) >= d {
+		if s.poked() || p.ready() {
 			return calls
 		}
 	}

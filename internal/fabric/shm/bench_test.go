@@ -19,7 +19,7 @@ import (
 const benchRanks = 4
 
 func BenchmarkAllgather(b *testing.B) {
-	for _, n := range []int{0, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 16 << 20, 64 << 20} {
+	for _, n := range []int{0, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", n>>10), func(b *testing.B) { benchmark(b, "allgather", n) })
 	}
 }

@@ -32,7 +32,7 @@ type Layout struct {
 // 350 MiB for MaxSize of them.
 func DefaultLayout(size int) Layout {
 	const total = 64 << 20 // bytes to aim at, for the rings and for the streams
-	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 512 << 10}
+	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 256 << 10}
 	for l.Chunk > 32<<10 && size*l.Slots*l.Chunk > total {
 		l.Chunk /= 2
 	}

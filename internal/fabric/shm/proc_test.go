@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 }
 
 func runRole(role string) error {
+	if role == "limited" {
+		return serveLimited()
+	}
 	f := strings.Fields(os.Getenv("SHM_TEST_ARGS")) // address, rank, size, the role's own
 	rank, err := strconv.Atoi(f[1])
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -18,6 +19,8 @@ import (
 
 // greeting bounds how long a peer may take over the handshake once connected.
 const greeting = 5 * time.Second
+
+var errRefused = errors.New("shm: refused by the window's server: another job, key or user, no such rank, or one that has its window already")
 
 // Server hands a window to the ranks of a host. It listens on a Unix socket in
 // the abstract name space, so it leaves no file behind.
@@ -156,10 +159,13 @@ func Attach(ctx context.Context, address string, job, key uint64, rank, size int
 	hello := wire.Hello{Purpose: wire.PurposeControl, Rank: uint16(rank), Job: job, Key: key}
 	buf := make([]byte, wire.HelloSize)
 	hello.Put(buf)
-	if _, err := conn.Write(buf); err != nil {
-		return nil, fmt.Errorf("shm: greet the window's server: %w", err)
+	fd := -1
+	if _, err = conn.Write(buf); err == nil {
+		fd, err = receive(conn)
 	}
-	fd, err := receive(conn)
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+		err = errRefused
+	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("shm: no answer from the window's server: %w", context.Cause(ctx))
 	}
@@ -176,9 +182,6 @@ func receive(conn *net.UnixConn) (fd int, err error) {
 	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
 	if err != nil {
 		return -1, fmt.Errorf("shm: read the window's descriptor: %w", err)
-	}
-	if n == 0 {
-		return -1, errors.New("shm: refused by the window's server: another job, key or user, no such rank, or one that has its window already")
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
 	if err == nil && len(msgs) == 1 {

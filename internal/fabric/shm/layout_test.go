@@ -1,0 +1,75 @@
+package shm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestLayoutCheck(t *testing.T) {
+	good := Layout{Size: 4, Chunk: 100, Slots: 3, Stream: page}
+	assert.NoError(t, good.Check())
+	for _, c := range []struct {
+		change func(*Layout)
+		want   string
+	}{
+		{func(l *Layout) { l.Size = 0 }, "shm: ranks of a host: 0, allowed are 1 to 256"},
+		{func(l *Layout) { l.Size = 257 }, "shm: ranks of a host: 257, allowed are 1 to 256"},
+		{func(l *Layout) { l.Chunk = -1 }, "shm: bytes of a chunk: -1, allowed are 1 to 16777216"},
+		{func(l *Layout) { l.Slots = 1025 }, "shm: slots of a ring: 1025, allowed are 1 to 1024"},
+		{func(l *Layout) { l.Stream = 0 }, "shm: bytes of a stream: 0, allowed are 1 to 1073741824"},
+		{func(l *Layout) { l.Stream = 4097 }, "shm: bytes of a stream: 4097, allowed are multiples of 4096"},
+	} {
+		bad := good
+		c.change(&bad)
+		assert.EqualError(t, bad.Check(), c.want)
+	}
+}
+
+func TestDefaultLayoutIsBounded(t *testing.T) {
+	for size := 1; size <= MaxSize; size++ {
+		l := DefaultLayout(size)
+		assert.NoError(t, l.Check(), "%d ranks", size)
+		assert.LessOrEqual(t, l.Bytes(), 350<<20, "%d ranks", size)
+	}
+	assert.LessOrEqual(t, DefaultLayout(4).Bytes(), 8<<20)
+}
+
+// TestRegions hands out every counter, box, slot and stream of a window and
+// checks that no two share a byte, and counters not even a cache line.
+func TestRegions(t *testing.T) {
+	for size := 1; size <= 9; size++ {
+		l := Layout{Size: size, Chunk: 100, Slots: 3, Stream: page}
+		p, owner := l.places(), map[int]string{}
+		claim := func(what string, from, to int) {
+			assert.Zero(t, from%line, "%s of %d ranks", what, size)
+			assert.GreaterOrEqual(t, from, page)
+			assert.LessOrEqual(t, to, l.Bytes())
+			for at := from / line; at*line < to; at++ {
+				assert.Empty(t, owner[at], "line %d also of %s, %d ranks", at, what, size)
+				owner[at] = what
+			}
+		}
+		claim("bells", p.bells, p.bells+2*size*line)
+		claim("rings", p.rings, p.rings+size*l.ringBytes())
+		claim("boxes", p.boxes, p.boxes+size*len(offsets(size))*boxBytes)
+		claim("slots", p.slots, p.slots+size*l.Slots*l.slotBytes())
+		claim("streams", p.streams, p.streams+size*size*2*line)
+		claim("bytes", p.bytes, p.bytes+size*(size-1)*l.Stream)
+	}
+}
+
+func TestOffsets(t *testing.T) {
+	assert.Empty(t, offsets(1))
+	assert.Equal(t, []int{1}, offsets(2))
+	assert.Equal(t, []int{1, 2}, offsets(3))
+	assert.Equal(t, []int{1, 2, 3}, offsets(4))
+	assert.Equal(t, []int{1, 2, 4, 5, 7, 8}, offsets(9))
+	for size := 1; size <= MaxSize; size++ {
+		list := offsets(size)
+		assert.LessOrEqual(t, len(list), 16)
+		for _, d := range list {
+			assert.Contains(t, list, size-d, "%d ranks", size)
+		}
+	}
+}
