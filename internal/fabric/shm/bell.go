@@ -125,10 +125,11 @@ func (s *sleeper) wakeUp() {
 
 func (s *sleeper) poked() bool { return s.woken.Load() && s.woken.Swap(false) }
 
+// word32 and word64 view a counter in the window; the layout aligns them.
 func word32(mem []byte, at int) *atomic.Uint32 {
-	return (*atomic.Uint32)(unsafe.Pointer(&mem[at : at+4][0])) //nolint:gosec // aligned by the layout
+	return (*atomic.Uint32)(unsafe.Pointer(&mem[at : at+4][0]))
 }
 
 func word64(mem []byte, at int) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Pointer(&mem[at : at+8][0])) //nolint:gosec // aligned by the layout
+	return (*atomic.Uint64)(unsafe.Pointer(&mem[at : at+8][0]))
 }

@@ -151,7 +151,10 @@ func Attach(ctx context.Context, address string, job, key uint64, rank, size int
 		return nil, fmt.Errorf("%w: shm: the ranks must run on one host, in one network namespace, and the first of them must still run: %w", fabric.ErrUnavailable, err)
 	}
 	defer c.Close() //nolint:errcheck // all was said
-	conn := c.(*net.UnixConn)
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("shm: %s is not the address of a Unix socket", address)
+	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if err := sameUser(conn); err != nil { // before it learns the key
 		return nil, err

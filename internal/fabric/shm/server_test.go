@@ -27,7 +27,7 @@ func TestStrangersGetNothing(t *testing.T) {
 	srv := serve(t, 2)
 	silent, err := net.Dial("unix", srv.Address()) // keeps nobody waiting
 	require.NoError(t, err)
-	defer silent.Close() //nolint:errcheck // the test ends
+	defer silent.Close()
 	for _, c := range []struct {
 		name       string
 		job, key   uint64
@@ -89,7 +89,7 @@ func TestServerStopsWithItsContext(t *testing.T) {
 func TestAttachHonoursItsContext(t *testing.T) {
 	ln, err := net.Listen("unix", "@torch-mcast-test-mute-"+t.Name()+time.Now().String())
 	require.NoError(t, err)
-	defer ln.Close() //nolint:errcheck // the test ends
+	defer ln.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = Attach(ctx, ln.Addr().String(), testJob, testKey, 0, 2)

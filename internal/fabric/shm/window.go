@@ -70,7 +70,7 @@ func create(job uint64, lay Layout) (fd int, err error) {
 	}()
 	// Reserving now turns a lack of memory into an error here rather than a
 	// SIGBUS at the first touch.
-	for err = unix.EINTR; err == unix.EINTR; {
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		err = unix.Fallocate(fd, 0, 0, int64(bytes))
 	}
 	if err != nil {

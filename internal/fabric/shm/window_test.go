@@ -63,7 +63,7 @@ func TestOpenRefusesWhatIsNoWindow(t *testing.T) {
 func TestWindowCannotShrink(t *testing.T) {
 	fd, err := create(testJob, small(2))
 	require.NoError(t, err)
-	defer unix.Close(fd) //nolint:errcheck // the test ends
+	defer unix.Close(fd)
 	assert.ErrorIs(t, unix.Ftruncate(fd, page), unix.EPERM)
 	assert.ErrorIs(t, unix.Ftruncate(fd, 1<<30), unix.EPERM)
 }
