@@ -128,13 +128,15 @@ func (c *Comm) report(p *op, s int) {
 		return
 	}
 	root := p.shape.rootOf(s)
-	low := p.hi[s]
+	low := min(p.hi[s], uint32(p.shape.chunks-c.window)) //nolint:gosec // positive here
 	for j := range c.topo.children(root) {
 		low = min(low, p.child[s*c.topo.rounds()+j])
 	}
 	// Counted in whole steps, what the levels of the tree hold back does not
-	// add up: all of them together withhold less than one step.
-	if step := creditStep(c.window); low/step == p.reported[s]/step {
+	// add up: all of them together withhold less than one step, and nothing
+	// of what the root needs to finish.
+	step := creditStep(c.window)
+	if low/step == p.reported[s]/step && int(low)+c.window < p.shape.chunks {
 		return
 	}
 	p.reported[s] = low
