@@ -200,25 +200,25 @@ func (d *driver) barrier(seq uint32) error {
 
 func (d *driver) repeat(times int) (*result, error) {
 	res := &result{Traits: d.g.Traits()}
-	var before, after syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	for seq := uint32(1); int(seq) <= times; seq++ {
 		fill(d.shard, uint16(d.s.rank), seq)
 		if err := d.begin(seq); err != nil {
 			return nil, err
 		}
+		var before, after syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 		start := time.Now()
 		if err := d.wait(func() bool { return d.s.left == 0 && d.sent == d.s.chunks() }); err != nil {
 			return nil, err
 		}
 		res.Times = append(res.Times, time.Since(start))
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+		res.User += time.Duration(after.Utime.Nano() - before.Utime.Nano())
+		res.System += time.Duration(after.Stime.Nano() - before.Stime.Nano())
 		if err := d.s.check(); err != nil {
 			return nil, err
 		}
 	}
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	res.User = time.Duration(after.Utime.Nano() - before.Utime.Nano())
-	res.System = time.Duration(after.Stime.Nano() - before.Stime.Nano())
 	res.Stats = d.g.Stats()
 	return res, nil
 }
@@ -320,15 +320,21 @@ func report(b *testing.B, results []result) {
 	times = times[len(times)/5:]
 	slices.Sort(times)
 	var misplaced, dropped, syscalls uint64
+	var user, system time.Duration
 	for _, r := range results {
 		misplaced += r.Stats.Misplaced
 		dropped += r.Stats.Dropped
 		syscalls += r.Stats.Syscalls
+		user += r.User
+		system += r.System
 	}
+	ops := float64(len(results[0].Times))
+	b.ReportMetric(float64(user.Nanoseconds())/1e3/ops, "user-us/op")
+	b.ReportMetric(float64(system.Nanoseconds())/1e3/ops, "system-us/op")
 	b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/1e3, "p50-us")
 	b.ReportMetric(float64(times[0].Nanoseconds())/1e3, "min-us")
 	b.ReportMetric(float64(misplaced), "misplaced")
 	b.ReportMetric(float64(dropped), "dropped")
-	b.ReportMetric(float64(syscalls)/float64(len(results)*len(results[0].Times)), "syscalls/op")
+	b.ReportMetric(float64(syscalls)/float64(len(results))/ops, "syscalls/op")
 	b.ReportMetric(float64(results[0].Traits.Window), "window")
 }

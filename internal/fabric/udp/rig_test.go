@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -15,21 +16,26 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// fill writes the bytes of a root's shard in an operation.
-func fill(b []byte, root uint16, seq uint32) {
-	state := uint64(root)<<48 ^ uint64(seq)<<16 ^ 0x9e3779b97f4a7c15
-	for i := 0; i < len(b); i += 8 {
-		state += 0x9e3779b97f4a7c15
-		word := state ^ state>>29
-		if len(b)-i >= 8 {
-			binary.LittleEndian.PutUint64(b[i:], word)
-			continue
-		}
-		for j := i; j < len(b); j++ {
-			b[j] = byte(word >> (8 * (j - i)))
-		}
+// pattern generates the bytes of a root's shard in an operation.
+type pattern uint64
+
+func newPattern(root uint16, seq uint32) *pattern {
+	p := pattern(uint64(root)<<48 ^ uint64(seq)<<16 ^ 0x9e3779b97f4a7c15)
+	return &p
+}
+
+// fill writes the next bytes. All but the last call want a multiple of 8.
+func (p *pattern) fill(b []byte) {
+	var word [8]byte
+	for len(b) > 0 {
+		*p += 0x9e3779b97f4a7c15
+		binary.LittleEndian.PutUint64(word[:], uint64(*p^*p>>29))
+		b = b[copy(b, word[:]):]
 	}
 }
+
+// fill writes a root's shard in an operation.
+func fill(b []byte, root uint16, seq uint32) { newPattern(root, seq).fill(b) }
 
 // said is one control message that a sink was given.
 type said struct {
@@ -60,6 +66,9 @@ func newSink(rank, size, chunk, shard int) *sink {
 		s.got[root] = make([]bool, s.chunks())
 	}
 	s.begin(1)
+	for i := range s.out {
+		s.out[i] = 0xee // Nothing that a shard happens to hold, and no page fault later.
+	}
 	return s
 }
 
@@ -97,7 +106,7 @@ func (s *sink) expect(root int) fabric.Expected {
 		last++
 	}
 	return fabric.Expected{
-		Seq: s.seq, Root: uint16(root), PSN: uint32(first), Dst: s.of(root)[first*s.chunk : min(last*s.chunk, s.shard)],
+		Seq: s.seq, Root: uint16(root), PSN: uint32(first), Dst: s.of(root)[min(first*s.chunk, s.shard):min(last*s.chunk, s.shard)],
 	}
 }
 
@@ -142,15 +151,17 @@ func (s *sink) Broken(rank int, err error) { s.broken[rank] = err }
 
 // check compares every byte received from other ranks.
 func (s *sink) check() error {
-	want := make([]byte, s.shard)
+	block := make([]byte, 32<<10)
 	for root := range s.size {
 		if root == s.rank {
 			continue
 		}
-		fill(want, uint16(root), s.seq)
-		for i, b := range s.of(root) {
-			if b != want[i] {
-				return fmt.Errorf("rank %d: byte %d of rank %d's shard is %#x, want %#x", s.rank, i, root, b, want[i])
+		p := newPattern(uint16(root), s.seq)
+		for at := 0; at < s.shard; at += len(block) {
+			want := block[:min(len(block), s.shard-at)]
+			p.fill(want)
+			if got := s.of(root)[at:][:len(want)]; !bytes.Equal(got, want) {
+				return fmt.Errorf("rank %d: rank %d's shard differs between bytes %d and %d", s.rank, root, at, at+len(want))
 			}
 		}
 	}
@@ -185,8 +196,8 @@ func freshGroup() (netip.Addr, uint16) {
 }
 
 // group opens the ranks of a group in this process, all of them neighbours.
-// adjust changes the options of each rank.
-func group(t testing.TB, size int, adjust func(o *Options)) []*Gather {
+// adjust changes the options of each rank; those of the last one are returned, too.
+func group(t testing.TB, size int, adjust func(o *Options)) ([]*Gather, Options) {
 	t.Helper()
 	conns := make([]map[int]*net.TCPConn, size)
 	for r := range conns {
@@ -202,8 +213,9 @@ func group(t testing.TB, size int, adjust func(o *Options)) []*Gather {
 	addr, port := freshGroup()
 	job := rand.Uint64() //nolint:gosec // Test traffic.
 	ranks := make([]*Gather, size)
+	var o Options
 	for r := range ranks {
-		o := Options{Rank: r, Size: size, Job: job, Group: addr, Port: port, TTL: 0, Conns: conns[r]}
+		o = Options{Rank: r, Size: size, Job: job, Group: addr, Port: port, TTL: 0, Conns: conns[r]}
 		if adjust != nil {
 			adjust(&o)
 		}
@@ -215,7 +227,7 @@ func group(t testing.TB, size int, adjust func(o *Options)) []*Gather {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
 	}
-	return ranks
+	return ranks, o
 }
 
 // patience bounds what a test waits for; it never decides a result.

@@ -93,7 +93,8 @@ func openReceiver(o *Options, subgroup int) (fd int, err error) {
 }
 
 // openSender returns a socket that multicasts to one subgroup. It is connected,
-// so that the route is looked up once, and found missing here.
+// so that the destination is looked up once. With the interface given, Linux needs no
+// route to a multicast address.
 func openSender(o *Options, subgroup int) (fd int, err error) {
 	if fd, err = newSocket(); err != nil {
 		return -1, err
@@ -115,8 +116,7 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 		return -1, err
 	}
 	if err := unix.Connect(fd, o.sockaddr(subgroup)); err != nil {
-		return -1, unavailable("no multicast route to %v through %s (ip route add 224.0.0.0/4 dev %s): %w",
-			o.group(subgroup), o.Interface.Name, o.Interface.Name, err)
+		return -1, unavailable("multicast to %v through %s: %w", o.group(subgroup), o.Interface.Name, err)
 	}
 	return fd, nil
 }
