@@ -64,7 +64,8 @@ func startRanks(ctx context.Context, ranks int, args []string) error {
 		group.Go(func() error {
 			defer func() { _ = lifeline.Close() }()
 			if err := cmd.Wait(); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("rank %d (process %d) failed: %w%s", r, cmd.Process.Pid, err, tails[r].quote())
+				// Not wrapped: the exit status of a rank is not ours.
+				return fmt.Errorf("rank %d (process %d) failed: %s%s", r, cmd.Process.Pid, err.Error(), tails[r].quote())
 			}
 			return ctx.Err()
 		})

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The test program is mcast itself when it is started with this variable, so
+// that the tests run what ships, processes and all.
+const beMcast = "BE_MCAST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beMcast) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// mcast prepares a run with nothing of a launcher or of MCAST_* in its environment but vars.
+func mcast(t *testing.T, vars []string, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append([]string{beMcast + "=1", "PATH=" + os.Getenv("PATH"), "MCAST_JOIN_TIMEOUT=1m", "GORACE=atexit_sleep_ms=0"}, vars...)
+	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+func results(t *testing.T, ndjson []byte) []result {
+	t.Helper()
+	var all []result
+	for d := json.NewDecoder(bytes.NewReader(ndjson)); ; {
+		var r result
+		err := d.Decode(&r)
+		if err == io.EOF {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, r)
+	}
+}
+
+func TestBench(t *testing.T) {
+	for _, fabric := range []string{"shm", "udp"} {
+		for _, args := range [][]string{
+			{"allgather", "--bytes", "1:64K", "--step", "256"},
+			{"allgather", "--bytes", "1M", "--in-place", "--ranks", "3"},
+			{"broadcast", "--bytes", "100003", "--root", "2"},
+			{"reducescatter", "--bytes", "4:256K", "--step", "256"},
+			{"reducescatter", "--bytes", "1002", "--dtype", "bf16", "--op", "avg", "--in-place", "--ranks", "3"},
+			{"overlap", "--bytes", "256K", "--ranks", "2"},
+			{"allgather", "--bytes", "0", "--ranks", "1"},
+			{"reducescatter", "--bytes", "0", "--ranks", "2"},
+		} {
+			t.Run(fabric+" "+strings.Join(args, " "), func(t *testing.T) {
+				cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--fabric", fabric, "--iters", "3", "--warmup", "1", "--json"}, args...)...)
+				require.NoError(t, cmd.Run(), stderr)
+				all := results(t, stdout.Bytes())
+				require.NotEmpty(t, all)
+				for _, r := range all {
+					require.Equal(t, fabric, r.Fabric)
+					require.Zero(t, r.Wrong)
+					require.Equal(t, 3, r.Iters)
+					require.Positive(t, r.TimeUS)
+					require.LessOrEqual(t, r.MinUS, r.TimeUS)
+					require.LessOrEqual(t, r.TimeUS, r.MaxUS)
+					if r.Bytes >= 1<<10 && r.Ranks > 1 && r.Collective == "allgather" {
+						require.GreaterOrEqual(t, r.SentRatio, 1.0)
+					}
+				}
+				if args[0] == "overlap" {
+					require.Len(t, all, 3)
+					require.InDelta(t, all[0].TimeUS+all[1].TimeUS, all[2].SumAloneUS, 1e-6)
+				}
+			})
+		}
+	}
+}
+
+func TestBenchWithLoss(t *testing.T) {
+	cmd, stdout, stderr := mcast(t, []string{"MCAST_CHUNK=1000"}, "bench", "allgather", "--fabric", "udp", "--bytes", "1M", "--iters", "2", "--loss", "0.05", "--json")
+	require.NoError(t, cmd.Run(), stderr)
+	all := results(t, stdout.Bytes())
+	require.Len(t, all, 1)
+	require.Positive(t, all[0].ChunksInjected)
+	require.Positive(t, all[0].ChunksLost)
+	require.Zero(t, all[0].Wrong)
+}
+
+func TestBenchPrintsATable(t *testing.T) {
+	cmd, stdout, stderr := mcast(t, nil, "bench", "allgather", "--fabric", "shm", "--bytes", "1K", "--iters", "2")
+	require.NoError(t, cmd.Run(), stderr)
+	require.Regexp(t, `(?m)^# allgather, 4 ranks, fabric shm`, stdout.String())
+	require.Regexp(t, `(?m)^ +1024 +1024 +u8 +none .* 0$`, stdout.String())
+}
+
+// TestBenchUnderALauncher starts the ranks by hand, with a launcher's variables.
+func TestBenchUnderALauncher(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the port of torchrun's store, which is taken
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	port := ln.Addr().(*net.TCPAddr).Port
+	for name, vars := range map[string][]string{
+		"torchrun": {"RANK=%d", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(port)},
+		"mpirun":   {"OMPI_COMM_WORLD_RANK=%d", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=" + t.Name() + strconv.Itoa(os.Getpid())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out *bytes.Buffer
+			var ranks []*exec.Cmd
+			for r := range 2 {
+				own := append([]string{fmt.Sprintf(vars[0], r)}, vars[1:]...)
+				cmd, stdout, _ := mcast(t, own, "bench", "allgather", "--bytes", "1K", "--iters", "2", "--json")
+				cmd.Stderr = os.Stderr
+				if r == 0 {
+					out = stdout
+				}
+				require.NoError(t, cmd.Start())
+				ranks = append(ranks, cmd)
+			}
+			for r, cmd := range ranks {
+				require.NoError(t, cmd.Wait(), "rank %d", r)
+			}
+			all := results(t, out.Bytes())
+			require.Len(t, all, 1)
+			require.Equal(t, 2, all[0].Ranks)
+			require.Zero(t, all[0].Wrong)
+		})
+	}
+}
+
+// children waits until a process has n children and returns their ids.
+func children(t *testing.T, pid, n int) (ids []int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ids = ids[:0]
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		require.NoError(t, err)
+		for _, file := range files {
+			list, _ := os.ReadFile(file) // The thread may be gone.
+			for _, word := range strings.Fields(string(list)) {
+				id, err := strconv.Atoi(word)
+				require.NoError(t, err)
+				ids = append(ids, id)
+			}
+		}
+		return len(ids) == n
+	}, time.Minute, 5*time.Millisecond)
+	return ids
+}
+
+func TestBenchNamesTheRankThatFails(t *testing.T) {
+	cmd, _, stderr := mcast(t, nil, "bench", "allgather", "--ranks", "3", "--bytes", "1M", "--iters", "1000000")
+	require.NoError(t, cmd.Start())
+	ids := children(t, cmd.Process.Pid, 3)
+	require.NoError(t, syscall.Kill(ids[1], syscall.SIGKILL))
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	require.Contains(t, stderr.String(), fmt.Sprintf("(process %d) failed: signal: killed", ids[1]))
+	for _, id := range ids {
+		require.ErrorIs(t, syscall.Kill(id, 0), syscall.ESRCH, "process %d is still there", id)
+	}
+}
+
+func TestRanksEndWithTheProcessThatStartedThem(t *testing.T) {
+	cmd, _, _ := mcast(t, nil, "bench", "allgather", "--ranks", "2", "--bytes", "1M", "--iters", "1000000")
+	// The ranks inherit no pipe of ours, so Wait does not wait for them.
+	cmd.Stdout, cmd.Stderr = nil, nil
+	require.NoError(t, cmd.Start())
+	ids := children(t, cmd.Process.Pid, 2)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	for _, id := range ids {
+		require.Eventually(t, func() bool { return !alive(id) }, time.Minute, 5*time.Millisecond, "process %d is still there", id)
+	}
+}
+
+// alive is false for a zombie too: nobody may be there to reap it.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+func TestBenchReportsBadInput(t *testing.T) {
+	for want, args := range map[string][]string{
+		"mcast: error: MCAST_LOSS=\"7\" is not allowed": {"allgather", "--loss", "7"},
+		"no-such-if": {"allgather", "--bytes", "1K", "--fabric", "udp"},
+	} {
+		cmd, _, stderr := mcast(t, []string{"MCAST_IFACE=no-such-if"}, append([]string{"bench"}, args...)...)
+		require.Error(t, cmd.Run())
+		require.Contains(t, stderr.String(), want)
+	}
+}
+
+func TestEnv(t *testing.T) {
+	cmd, stdout, stderr := mcast(t, []string{"MCAST_TTL=3", "MCAST_FABRIK=x"}, "env")
+	require.NoError(t, cmd.Run())
+	require.Regexp(t, `(?m)^MCAST_TTL +3 +environment +a whole number from 0 to 255$`, stdout.String())
+	require.Regexp(t, `(?m)^MCAST_FABRIC +auto +default`, stdout.String())
+	require.Contains(t, stderr.String(), "MCAST_FABRIK has no effect: did you mean MCAST_FABRIC?")
+
+	cmd, stdout, _ = mcast(t, nil, "env", "--markdown")
+	require.NoError(t, cmd.Run())
+	reference, err := os.ReadFile("../../docs/ENVIRONMENT.md")
+	require.NoError(t, err)
+	require.Equal(t, string(reference), stdout.String())
+
+	cmd, _, stderr = mcast(t, []string{"MCAST_TTL=300"}, "env")
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), `MCAST_TTL="300" is not allowed`)
+}
+
+func TestVersion(t *testing.T) {
+	cmd, stdout, _ := mcast(t, nil, "version")
+	require.NoError(t, cmd.Run())
+	require.Regexp(t, `^mcast \d+\.\d+\.\d+ \(go`, stdout.String())
+}
