@@ -282,13 +282,6 @@ func (c *Comm) Room() int { return MaxInFlight - int(c.posted-c.first) }
 // InFlight returns how many operations are posted and not done.
 func (c *Comm) InFlight() int { return c.inFlight }
 
-// Arena returns where an eager operation that was just posted lies in the
-// arena; false if it is not eager.
-func (c *Comm) Arena(seq uint32) (int, bool) {
-	p := &c.ring[seq%slots]
-	return int(p.arena), p.eager
-}
-
 // Posted returns the number of the next operation.
 func (c *Comm) Posted() uint32 { return c.posted }
 

@@ -52,6 +52,8 @@ type op struct {
 	guess  bitmap.Bitmap // ... without knowing it lost: a multicast chunk answers it
 	cutoff Time          // moment of the next cutoff, 0: none
 	tries  uint
+	alarm  bool // a cutoff has passed, and no chunk has shown that it was too short
+	silent bool // a cutoff has passed: the time taken says nothing about the rate
 
 	rightDone bool // the right neighbour has every chunk
 	told      bool // the left neighbour was told that this rank has every chunk

@@ -119,7 +119,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	}
 	p.tries = 0
 	if p.full() {
-		if !p.eager {
+		if !p.eager && !p.silent {
 			c.pace.measure(p.shape.total(), c.now-p.since)
 		}
 		p.cutoff = 0

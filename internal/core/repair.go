@@ -149,7 +149,8 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 	if p.asked.Clear(bit) {
 		if repair {
 			c.stats.Repaired++
-		} else {
+		} else if p.alarm {
+			p.alarm = false
 			c.pace.hasty()
 		}
 	}
@@ -236,7 +237,7 @@ func (c *Comm) arm(p *op) {
 		p.cutoff = 0
 		return
 	}
-	p.cutoff = c.now + c.pace.cutoff(c.cfg.Window*c.cfg.Chunk)<<min(p.tries, 8)
+	p.cutoff = c.now + min(c.pace.cutoff(c.cfg.Window*c.cfg.Chunk)<<min(p.tries, 8), max(maxCutoff, c.cfg.Cutoff))
 }
 
 // Deadline returns when Expire wants to be called, and whether it does.
@@ -269,6 +270,7 @@ func (c *Comm) Expire(now Time) {
 		p.gaps = append(p.gaps[:0], p.gaps[n:]...)
 		if p.cutoff != 0 && p.cutoff <= c.now {
 			c.cutOff(p)
+			p.alarm, p.silent = true, true
 			p.tries++
 			c.arm(p)
 		}
@@ -309,8 +311,13 @@ type pace struct {
 	alpha time.Duration
 }
 
-// maxAlpha bounds the allowance that false alarms can build up.
-const maxAlpha = 200 * time.Millisecond
+const (
+	// maxAlpha bounds the allowance that false alarms can build up.
+	maxAlpha = 200 * time.Millisecond
+	// maxCutoff bounds the time between two requests for the same chunks: a
+	// rank that was slow for long is noticed soon after.
+	maxCutoff = time.Second
+)
 
 // measure takes the size of a received operation and the time that it took.
 func (p *pace) measure(bytes int, took time.Duration) {
@@ -325,7 +332,7 @@ func (p *pace) measure(bytes int, took time.Duration) {
 	p.alpha = max(p.least, p.alpha-p.alpha/64)
 }
 
-// hasty notes a false alarm: a chunk that was asked for came by multicast.
+// hasty notes a false alarm: what was asked for after a silence came by multicast.
 func (p *pace) hasty() {
 	p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
 }

@@ -187,10 +187,6 @@ func (g *Gather) post() bool {
 			o.work.finish(err)
 			continue
 		}
-		if at, ok := g.comm.Arena(seq); ok && o.Send != nil {
-			// An eager shard is sent, and repaired, from the arena.
-			copy(g.arena[at+g.ownOffset(&o):], o.Send)
-		}
 		g.finish()
 	}
 	return len(items) > 0
@@ -227,6 +223,11 @@ func (g *Gather) multicast() bool {
 		if r.Head.Arena != core.NotEager {
 			at := int(r.Head.Arena) + g.ownOffset(o)
 			g.run.Shard = g.arena[at : at+o.Bytes]
+			if r.Head.PSN == 0 {
+				// An eager shard is sent, and repaired, from the arena. Before now
+				// the place may still have held an operation of the last epoch.
+				copy(g.run.Shard, o.Send)
+			}
 		}
 		n := g.fab.Multicast(&g.run)
 		if n == 0 {
