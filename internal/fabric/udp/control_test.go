@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -19,9 +20,7 @@ func end(t *testing.T) (*Gather, *net.TCPConn) {
 	ranks, _ := group(t, 2, func(o *Options) {
 		if o.Rank == 1 {
 			require.NoError(t, o.Conns[0].Close())
-			var err error
-			o.Conns[0], other, err = pair()
-			require.NoError(t, err)
+			o.Conns[0], other = systest.Pair(t)
 		}
 		o.Chunk = 1024
 	})

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 )
 
 // namespace is a network namespace that lives as long as its thread. What is
@@ -122,17 +123,7 @@ func TestEthernet(t *testing.T) {
 // namespace. Their control connections need no network.
 func groupOn(t *testing.T, ns [2]*namespace, adjust func(o *Options)) []*Gather {
 	t.Helper()
-	conns := make([]map[int]*net.TCPConn, 4)
-	for r := range conns {
-		conns[r] = make(map[int]*net.TCPConn)
-	}
-	for a := range conns {
-		for b := range a {
-			var err error
-			conns[a][b], conns[b][a], err = pair()
-			require.NoError(t, err)
-		}
-	}
+	conns := systest.Mesh(t, 4)
 	addr, port := freshGroup()
 	job := rand.Uint64() //nolint:gosec // Test traffic.
 	ranks := make([]*Gather, 4)

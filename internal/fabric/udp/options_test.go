@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 )
 
 func TestOffloadNames(t *testing.T) {
@@ -59,9 +60,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 }
 
 func TestOpenClosesConnectionsWhenItFails(t *testing.T) {
-	a, b, err := pair()
-	require.NoError(t, err)
-	_, err = Open(Options{Rank: 0, Size: 2, Conns: map[int]*net.TCPConn{1: a}})
+	a, b := systest.Pair(t)
+	_, err := Open(Options{Rank: 0, Size: 2, Conns: map[int]*net.TCPConn{1: a}})
 	require.Error(t, err)
 	_, err = b.Read(make([]byte, 1))
 	require.Error(t, err, "the peer notices")

@@ -1,16 +1,13 @@
 package udp
 
 import (
-	"bufio"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -18,78 +15,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// job is what a process of the benchmark is told by its parent.
+// job is what the processes of a run are told.
 type job struct {
-	Rank, Size, Shard, Repeat, Window, Chunk, RcvBuf int
-	Job                                              uint64
-	Group                                            netip.Addr
-	Port                                             uint16
-	Offload                                          Offload
-	Eager                                            bool // one datagram a rank, no turns
+	Shard, Repeat, Window, Chunk, RcvBuf int
+	Job                                  uint64
+	Group                                netip.Addr
+	Port                                 uint16
+	Offload                              Offload
+	Eager                                bool // all ranks send at once, without credits
 }
 
-// result is what rank 0 answers.
+// result is what each of them answers.
 type result struct {
 	Times        []time.Duration
-	User, System time.Duration
+	User, System time.Duration // while Times ran
 	Stats        fabric.Stats
 	Traits       fabric.Traits
 }
 
-const jobVariable = "TORCH_MCAST_TEST_JOB"
-
 func TestMain(m *testing.M) {
-	if text := os.Getenv(jobVariable); text != "" {
-		if err := work(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	systest.Serve(work)
 	os.Exit(m.Run())
 }
 
-// work is a process of the benchmark: rank r has the connection to the i-th
-// other rank as descriptor 3+i.
-func work(text string) error {
-	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		return err
-	}
-	conns := make(map[int]*net.TCPConn)
-	for r := range j.Size {
-		if r == j.Rank {
-			continue
-		}
-		c, err := net.FileConn(os.NewFile(uintptr(3+len(conns)), "peer"))
-		if err != nil {
-			return err
-		}
-		conns[r] = c.(*net.TCPConn)
-	}
+func work(rank, size int, conns map[int]*net.TCPConn, j job) (*result, error) {
 	ifi, _, err := Choose("", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g, err := Open(Options{
-		Rank: j.Rank, Size: j.Size, Job: j.Job, Group: j.Group, Port: j.Port, Interface: ifi, Conns: conns, TTL: 0,
+		Rank: rank, Size: size, Job: j.Job, Group: j.Group, Port: j.Port, Interface: ifi, Conns: conns, TTL: 0,
 		Window: j.Window, Chunk: j.Chunk, RcvBuf: j.RcvBuf, Offload: j.Offload,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d := newDriver(g, &j)
-	res, err := d.repeat(j.Repeat)
-	if err != nil {
-		return fmt.Errorf("rank %d: %w", j.Rank, err)
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
-		return err
-	}
-	return g.Close()
+	res, err := newDriver(g, rank, size, &j).repeat(j.Repeat)
+	return res, errors.Join(err, g.Close())
 }
 
 // driver is the least protocol that shows how fast the fabric is: ranks take
@@ -104,14 +70,15 @@ type driver struct {
 	credits []uint32
 	sent    int
 	turn    bool
+	leaving bool // ranks may be gone already
 	ready   [32]uint32 // highest sequence number heard, by round of the barrier
 }
 
-func newDriver(g *Gather, j *job) *driver {
+func newDriver(g *Gather, rank, size int, j *job) *driver {
 	t := g.Traits()
 	d := &driver{
-		g: g, s: newSink(j.Rank, j.Size, t.Chunk, j.Shard), shard: make([]byte, j.Shard), eager: j.Eager,
-		window: t.Window, credits: make([]uint32, j.Size),
+		g: g, s: newSink(rank, size, t.Chunk, j.Shard), shard: make([]byte, j.Shard), eager: j.Eager,
+		window: t.Window, credits: make([]uint32, size),
 	}
 	d.s.onControl = d.control
 	d.s.onReceived = d.received
@@ -175,7 +142,7 @@ func (d *driver) multicast() int {
 // wait works until a condition holds.
 func (d *driver) wait(done func() bool) error {
 	for deadline := time.Now().Add(patience); !done(); d.step() {
-		if len(d.s.broken) > 0 {
+		if len(d.s.broken) > 0 && !d.leaving {
 			return fmt.Errorf("broken: %v", d.s.broken)
 		}
 		if time.Now().After(deadline) {
@@ -220,7 +187,8 @@ func (d *driver) repeat(times int) (*result, error) {
 		}
 	}
 	res.Stats = d.g.Stats()
-	return res, nil
+	d.leaving = true
+	return res, d.barrier(uint32(times + 1)) //nolint:gosec // A few thousand.
 }
 
 // begin posts an operation and waits until all ranks have. Only an Activate
@@ -234,60 +202,29 @@ func (d *driver) begin(seq uint32) error {
 	return err
 }
 
-// start runs a job in processes of its own and returns every rank's result.
+// start runs a job in four processes.
 func start(t testing.TB, j job) []result {
 	t.Helper()
-	files := make([][]*os.File, j.Size)
-	for a := range j.Size {
-		files[a] = make([]*os.File, j.Size)
-	}
-	for a := range j.Size {
-		for b := range a {
-			x, y, err := pair()
-			require.NoError(t, err)
-			for _, end := range []struct {
-				conn     *net.TCPConn
-				rank, to int
-			}{{x, a, b}, {y, b, a}} {
-				f, err := end.conn.File()
-				require.NoError(t, err)
-				require.NoError(t, end.conn.Close())
-				files[end.rank][end.to] = f
-			}
-		}
-	}
 	j.Group, j.Port = freshGroup()
 	j.Job = rand.Uint64() //nolint:gosec // Test traffic.
-	results := make([]result, j.Size)
-	commands := make([]*exec.Cmd, j.Size)
-	outputs := make([]*bufio.Reader, j.Size)
-	for r := range commands {
-		j.Rank = r
-		text, err := json.Marshal(j)
-		require.NoError(t, err)
-		c := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // This very binary.
-		c.Env = append(slices.Clone(os.Environ()), jobVariable+"="+string(text), "GOMAXPROCS="+strconv.Itoa(2))
-		for _, f := range files[r] {
-			if f != nil {
-				c.ExtraFiles = append(c.ExtraFiles, f)
-			}
-		}
-		c.Stderr = os.Stderr
-		pipe, err := c.StdoutPipe()
-		require.NoError(t, err)
-		outputs[r] = bufio.NewReader(pipe)
-		require.NoError(t, c.Start())
-		commands[r] = c
-		for _, f := range c.ExtraFiles {
-			require.NoError(t, f.Close())
+	return systest.Run[job, result](t, 4, j)
+}
+
+// TestProcesses checks every byte of a few operations, with the default of
+// net.core.rmem_max: a lost chunk would be missing for good.
+func TestProcesses(t *testing.T) {
+	for _, j := range []job{
+		{Shard: 5<<20 + 3, Repeat: 3, RcvBuf: 212992},
+		{Shard: 1<<20 + 3, Repeat: 3, RcvBuf: 212992, Chunk: 1440},
+		{Shard: 1000, Repeat: 100, Eager: true},
+	} {
+		for rank, r := range start(t, j) {
+			require.Len(t, r.Times, j.Repeat)
+			chunks := max(1, (j.Shard+r.Traits.Chunk-1)/r.Traits.Chunk)
+			require.EqualValues(t, j.Repeat*(j.Shard+chunks*wire.DataSize), r.Stats.SentBytes, "rank %d", rank)
+			require.Zero(t, r.Stats.Dropped)
 		}
 	}
-	for r, c := range commands {
-		decodeErr := json.NewDecoder(outputs[r]).Decode(&results[r])
-		require.NoError(t, c.Wait(), "rank %d", r)
-		require.NoError(t, decodeErr, "rank %d", r)
-	}
-	return results
 }
 
 // BenchmarkAllgather has four processes gather over lo.
@@ -298,14 +235,23 @@ func BenchmarkAllgather(b *testing.B) {
 		repeat int
 	}{{"64MiB", 64 << 20, 9}, {"16MiB", 16 << 20, 15}, {"1MiB", 1 << 20, 60}, {"1KiB", 1 << 10, 2000}} {
 		b.Run(c.name, func(b *testing.B) {
-			j := job{Size: 4, Shard: c.shard, Repeat: c.repeat, Eager: c.shard < 16<<10}
-			j.Window, _ = strconv.Atoi(os.Getenv("W"))
-			j.Chunk, _ = strconv.Atoi(os.Getenv("C"))
-			j.RcvBuf, _ = strconv.Atoi(os.Getenv("R"))
 			for b.Loop() {
-				report(b, start(b, j))
+				report(b, start(b, job{Shard: c.shard, Repeat: c.repeat, Eager: c.shard <= 16<<10}))
 			}
 		})
+	}
+}
+
+// BenchmarkWindow shows what the window and the chunk do to the speed.
+func BenchmarkWindow(b *testing.B) {
+	for _, window := range []int{128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20} {
+		for _, chunk := range []int{0, 32 << 10, 1440} {
+			b.Run(fmt.Sprintf("%dKiB/%d", window>>10, chunk), func(b *testing.B) {
+				for b.Loop() {
+					report(b, start(b, job{Shard: 16 << 20, Repeat: 15, Window: window, Chunk: chunk}))
+				}
+			})
+		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package udp
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,29 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// pattern generates the bytes of a root's shard in an operation.
-type pattern uint64
-
-func newPattern(root uint16, seq uint32) *pattern {
-	p := pattern(uint64(root)<<48 ^ uint64(seq)<<16 ^ 0x9e3779b97f4a7c15)
-	return &p
-}
-
-// fill writes the next bytes. All but the last call want a multiple of 8.
-func (p *pattern) fill(b []byte) {
-	var word [8]byte
-	for len(b) > 0 {
-		*p += 0x9e3779b97f4a7c15
-		binary.LittleEndian.PutUint64(word[:], uint64(*p^*p>>29))
-		b = b[copy(b, word[:]):]
-	}
-}
-
 // fill writes a root's shard in an operation.
-func fill(b []byte, root uint16, seq uint32) { newPattern(root, seq).fill(b) }
+func fill(b []byte, root uint16, seq uint32) { systest.NewPattern(int(root), int(seq)).Fill(b) }
 
 // said is one control message that a sink was given.
 type said struct {
@@ -151,35 +132,15 @@ func (s *sink) Broken(rank int, err error) { s.broken[rank] = err }
 
 // check compares every byte received from other ranks.
 func (s *sink) check() error {
-	block := make([]byte, 32<<10)
 	for root := range s.size {
 		if root == s.rank {
 			continue
 		}
-		p := newPattern(uint16(root), s.seq)
-		for at := 0; at < s.shard; at += len(block) {
-			want := block[:min(len(block), s.shard-at)]
-			p.fill(want)
-			if got := s.of(root)[at:][:len(want)]; !bytes.Equal(got, want) {
-				return fmt.Errorf("rank %d: rank %d's shard differs between bytes %d and %d", s.rank, root, at, at+len(want))
-			}
+		if err := systest.NewPattern(root, int(s.seq)).Check(s.of(root)); err != nil {
+			return fmt.Errorf("rank %d: shard of rank %d: %w", s.rank, root, err)
 		}
 	}
 	return nil
-}
-
-// pair returns the two ends of a TCP connection over loopback.
-func pair() (a, b *net.TCPConn, err error) {
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = l.Close() }()
-	if a, err = net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr)); err != nil {
-		return nil, nil, err
-	}
-	b, err = l.AcceptTCP()
-	return a, b, err
 }
 
 // lo is the loopback interface.
@@ -199,17 +160,7 @@ func freshGroup() (netip.Addr, uint16) {
 // adjust changes the options of each rank; those of the last one are returned, too.
 func group(t testing.TB, size int, adjust func(o *Options)) ([]*Gather, Options) {
 	t.Helper()
-	conns := make([]map[int]*net.TCPConn, size)
-	for r := range conns {
-		conns[r] = make(map[int]*net.TCPConn)
-	}
-	for a := range size {
-		for b := range a {
-			var err error
-			conns[a][b], conns[b][a], err = pair()
-			require.NoError(t, err)
-		}
-	}
+	conns := systest.Mesh(t, size)
 	addr, port := freshGroup()
 	job := rand.Uint64() //nolint:gosec // Test traffic.
 	ranks := make([]*Gather, size)
