@@ -1,0 +1,186 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// graph joins size ranks by TCP over loopback. Dumb ranks hold their
+// connections and never say anything.
+type graph struct {
+	mesh   []*Mesh
+	conns  []map[int]net.Conn
+	faults []chan *Fault
+}
+
+func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph {
+	t.Helper()
+	g := &graph{conns: make([]map[int]net.Conn, size)}
+	for r := range size {
+		g.conns[r] = map[int]net.Conn{}
+	}
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	for r := range size {
+		for _, p := range Neighbours(r, size) {
+			if p < r {
+				continue
+			}
+			a, err := net.Dial("tcp4", ln.Addr().String())
+			require.NoError(t, err)
+			b, err := ln.Accept()
+			require.NoError(t, err)
+			g.conns[r][p], g.conns[p][r] = a, b
+		}
+	}
+	for r := range size {
+		faults := make(chan *Fault, 4)
+		if slices.Contains(dumb, r) {
+			g.faults, g.mesh = append(g.faults, faults), append(g.mesh, nil)
+			continue
+		}
+		g.faults = append(g.faults, faults)
+		g.mesh = append(g.mesh, New(r, size, g.conns[r], timeout, func(f *Fault) { faults <- f }))
+	}
+	t.Cleanup(func() {
+		for _, m := range g.mesh {
+			if m != nil {
+				m.Close(false)
+			}
+		}
+	})
+	return g
+}
+
+func TestAgree(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 5, 8, 13} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			g := newGraph(t, size, time.Minute)
+			for turn := range 3 {
+				var wg sync.WaitGroup
+				for r := range size {
+					wg.Add(1)
+					go func() {
+						defer wg.Done()
+						got, err := g.mesh[r].Agree(context.Background(), fmt.Appendf(nil, "%d/%d", r, turn))
+						if assert.NoError(t, err) {
+							for q := range size {
+								assert.Equal(t, fmt.Sprintf("%d/%d", q, turn), string(got[q]))
+							}
+						}
+					}()
+				}
+				wg.Wait()
+			}
+		})
+	}
+}
+
+func TestAgreeNamesWhoDoesNotAnswer(t *testing.T) {
+	g := newGraph(t, 2, time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err := g.mesh[0].Agree(ctx, []byte("x"))
+	require.ErrorContains(t, err, "rank 1 has not answered")
+}
+
+// TestOneFaultForAll kills one rank's connections; all others, neighbours or
+// not, must end with the same first fault or one that names the same rank.
+func TestOneFaultForAll(t *testing.T) {
+	const size, victim = 9, 4
+	g := newGraph(t, size, time.Minute)
+	for _, c := range g.conns[victim] {
+		require.NoError(t, c.Close())
+	}
+	for r := range size {
+		if r == victim {
+			continue
+		}
+		select {
+		case f := <-g.faults[r]:
+			assert.Equal(t, Dead, f.Kind)
+			assert.Equal(t, victim, f.Rank, f.Error())
+			assert.Equal(t, error(f), g.mesh[r].Err())
+		case <-time.After(10 * time.Second):
+			t.Fatalf("rank %d was not told", r)
+		}
+	}
+}
+
+func TestSilenceIsAFault(t *testing.T) {
+	g := newGraph(t, 3, 300*time.Millisecond, 2)
+	for r := range 2 {
+		select {
+		case f := <-g.faults[r]:
+			assert.Equal(t, 2, f.Rank)
+			assert.Contains(t, f.Text, "silent")
+		case <-time.After(10 * time.Second):
+			t.Fatalf("rank %d was not told", r)
+		}
+	}
+}
+
+func TestFarewellIsNoFault(t *testing.T) {
+	g := newGraph(t, 5, time.Minute)
+	g.mesh[3].Close(true)
+	time.Sleep(2 * grace)
+	for r, m := range g.mesh {
+		if r != 3 {
+			m.Lost(3, errors.New("its data connection ended as well"))
+		}
+	}
+	time.Sleep(2 * grace)
+	for r, m := range g.mesh {
+		assert.NoError(t, m.Err(), "rank %d", r)
+	}
+}
+
+func TestLostWithoutFarewell(t *testing.T) {
+	g := newGraph(t, 5, time.Minute)
+	g.mesh[0].Lost(2, errors.New("stream cut"))
+	for r := range g.mesh {
+		select {
+		case f := <-g.faults[r]:
+			assert.Equal(t, 2, f.Rank)
+			assert.Contains(t, f.Error(), "stream cut")
+		case <-time.After(10 * time.Second):
+			t.Fatalf("rank %d was not told", r)
+		}
+	}
+}
+
+func TestGarbageOnAnEdge(t *testing.T) {
+	g := newGraph(t, 2, time.Minute)
+	_, err := g.conns[1][0].Write([]byte("GET / HTTP/1.0\r\n\r\n________________"))
+	require.NoError(t, err)
+	select {
+	case f := <-g.faults[0]:
+		assert.Equal(t, 1, f.Rank)
+		assert.Contains(t, f.Text, "frame of")
+	case <-time.After(10 * time.Second):
+		t.Fatal("garbage was taken for a frame")
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add(pack([][]byte{[]byte("a"), nil, []byte("bc")}))
+	f.Add([]byte{0, 1, 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		known := make([][]byte, 4)
+		if unpack(b, known) == nil {
+			again := make([][]byte, 4)
+			require.NoError(t, unpack(pack(known), again))
+			require.Equal(t, known, again)
+		}
+	})
+}

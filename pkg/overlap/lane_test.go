@@ -1,0 +1,165 @@
+package overlap
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// worker finishes one operation a Work and notices two drivers at once.
+type worker struct {
+	mu      sync.Mutex
+	ops     []chan struct{}
+	drivers atomic.Int32
+	clash   atomic.Bool
+	wake    chan struct{}
+	hold    atomic.Bool // do nothing
+}
+
+func newWorker() *worker { return &worker{wake: make(chan struct{}, 1)} }
+
+func (w *worker) post() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	done := make(chan struct{})
+	w.ops = append(w.ops, done)
+	return done
+}
+
+func (w *worker) enter() func() {
+	if w.drivers.Add(1) != 1 {
+		w.clash.Store(true)
+	}
+	return func() { w.drivers.Add(-1) }
+}
+
+func (w *worker) Work() bool {
+	defer w.enter()()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.ops) == 0 || w.hold.Load() {
+		return false
+	}
+	close(w.ops[0])
+	w.ops = w.ops[1:]
+	return true
+}
+
+func (w *worker) Sleep(most time.Duration) {
+	defer w.enter()()
+	select {
+	case <-w.wake:
+	case <-time.After(most):
+	}
+}
+
+func (w *worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *worker) InFlight() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ops)
+}
+
+func TestAgentServesWhatNobodyWaitsFor(t *testing.T) {
+	w := newWorker()
+	l := NewLane(w)
+	defer l.Close()
+	for range 100 {
+		done := w.post()
+		l.Posted()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the agent did not take an operation up")
+		}
+	}
+	assert.False(t, w.clash.Load())
+}
+
+func TestCallersDriveOneAtATime(t *testing.T) {
+	w := newWorker()
+	l := NewLane(w)
+	defer l.Close()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range 200 {
+				assert.True(t, l.Drive(w.post(), time.Time{}))
+			}
+		}()
+	}
+	wg.Wait()
+	assert.False(t, w.clash.Load(), "two goroutines drove the worker at once")
+	assert.True(t, l.Drive(closedChan(), time.Time{}))
+}
+
+func closedChan() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func TestDriveHonoursItsDeadline(t *testing.T) {
+	w := newWorker()
+	w.hold.Store(true)
+	l := NewLane(w)
+	defer l.Close()
+	done := w.post()
+	assert.False(t, l.Drive(done, time.Now().Add(20*time.Millisecond)))
+	// A second caller, which cannot have the token, honours it too.
+	first := make(chan bool)
+	go func() { first <- l.Drive(done, time.Time{}) }()
+	assert.False(t, l.Drive(done, time.Now().Add(20*time.Millisecond)))
+	w.hold.Store(false)
+	w.Wake()
+	assert.True(t, <-first)
+	assert.False(t, w.clash.Load())
+}
+
+func TestCloseEndsDrivers(t *testing.T) {
+	w := newWorker()
+	w.hold.Store(true)
+	l := NewLane(w)
+	done := w.post()
+	result := make(chan bool)
+	go func() { result <- l.Drive(done, time.Time{}) }()
+	for l.callers.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	l.Close()
+	l.Close()   // again is harmless
+	close(done) // what a closing engine does with what is in flight
+	require.True(t, <-result)
+}
+
+func TestMeter(t *testing.T) {
+	m := new(Meter)
+	m.Begin(Gather)
+	time.Sleep(5 * time.Millisecond)
+	m.Begin(Reduce)
+	m.Begin(Reduce)
+	time.Sleep(5 * time.Millisecond)
+	m.End(Reduce)
+	m.End(Gather)
+	time.Sleep(5 * time.Millisecond)
+	m.End(Reduce)
+	g, r, both := m.Times()
+	assert.GreaterOrEqual(t, g, 10*time.Millisecond)
+	assert.GreaterOrEqual(t, r, 10*time.Millisecond)
+	assert.GreaterOrEqual(t, both, 5*time.Millisecond)
+	assert.LessOrEqual(t, both, min(g, r))
+	again, _, _ := m.Times()
+	assert.Equal(t, g, again, "nothing is in flight")
+}
