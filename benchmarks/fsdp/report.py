@@ -94,10 +94,17 @@ def disagreement(runs: list[Run]) -> list[str]:
         elif other.end["weights_sha256"] != ours[0].end["weights_sha256"]:
             found.append(f"{ours[0].name} and {other.name} ended with different weights")
     for other in runs:
-        apart = max(abs(a - b) for a, b in zip(runs[0].losses, other.losses, strict=True))
-        if not apart <= TOLERANCE:
+        far = [
+            i
+            for i, (a, b) in enumerate(zip(runs[0].losses, other.losses, strict=True))
+            if not abs(a - b) <= TOLERANCE  # nan is far, too
+        ]
+        if far:
+            i = far[0]
+            apart = abs(runs[0].losses[i] - other.losses[i])
             found.append(
-                f"{runs[0].name} and {other.name} have losses {apart:.2g} apart, allowed are {TOLERANCE:g}"
+                f"{runs[0].name} and {other.name}: losses {apart:.2g} apart at step {i}, "
+                f"allowed is {TOLERANCE:g}"
             )
     return found
 

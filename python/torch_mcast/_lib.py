@@ -130,9 +130,9 @@ def library() -> Library:
         return loaded
     if _forked_from:
         raise errors.ForkError(
-            f"process {_forked_from} had loaded {NAME} before it forked this process ({os.getpid()}), and "
-            "the library does not survive a fork: fork before the first group is made, or start the process with "
-            'multiprocessing.get_context("spawn")'
+            f"process {_forked_from} had loaded {NAME} before it forked this one ({os.getpid()}), and "
+            "the library does not survive a fork: fork before the first group is made, or start the "
+            'process with multiprocessing.get_context("spawn")'
         )
     with _lock:
         if _library is None:

@@ -124,7 +124,7 @@ class MulticastBackend(Backend):
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
         """Gather each rank's input (n elements) into output (size*n elements, in rank order)."""
-        _require_dense(output, input)
+        require_dense(output, input)
         if output.dtype != input.dtype:
             raise errors.ArgumentError(
                 f"all_gather: output is {output.dtype} and input {input.dtype}: they must be the same"
@@ -142,7 +142,7 @@ class MulticastBackend(Backend):
     ) -> AnyWork:
         """Gather each rank's input into the list; shapes may differ from rank to rank."""
         outputs, tensor = _only(output_lists, "all_gather"), _only(inputs, "all_gather")
-        _require_dense(tensor, *outputs)
+        require_dense(tensor, *outputs)
         if len(outputs) != self.size():
             raise errors.ArgumentError(
                 f"all_gather: the list has {len(outputs)} tensors, and there are {self.size()} ranks"
@@ -216,7 +216,7 @@ class MulticastBackend(Backend):
         return self._broadcast(_only(tensors, "broadcast"), opts.rootRank, opts)
 
     def _broadcast(self, tensor: torch.Tensor, root: int, opts: Any) -> McastWork:
-        _require_dense(tensor)
+        require_dense(tensor)
         if not 0 <= root < self.size():
             raise errors.ArgumentError(f"broadcast: root is {root}, it must be in 0..{self.size() - 1}")
         if root == self.rank():
@@ -245,7 +245,7 @@ class MulticastBackend(Backend):
 
         Sums run in rank order: the same inputs give the same bits.
         """
-        _require_dense(output, input)
+        require_dense(output, input)
         if output.dtype != input.dtype:
             raise errors.ArgumentError(
                 f"reduce_scatter: output is {output.dtype} and input {input.dtype}: they must be the same"
@@ -266,7 +266,7 @@ class MulticastBackend(Backend):
     ) -> AnyWork:
         """Reduce a list of size tensors over ranks; each rank gets the tensor of its number."""
         output, inputs = _only(outputs, "reduce_scatter"), _only(input_lists, "reduce_scatter")
-        _require_dense(output, *inputs)
+        require_dense(output, *inputs)
         known = self._reduction(output.dtype, opts.reduceOp)
         equal = all(t.numel() == output.numel() and t.dtype == output.dtype for t in inputs)
         if len(inputs) != self.size():
@@ -346,7 +346,7 @@ def _delegate(name: str) -> None:
         return
 
     def method(self: MulticastBackend, *args: Any) -> DelegatedWork:
-        _require_dense(*_tensors_in(args))
+        require_dense(*_tensors_in(args))
         return DelegatedWork(getattr(self._gloo, name)(*args))
 
     method.__name__ = name
@@ -444,7 +444,8 @@ def _require_pairs(outputs: Sequence[Any], inputs: Sequence[Any], operation: str
         raise errors.ArgumentError(f"{operation}: {len(outputs)} outputs for {len(inputs)} inputs")
 
 
-def _require_dense(*tensors: torch.Tensor) -> None:
+def require_dense(*tensors: torch.Tensor) -> None:
+    """Raise ArgumentError unless all tensors are dense and on the CPU."""
     for tensor in tensors:
         if tensor.device.type == "cuda":
             raise errors.ArgumentError("CUDA tensors are not supported yet; move to CPU or use nccl")

@@ -130,9 +130,7 @@ def main(argv: list[str] | None = None) -> int:
         plan = Plan(
             args.ranks, args.bytes, args.collective, args.fabric, str(Path(scratch, "store")), str(out)
         )
-        context: Any = spawn(  # type: ignore[no-untyped-call]
-            _rank, args=(plan,), nprocs=plan.ranks, join=False
-        )
+        context: Any = spawn(_rank, args=(plan,), nprocs=plan.ranks, join=False)
         with out.open() as lines, _progress(plan, args.json) as show:
             finished = False
             while not finished:

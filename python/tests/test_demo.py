@@ -1,0 +1,86 @@
+"""The training example's data and report; the training itself is `make demo`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
+
+import data
+import report
+
+
+def test_data_is_real_text_and_the_same_every_time() -> None:
+    train, held_out = data.load()
+    again, _ = data.load()
+    assert torch.equal(train, again)
+    assert len(train) > 5 * len(held_out) > 0
+    assert b"def " in bytes(train[:20_000].tolist())
+    tokens, following = data.batch(train, 3, 16, torch.Generator().manual_seed(4))
+    assert tokens.shape == following.shape == (3, 16)
+    assert torch.equal(tokens[:, 1:], following[:, :-1])
+
+
+def written(path: Path, backend: str, fabric: str, ran_on: str = "", nudge: float = 0.0) -> report.Run:
+    run: dict[str, Any] = {
+        "record": "run", "backend": backend, "fabric": fabric, "ranks": 4, "loss_injected": 0.0,
+        "machine": "m", "torch": "t", "commit": "c",
+    }  # fmt: skip
+    steps = [
+        {
+            "record": "step", "step": i, "loss": 5 - 0.1 * i + (nudge if i == 7 else 0), "step_s": 0.4,
+            "compute_s": 0.25, "exposed_allgather_s": 0.1, "exposed_reduce_scatter_s": 0.05,
+            "counters": {"gather_bytes": 1000, "gather_sent_bytes": 1010} if backend == "mcast" else {},
+        }
+        for i in range(12)
+    ]  # fmt: skip
+    end = {
+        "record": "end",
+        "weights_sha256": "w",
+        "validation_loss": 4.0,
+        "fabric": {"fabric": ran_on or fabric},
+    }
+    path.write_text("".join(json.dumps(r) + "\n" for r in [run, *steps, end]))
+    return report.read(path)
+
+
+def test_runs_that_agree_and_runs_that_do_not(tmp_path: Path) -> None:
+    udp = written(tmp_path / "udp.ndjson", "mcast", "udp")
+    shm = written(tmp_path / "shm.ndjson", "mcast", "shm")
+    gloo = written(tmp_path / "gloo.ndjson", "gloo", "tcp", nudge=1e-6)
+    assert report.disagreement([udp, shm, gloo]) == []
+    off = written(tmp_path / "off.ndjson", "mcast", "shm", nudge=1e-12)
+    assert report.disagreement([udp, off]) == ["mcast udp and mcast shm: losses differ from step 7 on"]
+    far = written(tmp_path / "far.ndjson", "gloo", "tcp", nudge=0.5)
+    assert "0.5 apart at step 7, allowed is 0.01" in report.disagreement([udp, far])[0]
+    fallen = written(tmp_path / "fallen.ndjson", "mcast", "udp", ran_on="shm")
+    assert "asked for fabric udp, ran on mcast shm" in report.disagreement([fallen])[0]
+    broken = written(tmp_path / "nan.ndjson", "gloo", "tcp", nudge=float("nan"))
+    assert len(report.disagreement([udp, broken])) == 1
+
+
+def test_report_draws_table_and_plot_from_the_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "udp.ndjson", "mcast", "udp")
+    written(tmp_path / "shm.ndjson", "mcast", "shm")
+    written(tmp_path / "gloo.ndjson", "gloo", "tcp")
+    monkeypatch.setattr(sys, "argv", ["report.py", str(tmp_path)])
+    assert report.main() == 0
+    out = capsys.readouterr().out
+    assert "1.0100" in out  # sent / N
+    assert "400.0" in out  # the step, ms
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_half_a_record_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "udp.ndjson"
+    path.write_text('{"record": "run"}\n')
+    with pytest.raises(ValueError, match="not the record of a finished run"):
+        report.read(path)

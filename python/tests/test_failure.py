@@ -1,0 +1,114 @@
+"""A rank that dies, stops or never comes: the others are told which, within the bound."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import torch_mcast
+
+from .world import World
+
+
+def own_pid() -> int:
+    return os.getpid()
+
+
+def gather_until_it_fails() -> tuple[str, int | None, float]:
+    """Return the kind of the first error, the rank it names and the seconds since the last success."""
+    n = 1 << 20
+    out, mine = torch.zeros(n * dist.get_world_size()), torch.ones(n)
+    began = time.monotonic()
+    last = began
+    while last - began < 60:
+        try:
+            dist.all_gather_into_tensor(out, mine)
+        except torch_mcast.McastError as e:
+            return type(e).__name__, getattr(e, "rank", None), time.monotonic() - last
+        last = time.monotonic()
+    return "nothing", None, 0.0
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_survivors_name_the_rank(fabric: str, how: signal.Signals) -> None:
+    world = World(3, MCAST_FABRIC=fabric, MCAST_TIMEOUT="2s")
+    pids = world.run(own_pid)
+    try:
+        world.start(gather_until_it_fails)
+        time.sleep(0.3)
+        os.kill(pids[1], how)
+        for kind, rank, seconds in world.collect([0, 2], timeout=90):
+            assert (kind, rank) == ("RankError", 1)
+            assert seconds < 15  # the bound is 2 s; the rest is for a busy machine
+    finally:
+        os.kill(pids[1], signal.SIGKILL)
+        world.close()
+
+
+def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
+    script = tmp_path / "wait.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, torch.distributed as dist
+        import torch_mcast
+        from torch._C._distributed_c10d import FileStore
+        rank = int(sys.argv[1])
+        dist.init_process_group("mcast", store=FileStore(sys.argv[2], 2), rank=rank, world_size=2)
+        dist.barrier()
+        print("ready", flush=True)
+        if rank == 1:
+            sys.stdin.read()
+        try:
+            dist.barrier()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    )
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(tmp_path / "store")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MCAST_FABRIC": "shm", "MCAST_TIMEOUT": "20s"},
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        for process in ranks:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # rank 0 is in the library by now; if it is not, the test is only easier
+        ranks[0].send_signal(signal.SIGINT)
+        assert ranks[0].stdout is not None
+        assert ranks[0].stdout.readline() == "interrupted\n"
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+
+
+def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
+    script = textwrap.dedent(f"""
+        from datetime import timedelta
+        import torch_mcast
+        from torch._C._distributed_c10d import FileStore
+        from torch_mcast.backend import exchange
+        try:
+            exchange(FileStore({str(tmp_path / "store")!r}, 3), 0, 3, b"blob", timedelta(seconds=1))
+        except torch_mcast.WaitTimeoutError as e:
+            print(e)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "2 of 3 ranks have not come to the rendezvous after 1 s: [1, 2]" in done.stdout, done.stderr

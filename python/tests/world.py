@@ -1,0 +1,103 @@
+"""Processes that stay up over many tests: starting a rank costs an import of torch."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+TIMEOUT = timedelta(seconds=60)
+
+
+class TaskError(AssertionError):
+    """A task failed on a rank; the message holds its traceback."""
+
+
+class World:
+    """`size` ranks, each a process that runs what it is sent."""
+
+    def __init__(self, size: int, backend: str = "mcast", **env: str) -> None:
+        self.size = size
+        self.scratch = tempfile.mkdtemp(prefix="mcast-test-")
+        context = mp.get_context("spawn")
+        self.pipes: list[Connection] = []
+        self.processes = []
+        for rank in range(size):
+            mine, theirs = context.Pipe()
+            process = context.Process(
+                target=_serve, args=(rank, size, backend, self.scratch, env, theirs), daemon=True
+            )
+            process.start()
+            theirs.close()
+            self.pipes.append(mine)
+            self.processes.append(process)
+        self.broken = False
+
+    def start(self, task: Callable[..., Any], *args: Any) -> None:
+        for pipe in self.pipes:
+            pipe.send((task, args))
+
+    def collect(self, ranks: list[int] | None = None, timeout: float = 150) -> list[Any]:
+        """Return what the task returned on each of the ranks; raise the first failure."""
+        results: list[Any] = []
+        failures: list[str] = []
+        deadline = time.monotonic() + timeout
+        for rank in range(self.size) if ranks is None else ranks:
+            try:
+                if not self.pipes[rank].poll(max(0.0, deadline - time.monotonic())):
+                    failures.append(f"rank {rank}: no answer after {timeout} s")
+                    continue
+                ok, value = self.pipes[rank].recv()
+            except EOFError:
+                failures.append(f"rank {rank}: its process ended")
+                continue
+            (results if ok else failures).append(value if ok else f"rank {rank}: {value}")
+        if failures:
+            self.broken = True
+            raise TaskError("\n".join(failures))
+        return results
+
+    def run(self, task: Callable[..., Any], *args: Any) -> list[Any]:
+        """Run task(*args) on every rank."""
+        self.start(task, *args)
+        return self.collect()
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            pipe.close()
+        for process in self.processes:
+            process.join(20)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        shutil.rmtree(self.scratch)
+
+
+def _serve(rank: int, size: int, backend: str, scratch: str, env: dict[str, str], pipe: Connection) -> None:
+    os.environ.update({"GLOO_SOCKET_IFNAME": "lo", **env})
+    import torch
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore
+
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        backend, store=FileStore(f"{scratch}/store", size), rank=rank, world_size=size, timeout=TIMEOUT
+    )
+    while True:
+        try:
+            task, args = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            break
+        try:
+            answer = (True, task(*args))
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        pipe.send(answer)
+    dist.destroy_process_group()
