@@ -265,3 +265,111 @@ func foldMaxU16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 //
 //go:noescape
 func foldMinU16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum8AVX2 does Sum of 8 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSum8AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum32AVX2 does Sum of 32 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSum32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSum32AVX2 does PremulSum of 32 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamPremulSum32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum64AVX2 does Sum of 64 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSum64AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumF16AVX2 does Sum of F16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgF16AVX2 does Avg of F16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamAvgF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumF16AVX2 does PremulSum of F16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamPremulSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumF32AVX2 does Sum of F32 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSumF32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgF32AVX2 does Avg of F32 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamAvgF32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumF32AVX2 does PremulSum of F32 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamPremulSumF32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumF64AVX2 does Sum of F64 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSumF64AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgF64AVX2 does Avg of F64 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamAvgF64AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumF64AVX2 does PremulSum of F64 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamPremulSumF64AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumBF16AVX2 does Sum of BF16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgBF16AVX2 does Avg of BF16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamAvgBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumBF16AVX2 does PremulSum of BF16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamPremulSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum16AVX2 does Sum of 16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamSum16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSum16AVX2 does PremulSum of 16 on bytes from to to of every slice,
+// a multiple of 256 bytes; dst is aligned to 32 there.
+//
+//go:noescape
+func streamPremulSum16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)

@@ -301,3 +301,117 @@ func foldMaxU16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64
 //
 //go:noescape
 func foldMinU16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum8AVX512 does Sum of 8 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSum8AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum32AVX512 does Sum of 32 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSum32AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSum32AVX512 does PremulSum of 32 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSum32AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum64AVX512 does Sum of 64 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSum64AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSum64AVX512 does PremulSum of 64 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSum64AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumF16AVX512 does Sum of F16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgF16AVX512 does Avg of F16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamAvgF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumF16AVX512 does PremulSum of F16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumF32AVX512 does Sum of F32 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSumF32AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgF32AVX512 does Avg of F32 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamAvgF32AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumF32AVX512 does PremulSum of F32 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSumF32AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumF64AVX512 does Sum of F64 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSumF64AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgF64AVX512 does Avg of F64 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamAvgF64AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumF64AVX512 does PremulSum of F64 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSumF64AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSumBF16AVX512 does Sum of BF16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamAvgBF16AVX512 does Avg of BF16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamAvgBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSumBF16AVX512 does PremulSum of BF16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamSum16AVX512 does Sum of 16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamSum16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// streamPremulSum16AVX512 does PremulSum of 16 on bytes from to to of every slice,
+// a multiple of 512 bytes; dst is aligned to 64 there.
+//
+//go:noescape
+func streamPremulSum16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)

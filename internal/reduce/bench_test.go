@@ -61,6 +61,27 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
+// BenchmarkFoldPart is what a Reduce-Scatter does: it folds a large destination
+// piece by piece from rings that stay in the cache. whole=0 is for comparison:
+// the same with ordinary stores.
+func BenchmarkFoldPart(b *testing.B) {
+	const piece, total = 128 << 10, 64 << 20
+	dst := touched(total)
+	srcs := [][]byte{touched(piece), touched(piece), touched(piece), touched(piece)}
+	for _, typ := range []Type{F32, BF16, F16} {
+		for _, whole := range []int{0, total} {
+			b.Run(fmt.Sprintf("%v/whole=%d", typ, whole), func(b *testing.B) {
+				for b.Loop() {
+					for at := 0; at < total; at += piece {
+						FoldPart(dst[at:at+piece], srcs, typ, Avg, 1, whole)
+					}
+				}
+				report(b, len(srcs)+1, total)
+			})
+		}
+	}
+}
+
 // BenchmarkLevels compares the kernels in the cache, four sources each.
 func BenchmarkLevels(b *testing.B) {
 	const bytes = 64 << 10

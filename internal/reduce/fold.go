@@ -7,12 +7,20 @@ package reduce
 import (
 	"fmt"
 	"math"
+	"unsafe"
 )
 
 // segment is how many bytes of dst one call of a kernel covers. The runtime
 // cannot stop a goroutine inside of assembly, and a garbage collection waits
-// until it can: some 0.1 ms here.
+// until it can: some 0.1 ms with eight sources in memory.
 const segment = 128 << 10
+
+// large is the size in bytes from which on a destination is written around
+// the caches: a line that is not cached is otherwise read before it is
+// written. Measured (Xeon, 2 MiB of L2, pieces folded from cached sources):
+// from 16 MiB on this is 1.5 to 3 times as fast, and no slower even if the
+// destination is read right afterwards; below, reading it back costs more.
+const large = 16 << 20
 
 // Fold sets every element of dst to op over the elements of srcs at the same
 // index, taken in the order of srcs, which is rank order. The numbers are in
@@ -39,19 +47,52 @@ const segment = 128 << 10
 //
 // Fold allocates nothing. Any number of goroutines may call it at once.
 func Fold(dst []byte, srcs [][]byte, t Type, op Op, factor float64) {
+	FoldPart(dst, srcs, t, op, factor, len(dst))
+}
+
+// FoldPart is Fold for a caller that folds a destination of whole bytes piece
+// by piece. The size of the whole decides how a piece is stored; it does not
+// change the result.
+func FoldPart(dst []byte, srcs [][]byte, t Type, op Op, factor float64, whole int) {
 	check(dst, srcs, t, op)
 	scalar := operand(t, op, len(srcs), factor)
-	e := active.Load()
-	vectors := 0
-	if k := e.kernels[t.position()][op]; k != nil {
-		vectors = len(dst) - len(dst)%e.vector
-		for from := 0; from < vectors; from += segment {
-			call(k, dst, srcs, from, min(from+segment, vectors), scalar)
+	e, position, at := active.Load(), t.position(), 0
+	if k := e.streams[position][op]; k != nil && whole >= large && !inPlace(dst, srcs) {
+		if head := misaligned(dst, e.vector); head < len(dst) && head%t.Size() == 0 {
+			plain(dst, srcs, 0, head, t, op, scalar)
+			at = run(k, dst, srcs, head, 8*e.vector, scalar)
 		}
 	}
-	if vectors < len(dst) {
-		plain(dst, srcs, vectors, len(dst), t, op, scalar)
+	if k := e.kernels[position][op]; k != nil {
+		at = run(k, dst, srcs, at, e.vector, scalar)
 	}
+	plain(dst, srcs, at, len(dst), t, op, scalar)
+}
+
+// inPlace says whether dst is one of the sources. Its lines are then read
+// anyway, and there is nothing to gain from storing around the caches.
+func inPlace(dst []byte, srcs [][]byte) bool {
+	for _, src := range srcs {
+		if unsafe.SliceData(src) == unsafe.SliceData(dst) {
+			return true
+		}
+	}
+	return false
+}
+
+// misaligned returns how many bytes dst starts before a multiple of vector.
+func misaligned(dst []byte, vector int) int {
+	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & uintptr(vector-1))
+}
+
+// run calls k for as many units of bytes as there are from from on, and
+// returns where it stopped.
+func run(k kernel, dst []byte, srcs [][]byte, from, unit int, scalar uint64) int {
+	end := len(dst) - (len(dst)-from)%unit
+	for ; from < end; from += segment {
+		call(k, dst, srcs, from, min(from+segment, end), scalar)
+	}
+	return end
 }
 
 // call calls k. It is not inlined because the runtime can stop a goroutine at

@@ -16,16 +16,17 @@ var (
 	allOps   = []Op{Sum, Prod, Max, Min, Avg, PremulSum}
 )
 
-// window returns n bytes that start offset bytes behind an aligned address,
-// and a function that says whether the bytes around them are as they were.
+// window returns n bytes that start offset bytes behind a cache line, and a
+// function that says whether the bytes around them are as they were.
 func window(r *rand.Rand, n, offset int) ([]byte, func() bool) {
-	const guard = 128
-	whole := make([]byte, guard+offset+n+guard)
-	for i := range whole {
-		whole[i] = byte(r.Uint32())
+	const guard, line = 128, 64
+	whole := make([]byte, line+guard+offset+n+guard)
+	for i := range len(whole) / 8 {
+		put(whole, i, 8, r.Uint64())
 	}
 	before := append([]byte(nil), whole...)
-	start, end := guard+offset, guard+offset+n
+	start := misaligned(whole, line) + guard + offset
+	end := start + n
 	return whole[start:end:end], func() bool {
 		return string(before[:start]) == string(whole[:start]) && string(before[end:]) == string(whole[end:])
 	}
@@ -78,8 +79,8 @@ func TestKernelsAgainstPlain(t *testing.T) {
 			for _, typ := range allTypes {
 				for _, op := range allOps {
 					for sources := 1; sources <= 9; sources++ {
-						for _, n := range lengths {
-							foldOnce(t, r, typ, op, sources, n)
+						for range 6 { // all lengths come up for each type
+							foldOnce(t, r, typ, op, sources, lengths[r.IntN(len(lengths))])
 						}
 					}
 				}
@@ -88,7 +89,7 @@ func TestKernelsAgainstPlain(t *testing.T) {
 	}
 }
 
-// foldOnce folds n elements out of place and in place.
+// foldOnce folds n elements out of place, as a part of a large destination, and in place.
 func foldOnce(t *testing.T, r *rand.Rand, typ Type, op Op, sources, n int) {
 	bytes := n * typ.Size()
 	factor := float64(r.IntN(9)-4) / 2
@@ -114,6 +115,13 @@ func foldOnce(t *testing.T, r *rand.Rand, typ Type, op Op, sources, n int) {
 			require.Failf(t, "source changed", "%s: source %d", what, i)
 		}
 	}
+	for _, offset := range []int{r.IntN(64/typ.Size()) * typ.Size(), r.IntN(64)} {
+		part, partIntact := window(r, bytes, offset)
+		FoldPart(part, srcs, typ, op, factor, large)
+		if string(part) != string(want) || !partIntact() {
+			require.Failf(t, "part", "%s, offset %d: got %x, want %x, surroundings intact: %v", what, offset, part, want, partIntact())
+		}
+	}
 	in := r.IntN(sources)
 	Fold(srcs[in], srcs, typ, op, factor)
 	for i := range srcs {
@@ -127,13 +135,49 @@ func foldOnce(t *testing.T, r *rand.Rand, typ Type, op Op, sources, n int) {
 	}
 }
 
+// What is stored around the caches is what a large destination gains from.
+func TestLargeDestinationsAreStreamed(t *testing.T) {
+	force(t, Active())
+	streamed := 0
+	spy := engine{vector: 64, kernels: &table{}, streams: &table{}}
+	spy.streams[positionF32][Sum] = func(dst []byte, _ [][]byte, from, to int, _ uint64) {
+		require.Zero(t, misaligned(dst[from:], 64))
+		require.Zero(t, (to-from)%512)
+		streamed += to - from
+	}
+	active.Store(&spy)
+	whole := make([]byte, 4096+64)
+	dst := whole[misaligned(whole, 64):][:4096]
+	a, b := make([]byte, 4096), make([]byte, 4096)
+	for _, c := range []struct {
+		what     string
+		dst      []byte
+		whole    int
+		streamed int
+	}{
+		{"aligned", dst, large, 4096},
+		{"behind a boundary", dst[4:], large, 3584},
+		{"element across a boundary", dst[1:4093], large, 0},
+		{"shorter than a block", dst[:508], large, 0},
+		{"ends before a boundary", dst[4:8], large, 0},
+		{"empty", dst[:0], large, 0},
+		{"small", dst, large - 1, 0},
+		{"in place", a, large, 0},
+	} {
+		streamed = 0
+		n := len(c.dst)
+		FoldPart(c.dst, [][]byte{b[:n], a[:n]}, F32, Sum, 0, c.whole)
+		require.Equal(t, c.streamed, streamed, c.what)
+	}
+}
+
 // Fold cuts long work into segments: their seams, and the tail behind the last.
 func TestSegments(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for _, l := range Levels() {
 		force(t, l)
 		for _, typ := range []Type{BF16, F32, U8} {
-			foldOnce(t, r, typ, Sum, 3, (2*segment+segment/2)/typ.Size()+7)
+			foldOnce(t, r, typ, Avg, 3, (2*segment+segment/2)/typ.Size()+7)
 			foldOnce(t, r, typ, Max, 2, segment/typ.Size())
 		}
 	}
@@ -269,7 +313,10 @@ func TestFoldAllocatesNothing(t *testing.T) {
 		force(t, l)
 		for _, typ := range []Type{I16, F16, BF16} {
 			for _, op := range allOps {
-				require.Zero(t, testing.AllocsPerRun(20, func() { Fold(dst, srcs, typ, op, 2) }), "%v %v %v", l, op, typ)
+				for _, whole := range []int{bytes, large} {
+					allocs := testing.AllocsPerRun(20, func() { FoldPart(dst, srcs, typ, op, 2, whole) })
+					require.Zero(t, allocs, "%v %v %v, whole %d", l, op, typ, whole)
+				}
 			}
 		}
 	}

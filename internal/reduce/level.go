@@ -29,19 +29,19 @@ var needs = [numLevels][]cpuid.FeatureID{
 }
 
 // kernel combines bytes from to to of every source into the same bytes of dst.
-// Both are multiples of the vector of its level. scalar holds the factor or
-// the divisor in the accumulate type (see operand).
+// scalar holds the factor or the divisor in the accumulate type (see operand).
 type kernel func(dst []byte, srcs [][]byte, from, to int, scalar uint64)
 
-// table holds the kernels of a level by position of the type and operation;
-// nil where the level has no instruction for it, so that plain Go does it.
+// table holds kernels by position of the type and operation; nil where the
+// level has none.
 type table [numTypes][numOps]kernel
 
-// engine is a level in use.
+// engine is a level in use. Where it has no kernel, plain Go does the work.
 type engine struct {
 	level   Level
-	vector  int // bytes; a kernel takes multiples of it
-	kernels *table
+	vector  int    // bytes
+	kernels *table // take multiples of a vector
+	streams *table // take multiples of 8 vectors, aligned to one in dst, and store around the caches
 }
 
 var active atomic.Pointer[engine]

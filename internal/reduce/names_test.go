@@ -108,6 +108,9 @@ func TestTablesAreFull(t *testing.T) {
 			for _, op := range allOps {
 				require.NotNil(t, e.kernels[typ.position()][op], "%v %v %v", e.level, op, typ)
 			}
+			for _, op := range []Op{Sum, Avg, PremulSum} {
+				require.NotNil(t, e.streams[typ.position()][op], "%v %v %v", e.level, op, typ)
+			}
 		}
 	}
 }

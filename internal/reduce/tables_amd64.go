@@ -2,7 +2,6 @@
 
 package reduce
 
-// avx2Kernels holds the kernels of the level AVX2; plain does the rest.
 var avx2Kernels = table{
 	positionI8:   {Sum: foldSum8AVX2, Max: foldMaxI8AVX2, Min: foldMinI8AVX2},
 	positionU8:   {Sum: foldSum8AVX2, Max: foldMaxU8AVX2, Min: foldMinU8AVX2},
@@ -18,7 +17,21 @@ var avx2Kernels = table{
 	positionU16:  {Sum: foldSum16AVX2, Prod: foldProd16AVX2, PremulSum: foldPremulSum16AVX2, Max: foldMaxU16AVX2, Min: foldMinU16AVX2},
 }
 
-// avx512Kernels holds the kernels of the level AVX512; plain does the rest.
+var avx2Streams = table{
+	positionI8:   {Sum: streamSum8AVX2},
+	positionU8:   {Sum: streamSum8AVX2},
+	positionI32:  {Sum: streamSum32AVX2, PremulSum: streamPremulSum32AVX2},
+	positionU32:  {Sum: streamSum32AVX2, PremulSum: streamPremulSum32AVX2},
+	positionI64:  {Sum: streamSum64AVX2},
+	positionU64:  {Sum: streamSum64AVX2},
+	positionF16:  {Sum: streamSumF16AVX2, Avg: streamAvgF16AVX2, PremulSum: streamPremulSumF16AVX2},
+	positionF32:  {Sum: streamSumF32AVX2, Avg: streamAvgF32AVX2, PremulSum: streamPremulSumF32AVX2},
+	positionF64:  {Sum: streamSumF64AVX2, Avg: streamAvgF64AVX2, PremulSum: streamPremulSumF64AVX2},
+	positionBF16: {Sum: streamSumBF16AVX2, Avg: streamAvgBF16AVX2, PremulSum: streamPremulSumBF16AVX2},
+	positionI16:  {Sum: streamSum16AVX2, PremulSum: streamPremulSum16AVX2},
+	positionU16:  {Sum: streamSum16AVX2, PremulSum: streamPremulSum16AVX2},
+}
+
 var avx512Kernels = table{
 	positionI8:   {Sum: foldSum8AVX512, Max: foldMaxI8AVX512, Min: foldMinI8AVX512},
 	positionU8:   {Sum: foldSum8AVX512, Max: foldMaxU8AVX512, Min: foldMinU8AVX512},
@@ -32,4 +45,19 @@ var avx512Kernels = table{
 	positionBF16: {Sum: foldSumBF16AVX512, Prod: foldProdBF16AVX512, Max: foldMaxBF16AVX512, Min: foldMinBF16AVX512, Avg: foldAvgBF16AVX512, PremulSum: foldPremulSumBF16AVX512},
 	positionI16:  {Sum: foldSum16AVX512, Prod: foldProd16AVX512, PremulSum: foldPremulSum16AVX512, Max: foldMaxI16AVX512, Min: foldMinI16AVX512},
 	positionU16:  {Sum: foldSum16AVX512, Prod: foldProd16AVX512, PremulSum: foldPremulSum16AVX512, Max: foldMaxU16AVX512, Min: foldMinU16AVX512},
+}
+
+var avx512Streams = table{
+	positionI8:   {Sum: streamSum8AVX512},
+	positionU8:   {Sum: streamSum8AVX512},
+	positionI32:  {Sum: streamSum32AVX512, PremulSum: streamPremulSum32AVX512},
+	positionU32:  {Sum: streamSum32AVX512, PremulSum: streamPremulSum32AVX512},
+	positionI64:  {Sum: streamSum64AVX512, PremulSum: streamPremulSum64AVX512},
+	positionU64:  {Sum: streamSum64AVX512, PremulSum: streamPremulSum64AVX512},
+	positionF16:  {Sum: streamSumF16AVX512, Avg: streamAvgF16AVX512, PremulSum: streamPremulSumF16AVX512},
+	positionF32:  {Sum: streamSumF32AVX512, Avg: streamAvgF32AVX512, PremulSum: streamPremulSumF32AVX512},
+	positionF64:  {Sum: streamSumF64AVX512, Avg: streamAvgF64AVX512, PremulSum: streamPremulSumF64AVX512},
+	positionBF16: {Sum: streamSumBF16AVX512, Avg: streamAvgBF16AVX512, PremulSum: streamPremulSumBF16AVX512},
+	positionI16:  {Sum: streamSum16AVX512, PremulSum: streamPremulSum16AVX512},
+	positionU16:  {Sum: streamSum16AVX512, PremulSum: streamPremulSum16AVX512},
 }

@@ -41,7 +41,7 @@ func whole(name string, ops []op) element {
 			k.VMOVUPS(from, parts[0])
 		},
 		store: func(k *kernel, parts []reg.VecVirtual, to operand.Mem) {
-			k.VMOVUPS(parts[0], to)
+			k.put(parts[0], to)
 		},
 	}
 }
@@ -57,8 +57,11 @@ func float16() element {
 		},
 		store: func(k *kernel, parts []reg.VecVirtual, to operand.Mem) {
 			const nearestEven = 0
-			k.VCVTPS2PH(operand.Imm(nearestEven), parts[0], to)
-			k.VCVTPS2PH(operand.Imm(nearestEven), parts[1], to.Offset(k.width/2))
+			for p, v := range parts {
+				half := k.halfVector()
+				k.VCVTPS2PH(operand.Imm(nearestEven), v, half)
+				k.put(half, to.Offset(p*k.width/2))
+			}
 		},
 	}
 }
@@ -90,7 +93,7 @@ func bfloat16() element {
 			k.VPSRLD(operand.Imm(16), parts[0], parts[0])
 			k.VANDPS(parts[1], k.upper, parts[1])
 			k.VORPS(parts[0], parts[1], parts[0])
-			k.VMOVUPS(parts[0], to)
+			k.put(parts[0], to)
 		},
 	}
 }

@@ -41,25 +41,33 @@ func main() {
 	}
 }
 
-// write generates the kernels of one level and appends their table.
+// write generates the kernels of one level and appends their tables.
 func write(l level, config printer.Config, tables *bytes.Buffer) error {
 	ctx := build.NewContext()
 	made := map[string]bool{}
-	fmt.Fprintf(tables, "\n// %sKernels holds the kernels of the level %s; plain does the rest.\n", l.file, l.name)
-	fmt.Fprintf(tables, "var %sKernels = table{\n", l.file)
-	for _, f := range elements(l) {
-		fmt.Fprintf(tables, "position%s: {", f.name)
-		for _, o := range f.ops {
-			name := "fold" + o.name + o.lane + l.name
-			fmt.Fprintf(tables, "%s: %s,", o.name, name)
-			if !made[name] { // signed and unsigned integers share most kernels
-				made[name] = true
-				emit(ctx, l, f, o, name)
-			}
+	for _, streaming := range []bool{false, true} {
+		verb, plural := "fold", "Kernels"
+		if streaming {
+			verb, plural = "stream", "Streams"
 		}
-		fmt.Fprintf(tables, "},\n")
+		fmt.Fprintf(tables, "\nvar %s%s = table{\n", l.file, plural)
+		for _, f := range elements(l) {
+			fmt.Fprintf(tables, "position%s: {", f.name)
+			for _, o := range f.ops {
+				if streaming && !o.isSum() {
+					continue
+				}
+				name := verb + o.name + o.lane + l.name
+				fmt.Fprintf(tables, "%s: %s,", o.name, name)
+				if !made[name] { // signed and unsigned integers share most kernels
+					made[name] = true
+					emit(ctx, l, f, o, name, streaming)
+				}
+			}
+			fmt.Fprintf(tables, "},\n")
+		}
+		fmt.Fprintf(tables, "}\n")
 	}
-	fmt.Fprintf(tables, "}\n")
 	file, err := ctx.Result()
 	if err != nil {
 		build.LogError(log.Default(), err, 5)

@@ -17,6 +17,10 @@ type op struct {
 	finish    func(k *kernel, acc reg.VecVirtual)
 }
 
+// isSum says whether o is what gradients are reduced with: these operations
+// have streaming kernels.
+func (o op) isSum() bool { return o.name == "Sum" || o.name == "Avg" || o.name == "PremulSum" }
+
 // binary is an instruction with two sources and one destination.
 type binary = func(c *build.Context, ops ...operand.Op)
 
