@@ -70,7 +70,8 @@ type driver struct {
 	credits []uint32
 	sent    int
 	turn    bool
-	leaving bool // ranks may be gone already
+	before  int        // chunks of other roots that may be under way
+	leaving bool       // ranks may be gone already
 	ready   [32]uint32 // highest sequence number heard, by round of the barrier
 }
 
@@ -90,7 +91,7 @@ func (d *driver) control(from int, m *wire.Control) {
 	case wire.Ready:
 		d.ready[m.Round] = max(d.ready[m.Round], m.Seq)
 	case wire.Activate:
-		d.turn = true
+		d.turn, d.before = true, int(m.Count)
 	case wire.Credit:
 		if m.Seq == d.s.seq { // The last ones of an operation may come after it.
 			d.credits[from] = m.PSN
@@ -108,7 +109,7 @@ func (d *driver) received(h *wire.Data) {
 // step does one round of work.
 func (d *driver) step() {
 	work := d.g.Poll(d.s, 64)
-	if d.turn && d.sent < d.s.chunks() {
+	if d.turn {
 		work += d.multicast()
 	}
 	d.g.Flush()
@@ -117,24 +118,37 @@ func (d *driver) step() {
 	}
 }
 
-func (d *driver) multicast() int {
-	slowest := uint32(d.s.chunks())
+// underWay is how many chunks the slowest receiver may not have read yet:
+// those of this root and, until it is heard of, those of the roots before.
+func (d *driver) underWay() int {
+	slowest := d.s.chunks()
 	for r, c := range d.credits {
 		if r != d.s.rank {
-			slowest = min(slowest, c)
+			slowest = min(slowest, int(c))
 		}
 	}
-	room := min(int(slowest)+d.window, d.s.chunks()) - d.sent
-	if d.eager {
-		room = d.s.chunks() - d.sent
+	if slowest > 0 {
+		d.before = 0
 	}
-	if room <= 0 {
-		return 0
+	return d.before + d.sent - slowest
+}
+
+// multicast sends what the window allows. The turn passes on when half of the
+// window is free, so that the next root can begin before all have read the end.
+func (d *driver) multicast() int {
+	n, room := 0, d.s.chunks()-d.sent
+	if !d.eager {
+		room = min(room, d.window-d.underWay())
 	}
-	n := d.g.Multicast(run(uint16(d.s.rank), d.s.seq, d.shard, d.sent, room))
-	d.sent += n
-	if d.sent == d.s.chunks() && !d.eager && d.s.rank+1 < d.s.size {
-		d.g.Control(d.s.rank+1, &wire.Control{Kind: wire.Activate, Collective: wire.Allgather, Seq: d.s.seq}, nil)
+	if room > 0 {
+		n = d.g.Multicast(run(uint16(d.s.rank), d.s.seq, d.shard, d.sent, room))
+		d.sent += n
+	}
+	if u := d.underWay(); d.sent == d.s.chunks() && (d.eager || u <= d.window/2) {
+		d.turn = false
+		if next := d.s.rank + 1; !d.eager && next < d.s.size {
+			d.g.Control(next, &wire.Control{Kind: wire.Activate, Collective: wire.Allgather, Seq: d.s.seq, Count: uint32(u)}, nil)
+		}
 	}
 	return n
 }
@@ -175,7 +189,7 @@ func (d *driver) repeat(times int) (*result, error) {
 		var before, after syscall.Rusage
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 		start := time.Now()
-		if err := d.wait(func() bool { return d.s.left == 0 && d.sent == d.s.chunks() }); err != nil {
+		if err := d.wait(func() bool { return d.s.left == 0 && d.sent == d.s.chunks() && !d.turn }); err != nil {
 			return nil, err
 		}
 		res.Times = append(res.Times, time.Since(start))
@@ -195,7 +209,7 @@ func (d *driver) repeat(times int) (*result, error) {
 // that comes meanwhile lets this rank send before.
 func (d *driver) begin(seq uint32) error {
 	d.s.begin(seq)
-	d.sent, d.turn = 0, false
+	d.sent, d.turn, d.before = 0, false, 0
 	clear(d.credits)
 	err := d.barrier(seq)
 	d.turn = d.turn || d.eager || d.s.rank == 0
