@@ -52,7 +52,7 @@ fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 bench-reduce: toolchain ## the sums beside a plain copy
 	go test ./internal/reduce -run '^$$' -bench .
 
-bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS="--bytes 1K:1M")
+bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS="--rounds 5")
 	python3 benchmarks/peers/peers.py $(PEERS)
 
 clean: ## remove what build made

@@ -16,7 +16,7 @@ import (
 // benchCommand is the command line of `mcast bench`.
 type benchCommand struct {
 	Collective string   `arg:"" enum:"allgather,broadcast,reducescatter,overlap" help:"What to run: allgather, broadcast, reducescatter or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
-	Bytes      string   `default:"1K:64M" placeholder:"N[:M]" help:"Bytes a rank (of its shard), or a range; K, M and G are powers of 1024. Default: ${default}."`
+	Bytes      string   `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step       int      `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
 	Ranks      int      `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
 	Fabric     string   `enum:",auto,udp,shm" default:"" placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
@@ -133,31 +133,32 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 
 func (b *bench) reduces() bool { return b.collective == "reducescatter" || b.collective == "overlap" }
 
-// sizes reads "N" or "N:M": N, N*step, ... up to M.
+// sizes reads a list of N or N:M, which is N, N*step, ... up to M.
 func sizes(text string, step int) ([]int, error) {
-	first, last, ranged := strings.Cut(text, ":")
-	lo, err := config.ParseBytes(first)
-	if err != nil {
-		return nil, fmt.Errorf("--bytes: %w", err)
-	}
-	if !ranged {
-		return []int{lo}, nil
-	}
-	hi, err := config.ParseBytes(last)
-	if err != nil {
-		return nil, fmt.Errorf("--bytes: %w", err)
-	}
-	if lo < 1 || hi < lo {
-		return nil, fmt.Errorf("--bytes=%s is not a range: want N:M with 0 < N <= M", text)
-	}
 	if step < 2 {
 		return nil, fmt.Errorf("--step=%d is not allowed: want at least 2", step)
 	}
 	var all []int
-	for n := lo; n <= hi; n *= step {
-		all = append(all, n)
-		if n > hi/step {
-			break // n*step may overflow
+	for _, part := range strings.Split(text, ",") {
+		first, last, ranged := strings.Cut(part, ":")
+		if !ranged {
+			last = first
+		}
+		lo, err := config.ParseBytes(first)
+		if err != nil {
+			return nil, fmt.Errorf("--bytes: %w", err)
+		}
+		hi, err := config.ParseBytes(last)
+		if err != nil {
+			return nil, fmt.Errorf("--bytes: %w", err)
+		}
+		if ranged && (lo < 1 || hi < lo) {
+			return nil, fmt.Errorf("--bytes=%s is not a range: want N:M with 0 < N <= M", part)
+		}
+		all = append(all, lo)
+		for n := lo; n > 0 && n <= hi/step; { // n*step does not overflow
+			n *= step
+			all = append(all, n)
 		}
 	}
 	return all, nil

@@ -61,7 +61,7 @@ func TestBadArguments(t *testing.T) {
 		`--ranks=2000 is not allowed`:                    {"allgather", "--ranks=2000"},
 		`--root=4 is not allowed: want 0 to 3`:           {"broadcast", "--root", "4"},
 		`--iters=-5 is not allowed`:                      {"allgather", "--iters=-5"},
-		`--bytes: "x" is not a size`:                     {"allgather", "--bytes", "x"},
+		`--bytes: "x" is not a size`:                     {"allgather", "--bytes", "1,x"},
 		`--bytes: "1KB" is not a size`:                   {"allgather", "--bytes", "1:1KB"},
 		`--bytes=8:4 is not a range`:                     {"allgather", "--bytes", "8:4"},
 		`--bytes=0:4 is not a range`:                     {"allgather", "--bytes", "0:4"},
@@ -76,7 +76,7 @@ func TestBadArguments(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	for text, want := range map[string][]int{
-		"0": {0}, "7": {7}, "1:1": {1}, "1:100": {1, 10, 100}, "3:299": {3, 30}, "4611686018427387904:9223372036854775807": {1 << 62},
+		"0": {0}, "7": {7}, "5,0,1:10,3": {5, 0, 1, 10, 3}, "1:1": {1}, "1:100": {1, 10, 100}, "3:299": {3, 30}, "4611686018427387904:9223372036854775807": {1 << 62},
 	} {
 		got, err := sizes(text, 10)
 		require.NoError(t, err)
