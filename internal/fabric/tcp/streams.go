@@ -103,7 +103,7 @@ func (t *Streams) Peek(from, max int) []byte {
 	if len(b) >= max {
 		return b[:max]
 	}
-	if !s.readable && len(b) == 0 {
+	if !s.readable {
 		t.miss()
 	}
 	if s.readable {
