@@ -218,7 +218,7 @@ func (c *Comm) fold() bool {
 		if n == 0 {
 			return false
 		}
-		reduce.Fold(p.Recv[p.folded:p.folded+n], c.srcs, p.Type, p.Reduction, p.Factor)
+		reduce.FoldPart(p.Recv[p.folded:p.folded+n], c.srcs, p.Type, p.Reduction, p.Factor, size)
 		c.consume(n)
 		p.folded += n
 		if p.folded < size {
