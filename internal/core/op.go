@@ -46,13 +46,13 @@ type op struct {
 	reported []uint32
 
 	// Repair.
-	asked  bitmap.Bitmap // asked for, not arrived
+	asked  bitmap.Bitmap // asked for, not come by multicast
 	gaps   []gap
 	wanted bitmap.Bitmap // the right neighbour asked for it
 	guess  bitmap.Bitmap // ... without knowing it lost: a multicast chunk answers it
 	cutoff Time          // moment of the next cutoff, 0: none
 	tries  uint
-	alarm  bool // a cutoff has passed, and no chunk has shown that it was too short
+	alarm  bool // a cutoff has passed, and it is not known yet whether rightly
 	silent bool // a cutoff has passed: the time taken says nothing about the rate
 
 	rightDone bool // the right neighbour has every chunk

@@ -24,8 +24,12 @@ func (c *Comm) Hold(h *wire.Data) bool {
 func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 	c.tick(now)
 	p, s, ok := c.find(h)
-	if !ok || int(h.PSN) >= p.shape.chunks || n != p.shape.length(int(h.PSN), c.cfg.Chunk) ||
-		p.have.Has(s*p.shape.chunks+int(h.PSN)) {
+	if !ok || int(h.PSN) >= p.shape.chunks || n != p.shape.length(int(h.PSN), c.cfg.Chunk) {
+		c.stats.Dropped++
+		return Place{}, false
+	}
+	if bit := s*p.shape.chunks + int(h.PSN); p.have.Has(bit) {
+		c.twice(p, bit, IsRepair(h))
 		c.stats.Dropped++
 		return Place{}, false
 	}
@@ -119,10 +123,13 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	}
 	p.tries = 0
 	if p.full() {
-		if !p.eager && !p.silent {
-			c.pace.measure(p.shape.total(), c.now-p.since)
-		}
 		p.cutoff = 0
+		if !p.eager {
+			if !p.silent {
+				c.pace.measure(p.shape.total(), c.now-p.since)
+			}
+			c.activeOps(func(q *op) bool { c.arm(q); return true }) // the next one's turn has come
+		}
 		c.advance()
 		return
 	}

@@ -146,13 +146,11 @@ func (c *Comm) fetch(p *op, m *wire.Control) {
 
 // answered updates the wishes for a chunk that has just arrived.
 func (c *Comm) answered(p *op, bit int, repair bool) {
-	if p.asked.Clear(bit) {
-		if repair {
-			c.stats.Repaired++
-		} else if p.alarm {
-			p.alarm = false
-			c.pace.hasty()
-		}
+	if repair {
+		c.stats.Repaired++
+		c.judge(p, true)
+	} else {
+		p.asked.Clear(bit)
 	}
 	if !p.wanted.Has(bit) {
 		return
@@ -162,6 +160,22 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 		return
 	}
 	c.repairs++
+}
+
+// twice takes note of a chunk that this rank has already. If one copy came by
+// repair and the other by multicast, the request was hasty.
+func (c *Comm) twice(p *op, bit int, repair bool) {
+	if p.asked.Clear(bit) || repair {
+		c.judge(p, false)
+	}
+}
+
+// judge lets the cutoff learn, once for each time that it has passed.
+func (c *Comm) judge(p *op, right bool) {
+	if p.alarm {
+		p.alarm = false
+		c.pace.learn(right)
+	}
 }
 
 // dropWishes forgets what the right neighbour asked for.
@@ -261,6 +275,7 @@ func (c *Comm) Expire(now Time) {
 	if c.err != nil {
 		return
 	}
+	behind := false // an older operation is incomplete, whose roots go first
 	c.activeOps(func(p *op) bool {
 		n := 0
 		for n < len(p.gaps) && p.gaps[n].due <= c.now {
@@ -269,11 +284,14 @@ func (c *Comm) Expire(now Time) {
 		}
 		p.gaps = append(p.gaps[:0], p.gaps[n:]...)
 		if p.cutoff != 0 && p.cutoff <= c.now {
-			c.cutOff(p)
-			p.alarm, p.silent = true, true
-			p.tries++
+			if p.eager || !behind {
+				c.cutOff(p)
+				p.alarm, p.silent = true, true
+				p.tries++
+			}
 			c.arm(p)
 		}
+		behind = behind || !p.eager && !p.full()
 		return true
 	})
 }
@@ -329,12 +347,16 @@ func (p *pace) measure(bytes int, took time.Duration) {
 		p.rate = r
 	}
 	p.rate += (r - p.rate) / 8
-	p.alpha = max(p.least, p.alpha-p.alpha/64)
 }
 
-// hasty notes a false alarm: what was asked for after a silence came by multicast.
-func (p *pace) hasty() {
-	p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
+// learn adapts to a request after a silence: it was right if the chunk came by
+// repair alone, and hasty if it came by multicast as well.
+func (p *pace) learn(right bool) {
+	if right {
+		p.alpha = max(p.least, p.alpha-p.alpha/16)
+	} else {
+		p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
+	}
 }
 
 // cutoff returns how long a silence may last when bytes are under way.
