@@ -50,20 +50,24 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	if p == nil {
 		return // of an operation that everybody has finished with
 	}
+	if c.cfg.Lossless {
+		c.stats.Dropped++
+		return
+	}
 	switch {
 	case m.Kind == wire.Ready && p.state == active:
 		c.ready(p, from, m)
 	case m.Kind == wire.Ready && p.state == early && len(p.ready) < c.topo.rounds():
 		p.ready = append(p.ready, readyFrom{from, *m})
-	case m.Kind == wire.Done && from == c.topo.right():
+	case m.Kind == wire.Done && from == c.topo.right() && p.state == active:
 		c.rightIsDone(p)
 	case m.Kind == wire.Activate && from == c.topo.left() && p.state == active:
 		p.turn = true
 	case m.Kind == wire.Credit && p.state == active && !p.eager:
 		c.credit(p, from, m)
 		return
-	case m.Kind == wire.Fetch && from == c.topo.right() && p.known():
-		c.fetch(p, m)
+	case m.Kind == wire.Fetch && from == c.topo.right() && p.known() && !p.rightDone:
+		c.fetch(p, from, m)
 		return
 	default:
 		c.stats.Dropped++

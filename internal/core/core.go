@@ -42,6 +42,8 @@ const (
 	// those it keeps for its neighbour, its own in flight, and those that
 	// faster ranks have begun. A power of two.
 	slots = 256
+	// maxChunks bounds the chunks of a whole buffer.
+	maxChunks = 1 << 31
 	// NotEager in a Data header's Arena marks a chunk for the user's buffer.
 	NotEager = ^uint32(0)
 )
@@ -201,11 +203,11 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 		return 0, fmt.Errorf("root %d is not a rank; ranks are 0 to %d", o.Root, c.cfg.Size-1)
 	case o.Bytes < 0:
 		return 0, fmt.Errorf("size of %d bytes; it must be at least 0", o.Bytes)
+	case o.Bytes/c.cfg.Chunk >= maxChunks/c.cfg.Size:
+		return 0, fmt.Errorf("size of %d bytes; with %d ranks and chunks of %d bytes it must be below %d",
+			o.Bytes, c.cfg.Size, c.cfg.Chunk, maxChunks/c.cfg.Size*c.cfg.Chunk)
 	}
 	sh := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
-	if sh.shards*sh.chunks > 1<<31 {
-		return 0, fmt.Errorf("%d bytes a rank are too many for chunks of %d bytes", o.Bytes, c.cfg.Chunk)
-	}
 	seq := c.posted
 	p := &c.ring[seq%slots]
 	if p.state == early && p.seq == seq && p.known() && p.shape.mismatch(&sh) {

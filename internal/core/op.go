@@ -103,6 +103,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 		p.blank(seq)
 	}
 	if !p.known() || p.arena != r.arena {
+		c.dropWishes(p)
 		p.setShape(s)
 	}
 	p.state = active

@@ -114,21 +114,25 @@ func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
 
 // fetch takes the right neighbour's request. What this rank holds is answered;
 // what it lacks is remembered, and asked for further left.
-func (c *Comm) fetch(p *op, m *wire.Control) {
-	s := -1
-	if int(m.Root) < c.cfg.Size {
-		s = p.shape.shard(int(m.Root))
+func (c *Comm) fetch(p *op, from int, m *wire.Control) {
+	theirs := shape{coll: m.Collective, bytes: int(m.Bytes)} //nolint:gosec // compared only
+	if m.Collective == wire.Broadcast {
+		theirs.root = int(m.Root)
 	}
-	if s < 0 || m.Bytes != uint64(p.shape.bytes) || uint64(m.PSN)+uint64(m.Count) > uint64(p.shape.chunks) { //nolint:gosec // not negative
+	if p.state == active && int(m.Root) < c.cfg.Size && (p.shape.mismatch(&theirs) || p.shape.bytes != theirs.bytes) {
+		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), from, describe(&theirs))
+		return
+	}
+	if int(m.Root) >= c.cfg.Size || p.shape.mismatch(&theirs) || uint64(m.PSN)+uint64(m.Count) > uint64(p.shape.chunks) { //nolint:gosec // not negative
 		c.stats.Dropped++
 		return
 	}
-	certain, own := m.Round == 1, int(m.Root) == c.cfg.Rank
-	from, to := int(m.PSN), int(m.PSN)+int(m.Count)
-	if own && !certain {
-		to = min(to, p.next) // the rest is still to be multicast
+	s, certain, own := p.shape.shard(int(m.Root)), m.Round == 1, int(m.Root) == c.cfg.Rank
+	first, end := int(m.PSN), int(m.PSN)+int(m.Count)
+	if own {
+		end = min(end, p.next) // the rest is still to be multicast
 	}
-	for i := from; i < to; i++ {
+	for i := first; i < end; i++ {
 		bit := s*p.shape.chunks + i
 		if p.wanted.Set(bit) && p.have.Has(bit) {
 			c.repairs++
@@ -140,7 +144,7 @@ func (c *Comm) fetch(p *op, m *wire.Control) {
 		}
 	}
 	if !own && p.state == active {
-		c.ask(p, s, from, to, certain, false)
+		c.ask(p, s, first, end, certain, false)
 	}
 }
 
