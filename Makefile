@@ -37,7 +37,7 @@ check: setup ## formatting, vet, linters, types
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	go vet ./...
 	$(LINT) run ./...
-	$(VENV)/bin/ruff check --config python/pyproject.toml python benchmarks
+	cd python && ../$(VENV)/bin/ruff check --config pyproject.toml . ../benchmarks
 	cd python && ../$(VENV)/bin/mypy
 
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, shm and gloo and compare (LOSS=0.01, STEPS=100)
