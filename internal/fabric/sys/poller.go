@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,6 +34,7 @@ type Poller struct {
 	coarse   bool // no epoll_pwait2: whole milliseconds
 	sleeping atomic.Bool
 	woken    atomic.Bool
+	closing  sync.Mutex // a late Wake must not write to a descriptor that is something else by now
 	Syscalls atomic.Uint64
 }
 
@@ -130,9 +132,15 @@ func (p *Poller) found(n uintptr, e syscall.Errno) []unix.EpollEvent {
 	return ready
 }
 
-// Wake ends a Wait, now or the next one. It may be called from any goroutine.
+// Wake ends a Wait, now or the next one. It may be called from any goroutine,
+// even after Close.
 func (p *Poller) Wake() {
-	if !p.woken.Swap(true) && p.sleeping.Load() {
+	if p.woken.Swap(true) || !p.sleeping.Load() {
+		return
+	}
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	if p.event >= 0 {
 		var one [8]byte
 		binary.NativeEndian.PutUint64(one[:], 1)
 		_, _ = unix.Write(p.event, one[:])
@@ -141,6 +149,8 @@ func (p *Poller) Wake() {
 
 // Close releases the poller's own descriptors.
 func (p *Poller) Close() error {
+	p.closing.Lock()
+	defer p.closing.Unlock()
 	var errs []error
 	for _, fd := range []int{p.event, p.epoll} {
 		if fd >= 0 {

@@ -97,11 +97,11 @@ func (t *Streams) Send(to int, b []byte) int {
 }
 
 // Peek implements fabric.Streams.
-func (t *Streams) Peek(from, max int) []byte {
+func (t *Streams) Peek(from, limit int) []byte {
 	s := t.streams[from]
 	b := s.buffered()
-	if len(b) >= max {
-		return b[:max]
+	if len(b) >= limit {
+		return b[:limit]
 	}
 	if !s.readable {
 		t.miss()
@@ -111,7 +111,7 @@ func (t *Streams) Peek(from, max int) []byte {
 		t.receivedBytes.Add(uint64(s.fill()))
 		b = s.buffered()
 	}
-	return b[:min(len(b), max)]
+	return b[:min(len(b), limit)]
 }
 
 // Consume implements fabric.Streams.

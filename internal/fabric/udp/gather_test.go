@@ -214,7 +214,7 @@ func TestWindowHolds(t *testing.T) {
 						o.Chunk, o.RcvBuf, o.Offload, o.Window = chunk, rcvBuf, offload, 1<<30
 					})
 					window, chunk := ranks[1].Traits().Window, ranks[1].Traits().Chunk
-					shard := make([]byte, 6*window*chunk)
+					shard := make([]byte, 3*window*chunk)
 					fill(shard, 0, 1)
 					s := newSink(1, 2, chunk, len(shard))
 					rng := rand.New(rand.NewPCG(uint64(chunk), uint64(rcvBuf)))

@@ -148,9 +148,10 @@ func groupOn(t *testing.T, ns [2]*namespace, adjust func(o *Options)) []*Gather 
 
 // TestWindowHoldsOnEthernet sends a full window to receivers that do not read.
 func TestWindowHoldsOnEthernet(t *testing.T) {
+	ns := cable(t, 1500)
 	for _, offload := range offloads {
 		t.Run(offload.String(), func(t *testing.T) {
-			ranks := groupOn(t, cable(t, 1500), func(o *Options) { o.Offload, o.RcvBuf, o.Window = offload, 212992, 1<<30 })
+			ranks := groupOn(t, ns, func(o *Options) { o.Offload, o.RcvBuf, o.Window = offload, 212992, 1<<30 })
 			traits := ranks[0].Traits()
 			shard := make([]byte, traits.Window*traits.Chunk)
 			fill(shard, 0, 1)
