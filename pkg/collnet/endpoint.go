@@ -63,10 +63,10 @@ type blob struct {
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
 func Open(o Options) (*Endpoint, error) {
 	if o.Size < 1 || o.Size > MaxRanks {
-		return nil, fmt.Errorf("group of %d ranks; allowed are 1 to %d", o.Size, MaxRanks)
+		return nil, argument("group of %d ranks; allowed are 1 to %d", o.Size, MaxRanks)
 	}
 	if o.Rank < 0 || o.Rank >= o.Size {
-		return nil, fmt.Errorf("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
+		return nil, argument("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
 	}
 	ifi, addr, err := uplink(o.Settings.Interface)
 	if err != nil {

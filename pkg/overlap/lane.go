@@ -35,16 +35,19 @@ type Lane struct {
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
-	kick    chan struct{} // tells a resting agent to look again
 	start   time.Time
 	closed  chan struct{}
 	ended   sync.WaitGroup
 	once    sync.Once
 }
 
-// rest is how long the agent leaves the lane alone after a caller has driven
-// it: a program in a loop of blocking calls is served by its own thread.
+// rest is how long the agent leaves an idle lane alone after a caller has
+// driven it: a program in a loop of blocking calls is served by its own thread.
 const rest = time.Millisecond
+
+// glance is how often a resting agent looks whether somebody relies on it:
+// an operation is in flight and nobody waits.
+const glance = 200 * time.Microsecond
 
 // nap is the longest single Sleep, so that nothing depends on a lost wake-up.
 const nap = 100 * time.Millisecond
@@ -52,8 +55,7 @@ const nap = 100 * time.Millisecond
 // NewLane starts the agent of a worker.
 func NewLane(w Worker) *Lane {
 	l := &Lane{
-		worker: w, token: make(chan struct{}, 1), kick: make(chan struct{}, 1),
-		start: time.Now(), closed: make(chan struct{}),
+		worker: w, token: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
 	}
 	l.token <- struct{}{}
 	l.left.Store(-int64(rest))
@@ -123,44 +125,42 @@ func await(done <-chan struct{}, timeout <-chan time.Time) bool {
 	}
 }
 
-// leave ends a caller's stay; operations that are still in flight are the agent's.
+// leave ends a caller's stay; what is still in flight is the agent's.
 func (l *Lane) leave() {
 	l.left.Store(int64(time.Since(l.start)))
-	if l.callers.Dec() == 0 && l.worker.InFlight() > 0 {
-		l.kickAgent()
-	}
+	l.callers.Dec()
 }
 
 // Posted says that an operation was handed to the worker by somebody who does
-// not drive it: whoever drives now, or the agent, takes it up.
+// not wait for it yet. If the lane was idle it is begun here and now; then
+// whoever drives, or the agent, takes it up.
 func (l *Lane) Posted() {
+	if l.worker.InFlight() == 1 {
+		select {
+		case <-l.token:
+			l.worker.Work()
+			l.token <- struct{}{}
+			if l.worker.InFlight() == 0 {
+				return
+			}
+		default:
+		}
+	}
 	if l.asleep.Load() || l.callers.Load() > 0 {
 		l.worker.Wake()
-	}
-	l.kickAgent()
-}
-
-func (l *Lane) kickAgent() {
-	select {
-	case l.kick <- struct{}{}:
-	default:
 	}
 }
 
 // agent drives the worker while no caller does.
 func (l *Lane) agent() {
 	defer l.ended.Done()
-	pause := time.NewTimer(rest)
+	pause := time.NewTimer(glance)
 	defer pause.Stop()
 	for {
 		for !l.agentsTurn() {
-			pause.Reset(rest)
+			pause.Reset(glance)
 			select {
 			case <-pause.C:
-			case <-l.kick:
-				if l.callers.Load() == 0 {
-					l.left.Store(-int64(rest)) // somebody relies on the agent now
-				}
 			case <-l.closed:
 				return
 			}
@@ -179,7 +179,10 @@ func (l *Lane) agent() {
 }
 
 func (l *Lane) agentsTurn() bool {
-	return l.callers.Load() == 0 && time.Since(l.start)-time.Duration(l.left.Load()) >= rest
+	if l.callers.Load() > 0 {
+		return false
+	}
+	return l.worker.InFlight() > 0 || time.Since(l.start)-time.Duration(l.left.Load()) >= rest
 }
 
 func (l *Lane) agentDrives() {
