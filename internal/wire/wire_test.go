@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLayout pins every field to its bytes: peers of other versions rely on it.
+func TestLayout(t *testing.T) {
+	data := Data{
+		Collective: Allgather, Subgroup: 0x02, Root: 0x0304, Job: 0x05060708090a0b0c,
+		Seq: 0x0d0e0f10, PSN: 0x11121314, Bytes: 0x15161718, Arena: 0x191a1b1c,
+	}
+	b := make([]byte, DataSize)
+	data.Put(b)
+	assert.Equal(t, []byte{
+		0x6d, 0x63, 0x13, 2, 5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 0, 0, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+	}, b)
+
+	control := Control{
+		Kind: Fetch, Collective: Broadcast, Round: 0x02, Root: 0x0304, Seq: 0x05060708,
+		PSN: 0x090a0b0c, Count: 0x0d0e0f10, Bytes: 0x1112131415161718,
+	}
+	b = make([]byte, ControlSize)
+	control.Put(b)
+	assert.Equal(t, []byte{
+		4, 0x12, 2, 0, 3, 4, 0, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 0, 0, 0, 17, 18, 19, 20, 21, 22, 23, 24,
+	}, b)
+
+	hello := Hello{Purpose: PurposeControl, Rank: 0x0102, Job: 0x030405060708090a, Key: 0x0b0c0d0e0f101112}
+	b = make([]byte, HelloSize)
+	hello.Put(b)
+	assert.Equal(t, []byte{'m', 'c', 's', 't', 1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, b)
+
+	stream := Stream{Type: 1, Op: 2, Seq: 0x03040506, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5}
+	b = make([]byte, StreamSize)
+	stream.Put(b)
+	assert.Equal(t, []byte{
+		1, 1, 2, 0, 0, 0, 0, 0, 3, 4, 5, 6, 0, 0, 0, 0, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
+	}, b)
+	other := stream
+	assert.True(t, stream.Equal(&other))
+	for _, change := range []func(){
+		func() { other.Type++ }, func() { other.Op++ }, func() { other.Seq++ }, func() { other.Bytes++ }, func() { other.Factor++ },
+	} {
+		other = stream
+		change()
+		assert.False(t, stream.Equal(&other))
+	}
+}
+
+// TestRefusals changes one byte of a good message at a time.
+func TestRefusals(t *testing.T) {
+	data, control, hello, stream := make([]byte, DataSize), make([]byte, ControlSize), make([]byte, HelloSize), make([]byte, StreamSize)
+	(&Data{Collective: Barrier}).Put(data)
+	(&Control{Kind: Repair, Bytes: MaxPayload}).Put(control)
+	(&Hello{Purpose: PurposeMesh}).Put(hello)
+	(&Stream{}).Put(stream)
+	getStream := func(b []byte) error { return new(Stream).Get(b) }
+	getData := func(b []byte) error { return new(Data).Get(b) }
+	getControl := func(b []byte) error { return new(Control).Get(b) }
+	getHello := func(b []byte) error { return new(Hello).Get(b) }
+	for _, c := range []struct {
+		name string
+		get  func([]byte) error
+		good []byte
+		at   int
+		to   byte
+		want error
+	}{
+		{"data magic", getData, data, 1, 0, ErrMagic},
+		{"data version", getData, data, 2, 0x21, ErrVersion},
+		{"data collective low", getData, data, 2, 0x10, ErrField},
+		{"data collective high", getData, data, 2, 0x14, ErrField},
+		{"control kind low", getControl, control, 0, 0, ErrField},
+		{"control kind high", getControl, control, 0, byte(kindEnd), ErrField},
+		{"control version", getControl, control, 1, 0, ErrVersion},
+		{"control collective", getControl, control, 1, 0x14, ErrField},
+		{"control payload", getControl, control, 31, 1, ErrField},
+		{"hello magic", getHello, hello, 0, 0, ErrMagic},
+		{"hello version", getHello, hello, 4, 2, ErrVersion},
+		{"hello purpose low", getHello, hello, 5, 0, ErrField},
+		{"hello purpose high", getHello, hello, 5, byte(purposeEnd), ErrField},
+		{"stream version", getStream, stream, 0, 9, ErrVersion},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, c.get(c.good))
+			bad := append([]byte(nil), c.good...)
+			bad[c.at] = c.to
+			require.ErrorIs(t, c.get(bad), c.want)
+			for n := range c.good {
+				require.ErrorIs(t, c.get(c.good[:n]), ErrShort)
+			}
+		})
+	}
+}
+
+func TestPayload(t *testing.T) {
+	assert.Equal(t, 7, (&Control{Kind: Repair, Bytes: 7}).Payload())
+	assert.Zero(t, (&Control{Kind: Ready, Bytes: 7}).Payload())
+}
+
+func TestNames(t *testing.T) {
+	assert.Equal(t, "fetch", Fetch.String())
+	assert.Equal(t, "kind(99)", Kind(99).String())
+	assert.Equal(t, "allgather", Allgather.String())
+	assert.Equal(t, "collective(9)", Collective(9).String())
+}
+
+func TestDecodersDoNotAllocate(t *testing.T) {
+	b := make([]byte, DataSize)
+	(&Data{Collective: Allgather}).Put(b)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		var d Data
+		if d.Get(b) != nil {
+			t.Fail()
+		}
+	}))
+}
