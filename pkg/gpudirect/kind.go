@@ -7,6 +7,7 @@ package gpudirect
 #cgo LDFLAGS: -ldl
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,43 @@ typedef int (*get_attribute)(void *, int, unsigned long long);
 
 static get_attribute lookup;
 
+static int read_adds(struct dl_phdr_info *info, size_t size, void *adds)
+{
+	*(unsigned long long *)adds = info->dlpi_adds;
+	return 1; // the first object will do
+}
+
+// libraries_loaded counts the libraries that this process has ever loaded.
+static unsigned long long libraries_loaded(void)
+{
+	unsigned long long adds = 0;
+	dl_iterate_phdr(read_adds, &adds);
+	return adds;
+}
+
+// find_driver looks for the driver in this process: only one that has loaded
+// it itself can hold such pointers. Looking takes microseconds among hundreds
+// of libraries, so it is done again only when one was added.
+static get_attribute find_driver(void)
+{
+	static unsigned long long looked_at;
+	unsigned long long now = libraries_loaded();
+	get_attribute f;
+	void *lib;
+
+	if (now == __atomic_load_n(&looked_at, __ATOMIC_RELAXED))
+		return NULL;
+	lib = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	f = lib == NULL ? NULL : (get_attribute)dlsym(lib, "cuPointerGetAttribute");
+	if (lib != NULL)
+		dlclose(lib);
+	if (f == NULL)
+		__atomic_store_n(&looked_at, now, __ATOMIC_RELAXED);
+	else
+		__atomic_store_n(&lookup, f, __ATOMIC_RELEASE);
+	return f;
+}
+
 // cuda_memory_type returns CU_MEMORYTYPE_* of p (1 host, 2 device), or 0 if
 // the driver is not in this process or does not know p.
 static unsigned int cuda_memory_type(uintptr_t p)
@@ -22,17 +60,8 @@ static unsigned int cuda_memory_type(uintptr_t p)
 	unsigned int type = 0;
 	get_attribute f = __atomic_load_n(&lookup, __ATOMIC_ACQUIRE);
 
-	if (f == NULL) {
-		// Only a process that has loaded the driver itself can hold such pointers.
-		void *lib = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		if (lib == NULL)
-			return 0;
-		f = (get_attribute)dlsym(lib, "cuPointerGetAttribute");
-		dlclose(lib);
-		if (f == NULL)
-			return 0;
-		__atomic_store_n(&lookup, f, __ATOMIC_RELEASE);
-	}
+	if (f == NULL && (f = find_driver()) == NULL)
+		return 0;
 	// 2 is CU_POINTER_ATTRIBUTE_MEMORY_TYPE.
 	if (f(&type, 2, (unsigned long long)p) != 0)
 		return 0;
