@@ -1,0 +1,300 @@
+package core
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// plain is a configuration with barriers for every operation that has bytes.
+func plain(ranks, chunk int) Config {
+	return Config{Size: ranks, Chunk: chunk, Chains: 1, Subgroups: 1, Cutoff: time.Millisecond}
+}
+
+// small is one in which everything up to 64 KiB is eager.
+func small(ranks, chunk int) Config {
+	c := plain(ranks, chunk)
+	c.Eager, c.Arena, c.EagerChunks = 64<<10, 256<<10, 1024
+	return c
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"no ranks":      func(c *Config) { c.Size = 0 },
+		"rank too low":  func(c *Config) { c.Rank = -1 },
+		"rank too high": func(c *Config) { c.Rank = c.Size },
+		"too many":      func(c *Config) { c.Size = 1<<16 + 1 },
+		"chunk":         func(c *Config) { c.Chunk = 0 },
+		"chains":        func(c *Config) { c.Chains = 0 },
+		"subgroups":     func(c *Config) { c.Subgroups = 0 },
+		"window":        func(c *Config) { c.Window = -1 },
+		"arena":         func(c *Config) { c.Arena = c.Eager - 1 },
+	} {
+		cfg := small(2, 4)
+		assert.NotPanics(t, func() { New(cfg) })
+		change(&cfg)
+		assert.Panics(t, func() { New(cfg) }, name)
+	}
+}
+
+func TestPostRefuses(t *testing.T) {
+	c := New(plain(3, 1024))
+	for _, o := range []struct {
+		op   Op
+		want string
+	}{
+		{Op{Collective: 0}, "unknown collective 0"},
+		{Op{Collective: wire.Allgather + 1}, "unknown collective 4"},
+		{Op{Collective: wire.Broadcast, Root: 3}, "root 3 is not a rank; ranks are 0 to 2"},
+		{Op{Collective: wire.Broadcast, Root: -1}, "root -1 is not a rank; ranks are 0 to 2"},
+		{Op{Collective: wire.Allgather, Bytes: -1}, "size of -1 bytes; it must be at least 0"},
+		{Op{Collective: wire.Allgather, Bytes: math.MaxInt}, "it must be below"},
+		{Op{Collective: wire.Allgather, Bytes: 1 << 40}, "it must be below"},
+	} {
+		_, err := c.Post(0, o.op)
+		require.ErrorContains(t, err, o.want)
+	}
+	assert.Zero(t, c.InFlight())
+	assert.Zero(t, c.Posted(), "a refused operation takes no number")
+}
+
+// TestBusy also shows that Room counts numbers: one operation that is late
+// holds up those after it, though they are done.
+func TestBusy(t *testing.T) {
+	n := newNet(small(2, 1024))
+	n.lose = func(p packet) bool { return p.data.Seq == 0 }
+	allgather := Op{Collective: wire.Allgather, Bytes: 4}
+	for range MaxInFlight {
+		require.NoError(t, n.post(allgather, 0))
+	}
+	require.ErrorIs(t, n.post(allgather, 0), ErrBusy)
+	assert.Equal(t, MaxInFlight, n.comms[0].InFlight())
+	for range MaxInFlight {
+		require.NoError(t, n.post(allgather, 1))
+	}
+	n.run()
+	n.lose = nil
+	n.tick(50 * time.Millisecond)
+	require.True(t, n.done(), n.log.String())
+	assert.Equal(t, MaxInFlight, n.comms[0].Room())
+	require.NoError(t, n.post(allgather, 0, 1))
+}
+
+func TestFail(t *testing.T) {
+	n := newNet(small(3, 16))
+	o := Op{Collective: wire.Allgather, Bytes: 32}
+	require.NoError(t, n.post(o, 0))
+	require.NoError(t, n.post(o, 0))
+	why, other := errors.New("rank 2 is gone"), errors.New("too late")
+	c := n.comms[0]
+	c.Fail(why)
+	c.Fail(other)
+	for seq := range uint32(2) {
+		d, ok := c.NextDone()
+		require.True(t, ok)
+		assert.Equal(t, seq, d.Seq)
+		require.ErrorIs(t, d.Err, why)
+	}
+	_, ok := c.NextDone()
+	assert.False(t, ok)
+	_, err := c.Post(0, o)
+	require.ErrorIs(t, err, why)
+	require.ErrorIs(t, c.Err(), why)
+	assert.Zero(t, c.InFlight())
+	_, ok = c.NextRun()
+	assert.False(t, ok)
+	_, ok = c.NextControl()
+	assert.False(t, ok)
+	_, ok = c.NextRepair()
+	assert.False(t, ok)
+	_, ok = c.Deadline()
+	assert.False(t, ok)
+	_, ok = c.Expect()
+	assert.False(t, ok)
+	h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, Bytes: 32}
+	_, ok = c.Place(0, &h, 16)
+	assert.False(t, ok)
+	assert.False(t, c.Hold(&h))
+}
+
+// TestOneRank needs nobody.
+func TestOneRank(t *testing.T) {
+	for _, lossless := range []bool{false, true} {
+		cfg := small(1, 16)
+		cfg.Lossless = lossless
+		n := newNet(cfg)
+		for _, coll := range []wire.Collective{wire.Barrier, wire.Broadcast, wire.Allgather} {
+			for _, bytes := range []int{0, 5, 100_000} {
+				require.NoError(t, n.post(Op{Collective: coll, Bytes: bytes, Sync: bytes == 5}, 0))
+				n.run()
+				require.True(t, n.done(), "%v of %d bytes", coll, bytes)
+			}
+		}
+	}
+}
+
+// TestMismatch tries every pair of different operations, large and small, in
+// both orders of arrival: some rank must fail, and say what both called.
+func TestMismatch(t *testing.T) {
+	ops := []Op{
+		{Collective: wire.Barrier}, {Collective: wire.Allgather}, {Collective: wire.Allgather, Bytes: 64},
+		{Collective: wire.Allgather, Bytes: 100_000}, {Collective: wire.Allgather, Bytes: 100_001},
+		{Collective: wire.Broadcast, Bytes: 64}, {Collective: wire.Broadcast, Bytes: 64, Root: 1},
+		{Collective: wire.Broadcast, Bytes: 100_000}, {Collective: wire.Broadcast, Bytes: 100_000, Root: 1},
+		{Collective: wire.Barrier, Sync: true},
+	}
+	for i, a := range ops {
+		for j, b := range ops {
+			if i == j {
+				continue
+			}
+			for _, early := range []bool{false, true} {
+				n := newNet(small(2, 1024))
+				err := n.post(a, 0)
+				require.NoError(t, err)
+				if early {
+					n.run()
+				}
+				err = n.post(b, 1)
+				n.tick(100 * time.Millisecond)
+				if err == nil {
+					err = n.comms[0].Err()
+				}
+				if err == nil {
+					err = n.comms[1].Err()
+				}
+				var m *MismatchError
+				require.ErrorAs(t, err, &m, "rank 0: %v, rank 1: %v, early %t\n%s", a, b, early, n.log.String())
+				for k, r := range m.Ranks {
+					want := []Op{a, b}[r]
+					require.Equal(t, want.String(), m.What[k])
+				}
+				require.ErrorContains(t, err, "operation 0")
+			}
+		}
+	}
+}
+
+// TestImpossibleMessages sends what no correct rank does: nothing happens, but
+// for a count.
+func TestImpossibleMessages(t *testing.T) {
+	large := Op{Collective: wire.Allgather, Bytes: 10}
+	ready := wire.Control{Kind: wire.Ready, Collective: wire.Allgather, Bytes: 10}
+	for name, c := range map[string]struct {
+		from int
+		m    wire.Control
+	}{
+		"ready from the wrong rank":    {1, ready},
+		"ready of no round":            {3, wire.Control{Kind: wire.Ready, Round: 200, Collective: wire.Allgather, Bytes: 10}},
+		"done from the left":           {3, wire.Control{Kind: wire.Done}},
+		"done of an operation to come": {1, wire.Control{Kind: wire.Done, Seq: 7}},
+		"activate from the right":      {1, wire.Control{Kind: wire.Activate}},
+		"credit from no child":         {3, wire.Control{Kind: wire.Credit, Root: 2, PSN: 1}},
+		"credit for no root":           {1, wire.Control{Kind: wire.Credit, Root: 9, PSN: 1}},
+		"credit beyond the shard":      {1, wire.Control{Kind: wire.Credit, Root: 0, PSN: 4}},
+		"fetch from the left":          {3, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, Count: 1}},
+		"fetch of no root":             {1, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, Root: 9, Count: 1}},
+		"fetch beyond the shard":       {1, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, PSN: 2, Count: 2}},
+		"fetch that wraps":             {1, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, PSN: math.MaxUint32, Count: 2}},
+		"repair":                       {3, wire.Control{Kind: wire.Repair}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := plain(4, 4)
+			cfg.Window = 2
+			n := newNet(cfg)
+			require.NoError(t, n.post(large, 0))
+			n.comms[0].Control(0, c.from, &c.m)
+			assert.EqualValues(t, 1, n.comms[0].Stats().Dropped)
+			require.NoError(t, n.comms[0].Err())
+			_, ok := n.comms[0].NextRun()
+			assert.False(t, ok)
+			_, ok = n.comms[0].NextRepair()
+			assert.False(t, ok)
+			require.NoError(t, n.post(large, 1, 2, 3))
+			n.run()
+			require.True(t, n.done(), n.log.String())
+		})
+	}
+}
+
+// TestImpossibleChunks offers datagrams that must not be placed.
+func TestImpossibleChunks(t *testing.T) {
+	good := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, PSN: 1, Bytes: 10, Arena: 0}
+	for name, c := range map[string]struct {
+		change func(*wire.Data)
+		size   int
+	}{
+		"own rank":           {func(h *wire.Data) { h.Root = 0 }, 4},
+		"no rank":            {func(h *wire.Data) { h.Root = 3 }, 4},
+		"beyond the shard":   {func(h *wire.Data) { h.PSN = 3 }, 4},
+		"far beyond":         {func(h *wire.Data) { h.PSN = math.MaxUint32 }, 4},
+		"too short":          {func(*wire.Data) {}, 3},
+		"too long":           {func(*wire.Data) {}, 5},
+		"long last chunk":    {func(h *wire.Data) { h.PSN = 2 }, 4},
+		"stale":              {func(h *wire.Data) { h.Seq = math.MaxUint32 }, 4},
+		"far ahead":          {func(h *wire.Data) { h.Seq = slots }, 4},
+		"early, not eager":   {func(h *wire.Data) { h.Seq, h.Arena = 5, NotEager }, 4},
+		"early, unaligned":   {func(h *wire.Data) { h.Seq, h.Arena = 5, 32 }, 4},
+		"early, outside":     {func(h *wire.Data) { h.Seq, h.Arena = 5, 256<<10 }, 4},
+		"early, partly":      {func(h *wire.Data) { h.Seq, h.Arena, h.Bytes = 5, 256<<10-64, 60 }, 4},
+		"early, too large":   {func(h *wire.Data) { h.Seq, h.Bytes = 5, 64<<10 }, 4},
+		"early, huge":        {func(h *wire.Data) { h.Seq, h.Bytes = 5, math.MaxUint32 }, 4},
+		"early, many chunks": {func(h *wire.Data) { h.Seq, h.Bytes = 5, 20<<10 }, 4},
+		"early repair":       {func(h *wire.Data) { h.Seq, h.Job = 5, 0 }, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNet(small(3, 4))
+			require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 10}, 0))
+			h := good
+			c.change(&h)
+			_, ok := n.comms[0].Place(0, &h, c.size)
+			assert.False(t, ok)
+			assert.EqualValues(t, 1, n.comms[0].Stats().Dropped)
+			require.NoError(t, n.comms[0].Err())
+			_, ok = n.comms[0].Place(0, &good, 4)
+			assert.True(t, ok, "the good one still goes")
+		})
+	}
+}
+
+// TestPlaceOnce: a chunk is placed until it is received, and never again.
+func TestPlaceOnce(t *testing.T) {
+	n := newNet(small(2, 4))
+	require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 10}, 0))
+	h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, PSN: 2, Bytes: 10}
+	for range 2 {
+		pl, ok := n.comms[0].Place(0, &h, 2)
+		require.True(t, ok)
+		assert.Equal(t, Place{Seq: 0, Offset: 18, Arena: true}, pl)
+	}
+	n.comms[0].Received(0, &h)
+	n.comms[0].Received(0, &h)
+	_, ok := n.comms[0].Place(0, &h, 2)
+	assert.False(t, ok)
+}
+
+// TestNumbersWrap runs past the largest operation number.
+func TestNumbersWrap(t *testing.T) {
+	n := newNet(small(3, 1024))
+	for _, c := range n.comms {
+		c.oldest, c.first, c.posted = math.MaxUint32-99, math.MaxUint32-99, math.MaxUint32-99
+		c.opened, c.epoch.opener = math.MaxUint32-100, math.MaxUint32-100
+	}
+	for i := range 300 {
+		o := Op{Collective: wire.Allgather, Bytes: 8}
+		if i%40 == 7 {
+			o.Bytes = 100_000
+		}
+		require.NoError(t, n.post(o, 0, 1, 2))
+		n.run()
+		require.True(t, n.done(), "operation %d", i)
+	}
+	assert.EqualValues(t, 200, n.comms[0].Posted())
+	assert.EqualValues(t, 300, n.comms[0].Stats().Done)
+}
