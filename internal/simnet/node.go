@@ -28,6 +28,7 @@ type node struct {
 
 	paused core.Time
 	dead   bool
+	gone   bool // has left after the last operation
 	failed error
 }
 
@@ -179,6 +180,9 @@ func (n *node) drive() {
 	n.send()
 	n.messages()
 	n.finish()
+	if n.gone = n.Leave && n.open == 0 && len(n.ops) == len(n.Ops) && !n.owes(); n.gone {
+		return
+	}
 	n.wake()
 	if !n.due && len(n.ops) < len(n.Ops) && n.open < n.Depth && n.failed == nil && n.comm.Room() > 0 {
 		n.due = true
@@ -254,6 +258,13 @@ func (n *node) messages() {
 		n.nicDue = true
 		n.schedule(max(n.Net.Wire, 1), room, n, nil)
 	}
+}
+
+// owes reports whether messages wait to be sent.
+func (n *node) owes() bool {
+	_, message := n.comm.NextControl()
+	_, repair := n.comm.NextRepair()
+	return message || repair
 }
 
 // finish takes the completions.

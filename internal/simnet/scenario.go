@@ -14,6 +14,9 @@ type Scenario struct {
 	Seed uint64
 	Core core.Config // Rank is filled in
 	Ops  []Op
+	// Leave says that the last operation is a Sync barrier, after which a rank
+	// is gone at once.
+	Leave bool
 	// Depth is how many operations a rank has in flight at most.
 	Depth int
 	// Skew bounds the time between a completion and a rank's next post.
@@ -82,6 +85,9 @@ func Random(seed uint64) Scenario {
 	}
 	s.Depth = pick(r, 1, 2, 1+r.IntN(core.MaxInFlight), core.MaxInFlight)
 	s.Ops = randomOps(r, &s.Core)
+	if s.Leave = r.IntN(3) == 0; s.Leave {
+		s.Ops = append(s.Ops, Op{Op: core.Op{Collective: wire.Barrier, Sync: true}})
+	}
 	s.Skew = pick(r, 0, 10*time.Microsecond, time.Millisecond, 10*time.Millisecond)
 	randomNet(r, &s)
 	return s
@@ -163,7 +169,7 @@ func randomNet(r *rand.Rand, s *Scenario) {
 func (s *Scenario) String() string {
 	c := &s.Core
 	return fmt.Sprintf("seed %d: P %d, chunk %d, %d ops, depth %d, lossless %t, window %d, M %d, G %d, eager %d, arena %d, eager chunks %d, "+
-		"cutoff %v, reorder %v, skew %v, net %+v, crashes %v, pauses %v, calm %t",
+		"cutoff %v, reorder %v, skew %v, net %+v, crashes %v, pauses %v, calm %t, leave %t",
 		s.Seed, c.Size, c.Chunk, len(s.Ops), s.Depth, c.Lossless, c.Window, c.Chains, c.Subgroups, c.Eager, c.Arena, c.EagerChunks,
-		c.Cutoff, c.Reorder, s.Skew, s.Net, s.Crashes, s.Pauses, s.Calm)
+		c.Cutoff, c.Reorder, s.Skew, s.Net, s.Crashes, s.Pauses, s.Calm, s.Leave)
 }

@@ -101,7 +101,7 @@ func (s *sim) loop() {
 			break
 		}
 		n := e.node
-		if n.dead {
+		if n.dead || n.gone {
 			continue
 		}
 		if s.now < n.paused && e.kind != arrive && e.kind != crash && e.kind != pause {
@@ -109,9 +109,7 @@ func (s *sim) loop() {
 			continue
 		}
 		n.happen(e)
-		if !n.dead {
-			n.check()
-		}
+		n.check()
 		putUint(line[0:], uint64(e.at))                      //nolint:gosec // not negative
 		putUint(line[8:], uint64(e.kind)<<32|uint64(n.rank)) //nolint:gosec // small
 		st := n.comm.Stats()
