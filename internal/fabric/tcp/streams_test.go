@@ -266,6 +266,10 @@ func work(rank, size int, conns map[int]*net.TCPConn, j job) (*result, error) {
 		}
 		res.Times = append(res.Times, time.Since(start))
 		res.CPU += cpu() - before
+		// Who checks while others still receive would take the core from them.
+		if err := exchange(s, rank, make([][]byte, size), make([][]byte, size), true); err != nil {
+			return nil, err
+		}
 		for from, b := range in {
 			if from == rank {
 				continue

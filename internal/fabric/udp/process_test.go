@@ -73,7 +73,7 @@ type driver struct {
 	turn    bool
 	before  int        // chunks of other roots that may be under way
 	leaving bool       // ranks may be gone already
-	ready   [32]uint32 // highest sequence number heard, by round of the barrier
+	ready   [32]uint32 // number of the last barrier heard of, by round
 }
 
 func newDriver(g *Gather, rank, size int, j *job) *driver {
@@ -167,13 +167,13 @@ func (d *driver) wait(done func() bool) error {
 	return nil
 }
 
-// barrier is a dissemination barrier.
-func (d *driver) barrier(seq uint32) error {
+// barrier is a dissemination barrier. Numbers rise.
+func (d *driver) barrier(number uint32) error {
 	for round, hop := 0, 1; hop < d.s.size; round, hop = round+1, 2*hop {
 		to := (d.s.rank + hop) % d.s.size
-		d.g.Control(to, &wire.Control{Kind: wire.Ready, Collective: wire.Barrier, Round: uint8(round), Seq: seq}, nil)
+		d.g.Control(to, &wire.Control{Kind: wire.Ready, Collective: wire.Barrier, Round: uint8(round), Seq: number}, nil)
 		d.g.Flush()
-		if err := d.wait(func() bool { return d.ready[round] >= seq }); err != nil {
+		if err := d.wait(func() bool { return d.ready[round] >= number }); err != nil {
 			return err
 		}
 	}
@@ -197,13 +197,17 @@ func (d *driver) repeat(times int) (*result, error) {
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 		res.User += time.Duration(after.Utime.Nano() - before.Utime.Nano())
 		res.System += time.Duration(after.Stime.Nano() - before.Stime.Nano())
+		// Who checks while others still receive would take the core from them.
+		if err := d.barrier(2*seq + 1); err != nil {
+			return nil, err
+		}
 		if err := d.s.check(); err != nil {
 			return nil, err
 		}
 	}
 	res.Stats = d.g.Stats()
 	d.leaving = true
-	return res, d.barrier(uint32(times + 1)) //nolint:gosec // A few thousand.
+	return res, d.barrier(uint32(2*times + 2)) //nolint:gosec // A few thousand.
 }
 
 // begin posts an operation and waits until all ranks have. Only an Activate
@@ -212,7 +216,7 @@ func (d *driver) begin(seq uint32) error {
 	d.s.begin(seq)
 	d.sent, d.turn, d.before = 0, false, 0
 	clear(d.credits)
-	err := d.barrier(seq)
+	err := d.barrier(2 * seq)
 	d.turn = d.turn || d.eager || d.s.rank == 0
 	return err
 }
