@@ -120,7 +120,7 @@ type Comm struct {
 	cfg    Config
 	topo   topology
 	chains chains
-	window int // chunks that one root may have under way
+	window int // chunks that a chain of an Allgather may have under way, 0: no limit
 	now    Time
 
 	ring     [slots]op

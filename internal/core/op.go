@@ -41,9 +41,12 @@ type op struct {
 	reached []int // furthest shard seen of each chain
 	since   Time  // when the first chunk arrived, to measure the rate
 
-	// Credit, one entry a shard: what children have reported, what was passed on.
-	child    []uint32 // shards x rounds
-	reported []uint32
+	// Credit: see credit.go. Limits have one entry a shard.
+	window   int      // chunks that one chain may have under way, 0: no limit
+	taken    []int    // how far this rank has come in each chain, in chunks
+	granted  []int    // shards of each chain whose root needs no more from this rank
+	child    []uint32 // limits that children have reported, shards x rounds
+	reported []uint32 // what was passed on
 
 	// Repair.
 	asked  bitmap.Bitmap // asked for, not come by multicast
@@ -70,7 +73,7 @@ type readyFrom struct {
 func (p *op) blank(seq uint32) {
 	*p = op{
 		seq: seq, state: early, have: p.have, hi: p.hi, count: p.count, reached: p.reached,
-		child: p.child, reported: p.reported, asked: p.asked, gaps: p.gaps[:0], wanted: p.wanted, guess: p.guess,
+		taken: p.taken, granted: p.granted, child: p.child, reported: p.reported, asked: p.asked, gaps: p.gaps[:0], wanted: p.wanted, guess: p.guess,
 		ready: p.ready[:0],
 	}
 	p.have.Reset(0)
@@ -110,8 +113,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	p.road = r
 	p.shape = s
 	if !c.cfg.Lossless && !r.eager {
-		p.child = zeroed(p.child, s.shards*c.topo.rounds())
-		p.reported = zeroed(p.reported, s.shards)
+		c.postCredit(p)
 		p.reached = zeroed(p.reached, c.chains.m)
 	}
 	if !p.barrier {

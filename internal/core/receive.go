@@ -119,7 +119,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	if !p.eager {
-		c.report(p, s)
+		c.took(p, s, int(p.hi[s]))
 	}
 	p.tries = 0
 	if p.full() {

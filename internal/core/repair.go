@@ -320,10 +320,10 @@ func (c *Comm) cutOff(p *op) {
 }
 
 func (c *Comm) horizon(p *op, s int) int {
-	if p.eager || c.window == 0 || p.rightDone {
+	if p.eager || p.rightDone {
 		return p.shape.chunks
 	}
-	return min(p.shape.chunks, int(p.hi[s])+c.window)
+	return c.limit(p, s)
 }
 
 // pace measures how fast chunks come, for the cutoff.

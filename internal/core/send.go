@@ -49,25 +49,12 @@ func (c *Comm) sendable(p *op, received bool) int {
 			return 0
 		}
 	}
-	if c.window == 0 {
-		return left
-	}
-	return min(left, c.creditOf(p)+c.window-p.next)
+	return min(left, c.creditOf(p)-p.next)
 }
 
 // isHead reports whether this rank is the first root of its chain.
 func (c *Comm) isHead(p *op) bool {
 	return p.shape.coll == wire.Broadcast || c.chains.head(c.chains.of(c.cfg.Rank)) == c.cfg.Rank
-}
-
-// creditOf returns how many chunks of the own shard every rank has taken.
-func (c *Comm) creditOf(p *op) int {
-	own := p.shape.shard(c.cfg.Rank)
-	low := p.shape.chunks
-	for j := range c.topo.children(c.cfg.Rank) {
-		low = min(low, int(p.child[own*c.topo.rounds()+j]))
-	}
-	return low
 }
 
 // run describes up to n chunks from p.next, all of one subgroup: contiguous
@@ -90,6 +77,9 @@ func (c *Comm) run(p *op, n int) Run {
 func (c *Comm) Sent(seq uint32, n int) {
 	p := &c.ring[seq%slots]
 	p.next += n
+	if !c.cfg.Lossless && !p.eager {
+		c.took(p, p.shape.shard(c.cfg.Rank), 0)
+	}
 	if !p.sent() {
 		return
 	}
@@ -98,58 +88,4 @@ func (c *Comm) Sent(seq uint32, n int) {
 		c.send(next, wire.Control{Kind: wire.Activate, Collective: p.shape.coll, Seq: seq})
 	}
 	c.advance()
-}
-
-// credit takes a child's word on how many chunks of a root it and all below it
-// have taken off their queues, and passes the minimum on: feedback shrinks on
-// its way to the root instead of imploding there (Gleam does this in switches).
-func (c *Comm) credit(p *op, from int, m *wire.Control) {
-	s := p.shape.shard(int(m.Root))
-	if int(m.Root) >= c.cfg.Size || s < 0 || int(m.PSN) > p.shape.chunks {
-		c.stats.Dropped++
-		return
-	}
-	j := c.topo.childIndex(int(m.Root), from)
-	if j < 0 {
-		c.stats.Dropped++
-		return
-	}
-	at := &p.child[s*c.topo.rounds()+j]
-	*at = max(*at, m.PSN)
-	if int(m.Root) != c.cfg.Rank {
-		c.report(p, s)
-	}
-}
-
-// report passes credit for a shard to the parent in its root's tree once there
-// is enough of it, and as long as the root can use it.
-func (c *Comm) report(p *op, s int) {
-	if c.window == 0 || int(p.reported[s])+c.window >= p.shape.chunks {
-		return
-	}
-	root := p.shape.rootOf(s)
-	low := min(p.hi[s], uint32(p.shape.chunks-c.window)) //nolint:gosec // positive here
-	for j := range c.topo.children(root) {
-		low = min(low, p.child[s*c.topo.rounds()+j])
-	}
-	// Counted in whole steps, what the levels of the tree hold back does not
-	// add up: all of them together withhold less than one step, and nothing
-	// of what the root needs to finish.
-	step := creditStep(c.window)
-	if low/step == p.reported[s]/step && int(low)+c.window < p.shape.chunks {
-		return
-	}
-	p.reported[s] = low
-	c.send(c.topo.parent(root), wire.Control{
-		Kind: wire.Credit, Collective: p.shape.coll, Root: uint16(root), Seq: p.seq, PSN: low, //nolint:gosec // a rank
-	})
-}
-
-// creditStep is how many chunks one credit message covers: few messages, but
-// at least two in each window, so that the root does not run dry.
-func creditStep(window int) uint32 {
-	if window < 8 {
-		return uint32(max(1, window/2)) //nolint:gosec // small
-	}
-	return uint32(window / 4) //nolint:gosec // not negative
 }

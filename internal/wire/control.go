@@ -25,7 +25,7 @@ const (
 	// (paper 000, IV-A). Seq.
 	Activate
 	// Credit tells the parent in Root's tree that the sender and everybody
-	// below it have taken chunks up to PSN (exclusive) off their queues.
+	// below it have room for Root's chunks up to PSN (exclusive).
 	// Seq, Root, PSN.
 	Credit
 	// Fetch asks the left neighbour for Count chunks from PSN of Root's shard.

@@ -1,0 +1,138 @@
+package core
+
+import "github.com/torch-mcast/torch-mcast/internal/wire"
+
+// Flow control of large operations. The roots of a chain send one after
+// another, so the chain is one stream of chunks: shard after shard. No chunk
+// of it may be sent more than a window ahead of what the slowest rank has
+// taken off its queue, whoever sends it. Each rank turns how far it has come in the
+// stream into a limit for each root that this concerns, and tells its parent in
+// that root's tree. The minimum travels on: feedback shrinks on its way to
+// the root instead of imploding there (Gleam does this in switches).
+
+// line returns the chain of a shard and which one of it the shard is.
+func (c *Comm) line(p *op, shard int) (chain, index int) {
+	if p.shape.coll == wire.Broadcast {
+		return 0, 0
+	}
+	chain = c.chains.of(shard)
+	return chain, shard - c.chains.head(chain)
+}
+
+// limit returns up to which chunk a root may send its shard for all that this
+// rank cares. All ranks start from the same limits, so those need no message.
+func (c *Comm) limit(p *op, shard int) int {
+	if p.window == 0 {
+		return p.shape.chunks
+	}
+	chain, index := c.line(p, shard)
+	return min(max(0, p.taken[chain]+p.window-index*p.shape.chunks), p.shape.chunks)
+}
+
+// postCredit sizes and fills the credit state of an operation.
+func (c *Comm) postCredit(p *op) {
+	p.window = c.window
+	if p.shape.coll == wire.Broadcast {
+		p.window = c.cfg.Window
+	}
+	p.taken = zeroed(p.taken, c.chains.m)
+	p.granted = zeroed(p.granted, c.chains.m)
+	rounds := c.topo.rounds()
+	p.child = zeroed(p.child, p.shape.shards*rounds)
+	p.reported = zeroed(p.reported, p.shape.shards)
+	for s := range p.shape.shards {
+		limit := uint32(c.limit(p, s)) //nolint:gosec // at most a shard's chunks
+		for j := range rounds {
+			p.child[s*rounds+j] = limit
+		}
+		p.reported[s] = limit
+	}
+}
+
+// creditOf returns up to which chunk of the own shard all ranks have room.
+func (c *Comm) creditOf(p *op) int {
+	own := p.shape.shard(c.cfg.Rank)
+	low := p.shape.chunks
+	for j := range c.topo.children(c.cfg.Rank) {
+		low = min(low, int(p.child[own*c.topo.rounds()+j]))
+	}
+	return low
+}
+
+// took notes that this rank has taken the chunks of a shard before psn off its
+// queue, or sent them, and reports what limits that moves.
+func (c *Comm) took(p *op, shard, psn int) {
+	if p.window == 0 {
+		return
+	}
+	chain, index := c.line(p, shard)
+	taken := max(p.taken[chain], index*p.shape.chunks+psn)
+	// The own shard takes no room: where the stream reaches it, what was sent of it counts as taken.
+	if own := p.shape.shard(c.cfg.Rank); own >= 0 {
+		if ch, i := c.line(p, own); ch == chain && taken >= i*p.shape.chunks {
+			taken = max(taken, i*p.shape.chunks+p.next)
+		}
+	}
+	p.taken[chain] = taken
+	head, end := 0, p.shape.shards
+	if p.shape.coll != wire.Broadcast {
+		head, end = c.chains.head(chain), c.chains.head(chain+1)
+	}
+	for s := head + p.granted[chain]; s < end && c.limit(p, s) > 0; s++ {
+		c.report(p, s)
+		if s == head+p.granted[chain] && (int(p.reported[s]) == p.shape.chunks || p.shape.rootOf(s) == c.cfg.Rank) {
+			p.granted[chain]++
+		}
+	}
+}
+
+// credit takes a child's word on how far a root may send for all that it and
+// those below it care.
+func (c *Comm) credit(p *op, from int, m *wire.Control) {
+	s := p.shape.shard(int(m.Root))
+	if int(m.Root) >= c.cfg.Size || s < 0 || int(m.PSN) > p.shape.chunks {
+		c.stats.Dropped++
+		return
+	}
+	j := c.topo.childIndex(int(m.Root), from)
+	if j < 0 {
+		c.stats.Dropped++
+		return
+	}
+	at := &p.child[s*c.topo.rounds()+j]
+	*at = max(*at, m.PSN)
+	c.report(p, s)
+}
+
+// report passes the limit for a shard to the parent in its root's tree once it
+// has moved by a step.
+func (c *Comm) report(p *op, s int) {
+	root := p.shape.rootOf(s)
+	if root == c.cfg.Rank {
+		return
+	}
+	low := uint32(c.limit(p, s)) //nolint:gosec // at most a shard's chunks
+	for j := range c.topo.children(root) {
+		low = min(low, p.child[s*c.topo.rounds()+j])
+	}
+	// Counted in whole steps, what the levels of the tree hold back does not
+	// add up: all of them together withhold less than one step, and nothing
+	// of what the root needs to finish.
+	step := creditStep(p.window)
+	if low == p.reported[s] || low/step == p.reported[s]/step && int(low) < p.shape.chunks {
+		return
+	}
+	p.reported[s] = low
+	c.send(c.topo.parent(root), wire.Control{
+		Kind: wire.Credit, Collective: p.shape.coll, Root: uint16(root), Seq: p.seq, PSN: low, //nolint:gosec // a rank
+	})
+}
+
+// creditStep is how many chunks one credit message covers: few messages, but
+// at least two in each window, so that the root does not run dry.
+func creditStep(window int) uint32 {
+	if window < 8 {
+		return uint32(max(1, window/2)) //nolint:gosec // small
+	}
+	return uint32(window / 4) //nolint:gosec // not negative
+}
