@@ -74,20 +74,21 @@ func TestTrafficWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestSlowReceiverLosesNothing pauses a rank while others send: its queue
-// holds a window (and what an operation's next root may add), so credit must
-// hold the roots back.
+// TestSlowReceiverLosesNothing pauses ranks while others send. A queue holds
+// no more than a window, so the roots of a chain must share it, however short
+// their shards are.
 func TestSlowReceiverLosesNothing(t *testing.T) {
-	for _, chunks := range []int{10, 40, 300} {
-		s := steady(6, chunks)
-		s.Core.Eager, s.Core.Arena = 0, 0
-		s.Net.Queue = s.Core.Window
-		for i := range 4 {
-			s.Pauses = append(s.Pauses, Pause{i, time.Duration(1+i) * 300 * time.Microsecond, 20 * time.Millisecond})
+	for _, c := range []struct{ ranks, chains, chunks int }{{4, 1, 10}, {4, 1, 40}, {4, 2, 300}, {16, 1, 1}, {16, 1, 7}, {16, 3, 100}, {33, 1, 20}} {
+		s := steady(6, c.chunks)
+		s.Depth = 1
+		s.Core.Size, s.Core.Chains, s.Core.Eager, s.Core.Arena = c.ranks, c.chains, 0, 0
+		s.Core.Window, s.Net.Queue = 16, 16
+		for i := range 8 {
+			s.Pauses = append(s.Pauses, Pause{i % c.ranks, time.Duration(1+i) * 300 * time.Microsecond, 20 * time.Millisecond})
 		}
 		r := s.Run()
 		require.NoError(t, r.Err)
-		assert.Zero(t, r.Overflow, "%d chunks a shard: %v", chunks, r.String())
+		assert.Zero(t, r.Overflow, "%+v: %v", c, &r)
 	}
 }
 
