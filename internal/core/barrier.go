@@ -31,8 +31,12 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 		return
 	}
 	theirs := shape{coll: m.Collective, root: int(m.Root), bytes: int(m.Bytes)} //nolint:gosec // compared only
-	if !p.barrier || theirs.coll != p.shape.coll || theirs.root != p.shape.root || theirs.bytes != p.shape.bytes {
+	switch {
+	case theirs.coll != p.shape.coll || theirs.root != p.shape.root || theirs.bytes != p.shape.bytes:
 		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), from, describe(&theirs))
+		return
+	case !p.barrier: // Sync on one side only, or different settings
+		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape)+" without a barrier", from, describe(&theirs)+" with one")
 		return
 	}
 	p.heard |= 1 << m.Round
