@@ -8,6 +8,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
+// pollBudget is how many datagrams a driver takes before it looks at the clock.
+const pollBudget = 64
+
 // node is one rank: its program, which posts the script's operations, and its
 // driver, which does what internal/engine does.
 type node struct {
@@ -63,6 +66,10 @@ func (n *node) happen(e *event) {
 			return // an earlier one has taken its place
 		}
 		n.timerAt = 0
+		// A driver looks into its queue before it calls silence a loss.
+		for range min(len(n.queue), pollBudget) {
+			n.process()
+		}
 		if at, ok := n.comm.Deadline(); ok && at <= n.now {
 			n.comm.Expire(n.now)
 		}
