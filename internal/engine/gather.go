@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/atomic"
 
+	"github.com/torch-mcast/torch-mcast/internal/bulk"
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -246,7 +247,12 @@ func (g *Gather) multicast() bool {
 // right after a chunk was sent finds it in the cache.
 func (g *Gather) copyOwn(o *gatherOp, to int) {
 	if to = min(to, o.Bytes); to > o.copied {
-		copy(g.ownSlot(o)[o.copied:to], o.Send[o.copied:to])
+		dst, src := g.ownSlot(o)[o.copied:to], o.Send[o.copied:to]
+		if len(o.Recv) >= bulk.From {
+			bulk.Copy(dst, src)
+		} else {
+			copy(dst, src)
+		}
 		o.copied = to
 	}
 }

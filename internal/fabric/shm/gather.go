@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/bulk"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -28,12 +29,6 @@ type Gather struct {
 	header  wire.Data
 	message wire.Control
 }
-
-// uncachedAt is the size of a result, in bytes, from which on it is written past
-// the cache. It is too large to stay there, and a copy through the cache reads
-// the lines that it overwrites: this took 64 MiB a rank from 80 to 62 ms, and
-// made no difference at 4 MiB (4 ranks on 2 cores with 2 MiB of cache each).
-const uncachedAt = 32 << 20
 
 var _ fabric.Gather = (*Gather)(nil)
 
@@ -222,8 +217,8 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 			break
 		}
 		if dst := s.Place(h, len(payload)); dst != nil {
-			if uint64(h.Bytes)*uint64(g.win.lay.Size) >= uncachedAt {
-				copyUncached(dst, payload)
+			if uint64(h.Bytes)*uint64(g.win.lay.Size) >= bulk.From {
+				bulk.Copy(dst, payload)
 			} else {
 				copy(dst, payload)
 			}

@@ -56,7 +56,7 @@ func init() {
 }
 
 func TestProcesses(t *testing.T) {
-	// 9 MiB from 4 ranks is more than uncachedAt.
+	// 9 MiB from 4 ranks is more than bulk.From.
 	runRanks(t, DefaultLayout(4), "allgathers", "0", "1", "1000", "131072", "131073", "3000001", fmt.Sprint(9<<20+5), "17")
 	runRanks(t, small(5), "allgathers", "0", "1", "1000", "50021", "2")
 	runRanks(t, DefaultLayout(3), "exchange")

@@ -1,4 +1,4 @@
-package shm
+package bulk
 
 import (
 	"testing"
@@ -6,15 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCopyUncached tries every alignment and length around the sizes of its steps.
-func TestCopyUncached(t *testing.T) {
+// TestCopy tries every alignment and length around the sizes of its steps.
+func TestCopy(t *testing.T) {
 	src, dst := make([]byte, 1200), make([]byte, 1200)
-	fill(src, 1, 1)
-	for to := range line + 2 {
+	for i := range src {
+		src[i] = byte(i*7 + 1)
+	}
+	for to := range 66 {
 		for from := range 3 {
 			for _, n := range []int{0, 1, 31, 62, 63, 64, 65, 127, 128, 129, 190, 192, 255, 256, 257, 511, 640, 1001} {
 				clear(dst)
-				copyUncached(dst[to:][:n], src[from:][:n])
+				Copy(dst[to:][:n], src[from:][:n])
 				require.Equal(t, src[from:][:n], dst[to:][:n], "to %d from %d, %d bytes", to, from, n)
 				for i, b := range dst {
 					if b != 0 && (i < to || i >= to+n) {

@@ -1,4 +1,4 @@
-package shm
+package bulk
 
 import (
 	"unsafe"
@@ -14,9 +14,12 @@ var haveAVX2 = cpu.X86.HasAVX2
 //go:noescape
 func copyAVX2(dst, src *byte, n int)
 
-// copyUncached copies src to dst, which is as long, without reading dst's lines
-// into the cache first.
-func copyUncached(dst, src []byte) {
+// line is the length of a cache line.
+const line = 64
+
+// Copy copies src to dst, which is as long, without reading dst's lines into
+// the cache first.
+func Copy(dst, src []byte) {
 	if !haveAVX2 {
 		copy(dst, src)
 		return

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package bulk
+
+// Copy copies src to dst, which is as long.
+func Copy(dst, src []byte) { copy(dst, src) }

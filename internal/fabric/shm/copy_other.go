@@ -1,5 +1,0 @@
-//go:build !amd64
-
-package shm
-
-func copyUncached(dst, src []byte) { copy(dst, src) }
