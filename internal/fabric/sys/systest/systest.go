@@ -27,12 +27,19 @@ func NewPattern(rank, operation int) *Pattern {
 
 // Fill writes the next bytes. All but the last call want a multiple of 8.
 func (p *Pattern) Fill(b []byte) {
-	var word [8]byte
-	for len(b) > 0 {
-		*p += 0x9e3779b97f4a7c15
-		binary.LittleEndian.PutUint64(word[:], uint64(*p^*p>>29))
-		b = b[copy(b, word[:]):]
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, p.next())
 	}
+	if len(b) > 0 {
+		var last [8]byte
+		binary.LittleEndian.PutUint64(last[:], p.next())
+		copy(b, last[:])
+	}
+}
+
+func (p *Pattern) next() uint64 {
+	*p += 0x9e3779b97f4a7c15
+	return uint64(*p ^ *p>>29)
 }
 
 // Check compares the next bytes. All but the last call want a multiple of 8.
