@@ -79,6 +79,16 @@ func TestBusy(t *testing.T) {
 	for range MaxInFlight {
 		require.NoError(t, n.post(allgather, 1))
 	}
+	way := n.way
+	n.way = nil
+	for _, p := range way {
+		if p.to == 0 && p.data != nil {
+			n.deliver(p)
+		}
+	}
+	assert.Equal(t, 1, n.comms[0].InFlight(), "all but the first are done")
+	require.ErrorIs(t, n.post(allgather, 0), ErrBusy)
+	n.way = append(way, n.way...)
 	n.run()
 	n.lose = nil
 	n.tick(50 * time.Millisecond)
@@ -277,8 +287,28 @@ func TestPlaceOnce(t *testing.T) {
 	}
 	n.comms[0].Received(0, &h)
 	n.comms[0].Received(0, &h)
+	assert.EqualValues(t, 1, n.comms[0].ring[0].count[1], "the second does not count")
 	_, ok := n.comms[0].Place(0, &h, 2)
 	assert.False(t, ok)
+}
+
+// TestReleaseForgetsWishes: what the right neighbour asked for and never got
+// sent is no repair any more once a barrier shows that it has it.
+func TestReleaseForgetsWishes(t *testing.T) {
+	n := newNet(small(2, 1024))
+	require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 8}, 0, 1))
+	n.run()
+	c := n.comms[0]
+	c.Control(0, 1, &wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Count: 1, Bytes: 8})
+	require.Equal(t, 1, c.repairs)
+	require.NoError(t, n.post(Op{Collective: wire.Barrier, Sync: true}, 0, 1))
+	n.way = nil // the repair was taken when rank 0 was driven; ask again, and do not drive
+	c.Control(0, 1, &wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Count: 1, Bytes: 8})
+	require.Equal(t, 1, c.repairs)
+	c.Control(0, 1, &wire.Control{Kind: wire.Ready, Seq: 1, Collective: wire.Barrier})
+	require.Zero(t, c.repairs)
+	_, ok := c.NextRepair()
+	require.False(t, ok)
 }
 
 // TestNumbersWrap runs past the largest operation number.
@@ -299,4 +329,17 @@ func TestNumbersWrap(t *testing.T) {
 	}
 	assert.EqualValues(t, 200, n.comms[0].Posted())
 	assert.EqualValues(t, 300, n.comms[0].Stats().Done)
+}
+
+// TestGapsAreNotedOnce: each later operation shows the same loss again.
+func TestGapsAreNotedOnce(t *testing.T) {
+	cfg := small(2, 1024)
+	cfg.Reorder = time.Second
+	n := newNet(cfg)
+	n.lose = func(p packet) bool { return p.data.Seq == 0 && p.to == 0 }
+	for range 20 {
+		require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 8}, 0, 1))
+	}
+	n.run()
+	assert.Equal(t, []gap{{shard: 1, from: 0, to: 1, due: time.Second}}, n.comms[0].ring[0].gaps)
 }

@@ -159,7 +159,10 @@ func (n *net) deliver(p packet) {
 // tick lets time pass in small steps and expires what is due.
 func (n *net) tick(d time.Duration) {
 	n.run()
-	for end := n.now + d; n.now < end; {
+	for end, steps := n.now+d, 0; n.now < end; steps++ {
+		if steps > 100_000 {
+			panic("timers go off without end")
+		}
 		next := end
 		for _, c := range n.comms {
 			if at, ok := c.Deadline(); ok {

@@ -21,6 +21,11 @@ func (c *Comm) suspect(p *op, shard, from, to int) {
 	if p.state != active {
 		return
 	}
+	for i := range p.gaps { // each chunk of a later operation shows the same
+		if g := &p.gaps[i]; g.shard == shard && g.from == from && g.to == to {
+			return
+		}
+	}
 	if c.cfg.Reorder == 0 || len(p.gaps) == maxGaps {
 		c.ask(p, shard, from, to, true, false)
 		return
