@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -84,10 +85,11 @@ func (sc *Scenario) Run() Result {
 	return s.result
 }
 
-// maxEvents and maxTime bound a run: beyond, it hangs.
-func (s *sim) maxEvents() int { return 400_000 + 200*maxChunks }
-
-const maxTime = 600e9
+// A run that takes more events or more virtual time hangs.
+const (
+	maxEvents = 2_000_000
+	maxTime   = 2 * time.Minute
+)
 
 func (s *sim) loop() {
 	hash := fnv.New64a()
@@ -96,7 +98,7 @@ func (s *sim) loop() {
 		e := heap.Pop(&s.agenda).(*event)
 		s.now = e.at
 		s.result.Events++
-		if s.now > maxTime || s.result.Events > s.maxEvents() {
+		if s.now > maxTime || s.result.Events > maxEvents {
 			s.fail("hangs: %d events, %v", s.result.Events, s.now)
 			break
 		}

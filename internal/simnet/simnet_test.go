@@ -14,7 +14,7 @@ import (
 )
 
 // fastSeeds is the part of the soak that every test run does.
-const fastSeeds = 300
+const fastSeeds = 500
 
 // TestSeeds runs random scenarios; go run ./internal/simnet/soak runs many more.
 func TestSeeds(t *testing.T) {
