@@ -362,7 +362,7 @@ func (p *pace) measure(bytes int, took time.Duration) {
 // repair alone, and hasty if it came by multicast as well.
 func (p *pace) learn(right bool) {
 	if right {
-		p.alpha = max(p.least, p.alpha-p.alpha/16)
+		p.alpha = max(p.least, p.alpha-p.alpha/8)
 	} else {
 		p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
 	}
