@@ -167,6 +167,7 @@ func (n *node) receive(h *wire.Data, payload []byte) {
 	}
 	if dst := n.place(h, pl, len(payload)); dst != nil {
 		copy(dst, payload)
+		n.progress = n.now
 		n.comm.Received(n.now, h)
 		n.finish()
 	}
