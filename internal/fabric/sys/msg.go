@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Iovec, Msghdr and Mmsghdr have the kernel's layout, with addresses as plain
-// numbers: they lie in memory from Map, where the garbage collector does not
+// Iovec has the kernel's layout, as do Msghdr and Mmsghdr, with addresses as
+// plain numbers: they lie in memory from Map, where the garbage collector does not
 // look. Whoever fills one keeps what it points to alive until the call returns.
 type Iovec struct {
 	Base uintptr

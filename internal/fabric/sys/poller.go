@@ -109,7 +109,7 @@ func (p *Poller) Wait(d time.Duration) []unix.EpollEvent {
 func (p *Poller) spin(d time.Duration) []unix.EpollEvent {
 	start := time.Now()
 	for range maxYields {
-		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		if ready := p.Ready(); len(ready) > 0 || p.woken.Load() || time.Since(start) > d {
 			return ready
 		}

@@ -278,7 +278,7 @@ func TestSleep(t *testing.T) {
 			pollUntil(t, ranks[1], s, func() bool { return name == "wake before" || s.left == 0 || len(s.heard) > 0 })
 		})
 	}
-	t.Run("wake after", func(t *testing.T) {
+	t.Run("wake after", func(*testing.T) {
 		go func() {
 			time.Sleep(20 * time.Millisecond)
 			ranks[1].Wake()

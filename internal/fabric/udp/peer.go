@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"syscall"
@@ -161,7 +162,7 @@ func (g *Gather) next(p *peer, s fabric.Sink) bool {
 }
 
 func (g *Gather) hungUp(p *peer, s fabric.Sink) {
-	var err error = io.EOF
+	err := io.EOF
 	if p.fill > 0 {
 		err = io.ErrUnexpectedEOF
 	}
@@ -170,7 +171,7 @@ func (g *Gather) hungUp(p *peer, s fabric.Sink) {
 
 // lost gives a connection up and tells the sink.
 func (g *Gather) lost(p *peer, s fabric.Sink, cause error) {
-	if e, ok := cause.(syscall.Errno); ok {
+	if e := syscall.Errno(0); errors.As(cause, &e) {
 		cause = fmt.Errorf("control connection: %w", e)
 	}
 	_ = unix.Close(p.fd)
