@@ -100,7 +100,7 @@ struct mcast_stats {
 	uint64_t gather_control_bytes;             /* control and repair bytes this rank sent */
 	uint64_t gather_received_bytes;
 	uint64_t reduce_ops, reduce_bytes, reduce_sent_bytes;
-	uint64_t chunks_lost;                      /* chunks that had to be asked for again */
+	uint64_t chunks_lost;                      /* chunks asked for that multicast did not bring after all */
 	uint64_t chunks_repaired;                  /* chunks that arrived by repair */
 	uint64_t chunks_injected;                  /* chunks dropped on purpose (MCAST_LOSS) */
 	uint64_t chunks_dropped;                   /* duplicates, stale and malformed ones */

@@ -109,7 +109,7 @@ func (o Op) String() string {
 // Stats count what the protocol did since New.
 type Stats struct {
 	Done     uint64 // operations completed
-	Lost     uint64 // chunks that were asked for again
+	Lost     uint64 // chunks that were asked for and that multicast did not bring after all
 	Repaired uint64 // chunks that arrived by repair
 	Dropped  uint64 // chunks not placed: duplicates, stale, malformed
 	Barriers uint64 // operations that had a barrier

@@ -158,8 +158,8 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 	if repair {
 		c.stats.Repaired++
 		c.judge(p, true)
-	} else {
-		p.asked.Clear(bit)
+	} else if p.asked.Clear(bit) {
+		c.stats.Lost-- // it was only late
 	}
 	if !p.wanted.Has(bit) {
 		return

@@ -35,7 +35,7 @@ type Stats struct {
 	ReduceOps          uint64
 	ReduceBytes        uint64
 	ReduceSentBytes    uint64
-	ChunksLost         uint64 // asked for again
+	ChunksLost         uint64 // asked for, and multicast did not bring them after all
 	ChunksRepaired     uint64 // arrived by repair
 	ChunksInjected     uint64 // dropped on purpose, MCAST_LOSS
 	ChunksDropped      uint64 // duplicates, stale, malformed

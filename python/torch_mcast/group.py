@@ -63,7 +63,7 @@ class Stats:
         reduce_ops: Reduce-Scatters done.
         reduce_bytes: shard bytes of this rank in them.
         reduce_sent_bytes: bytes sent for them.
-        chunks_lost: chunks that had to be asked for again.
+        chunks_lost: chunks asked for that multicast did not bring after all.
         chunks_repaired: chunks that arrived by repair.
         chunks_injected: chunks dropped on purpose (MCAST_LOSS).
         chunks_dropped: duplicates, stale and malformed chunks.
