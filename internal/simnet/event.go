@@ -45,13 +45,18 @@ type event struct {
 // agenda is the heap of events to come.
 type agenda []*event
 
+// Len is for container/heap.
 func (a agenda) Len() int { return len(a) }
+
+// Less is for container/heap.
 func (a agenda) Less(i, j int) bool {
 	if a[i].at != a[j].at {
 		return a[i].at < a[j].at
 	}
 	return a[i].order < a[j].order
 }
+
+// Swap is for container/heap.
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 
 // Push is for container/heap.
