@@ -86,7 +86,7 @@ static size_t measure(enum collective c, size_t bytes, float **tables, const flo
 {
 	static int iter;
 	size_t all = bytes * (size_t)ranks, rounds = all ? ((size_t)256 << 20) / all : 200;
-	int iters = rounds < 7 ? 7 : rounds > 200 ? 200 : (int)rounds;
+	int iters = rounds < 7 ? 7 : rounds > 1000 ? 1000 : (int)rounds;
 	int warmup = iters / 10 < 2 ? 2 : iters / 10;
 	char *send = need(c == REDUCESCATTER ? all : bytes), *recv = need(c == ALLGATHER ? all : bytes);
 	double *us = need((size_t)iters * sizeof *us), *worst = need((size_t)iters * sizeof *worst);

@@ -25,7 +25,7 @@ type benchCommand struct {
 	Op         string   `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
 	Root       int      `default:"0" help:"Root of a Broadcast. Default: ${default}."`
 	InPlace    bool     `help:"Send from, or receive into, the rank's own slot of the large buffer."`
-	Iters      int      `placeholder:"n" help:"Timed iterations a size. Default: 7 to 200, fewer for larger sizes."`
+	Iters      int      `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
 	Warmup     int      `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
 	JSON       bool     `name:"json" help:"Print one JSON object a line instead of a table."`
 	Spawned    bool     `hidden:"" help:"A rank that 'mcast bench' itself has started."`
@@ -169,7 +169,7 @@ func sizes(text string, step int) ([]int, error) {
 func (b *bench) rounds(n int) (iters, warmup int) {
 	iters, warmup = b.iters, b.warmup
 	if iters == 0 {
-		iters = min(max(256<<20/max(n*b.ranks, 1), 7), 200)
+		iters = min(max(256<<20/max(n*b.ranks, 1), 7), 1000)
 	}
 	if warmup < 0 {
 		warmup = max(iters/10, 2)

@@ -86,7 +86,7 @@ func TestSizes(t *testing.T) {
 
 func TestRounds(t *testing.T) {
 	b := &bench{ranks: 4, warmup: -1}
-	for n, want := range map[int][2]int{0: {200, 20}, 1 << 10: {200, 20}, 1 << 20: {64, 6}, 64 << 20: {7, 2}} {
+	for n, want := range map[int][2]int{0: {1000, 100}, 1 << 10: {1000, 100}, 1 << 20: {64, 6}, 64 << 20: {7, 2}} {
 		iters, warmup := b.rounds(n)
 		require.Equal(t, want, [2]int{iters, warmup}, n)
 	}

@@ -343,3 +343,34 @@ func TestGapsAreNotedOnce(t *testing.T) {
 	n.run()
 	assert.Equal(t, []gap{{shard: 1, from: 0, to: 1, due: time.Second}}, n.comms[0].ring[0].gaps)
 }
+
+// TestBarrierWaitsForOldWindows: what two large operations have under way must
+// fit a queue, so the barrier of a third waits until the first is received.
+func TestBarrierWaitsForOldWindows(t *testing.T) {
+	c := New(Config{Rank: 0, Size: 2, Chunk: 100, Window: 4, Chains: 1, Subgroups: 1, Arena: 64, Cutoff: 1})
+	for range 3 {
+		_, err := c.Post(0, Op{Collective: wire.Allgather, Bytes: 150})
+		require.NoError(t, err)
+	}
+	entered := func() (seqs []uint32) {
+		for {
+			m, ok := c.NextControl()
+			if !ok {
+				return seqs
+			}
+			c.PopControl()
+			if m.Kind == wire.Ready {
+				seqs = append(seqs, m.Seq)
+			}
+		}
+	}
+	require.Equal(t, []uint32{0, 1}, entered())
+	for psn := range uint32(2) {
+		h := wire.Data{Collective: wire.Allgather, Job: 1, Root: 1, PSN: psn, Bytes: 150, Arena: NotEager}
+		_, ok := c.Place(0, &h, 100-50*int(psn))
+		require.True(t, ok)
+		require.Empty(t, entered())
+		c.Received(0, &h)
+	}
+	require.Equal(t, []uint32{2}, entered())
+}

@@ -183,12 +183,15 @@ func (c *Comm) advance() {
 		return
 	}
 	pending := false // the result of an older eager operation is still in the arena, or on its way there
+	late := 0        // older large operations that have not been received here
 	for seq := c.first; seq != c.posted; seq++ {
 		p := &c.ring[seq%slots]
 		if p.state != active {
 			continue
 		}
-		if p.barrier && !p.entered && !pending {
+		// With one older operation still under way the barrier hides behind its
+		// data. With more, their windows would add up in this rank's queue.
+		if p.barrier && !p.entered && !pending && late < 2 {
 			p.entered = true
 			c.barrier(p)
 		}
@@ -197,6 +200,9 @@ func (c *Comm) advance() {
 			continue
 		}
 		pending = pending || p.eager
+		if !p.eager && !p.full() {
+			late++
+		}
 	}
 	for c.first != c.posted && c.ring[c.first%slots].state != active {
 		c.first++

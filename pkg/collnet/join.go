@@ -124,6 +124,8 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 		mine.Window, mine.Chunk = t.Window, t.Chunk
 	}
 	all, err := agree(ctx, m, mine, err)
+	// Two operations may be under way at the same time, so each has half of
+	// what a queue surely holds.
 	window := mine.Window
 	for r := range all {
 		window = min(window, all[r].Window)
@@ -133,6 +135,9 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 	}
 	if err != nil && c != nil {
 		err = errors.Join(err, c.gather.Close(), c.free())
+	}
+	if window > 1 {
+		window /= 2
 	}
 	return c, window, err
 }

@@ -44,7 +44,7 @@ func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	u, err := udp.Open(udp.Options{
 		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
 		Interface: ifi, Conns: conns, TTL: p.settings.TTL, Chunk: chunk, RcvBuf: p.rcvBuf,
-		Window: p.settings.Window, Offload: offload,
+		Window: 2 * p.settings.Window, Offload: offload,
 	})
 	if err != nil {
 		return nil, err
