@@ -30,7 +30,7 @@ enum {
 	MCAST_E_RANK = 4,        /* a rank died, stopped or was cut off; the message names it */
 	MCAST_E_MISMATCH = 5,    /* ranks disagree about an operation or a setting */
 	MCAST_E_CLOSED = 6,      /* the handle is unknown or closed */
-	MCAST_E_BUSY = 7,        /* 32 operations are in flight already (mcast_wait on one) */
+	MCAST_E_BUSY = 7,        /* 1024 operations are waiting already (mcast_wait on one) */
 	MCAST_E_INTERNAL = 8
 };
 

@@ -57,13 +57,6 @@ func (b *Bitmap) Clear(i int) bool {
 	return true
 }
 
-// ClearRange clears bits from to to-1.
-func (b *Bitmap) ClearRange(from, to int) {
-	for i := b.NextSet(from, to); i < to; i = b.NextSet(i+1, to) {
-		b.Clear(i)
-	}
-}
-
 // NextClear returns the first clear bit in [from, to), or to if there is none.
 func (b *Bitmap) NextClear(from, to int) int { return b.next(from, to, ^uint64(0)) }
 

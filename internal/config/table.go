@@ -59,7 +59,7 @@ var table = []Variable{
 		"Receive buffer of a multicast socket."),
 	row("MCAST_OFFLOAD", "auto", func(s *Settings) *string { return &s.Offload }, choice("auto", "gso", "batch", "single"),
 		"How datagrams pass the kernel; auto takes the first of gso (segmentation offload), batch (sendmmsg) and single that works."),
-	row("MCAST_EAGER", "64KiB", func(s *Settings) *int { return &s.Eager }, size(0, 1<<20),
+	row("MCAST_EAGER", "64KiB", func(s *Settings) *int { return &s.Eager }, size(0, 128<<10),
 		"Operations of up to this total size (ranks times shard) go without a barrier."),
 	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
 		"The least time without news after which missing chunks are fetched; the rest of the cutoff is measured."),

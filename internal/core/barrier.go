@@ -24,7 +24,22 @@ func (c *Comm) barrier(p *op) {
 	}
 }
 
-// ready takes a message of the barrier of a posted operation.
+// announce tells the right neighbour of a lossless fabric what was posted. Where
+// all ranks multicast, their chunks show a disagreement; but two ranks that
+// each take the other for the root of a Broadcast would both wait for ever, and
+// chunks carry no more than the low 32 bits of a size.
+func (c *Comm) announce(p *op) {
+	if !c.cfg.Lossless || c.cfg.Size == 1 || (p.shape.coll != wire.Broadcast && p.shape.bytes < 1<<32) {
+		return
+	}
+	c.send(c.topo.right(), wire.Control{
+		Kind: wire.Ready, Seq: p.seq, Collective: p.shape.coll,
+		Root: uint16(p.shape.root), Bytes: uint64(p.shape.bytes), //nolint:gosec // checked by Post
+	})
+}
+
+// ready takes a message of the barrier of a posted operation, or what a
+// neighbour announces on a lossless fabric.
 func (c *Comm) ready(p *op, from int, m *wire.Control) {
 	if int(m.Round) >= c.topo.rounds() || from != c.topo.from(int(m.Round)) {
 		c.stats.Dropped++
@@ -34,6 +49,8 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 	switch {
 	case theirs.coll != p.shape.coll || theirs.root != p.shape.root || theirs.bytes != p.shape.bytes:
 		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), from, describe(&theirs))
+		return
+	case c.cfg.Lossless:
 		return
 	case !p.barrier: // Sync on one side only, or different settings
 		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape)+" without a barrier", from, describe(&theirs)+" with one")
@@ -54,12 +71,12 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	if p == nil {
 		return // of an operation that everybody has finished with
 	}
-	if c.cfg.Lossless {
+	if c.cfg.Lossless && m.Kind != wire.Ready {
 		c.stats.Dropped++
 		return
 	}
 	switch {
-	case m.Kind == wire.Ready && p.state == active:
+	case m.Kind == wire.Ready && (p.state == active || c.cfg.Lossless && p.state == retained):
 		c.ready(p, from, m)
 	case m.Kind == wire.Ready && p.state == early && len(p.ready) < c.topo.rounds():
 		p.ready = append(p.ready, readyFrom{from, *m})

@@ -134,6 +134,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	for _, r := range p.ready {
 		c.ready(p, r.rank, &r.m)
 	}
+	c.announce(p)
 	c.arm(p)
 }
 
@@ -235,11 +236,12 @@ func (c *Comm) complete(p *op, err error) {
 }
 
 // release frees finished operations in order. An eager one is kept until a
-// later barrier has shown that everybody has it.
+// later barrier has shown that everybody has it; on a lossless fabric they are
+// kept for a while to be compared with what a slower neighbour announces.
 func (c *Comm) release() {
 	for c.oldest != c.first {
 		p := &c.ring[c.oldest%slots]
-		if p.eager && !before(p.seq, c.opened) {
+		if p.eager && !before(p.seq, c.opened) || c.cfg.Lossless && c.posted-c.oldest <= epochOps {
 			return
 		}
 		c.dropWishes(p)

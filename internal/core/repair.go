@@ -174,7 +174,11 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 // twice takes note of a chunk that this rank has already. If one copy came by
 // repair and the other by multicast, the request was hasty.
 func (c *Comm) twice(p *op, bit int, repair bool) {
-	if p.asked.Clear(bit) || repair {
+	asked := p.asked.Clear(bit)
+	if asked && !repair {
+		c.stats.Lost--
+	}
+	if asked || repair {
 		c.judge(p, false)
 	}
 }

@@ -131,7 +131,9 @@ func (g *Gather) Work() bool {
 	busy = g.controls() || busy
 	g.fab.Flush()
 	g.finish()
-	g.counted.store(g.comm.Stats())
+	if busy {
+		g.counted.store(g.comm.Stats())
+	}
 	return busy
 }
 
@@ -322,6 +324,7 @@ func (g *Gather) finish() {
 		}
 		*o = gatherOp{}
 		g.flying.Dec()
+		g.counted.store(g.comm.Stats()) // whoever waits may look at them next
 		if d.Err != nil {
 			d.Err = g.fault.Load()
 		}

@@ -189,8 +189,8 @@ func (r *Reduce) Stats() (done uint64, s fabric.Stats) {
 
 // Close closes the streams. Nobody may drive the engine any more.
 func (r *Reduce) Close() error {
-	if !r.opening.Load() {
-		return nil
+	if r.opening.CompareAndSwap(false, true) {
+		return nil // never needed, and from now on nobody opens them
 	}
 	<-r.opened
 	if b := r.streams.Load(); b != nil {

@@ -10,9 +10,6 @@ import (
 type statsBox struct{ done, lost, repaired, dropped, barriers atomic.Uint64 }
 
 func (b *statsBox) store(s core.Stats) {
-	if b.done.Load() == s.Done && b.lost.Load() == s.Lost && b.dropped.Load() == s.Dropped {
-		return
-	}
 	b.done.Store(s.Done)
 	b.lost.Store(s.Lost)
 	b.repaired.Store(s.Repaired)

@@ -32,8 +32,9 @@ const MaxRanks = 1 << 15
 // Options say which rank of which group to be.
 type Options struct {
 	Rank, Size int
-	// Settings are the MCAST_* variables, see internal/config. All ranks need the
-	// same values, except of MCAST_IFACE, MCAST_LOG and MCAST_SIMD.
+	// Settings are the MCAST_* variables, see internal/config. All ranks need
+	// the same values, but for those that docs/ENVIRONMENT.md exempts.
+	// MCAST_SIMD holds for the whole process: the last group's counts.
 	Settings config.Settings
 }
 
@@ -162,8 +163,8 @@ func receiveLimit(s config.Settings) int {
 // agreedSettings spells those settings that change what a rank does on the
 // wire; ranks that differ in them must not start.
 func agreedSettings(s config.Settings) string {
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d",
-		s.Fabric, groupText(s), s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager)
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v",
+		s.Fabric, groupText(s), s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout)
 }
 
 func groupText(s config.Settings) string {

@@ -52,6 +52,11 @@ type Group struct {
 	log    *slog.Logger
 	free   func() error // what both fabrics share
 
+	life    context.Context // ends with the group
+	end     context.CancelCauseFunc
+	mu      sync.Mutex
+	started bool // there are engines
+
 	tally tally
 	once  sync.Once
 	err   error // of Close
@@ -246,19 +251,15 @@ func (g *Group) Close() error {
 }
 
 func (g *Group) close() error {
-	var fault *Fault
-	w, err := g.startBarrier(true)
-	if err == nil {
-		err = w.WaitUntil(time.Now().Add(g.plan.settings.Timeout))
-	}
-	clean := err == nil
-	if errors.As(err, &fault) {
-		err = nil // it was reported by the operations
-	}
 	closed := &Fault{Kind: Closed, Rank: g.plan.rank}
+	clean, err := g.farewell()
+	if !clean {
+		g.fail(closed)
+		g.mesh.Report(&Fault{Kind: Dead, Rank: g.plan.rank, Text: "it closed the group while operations were in flight"})
+	}
 	g.mesh.Close(clean)
-	g.gather.Fail(closed)
-	g.reduce.Fail(closed)
+	g.fail(closed)
+	g.end(closed)
 	for _, l := range g.lanes {
 		l.Close()
 	}
@@ -267,4 +268,22 @@ func (g *Group) close() error {
 	g.reduce.Work()
 	g.lobby.close()
 	return errors.Join(err, g.reduce.Close(), g.gather.Close(), g.free())
+}
+
+// farewell waits until all ranks close, and reports whether they do. With
+// operations in flight, or after a failure, there is nothing to wait for.
+func (g *Group) farewell() (clean bool, err error) {
+	if g.gather.InFlight() > 0 || g.reduce.InFlight() > 0 || g.mesh.Err() != nil {
+		return false, nil
+	}
+	w, err := g.startBarrier(true)
+	if err == nil {
+		err = w.WaitUntil(time.Now().Add(g.plan.settings.Timeout))
+	}
+	clean = err == nil
+	var fault *Fault
+	if errors.As(err, &fault) {
+		err = nil // operations report it
+	}
+	return clean, err
 }

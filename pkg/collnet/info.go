@@ -58,7 +58,7 @@ func (g *Group) Stats() Stats {
 		GatherSentBytes: f.SentBytes, GatherControlBytes: f.ControlBytes, GatherReceived: f.ReceivedBytes,
 		ReduceOps: done, ReduceBytes: g.tally.reduceBytes.Load(), ReduceSentBytes: r.SentBytes,
 		ChunksLost: c.Lost, ChunksRepaired: c.Repaired, ChunksInjected: f.Injected,
-		ChunksDropped: c.Dropped + f.Dropped,
+		ChunksDropped: f.Dropped - min(f.Injected, f.Dropped),
 	}
 	s.GatherBusy, s.ReduceBusy, s.Overlap = g.meter.Times()
 	return s

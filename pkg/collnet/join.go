@@ -32,7 +32,7 @@ const (
 // carrier is an opened fabric: its two kinds of traffic.
 type carrier struct {
 	gather  fabric.Gather
-	streams func() (fabric.Streams, error) // opened when first needed
+	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
 	free    func() error
 }
@@ -49,28 +49,48 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 	for r, c := range conns {
 		edges[r] = c
 	}
-	ready := make(chan struct{})
-	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, func(f *Fault) {
-		<-ready // the engines exist, or never will
-		g.log.Info("the group has failed", "error", f)
-		if g.gather != nil {
-			g.gather.Fail(f)
-			g.reduce.Fail(f)
+	g.life, g.end = context.WithCancelCause(context.Background())
+	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, g.failed)
+	joining, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
+	c, window, err := open(joining, g.mesh, e.lobby, p)
+	if err == nil {
+		if err = g.start(c, window); err != nil {
+			err = errors.Join(err, c.gather.Close(), c.free())
 		}
-	})
-	defer close(ready)
-	c, window, err := open(ctx, g.mesh, e.lobby, p)
+	}
 	if err != nil {
+		if f := g.mesh.Err(); f != nil {
+			err = f // rather than what it led to
+		}
+		g.end(err)
 		g.mesh.Close(false)
 		return nil, err
 	}
 	g.free = c.free
-	if err := g.start(c, window); err != nil {
-		g.mesh.Close(false)
-		return nil, errors.Join(err, c.gather.Close(), c.free())
+	if f := g.mesh.Err(); f != nil {
+		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined()
 	return g, nil
+}
+
+// failed ends the group with the first fault that any rank reports.
+func (g *Group) failed(f *Fault) {
+	g.log.Info("the group has failed", "error", f)
+	g.end(f)
+	g.mu.Lock()
+	started := g.started
+	g.mu.Unlock()
+	if started {
+		g.fail(f)
+	}
+}
+
+func (g *Group) fail(err error) {
+	g.gather.Fail(err)
+	g.reduce.Fail(err)
 }
 
 // verdict is what ranks tell each other about opening the fabric.
@@ -174,20 +194,28 @@ func (g *Group) start(c *carrier, window int) error {
 		Broken: g.broken,
 	})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
-		Rank: p.rank, Size: p.size, Open: c.streams,
+		Rank: p.rank, Size: p.size,
+		Open: func() (fabric.Streams, error) { return c.streams(g.life) },
 		Broken: func(err error) {
 			var lost *direct.BrokenError
-			if errors.As(err, &lost) {
+			var absent *absentError
+			switch {
+			case errors.As(err, &lost):
 				g.mesh.Lost(lost.Rank, lost)
-				return
+			case errors.As(err, &absent):
+				g.mesh.Lost(absent.rank, absent)
+			default:
+				g.broken(-1, err)
 			}
-			g.broken(-1, err)
 		},
 	})
 	g.lanes = [2]*overlap.Lane{
 		overlap.Gather: overlap.NewLane(g.gather),
 		overlap.Reduce: overlap.NewLane(g.reduce),
 	}
+	g.mu.Lock()
+	g.started = true
+	g.mu.Unlock()
 	return nil
 }
 

@@ -29,7 +29,6 @@ type lobby struct {
 	waiting map[caller]*net.TCPConn
 	changed chan struct{}
 	closed  bool
-	wg      sync.WaitGroup
 }
 
 type caller struct {
@@ -38,13 +37,21 @@ type caller struct {
 	job     uint64
 }
 
+// absentError says that a rank cannot be connected.
+type absentError struct {
+	rank int
+	err  error
+}
+
+func (e *absentError) Error() string { return fmt.Sprintf("rank %d %v", e.rank, e.err) }
+func (e *absentError) Unwrap() error { return e.err }
+
 func newLobby() (*lobby, error) {
 	ln, err := net.Listen("tcp4", ":0")
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for peers: %w", err)
 	}
 	l := &lobby{listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, changed: make(chan struct{})}
-	l.wg.Add(1)
 	go l.accept()
 	return l, nil
 }
@@ -59,17 +66,12 @@ func random64() uint64 {
 func (l *lobby) port() int { return l.listener.Addr().(*net.TCPAddr).Port }
 
 func (l *lobby) accept() {
-	defer l.wg.Done()
 	for {
 		c, err := l.listener.Accept()
 		if err != nil {
 			return // closed
 		}
-		l.wg.Add(1)
-		go func() {
-			defer l.wg.Done()
-			l.greet(c.(*net.TCPConn))
-		}()
+		go l.greet(c.(*net.TCPConn)) // ends by itself: see greetTime
 	}
 }
 
@@ -107,7 +109,7 @@ func (l *lobby) take(ctx context.Context, who caller) (*net.TCPConn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rank %d has not connected: %w", who.rank, context.Cause(ctx))
+			return nil, &absentError{who.rank, fmt.Errorf("has not connected: %w", context.Cause(ctx))}
 		}
 	}
 }
@@ -146,14 +148,14 @@ func dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TC
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach rank %d: %w", peer, err)
+		return nil, &absentError{peer, fmt.Errorf("cannot be reached: %w", err)}
 	}
 	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]} //nolint:gosec // a rank
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
 	if _, err := c.Write(b[:]); err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("cannot greet rank %d: %w", peer, err)
+		return nil, &absentError{peer, fmt.Errorf("hung up: %w", err)}
 	}
 	return c.(*net.TCPConn), nil
 }

@@ -3,6 +3,7 @@ package collnet
 import (
 	"context"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/shm"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
@@ -15,7 +16,10 @@ func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, er
 	var err error
 	if p.rank == 0 {
 		lay := shm.DefaultLayout(p.size)
-		lay.Chunk, lay.Slots = min(lay.Chunk, p.settings.ShmChunk), p.settings.ShmSlots
+		lay.Slots = p.settings.ShmSlots
+		if p.settings.ShmChunk != config.Default().ShmChunk {
+			lay.Chunk = p.settings.ShmChunk // asked for, so not scaled to the number of ranks
+		}
 		if server, err = shm.Serve(ctx, p.job, p.keys[0], lay); err == nil {
 			mine.Shm = server.Address()
 		}
@@ -30,7 +34,7 @@ func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, er
 	}
 	return &carrier{
 		gather:  w.Gather(),
-		streams: func() (fabric.Streams, error) { return w.Streams(), nil },
+		streams: func(context.Context) (fabric.Streams, error) { return w.Streams(), nil },
 		free:    w.Close,
 	}, nil
 }

@@ -55,15 +55,15 @@ func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	}
 	return &carrier{
 		gather:  gather,
-		streams: func() (fabric.Streams, error) { return openStreams(l, p) },
+		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, p) },
 		iface:   ifi.Name,
 		free:    func() error { return nil },
 	}, nil
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter.
-func openStreams(l *lobby, p *plan) (fabric.Streams, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), p.settings.Timeout,
+func openStreams(ctx context.Context, l *lobby, p *plan) (fabric.Streams, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.settings.Timeout,
 		fmt.Errorf("MCAST_TIMEOUT of %v is over", p.settings.Timeout))
 	defer cancel()
 	var others []int

@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // onBoth runs a test over each fabric, the datagram one also with loss.
@@ -340,4 +341,56 @@ func TestAverageOfFloats(t *testing.T) {
 		assert.InDelta(t, []float64{0.5, 1.5}[r], float64(math.Float32frombits(binary.LittleEndian.Uint32(recv))), 0)
 		return err
 	})
+}
+
+// TestEachTakesTheOtherForTheRoot: nobody sends, or both do; either must be noticed.
+func TestEachTakesTheOtherForTheRoot(t *testing.T) {
+	for _, fabric := range []string{"shm", "udp"} {
+		for _, n := range []int{0, 64, 300000} {
+			for swap := range 2 {
+				t.Run(fmt.Sprintf("%s/%d/%d", fabric, n, swap), func(t *testing.T) {
+					g := world(t, 2, func(s *config.Settings) { s.Fabric = fabric })
+					each(t, 2, func(r int) error {
+						err := g[r].Broadcast(make([]byte, n), (r+swap)%2)
+						for err == nil {
+							err = g[r].Barrier()
+						}
+						var f *Fault
+						require.ErrorAs(t, err, &f)
+						require.Equal(t, Mismatch, f.Kind, err.Error())
+						return nil
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestRankDiesWhileJoining cuts a rank's connections when it has joined the
+// mesh but not opened the fabric: the other must not wait for it.
+func TestRankDiesWhileJoining(t *testing.T) {
+	for _, fabric := range []string{"shm", "udp"} {
+		t.Run(fabric, func(t *testing.T) {
+			s := config.Default()
+			s.Fabric, s.Timeout, s.JoinTimeout = fabric, 5*time.Second, time.Hour
+			eps, blobs := make([]*Endpoint, 2), make([][]byte, 2)
+			for r := range eps {
+				e, err := Open(Options{Rank: r, Size: 2, Settings: s})
+				require.NoError(t, err)
+				eps[r], blobs[r] = e, e.Blob()
+			}
+			p, err := newPlan(eps[1].opts, blobs)
+			require.NoError(t, err)
+			done := make(chan error)
+			go func() {
+				_, err := eps[0].Join(context.Background(), blobs)
+				done <- err
+			}()
+			conns, err := eps[1].lobby.connect(context.Background(), p, wire.PurposeMesh, []int{0})
+			require.NoError(t, err)
+			require.NoError(t, conns[0].Close())
+			require.ErrorContains(t, <-done, "rank 1 is lost")
+			eps[1].Close()
+		})
+	}
 }

@@ -72,8 +72,10 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 	}
 	l.callers.Inc()
 	defer l.leave()
-	if l.asleep.Load() {
-		l.worker.Wake() // the agent lets go when it sees a caller
+	if l.asleep.Load() || l.callers.Load() > 1 {
+		// The agent lets go when it sees a caller; a caller that drives takes
+		// up what this one has posted.
+		l.worker.Wake()
 	}
 	var timeout <-chan time.Time
 	if !deadline.IsZero() {
@@ -99,8 +101,11 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 }
 
 func (l *Lane) callerDrives(done <-chan struct{}, deadline time.Time) {
-	for !isClosed(done) && !isClosed(l.closed) {
+	for round := 1; !isClosed(done) && !isClosed(l.closed); round++ {
 		if l.worker.Work() {
+			if round%16 == 0 && !deadline.IsZero() && time.Now().After(deadline) {
+				return
+			}
 			continue
 		}
 		most := nap
