@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -252,6 +253,49 @@ def over_gloo() -> None:
     bits = torch.zeros(1, dtype=torch.int32)
     dist.reduce_scatter_tensor(bits, torch.full((4,), 1 << rank, dtype=torch.int32), op=dist.ReduceOp.BOR)
     assert int(bits) == 15
+
+
+def means() -> None:
+    rank = dist.get_rank()
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64):
+        t = torch.full((3,), rank + 1, dtype=dtype)
+        dist.all_reduce(t, op=dist.ReduceOp.AVG)
+        assert t.tolist() == [2.5] * 3, dtype
+        t = torch.full((3,), rank + 1, dtype=dtype)
+        dist.reduce(t, dst=1, op=dist.ReduceOp.AVG)
+        assert rank != 1 or t.tolist() == [2.5] * 3, dtype
+    for dtype in (torch.int32, torch.uint8, torch.int64):
+        t = torch.full((3,), rank, dtype=dtype)
+        with pytest.raises(torch_mcast.ArgumentError, match=rf"allreduce: AVG of {dtype}: .* use SUM"):
+            dist.all_reduce(t, op=dist.ReduceOp.AVG)
+        with pytest.raises(torch_mcast.ArgumentError, match=rf"reduce: AVG of {dtype}: .* use SUM"):
+            dist.reduce(t, dst=1, op=dist.ReduceOp.AVG)
+        assert t.tolist() == [rank] * 3  # refused before anything was summed
+        dist.all_reduce(t, op=dist.ReduceOp.SUM)
+        assert t.tolist() == [6] * 3
+
+
+def test_means_over_gloo(world: World) -> None:
+    world.run(means)
+
+
+def documented_options() -> None:
+    said = re.search(r"`(Options\(.*?\))` is\s+(\S+) and (\S+);", torch_mcast.Options.__doc__ or "")
+    assert said is not None
+    options = eval(said[1], {"Options": torch_mcast.Options})
+    assert options.lines().splitlines() == [said[2], said[3]]
+    group: Any = dist.new_group(backend="mcast", pg_options=options)
+    dist.barrier(group=group)
+    assert torch_mcast.info(group).fabric == options.settings["MCAST_FABRIC"]
+    dist.destroy_process_group(group)
+    for name in options.settings:  # the library knows each of the names
+        wrong = torch_mcast.Options(**{name.removeprefix("MCAST_").lower(): "wrong"})
+        with pytest.raises(torch_mcast.ArgumentError, match=rf"\b{name}\b"):
+            dist.new_group(backend="mcast", pg_options=wrong)
+
+
+def test_the_example_in_the_documentation_of_options_works(world: World) -> None:
+    world.run(documented_options)
 
 
 def test_what_we_do_not_do_goes_to_gloo(world: World) -> None:

@@ -48,8 +48,8 @@ _OPS: dict[Any, int] = {
 class Options(Backend.Options):
     """MCAST_* settings of one group, for `pg_options` of init_process_group and new_group.
 
-    They override the environment: `Options(fabric="shm", timeout_s="5s")` is
-    MCAST_FABRIC=shm and MCAST_TIMEOUT_S=5s; docs/ENVIRONMENT.md lists the names.
+    They override the environment: `Options(fabric="shm", timeout="5s")` is
+    MCAST_FABRIC=shm and MCAST_TIMEOUT=5s; docs/ENVIRONMENT.md lists the names.
     """
 
     def __init__(self, **settings: object) -> None:
@@ -257,6 +257,7 @@ class MulticastBackend(Backend):
             )
         known = self._reduction(output.dtype, opts.reduceOp)
         if known is None:
+            _require_mean("reduce_scatter", (output, opts))
             method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
             return DelegatedWork(method(output, input, opts))
         return self._reduce_flat(output, input.contiguous(), known, opts)
@@ -274,6 +275,7 @@ class MulticastBackend(Backend):
                 f"reduce_scatter: the list has {len(inputs)} tensors, and there are {self.size()} ranks"
             )
         if known is None or not equal:
+            _require_mean("reduce_scatter", (output, opts))
             return DelegatedWork(self._gloo.reduce_scatter(outputs, input_lists, opts))
         flat = _flat_view(inputs)
         if flat is None:
@@ -347,6 +349,7 @@ def _delegate(name: str) -> None:
 
     def method(self: MulticastBackend, *args: Any) -> DelegatedWork:
         require_dense(*_tensors_in(args))
+        _require_mean(name, args)
         return DelegatedWork(getattr(self._gloo, name)(*args))
 
     method.__name__ = name
@@ -452,6 +455,19 @@ def require_dense(*tensors: torch.Tensor) -> None:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
             raise errors.ArgumentError(
                 f"a {tensor.layout} tensor on {tensor.device}: only dense tensors on the CPU are supported"
+            )
+
+
+def _require_mean(operation: str, args: Sequence[Any]) -> None:
+    """Raise ArgumentError where gloo would sum, fail to divide and leave the sum in the tensors."""
+    op = getattr(args[-1], "reduceOp", None)
+    if getattr(op, "op", op) != ReduceOp.AVG:
+        return
+    for tensor in _tensors_in(args):
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            raise errors.ArgumentError(
+                f"{operation}: AVG of {tensor.dtype}: only floating-point and complex tensors have a mean "
+                "here; use SUM and divide"
             )
 
 

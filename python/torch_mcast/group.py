@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import queue
 import sys
@@ -22,6 +23,8 @@ from . import _lib, errors
 # waits are cut into slices: ^C is answered within one.
 SLICE_MS = 250
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Info:
@@ -34,6 +37,8 @@ class Info:
         reason: why this fabric was chosen.
         interface: network interface of the udp fabric, or "".
         chunk_bytes: payload bytes of a full chunk.
+        window_bytes: how far a root sends ahead of the slowest receiver; 0: no limit.
+        simd: instructions that the sums use, e.g. "avx512".
         notes: what the fabric does without on this machine, one sentence each.
         reduce_scatter: the algorithm, "direct": each owner sums its own shard.
         reduce_scatter_reason: why that algorithm.
@@ -45,6 +50,8 @@ class Info:
     reason: str
     interface: str
     chunk_bytes: int
+    window_bytes: int
+    simd: str
     notes: tuple[str, ...]
     reduce_scatter: str
     reduce_scatter_reason: str
@@ -112,31 +119,38 @@ PendingT = TypeVar("PendingT", bound=Pending)
 class Lane:
     """Operations in flight of one kind, in posting order.
 
-    The lane keeps the works, and through them the tensors, until the library
-    is done with them, whether or not the caller kept the work.
+    The lane keeps the works, and through them the tensors, until they settle
+    or the group is closed, whether or not the caller kept the work.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inflight: list[Pending] = []
+        self._inflight: dict[Pending, None] = {}  # a set in posting order
         self._watched: queue.SimpleQueue[Pending | None] | None = None
 
     def post(self, start: Callable[[], int], track: Callable[[int], PendingT]) -> PendingT:
         """Start an operation and return track(handle), waiting for the oldest while the library is full."""
         with self._lock:
-            while self._inflight and self._inflight[0].poll():
-                del self._inflight[0]
+            for work in list(self._inflight):
+                if not work.poll():
+                    break
             while True:
                 try:
                     handle = start()
                     break
                 except errors.BusyError:
-                    if not self._inflight:
+                    oldest = next(iter(list(self._inflight)), None)
+                    if oldest is None:
                         raise
-                    self._inflight.pop(0).settle()
-            work = track(handle)
-            self._inflight.append(work)
-            return work
+                    oldest.settle()
+            posted = track(handle)
+            self._inflight[posted] = None
+            return posted
+
+    def drop(self, work: Pending) -> None:
+        """Forget a work that has settled, so that its tensors can go."""
+        # No lock: post holds it while works settle, and to take one item out of a dict is atomic.
+        self._inflight.pop(work, None)
 
     def watch(self, work: Pending) -> None:
         """Complete the work's future when it is done. One thread a lane does it, in posting order."""
@@ -159,8 +173,12 @@ class Lane:
 
 def _complete_futures(works: queue.SimpleQueue[Pending | None]) -> None:
     while (work := works.get()) is not None:
-        work.settle()
-        work.complete_future()
+        try:
+            work.settle()
+            work.complete_future()
+        except Exception:  # e.g. the program has set the future; those after it are still to come
+            _log.exception("cannot complete the future of %s", work)
+        del work  # not kept until the next one comes
 
 
 class Group:
@@ -213,11 +231,17 @@ class Group:
             return
         self._closed = True
         try:
-            _interruptible(lambda: self.lib.close(self.handle))
+            _interruptible(self._leave)
         except errors.McastError:
             # After a failed operation peers are gone, and whoever waited knows.
             if not self.failed:
                 raise
+
+    def _leave(self) -> None:
+        # Runs to its end even where ^C ends close(): until the library has
+        # returned, it may write to the tensors that the lanes keep.
+        try:
+            self.lib.close(self.handle)
         finally:
             self.gather.clear()
             self.reduce.clear()

@@ -189,6 +189,7 @@ class McastWork(Work):
         self._keep = ()
         self._finish = None
         self._done = True
+        self._lane.drop(self)
 
 
 class JoinedWork(Work):
