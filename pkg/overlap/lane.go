@@ -35,6 +35,8 @@ type Lane struct {
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
+	resting atomic.Bool   // the agent rests for longer than a glance
+	kick    chan struct{} // ends that rest
 	start   time.Time
 	closed  chan struct{}
 	ended   sync.WaitGroup
@@ -45,9 +47,14 @@ type Lane struct {
 // driven it: a program in a loop of blocking calls is served by its own thread.
 const rest = time.Millisecond
 
-// glance is how often a resting agent looks whether somebody relies on it:
-// an operation is in flight and nobody waits.
-const glance = 200 * time.Microsecond
+// glance is how often a resting agent looks whether somebody relies on it: an
+// operation is in flight and nobody waits. While a caller waits for long, the
+// agent looks less and less often, down to every longest: on a machine where ranks
+// outnumber cores, its looking would cost the compute of others.
+const (
+	glance  = 200 * time.Microsecond
+	longest = 50 * time.Millisecond
+)
 
 // nap is the longest single Sleep, so that nothing depends on a lost wake-up.
 const nap = 100 * time.Millisecond
@@ -55,7 +62,7 @@ const nap = 100 * time.Millisecond
 // NewLane starts the agent of a worker.
 func NewLane(w Worker) *Lane {
 	l := &Lane{
-		worker: w, token: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
+		worker: w, token: make(chan struct{}, 1), kick: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
 	}
 	l.token <- struct{}{}
 	l.left.Store(-int64(rest))
@@ -133,7 +140,19 @@ func await(done <-chan struct{}, timeout <-chan time.Time) bool {
 // leave ends a caller's stay; what is still in flight is the agent's.
 func (l *Lane) leave() {
 	l.left.Store(int64(time.Since(l.start)))
-	l.callers.Dec()
+	if l.callers.Dec() == 0 && l.worker.InFlight() > 0 {
+		l.rouse()
+	}
+}
+
+// rouse makes an agent that rests for long look again soon.
+func (l *Lane) rouse() {
+	if l.resting.Load() {
+		select {
+		case l.kick <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // Posted says that an operation was handed to the worker by somebody who does
@@ -154,22 +173,28 @@ func (l *Lane) Posted() {
 	if l.asleep.Load() || l.callers.Load() > 0 {
 		l.worker.Wake()
 	}
+	l.rouse()
 }
 
 // agent drives the worker while no caller does.
 func (l *Lane) agent() {
 	defer l.ended.Done()
-	pause := time.NewTimer(glance)
-	defer pause.Stop()
+	timer := time.NewTimer(glance)
+	defer timer.Stop()
 	for {
-		for !l.agentsTurn() {
-			pause.Reset(glance)
+		for pause := glance; !l.agentsTurn(); {
+			timer.Reset(pause)
 			select {
-			case <-pause.C:
+			case <-timer.C:
+				pause = min(2*pause, longest)
+			case <-l.kick:
+				pause = glance // whoever posted may be about to wait: look again soon
 			case <-l.closed:
 				return
 			}
+			l.resting.Store(pause > glance)
 		}
+		l.resting.Store(false)
 		select {
 		case <-l.token:
 		case <-l.closed:

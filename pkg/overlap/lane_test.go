@@ -163,3 +163,23 @@ func TestMeter(t *testing.T) {
 	again, _, _ := m.Times()
 	assert.Equal(t, g, again, "nothing is in flight")
 }
+
+// TestAgentTakesOverFromACaller: what is in flight when a caller that has
+// waited for long leaves is the agent's, soon.
+func TestAgentTakesOverFromACaller(t *testing.T) {
+	w := newWorker()
+	w.hold.Store(true)
+	l := NewLane(w)
+	defer l.Close()
+	w.post()
+	rest := w.post()
+	for !l.resting.Load() { // the caller has waited for so long that the agent seldom looks
+		l.Drive(rest, time.Now().Add(20*time.Millisecond))
+	}
+	w.hold.Store(false)
+	select {
+	case <-rest:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent did not take over")
+	}
+}
