@@ -153,7 +153,7 @@ def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[st
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(Path(a).name if "/" in a else a for a in sys.argv),
     }
 
 
