@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,6 +43,7 @@ type role struct {
 	Fabric     string
 	Timeout    time.Duration
 	Reduce     bool
+	Await      bool // start only when the parent writes a line
 }
 
 // report is the child's last line.
@@ -98,6 +100,13 @@ func playRank(text string) int {
 // loop runs operations for ever, large ones, so that a fault comes in the midst of one.
 func loop(g *Group, r role) error {
 	const n = 4 << 20
+	if r.Await {
+		if err := g.Barrier(); err != nil {
+			return err
+		}
+		fmt.Println("running")
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // its end will do, too
+	}
 	big, small := make([]byte, r.Size*n), make([]byte, n)
 	for i := 0; ; i++ {
 		var err error
@@ -109,27 +118,35 @@ func loop(g *Group, r role) error {
 		if err != nil {
 			return err
 		}
-		if i == 3 {
+		if i == 3 && !r.Await {
 			fmt.Println("running")
 		}
 	}
 }
 
-// cutConnections breaks every TCP connection of this process.
+// cutConnections breaks every TCP connection of this process, all at once: with
+// one processor and raw system calls no other goroutine runs in between, which
+// would blame a neighbour over a connection that is still whole.
 func cutConnections() {
+	var peers []uintptr
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, p := range fds {
 		fd, _ := strconv.Atoi(filepath.Base(p))
 		if sa, err := syscall.Getpeername(fd); err == nil {
 			if _, tcp := sa.(*syscall.SockaddrInet4); tcp {
-				_ = syscall.Shutdown(fd, syscall.SHUT_RDWR)
+				peers = append(peers, uintptr(fd)) //nolint:gosec // a descriptor
 			}
 		}
+	}
+	runtime.GOMAXPROCS(1)
+	for _, fd := range peers {
+		_, _, _ = syscall.RawSyscall(syscall.SYS_SHUTDOWN, fd, syscall.SHUT_RDWR, 0)
 	}
 }
 
 type child struct {
 	cmd *exec.Cmd
+	in  io.WriteCloser
 	out *bufio.Reader
 }
 
@@ -149,8 +166,10 @@ func startRanks(t *testing.T, proto role) []child {
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		kids[i] = child{cmd, bufio.NewReader(out)}
+		kids[i] = child{cmd, in, bufio.NewReader(out)}
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill() // most have ended
 			_ = cmd.Wait()
@@ -177,20 +196,7 @@ func TestSurvivorsNameTheRank(t *testing.T) {
 					kids := startRanks(t, role{Size: size, Fabric: fabric, Timeout: timeout, Reduce: red})
 					require.NoError(t, kids[victim].cmd.Process.Signal(sig))
 					start := time.Now()
-					for r, k := range kids {
-						if r == victim {
-							continue
-						}
-						line, err := k.out.ReadString('\n')
-						require.NoError(t, err, "rank %d ended without a report", r)
-						var rep report
-						require.NoError(t, json.Unmarshal([]byte(line), &rep))
-						assert.Equal(t, int(Dead), rep.Kind, "rank %d: %s", r, rep.Error)
-						assert.Equal(t, victim, rep.Rank, "rank %d: %s", r, rep.Error)
-						assert.Contains(t, rep.Error, fmt.Sprintf("rank %d", victim))
-						_, _ = io.Copy(io.Discard, k.out)
-						require.NoError(t, k.cmd.Wait(), "rank %d", r)
-					}
+					namedByAll(t, kids, victim)
 					// The bound is the configured one, with room for a busy machine to schedule the children.
 					assert.Less(t, time.Since(start), 5*timeout)
 					assert.Equal(t, before, shmFiles(t), "files left in /dev/shm")
@@ -198,6 +204,40 @@ func TestSurvivorsNameTheRank(t *testing.T) {
 			}
 		}
 	}
+}
+
+// namedByAll wants every rank but the victim to report it and to end.
+func namedByAll(t *testing.T, kids []child, victim int) {
+	t.Helper()
+	for r, k := range kids {
+		if r == victim {
+			continue
+		}
+		line, err := k.out.ReadString('\n')
+		require.NoError(t, err, "rank %d ended without a report", r)
+		var rep report
+		require.NoError(t, json.Unmarshal([]byte(line), &rep))
+		assert.Equal(t, int(Dead), rep.Kind, "rank %d: %s", r, rep.Error)
+		assert.Equal(t, victim, rep.Rank, "rank %d: %s", r, rep.Error)
+		assert.Contains(t, rep.Error, fmt.Sprintf("rank %d", victim))
+		_, _ = io.Copy(io.Discard, k.out)
+		require.NoError(t, k.cmd.Wait(), "rank %d", r)
+	}
+}
+
+// TestRankGoneBeforeItsStreams stops a rank before the first Reduce-Scatter,
+// whose streams join all ranks: those who are no neighbours of its must not
+// name themselves.
+func TestRankGoneBeforeItsStreams(t *testing.T) {
+	const victim, size = 3, 8
+	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 2 * time.Second, Reduce: true, Await: true})
+	require.NoError(t, kids[victim].cmd.Process.Signal(syscall.SIGKILL))
+	for r, k := range kids {
+		if r != victim {
+			require.NoError(t, k.in.Close())
+		}
+	}
+	namedByAll(t, kids, victim)
 }
 
 func shmFiles(t *testing.T) []string {
