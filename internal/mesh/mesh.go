@@ -104,7 +104,12 @@ func (m *Mesh) Report(f *Fault) {
 // Lost reports that a data connection to a rank is broken, unless the rank
 // has left, or is about to say that it does.
 func (m *Mesh) Lost(rank int, err error) {
-	m.wg.Add(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closing {
+		return
+	}
+	m.wg.Add(1) // under the lock: Close waits only once closing is set
 	go func() {
 		defer m.wg.Done()
 		select {
