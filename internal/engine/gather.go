@@ -177,7 +177,7 @@ func (g *Gather) post() bool {
 		seq := g.comm.Posted()
 		slot := &g.ops[seq%slots]
 		*slot = o
-		if o.Send != nil && sameMemory(o.Send, g.ownSlot(&o)) {
+		if o.Send != nil && SameMemory(o.Send, g.ownSlot(&o)) {
 			slot.copied = len(o.Send)
 		}
 		if _, err := g.comm.Post(g.now, o.Op); err != nil {
@@ -208,7 +208,8 @@ func (g *Gather) ownSlot(o *gatherOp) []byte {
 	return o.Recv[off : off+o.Bytes]
 }
 
-func sameMemory(a, b []byte) bool {
+// SameMemory reports whether two buffers of equal length are the same memory.
+func SameMemory(a, b []byte) bool {
 	return len(a) == 0 || unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 

@@ -47,18 +47,17 @@ type Endpoint struct {
 
 // blob is what a rank tells the others before any connection exists.
 type blob struct {
-	Version   int    `json:"v"`
-	Rank      int    `json:"r"`
-	Size      int    `json:"n"`
-	Host      string `json:"h"`           // same for ranks that share memory and loopback
-	Address   string `json:"a"`           // where other hosts reach it
-	Port      int    `json:"p"`           // of its listener
-	Key       string `json:"k"`           // that its listener wants to hear
-	Job       string `json:"j"`           // drawn by every rank, rank 0's counts
-	MTU       int    `json:"m"`           // of the interface of Address
-	RcvBuf    int    `json:"b"`           // largest receive buffer of a socket
-	Settings  string `json:"s"`           // those that must agree
-	Interface string `json:"i,omitempty"` // MCAST_IFACE
+	Version  int    `json:"v"`
+	Rank     int    `json:"r"`
+	Size     int    `json:"n"`
+	Host     string `json:"h"` // same for ranks that share memory and loopback
+	Address  string `json:"a"` // where other hosts reach it
+	Port     int    `json:"p"` // of its listener
+	Key      string `json:"k"` // that its listener wants to hear
+	Job      string `json:"j"` // drawn by every rank, rank 0's counts
+	MTU      int    `json:"m"` // of the interface of Address
+	RcvBuf   int    `json:"b"` // largest receive buffer of a socket
+	Settings string `json:"s"` // those that must agree
 }
 
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
@@ -81,7 +80,7 @@ func Open(o Options) (*Endpoint, error) {
 		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: hostID(),
 		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
-		Settings: agreedSettings(o.Settings), Interface: o.Settings.Interface,
+		Settings: agreedSettings(o.Settings),
 	})
 	if err != nil {
 		l.close()

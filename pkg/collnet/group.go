@@ -125,7 +125,7 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 			len(recv), g.plan.size, len(send), len(send)*g.plan.size)
 	}
 	own := recv[g.plan.rank*len(send):][:len(send)]
-	if overlaps(send, recv) && !same(send, own) {
+	if overlaps(send, recv) && !engine.SameMemory(send, own) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
 			g.plan.rank*len(send), (g.plan.rank+1)*len(send))
 	}
@@ -199,7 +199,7 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 			len(send), g.plan.size, len(recv), len(recv)*g.plan.size)
 	}
 	own := send[g.plan.rank*len(recv):][:len(recv)]
-	if overlaps(send, recv) && !same(recv, own) {
+	if overlaps(send, recv) && !engine.SameMemory(recv, own) {
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.plan.rank*len(recv), (g.plan.rank+1)*len(recv))
 	}

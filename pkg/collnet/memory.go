@@ -11,11 +11,6 @@ func overlaps(a, b []byte) bool {
 	return p < q+uintptr(len(b)) && q < p+uintptr(len(a))
 }
 
-// same reports whether two buffers of equal length are the same memory.
-func same(a, b []byte) bool {
-	return len(a) == 0 || unsafe.SliceData(a) == unsafe.SliceData(b)
-}
-
 // nonNil returns an empty slice for nil: a nil Send means that there is no own shard.
 func nonNil(b []byte) []byte {
 	if b == nil {
