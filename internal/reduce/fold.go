@@ -55,7 +55,11 @@ func Fold(dst []byte, srcs [][]byte, t Type, op Op, factor float64) {
 // change the result.
 func FoldPart(dst []byte, srcs [][]byte, t Type, op Op, factor float64, whole int) {
 	check(dst, srcs, t, op)
-	scalar := operand(t, op, len(srcs), factor)
+	fold(dst, srcs, t, op, operand(t, op, len(srcs), factor), whole)
+}
+
+// fold is FoldPart for arguments that were checked.
+func fold(dst []byte, srcs [][]byte, t Type, op Op, scalar uint64, whole int) {
 	e, position, at := active.Load(), t.position(), 0
 	if k := e.streams[position][op]; k != nil && whole >= large && !inPlace(dst, srcs) {
 		if head := misaligned(dst, e.vector); head < len(dst) && head%t.Size() == 0 {
@@ -100,7 +104,16 @@ func run(k kernel, dst []byte, srcs [][]byte, from, unit int, scalar uint64) int
 //
 //go:noinline
 func call(k kernel, dst []byte, srcs [][]byte, from, to int, scalar uint64) {
-	k(dst, srcs, from, to, scalar)
+	k(*unseen(&dst), *unseen(&srcs), from, to, scalar)
+}
+
+// unseen returns p, hiding that it does: the compiler assumes that a function
+// which is called through a pointer keeps its arguments, and would have them
+// all on the heap. Kernels keep nothing.
+//
+//go:nocheckptr
+func unseen[T any](p *T) *T {
+	return (*T)(unsafe.Add(nil, uintptr(unsafe.Pointer(p))))
 }
 
 // check panics if the arguments break the contract of Fold: the kernels trust

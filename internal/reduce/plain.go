@@ -123,6 +123,36 @@ func plainHalves(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar 
 	}
 }
 
+// plainWiden writes to dst the halves of src from byte from on as float32.
+func plainWiden(dst, src []byte, from int, t Type, op Op, factor float32) {
+	var xs [plainBlock]float32
+	var hs [plainBlock]uint16
+	for from < len(src) {
+		n := min(plainBlock, (len(src)-from)/2)
+		x, h := xs[:n], hs[:n]
+		copy(bytesOf(h), src[from:])
+		widen(x, h, t)
+		premultiply(x, op, factor)
+		copy(dst[2*from:], bytesOf(x))
+		from += 2 * n
+	}
+}
+
+// plainNarrow writes to dst, from byte from on, the float32 of src as halves.
+func plainNarrow(dst, src []byte, from int, t Type, op Op, divisor float32) {
+	var xs [plainBlock]float32
+	var hs [plainBlock]uint16
+	for from < len(dst) {
+		n := min(plainBlock, (len(dst)-from)/2)
+		x, h := xs[:n], hs[:n]
+		copy(bytesOf(x), src[2*from:])
+		finish(x, op, divisor, canonicalNaN32)
+		narrow(h, x, t)
+		copy(dst[from:], bytesOf(h))
+		from += 2 * n
+	}
+}
+
 func widen(x []float32, h []uint16, t Type) {
 	if t == F16 {
 		for i := range x {
