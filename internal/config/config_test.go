@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	s, err := Load(from(nil), nil)
 	require.NoError(t, err)
 	require.Equal(t, Settings{
-		Fabric: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, LossSeed: 1, Chains: 1, Subgroups: 1,
+		Fabric: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 1, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
 	}, s)
 	require.Equal(t, s, Default())
@@ -55,6 +55,7 @@ func TestBadValues(t *testing.T) {
 		"MCAST_TTL":          {"256", "-1", "1.5"},
 		"MCAST_TIMEOUT":      {"30", "99ms", "2h", "-1s"},
 		"MCAST_JOIN_TIMEOUT": {"1ms", "25h"},
+		"MCAST_CLASS":        {"low", "Background"},
 		"MCAST_LOSS":         {"0.91", "-0.1", "NaN", "1%", "+Inf"},
 		"MCAST_LOSS_SEED":    {"-1", "18446744073709551616"},
 		"MCAST_CHAINS":       {"0", "257"},

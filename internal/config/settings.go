@@ -29,6 +29,7 @@ type Settings struct {
 	TTL           int
 	Timeout       time.Duration
 	JoinTimeout   time.Duration
+	Class         string // "foreground" or "background"
 	Loss          float64
 	LossSeed      uint64
 	Chains        int

@@ -36,6 +36,8 @@ var table = []Variable{
 		"After this long without a sign of life a rank counts as dead, and the others report it."),
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed."),
+	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
+		"A background group (checkpoints) sends only while no operation of a foreground group of its process is in flight."),
 	row("MCAST_LOG", "warn", func(s *Settings) *slog.Level { return &s.Log }, level(),
 		"What is written to standard error."),
 
@@ -107,7 +109,7 @@ func Markdown() string {
 Every variable may be set in the environment of a process or given for one group alone (mcast_open's options,
 collnet.Options). An empty value counts as not set. A value that is not allowed is an error that names the variable, the
 value and what is allowed; a variable that is not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SIMD and MCAST_LIBRARY may differ.
+the same values; MCAST_IFACE, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SIMD and MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |
 |---|---|---|---|
