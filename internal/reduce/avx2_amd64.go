@@ -373,3 +373,87 @@ func streamSum16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 //
 //go:noescape
 func streamPremulSum16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// beginSumF16AVX2 makes dst the partial result of srcs[0], for Sum of F16,
+// bytes from to to of F16, a multiple of 16.
+//
+//go:noescape
+func beginSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// beginPremulSumF16AVX2 makes dst the partial result of srcs[0], for PremulSum of F16,
+// bytes from to to of F16, a multiple of 16.
+//
+//go:noescape
+func beginPremulSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// beginSumBF16AVX2 makes dst the partial result of srcs[0], for Sum of BF16,
+// bytes from to to of BF16, a multiple of 16.
+//
+//go:noescape
+func beginSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// beginPremulSumBF16AVX2 makes dst the partial result of srcs[0], for PremulSum of BF16,
+// bytes from to to of BF16, a multiple of 16.
+//
+//go:noescape
+func beginPremulSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// nextSumF16AVX2 adds to the partial result dst srcs[0], for Sum of F16,
+// bytes from to to of F16, a multiple of 16.
+//
+//go:noescape
+func nextSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// nextPremulSumF16AVX2 adds to the partial result dst srcs[0], for PremulSum of F16,
+// bytes from to to of F16, a multiple of 16.
+//
+//go:noescape
+func nextPremulSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// nextSumBF16AVX2 adds to the partial result dst srcs[0], for Sum of BF16,
+// bytes from to to of BF16, a multiple of 16.
+//
+//go:noescape
+func nextSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// nextPremulSumBF16AVX2 adds to the partial result dst srcs[0], for PremulSum of BF16,
+// bytes from to to of BF16, a multiple of 16.
+//
+//go:noescape
+func nextPremulSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// nextPremulSumF32AVX2 adds to the partial result dst srcs[0], for PremulSum of F32,
+// bytes from to to of F32, a multiple of 32.
+//
+//go:noescape
+func nextPremulSumF32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// nextPremulSumF64AVX2 adds to the partial result dst srcs[0], for PremulSum of F64,
+// bytes from to to of F64, a multiple of 32.
+//
+//go:noescape
+func nextPremulSumF64AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// finishSumF16AVX2 makes dst the result of the partial result srcs[0], for Sum of F16,
+// bytes from to to of F16, a multiple of 16.
+//
+//go:noescape
+func finishSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// finishAvgF16AVX2 makes dst the result of the partial result srcs[0], for Avg of F16,
+// bytes from to to of F16, a multiple of 16.
+//
+//go:noescape
+func finishAvgF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// finishSumBF16AVX2 makes dst the result of the partial result srcs[0], for Sum of BF16,
+// bytes from to to of BF16, a multiple of 16.
+//
+//go:noescape
+func finishSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// finishAvgBF16AVX2 makes dst the result of the partial result srcs[0], for Avg of BF16,
+// bytes from to to of BF16, a multiple of 16.
+//
+//go:noescape
+func finishAvgBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)

@@ -7311,3 +7311,799 @@ done8:
 	SFENCE
 	VZEROUPPER
 	RET
+
+// func beginSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, F16C
+TEXT ·beginSumF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Y0
+	VMOVUPS   Y0, (AX)(DX*2)
+	VCVTPH2PS 16(CX)(DX*1), Y0
+	VMOVUPS   Y0, 32(AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Y0
+	VMOVUPS   Y0, 64(AX)(DX*2)
+	VCVTPH2PS 48(CX)(DX*1), Y0
+	VMOVUPS   Y0, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Y0
+	VMOVUPS   Y0, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func beginPremulSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, F16C, SSE2
+TEXT ·beginPremulSumF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	VCVTPH2PS 16(CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(DX*2)
+	VCVTPH2PS 48(CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func beginSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2
+TEXT ·beginSumBF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)(DX*2)
+	VPMOVZXWD 16(CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(AX)(DX*2)
+	VPMOVZXWD 48(CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func beginPremulSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, SSE2
+TEXT ·beginPremulSumBF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	VPMOVZXWD 16(CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(DX*2)
+	VPMOVZXWD 48(CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, F16C
+TEXT ·nextSumF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Y0
+	VMOVUPS   (AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	VCVTPH2PS 16(CX)(DX*1), Y0
+	VMOVUPS   32(AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Y0
+	VMOVUPS   64(AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(DX*2)
+	VCVTPH2PS 48(CX)(DX*1), Y0
+	VMOVUPS   96(AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Y0
+	VMOVUPS   (AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, F16C, SSE2
+TEXT ·nextPremulSumF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   (AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)(DX*2)
+	VCVTPH2PS 16(CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   32(AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 32(AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   64(AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 64(AX)(DX*2)
+	VCVTPH2PS 48(CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   96(AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   (AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2
+TEXT ·nextSumBF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   (AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	VPMOVZXWD 16(CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   32(AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 32(AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   64(AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 64(AX)(DX*2)
+	VPMOVZXWD 48(CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   96(AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   (AX)(DX*2), Y1
+	VADDPS    Y0, Y1, Y1
+	VMOVUPS   Y1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, SSE2
+TEXT ·nextPremulSumBF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   (AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)(DX*2)
+	VPMOVZXWD 16(CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   32(AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 32(AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   64(AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 64(AX)(DX*2)
+	VPMOVZXWD 48(CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   96(AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 96(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMOVUPS   (AX)(DX*2), Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumF32AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, SSE2
+TEXT ·nextPremulSumF32AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+
+vectors4:
+	LEAQ    128(DX), SI
+	CMPQ    SI, BX
+	JG      done4
+	VMOVUPS (CX)(DX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS (AX)(DX*1), Y2
+	VADDPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(DX*1)
+	VMOVUPS 32(CX)(DX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS 32(AX)(DX*1), Y2
+	VADDPS  Y1, Y2, Y2
+	VMOVUPS Y2, 32(AX)(DX*1)
+	VMOVUPS 64(CX)(DX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS 64(AX)(DX*1), Y2
+	VADDPS  Y1, Y2, Y2
+	VMOVUPS Y2, 64(AX)(DX*1)
+	VMOVUPS 96(CX)(DX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS 96(AX)(DX*1), Y2
+	VADDPS  Y1, Y2, Y2
+	VMOVUPS Y2, 96(AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors4
+
+done4:
+vectors1:
+	LEAQ    32(DX), SI
+	CMPQ    SI, BX
+	JG      done1
+	VMOVUPS (CX)(DX*1), Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS (AX)(DX*1), Y2
+	VADDPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumF64AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, SSE2
+TEXT ·nextPremulSumF64AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTQ X0, Y0
+
+vectors4:
+	LEAQ    128(DX), SI
+	CMPQ    SI, BX
+	JG      done4
+	VMOVUPS (CX)(DX*1), Y1
+	VMULPD  Y0, Y1, Y1
+	VMOVUPS (AX)(DX*1), Y2
+	VADDPD  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(DX*1)
+	VMOVUPS 32(CX)(DX*1), Y1
+	VMULPD  Y0, Y1, Y1
+	VMOVUPS 32(AX)(DX*1), Y2
+	VADDPD  Y1, Y2, Y2
+	VMOVUPS Y2, 32(AX)(DX*1)
+	VMOVUPS 64(CX)(DX*1), Y1
+	VMULPD  Y0, Y1, Y1
+	VMOVUPS 64(AX)(DX*1), Y2
+	VADDPD  Y1, Y2, Y2
+	VMOVUPS Y2, 64(AX)(DX*1)
+	VMOVUPS 96(CX)(DX*1), Y1
+	VMULPD  Y0, Y1, Y1
+	VMOVUPS 96(AX)(DX*1), Y2
+	VADDPD  Y1, Y2, Y2
+	VMOVUPS Y2, 96(AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors4
+
+done4:
+vectors1:
+	LEAQ    32(DX), SI
+	CMPQ    SI, BX
+	JG      done1
+	VMOVUPS (CX)(DX*1), Y1
+	VMULPD  Y0, Y1, Y1
+	VMOVUPS (AX)(DX*1), Y2
+	VADDPD  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishSumF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, F16C
+TEXT ·finishSumF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VMOVUPS   (CX)(DX*2), Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, (AX)(DX*1)
+	VMOVUPS   32(CX)(DX*2), Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, 16(AX)(DX*1)
+	VMOVUPS   64(CX)(DX*2), Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, 32(AX)(DX*1)
+	VMOVUPS   96(CX)(DX*2), Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, 48(AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VMOVUPS   (CX)(DX*2), Y1
+	VCMPPS    $0x03, Y1, Y1, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VCVTPS2PH $0x00, Y1, (AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishAvgF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, F16C, SSE2
+TEXT ·finishAvgF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X1
+	VPBROADCASTD X1, Y1
+
+vectors4:
+	LEAQ      64(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VMOVUPS   (CX)(DX*2), Y2
+	VDIVPS    Y0, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VCVTPS2PH $0x00, Y2, (AX)(DX*1)
+	VMOVUPS   32(CX)(DX*2), Y2
+	VDIVPS    Y0, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VCVTPS2PH $0x00, Y2, 16(AX)(DX*1)
+	VMOVUPS   64(CX)(DX*2), Y2
+	VDIVPS    Y0, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VCVTPS2PH $0x00, Y2, 32(AX)(DX*1)
+	VMOVUPS   96(CX)(DX*2), Y2
+	VDIVPS    Y0, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VCVTPS2PH $0x00, Y2, 48(AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      16(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VMOVUPS   (CX)(DX*2), Y2
+	VDIVPS    Y0, Y2, Y2
+	VCMPPS    $0x03, Y2, Y2, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VCVTPS2PH $0x00, Y2, (AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishSumBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2
+TEXT ·finishSumBF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         $0x0000000000007fff, SI
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X1
+	VPBROADCASTD X1, Y1
+
+vectors4:
+	LEAQ         64(DX), SI
+	CMPQ         SI, BX
+	JG           done4
+	VMOVUPS      (CX)(DX*2), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VBLENDVPS    Y3, Y1, Y2, Y2
+	VPSLLD       $0x0f, Y2, Y3
+	VPSRLD       $0x1f, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y0, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKUSDW    X3, X2, X3
+	VMOVUPS      X3, (AX)(DX*1)
+	VMOVUPS      32(CX)(DX*2), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VBLENDVPS    Y3, Y1, Y2, Y2
+	VPSLLD       $0x0f, Y2, Y3
+	VPSRLD       $0x1f, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y0, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKUSDW    X3, X2, X3
+	VMOVUPS      X3, 16(AX)(DX*1)
+	VMOVUPS      64(CX)(DX*2), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VBLENDVPS    Y3, Y1, Y2, Y2
+	VPSLLD       $0x0f, Y2, Y3
+	VPSRLD       $0x1f, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y0, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKUSDW    X3, X2, X3
+	VMOVUPS      X3, 32(AX)(DX*1)
+	VMOVUPS      96(CX)(DX*2), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VBLENDVPS    Y3, Y1, Y2, Y2
+	VPSLLD       $0x0f, Y2, Y3
+	VPSRLD       $0x1f, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y0, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKUSDW    X3, X2, X3
+	VMOVUPS      X3, 48(AX)(DX*1)
+	MOVQ         SI, DX
+	JMP          vectors4
+
+done4:
+vectors1:
+	LEAQ         16(DX), SI
+	CMPQ         SI, BX
+	JG           done1
+	VMOVUPS      (CX)(DX*2), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VBLENDVPS    Y3, Y1, Y2, Y2
+	VPSLLD       $0x0f, Y2, Y3
+	VPSRLD       $0x1f, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y0, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKUSDW    X3, X2, X3
+	VMOVUPS      X3, (AX)(DX*1)
+	MOVQ         SI, DX
+	JMP          vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishAvgBF16AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX2, SSE2
+TEXT ·finishAvgBF16AVX2(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Y0
+	MOVQ         $0x0000000000007fff, SI
+	VMOVQ        SI, X1
+	VPBROADCASTD X1, Y1
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X2
+	VPBROADCASTD X2, Y2
+
+vectors4:
+	LEAQ         64(DX), SI
+	CMPQ         SI, BX
+	JG           done4
+	VMOVUPS      (CX)(DX*2), Y3
+	VDIVPS       Y0, Y3, Y3
+	VCMPPS       $0x03, Y3, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y3, Y3
+	VPSLLD       $0x0f, Y3, Y4
+	VPSRLD       $0x1f, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPADDD       Y1, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X4
+	VMOVUPS      X4, (AX)(DX*1)
+	VMOVUPS      32(CX)(DX*2), Y3
+	VDIVPS       Y0, Y3, Y3
+	VCMPPS       $0x03, Y3, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y3, Y3
+	VPSLLD       $0x0f, Y3, Y4
+	VPSRLD       $0x1f, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPADDD       Y1, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X4
+	VMOVUPS      X4, 16(AX)(DX*1)
+	VMOVUPS      64(CX)(DX*2), Y3
+	VDIVPS       Y0, Y3, Y3
+	VCMPPS       $0x03, Y3, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y3, Y3
+	VPSLLD       $0x0f, Y3, Y4
+	VPSRLD       $0x1f, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPADDD       Y1, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X4
+	VMOVUPS      X4, 32(AX)(DX*1)
+	VMOVUPS      96(CX)(DX*2), Y3
+	VDIVPS       Y0, Y3, Y3
+	VCMPPS       $0x03, Y3, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y3, Y3
+	VPSLLD       $0x0f, Y3, Y4
+	VPSRLD       $0x1f, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPADDD       Y1, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X4
+	VMOVUPS      X4, 48(AX)(DX*1)
+	MOVQ         SI, DX
+	JMP          vectors4
+
+done4:
+vectors1:
+	LEAQ         16(DX), SI
+	CMPQ         SI, BX
+	JG           done1
+	VMOVUPS      (CX)(DX*2), Y3
+	VDIVPS       Y0, Y3, Y3
+	VCMPPS       $0x03, Y3, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y3, Y3
+	VPSLLD       $0x0f, Y3, Y4
+	VPSRLD       $0x1f, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPADDD       Y1, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X4
+	VMOVUPS      X4, (AX)(DX*1)
+	MOVQ         SI, DX
+	JMP          vectors1
+
+done1:
+	VZEROUPPER
+	RET

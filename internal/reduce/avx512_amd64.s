@@ -8091,3 +8091,779 @@ done8:
 	SFENCE
 	VZEROUPPER
 	RET
+
+// func beginSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F
+TEXT ·beginSumF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Z0
+	VMOVUPS   Z0, (AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Z0
+	VMOVUPS   Z0, 64(AX)(DX*2)
+	VCVTPH2PS 64(CX)(DX*1), Z0
+	VMOVUPS   Z0, 128(AX)(DX*2)
+	VCVTPH2PS 96(CX)(DX*1), Z0
+	VMOVUPS   Z0, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Z0
+	VMOVUPS   Z0, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func beginPremulSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·beginPremulSumF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(DX*2)
+	VCVTPH2PS 64(CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(DX*2)
+	VCVTPH2PS 96(CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func beginSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F
+TEXT ·beginSumBF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 64(AX)(DX*2)
+	VPMOVZXWD 64(CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 128(AX)(DX*2)
+	VPMOVZXWD 96(CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func beginPremulSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·beginPremulSumBF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(DX*2)
+	VPMOVZXWD 64(CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(DX*2)
+	VPMOVZXWD 96(CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F
+TEXT ·nextSumF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Z0
+	VMOVUPS   (AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Z0
+	VMOVUPS   64(AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(DX*2)
+	VCVTPH2PS 64(CX)(DX*1), Z0
+	VMOVUPS   128(AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(DX*2)
+	VCVTPH2PS 96(CX)(DX*1), Z0
+	VMOVUPS   192(AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Z0
+	VMOVUPS   (AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·nextPremulSumF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VCVTPH2PS (CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   (AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)(DX*2)
+	VCVTPH2PS 32(CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   64(AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 64(AX)(DX*2)
+	VCVTPH2PS 64(CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   128(AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 128(AX)(DX*2)
+	VCVTPH2PS 96(CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   192(AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VCVTPH2PS (CX)(DX*1), Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   (AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F
+TEXT ·nextSumBF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ from+48(FP), DX
+	MOVQ to+56(FP), BX
+	MOVQ (CX), CX
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   (AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   64(AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)(DX*2)
+	VPMOVZXWD 64(CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   128(AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 128(AX)(DX*2)
+	VPMOVZXWD 96(CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   192(AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   (AX)(DX*2), Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·nextPremulSumBF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VPMOVZXWD (CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   (AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)(DX*2)
+	VPMOVZXWD 32(CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   64(AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 64(AX)(DX*2)
+	VPMOVZXWD 64(CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   128(AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 128(AX)(DX*2)
+	VPMOVZXWD 96(CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   192(AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 192(AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VPMOVZXWD (CX)(DX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   (AX)(DX*2), Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)(DX*2)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumF32AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·nextPremulSumF32AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+
+vectors4:
+	LEAQ    256(DX), SI
+	CMPQ    SI, BX
+	JG      done4
+	VMOVUPS (CX)(DX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS (AX)(DX*1), Z2
+	VADDPS  Z1, Z2, Z2
+	VMOVUPS Z2, (AX)(DX*1)
+	VMOVUPS 64(CX)(DX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS 64(AX)(DX*1), Z2
+	VADDPS  Z1, Z2, Z2
+	VMOVUPS Z2, 64(AX)(DX*1)
+	VMOVUPS 128(CX)(DX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS 128(AX)(DX*1), Z2
+	VADDPS  Z1, Z2, Z2
+	VMOVUPS Z2, 128(AX)(DX*1)
+	VMOVUPS 192(CX)(DX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS 192(AX)(DX*1), Z2
+	VADDPS  Z1, Z2, Z2
+	VMOVUPS Z2, 192(AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors4
+
+done4:
+vectors1:
+	LEAQ    64(DX), SI
+	CMPQ    SI, BX
+	JG      done1
+	VMOVUPS (CX)(DX*1), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS (AX)(DX*1), Z2
+	VADDPS  Z1, Z2, Z2
+	VMOVUPS Z2, (AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func nextPremulSumF64AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·nextPremulSumF64AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTQ X0, Z0
+
+vectors4:
+	LEAQ    256(DX), SI
+	CMPQ    SI, BX
+	JG      done4
+	VMOVUPS (CX)(DX*1), Z1
+	VMULPD  Z0, Z1, Z1
+	VMOVUPS (AX)(DX*1), Z2
+	VADDPD  Z1, Z2, Z2
+	VMOVUPS Z2, (AX)(DX*1)
+	VMOVUPS 64(CX)(DX*1), Z1
+	VMULPD  Z0, Z1, Z1
+	VMOVUPS 64(AX)(DX*1), Z2
+	VADDPD  Z1, Z2, Z2
+	VMOVUPS Z2, 64(AX)(DX*1)
+	VMOVUPS 128(CX)(DX*1), Z1
+	VMULPD  Z0, Z1, Z1
+	VMOVUPS 128(AX)(DX*1), Z2
+	VADDPD  Z1, Z2, Z2
+	VMOVUPS Z2, 128(AX)(DX*1)
+	VMOVUPS 192(CX)(DX*1), Z1
+	VMULPD  Z0, Z1, Z1
+	VMOVUPS 192(AX)(DX*1), Z2
+	VADDPD  Z1, Z2, Z2
+	VMOVUPS Z2, 192(AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors4
+
+done4:
+vectors1:
+	LEAQ    64(DX), SI
+	CMPQ    SI, BX
+	JG      done1
+	VMOVUPS (CX)(DX*1), Z1
+	VMULPD  Z0, Z1, Z1
+	VMOVUPS (AX)(DX*1), Z2
+	VADDPD  Z1, Z2, Z2
+	VMOVUPS Z2, (AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishSumF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F
+TEXT ·finishSumF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Z0
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VMOVUPS   (CX)(DX*2), Z1
+	VCMPPS    $0x03, Z1, Z1, K1
+	VMOVAPS   Z0, K1, Z1
+	VCVTPS2PH $0x00, Z1, (AX)(DX*1)
+	VMOVUPS   64(CX)(DX*2), Z1
+	VCMPPS    $0x03, Z1, Z1, K1
+	VMOVAPS   Z0, K1, Z1
+	VCVTPS2PH $0x00, Z1, 32(AX)(DX*1)
+	VMOVUPS   128(CX)(DX*2), Z1
+	VCMPPS    $0x03, Z1, Z1, K1
+	VMOVAPS   Z0, K1, Z1
+	VCVTPS2PH $0x00, Z1, 64(AX)(DX*1)
+	VMOVUPS   192(CX)(DX*2), Z1
+	VCMPPS    $0x03, Z1, Z1, K1
+	VMOVAPS   Z0, K1, Z1
+	VCVTPS2PH $0x00, Z1, 96(AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VMOVUPS   (CX)(DX*2), Z1
+	VCMPPS    $0x03, Z1, Z1, K1
+	VMOVAPS   Z0, K1, Z1
+	VCVTPS2PH $0x00, Z1, (AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishAvgF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·finishAvgF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X1
+	VPBROADCASTD X1, Z1
+
+vectors4:
+	LEAQ      128(DX), SI
+	CMPQ      SI, BX
+	JG        done4
+	VMOVUPS   (CX)(DX*2), Z2
+	VDIVPS    Z0, Z2, Z2
+	VCMPPS    $0x03, Z2, Z2, K1
+	VMOVAPS   Z1, K1, Z2
+	VCVTPS2PH $0x00, Z2, (AX)(DX*1)
+	VMOVUPS   64(CX)(DX*2), Z2
+	VDIVPS    Z0, Z2, Z2
+	VCMPPS    $0x03, Z2, Z2, K1
+	VMOVAPS   Z1, K1, Z2
+	VCVTPS2PH $0x00, Z2, 32(AX)(DX*1)
+	VMOVUPS   128(CX)(DX*2), Z2
+	VDIVPS    Z0, Z2, Z2
+	VCMPPS    $0x03, Z2, Z2, K1
+	VMOVAPS   Z1, K1, Z2
+	VCVTPS2PH $0x00, Z2, 64(AX)(DX*1)
+	VMOVUPS   192(CX)(DX*2), Z2
+	VDIVPS    Z0, Z2, Z2
+	VCMPPS    $0x03, Z2, Z2, K1
+	VMOVAPS   Z1, K1, Z2
+	VCVTPS2PH $0x00, Z2, 96(AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors4
+
+done4:
+vectors1:
+	LEAQ      32(DX), SI
+	CMPQ      SI, BX
+	JG        done1
+	VMOVUPS   (CX)(DX*2), Z2
+	VDIVPS    Z0, Z2, Z2
+	VCMPPS    $0x03, Z2, Z2, K1
+	VMOVAPS   Z1, K1, Z2
+	VCVTPS2PH $0x00, Z2, (AX)(DX*1)
+	MOVQ      SI, DX
+	JMP       vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishSumBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F
+TEXT ·finishSumBF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         $0x0000000000007fff, SI
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Z0
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X1
+	VPBROADCASTD X1, Z1
+
+vectors4:
+	LEAQ    128(DX), SI
+	CMPQ    SI, BX
+	JG      done4
+	VMOVUPS (CX)(DX*2), Z2
+	VCMPPS  $0x03, Z2, Z2, K1
+	VMOVAPS Z1, K1, Z2
+	VPSLLD  $0x0f, Z2, Z3
+	VPSRLD  $0x1f, Z3, Z3
+	VPADDD  Z3, Z2, Z2
+	VPADDD  Z0, Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPMOVDW Z2, (AX)(DX*1)
+	VMOVUPS 64(CX)(DX*2), Z2
+	VCMPPS  $0x03, Z2, Z2, K1
+	VMOVAPS Z1, K1, Z2
+	VPSLLD  $0x0f, Z2, Z3
+	VPSRLD  $0x1f, Z3, Z3
+	VPADDD  Z3, Z2, Z2
+	VPADDD  Z0, Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPMOVDW Z2, 32(AX)(DX*1)
+	VMOVUPS 128(CX)(DX*2), Z2
+	VCMPPS  $0x03, Z2, Z2, K1
+	VMOVAPS Z1, K1, Z2
+	VPSLLD  $0x0f, Z2, Z3
+	VPSRLD  $0x1f, Z3, Z3
+	VPADDD  Z3, Z2, Z2
+	VPADDD  Z0, Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPMOVDW Z2, 64(AX)(DX*1)
+	VMOVUPS 192(CX)(DX*2), Z2
+	VCMPPS  $0x03, Z2, Z2, K1
+	VMOVAPS Z1, K1, Z2
+	VPSLLD  $0x0f, Z2, Z3
+	VPSRLD  $0x1f, Z3, Z3
+	VPADDD  Z3, Z2, Z2
+	VPADDD  Z0, Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPMOVDW Z2, 96(AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors4
+
+done4:
+vectors1:
+	LEAQ    32(DX), SI
+	CMPQ    SI, BX
+	JG      done1
+	VMOVUPS (CX)(DX*2), Z2
+	VCMPPS  $0x03, Z2, Z2, K1
+	VMOVAPS Z1, K1, Z2
+	VPSLLD  $0x0f, Z2, Z3
+	VPSRLD  $0x1f, Z3, Z3
+	VPADDD  Z3, Z2, Z2
+	VPADDD  Z0, Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPMOVDW Z2, (AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func finishAvgBF16AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512F, SSE2
+TEXT ·finishAvgBF16AVX512(SB), NOSPLIT, $0-72
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         srcs_base+24(FP), CX
+	MOVQ         from+48(FP), DX
+	MOVQ         to+56(FP), BX
+	MOVQ         (CX), CX
+	MOVQ         scalar+64(FP), X0
+	VPBROADCASTD X0, Z0
+	MOVQ         $0x0000000000007fff, SI
+	VMOVQ        SI, X1
+	VPBROADCASTD X1, Z1
+	MOVQ         $0x000000007fc00000, SI
+	VMOVQ        SI, X2
+	VPBROADCASTD X2, Z2
+
+vectors4:
+	LEAQ    128(DX), SI
+	CMPQ    SI, BX
+	JG      done4
+	VMOVUPS (CX)(DX*2), Z3
+	VDIVPS  Z0, Z3, Z3
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVAPS Z2, K1, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z1, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, (AX)(DX*1)
+	VMOVUPS 64(CX)(DX*2), Z3
+	VDIVPS  Z0, Z3, Z3
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVAPS Z2, K1, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z1, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, 32(AX)(DX*1)
+	VMOVUPS 128(CX)(DX*2), Z3
+	VDIVPS  Z0, Z3, Z3
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVAPS Z2, K1, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z1, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, 64(AX)(DX*1)
+	VMOVUPS 192(CX)(DX*2), Z3
+	VDIVPS  Z0, Z3, Z3
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVAPS Z2, K1, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z1, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, 96(AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors4
+
+done4:
+vectors1:
+	LEAQ    32(DX), SI
+	CMPQ    SI, BX
+	JG      done1
+	VMOVUPS (CX)(DX*2), Z3
+	VDIVPS  Z0, Z3, Z3
+	VCMPPS  $0x03, Z3, Z3, K1
+	VMOVAPS Z2, K1, Z3
+	VPSLLD  $0x0f, Z3, Z4
+	VPSRLD  $0x1f, Z4, Z4
+	VPADDD  Z4, Z3, Z3
+	VPADDD  Z1, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPMOVDW Z3, (AX)(DX*1)
+	MOVQ    SI, DX
+	JMP     vectors1
+
+done1:
+	VZEROUPPER
+	RET

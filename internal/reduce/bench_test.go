@@ -101,3 +101,34 @@ func BenchmarkLevels(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSteps is what a switch does with a contribution of one slot. The
+// detour is CombineNext by Begin and Combine.
+func BenchmarkSteps(b *testing.B) {
+	const bytes = 8 << 10
+	src, acc, room := touched(bytes), touched(2*bytes), touched(2*bytes)
+	for _, typ := range []Type{F32, BF16, F16} {
+		wide := bytes / typ.Size() * typ.Accumulator().Size()
+		acc, room := acc[:wide], room[:wide]
+		for _, op := range []Op{Sum, PremulSum} {
+			for _, c := range []struct {
+				name    string
+				touches int // bytes
+				step    func()
+			}{
+				{"begin", bytes + wide, func() { Begin(acc, src, typ, op, 1) }},
+				{"combine", 3 * wide, func() { Combine(acc, room, typ, op) }},
+				{"next", bytes + 2*wide, func() { CombineNext(acc, src, typ, op, 1) }},
+				{"detour", bytes + 2*wide, func() { Begin(room, src, typ, op, 1); Combine(acc, room, typ, op) }},
+				{"finish", bytes + wide, func() { Finish(src, acc, typ, op, 4) }},
+			} {
+				b.Run(fmt.Sprintf("%v/%v/%s", typ, op, c.name), func(b *testing.B) {
+					for b.Loop() {
+						c.step()
+					}
+					report(b, 1, c.touches)
+				})
+			}
+		}
+	}
+}

@@ -3,5 +3,5 @@
 package reduce
 
 var engines = [numLevels]engine{
-	Generic: {level: Generic, vector: 1, kernels: &table{}, streams: &table{}},
+	Generic: {level: Generic, vector: 1, kernels: &table{}, streams: &table{}, steps: &[numSteps]table{}},
 }

@@ -64,11 +64,11 @@ func fold(dst []byte, srcs [][]byte, t Type, op Op, scalar uint64, whole int) {
 	if k := e.streams[position][op]; k != nil && whole >= large && !inPlace(dst, srcs) {
 		if head := misaligned(dst, e.vector); head < len(dst) && head%t.Size() == 0 {
 			plain(dst, srcs, 0, head, t, op, scalar)
-			at = run(k, dst, srcs, head, 8*e.vector, scalar)
+			at = run(k, dst, srcs, head, len(dst), 8*e.vector, scalar)
 		}
 	}
 	if k := e.kernels[position][op]; k != nil {
-		at = run(k, dst, srcs, at, e.vector, scalar)
+		at = run(k, dst, srcs, at, len(dst), e.vector, scalar)
 	}
 	plain(dst, srcs, at, len(dst), t, op, scalar)
 }
@@ -89,10 +89,10 @@ func misaligned(dst []byte, vector int) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & uintptr(vector-1))
 }
 
-// run calls k for as many units of bytes as there are from from on, and
+// run calls k for as many units of bytes as there are between from and to, and
 // returns where it stopped.
-func run(k kernel, dst []byte, srcs [][]byte, from, unit int, scalar uint64) int {
-	end := len(dst) - (len(dst)-from)%unit
+func run(k kernel, dst []byte, srcs [][]byte, from, to, unit int, scalar uint64) int {
+	end := to - (to-from)%unit
 	for ; from < end; from += segment {
 		call(k, dst, srcs, from, min(from+segment, end), scalar)
 	}

@@ -28,7 +28,8 @@ var needs = [numLevels][]cpuid.FeatureID{
 	AVX512: {cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL},
 }
 
-// kernel combines bytes from to to of every source into the same bytes of dst.
+// kernel combines bytes from to to of every source into the same bytes of dst,
+// or takes a step with the only source.
 // scalar holds the factor or the divisor in the accumulate type (see operand).
 type kernel func(dst []byte, srcs [][]byte, from, to int, scalar uint64)
 
@@ -36,12 +37,25 @@ type kernel func(dst []byte, srcs [][]byte, from, to int, scalar uint64)
 // level has none.
 type table [numTypes][numOps]kernel
 
+// step is a step of a reduction (see partial.go) that converts. Its kernels
+// count in bytes of contributions, and take multiples of what becomes a vector
+// of a partial result.
+type step uint8
+
+const (
+	begin step = iota
+	next
+	finish
+	numSteps
+)
+
 // engine is a level in use. Where it has no kernel, plain Go does the work.
 type engine struct {
 	level   Level
 	vector  int    // bytes
 	kernels *table // take multiples of a vector
 	streams *table // take multiples of 8 vectors, aligned to one in dst, and store around the caches
+	steps   *[numSteps]table
 }
 
 var active atomic.Pointer[engine]

@@ -33,7 +33,8 @@ func Begin(dst, src []byte, t Type, op Op, factor float64) {
 	scalar := operand(t, op, 1, factor)
 	switch {
 	case t != t.Accumulator():
-		plainWiden(dst, src, 0, t, op, math.Float32frombits(uint32(scalar)))
+		at := begin.run(dst, src, len(src), t, op, scalar)
+		plainWiden(dst, src, at, t, op, math.Float32frombits(uint32(scalar)))
 	case op == PremulSum:
 		fold(dst, [][]byte{src}, t, op, scalar, len(dst))
 	default:
@@ -46,7 +47,7 @@ func Begin(dst, src []byte, t Type, op Op, factor float64) {
 func Combine(dst, src []byte, t Type, op Op) {
 	accumulator := t.Accumulator()
 	checkStep(dst, accumulator, src, accumulator, op)
-	fold(dst, [][]byte{dst, src}, accumulator, op.step(), 0, len(dst))
+	fold(dst, [][]byte{dst, src}, accumulator, op.joins(), 0, len(dst))
 }
 
 // CombineNext is Combine with what Begin makes of src, without the room that
@@ -57,10 +58,14 @@ func CombineNext(dst, src []byte, t Type, op Op, factor float64) {
 		return
 	}
 	checkStep(dst, t.Accumulator(), src, t, op)
+	from := next.run(dst, src, len(src), t, op, operand(t, op, 1, factor))
+	if from == len(src) {
+		return // at once: the room on the stack is cleared on entry
+	}
 	var room [8 * plainBlock]byte
 	size, wide := t.Size(), t.Accumulator().Size()
-	for from := 0; from < len(src); from += plainBlock * size {
-		to := min(from+plainBlock*size, len(src))
+	for to := 0; from < len(src); from = to {
+		to = min(from+plainBlock*size, len(src))
 		x, acc := room[:(to-from)/size*wide], dst[from/size*wide:to/size*wide]
 		Begin(x, src[from:to], t, op, factor)
 		Combine(acc, x, t, op)
@@ -80,18 +85,30 @@ func Finish(dst, src []byte, t Type, op Op, ranks int) {
 		op = Sum // of one source: floats still drop what a NaN carries
 	}
 	if t != t.Accumulator() {
-		plainNarrow(dst, src, 0, t, op, math.Float32frombits(uint32(scalar)))
+		at := finish.run(dst, src, len(dst), t, op, scalar)
+		plainNarrow(dst, src, at, t, op, math.Float32frombits(uint32(scalar)))
 		return
 	}
 	fold(dst, [][]byte{src}, t, op, scalar, len(dst))
 }
 
-// step returns the operation that combines partial results of o.
-func (o Op) step() Op {
+// joins returns the operation that combines partial results of o.
+func (o Op) joins() Op {
 	if o == Avg || o == PremulSum {
 		return Sum
 	}
 	return o
+}
+
+// run takes the step by a kernel, if there is one, as far as it goes in n bytes
+// of contributions, and returns where it stopped.
+func (s step) run(dst, src []byte, n int, t Type, op Op, scalar uint64) int {
+	e := active.Load()
+	k := e.steps[s][t.position()][op]
+	if k == nil {
+		return 0
+	}
+	return run(k, dst, [][]byte{src}, 0, n, e.vector*t.Size()/t.Accumulator().Size(), scalar)
 }
 
 // checkStep panics if dst is not as many elements of type to as src of type from.

@@ -181,3 +181,29 @@ func TestStepsRefuseMistakes(t *testing.T) {
 		require.PanicsWithValue(t, message, call)
 	}
 }
+
+// Every kernel converts every half to a partial result and back, as it is and
+// scaled by factors that make it round, overflow and vanish.
+func TestStepsConvertEveryHalf(t *testing.T) {
+	src, acc, dst := make([]byte, 2<<16), make([]byte, 4<<16), make([]byte, 2<<16)
+	for h := range 1 << 16 {
+		put(src, h, 2, uint64(h))
+	}
+	for _, typ := range []Type{F16, BF16} {
+		for _, factor := range []float64{1, -1, 1.0 / 3, 1 + 0x1p-11, 1 + 0x1p-8, 1 - 0x1p-20, 0x1p-10, 0x1p14, 3e38, 1e-38, 0} {
+			want := plainResult([][]byte{src}, typ, PremulSum, factor)
+			for _, l := range Levels() {
+				force(t, l)
+				Begin(acc, src, typ, PremulSum, factor)
+				Finish(dst, acc, typ, PremulSum, 1)
+				require.Equal(t, want, dst, "%v, %v times %v", l, typ, factor)
+				for h := range 1 << 16 { // what a sum begins with; no factor makes it -0
+					put(acc, h, 4, 1<<31)
+				}
+				CombineNext(acc, src, typ, PremulSum, factor)
+				Finish(dst, acc, typ, PremulSum, 1)
+				require.Equal(t, want, dst, "%v, -0 and %v times %v", l, typ, factor)
+			}
+		}
+	}
+}

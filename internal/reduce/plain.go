@@ -92,7 +92,7 @@ func plainFloats[T floating](dst []byte, srcs [][]byte, from, to int, op Op, sca
 			premultiply(x, op, scalar)
 			combine(acc, x, op)
 		}
-		finish(acc, op, scalar, nan)
+		conclude(acc, op, scalar, nan)
 		copy(dst[from:end], bytesOf(acc))
 		from = end
 	}
@@ -116,7 +116,7 @@ func plainHalves(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar 
 			premultiply(x, op, scalar)
 			combine(acc, x, op)
 		}
-		finish(acc, op, scalar, canonicalNaN32)
+		conclude(acc, op, scalar, canonicalNaN32)
 		narrow(h, acc, t)
 		copy(dst[from:end], bytesOf(h))
 		from = end
@@ -125,6 +125,9 @@ func plainHalves(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar 
 
 // plainWiden writes to dst the halves of src from byte from on as float32.
 func plainWiden(dst, src []byte, from int, t Type, op Op, factor float32) {
+	if from == len(src) {
+		return
+	}
 	var xs [plainBlock]float32
 	var hs [plainBlock]uint16
 	for from < len(src) {
@@ -140,13 +143,16 @@ func plainWiden(dst, src []byte, from int, t Type, op Op, factor float32) {
 
 // plainNarrow writes to dst, from byte from on, the float32 of src as halves.
 func plainNarrow(dst, src []byte, from int, t Type, op Op, divisor float32) {
+	if from == len(dst) {
+		return
+	}
 	var xs [plainBlock]float32
 	var hs [plainBlock]uint16
 	for from < len(dst) {
 		n := min(plainBlock, (len(dst)-from)/2)
 		x, h := xs[:n], hs[:n]
 		copy(bytesOf(x), src[2*from:])
-		finish(x, op, divisor, canonicalNaN32)
+		conclude(x, op, divisor, canonicalNaN32)
 		narrow(h, x, t)
 		copy(dst[from:], bytesOf(h))
 		from += 2 * n
@@ -227,8 +233,8 @@ func divide[T integer](acc []T, n uint64) {
 	}
 }
 
-// finish divides for Avg and replaces every NaN by the canonical one.
-func finish[T floating](acc []T, op Op, divisor, nan T) {
+// conclude divides for Avg and replaces every NaN by the canonical one.
+func conclude[T floating](acc []T, op Op, divisor, nan T) {
 	if op == Avg {
 		for i := range acc {
 			acc[i] /= divisor

@@ -32,6 +32,27 @@ var avx2Streams = table{
 	positionU16:  {Sum: streamSum16AVX2, PremulSum: streamPremulSum16AVX2},
 }
 
+var avx2Steps = [numSteps]table{
+	begin: {
+		positionF16:  {Sum: beginSumF16AVX2, Prod: beginSumF16AVX2, Max: beginSumF16AVX2, Min: beginSumF16AVX2, Avg: beginSumF16AVX2, PremulSum: beginPremulSumF16AVX2},
+		positionBF16: {Sum: beginSumBF16AVX2, Prod: beginSumBF16AVX2, Max: beginSumBF16AVX2, Min: beginSumBF16AVX2, Avg: beginSumBF16AVX2, PremulSum: beginPremulSumBF16AVX2},
+		positionF32:  {},
+		positionF64:  {},
+	},
+	next: {
+		positionF16:  {Sum: nextSumF16AVX2, Avg: nextSumF16AVX2, PremulSum: nextPremulSumF16AVX2},
+		positionBF16: {Sum: nextSumBF16AVX2, Avg: nextSumBF16AVX2, PremulSum: nextPremulSumBF16AVX2},
+		positionF32:  {PremulSum: nextPremulSumF32AVX2},
+		positionF64:  {PremulSum: nextPremulSumF64AVX2},
+	},
+	finish: {
+		positionF16:  {Sum: finishSumF16AVX2, Prod: finishSumF16AVX2, Max: finishSumF16AVX2, Min: finishSumF16AVX2, Avg: finishAvgF16AVX2, PremulSum: finishSumF16AVX2},
+		positionBF16: {Sum: finishSumBF16AVX2, Prod: finishSumBF16AVX2, Max: finishSumBF16AVX2, Min: finishSumBF16AVX2, Avg: finishAvgBF16AVX2, PremulSum: finishSumBF16AVX2},
+		positionF32:  {},
+		positionF64:  {},
+	},
+}
+
 var avx512Kernels = table{
 	positionI8:   {Sum: foldSum8AVX512, Max: foldMaxI8AVX512, Min: foldMinI8AVX512},
 	positionU8:   {Sum: foldSum8AVX512, Max: foldMaxU8AVX512, Min: foldMinU8AVX512},
@@ -60,4 +81,25 @@ var avx512Streams = table{
 	positionBF16: {Sum: streamSumBF16AVX512, Avg: streamAvgBF16AVX512, PremulSum: streamPremulSumBF16AVX512},
 	positionI16:  {Sum: streamSum16AVX512, PremulSum: streamPremulSum16AVX512},
 	positionU16:  {Sum: streamSum16AVX512, PremulSum: streamPremulSum16AVX512},
+}
+
+var avx512Steps = [numSteps]table{
+	begin: {
+		positionF16:  {Sum: beginSumF16AVX512, Prod: beginSumF16AVX512, Max: beginSumF16AVX512, Min: beginSumF16AVX512, Avg: beginSumF16AVX512, PremulSum: beginPremulSumF16AVX512},
+		positionBF16: {Sum: beginSumBF16AVX512, Prod: beginSumBF16AVX512, Max: beginSumBF16AVX512, Min: beginSumBF16AVX512, Avg: beginSumBF16AVX512, PremulSum: beginPremulSumBF16AVX512},
+		positionF32:  {},
+		positionF64:  {},
+	},
+	next: {
+		positionF16:  {Sum: nextSumF16AVX512, Avg: nextSumF16AVX512, PremulSum: nextPremulSumF16AVX512},
+		positionBF16: {Sum: nextSumBF16AVX512, Avg: nextSumBF16AVX512, PremulSum: nextPremulSumBF16AVX512},
+		positionF32:  {PremulSum: nextPremulSumF32AVX512},
+		positionF64:  {PremulSum: nextPremulSumF64AVX512},
+	},
+	finish: {
+		positionF16:  {Sum: finishSumF16AVX512, Prod: finishSumF16AVX512, Max: finishSumF16AVX512, Min: finishSumF16AVX512, Avg: finishAvgF16AVX512, PremulSum: finishSumF16AVX512},
+		positionBF16: {Sum: finishSumBF16AVX512, Prod: finishSumBF16AVX512, Max: finishSumBF16AVX512, Min: finishSumBF16AVX512, Avg: finishAvgBF16AVX512, PremulSum: finishSumBF16AVX512},
+		positionF32:  {},
+		positionF64:  {},
+	},
 }

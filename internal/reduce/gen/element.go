@@ -83,12 +83,8 @@ func bfloat16() element {
 			k.VANDPS(parts[1], k.upper, parts[1])
 		},
 		store: func(k *kernel, parts []reg.VecVirtual, to operand.Mem) {
-			odd := k.vector()
-			for _, v := range parts { // to nearest, ties to even
-				k.VPSLLD(operand.Imm(15), v, odd)
-				k.VPSRLD(operand.Imm(31), odd, odd)
-				k.VPADDD(odd, v, v)
-				k.VPADDD(k.halfwayULP, v, v)
+			for _, v := range parts {
+				k.roundBF16(v)
 			}
 			k.VPSRLD(operand.Imm(16), parts[0], parts[0])
 			k.VANDPS(parts[1], k.upper, parts[1])
@@ -96,4 +92,14 @@ func bfloat16() element {
 			k.put(parts[0], to)
 		},
 	}
+}
+
+// roundBF16 emits what makes the upper halves of v the nearest bfloat16
+// numbers, ties to even.
+func (k *kernel) roundBF16(v reg.VecVirtual) {
+	odd := k.vector()
+	k.VPSLLD(operand.Imm(15), v, odd)
+	k.VPSRLD(operand.Imm(31), odd, odd)
+	k.VPADDD(odd, v, v)
+	k.VPADDD(k.halfwayULP, v, v)
 }

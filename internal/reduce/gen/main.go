@@ -68,6 +68,26 @@ func write(l level, config printer.Config, tables *bytes.Buffer) error {
 		}
 		fmt.Fprintf(tables, "}\n")
 	}
+	fmt.Fprintf(tables, "\nvar %sSteps = [numSteps]table{\n", l.file)
+	for _, s := range steps {
+		fmt.Fprintf(tables, "%s: {\n", s.name)
+		for _, c := range conversions {
+			fmt.Fprintf(tables, "position%s: {", c.name)
+			for _, o := range floatOps(c.name) {
+				same := s.same(o.name, c)
+				if same == "" {
+					continue
+				}
+				fmt.Fprintf(tables, "%s: %s%s%s%s,", o.name, s.name, same, c.name, l.name)
+				if same == o.name {
+					emitStep(ctx, l, s, c, o, s.name+same+c.name+l.name)
+				}
+			}
+			fmt.Fprintf(tables, "},\n")
+		}
+		fmt.Fprintf(tables, "},\n")
+	}
+	fmt.Fprintf(tables, "}\n")
 	file, err := ctx.Result()
 	if err != nil {
 		build.LogError(log.Default(), err, 5)
