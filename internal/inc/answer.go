@@ -1,0 +1,239 @@
+package inc
+
+import (
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Out is a datagram with payload that a node is to send.
+type Out struct {
+	Member  int // Up: the parent
+	Head    wire.Slot
+	Payload []byte
+	again   bool
+}
+
+// Next returns the next datagram with payload to send: results down first,
+// then partial results up.
+func (s *Stage) Next() (Out, bool) {
+	for s.ready.len() > 0 {
+		n := s.ready.peek()
+		sl := &s.slots[s.index(n)]
+		if before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1) {
+			return s.resultOf(n), true
+		}
+		s.ready.pop() // acknowledged since it was queued
+		sl.queued = false
+	}
+	if s.up != nil {
+		return s.up.contribution(s)
+	}
+	return Out{}, false
+}
+
+func (s *Stage) resultOf(n uint32) Out {
+	i := s.index(n)
+	h := s.slots[i].head
+	to := s.cfg.Owner[h.Owner]
+	h.Kind, h.Member, h.Wide = wire.Result, uint16(to), false //nolint:gosec // bounded
+	return Out{Member: to, Head: h, Payload: s.area(i, 0)[:s.slots[i].elements*reduce.Type(h.Type).Size()]}
+}
+
+// Pop says that what Next returned was sent, or need not be.
+func (s *Stage) Pop(now Time, o *Out) {
+	if o.Member == Up {
+		s.up.sent(now, o.Head.Slot, o.again, 1)
+		return
+	}
+	sl := &s.slots[s.index(s.ready.pop())]
+	sl.queued = false
+	s.stats.Results++
+	if sl.sent {
+		s.stats.Again++
+	}
+	sl.sent = true
+}
+
+// Status takes what a member says about the results it holds.
+func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
+	m := &s.members[member]
+	if h.Kind != wire.Status || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != member ||
+		before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
+		s.stats.Malformed++
+		return
+	}
+	// What the member sent before has left the queue, or was lost there.
+	if before(m.seen, st.Next) {
+		m.seen = st.Next
+	}
+	if before(m.have, st.Have) {
+		m.have = st.Have
+		s.settle()
+	}
+	if st.Poll {
+		s.stats.Polls++
+		m.lacks(s.base, st.Next)
+		s.oweAgain(member, st)
+		s.makeDue(member)
+	}
+}
+
+// oweAgain queues the results that a member does not hold.
+func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
+	held := wire.SlotSet{From: st.Have, Bits: st.Held}
+	for n := s.base; before(n, s.top); n++ {
+		sl := &s.slots[s.index(n)]
+		if !sl.result || s.cfg.Owner[sl.head.Owner] != member || before(n, s.members[member].have) {
+			continue
+		}
+		if i := n - held.From; i < uint32(held.Len()) && held.Has(int(i)) { //nolint:gosec // bounded
+			continue
+		}
+		s.queue(n)
+	}
+}
+
+// saw notes that a member's contributions up to slot n have left the queue,
+// and reports gaps that are too old to be reordering.
+func (s *Stage) saw(member int, n uint32) {
+	m := &s.members[member]
+	if before(m.seen, n+1) {
+		m.seen = n + 1
+	}
+	if before(m.scan, s.base) {
+		m.scan = s.base
+	}
+	for before(m.scan+reorderSlots, m.seen) {
+		if !s.has(s.index(m.scan), member) {
+			s.stats.Gaps++
+			m.lacks(m.scan, m.seen-reorderSlots)
+			m.scan = m.seen - reorderSlots
+			s.makeDue(member)
+			return
+		}
+		m.scan++
+	}
+	if s.cfg.Queue > 0 && s.limit(m)-m.told >= s.quarter {
+		s.makeDue(member)
+	}
+}
+
+// lacks widens what is to be reported as missing.
+func (m *member) lacks(from, to uint32) {
+	if m.from == m.to {
+		m.from, m.to = from, to
+		return
+	}
+	if before(from, m.from) {
+		m.from = from
+	}
+	if before(m.to, to) {
+		m.to = to
+	}
+}
+
+// settle frees the slots whose results are acknowledged.
+func (s *Stage) settle() {
+	if s.up != nil {
+		s.up.settle(s)
+		return
+	}
+	for s.base != s.top {
+		sl := &s.slots[s.index(s.base)]
+		if !sl.complete || before(s.members[s.cfg.Owner[sl.head.Owner]].have, s.base+1) {
+			break
+		}
+		s.free()
+	}
+	s.allow(false)
+}
+
+// free gives the slot at the base back.
+func (s *Stage) free() {
+	i := s.index(s.base)
+	last := s.slots[i].head.Last
+	if s.slots[i].queued {
+		s.ready.remove(s.base)
+	}
+	s.slots[i] = slot{}
+	clear(s.bits[i*s.words : (i+1)*s.words])
+	s.base++
+	if last {
+		s.allow(true)
+	}
+}
+
+// allow makes allowances due when the base has moved by enough, or to the end
+// of an operation, which members wait for.
+func (s *Stage) allow(end bool) {
+	if !end && s.base-s.told < s.quarter {
+		return
+	}
+	s.told = s.base
+	for m := range s.members {
+		s.makeDue(m)
+	}
+}
+
+func (s *Stage) makeDue(member int) {
+	if m := &s.members[member]; !m.isDue {
+		m.isDue = true
+		s.due.push(uint32(member)) //nolint:gosec // bounded
+	}
+}
+
+// limit returns the slot before which a member may send.
+func (s *Stage) limit(m *member) uint32 {
+	limit := s.base + uint32(len(s.slots)) //nolint:gosec // bounded
+	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && before(queue, limit) {
+		limit = queue
+	}
+	if before(limit, m.told) {
+		return m.told
+	}
+	return limit
+}
+
+// NextCredit returns an allowance to send, if one is due. Its bits are valid until the next call.
+func (s *Stage) NextCredit() (member int, h wire.Slot, c wire.SlotCredit, ok bool) {
+	if s.due.len() == 0 {
+		return 0, wire.Slot{}, wire.SlotCredit{}, false
+	}
+	member = int(s.due.pop())
+	m := &s.members[member]
+	m.isDue = false
+	m.told = s.limit(m)
+	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Job: s.cfg.Job} //nolint:gosec // bounded
+	c = wire.SlotCredit{Base: s.base, Limit: m.told, Missing: s.missingOf(member)}
+	m.from, m.to = 0, 0
+	return member, h, c, true
+}
+
+// missingOf returns the contributions that a member is to send again.
+func (s *Stage) missingOf(member int) wire.SlotSet {
+	m := &s.members[member]
+	if m.from == m.to {
+		return wire.SlotSet{}
+	}
+	if before(m.from, s.base) {
+		m.from = s.base
+	}
+	set, last := wire.SlotSet{From: m.from, Bits: s.missing[:]}, -1
+	clear(s.missing[:])
+	for i := 0; i < set.Len() && before(m.from+uint32(i), m.to); i++ { //nolint:gosec // bounded
+		if n := m.from + uint32(i); s.inWindow(n) && !s.has(s.index(n), member) { //nolint:gosec // bounded
+			s.missing[i>>3] |= 1 << (i & 7)
+			last = i
+		}
+	}
+	set.Bits = set.Bits[:(last+8)>>3]
+	return set
+}
+
+// describe says what a contribution is.
+func describe(h *wire.Slot, elements int) string {
+	return fmt.Sprintf("reduce-scatter (%v of %v, factor %v), with %d elements for rank %d in a slot of an operation of digest %#x",
+		reduce.Op(h.Op), reduce.Type(h.Type), h.Factor, elements, h.Owner, h.Shape)
+}

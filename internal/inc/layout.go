@@ -1,0 +1,104 @@
+package inc
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// layout says how an operation lies in the slots of the stripes. A shard is cut
+// into chunks and these into blocks of consecutive chunks. Row i is block i of owner
+// 0, then of owner 1, and so on, so that no owner's link is hit by all at once;
+// rows go to the stripes in turn.
+type layout struct {
+	owners  int
+	stripes int
+	first   int // stripe of row 0
+	bytes   int // of a shard
+	step    int // bytes of a full chunk
+	chunks  int // of a shard
+	block   int // chunks of a full block
+	rows    int
+}
+
+// chunkElements returns how many elements of a type a chunk holds.
+func (t *Terms) chunkElements(typ reduce.Type) int {
+	if t.Wide {
+		typ = typ.Accumulator()
+	}
+	return t.Chunk / typ.Size()
+}
+
+// layoutOf returns where operation number seq lies.
+func (t *Terms) layoutOf(seq uint32, o *Op) layout {
+	l := layout{
+		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)), //nolint:gosec // small numbers
+		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
+		block: max(1, blockBytes/t.Chunk),
+	}
+	l.chunks = (l.bytes + l.step - 1) / l.step
+	l.rows = (l.chunks + l.block - 1) / l.block
+	return l
+}
+
+// rowBlock returns how many chunks the blocks of a row have.
+func (l *layout) rowBlock(row int) int { return min(l.block, l.chunks-row*l.block) }
+
+// firstRow returns the first row of a stripe; it may be past the last one.
+func (l *layout) firstRow(stripe int) int { return (stripe - l.first + l.stripes) % l.stripes }
+
+// slots returns how many slots the operation takes in a stripe.
+func (l *layout) slots(stripe int) int {
+	first := l.firstRow(stripe)
+	if first >= l.rows {
+		return 0
+	}
+	n := (l.rows - first + l.stripes - 1) / l.stripes // rows
+	last := first + (n-1)*l.stripes
+	return ((n-1)*l.block + l.rowBlock(last)) * l.owners
+}
+
+// chunk is what a slot carries.
+type chunk struct {
+	owner  int
+	number int // of the chunk in the owner's shard
+	offset int // bytes
+	bytes  int
+	run    int // chunks that follow in the same block, this one included
+}
+
+// at returns what slot i of the operation in a stripe carries.
+func (l *layout) at(stripe, i int) chunk {
+	row := l.firstRow(stripe) + i/(l.block*l.owners)*l.stripes
+	i %= l.block * l.owners
+	size := l.rowBlock(row)
+	within := i % size
+	number := row*l.block + within
+	c := chunk{owner: i / size, number: number, offset: number * l.step, run: size - within}
+	c.bytes = min(l.step, l.bytes-c.offset)
+	return c
+}
+
+// seek returns the first slot from i on that owner owns; slots(stripe) if there is none.
+func (l *layout) seek(stripe, i, owner int) int {
+	end := l.slots(stripe)
+	for i < end {
+		full := l.block * l.owners
+		row := l.firstRow(stripe) + i/full*l.stripes
+		size := l.rowBlock(row)
+		start := i / full * full
+		switch at := (i - start) / size; {
+		case at == owner:
+			return i
+		case at < owner:
+			return start + owner*size
+		}
+		i = start + full
+	}
+	return end
+}
+
+// shape is a digest of the operation's length and number.
+func (o *Op) shape(seq uint32) uint16 {
+	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 //nolint:gosec // a length
+	return uint16(h>>40) % wire.MaxSlotShape
+}

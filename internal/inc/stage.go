@@ -1,0 +1,307 @@
+package inc
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Up is the member number of the parent.
+const Up = -1
+
+// reorderSlots is by how many slots a contribution may be overtaken before it
+// counts as lost.
+const reorderSlots = 3
+
+// StageConfig says what a node needs to know about a stripe of a job.
+type StageConfig struct {
+	Terms
+	Stripe int
+	// Members is how many contribute at this node. Their numbers are the
+	// order in which Reproducible sums: ranks in rank order, a node below
+	// where its lowest rank would be.
+	Members int
+	// Owner tells by rank of the job through which member the rank is
+	// reached; -1: not through this node.
+	Owner []int
+	// Reproducible keeps all contributions and reduces them in the members'
+	// order: without a tree the bits are those of reduce.Fold in rank order.
+	// Otherwise they are added as they arrive, in less memory.
+	Reproducible bool
+	Parent       bool // there is one, and this node's number there is Number
+	Number       int
+	Memory       []byte // MemoryFor(c) bytes
+}
+
+// MemoryFor returns how many bytes of slot memory a stage takes.
+func MemoryFor(c *StageConfig) int { return c.Slots * c.areas() * c.area() }
+
+// areas is how many contributions a slot keeps.
+func (c *StageConfig) areas() int {
+	if c.Reproducible {
+		return c.Members
+	}
+	return 1
+}
+
+// area is the room for one, in bytes. Accumulators of halves are twice as
+// long; in a tree chunks are short enough for that.
+func (c *StageConfig) area() int {
+	if c.Reproducible || c.Wide {
+		return c.Chunk
+	}
+	return 2 * c.Chunk
+}
+
+// StageStats count what a stage did.
+type StageStats struct {
+	Slots         uint64 // reduced
+	Contributions uint64 // taken
+	SummedBytes   uint64 // payload of them
+	Duplicates    uint64 // contributions that were there already
+	Stale         uint64 // contributions to slots that are free, or out of the window
+	Malformed     uint64 // datagrams that no member of this job can mean
+	Results       uint64 // sent down, again included
+	Again         uint64 // of them sent more than once
+	Gaps          uint64 // gaps that were reported
+	Polls         uint64 // polls that were answered
+}
+
+// Stage is a node's side of one stripe of a job. It owns the slots.
+type Stage struct {
+	cfg     StageConfig
+	slots   []slot
+	words   int      // of a slot's bitmap
+	bits    []uint64 // contributions, words a slot
+	base    uint32   // all slots below are free
+	top     uint32   // slots from here on are untouched
+	told    uint32   // base when allowances were last considered
+	quarter uint32   // of what a member may have under way
+	members []member
+	due     fifo // members whose allowance is due
+	ready   fifo // slots whose result is to be sent
+	up      *uplink
+	sources [][]byte
+	missing [wire.MaxSlotSet]byte
+	err     error
+	stats   StageStats
+}
+
+// slot is a place where contributions meet.
+type slot struct {
+	head     wire.Slot // of the first contribution
+	elements int
+	count    int  // contributions
+	complete bool // all are there and reduced
+	result   bool // what lies in the first area is the final result
+	queued   bool // in ready
+	sent     bool // the result was sent before
+}
+
+// member is what a stage keeps of a contributor.
+type member struct {
+	have  uint32 // it holds all results for it in slots below
+	seen  uint32 // slots below were seen, or are lost
+	scan  uint32 // gaps below were reported
+	told  uint32 // limit
+	from  uint32 // missing contributions to report, from ... to
+	to    uint32
+	isDue bool
+}
+
+// NewStage returns the state of a stripe. The configuration has been checked.
+func NewStage(c StageConfig) (*Stage, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if len(c.Memory) < MemoryFor(&c) {
+		return nil, errNoMemory
+	}
+	s := &Stage{
+		cfg: c, slots: make([]slot, c.Slots), words: (c.Members + 63) / 64,
+		base: c.First, top: c.First, told: c.First, quarter: max(1, c.allowance()/4),
+		members: make([]member, c.Members), sources: make([][]byte, c.Members),
+		due: newFifo(c.Members), ready: newFifo(c.Slots),
+	}
+	s.bits = make([]uint64, c.Slots*s.words)
+	for i := range s.members {
+		m := &s.members[i]
+		m.have, m.seen, m.scan, m.told = c.First, c.First, c.First, c.First+c.allowance()
+	}
+	if c.Parent {
+		s.up = newUplink(&s.cfg)
+	}
+	return s, nil
+}
+
+func (s *Stage) index(n uint32) int { return int(n % uint32(len(s.slots))) } //nolint:gosec // bounded
+
+// inWindow reports whether a slot is one of those held now.
+func (s *Stage) inWindow(n uint32) bool { return n-s.base < uint32(len(s.slots)) } //nolint:gosec // bounded
+
+// has reports whether a member has contributed to the slot at an index.
+func (s *Stage) has(i, member int) bool {
+	return s.bits[i*s.words+member>>6]&(1<<(member&63)) != 0
+}
+
+// area is where a member's contribution to the slot at an index lies.
+func (s *Stage) area(i, member int) []byte {
+	size := s.cfg.area()
+	return s.cfg.Memory[(i*s.cfg.areas()+member)*size:][:size:size]
+}
+
+// Expect returns where the payload of a member's next contribution may be
+// received, or nil if it has no place of its own.
+func (s *Stage) Expect(member int) []byte {
+	n := s.members[member].seen
+	if !s.cfg.Reproducible || s.cfg.Wide || !s.inWindow(n) || s.has(s.index(n), member) {
+		return nil
+	}
+	return s.area(s.index(n), member)
+}
+
+// Contribute takes a contribution. payload may lie where Expect said; it is
+// not kept otherwise.
+func (s *Stage) Contribute(member int, h *wire.Slot, payload []byte) {
+	size, ok := s.check(member, h, payload)
+	if !ok {
+		s.stats.Malformed++
+		return
+	}
+	if s.err != nil {
+		return
+	}
+	if !s.inWindow(h.Slot) {
+		s.stats.Stale++
+		return
+	}
+	i := s.index(h.Slot)
+	if s.has(i, member) {
+		s.stats.Duplicates++
+		return
+	}
+	sl := &s.slots[i]
+	if sl.count == 0 {
+		sl.head, sl.elements = *h, len(payload)/size
+		sl.head.Member = uint16(member) //nolint:gosec // bounded
+	} else if !same(&sl.head, h) || sl.elements != len(payload)/size {
+		s.err = s.mismatch(sl, member, h, len(payload)/size)
+		return
+	}
+	s.bits[i*s.words+member>>6] |= 1 << (member & 63)
+	sl.count++
+	s.stats.Contributions++
+	s.stats.SummedBytes += uint64(len(payload))
+	s.keep(i, member, h, payload)
+	if before(s.top, h.Slot+1) {
+		s.top = h.Slot + 1
+	}
+	s.saw(member, h.Slot)
+	if sl.count == s.cfg.Members {
+		s.reduce(i)
+	}
+}
+
+// check reports whether a datagram can be a contribution of this job, and the
+// size of its elements.
+func (s *Stage) check(member int, h *wire.Slot, payload []byte) (size int, ok bool) {
+	t, op := reduce.Type(h.Type), reduce.Op(h.Op)
+	if h.Kind != wire.Contribution || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != member ||
+		int(h.Owner) >= len(s.cfg.Owner) || h.Wide && !s.cfg.Wide || !t.Valid() || !op.Valid() {
+		return 0, false
+	}
+	size = t.Size()
+	if h.Wide {
+		size = t.Accumulator().Size()
+	}
+	n := len(payload)
+	return size, n > 0 && n%size == 0 && n <= s.cfg.Chunk && (!s.cfg.Wide || n/size*t.Accumulator().Size() <= s.cfg.Chunk)
+}
+
+// same reports whether two contributions are of the same operation.
+func same(a, b *wire.Slot) bool {
+	return a.Type == b.Type && a.Op == b.Op && a.Owner == b.Owner && a.Shape == b.Shape && a.Last == b.Last &&
+		(a.Factor == b.Factor || a.Factor != a.Factor && b.Factor != b.Factor) // NaN
+}
+
+// keep puts a contribution into its slot.
+func (s *Stage) keep(i, member int, h *wire.Slot, payload []byte) {
+	t, op := reduce.Type(h.Type), reduce.Op(h.Op)
+	sl := &s.slots[i]
+	if s.cfg.Reproducible && !s.cfg.Wide {
+		if to := s.area(i, member)[:len(payload)]; &to[0] != &payload[0] {
+			copy(to, payload)
+		}
+		return
+	}
+	accumulated := sl.elements * t.Accumulator().Size()
+	if !s.cfg.Reproducible {
+		member = 0
+	}
+	switch to := s.area(i, member)[:accumulated]; {
+	case s.cfg.Reproducible || sl.count == 1:
+		if h.Wide {
+			copy(to, payload)
+		} else {
+			reduce.Begin(to, payload, t, op, h.Factor)
+		}
+	case h.Wide:
+		reduce.Combine(to, payload, t, op)
+	default:
+		reduce.CombineNext(to, payload, t, op, h.Factor)
+	}
+}
+
+// reduce makes one of all contributions to the slot at an index, in the first area. At
+// the root it is the result.
+func (s *Stage) reduce(i int) {
+	sl := &s.slots[i]
+	t, op := reduce.Type(sl.head.Type), reduce.Op(sl.head.Op)
+	narrow, wide := sl.elements*t.Size(), sl.elements*t.Accumulator().Size()
+	first := s.area(i, 0)
+	sl.complete = true
+	s.stats.Slots++
+	switch {
+	case s.cfg.Reproducible && s.cfg.Wide:
+		for m := 1; m < s.cfg.Members; m++ {
+			reduce.Combine(first[:wide], s.area(i, m)[:wide], t, op)
+		}
+	case s.cfg.Reproducible:
+		for m := range s.sources {
+			s.sources[m] = s.area(i, m)[:narrow]
+		}
+		reduce.Fold(first[:narrow], s.sources, t, op, sl.head.Factor)
+	}
+	if s.up != nil {
+		s.up.extend(s)
+		return
+	}
+	if s.cfg.Wide || !s.cfg.Reproducible {
+		reduce.Finish(first[:narrow], first[:wide], t, op, s.cfg.Ranks)
+	}
+	sl.result = true
+	s.queue(sl.head.Slot)
+}
+
+// queue lets the result of a slot be sent.
+func (s *Stage) queue(n uint32) {
+	if sl := &s.slots[s.index(n)]; !sl.queued {
+		sl.queued = true
+		s.ready.push(n)
+	}
+}
+
+func (s *Stage) mismatch(sl *slot, member int, h *wire.Slot, elements int) error {
+	return &MismatchError{
+		Members: [2]int{int(sl.head.Member), member},
+		What:    [2]string{describe(&sl.head, sl.elements), describe(h, elements)},
+	}
+}
+
+// Err returns why the job cannot go on, or nil.
+func (s *Stage) Err() error { return s.err }
+
+// Stats returns the counters.
+func (s *Stage) Stats() StageStats { return s.stats }
+
+// InUse returns how many slots hold something.
+func (s *Stage) InUse() int { return int(s.top - s.base) }

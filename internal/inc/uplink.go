@@ -1,0 +1,145 @@
+package inc
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// uplink makes a node a member of its parent: what is complete here is its
+// contribution there, and the parent's base is the base here.
+type uplink struct {
+	feed
+	number int
+	have   uint32 // the owners below have acknowledged all results in slots below
+	ack    bool
+	bits   [wire.MaxSlotSet]byte
+}
+
+func newUplink(c *StageConfig) *uplink {
+	u := &uplink{number: c.Number, have: c.First}
+	u.init(&c.Terms)
+	return u
+}
+
+// extend lets slots be sent that are complete, in order.
+func (u *uplink) extend(s *Stage) {
+	for u.end != s.top && s.slots[s.index(u.end)].complete {
+		u.end++
+	}
+}
+
+// contribution returns the next partial result to send up.
+func (u *uplink) contribution(s *Stage) (Out, bool) {
+	n, again, ok := u.take()
+	if !ok {
+		return Out{}, false
+	}
+	i := s.index(n)
+	h := s.slots[i].head
+	h.Wide, h.Member = true, uint16(u.number) //nolint:gosec // bounded
+	return Out{Member: Up, Head: h, Payload: s.area(i, 0)[:s.slots[i].elements*reduce.Type(h.Type).Accumulator().Size()], again: again}, true
+}
+
+// settle moves have past the slots that no owner below waits for.
+func (u *uplink) settle(s *Stage) {
+	for u.have != u.next {
+		sl := &s.slots[s.index(u.have)]
+		if to := s.cfg.Owner[sl.head.Owner]; to >= 0 {
+			if !sl.result || before(s.members[to].have, u.have+1) {
+				return
+			}
+			u.ack = true
+		}
+		u.have++
+	}
+}
+
+// Result takes a result that the parent has sent.
+func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
+	if h.Kind != wire.Result || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != s.up.number || !s.inWindow(h.Slot) {
+		s.stats.Malformed++
+		return
+	}
+	i := s.index(h.Slot)
+	sl := &s.slots[i]
+	if !sl.complete || !same(&sl.head, h) || s.cfg.Owner[sl.head.Owner] < 0 || len(payload) != sl.elements*reduce.Type(h.Type).Size() {
+		s.stats.Malformed++
+		return
+	}
+	s.up.heard(now)
+	s.up.ack = true
+	if sl.result {
+		s.stats.Duplicates++
+		return
+	}
+	copy(s.area(i, 0), payload)
+	sl.result = true
+	s.up.again.Clear(s.up.index(h.Slot))
+	s.up.arm(now)
+	s.queue(h.Slot)
+}
+
+// Credit takes an allowance of the parent.
+func (s *Stage) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
+	u := s.up
+	u.settle(s)
+	if h.Kind != wire.Allowance || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != u.number || before(u.have, c.Base) {
+		s.stats.Malformed++
+		return
+	}
+	if u.credit(now, c) {
+		for s.base != u.base {
+			s.free()
+		}
+		s.allow(false)
+	}
+	for n := u.base; u.again.Count() > 0 && n != u.next; n++ {
+		if s.slots[s.index(n)].result {
+			u.again.Clear(u.index(n)) // its place holds the result by now
+		}
+	}
+}
+
+// NextStatus returns a message to the parent to send now, if there is one.
+func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
+	u := s.up
+	u.settle(s)
+	poll := u.polling(now)
+	if !poll && !u.ack {
+		return wire.Slot{}, wire.SlotStatus{}, false
+	}
+	u.ack = false
+	last := -1
+	clear(u.bits[:])
+	for i := range min(int(u.next-u.have), 8*len(u.bits)) {
+		if s.slots[s.index(u.have+uint32(i))].result { //nolint:gosec // bounded
+			u.bits[i>>3] |= 1 << (i & 7)
+			last = i
+		}
+	}
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job}, //nolint:gosec // bounded
+		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Held: u.bits[:(last+8)>>3]}, true
+}
+
+// Deadline returns when Expire is to be called. Only a node with a parent has timers.
+func (s *Stage) Deadline() (Time, bool) {
+	if s.up == nil {
+		return 0, false
+	}
+	return s.up.deadline()
+}
+
+// Expire lets the timers run that are due.
+func (s *Stage) Expire(now Time) {
+	if s.up != nil {
+		s.up.expire(now)
+	}
+}
+
+// Silence returns for how long the parent has not answered although it was asked to.
+func (s *Stage) Silence(now Time) Time {
+	if s.up == nil {
+		return 0
+	}
+	return s.up.silence(now)
+}
