@@ -1,0 +1,69 @@
+package datagram
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+)
+
+// Offload says how many datagrams cross the kernel in one call. Its values are
+// those of udp.Offload, which MCAST_OFFLOAD is parsed to.
+type Offload uint8
+
+// The steps, from the best to the simplest.
+const (
+	OffloadAuto   Offload = iota // the best step that the kernel has
+	OffloadGSO                   // many datagrams in one buffer (UDP_SEGMENT, UDP_GRO), several buffers a call
+	OffloadBatch                 // several datagrams a call (sendmmsg, recvmmsg)
+	OffloadSingle                // one datagram a call
+)
+
+var offloadNames = [...]string{OffloadAuto: "auto", OffloadGSO: "gso", OffloadBatch: "batch", OffloadSingle: "single"}
+
+// String returns the name that MCAST_OFFLOAD takes.
+func (o Offload) String() string {
+	if int(o) < len(offloadNames) {
+		return offloadNames[o]
+	}
+	return fmt.Sprintf("offload(%d)", uint8(o))
+}
+
+// kernel is what the kernel does for a socket.
+type kernel struct {
+	segment bool // UDP_SEGMENT, Linux 4.18: one buffer becomes many datagrams
+	merge   bool // UDP_GRO, Linux 5.0: many datagrams become one buffer
+	batch   bool // sendmmsg and recvmmsg, Linux 3.0; sandboxes may lack them
+}
+
+// probe asks a socket what the kernel has, and turns nothing on.
+func probe(fd int) kernel {
+	_, _, send := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, 0, 0, 0)
+	_, _, recv := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	return kernel{
+		segment: unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 0) == nil,
+		merge:   unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0) == nil,
+		batch:   send != unix.ENOSYS && recv != unix.ENOSYS,
+	}
+}
+
+// limit is what remains of it at a step, or an error if the step needs more.
+func (k kernel) limit(want Offload) (kernel, error) {
+	missing := func(what string) (kernel, error) {
+		return kernel{}, fmt.Errorf("%w: datagram: offload %v: no %s", fabric.ErrUnavailable, want, what)
+	}
+	switch {
+	case want == OffloadGSO && !k.segment:
+		return missing("UDP_SEGMENT before Linux 4.18")
+	case want == OffloadGSO && !k.merge:
+		return missing("UDP_GRO before Linux 5.0")
+	case (want == OffloadGSO || want == OffloadBatch) && !k.batch:
+		return missing("sendmmsg and recvmmsg here")
+	case want == OffloadBatch:
+		return kernel{batch: true}, nil
+	case want == OffloadSingle:
+		return kernel{}, nil
+	}
+	return k, nil
+}

@@ -1,0 +1,150 @@
+package datagram
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
+)
+
+// segmentSize is the control message that makes a message many datagrams.
+type segmentSize struct {
+	length uint64
+	level  int32
+	typ    int32
+	size   uint16
+	_      [6]byte
+}
+
+// Add appends a datagram to those that the next Flush sends and returns where
+// the caller writes its header, which holds what an earlier one left there. It returns nil
+// when the batch is full: 64 datagrams or 512 KiB. The payload is sent from where it
+// lies, so it must not change until Flush, which forgets it.
+func (b *Batch) Add(payload []byte) (head []byte) {
+	size := b.head + len(payload)
+	if b.added == slots || b.added > 0 && b.bytes+size > cache {
+		return nil
+	}
+	i := b.added
+	b.payloads[i] = payload
+	b.out.vectors[2*i+1].Set(payload)
+	b.added++
+	b.bytes += size
+	return b.out.heads[i][:b.head:b.head]
+}
+
+// Added is how many datagrams wait for Flush.
+func (b *Batch) Added() int { return b.added }
+
+// Flush sends the added datagrams, in order, to the socket's peer and returns how many of
+// them, from the first, the kernel took. The rest are forgotten too: without an
+// error, the kernel had no room (EAGAIN). Datagrams that follow each other with
+// the same length, of which the last may be shorter, go in one buffer.
+//
+// An error wraps the kernel's and leaves the socket usable. ECONNREFUSED and
+// EHOSTUNREACH are what the network said about an earlier datagram; EMSGSIZE is a
+// datagram longer than Socket.MTU.
+func (b *Batch) Flush(s *Socket) (sent int, err error) {
+	for sent < b.added {
+		n, e := b.transmit(s, sent)
+		sent += n
+		if e == 0 {
+			continue
+		}
+		if e == unix.EPERM {
+			sent = b.ends[0] // A firewall ate the first message: lost like any other.
+			continue
+		}
+		if s.kernel.segment && (e == unix.EIO || e == unix.EINVAL) {
+			s.kernel.segment = false // A device without checksum offload cannot segment.
+			continue
+		}
+		err = s.sendError(b.length(sent), e)
+		break
+	}
+	clear(b.payloads[:b.added])
+	b.added, b.bytes = 0, 0
+	return sent, err
+}
+
+// transmit sends datagrams from the first-th on in one call and returns how
+// many went. If there is an error, none did.
+func (b *Batch) transmit(s *Socket, first int) (int, syscall.Errno) {
+	messages := b.gather(s, first)
+	b.Syscalls.Add(1)
+	if messages == 1 {
+		if _, e := sys.SendMessage(s.fd, &b.out.messages[0].Hdr); e != 0 {
+			return 0, e
+		}
+		return b.ends[0] - first, 0
+	}
+	n, e := sys.SendBatch(s.fd, b.out.messages[:messages])
+	if e != 0 {
+		return 0, e
+	}
+	return b.ends[n-1] - first, 0
+}
+
+// gather arranges the datagrams from the first-th on in messages and returns
+// how many messages one call takes.
+func (b *Batch) gather(s *Socket, first int) (messages int) {
+	for first < b.added {
+		end, size := b.run(s, first), b.length(first)
+		h := &b.out.messages[messages].Hdr
+		*h = sys.Msghdr{
+			Iov:    uintptr(unsafe.Pointer(&b.out.vectors[2*first])),
+			Iovlen: uint64(2 * (end - first)), //nolint:gosec // At most 128.
+		}
+		if end-first > 1 {
+			c := &b.out.control[messages]
+			*c = segmentSize{
+				length: uint64(unix.CmsgLen(2)), level: unix.IPPROTO_UDP, typ: unix.UDP_SEGMENT, size: uint16(size), //nolint:gosec // Two fit in 64 KiB.
+			}
+			h.Control, h.Controllen = uintptr(unsafe.Pointer(c)), uint64(unsafe.Sizeof(*c))
+		}
+		b.ends[messages] = end
+		messages++
+		first = end
+		if !s.kernel.batch {
+			break
+		}
+	}
+	return messages
+}
+
+// run returns where the datagrams end that go in one message with the first-th:
+// all of its length, but for a shorter last one.
+func (b *Batch) run(s *Socket, first int) (end int) {
+	end = first + 1
+	if !s.kernel.segment {
+		return end
+	}
+	size := b.length(first)
+	room := maxPacket - s.family.headers - size
+	for last := size; end < b.added && last == size; end++ {
+		last = b.length(end)
+		if last > size || last > room {
+			break
+		}
+		room -= last
+	}
+	return end
+}
+
+// length is how long the i-th datagram is.
+func (b *Batch) length(i int) int { return b.head + len(b.payloads[i]) }
+
+// sendError says what a refusal means. No room is not an error.
+func (s *Socket) sendError(size int, e syscall.Errno) error {
+	switch {
+	case e == unix.EAGAIN || e == unix.ENOBUFS || e == unix.ENOMEM:
+		return nil
+	case errors.Is(e, unix.EMSGSIZE):
+		return fmt.Errorf("datagram: send %d bytes from port %d to %v: the path takes %d: %w", size, s.port, s.peer, s.MTU(), e)
+	}
+	return fmt.Errorf("datagram: send from port %d to %v: %w", s.port, s.peer, e)
+}
