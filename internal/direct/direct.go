@@ -9,8 +9,6 @@
 package direct
 
 import (
-	"fmt"
-
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -23,61 +21,6 @@ const MaxInFlight = 32
 // owners are kept busy, and what is folded at once stays in the cache.
 const burst = 128 << 10
 
-// Op is a Reduce-Scatter of Count elements a shard.
-type Op struct {
-	// Send holds size shards of Count elements, Recv one. Recv may be this
-	// rank's shard of Send.
-	Send, Recv []byte
-	Count      int
-	Type       reduce.Type
-	Reduction  reduce.Op
-	Factor     float64
-}
-
-func (o *Op) shard(rank int) []byte {
-	n := o.Count * o.Type.Size()
-	return o.Send[rank*n : (rank+1)*n]
-}
-
-func (o *Op) header(seq uint32) wire.Stream {
-	h := wire.Stream{
-		Type: uint8(o.Type), Op: uint8(o.Reduction), Seq: seq,
-		Bytes: uint64(o.Count) * uint64(o.Type.Size()), //nolint:gosec // not negative
-	}
-	if o.Reduction == reduce.PremulSum {
-		h.Factor = o.Factor
-	}
-	return h
-}
-
-func describe(h *wire.Stream) string {
-	return fmt.Sprintf("reduce-scatter (%v of %v, %d bytes a shard, factor %v)",
-		reduce.Op(h.Op), reduce.Type(h.Type), h.Bytes, h.Factor)
-}
-
-// MismatchError says that another rank called something else.
-type MismatchError struct {
-	Rank, Peer   int
-	Mine, Theirs string
-}
-
-// Error names the ranks and what each of them called.
-func (e *MismatchError) Error() string {
-	return fmt.Sprintf("ranks disagree: rank %d called %s, rank %d %s", e.Rank, e.Mine, e.Peer, e.Theirs)
-}
-
-// BrokenError says that the stream of a rank is lost.
-type BrokenError struct {
-	Rank int
-	Err  error
-}
-
-// Error names the rank and the cause.
-func (e *BrokenError) Error() string { return fmt.Sprintf("stream of rank %d: %v", e.Rank, e.Err) }
-
-// Unwrap returns the cause.
-func (e *BrokenError) Unwrap() error { return e.Err }
-
 // Comm is one rank's side of the direct Reduce-Scatter.
 type Comm struct {
 	rank, size int
@@ -89,23 +32,20 @@ type Comm struct {
 	in         []bool // a rank's header of the oldest unsummed operation has come
 	srcs       [][]byte
 	head       [wire.StreamAlign]byte
+	news       Announcement
 	err        error
-}
-
-// op is an operation in flight.
-type op struct {
-	Op
-	seq    uint32
-	folded int // bytes of the shard that are summed
-	sent   int // owners that have all of theirs
-	summed bool
 }
 
 // outbound is where this rank is in what it streams to an owner.
 type outbound struct {
-	seq uint32 // operation
-	at  int    // bytes of header, shard and padding sent
+	seq  uint32 // operation
+	part int    // 0: its header; from 1: the parts of the shard
+	at   int    // bytes of that, and of the padding behind it, that are sent
 }
+
+// Announcement is news from rank 0: operations from number From on go through
+// the switch, which all ranks have joined under Epoch. Epoch 0: there is none.
+type Announcement struct{ From, Epoch uint32 }
 
 // New returns the state of a rank.
 func New(rank, size int, s fabric.Streams) *Comm {
@@ -118,18 +58,29 @@ func New(rank, size int, s fabric.Streams) *Comm {
 // Room returns how many operations may be posted now.
 func (c *Comm) Room() int { return MaxInFlight - len(c.ops) }
 
-// Post begins an operation and returns its number. The caller has checked the
-// arguments and that there is room.
-func (c *Comm) Post(o Op) uint32 {
+// Post begins an operation. All ranks give it the same number, greater than that of
+// the one before. need says, by rank, which parts of its shard each owner still
+// lacks, sorted, apart from each other, in whole elements, and is the same on all ranks; nil: all of
+// every shard. The caller has checked the arguments and that there is room.
+func (c *Comm) Post(o Op, number uint32, need [][]Range) {
 	p := new(op)
 	if n := len(c.spare); n > 0 {
 		p, c.spare = c.spare[n-1], c.spare[:n-1]
 	}
-	*p = op{Op: o, seq: c.posted}
+	*p = op{Op: o, seq: c.posted, number: number, need: need}
+	if c.rank == 0 {
+		p.news = c.news
+	}
 	c.posted++
 	c.ops = append(c.ops, p)
-	return p.seq
 }
+
+// Announce makes rank 0 tell the others, with every operation posted from now on.
+func (c *Comm) Announce(a Announcement) { c.news = a }
+
+// Announced returns the latest news from rank 0. Whoever has completed an
+// operation knows what rank 0 announced before it posted that one.
+func (c *Comm) Announced() Announcement { return c.news }
 
 // Work sends and sums what it can. It returns whether that was anything. Err says
 // whether it can go on.
@@ -168,12 +119,16 @@ func (c *Comm) sendTo(owner int) bool {
 	p := c.ops[o.seq-c.ops[0].seq]
 	busy := false
 	for room := burst; room > 0; {
-		b := c.piece(p, owner, o.at)
-		if len(b) == 0 {
+		b, ok := c.piece(p, owner, o.part, o.at)
+		if !ok {
 			p.sent++
-			o.seq++
-			o.at = 0
+			*o = outbound{seq: o.seq + 1}
 			return true
+		}
+		if len(b) == 0 {
+			o.part++
+			o.at = 0
+			continue
 		}
 		n := c.streams.Send(owner, b[:min(len(b), room)])
 		if n == 0 {
@@ -186,21 +141,24 @@ func (c *Comm) sendTo(owner int) bool {
 	return busy
 }
 
-// piece returns what follows at position at of header, shard and padding; it is empty at the end.
-func (c *Comm) piece(p *op, owner, at int) []byte {
-	if at < wire.StreamAlign {
-		h := p.header(p.seq)
+// piece returns what follows position at of the header or a part of the shard;
+// it is empty at the end of that. There is none behind the last part.
+func (c *Comm) piece(p *op, owner, part, at int) (b []byte, ok bool) {
+	if part == 0 {
+		h := p.header()
 		clear(c.head[:])
 		h.Put(c.head[:])
-		return c.head[at:]
+		return c.head[at:], true
 	}
-	at -= wire.StreamAlign
-	shard := p.shard(owner)
-	if at < len(shard) {
-		return shard[at:]
+	r, ok := p.part(owner, part-1)
+	if !ok {
+		return nil, false
 	}
-	clear(c.head[:])
-	return c.head[:padded(len(shard))-at]
+	if size := r.To - r.From; at >= size {
+		clear(c.head[:])
+		return c.head[:padded(size)-at], true
+	}
+	return p.shard(owner)[r.From+at : r.To], true
 }
 
 func padded(n int) int { return (n + wire.StreamAlign - 1) &^ (wire.StreamAlign - 1) }
@@ -212,13 +170,20 @@ func (c *Comm) fold() bool {
 	if p == nil || !c.headers(p) {
 		return false
 	}
-	size := p.Count * p.Type.Size()
+	part, ok := p.part(c.rank, p.summing)
+	if !ok {
+		p.summed = true
+		clear(c.in)
+		return true
+	}
+	size := part.To - part.From
 	if p.folded < size {
-		n := c.arrived(p, min(size-p.folded, burst))
+		at := part.From + p.folded
+		n := c.arrived(p, at, min(size-p.folded, burst))
 		if n == 0 {
 			return false
 		}
-		reduce.FoldPart(p.Recv[p.folded:p.folded+n], c.srcs, p.Type, p.Reduction, p.Factor, size)
+		reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.Bytes())
 		c.consume(n)
 		p.folded += n
 		if p.folded < size {
@@ -228,10 +193,8 @@ func (c *Comm) fold() bool {
 	if !c.padding(padded(size) - size) {
 		return false
 	}
-	p.summed = true
-	for r := range c.in {
-		c.in[r] = false
-	}
+	p.summing++
+	p.folded = 0
 	return true
 }
 
@@ -264,21 +227,24 @@ func (c *Comm) headers(p *op) bool {
 			return false
 		}
 		c.streams.Consume(r, wire.StreamAlign)
-		if mine := p.header(p.seq); !mine.Equal(&theirs) {
+		if mine := p.header(); !mine.Equal(&theirs) {
 			c.err = &MismatchError{c.rank, r, describe(&mine), describe(&theirs)}
 			return false
 		}
 		c.in[r] = true
+		if r == 0 && theirs.Epoch != 0 {
+			c.news = Announcement{theirs.From, theirs.Epoch}
+		}
 	}
 	return all
 }
 
-// arrived points srcs at the next bytes of every rank's shard, in rank order,
-// and returns how many all of them have: up to n, whole elements.
-func (c *Comm) arrived(p *op, n int) int {
+// arrived points srcs at the bytes of every rank's shard from position at, in rank
+// order, and returns how many all of them have: up to n, whole elements.
+func (c *Comm) arrived(p *op, at, n int) int {
 	for r := range c.size {
 		if r == c.rank {
-			c.srcs[r] = p.shard(r)[p.folded:]
+			c.srcs[r] = p.shard(r)[at:]
 			continue
 		}
 		c.srcs[r] = c.streams.Peek(r, n)
@@ -295,7 +261,7 @@ func (c *Comm) arrived(p *op, n int) int {
 	return n
 }
 
-// padding takes what follows the shards, once all of it is there.
+// padding takes what follows a part of the shards, once all of it is there.
 func (c *Comm) padding(n int) bool {
 	for r := range c.size {
 		if r != c.rank && len(c.streams.Peek(r, n)) < n {
@@ -316,15 +282,18 @@ func (c *Comm) consume(n int) {
 
 // NextDone removes the oldest operation if it is sent and summed, and returns
 // its number. Operations are done in posting order.
-func (c *Comm) NextDone() (seq uint32, ok bool) {
+func (c *Comm) NextDone() (number uint32, ok bool) {
 	if len(c.ops) == 0 || !c.ops[0].summed || c.ops[0].sent < c.size-1 {
 		return 0, false
 	}
 	p := c.ops[0]
 	copy(c.ops, c.ops[1:])
 	c.ops = c.ops[:len(c.ops)-1]
-	seq = p.seq
+	number = p.number
 	*p = op{}
 	c.spare = append(c.spare, p)
-	return seq, true
+	return number, true
 }
+
+// InFlight returns how many operations are posted and not done.
+func (c *Comm) InFlight() int { return len(c.ops) }

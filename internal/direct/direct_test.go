@@ -94,7 +94,7 @@ func TestAnySizeAndSplit(t *testing.T) {
 					recv = sends[r][r*n : (r+1)*n] // in place
 				}
 				got[i] = append(got[i], recv)
-				comms[r].Post(Op{Send: sends[r], Recv: recv, Count: count, Type: typ, Reduction: op, Factor: 3})
+				comms[r].Post(Op{Send: sends[r], Recv: recv, Count: count, Type: typ, Reduction: op, Factor: 3}, uint32(i), nil) //nolint:gosec // small
 			}
 		}
 		done := make([]int, size)
@@ -124,7 +124,7 @@ func TestRoom(t *testing.T) {
 	c := newNetwork(2, 4096, 1)[0]
 	for i := range MaxInFlight {
 		require.Equal(t, MaxInFlight-i, c.Room())
-		c.Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32})
+		c.Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, uint32(i), nil) //nolint:gosec // small
 	}
 	assert.Zero(t, c.Room())
 }
@@ -138,8 +138,8 @@ func TestMismatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			comms := newNetwork(2, 4096, 1)
-			comms[0].Post(base)
-			comms[1].Post(other)
+			comms[0].Post(base, 0, nil)
+			comms[1].Post(other, 0, nil)
 			for range 100 {
 				comms[0].Work()
 				comms[1].Work()
@@ -160,7 +160,7 @@ func TestGarbageAndBrokenStreams(t *testing.T) {
 	comms := newNetwork(2, 4096, 1)
 	e := comms[0].streams.(*end)
 	e.queues[[2]int{1, 0}] = make([]byte, 64) // version 0
-	comms[0].Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32})
+	comms[0].Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, 0, nil)
 	comms[0].Work()
 	var b *BrokenError
 	require.ErrorAs(t, comms[0].Err(), &b)

@@ -25,6 +25,7 @@ type Reduce struct {
 	cfg      ReduceConfig
 	comm     *direct.Comm
 	works    [slots]*Work
+	posted   uint32
 	queue    inbox[reduceOp]
 	flying   atomic.Int64
 	opening  atomic.Bool
@@ -117,8 +118,9 @@ func (r *Reduce) Work() bool {
 	}
 	items := r.queue.take(r.comm.Room())
 	for i := range items {
-		seq := r.comm.Post(items[i].Op)
-		r.works[seq%slots] = items[i].work
+		r.comm.Post(items[i].Op, r.posted, nil)
+		r.works[r.posted%slots] = items[i].work
+		r.posted++
 	}
 	busy := r.comm.Work() || len(items) > 0
 	for {

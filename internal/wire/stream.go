@@ -6,14 +6,15 @@ import (
 )
 
 // StreamSize is the length of the header before a shard in a stream, in bytes.
-const StreamSize = 32
+const StreamSize = 40
 
-// StreamAlign is the multiple to which a shard in a stream is padded, so that
+// StreamAlign is the multiple to which header and shard in a stream are padded, so that
 // no element straddles the end of a ring.
 const StreamAlign = 64
 
 // Stream is the header before a shard that one rank streams to its owner in a
-// direct Reduce-Scatter. It is padded to StreamAlign, as is the shard.
+// direct Reduce-Scatter. It is padded to StreamAlign, as is the shard, or each
+// part of it that the owner still needs.
 //
 //	 0  version  u8
 //	 1  type     u8   element type, see internal/reduce
@@ -23,12 +24,16 @@ const StreamAlign = 64
 //	12  reserved u32
 //	16  bytes    u64  of the shard
 //	24  factor   f64  of a premultiplied sum
+//	32  from     u32  rank 0 announces: from this operation on through the switch,
+//	36  epoch    u32  which all ranks have joined under this number; 0: no such news
 type Stream struct {
 	Type   uint8
 	Op     uint8
 	Seq    uint32
 	Bytes  uint64
 	Factor float64
+	From   uint32
+	Epoch  uint32
 }
 
 // Put writes the header to b, which must hold StreamSize bytes.
@@ -38,6 +43,8 @@ func (s *Stream) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[8:], s.Seq)
 	binary.BigEndian.PutUint64(b[16:], s.Bytes)
 	binary.BigEndian.PutUint64(b[24:], math.Float64bits(s.Factor))
+	binary.BigEndian.PutUint32(b[32:], s.From)
+	binary.BigEndian.PutUint32(b[36:], s.Epoch)
 }
 
 // Get reads the header from b. It returns ErrShort or ErrVersion.
@@ -52,10 +59,11 @@ func (s *Stream) Get(b []byte) error {
 	s.Seq = binary.BigEndian.Uint32(b[8:])
 	s.Bytes = binary.BigEndian.Uint64(b[16:])
 	s.Factor = math.Float64frombits(binary.BigEndian.Uint64(b[24:]))
+	s.From, s.Epoch = binary.BigEndian.Uint32(b[32:]), binary.BigEndian.Uint32(b[36:])
 	return nil
 }
 
-// Equal reports whether two headers describe the same operation.
+// Equal reports whether two headers describe the same operation. News does not count.
 func (s *Stream) Equal(o *Stream) bool {
 	return s.Type == o.Type && s.Op == o.Op && s.Seq == o.Seq && s.Bytes == o.Bytes &&
 		math.Float64bits(s.Factor) == math.Float64bits(o.Factor)

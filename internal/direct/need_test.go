@@ -1,0 +1,130 @@
+package direct
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// drive runs all ranks in random order until each has completed ops operations,
+// and returns their numbers by rank.
+func drive(t require.TestingT, comms []*Comm, rng *rand.Rand, ops int) [][]uint32 {
+	done := make([][]uint32, len(comms))
+	missing := len(comms) * ops
+	for step := 0; missing > 0; step++ {
+		require.Less(t, step, 1_000_000, "no end: %v", done)
+		r := rng.IntN(len(comms))
+		comms[r].Work()
+		require.NoError(t, comms[r].Err())
+		for {
+			number, ok := comms[r].NextDone()
+			if !ok {
+				break
+			}
+			done[r] = append(done[r], number)
+			missing--
+		}
+	}
+	return done
+}
+
+// parts draws which bytes of a shard of count elements an owner lacks.
+func parts(rng *rand.Rand, count, size int) []Range {
+	var out []Range
+	for at := rng.IntN(3); at < count; {
+		n := min(1+rng.IntN(1+count/2), count-at)
+		out = append(out, Range{at * size, (at + n) * size})
+		at += n + 1 + rng.IntN(3)
+	}
+	return out
+}
+
+// TestOnlyWhatIsNeeded: an owner that holds parts of its result already, where
+// its own shard was, gets the rest and keeps the parts.
+func TestOnlyWhatIsNeeded(t *testing.T) {
+	types := []reduce.Type{reduce.I8, reduce.F16, reduce.F32, reduce.F64}
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 5).Draw(t, "ranks")
+		typ := rapid.SampledFrom(types).Draw(t, "type")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3)) //nolint:gosec // repeatable
+		comms := newNetwork(size, rapid.IntRange(64, 3000).Draw(t, "room"), rng.Uint64())
+		ops := rapid.IntRange(1, 4).Draw(t, "operations")
+		want, got := make([][][]byte, ops), make([][][]byte, ops)
+		for i := range ops {
+			count := rapid.IntRange(0, 500).Draw(t, "count")
+			n := count * typ.Size()
+			need := make([][]Range, size)
+			for r := range need {
+				need[r] = parts(rng, count, typ.Size())
+			}
+			sends := make([][]byte, size)
+			for r := range sends {
+				sends[r] = make([]byte, size*n)
+				for j := range sends[r] {
+					sends[r][j] = byte(rng.Uint32())
+				}
+			}
+			for r := range comms {
+				srcs := make([][]byte, size)
+				for q := range srcs {
+					srcs[q] = append([]byte{}, sends[q][r*n:(r+1)*n]...)
+				}
+				sum := make([]byte, n)
+				reduce.Fold(sum, srcs, typ, reduce.Sum, 0)
+				recv := sends[r][r*n : (r+1)*n]
+				held := append([]byte{}, sum...)
+				for _, p := range need[r] {
+					copy(held[p.From:p.To], recv[p.From:p.To])
+				}
+				copy(recv, held)
+				want[i] = append(want[i], sum)
+				got[i] = append(got[i], recv)
+			}
+			for r := range comms {
+				comms[r].Post(Op{Send: sends[r], Recv: got[i][r], Count: count, Type: typ}, uint32(7*i), need) //nolint:gosec // small
+			}
+		}
+		for _, done := range drive(t, comms, rng, ops) {
+			for i, number := range done {
+				require.EqualValues(t, 7*i, number)
+			}
+		}
+		require.Equal(t, want, got)
+		for r := range comms {
+			require.Zero(t, comms[r].InFlight())
+		}
+	})
+}
+
+// TestAnnouncementComesWithTheNextOperation: who has completed the operation that rank
+// 0 posted next knows the news; nobody knows it before.
+func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 4)) //nolint:gosec // repeatable
+	comms := newNetwork(4, 200, 1)
+	post := func(number uint32) {
+		for _, c := range comms {
+			c.Post(Op{Send: make([]byte, 4*40), Recv: make([]byte, 40), Count: 10, Type: reduce.F32}, number, nil)
+		}
+	}
+	post(0)
+	news := Announcement{From: 33, Epoch: 2}
+	comms[0].Announce(news)
+	drive(t, comms, rng, 1)
+	for _, c := range comms[1:] {
+		assert.Zero(t, c.Announced())
+	}
+	post(1)
+	drive(t, comms, rng, 1)
+	for _, c := range comms {
+		assert.Equal(t, news, c.Announced())
+	}
+	comms[0].Announce(Announcement{})
+	post(2)
+	drive(t, comms, rng, 1)
+	assert.Equal(t, news, comms[1].Announced(), "none is no news")
+}
