@@ -8,10 +8,14 @@ require (
 	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/atomic v1.12.0
-	golang.org/x/net v0.50.0
+	golang.org/x/net v0.59.0
 	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.41.0
+	golang.org/x/sys v0.48.0
 	pgregory.net/rapid v1.3.0
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require (
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)

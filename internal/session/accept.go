@@ -1,0 +1,182 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Peer is the node's end of a session. One goroutine reads (Accept, Offer,
+// Next), any may call the rest.
+type Peer struct {
+	Request
+	Tenant  Secret // what the member proved to know; empty without secrets
+	Sockets        // what the member told of its own, after Offer
+
+	line *line
+	keys *keys
+}
+
+// Accept hears what the member at the other end of conn asks for. It waits
+// at most within for that, later as long as the member asks for. If secrets are given, the member has proved
+// one. The connection belongs to the peer; Accept closes it if it fails.
+func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error) {
+	p := &Peer{line: newLine(conn, within)}
+	err := p.accept(secrets)
+	if err == nil {
+		return p, nil
+	}
+	var no *Error
+	if errors.As(err, &no) {
+		_ = p.line.write(offer{Error: no.Text}) // best effort
+	}
+	p.line.hangUp()
+	return nil, err
+}
+
+func (p *Peer) accept(secrets Secrets) error {
+	g := greeting{Magic: magic, Version: Version, Nonce: newNonce(), Sealed: len(secrets) > 0}
+	if err := p.line.write(g); err != nil {
+		return err
+	}
+	body, mac, err := p.line.receive(p.line.timeout)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, &p.Request); err != nil {
+		return fmt.Errorf("no request: %w", err)
+	}
+	if len(p.Nonce) != nonceSize {
+		return fmt.Errorf("a nonce of %d bytes; want %d", len(p.Nonce), nonceSize)
+	}
+	if g.Sealed {
+		secret, ok := secrets.find(p.Key)
+		if !ok {
+			return &Error{Text: "the switch does not know this secret"}
+		}
+		k, err := secret.keys(g.Nonce, p.Nonce)
+		if err != nil {
+			return err
+		}
+		p.line.in = newChain(k.framesUp)
+		if err := p.line.check(body, mac); err != nil {
+			return &Error{Text: "the switch does not know this secret"}
+		}
+		p.Tenant, p.keys = secret, &k
+		p.line.out = newChain(k.framesDown)
+	}
+	if err := p.check(); err != nil {
+		return &Error{Text: err.Error()}
+	}
+	p.line.timeout = p.timeout()
+	return nil
+}
+
+// Offer admits the member: it names the ports of the node's sockets, by
+// stripe, and takes what the member tells of its own. From then on the member
+// is shown that the node is alive.
+func (p *Peer) Offer(ports []uint16) error {
+	if err := p.line.write(offer{Ports: ports}); err != nil {
+		return err
+	}
+	if err := p.line.read(&p.Sockets, p.line.timeout); err != nil {
+		return err
+	}
+	if len(p.Ports) != len(ports) {
+		return fmt.Errorf("the member has sockets for %d stripes; want %d", len(p.Ports), len(ports))
+	}
+	if p.Queue < 1 || p.Datagram <= p.Head() {
+		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes", p.Queue, p.Datagram)
+	}
+	p.line.ping()
+	return nil
+}
+
+// Refuse tells the member why it is not admitted, and ends the session.
+func (p *Peer) Refuse(e *Error) {
+	_ = p.line.write(offer{Error: e.Text, Mismatch: e.Mismatch}) // best effort
+	p.Close()
+}
+
+// Next waits for news of the member: what is below it, if it is a node. An
+// error is the end of the session: ErrClosed if the member left, an *Error with its reason, or what happened.
+func (p *Peer) Next() (Branches, error) {
+	n, err := p.line.next()
+	if err != nil {
+		return Branches{}, err
+	}
+	switch {
+	case n.Kind == below && p.Child && n.Below != nil:
+		return *n.Below, nil
+	case n.Kind == bye:
+		return Branches{}, ErrClosed
+	case n.Kind == failed:
+		return Branches{}, &Error{Text: n.Text}
+	}
+	return Branches{}, fmt.Errorf("a note of kind %q", n.Kind)
+}
+
+// Ready tells the member that all ranks are there, the terms and its number.
+func (p *Peer) Ready(t inc.Terms, number int) error {
+	return p.line.write(note{Kind: ready, Terms: pack(t, number)})
+}
+
+// Drain asks the member to leave.
+func (p *Peer) Drain() error { return p.line.write(note{Kind: drain}) }
+
+// Fail tells the member why its job has ended.
+func (p *Peer) Fail(e *Error) error {
+	return p.line.write(note{Kind: failed, Text: e.Text, Mismatch: e.Mismatch})
+}
+
+// Close ends the session; what the member was told before still arrives.
+func (p *Peer) Close() { p.line.hangUp() }
+
+// Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
+func (p *Peer) Head() int {
+	if p.keys != nil {
+		return wire.SlotSize + TagSize
+	}
+	return wire.SlotSize
+}
+
+// Seals returns new sealers for datagrams to the member and from it; nil without a secret.
+func (p *Peer) Seals() (out, in *Sealer) {
+	if p.keys == nil {
+		return nil, nil
+	}
+	return NewSealer(p.keys.tagsDown), NewSealer(p.keys.tagsUp)
+}
+
+// Local is the node's address, as the member sees it; Remote the member's.
+func (p *Peer) Local() netip.Addr { return addrOf(p.line.conn.LocalAddr()) }
+
+// Remote is the member's address.
+func (p *Peer) Remote() netip.Addr { return addrOf(p.line.conn.RemoteAddr()) }
+
+// Delay is the round trip that the kernel has measured on the connection; 0 if it has not.
+func (p *Peer) Delay() time.Duration {
+	tcp, ok := p.line.conn.(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var delay time.Duration
+	_ = raw.Control(func(fd uintptr) { // closed: 0
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			delay = time.Duration(info.Rtt) * time.Microsecond
+		}
+	})
+	return delay
+}

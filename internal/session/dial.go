@@ -1,0 +1,314 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// DefaultTimeout is the silence after which a side counts as lost, unless told otherwise.
+const DefaultTimeout = 3 * time.Second
+
+// ErrDraining says that the node wants its members to leave: it will end.
+var ErrDraining = errors.New("the switch drains")
+
+// ErrClosed says that the session was closed on this side.
+var ErrClosed = errors.New("session closed")
+
+// Hello says who joins what.
+type Hello struct {
+	Job          uint64 // the communicator
+	Epoch        uint32 // counts up with every attempt of the communicator to join
+	Ranks        int
+	Rank         int           // of no meaning if Child is set
+	Child        bool          // a node that joins its parent; Has tells on behalf of whom
+	Reproducible bool          // sum in rank order
+	Secret       string        // MCAST_SECRET; empty: none
+	Timeout      time.Duration // silence after which the node counts as lost; 0: DefaultTimeout
+	Offload      datagram.Offload
+}
+
+// Session is a member's end. Any goroutine may call its methods.
+type Session struct {
+	line     *line
+	hello    Hello
+	sockets  []*datagram.Socket
+	datagram int // the largest of all paths
+	keys     *keys
+
+	mu     sync.Mutex
+	terms  inc.Terms
+	number int
+	err    error
+	ready  chan struct{} // closed with terms
+	lost   chan struct{} // closed with err
+}
+
+// Dial joins a job at the node at addr (host:port). It returns when the node
+// has admitted this member and the datagram sockets are connected, long before all
+// ranks are there; Ready waits for that. The error is an *Error if the node refuses.
+func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
+	if h.Timeout == 0 {
+		h.Timeout = DefaultTimeout
+	}
+	if h.Secret != "" && len(h.Secret) < minSecret {
+		return nil, fmt.Errorf("session: a secret of %d bytes; want at least %d", len(h.Secret), minSecret)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*h.Timeout) // a handshake of two round trips
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{
+		line: newLine(conn, h.Timeout), hello: h,
+		ready: make(chan struct{}), lost: make(chan struct{}),
+	}
+	unwatch := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err = s.join()
+	if !unwatch() {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if err != nil {
+		s.line.hangUp()
+		return nil, errors.Join(fmt.Errorf("join the switch at %s: %w", addr, err), s.closeSockets())
+	}
+	s.line.ping()
+	s.line.wg.Go(s.listen)
+	return s, nil
+}
+
+// join does what comes before the notes.
+func (s *Session) join() error {
+	var g greeting
+	if err := s.line.read(&g, s.hello.Timeout); err != nil {
+		return fmt.Errorf("it does not greet as a switch: %w", err)
+	}
+	if g.Magic != magic || g.Version != Version || len(g.Nonce) != nonceSize {
+		return fmt.Errorf("it greets as %q, version %d; want %q, version %d", g.Magic, g.Version, magic, Version)
+	}
+	if g.Sealed != (s.hello.Secret != "") {
+		if g.Sealed {
+			return errors.New("it admits only members with a secret: set MCAST_SECRET")
+		}
+		return errors.New("MCAST_SECRET is set, but the switch has no secrets")
+	}
+	if err := s.request(&g); err != nil {
+		return err
+	}
+	o, err := s.answer()
+	if err != nil {
+		return err
+	}
+	if err := s.open(o.Ports); err != nil {
+		return err
+	}
+	mine := Sockets{Datagram: s.datagram}
+	for i, socket := range s.sockets {
+		mine.Ports = append(mine.Ports, socket.Port())
+		if n := socket.Queue(s.datagram); i == 0 || n < mine.Queue {
+			mine.Queue = n
+		}
+	}
+	return s.line.write(mine)
+}
+
+func (s *Session) request(g *greeting) error {
+	h := &s.hello
+	r := Request{
+		Version: Version, Job: h.Job, Epoch: h.Epoch, Ranks: h.Ranks, Rank: h.Rank, Child: h.Child,
+		Reproducible: h.Reproducible, Milliseconds: h.Timeout.Milliseconds(), Nonce: newNonce(),
+	}
+	if err := r.check(); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	if h.Secret != "" {
+		secret := Secret{Text: h.Secret}
+		k, err := secret.keys(g.Nonce, r.Nonce)
+		if err != nil {
+			return err
+		}
+		r.Key, s.keys = secret.key(), &k
+		s.line.out, s.line.in = newChain(k.framesUp), newChain(k.framesDown)
+	}
+	return s.line.write(&r)
+}
+
+// answer reads the offer. A refusal needs no proof: who does not know the
+// secret cannot make one, and the connection ends in any case.
+func (s *Session) answer() (o offer, err error) {
+	body, mac, err := s.line.receive(s.hello.Timeout)
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(body, &o); err != nil {
+		return o, err
+	}
+	if o.Error != "" {
+		return o, &Error{o.Error, o.Mismatch}
+	}
+	if err := s.line.check(body, mac); err != nil {
+		return o, err
+	}
+	if len(o.Ports) < 1 || len(o.Ports) > 256 {
+		return o, fmt.Errorf("it offers %d stripes; want 1 to 256", len(o.Ports))
+	}
+	return o, nil
+}
+
+// open connects a socket with each of the node's.
+func (s *Session) open(ports []uint16) error {
+	local, node := addrOf(s.line.conn.LocalAddr()), addrOf(s.line.conn.RemoteAddr())
+	for _, port := range ports {
+		socket, err := datagram.Open(datagram.Options{Local: local, Offload: s.hello.Offload})
+		if err != nil {
+			return err
+		}
+		s.sockets = append(s.sockets, socket)
+		if err := socket.Connect(netip.AddrPortFrom(node, port)); err != nil {
+			return err
+		}
+		if n := socket.MTU(); s.datagram == 0 || n < s.datagram {
+			s.datagram = n
+		}
+	}
+	return nil
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	return a.(*net.TCPAddr).AddrPort().Addr().Unmap() // lines are TCP
+}
+
+// listen takes the node's notes until the session ends.
+func (s *Session) listen() {
+	for {
+		n, err := s.line.next()
+		if err == nil {
+			err = s.take(&n)
+		}
+		if err != nil {
+			s.lose(err)
+			return
+		}
+	}
+}
+
+func (s *Session) take(n *note) error {
+	switch n.Kind {
+	case ready:
+		if err := n.Terms.check(s.hello.Ranks, len(s.sockets), s.datagram, s.Head()); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.terms.Job != 0 {
+			return fmt.Errorf("a second note %q", ready)
+		}
+		s.terms, s.number = n.Terms.unpack(), n.Terms.Number
+		close(s.ready)
+		return nil
+	case drain:
+		return ErrDraining
+	case failed:
+		return &Error{n.Text, n.Mismatch}
+	case bye:
+		return errors.New("the switch ended")
+	}
+	return fmt.Errorf("a note of kind %q", n.Kind)
+}
+
+func (s *Session) lose(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+		close(s.lost)
+	}
+}
+
+// Sockets returns the connected datagram sockets, by stripe. They belong to the
+// session, which closes them; one goroutine at a time may use them.
+func (s *Session) Sockets() []*datagram.Socket { return s.sockets }
+
+// Datagram returns the largest UDP payload in bytes that all paths to the node carry.
+func (s *Session) Datagram() int { return s.datagram }
+
+// Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
+func (s *Session) Head() int {
+	if s.keys != nil {
+		return wire.SlotSize + TagSize
+	}
+	return wire.SlotSize
+}
+
+// Seals returns new sealers for datagrams to the node and from it; nil without a secret.
+func (s *Session) Seals() (out, in *Sealer) {
+	if s.keys == nil {
+		return nil, nil
+	}
+	return NewSealer(s.keys.tagsUp), NewSealer(s.keys.tagsDown)
+}
+
+// Ready waits until all ranks are there and returns the terms, without timers,
+// and this member's number. It ends early if the session does.
+func (s *Session) Ready(ctx context.Context) (t inc.Terms, number int, err error) {
+	select {
+	case <-s.ready:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.terms, s.number, nil
+	case <-s.lost:
+		return t, 0, s.Err()
+	case <-ctx.Done():
+		return t, 0, fmt.Errorf("not all ranks have joined the switch: %w", context.Cause(ctx))
+	}
+}
+
+// Has tells the parent what is below a child node now.
+func (s *Session) Has(b Branches) error { return s.line.write(note{Kind: below, Below: &b}) }
+
+// Lost is closed when the session has ended: the node drains, reports an error, or is gone.
+func (s *Session) Lost() <-chan struct{} { return s.lost }
+
+// Err returns why the session ended, or nil: ErrDraining, an *Error of the
+// node, ErrClosed, or what happened to the connection.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the session. why, if not nil, is told to the other members
+// as the reason that the job cannot go on. Nobody may use the sockets any more.
+func (s *Session) Close(why error) error {
+	farewell := note{Kind: bye}
+	if why != nil {
+		farewell = note{Kind: failed, Text: why.Error()}
+	}
+	s.mu.Lock()
+	ended := s.err != nil
+	s.mu.Unlock()
+	s.lose(ErrClosed)
+	if !ended || errors.Is(s.Err(), ErrDraining) {
+		_ = s.line.write(farewell) // if it does not arrive, the end of the connection does
+	}
+	s.line.hangUp()
+	return s.closeSockets()
+}
+
+func (s *Session) closeSockets() error {
+	var errs []error
+	for _, socket := range s.sockets {
+		errs = append(errs, socket.Close())
+	}
+	return errors.Join(errs...)
+}

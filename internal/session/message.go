@@ -1,0 +1,170 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+)
+
+// Version is that of the frames.
+const Version = 1
+
+// MaxRanks bounds a job: members are numbered in 16 bits.
+const MaxRanks = 1 << 15
+
+// greeting opens a connection: the node speaks first.
+type greeting struct {
+	Magic   string `json:"magic"`
+	Version int    `json:"version"`
+	Nonce   []byte `json:"nonce"`
+	Sealed  bool   `json:"sealed"` // only members that prove a secret are admitted
+}
+
+const magic = "mcast switch"
+
+// Request is what a member asks for.
+type Request struct {
+	Version int `json:"version"`
+	// Job is the communicator, the same on all ranks.
+	Job uint64 `json:"job,string"`
+	// Epoch counts the attempts of a communicator to join; a newer one ends older ones.
+	Epoch uint32 `json:"epoch"`
+	// Ranks is the number of ranks of the communicator, from 1 to MaxRanks.
+	Ranks int `json:"ranks"`
+	// Rank is who asks; of no meaning if Child is set.
+	Rank int `json:"rank"`
+	// Child says that a node asks on behalf of ranks that it will name.
+	Child bool `json:"child,omitempty"`
+	// Reproducible asks for sums in rank order rather than as they arrive.
+	Reproducible bool `json:"reproducible"`
+	// Milliseconds of silence after which either side counts as lost.
+	Milliseconds int64 `json:"timeout_ms"`
+	// Nonce is random; Key is the first 8 bytes of the secret's digest, empty without one.
+	Nonce []byte `json:"nonce"`
+	Key   string `json:"key,omitempty"`
+}
+
+// Bounds of the timeout that a member may ask for.
+const (
+	minTimeout = 50 * time.Millisecond
+	maxTimeout = 10 * time.Minute
+)
+
+func (r *Request) timeout() time.Duration {
+	return time.Duration(r.Milliseconds) * time.Millisecond
+}
+
+// check returns what is wrong with a request.
+func (r *Request) check() error {
+	switch {
+	case r.Version != Version:
+		return fmt.Errorf("version %d of the session protocol; want %d", r.Version, Version)
+	case r.Ranks < 1 || r.Ranks > MaxRanks:
+		return fmt.Errorf("%d ranks; want 1 to %d", r.Ranks, MaxRanks)
+	case !r.Child && (r.Rank < 0 || r.Rank >= r.Ranks):
+		return fmt.Errorf("rank %d of %d; want 0 to %d", r.Rank, r.Ranks, r.Ranks-1)
+	case r.Milliseconds < minTimeout.Milliseconds() || r.Milliseconds > maxTimeout.Milliseconds():
+		return fmt.Errorf("a timeout of %d ms; want %v to %v", r.Milliseconds, minTimeout, maxTimeout)
+	}
+	return nil
+}
+
+// offer is the node's answer to a request.
+type offer struct {
+	Error    string   `json:"error,omitempty"`
+	Mismatch bool     `json:"mismatch,omitempty"`
+	Ports    []uint16 `json:"ports,omitempty"` // of the node's sockets, by stripe
+}
+
+// Sockets is what a member tells of its own end of the data path.
+type Sockets struct {
+	Ports    []uint16 `json:"ports"`    // by stripe
+	Queue    int      `json:"queue"`    // datagrams of the largest size that each surely holds unread
+	Datagram int      `json:"datagram"` // the largest UDP payload that the paths carry, in bytes
+}
+
+// kinds of notes.
+const (
+	ping   = "ping"
+	ready  = "ready"
+	drain  = "drain"
+	failed = "error"
+	bye    = "bye"
+	below  = "below"
+)
+
+// note is any frame after the first four.
+type note struct {
+	Kind     string    `json:"kind"`
+	Terms    *terms    `json:"terms,omitempty"`    // ready
+	Text     string    `json:"text,omitempty"`     // error
+	Mismatch bool      `json:"mismatch,omitempty"` // error: the ranks called different things
+	Below    *Branches `json:"below,omitempty"`    // below
+}
+
+// Branches is what a child node tells of its members.
+type Branches struct {
+	// Ranks that have joined below the child.
+	Ranks []int `json:"ranks"`
+	// Chunk is the most bytes of elements that a datagram carries on every path below.
+	Chunk int `json:"chunk"`
+	// Room is how many bytes of chunks each stripe can hold at every node
+	// below, from each of its members.
+	Room int `json:"room"`
+}
+
+// terms are inc.Terms as they travel, without the timers, which are everyone's own.
+type terms struct {
+	Job     uint64 `json:"job,string"`
+	Number  int    `json:"number"`
+	Ranks   int    `json:"ranks"`
+	Stripes int    `json:"stripes"`
+	Chunk   int    `json:"chunk"`
+	Slots   int    `json:"slots"`
+	First   uint32 `json:"first"`
+	Queue   int    `json:"queue"`
+	Wide    bool   `json:"wide"`
+}
+
+func pack(t inc.Terms, number int) *terms {
+	return &terms{t.Job, number, t.Ranks, t.Stripes, t.Chunk, t.Slots, t.First, t.Queue, t.Wide}
+}
+
+func (t *terms) unpack() inc.Terms {
+	return inc.Terms{
+		Job: t.Job, Ranks: t.Ranks, Stripes: t.Stripes, Chunk: t.Chunk,
+		Slots: t.Slots, First: t.First, Queue: t.Queue, Wide: t.Wide,
+	}
+}
+
+// check returns what is wrong with terms that a node sent for stripes and a largest datagram.
+func (t *terms) check(ranks, stripes, datagram, head int) error {
+	switch {
+	case t == nil:
+		return fmt.Errorf("a note %q without terms", ready)
+	case t.Ranks != ranks:
+		return fmt.Errorf("terms for %d ranks; want %d", t.Ranks, ranks)
+	case t.Stripes != stripes:
+		return fmt.Errorf("terms for %d stripes, but ports for %d", t.Stripes, stripes)
+	case t.Number < 0 || t.Number >= ranks:
+		return fmt.Errorf("member number %d of at most %d", t.Number, ranks)
+	case t.Chunk < 8 || t.Chunk%8 != 0 || t.Chunk > datagram-head:
+		return fmt.Errorf("chunks of %d bytes; want a multiple of 8 up to %d", t.Chunk, datagram-head)
+	case t.Job == 0:
+		return errors.New("terms without a job")
+	}
+	whole := t.unpack()
+	return whole.Check()
+}
+
+// Error is what the other side of a session says that went wrong.
+type Error struct {
+	Text string
+	// Mismatch says that ranks called different things: going on without the node is no help.
+	Mismatch bool
+}
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }

@@ -1,0 +1,425 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+)
+
+const (
+	patience = 20 * time.Second // bounds what ought to happen at once
+	secret   = "correct horse"
+)
+
+var someTerms = inc.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
+
+// node is what is at the other end of a Dial.
+type node struct {
+	net.Listener
+	peers chan *Peer
+	errs  chan error
+}
+
+// listen starts a node that offers two stripes to whom it admits.
+func listen(t *testing.T, secrets Secrets) *node {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n := &node{ln, make(chan *Peer, 8), make(chan error, 8)}
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			p, err := Accept(conn, secrets, patience)
+			if err == nil {
+				if err = p.Offer(n.ports(t)); err != nil {
+					p.Close()
+				}
+			}
+			if err != nil {
+				n.errs <- err
+				continue
+			}
+			n.peers <- p
+		}
+	}()
+	t.Cleanup(func() { _ = ln.Close() })
+	return n
+}
+
+func (n *node) ports(t *testing.T) (ports []uint16) {
+	for range 2 {
+		s, err := datagram.Open(datagram.Options{Local: addrOf(n.Addr())})
+		assert.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		ports = append(ports, s.Port())
+	}
+	return ports
+}
+
+func (n *node) peer(t *testing.T) *Peer {
+	t.Helper()
+	select {
+	case p := <-n.peers:
+		t.Cleanup(p.Close)
+		return p
+	case err := <-n.errs:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.Fail(t, "nobody came")
+	}
+	return nil
+}
+
+func dial(t *testing.T, n *node, change func(*Hello)) (*Session, error) {
+	t.Helper()
+	h := Hello{Job: 1 << 63, Epoch: 4, Ranks: 3, Rank: 1, Timeout: patience}
+	if change != nil {
+		change(&h)
+	}
+	s, err := Dial(t.Context(), n.Addr().String(), h)
+	if err == nil {
+		t.Cleanup(func() { _ = s.Close(nil) })
+	}
+	return s, err
+}
+
+func lost(t *testing.T, s *Session) error {
+	t.Helper()
+	select {
+	case <-s.Lost():
+	case <-time.After(patience):
+		require.Fail(t, "the session goes on")
+	}
+	return s.Err()
+}
+
+func TestASession(t *testing.T) {
+	for _, word := range []string{"", secret} {
+		t.Run("secret "+word, func(t *testing.T) {
+			var secrets Secrets
+			if word != "" {
+				secrets = Secrets{{Name: "other", Text: "something else"}, {Name: "mine", Text: word}}
+			}
+			n := listen(t, secrets)
+			s, err := dial(t, n, func(h *Hello) { h.Secret = word; h.Reproducible = true })
+			require.NoError(t, err)
+			p := n.peer(t)
+			require.Equal(t, uint64(1<<63), p.Job)
+			require.Equal(t, uint32(4), p.Epoch)
+			require.Equal(t, [2]int{3, 1}, [2]int{p.Ranks, p.Rank})
+			require.True(t, p.Reproducible)
+			require.False(t, p.Child)
+			require.Equal(t, word != "", p.Tenant.Name == "mine")
+			require.Len(t, s.Sockets(), 2)
+			for i, socket := range s.Sockets() {
+				require.Equal(t, p.Ports[i], socket.Port())
+			}
+			require.Equal(t, s.Datagram(), p.Datagram)
+			require.Greater(t, p.Datagram, 1000)
+			require.Equal(t, p.Head(), s.Head())
+
+			require.NoError(t, p.Ready(someTerms, 2))
+			terms, number, err := s.Ready(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, someTerms, terms)
+			require.Equal(t, 2, number)
+
+			head, payload := make([]byte, s.Head()), []byte("payload")
+			mine, fromNode := s.Seals()
+			nodes, fromMember := p.Seals()
+			if word == "" {
+				require.Nil(t, mine)
+				require.Nil(t, nodes)
+			} else {
+				mine.Seal(head, payload)
+				require.True(t, fromMember.Open(head, payload))
+				require.False(t, fromNode.Open(head, payload), "a member's datagram came back to it")
+				nodes.Seal(head, payload)
+				require.True(t, fromNode.Open(head, payload))
+			}
+			select {
+			case <-s.Lost():
+				require.NoError(t, s.Err())
+			default:
+			}
+
+			require.NoError(t, s.Close(nil))
+			_, err = p.Next()
+			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, s.Err(), ErrClosed)
+		})
+	}
+}
+
+func TestHowASessionEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*Peer)
+		want string
+		is   func(*testing.T, error)
+	}{
+		"drain": {func(p *Peer) { _ = p.Drain() }, ErrDraining.Error(), func(t *testing.T, err error) { require.ErrorIs(t, err, ErrDraining) }},
+		"error": {func(p *Peer) { _ = p.Fail(&Error{"rank 2 is gone", true}) }, "rank 2 is gone", func(t *testing.T, err error) {
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.True(t, e.Mismatch)
+		}},
+		"closed": {func(p *Peer) { p.Close() }, "without a farewell", nil},
+		"terms":  {func(p *Peer) { _ = p.Ready(inc.Terms{Ranks: 3, Stripes: 2, Chunk: 1 << 20, Slots: 1}, 0) }, "chunks of 1048576 bytes", nil},
+		"slots":  {func(p *Peer) { _ = p.Ready(inc.Terms{Job: 1, Ranks: 3, Stripes: 2, Chunk: 8, Slots: 3}, 0) }, "3 slots", nil},
+		"number": {func(p *Peer) { _ = p.Ready(someTerms, 3) }, "member number 3", nil},
+		"kind":   {func(p *Peer) { _ = p.line.write(note{Kind: "dance"}) }, "dance", nil},
+		"junk":   {func(p *Peer) { _, _ = p.line.conn.Write([]byte("\x00\x00\x00\x02no")) }, "invalid character", nil},
+		"length": {func(p *Peer) { _, _ = p.line.conn.Write([]byte("GET / HTTP/1.1\r\n")) }, "frame of 1195725856 bytes", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := listen(t, nil)
+			s, err := dial(t, n, nil)
+			require.NoError(t, err)
+			c.end(n.peer(t))
+			err = lost(t, s)
+			require.ErrorContains(t, err, c.want)
+			if c.is != nil {
+				c.is(t, err)
+			}
+			_, _, again := s.Ready(t.Context())
+			require.Equal(t, err, again)
+		})
+	}
+}
+
+func TestAMembersReasonToLeave(t *testing.T) {
+	n := listen(t, nil)
+	s, err := dial(t, n, nil)
+	require.NoError(t, err)
+	p := n.peer(t)
+	require.NoError(t, s.Close(fmt.Errorf("no memory")))
+	_, err = p.Next()
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "no memory", e.Text)
+}
+
+func TestAChildTellsWhatIsBelow(t *testing.T) {
+	n := listen(t, nil)
+	s, err := dial(t, n, func(h *Hello) { h.Child = true })
+	require.NoError(t, err)
+	p := n.peer(t)
+	require.True(t, p.Child)
+	for _, b := range []Branches{{[]int{2}, 1472, 1 << 20}, {[]int{2, 0}, 1400, 1 << 19}} {
+		require.NoError(t, s.Has(b))
+		got, err := p.Next()
+		require.NoError(t, err)
+		require.Equal(t, b, got)
+	}
+	// A rank has nothing below it.
+	s, err = dial(t, n, nil)
+	require.NoError(t, err)
+	p = n.peer(t)
+	require.NoError(t, s.Has(Branches{}))
+	_, err = p.Next()
+	require.ErrorContains(t, err, "below")
+}
+
+func TestWhoIsNotAdmitted(t *testing.T) {
+	for name, c := range map[string]struct {
+		secrets Secrets
+		change  func(*Hello)
+		want    string
+	}{
+		"wrong secret":   {Secrets{{Text: "something else"}}, func(h *Hello) { h.Secret = secret }, "does not know this secret"},
+		"no secret":      {Secrets{{Text: secret}}, nil, "set MCAST_SECRET"},
+		"open node":      {nil, func(h *Hello) { h.Secret = secret }, "the switch has no secrets"},
+		"short secret":   {nil, func(h *Hello) { h.Secret = "hey" }, "want at least 8"},
+		"rank":           {nil, func(h *Hello) { h.Rank = 3 }, "rank 3 of 3"},
+		"ranks":          {nil, func(h *Hello) { h.Ranks = 1 << 16 }, "65536 ranks"},
+		"absurd timeout": {nil, func(h *Hello) { h.Timeout = time.Hour }, "timeout of 3600000 ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := dial(t, listen(t, c.secrets), c.change)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), secret)
+		})
+	}
+}
+
+// A node checks for itself what a member checks before it asks.
+func TestRequestsAreChecked(t *testing.T) {
+	good := Request{Version: Version, Ranks: 2, Milliseconds: 1000, Nonce: make([]byte, nonceSize)}
+	for name, c := range map[string]struct {
+		change func(*Request)
+		want   string
+	}{
+		"version": {func(r *Request) { r.Version = 9 }, "version 9"},
+		"rank":    {func(r *Request) { r.Rank = -1 }, "rank -1 of 2"},
+		"timeout": {func(r *Request) { r.Milliseconds = 1 << 60 }, "a timeout of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := listen(t, nil)
+			conn, err := net.Dial("tcp", n.Addr().String())
+			require.NoError(t, err)
+			l := newLine(conn, patience)
+			defer l.hangUp()
+			var g greeting
+			require.NoError(t, l.read(&g, patience))
+			r := good
+			c.change(&r)
+			require.NoError(t, l.write(r))
+			var o offer
+			require.NoError(t, l.read(&o, patience))
+			require.Contains(t, o.Error, c.want)
+		})
+	}
+}
+
+func TestGarbageIsNoMember(t *testing.T) {
+	n := listen(t, nil)
+	huge := binary.BigEndian.AppendUint32(nil, 1<<31-1)
+	for _, junk := range []string{"GET / HTTP/1.1\r\n\r\n", string(huge), "\x00\x00\x00\x04null", "\x00\x00\x00\x02{}", "\x00\x00\x00\x01", ""} {
+		conn, err := net.Dial("tcp", n.Addr().String())
+		require.NoError(t, err)
+		_, err = conn.Write([]byte(junk))
+		require.NoError(t, err)
+		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		require.NoError(t, conn.Close())
+		require.Error(t, <-n.errs)
+	}
+	s, err := dial(t, n, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Err())
+}
+
+func TestGarbageIsNoNode(t *testing.T) {
+	for _, junk := range []string{"SSH-2.0-OpenSSH\r\n", "\x00\x00\x00\x02{}", ""} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		go func() {
+			if conn, err := ln.Accept(); err == nil {
+				_, _ = conn.Write([]byte(junk))
+				_ = conn.Close()
+			}
+		}()
+		_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 1})
+		require.ErrorContains(t, err, ln.Addr().String())
+		require.ErrorContains(t, err, "greet")
+		require.NoError(t, ln.Close())
+	}
+}
+
+func TestDialIsBounded(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never speaks
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 1, Timeout: 50 * time.Millisecond})
+	require.ErrorContains(t, err, "timeout")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	_, err = Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: time.Minute})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestSilence freezes both sides in turn: a line that neither pings nor closes.
+func TestSilence(t *testing.T) {
+	for _, who := range []string{"node", "member"} {
+		t.Run(who, func(t *testing.T) {
+			n := listen(t, nil)
+			s, err := dial(t, n, func(h *Hello) { h.Timeout = 100 * time.Millisecond })
+			require.NoError(t, err)
+			p := n.peer(t)
+			if who == "node" {
+				close(p.line.stop)
+				p.line.once.Do(func() {}) // hangUp must not close it again
+				require.ErrorContains(t, lost(t, s), "silent for 100ms")
+				_ = p.line.conn.Close()
+				return
+			}
+			close(s.line.stop)
+			s.line.once.Do(func() {})
+			_, err = p.Next()
+			require.ErrorContains(t, err, "silent for 100ms")
+			_ = s.line.conn.Close()
+		})
+	}
+}
+
+// TestFramesCannotBeChanged passes a session through someone who changes,
+// repeats or leaves out the node's third frame.
+func TestFramesCannotBeChanged(t *testing.T) {
+	for name, tamper := range map[string]func([]byte) []byte{
+		"changed":  func(b []byte) []byte { b[6] ^= 1; return b },
+		"unproven": func(b []byte) []byte { b[0] &^= 0x80; return b[:len(b)-macSize] },
+		"repeated": func(b []byte) []byte { return append(b, b...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := listen(t, Secrets{{Text: secret}})
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer func() { _ = ln.Close() }()
+			go func() {
+				member, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				node, err := net.Dial("tcp", n.Addr().String())
+				if err != nil {
+					return
+				}
+				go func() { _, _ = io.Copy(node, member); _ = node.Close() }()
+				defer func() { _ = member.Close() }()
+				for i := range 100 {
+					var head [4]byte
+					if _, err := io.ReadFull(node, head[:]); err != nil {
+						return
+					}
+					size := binary.BigEndian.Uint32(head[:])
+					rest := make([]byte, size&^macked+(size>>31)*macSize)
+					if _, err := io.ReadFull(node, rest); err != nil {
+						return
+					}
+					frame := append(head[:], rest...)
+					if i == 2 {
+						frame = tamper(frame)
+					}
+					if _, err := member.Write(frame); err != nil {
+						return
+					}
+				}
+			}()
+			s, err := Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 3, Secret: secret, Timeout: patience})
+			require.NoError(t, err)
+			defer func() { _ = s.Close(nil) }()
+			p := n.peer(t)
+			require.NoError(t, p.Ready(someTerms, 0))
+			require.ErrorIs(t, lost(t, s), errProof)
+		})
+	}
+}
+
+func TestReadSecrets(t *testing.T) {
+	all, err := ReadSecrets(strings.NewReader("# tenants\n\n alice wonderland \nanonymous\n"))
+	require.NoError(t, err)
+	require.Equal(t, Secrets{{"alice", "wonderland"}, {"", "anonymous"}}, all)
+	for text, want := range map[string]string{
+		"":                        "no secret",
+		"# nothing\n":             "no secret",
+		"good-enough\na b c\n":    "line 2 has 3 words",
+		"x shorty\nalice short\n": "line 1: a secret of 6 bytes",
+	} {
+		_, err := ReadSecrets(strings.NewReader(text))
+		require.ErrorContains(t, err, want)
+	}
+}
