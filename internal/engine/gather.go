@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // slots is the number of operations whose buffers an engine remembers. It
@@ -29,6 +30,12 @@ type GatherOp struct {
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
 	// Broadcast (on its root the same memory as Send). Send may be its own slot of Recv.
 	Recv []byte
+	// After, if not nil, must be done, and well, before the operation begins; those
+	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
+	After *Work
+	// Yield, if not nil, says that nothing of it may be multicast now; see
+	// overlap.Background, which wakes the engine when that changes.
+	Yield func() bool
 }
 
 // GatherConfig says how a Gather engine is set up.
@@ -48,10 +55,12 @@ type Gather struct {
 	comm     *core.Comm
 	fab      fabric.Gather
 	arena    []byte
-	start    time.Time
 	now      core.Time
 	ops      [slots]gatherOp
+	front    uint32 // the oldest operation that is not done
+	clogged  bool   // the fabric had no room for what could be sent
 	queue    inbox[gatherOp]
+	waited   overlap.Ledger
 	flying   atomic.Int64
 	stranded []*Work // operations that came after the protocol had failed
 	fault    atomic.Error
@@ -69,14 +78,18 @@ type Gather struct {
 type gatherOp struct {
 	GatherOp
 	work   *Work
-	copied int // bytes of the own shard that are in Recv
+	copied int       // bytes of the own shard that are in Recv
+	out    core.Time // when something of it was last sent, or could have been
+	in     core.Time // ... last received
 }
+
+func (o *gatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
 	return &Gather{
 		cfg: cfg, comm: core.New(cfg.Core), fab: cfg.Fabric,
-		arena: make([]byte, cfg.Core.Arena), start: time.Now(),
+		arena: make([]byte, cfg.Core.Arena),
 	}
 }
 
@@ -84,6 +97,7 @@ func NewGather(cfg GatherConfig) *Gather {
 // The caller tells the lane, or drives it.
 func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
 	w := newWork(after)
+	w.ledger = &g.waited
 	g.flying.Inc()
 	if err := g.queue.put(gatherOp{GatherOp: o, work: w}); err != nil {
 		g.flying.Dec()
@@ -108,16 +122,16 @@ func (g *Gather) Wake() { g.fab.Wake() }
 // Sleep waits for the fabric, at most until the protocol's next deadline.
 func (g *Gather) Sleep(most time.Duration) {
 	if at, ok := g.comm.Deadline(); ok {
-		most = min(most, at-time.Since(g.start))
+		most = min(most, at-now())
 	}
-	if most > 0 && g.queue.count.Load() == 0 {
+	if most > 0 && (g.comm.Room() == 0 || !g.queue.ready((*gatherOp).mayGo)) {
 		g.fab.Sleep(most)
 	}
 }
 
 // Work does one round: operations in, chunks in, chunks and messages out.
 func (g *Gather) Work() bool {
-	g.now = time.Since(g.start)
+	g.now = now()
 	if g.checkFault() {
 		return false
 	}
@@ -171,7 +185,7 @@ func (g *Gather) checkFault() bool {
 
 // post hands queued operations to the protocol.
 func (g *Gather) post() bool {
-	items := g.queue.take(g.comm.Room())
+	items := g.queue.takeWhile(g.comm.Room(), (*gatherOp).mayGo)
 	for i := range items {
 		o := items[i]
 		seq := g.comm.Posted()
@@ -190,6 +204,7 @@ func (g *Gather) post() bool {
 			o.work.finish(err)
 			continue
 		}
+		g.toFront()
 		g.finish()
 	}
 	return len(items) > 0
@@ -219,9 +234,14 @@ func (g *Gather) multicast() bool {
 	for {
 		r, ok := g.comm.NextRun()
 		if !ok {
+			g.clogged = false
 			return busy
 		}
 		o := &g.ops[r.Head.Seq%slots]
+		if o.Yield != nil && o.Yield() {
+			g.yielded(o)
+			return busy
+		}
 		g.run = fabric.Run{Head: r.Head, Count: r.Count, Shard: o.Send}
 		g.run.Head.Job = g.cfg.Job
 		if r.Head.Arena != core.NotEager {
@@ -235,9 +255,11 @@ func (g *Gather) multicast() bool {
 		}
 		n := g.fab.Multicast(&g.run)
 		if n == 0 {
+			g.clogged = true
 			return busy
 		}
 		busy = true
+		g.sent(o, r.Head.Arena == core.NotEager)
 		if r.Head.Arena == core.NotEager {
 			g.copyOwn(o, (int(r.Head.PSN)+n)*g.cfg.Core.Chunk)
 		}
@@ -323,7 +345,9 @@ func (g *Gather) finish() {
 				g.copyOwn(o, o.Bytes)
 			}
 		}
+		g.moved(o)
 		*o = gatherOp{}
+		g.toFront()
 		g.flying.Dec()
 		g.counted.store(g.comm.Stats()) // whoever waits may look at them next
 		if d.Err != nil {
@@ -365,6 +389,7 @@ func (g *Gather) Place(h *wire.Data, n int) []byte {
 
 // Received implements fabric.Sink.
 func (g *Gather) Received(h *wire.Data) {
+	g.received(&g.ops[h.Seq%slots])
 	g.comm.Received(g.now, h)
 	g.finish()
 }
@@ -382,6 +407,9 @@ func (g *Gather) Broken(rank int, err error) {
 
 // Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
 func (g *Gather) Stats() (core.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
+
+// Waited returns what the operations that are done have waited for, in all. Any goroutine may call it.
+func (g *Gather) Waited() overlap.Account { return g.waited.Sum() }
 
 // Close closes the fabric. Nobody may drive the engine any more.
 func (g *Gather) Close() error { return g.fab.Close() }

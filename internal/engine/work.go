@@ -7,9 +7,17 @@ package engine
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"go.uber.org/atomic"
+
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
+
+var start = time.Now()
+
+// now returns the moment, as the protocols take it.
+func now() time.Duration { return time.Since(start) }
 
 // MaxQueued bounds how many operations may wait behind those in flight.
 const MaxQueued = 1024
@@ -17,16 +25,25 @@ const MaxQueued = 1024
 // ErrBusy is returned when MaxQueued operations wait already.
 var ErrBusy = errors.New("1024 operations are waiting already; wait for one")
 
-// Work is an operation in flight. It is done once Done is closed; Err is valid from then on.
+// Work is an operation in flight. It is done once Done is closed; Err and
+// Account are valid from then on.
 type Work struct {
 	done chan struct{}
+	over atomic.Bool // err is set
 	err  error
 	// After, if set, is called once, by the goroutine that completes the
 	// work. It must not block.
-	after func()
+	after   func()
+	watch   overlap.Watch
+	account overlap.Account
+	ledger  *overlap.Ledger // of the engine, gets the account of a success; may be nil
 }
 
-func newWork(after func()) *Work { return &Work{done: make(chan struct{}), after: after} }
+func newWork(after func()) *Work {
+	w := &Work{done: make(chan struct{}), after: after}
+	w.watch.Start(now())
+	return w
+}
 
 // Done is closed when the operation is done, well or not.
 func (w *Work) Done() <-chan struct{} { return w.done }
@@ -34,13 +51,27 @@ func (w *Work) Done() <-chan struct{} { return w.done }
 // Err returns the outcome of an operation that is done.
 func (w *Work) Err() error { return w.err }
 
+// Account returns how long the operation waited for what.
+func (w *Work) Account() overlap.Account { return w.account }
+
 func (w *Work) finish(err error) {
-	w.err = err
+	w.end(err, w.watch.Stop(now()))
+}
+
+func (w *Work) end(err error, a overlap.Account) {
+	w.err, w.account = err, a
+	if err == nil && w.ledger != nil {
+		w.ledger.Add(a)
+	}
+	w.over.Store(true)
 	if w.after != nil {
 		w.after()
 	}
 	close(w.done)
 }
+
+// succeeded reports whether the operation is done and well.
+func (w *Work) succeeded() bool { return w.over.Load() && w.err == nil }
 
 // inbox takes operations from any goroutine for the one that drives.
 type inbox[T any] struct {
@@ -66,20 +97,39 @@ func (b *inbox[T]) put(v T) error {
 	return nil
 }
 
-// take moves up to n operations to out and returns it.
-func (b *inbox[T]) take(n int) []T {
+// take returns up to n operations and removes them. They are valid until the next take.
+func (b *inbox[T]) take(n int) []T { return b.takeWhile(n, func(*T) bool { return true }) }
+
+// takeWhile is take, and stops before the first operation that may not go yet.
+func (b *inbox[T]) takeWhile(n int, may func(*T) bool) []T {
 	if b.count.Load() == 0 || n <= 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = min(n, len(b.items))
+	for i := range n {
+		if !may(&b.items[i]) {
+			n = i
+			break
+		}
+	}
 	b.spare = append(b.spare[:0], b.items[:n]...)
 	rest := copy(b.items, b.items[n:])
 	clear(b.items[rest:])
 	b.items = b.items[:rest]
 	b.count.Sub(int64(n))
 	return b.spare
+}
+
+// ready reports whether takeWhile would return anything.
+func (b *inbox[T]) ready(may func(*T) bool) bool {
+	if b.count.Load() == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.items) > 0 && may(&b.items[0])
 }
 
 // shut refuses everything from now on with err and returns what was queued.

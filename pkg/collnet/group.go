@@ -57,6 +57,10 @@ type Group struct {
 	mu      sync.Mutex
 	started bool // there are engines
 
+	posting    sync.Mutex // keeps the operations of one call together
+	enlist     sync.Once
+	background *overlap.Background // nil in the foreground
+
 	tally tally
 	once  sync.Once
 	err   error // of Close
@@ -71,7 +75,8 @@ func (g *Group) Size() int { return g.plan.size }
 // Work is an operation in flight.
 type Work struct {
 	*engine.Work
-	lane *overlap.Lane
+	lane   *overlap.Lane
+	before []*Work // steps of it, on another lane, that whoever waits drives first
 }
 
 // Wait waits until the operation is done and returns its outcome, or until
@@ -86,7 +91,7 @@ func (w *Work) Wait(ctx context.Context) error {
 			deadline = d
 		} else if ctx.Done() != nil {
 			// Cancellation without a deadline: leave the driving to the agent.
-			w.lane.Posted()
+			w.posted()
 			select {
 			case <-w.Done():
 				return w.Err()
@@ -100,10 +105,23 @@ func (w *Work) Wait(ctx context.Context) error {
 
 // WaitUntil is Wait with a deadline; the zero time is none.
 func (w *Work) WaitUntil(deadline time.Time) error {
+	for _, step := range w.before {
+		if !step.lane.Drive(step.Done(), deadline) {
+			return context.DeadlineExceeded
+		}
+	}
 	if !w.lane.Drive(w.Done(), deadline) {
 		return context.DeadlineExceeded
 	}
 	return w.Err()
+}
+
+// posted leaves the operation to the agents.
+func (w *Work) posted() {
+	if len(w.before) > 0 {
+		w.before[0].lane.Posted()
+	}
+	w.lane.Posted()
 }
 
 // Allgather gives every rank the shards of all ranks in rank order. send is
@@ -203,27 +221,39 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.plan.rank*len(recv), (g.plan.rank+1)*len(recv))
 	}
-	g.meter.Begin(overlap.Reduce)
-	w, err := g.reduce.Submit(direct.Op{
+	g.posting.Lock()
+	defer g.posting.Unlock()
+	return g.submitReduce(direct.Op{
 		Send: send, Recv: recv, Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor,
-	}, func() { g.meter.End(overlap.Reduce) })
+	}, func() { g.ended(overlap.Reduce) })
+}
+
+// submitReduce hands an operation to the reduce lane. after must call ended. g.posting is held.
+func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
+	g.begun(overlap.Reduce)
+	w, err := g.reduce.Submit(o, after)
 	if err != nil {
-		g.meter.End(overlap.Reduce)
+		g.ended(overlap.Reduce)
 		return nil, err
 	}
-	g.tally.reduceBytes.Add(uint64(len(recv)))
-	return &Work{w, g.lanes[overlap.Reduce]}, nil
+	g.tally.reduceBytes.Add(uint64(len(o.Recv)))
+	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil
 }
 
 func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
-	g.meter.Begin(overlap.Gather)
-	w, err := g.gather.Submit(o, func() { g.meter.End(overlap.Gather) })
+	g.posting.Lock()
+	defer g.posting.Unlock()
+	if g.inBackground() && o.Collective != wire.Barrier {
+		o.Yield = g.yield
+	}
+	g.begun(overlap.Gather)
+	w, err := g.gather.Submit(o, func() { g.ended(overlap.Gather) })
 	if err != nil {
-		g.meter.End(overlap.Gather)
+		g.ended(overlap.Gather)
 		return nil, err
 	}
 	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
-	return &Work{w, g.lanes[overlap.Gather]}, nil
+	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
 }
 
 // wait drives an operation to its end: for calls that block.
@@ -237,7 +267,7 @@ func (g *Group) wait(w *Work, err error) error {
 // posted leaves an operation to the lane: for calls that do not block.
 func (g *Group) posted(w *Work, err error) (*Work, error) {
 	if err == nil {
-		w.lane.Posted()
+		w.posted()
 	}
 	return w, err
 }
@@ -266,6 +296,9 @@ func (g *Group) close() error {
 	// Nobody drives any more: end what is still in flight.
 	g.gather.Work()
 	g.reduce.Work()
+	if g.background != nil {
+		g.background.Close()
+	}
 	g.lobby.close()
 	return errors.Join(err, g.reduce.Close(), g.gather.Close(), g.free())
 }

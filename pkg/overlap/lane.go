@@ -34,6 +34,7 @@ type Lane struct {
 	token   chan struct{} // holds one element while nobody drives
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
+	rounds  atomic.Uint64 // of Work that did something
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
 	resting atomic.Bool   // the agent rests for longer than a glance
 	kick    chan struct{} // ends that rest
@@ -109,7 +110,7 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 
 func (l *Lane) callerDrives(done <-chan struct{}, deadline time.Time) {
 	for round := 1; !isClosed(done) && !isClosed(l.closed); round++ {
-		if l.worker.Work() {
+		if l.work() {
 			if round%16 == 0 && !deadline.IsZero() && time.Now().After(deadline) {
 				return
 			}
@@ -155,6 +156,14 @@ func (l *Lane) rouse() {
 	}
 }
 
+func (l *Lane) work() bool {
+	busy := l.worker.Work()
+	if busy {
+		l.rounds.Inc()
+	}
+	return busy
+}
+
 // Posted says that an operation was handed to the worker by somebody who does
 // not wait for it yet. If the lane was idle it is begun here and now; then
 // whoever drives, or the agent, takes it up.
@@ -162,7 +171,7 @@ func (l *Lane) Posted() {
 	if l.worker.InFlight() == 1 {
 		select {
 		case <-l.token:
-			l.worker.Work()
+			l.work()
 			l.token <- struct{}{}
 			if l.worker.InFlight() == 0 {
 				return
@@ -170,6 +179,12 @@ func (l *Lane) Posted() {
 		default:
 		}
 	}
+	l.Nudge()
+}
+
+// Nudge says that an operation which had to wait for something outside the
+// lane can go on. It does not block.
+func (l *Lane) Nudge() {
 	if l.asleep.Load() || l.callers.Load() > 0 {
 		l.worker.Wake()
 	}
@@ -217,7 +232,7 @@ func (l *Lane) agentsTurn() bool {
 
 func (l *Lane) agentDrives() {
 	for l.callers.Load() == 0 && !isClosed(l.closed) {
-		if l.worker.Work() {
+		if l.work() {
 			continue
 		}
 		// A caller that comes now sees asleep and wakes us, or we see it.

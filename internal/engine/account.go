@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// How the gather engine books time. It sees an operation posted, chunks sent
+// and received, and the end; the phases follow from these.
+
+// toFront finds the oldest operation: nothing is ahead of it any more.
+func (g *Gather) toFront() {
+	for g.front != g.comm.Posted() && g.ops[g.front%slots].work == nil {
+		g.front++
+	}
+	if g.front == g.comm.Posted() {
+		return
+	}
+	if w := &g.ops[g.front%slots].work.watch; w.Phase() == overlap.Queued {
+		w.Enter(overlap.Peers, g.now)
+	}
+}
+
+// received notes that a chunk of another rank has come: others are there.
+func (g *Gather) received(o *gatherOp) {
+	if o.work == nil {
+		return // not posted yet
+	}
+	o.in = g.now
+	if w := &o.work.watch; w.Phase() < overlap.Turn {
+		w.Enter(overlap.Transfer, g.now)
+		o.out = g.now
+	}
+}
+
+// sent notes that chunks were sent. Unless the fabric was full, nothing
+// but a missing turn or credit had kept them back since the last ones.
+func (g *Gather) sent(o *gatherOp, large bool) {
+	w := &o.work.watch
+	switch {
+	case w.Phase() == overlap.Turn:
+		w.Enter(overlap.Transfer, g.now)
+	case w.Phase() == overlap.Transfer && !g.clogged:
+		w.Enter(overlap.Turn, o.out)
+		w.Enter(overlap.Transfer, g.now)
+	case w.Phase() < overlap.Turn && large && !g.cfg.Core.Lossless:
+		w.Enter(overlap.Transfer, g.now) // its barrier is over
+	}
+	o.out = g.now
+}
+
+// yielded notes that the foreground goes first.
+func (g *Gather) yielded(o *gatherOp) {
+	if w := &o.work.watch; w.Phase() != overlap.Turn {
+		w.Enter(overlap.Turn, g.now)
+	}
+}
+
+// moved ends the transfer of an operation that is done: what came after its
+// last chunk was the handshake.
+func (g *Gather) moved(o *gatherOp) {
+	if last := max(o.in, o.out); last != core.Time(0) {
+		o.work.watch.Enter(overlap.Finish, last)
+	}
+}

@@ -1,0 +1,88 @@
+package overlap
+
+import (
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// Phase is what an operation waits for.
+type Phase uint8
+
+// The phases, in the order in which an operation passes them. Turn and Transfer alternate.
+const (
+	Queued   Phase = iota // older operations of the lane, or one that it was posted to follow
+	Peers                 // a sign that the other ranks have posted it, too
+	Turn                  // this rank has something to send, but no turn, no credit, or a foreground to yield to
+	Transfer              // bytes on their way
+	Finish                // every byte that concerns this rank has moved; the word of others is missing
+	phases
+)
+
+// Account says how long an operation waited for what; indexed by Phase.
+type Account [phases]time.Duration
+
+// Total returns the time from posting to the end.
+func (a Account) Total() time.Duration {
+	var t time.Duration
+	for _, d := range a {
+		t += d
+	}
+	return t
+}
+
+// Plus returns the sum of two accounts.
+func (a Account) Plus(b Account) Account {
+	for p := range a {
+		a[p] += b[p]
+	}
+	return a
+}
+
+// Watch books the time of one operation. Moments are durations since a start that its user chooses.
+type Watch struct {
+	account Account
+	phase   Phase
+	since   time.Duration
+}
+
+// Start begins with Queued.
+func (w *Watch) Start(at time.Duration) { *w = Watch{since: at} }
+
+// Phase returns the current phase.
+func (w *Watch) Phase() Phase { return w.phase }
+
+// Enter ends the current phase and begins another. A moment before the current phase began
+// counts as that.
+func (w *Watch) Enter(p Phase, at time.Duration) {
+	if at > w.since {
+		w.account[w.phase] += at - w.since
+		w.since = at
+	}
+	w.phase = p
+}
+
+// Stop ends the last phase and returns the account.
+func (w *Watch) Stop(at time.Duration) Account {
+	w.Enter(w.phase, at)
+	return w.account
+}
+
+// Ledger sums accounts. Any goroutine may use it.
+type Ledger struct{ sums [phases]atomic.Duration }
+
+// Add books an account.
+func (l *Ledger) Add(a Account) {
+	for p := range a {
+		l.sums[p].Add(a[p])
+	}
+}
+
+// Sum returns the sum of all accounts.
+func (l *Ledger) Sum() Account {
+	var a Account
+	for p := range a {
+		a[p] = l.sums[p].Load()
+	}
+	return a
+}

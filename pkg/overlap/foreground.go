@@ -1,0 +1,151 @@
+package overlap
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// Foreground counts the operations of foreground groups that are in flight.
+// Background groups, such as that of a checkpoint, send only while there are
+// none, or while none of them moves: a foreground operation that waits for a
+// rank leaves the network idle, and that rank may be waiting for a background
+// operation of this one. Receiving, barriers, credits and repairs always go on, so
+// no foreground operation waits for a background one.
+type Foreground struct {
+	count    atomic.Int64
+	stuck    atomic.Bool // operations are in flight, and none has moved for patience
+	watching atomic.Bool // there is a goroutine in watch
+
+	mu    sync.Mutex
+	lanes map[*Lane]int // operations in flight on each
+	backs map[*Background]struct{}
+}
+
+// InProcess is the Foreground that all groups of this process share.
+var InProcess Foreground
+
+// patience is how long foreground operations may stand still before background
+// ones go on. Longer than a scheduler keeps a busy rank waiting.
+const patience = 100 * time.Millisecond
+
+// Begin notes that a foreground operation was posted on a lane.
+func (f *Foreground) Begin(l *Lane) { f.change(l, 1) }
+
+// End notes that it is done. It may overtake its Begin.
+func (f *Foreground) End(l *Lane) { f.change(l, -1) }
+
+func (f *Foreground) change(l *Lane, by int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lanes == nil {
+		f.lanes = map[*Lane]int{}
+	}
+	if f.lanes[l] += by; f.lanes[l] == 0 {
+		delete(f.lanes, l)
+	}
+	if by > 0 {
+		f.stuck.Store(false) // something new may move
+	}
+	if f.count.Add(int64(by)) <= 0 {
+		f.release()
+	}
+}
+
+// InFlight returns how many foreground operations are not done.
+func (f *Foreground) InFlight() int { return int(f.count.Load()) }
+
+func (f *Foreground) idle() bool { return f.count.Load() <= 0 || f.stuck.Load() }
+
+// release wakes those that are held back. f.mu is held.
+func (f *Foreground) release() {
+	for b := range f.backs {
+		if b.held.Swap(false) {
+			b.wake()
+		}
+	}
+}
+
+// watch looks whether the foreground moves, as long as somebody is held back by it.
+func (f *Foreground) watch() {
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	seen := map[*Lane]uint64{}
+	for range tick.C {
+		if !f.look(seen) {
+			return
+		}
+	}
+}
+
+// look compares how far the lanes are with what was seen before, and reports
+// whether to look again.
+func (f *Foreground) look(seen map[*Lane]uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stuck := true
+	for l := range f.lanes {
+		rounds, known := seen[l]
+		seen[l] = l.rounds.Load()
+		stuck = stuck && known && rounds == seen[l]
+	}
+	waiting := f.stuck.Load()
+	for b := range f.backs {
+		waiting = waiting || b.held.Load()
+	}
+	if f.count.Load() <= 0 || !waiting {
+		f.stuck.Store(false)
+		f.watching.Store(false)
+		return false
+	}
+	f.stuck.Store(stuck)
+	if stuck {
+		f.release()
+	}
+	return true
+}
+
+// Background is a group that yields to a Foreground.
+type Background struct {
+	to   *Foreground
+	wake func()
+	held atomic.Bool // has something to send, and did not
+}
+
+// Background registers a group. wake must end the sleeps of its lanes; it must not block.
+func (f *Foreground) Background(wake func()) *Background {
+	b := &Background{to: f, wake: wake}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.backs == nil {
+		f.backs = map[*Background]struct{}{}
+	}
+	f.backs[b] = struct{}{}
+	return b
+}
+
+// Yield reports whether the group must not send now. It will be woken when it
+// may. While there is nothing to yield to this is one atomic load.
+func (b *Background) Yield() bool {
+	f := b.to
+	if f.idle() {
+		return false
+	}
+	b.held.Store(true)
+	if f.idle() { // whoever made it so may not have seen held
+		b.held.Store(false)
+		return false
+	}
+	if f.watching.CompareAndSwap(false, true) {
+		go f.watch()
+	}
+	return true
+}
+
+// Close ends the registration.
+func (b *Background) Close() {
+	b.to.mu.Lock()
+	defer b.to.mu.Unlock()
+	delete(b.to.backs, b)
+}
