@@ -16,6 +16,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // endpoint is what mcast_open leaves for mcast_join.
@@ -188,6 +189,12 @@ func goStats(group C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t) 
 		out.chunks_injected, out.chunks_dropped = C.uint64_t(s.ChunksInjected), C.uint64_t(s.ChunksDropped)
 		out.gather_busy_ns, out.reduce_busy_ns = C.uint64_t(s.GatherBusy), C.uint64_t(s.ReduceBusy)
 		out.overlap_ns = C.uint64_t(s.Overlap)
+		a, r := g.Waited(overlap.Gather), g.Waited(overlap.Reduce)
+		out.gather_queued_ns, out.reduce_queued_ns = C.uint64_t(a[overlap.Queued]), C.uint64_t(r[overlap.Queued])
+		out.gather_peers_ns, out.reduce_peers_ns = C.uint64_t(a[overlap.Peers]), C.uint64_t(r[overlap.Peers])
+		out.gather_turn_ns, out.reduce_turn_ns = C.uint64_t(a[overlap.Turn]), C.uint64_t(r[overlap.Turn])
+		out.gather_transfer_ns, out.reduce_transfer_ns = C.uint64_t(a[overlap.Transfer]), C.uint64_t(r[overlap.Transfer])
+		out.gather_finish_ns, out.reduce_finish_ns = C.uint64_t(a[overlap.Finish]), C.uint64_t(r[overlap.Finish])
 		return nil
 	}()
 	return fail(err, e, n)

@@ -74,6 +74,11 @@ int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
  * give the same bits. */
 int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
+/* Allreduce of count elements; recv may be send, otherwise they must not
+ * overlap. It takes a place in both orders, that of Reduce-Scatter and that of
+ * Allgather. All ranks get the same bits. */
+int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
+	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 
 /* mcast_test sets *done to 1 once a work is done, well or not. */
@@ -106,6 +111,12 @@ struct mcast_stats {
 	uint64_t chunks_dropped;                   /* duplicates, stale and malformed ones */
 	uint64_t gather_busy_ns, reduce_busy_ns;   /* time with an operation of that kind in flight */
 	uint64_t overlap_ns;                       /* time with both kinds in flight together */
+	/* What operations that are done waited for, summed over them. */
+	uint64_t gather_queued_ns, reduce_queued_ns;     /* older operations of the same order */
+	uint64_t gather_peers_ns, reduce_peers_ns;       /* other ranks to post it */
+	uint64_t gather_turn_ns, reduce_turn_ns;         /* a turn or credit to send, or the foreground */
+	uint64_t gather_transfer_ns, reduce_transfer_ns; /* bytes on their way */
+	uint64_t gather_finish_ns, reduce_finish_ns;     /* the word of others, all bytes being there */
 };
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
 

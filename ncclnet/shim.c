@@ -37,6 +37,12 @@ int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t cou
 	return goReduceScatter(group, (void *)send, recv, count, dtype, op, factor, work, err, errlen);
 }
 
+int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
+	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen)
+{
+	return goAllreduce(group, (void *)send, recv, count, dtype, op, factor, work, err, errlen);
+}
+
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen)
 {
 	return goBarrier(group, work, err, errlen);

@@ -75,13 +75,10 @@ func goBroadcast(group C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int
 //export goReduceScatter
 func goReduceScatter(group C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
 	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
-		if dtype < 0 || dtype > math.MaxUint8 || !reduce.Type(dtype).Valid() {
-			return nil, argument("mcast_reduce_scatter: unknown dtype %d; mcast.h lists those allowed (MCAST_I8 ...)", int(dtype))
+		t, o, err := reduction("mcast_reduce_scatter", dtype, op)
+		if err != nil {
+			return nil, err
 		}
-		if op < 0 || op > math.MaxUint8 || !reduce.Op(op).Valid() {
-			return nil, argument("mcast_reduce_scatter: unknown op %d; mcast.h lists those allowed (MCAST_SUM ...)", int(op))
-		}
-		t := reduce.Type(dtype)
 		r, err := shards("mcast_reduce_scatter: recv", recv, count, t.Size())
 		if err != nil {
 			return nil, err
@@ -90,7 +87,37 @@ func goReduceScatter(group C.int64_t, send, recv unsafe.Pointer, count C.size_t,
 		if err != nil {
 			return nil, err
 		}
-		return g.StartReduceScatter(s, r, t, reduce.Op(op), float64(factor))
+		return g.StartReduceScatter(s, r, t, o, float64(factor))
+	})
+}
+
+// reduction checks the numbers of an element type and of a reduction.
+func reduction(name string, dtype, op C.int) (reduce.Type, reduce.Op, error) {
+	if dtype < 0 || dtype > math.MaxUint8 || !reduce.Type(dtype).Valid() {
+		return 0, 0, argument("%s: unknown dtype %d; mcast.h lists those allowed (MCAST_I8 ...)", name, int(dtype))
+	}
+	if op < 0 || op > math.MaxUint8 || !reduce.Op(op).Valid() {
+		return 0, 0, argument("%s: unknown op %d; mcast.h lists those allowed (MCAST_SUM ...)", name, int(op))
+	}
+	return reduce.Type(dtype), reduce.Op(op), nil
+}
+
+//export goAllreduce
+func goAllreduce(group C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+		t, o, err := reduction("mcast_allreduce", dtype, op)
+		if err != nil {
+			return nil, err
+		}
+		s, err := shards("mcast_allreduce: send", send, count, t.Size())
+		if err != nil {
+			return nil, err
+		}
+		r, err := shards("mcast_allreduce: recv", recv, count, t.Size())
+		if err != nil {
+			return nil, err
+		}
+		return g.StartAllreduce(s, r, t, o, float64(factor))
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // slots is the number of operations whose buffers an engine remembers. It
@@ -60,7 +59,6 @@ type Gather struct {
 	front    uint32 // the oldest operation that is not done
 	clogged  bool   // the fabric had no room for what could be sent
 	queue    inbox[gatherOp]
-	waited   overlap.Ledger
 	flying   atomic.Int64
 	stranded []*Work // operations that came after the protocol had failed
 	fault    atomic.Error
@@ -97,7 +95,6 @@ func NewGather(cfg GatherConfig) *Gather {
 // The caller tells the lane, or drives it.
 func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
 	w := newWork(after)
-	w.ledger = &g.waited
 	g.flying.Inc()
 	if err := g.queue.put(gatherOp{GatherOp: o, work: w}); err != nil {
 		g.flying.Dec()
@@ -407,9 +404,6 @@ func (g *Gather) Broken(rank int, err error) {
 
 // Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
 func (g *Gather) Stats() (core.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
-
-// Waited returns what the operations that are done have waited for, in all. Any goroutine may call it.
-func (g *Gather) Waited() overlap.Account { return g.waited.Sum() }
 
 // Close closes the fabric. Nobody may drive the engine any more.
 func (g *Gather) Close() error { return g.fab.Close() }

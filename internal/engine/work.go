@@ -36,7 +36,7 @@ type Work struct {
 	after   func()
 	watch   overlap.Watch
 	account overlap.Account
-	ledger  *overlap.Ledger // of the engine, gets the account of a success; may be nil
+	ledger  atomic.Pointer[overlap.Ledger] // gets the account of a success
 }
 
 func newWork(after func()) *Work {
@@ -54,16 +54,26 @@ func (w *Work) Err() error { return w.err }
 // Account returns how long the operation waited for what.
 func (w *Work) Account() overlap.Account { return w.account }
 
+// booked is the ledger of works that are done.
+var booked overlap.Ledger
+
+// Book adds the account to a ledger once the operation is done, and well. It may be called once.
+func (w *Work) Book(l *overlap.Ledger) {
+	if !w.ledger.CompareAndSwap(nil, l) && w.succeeded() {
+		l.Add(w.account)
+	}
+}
+
 func (w *Work) finish(err error) {
 	w.end(err, w.watch.Stop(now()))
 }
 
 func (w *Work) end(err error, a overlap.Account) {
 	w.err, w.account = err, a
-	if err == nil && w.ledger != nil {
-		w.ledger.Add(a)
-	}
 	w.over.Store(true)
+	if l := w.ledger.Swap(&booked); l != nil && err == nil {
+		l.Add(a)
+	}
 	if w.after != nil {
 		w.after()
 	}

@@ -96,6 +96,7 @@ func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, g
 		g.ended(overlap.Gather) // the end of sum begins it
 		return nil, nil, err
 	}
+	gather.Book(&g.waited[overlap.Gather])
 	g.tally.gatherBytes.Add(uint64(n)) //nolint:gosec // a length
 	return sum, gather, nil
 }

@@ -61,9 +61,10 @@ type Group struct {
 	enlist     sync.Once
 	background *overlap.Background // nil in the foreground
 
-	tally tally
-	once  sync.Once
-	err   error // of Close
+	tally  tally
+	waited [2]overlap.Ledger // of gather and reduce
+	once   sync.Once
+	err    error // of Close
 }
 
 // Rank returns this rank's number.
@@ -236,6 +237,7 @@ func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
 		g.ended(overlap.Reduce)
 		return nil, err
 	}
+	w.Book(&g.waited[overlap.Reduce])
 	g.tally.reduceBytes.Add(uint64(len(o.Recv)))
 	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil
 }
@@ -252,6 +254,7 @@ func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
 		g.ended(overlap.Gather)
 		return nil, err
 	}
+	w.Book(&g.waited[overlap.Gather])
 	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
 }
