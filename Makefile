@@ -43,8 +43,9 @@ check: setup ## formatting, vet, linters, types
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, shm and gloo and compare (LOSS=0.01, STEPS=100)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
-soak: toolchain ## the protocol core against SEEDS=10000 bad networks
+soak: toolchain ## both protocols against SEEDS=10000 bad networks each
 	go run ./internal/simnet/soak -seeds $(SEEDS)
+	go run ./internal/simnet/soak -inc -seeds $(SEEDS)
 
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz

@@ -7,8 +7,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// longestPause bounds the time between two polls.
-const longestPause = 100 * time.Millisecond
+// longestPause bounds the time between two polls. They are small, and a rank
+// that waited for slow others must not wait long for a lost allowance too.
+const longestPause = 20 * time.Millisecond
 
 // feed is what a member keeps of the contributions of a stripe: how far it has
 // sent and may send, what it has to send again, and when to ask.
@@ -162,7 +163,9 @@ func (f *feed) expire(now Time) {
 		return
 	}
 	f.poll = true
-	f.pause = min(2*f.pause, max(longestPause, f.cutoff))
+	if f.asked == 0 {
+		f.pause = min(2*f.pause, max(longestPause, f.cutoff))
+	}
 	f.pollAt = now + f.pause
 }
 

@@ -1,0 +1,149 @@
+package incnet
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// rank runs the script.
+type rank struct {
+	s         *sim
+	rank      int
+	member    *inc.Member
+	links     []*link // at the node, by stripe
+	session   int
+	base      int // operation that is number 0 of the session
+	stopped   bool
+	crashed   bool
+	told      bool // of another's crash
+	posted    int
+	completed int
+	waiting   bool // post is scheduled
+	buffers   []*buffer
+	timer     inc.Time
+}
+
+// buffer is what an operation in flight works on.
+type buffer struct {
+	send, recv []byte
+	held       []inc.Range // when its session ended
+	done       bool
+}
+
+func newRank(s *sim, r int) *rank { return &rank{s: s, rank: r} }
+
+// join makes the rank a member in a new session.
+func (r *rank) join(t inc.Terms, number int) {
+	r.member, r.session, r.stopped, r.base, r.timer = inc.NewMember(r.rank, number, t), r.s.session, false, r.s.restart, 0
+	r.links = nil
+	for i := range t.Stripes {
+		st := r.s.nodes[r.s.At[r.rank]].stages[i]
+		r.links = append(r.links, &link{s: r.s, handle: func(p *packet) { st.fromMember(number, p) }})
+	}
+}
+
+// post posts operations up to the depth.
+func (r *rank) post() {
+	r.waiting = false
+	if r.crashed || r.told {
+		return
+	}
+	if r.posted < len(r.s.Ops) && r.posted-r.completed < r.s.Depth {
+		o := &r.s.Ops[r.posted]
+		r.buffers = append(r.buffers, r.s.newBuffer(r.posted, r.rank))
+		r.posted++
+		switch {
+		case r.stopped: // it is finished directly: see reopen
+		case r.posted <= r.s.restart:
+			r.s.settle()
+		default:
+			r.member.Post(r.s.now, o.Op)
+		}
+		r.flush()
+		r.again()
+	}
+}
+
+// again schedules the next post.
+func (r *rank) again() {
+	if !r.waiting && r.posted < len(r.s.Ops) && r.posted-r.completed < r.s.Depth {
+		r.waiting = true
+		r.s.after(upTo(r.s.rng, r.s.Skew), r.post)
+	}
+}
+
+// receive takes what the node has sent.
+func (r *rank) receive(session int, p *packet) {
+	if r.crashed || r.told || r.stopped {
+		return
+	}
+	_ = session // the job's number tells sessions apart
+	now := r.s.now
+	switch p.head.Kind {
+	case wire.Result:
+		place, ok := r.member.Place(now, &p.head, len(p.payload))
+		if !ok {
+			break
+		}
+		if place.Bytes != len(p.payload) {
+			r.s.fail("rank %d: place of %d bytes for %d", r.rank, place.Bytes, len(p.payload))
+			return
+		}
+		copy(r.buffers[r.base+int(place.Seq)].recv[place.Offset:], p.payload)
+		r.member.Received(now, &p.head)
+		r.s.progress = now
+	case wire.Allowance:
+		r.member.Credit(now, &p.head, &p.credit)
+	}
+	r.flush()
+}
+
+// flush sends what there is to send, and completes what is done.
+func (r *rank) flush() {
+	if r.crashed || r.told || r.stopped {
+		return
+	}
+	s := r.s
+	for i := range s.Terms.Stripes {
+		if h, st, ok := r.member.NextStatus(s.now, i); ok {
+			r.links[i].send(wired(h, nil, nil, &st))
+		}
+		for {
+			run, ok := r.member.NextRun(i)
+			if !ok {
+				break
+			}
+			r.send(i, &run)
+		}
+	}
+	for r.completed >= s.restart { // what is finished directly comes first
+		seq, ok := r.member.NextDone()
+		if !ok {
+			break
+		}
+		r.complete(r.base+int(seq), false)
+	}
+	if at, ok := r.member.Deadline(); ok && at != r.timer {
+		r.timer = at
+		session := r.session
+		s.after(max(0, at-s.now), func() {
+			if r.session == session && !r.stopped {
+				r.member.Expire(s.now)
+				r.flush()
+			}
+		})
+	}
+}
+
+// send sends some or all of a run.
+func (r *rank) send(stripe int, run *inc.Run) {
+	o := r.base + int(run.Seq)
+	n := 1 + r.s.rng.IntN(run.Count)
+	size := r.s.Ops[o].Count * r.s.Ops[o].Type.Size()
+	for i := range n {
+		from := run.Owner*size + run.Offset + i*run.Step
+		to := min(from+run.Step, run.Owner*size+run.Offset+run.Bytes)
+		r.links[stripe].send(wired(run.Header(i), r.buffers[o].send[from:to], nil, nil))
+	}
+	r.member.Sent(r.s.now, run, n)
+}

@@ -1,0 +1,259 @@
+package incnet
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Result is what a run came to.
+type Result struct {
+	Scenario  Scenario
+	Err       error // the first violation, nil if there was none
+	Hash      uint64
+	Time      inc.Time // virtual
+	Events    int
+	Ops       int // completed, over all ranks
+	Direct    int // of them finished without the node, after a crash
+	Bytes     int // checked
+	Datagrams int
+	Lost      int // by the network
+	Overflow  int // found a queue full
+	Resent    int // contributions
+	Sessions  int
+}
+
+// Replay is the command that runs a result's seed again.
+func (r *Result) Replay() string {
+	return fmt.Sprintf("go run ./internal/simnet/soak -inc -first %d -seeds 1 -v", r.Scenario.Seed)
+}
+
+// String describes the result in a line.
+func (r *Result) String() string {
+	s := fmt.Sprintf("%s: %d ops (%d direct), %d datagrams, %d lost, %d overflowed, %d resent, %d sessions, %v",
+		r.Scenario.String(), r.Ops, r.Direct, r.Datagrams, r.Lost, r.Overflow, r.Resent, r.Sessions, r.Time)
+	if r.Err != nil {
+		s += fmt.Sprintf("\n  FAILED: %v\n  replay: %s", r.Err, r.Replay())
+	}
+	return s
+}
+
+// Add adds another result's counts.
+func (r *Result) Add(o *Result) {
+	r.Events += o.Events
+	r.Ops += o.Ops
+	r.Direct += o.Direct
+	r.Bytes += o.Bytes
+	r.Datagrams += o.Datagrams
+	r.Lost += o.Lost
+	r.Overflow += o.Overflow
+	r.Resent += o.Resent
+	r.Sessions += o.Sessions
+}
+
+// Run runs the random scenario of a seed.
+func Run(seed uint64) Result {
+	s := Random(seed)
+	return s.Run()
+}
+
+// event happens at a moment; those of one moment in the order of scheduling.
+type event struct {
+	at    inc.Time
+	order int
+	do    func()
+}
+
+type agenda []event
+
+// Len is for container/heap.
+func (a agenda) Len() int { return len(a) }
+
+// Less is for container/heap.
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].order < a[j].order
+}
+
+// Swap is for container/heap.
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+
+// Push is for container/heap.
+func (a *agenda) Push(e any) { *a = append(*a, e.(event)) }
+
+// Pop is for container/heap.
+func (a *agenda) Pop() any {
+	old := *a
+	e := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return e
+}
+
+// sim is a run under way.
+type sim struct {
+	Scenario
+	rng      *rand.Rand
+	now      inc.Time
+	order    int
+	agenda   agenda
+	progress inc.Time // when a result was last taken
+	session  int      // counts sessions; what belongs to an older one is stale
+	nodes    []*node
+	ranks    []*rank
+	expected [][][]byte // results by operation and owner
+	stopped  int        // ranks that have left the session
+	restart  int        // operations before this one do not go through the present session
+	settled  int        // operations before this one are finished directly, or were never to be
+	failing  bool       // a rank has crashed: the others end when they learn of it
+	result   Result
+	err      error
+}
+
+// patience is how much virtual time may pass without an operation completing.
+const patience = 20 * time.Second
+
+// Run runs the scenario to its end or to the first violation.
+func (sc *Scenario) Run() Result {
+	s := &sim{Scenario: *sc, rng: rand.New(rand.NewPCG(sc.Seed, 2))} //nolint:gosec // repeatable on purpose
+	s.result.Scenario = *sc
+	for r := range sc.Terms.Ranks {
+		s.ranks = append(s.ranks, newRank(s, r))
+	}
+	s.expect()
+	s.open()
+	for _, r := range s.ranks {
+		s.after(upTo(s.rng, s.Skew), r.post)
+	}
+	for _, c := range sc.NodeCrashes {
+		s.after(c.At, func() { s.crashNode(c) })
+	}
+	if c := sc.RankCrash; c != nil {
+		s.after(c.At, func() { s.crashRank(c) })
+	}
+	hash := sc.Seed
+	for len(s.agenda) > 0 && s.err == nil && !s.over() {
+		e := heap.Pop(&s.agenda).(event)
+		s.now = e.at
+		s.result.Events++
+		hash = (hash ^ uint64(e.at) ^ uint64(e.order)<<40) * 0x9e3779b97f4a7c15 //nolint:gosec // a digest
+		e.do()
+		if s.err == nil && s.now-s.progress > patience {
+			s.err = s.hang()
+		}
+	}
+	if s.err == nil && !s.over() {
+		s.err = s.hang()
+	}
+	s.result.Err, s.result.Time, s.result.Hash = s.err, s.now, hash
+	return s.result
+}
+
+func (s *sim) after(d inc.Time, do func()) {
+	s.order++
+	heap.Push(&s.agenda, event{s.now + d, s.order, do})
+}
+
+// over reports whether every rank that lives has finished or has been told of a crash.
+func (s *sim) over() bool {
+	for _, r := range s.ranks {
+		if !r.crashed && !r.told && r.completed < len(s.Ops) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *sim) hang() error {
+	for _, r := range s.ranks {
+		if !r.crashed && !r.told && r.completed < len(s.Ops) {
+			return fmt.Errorf("rank %d hangs in operation %d of %d (posted %d) at %v", r.rank, r.completed, len(s.Ops), r.posted, s.now)
+		}
+	}
+	return nil
+}
+
+func (s *sim) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
+	}
+}
+
+// packet is a datagram under way.
+type packet struct {
+	head    wire.Slot
+	payload []byte // of data
+	credit  wire.SlotCredit
+	status  wire.SlotStatus
+}
+
+// wired returns what arrives of a message: through the encoder, as in life.
+func wired(h wire.Slot, payload []byte, c *wire.SlotCredit, st *wire.SlotStatus) *packet {
+	var b [wire.SlotSize]byte
+	p := &packet{}
+	h.Put(b[:])
+	err := p.head.Get(b[:])
+	switch h.Kind {
+	case wire.Allowance:
+		body := make([]byte, wire.SlotBodySize+len(c.Missing.Bits))
+		err = errors.Join(err, p.credit.Get(body[:c.Put(body)]))
+	case wire.Status:
+		body := make([]byte, wire.SlotBodySize+len(st.Held))
+		err = errors.Join(err, p.status.Get(body[:st.Put(body)]))
+	default:
+		p.payload = append([]byte(nil), payload...)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// link is a receiver's queue for what one sender sends to it.
+type link struct {
+	s      *sim
+	queue  []*packet
+	busy   bool
+	handle func(p *packet)
+}
+
+// send puts a packet on its way.
+func (l *link) send(p *packet) {
+	s := l.s
+	s.result.Datagrams++
+	copies := 1
+	if s.rng.Float64() < s.Net.Loss {
+		s.result.Lost++
+		copies = 0
+	}
+	if s.rng.Float64() < s.Net.Dup {
+		copies++
+	}
+	for range copies {
+		s.after(s.Net.Delay+upTo(s.rng, s.Net.Jitter), func() { l.arrive(p) })
+	}
+}
+
+func (l *link) arrive(p *packet) {
+	if len(l.queue) >= l.s.Net.Queue {
+		l.s.result.Overflow++
+		return
+	}
+	l.queue = append(l.queue, p)
+	if !l.busy {
+		l.busy = true
+		l.s.after(l.s.Net.Work, l.work)
+	}
+}
+
+func (l *link) work() {
+	p := l.queue[0]
+	l.queue = l.queue[1:]
+	if l.busy = len(l.queue) > 0; l.busy {
+		l.s.after(l.s.Net.Work, l.work)
+	}
+	l.handle(p)
+}
