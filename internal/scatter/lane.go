@@ -106,6 +106,7 @@ func (l *Lane) Room() int {
 // announced returns from where on operations go through the switch.
 func (l *Lane) announced() direct.Announcement {
 	if l.direct != nil && l.rank != 0 {
+		// Headers on their way may tell of an epoch that is over.
 		if a := l.direct.Announced(); a.Epoch > l.over {
 			l.news = a
 		}

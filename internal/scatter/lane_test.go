@@ -170,6 +170,76 @@ func TestSwitchIsUsedAgain(t *testing.T) {
 	}
 }
 
+// join brings the switch back for all ranks at once.
+func (w *world) join(epoch uint32) {
+	w.start()
+	for _, r := range w.ranks {
+		r.lane.Join(epoch, inc.NewMember(r.number, r.number, w.terms))
+	}
+}
+
+// postAll lets a rank post as far as it has room.
+func (r *rank) postAll() {
+	for int(r.lane.posted) < len(r.calls) && r.lane.Room() > 0 {
+		r.post(&r.calls[r.lane.posted])
+	}
+}
+
+// TestAnnouncementIsInTime: a rank that is as far ahead of rank 0 as can be
+// still sends all that it posts before it hears of the switch the way that rank 0 does.
+func TestAnnouncementIsInTime(t *testing.T) {
+	w := newWorld(t, 1, 2, 100)
+	w.begin(false)
+	w.ranks[1].postAll()
+	require.EqualValues(t, MaxInFlight, w.ranks[1].lane.posted)
+	w.join(2)
+	w.until(w.finished)
+	for _, r := range w.ranks {
+		require.Equal(t, w.ranks[0].through, r.through)
+		require.True(t, r.through[99])
+	}
+}
+
+// TestOldAnnouncement: what rank 0 announced before the switch was lost means
+// nothing to a rank that reads it afterwards.
+func TestOldAnnouncement(t *testing.T) {
+	w := newWorld(t, 1, 2, 100)
+	w.begin(false)
+	w.join(2)
+	w.ranks[0].postAll()
+	for range 100 {
+		w.ranks[0].step()
+	}
+	records := [][]byte{w.ranks[0].lane.Stop(2), w.ranks[1].lane.Stop(2)}
+	w.stages = nil
+	for _, r := range w.ranks {
+		require.NoError(t, r.lane.Resume(records))
+	}
+	w.until(w.finished)
+	for _, r := range w.ranks {
+		require.EqualValues(t, 100, r.lane.Stats().Direct)
+	}
+}
+
+// TestEmptyOperationWaitsForAll: with nothing to lack, an operation that one rank has not
+// posted when the switch is lost is still done at none before it does.
+func TestEmptyOperationWaitsForAll(t *testing.T) {
+	w := newWorld(t, 1, 2, 1)
+	w.calls[0].Count, w.calls[0].inputs, w.calls[0].want = 0, [][]byte{{}, {}}, [][]byte{{}, {}}
+	w.begin(true)
+	w.ranks[0].postAll()
+	records := [][]byte{w.ranks[0].lane.Stop(1), w.ranks[1].lane.Stop(1)}
+	for _, r := range w.ranks {
+		r.lane.Open(end{r})
+		require.NoError(t, r.lane.Resume(records))
+	}
+	for range 100 {
+		w.ranks[0].step()
+	}
+	require.Zero(t, w.ranks[0].done)
+	w.until(w.finished)
+}
+
 // TestRecordDoesNotChange: what a rank has told the others is so, and holds
 // until it resumes, although datagrams still come.
 func TestRecordDoesNotChange(t *testing.T) {

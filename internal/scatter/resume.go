@@ -55,9 +55,6 @@ func (l *Lane) Resume(records [][]byte) error {
 		}
 		l.resume(number, need)
 	}
-	if l.rank == 0 {
-		l.direct.Announce(direct.Announcement{})
-	}
 	l.stopped = false
 	return nil
 }
