@@ -4,7 +4,8 @@
 //   - shows that it is alive, and notices who is not;
 //   - passes on the first fault that anybody reports, so that every rank ends
 //     with the same error, one that names the rank at fault;
-//   - agrees on what all must do alike before the first operation (Agree).
+//   - passes on notices of what concerns all and is no fault (Notify);
+//   - agrees on what all must do alike (Agree).
 //
 // It is independent of the data path, which may be busy, and of the fabric.
 package mesh
@@ -30,6 +31,7 @@ const (
 	fault
 	bye
 	records
+	notice
 )
 
 const (
@@ -54,6 +56,8 @@ type Mesh struct {
 	rounds  map[int][]byte
 	arrived chan struct{} // replaced whenever rounds grows
 	agreed  int
+	latest  Notice
+	noticed chan struct{} // replaced with every notice
 	closing bool
 	wg      sync.WaitGroup
 	stop    chan struct{}
@@ -73,7 +77,7 @@ func New(rank, size int, conns map[int]net.Conn, timeout time.Duration, onFault 
 	m := &Mesh{
 		rank: rank, size: size, timeout: timeout, edges: map[int]*edge{}, onFault: onFault,
 		failed: make(chan struct{}), left: map[int]bool{}, rounds: map[int][]byte{},
-		arrived: make(chan struct{}), stop: make(chan struct{}),
+		arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
 		m.edges[peer] = &edge{peer: peer, conn: c}
@@ -136,7 +140,7 @@ func (m *Mesh) Err() error {
 	return m.first
 }
 
-// Agree gives every rank what every rank brings (at most 64 KiB each), in rank order: a
+// Agree gives every rank what every rank brings (at most 16 MiB together), in rank order: a
 // dissemination Allgather over the mesh. All ranks must call it equally often.
 func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
 	known := make([][]byte, m.size)
@@ -281,6 +285,10 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
 		m.mu.Unlock()
 		if !known {
 			m.flood(bye, rank, nil)
+		}
+	case notice:
+		if len(payload) >= 4 {
+			m.spread(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
 		}
 	case records:
 		m.mu.Lock()
