@@ -89,7 +89,7 @@ func (f *feed) sent(now Time, slot uint32, again bool, n int) {
 
 // arm sets the time of the next poll after news.
 func (f *feed) arm(now Time) {
-	f.pause = max(f.cutoff, 2*f.rtt)
+	f.pause = max(f.cutoff, min(2*f.rtt, longestPause))
 	f.pollAt = 0
 	if f.base != f.next {
 		f.pollAt = now + f.pause
@@ -103,17 +103,21 @@ func (f *feed) hasten(now, d Time) {
 	}
 }
 
-// heard notes that the node has answered.
-func (f *feed) heard(now Time) {
-	if f.polled != 0 {
-		sample := now - f.polled
-		if f.rtt == 0 {
-			f.rtt = sample
-		}
-		f.rtt += (sample - f.rtt) / 8
-		f.polled = 0
+// heard notes that the node lives.
+func (f *feed) heard() { f.asked = 0 }
+
+// measure learns from an allowance how long an answer takes. It may be the
+// answer to an earlier poll that was lost: rather too long than too short.
+func (f *feed) measure(now Time) {
+	if f.polled == 0 {
+		return
 	}
-	f.asked = 0
+	sample := now - f.polled
+	if f.rtt == 0 {
+		f.rtt = sample
+	}
+	f.rtt += (sample - f.rtt) / 8
+	f.polled = 0
 }
 
 // credit takes what the node grants and lacks, and reports whether the base has moved. What
@@ -122,9 +126,10 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 	if before(f.next, c.Base) {
 		return false
 	}
-	f.heard(now)
+	f.heard()
+	f.measure(now)
 	moved := before(f.base, c.Base)
-	news := moved
+	news, again := moved, false
 	if moved {
 		for ; f.base != c.Base; f.base++ {
 			f.again.Clear(f.index(f.base))
@@ -146,10 +151,13 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		if before(slot, f.scan) {
 			f.scan = slot
 		}
-		news = true
+		again = true
 	}
-	if news {
+	switch {
+	case news:
 		f.arm(now)
+	case again: // What is sent again has a pause as long as the last to arrive.
+		f.pollAt = now + f.pause
 	}
 	return moved
 }
@@ -176,7 +184,9 @@ func (f *feed) polling(now Time) bool {
 	}
 	f.poll = false
 	f.polls++
-	f.polled = now
+	if f.polled == 0 {
+		f.polled = now
+	}
 	if f.asked == 0 {
 		f.asked = now
 	}

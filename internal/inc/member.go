@@ -177,7 +177,7 @@ func (m *Member) Expect(stripe int) (Place, bool) {
 
 // Place returns where the n payload bytes of a result belong. It is not ok to
 // take a result that came before, or that nobody can have sent.
-func (m *Member) Place(now Time, h *wire.Slot, n int) (Place, bool) {
+func (m *Member) Place(_ Time, h *wire.Slot, n int) (Place, bool) {
 	if h.Kind != wire.Result || h.Job != m.terms.Job || int(h.Stripe) >= len(m.stripes) || int(h.Owner) != m.rank {
 		return Place{}, false
 	}
@@ -197,7 +197,7 @@ func (m *Member) Place(now Time, h *wire.Slot, n int) (Place, bool) {
 	if c.owner != m.rank || n != c.bytes {
 		return Place{}, false
 	}
-	s.heard(now)
+	s.heard()
 	return Place{p.seq, c.offset, c.bytes}, true
 }
 

@@ -66,7 +66,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 		s.stats.Malformed++
 		return
 	}
-	s.up.heard(now)
+	s.up.heard()
 	s.up.ack = true
 	if sl.result {
 		s.stats.Duplicates++
