@@ -1,0 +1,392 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+)
+
+// job is one communicator's Reduce-Scatter at this node.
+type job struct {
+	server       *Server
+	key          jobKey
+	epoch        uint32
+	ranks        int
+	reproducible bool
+	name         string // for logs
+	sessions     int    // of the server's lock
+	timer        *time.Timer
+	offered      chan struct{} // closed when width is known
+	over         chan struct{} // closed with err when the job ends
+	cancel       context.CancelFunc
+
+	mu      sync.Mutex
+	width   int // stripes
+	uplink  *session.Session
+	members []*member // in the order of their numbers, once running
+	running bool
+	ended   bool
+	err     *session.Error // why it ended; nil: everybody left
+	stripes []*stripe
+	window  []byte // slots of all stripes
+	drained bool
+}
+
+// member is who contributes: a rank, or a node with ranks below it.
+type member struct {
+	peer    *session.Peer
+	ranks   []int // sorted
+	chunk   int   // bytes of elements that a datagram carries on every path to it
+	room    int   // bytes of chunks a stripe and member below; 0: nothing is below
+	sockets []*datagram.Socket
+	left    bool
+}
+
+func (m *member) String() string {
+	if !m.peer.Child {
+		return fmt.Sprintf("rank %d", m.peer.Rank)
+	}
+	return fmt.Sprintf("the switch at %v, with ranks %v,", m.peer.Remote(), m.ranks)
+}
+
+func jobName(p *session.Peer) string {
+	name := fmt.Sprintf("%016x", p.Job)
+	if p.Tenant.Name != "" {
+		name = p.Tenant.Name + "/" + name
+	}
+	return name
+}
+
+// newJob opens the job that the first of its members asks for.
+func newJob(s *Server, key jobKey, p *session.Peer) *job {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.JoinTimeout)
+	j := &job{
+		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
+		offered: make(chan struct{}), over: make(chan struct{}), cancel: cancel,
+	}
+	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.late)
+	if s.cfg.Parent == "" {
+		j.width = len(s.workers)
+		close(j.offered)
+	} else {
+		s.sessions.Go(func() { j.ascend(ctx, p.Tenant, p.Milliseconds) })
+	}
+	return j
+}
+
+// admits reports why a member cannot be one of this job's.
+func (j *job) admits(p *session.Peer) error {
+	if p.Epoch < j.epoch {
+		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
+	}
+	if p.Ranks != j.ranks || p.Reproducible != j.reproducible {
+		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Rank, mode(p.Ranks, p.Reproducible), mode(j.ranks, j.reproducible))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return refuse(stale, "epoch %d of the job has ended: %s", j.epoch, j.reason())
+	}
+	return nil
+}
+
+func mode(ranks int, reproducible bool) string {
+	if reproducible {
+		return fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=reproducible", ranks)
+	}
+	return fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=fast", ranks)
+}
+
+func (j *job) reason() string {
+	if j.err == nil {
+		return "all have left"
+	}
+	return j.err.Text
+}
+
+// serve runs a member's session from its admission to its end.
+func (j *job) serve(p *session.Peer) {
+	select {
+	case <-j.offered:
+	case <-j.over:
+		p.Refuse(j.fate())
+		return
+	}
+	m, err := j.open(p)
+	if err == nil {
+		err = j.join(m)
+	}
+	if err != nil {
+		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
+		p.Refuse(asError(err))
+		if m != nil {
+			m.close()
+		}
+		return
+	}
+	for {
+		b, err := p.Next()
+		if err != nil {
+			j.leave(m, err)
+			p.Close()
+			return
+		}
+		j.branch(m, b)
+	}
+}
+
+// open makes a member's sockets and tells each side the other's ports.
+func (j *job) open(p *session.Peer) (*member, error) {
+	c := &j.server.cfg
+	m := &member{peer: p}
+	var ports []uint16
+	for range j.width {
+		socket, err := datagram.Open(datagram.Options{Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload})
+		if err != nil {
+			j.server.counters.refuse(noSocket)
+			return m, err
+		}
+		m.sockets = append(m.sockets, socket)
+		ports = append(ports, socket.Port())
+	}
+	if err := p.Offer(ports); err != nil {
+		j.server.counters.refuse(unproven)
+		return m, err
+	}
+	m.chunk = p.Datagram - p.Head()
+	for i, socket := range m.sockets {
+		if err := socket.Connect(netip.AddrPortFrom(p.Remote(), p.Ports[i])); err != nil {
+			return m, err
+		}
+		m.chunk = min(m.chunk, socket.MTU()-p.Head())
+	}
+	if !p.Child {
+		m.ranks = []int{p.Rank}
+	}
+	return m, nil
+}
+
+func (m *member) close() {
+	for _, socket := range m.sockets {
+		_ = socket.Close() // nothing to be done
+	}
+}
+
+// join makes a member one of the job's, and starts the job with the last one.
+func (j *job) join(m *member) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return j.fateLocked()
+	}
+	if err := j.twice(m, m.ranks); err != nil {
+		return err
+	}
+	j.members = append(j.members, m)
+	if j.drained {
+		_ = m.peer.Drain() // its session notices if that does not arrive
+	}
+	j.progress()
+	return nil
+}
+
+// twice reports a rank that is there already, through another member than m.
+func (j *job) twice(m *member, ranks []int) error {
+	for _, other := range j.members {
+		for _, r := range ranks {
+			if other != m && slices.Contains(other.ranks, r) {
+				j.server.counters.refuse(mismatched)
+				return fmt.Errorf("rank %d has joined already, from %v", r, other.peer.Remote())
+			}
+		}
+	}
+	return nil
+}
+
+// branch takes what a node below says.
+func (j *job) branch(m *member, b session.Branches) {
+	j.mu.Lock()
+	err := j.twice(m, b.Ranks)
+	for _, r := range b.Ranks {
+		if r < 0 || r >= j.ranks {
+			err = fmt.Errorf("rank %d of %d", r, j.ranks)
+		}
+	}
+	if b.Chunk < 8 || b.Room < 1 {
+		err = fmt.Errorf("chunks of %d and room for %d bytes", b.Chunk, b.Room)
+	}
+	if err == nil && !j.running && !j.ended {
+		m.ranks = slices.Sorted(slices.Values(b.Ranks))
+		m.chunk, m.room = min(m.chunk, b.Chunk), b.Room
+		j.progress()
+	}
+	j.mu.Unlock()
+	if err != nil {
+		j.end(&session.Error{Text: fmt.Sprintf("the switch at %v reports: %v", m.peer.Remote(), err)})
+	}
+}
+
+// present returns the ranks that are there.
+func (j *job) present() (ranks []int) {
+	for _, m := range j.members {
+		ranks = append(ranks, m.ranks...)
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+// progress goes on when another rank is there: a node with a parent tells it,
+// the root starts the job with the last one.
+func (j *job) progress() {
+	if j.running {
+		return
+	}
+	ranks := j.present()
+	if j.uplink != nil {
+		if err := j.uplink.Has(session.Branches{Ranks: ranks, Chunk: j.chunk(), Room: j.room()}); err != nil {
+			go j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
+		}
+		return
+	}
+	if len(ranks) < j.ranks {
+		return
+	}
+	j.number()
+	terms, err := j.terms()
+	if err == nil {
+		err = j.start(terms, 0)
+	}
+	if err != nil {
+		go j.end(asError(err))
+	}
+}
+
+// number sorts the members by their lowest rank: that is their number.
+func (j *job) number() {
+	j.members = slices.DeleteFunc(j.members, func(m *member) bool {
+		if len(m.ranks) == 0 { // a node below which nobody joined
+			m.close()
+			go m.peer.Close()
+			return true
+		}
+		return false
+	})
+	slices.SortFunc(j.members, func(a, b *member) int { return a.ranks[0] - b.ranks[0] })
+}
+
+// leave takes the end of a member's session.
+func (j *job) leave(m *member, err error) {
+	j.mu.Lock()
+	m.left = true
+	running := j.running
+	gone := slices.Contains(j.members, m)
+	j.mu.Unlock()
+	var why *session.Error
+	switch {
+	case !gone:
+	case errors.Is(err, session.ErrClosed) && running:
+		// The others may still wait for the end of an operation that is over for this one.
+	case errors.Is(err, session.ErrClosed):
+		j.end(&session.Error{Text: fmt.Sprintf("%v left before all ranks were there", m)})
+	case errors.As(err, &why):
+		j.end(&session.Error{Text: fmt.Sprintf("%v left: %s", m, why.Text)})
+	default:
+		j.end(&session.Error{Text: fmt.Sprintf("%v is gone: %v", m, err)})
+	}
+}
+
+// late ends a job that is not complete in time.
+func (j *job) late() {
+	j.mu.Lock()
+	running, ranks := j.running, j.present()
+	j.mu.Unlock()
+	if !running {
+		j.server.counters.refuse(incomplete)
+		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %v of %d have joined", j.server.cfg.JoinTimeout, ranks, j.ranks)})
+	}
+}
+
+// drain asks all members to leave.
+func (j *job) drain() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.drained = true
+	for _, m := range j.members {
+		_ = m.peer.Drain() // its session notices if that does not arrive
+	}
+}
+
+// mismatch ends a job whose members called different things.
+func (j *job) mismatch(err *inc.MismatchError) {
+	j.mu.Lock()
+	text := fmt.Sprintf("ranks disagree: %v called %s, %v %s", j.members[err.Members[0]], err.What[0], j.members[err.Members[1]], err.What[1])
+	j.mu.Unlock()
+	j.end(&session.Error{Text: text, Mismatch: true})
+}
+
+// end ends the job, tells its members why, and gives back what it took. It
+// must not be called by a worker. Only the first call counts.
+func (j *job) end(why *session.Error) {
+	j.mu.Lock()
+	if j.ended {
+		j.mu.Unlock()
+		return
+	}
+	j.ended, j.err = true, why
+	j.mu.Unlock()
+	close(j.over)
+	j.timer.Stop()
+	j.cancel()
+	if why != nil {
+		j.server.cfg.Log.Warn("job ended", "job", j.name, "epoch", j.epoch, "error", why.Text)
+	} else {
+		j.server.cfg.Log.Info("job ended", "job", j.name, "epoch", j.epoch)
+	}
+	for _, m := range j.members { // nobody changes them any more
+		if why != nil {
+			_ = m.peer.Fail(why) // the end of the session says it too
+		}
+		m.peer.Close()
+	}
+	j.release()
+	if j.uplink != nil {
+		var text error
+		if why != nil {
+			text = errors.New(strings.TrimSuffix(why.Text, "."))
+		}
+		_ = j.uplink.Close(text) // it is gone in any case
+	}
+}
+
+// fate is what a member is told that comes when the job has ended.
+func (j *job) fate() *session.Error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fateLocked()
+}
+
+func (j *job) fateLocked() *session.Error {
+	if j.err == nil {
+		return &session.Error{Text: "the job has ended: " + j.reason()}
+	}
+	return j.err
+}
+
+// asError makes an error one that members can be told.
+func asError(err error) *session.Error {
+	var e *session.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	var no *refusal
+	return &session.Error{Text: err.Error(), Mismatch: errors.As(err, &no) && no.reason == mismatched}
+}

@@ -1,0 +1,56 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/session"
+)
+
+// ascend makes this node a member of its parent in the job, and starts the
+// job here when the parent says that all ranks are there.
+func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds int64) {
+	up, err := session.Dial(ctx, j.server.cfg.Parent, session.Hello{
+		Job: j.key.id, Epoch: j.epoch, Ranks: j.ranks, Child: true, Reproducible: j.reproducible,
+		Secret: tenant.Text, Timeout: time.Duration(milliseconds) * time.Millisecond, Offload: j.server.cfg.Offload,
+	})
+	if err != nil {
+		j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
+		return
+	}
+	j.mu.Lock()
+	if j.ended {
+		j.mu.Unlock()
+		_ = up.Close(nil) // it is of no use any more
+		return
+	}
+	j.uplink, j.width = up, len(up.Sockets())
+	j.mu.Unlock()
+	close(j.offered)
+	terms, number, err := up.Ready(ctx)
+	if err == nil {
+		j.mu.Lock()
+		if !j.ended {
+			j.number()
+			terms.Queue = min(terms.Queue, j.queue(&terms))
+			err = j.start(terms, number)
+		}
+		j.mu.Unlock()
+	}
+	if err != nil {
+		j.end(asParent(err))
+		return
+	}
+	select {
+	case <-up.Lost():
+		j.end(asParent(up.Err()))
+	case <-j.over:
+	}
+}
+
+// asParent is what members are told when the parent is lost or says no.
+func asParent(err error) *session.Error {
+	e := asError(err)
+	return &session.Error{Text: "parent switch: " + e.Text, Mismatch: e.Mismatch}
+}

@@ -1,0 +1,238 @@
+package aggregator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/session"
+)
+
+// Server is a running node. Any goroutine may call its methods.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	workers  []*worker
+	counters counters
+	sessions sync.WaitGroup // serve, one a connection
+	ended    sync.WaitGroup // run, one a worker
+	open     chan struct{}  // a place for each connection
+	memory   budget
+
+	mu       sync.Mutex
+	jobs     map[jobKey]*job
+	draining bool
+	closed   bool
+	empty    chan struct{} // closed when draining and the last job has ended
+}
+
+// acceptPause is for when there are no descriptors left: some job will end.
+const acceptPause = 100 * time.Millisecond
+
+// jobKey names a job. Those of different secrets never meet.
+type jobKey struct {
+	secret string
+	id     uint64
+}
+
+// Start runs a node until Close. Its errors say what the configuration or the machine does not allow.
+func Start(c Config) (*Server, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: c, memory: budget{total: c.Memory}, jobs: map[jobKey]*job{}, empty: make(chan struct{}),
+		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
+	}
+	if s.listener, err = net.Listen("tcp", c.Bind); err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	for range c.Workers {
+		w, err := newWorker()
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.workers = append(s.workers, w)
+		s.ended.Go(w.run)
+	}
+	s.sessions.Go(s.accept)
+	return s, nil
+}
+
+// Addr is where the node accepts sessions.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.cfg.Log.Warn("accept", "error", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		select {
+		case s.open <- struct{}{}:
+			s.sessions.Go(func() {
+				s.serve(conn)
+				<-s.open
+			})
+		default:
+			s.counters.refuse(tooMany)
+			_ = conn.Close() // nothing was promised
+		}
+	}
+}
+
+// serve runs a session from greeting to farewell.
+func (s *Server) serve(conn net.Conn) {
+	p, err := session.Accept(conn, s.cfg.Secrets, handshake)
+	if err != nil {
+		s.counters.refuse(unproven)
+		s.cfg.Log.Debug("no member", "from", conn.RemoteAddr().String(), "error", err)
+		return
+	}
+	j, err := s.admit(p)
+	if err != nil {
+		s.cfg.Log.Info("refused", "job", jobName(p), "rank", p.Rank, "from", p.Remote().String(), "error", err)
+		p.Refuse(asError(err))
+		return
+	}
+	j.serve(p)
+	s.forget(j)
+}
+
+// refusal is why somebody is not admitted, with the reason that is counted.
+type refusal struct {
+	reason reason
+	text   string
+}
+
+// Error returns the text.
+func (r *refusal) Error() string { return r.text }
+
+func refuse(r reason, format string, args ...any) error {
+	return &refusal{r, fmt.Sprintf(format, args...)}
+}
+
+// admit finds the job that a member asks for, or opens it, and counts one more session in it.
+func (s *Server) admit(p *session.Peer) (j *job, err error) {
+	defer func() {
+		var no *refusal
+		if errors.As(err, &no) {
+			s.counters.refuse(no.reason)
+		}
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return nil, refuse(draining, "%v", session.ErrDraining)
+	}
+	key := jobKey{p.Key, p.Job}
+	j = s.jobs[key]
+	if j != nil && j.epoch < p.Epoch {
+		go j.end(&session.Error{Text: fmt.Sprintf("epoch %d of the job has begun, this is epoch %d", p.Epoch, j.epoch)})
+		j = nil
+	}
+	if j == nil {
+		if len(s.jobs) >= s.cfg.Jobs {
+			return nil, refuse(tooMany, "the switch has %d jobs and takes no more", len(s.jobs))
+		}
+		j = newJob(s, key, p)
+		s.jobs[key] = j
+	}
+	if err := j.admits(p); err != nil {
+		return nil, err
+	}
+	j.sessions++
+	return j, nil
+}
+
+// forget counts one session less in a job and drops a job without any.
+func (s *Server) forget(j *job) {
+	s.mu.Lock()
+	j.sessions--
+	last := j.sessions == 0
+	if last && s.jobs[j.key] == j {
+		delete(s.jobs, j.key)
+	}
+	s.announceEmpty()
+	s.mu.Unlock()
+	if last {
+		j.end(nil)
+	}
+}
+
+// announceEmpty tells Drain that there is no job any more.
+func (s *Server) announceEmpty() {
+	if s.draining && len(s.jobs) == 0 {
+		select {
+		case <-s.empty:
+		default:
+			close(s.empty)
+		}
+	}
+}
+
+// Draining reports whether the node refuses new members.
+func (s *Server) Draining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+// Drain refuses new members, asks all others to leave, and returns when the
+// last has left, or with an error that says how many jobs are left when ctx ends.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	jobs := s.all()
+	s.announceEmpty()
+	s.mu.Unlock()
+	for _, j := range jobs {
+		j.drain()
+	}
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("%d jobs have not left the switch: %w", len(s.jobs), context.Cause(ctx))
+	}
+}
+
+func (s *Server) all() (jobs []*job) {
+	for _, j := range s.jobs {
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// Close ends the node and all jobs. It waits for all its goroutines. Closing twice does nothing.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed, s.draining = true, true
+	jobs := s.all()
+	s.mu.Unlock()
+	err := s.listener.Close()
+	for _, j := range jobs {
+		j.end(&session.Error{Text: "the switch ends"})
+	}
+	s.sessions.Wait()
+	for _, w := range s.workers {
+		w.stop()
+	}
+	s.ended.Wait()
+	return err
+}
