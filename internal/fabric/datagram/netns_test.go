@@ -61,7 +61,7 @@ func TestQueueHoldsOnEthernet(t *testing.T) {
 	ns := systest.Cable(t, 9000)
 	for _, offload := range offloads {
 		for _, size := range []int{0, 100, 1440, 8940} {
-			ends := cabled(t, ns, Options{Offload: offload, RcvBuf: 1 << 20})
+			ends := cabled(t, ns, Options{Offload: offload, RcvBuf: 256 << 10})
 			promised := ends[1].Queue(head + size)
 			for range 2 {
 				c := &checker{sizes: repeat(promised, size)}

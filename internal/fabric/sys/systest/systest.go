@@ -1,5 +1,5 @@
-// Package systest helps to test the socket fabrics: connections over
-// loopback, processes that are given such connections, and bytes to send.
+// Package systest helps to test the socket fabrics: connections over loopback,
+// network namespaces, processes that are given connections, and bytes to send.
 package systest
 
 import (
