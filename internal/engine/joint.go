@@ -11,14 +11,14 @@ import (
 // other, so that may be more than the time that passed.
 type Joint struct {
 	*Work
-	after func(err error)
+	after func(err error) error
 	left  atomic.Int64
 	parts []*Work
 }
 
 // NewJoint returns a work of this many parts. after is called when all are
-// done, by the goroutine that completes the last. It must not block.
-func NewJoint(parts int, after func(err error)) *Joint {
+// done, by the goroutine that completes the last, and returns what the whole ends with. It must not block.
+func NewJoint(parts int, after func(err error) error) *Joint {
 	j := &Joint{Work: newWork(nil), after: after}
 	j.left.Store(int64(parts) + 1)
 	return j
@@ -37,8 +37,7 @@ func (j *Joint) Ended() {
 		}
 		sum = sum.Plus(w.account)
 	}
-	j.after(err)
-	j.end(err, sum)
+	j.end(j.after(err), sum)
 }
 
 // Posted says which parts were posted.

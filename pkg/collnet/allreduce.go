@@ -10,7 +10,8 @@ import (
 )
 
 // An Allreduce is a Reduce-Scatter and an Allgather of what it leaves, on the
-// two lanes. Large ones go in segments: while one is gathered, the next is reduced.
+// two lanes. Large ones go in segments: while one is gathered, the next is
+// reduced. For small ones see tiny.go.
 const (
 	// segmentBytes is the least that a rank has of a segment, but for the last.
 	segmentBytes = 1 << 20
@@ -24,8 +25,8 @@ const (
 // Allreduce gives every rank the reduction of all ranks' send. send and recv
 // have the same length and may be the same memory; otherwise they must not overlap. factor
 // multiplies every input of a reduce.PremulSum. All ranks get the same bits; sums run in
-// rank order. It takes a place in both orders of operations, that of ReduceScatter and
-// that of Allgather.
+// rank order. It takes a place in both orders of operations, that of
+// ReduceScatter and that of Allgather.
 func (g *Group) Allreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
 	return g.wait(g.startAllreduce(send, recv, t, op, factor))
 }
@@ -47,6 +48,9 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 		return nil, argument("allreduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("allreduce: recv overlaps send without being the same memory")
+	}
+	if tiny(len(send), g.plan.size) {
+		return g.startTiny(send, recv, t, op, factor)
 	}
 	a := newAllreduce(send, recv, t.Size(), g.plan.size)
 	g.posting.Lock()
@@ -136,8 +140,9 @@ func newAllreduce(send, recv []byte, size, ranks int) *allreduce {
 }
 
 // finish is called when all segments are done.
-func (a *allreduce) finish(err error) {
+func (a *allreduce) finish(err error) error {
 	if err == nil {
 		copy(a.tail, a.scratch)
 	}
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -180,19 +181,58 @@ func TestAllreduceBesideOthers(t *testing.T) {
 // TestAllreduceIsPostedWholly: what does not fit is refused before anything of it is posted.
 func TestAllreduceIsPostedWholly(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
-	buf := make([]byte, 16)
-	var err error
-	posted := 0
-	for ; err == nil; posted++ {
-		require.LessOrEqual(t, posted, 2000)
-		_, err = g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+	large := make([]byte, 2*segmentBytes*6) // six segments; 1024 is no multiple of that
+	var works []*Work
+	for {
+		require.Less(t, len(works), 1000)
+		w, err := g[0].StartAllreduce(large, large, reduce.I32, reduce.Sum, 0)
+		if err != nil {
+			require.ErrorIs(t, err, engine.ErrBusy)
+			break
+		}
+		works = append(works, w)
 	}
-	require.ErrorContains(t, err, "operations are waiting already")
-	require.Equal(t, g[0].gather.InFlight(), g[0].reduce.InFlight())
-	for range posted - 1 {
-		require.NoError(t, g[1].Allreduce(make([]byte, 16), make([]byte, 16), reduce.I32, reduce.Sum, 0))
+	require.Equal(t, engine.MaxQueued/6*6, g[0].gather.InFlight())
+	require.Equal(t, engine.MaxQueued/6*6, g[0].reduce.InFlight())
+	require.NoError(t, g[0].Close()) // its end is theirs
+	for _, w := range works {
+		var f *Fault
+		require.ErrorAs(t, w.Wait(context.Background()), &f)
 	}
-	each(t, 2, func(r int) error { return g[r].Barrier() })
+}
+
+// TestRanksDisagreeAboutATinyAllreduce: every rank hears of it.
+func TestRanksDisagreeAboutATinyAllreduce(t *testing.T) {
+	for name, call := range map[string]func(g *Group, other int) error{
+		"types": func(g *Group, other int) error {
+			b := make([]byte, 64)
+			return g.Allreduce(b, b, []reduce.Type{reduce.F32, reduce.I32}[other], reduce.Sum, 0)
+		},
+		"reductions": func(g *Group, other int) error {
+			b := make([]byte, 64)
+			return g.Allreduce(b, b, reduce.F32, []reduce.Op{reduce.Sum, reduce.Max}[other], 0)
+		},
+		"factors": func(g *Group, other int) error {
+			b := make([]byte, 64)
+			return g.Allreduce(b, b, reduce.F32, reduce.PremulSum, float64(other))
+		},
+		"lengths": func(g *Group, other int) error {
+			b := make([]byte, 4+4*other)
+			return g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := world(t, 3, func(s *config.Settings) { s.Fabric = "shm" })
+			each(t, 3, func(r int) error {
+				err := call(g[r], r/2)
+				var f *Fault
+				require.ErrorAs(t, err, &f)
+				assert.Equal(t, Mismatch, f.Kind, err.Error())
+				assert.Contains(t, err.Error(), "rank 2")
+				return nil
+			})
+		})
+	}
 }
 
 // TestAllreduceFailsAsAWhole: the group's error is that of every Allreduce in flight.

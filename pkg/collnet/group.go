@@ -243,13 +243,22 @@ func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
 }
 
 func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
+	return g.submit(o, own, func() {})
+}
+
+// submit hands an operation to the gather lane. own is what this rank gives to
+// it, in bytes; after is called when it is done.
+func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) {
 	g.posting.Lock()
 	defer g.posting.Unlock()
 	if g.inBackground() && o.Collective != wire.Barrier {
 		o.Yield = g.yield
 	}
 	g.begun(overlap.Gather)
-	w, err := g.gather.Submit(o, func() { g.ended(overlap.Gather) })
+	w, err := g.gather.Submit(o, func() {
+		g.ended(overlap.Gather)
+		after()
+	})
 	if err != nil {
 		g.ended(overlap.Gather)
 		return nil, err
