@@ -15,7 +15,8 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 import torch_mcast
-from torch_mcast.backend import backend_of, require_dense
+from torch_mcast.registry import backend_of
+from torch_mcast.tensor import require_dense
 
 from .world import World
 
@@ -266,8 +267,6 @@ def means() -> None:
         assert rank != 1 or t.tolist() == [2.5] * 3, dtype
     for dtype in (torch.int32, torch.uint8, torch.int64):
         t = torch.full((3,), rank, dtype=dtype)
-        with pytest.raises(torch_mcast.ArgumentError, match=rf"allreduce: AVG of {dtype}: .* use SUM"):
-            dist.all_reduce(t, op=dist.ReduceOp.AVG)
         with pytest.raises(torch_mcast.ArgumentError, match=rf"reduce: AVG of {dtype}: .* use SUM"):
             dist.reduce(t, dst=1, op=dist.ReduceOp.AVG)
         assert t.tolist() == [rank] * 3  # refused before anything was summed
@@ -277,6 +276,158 @@ def means() -> None:
 
 def test_means_over_gloo(world: World) -> None:
     world.run(means)
+
+
+def allreduces(fabric: str, size: int) -> None:
+    group = group_of(fabric, size)
+    rank = dist.get_rank()
+    if rank >= size:
+        return
+    ops: list[Any] = ["premul", *(getattr(dist.ReduceOp, n) for n in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"))]
+    for dtype in SUMMABLE:
+        for op in ops:
+            if op == "premul" and not dtype.is_floating_point:
+                continue
+            for n in SIZES if dtype is torch.float32 else [257]:
+                inputs = [numbers(n, dtype, r) for r in range(size)]
+                want = reduced(op, dtype, inputs, 0.5)
+                passed = distributed._make_nccl_premul_sum(0.5) if op == "premul" else op
+                t = inputs[rank].clone()
+                dist.all_reduce(t, op=passed, group=group)
+                assert same_bytes(t, want), (dtype, op, n)
+    strided = torch.arange(24.0).view(4, 6).t()[::2]
+    work = dist.all_reduce(strided, group=group, async_op=True)
+    assert work is not None
+    result = work.get_future().wait()[0]
+    assert torch.equal(strided, size * torch.arange(24.0).view(4, 6).t()[::2])
+    assert torch.equal(result, strided)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_allreduces_of_every_type_and_operation(world: World, fabric: str, size: int) -> None:
+    world.run(allreduces, fabric, size)
+
+
+@functools.cache
+def gloo_group() -> Any:
+    return dist.new_group(backend="gloo")
+
+
+def like_gloo(fabric: str) -> None:
+    group, gloo = group_of(fabric, 4), gloo_group()
+    torch.manual_seed(dist.get_rank())
+    for n in (1, 1001, 70_001, 1_500_001):
+        t = torch.randn(n)
+        want = t.clone()
+        dist.all_reduce(want, group=gloo)
+        dist.all_reduce(t, group=group)
+        torch.testing.assert_close(t, want, rtol=1e-5, atol=1e-5)
+        everywhere = [torch.zeros(n) for _ in range(4)]
+        dist.all_gather(everywhere, t, group=gloo)
+        assert all(torch.equal(each, t) for each in everywhere)  # the same bits on all ranks
+    for dtype in (torch.complex64, torch.bool):  # gloo's, as before
+        t = torch.ones(3, dtype=dtype)
+        dist.all_reduce(t, group=group, op=dist.ReduceOp.SUM if dtype.is_complex else dist.ReduceOp.MAX)
+        assert t.tolist() == [4 if dtype.is_complex else True] * 3
+    with c10d._coalescing_manager(group=group):
+        many = [torch.full((n,), float(n)) for n in (3, 70)]
+        for t in many:
+            dist.all_reduce(t, group=group)
+    assert [t.tolist() for t in many] == [[12.0] * 3, [280.0] * 70]
+
+
+def test_allreduces_are_like_gloos(world: World, fabric: str) -> None:
+    world.run(like_gloo, fabric)
+
+
+def full_queues(fabric: str) -> None:
+    group = group_of(fabric, 4)
+    ones = [torch.ones(64) for _ in range(1300)]  # more than the library holds
+    works: list[Any] = []
+    for i, t in enumerate(ones):
+        works.append(dist.all_reduce(t, group=group, async_op=True))
+        if i % 3 == 0:
+            works.append(dist.all_gather_into_tensor(torch.zeros(8), torch.ones(2), group, async_op=True))
+        if i % 5 == 0:
+            works.append(dist.reduce_scatter_tensor(torch.zeros(2), torch.ones(8), dist.ReduceOp.SUM, group, True))
+    for work in works:
+        work.wait()
+    assert all(t.tolist() == [4.0] * 64 for t in ones)
+
+
+def test_allreduces_beside_others_fill_the_queues(world: World, fabric: str) -> None:
+    world.run(full_queues, fabric)
+
+
+def data_parallel(fabric: str) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    group, rank = group_of(fabric, 4), dist.get_rank()
+    torch.manual_seed(7)
+    inputs = torch.randn(4, 16, 40)
+    model = torch.nn.Sequential(torch.nn.Linear(40, 300), torch.nn.Tanh(), torch.nn.Linear(300, 7))
+    alone = [p.detach().clone().requires_grad_() for p in model.parameters()]
+    parallel = DistributedDataParallel(model, process_group=group, bucket_cap_mb=0.01)
+    for _ in range(3):
+        model.zero_grad()
+        parallel(inputs[rank]).square().sum().backward()
+    torch.func.functional_call(
+        model, dict(zip(dict(model.named_parameters()), alone, strict=True)), inputs.view(-1, 40)
+    ).square().sum().div(4).backward()
+    for p, q in zip(model.parameters(), alone, strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_distributed_data_parallel(world: World, fabric: str) -> None:
+    world.run(data_parallel, fabric)
+
+
+def clipped() -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(3)
+    model = torch.nn.Linear(33, 17)
+    alone = torch.nn.Linear(33, 17)
+    alone.load_state_dict(model.state_dict())
+    fully_shard(model)
+    for m in (model, alone):
+        m(torch.ones(5, 33)).square().sum().backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    want = torch.nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
+    total: Any = norm
+    torch.testing.assert_close(total.full_tensor(), want)  # an all_reduce
+    for p, q in zip(model.parameters(), alone.parameters(), strict=True):
+        grad: Any = p.grad
+        torch.testing.assert_close(grad.full_tensor(), q.grad)
+
+
+def test_gradient_norms_are_clipped_over_all_ranks(world: World) -> None:
+    world.run(clipped)
+
+
+def in_background(fabric: str) -> None:
+    rank = dist.get_rank()
+    options = torch_mcast.Options(fabric=fabric, class_="background")
+    assert options.lines().splitlines()[-1] == "MCAST_CLASS=background"
+    behind: Any = dist.new_group(backend="mcast", pg_options=options)
+    front = group_of(fabric, 4)
+    mine = numbers(2_000_000, torch.float32, rank)
+    out = torch.zeros(4 * mine.numel())
+    saved = dist.all_gather_into_tensor(out, mine, group=behind, async_op=True)
+    for _ in range(20):
+        t = torch.ones(500_000)
+        dist.all_reduce(t, group=front)
+        assert float(t.min()) == float(t.max()) == 4
+    assert saved is not None
+    saved.wait()
+    assert same_bytes(out, torch.cat([numbers(2_000_000, torch.float32, r) for r in range(4)]))
+    waited = torch_mcast.stats(behind)
+    assert waited.gather_transfer_ns > 0
+    dist.destroy_process_group(behind)
+
+
+def test_a_group_in_the_background(world: World, fabric: str) -> None:
+    world.run(in_background, fabric)
 
 
 def documented_options() -> None:

@@ -102,7 +102,7 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
         from datetime import timedelta
         import torch_mcast
         from torch._C._distributed_c10d import FileStore
-        from torch_mcast.backend import exchange
+        from torch_mcast.rendezvous import exchange
         try:
             exchange(FileStore({str(tmp_path / "store")!r}, 3), 0, 3, b"blob", timedelta(seconds=1))
         except torch_mcast.WaitTimeoutError as e:

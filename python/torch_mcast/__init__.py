@@ -53,7 +53,7 @@ __all__ = [
 
 def _autoload() -> None:
     """Register the backend; torch calls this at import through the entry point torch.backends."""
-    from .backend import register
+    from .registry import register
 
     register()
 
@@ -68,6 +68,7 @@ def __getattr__(name: str) -> object:
 # Importing torch calls _autoload, which must exist by then.
 import torch  # noqa: E402, F401
 
-from .backend import Options, info, stats  # noqa: E402
+from .options import Options  # noqa: E402
+from .registry import info, stats  # noqa: E402
 
 _autoload()

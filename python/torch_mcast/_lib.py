@@ -49,6 +49,16 @@ class StatsStruct(c.Structure):
             "gather_busy_ns",
             "reduce_busy_ns",
             "overlap_ns",
+            "gather_queued_ns",
+            "reduce_queued_ns",
+            "gather_peers_ns",
+            "reduce_peers_ns",
+            "gather_turn_ns",
+            "reduce_turn_ns",
+            "gather_transfer_ns",
+            "reduce_transfer_ns",
+            "gather_finish_ns",
+            "reduce_finish_ns",
         )
     ]
 
@@ -64,6 +74,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_allgather": [c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, *_WORK],
     "mcast_broadcast": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
     "mcast_reduce_scatter": [
+        c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
+    ],
+    "mcast_allreduce": [
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
     ],
     "mcast_barrier": [c.c_int64, *_WORK],
@@ -220,6 +233,18 @@ class Library:
         s = _scratch
         _check(
             self._dll.mcast_reduce_scatter(
+                group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
+            )
+        )
+        return s.handle.value
+
+    def allreduce(
+        self, group: int, send: int, recv: int, count: int, dtype: int, op: int, factor: float
+    ) -> int:
+        """Start an Allreduce of count elements; return the work."""
+        s = _scratch
+        _check(
+            self._dll.mcast_allreduce(
                 group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
             )
         )

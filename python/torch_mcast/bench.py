@@ -27,7 +27,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 from torch.multiprocessing.spawn import spawn
 
-from .backend import Options, info
+from .options import Options
+from .registry import info
 
 COLLECTIVES = ("allgather", "reducescatter")
 FABRICS = ("shm", "udp")

@@ -77,6 +77,16 @@ class Stats:
         gather_busy_ns: time with a gather operation in flight.
         reduce_busy_ns: time with a Reduce-Scatter in flight.
         overlap_ns: time with both in flight together.
+        gather_queued_ns: what gather operations that are done waited for, summed: older ones,
+        reduce_queued_ns: and the same of Reduce-Scatters;
+        gather_peers_ns: other ranks to post the operation,
+        reduce_peers_ns: (Reduce-Scatters);
+        gather_turn_ns: a turn or credit to send, or operations of the foreground,
+        reduce_turn_ns: (Reduce-Scatters);
+        gather_transfer_ns: bytes on their way,
+        reduce_transfer_ns: (Reduce-Scatters);
+        gather_finish_ns: the word of other ranks, all bytes being there,
+        reduce_finish_ns: (Reduce-Scatters).
     """
 
     gather_ops: int
@@ -94,6 +104,16 @@ class Stats:
     gather_busy_ns: int
     reduce_busy_ns: int
     overlap_ns: int
+    gather_queued_ns: int
+    reduce_queued_ns: int
+    gather_peers_ns: int
+    reduce_peers_ns: int
+    gather_turn_ns: int
+    reduce_turn_ns: int
+    gather_transfer_ns: int
+    reduce_transfer_ns: int
+    gather_finish_ns: int
+    reduce_finish_ns: int
 
     def __sub__(self, earlier: Stats) -> Stats:
         """Return what was counted since an earlier reading."""
@@ -123,7 +143,10 @@ class Lane:
     or the group is closed, whether or not the caller kept the work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, group: list[Lane] | None = None) -> None:
+        """Make a lane beside the others of its group, which is then one of the list."""
+        self._group = [] if group is None else group
+        self._group.append(self)
         self._lock = threading.Lock()
         self._inflight: dict[Pending, None] = {}  # a set in posting order
         self._watched: queue.SimpleQueue[Pending | None] | None = None
@@ -139,13 +162,19 @@ class Lane:
                     handle = start()
                     break
                 except errors.BusyError:
-                    oldest = next(iter(list(self._inflight)), None)
-                    if oldest is None:
+                    # An Allreduce takes room in the library's queues of both kinds.
+                    lanes = (self, *self._group)
+                    waiting = [work for lane in lanes if (work := lane.oldest()) is not None]
+                    if not waiting:
                         raise
-                    oldest.settle()
+                    waiting[0].settle()
             posted = track(handle)
             self._inflight[posted] = None
             return posted
+
+    def oldest(self) -> Pending | None:
+        """Return the operation that was posted first, or None."""
+        return next(iter(list(self._inflight)), None)
 
     def drop(self, work: Pending) -> None:
         """Forget a work that has settled, so that its tensors can go."""
@@ -203,7 +232,9 @@ class Group:
         """
         lib = _lib.library()
         self.rank, self.size = rank, size
-        self.gather, self.reduce = Lane(), Lane()
+        self._lanes: list[Lane] = []
+        self.gather, self.reduce = Lane(self._lanes), Lane(self._lanes)
+        self.both = Lane(self._lanes)  # Allreduce, which takes a place in the orders of both
         endpoint, blob = lib.open(rank, size, options)
         blobs = exchange(blob)
         self.handle: int = _interruptible(lambda: lib.join(endpoint, blobs, timeout_ms))
@@ -243,8 +274,8 @@ class Group:
         try:
             self.lib.close(self.handle)
         finally:
-            self.gather.clear()
-            self.reduce.clear()
+            for lane in self._lanes:
+                lane.clear()
 
     def live(self) -> int:
         """Return the handle for a call of the library, or raise if there is none to use."""

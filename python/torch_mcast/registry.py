@@ -1,0 +1,59 @@
+"""The name "mcast" in torch.distributed, and the way from a process group to our backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import errors
+from .backend import MulticastBackend
+from .group import Info, Stats
+from .options import NAME, Options
+
+
+def create(opts: Any, options: object | None) -> MulticastBackend:
+    """Make the backend of a new process group; torch calls this."""
+    if options is not None and not isinstance(options, Options):
+        raise errors.ArgumentError(
+            f"pg_options is a {type(options).__name__}: the mcast backend takes torch_mcast.Options"
+        )
+    return MulticastBackend(opts.store, opts.group_rank, opts.group_size, opts.timeout, options)
+
+
+def register() -> None:
+    """Make the name "mcast" known to torch.distributed. A second call does nothing."""
+    if not dist.is_available() or NAME in dist.Backend.backend_list:
+        return
+    # "cuda" is registered so that its tensors get our message and not "no backend for device".
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | None:
+    """Return the mcast backend of a process group (None: the default group), or None."""
+    group = dist.group.WORLD if group is None else group
+    if group is None:
+        raise errors.ArgumentError("there is no default process group: call init_process_group first")
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except RuntimeError:
+        return None
+    return backend if isinstance(backend, MulticastBackend) else None
+
+
+def stats(group: dist.ProcessGroup | None = None) -> Stats:
+    """Return the counters of an mcast group (None: the default group)."""
+    return _mcast_backend(group).stats()
+
+
+def info(group: dist.ProcessGroup | None = None) -> Info:
+    """Return what an mcast group (None: the default group) runs on."""
+    return _mcast_backend(group).info()
+
+
+def _mcast_backend(group: dist.ProcessGroup | None) -> MulticastBackend:
+    backend = backend_of(group)
+    if backend is None:
+        raise errors.ArgumentError(f'the group\'s backend is not "mcast" but "{dist.get_backend(group)}"')
+    return backend
