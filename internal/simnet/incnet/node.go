@@ -18,12 +18,11 @@ type node struct {
 // stage is one stripe of a node with its links.
 type stage struct {
 	*inc.Stage
-	node    *node
-	memory  []byte
-	down    []func(*packet) // to members
-	up      *link           // at the parent, from this node
-	timer   inc.Time        // of the last wake-up asked for
-	expects []byte
+	node   *node
+	memory []byte
+	down   []func(*packet) // to members
+	up     *link           // at the parent, from this node
+	timer  inc.Time        // of the last wake-up asked for
 }
 
 const guard = 64 // bytes behind a stage's memory that must stay as they are

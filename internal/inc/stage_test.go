@@ -1,0 +1,219 @@
+package inc
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// rig is a node and its members, without a network between them.
+type rig struct {
+	terms   Terms
+	stage   *Stage
+	members []*Member
+	send    [][]byte
+	recv    [][]byte
+	now     Time
+}
+
+func newRig(t testing.TB, ranks int, reproducible bool, count int) *rig {
+	t.Helper()
+	g := &rig{terms: Terms{Job: 9, Ranks: ranks, Stripes: 1, Chunk: 64, Slots: 8, First: math.MaxUint32 - 3, Cutoff: time.Millisecond}}
+	c := StageConfig{Terms: g.terms, Members: ranks, Owner: make([]int, ranks), Reproducible: reproducible}
+	for r := range ranks {
+		c.Owner[r] = r
+		g.members = append(g.members, NewMember(r, r, g.terms))
+		g.send = append(g.send, make([]byte, 4*count*ranks))
+		g.recv = append(g.recv, make([]byte, 4*count))
+		for i := range count * ranks {
+			binary.NativeEndian.PutUint32(g.send[r][4*i:], uint32(i*(r+1))) //nolint:gosec // a pattern
+		}
+	}
+	c.Memory = make([]byte, MemoryFor(&c))
+	var err error
+	g.stage, err = NewStage(c)
+	require.NoError(t, err)
+	return g
+}
+
+// exchange carries everything between members and node once, and reports whether that was anything.
+func (g *rig) exchange(count int) bool {
+	busy := false
+	for r, m := range g.members {
+		for run, ok := m.NextRun(0); ok; run, ok = m.NextRun(0) {
+			for i := range run.Count {
+				h := run.Header(i)
+				from := 4*count*run.Owner + run.Offset + i*run.Step
+				g.stage.Contribute(r, &h, g.send[r][from:min(from+run.Step, 4*count*run.Owner+run.Offset+run.Bytes)])
+			}
+			m.Sent(g.now, &run, run.Count)
+			busy = true
+		}
+	}
+	for o, ok := g.stage.Next(); ok; o, ok = g.stage.Next() {
+		m := g.members[o.Member]
+		if p, ok := m.Place(g.now, &o.Head, len(o.Payload)); ok {
+			copy(g.recv[o.Member][p.Offset:], o.Payload)
+			m.Received(g.now, &o.Head)
+		}
+		g.stage.Pop(g.now, &o)
+		busy = true
+	}
+	for r, m := range g.members {
+		if h, st, ok := m.NextStatus(g.now, 0); ok {
+			g.stage.Status(r, &h, &st)
+			busy = true
+		}
+	}
+	for {
+		to, h, c, ok := g.stage.NextCredit()
+		if !ok {
+			return busy
+		}
+		g.members[to].Credit(g.now, &h, &c)
+		busy = true
+	}
+}
+
+// TestNoAllocation: once it runs, nothing in the protocol allocates.
+func TestNoAllocation(t *testing.T) {
+	const count = 500
+	g := newRig(t, 3, true, count)
+	once := func() {
+		for _, m := range g.members {
+			m.Post(g.now, Op{Count: count, Type: reduce.I32})
+		}
+		for g.exchange(count) {
+		}
+		for r, m := range g.members {
+			if _, ok := m.NextDone(); !ok {
+				t.Fatalf("rank %d is not done", r)
+			}
+		}
+	}
+	once()
+	assert.Zero(t, testing.AllocsPerRun(20, once))
+	for r := range g.members {
+		for i := range count {
+			assert.Equal(t, uint32(6*(r*count+i)), binary.NativeEndian.Uint32(g.recv[r][4*i:])) //nolint:gosec // a pattern
+		}
+	}
+	assert.Zero(t, g.stage.InUse())
+	s := g.stage.Stats()
+	assert.Zero(t, s.Duplicates+s.Stale+s.Malformed+s.Again+s.Gaps)
+}
+
+// TestGarbageChangesNothing: what no member of the job can mean is counted and forgotten.
+func TestGarbageChangesNothing(t *testing.T) {
+	const count = 16
+	g := newRig(t, 2, true, count)
+	for _, m := range g.members {
+		m.Post(0, Op{Count: count, Type: reduce.I32})
+	}
+	run, ok := g.members[0].NextRun(0)
+	require.True(t, ok)
+	good, payload := run.Header(0), g.send[0][:64]
+	spoils := []func(*wire.Slot){
+		func(h *wire.Slot) { h.Kind = wire.Result }, func(h *wire.Slot) { h.Job++ }, func(h *wire.Slot) { h.Stripe = 1 },
+		func(h *wire.Slot) { h.Member = 1 }, func(h *wire.Slot) { h.Type = 77 }, func(h *wire.Slot) { h.Op = 99 },
+		func(h *wire.Slot) { h.Owner = 2 }, func(h *wire.Slot) { h.Wide = true },
+	}
+	for i, spoil := range spoils {
+		h := good
+		spoil(&h)
+		g.stage.Contribute(0, &h, payload)
+		assert.EqualValues(t, i+1, g.stage.Stats().Malformed)
+	}
+	for i, n := range []int{0, 3, 68} {
+		g.stage.Contribute(0, &good, make([]byte, n))
+		assert.EqualValues(t, len(spoils)+i+1, g.stage.Stats().Malformed)
+	}
+	for _, slot := range []uint32{good.Slot - 1, good.Slot + 8, good.Slot + 1<<31} {
+		h := good
+		h.Slot = slot
+		g.stage.Contribute(0, &h, payload)
+	}
+	assert.EqualValues(t, 3, g.stage.Stats().Stale)
+	assert.Zero(t, g.stage.InUse())
+	// A status that promises results of slots never granted, and one of another job.
+	g.stage.Status(0, &wire.Slot{Kind: wire.Status, Job: 9}, &wire.SlotStatus{Have: good.Slot, Next: good.Slot + 9})
+	g.stage.Status(0, &wire.Slot{Kind: wire.Status, Job: 8}, &wire.SlotStatus{Have: good.Slot + 1, Next: good.Slot + 1})
+	assert.EqualValues(t, len(spoils)+5, g.stage.Stats().Malformed)
+	// Allowances and results that no node can have sent.
+	m := g.members[0]
+	m.Credit(0, &wire.Slot{Kind: wire.Allowance, Job: 9}, &wire.SlotCredit{Base: good.Slot + 1, Limit: good.Slot + 9})
+	m.Credit(0, &wire.Slot{Kind: wire.Allowance, Job: 9}, &wire.SlotCredit{Base: good.Slot, Limit: good.Slot + 100})
+	_, ok = m.Place(0, &wire.Slot{Kind: wire.Result, Job: 9, Type: uint8(reduce.I32), Slot: good.Slot}, 64)
+	assert.False(t, ok, "a result of what was not sent")
+	for g.exchange(count) {
+	}
+	for r, m := range g.members {
+		_, ok := m.NextDone()
+		assert.True(t, ok, r)
+		assert.Equal(t, uint32(3*r*count), binary.NativeEndian.Uint32(g.recv[r])) //nolint:gosec // a pattern
+	}
+}
+
+// TestMismatch: members that call different things are told who and what.
+func TestMismatch(t *testing.T) {
+	other := map[string]Op{
+		"type": {Count: 16, Type: reduce.F32}, "op": {Count: 16, Type: reduce.I32, Reduction: reduce.Max},
+		"length": {Count: 17, Type: reduce.I32}, "factor": {Count: 16, Type: reduce.I32, Reduction: reduce.PremulSum, Factor: 2},
+	}
+	for name, o := range other {
+		g := newRig(t, 2, true, 32)
+		one := Op{Count: 16, Type: reduce.I32}
+		if name == "factor" {
+			one.Reduction, one.Factor = reduce.PremulSum, 3
+		}
+		g.members[0].Post(0, one)
+		g.members[1].Post(0, o)
+		g.exchange(16)
+		var m *MismatchError
+		require.ErrorAs(t, g.stage.Err(), &m, name)
+		assert.Equal(t, [2]int{0, 1}, m.Members)
+		assert.NotEqual(t, m.What[0], m.What[1], name)
+		assert.Contains(t, m.Error(), "member 1")
+	}
+}
+
+// TestSilence: a member knows for how long nobody answers.
+func TestSilence(t *testing.T) {
+	g := newRig(t, 2, true, 16)
+	m := g.members[0]
+	assert.Zero(t, m.Silence(time.Hour))
+	m.Post(0, Op{Count: 16, Type: reduce.I32})
+	run, _ := m.NextRun(0)
+	m.Sent(0, &run, run.Count)
+	at, ok := m.Deadline()
+	require.True(t, ok)
+	m.Expire(at)
+	h, st, ok := m.NextStatus(at, 0)
+	require.True(t, ok)
+	assert.True(t, st.Poll)
+	assert.Equal(t, time.Second, m.Silence(at+time.Second))
+	g.stage.Status(0, &h, &st)
+	_, h, c, ok := g.stage.NextCredit()
+	require.True(t, ok)
+	m.Credit(at+time.Second, &h, &c)
+	assert.Zero(t, m.Silence(at+2*time.Second))
+	_, again := m.NextRun(0)
+	assert.True(t, again, "the answer names what was lost")
+}
+
+func TestStageNeedsItsMemory(t *testing.T) {
+	c := StageConfig{Terms: Terms{Ranks: 1, Stripes: 1, Chunk: 64, Slots: 8}, Members: 1, Owner: []int{0}}
+	c.Memory = make([]byte, MemoryFor(&c)-1)
+	_, err := NewStage(c)
+	assert.ErrorIs(t, err, errNoMemory)
+	c.Slots = 3
+	_, err = NewStage(c)
+	assert.Error(t, err)
+}
