@@ -27,6 +27,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Settings{
 		Fabric: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 1, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
+		SwitchMode: "reproducible", SwitchTimeout: 3 * time.Second,
 	}, s)
 	require.Equal(t, s, Default())
 }
@@ -48,29 +49,32 @@ func TestValues(t *testing.T) {
 
 func TestBadValues(t *testing.T) {
 	for name, values := range map[string][]string{
-		"MCAST_FABRIC":       {"tcp", "UDP", " udp"},
-		"MCAST_IFACE":        {"eth 0", "a/b"},
-		"MCAST_GROUP":        {"10.0.0.1", "224.0.0.5", "ff02::1", "239.1", "240.0.0.1"},
-		"MCAST_PORT":         {"80", "65536", "-1", "x", "1e4"},
-		"MCAST_TTL":          {"256", "-1", "1.5"},
-		"MCAST_TIMEOUT":      {"30", "99ms", "2h", "-1s"},
-		"MCAST_JOIN_TIMEOUT": {"1ms", "25h"},
-		"MCAST_CLASS":        {"low", "Background"},
-		"MCAST_LOSS":         {"0.91", "-0.1", "NaN", "1%", "+Inf"},
-		"MCAST_LOSS_SEED":    {"-1", "18446744073709551616"},
-		"MCAST_CHAINS":       {"0", "257"},
-		"MCAST_SUBGROUPS":    {"0", "17"},
-		"MCAST_CHUNK":        {"1", "64K", "1KB"},
-		"MCAST_WINDOW":       {"1", "2G"},
-		"MCAST_RCVBUF":       {"1", "2G", "99999999999999999999G", "9223372036854775807G"},
-		"MCAST_OFFLOAD":      {"on"},
-		"MCAST_EAGER":        {"2M", "-1"},
-		"MCAST_CUTOFF":       {"1us", "11s"},
-		"MCAST_SHM_CHUNK":    {"0", "17M"},
-		"MCAST_SHM_SLOTS":    {"1", "1025"},
-		"MCAST_SIMD":         {"sse"},
-		"MCAST_LOG":          {"WARN", "trace"},
-		"MCAST_RENDEZVOUS":   {"localhost", ":80", "host:0", "host:65536", "host:http"},
+		"MCAST_FABRIC":         {"tcp", "UDP", " udp"},
+		"MCAST_IFACE":          {"eth 0", "a/b"},
+		"MCAST_GROUP":          {"10.0.0.1", "224.0.0.5", "ff02::1", "239.1", "240.0.0.1"},
+		"MCAST_PORT":           {"80", "65536", "-1", "x", "1e4"},
+		"MCAST_TTL":            {"256", "-1", "1.5"},
+		"MCAST_TIMEOUT":        {"30", "99ms", "2h", "-1s"},
+		"MCAST_JOIN_TIMEOUT":   {"1ms", "25h"},
+		"MCAST_CLASS":          {"low", "Background"},
+		"MCAST_LOSS":           {"0.91", "-0.1", "NaN", "1%", "+Inf"},
+		"MCAST_LOSS_SEED":      {"-1", "18446744073709551616"},
+		"MCAST_CHAINS":         {"0", "257"},
+		"MCAST_SUBGROUPS":      {"0", "17"},
+		"MCAST_CHUNK":          {"1", "64K", "1KB"},
+		"MCAST_WINDOW":         {"1", "2G"},
+		"MCAST_RCVBUF":         {"1", "2G", "99999999999999999999G", "9223372036854775807G"},
+		"MCAST_OFFLOAD":        {"on"},
+		"MCAST_EAGER":          {"2M", "-1"},
+		"MCAST_CUTOFF":         {"1us", "11s"},
+		"MCAST_SHM_CHUNK":      {"0", "17M"},
+		"MCAST_SHM_SLOTS":      {"1", "1025"},
+		"MCAST_SIMD":           {"sse"},
+		"MCAST_SWITCH":         {"host", "a:1,", "a:1,b", "a:1, b:2", ","},
+		"MCAST_SWITCH_MODE":    {"exact"},
+		"MCAST_SWITCH_TIMEOUT": {"1ms", "6m"},
+		"MCAST_LOG":            {"WARN", "trace"},
+		"MCAST_RENDEZVOUS":     {"localhost", ":80", "host:0", "host:65536", "host:http"},
 	} {
 		for _, value := range values {
 			_, err := Load(from(map[string]string{name: value}), nil)
@@ -151,4 +155,24 @@ func TestReferenceIsCurrent(t *testing.T) {
 	for _, v := range Variables() {
 		require.Equal(t, 1, strings.Count(string(got), "| `"+v.Name+"` |"))
 	}
+}
+
+func TestSwitches(t *testing.T) {
+	s, err := Load(nil, map[string]string{"MCAST_SWITCH": "a:1,[::1]:2"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a:1", "[::1]:2"}, s.Switches())
+	none := Default()
+	require.Empty(t, none.Switches())
+}
+
+func TestErrorsKeepTheSecret(t *testing.T) {
+	for _, bad := range []string{"hunter2", "with a space", "control\x01character", strings.Repeat("x", 257)} {
+		_, err := Load(nil, map[string]string{"MCAST_SECRET": bad})
+		require.ErrorContains(t, err, "MCAST_SECRET")
+		require.ErrorContains(t, err, allowed(t, "MCAST_SECRET"))
+		require.NotContains(t, err.Error(), bad)
+	}
+	s, err := Load(nil, map[string]string{"MCAST_SECRET": "correct-horse"})
+	require.NoError(t, err)
+	require.Equal(t, "correct-horse", s.Secret)
 }

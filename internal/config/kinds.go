@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // kind is a type of value: its name in the reference, what is allowed, and how
@@ -17,11 +18,12 @@ type kind[T any] struct {
 	name    string
 	allowed string
 	parse   func(string) (T, bool)
+	secret  bool // errors must not repeat a value
 }
 
 // orZero widens a kind of number by 0 with a meaning of its own.
 func orZero[T int | uint16](k kind[T], meaning string) kind[T] {
-	return kind[T]{k.name, "0 (" + meaning + ") or " + k.allowed, func(s string) (T, bool) {
+	return kind[T]{name: k.name, allowed: "0 (" + meaning + ") or " + k.allowed, parse: func(s string) (T, bool) {
 		if s == "0" {
 			return 0, true
 		}
@@ -31,7 +33,7 @@ func orZero[T int | uint16](k kind[T], meaning string) kind[T] {
 
 // orEmpty widens a kind by the empty text, which has a meaning of its own.
 func orEmpty[T any](k kind[T], meaning string) kind[T] {
-	return kind[T]{k.name, "empty (" + meaning + ") or " + k.allowed, func(s string) (T, bool) {
+	return kind[T]{secret: k.secret, name: k.name, allowed: "empty (" + meaning + ") or " + k.allowed, parse: func(s string) (T, bool) {
 		if s == "" {
 			var zero T
 			return zero, true
@@ -41,7 +43,7 @@ func orEmpty[T any](k kind[T], meaning string) kind[T] {
 }
 
 func choice(names ...string) kind[string] {
-	return kind[string]{"choice", "one of " + strings.Join(names, ", "), func(s string) (string, bool) {
+	return kind[string]{name: "choice", allowed: "one of " + strings.Join(names, ", "), parse: func(s string) (string, bool) {
 		for _, name := range names {
 			if s == name {
 				return s, true
@@ -52,36 +54,36 @@ func choice(names ...string) kind[string] {
 }
 
 func text(allowed string) kind[string] {
-	return kind[string]{"text", allowed, func(s string) (string, bool) {
+	return kind[string]{name: "text", allowed: allowed, parse: func(s string) (string, bool) {
 		return s, s != "" && !strings.ContainsAny(s, " \t\n/")
 	}}
 }
 
 func number[T int | uint16 | uint64](lo, hi T) kind[T] {
-	return kind[T]{"number", fmt.Sprintf("a whole number from %d to %d", lo, hi), func(s string) (T, bool) {
+	return kind[T]{name: "number", allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), parse: func(s string) (T, bool) {
 		n, err := strconv.ParseUint(s, 10, 64)
 		return T(n), err == nil && n >= uint64(lo) && n <= uint64(hi)
 	}}
 }
 
 func size(lo, hi int) kind[int] {
-	return kind[int]{"size", fmt.Sprintf("a size from %s to %s, such as 4096, 64K or 1MiB", FormatBytes(lo), FormatBytes(hi)),
-		func(s string) (int, bool) {
+	return kind[int]{name: "size", allowed: fmt.Sprintf("a size from %s to %s, such as 4096, 64K or 1MiB", FormatBytes(lo), FormatBytes(hi)),
+		parse: func(s string) (int, bool) {
 			n, err := ParseBytes(s)
 			return n, err == nil && n >= lo && n <= hi
 		}}
 }
 
 func fraction(lo, hi float64) kind[float64] {
-	return kind[float64]{"fraction", fmt.Sprintf("a number from %g to %g", lo, hi), func(s string) (float64, bool) {
+	return kind[float64]{name: "fraction", allowed: fmt.Sprintf("a number from %g to %g", lo, hi), parse: func(s string) (float64, bool) {
 		x, err := strconv.ParseFloat(s, 64)
 		return x, err == nil && x >= lo && x <= hi // NaN is in no range.
 	}}
 }
 
 func duration(lo, hi time.Duration) kind[time.Duration] {
-	return kind[time.Duration]{"duration", fmt.Sprintf("a duration from %s to %s, such as 100us, 2ms, 30s or 5m", short(lo), short(hi)),
-		func(s string) (time.Duration, bool) {
+	return kind[time.Duration]{name: "duration", allowed: fmt.Sprintf("a duration from %s to %s, such as 100us, 2ms, 30s or 5m", short(lo), short(hi)),
+		parse: func(s string) (time.Duration, bool) {
 			d, err := time.ParseDuration(s)
 			return d, err == nil && d >= lo && d <= hi
 		}}
@@ -90,14 +92,14 @@ func duration(lo, hi time.Duration) kind[time.Duration] {
 // multicast leaves out 224.0.0.0/24, which routers keep to one link whatever
 // the TTL and where other protocols live.
 func multicast() kind[netip.Addr] {
-	return kind[netip.Addr]{"address", "an IPv4 multicast address from 224.0.1.0 to 239.255.255.255", func(s string) (netip.Addr, bool) {
+	return kind[netip.Addr]{name: "address", allowed: "an IPv4 multicast address from 224.0.1.0 to 239.255.255.255", parse: func(s string) (netip.Addr, bool) {
 		a, err := netip.ParseAddr(s)
 		return a, err == nil && a.Is4() && a.IsMulticast() && !a.IsLinkLocalMulticast()
 	}}
 }
 
 func hostPort() kind[string] {
-	return kind[string]{"host:port", "host:port with a port from 1 to 65535", func(s string) (string, bool) {
+	return kind[string]{name: "host:port", allowed: "host:port with a port from 1 to 65535", parse: func(s string) (string, bool) {
 		host, port, err := net.SplitHostPort(s)
 		if err != nil || host == "" {
 			return "", false
@@ -107,9 +109,28 @@ func hostPort() kind[string] {
 	}}
 }
 
+func hostPorts() kind[string] {
+	one := hostPort()
+	return kind[string]{name: "list", allowed: one.allowed + ", or several of them, separated by commas", parse: func(s string) (string, bool) {
+		for _, address := range strings.Split(s, ",") {
+			if _, ok := one.parse(address); !ok || strings.ContainsAny(address, " \t\n") {
+				return "", false
+			}
+		}
+		return s, true
+	}}
+}
+
+// password is printable, so that it survives environments and files of one a line.
+func password() kind[string] {
+	return kind[string]{name: "text", allowed: "8 to 256 characters without white space", secret: true, parse: func(s string) (string, bool) {
+		return s, len(s) >= 8 && len(s) <= 256 && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) })
+	}}
+}
+
 func level() kind[slog.Level] {
 	levels := map[string]slog.Level{"off": LogOff, "error": slog.LevelError, "warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug}
-	return kind[slog.Level]{"choice", "one of off, error, warn, info, debug", func(s string) (slog.Level, bool) {
+	return kind[slog.Level]{name: "choice", allowed: "one of off, error, warn, info, debug", parse: func(s string) (slog.Level, bool) {
 		l, ok := levels[s]
 		return l, ok
 	}}

@@ -42,9 +42,18 @@ type Settings struct {
 	Cutoff        time.Duration
 	ShmChunk      int
 	ShmSlots      int
+	Switch        string // addresses, host:port, separated by commas; see Switches
+	SwitchMode    string // "reproducible" or "fast"
+	SwitchTimeout time.Duration
+	Secret        string
 	SIMD          string // "auto", "avx512", "avx2" or "generic"
 	Log           slog.Level
 	Rendezvous    string
+}
+
+// Switches returns the addresses of Switch, in order.
+func (s *Settings) Switches() []string {
+	return strings.FieldsFunc(s.Switch, func(r rune) bool { return r == ',' })
 }
 
 // LogOff is the value of Settings.Log above every level that is logged.
@@ -66,6 +75,9 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 			text = v.Default
 		}
 		if !v.set(&s, text) {
+			if v.secret {
+				text = "..."
+			}
 			errs = append(errs, fmt.Errorf("%s=%q is not allowed: want %s", v.Name, text, v.Allowed))
 		}
 	}

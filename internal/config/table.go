@@ -18,7 +18,8 @@ type Variable struct {
 	Allowed string // what a value must be, in words
 	Help    string // one line
 
-	set func(s *Settings, text string) bool
+	secret bool // errors must not repeat the value
+	set    func(s *Settings, text string) bool
 }
 
 // Variables returns the table, in the order of the reference.
@@ -66,7 +67,7 @@ var table = []Variable{
 	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
 		"The least time without news after which missing chunks are fetched; the rest of the cutoff is measured."),
 	row("MCAST_LOSS", "0", func(s *Settings) *float64 { return &s.Loss }, fraction(0, 0.9),
-		"Share of received datagrams to throw away on purpose, for tests."),
+		"Share of received datagrams, and of contributions to the switch, to throw away on purpose, for tests."),
 	row("MCAST_LOSS_SEED", "1", func(s *Settings) *uint64 { return &s.LossSeed }, number[uint64](0, math.MaxUint64),
 		"Seed of MCAST_LOSS; the same seed throws away the same datagrams."),
 
@@ -74,6 +75,15 @@ var table = []Variable{
 		"Size of a slot in a rank's shared-memory ring."),
 	row("MCAST_SHM_SLOTS", "8", func(s *Settings) *int { return &s.ShmSlots }, number(2, 1024),
 		"Slots in a rank's shared-memory ring."),
+
+	row("MCAST_SWITCH", "", func(s *Settings) *string { return &s.Switch }, orEmpty(hostPorts(), "Reduce-Scatter goes directly"),
+		"Aggregation nodes (`mcast switch`) that Reduce-Scatter goes through, tried in order. All ranks name as many or none; ranks may name different nodes of one tree."),
+	row("MCAST_SWITCH_MODE", "reproducible", func(s *Settings) *string { return &s.SwitchMode }, choice("reproducible", "fast"),
+		"How the switch sums: in rank order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
+	row("MCAST_SWITCH_TIMEOUT", "3s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
+		"After such a silence of the switch Reduce-Scatter goes on directly."),
+	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "the switch admits everybody"),
+		"What rank and switch prove to each other; every datagram between them then carries a keyed tag. It is never logged."),
 
 	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
 		"Instruction set of the sums; auto takes the best that the CPU has."),
@@ -89,7 +99,7 @@ var elsewhere = []Variable{
 // row ties a variable to its field of Settings. The default is text in the
 // variable's own syntax, so it passes the same check as any other value.
 func row[T any](name, def string, field func(*Settings) *T, k kind[T], help string) Variable {
-	return Variable{Name: name, Type: k.name, Default: def, Allowed: k.allowed, Help: help,
+	return Variable{Name: name, Type: k.name, Default: def, Allowed: k.allowed, Help: help, secret: k.secret,
 		set: func(s *Settings, text string) bool {
 			v, ok := k.parse(text)
 			if ok {
@@ -109,7 +119,8 @@ func Markdown() string {
 Every variable may be set in the environment of a process or given for one group alone (mcast_open's options,
 collnet.Options). An empty value counts as not set. A value that is not allowed is an error that names the variable, the
 value and what is allowed; a variable that is not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SIMD and MCAST_LIBRARY may differ.
+the same values; MCAST_IFACE, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_SIMD and
+MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |
 |---|---|---|---|
