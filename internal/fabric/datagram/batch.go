@@ -23,8 +23,9 @@ const cache = 512 << 10
 const maxHead = 64
 
 // stride is the room for one message: no datagram, and nothing that the kernel
-// merges, is longer.
-const stride = maxPacket + 1
+// merges, is longer. It is no power of two, lest all messages begin in the same
+// sets of the caches.
+const stride = maxPacket + 1 + 4096 + 64
 
 // Batch is what a goroutine needs to move datagrams over any number of sockets.
 // It belongs to one goroutine at a time; only Syscalls may be read by others.
