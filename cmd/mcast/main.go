@@ -1,5 +1,6 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
-// collectives, `mcast env` shows the configuration.
+// collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
+// env` shows the configuration.
 package main
 
 import (
@@ -17,6 +18,7 @@ const version = "0.1.0"
 
 type commands struct {
 	Bench   benchCommand   `cmd:"" help:"Run a collective, check every byte and print times and bandwidths."`
+	Switch  switchCommand  `cmd:"" help:"Run an aggregation node, which sums in the network for Reduce-Scatters (MCAST_SWITCH)."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -31,7 +33,7 @@ func (versionCommand) Run() error {
 
 func main() {
 	var c commands
-	k := kong.Parse(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError())
+	k := kong.Parse(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(), kong.Configuration(readFlagFile))
 	for _, warning := range config.Unknown(os.Environ()) {
 		fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
 	}

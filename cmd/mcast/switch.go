@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/torch-mcast/torch-mcast/internal/aggregator"
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+)
+
+// switchCommand is the command line of `mcast switch`.
+type switchCommand struct {
+	Config       kong.ConfigFlag `placeholder:"FILE" help:"JSON object with values for these flags, such as {\"parent\": \"10.0.0.1:7470\"}."`
+	Bind         string          `default:"127.0.0.1:7470" placeholder:"host:port" help:"Where members join; port 0 takes a free one. Default: ${default}, for this host alone."`
+	Workers      int             `placeholder:"n" help:"Goroutines that move data. Default: half of the cores, 1 to 16."`
+	Memory       byteSize        `default:"1GiB" placeholder:"size" help:"Slot memory of all jobs. Default: ${default}."`
+	JobMemory    byteSize        `placeholder:"size" help:"Slot memory of one job. Default: a sixteenth of --memory."`
+	Rate         bitRate         `default:"40Gbit/s" placeholder:"rate" help:"Of a member's link; it says how large windows are. Default: ${default}."`
+	Parent       string          `placeholder:"host:port" help:"The switch above this one in a tree."`
+	DataPorts    portRange       `placeholder:"first-last" help:"UDP ports for data, for firewalls. Default: any."`
+	Secrets      string          `placeholder:"FILE" help:"Admit only members that prove one of these secrets: one a line, with an optional name before it. Default: MCAST_SECRET, if set."`
+	JoinTimeout  time.Duration   `default:"30s" placeholder:"d" help:"How long a job waits for the last of its ranks. Default: ${default}."`
+	DrainTimeout time.Duration   `default:"30s" placeholder:"d" help:"After SIGTERM: how long members have to leave. Default: ${default}."`
+	HTTP         string          `name:"http" placeholder:"host:port" help:"Serve /metrics for Prometheus and /healthz here. Default: nowhere."`
+	JSON         bool            `name:"json" help:"Log JSON objects instead of text."`
+}
+
+// Run is the switch until a signal ends it.
+func (c *switchCommand) Run() error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if c.JSON {
+		log = slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	secrets, err := c.secrets(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if len(secrets) == 0 && !loopback(c.Bind) {
+		log.Warn("everybody who reaches this address may use the switch; see --secrets", "bind", c.Bind)
+	}
+	s, err := aggregator.Start(aggregator.Config{
+		Bind: c.Bind, Workers: c.Workers, Memory: int64(c.Memory), JobMemory: int64(c.JobMemory), Rate: float64(c.Rate),
+		Parent: c.Parent, FirstPort: c.DataPorts.first, LastPort: c.DataPorts.last, Secrets: secrets,
+		JoinTimeout: c.JoinTimeout, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	if c.HTTP != "" {
+		stop, err := serveHTTP(c.HTTP, s.Handler(), log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	fmt.Printf("listening on %v\n", s.Addr())
+	<-signals
+	return c.drain(s, signals, log)
+}
+
+// drain lets the members leave; a second signal ends that.
+func (c *switchCommand) drain(s *aggregator.Server, signals <-chan os.Signal, log *slog.Logger) error {
+	log.Info("draining", "jobs", s.Stats().Jobs, "timeout", c.DrainTimeout.String())
+	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := s.Drain(ctx)
+	if errors.Is(err, context.Canceled) {
+		return errors.New("ended by a second signal before all members had left")
+	}
+	return err
+}
+
+// secrets reads --secrets, or else MCAST_SECRET.
+func (c *switchCommand) secrets(lookup func(string) (string, bool)) (session.Secrets, error) {
+	if c.Secrets == "" {
+		if one, _ := lookup("MCAST_SECRET"); one != "" {
+			return session.Secrets{{Text: one}}, nil
+		}
+		return nil, nil
+	}
+	file, err := os.Open(c.Secrets)
+	if err != nil {
+		return nil, fmt.Errorf("--secrets: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	secrets, err := session.ReadSecrets(file)
+	if err != nil {
+		return nil, fmt.Errorf("--secrets: %s: %w", c.Secrets, err)
+	}
+	return secrets, nil
+}
+
+func loopback(bind string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// serveHTTP serves until stop is called.
+func serveHTTP(at string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("--http: %w", err)
+	}
+	log.Info("metrics", "url", fmt.Sprintf("http://%v/metrics", ln.Addr()))
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	go func() { _ = server.Serve(ln) }() // until Close
+	return func() { _ = server.Close() }, nil
+}
+
+// byteSize is a flag such as 64MiB.
+type byteSize int64
+
+// UnmarshalText reads it.
+func (b *byteSize) UnmarshalText(text []byte) error {
+	n, err := config.ParseBytes(string(text))
+	*b = byteSize(n)
+	return err
+}
+
+// bitRate is a flag such as 40Gbit/s, in bits per second.
+type bitRate float64
+
+// UnmarshalText reads it.
+func (r *bitRate) UnmarshalText(text []byte) error {
+	units := map[string]float64{"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
+	number := strings.TrimRight(string(text), "kMGbit/s")
+	unit, known := units[string(text[len(number):])]
+	x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !known || !(x > 0) || x*unit > 1e15 {
+		return fmt.Errorf("%q is no rate: want one such as 100Gbit/s or 800Mbit/s", text)
+	}
+	*r = bitRate(x * unit)
+	return nil
+}
+
+// portRange is a flag such as 7500-7599.
+type portRange struct{ first, last uint16 }
+
+// UnmarshalText reads it.
+func (p *portRange) UnmarshalText(text []byte) error {
+	first, last, _ := strings.Cut(string(text), "-")
+	a, err := strconv.ParseUint(first, 10, 16)
+	b, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || a < 1 || b < a {
+		return fmt.Errorf("%q is no range of ports: want first-last, such as 7500-7599", text)
+	}
+	*p = portRange{uint16(a), uint16(b)}
+	return nil
+}

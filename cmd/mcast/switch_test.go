@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/aggregator/aggtest"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+)
+
+// lines makes lines that a process writes available as they come.
+type lines struct{ found chan string }
+
+func scan(r io.Reader) *lines {
+	l := &lines{make(chan string, 1000)}
+	go func() {
+		for s := bufio.NewScanner(r); s.Scan(); {
+			l.found <- s.Text()
+		}
+		close(l.found)
+	}()
+	return l
+}
+
+// match waits for a line and returns what its first group matches.
+func (l *lines) match(t *testing.T, pattern string) string {
+	t.Helper()
+	for deadline := time.After(time.Minute); ; {
+		select {
+		case line, ok := <-l.found:
+			require.True(t, ok, "no line matches %s", pattern)
+			if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
+				return m[1]
+			}
+		case <-deadline:
+			require.Fail(t, "timeout", "no line matches %s", pattern)
+		}
+	}
+}
+
+// process is a running mcast.
+type process struct {
+	out, err *lines
+	signal   func(os.Signal) error
+	exited   chan error
+}
+
+func runSwitch(t *testing.T, vars []string, args ...string) *process {
+	t.Helper()
+	cmd, _, _ := mcast(t, vars, append([]string{"switch", "--bind", "127.0.0.1:0"}, args...)...)
+	cmd.Stdout, cmd.Stderr = nil, nil
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	p := &process{scan(stdout), scan(stderr), cmd.Process.Signal, make(chan error, 1)}
+	go func() { p.exited <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return p
+}
+
+func (p *process) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-p.exited:
+		return err
+	case <-time.After(time.Minute):
+		require.Fail(t, "the switch goes on")
+		return nil
+	}
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.Get(url)
+	require.NoError(t, err)
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	return r.StatusCode, string(text)
+}
+
+func TestSwitch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "switch.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"workers": 2, "memory": 67108864, "rate": "10Gbit/s", "drain-timeout": "50s", "json": true}`), 0o600))
+	p := runSwitch(t, []string{"MCAST_SECRET=correct horse"}, "--config", file, "--http", "127.0.0.1:0")
+	addr := p.out.match(t, `^listening on (.*)$`)
+	metrics := p.err.match(t, `"url":"([^"]*)"`)
+
+	rank, err := aggtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct horse", Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer func() { _ = rank.Close() }()
+	require.Equal(t, 2, rank.Terms.Stripes)
+	send, recv := bytes.Repeat([]byte("some"), 50_000), make([]byte, 200_000)
+	require.NoError(t, rank.ReduceScatter(t.Context(), inc.Op{Count: 50_000, Type: reduce.I32}, send, recv))
+	require.NoError(t, aggtest.Equal(send, recv))
+
+	require.Eventually(t, func() bool {
+		status, text := get(t, metrics)
+		require.Equal(t, http.StatusOK, status)
+		return strings.Contains(text, "mcast_switch_jobs 1") && regexp.MustCompile(`(?m)^mcast_switch_summed_bytes_total\{worker="1"\} [1-9]`).MatchString(text)
+	}, time.Minute, 10*time.Millisecond)
+	health := strings.TrimSuffix(metrics, "metrics") + "healthz"
+	status, _ := get(t, health)
+	require.Equal(t, http.StatusOK, status)
+
+	require.NoError(t, p.signal(syscall.SIGTERM))
+	<-rank.Session.Lost()
+	require.ErrorIs(t, rank.Session.Err(), session.ErrDraining)
+	status, _ = get(t, health)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	_, err = session.Dial(t.Context(), addr, session.Hello{Job: 2, Ranks: 1, Secret: "correct horse"})
+	require.ErrorContains(t, err, "drains")
+	require.NoError(t, rank.Close())
+	require.NoError(t, p.wait(t))
+}
+
+func TestASecondSignalEndsTheSwitch(t *testing.T) {
+	p := runSwitch(t, nil)
+	addr := p.out.match(t, `^listening on (.*)$`)
+	s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 2, Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer func() { _ = s.Close(nil) }()
+	require.NoError(t, p.signal(syscall.SIGTERM))
+	<-s.Lost() // it drains
+	require.NoError(t, p.signal(syscall.SIGTERM))
+	require.Error(t, p.wait(t))
+}
+
+func TestSwitchReportsBadInput(t *testing.T) {
+	dir := t.TempDir()
+	file := func(text string) string {
+		f, err := os.CreateTemp(dir, "")
+		require.NoError(t, err)
+		_, err = f.WriteString(text)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		return f.Name()
+	}
+	for want, args := range map[string][]string{
+		`"7" is no rate`:              {"--rate", "7"},
+		`"9-2" is no range of ports`:  {"--data-ports", "9-2"},
+		`"much"`:                      {"--memory", "much"},
+		`"bnd" is no flag`:            {"--config", file(`{"bnd": "x"}`)},
+		"want a JSON object":          {"--config", file(`bind: x`)},
+		"line 1: a secret of 5 bytes": {"--secrets", file("short")},
+		"no-such-file":                {"--secrets", filepath.Join(dir, "no-such-file")},
+		"65 workers":                  {"--workers", "65"},
+		`parent "x"`:                  {"--parent", "x"},
+		"bytes, of which":             {"--memory", "1M", "--job-memory", "2M"},
+	} {
+		cmd, _, stderr := mcast(t, nil, append([]string{"switch", "--bind", "127.0.0.1:0"}, args...)...)
+		require.Error(t, cmd.Run())
+		require.Contains(t, stderr.String(), want)
+	}
+}
+
+func TestSwitchWarnsWhenOpenToAll(t *testing.T) {
+	p := runSwitch(t, nil, "--bind", "0.0.0.0:0")
+	p.err.match(t, `(everybody who reaches this address)`)
+	p.out.match(t, `^listening on (.*)$`)
+	require.NoError(t, p.signal(syscall.SIGTERM))
+	require.NoError(t, p.wait(t))
+}
