@@ -50,8 +50,8 @@ soak: toolchain ## both protocols against SEEDS=10000 bad networks each
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
-bench-reduce: toolchain ## the sums beside a plain copy
-	go test ./internal/reduce -run '^$$' -bench .
+bench-reduce: toolchain ## the sums beside a plain copy and what the memory allows
+	go run ./internal/reduce/bench
 
 bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS="--rounds 5")
 	python3 benchmarks/peers/peers.py $(PEERS)

@@ -39,10 +39,13 @@ const sliceHeader = 24
 type kernel struct {
 	*build.Context
 	level
-	streaming         bool           // store around the caches
-	scalar            reg.VecVirtual // factor of PremulSum, divisor of Avg
-	nan, sign         reg.VecVirtual // in every lane, where the operation needs it
-	upper, halfwayULP reg.VecVirtual // bf16: upper half of a lane, half a unit less one
+	streaming  bool           // store around the caches
+	scalar     reg.VecVirtual // factor of PremulSum, divisor of Avg
+	nan, sign  reg.VecVirtual // in every lane, where the operation needs it
+	zero       reg.VecVirtual
+	upper      reg.VecVirtual // bf16: upper half of a lane
+	unit, half reg.VecVirtual // bf16: of a lane, what the upper half counts in, and half of that
+	belowHalf  reg.VecVirtual // bf16: half less one
 }
 
 // vector returns a fresh vector register.

@@ -1,5 +1,6 @@
 // Command gen writes the SIMD kernels of package reduce: one assembly file and
-// one file of Go declarations a level, and the tables that dispatch to them.
+// one file of Go declarations a level, and the tables that dispatch to them;
+// and the kernels that its benchmark measures the machine with.
 //
 // It is a module of its own, so that avo is no dependency of torch-mcast. Run
 // it with "go generate ./internal/reduce"; nothing may differ afterwards.
@@ -21,11 +22,14 @@ import (
 // directory is that of package reduce, seen from here.
 const directory = ".."
 
+// generator is what the files say that they come from.
+const generator = "internal/reduce/gen"
+
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("gen: ")
 	var tables bytes.Buffer
-	config := printer.Config{Name: "internal/reduce/gen", Pkg: "reduce"}
+	config := printer.Config{Name: generator, Pkg: "reduce"}
 	fmt.Fprintf(&tables, "// %s\n\npackage reduce\n", config.GeneratedWarning())
 	for _, l := range []level{avx2, avx512} {
 		if err := write(l, config, &tables); err != nil {
@@ -37,6 +41,13 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(directory, "tables_amd64.go"), source, 0o644); err != nil {
+		log.Fatal(err)
+	}
+	limits := build.NewContext()
+	for _, l := range []level{avx2, avx512} {
+		emitLimits(limits, l)
+	}
+	if err := print(limits, printer.Config{Name: generator, Pkg: "main"}, "bench/limit_amd64"); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -88,6 +99,11 @@ func write(l level, config printer.Config, tables *bytes.Buffer) error {
 		fmt.Fprintf(tables, "},\n")
 	}
 	fmt.Fprintf(tables, "}\n")
+	return print(ctx, config, l.file+"_amd64")
+}
+
+// print writes the assembly and the declarations of ctx to two files of that name.
+func print(ctx *build.Context, config printer.Config, name string) error {
 	file, err := ctx.Result()
 	if err != nil {
 		build.LogError(log.Default(), err, 5)
@@ -101,7 +117,7 @@ func write(l level, config printer.Config, tables *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(directory, l.file+"_amd64."+suffix), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(directory, name+"."+suffix), text, 0o644); err != nil {
 			return err
 		}
 	}

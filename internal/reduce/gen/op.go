@@ -53,48 +53,37 @@ var (
 	}
 )
 
-// floatOps are all operations on a floating-point type. Every NaN that would
-// be stored becomes the canonical one: which of two NaN an addition keeps
-// depends on the order of its operands, and the result must not.
+// floatOps are all operations on a floating-point type.
 func floatOps(lane string) []op {
 	f := single
 	if lane == "F64" {
 		f = double
 	}
 	broadcast := func(c *build.Context, x, v operand.Op) { f.broadcast(c, x, v) }
-	constants := func(k *kernel) { k.nan = k.constant(f.size, f.nan) }
 	flip := func(k *kernel, v reg.VecVirtual) { k.VXORPS(k.sign, v, v) }
-	canonical := func(k *kernel, acc reg.VecVirtual) { f.canonical(k, acc) }
 	return []op{
-		{name: "Sum", lane: lane, constants: constants, loaded: keep, combine: with(f.add), finish: canonical},
-		{name: "Prod", lane: lane, constants: constants, loaded: keep, combine: with(f.mul), finish: canonical},
+		{name: "Sum", lane: lane, constants: nothing, loaded: keep, combine: with(f.add), finish: keep},
+		{name: "Prod", lane: lane, constants: nothing, loaded: keep, combine: with(f.mul), finish: keep},
 		{
 			name: "Max", lane: lane, // max(a, b) = -min(-a, -b)
-			constants: func(k *kernel) {
-				constants(k)
-				k.sign = k.constant(f.size, f.sign)
-			},
-			loaded: flip, combine: f.minimum,
-			finish: func(k *kernel, acc reg.VecVirtual) {
-				flip(k, acc)
-				canonical(k, acc)
-			},
+			constants: func(k *kernel) { k.sign = k.constant(f.size, f.sign) },
+			loaded:    flip, combine: f.minimum, finish: flip,
 		},
-		{name: "Min", lane: lane, constants: constants, loaded: keep, combine: f.minimum, finish: canonical},
+		{name: "Min", lane: lane, constants: nothing, loaded: keep, combine: f.minimum, finish: keep},
 		{
-			name: "Avg", lane: lane, scalar: broadcast, constants: constants, loaded: keep, combine: with(f.add),
-			finish: func(k *kernel, acc reg.VecVirtual) {
-				f.div(k.Context, k.scalar, acc, acc)
-				canonical(k, acc)
-			},
+			name: "Avg", lane: lane, scalar: broadcast, constants: nothing, loaded: keep, combine: with(f.add),
+			finish: func(k *kernel, acc reg.VecVirtual) { f.div(k.Context, k.scalar, acc, acc) },
 		},
 		{
-			name: "PremulSum", lane: lane, scalar: broadcast, constants: constants,
+			name: "PremulSum", lane: lane, scalar: broadcast, constants: nothing,
 			loaded:  func(k *kernel, v reg.VecVirtual) { f.mul(k.Context, k.scalar, v, v) },
-			combine: with(f.add), finish: canonical,
+			combine: with(f.add), finish: keep,
 		},
 	}
 }
+
+// constants emits what canonical needs.
+func (f floats) constants(k *kernel) { k.nan = k.constant(f.size, f.nan) }
 
 // minimum emits acc = min(acc, v) where NaN wins and -0 is less than +0. The
 // instruction returns its second source when one is NaN or both are zero, so
@@ -107,7 +96,9 @@ func (f floats) minimum(k *kernel, v, acc reg.VecVirtual) {
 	k.VORPS(swapped, acc, acc)
 }
 
-// canonical emits acc = the canonical NaN wherever acc is NaN.
+// canonical emits acc = the canonical NaN wherever acc is NaN. It comes before
+// every store: which of two NaN an addition keeps depends on the order of its
+// operands, and the result must not.
 func (f floats) canonical(k *kernel, acc reg.VecVirtual) {
 	const unordered = 3
 	switch {

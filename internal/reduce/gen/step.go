@@ -96,22 +96,23 @@ type conversion struct {
 var conversions = []conversion{
 	{
 		name: "F16", scale: 2,
-		constants: func(*kernel) {},
+		constants: single.constants,
 		load:      func(k *kernel, from operand.Mem, v reg.VecVirtual) { k.VCVTPH2PS(from, v) },
 		store: func(k *kernel, v reg.VecVirtual, to operand.Mem) {
 			const nearestEven = 0
+			single.canonical(k, v)
 			k.VCVTPS2PH(operand.Imm(nearestEven), v, to)
 		},
 	},
 	{
 		name: "BF16", scale: 2,
-		constants: func(k *kernel) { k.halfwayULP = k.constant(4, 0x7fff) },
+		constants: (*kernel).roundingBF16,
 		load: func(k *kernel, from operand.Mem, v reg.VecVirtual) {
 			k.VPMOVZXWD(from, v)
 			k.VPSLLD(operand.Imm(16), v, v)
 		},
 		store: func(k *kernel, v reg.VecVirtual, to operand.Mem) {
-			k.roundBF16(v)
+			v = k.roundBF16(v)
 			k.VPSRLD(operand.Imm(16), v, v)
 			if k.width == 64 {
 				k.VPMOVDW(v, to)
