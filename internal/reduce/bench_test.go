@@ -27,19 +27,8 @@ func touched(n int) []byte {
 	return s
 }
 
-// BenchmarkCopy is the limit for the others: one source, no arithmetic.
-func BenchmarkCopy(b *testing.B) {
-	for _, size := range sizes {
-		b.Run(size.name, func(b *testing.B) {
-			dst, src := touched(size.bytes), touched(size.bytes)
-			for b.Loop() {
-				copy(dst, src)
-			}
-			report(b, 2, size.bytes)
-		})
-	}
-}
-
+// BenchmarkFold is for comparing kernels; "make bench-reduce" compares them
+// with the machine.
 func BenchmarkFold(b *testing.B) {
 	for _, size := range sizes {
 		dst := touched(size.bytes)
