@@ -34,6 +34,9 @@ func listVariables(w io.Writer, lookup func(string) (string, bool)) error {
 		if given, _ := lookup(v.Name); given != "" {
 			value, source = given, "environment"
 		}
+		if v.Secret && value != "" {
+			value = "(set)"
+		}
 		if value == "" {
 			value = "-"
 		}

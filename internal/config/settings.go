@@ -75,7 +75,7 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 			text = v.Default
 		}
 		if !v.set(&s, text) {
-			if v.secret {
+			if v.Secret {
 				text = "..."
 			}
 			errs = append(errs, fmt.Errorf("%s=%q is not allowed: want %s", v.Name, text, v.Allowed))

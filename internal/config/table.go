@@ -17,9 +17,9 @@ type Variable struct {
 	Default string
 	Allowed string // what a value must be, in words
 	Help    string // one line
+	Secret  bool   // the value is not to be shown
 
-	secret bool // errors must not repeat the value
-	set    func(s *Settings, text string) bool
+	set func(s *Settings, text string) bool
 }
 
 // Variables returns the table, in the order of the reference.
@@ -99,7 +99,7 @@ var elsewhere = []Variable{
 // row ties a variable to its field of Settings. The default is text in the
 // variable's own syntax, so it passes the same check as any other value.
 func row[T any](name, def string, field func(*Settings) *T, k kind[T], help string) Variable {
-	return Variable{Name: name, Type: k.name, Default: def, Allowed: k.allowed, Help: help, secret: k.secret,
+	return Variable{Name: name, Type: k.name, Default: def, Allowed: k.allowed, Help: help, Secret: k.secret,
 		set: func(s *Settings, text string) bool {
 			v, ok := k.parse(text)
 			if ok {

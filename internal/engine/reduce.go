@@ -1,21 +1,27 @@
 package engine
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/scatter"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // ReduceConfig says how a Reduce engine is set up.
 type ReduceConfig struct {
 	Rank, Size int
-	// Open connects the streams. It is called once, on a goroutine of its
-	// own, when the first operation is submitted: a communicator that never
-	// reduces needs no P-1 connections.
-	Open func() (fabric.Streams, error)
+	// Route decides how operations go: it calls Begin first, and then Stop, Resume and Join
+	// as switches come and go. It runs on a goroutine of its own from
+	// the first operation on, for a communicator that never reduces needs no
+	// connections for it, and returns when the communicator ends.
+	Route func()
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
 }
@@ -23,19 +29,24 @@ type ReduceConfig struct {
 // Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker.
 type Reduce struct {
 	cfg      ReduceConfig
-	comm     *direct.Comm
-	works    [slots]*Work
-	posted   uint32
+	lane     *scatter.Lane
+	works    [slots]*Work // by number
 	queue    inbox[reduceOp]
 	flying   atomic.Int64
-	opening  atomic.Bool
-	opened   chan struct{}
-	streams  atomic.Pointer[streamsBox]
+	orders   chan order
 	fault    atomic.Error
 	failed   bool
 	reported bool          // Broken was called
-	wake     chan struct{} // ends a Sleep before the streams are open
-	done     atomic.Uint64
+	wake     chan struct{} // ends a Sleep while there is nothing else to sleep on
+
+	started atomic.Bool // Route was, or will not be
+	ended   sync.WaitGroup
+	streams atomic.Pointer[streamsBox]
+	uplink  atomic.Pointer[Uplink] // set by the driver, for the driver and Wake
+
+	switched atomic.Bool
+	counted  scatterBox
+	count    uplinkCounters
 }
 
 type streamsBox struct{ fabric.Streams }
@@ -45,9 +56,15 @@ type reduceOp struct {
 	work *Work
 }
 
-// NewReduce returns an engine whose streams are opened when needed.
+// order is what Route wants done by whoever drives, between two rounds.
+type order struct {
+	do   func()
+	done chan struct{}
+}
+
+// NewReduce returns an engine that takes operations, and begins them once Route calls Begin.
 func NewReduce(cfg ReduceConfig) *Reduce {
-	return &Reduce{cfg: cfg, opened: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &Reduce{cfg: cfg, lane: scatter.New(cfg.Rank, cfg.Size), orders: make(chan order, 1), wake: make(chan struct{}, 1)}
 }
 
 // Submit queues an operation whose arguments are checked. after, if not nil,
@@ -59,21 +76,90 @@ func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
 		r.flying.Dec()
 		return nil, err
 	}
-	if r.opening.CompareAndSwap(false, true) {
-		go r.open()
+	if r.started.CompareAndSwap(false, true) {
+		r.ended.Go(r.cfg.Route)
 	}
 	return w, nil
 }
 
-func (r *Reduce) open() {
-	defer close(r.opened)
-	s, err := r.cfg.Open()
-	if err != nil {
-		r.cfg.Broken(err)
-		return
+// order has whoever drives the engine do something, and waits for that. If
+// ctx ends before, it is not done: then, and only then, there is an error.
+func (r *Reduce) order(ctx context.Context, do func()) error {
+	o := order{do, make(chan struct{})}
+	select {
+	case r.orders <- o:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	r.streams.Store(&streamsBox{s})
 	r.Wake()
+	select {
+	case <-o.done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-r.orders: // nobody has taken it up, and nobody will
+		return context.Cause(ctx)
+	case <-o.done:
+		return nil
+	}
+}
+
+// Begin lets operations go: through u, if all ranks have joined the switch under this epoch, else
+// over the streams s. The other one is nil. It is for Route, as are Stop, Resume and Join.
+func (r *Reduce) Begin(ctx context.Context, epoch uint32, u *Uplink, s fabric.Streams) error {
+	return r.order(ctx, func() {
+		if u == nil {
+			r.open(s)
+			r.lane.Begin(epoch, nil)
+			return
+		}
+		r.attach(u)
+		r.lane.Begin(epoch, u.member)
+	})
+}
+
+// Join says that this rank has joined the switch again.
+func (r *Reduce) Join(ctx context.Context, u *Uplink) error {
+	return r.order(ctx, func() {
+		r.attach(u)
+		r.lane.Join(u.cfg.Epoch, u.member)
+	})
+}
+
+// Stop leaves the switch, if this rank had joined it under that epoch, and returns the record for Resume.
+func (r *Reduce) Stop(ctx context.Context, epoch uint32) (record []byte, err error) {
+	var u *Uplink
+	err = r.order(ctx, func() {
+		record = r.lane.Stop(epoch)
+		u = r.uplink.Swap(nil)
+	})
+	if u != nil {
+		err = errors.Join(err, u.Close())
+	}
+	return record, err
+}
+
+// Resume goes on without the switch, over s, given all ranks' records. s counts only the first time.
+func (r *Reduce) Resume(ctx context.Context, records [][]byte, s fabric.Streams) error {
+	var err error
+	e := r.order(ctx, func() {
+		r.open(s)
+		err = r.lane.Resume(records)
+	})
+	return errors.Join(e, err)
+}
+
+func (r *Reduce) open(s fabric.Streams) {
+	if !r.lane.Opened() {
+		r.streams.Store(&streamsBox{s})
+		r.lane.Open(s)
+	}
+}
+
+func (r *Reduce) attach(u *Uplink) {
+	u.lane, u.count = r.lane, &r.count
+	r.uplink.Store(u)
 }
 
 // Fail ends all operations, now and later, with err. Any goroutine may call it.
@@ -91,60 +177,105 @@ func (r *Reduce) Wake() {
 	if s := r.streams.Load(); s != nil {
 		s.Wake()
 	}
+	if u := r.uplink.Load(); u != nil {
+		u.poller.Wake()
+	}
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Sleep waits for the streams.
+// both is how long the streams are slept on while the switch is in use as well,
+// for a moment at a change from one to the other.
+const both = time.Millisecond
+
+// Sleep waits for what is in use.
 func (r *Reduce) Sleep(most time.Duration) {
-	if r.comm == nil || r.comm.Err() != nil || r.failed {
+	s, u := r.streams.Load(), r.uplink.Load()
+	switch {
+	case r.failed || r.lane.Err() != nil || s == nil && u == nil:
 		select {
 		case <-r.wake:
 		case <-time.After(most):
 		}
 		return
+	case len(r.orders) > 0 || r.queue.count.Load() > 0 && r.lane.Room() > 0:
+		return
 	}
-	if r.comm.Check(); r.comm.Err() == nil && r.queue.count.Load() == 0 {
-		r.streams.Load().Sleep(most)
+	if s != nil {
+		if r.lane.Check(); r.lane.Err() != nil {
+			return
+		}
+	}
+	switch {
+	case u == nil:
+		s.Sleep(most)
+	case s == nil || !r.lane.Directly():
+		u.sleep(most)
+	default:
+		if _, waits := u.member.Deadline(); waits {
+			most = min(most, both)
+		}
+		if most = u.patience(most); most > 0 {
+			s.Sleep(most)
+		}
 	}
 }
 
-// Work does one round: operations in, bytes out, bytes in and summed.
+// Work does one round: operations in, bytes in and summed, bytes out.
 func (r *Reduce) Work() bool {
-	if r.checkFault() || !r.ready() {
+	if r.checkFault() {
 		return false
 	}
-	items := r.queue.take(r.comm.Room())
-	for i := range items {
-		r.comm.Post(items[i].Op, r.posted, nil)
-		r.works[r.posted%slots] = items[i].work
-		r.posted++
+	busy := r.obey()
+	busy = r.post() || busy
+	if u := r.uplink.Load(); u != nil {
+		busy = u.work(now()) || busy
 	}
-	busy := r.comm.Work() || len(items) > 0
+	busy = r.lane.Work() || busy
+	return r.finish() || busy
+}
+
+// obey does what Route wants.
+func (r *Reduce) obey() bool {
+	if len(r.orders) == 0 {
+		return false
+	}
+	o := <-r.orders
+	o.do()
+	close(o.done)
+	return true
+}
+
+// post hands queued operations to the lane.
+func (r *Reduce) post() bool {
+	r.switched.Store(r.lane.Switched())
+	items := r.queue.take(r.lane.Room())
+	for i := range items {
+		at := now()
+		items[i].work.watch.Enter(overlap.Transfer, at)
+		number := r.lane.Post(at, items[i].Op)
+		r.works[number%slots] = items[i].work
+	}
+	return len(items) > 0
+}
+
+// finish completes what is done.
+func (r *Reduce) finish() bool {
+	busy := false
 	for {
-		seq, ok := r.comm.NextDone()
+		number, ok := r.lane.NextDone()
 		if !ok {
 			return busy
 		}
-		w := r.works[seq%slots]
-		r.works[seq%slots] = nil
-		r.flying.Dec()
-		r.done.Inc()
-		w.finish(nil)
 		busy = true
+		w := r.works[number%slots]
+		r.works[number%slots] = nil
+		r.flying.Dec()
+		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
+		w.finish(nil)
 	}
-}
-
-func (r *Reduce) ready() bool {
-	if r.comm != nil {
-		return true
-	}
-	if s := r.streams.Load(); s != nil {
-		r.comm = direct.New(r.cfg.Rank, r.cfg.Size, s)
-	}
-	return r.comm != nil
 }
 
 // checkFault ends everything once Fail was called, or the lane failed, and
@@ -155,17 +286,21 @@ func (r *Reduce) checkFault() bool {
 	}
 	err := r.fault.Load()
 	if err == nil {
-		if r.comm == nil || r.comm.Err() == nil {
+		if r.lane.Err() == nil {
 			return false
 		}
 		if !r.reported {
 			r.reported = true
-			r.cfg.Broken(r.comm.Err())
+			r.cfg.Broken(r.lane.Err())
 		}
 		// Fail brings the error that all ranks are told.
 		return true
 	}
 	r.failed = true
+	if u := r.uplink.Swap(nil); u != nil {
+		// The switch need not wait for the end of this process to forget the rank.
+		r.ended.Go(func() { _ = u.Close() })
+	}
 	for _, o := range r.queue.shut(err) {
 		r.flying.Dec()
 		o.work.finish(err)
@@ -180,23 +315,34 @@ func (r *Reduce) checkFault() bool {
 	return true
 }
 
-// Stats returns the number of operations done and the streams' counters. Any
-// goroutine may call it.
-func (r *Reduce) Stats() (done uint64, s fabric.Stats) {
-	if b := r.streams.Load(); b != nil {
-		s = b.Stats()
+// Switched reports whether the switch is what the next operation goes through.
+func (r *Reduce) Switched() bool { return r.switched.Load() }
+
+// Stats returns the counters. Any goroutine may call it.
+func (r *Reduce) Stats() ReduceStats {
+	s := ReduceStats{
+		Stats:    r.counted.load(),
+		Injected: r.count.injected.Load(), Refused: r.count.refused.Load(), Resent: r.count.resent.Load(),
 	}
-	return r.done.Load(), s
+	s.SentBytes, s.ReceivedBytes = r.count.sent.Load(), r.count.received.Load()
+	if b := r.streams.Load(); b != nil {
+		f := b.Stats()
+		s.SentBytes += f.SentBytes
+		s.ReceivedBytes += f.ReceivedBytes
+	}
+	return s
 }
 
-// Close closes the streams. Nobody may drive the engine any more.
+// Close waits for Route, which must be about to return, and closes what it opened. Nobody may drive the engine any more.
 func (r *Reduce) Close() error {
-	if r.opening.CompareAndSwap(false, true) {
-		return nil // never needed, and from now on nobody opens them
+	r.started.Store(true) // from now on nobody starts Route
+	r.ended.Wait()
+	var errs []error
+	if u := r.uplink.Swap(nil); u != nil {
+		errs = append(errs, u.Close())
 	}
-	<-r.opened
 	if b := r.streams.Load(); b != nil {
-		return b.Close()
+		errs = append(errs, b.Close())
 	}
-	return nil
+	return errors.Join(errs...)
 }

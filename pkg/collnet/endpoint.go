@@ -57,6 +57,7 @@ type blob struct {
 	Job      string `json:"j"` // drawn by every rank, rank 0's counts
 	MTU      int    `json:"m"` // of the interface of Address
 	RcvBuf   int    `json:"b"` // largest receive buffer of a socket
+	Switches int    `json:"x"` // aggregation nodes that it knows
 	Settings string `json:"s"` // those that must agree
 }
 
@@ -80,7 +81,7 @@ func Open(o Options) (*Endpoint, error) {
 		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: hostID(),
 		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
-		Settings: agreedSettings(o.Settings),
+		Switches: len(o.Settings.Switches()), Settings: agreedSettings(o.Settings),
 	})
 	if err != nil {
 		l.close()
@@ -162,8 +163,8 @@ func receiveLimit(s config.Settings) int {
 // agreedSettings spells those settings that change what a rank does on the
 // wire; ranks that differ in them must not start.
 func agreedSettings(s config.Settings) string {
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v",
-		s.Fabric, groupText(s), s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout)
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
+		s.Fabric, groupText(s), s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
 }
 
 func groupText(s config.Settings) string {

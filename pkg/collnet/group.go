@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
@@ -62,7 +63,8 @@ type Group struct {
 	background *overlap.Background // nil in the foreground
 
 	tally  tally
-	waited [2]overlap.Ledger // of gather and reduce
+	way    atomic.Pointer[way] // of Reduce-Scatters
+	waited [2]overlap.Ledger   // of gather and reduce
 	once   sync.Once
 	err    error // of Close
 }

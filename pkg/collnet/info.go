@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Info describes a group; it does not change.
+// Info describes a group. All but ReduceScatter and its reason does not change.
 type Info struct {
 	Rank   int    `json:"rank"`
 	Size   int    `json:"size"`
@@ -20,7 +20,8 @@ type Info struct {
 	SIMD        string `json:"simd"`
 	// Notes tell what the group does without, and why.
 	Notes []string `json:"notes"`
-	// ReduceScatter is the algorithm, ReduceScatterReason why that one.
+	// ReduceScatter is where the next Reduce-Scatter goes, as far as this rank knows: "switch" or
+	// "direct"; ReduceScatterReason says through which switch, or why not.
 	ReduceScatter       string `json:"reduce_scatter"`
 	ReduceScatterReason string `json:"reduce_scatter_reason"`
 }
@@ -42,24 +43,39 @@ type Stats struct {
 	GatherBusy         time.Duration
 	ReduceBusy         time.Duration
 	Overlap            time.Duration // both kinds in flight together
+	ReduceReceived     uint64        // bytes received from ranks and the switch
+	ReduceResent       uint64        // contributions that the switch had not got
+	ReduceRefused      uint64        // datagrams that claimed to be the switch's and were not, or were garbled
+	SwitchOps          uint64        // of ReduceOps, done through the switch
+	DirectOps          uint64        // of ReduceOps, done directly, perhaps after the switch was lost
+	Fallbacks          uint64        // times that the switch was given up
 }
 
-type tally struct{ gatherBytes, reduceBytes atomic.Uint64 }
+type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
 
-// Info returns what the group is.
-func (g *Group) Info() Info { return g.info }
+// Info returns what the group is now.
+func (g *Group) Info() Info {
+	i, w := g.info, g.way.Load()
+	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
+	if g.reduce.Switched() && w.via != "" {
+		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via
+	}
+	return i
+}
 
 // Stats returns the counters.
 func (g *Group) Stats() Stats {
 	c, f := g.gather.Stats()
-	done, r := g.reduce.Stats()
+	r := g.reduce.Stats()
 	s := Stats{
 		GatherOps: c.Done, GatherBytes: g.tally.gatherBytes.Load(),
 		GatherSentBytes: f.SentBytes, GatherControlBytes: f.ControlBytes, GatherReceived: f.ReceivedBytes,
-		ReduceOps: done, ReduceBytes: g.tally.reduceBytes.Load(), ReduceSentBytes: r.SentBytes,
-		ChunksLost: c.Lost, ChunksRepaired: c.Repaired, ChunksInjected: f.Injected,
+		ReduceOps: r.Switched + r.Direct, ReduceBytes: g.tally.reduceBytes.Load(), ReduceSentBytes: r.SentBytes,
+		ChunksLost: c.Lost, ChunksRepaired: c.Repaired, ChunksInjected: f.Injected + r.Injected,
 		ChunksDropped: f.Dropped - min(f.Injected, f.Dropped),
 	}
+	s.ReduceReceived, s.ReduceResent, s.ReduceRefused = r.ReceivedBytes, r.Resent, r.Refused
+	s.SwitchOps, s.DirectOps, s.Fallbacks = r.Switched, r.Direct, g.tally.fallbacks.Load()
 	s.GatherBusy, s.ReduceBusy, s.Overlap = g.meter.Times()
 	return s
 }

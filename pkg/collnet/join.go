@@ -179,9 +179,8 @@ func (g *Group) start(c *carrier, window int) error {
 	g.info = Info{
 		Rank: p.rank, Size: p.size, Fabric: t.Name, Reason: p.reason, Interface: c.iface,
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
-		ReduceScatter: "direct", ReduceScatterReason: "no aggregation node is configured: each owner sums its own shard",
 	}
-	if t.Lossless && s.Loss > 0 {
+	if t.Lossless && s.Loss > 0 && p.switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
 	}
 	g.gather = engine.NewGather(engine.GatherConfig{
@@ -193,21 +192,11 @@ func (g *Group) start(c *carrier, window int) error {
 		Job: p.job, Fabric: c.gather,
 		Broken: g.broken,
 	})
+	g.way.Store(&way{reason: p.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: p.rank, Size: p.size,
-		Open: func() (fabric.Streams, error) { return c.streams(g.life) },
-		Broken: func(err error) {
-			var lost *direct.BrokenError
-			var absent *absentError
-			switch {
-			case errors.As(err, &lost):
-				g.mesh.Lost(lost.Rank, lost)
-			case errors.As(err, &absent):
-				g.mesh.Lost(absent.rank, absent)
-			default:
-				g.broken(-1, err)
-			}
-		},
+		Route:  (&route{Group: g, open: c.streams, lost: make(chan string, 1)}).run,
+		Broken: g.reduceBroken,
 	})
 	g.lanes = [2]*overlap.Lane{
 		overlap.Gather: overlap.NewLane(g.gather),
@@ -217,6 +206,20 @@ func (g *Group) start(c *carrier, window int) error {
 	g.started = true
 	g.mu.Unlock()
 	return nil
+}
+
+// reduceBroken is broken for the reduce lane.
+func (g *Group) reduceBroken(err error) {
+	var lost *direct.BrokenError
+	var absent *absentError
+	switch {
+	case errors.As(err, &lost):
+		g.broken(lost.Rank, lost)
+	case errors.As(err, &absent):
+		g.broken(absent.rank, absent)
+	default:
+		g.broken(-1, err)
+	}
 }
 
 // broken turns what an engine noticed into the fault that all ranks get.

@@ -14,7 +14,7 @@ func logger(level slog.Level, rank int) *slog.Logger {
 // logJoined tells once what was chosen and why. What the machine lacks is a
 // warning only where it costs something that the user could mend.
 func (g *Group) logJoined() {
-	i := &g.info
+	i := g.Info()
 	g.log.Info("joined", "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
 		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason)
 	for _, note := range i.Notes {

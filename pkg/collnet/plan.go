@@ -25,6 +25,8 @@ type plan struct {
 	oneHost    bool
 	mtu        int // of the smallest uplink; unused on one host
 	rcvBuf     int
+	switches   int    // addresses of aggregation nodes that every rank has
+	noSwitch   string // why Reduce-Scatter goes directly, at first or for good
 }
 
 func newPlan(o Options, blobs [][]byte) (*plan, error) {
@@ -50,7 +52,24 @@ func newPlan(o Options, blobs [][]byte) (*plan, error) {
 			p.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.addrs[r].Port())
 		}
 	}
+	p.countSwitches(all)
 	return p, p.choose(all)
+}
+
+// countSwitches finds out whether there are aggregation nodes for all ranks.
+func (p *plan) countSwitches(all []blob) {
+	p.switches = all[0].Switches
+	for r := range all {
+		if all[r].Switches != all[0].Switches {
+			p.noSwitch = fmt.Sprintf("MCAST_SWITCH names %d nodes at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
+			p.switches = 0
+			return
+		}
+	}
+	p.noSwitch = "no aggregation node is configured: each owner sums its own shard"
+	if p.switches > 0 {
+		p.noSwitch = "ranks join the switch at the first Reduce-Scatter"
+	}
 }
 
 // add takes one rank's blob into account.
