@@ -69,13 +69,8 @@ func (f *Foreground) release() {
 
 // watch looks whether the foreground moves, as long as somebody is held back by it.
 func (f *Foreground) watch() {
-	tick := time.NewTicker(patience)
-	defer tick.Stop()
 	seen := map[*Lane]uint64{}
-	for range tick.C {
-		if !f.look(seen) {
-			return
-		}
+	for time.Sleep(patience); f.look(seen); time.Sleep(patience) {
 	}
 }
 

@@ -349,7 +349,8 @@ def full_queues(fabric: str) -> None:
         if i % 3 == 0:
             works.append(dist.all_gather_into_tensor(torch.zeros(8), torch.ones(2), group, async_op=True))
         if i % 5 == 0:
-            works.append(dist.reduce_scatter_tensor(torch.zeros(2), torch.ones(8), dist.ReduceOp.SUM, group, True))
+            shard = torch.zeros(2)
+            works.append(dist.reduce_scatter_tensor(shard, torch.ones(8), group=group, async_op=True))
     for work in works:
         work.wait()
     assert all(t.tolist() == [4.0] * 64 for t in ones)

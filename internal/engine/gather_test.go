@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// lossless is a fabric without peers: it records what is sent and delivers what the test says.
+type lossless struct {
+	fabric.Gather
+	sent     []uint32 // numbers of the operations that chunks were sent of
+	room     int
+	incoming []wire.Data
+	slept    int
+}
+
+func (f *lossless) Multicast(r *fabric.Run) int {
+	n := min(r.Count, f.room)
+	f.room -= n
+	for range n {
+		f.sent = append(f.sent, r.Head.Seq)
+	}
+	return n
+}
+func (f *lossless) Control(int, *wire.Control, []byte) bool { return true }
+func (f *lossless) Flush()                                  {}
+func (f *lossless) Wake()                                   {}
+func (f *lossless) Sleep(time.Duration)                     { f.slept++ }
+func (f *lossless) Poll(s fabric.Sink, _ int) int {
+	n := 0
+	for _, h := range f.incoming {
+		if s.Hold(&h) {
+			continue
+		}
+		n++
+		if s.Place(&h, min(int(h.Bytes), 4)) != nil {
+			s.Received(&h)
+		}
+	}
+	f.incoming = f.incoming[n:]
+	return n
+}
+
+// rank0 is an engine of a group of two, whose other rank the test plays. Chunks have 4 bytes.
+func rank0() (*Gather, *lossless) {
+	f := &lossless{room: 1 << 20}
+	return NewGather(GatherConfig{
+		Core: core.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f,
+	}), f
+}
+
+func allgather(chunks int) GatherOp {
+	recv := make([]byte, 8*chunks)
+	return GatherOp{Op: core.Op{Collective: wire.Allgather, Bytes: 4 * chunks}, Send: recv[:4*chunks], Recv: recv}
+}
+
+// arrive brings chunks [from, to) of the other rank's shard of an operation.
+func (f *lossless) arrive(seq uint32, from, to, chunks int) {
+	for psn := from; psn < to; psn++ {
+		f.incoming = append(f.incoming, wire.Data{
+			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: core.NotEager, //nolint:gosec // small
+		})
+	}
+}
+
+func done(w *Work) bool {
+	select {
+	case <-w.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestGateHoldsTheLane(t *testing.T) {
+	g, f := rank0()
+	gate := newWork(nil)
+	o := allgather(1)
+	first, err := g.Submit(allgather(1), nil)
+	require.NoError(t, err)
+	o.After = gate
+	gated, err := g.Submit(o, nil)
+	require.NoError(t, err)
+	behind, err := g.Submit(allgather(1), nil)
+	require.NoError(t, err)
+	g.Work()
+	require.Equal(t, []uint32{0}, f.sent, "the second waits, and the third behind it")
+	f.arrive(0, 0, 1, 1)
+	g.Work()
+	require.True(t, done(first))
+	g.Work()
+	require.Len(t, f.sent, 1)
+	g.Sleep(time.Second)
+	require.Equal(t, 1, f.slept, "there is nothing to do")
+	gate.finish(nil)
+	g.Sleep(time.Second)
+	require.Equal(t, 1, f.slept, "there is")
+	g.Work()
+	require.Equal(t, []uint32{0, 1, 2}, f.sent)
+	f.arrive(1, 0, 1, 1)
+	f.arrive(2, 0, 1, 1)
+	g.Work()
+	require.True(t, done(gated))
+	require.True(t, done(behind))
+	require.Zero(t, g.InFlight())
+}
+
+func TestGateThatFailsStaysClosed(t *testing.T) {
+	g, f := rank0()
+	gate := newWork(nil)
+	o := allgather(1)
+	o.After = gate
+	w, err := g.Submit(o, nil)
+	require.NoError(t, err)
+	why := errors.New("a rank is lost")
+	gate.finish(why)
+	g.Work()
+	require.Empty(t, f.sent)
+	g.Fail(why)
+	g.Work()
+	require.True(t, done(w))
+	require.ErrorIs(t, w.Err(), why)
+}
+
+func TestYieldHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
+	g, f := rank0()
+	hold := true
+	o := allgather(3)
+	o.Yield = func() bool { return hold }
+	w, err := g.Submit(o, nil)
+	require.NoError(t, err)
+	f.arrive(0, 0, 2, 3)
+	g.Work()
+	require.Empty(t, f.sent)
+	require.Empty(t, f.incoming, "received all the same")
+	hold, f.room = false, 1
+	g.Work()
+	require.Len(t, f.sent, 1)
+	hold, f.room = true, 10
+	g.Work()
+	require.Len(t, f.sent, 1, "held back in the middle of a shard")
+	hold = false
+	g.Work()
+	require.Len(t, f.sent, 3)
+	f.arrive(0, 2, 3, 3)
+	g.Work()
+	require.True(t, done(w))
+	require.NoError(t, w.Err())
+	a := w.Account()
+	assert.Positive(t, a[overlap.Turn])
+	assert.Positive(t, a[overlap.Transfer])
+}
+
+func TestAccountOfPhases(t *testing.T) {
+	g, f := rank0()
+	const pause = 5 * time.Millisecond
+	before := time.Now()
+	first, err := g.Submit(allgather(1), nil)
+	require.NoError(t, err)
+	second, err := g.Submit(allgather(2), nil)
+	require.NoError(t, err)
+	g.Work()
+	time.Sleep(pause)
+	f.arrive(0, 0, 1, 1)
+	g.Work()
+	require.True(t, done(first))
+	time.Sleep(pause)
+	f.arrive(1, 0, 1, 2)
+	g.Work()
+	time.Sleep(pause)
+	f.arrive(1, 1, 2, 2)
+	g.Work()
+	require.True(t, done(second))
+	passed := time.Since(before)
+	a, b := first.Account(), second.Account()
+	assert.GreaterOrEqual(t, a[overlap.Peers], pause)
+	assert.GreaterOrEqual(t, b[overlap.Queued], pause, "behind the first")
+	assert.GreaterOrEqual(t, b[overlap.Peers], pause)
+	assert.GreaterOrEqual(t, b[overlap.Transfer], pause)
+	assert.Zero(t, b[overlap.Turn])
+	assert.LessOrEqual(t, b.Total(), passed)
+	var l overlap.Ledger
+	first.Book(&l)
+	assert.Equal(t, a, l.Sum())
+	late := newWork(nil)
+	late.Book(&l)
+	late.finish(nil)
+	assert.Equal(t, a.Plus(late.Account()), l.Sum())
+}
+
+func TestJoint(t *testing.T) {
+	why := errors.New("part")
+	for _, want := range []error{nil, why} {
+		var heard error
+		j := NewJoint(2, func(err error) error {
+			heard = err
+			return err
+		})
+		a, b := newWork(j.Ended), newWork(j.Ended)
+		a.finish(want)
+		require.False(t, done(j.Work))
+		j.Posted([]*Work{a, b})
+		require.False(t, done(j.Work))
+		b.finish(nil)
+		require.True(t, done(j.Work))
+		require.Equal(t, want, j.Err())
+		require.Equal(t, want, heard)
+		require.Equal(t, a.Account().Plus(b.Account()), j.Account())
+	}
+}
