@@ -53,7 +53,7 @@ func (s *Stage) Pop(now Time, o *Out) {
 	if sl.sent {
 		s.stats.Again++
 	}
-	sl.sent = true
+	sl.sent, sl.asked = true, false
 }
 
 // Status takes what a member says about the results it holds.
@@ -80,15 +80,26 @@ func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 	}
 }
 
-// oweAgain queues the results that a member does not hold.
+// oweAgain queues the results that a member does not hold. One that a held one has
+// overtaken is lost; another may have crossed with the poll, so it is not sent again before the next.
 func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 	held := wire.SlotSet{From: st.Have, Bits: st.Held}
+	overtaken := st.Have
+	for i := held.Len() - 1; i >= 0 && overtaken == st.Have; i-- {
+		if held.Has(i) {
+			overtaken += uint32(i) //nolint:gosec // bounded
+		}
+	}
 	for n := s.base; before(n, s.top); n++ {
 		sl := &s.slots[s.index(n)]
 		if !sl.result || s.cfg.Owner[sl.head.Owner] != member || before(n, s.members[member].have) {
 			continue
 		}
 		if i := n - held.From; i < uint32(held.Len()) && held.Has(int(i)) { //nolint:gosec // bounded
+			continue
+		}
+		if !sl.asked && !before(n, overtaken) {
+			sl.asked = true
 			continue
 		}
 		s.queue(n)

@@ -95,6 +95,7 @@ type slot struct {
 	result   bool // what lies in the first area is the final result
 	queued   bool // in ready
 	sent     bool // the result was sent before
+	asked    bool // since then a poll has asked for it
 }
 
 // member is what a stage keeps of a contributor.
