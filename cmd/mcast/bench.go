@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -9,26 +10,50 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
 // benchCommand is the command line of `mcast bench`.
 type benchCommand struct {
-	Collective string   `arg:"" enum:"allgather,broadcast,reducescatter,overlap" help:"What to run: allgather, broadcast, reducescatter or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
-	Bytes      string   `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
-	Step       int      `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
-	Ranks      int      `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
-	Fabric     string   `enum:",auto,udp,shm" default:"" placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
-	Loss       *float64 `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
-	Dtype      string   `default:"f32" help:"Element type of a Reduce-Scatter. Default: ${default}."`
-	Op         string   `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
-	Root       int      `default:"0" help:"Root of a Broadcast. Default: ${default}."`
-	InPlace    bool     `help:"Send from, or receive into, the rank's own slot of the large buffer."`
-	Iters      int      `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
-	Warmup     int      `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
-	JSON       bool     `name:"json" help:"Print one JSON object a line instead of a table."`
-	Spawned    bool     `hidden:"" help:"A rank that 'mcast bench' itself has started."`
+	Collective string     `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap" help:"What to run: allgather, broadcast, reducescatter, allreduce or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
+	Bytes      string     `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
+	Step       int        `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
+	Ranks      int        `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
+	Fabric     string     `enum:",auto,udp,shm" default:"" placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
+	Switch     switchFlag `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
+	Loss       *float64   `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
+	Dtype      string     `default:"f32" help:"Element type of a reduction. Default: ${default}."`
+	Op         string     `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
+	Root       int        `default:"0" help:"Root of a Broadcast. Default: ${default}."`
+	InPlace    bool       `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
+	Iters      int        `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
+	Warmup     int        `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
+	JSON       bool       `name:"json" help:"Print one JSON object a line instead of a table."`
+	Spawned    bool       `hidden:"" help:"A rank that 'mcast bench' itself has started."`
+}
+
+// switchFlag is a flag that may have a value: --switch or --switch=host:port.
+type switchFlag struct {
+	wanted  bool
+	address string // empty: not said
+}
+
+// IsBool tells kong that the flag can stand alone.
+func (*switchFlag) IsBool() bool { return true }
+
+// Decode implements kong.MapperValue.
+func (f *switchFlag) Decode(ctx *kong.DecodeContext) error {
+	f.wanted = true
+	if ctx.Scan.Peek().Type == kong.FlagValueToken {
+		f.address = ctx.Scan.Pop().String()
+		if f.address == "" {
+			return errors.New("want --switch=host:port, or --switch alone")
+		}
+	}
+	return nil
 }
 
 // bench is a benchCommand that has been checked.
@@ -45,6 +70,7 @@ type bench struct {
 	settings     config.Settings
 	rank, ranks  int
 	startsRanks  bool // this process starts the ranks and is none
+	startsNode   bool // and the aggregation node
 	spawned      bool // this process was started by one that startsRanks
 	rendezvousAt string
 }
@@ -66,7 +92,24 @@ func (c *benchCommand) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return startRanks(ctx, b.ranks, os.Args[1:])
+	return b.start(ctx, os.Args[1:])
+}
+
+// start runs the ranks, and the node if they need one.
+func (b *bench) start(ctx context.Context, args []string) error {
+	if !b.startsNode {
+		return startRanks(ctx, b.ranks, args)
+	}
+	n, err := startNode(ctx)
+	if err != nil {
+		return err
+	}
+	err = startRanks(ctx, b.ranks, args, "MCAST_SWITCH="+n.address)
+	used, nodeErr := n.end()
+	if err = errors.Join(err, nodeErr); err != nil {
+		return err
+	}
+	return used.print(os.Stdout, b.json)
 }
 
 // check reads the command line and the variables of a launcher.
@@ -75,6 +118,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	overrides := map[string]string{"MCAST_FABRIC": c.Fabric}
 	if c.Loss != nil {
 		overrides["MCAST_LOSS"] = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
+	}
+	if c.Switch.address != "" {
+		overrides["MCAST_SWITCH"] = c.Switch.address
 	}
 	var err error
 	if b.settings, err = config.Load(lookup, overrides); err != nil {
@@ -106,6 +152,15 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 			return nil, fmt.Errorf("cannot tell from the variables of %s where rank 0 is: set MCAST_RENDEZVOUS=host:port, with rank 0's host and a free port there", launched.by)
 		}
 	}
+	if c.Switch.wanted && !b.reduces() {
+		return nil, fmt.Errorf("--switch means nothing to %s: only reductions go through one", b.collective)
+	}
+	if c.Switch.wanted && b.settings.Switch == "" {
+		if !b.startsRanks {
+			return nil, errors.New("--switch alone starts a node for ranks that 'mcast bench' starts; under a launcher say where one is: --switch=host:port")
+		}
+		b.startsNode = true
+	}
 	if b.ranks < 1 || b.startsRanks && b.ranks > maxBenchRank {
 		return nil, fmt.Errorf("--ranks=%d is not allowed: want 1 to %d", b.ranks, maxBenchRank)
 	}
@@ -131,7 +186,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	return b, nil
 }
 
-func (b *bench) reduces() bool { return b.collective == "reducescatter" || b.collective == "overlap" }
+func (b *bench) reduces() bool {
+	return b.collective == "reducescatter" || b.collective == "allreduce" || b.collective == "overlap"
+}
 
 // sizes reads a list of N or N:M, which is N, N*step, ... up to M.
 func sizes(text string, step int) ([]int, error) {

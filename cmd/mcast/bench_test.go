@@ -50,6 +50,31 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, [2]int{9, 0}, [2]int{iters, warmup})
 }
 
+func TestSwitchArgument(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		vars    map[string]string
+		address string
+		starts  bool
+	}{
+		{[]string{"reducescatter"}, nil, "", false},
+		{[]string{"reducescatter", "--switch"}, nil, "", true},
+		{[]string{"--switch", "overlap", "--fabric", "shm"}, nil, "", true},
+		{[]string{"allreduce", "--switch=h:1,g:2"}, nil, "h:1,g:2", false},
+		{[]string{"allreduce", "--switch=h:1"}, map[string]string{"MCAST_SWITCH": "g:2"}, "h:1", false},
+		{[]string{"allreduce", "--switch"}, map[string]string{"MCAST_SWITCH": "g:2"}, "g:2", false},
+		{[]string{"allreduce"}, map[string]string{"MCAST_SWITCH": "g:2"}, "g:2", false},
+		{[]string{"reducescatter", "--switch=h:1"}, map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}, "h:1", false},
+	} {
+		b, err := parse(t, c.vars, c.args...)
+		require.NoError(t, err, c)
+		require.Equal(t, c.address, b.settings.Switch, c)
+		require.Equal(t, c.starts, b.startsNode, c)
+	}
+	_, err := parse(t, map[string]string{"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}, "reducescatter", "--switch")
+	require.ErrorContains(t, err, "under a launcher say where one is: --switch=host:port")
+}
+
 func TestBadArguments(t *testing.T) {
 	for want, args := range map[string][]string{
 		`must be one of "allgather"`:                     {"alltoall"},
@@ -67,6 +92,10 @@ func TestBadArguments(t *testing.T) {
 		`--bytes=0:4 is not a range`:                     {"allgather", "--bytes", "0:4"},
 		`--step=1 is not allowed: want at least 2`:       {"allgather", "--step", "1"},
 		`--bytes: 1002 is no multiple of 4, the size of`: {"overlap", "--bytes", "1002"},
+		`--switch means nothing to allgather`:            {"allgather", "--switch"},
+		`--switch=host:port, or --switch alone`:          {"allreduce", "--switch="},
+		`MCAST_SWITCH="nowhere" is not allowed`:          {"allreduce", "--switch=nowhere"},
+		`--bytes: 3 is no multiple of 4`:                 {"allreduce", "--bytes", "3"},
 		`--in-place means nothing to a broadcast`:        {"broadcast", "--in-place"},
 	} {
 		_, err := parse(t, nil, args...)

@@ -129,6 +129,34 @@ func (r *reduceScatter) copies() (n int) {
 	return n
 }
 
+// allreduce reduces the tables of all ranks and gives every rank all of the result.
+type allreduce struct {
+	place
+	send, recv []byte
+	dtype      reduce.Type
+	op         reduce.Op
+	own, sum   []byte // tables
+}
+
+// allreduceOf returns an Allreduce of n bytes for each rank.
+func allreduceOf(p place, n int, b *bench) *allreduce {
+	a := &allreduce{place: p, send: make([]byte, n*p.ranks), dtype: b.dtype, op: b.op}
+	if a.recv = a.send; !b.inPlace {
+		a.recv = make([]byte, n*p.ranks)
+	}
+	all := tables(b.dtype, p.ranks)
+	a.own, a.sum = all[p.rank], folded(all, b.dtype, b.op)
+	return a
+}
+
+func (a *allreduce) fill(iter int) { fill(a.send, a.own, iter) }
+
+func (a *allreduce) run() error { return a.group.Allreduce(a.send, a.recv, a.dtype, a.op, factor) }
+
+func (a *allreduce) check(iter int) uint64 { return wrong(a.recv, a.sum, iter, 0) }
+
+func (a *allreduce) copies() int { return copy(a.recv, a.send) }
+
 // both is an Allgather and a Reduce-Scatter in flight together.
 type both struct {
 	*allgather

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // runRank joins the group as one rank, runs every size and prints on rank 0.
@@ -23,8 +24,8 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
-	m := &meter{place: place{group, b.rank, b.ranks}, bench: b, info: group.Info()}
-	out := newReport(os.Stdout, b, m.info)
+	m := &meter{place: place{group, b.rank, b.ranks}, bench: b}
+	out := newReport(os.Stdout, b)
 	var wrong uint64
 	for _, n := range b.sizes {
 		results, err := m.size(n)
@@ -33,17 +34,26 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 		}
 		for i := range results {
 			wrong += results[i].Wrong
-			if b.rank == 0 {
-				if err := out.print(&results[i]); err != nil {
-					return err
-				}
+		}
+		if b.rank == 0 {
+			if err := out.print(results, group.Info()); err != nil {
+				return err
 			}
 		}
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d elements are wrong", wrong)
 	}
-	return nil
+	return b.asAsked(group.Info())
+}
+
+// asAsked reports a Reduce-Scatter that did not go through the switch, although it should have.
+// One rank says so: ranks always agree.
+func (b *bench) asAsked(info collnet.Info) error {
+	if b.rank != 0 || !b.reduces() || b.settings.Switch == "" || info.ReduceScatter == switched {
+		return nil
+	}
+	return fmt.Errorf("MCAST_SWITCH=%s was asked for, but the last Reduce-Scatter was %s: %s", b.settings.Switch, info.ReduceScatter, info.ReduceScatterReason)
 }
 
 func (b *bench) join(ctx context.Context) (*collnet.Group, error) {
@@ -74,7 +84,6 @@ func (b *bench) join(ctx context.Context) (*collnet.Group, error) {
 type meter struct {
 	place
 	bench *bench
-	info  collnet.Info
 	iter  int // counts all iterations, so stale bytes show
 }
 
@@ -88,6 +97,8 @@ func (m *meter) size(n int) ([]result, error) {
 		return m.all(n, namedLoad{"broadcast", broadcastOf(m.place, n, b.root)})
 	case "reducescatter":
 		return m.all(n, namedLoad{"reducescatter", scatterOf(m.place, n, b)})
+	case "allreduce":
+		return m.all(n, namedLoad{"allreduce", allreduceOf(m.place, n, b)})
 	}
 	gather, scatter := gatherOf(m.place, n, b.inPlace), scatterOf(m.place, n, b)
 	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter}, namedLoad{"overlap", both{gather, scatter}})
@@ -131,41 +142,57 @@ func (m *meter) one(n int, l namedLoad) (result, error) {
 		if err := m.group.Barrier(); err != nil {
 			return result{}, err
 		}
-		before := m.group.Stats()
+		before := m.count()
 		begin := time.Now()
 		if err := l.run(); err != nil {
 			return result{}, err
 		}
 		took := time.Since(begin)
-		after := m.group.Stats()
+		after := m.count()
 		report[counterWrong] += l.check(m.iter)
 		if i < warmup {
 			continue
 		}
-		report[counterSent] += sent(&after) - sent(&before)
-		report[counterLost] += after.ChunksLost - before.ChunksLost
-		report[counterInjected] += after.ChunksInjected - before.ChunksInjected
+		for c := counterWrong + 1; c < numCounters; c++ {
+			report[c] += after[c] - before[c]
+		}
 		report = append(report, uint64(took)) //nolint:gosec // a duration
 	}
 	reports, err := m.exchange(report)
 	if err != nil {
 		return result{}, err
 	}
-	return newResult(m, n, l.name, reports, copied, copyTime), nil
+	return newResult(m.bench, m.group.Info(), n, l.name, reports, copied, copyTime), nil
 }
 
 // Counters at the head of a rank's report; the times of the iterations follow.
 const (
 	counterWrong = iota
 	counterSent
+	counterReceived
 	counterLost
 	counterInjected
-	numCounters
+	counterGatherOps
+	counterReduceOps
+	counterGatherWaits // nanoseconds, by phase
+	counterReduceWaits = counterGatherWaits + waitPhases
+	numCounters        = counterReduceWaits + waitPhases
+	waitPhases         = len(overlap.Account{})
 )
 
-// sent counts all that a rank has sent: data with headers, control, repairs.
-func sent(s *collnet.Stats) uint64 {
-	return s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
+// count reads this rank's counters. Sent and received is everything: data with headers, control, repairs.
+func (m *meter) count() (c [numCounters]uint64) {
+	s := m.group.Stats()
+	c[counterSent] = s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
+	c[counterReceived] = s.GatherReceived + s.ReduceReceived
+	c[counterLost], c[counterInjected] = s.ChunksLost, s.ChunksInjected
+	c[counterGatherOps], c[counterReduceOps] = s.GatherOps, s.ReduceOps
+	for class, at := range map[overlap.Class]int{overlap.Gather: counterGatherWaits, overlap.Reduce: counterReduceWaits} {
+		for phase, waited := range m.group.Waited(class) {
+			c[at+phase] = uint64(waited) //nolint:gosec // a duration
+		}
+	}
+	return c
 }
 
 // memcpy lets all ranks copy at once what the load moves, over and over until

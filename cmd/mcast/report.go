@@ -1,15 +1,12 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // result is one line of the report. Times are of the slowest rank in an
@@ -33,9 +30,16 @@ type result struct {
 	AlgBW      float64 `json:"algbw_GBps"`
 	BusBW      float64 `json:"busbw_GBps"`
 	Wrong      uint64  `json:"wrong"`
-	// SentBytes are of the rank that sent most, an operation: data, headers, control and repairs.
-	SentBytes float64 `json:"sent_bytes_per_rank"`
-	SentRatio float64 `json:"sent_ratio"` // to Bytes
+	// SentBytes and ReceivedBytes are of the rank that moved most, an operation: data, headers, control and repairs.
+	SentBytes     float64 `json:"sent_bytes_per_rank"`
+	ReceivedBytes float64 `json:"received_bytes_per_rank"`
+	SentRatio     float64 `json:"sent_ratio"` // to Bytes
+	// SentToLaw and ReceivedToLaw are how often these are what the algorithm must move; see law.
+	SentToLaw     float64 `json:"sent_to_law"`
+	ReceivedToLaw float64 `json:"received_to_law"`
+	// Algorithm is how reductions went by the end, "switch" or "direct", and why.
+	Algorithm       string `json:"algorithm,omitempty"`
+	AlgorithmReason string `json:"algorithm_reason,omitempty"`
 	// Memcpy is how fast every rank copies the same bytes while all do, and
 	// the ratio what the collective reaches of it.
 	Memcpy         float64 `json:"memcpy_GBps"`
@@ -45,24 +49,44 @@ type result struct {
 	// Of an overlap: the times of its parts alone, and how much faster both together are.
 	SumAloneUS float64 `json:"sum_alone_us,omitempty"`
 	Speedup    float64 `json:"speedup,omitempty"`
+	// What the operations of each lane waited for; zero: there were none.
+	GatherWaits waits `json:"allgather_waits,omitzero"`
+	ReduceWaits waits `json:"reducescatter_waits,omitzero"`
 }
 
+// waits are what an operation of a lane waited for, the mean over operations and ranks, in
+// microseconds; see overlap.Phase.
+type waits struct {
+	Queued   float64 `json:"queued_us"`
+	Peers    float64 `json:"peers_us"`
+	Turn     float64 `json:"turn_us"`
+	Transfer float64 `json:"transfer_us"`
+	Finish   float64 `json:"finish_us"`
+}
+
+// switched is what collnet.Info calls a Reduce-Scatter that goes through a switch.
+const switched = "switch"
+
 // newResult sums up the reports of all ranks. copied and copyTime are of meter.memcpy.
-func newResult(m *meter, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) result {
-	b := m.bench
+func newResult(b *bench, info collnet.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) result {
+	ranks := len(reports)
 	r := result{
-		Collective: name, Fabric: m.info.Fabric, Ranks: m.ranks, Bytes: n, Count: n, Type: reduce.U8.String(),
+		Collective: name, Fabric: info.Fabric, Ranks: ranks, Bytes: n, Count: n, Type: reduce.U8.String(),
 		InPlace: b.inPlace, Iters: len(reports[0]) - numCounters,
 	}
 	if name != "allgather" && name != "broadcast" {
 		r.Type, r.RedOp, r.Count = b.dtype.String(), b.op.String(), n/b.dtype.Size()
+		r.Algorithm, r.AlgorithmReason = info.ReduceScatter, info.ReduceScatterReason
 	}
 	for _, report := range reports {
 		r.Wrong += report[counterWrong]
 		r.SentBytes = max(r.SentBytes, float64(report[counterSent])/float64(r.Iters))
+		r.ReceivedBytes = max(r.ReceivedBytes, float64(report[counterReceived])/float64(r.Iters))
 		r.ChunksLost += report[counterLost]
 		r.ChunksInjected += report[counterInjected]
 	}
+	r.GatherWaits = meanWaits(reports, counterGatherOps, counterGatherWaits)
+	r.ReduceWaits = meanWaits(reports, counterReduceOps, counterReduceWaits)
 	us := make([]float64, r.Iters)
 	for i := range us {
 		for _, report := range reports {
@@ -72,18 +96,62 @@ func newResult(m *meter, n int, name string, reports [][]uint64, copied int, cop
 	slices.Sort(us)
 	r.P50US, r.MinUS, r.MaxUS = median(us), us[0], us[len(us)-1]
 	r.TimeUS = r.P50US
-	moved, link := total(name, n, m.ranks)
+	moved, link := total(name, n, ranks)
 	r.AlgBW, r.BusBW = gbps(moved, r.TimeUS), gbps(link, r.TimeUS)
 	if n > 0 {
 		r.SentRatio = r.SentBytes / float64(n)
 		r.Memcpy = gbps(float64(copied), float64(copyTime.Nanoseconds())/1e3)
 		volume := moved
-		if b.inPlace && name != "reducescatter" {
+		if b.inPlace && name != "reducescatter" && name != "allreduce" {
 			volume -= float64(n) // The own shard stays where it is.
 		}
 		r.RatioToMemcpy = gbps(volume, r.TimeUS) / r.Memcpy
 	}
+	if sent, received := law(name, r.Algorithm, n, ranks); sent > 0 {
+		r.SentToLaw, r.ReceivedToLaw = r.SentBytes/sent, r.ReceivedBytes/received
+	}
 	return r
+}
+
+// meanWaits returns the mean over the operations of a lane of all ranks.
+func meanWaits(reports [][]uint64, ops, first int) waits {
+	var done uint64
+	var sums [waitPhases]float64
+	for _, report := range reports {
+		done += report[ops]
+		for phase := range sums {
+			sums[phase] += float64(report[first+phase])
+		}
+	}
+	if done == 0 {
+		return waits{}
+	}
+	mean := func(p overlap.Phase) float64 { return sums[p] / float64(done) / 1e3 }
+	return waits{mean(overlap.Queued), mean(overlap.Peers), mean(overlap.Turn), mean(overlap.Transfer), mean(overlap.Finish)}
+}
+
+// law returns how many bytes an algorithm has the busiest rank send and
+// receive of a shard of n bytes: a root of a multicast sends it once and receives the others';
+// a Reduce-Scatter through the switch sends all shards and receives one, a direct one moves as much both ways (paper 000, section II).
+func law(name, algorithm string, n, ranks int) (sent, received float64) {
+	shard, others := float64(n), float64((ranks-1)*n)
+	if ranks == 1 {
+		return 0, 0
+	}
+	if name == "broadcast" {
+		return shard, shard
+	}
+	if name != "reducescatter" {
+		sent, received = shard, others
+	}
+	if name != "allgather" {
+		if algorithm == switched {
+			sent, received = sent+shard+others, received+shard
+		} else {
+			sent, received = sent+others, received+others
+		}
+	}
+	return sent, received
 }
 
 // total returns the bytes that algbw and busbw count.
@@ -94,6 +162,8 @@ func total(name string, n, ranks int) (algorithm, link float64) {
 		return shard, shard
 	case "overlap":
 		return 2 * p * shard, 2 * (p - 1) * shard
+	case "allreduce":
+		return p * shard, 2 * (p - 1) * shard
 	}
 	return p * shard, (p - 1) * shard
 }
@@ -108,59 +178,4 @@ func gbps(bytes, us float64) float64 {
 func median(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
-
-// report prints results as they come, as a table or as JSON.
-type report struct {
-	w     io.Writer
-	json  *json.Encoder
-	head  string
-	begun bool
-}
-
-func newReport(w io.Writer, b *bench, info collnet.Info) *report {
-	r := &report{w: w}
-	if b.json {
-		r.json = json.NewEncoder(w)
-		return r
-	}
-	where := []string{"fabric " + info.Fabric + " (" + info.Reason + ")"}
-	if info.Interface != "" {
-		where = append(where, "interface "+info.Interface)
-	}
-	where = append(where, fmt.Sprintf("chunks of %d bytes", info.ChunkBytes))
-	r.head = fmt.Sprintf("# %s, %d ranks, %s\n", b.collective, b.ranks, strings.Join(where, ", "))
-	for _, note := range info.Notes {
-		r.head += "# " + note + "\n"
-	}
-	r.head += `# size: bytes a rank. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
-# sent/N: all bytes that the busiest rank sent, to its size. memcpy: what all ranks reach at once; of it: the share reached.
-`
-	r.head += fmt.Sprintf("#%12s %12s %6s %9s %11s %11s %11s %8s %8s %7s %8s %6s %6s\n#%12s %12s %6s %9s %11s %11s %11s %8s %8s %7s %8s %6s %6s\n",
-		"size", "count", "type", "redop", "time", "min", "max", "algbw", "busbw", "sent/N", "memcpy", "of it", "wrong",
-		"(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "(GB/s)", "", "")
-	return r
-}
-
-func (r *report) print(x *result) error {
-	if r.json != nil {
-		return r.json.Encode(x)
-	}
-	if !r.begun {
-		r.begun = true
-		if _, err := io.WriteString(r.w, r.head); err != nil {
-			return err
-		}
-	}
-	redop := x.RedOp
-	if redop == "" {
-		redop = "none"
-	}
-	line := fmt.Sprintf(" %12d %12d %6s %9s %11.2f %11.2f %11.2f %8.3f %8.3f %7.3f %8.3f %6.3f %6d",
-		x.Bytes, x.Count, x.Type, redop, x.TimeUS, x.MinUS, x.MaxUS, x.AlgBW, x.BusBW, x.SentRatio, x.Memcpy, x.RatioToMemcpy, x.Wrong)
-	if x.Speedup > 0 {
-		line += fmt.Sprintf("  both at once; one after the other %.2f us, %.2f times as long", x.SumAloneUS, x.Speedup)
-	}
-	_, err := fmt.Fprintln(r.w, line)
-	return err
 }

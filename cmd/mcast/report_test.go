@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -14,11 +17,19 @@ import (
 
 // sample is what two ranks measured in three iterations of 1000 bytes.
 func sample(name string, b *bench) result {
-	m := &meter{place: place{ranks: 2}, bench: b, info: collnet.Info{Fabric: "udp"}}
-	return newResult(m, 1000, name, [][]uint64{
-		{1, 3 * 1000, 0, 2, 10_000, 40_000, 20_000},
-		{2, 3 * 1032, 4, 0, 30_000, 10_000, 10_000},
-	}, 4000, time.Microsecond)
+	ranks := [][]uint64{make([]uint64, numCounters, numCounters+3), make([]uint64, numCounters, numCounters+3)}
+	for r, counters := range []map[int]uint64{
+		{counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterGatherOps: 3, counterGatherWaits: 6_000},
+		{counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000},
+	} {
+		for c, n := range counters {
+			ranks[r][c] = n
+		}
+	}
+	ranks[0] = append(ranks[0], 10_000, 40_000, 20_000)
+	ranks[1] = append(ranks[1], 30_000, 10_000, 10_000)
+	info := collnet.Info{Fabric: "udp", ReduceScatter: "switch", ReduceScatterReason: "asked for"}
+	return newResult(b, info, 1000, name, ranks, 4000, time.Microsecond)
 }
 
 func TestResult(t *testing.T) {
@@ -26,8 +37,9 @@ func TestResult(t *testing.T) {
 	require.Equal(t, result{
 		Collective: "allgather", Fabric: "udp", Ranks: 2, Bytes: 1000, Count: 1000, Type: "u8", Iters: 3,
 		TimeUS: 30, P50US: 30, MinUS: 20, MaxUS: 40, // the slower rank of each iteration: 30, 40, 20
-		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, SentRatio: 1.032,
+		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, ReceivedBytes: 1010, SentRatio: 1.032, SentToLaw: 1.032, ReceivedToLaw: 1.01,
 		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2,
+		GatherWaits: waits{Queued: 1, Finish: 2},
 	}, r)
 
 	r = sample("allgather", &bench{inPlace: true})
@@ -42,8 +54,37 @@ func TestResult(t *testing.T) {
 	require.InDelta(t, 2000/30e3, r.AlgBW, 1e-12)
 	require.InDelta(t, 1000/30e3, r.BusBW, 1e-12)
 
+	require.Equal(t, []any{"switch", "asked for"}, []any{r.Algorithm, r.AlgorithmReason})
+
 	r = sample("overlap", &bench{dtype: reduce.F32})
 	require.InDelta(t, 4000/30e3, r.AlgBW, 1e-12)
+	require.InDelta(t, 1032.0/3000, r.SentToLaw, 1e-12)
+
+	r = sample("allreduce", &bench{dtype: reduce.F32, inPlace: true})
+	require.InDelta(t, 2000/30e3, r.AlgBW, 1e-12)
+	require.InDelta(t, 2000/30e3, r.BusBW, 1e-12)
+	require.InDelta(t, 2000/30e3/4, r.RatioToMemcpy, 1e-12)
+}
+
+func TestLaw(t *testing.T) {
+	for _, c := range []struct {
+		collective, algorithm string
+		ranks                 int
+		sent, received        float64
+	}{
+		{"allgather", "", 4, 10, 30},
+		{"broadcast", "", 4, 10, 10},
+		{"reducescatter", "direct", 4, 30, 30},
+		{"reducescatter", "switch", 4, 40, 10},
+		{"allreduce", "direct", 4, 40, 60},
+		{"allreduce", "switch", 4, 50, 40},
+		{"overlap", "switch", 4, 50, 40},
+		{"overlap", "direct", 1, 0, 0},
+		{"reducescatter", "switch", 2, 20, 10},
+	} {
+		sent, received := law(c.collective, c.algorithm, 10, c.ranks)
+		require.Equal(t, [2]float64{c.sent, c.received}, [2]float64{sent, received}, c)
+	}
 }
 
 func TestMedian(t *testing.T) {
@@ -55,32 +96,86 @@ func TestMedian(t *testing.T) {
 func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 	var out bytes.Buffer
 	r := sample("allgather", &bench{})
-	require.NoError(t, newReport(&out, &bench{json: true}, collnet.Info{}).print(&r))
+	require.NoError(t, newReport(&out, &bench{json: true}).print([]result{r}, collnet.Info{}))
 	require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &fields))
 	for _, name := range []string{"collective", "fabric", "ranks", "bytes", "time_us", "p50_us", "min_us", "max_us", "algbw_GBps", "busbw_GBps",
-		"wrong", "sent_bytes_per_rank", "sent_ratio", "memcpy_GBps", "ratio_to_memcpy"} {
+		"wrong", "sent_bytes_per_rank", "received_bytes_per_rank", "sent_ratio", "sent_to_law", "received_to_law", "allgather_waits", "memcpy_GBps", "ratio_to_memcpy"} {
 		require.Contains(t, fields, name)
 	}
-	require.NotContains(t, fields, "speedup")
+	for _, name := range []string{"speedup", "algorithm", "reducescatter_waits"} {
+		require.NotContains(t, fields, name)
+	}
 }
 
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	b := &bench{collective: "overlap", ranks: 2, dtype: reduce.F32}
-	report := newReport(&out, b, collnet.Info{Fabric: "udp", Reason: "asked for", Interface: "lo", ChunkBytes: 1440, Notes: []string{"no GRO"}})
+	b := &bench{collective: "reducescatter", ranks: 2, dtype: reduce.F32}
+	info := collnet.Info{Fabric: "udp", Reason: "asked for", Interface: "lo", ChunkBytes: 1440, Notes: []string{"no GRO"},
+		ReduceScatter: "switch", ReduceScatterReason: "through there"}
+	report := newReport(&out, b)
 	r := sample("reducescatter", b)
-	require.NoError(t, report.print(&r))
-	r.Speedup, r.SumAloneUS = 1.5, 45
-	require.NoError(t, report.print(&r))
-	require.Equal(t, `# overlap, 2 ranks, fabric udp (asked for), interface lo, chunks of 1440 bytes
+	require.NoError(t, report.print([]result{r}, info))
+	require.NoError(t, report.print([]result{r}, info))
+	require.Equal(t, `# reducescatter, 2 ranks, fabric udp (asked for), interface lo, chunks of 1440 bytes
+# Reduce-Scatter: switch (through there)
 # no GRO
-# size: bytes a rank. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
-# sent/N: all bytes that the busiest rank sent, to its size. memcpy: what all ranks reach at once; of it: the share reached.
-#        size        count   type     redop        time         min         max    algbw    busbw  sent/N   memcpy  of it  wrong
-#         (B)   (elements)                         (us)        (us)        (us)   (GB/s)   (GB/s)           (GB/s)              
-         1000          250    f32       sum       30.00       20.00       40.00    0.067    0.033   1.032    4.000  0.017      3
-         1000          250    f32       sum       30.00       20.00       40.00    0.067    0.033   1.032    4.000  0.017      3  both at once; one after the other 45.00 us, 1.50 times as long
+# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
+# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: PN and N.
+# memcpy: what all ranks reach at once; of it: the share reached.
+#        size        count   type     redop        time         min         max    algbw    busbw    sent   recvd   memcpy  of it  wrong
+#         (B)   (elements)                         (us)        (us)        (us)   (GB/s)   (GB/s)                   (GB/s)              
+         1000          250    f32       sum       30.00       20.00       40.00    0.067    0.033   0.516   1.010    4.000  0.017      3
+         1000          250    f32       sum       30.00       20.00       40.00    0.067    0.033   0.516   1.010    4.000  0.017      3
 `, out.String())
+}
+
+func TestTableOfAnOverlap(t *testing.T) {
+	var out bytes.Buffer
+	b := &bench{collective: "overlap", ranks: 2, dtype: reduce.F32}
+	all := []result{sample("allgather", b), sample("reducescatter", b), sample("overlap", b)}
+	all[2].Speedup, all[2].SumAloneUS = 1.5, 45
+	require.NoError(t, newReport(&out, b).print(all, collnet.Info{Fabric: "shm", Reason: "one host", ReduceScatter: "direct", ReduceScatterReason: "no switch"}))
+	require.Equal(t, `# overlap, 2 ranks, fabric shm (one host), chunks of 0 bytes
+# Reduce-Scatter: direct (no switch)
+# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
+# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: N and (P-1)N to gather, (P-1)N and (P-1)N to reduce.
+# What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
+# turn: turn or credit to send; transfer: bytes on their way; finish: the word of others, all bytes being there.
+#        size what                         time         min         max    algbw    sent   recvd     queued      peers       turn   transfer     finish
+#         (B)                              (us)        (us)        (us)   (GB/s)                       (us)       (us)       (us)       (us)       (us)
+         1000 Allgather alone             30.00       20.00       40.00    0.067   1.032   1.010       1.00       0.00       0.00       0.00       2.00
+              Reduce-Scatter alone        30.00       20.00       40.00    0.067   0.516   1.010       0.00       0.00       0.00       0.00       0.00
+              both together               30.00       20.00       40.00    0.133   0.344   0.505
+                its Allgather              3.00                                                       1.00       0.00       0.00       0.00       2.00
+                its Reduce-Scatter         0.00                                                       0.00       0.00       0.00       0.00       0.00
+              sum of the two alone        45.00  1.50 times as long as both together
+`, out.String())
+}
+
+func TestWhatTheSwitchDid(t *testing.T) {
+	use := newNodeUse(3e9, 1500*time.Millisecond)
+	var out bytes.Buffer
+	require.NoError(t, use.print(&out, true))
+	require.JSONEq(t, `{"switch_summed_bytes": 3e9, "switch_cpu_s": 1.5, "switch_summed_GBps_per_core": 2}`, out.String())
+	out.Reset()
+	require.NoError(t, use.print(&out, false))
+	require.Equal(t, "# The switch summed 3.000 GB in 1.500 s of processor time: 2.000 GB/s a core.\n", out.String())
+}
+
+// TestMetricsOfTheSwitch reads the figures of two workers.
+func TestMetricsOfTheSwitch(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `# TYPE mcast_switch_summed_bytes_total counter
+mcast_switch_summed_bytes_total{worker="0"} 1.5e+06
+mcast_switch_summed_bytes_total{worker="1"} 24
+# TYPE mcast_switch_jobs gauge
+mcast_switch_jobs 3
+`)
+	}))
+	defer server.Close()
+	summed, jobs, err := scrape(server.URL)
+	require.NoError(t, err)
+	require.Equal(t, [2]float64{1500024, 3}, [2]float64{summed, jobs})
 }

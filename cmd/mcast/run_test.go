@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +63,8 @@ func TestBench(t *testing.T) {
 			{"broadcast", "--bytes", "100003", "--root", "2"},
 			{"reducescatter", "--bytes", "4:256K", "--step", "256"},
 			{"reducescatter", "--bytes", "1002", "--dtype", "bf16", "--op", "avg", "--in-place", "--ranks", "3"},
+			{"allreduce", "--bytes", "4:256K", "--step", "256"},
+			{"allreduce", "--bytes", "3M", "--dtype", "f16", "--op", "max", "--in-place", "--ranks", "3"},
 			{"overlap", "--bytes", "256K", "--ranks", "2"},
 			{"allgather", "--bytes", "0", "--ranks", "1"},
 			{"reducescatter", "--bytes", "0", "--ranks", "2"},
@@ -84,6 +87,8 @@ func TestBench(t *testing.T) {
 				}
 				if args[0] == "overlap" {
 					require.Len(t, all, 3)
+					require.Positive(t, all[2].GatherWaits.total())
+					require.Positive(t, all[2].ReduceWaits.total())
 					require.InDelta(t, all[0].TimeUS+all[1].TimeUS, all[2].SumAloneUS, 1e-6)
 				}
 			})
@@ -99,6 +104,82 @@ func TestBenchWithLoss(t *testing.T) {
 	require.Positive(t, all[0].ChunksInjected)
 	require.Positive(t, all[0].ChunksLost)
 	require.Zero(t, all[0].Wrong)
+}
+
+// TestBenchStartsASwitch reads what ranks and switch have counted: every byte of
+// every contribution went through it, once.
+func TestBenchStartsASwitch(t *testing.T) {
+	for _, args := range [][]string{
+		{"reducescatter", "--bytes", "256K,1M"},
+		{"reducescatter", "--bytes", "100002", "--dtype", "bf16", "--op", "avg", "--in-place", "--ranks", "3"},
+		{"reducescatter", "--bytes", "64K", "--fabric", "shm", "--ranks", "2"},
+		{"allreduce", "--bytes", "256K", "--dtype", "i32"},
+		{"overlap", "--bytes", "256K", "--ranks", "2"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--switch", "--fabric", "udp", "--iters", "3", "--warmup", "1", "--json"}, args...)...)
+			require.NoError(t, cmd.Run(), stderr)
+			lines := bytes.SplitAfter(bytes.TrimSpace(stdout.Bytes()), []byte("\n"))
+			var use nodeUse
+			require.NoError(t, json.Unmarshal(lines[len(lines)-1], &use))
+			var contributed float64
+			for _, r := range results(t, bytes.Join(lines[:len(lines)-1], nil)) {
+				require.Zero(t, r.Wrong)
+				if r.Collective == "allgather" {
+					require.Empty(t, r.Algorithm)
+					continue
+				}
+				require.Equal(t, "switch", r.Algorithm, r.AlgorithmReason)
+				require.GreaterOrEqual(t, r.SentToLaw, 1.0)
+				require.GreaterOrEqual(t, r.ReceivedToLaw, 1.0)
+				contributed += float64((3 + 1) * r.Ranks * r.Ranks * r.Bytes)
+			}
+			require.InDelta(t, contributed, use.SummedBytes, 0)
+			require.Positive(t, use.CPUSeconds)
+			require.Positive(t, use.PerCore)
+		})
+	}
+}
+
+func TestBenchUsesTheSwitchThatIsThere(t *testing.T) {
+	t.Setenv(beMcast, "1")
+	n, err := startNode(t.Context())
+	require.NoError(t, err)
+	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "64K", "--iters", "2", "--warmup", "0", "--json", "--switch="+n.address)
+	require.NoError(t, cmd.Run(), stderr)
+	all := results(t, stdout.Bytes())
+	require.Len(t, all, 1)
+	require.Equal(t, "switch", all[0].Algorithm)
+	require.Contains(t, all[0].AlgorithmReason, n.address)
+	use, err := n.end()
+	require.NoError(t, err)
+	require.InDelta(t, 2*4*4*64<<10, use.SummedBytes, 0)
+}
+
+func TestBenchSaysWhenTheSwitchIsNotThere(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := ln.Addr().String()
+	require.NoError(t, ln.Close())
+	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "4K", "--iters", "2", "--json", "--switch="+closed)
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Run(), &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	require.Contains(t, stderr.String(), "MCAST_SWITCH="+closed+" was asked for, but the last Reduce-Scatter was direct: rank 0: ")
+	require.Contains(t, stderr.String(), "connection refused")
+	all := results(t, stdout.Bytes())
+	require.Len(t, all, 1)
+	require.Equal(t, "direct", all[0].Algorithm)
+	require.Zero(t, all[0].Wrong)
+}
+
+func TestStartingASwitchEndsWithItsContext(t *testing.T) {
+	t.Setenv(beMcast, "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := startNode(ctx)
+	require.ErrorContains(t, err, "the switch could not be started: ")
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestBenchPrintsATable(t *testing.T) {

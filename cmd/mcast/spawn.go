@@ -22,10 +22,10 @@ const (
 	tailBytes  = 4 << 10         // of a rank's standard error
 )
 
-// startRanks runs this program again once for every rank and waits for all.
-// When one fails, or ctx ends, the others are ended by their process id. Rank
-// 0 has this process's standard output.
-func startRanks(ctx context.Context, ranks int, args []string) error {
+// startRanks runs this program again once for every rank, with more variables
+// in its environment, and waits for all. When one fails, or ctx ends, the
+// others are ended by their process id. Rank 0 has this process's standard output.
+func startRanks(ctx context.Context, ranks int, args []string, variables ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -47,6 +47,7 @@ func startRanks(ctx context.Context, ranks int, args []string) error {
 	for r := range ranks {
 		cmd := exec.CommandContext(ctx, self, append(args, "--spawned")...)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MCAST_RENDEZVOUS="+address)
+		cmd.Env = append(cmd.Env, variables...)
 		cmd.Stderr = &tails[r]
 		if r == 0 {
 			cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{socket}

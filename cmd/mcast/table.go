@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+// report prints results as they come, as a table or as JSON.
+type report struct {
+	w     io.Writer
+	bench *bench
+	begun bool
+}
+
+func newReport(w io.Writer, b *bench) *report { return &report{w: w, bench: b} }
+
+// print shows the results of a size.
+func (r *report) print(results []result, info collnet.Info) error {
+	if r.bench.json {
+		out := json.NewEncoder(r.w)
+		for i := range results {
+			if err := out.Encode(&results[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var text strings.Builder
+	if !r.begun {
+		r.begun = true
+		r.head(&text, info)
+	}
+	if r.bench.collective == "overlap" {
+		overlapRows(&text, results[0], results[1], results[2])
+	} else {
+		for i := range results {
+			results[i].row(&text)
+		}
+	}
+	_, err := io.WriteString(r.w, text.String())
+	return err
+}
+
+// head says where the run is and what the columns mean.
+func (r *report) head(text *strings.Builder, info collnet.Info) {
+	where := []string{"fabric " + info.Fabric + " (" + info.Reason + ")"}
+	if info.Interface != "" {
+		where = append(where, "interface "+info.Interface)
+	}
+	where = append(where, fmt.Sprintf("chunks of %d bytes", info.ChunkBytes))
+	fmt.Fprintf(text, "# %s, %d ranks, %s\n", r.bench.collective, r.bench.ranks, strings.Join(where, ", "))
+	if r.bench.reduces() {
+		fmt.Fprintf(text, "# Reduce-Scatter: %s (%s)\n", info.ReduceScatter, info.ReduceScatterReason)
+	}
+	for _, note := range info.Notes {
+		fmt.Fprintf(text, "# %s\n", note)
+	}
+	text.WriteString("# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.\n")
+	fmt.Fprintf(text, "# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.ranks))
+	if r.bench.collective == "overlap" {
+		text.WriteString(`# What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
+# turn: turn or credit to send; transfer: bytes on their way; finish: the word of others, all bytes being there.
+`)
+		fmt.Fprintf(text, timeHead+waitHead, "size", "what", "time", "min", "max", "algbw", "sent", "recvd", "queued", "peers", "turn", "transfer", "finish")
+		fmt.Fprintf(text, timeHead+waitHead, "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "", "(us)", "(us)", "(us)", "(us)", "(us)")
+		return
+	}
+	text.WriteString("# memcpy: what all ranks reach at once; of it: the share reached.\n")
+	fmt.Fprintf(text, head, "size", "count", "type", "redop", "time", "min", "max", "algbw", "busbw", "sent", "recvd", "memcpy", "of it", "wrong")
+	fmt.Fprintf(text, head, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", "(GB/s)", "", "")
+}
+
+// lawText says what law counts.
+func lawText(collective, algorithm string, ranks int) string {
+	if ranks == 1 {
+		return "nothing"
+	}
+	scatter := "(P-1)N and (P-1)N"
+	if algorithm == switched {
+		scatter = "PN and N"
+	}
+	switch collective {
+	case "broadcast":
+		return "N and N"
+	case "allgather":
+		return "N and (P-1)N"
+	case "reducescatter":
+		return scatter
+	}
+	return "N and (P-1)N to gather, " + scatter + " to reduce"
+}
+
+const (
+	head     = "#%12s %12s %6s %9s %11s %11s %11s %8s %8s %7s %7s %8s %6s %6s\n"
+	line     = " %12d %12d %6s %9s %11.2f %11.2f %11.2f %8.3f %8.3f %7.3f %7.3f %8.3f %6.3f %6d\n"
+	timeHead = "#%12s %-21s %11s %11s %11s %8s %7s %7s"
+	timeLine = " %12s %-21s %11.2f %11.2f %11.2f %8.3f %7.3f %7.3f"
+	partLine = " %12s %-21s %11.2f                                                "
+	sumLine  = " %12s %-21s %11.2f  %.2f times as long as both together\n"
+	waitHead = " %10s %10s %10s %10s %10s\n"
+	waitLine = " %10.2f %10.2f %10.2f %10.2f %10.2f\n"
+)
+
+func (x *result) row(text *strings.Builder) {
+	redop := x.RedOp
+	if redop == "" {
+		redop = "none"
+	}
+	fmt.Fprintf(text, line, x.Bytes, x.Count, x.Type, redop, x.TimeUS, x.MinUS, x.MaxUS, x.AlgBW, x.BusBW,
+		x.SentToLaw, x.ReceivedToLaw, x.Memcpy, x.RatioToMemcpy, x.Wrong)
+}
+
+// overlapRows prints the results of an overlap. The time of a part of it is what its
+// operation waited for in all. Wrong elements, which end the run with an error, have no column.
+func overlapRows(text *strings.Builder, gather, scatter, both result) {
+	row := func(size, what string, x *result) {
+		fmt.Fprintf(text, timeLine, size, what, x.TimeUS, x.MinUS, x.MaxUS, x.AlgBW, x.SentToLaw, x.ReceivedToLaw)
+	}
+	part := func(what string, w waits) {
+		fmt.Fprintf(text, partLine, "", what, w.total())
+		w.print(text)
+	}
+	row(strconv.Itoa(gather.Bytes), "Allgather alone", &gather)
+	gather.GatherWaits.print(text)
+	row("", "Reduce-Scatter alone", &scatter)
+	scatter.ReduceWaits.print(text)
+	row("", "both together", &both)
+	text.WriteString("\n")
+	part("  its Allgather", both.GatherWaits)
+	part("  its Reduce-Scatter", both.ReduceWaits)
+	fmt.Fprintf(text, sumLine, "", "sum of the two alone", both.SumAloneUS, both.Speedup)
+}
+
+func (w waits) total() float64 { return w.Queued + w.Peers + w.Turn + w.Transfer + w.Finish }
+
+func (w waits) print(text *strings.Builder) {
+	fmt.Fprintf(text, waitLine, w.Queued, w.Peers, w.Turn, w.Transfer, w.Finish)
+}
