@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,12 +28,14 @@ type job struct {
 	timer        *time.Timer
 	offered      chan struct{} // closed when width is known
 	over         chan struct{} // closed with err when the job ends
+	released     chan struct{} // closed when it has given back what it took
 	cancel       context.CancelFunc
 
 	mu      sync.Mutex
 	width   int // stripes
 	uplink  *session.Session
-	members []*member // in the order of their numbers, once running
+	claims  map[int]*session.Peer // who brings a rank
+	members []*member             // in the order of their numbers, once running
 	running bool
 	ended   bool
 	err     *session.Error // why it ended; nil: everybody left
@@ -71,7 +74,8 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.JoinTimeout)
 	j := &job{
 		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
-		offered: make(chan struct{}), over: make(chan struct{}), cancel: cancel,
+		offered: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
+		claims: map[int]*session.Peer{},
 	}
 	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.late)
 	if s.cfg.Parent == "" {
@@ -83,8 +87,8 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	return j
 }
 
-// admits reports why a member cannot be one of this job's.
-func (j *job) admits(p *session.Peer) error {
+// admit claims a member's rank, or reports why it cannot be one of this job's.
+func (j *job) admit(p *session.Peer) error {
 	if p.Epoch < j.epoch {
 		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
 	}
@@ -96,7 +100,33 @@ func (j *job) admits(p *session.Peer) error {
 	if j.ended {
 		return refuse(stale, "epoch %d of the job has ended: %s", j.epoch, j.reason())
 	}
+	if p.Child {
+		return nil
+	}
+	return j.claim(p, []int{p.Rank})
+}
+
+// claim notes who brings ranks. Each comes once.
+func (j *job) claim(p *session.Peer, ranks []int) error {
+	for _, r := range ranks {
+		if r < 0 || r >= j.ranks {
+			return refuse(mismatched, "rank %d of %d", r, j.ranks)
+		}
+		if other := j.claims[r]; other != nil && other != p {
+			return refuse(mismatched, "rank %d has joined already, from %v", r, other.Remote())
+		}
+	}
+	for _, r := range ranks {
+		j.claims[r] = p
+	}
 	return nil
+}
+
+// disclaim is for a member that was admitted and then does not join.
+func (j *job) disclaim(p *session.Peer) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.DeleteFunc(j.claims, func(_ int, by *session.Peer) bool { return by == p })
 }
 
 func mode(ranks int, reproducible bool) string {
@@ -128,9 +158,8 @@ func (j *job) serve(p *session.Peer) {
 	if err != nil {
 		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
-		if m != nil {
-			m.close()
-		}
+		m.close()
+		j.disclaim(p)
 		return
 	}
 	for {
@@ -144,7 +173,8 @@ func (j *job) serve(p *session.Peer) {
 	}
 }
 
-// open makes a member's sockets and tells each side the other's ports.
+// open makes a member's sockets and tells each side the other's ports. The member is
+// never nil.
 func (j *job) open(p *session.Peer) (*member, error) {
 	c := &j.server.cfg
 	m := &member{peer: p}
@@ -188,9 +218,6 @@ func (j *job) join(m *member) error {
 	if j.ended {
 		return j.fateLocked()
 	}
-	if err := j.twice(m, m.ranks); err != nil {
-		return err
-	}
 	j.members = append(j.members, m)
 	if j.drained {
 		_ = m.peer.Drain() // its session notices if that does not arrive
@@ -199,28 +226,10 @@ func (j *job) join(m *member) error {
 	return nil
 }
 
-// twice reports a rank that is there already, through another member than m.
-func (j *job) twice(m *member, ranks []int) error {
-	for _, other := range j.members {
-		for _, r := range ranks {
-			if other != m && slices.Contains(other.ranks, r) {
-				j.server.counters.refuse(mismatched)
-				return fmt.Errorf("rank %d has joined already, from %v", r, other.peer.Remote())
-			}
-		}
-	}
-	return nil
-}
-
 // branch takes what a node below says.
 func (j *job) branch(m *member, b session.Branches) {
 	j.mu.Lock()
-	err := j.twice(m, b.Ranks)
-	for _, r := range b.Ranks {
-		if r < 0 || r >= j.ranks {
-			err = fmt.Errorf("rank %d of %d", r, j.ranks)
-		}
-	}
+	err := j.claim(m.peer, b.Ranks)
 	if b.Chunk < 8 || b.Room < 1 {
 		err = fmt.Errorf("chunks of %d and room for %d bytes", b.Chunk, b.Room)
 	}
@@ -343,6 +352,7 @@ func (j *job) end(why *session.Error) {
 	}
 	j.ended, j.err = true, why
 	j.mu.Unlock()
+	defer close(j.released)
 	close(j.over)
 	j.timer.Stop()
 	j.cancel()

@@ -147,26 +147,30 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 		j = newJob(s, key, p)
 		s.jobs[key] = j
 	}
-	if err := j.admits(p); err != nil {
+	if err := j.admit(p); err != nil {
 		return nil, err
 	}
 	j.sessions++
 	return j, nil
 }
 
-// forget counts one session less in a job and drops a job without any.
+// forget counts one session less in a job. One without any is ended, and
+// dropped when it has given everything back.
 func (s *Server) forget(j *job) {
 	s.mu.Lock()
 	j.sessions--
 	last := j.sessions == 0
-	if last && s.jobs[j.key] == j {
-		delete(s.jobs, j.key)
-	}
-	s.announceEmpty()
 	s.mu.Unlock()
 	if last {
 		j.end(nil)
+		<-j.released
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last && j.sessions == 0 && s.jobs[j.key] == j {
+		delete(s.jobs, j.key)
+	}
+	s.announceEmpty()
 }
 
 // announceEmpty tells Drain that there is no job any more.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torch-mcast/torch-mcast/internal/aggregator/aggtest"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -141,22 +142,134 @@ var someOps = []inc.Op{
 }
 
 func TestReduceScatter(t *testing.T) {
-	for _, ranks := range []int{1, 2, 3, 5} {
-		for _, workers := range []int{1, 3} {
-			for _, fast := range []bool{false, true} {
-				for _, word := range []string{"", secret} {
-					t.Run(fmt.Sprintf("ranks %d workers %d fast %v secret %q", ranks, workers, fast, word), func(t *testing.T) {
-						c := Config{Workers: workers}
-						if word != "" {
-							c.Secrets = session.Secrets{{Text: word}}
-						}
-						s := start(t, c)
-						members := join(t, ranks, at(s), func(h *session.Hello) { h.Secret, h.Reproducible = word, !fast })
-						reduceScatter(t, 1, members, someOps...)
-						reduceScatter(t, 2, members, someOps[1])
-					})
-				}
+	for _, c := range []struct {
+		ranks, workers int
+		fast           bool
+		secret         string
+		offload        datagram.Offload
+	}{
+		{ranks: 1, workers: 1},
+		{ranks: 2, workers: 1},
+		{ranks: 3, workers: 2, secret: secret},
+		{ranks: 4, workers: 3, fast: true},
+		{ranks: 5, workers: 1, fast: true, secret: secret},
+		{ranks: 5, workers: 4, offload: datagram.OffloadSingle},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			s := start(t, Config{Workers: c.workers, Secrets: secrets(c.secret), Offload: c.offload})
+			members := join(t, c.ranks, at(s), func(h *session.Hello) { h.Secret, h.Reproducible, h.Offload = c.secret, !c.fast, c.offload })
+			require.Equal(t, c.workers, members[0].Terms.Stripes)
+			reduceScatter(t, 1, members, someOps...)
+			reduceScatter(t, 2, members, someOps[1])
+		})
+	}
+}
+
+func secrets(word string) session.Secrets {
+	if word == "" {
+		return nil
+	}
+	return session.Secrets{{Name: "tenant", Text: word}}
+}
+
+// TestReproducible gives sums that depend on the order, which must be that of the ranks.
+func TestReproducible(t *testing.T) {
+	s := start(t, Config{Workers: 2})
+	members := join(t, 4, at(s), nil)
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		const count = 50_000
+		sends, recvs := make([][]byte, 4), make([][]byte, 4)
+		var all errgroup.Group
+		for r, m := range members {
+			sends[r], recvs[r] = make([]byte, 4*count*4), make([]byte, count*4)
+			for i := range 4 * count {
+				putFloat32(sends[r][4*i:], float32(rng.NormFloat64()))
+			}
+			late := time.Duration(rng.IntN(3)) * time.Millisecond
+			all.Go(func() error {
+				time.Sleep(late)
+				return m.ReduceScatter(t.Context(), inc.Op{Count: count, Type: reduce.F32}, sends[r], recvs[r])
+			})
+		}
+		require.NoError(t, all.Wait())
+		for owner := range members {
+			sources := make([][]byte, 4)
+			for r := range sources {
+				sources[r] = sends[r][owner*count*4:][:count*4]
+			}
+			want := make([]byte, count*4)
+			reduce.Fold(want, sources, reduce.F32, reduce.Sum, 0)
+			require.NoError(t, aggtest.Equal(want, recvs[owner]), "seed %d, rank %d", seed, owner)
+		}
+	}
+}
+
+// TestTree sums at three nodes: two have ranks, and one of those fewer workers
+// than the root, which has a rank of its own.
+func TestTree(t *testing.T) {
+	for _, word := range []string{"", secret} {
+		for _, fast := range []bool{false, true} {
+			for name, below := range map[string]func(rank int) int{
+				"contiguous": func(rank int) int { return 1 + rank/3 },
+				"scattered":  func(rank int) int { return 1 + rank%2 },
+				"root too":   func(rank int) int { return rank % 3 },
+				"one child":  func(int) int { return 2 },
+			} {
+				t.Run(fmt.Sprintf("%s fast %v secret %q", name, fast, word), func(t *testing.T) {
+					root := start(t, Config{Workers: 2, Secrets: secrets(word)})
+					nodes := []*Server{root}
+					for workers := range 2 {
+						nodes = append(nodes, start(t, Config{Workers: workers + 1, Secrets: secrets(word), Parent: root.Addr().String()}))
+					}
+					members := join(t, 5, func(r int) *Server { return nodes[below(r)] }, func(h *session.Hello) { h.Secret, h.Reproducible = word, !fast })
+					require.True(t, members[0].Terms.Wide)
+					reduceScatter(t, 1, members, someOps...)
+					reduceScatter(t, 2, members, someOps[3], someOps[1])
+				})
 			}
 		}
+	}
+}
+
+// TestDeepTree has a node that is child and parent.
+func TestDeepTree(t *testing.T) {
+	root := start(t, Config{})
+	middle := start(t, Config{Parent: root.Addr().String()})
+	leaf := start(t, Config{Parent: middle.Addr().String(), Memory: 2 << 20, JobMemory: 2 << 20})
+	nodes := []*Server{root, middle, leaf}
+	members := join(t, 4, func(r int) *Server { return nodes[min(r, 2)] }, nil)
+	require.LessOrEqual(t, leaf.Stats().Memory, int64(2<<20))
+	reduceScatter(t, 1, members, someOps...)
+	for _, m := range members {
+		require.Equal(t, members[0].Terms.Slots, m.Terms.Slots)
+	}
+}
+
+func TestLoss(t *testing.T) {
+	for _, tree := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tree %v", tree), func(t *testing.T) {
+			node := start(t, Config{Workers: 2})
+			root := node
+			if tree {
+				node = start(t, Config{Parent: root.Addr().String()})
+			}
+			members := join(t, 3, func(r int) *Server { return []*Server{node, root}[r%2] }, nil)
+			dropped := make([]int, len(members))
+			for r, m := range members {
+				rng := rand.New(rand.NewPCG(uint64(r), 7))
+				m.Drop = func() bool {
+					lost := rng.Float64() < 0.1
+					if lost {
+						dropped[r]++
+					}
+					return lost
+				}
+			}
+			reduceScatter(t, 3, members, someOps...)
+			for r := range members {
+				require.Positive(t, dropped[r])
+			}
+		})
 	}
 }

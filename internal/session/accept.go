@@ -21,8 +21,9 @@ type Peer struct {
 	Tenant  Secret // what the member proved to know; empty without secrets
 	Sockets        // what the member told of its own, after Offer
 
-	line *line
-	keys *keys
+	line    *line
+	keys    *keys
+	offered bool
 }
 
 // Accept hears what the member at the other end of conn asks for. It waits
@@ -84,6 +85,7 @@ func (p *Peer) accept(secrets Secrets) error {
 // stripe, and takes what the member tells of its own. From then on the member
 // is shown that the node is alive.
 func (p *Peer) Offer(ports []uint16) error {
+	p.offered = true
 	if err := p.line.write(offer{Ports: ports}); err != nil {
 		return err
 	}
@@ -102,7 +104,11 @@ func (p *Peer) Offer(ports []uint16) error {
 
 // Refuse tells the member why it is not admitted, and ends the session.
 func (p *Peer) Refuse(e *Error) {
-	_ = p.line.write(offer{Error: e.Text, Mismatch: e.Mismatch}) // best effort
+	if p.offered {
+		_ = p.Fail(e) // best effort
+	} else {
+		_ = p.line.write(offer{Error: e.Text, Mismatch: e.Mismatch}) // best effort
+	}
 	p.Close()
 }
 
@@ -162,7 +168,7 @@ func (p *Peer) Local() netip.Addr { return addrOf(p.line.conn.LocalAddr()) }
 // Remote is the member's address.
 func (p *Peer) Remote() netip.Addr { return addrOf(p.line.conn.RemoteAddr()) }
 
-// Delay is the round trip that the kernel has measured on the connection; 0 if it has not.
+// Delay is the shortest round trip that the kernel has measured on the connection; 0 if it has not.
 func (p *Peer) Delay() time.Duration {
 	tcp, ok := p.line.conn.(*net.TCPConn)
 	if !ok {
@@ -175,7 +181,7 @@ func (p *Peer) Delay() time.Duration {
 	var delay time.Duration
 	_ = raw.Control(func(fd uintptr) { // closed: 0
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			delay = time.Duration(info.Rtt) * time.Microsecond
+			delay = time.Duration(info.Min_rtt) * time.Microsecond
 		}
 	})
 	return delay
