@@ -169,7 +169,7 @@ func worldOf(t *testing.T, p int, change func(r int, s *config.Settings)) []*Gro
 	eps, blobs := make([]*Endpoint, p), make([][]byte, p)
 	for r := range p {
 		s := config.Default()
-		s.Timeout = 5 * time.Second
+		s.Timeout = 30 * time.Second
 		change(r, &s)
 		e, err := Open(Options{Rank: r, Size: p, Settings: s})
 		require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -43,7 +44,8 @@ type role struct {
 	Fabric     string
 	Timeout    time.Duration
 	Reduce     bool
-	Await      bool // start only when the parent writes a line
+	Switch     string // MCAST_SWITCH
+	Await      bool   // start only when the parent writes a line
 }
 
 // report is the child's last line.
@@ -60,8 +62,11 @@ func playRank(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if r.Size == 0 {
+		return playNode()
+	}
 	s := config.Default()
-	s.Fabric, s.Timeout = r.Fabric, r.Timeout
+	s.Fabric, s.Timeout, s.Switch = r.Fabric, r.Timeout, r.Switch
 	e, err := Open(Options{Rank: r.Rank, Size: r.Size, Settings: s})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -94,6 +99,22 @@ func playRank(text string) int {
 		rep.Error += "; close: " + err.Error()
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(rep)
+	return 0
+}
+
+// playNode is an aggregation node until its standard input ends.
+func playNode() int {
+	n, err := aggregator.Start(aggregator.Config{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(n.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := n.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return 0
 }
 
@@ -150,6 +171,25 @@ type child struct {
 	out *bufio.Reader
 }
 
+func spawn(t *testing.T, r role) child {
+	t.Helper()
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0]) //nolint:gosec // ourselves
+	cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // most have ended
+		_ = cmd.Wait()
+	})
+	return child{cmd, in, bufio.NewReader(out)}
+}
+
 func startRanks(t *testing.T, proto role) []child {
 	t.Helper()
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -159,21 +199,7 @@ func startRanks(t *testing.T, proto role) []child {
 	kids := make([]child, proto.Size)
 	for i := range kids {
 		proto.Rank = i
-		text, err := json.Marshal(proto)
-		require.NoError(t, err)
-		cmd := exec.Command(os.Args[0]) //nolint:gosec // ourselves
-		cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		in, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		kids[i] = child{cmd, in, bufio.NewReader(out)}
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // most have ended
-			_ = cmd.Wait()
-		})
+		kids[i] = spawn(t, proto)
 	}
 	for i := range kids {
 		line, err := kids[i].out.ReadString('\n')
@@ -204,6 +230,42 @@ func TestSurvivorsNameTheRank(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRankGoneThroughTheSwitch: what a rank's death does to the switch does not
+// hide who died.
+func TestRankGoneThroughTheSwitch(t *testing.T) {
+	const victim, size = 1, 4
+	for name, sig := range map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			n := node(t, aggregator.Config{})
+			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 6 * time.Second, Reduce: true, Switch: n.Addr().String()})
+			require.Positive(t, n.Stats().Contributions)
+			require.NoError(t, kids[victim].cmd.Process.Signal(sig))
+			namedByAll(t, kids, victim)
+		})
+	}
+}
+
+// TestSwitchFrozen stops the node's process in the midst of operations: they
+// end right without it, and when it runs again it is used again.
+func TestSwitchFrozen(t *testing.T) {
+	frozen := spawn(t, role{})
+	address, err := frozen.out.ReadString('\n')
+	require.NoError(t, err)
+	g := worldOf(t, 3, func(_ int, s *config.Settings) {
+		s.Fabric, s.Switch, s.SwitchTimeout = "udp", strings.TrimSpace(address), time.Second
+	})
+	stream(t, g, 8, 40, 20, func() { assert.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP)) })
+	until(t, g, "direct")
+	for r := range g {
+		assert.Positive(t, g[r].Stats().SwitchOps)
+		assert.EqualValues(t, 1, g[r].Stats().Fallbacks)
+	}
+	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGCONT))
+	until(t, g, "switch")
+	require.NoError(t, frozen.in.Close())
+	until(t, g, "direct")
 }
 
 // namedByAll wants every rank but the victim to report it and to end.

@@ -28,8 +28,7 @@ func node(t *testing.T, c aggregator.Config) *aggregator.Server {
 // via sets a group up to use nodes.
 func via(fabric string, nodes ...*aggregator.Server) func(*config.Settings) {
 	return func(s *config.Settings) {
-		s.Fabric = fabric
-		s.Switch = ""
+		s.Fabric, s.Timeout = fabric, 30*time.Second
 		for i, n := range nodes {
 			if i > 0 {
 				s.Switch += ","
@@ -113,7 +112,7 @@ func TestThroughTheSwitch(t *testing.T) {
 				n := node(t, aggregator.Config{Workers: 2})
 				g := world(t, ranks, via(fabric, n))
 				rng, did := seeded(1), 0
-				for i, count := range []int{0, 1, 1000, 100_003, 400_000} {
+				for i, count := range []int{0, 1, 1000, 40_003, 100_000} {
 					for j, typ := range types {
 						s := newExercise(rng, ranks, count, typ, ops[(i+j)%len(ops)])
 						each(t, ranks, func(r int) error { return s.run(g[r], i%2 == 1) })
@@ -139,7 +138,7 @@ func TestSameBits(t *testing.T) {
 	for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {
 		t.Run(typ.String(), func(t *testing.T) {
 			g := world(t, ranks, via("udp", node(t, aggregator.Config{Workers: 2})))
-			direct := world(t, ranks, func(s *config.Settings) { s.Fabric = "udp" })
+			direct := world(t, ranks, via("udp"))
 			s := newExercise(seeded(2), ranks, 30_000, typ, reduce.Sum)
 			for range 100 {
 				each(t, ranks, func(r int) error {
@@ -151,5 +150,67 @@ func TestSameBits(t *testing.T) {
 			require.EqualValues(t, 100, g[0].Stats().SwitchOps)
 			require.EqualValues(t, 1, direct[0].Stats().DirectOps)
 		})
+	}
+}
+
+// TestBytesThroughTheSwitch: a rank sends its P shards once and receives one
+// (paper 000, appendix B), but for headers, credits and acknowledgements.
+func TestBytesThroughTheSwitch(t *testing.T) {
+	const ranks, shard, rounds = 4, 4 << 20, 3
+	g := world(t, ranks, via("udp", node(t, aggregator.Config{Workers: 2})))
+	each(t, ranks, func(r int) error {
+		send, recv := make([]byte, ranks*shard), make([]byte, shard)
+		for range rounds {
+			if err := g[r].ReduceScatter(send, recv, reduce.F32, reduce.Sum, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for r := range g {
+		s := g[r].Stats()
+		again := float64(s.ReduceResent) * 64 << 10 // a loaded machine may make the node late, and polls hasty
+		assert.Less(t, float64(s.ReduceSentBytes)-again, 1.03*ranks*shard*rounds)
+		assert.Less(t, float64(s.ReduceReceived), 1.03*shard*rounds)
+		assert.Greater(t, float64(s.ReduceSentBytes), 1.0*ranks*shard*rounds)
+		t.Logf("rank %d sent %.4f P*n, received %.4f n, %d contributions again", r,
+			float64(s.ReduceSentBytes)/(ranks*shard*rounds), float64(s.ReduceReceived)/(shard*rounds), s.ReduceResent)
+	}
+}
+
+// BenchmarkReduceScatter compares the two ways: 4 ranks in one process, the node in it as well.
+func BenchmarkReduceScatter(b *testing.B) {
+	const ranks = 4
+	for _, shard := range []int{1 << 10, 64 << 10, 1 << 20, 16 << 20} {
+		for _, way := range []string{"switch", "direct"} {
+			b.Run(fmt.Sprintf("%s/%d", way, shard), func(b *testing.B) {
+				g := world(b, ranks, func(s *config.Settings) {
+					s.Fabric, s.Timeout = "udp", 30*time.Second
+					if way == "switch" {
+						n, err := aggregator.Start(aggregator.Config{Workers: 1, JobMemory: 256 << 20})
+						require.NoError(b, err)
+						b.Cleanup(func() { assert.NoError(b, n.Close()) })
+						s.Switch = n.Addr().String()
+					}
+				})
+				sends, recvs := make([][]byte, ranks), make([][]byte, ranks)
+				for r := range g {
+					sends[r], recvs[r] = make([]byte, ranks*shard), make([]byte, shard)
+				}
+				b.SetBytes(int64(ranks * shard))
+				b.ReportAllocs()
+				b.ResetTimer()
+				each(b, ranks, func(r int) error {
+					for range b.N {
+						if err := g[r].ReduceScatter(sends[r], recvs[r], reduce.F32, reduce.Sum, 0); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				b.StopTimer()
+				require.Equal(b, way, g[0].Info().ReduceScatter)
+			})
+		}
 	}
 }
