@@ -169,7 +169,7 @@ func TestBytesThroughTheSwitch(t *testing.T) {
 	})
 	for r := range g {
 		s := g[r].Stats()
-		again := float64(s.ReduceResent) * 64 << 10 // a loaded machine may make the node late, and polls hasty
+		again := float64(s.ReduceResent) * (64 << 10) // a loaded machine may make the node late, and polls hasty
 		assert.Less(t, float64(s.ReduceSentBytes)-again, 1.03*ranks*shard*rounds)
 		assert.Less(t, float64(s.ReduceReceived), 1.03*shard*rounds)
 		assert.Greater(t, float64(s.ReduceSentBytes), 1.0*ranks*shard*rounds)
