@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,6 +76,23 @@ func cpu(tb testing.TB, pid int) time.Duration {
 	return time.Duration(ticks) * time.Second / 100 // USER_HZ
 }
 
+// joinAt makes ranks the members of a new job.
+func joinAt(tb testing.TB, addr string, ranks int, reproducible bool) []*aggtest.Rank {
+	tb.Helper()
+	var all errgroup.Group
+	members := make([]*aggtest.Rank, ranks)
+	job := rand.Uint64()
+	for r := range ranks {
+		all.Go(func() (err error) {
+			members[r], err = aggtest.Join(tb.Context(), addr, session.Hello{
+				Job: job, Ranks: ranks, Rank: r, Reproducible: reproducible, Timeout: time.Minute})
+			return err
+		})
+	}
+	require.NoError(tb, all.Wait())
+	return members
+}
+
 // BenchmarkReduceScatter sums 4 ranks of 64 MiB of f32 (16 MiB a shard), and
 // half as much of bf16. MB/s is what the node sums; GB/s/core is the same a
 // second of processor time of the node's process.
@@ -83,17 +102,8 @@ func BenchmarkReduceScatter(b *testing.B) {
 	for _, fast := range []bool{false, true} {
 		for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {
 			b.Run(fmt.Sprintf("fast=%v/%v", fast, typ), func(b *testing.B) {
+				members := joinAt(b, addr, ranks, !fast)
 				var all errgroup.Group
-				members := make([]*aggtest.Rank, ranks)
-				job := rand.Uint64()
-				for r := range ranks {
-					all.Go(func() (err error) {
-						members[r], err = aggtest.Join(b.Context(), addr, session.Hello{
-							Job: job, Ranks: ranks, Rank: r, Reproducible: !fast, Timeout: time.Minute})
-						return err
-					})
-				}
-				require.NoError(b, all.Wait())
 				send, recv := make([]byte, ranks*count*typ.Size()), make([][]byte, ranks)
 				for r := range recv {
 					recv[r] = make([]byte, count*typ.Size())
@@ -118,4 +128,43 @@ func BenchmarkReduceScatter(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkTwoJobs lets a job of 2 ranks and one of 4 run side by side on one
+// worker, a second an iteration, and reports what the lesser gets of the half
+// that is its share of all that is summed.
+func BenchmarkTwoJobs(b *testing.B) {
+	const count = 1 << 20
+	addr, _ := node(b)
+	jobs := [][]*aggtest.Rank{joinAt(b, addr, 2, true), joinAt(b, addr, 4, true)}
+	summed := make([]float64, len(jobs))
+	for b.Loop() {
+		var all errgroup.Group
+		for i, members := range jobs {
+			start, last := time.Now(), new(atomic.Int64)
+			last.Store(math.MaxInt64)
+			for r, m := range members {
+				send, recv := make([]byte, len(members)*count*4), make([]byte, count*4)
+				all.Go(func() error {
+					for n := int64(0); ; n++ {
+						// Nobody ends an operation that rank 0 has not begun.
+						if r == 0 && time.Since(start) > time.Second {
+							last.Store(n)
+						}
+						if err := m.ReduceScatter(b.Context(), inc.Op{Count: count, Type: reduce.F32}, send, recv); err != nil {
+							return err
+						}
+						if n >= last.Load() {
+							if r == 0 {
+								summed[i] += float64(int(n+1) * len(members) * len(send))
+							}
+							return nil
+						}
+					}
+				})
+			}
+		}
+		require.NoError(b, all.Wait())
+	}
+	b.ReportMetric(2*min(summed[0], summed[1])/(summed[0]+summed[1]), "of-fair-share")
 }

@@ -85,7 +85,7 @@ func TestStrangers(t *testing.T) {
 		_, _ = conn.Write(b) // refused: nobody listens to us there
 	}
 	reduceScatter(t, 1, members, someOps...)
-	time.Sleep(2 * countEvery)
+	require.Eventually(t, func() bool { return s.Stats().Results > 0 }, patience, time.Millisecond)
 	require.Zero(t, s.Stats().Garbage+s.Stats().Malformed+s.Stats().Duplicates)
 }
 

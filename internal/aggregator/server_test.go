@@ -134,10 +134,10 @@ func reduceScatter(t *testing.T, seed uint64, members []*aggtest.Rank, ops ...in
 
 var someOps = []inc.Op{
 	{Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
-	{Count: 100_003, Type: reduce.F32, Reduction: reduce.Sum},
+	{Count: 40_003, Type: reduce.F32, Reduction: reduce.Sum},
 	{Count: 0, Type: reduce.I32, Reduction: reduce.Sum},
-	{Count: 70_001, Type: reduce.BF16, Reduction: reduce.Avg},
-	{Count: 33_333, Type: reduce.I32, Reduction: reduce.Max},
+	{Count: 30_001, Type: reduce.BF16, Reduction: reduce.Avg},
+	{Count: 12_345, Type: reduce.I32, Reduction: reduce.Max},
 	{Count: 999, Type: reduce.F32, Reduction: reduce.PremulSum, Factor: 0.5},
 }
 
@@ -208,27 +208,29 @@ func TestReproducible(t *testing.T) {
 // TestTree sums at three nodes: two have ranks, and one of those fewer workers
 // than the root, which has a rank of its own.
 func TestTree(t *testing.T) {
-	for _, word := range []string{"", secret} {
-		for _, fast := range []bool{false, true} {
-			for name, below := range map[string]func(rank int) int{
-				"contiguous": func(rank int) int { return 1 + rank/3 },
-				"scattered":  func(rank int) int { return 1 + rank%2 },
-				"root too":   func(rank int) int { return rank % 3 },
-				"one child":  func(int) int { return 2 },
-			} {
-				t.Run(fmt.Sprintf("%s fast %v secret %q", name, fast, word), func(t *testing.T) {
-					root := start(t, Config{Workers: 2, Secrets: secrets(word)})
-					nodes := []*Server{root}
-					for workers := range 2 {
-						nodes = append(nodes, start(t, Config{Workers: workers + 1, Secrets: secrets(word), Parent: root.Addr().String()}))
-					}
-					members := join(t, 5, func(r int) *Server { return nodes[below(r)] }, func(h *session.Hello) { h.Secret, h.Reproducible = word, !fast })
-					require.True(t, members[0].Terms.Wide)
-					reduceScatter(t, 1, members, someOps...)
-					reduceScatter(t, 2, members, someOps[3], someOps[1])
-				})
+	for name, c := range map[string]struct {
+		below  func(rank int) int
+		fast   bool
+		secret string
+	}{
+		"contiguous":             {below: func(rank int) int { return 1 + rank/3 }},
+		"contiguous fast":        {below: func(rank int) int { return 1 + rank/3 }, fast: true},
+		"scattered sealed":       {below: func(rank int) int { return 1 + rank%2 }, secret: secret},
+		"root too":               {below: func(rank int) int { return rank % 3 }},
+		"root too, fast, sealed": {below: func(rank int) int { return rank % 3 }, fast: true, secret: secret},
+		"one child":              {below: func(int) int { return 2 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := start(t, Config{Workers: 2, Secrets: secrets(c.secret)})
+			nodes := []*Server{root}
+			for workers := range 2 {
+				nodes = append(nodes, start(t, Config{Workers: workers + 1, Secrets: secrets(c.secret), Parent: root.Addr().String()}))
 			}
-		}
+			members := join(t, 5, func(r int) *Server { return nodes[c.below(r)] }, func(h *session.Hello) { h.Secret, h.Reproducible = c.secret, !c.fast })
+			require.True(t, members[0].Terms.Wide)
+			reduceScatter(t, 1, members, someOps...)
+			reduceScatter(t, 2, members, someOps[3], someOps[1])
+		})
 	}
 }
 
