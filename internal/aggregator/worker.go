@@ -231,6 +231,9 @@ func (w *worker) count() {
 		t.addStage(s.stage.Stats())
 		t.SlotsInUse += uint64(s.stage.InUse()) //nolint:gosec // not negative
 	}
-	w.counted.Store(&t)
+	if t != *w.counted.Load() {
+		news := t
+		w.counted.Store(&news)
+	}
 	w.countAt = w.now + countEvery
 }
