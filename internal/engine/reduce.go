@@ -322,7 +322,7 @@ func (r *Reduce) Switched() bool { return r.switched.Load() }
 func (r *Reduce) Stats() ReduceStats {
 	s := ReduceStats{
 		Stats:    r.counted.load(),
-		Injected: r.count.injected.Load(), Refused: r.count.refused.Load(), Resent: r.count.resent.Load(),
+		Injected: r.count.injected.Load(), Refused: r.count.refused.Load(), Dropped: r.count.dropped.Load(), Resent: r.count.resent.Load(),
 	}
 	s.SentBytes, s.ReceivedBytes = r.count.sent.Load(), r.count.received.Load()
 	if b := r.streams.Load(); b != nil {

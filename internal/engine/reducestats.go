@@ -13,11 +13,12 @@ type ReduceStats struct {
 	SentBytes, ReceivedBytes uint64
 	Resent                   uint64 // contributions to the switch that were sent again
 	Injected                 uint64 // datagrams lost on purpose
+	Dropped                  uint64 // results from the switch that came again, or that nobody waited for
 	Refused                  uint64 // datagrams from the switch's address that are not the switch's: malformed, or with a wrong tag
 }
 
 // uplinkCounters are of all uplinks of an engine.
-type uplinkCounters struct{ sent, received, injected, refused, resent atomic.Uint64 }
+type uplinkCounters struct{ sent, received, injected, refused, dropped, resent atomic.Uint64 }
 
 // scatterBox hands the lane's counters to other goroutines.
 type scatterBox struct{ switched, direct, resumed atomic.Uint64 }

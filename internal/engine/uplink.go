@@ -185,6 +185,7 @@ func (u *Uplink) Datagram(head, payload []byte) {
 	}
 	p, ok := u.member.Place(u.now, h, len(payload))
 	if !ok {
+		u.count.dropped.Add(1)
 		return
 	}
 	if at := u.lane.Buffers(p.Seq).Recv[p.Offset : p.Offset+p.Bytes]; !SameMemory(at, payload) {

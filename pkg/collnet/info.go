@@ -49,6 +49,7 @@ type Stats struct {
 	SwitchOps          uint64        // of ReduceOps, done through the switch
 	DirectOps          uint64        // of ReduceOps, done directly, perhaps after the switch was lost
 	Fallbacks          uint64        // times that the switch was given up
+	ReduceDropped      uint64        // results from the switch that came again
 }
 
 type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
@@ -74,7 +75,7 @@ func (g *Group) Stats() Stats {
 		ChunksLost: c.Lost, ChunksRepaired: c.Repaired, ChunksInjected: f.Injected + r.Injected,
 		ChunksDropped: f.Dropped - min(f.Injected, f.Dropped),
 	}
-	s.ReduceReceived, s.ReduceResent, s.ReduceRefused = r.ReceivedBytes, r.Resent, r.Refused
+	s.ReduceReceived, s.ReduceResent, s.ReduceRefused, s.ReduceDropped = r.ReceivedBytes, r.Resent, r.Refused, r.Dropped
 	s.SwitchOps, s.DirectOps, s.Fallbacks = r.Switched, r.Direct, g.tally.fallbacks.Load()
 	s.GatherBusy, s.ReduceBusy, s.Overlap = g.meter.Times()
 	return s

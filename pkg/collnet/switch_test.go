@@ -169,12 +169,13 @@ func TestBytesThroughTheSwitch(t *testing.T) {
 	})
 	for r := range g {
 		s := g[r].Stats()
-		again := float64(s.ReduceResent) * (64 << 10) // a loaded machine may make the node late, and polls hasty
-		assert.Less(t, float64(s.ReduceSentBytes)-again, 1.03*ranks*shard*rounds)
-		assert.Less(t, float64(s.ReduceReceived), 1.03*shard*rounds)
+		// On a loaded machine an answer may be so late that something goes twice.
+		const datagram = 64 << 10
+		assert.Less(t, float64(s.ReduceSentBytes)-float64(s.ReduceResent)*datagram, 1.03*ranks*shard*rounds)
+		assert.Less(t, float64(s.ReduceReceived)-float64(s.ReduceDropped)*datagram, 1.03*shard*rounds)
 		assert.Greater(t, float64(s.ReduceSentBytes), 1.0*ranks*shard*rounds)
-		t.Logf("rank %d sent %.4f P*n, received %.4f n, %d contributions again", r,
-			float64(s.ReduceSentBytes)/(ranks*shard*rounds), float64(s.ReduceReceived)/(shard*rounds), s.ReduceResent)
+		t.Logf("rank %d sent %.4f P*n, received %.4f n, again %d and %d", r,
+			float64(s.ReduceSentBytes)/(ranks*shard*rounds), float64(s.ReduceReceived)/(shard*rounds), s.ReduceResent, s.ReduceDropped)
 	}
 }
 

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/direct"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/scatter"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// pair returns two sockets on lo that are connected with each other.
+func pair(t *testing.T) (a, b *datagram.Socket) {
+	t.Helper()
+	lo := netip.MustParseAddr("127.0.0.1")
+	var s [2]*datagram.Socket
+	for i := range s {
+		var err error
+		s[i], err = datagram.Open(datagram.Options{Local: lo})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, s[i].Close()) })
+	}
+	for i := range s {
+		require.NoError(t, s[i].Connect(netip.AddrPortFrom(lo, s[1-i].Port())))
+	}
+	return s[0], s[1]
+}
+
+// until repeats a step until it reports that it was the last.
+func until(t *testing.T, step func() bool) {
+	t.Helper()
+	for start := time.Now(); !step(); {
+		require.Less(t, time.Since(start), 10*time.Second, "no end")
+	}
+}
+
+// mirror is a switch for one rank: it keeps the datagrams that come, and answers when told.
+type mirror struct {
+	*datagram.Socket
+	batch *datagram.Batch
+	seal  *session.Sealer
+	heads []wire.Slot
+	data  [][]byte
+}
+
+func (m *mirror) Datagram(head, payload []byte) {
+	var h wire.Slot
+	if h.Get(head) == nil && h.Kind == wire.Contribution {
+		m.heads = append(m.heads, h)
+		m.data = append(m.data, append([]byte{}, payload...))
+	}
+}
+
+func (m *mirror) send(t *testing.T, h wire.Slot, payload []byte) {
+	head := m.batch.Add(payload)
+	h.Put(head)
+	if m.seal != nil {
+		m.seal.Seal(head, payload)
+	}
+	n, err := m.batch.Flush(m.Socket)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// rig is one rank with an uplink to a mirror.
+func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, direct.Op) {
+	t.Helper()
+	ours, theirs := pair(t)
+	c := UplinkConfig{
+		Epoch: 1, Terms: inc.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
+		Sockets: []*datagram.Socket{ours}, Head: wire.SlotSize, Close: func() error { return nil }, Timeout: time.Hour,
+		Lost: func(err error) { t.Errorf("lost: %v", err) },
+	}
+	m := &mirror{Socket: theirs}
+	if key != nil {
+		c.Head += session.TagSize
+		c.Out, c.In, m.seal = session.NewSealer(key), session.NewSealer(key), session.NewSealer(key)
+	}
+	var err error
+	m.batch, err = datagram.NewBatch(c.Head, chunk)
+	require.NoError(t, err)
+	u, err := NewUplink(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, u.Close()) })
+	u.lane, u.count = scatter.New(0, 2), new(uplinkCounters)
+	u.lane.Begin(1, u.member)
+	n := 2 * chunk
+	o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), Count: n / 4, Type: reduce.F32}
+	for i := range o.Send {
+		o.Send[i] = byte(i * 7)
+	}
+	if inPlace {
+		o.Recv = o.Send[:n]
+	}
+	u.lane.Post(now(), o)
+	u.work(now())
+	until(t, func() bool {
+		_, err := m.batch.Receive(theirs, nil, 8, m)
+		require.NoError(t, err)
+		return len(m.heads) == 4
+	})
+	return u, m, o
+}
+
+// result is the header of the switch's answer to a contribution.
+func (m *mirror) result(i int) wire.Slot {
+	h := m.heads[i]
+	h.Kind = wire.Result
+	return h
+}
+
+// TestResultsThatAreNotTheSwitchs change nothing, wherever they were received.
+func TestResultsThatAreNotTheSwitchs(t *testing.T) {
+	key := make([]byte, 32)
+	for _, chunk := range []int{1024, 32 << 10} {
+		u, m, o := rig(t, chunk, key, true)
+		before := append([]byte{}, o.Send...)
+		forged, garbage := make([]byte, chunk), make([]byte, chunk)
+		seal := m.seal
+		m.seal = session.NewSealer(append([]byte{1}, key[1:]...))
+		m.send(t, m.result(0), forged)
+		m.seal = seal
+		other := m.result(0)
+		other.Job++
+		m.send(t, other, garbage)
+		until(t, func() bool {
+			u.work(now())
+			return u.count.refused.Load()+u.count.dropped.Load() == 2
+		})
+		assert.Equal(t, before, o.Send)
+		assert.EqualValues(t, 1, u.count.refused.Load())
+		assert.Empty(t, u.member.Held(0))
+
+		right := make([]byte, chunk)
+		right[5] = 99
+		m.send(t, m.result(0), right)
+		until(t, func() bool {
+			u.work(now())
+			return len(u.member.Held(0)) > 0
+		})
+		assert.Equal(t, right, o.Recv[:chunk])
+	}
+}
+
+// TestResultOutOfTurn: in place, the result of a later chunk must not touch the
+// input of an earlier one, which the switch may still ask for.
+func TestResultOutOfTurn(t *testing.T) {
+	for _, inPlace := range []bool{true, false} {
+		const chunk = 32 << 10
+		u, m, o := rig(t, chunk, nil, inPlace)
+		before := append([]byte{}, o.Send...)
+		second := make([]byte, chunk)
+		m.send(t, m.result(1), second)
+		until(t, func() bool {
+			u.work(now())
+			return len(u.member.Held(0)) > 0
+		})
+		assert.Equal(t, before[:chunk], o.Send[:chunk])
+		assert.Equal(t, before[2*chunk:], o.Send[2*chunk:])
+		assert.Equal(t, second, o.Recv[chunk:])
+	}
+}
+
+// TestContributionsAreTheInput compares what the switch gets, tags on and off.
+func TestContributionsAreTheInput(t *testing.T) {
+	for _, key := range [][]byte{nil, make([]byte, 32)} {
+		_, m, o := rig(t, 1024, key, false)
+		var all []byte
+		for _, d := range m.data {
+			all = append(all, d...)
+		}
+		assert.Equal(t, o.Send, all)
+	}
+}
+
+// TestUplinkAllocatesNothing while datagrams come and go.
+func TestUplinkAllocatesNothing(t *testing.T) {
+	for _, key := range [][]byte{nil, make([]byte, 32)} {
+		u, m, _ := rig(t, 1024, key, false)
+		old, credit := m.result(0), make([]byte, wire.SlotBodySize)
+		old.Slot += 100 // of no use, but looked at
+		(&wire.SlotCredit{Limit: 8}).Put(credit)
+		allowance := wire.Slot{Kind: wire.Allowance, Job: 7}
+		payload := make([]byte, 1024)
+		answer := func() {
+			m.send(t, old, payload)
+			m.send(t, allowance, credit)
+		}
+		alone := testing.AllocsPerRun(100, answer)
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			answer()
+			u.work(now())
+		}), alone)
+		assert.Positive(t, u.count.dropped.Load())
+	}
+}
