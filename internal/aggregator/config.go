@@ -47,6 +47,8 @@ type Config struct {
 	Jobs, Members int
 	// JoinTimeout is how long a job waits for the last of its ranks. Default: 30 s.
 	JoinTimeout time.Duration
+	// Chunk bounds the payload of a datagram in bytes. Default: what the paths carry.
+	Chunk int
 	// Offload is for tests. Default: the best that there is.
 	Offload datagram.Offload
 	// Log takes what happens to jobs. Default: nothing is logged.
@@ -68,6 +70,7 @@ func (c Config) complete() (Config, error) {
 	set(&c.Rate, 40e9)
 	set(&c.Jobs, 256)
 	set(&c.Members, 4096)
+	set(&c.Chunk, 1<<16)
 	set(&c.JoinTimeout, 30*time.Second)
 	set(&c.Log, slog.New(slog.DiscardHandler))
 	var errs []error
@@ -78,6 +81,7 @@ func (c Config) complete() (Config, error) {
 	}
 	check(c.Workers >= 1 && c.Workers <= maxWorkers, "%d workers; want 1 to %d", c.Workers, maxWorkers)
 	check(c.Memory >= 0 && c.JobMemory >= 0 && c.JobMemory <= c.Memory, "memory of %d bytes, of which %d a job; want at most all of it a job", c.Memory, c.JobMemory)
+	check(c.Chunk >= 8, "chunks of %d bytes; want at least 8", c.Chunk)
 	check(c.Rate > 0, "a rate of %v bit/s; want more than 0", c.Rate)
 	check(c.FirstPort <= c.LastPort && (c.FirstPort > 0 || c.LastPort == 0), "ports %d to %d; want first to last", c.FirstPort, c.LastPort)
 	check(c.Jobs > 0 && c.Members > 0 && c.JoinTimeout > 0, "%d jobs, %d members, %v to join; want more than 0 each", c.Jobs, c.Members, c.JoinTimeout)

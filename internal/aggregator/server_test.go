@@ -147,6 +147,7 @@ func TestReduceScatter(t *testing.T) {
 		fast           bool
 		secret         string
 		offload        datagram.Offload
+		chunk          int
 	}{
 		{ranks: 1, workers: 1},
 		{ranks: 2, workers: 1},
@@ -154,11 +155,17 @@ func TestReduceScatter(t *testing.T) {
 		{ranks: 4, workers: 3, fast: true},
 		{ranks: 5, workers: 1, fast: true, secret: secret},
 		{ranks: 5, workers: 4, offload: datagram.OffloadSingle},
+		{ranks: 3, workers: 2, chunk: 1416},
+		{ranks: 3, workers: 1, chunk: 1416, fast: true, secret: secret, offload: datagram.OffloadBatch},
+		{ranks: 2, workers: 2, chunk: 20_000},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			s := start(t, Config{Workers: c.workers, Secrets: secrets(c.secret), Offload: c.offload})
+			s := start(t, Config{Workers: c.workers, Secrets: secrets(c.secret), Offload: c.offload, Chunk: c.chunk})
 			members := join(t, c.ranks, at(s), func(h *session.Hello) { h.Secret, h.Reproducible, h.Offload = c.secret, !c.fast, c.offload })
 			require.Equal(t, c.workers, members[0].Terms.Stripes)
+			if c.chunk > 0 {
+				require.Equal(t, c.chunk&^(grain-1), members[0].Terms.Chunk)
+			}
 			reduceScatter(t, 1, members, someOps...)
 			reduceScatter(t, 2, members, someOps[1])
 		})
@@ -249,11 +256,14 @@ func TestDeepTree(t *testing.T) {
 }
 
 func TestLoss(t *testing.T) {
-	for _, tree := range []bool{false, true} {
-		t.Run(fmt.Sprintf("tree %v", tree), func(t *testing.T) {
-			node := start(t, Config{Workers: 2})
+	for _, c := range []struct {
+		tree  bool
+		chunk int
+	}{{false, 0}, {true, 0}, {false, 1408}, {true, 1408}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			node := start(t, Config{Workers: 2, Chunk: c.chunk})
 			root := node
-			if tree {
+			if c.tree {
 				node = start(t, Config{Parent: root.Addr().String()})
 			}
 			members := join(t, 3, func(r int) *Server { return []*Server{node, root}[r%2] }, nil)
@@ -261,7 +271,7 @@ func TestLoss(t *testing.T) {
 			for r, m := range members {
 				rng := rand.New(rand.NewPCG(uint64(r), 7))
 				m.Drop = func() bool {
-					lost := rng.Float64() < 0.1
+					lost := rng.Float64() < 0.03 || c.chunk == 0 && rng.Float64() < 0.1
 					if lost {
 						dropped[r]++
 					}

@@ -25,7 +25,7 @@ const (
 
 // chunk returns the largest that all paths to the members carry.
 func (j *job) chunk() int {
-	chunk := 1 << 16
+	chunk := j.server.cfg.Chunk
 	for _, m := range j.members {
 		chunk = min(chunk, m.chunk)
 	}
