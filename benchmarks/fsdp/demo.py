@@ -1,6 +1,6 @@
-"""Train the same model three times: over mcast udp, over mcast shm and over gloo.
+"""Train the same model four times: over mcast udp, udp with an aggregation node, shm, and over gloo.
 
-LOSS=0.01 in the environment drops 1 % of the udp run's datagrams on purpose.
+LOSS=0.01 in the environment drops 1 % of the udp runs' datagrams on purpose, those of the node included.
 Writes NDJSON and a plot; exits with 1 if the runs do not agree.
 """
 
@@ -15,18 +15,36 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 import report
+from node import NodeFailed, node
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 HERE = Path(__file__).resolve().parent
-RUNS = (("udp", "mcast"), ("shm", "mcast"), ("gloo", "gloo"))
 _LIMIT_S = 600  # a run that takes longer is stuck
 _GRACE_S = 40  # torchrun gives its workers 30 s to end
 
 
+class Choice(NamedTuple):
+    """What a run trains over."""
+
+    name: str  # of its file
+    label: str
+    backend: str
+    fabric: str = ""
+    switch: bool = False
+
+
+RUNS = (
+    Choice("udp", "mcast udp", "mcast", "udp"),
+    Choice("switch", "mcast udp, switch", "mcast", "udp", switch=True),
+    Choice("shm", "mcast shm", "mcast", "shm"),
+    Choice("gloo", "gloo", "gloo"),
+)
 Show = Callable[[int, str], None]  # steps done, what to say
 
 
@@ -48,47 +66,52 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     console = Console()
     columns = (
-        TextColumn("{task.description:<9}"),
+        TextColumn("{task.description:<17}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
     )
     try:
         with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-            for name, backend in RUNS:
-                label = f"mcast {name}" if backend == "mcast" else name
-                task = progress.add_task(label, total=args.steps, note="starting")
+            for choice in RUNS:
+                task = progress.add_task(choice.label, total=args.steps, note="starting")
 
                 def show(done: int, note: str, task: TaskID = task) -> None:
                     progress.update(task, completed=done, note=note)
 
-                train(name, backend, loss if name == "udp" else "0", args, show)
-    except RunFailed as e:
+                with node() if choice.switch else nullcontext("") as switch:
+                    train(choice, switch, loss, args, show)
+    except (RunFailed, NodeFailed) as e:
         console.print(str(e), style="red", markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:
         console.print("interrupted; all ranks have ended")
         return 130
-    runs = [report.read(args.out / f"{name}.ndjson") for name, _ in RUNS]
+    runs = [report.read(args.out / f"{name}.ndjson") for name, *_ in RUNS]
     report.show(runs, args.out, console)
     return 1 if report.disagreement(runs) else 0
 
 
-def train(name: str, backend: str, loss: str, args: argparse.Namespace, show: Show) -> None:
-    """Run train.py under torchrun and follow its NDJSON; raise RunFailed if it fails."""
-    out: Path = args.out / f"{name}.ndjson"
+def train(choice: Choice, switch: str, loss: str, args: argparse.Namespace, show: Show) -> None:
+    """Run train.py under torchrun and follow its NDJSON; raise RunFailed if it fails.
+
+    switch is the address of an aggregation node, or "".
+    """
+    out: Path = args.out / f"{choice.name}.ndjson"
     out.unlink(missing_ok=True)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MCAST_") or k == "MCAST_LIBRARY"}
     environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    if backend == "mcast":
-        environment |= {"MCAST_FABRIC": name, "MCAST_LOSS": loss}
+    if choice.backend == "mcast":
+        environment |= {"MCAST_FABRIC": choice.fabric, "MCAST_SWITCH": switch}
+    if choice.fabric == "udp":
+        environment |= {"MCAST_LOSS": loss}
     with tempfile.TemporaryDirectory(prefix="mcast-demo-") as scratch:
         logs = Path(scratch)
         command = [
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(args.ranks),
             "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
             "--log-dir", str(logs), "--redirects", "3",
-            str(HERE / "train.py"), "--backend", backend, "--steps", str(args.steps),
+            str(HERE / "train.py"), "--backend", choice.backend, "--steps", str(args.steps),
             "--seed", str(args.seed), "--out", str(out),
         ]  # fmt: skip
         with (logs / "torchrun.log").open("w") as log:
@@ -100,7 +123,7 @@ def train(name: str, backend: str, loss: str, args: argparse.Namespace, show: Sh
             finally:
                 _end(started)
         if code != 0:
-            raise RunFailed(_story(f"{backend} {name}" if backend != name else name, code, logs))
+            raise RunFailed(_story(choice.label, code, logs))
 
 
 def _follow(process: subprocess.Popen[bytes], out: Path, show: Show) -> int:

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 WARM_UP = 5
+_COLUMNS = ("udp", "switch", "shm", "gloo")  # names of the files
 # gloo adds in another order than ours, so each f32 sum may differ in its last
 # bits (2^-24 relative), and training amplifies that slowly. The bound is four
 # orders of magnitude above what one step does and far below what a wrong shard does.
@@ -33,7 +34,13 @@ _PARTS = (
     ("exposed_allgather_s", "waiting for Allgather", "#d64545"),
     ("exposed_reduce_scatter_s", "waiting for Reduce-Scatter", "#f0a04b"),
 )
-_LINES = {"mcast udp": ("#0b6e99", 3.6), "mcast shm": ("#63b3a4", 2.0), "gloo tcp": ("#1f2933", 0.9)}
+# Ours lie on each other: wide lines below, thin ones on top.
+_LINES = {
+    "mcast udp": ("#0b6e99", 5.2),
+    "mcast udp, switch": ("#f0a04b", 3.4),
+    "mcast shm": ("#8fd3c4", 1.9),
+    "gloo tcp": ("#1f2933", 0.8),
+}
 
 
 @dataclass
@@ -46,8 +53,9 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return e.g. "mcast udp"."""
-        return f"{self.about['backend']} {self.end['fabric']['fabric']}"
+        """Return e.g. "mcast udp", or "mcast udp, switch" if gradients went through one."""
+        switch = ", switch" if self.end["fabric"].get("reduce_scatter") == "switch" else ""
+        return f"{self.about['backend']} {self.end['fabric']['fabric']}{switch}"
 
     @property
     def losses(self) -> list[float]:
@@ -83,6 +91,11 @@ def disagreement(runs: list[Run]) -> list[str]:
         f"asked for fabric {run.about['fabric']}, ran on {run.name}: {run.end['fabric'].get('reason')}"
         for run in runs
         if run.about["fabric"] not in ("auto", run.end["fabric"]["fabric"])
+    ]
+    found += [
+        f"{run.name}: asked for the switch, not used: {run.end['fabric'].get('reduce_scatter_reason')}"
+        for run in runs
+        if run.about.get("switch") and run.end["fabric"].get("reduce_scatter") != "switch"
     ]
     ours = [run for run in runs if run.about["backend"] == "mcast"]
     for other in ours[1:]:
@@ -135,6 +148,10 @@ def table(runs: list[Run]) -> Table:
     row("  a ring sends N(P-1)", [_per_step(run, "gather_bytes", run.about["ranks"] - 1) for run in runs])
     row("  sent", [_per_step(run, "gather_sent_bytes") for run in runs])
     row("  sent / N", [_sent_ratio(run) for run in runs], end=True)
+    row("Reduce-Scatter: n, MB a rank and step", [_per_step(run, "reduce_bytes") for run in runs])
+    row("  through the switch", [_through_switch(run) for run in runs])
+    row("  sent, to P*n", [_ratio(run, "reduce_sent_bytes", run.about["ranks"]) for run in runs])
+    row("  received, to n", [_ratio(run, "reduce_received_bytes", 1) for run in runs], end=True)
     for counter, label in (
         ("chunks_injected", "datagrams dropped on purpose"),
         ("chunks_lost", "datagrams lost"),
@@ -149,10 +166,11 @@ def notes(runs: list[Run]) -> list[str]:
     apart = max(abs(a - b) for run in runs for a, b in zip(runs[0].losses, run.losses, strict=True))
     said = [
         f"Largest difference of a loss between any two runs' same step: {apart:.2g} (allowed: "
-        f"{TOLERANCE:g}). Ours add in rank order on every fabric, so udp and shm must agree in every bit "
-        "of every loss and weight; gloo adds in another order, so its last bits differ.",
+        f"{TOLERANCE:g}). Ours add in rank order, on every fabric and in the switch, so they must agree "
+        "in every bit of every loss and weight; gloo adds in another order, so its last bits differ.",
         "All runs use the same FSDP schedule (torch_mcast.fsdp.enable); only the backend differs. "
-        "Waiting includes waiting for ranks that are late: ranks may outnumber cores.",
+        "Waiting includes waiting for ranks that are late: ranks may outnumber cores, and the switch is "
+        "one more process on them.",
     ]
     said += disagreement(runs)
     return said
@@ -234,6 +252,7 @@ def plot(runs: list[Run], path: Path) -> None:
 
 def show(runs: list[Run], directory: Path, console: Console) -> None:
     """Print table and notes, and write the plot."""
+    console.width = max(console.width, 100)  # or the labels wrap
     console.print()
     console.print(table(runs))
     for note in notes(runs):
@@ -258,12 +277,23 @@ def _sent_ratio(run: Run) -> str:
     return f"{run.count('gather_sent_bytes') / own:.4f}" if own else "-"
 
 
+def _ratio(run: Run, counter: str, shards: int) -> str:
+    """Return what a counter of Reduce-Scatters is to so many shards."""
+    own, moved = run.count("reduce_bytes") * shards, run.count(counter)
+    return f"{moved / own:.4f}" if own and moved else "-"
+
+
+def _through_switch(run: Run) -> str:
+    switched, direct = run.count("switch_ops"), run.count("direct_ops")
+    return f"{switched / (switched + direct):.0%}" if switched + direct else "-"
+
+
 def main() -> int:
     """Draw the runs of a directory; return 1 if they do not agree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, nargs="?", default=Path(__file__).parent / "runs")
     args = parser.parse_args()
-    paths = sorted(args.directory.glob("*.ndjson"), key=lambda p: ("udp", "shm", "gloo").index(p.stem))
+    paths = sorted(args.directory.glob("*.ndjson"), key=lambda p: _COLUMNS.index(p.stem))
     if not paths:
         print(f"{args.directory} holds no .ndjson: run demo.py first", file=sys.stderr)
         return 2

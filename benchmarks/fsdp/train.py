@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 4 benchmarks/fsdp/train.py --backend mcast --steps 50 --out run.ndjson
 
-The fabric is chosen by MCAST_FABRIC. Rank 0 writes NDJSON: one "run" record,
-one "step" record a step, one "end" record.
+The fabric is chosen by MCAST_FABRIC, an aggregation node by MCAST_SWITCH. Rank 0 writes NDJSON: one
+"run" record, one "step" record a step, one "end" record.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[st
         "backend": args.backend,
         "plain": args.plain,
         "fabric": os.environ.get("MCAST_FABRIC", "auto") if args.backend == "mcast" else "tcp",
+        "switch": bool(os.environ.get("MCAST_SWITCH")) and args.backend == "mcast",
         "loss_injected": float(os.environ.get("MCAST_LOSS", "0")),
         "ranks": dist.get_world_size(),
         "steps": args.steps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
 
 import data
+import node
 import report
 
 
@@ -27,16 +29,25 @@ def test_data_is_real_text_and_the_same_every_time() -> None:
     assert torch.equal(tokens[:, 1:], following[:, :-1])
 
 
-def written(path: Path, backend: str, fabric: str, ran_on: str = "", nudge: float = 0.0) -> report.Run:
+def written(
+    path: Path, backend: str, fabric: str, ran_on: str = "", nudge: float = 0.0, switch: str = ""
+) -> report.Run:
+    """Write a run's record. switch: not asked for if empty, else how the run reduced in the end."""
     run: dict[str, Any] = {
         "record": "run", "backend": backend, "fabric": fabric, "ranks": 4, "loss_injected": 0.0,
+        "switch": bool(switch),
         "machine": "m", "torch": "t", "commit": "c",
+    }  # fmt: skip
+    counters = {
+        "gather_bytes": 1000, "gather_sent_bytes": 1010,
+        "switch_ops": 4 if switch == "switch" else 0, "direct_ops": 0 if switch == "switch" else 4,
+        "reduce_bytes": 1000, "reduce_sent_bytes": 4040, "reduce_received_bytes": 1020,
     }  # fmt: skip
     steps = [
         {
             "record": "step", "step": i, "loss": 5 - 0.1 * i + (nudge if i == 7 else 0), "step_s": 0.4,
             "compute_s": 0.25, "exposed_allgather_s": 0.1, "exposed_reduce_scatter_s": 0.05,
-            "counters": {"gather_bytes": 1000, "gather_sent_bytes": 1010} if backend == "mcast" else {},
+            "counters": counters if backend == "mcast" else {},
         }
         for i in range(12)
     ]  # fmt: skip
@@ -44,7 +55,11 @@ def written(path: Path, backend: str, fabric: str, ran_on: str = "", nudge: floa
         "record": "end",
         "weights_sha256": "w",
         "validation_loss": 4.0,
-        "fabric": {"fabric": ran_on or fabric},
+        "fabric": {
+            "fabric": ran_on or fabric,
+            "reduce_scatter": switch or "direct",
+            "reduce_scatter_reason": "why",
+        },
     }
     path.write_text("".join(json.dumps(r) + "\n" for r in [run, *steps, end]))
     return report.read(path)
@@ -61,6 +76,11 @@ def test_runs_that_agree_and_runs_that_do_not(tmp_path: Path) -> None:
     assert "0.5 apart at step 7, allowed is 0.01" in report.disagreement([udp, far])[0]
     fallen = written(tmp_path / "fallen.ndjson", "mcast", "udp", ran_on="shm")
     assert "asked for fabric udp, ran on mcast shm" in report.disagreement([fallen])[0]
+    through = written(tmp_path / "switch.ndjson", "mcast", "udp", switch="switch")
+    assert through.name == "mcast udp, switch"
+    assert report.disagreement([udp, through, shm, gloo]) == []
+    lost = written(tmp_path / "lost.ndjson", "mcast", "udp", switch="direct")
+    assert report.disagreement([udp, lost]) == ["mcast udp: asked for the switch, not used: why"]
     broken = written(tmp_path / "nan.ndjson", "gloo", "tcp", nudge=float("nan"))
     assert len(report.disagreement([udp, broken])) == 1
 
@@ -69,6 +89,7 @@ def test_report_draws_table_and_plot_from_the_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path / "udp.ndjson", "mcast", "udp")
+    written(tmp_path / "switch.ndjson", "mcast", "udp", switch="switch")
     written(tmp_path / "shm.ndjson", "mcast", "shm")
     written(tmp_path / "gloo.ndjson", "gloo", "tcp")
     monkeypatch.setattr(sys, "argv", ["report.py", str(tmp_path)])
@@ -76,7 +97,38 @@ def test_report_draws_table_and_plot_from_the_records(
     out = capsys.readouterr().out
     assert "1.0100" in out  # sent / N
     assert "400.0" in out  # the step, ms
+    assert out.index("mcast udp, switch") < out.index("mcast shm")
+    assert "1.0200" in out  # received, to n
+    assert "100%" in out  # through the switch
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_node_is_there_for_a_run_and_gone_after_it() -> None:
+    with node.node() as address:
+        host, port = address.rsplit(":", 1)
+        socket.create_connection((host, int(port)), timeout=10).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_node_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mcast"
+    monkeypatch.setattr(node, "MCAST", program)
+    with pytest.raises(node.NodeFailed, match="run `make build` first"), node.node():
+        pass
+    program.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(node.NodeFailed, match=r"exit code 3(.|\n)*no memory"), node.node():
+        pass
+
+
+def test_node_that_fails_in_a_run_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mcast"
+    monkeypatch.setattr(node, "MCAST", program)
+    program.write_text("#!/bin/sh\ntrap 'exit 4' TERM\necho listening on here:1\nwhile :; do sleep 0.01; done\n")
+    program.chmod(0o755)
+    with pytest.raises(node.NodeFailed, match="exit code 4"), node.node() as address:
+        assert address == "here:1"
 
 
 def test_half_a_record_is_refused(tmp_path: Path) -> None:
