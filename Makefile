@@ -11,10 +11,11 @@ LINT := .tools/bin/golangci-lint-$(LINT_VERSION)
 # Passed through to the demo: share of datagrams to lose, training steps.
 LOSS ?=
 STEPS ?=
-# For `make soak`, `make fuzz` and `make bench-peers`.
+# For `make soak`, `make fuzz`, `make bench-peers` and `make bench-switch`.
 SEEDS ?= 10000
 FUZZTIME ?= 10s
 PEERS ?=
+ROUNDS ?= 5
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +41,7 @@ check: setup ## formatting, vet, linters, types
 	cd python && ../$(VENV)/bin/ruff check --config pyproject.toml . ../benchmarks
 	cd python && ../$(VENV)/bin/mypy
 
-demo: $(VENV)/.stamp build ## train with FSDP2 over udp, shm and gloo and compare (LOSS=0.01, STEPS=100)
+demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
 soak: toolchain ## both protocols against SEEDS=10000 bad networks each
@@ -55,6 +56,9 @@ bench-reduce: toolchain ## the sums beside a plain copy and what the memory allo
 
 bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS="--rounds 5")
 	python3 benchmarks/peers/peers.py $(PEERS)
+
+bench-switch: $(VENV)/.stamp build ## Reduce-Scatter through a switch, directly and by gloo, into benchmarks/results (ROUNDS=5)
+	$(PYTHON) benchmarks/switch/switch.py --rounds $(ROUNDS)
 
 clean: ## remove what build made
 	rm -rf bin lib build dist
@@ -80,4 +84,4 @@ $(LINT): | toolchain
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	@mv .tools/bin/golangci-lint $@
 
-.PHONY: help build setup test check demo soak fuzz bench-reduce bench-peers clean distclean toolchain
+.PHONY: help build setup test check demo soak fuzz bench-reduce bench-peers bench-switch clean distclean toolchain
