@@ -82,17 +82,27 @@ func (c *Comm) Announce(a Announcement) { c.news = a }
 // operation knows what rank 0 announced before it posted that one.
 func (c *Comm) Announced() Announcement { return c.news }
 
-// Work sends and sums what it can. It returns whether that was anything. Err says
-// whether it can go on.
-func (c *Comm) Work() bool {
+// Work sums what it can and, unless others go first, sends. It returns whether
+// that was anything. Err says whether it can go on.
+func (c *Comm) Work(send bool) bool {
 	if c.err != nil || len(c.ops) == 0 {
 		return false
 	}
 	busy := false
-	for d := 1; d < c.size; d++ {
+	for d := 1; send && d < c.size; d++ {
 		busy = c.sendTo((c.rank+d)%c.size) || busy
 	}
 	return c.fold() || busy
+}
+
+// Oldest says of the oldest operation in flight whether anything was summed,
+// whether all was, and whether this rank still has something of it to send.
+func (c *Comm) Oldest() (moving, whole, sending bool) {
+	if len(c.ops) == 0 {
+		return false, false, false
+	}
+	p := c.ops[0]
+	return p.folded > 0 || p.summing > 0, p.summed, p.sent < c.size-1
 }
 
 // Err returns why the lane cannot go on, or nil.

@@ -100,7 +100,7 @@ func TestAnySizeAndSplit(t *testing.T) {
 		done := make([]int, size)
 		for range 200000 {
 			r := rng.IntN(size)
-			comms[r].Work()
+			comms[r].Work(true)
 			for {
 				seq, ok := comms[r].NextDone()
 				if !ok {
@@ -141,8 +141,8 @@ func TestMismatch(t *testing.T) {
 			comms[0].Post(base, 0, nil)
 			comms[1].Post(other, 0, nil)
 			for range 100 {
-				comms[0].Work()
-				comms[1].Work()
+				comms[0].Work(true)
+				comms[1].Work(true)
 			}
 			for r, c := range comms {
 				var m *MismatchError
@@ -161,7 +161,7 @@ func TestGarbageAndBrokenStreams(t *testing.T) {
 	e := comms[0].streams.(*end)
 	e.queues[[2]int{1, 0}] = make([]byte, 64) // version 0
 	comms[0].Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, 0, nil)
-	comms[0].Work()
+	comms[0].Work(true)
 	var b *BrokenError
 	require.ErrorAs(t, comms[0].Err(), &b)
 	assert.Equal(t, 1, b.Rank)
@@ -171,5 +171,5 @@ func TestGarbageAndBrokenStreams(t *testing.T) {
 	comms[0].streams.(*end).err[1] = gone
 	comms[0].Check()
 	require.ErrorIs(t, comms[0].Err(), gone)
-	assert.False(t, comms[0].Work())
+	assert.False(t, comms[0].Work(true))
 }

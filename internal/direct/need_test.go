@@ -19,7 +19,7 @@ func drive(t require.TestingT, comms []*Comm, rng *rand.Rand, ops int) [][]uint3
 	for step := 0; missing > 0; step++ {
 		require.Less(t, step, 1_000_000, "no end: %v", done)
 		r := rng.IntN(len(comms))
-		comms[r].Work()
+		comms[r].Work(true)
 		require.NoError(t, comms[r].Err())
 		for {
 			number, ok := comms[r].NextDone()

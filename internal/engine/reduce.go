@@ -22,6 +22,9 @@ type ReduceConfig struct {
 	// the first operation on, for a communicator that never reduces needs no
 	// connections for it, and returns when the communicator ends.
 	Route func()
+	// Yield, if not nil, says that nothing may be sent now, see
+	// overlap.Background. An uplink is told by itself.
+	Yield func() bool
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
 }
@@ -233,8 +236,31 @@ func (r *Reduce) Work() bool {
 	if u := r.uplink.Load(); u != nil {
 		busy = u.work(now()) || busy
 	}
-	busy = r.lane.Work() || busy
-	return r.finish() || busy
+	busy = r.lane.Work(r.cfg.Yield == nil || !r.cfg.Yield()) || busy
+	busy = r.finish() || busy
+	r.book(busy)
+	return busy
+}
+
+// book notes what the oldest operation waits for.
+func (r *Reduce) book(busy bool) {
+	number, moving, whole, sending := r.lane.Oldest()
+	w := r.works[number%slots]
+	if w == nil {
+		return
+	}
+	phase := overlap.Peers
+	switch {
+	case whole:
+		phase = overlap.Finish
+	case moving && sending && !busy:
+		phase = overlap.Turn
+	case moving:
+		phase = overlap.Transfer
+	}
+	if phase != w.watch.Phase() {
+		w.watch.Enter(phase, now())
+	}
 }
 
 // obey does what Route wants.
@@ -253,9 +279,7 @@ func (r *Reduce) post() bool {
 	r.switched.Store(r.lane.Switched())
 	items := r.queue.take(r.lane.Room())
 	for i := range items {
-		at := now()
-		items[i].work.watch.Enter(overlap.Transfer, at)
-		number := r.lane.Post(at, items[i].Op)
+		number := r.lane.Post(now(), items[i].Op)
 		r.works[number%slots] = items[i].work
 	}
 	return len(items) > 0

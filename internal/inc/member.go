@@ -318,6 +318,24 @@ func (m *Member) NextDone() (seq uint32, ok bool) {
 	return p.seq, true
 }
 
+// Oldest says of the oldest operation in flight whether results have come,
+// whether all have, and whether this rank still has something of it to send.
+func (m *Member) Oldest() (moving, whole, sending bool) {
+	if len(m.ops) == 0 {
+		return false, false, false
+	}
+	p := m.ops[0]
+	whole = true
+	for i := range m.stripes {
+		s := &m.stripes[i]
+		own := p.begin[i] + uint32(p.seek(i, 0, m.rank)) //nolint:gosec // bounded
+		moving = moving || own != p.end[i] && (before(own, s.have) || s.held.Count() > 0)
+		whole = whole && !before(s.have, p.end[i])
+		sending = sending || before(s.next, p.end[i])
+	}
+	return moving, whole, sending
+}
+
 // Held returns which bytes of this rank's shard of an operation in flight hold
 // the result already, in order and without touching ranges.
 func (m *Member) Held(seq uint32) []Range {

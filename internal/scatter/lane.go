@@ -137,9 +137,23 @@ func (l *Lane) Post(now inc.Time, o direct.Op) uint32 {
 	return number
 }
 
-// Work moves what can be moved directly, and reports whether that was anything.
-// Err says whether it can go on.
-func (l *Lane) Work() bool { return l.direct != nil && l.direct.Work() }
+// Work moves what can be moved directly, sending only if told to, and reports
+// whether that was anything. Err says whether it can go on.
+func (l *Lane) Work(send bool) bool { return l.direct != nil && l.direct.Work(send) }
+
+// Oldest returns the number of the oldest operation in flight, and whether any
+// of its result is there, whether all is, and whether this rank still has to send of it.
+func (l *Lane) Oldest() (number uint32, moving, whole, sending bool) {
+	number = l.oldest
+	switch p := &l.ops[number%MaxInFlight]; {
+	case number == l.posted:
+	case !p.switched && l.direct != nil:
+		moving, whole, sending = l.direct.Oldest()
+	case p.switched && l.member != nil:
+		moving, whole, sending = l.member.Oldest()
+	}
+	return number, moving, whole, sending
+}
 
 // Check looks for broken streams, for when nothing else can be done.
 func (l *Lane) Check() {

@@ -160,7 +160,7 @@ func (r *rank) step() {
 	if m := r.lane.Member(); m != nil && r.stages != nil {
 		r.exchange(m)
 	}
-	r.lane.Work()
+	r.lane.Work(true)
 	require.NoError(r, r.lane.Err())
 	for {
 		number, ok := r.lane.NextDone()

@@ -195,6 +195,7 @@ func (g *Group) start(c *carrier, window int) error {
 	g.way.Store(&way{reason: p.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: p.rank, Size: p.size,
+		Yield:  g.yield,
 		Route:  (&route{Group: g, open: c.streams, lost: make(chan string, 1)}).run,
 		Broken: g.reduceBroken,
 	})
