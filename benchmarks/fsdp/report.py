@@ -194,7 +194,7 @@ def plot(runs: list[Run], path: Path) -> None:
         }
     )
     figure, (bars, curves) = plt.subplots(
-        1, 2, figsize=(11.5, 4.2), gridspec_kw={"width_ratios": [1.25, 1], "wspace": 0.16}
+        1, 2, figsize=(11.5, 4.2), gridspec_kw={"width_ratios": [1.3, 1], "wspace": 0.14}
     )
     for axes in (bars, curves):
         axes.spines[["top", "right", "left"]].set_visible(False)
@@ -208,7 +208,7 @@ def plot(runs: list[Run], path: Path) -> None:
             range(len(runs)), widths, left=left, height=0.56, color=color, label=label, edgecolor="white"
         )
         for i, (start, width) in enumerate(zip(left, widths, strict=True)):
-            if width > 0.055 * max(run.typical("step_s") * 1000 for run in runs):
+            if width > 0.075 * max(run.typical("step_s") * 1000 for run in runs):
                 ink = "white" if key == "exposed_allgather_s" else _INK
                 bars.text(
                     start + width / 2, i, f"{width:.0f}", ha="center", va="center", color=ink, fontsize=9.5
@@ -218,7 +218,7 @@ def plot(runs: list[Run], path: Path) -> None:
         bars.text(total + max(left) * 0.012, i, f"{total:.0f} ms", va="center", fontweight="bold")
     bars.set_yticks(range(len(runs)), [run.name for run in runs])
     bars.invert_yaxis()
-    bars.set_xlim(0, max(left) * 1.14)
+    bars.set_xlim(0, max(left) * 1.24)
     bars.set_xlabel("milliseconds a step (rank 0, middle half of the steps)")
     bars.xaxis.grid(True, color=_GRID)
     bars.set_axisbelow(True)
@@ -234,6 +234,7 @@ def plot(runs: list[Run], path: Path) -> None:
     curves.yaxis.grid(True, color=_GRID)
     curves.set_axisbelow(True)
     curves.set_xlabel("step")
+    curves.xaxis.get_major_locator().set_params(integer=True)
     curves.tick_params(axis="y", colors=_SOFT)
     curves.set_title("Loss, nats a byte", loc="left", fontweight="bold", pad=30)
     curves.legend(frameon=False, fontsize=9)

@@ -259,15 +259,19 @@ func TestBenchNamesTheRankThatFails(t *testing.T) {
 }
 
 func TestRanksEndWithTheProcessThatStartedThem(t *testing.T) {
-	cmd, _, _ := mcast(t, nil, "bench", "allgather", "--ranks", "2", "--bytes", "1M", "--iters", "1000000")
-	// The ranks inherit no pipe of ours, so Wait does not wait for them.
-	cmd.Stdout, cmd.Stderr = nil, nil
-	require.NoError(t, cmd.Start())
-	ids := children(t, cmd.Process.Pid, 2)
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
-	for _, id := range ids {
-		require.Eventually(t, func() bool { return !alive(id) }, time.Minute, 5*time.Millisecond, "process %d is still there", id)
+	for processes, args := range map[int][]string{2: {"allgather"}, 3: {"reducescatter", "--fabric", "udp", "--switch"}} {
+		t.Run(args[0], func(t *testing.T) {
+			cmd, _, _ := mcast(t, nil, append([]string{"bench", "--ranks", "2", "--bytes", "1M", "--iters", "1000000"}, args...)...)
+			// The others inherit no pipe of ours, so Wait does not wait for them.
+			cmd.Stdout, cmd.Stderr = nil, nil
+			require.NoError(t, cmd.Start())
+			ids := children(t, cmd.Process.Pid, processes)
+			require.NoError(t, cmd.Process.Kill())
+			require.Error(t, cmd.Wait())
+			for _, id := range ids {
+				require.Eventually(t, func() bool { return !alive(id) }, time.Minute, 5*time.Millisecond, "process %d is still there", id)
+			}
+		})
 	}
 }
 

@@ -125,7 +125,9 @@ def test_node_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Mon
 def test_node_that_fails_in_a_run_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "mcast"
     monkeypatch.setattr(node, "MCAST", program)
-    program.write_text("#!/bin/sh\ntrap 'exit 4' TERM\necho listening on here:1\nwhile :; do sleep 0.01; done\n")
+    program.write_text(
+        "#!/bin/sh\ntrap 'exit 4' TERM\necho listening on here:1\nwhile :; do sleep 0.01; done\n"
+    )
     program.chmod(0o755)
     with pytest.raises(node.NodeFailed, match="exit code 4"), node.node() as address:
         assert address == "here:1"
