@@ -92,7 +92,7 @@ int mcast_forget(int64_t work);
 
 /* mcast_info writes a JSON object about a group into buf: rank, size, fabric,
  * reason (why this fabric), interface, chunk_bytes, notes (list), reduce_scatter
- * ("direct"), reduce_scatter_reason. *len is the length needed, the
+ * ("switch" or "direct", now), reduce_scatter_reason. *len is the length needed, the
  * terminating zero included; MCAST_E_ARGUMENT when cap is too small. */
 int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
@@ -117,6 +117,11 @@ struct mcast_stats {
 	uint64_t gather_turn_ns, reduce_turn_ns;         /* a turn or credit to send, or the foreground */
 	uint64_t gather_transfer_ns, reduce_transfer_ns; /* bytes on their way */
 	uint64_t gather_finish_ns, reduce_finish_ns;     /* the word of others, all bytes being there */
+	uint64_t reduce_received_bytes;            /* from ranks and the switch */
+	uint64_t reduce_resent;                    /* contributions that the switch had not got */
+	uint64_t reduce_refused;                   /* datagrams that claimed to be the switch's and were not, or were garbled */
+	uint64_t switch_ops, direct_ops;           /* of reduce_ops: done through the switch, and directly */
+	uint64_t fallbacks;                        /* times that the switch was given up */
 };
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
 

@@ -108,10 +108,12 @@ func (j *job) admit(p *session.Peer) error {
 
 // claim notes who brings ranks. Each comes once.
 func (j *job) claim(p *session.Peer, ranks []int) error {
+	seen := make(map[int]bool, len(ranks))
 	for _, r := range ranks {
-		if r < 0 || r >= j.ranks {
-			return refuse(mismatched, "rank %d of %d", r, j.ranks)
+		if r < 0 || r >= j.ranks || seen[r] {
+			return refuse(mismatched, "rank %d of %d, or twice", r, j.ranks)
 		}
+		seen[r] = true
 		if other := j.claims[r]; other != nil && other != p {
 			return refuse(mismatched, "rank %d has joined already, from %v", r, other.Remote())
 		}

@@ -8,6 +8,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
+// Timers of a node as a member of its parent: those that ranks have by default.
+const (
+	cutoff  = 2 * time.Millisecond
+	reorder = 200 * time.Microsecond
+)
+
 // ascend makes this node a member of its parent in the job, and starts the
 // job here when the parent says that all ranks are there.
 func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds int64) {
@@ -33,6 +39,7 @@ func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds in
 		j.mu.Lock()
 		if !j.ended {
 			j.number()
+			terms.Cutoff, terms.Reorder = cutoff, reorder
 			terms.Queue = min(terms.Queue, j.queue(&terms))
 			err = j.start(terms, number)
 		}

@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Settings{
 		Fabric: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 1, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
-		SwitchMode: "reproducible", SwitchTimeout: 3 * time.Second,
+		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second,
 	}, s)
 	require.Equal(t, s, Default())
 }

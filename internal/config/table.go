@@ -80,7 +80,7 @@ var table = []Variable{
 		"Aggregation nodes (`mcast switch`) that Reduce-Scatter goes through, tried in order. All ranks name as many or none; ranks may name different nodes of one tree."),
 	row("MCAST_SWITCH_MODE", "reproducible", func(s *Settings) *string { return &s.SwitchMode }, choice("reproducible", "fast"),
 		"How the switch sums: in rank order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
-	row("MCAST_SWITCH_TIMEOUT", "3s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
+	row("MCAST_SWITCH_TIMEOUT", "10s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
 		"After such a silence of the switch Reduce-Scatter goes on directly."),
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "the switch admits everybody"),
 		"What rank and switch prove to each other; every datagram between them then carries a keyed tag. It is never logged."),

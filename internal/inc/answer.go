@@ -21,7 +21,7 @@ func (s *Stage) Next() (Out, bool) {
 	for s.ready.len() > 0 {
 		n := s.ready.peek()
 		sl := &s.slots[s.index(n)]
-		if before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1) {
+		if !s.acknowledged(n, sl) {
 			return s.resultOf(n), true
 		}
 		s.ready.pop() // acknowledged since it was queued
@@ -74,7 +74,13 @@ func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 	}
 	if st.Poll {
 		s.stats.Polls++
-		m.lacks(s.base, st.Next)
+		if before(m.whole, s.base) {
+			m.whole = s.base
+		}
+		for before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
+			m.whole++
+		}
+		m.lacks(m.whole, st.Next)
 		s.oweAgain(member, st)
 		s.makeDue(member)
 	}
@@ -83,6 +89,9 @@ func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 // oweAgain queues the results that a member does not hold. One that a held one has
 // overtaken is lost; another may have crossed with the poll, so it is not sent again before the next.
 func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
+	if s.results == 0 {
+		return
+	}
 	held := wire.SlotSet{From: st.Have, Bits: st.Held}
 	overtaken := st.Have
 	for i := held.Len() - 1; i >= 0 && overtaken == st.Have; i-- {
@@ -90,9 +99,13 @@ func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 			overtaken += uint32(i) //nolint:gosec // bounded
 		}
 	}
-	for n := s.base; before(n, s.top); n++ {
+	from := s.base
+	if have := s.members[member].have; before(from, have) {
+		from = have
+	}
+	for n := from; before(n, s.top); n++ {
 		sl := &s.slots[s.index(n)]
-		if !sl.result || s.cfg.Owner[sl.head.Owner] != member || before(n, s.members[member].have) {
+		if !sl.result || s.cfg.Owner[sl.head.Owner] != member {
 			continue
 		}
 		if i := n - held.From; i < uint32(held.Len()) && held.Has(int(i)) { //nolint:gosec // bounded
@@ -133,6 +146,9 @@ func (s *Stage) saw(member int, n uint32) {
 
 // lacks widens what is to be reported as missing.
 func (m *member) lacks(from, to uint32) {
+	if !before(from, to) {
+		return
+	}
 	if m.from == m.to {
 		m.from, m.to = from, to
 		return
@@ -153,12 +169,17 @@ func (s *Stage) settle() {
 	}
 	for s.base != s.top {
 		sl := &s.slots[s.index(s.base)]
-		if !sl.complete || before(s.members[s.cfg.Owner[sl.head.Owner]].have, s.base+1) {
+		if !s.acknowledged(s.base, sl) {
 			break
 		}
 		s.free()
 	}
 	s.allow(false)
+}
+
+// acknowledged reports whether the result of a slot was sent, and its owner holds it.
+func (s *Stage) acknowledged(n uint32, sl *slot) bool {
+	return sl.sent && !before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)
 }
 
 // free gives the slot at the base back.
@@ -167,6 +188,9 @@ func (s *Stage) free() {
 	last := s.slots[i].head.Last
 	if s.slots[i].queued {
 		s.ready.remove(s.base)
+	}
+	if s.slots[i].result {
+		s.results--
 	}
 	s.slots[i] = slot{}
 	clear(s.bits[i*s.words : (i+1)*s.words])

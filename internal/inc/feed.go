@@ -25,7 +25,7 @@ type feed struct {
 	cutoff Time // the least pause before a poll
 	pause  Time // before the next poll; doubles while nothing is new
 	pollAt Time // 0: nothing is outstanding
-	polled Time // when the last poll went, 0: it was answered
+	polled Time // when the first poll went that no allowance followed yet, 0: none
 	asked  Time // when the first poll went that nothing answered, 0: none
 	rtt    Time // of polls, smoothed
 	poll   bool // a poll is due
@@ -123,7 +123,7 @@ func (f *feed) measure(now Time) {
 // credit takes what the node grants and lacks, and reports whether the base has moved. What
 // cannot be true is ignored.
 func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
-	if before(f.next, c.Base) {
+	if before(f.next, c.Base) || !before(c.Base, c.Limit) || before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
 		return false
 	}
 	f.heard()
@@ -138,7 +138,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 			f.scan = f.base
 		}
 	}
-	if most := f.base + uint32(f.window); before(f.limit, c.Limit) && !before(most, c.Limit) { //nolint:gosec // bounded
+	if before(f.limit, c.Limit) {
 		f.limit = c.Limit
 		news = true
 	}
@@ -171,9 +171,7 @@ func (f *feed) expire(now Time) {
 		return
 	}
 	f.poll = true
-	if f.asked == 0 {
-		f.pause = min(2*f.pause, max(longestPause, f.cutoff))
-	}
+	f.pause = min(2*f.pause, max(longestPause, f.cutoff))
 	f.pollAt = now + f.pause
 }
 

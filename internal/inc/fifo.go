@@ -27,6 +27,10 @@ func (q *fifo) pop() uint32 {
 
 // remove takes a number out, wherever it stands.
 func (q *fifo) remove(v uint32) {
+	if q.size > 0 && q.peek() == v { // mostly so: slots are queued and freed in order
+		q.pop()
+		return
+	}
 	for n := q.size; n > 0; n-- {
 		if x := q.pop(); x != v {
 			q.push(x)

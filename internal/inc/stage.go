@@ -1,6 +1,9 @@
 package inc
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -74,6 +77,7 @@ type Stage struct {
 	bits    []uint64 // contributions, words a slot
 	base    uint32   // all slots below are free
 	top     uint32   // slots from here on are untouched
+	results int      // slots that have one
 	told    uint32   // base when allowances were last considered
 	quarter uint32   // of what a member may have under way
 	members []member
@@ -103,19 +107,43 @@ type member struct {
 	have  uint32 // it holds all results for it in slots below
 	seen  uint32 // slots below were seen, or are lost
 	scan  uint32 // gaps below were reported
+	whole uint32 // it has contributed to all slots below
 	told  uint32 // limit
 	from  uint32 // missing contributions to report, from ... to
 	to    uint32
 	isDue bool
 }
 
-// NewStage returns the state of a stripe. The configuration has been checked.
-func NewStage(c StageConfig) (*Stage, error) {
+// check returns what is wrong with the configuration, or nil: part of it comes
+// from members and the parent.
+func (c *StageConfig) check() error {
 	if err := c.Check(); err != nil {
-		return nil, err
+		return err
 	}
-	if len(c.Memory) < MemoryFor(&c) {
-		return nil, errNoMemory
+	switch {
+	case c.Stripe < 0 || c.Stripe >= c.Stripes:
+		return fmt.Errorf("inc: stripe %d of %d", c.Stripe, c.Stripes)
+	case c.Members < 1 || c.Members > c.Ranks:
+		return fmt.Errorf("inc: %d members for %d ranks: want 1 to %d", c.Members, c.Ranks, c.Ranks)
+	case len(c.Owner) != c.Ranks:
+		return fmt.Errorf("inc: %d owners for %d ranks", len(c.Owner), c.Ranks)
+	case c.Parent && (!c.Wide || c.Cutoff <= 0):
+		return errors.New("inc: a node with a parent needs wide slots and a cutoff")
+	case len(c.Memory) < MemoryFor(c):
+		return errNoMemory
+	}
+	for r, m := range c.Owner {
+		if m < -1 || m >= c.Members || m == -1 && !c.Parent {
+			return fmt.Errorf("inc: rank %d is reached through member %d of %d", r, m, c.Members)
+		}
+	}
+	return nil
+}
+
+// NewStage returns the state of a stripe, or what is wrong with the configuration.
+func NewStage(c StageConfig) (*Stage, error) {
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	s := &Stage{
 		cfg: c, slots: make([]slot, c.Slots), words: (c.Members + 63) / 64,
@@ -126,7 +154,7 @@ func NewStage(c StageConfig) (*Stage, error) {
 	s.bits = make([]uint64, c.Slots*s.words)
 	for i := range s.members {
 		m := &s.members[i]
-		m.have, m.seen, m.scan, m.told = c.First, c.First, c.First, c.First+c.allowance()
+		m.have, m.seen, m.scan, m.whole, m.told = c.First, c.First, c.First, c.First, c.First+c.allowance()
 	}
 	if c.Parent {
 		s.up = newUplink(&s.cfg)
@@ -279,7 +307,13 @@ func (s *Stage) reduce(i int) {
 	if s.cfg.Wide || !s.cfg.Reproducible {
 		reduce.Finish(first[:narrow], first[:wide], t, op, s.cfg.Ranks)
 	}
+	s.resulted(sl)
+}
+
+// resulted notes that the first area of a slot holds its result.
+func (s *Stage) resulted(sl *slot) {
 	sl.result = true
+	s.results++
 	s.queue(sl.head.Slot)
 }
 

@@ -11,12 +11,13 @@ type uplink struct {
 	feed
 	number int
 	have   uint32 // the owners below have acknowledged all results in slots below
+	wanted uint32 // no result is missing in slots below
 	ack    bool
 	bits   [wire.MaxSlotSet]byte
 }
 
 func newUplink(c *StageConfig) *uplink {
-	u := &uplink{number: c.Number, have: c.First}
+	u := &uplink{number: c.Number, have: c.First, wanted: c.First}
 	u.init(&c.Terms)
 	return u
 }
@@ -45,7 +46,7 @@ func (u *uplink) settle(s *Stage) {
 	for u.have != u.next {
 		sl := &s.slots[s.index(u.have)]
 		if to := s.cfg.Owner[sl.head.Owner]; to >= 0 {
-			if !sl.result || before(s.members[to].have, u.have+1) {
+			if !s.acknowledged(u.have, sl) {
 				return
 			}
 			u.ack = true
@@ -54,9 +55,23 @@ func (u *uplink) settle(s *Stage) {
 	}
 }
 
+// want moves wanted to the next slot whose result the parent owes.
+func (u *uplink) want(s *Stage) {
+	if before(u.wanted, u.base) {
+		u.wanted = u.base
+	}
+	for u.wanted != u.next {
+		if sl := &s.slots[s.index(u.wanted)]; s.cfg.Owner[sl.head.Owner] >= 0 && !sl.result {
+			return
+		}
+		u.wanted++
+	}
+}
+
 // Result takes a result that the parent has sent.
 func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
-	if h.Kind != wire.Result || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != s.up.number || !s.inWindow(h.Slot) {
+	if h.Kind != wire.Result || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != s.up.number ||
+		!s.inWindow(h.Slot) || !before(h.Slot, s.up.next) {
 		s.stats.Malformed++
 		return
 	}
@@ -73,10 +88,12 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 		return
 	}
 	copy(s.area(i, 0), payload)
-	sl.result = true
+	s.resulted(sl)
 	s.up.again.Clear(s.up.index(h.Slot))
 	s.up.arm(now)
-	s.queue(h.Slot)
+	if s.up.want(s); before(s.up.wanted, h.Slot) {
+		s.up.hasten(now, s.cfg.Reorder)
+	}
 }
 
 // Credit takes an allowance of the parent.
@@ -110,8 +127,10 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 	}
 	u.ack = false
 	last := -1
-	clear(u.bits[:])
-	for i := range min(int(u.next-u.have), 8*len(u.bits)) {
+	if s.results > 0 {
+		clear(u.bits[:])
+	}
+	for i := 0; s.results > 0 && i < min(int(u.next-u.have), 8*len(u.bits)); i++ {
 		if s.slots[s.index(u.have+uint32(i))].result { //nolint:gosec // bounded
 			u.bits[i>>3] |= 1 << (i & 7)
 			last = i

@@ -59,6 +59,12 @@ class StatsStruct(c.Structure):
             "reduce_transfer_ns",
             "gather_finish_ns",
             "reduce_finish_ns",
+            "reduce_received_bytes",
+            "reduce_resent",
+            "reduce_refused",
+            "switch_ops",
+            "direct_ops",
+            "fallbacks",
         )
     ]
 

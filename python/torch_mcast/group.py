@@ -40,8 +40,9 @@ class Info:
         window_bytes: how far a root sends ahead of the slowest receiver; 0: no limit.
         simd: instructions that the sums use, e.g. "avx512".
         notes: what the fabric does without on this machine, one sentence each.
-        reduce_scatter: the algorithm, "direct": each owner sums its own shard.
-        reduce_scatter_reason: why that algorithm.
+        reduce_scatter: where the next Reduce-Scatter goes: through the "switch", or "direct" (each
+            owner sums its own shard).
+        reduce_scatter_reason: through which switch, or why directly.
     """
 
     rank: int
@@ -87,6 +88,12 @@ class Stats:
         reduce_transfer_ns: (Reduce-Scatters);
         gather_finish_ns: the word of other ranks, all bytes being there,
         reduce_finish_ns: (Reduce-Scatters).
+        reduce_received_bytes: bytes received for Reduce-Scatters, from ranks and the switch.
+        reduce_resent: contributions that the switch had not got.
+        reduce_refused: datagrams that claimed to be the switch's and were not, or were garbled.
+        switch_ops: of reduce_ops, done through the switch.
+        direct_ops: of reduce_ops, done directly, perhaps after the switch was lost.
+        fallbacks: times that the switch was given up.
     """
 
     gather_ops: int
@@ -114,6 +121,12 @@ class Stats:
     reduce_transfer_ns: int
     gather_finish_ns: int
     reduce_finish_ns: int
+    reduce_received_bytes: int
+    reduce_resent: int
+    reduce_refused: int
+    switch_ops: int
+    direct_ops: int
+    fallbacks: int
 
     def __sub__(self, earlier: Stats) -> Stats:
         """Return what was counted since an earlier reading."""
@@ -164,7 +177,7 @@ class Lane:
                 except errors.BusyError:
                     # An Allreduce takes room in the library's queues of both kinds.
                     lanes = (self, *self._group)
-                    waiting = [work for lane in lanes if (work := lane.oldest()) is not None]
+                    waiting = [oldest for lane in lanes if (oldest := lane.oldest()) is not None]
                     if not waiting:
                         raise
                     waiting[0].settle()
