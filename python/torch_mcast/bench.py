@@ -1,9 +1,10 @@
 """python -m torch_mcast.bench: our collectives and gloo's, in turn, same processes, same buffers.
 
 Bytes are those of one rank's shard: all_gather_into_tensor has an output of
-ranks x bytes, reduce_scatter_tensor (f32, SUM) an input of ranks x bytes.
-Every result is checked byte for byte, outside of the timed part. Times are
-the slowest rank's; the table gives their median. gloo is a weak peer at large
+ranks x bytes, reduce_scatter_tensor (f32, SUM) an input of ranks x bytes; the
+tensor of all_reduce (f32, SUM; copied to its place first) has that many bytes
+in all. Every result is checked byte for byte, outside of the timed part. Times
+are the slowest rank's; the table gives their median. gloo is a weak peer at large
 sizes (its Reduce-Scatter is an Allreduce and a slice): see the ratio to memcpy.
 """
 
@@ -30,7 +31,7 @@ from torch.multiprocessing.spawn import spawn
 from .options import Options
 from .registry import info
 
-COLLECTIVES = ("allgather", "reducescatter")
+COLLECTIVES = ("allgather", "reducescatter", "allreduce")
 FABRICS = ("shm", "udp")
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _BUDGET_S = 1.0  # of timed calls, for each row
@@ -284,7 +285,11 @@ class _Case:
         self.n, self.turn = nbytes // 4, 0
         self.pattern = (torch.arange(self.n * ranks + self._PERIOD, dtype=torch.int32) % self._PERIOD).float()
         whole, shard = torch.zeros(self.n * ranks), torch.zeros(self.n)
-        self.input, self.output = (shard, whole) if collective == "allgather" else (whole, shard)
+        self.input, self.output = {
+            "allgather": (shard, whole),
+            "reducescatter": (whole, shard),
+            "allreduce": (shard, shard.clone()),
+        }[collective]
 
     def fill(self, turn: int) -> None:
         """Write the inputs of a turn and spoil the output."""
@@ -296,12 +301,15 @@ class _Case:
         """Do the collective once."""
         if self.collective == "allgather":
             dist.all_gather_into_tensor(self.output, self.input, group=group)
-        else:
+        elif self.collective == "reducescatter":
             dist.reduce_scatter_tensor(self.output, self.input, group=group)
+        else:
+            self.output.copy_(self.input)
+            dist.all_reduce(self.output, group=group)
 
     def copy(self) -> None:
         """Copy the larger buffer once: no rank can do with less, unless it works in place."""
-        whole = self.output if self.collective == "allgather" else self.input
+        whole = self.input if self.collective == "reducescatter" else self.output
         whole.copy_(self.pattern[: whole.numel()])
 
     def wrong_bytes(self) -> int:
@@ -310,9 +318,10 @@ class _Case:
         if self.collective == "allgather":
             parts = [(self.output[r * n : (r + 1) * n], self._of(r, 0, n)) for r in range(self.ranks)]
         else:
+            start = self.rank * n if self.collective == "reducescatter" else 0
             total = torch.zeros(n)
             for r in range(self.ranks):
-                total += self._of(r, self.rank * n, n)
+                total += self._of(r, start, n)
             parts = [(self.output, total)]
         return sum(
             0 if torch.equal(got, want) else int((got.view(torch.uint8) != want.view(torch.uint8)).sum())
