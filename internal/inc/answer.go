@@ -225,9 +225,6 @@ func (s *Stage) limit(m *member) uint32 {
 	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && before(queue, limit) {
 		limit = queue
 	}
-	if before(limit, m.told) {
-		return m.told
-	}
 	return limit
 }
 
@@ -258,7 +255,7 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 	set, last := wire.SlotSet{From: m.from, Bits: s.missing[:]}, -1
 	clear(s.missing[:])
 	for i := 0; i < set.Len() && before(m.from+uint32(i), m.to); i++ { //nolint:gosec // bounded
-		if n := m.from + uint32(i); s.inWindow(n) && !s.has(s.index(n), member) { //nolint:gosec // bounded
+		if !s.has(s.index(m.from+uint32(i)), member) { //nolint:gosec // bounded
 			s.missing[i>>3] |= 1 << (i & 7)
 			last = i
 		}

@@ -59,10 +59,10 @@ func (f *feed) take() (slot uint32, again, ok bool) {
 	return 0, false, false
 }
 
-// reach returns how many slots from slot on may be sent in a row, at most n.
+// reach returns how many slots from slot on may be sent in a row, at most n: so many have something to send.
 func (f *feed) reach(slot uint32, again bool, n int) int {
 	if !again {
-		return min(n, int(f.end-slot), int(f.limit-slot))
+		return min(n, int(f.limit-slot))
 	}
 	for i := 1; i < n; i++ {
 		if s := slot + uint32(i); s == f.next || !f.again.Has(f.index(s)) { //nolint:gosec // bounded

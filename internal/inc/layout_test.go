@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // TestLayoutCoversEveryByteOnce: the slots of all stripes together carry every
@@ -20,7 +21,10 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 			Chunk: 8 * rapid.SampledFrom([]int{1, 2, 180, 1023, 8184}).Draw(t, "chunk"), Wide: rapid.Bool().Draw(t, "wide"),
 		}
 		o := Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
-		o.Count = rapid.IntRange(0, min(60*terms.Chunk, 64<<10)/8).Draw(t, "count")
+		// Up to four rows a stripe, or so many chunks that it stays fast.
+		row := max(1, blockBytes/terms.Chunk) * terms.chunkElements(o.Type)
+		most := min(4*terms.Stripes*row, 400*terms.chunkElements(o.Type))
+		o.Count = rapid.IntRange(0, most).Draw(t, "count")
 		l := terms.layoutOf(rapid.Uint32().Draw(t, "seq"), &o)
 		covered := make([][]bool, terms.Ranks)
 		for r := range covered {
@@ -65,6 +69,31 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLayoutTurns: operations of one row go to the stripes in turn.
+func TestLayoutTurns(t *testing.T) {
+	terms := Terms{Ranks: 2, Stripes: 3, Chunk: 64}
+	for seq := range uint32(6) {
+		l := terms.layoutOf(seq, &Op{Count: 64, Type: reduce.F32})
+		for stripe := range terms.Stripes {
+			assert.Equal(t, stripe == int(seq%3), l.slots(stripe) > 0, "operation %d, stripe %d", seq, stripe)
+		}
+	}
+}
+
+// TestShape: the digest tells lengths and operations apart.
+func TestShape(t *testing.T) {
+	seen := map[uint16]bool{}
+	for count := range 10 {
+		for seq := range uint32(10) {
+			o := Op{Count: count}
+			s := o.shape(seq)
+			assert.Less(t, s, uint16(wire.MaxSlotShape))
+			seen[s] = true
+		}
+	}
+	assert.Greater(t, len(seen), 95)
 }
 
 func TestTermsCheck(t *testing.T) {

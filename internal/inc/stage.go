@@ -182,7 +182,7 @@ func (s *Stage) area(i, member int) []byte {
 // received, or nil if it has no place of its own.
 func (s *Stage) Expect(member int) []byte {
 	n := s.members[member].seen
-	if !s.cfg.Reproducible || s.cfg.Wide || !s.inWindow(n) || s.has(s.index(n), member) {
+	if !s.cfg.Reproducible || s.cfg.Wide || !s.inWindow(n) {
 		return nil
 	}
 	return s.area(s.index(n), member)

@@ -146,12 +146,6 @@ func TestGarbageChangesNothing(t *testing.T) {
 	g.stage.Status(0, &wire.Slot{Kind: wire.Status, Job: 9}, &wire.SlotStatus{Have: good.Slot, Next: good.Slot + 9})
 	g.stage.Status(0, &wire.Slot{Kind: wire.Status, Job: 8}, &wire.SlotStatus{Have: good.Slot + 1, Next: good.Slot + 1})
 	assert.EqualValues(t, len(spoils)+5, g.stage.Stats().Malformed)
-	// Allowances and results that no node can have sent.
-	m := g.members[0]
-	m.Credit(0, &wire.Slot{Kind: wire.Allowance, Job: 9}, &wire.SlotCredit{Base: good.Slot + 1, Limit: good.Slot + 9})
-	m.Credit(0, &wire.Slot{Kind: wire.Allowance, Job: 9}, &wire.SlotCredit{Base: good.Slot, Limit: good.Slot + 100})
-	_, ok = m.Place(0, &wire.Slot{Kind: wire.Result, Job: 9, Type: uint8(reduce.I32), Slot: good.Slot}, 64)
-	assert.False(t, ok, "a result of what was not sent")
 	for g.exchange(count) {
 	}
 	for r, m := range g.members {
@@ -161,26 +155,56 @@ func TestGarbageChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMismatch: members that call different things are told who and what.
+// TestMismatch: members that call different things are told who and what; then nothing changes any more.
 func TestMismatch(t *testing.T) {
-	other := map[string]Op{
-		"type": {Count: 16, Type: reduce.F32}, "op": {Count: 16, Type: reduce.I32, Reduction: reduce.Max},
-		"length": {Count: 17, Type: reduce.I32}, "factor": {Count: 16, Type: reduce.I32, Reduction: reduce.PremulSum, Factor: 2},
-	}
-	for name, o := range other {
-		g := newRig(t, 2, true, 32)
-		one := Op{Count: 16, Type: reduce.I32}
-		if name == "factor" {
-			one.Reduction, one.Factor = reduce.PremulSum, 3
+	for name, spoil := range map[string]func(*wire.Slot){
+		"type": func(h *wire.Slot) { h.Type = uint8(reduce.F32) }, "op": func(h *wire.Slot) { h.Op = uint8(reduce.Max) },
+		"owner": func(h *wire.Slot) { h.Owner = 1 }, "last": func(h *wire.Slot) { h.Last = true },
+		"shape": func(h *wire.Slot) { h.Shape++ }, "factor": func(h *wire.Slot) { h.Factor = 2 },
+		"factor that is no number": func(h *wire.Slot) { h.Factor = math.NaN() }, "elements": nil,
+	} {
+		s := newStage(t, stageConfig())
+		contribute(s, 0, 0, 3)
+		h, n := contribution(1, 0, 3), 64
+		if spoil != nil {
+			spoil(&h)
+		} else {
+			n = 60
 		}
-		g.members[0].Post(0, one)
-		g.members[1].Post(0, o)
-		g.exchange(16)
+		s.Contribute(1, &h, make([]byte, n))
 		var m *MismatchError
-		require.ErrorAs(t, g.stage.Err(), &m, name)
+		require.ErrorAs(t, s.Err(), &m, name)
 		assert.Equal(t, [2]int{0, 1}, m.Members)
-		assert.NotEqual(t, m.What[0], m.What[1], name)
+		if name != "last" {
+			assert.NotEqual(t, m.What[0], m.What[1], name)
+		}
 		assert.Contains(t, m.Error(), "member 1")
+		before := s.Stats()
+		contribute(s, 1, 0, 3, 4)
+		contribute(s, 0, 0, 15)
+		assert.Equal(t, before, s.Stats(), name)
+		assert.Equal(t, 4, s.InUse(), name)
+		assert.Empty(t, results(s), name)
+	}
+}
+
+// TestNoMismatch: factors are of premultiplied sums alone, and NaN is the same everywhere.
+func TestNoMismatch(t *testing.T) {
+	for name, ops := range map[string][2]Op{
+		"unused factor": {{Count: 16, Type: reduce.I32, Factor: 2}, {Count: 16, Type: reduce.I32, Factor: 3}},
+		"NaN": {
+			{Count: 16, Type: reduce.F32, Reduction: reduce.PremulSum, Factor: math.NaN()},
+			{Count: 16, Type: reduce.F32, Reduction: reduce.PremulSum, Factor: -math.NaN()},
+		},
+	} {
+		g := newRig(t, 2, true, 16)
+		for r, m := range g.members {
+			m.Post(0, ops[r])
+		}
+		for g.exchange(16) {
+		}
+		require.NoError(t, g.stage.Err(), name)
+		assert.EqualValues(t, 2, g.stage.Stats().Slots, name)
 	}
 }
 
@@ -208,12 +232,51 @@ func TestSilence(t *testing.T) {
 	assert.True(t, again, "the answer names what was lost")
 }
 
-func TestStageNeedsItsMemory(t *testing.T) {
-	c := StageConfig{Terms: Terms{Ranks: 1, Stripes: 1, Chunk: 64, Slots: 8}, Members: 1, Owner: []int{0}}
-	c.Memory = make([]byte, MemoryFor(&c)-1)
-	_, err := NewStage(c)
-	assert.ErrorIs(t, err, errNoMemory)
-	c.Slots = 3
-	_, err = NewStage(c)
-	assert.Error(t, err)
+// TestNewStageRefuses: what parents and members ask for is checked.
+func TestNewStageRefuses(t *testing.T) {
+	node := stageConfig()
+	node.Ranks, node.Owner, node.Wide, node.Parent = 3, []int{0, -1, 1}, true, true
+	newStage(t, node) // fits
+	for name, spoil := range map[string]func(*StageConfig){
+		"terms":                         func(c *StageConfig) { c.Slots = 3 },
+		"stripe":                        func(c *StageConfig) { c.Stripe = 1 },
+		"negative stripe":               func(c *StageConfig) { c.Stripe = -1 },
+		"no members":                    func(c *StageConfig) { c.Members = 0 },
+		"more members than ranks":       func(c *StageConfig) { c.Members = 4 },
+		"owners":                        func(c *StageConfig) { c.Owner = c.Owner[:2] },
+		"owner that is no member":       func(c *StageConfig) { c.Owner = []int{0, 1, 2} },
+		"owner before all members":      func(c *StageConfig) { c.Owner = []int{0, 1, -2} },
+		"owner elsewhere at the root":   func(c *StageConfig) { c.Parent = false },
+		"narrow slots below another":    func(c *StageConfig) { c.Wide = false },
+		"no timers below another":       func(c *StageConfig) { c.Cutoff = 0 },
+		"less memory than it will need": func(c *StageConfig) { c.Memory = c.Memory[1:] },
+	} {
+		c := node
+		c.Memory = make([]byte, MemoryFor(&c))
+		spoil(&c)
+		_, err := NewStage(c)
+		assert.Error(t, err, name)
+		if name == "less memory than it will need" {
+			assert.ErrorIs(t, err, errNoMemory)
+		}
+	}
+}
+
+// TestStageExpect: a contribution may be received where it will lie, and what
+// does not come there changes nothing.
+func TestStageExpect(t *testing.T) {
+	s := newStage(t, stageConfig())
+	for n := range uint32(16) {
+		to := s.Expect(1)
+		require.Len(t, to, 64)
+		assert.Same(t, &s.area(int(n), 1)[0], &to[0])
+		contribute(s, 1, 0, n)
+	}
+	assert.Nil(t, s.Expect(1), "the window is full")
+	assert.NotNil(t, s.Expect(0))
+	c := stageConfig()
+	c.Reproducible = false
+	assert.Nil(t, newStage(t, c).Expect(0), "it is added to others")
+	c.Reproducible, c.Wide = true, true
+	assert.Nil(t, newStage(t, c).Expect(0), "it is widened")
 }

@@ -77,7 +77,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 	}
 	i := s.index(h.Slot)
 	sl := &s.slots[i]
-	if !sl.complete || !same(&sl.head, h) || s.cfg.Owner[sl.head.Owner] < 0 || len(payload) != sl.elements*reduce.Type(h.Type).Size() {
+	if !same(&sl.head, h) || s.cfg.Owner[sl.head.Owner] < 0 || len(payload) != sl.elements*reduce.Type(h.Type).Size() {
 		s.stats.Malformed++
 		return
 	}
