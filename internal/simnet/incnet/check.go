@@ -178,8 +178,6 @@ func (r *rank) stop() {
 			}
 		}
 	}
-	resent, _ := r.member.Resent()
-	r.s.result.Resent += int(resent) //nolint:gosec // a count
 	if r.s.stopped++; r.s.stopped == len(r.s.ranks) {
 		r.s.reopen()
 	}
@@ -197,6 +195,7 @@ func (s *sim) reopen() {
 	for _, r := range s.ranks {
 		s.restart = max(s.restart, r.posted)
 	}
+	s.account()
 	s.open()
 	s.settle()
 	for _, r := range s.ranks {

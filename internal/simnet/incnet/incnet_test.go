@@ -1,35 +1,183 @@
 package incnet
 
 import (
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-func TestSeeds(t *testing.T) {
-	seeds := uint64(3000)
+// few is how many seeds a test runs, with -short fewer.
+func few(seeds, short uint64) uint64 {
 	if testing.Short() {
-		seeds = 300
+		return short
 	}
+	return seeds
+}
+
+func TestSeeds(t *testing.T) {
+	seeds := few(2000, 120)
 	var total Result
+	many, forged, late, full := 0, 0, 0, 0
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r := Run(seed)
 		require.NoError(t, r.Err, "%s", r.String())
 		total.Add(&r)
+		if r.Scenario.Terms.Ranks > 64 {
+			many++
+		}
+		forged += int(r.Scenario.Net.Forge * 10)
+		late += int(r.Scenario.Net.Late * 10)
+		full += int(r.Scenario.Net.Full * 10)
 	}
 	// The seeds are worth something only if all this has happened.
 	assert.Positive(t, total.Lost)
 	assert.Positive(t, total.Overflow)
 	assert.Positive(t, total.Resent)
+	assert.Positive(t, total.Again)
+	assert.Positive(t, total.Gaps)
+	assert.Positive(t, total.Polls)
+	assert.Positive(t, total.Refused)
 	assert.Positive(t, total.Direct)
+	assert.Positive(t, many)
+	assert.Positive(t, forged)
+	assert.Positive(t, late)
+	assert.Positive(t, full)
 	assert.Greater(t, total.Sessions, int(seeds)) //nolint:gosec // small
 }
 
 func TestSeedReplays(t *testing.T) {
-	for seed := uint64(1); seed <= 20; seed++ {
+	for seed := uint64(1); seed <= few(20, 5); seed++ {
 		a, b := Run(seed), Run(seed)
 		assert.Equal(t, a.Hash, b.Hash)
 		assert.Equal(t, a.Datagrams, b.Datagrams)
+	}
+}
+
+// clean returns a seed's scenario on a network that loses, repeats and
+// reorders nothing, where timers would come too late to be of any help.
+func clean(seed uint64) Scenario {
+	s := Random(seed)
+	s.Net = Net{Delay: s.Net.Delay, Queue: 1 << 20, Work: s.Net.Work}
+	s.NodeCrashes, s.RankCrash = nil, nil
+	s.Terms.Cutoff = time.Hour
+	return s
+}
+
+// TestClean: where nothing is lost nothing is sent twice, and nobody waits for
+// a timer: not if old and forged datagrams come, nor if sockets have no room.
+func TestClean(t *testing.T) {
+	seeds := few(200, 12)
+	for name, vary := range map[string]func(*Net){
+		"nothing else": func(*Net) {}, "late": func(n *Net) { n.Late = 0.2 },
+		"forged": func(n *Net) { n.Forge = 0.2 }, "full": func(n *Net) { n.Full = 0.3 },
+	} {
+		unread := false
+		for seed := uint64(1); seed <= seeds; seed++ {
+			s := clean(seed)
+			vary(&s.Net)
+			r := s.Run()
+			require.NoError(t, r.Err, "%s: %s", name, r.String())
+			require.Zero(t, r.Resent+r.Again+r.Gaps+r.Polls, "%s: %s", name, r.String())
+			require.Less(t, r.Time, 10*time.Second, "%s: %s", name, r.String())
+			if name == "nothing else" {
+				require.Zero(t, r.Refused, "%s", r.String())
+			}
+			if q := s.Terms.Queue; q > 0 {
+				require.LessOrEqual(t, r.Unread, q, "%s: %s", name, r.String())
+				unread = unread || q < s.Terms.Slots && r.Unread == q
+			}
+		}
+		assert.True(t, unread, "a queue was full")
+	}
+}
+
+// stream returns a scenario of one operation of many chunks in one stripe, with
+// or without a node below the root to which ranks 1 and 3 are attached.
+func stream(seed uint64, tree bool, queue, chunks int) Scenario {
+	s := Scenario{
+		Seed: seed, Parents: []int{-1}, At: []int{0, 0, 0, 0}, Depth: 1,
+		Terms: inc.Terms{
+			Ranks: 4, Stripes: 1, Chunk: 64, Slots: 64, Queue: queue, Wide: tree, Cutoff: 2 * time.Millisecond, Reorder: 200 * time.Microsecond,
+		},
+		Ops: []Op{{Op: inc.Op{Count: 16 * chunks, Type: reduce.F32}}},
+		Net: Net{Delay: 10 * time.Microsecond, Queue: 1 << 20, Work: 200 * time.Nanosecond},
+	}
+	if tree {
+		s.Parents, s.At = []int{-1, 0}, []int{0, 1, 0, 1}
+	}
+	return s
+}
+
+// TestGapIsReported: one contribution that is lost in mid-stream, on any way up,
+// is sent again because of the gap alone, without a timer.
+func TestGapIsReported(t *testing.T) {
+	const chunks = 50
+	for _, tree := range []bool{false, true} {
+		for _, queue := range []int{0, 16} {
+			for seed := uint64(1); seed <= few(40, 4); seed++ {
+				s := stream(seed, tree, queue, chunks)
+				s.Terms.Cutoff = time.Hour
+				var first uint32
+				contributions, at, lost := 0, int(seed*37%200), false //nolint:gosec // small
+				s.Net.Drop = func(h *wire.Slot) bool {
+					if h.Kind != wire.Contribution {
+						return false
+					}
+					if contributions++; contributions == 1 {
+						first = h.Slot
+					}
+					if lost || contributions < at || h.Slot-first > 4*chunks-5 {
+						return false
+					}
+					lost = true
+					return true
+				}
+				r := s.Run()
+				require.NoError(t, r.Err, "%s", r.String())
+				require.True(t, lost)
+				require.Equal(t, 1, r.Gaps, "%s", r.String())
+				require.Zero(t, r.Polls+r.Again, "%s", r.String())
+				require.Less(t, r.Time, time.Second, "%s", r.String())
+				require.LessOrEqual(t, r.Resent, 1, "%s", r.String()) // not a rank's where a node's was lost
+			}
+		}
+	}
+}
+
+// TestLossCosts: contributions and results go again about as often as they are
+// lost, and polls are for lost results and what ends an operation.
+func TestLossCosts(t *testing.T) {
+	for _, tree := range []bool{false, true} {
+		for _, queue := range []int{0, 16} {
+			var total Result
+			lost := map[wire.SlotKind]int{}
+			for seed := uint64(1); seed <= few(5, 1); seed++ {
+				s := stream(seed, tree, queue, 500)
+				rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // repeatable on purpose
+				s.Net.Drop = func(h *wire.Slot) bool {
+					if rng.IntN(100) > 0 {
+						return false
+					}
+					lost[h.Kind]++
+					return true
+				}
+				r := s.Run()
+				require.NoError(t, r.Err, "%s", r.String())
+				total.Add(&r)
+			}
+			t.Logf("tree %t, queue %d: lost %v; %d resent, %d again, %d gaps, %d polls", tree, queue, lost, total.Resent, total.Again, total.Gaps, total.Polls)
+			contributions, results := float64(lost[wire.Contribution]), float64(lost[wire.Result])
+			assert.LessOrEqual(t, float64(total.Resent), 1.1*contributions)
+			assert.LessOrEqual(t, float64(total.Gaps), 1.1*contributions)
+			assert.LessOrEqual(t, float64(total.Again), 1.1*results)
+			assert.LessOrEqual(t, float64(total.Polls), 1.5*results)
+		}
 	}
 }

@@ -23,6 +23,7 @@ type stage struct {
 	down   []func(*packet) // to members
 	up     *link           // at the parent, from this node
 	timer  inc.Time        // of the last wake-up asked for
+	later  bool            // flush is scheduled
 }
 
 const guard = 64 // bytes behind a stage's memory that must stay as they are
@@ -88,8 +89,7 @@ func (s *sim) open() {
 				st.down = append(st.down, way(i, s.nodes[n]))
 			}
 			if parent >= 0 {
-				above := s.nodes[parent].stages[i]
-				st.up = &link{s: s, handle: func(p *packet) { above.fromMember(numbers[n], p) }}
+				st.up = &link{s: s, handle: func(p *packet) { s.nodes[parent].stages[i].fromMember(numbers[n], p) }}
 			}
 		}
 	}
@@ -102,8 +102,7 @@ func (s *sim) open() {
 // wayToRank makes the links from a node's stages down to a rank.
 func (s *sim) wayToRank(r int) func(int, *node) func(*packet) {
 	return func(_ int, _ *node) func(*packet) {
-		session := s.session
-		l := &link{s: s, handle: func(p *packet) { s.ranks[r].receive(session, p) }}
+		l := &link{s: s, handle: func(p *packet) { s.ranks[r].receive(p) }}
 		return l.send
 	}
 }
@@ -111,8 +110,7 @@ func (s *sim) wayToRank(r int) func(int, *node) func(*packet) {
 // wayToNode makes the links from a node's stages down to a node below.
 func (s *sim) wayToNode(n int) func(int, *node) func(*packet) {
 	return func(i int, _ *node) func(*packet) {
-		below := s.nodes[n].stages[i]
-		l := &link{s: s, handle: below.fromParent}
+		l := &link{s: s, handle: func(p *packet) { s.nodes[n].stages[i].fromParent(p) }}
 		return l.send
 	}
 }
@@ -151,10 +149,14 @@ func (st *stage) fromParent(p *packet) {
 	st.flush()
 }
 
-// flush sends what there is to send.
+// flush sends what there is to send, unless a socket has no room.
 func (st *stage) flush() {
 	s := st.node.s
 	for {
+		if s.Net.Full > 0 && s.rng.Float64() < s.Net.Full {
+			st.flushLater()
+			break
+		}
 		o, ok := st.Next()
 		if !ok {
 			break
@@ -189,6 +191,20 @@ func (st *stage) flush() {
 		}
 	}
 	st.check()
+}
+
+// flushLater flushes once there may be room again.
+func (st *stage) flushLater() {
+	if st.later {
+		return
+	}
+	st.later = true
+	st.node.s.after(st.node.s.Net.Delay/2, func() {
+		st.later = false
+		if !st.node.dead {
+			st.flush()
+		}
+	})
 }
 
 // check tells whether a stage keeps its bounds.

@@ -37,8 +37,7 @@ func (r *rank) join(t inc.Terms, number int) {
 	r.member, r.session, r.stopped, r.base, r.timer = inc.NewMember(r.rank, number, t), r.s.session, false, r.s.restart, 0
 	r.links = nil
 	for i := range t.Stripes {
-		st := r.s.nodes[r.s.At[r.rank]].stages[i]
-		r.links = append(r.links, &link{s: r.s, handle: func(p *packet) { st.fromMember(number, p) }})
+		r.links = append(r.links, &link{s: r.s, handle: func(p *packet) { r.s.nodes[r.s.At[r.rank]].stages[i].fromMember(number, p) }})
 	}
 }
 
@@ -73,29 +72,43 @@ func (r *rank) again() {
 }
 
 // receive takes what the node has sent.
-func (r *rank) receive(session int, p *packet) {
+func (r *rank) receive(p *packet) {
 	if r.crashed || r.told || r.stopped {
 		return
 	}
-	_ = session // the job's number tells sessions apart
 	now := r.s.now
 	switch p.head.Kind {
 	case wire.Result:
-		place, ok := r.member.Place(now, &p.head, len(p.payload))
+		payload := r.land(p)
+		place, ok := r.member.Place(now, &p.head, len(payload))
 		if !ok {
 			break
 		}
-		if place.Bytes != len(p.payload) {
-			r.s.fail("rank %d: place of %d bytes for %d", r.rank, place.Bytes, len(p.payload))
+		if place.Bytes != len(payload) {
+			r.s.fail("rank %d: place of %d bytes for %d", r.rank, place.Bytes, len(payload))
 			return
 		}
-		copy(r.buffers[r.base+int(place.Seq)].recv[place.Offset:], p.payload)
+		copy(r.buffers[r.base+int(place.Seq)].recv[place.Offset:], payload)
 		r.member.Received(now, &p.head)
 		r.s.progress = now
 	case wire.Allowance:
 		r.member.Credit(now, &p.head, &p.credit)
 	}
 	r.flush()
+}
+
+// land puts a payload where the next result is expected, as a socket may that
+// must be told before: a wrong guess spoils what nobody has read yet.
+func (r *rank) land(p *packet) []byte {
+	if int(p.head.Stripe) >= r.s.Terms.Stripes {
+		return p.payload
+	}
+	to, ok := r.member.Expect(int(p.head.Stripe))
+	if !ok || to.Bytes < len(p.payload) || r.s.Ops[r.base+int(to.Seq)].InPlace || r.s.rng.IntN(2) == 0 {
+		return p.payload
+	}
+	b := r.buffers[r.base+int(to.Seq)].recv[to.Offset:][:to.Bytes]
+	return b[:copy(b, p.payload)]
 }
 
 // flush sends what there is to send, and completes what is done.

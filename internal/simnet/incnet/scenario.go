@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // Scenario is everything that a run depends on.
@@ -41,10 +42,14 @@ type Op struct {
 
 // Net describes the network. All links are alike.
 type Net struct {
-	Delay, Jitter inc.Time // jitter reorders
-	Loss, Dup     float64  // of a datagram
-	Queue         int      // datagrams that a receiver's queue for one link holds
-	Work          inc.Time // to take a datagram off a queue
+	Delay, Jitter inc.Time              // jitter reorders
+	Loss, Dup     float64               // of a datagram
+	Queue         int                   // datagrams that a receiver's queue for one link holds
+	Work          inc.Time              // to take a datagram off a queue
+	Late          float64               // of a copy that comes up to lateness after it, past the queue
+	Forge         float64               // of a copy with a spoiled field
+	Full          float64               // of a node's socket having no room for a datagram
+	Drop          func(*wire.Slot) bool // says what is lost too; nil: nothing
 }
 
 // Crash happens to a rank or node.
@@ -68,6 +73,9 @@ func Random(seed uint64) Scenario {
 	if r.IntN(4) == 0 {
 		p = 1 + r.IntN(24)
 	}
+	if r.IntN(60) == 0 { // more than a word of a bitmap has bits
+		p = 65 + r.IntN(80)
+	}
 	for r.IntN(3) == 0 && len(s.Parents) < 5 {
 		s.Parents = append(s.Parents, r.IntN(len(s.Parents)))
 	}
@@ -79,7 +87,7 @@ func Random(seed uint64) Scenario {
 	}
 	s.prune(used)
 	s.Terms = inc.Terms{
-		Ranks: p, Stripes: pick(r, 1, 1, 2, 1+r.IntN(5)), Chunk: 8 * pick(r, 1, 2, 3, 8, 32, 128, 1+r.IntN(128), 6000, 8192),
+		Ranks: p, Stripes: pick(r, 1, 1, 2, 1+r.IntN(5)), Chunk: 8 * pick(r, 1, 2, 3, 8, 32, 128, 1+r.IntN(128), 1000, 3000, 6000, 8192),
 		Slots: 1 << r.IntN(7), Queue: pick(r, 0, 1, 4, 1+r.IntN(64)), Wide: len(s.Parents) > 1,
 		Cutoff: pick(r, 200*time.Microsecond, time.Millisecond, 2*time.Millisecond), Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
 	}
@@ -95,6 +103,7 @@ func Random(seed uint64) Scenario {
 		Delay: pick(r, us, 10*us, 100*us), Jitter: pick(r, 0, 0, us, 50*us, 2*time.Millisecond),
 		Loss: pick(r, 0, 0, 0.001, 0.01, 0.1, 0.3, 0.3*r.Float64()), Dup: pick(r, 0, 0, 0.01, 0.3),
 		Queue: pick(r, 1, 8, 64, 1000, 1000), Work: pick(r, 0, us/10, us, 5*us),
+		Late: pick(r, 0, 0, 0, 0.1), Forge: pick(r, 0, 0, 0, 0.1), Full: pick(r, 0, 0, 0, 0.1, 0.5),
 	}
 	for range pick(r, 0, 0, 0, 1, 2) {
 		s.NodeCrashes = append(s.NodeCrashes, Crash{r.IntN(len(s.Parents)), upTo(r, 5*time.Millisecond), upTo(r, 5*time.Millisecond)})
@@ -134,6 +143,9 @@ func (s *Scenario) randomOps(r *rand.Rand) {
 	types := []reduce.Type{reduce.F32, reduce.F32, reduce.BF16, reduce.F16, reduce.F64, reduce.I32, reduce.U8, reduce.I64, reduce.I16}
 	ops := []reduce.Op{reduce.Sum, reduce.Sum, reduce.Avg, reduce.Max, reduce.Min, reduce.Prod, reduce.PremulSum}
 	n := pick(r, 1, 1+r.IntN(4), 1+r.IntN(40))
+	if s.Terms.Ranks > 64 {
+		n = 1
+	}
 	left := maxContributions
 	for range n {
 		o := Op{Op: inc.Op{Type: pick(r, types...), Reduction: pick(r, ops...), Factor: pick(r, 0.0, 2, 3)}, InPlace: r.IntN(2) == 0}

@@ -24,7 +24,12 @@ type Result struct {
 	Datagrams int
 	Lost      int // by the network
 	Overflow  int // found a queue full
-	Resent    int // contributions
+	Resent    int // contributions of ranks
+	Again     int // results that nodes sent again
+	Gaps      int // that nodes reported
+	Polls     int // that nodes answered
+	Refused   int // datagrams that nodes took for no member's
+	Unread    int // most contributions under way or unread of one member in one stripe
 	Sessions  int
 }
 
@@ -35,8 +40,8 @@ func (r *Result) Replay() string {
 
 // String describes the result in a line.
 func (r *Result) String() string {
-	s := fmt.Sprintf("%s: %d ops (%d direct), %d datagrams, %d lost, %d overflowed, %d resent, %d sessions, %v",
-		r.Scenario.String(), r.Ops, r.Direct, r.Datagrams, r.Lost, r.Overflow, r.Resent, r.Sessions, r.Time)
+	s := fmt.Sprintf("%s: %d ops (%d direct), %d datagrams, %d lost, %d overflowed, %d resent, %d results again, %d gaps, %d polls, %d sessions, %v",
+		r.Scenario.String(), r.Ops, r.Direct, r.Datagrams, r.Lost, r.Overflow, r.Resent, r.Again, r.Gaps, r.Polls, r.Sessions, r.Time)
 	if r.Err != nil {
 		s += fmt.Sprintf("\n  FAILED: %v\n  replay: %s", r.Err, r.Replay())
 	}
@@ -53,6 +58,11 @@ func (r *Result) Add(o *Result) {
 	r.Lost += o.Lost
 	r.Overflow += o.Overflow
 	r.Resent += o.Resent
+	r.Again += o.Again
+	r.Gaps += o.Gaps
+	r.Polls += o.Polls
+	r.Refused += o.Refused
+	r.Unread = max(r.Unread, o.Unread)
 	r.Sessions += o.Sessions
 }
 
@@ -148,8 +158,28 @@ func (sc *Scenario) Run() Result {
 	if s.err == nil && !s.over() {
 		s.err = s.hang()
 	}
+	if s.err == nil {
+		s.account()
+	}
 	s.result.Err, s.result.Time, s.result.Hash = s.err, s.now, hash
 	return s.result
+}
+
+// account adds what the members and nodes of a session have counted.
+func (s *sim) account() {
+	for _, r := range s.ranks {
+		resent, _ := r.member.Resent()
+		s.result.Resent += int(resent) //nolint:gosec // a count
+	}
+	for _, n := range s.nodes {
+		for _, st := range n.stages {
+			c := st.Stats()
+			s.result.Again += int(c.Again)       //nolint:gosec // a count
+			s.result.Gaps += int(c.Gaps)         //nolint:gosec // a count
+			s.result.Polls += int(c.Polls)       //nolint:gosec // a count
+			s.result.Refused += int(c.Malformed) //nolint:gosec // a count
+		}
+	}
 }
 
 func (s *sim) after(d inc.Time, do func()) {
@@ -212,11 +242,13 @@ func wired(h wire.Slot, payload []byte, c *wire.SlotCredit, st *wire.SlotStatus)
 	return p
 }
 
-// link is a receiver's queue for what one sender sends to it.
+// link is a receiver's queue for what one sender sends to it. What arrives goes to whoever is
+// there by then, as at an address that is used again: the job's number tells sessions apart.
 type link struct {
 	s      *sim
 	queue  []*packet
 	busy   bool
+	unread int // contributions that were sent and not taken off the queue
 	handle func(p *packet)
 }
 
@@ -224,13 +256,24 @@ type link struct {
 func (l *link) send(p *packet) {
 	s := l.s
 	s.result.Datagrams++
+	if p.head.Kind == wire.Contribution {
+		l.unread++
+		s.result.Unread = max(s.result.Unread, l.unread)
+	}
 	copies := 1
-	if s.rng.Float64() < s.Net.Loss {
+	if s.rng.Float64() < s.Net.Loss || s.Net.Drop != nil && s.Net.Drop(&p.head) {
 		s.result.Lost++
 		copies = 0
 	}
 	if s.rng.Float64() < s.Net.Dup {
 		copies++
+	}
+	if s.Net.Late > 0 && s.rng.Float64() < s.Net.Late {
+		s.after(s.Net.Delay+upTo(s.rng, lateness), func() { l.handle(p) })
+	}
+	if s.Net.Forge > 0 && s.rng.Float64() < s.Net.Forge {
+		q := s.forge(p)
+		s.after(s.Net.Delay+upTo(s.rng, s.Net.Jitter), func() { l.handle(q) })
 	}
 	for range copies {
 		s.after(s.Net.Delay+upTo(s.rng, s.Net.Jitter), func() { l.arrive(p) })
@@ -252,6 +295,9 @@ func (l *link) arrive(p *packet) {
 func (l *link) work() {
 	p := l.queue[0]
 	l.queue = l.queue[1:]
+	if p.head.Kind == wire.Contribution {
+		l.unread--
+	}
 	if l.busy = len(l.queue) > 0; l.busy {
 		l.s.after(l.s.Net.Work, l.work)
 	}
