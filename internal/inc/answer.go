@@ -87,7 +87,8 @@ func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 }
 
 // oweAgain queues the results that a member does not hold. One that a held one has
-// overtaken is lost; another may have crossed with the poll, so it is not sent again before the next.
+// overtaken is lost. Another may have crossed with the poll: the answer then says so, and if the member, who
+// gets it behind that result, polls once more, the result is lost.
 func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 	if s.results == 0 {
 		return
@@ -113,6 +114,7 @@ func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 		}
 		if !sl.asked && !before(n, overtaken) {
 			sl.asked = true
+			s.members[member].owed = true
 			continue
 		}
 		s.queue(n)
@@ -238,8 +240,8 @@ func (s *Stage) NextCredit() (member int, h wire.Slot, c wire.SlotCredit, ok boo
 	m.isDue = false
 	m.told = s.limit(m)
 	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Job: s.cfg.Job} //nolint:gosec // bounded
-	c = wire.SlotCredit{Base: s.base, Limit: m.told, Missing: s.missingOf(member)}
-	m.from, m.to = 0, 0
+	c = wire.SlotCredit{Base: s.base, Limit: m.told, Owed: m.owed, Missing: s.missingOf(member)}
+	m.from, m.to, m.owed = 0, 0, false
 	return member, h, c, true
 }
 

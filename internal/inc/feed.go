@@ -153,6 +153,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		}
 		again = true
 	}
+	f.poll = f.poll || c.Owed
 	switch {
 	case news:
 		f.arm(now)

@@ -155,24 +155,12 @@ type Place struct {
 // Expect returns where the next result will lie, if all goes well.
 func (m *Member) Expect(stripe int) (Place, bool) {
 	s := &m.stripes[stripe]
-	for slot := s.have; before(slot, s.next); {
-		p := m.find(stripe, slot)
-		if p == nil {
-			return Place{}, false
-		}
-		i := int(slot - p.begin[stripe])
-		if j := p.seek(stripe, i, m.rank); j != i {
-			slot += uint32(j - i) //nolint:gosec // bounded
-			continue
-		}
-		if s.held.Has(s.index(slot)) {
-			slot++
-			continue
-		}
-		c := p.at(stripe, slot)
-		return Place{p.seq, c.offset, c.bytes}, true
+	if !before(s.have, s.next) {
+		return Place{}, false
 	}
-	return Place{}, false
+	p := m.find(stripe, s.have)
+	c := p.at(stripe, s.have)
+	return Place{p.seq, c.offset, c.bytes}, true
 }
 
 // Place returns where the n payload bytes of a result belong. It is not ok to

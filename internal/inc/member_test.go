@@ -240,6 +240,8 @@ func TestDeadlines(t *testing.T) {
 	due(80*ms, "what is sent again has as long as the last pause to arrive")
 	m.Credit(grantAt(70*ms, m, 2, 18))
 	due(90*ms, "news, but answers are slow")
+	m.Credit(grantAt(72*ms, m, 2, 17))
+	due(90*ms, "nothing that was not known")
 	m.Credit(grantAt(75*ms, m, 3, 18))
 	due(0, "nothing is under way")
 	assert.Equal(t, 5, drain(m))
@@ -270,6 +272,29 @@ func TestDeadlineMeasures(t *testing.T) {
 	take(t, m, 311*ms, 5)
 	at, _ = m.Deadline()
 	assert.Equal(t, 317*ms, at, "a gap does not put the poll off")
+}
+
+// TestGrantIsNews: more room alone is as good as slots that are free.
+func TestGrantIsNews(t *testing.T) {
+	c := stageConfig()
+	c.Queue = 4
+	m := NewMember(1, 5, c.Terms)
+	m.Post(0, four)
+	require.Equal(t, 4, drain(m))
+	m.Credit(grantAt(500*time.Microsecond, m, 0, 6))
+	at, _ := m.Deadline()
+	assert.Equal(t, 1500*time.Microsecond, at)
+}
+
+// TestSendsAgainAWindow: a run of what is sent again ends where nothing was sent yet.
+func TestSendsAgainAWindow(t *testing.T) {
+	m := newMember(1)
+	m.Post(0, Op{Count: 16 * 20, Type: reduce.I32})
+	require.Equal(t, 16, drain(m))
+	m.Credit(grantAt(0, m, 0, 16, 0xff, 0xff))
+	r, ok := m.NextRun(0)
+	require.True(t, ok)
+	assert.Equal(t, 16, r.Count)
 }
 
 // TestStripesApart: every stripe has its own timers, silence and shifts of the layout.
@@ -333,6 +358,28 @@ func TestExpect(t *testing.T) {
 	take(t, m, 0, 7)
 	_, ok = m.Expect(0)
 	assert.False(t, ok, "all are held")
+	m.Post(0, four)
+	_, ok = m.Expect(0)
+	assert.False(t, ok, "the next is not sent")
+	require.Equal(t, 8, drain(m))
+	p, ok := m.Expect(0)
+	assert.True(t, ok)
+	assert.Equal(t, Place{1, 0, 64}, p)
+}
+
+// TestHeld names the bytes that are there, those beyond a gap as well.
+func TestHeld(t *testing.T) {
+	m := newMember(1)
+	m.Post(0, four)
+	require.Equal(t, 8, drain(m))
+	assert.Empty(t, m.Held(0))
+	take(t, m, 0, 5)
+	assert.Equal(t, []Range{{64, 128}}, m.Held(0))
+	take(t, m, 0, 4, 7)
+	assert.Equal(t, []Range{{0, 128}, {192, 256}}, m.Held(0))
+	take(t, m, 0, 6)
+	assert.Equal(t, []Range{{0, 256}}, m.Held(0))
+	assert.Empty(t, m.Held(1))
 }
 
 // TestOldest says what the oldest operation waits for.

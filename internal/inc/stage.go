@@ -11,9 +11,9 @@ import (
 // Up is the member number of the parent.
 const Up = -1
 
-// reorderSlots is by how many slots a contribution may be overtaken before it
-// counts as lost.
-const reorderSlots = 3
+// reorderSlots is how many later contributions of a member, once read, make one
+// count as lost. A flow between two sockets is seldom reordered, and what is sent again in error changes nothing.
+const reorderSlots = 1
 
 // StageConfig says what a node needs to know about a stripe of a job.
 type StageConfig struct {
@@ -111,6 +111,7 @@ type member struct {
 	told  uint32 // limit
 	from  uint32 // missing contributions to report, from ... to
 	to    uint32
+	owed  bool // it lacks results that were sent, to the best of our knowledge
 	isDue bool
 }
 

@@ -262,6 +262,21 @@ func TestNewStageRefuses(t *testing.T) {
 	}
 }
 
+// TestManyMembers: more than a word has bits.
+func TestManyMembers(t *testing.T) {
+	c := stageConfig()
+	c.Members, c.Ranks, c.Owner = 65, 65, make([]int, 65)
+	s := newStage(t, c)
+	for n := range uint32(16) {
+		for member := 64; member >= 0; member-- {
+			assert.Empty(t, results(s))
+			contribute(s, member, 0, n)
+		}
+		assert.Equal(t, []uint32{n}, results(s))
+	}
+	assert.Zero(t, s.Stats().Duplicates)
+}
+
 // TestStageExpect: a contribution may be received where it will lie, and what
 // does not come there changes nothing.
 func TestStageExpect(t *testing.T) {

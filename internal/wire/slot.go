@@ -138,10 +138,11 @@ const MaxSlotSet = 1024
 //	 0  base     u32  all slots below are free for good: their results are acknowledged
 //	 4  limit    u32  the member may send slots below
 //	 8  from     u32  first slot of the bits
-//	12  reserved u32  zero
+//	12  owed     u32  1: results were sent before this that the member has not said to hold
 //	16  bits          slots whose contribution of this member is missing
 type SlotCredit struct {
 	Base, Limit uint32
+	Owed        bool
 	Missing     SlotSet
 }
 
@@ -167,7 +168,7 @@ func (c *SlotCredit) Put(b []byte) int {
 	binary.BigEndian.PutUint32(b[0:], c.Base)
 	binary.BigEndian.PutUint32(b[4:], c.Limit)
 	binary.BigEndian.PutUint32(b[8:], c.Missing.From)
-	binary.BigEndian.PutUint32(b[12:], 0)
+	binary.BigEndian.PutUint32(b[12:], flag(c.Owed))
 	return SlotBodySize + copy(b[SlotBodySize:], c.Missing.Bits)
 }
 
@@ -177,7 +178,11 @@ func (c *SlotCredit) Get(b []byte) error {
 	if err != nil {
 		return err
 	}
-	c.Base, c.Limit = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	owed := binary.BigEndian.Uint32(b[12:])
+	if owed > 1 {
+		return ErrField
+	}
+	c.Base, c.Limit, c.Owed = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), owed == 1
 	c.Missing = SlotSet{binary.BigEndian.Uint32(b[8:]), bits}
 	return nil
 }
@@ -187,11 +192,7 @@ func (c *SlotCredit) Get(b []byte) error {
 func (s *SlotStatus) Put(b []byte) int {
 	binary.BigEndian.PutUint32(b[0:], s.Have)
 	binary.BigEndian.PutUint32(b[4:], s.Next)
-	var poll uint32
-	if s.Poll {
-		poll = 1
-	}
-	binary.BigEndian.PutUint32(b[8:], poll)
+	binary.BigEndian.PutUint32(b[8:], flag(s.Poll))
 	binary.BigEndian.PutUint32(b[12:], 0)
 	return SlotBodySize + copy(b[SlotBodySize:], s.Held)
 }
@@ -209,6 +210,13 @@ func (s *SlotStatus) Get(b []byte) error {
 	s.Have, s.Next, s.Poll = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), poll == 1
 	s.Held = bits
 	return nil
+}
+
+func flag(set bool) uint32 {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func slotBits(b []byte) ([]byte, error) {

@@ -20,8 +20,8 @@ func TestSlotLayout(t *testing.T) {
 		0x6d, 0x73, 0x12, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 0x04, 0x8e, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
 	}, b)
 	b = make([]byte, SlotBodySize+MaxSlotSet)
-	credit := SlotCredit{Base: 0x01020304, Limit: 0x05060708, Missing: SlotSet{From: 0x090a0b0c, Bits: []byte{13, 14}}}
-	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 0, 13, 14}, b[:credit.Put(b)])
+	credit := SlotCredit{Base: 0x01020304, Limit: 0x05060708, Owed: true, Missing: SlotSet{From: 0x090a0b0c, Bits: []byte{13, 14}}}
+	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 1, 13, 14}, b[:credit.Put(b)])
 	status := SlotStatus{Have: 0x01020304, Next: 0x05060708, Poll: true, Held: []byte{9}}
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0, 0, 9}, b[:status.Put(b)])
 }
@@ -60,6 +60,8 @@ func TestSlotRefusals(t *testing.T) {
 	}
 	long[11] = 2
 	assert.ErrorIs(t, status.Get(long[:SlotBodySize]), ErrField)
+	long[15] = 2
+	assert.ErrorIs(t, credit.Get(long[:SlotBodySize]), ErrField)
 	assert.Equal(t, "slot-kind(9)", SlotKind(9).String())
 	assert.Equal(t, "allowance", Allowance.String())
 }
@@ -96,6 +98,7 @@ func FuzzSlotBodies(f *testing.F) {
 			require.NoError(t, c2.Get(out[:c.Put(out)]))
 			require.Equal(t, c.Missing.Len(), c2.Missing.Len())
 			require.Equal(t, [3]uint32{c.Base, c.Limit, c.Missing.From}, [3]uint32{c2.Base, c2.Limit, c2.Missing.From})
+			require.Equal(t, c.Owed, c2.Owed)
 		}
 		var s, s2 SlotStatus
 		if s.Get(b) == nil {
