@@ -109,6 +109,7 @@ func TestAcknowledgedResultsAreForgotten(t *testing.T) {
 	status(s, 0, wire.SlotStatus{Have: 16, Next: 16})
 	assert.Empty(t, results(s))
 	assert.Zero(t, s.InUse())
+	assert.Zero(t, s.results)
 	complete(s, 0, 16, 32)
 	assert.Equal(t, sequence(16, 32), results(s))
 }
@@ -185,6 +186,20 @@ func TestMissingIsNamedOnce(t *testing.T) {
 	require.Len(t, results(s), 6)
 	status(s, 0, wire.SlotStatus{Have: 10, Next: 14})
 	assert.Equal(t, map[int]grant{0: {10, 26, []uint32{11, 13}}, 1: {base: 10, limit: 26}}, credits(s), "some came while the answer waited")
+}
+
+// TestPollsAreCheap: what a member is known to have contributed is not looked at again.
+func TestPollsAreCheap(t *testing.T) {
+	s := newStage(t, stageConfig())
+	for have := range uint32(3) {
+		complete(s, 0, 4*have, 4*have+4)
+		require.Len(t, results(s), 4)
+		status(s, 0, wire.SlotStatus{Have: 4 * have, Next: 4*have + 6, Poll: true})
+		assert.Equal(t, 4*have+4, s.members[0].whole)
+		status(s, 0, wire.SlotStatus{Have: 4*have + 4, Next: 4*have + 6})
+	}
+	status(s, 1, wire.SlotStatus{Next: 12, Poll: true})
+	assert.EqualValues(t, 12, s.members[1].whole, "free slots count")
 }
 
 // TestAllowances: members hear when a quarter of the window is free, and at an operation's end.

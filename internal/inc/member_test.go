@@ -382,6 +382,27 @@ func TestHeld(t *testing.T) {
 	assert.Empty(t, m.Held(1))
 }
 
+// TestOldestInItsStripes: an operation that lies in one stripe does not look at others.
+func TestOldestInItsStripes(t *testing.T) {
+	c := stageConfig()
+	c.Stripes = 2
+	m := NewMember(1, 5, c.Terms)
+	m.Post(0, four)
+	m.Post(0, four)
+	moving, whole, sending := m.Oldest()
+	assert.Equal(t, [3]bool{false, false, true}, [3]bool{moving, whole, sending})
+	for r, ok := m.NextRun(1); ok; r, ok = m.NextRun(1) {
+		m.Sent(0, &r, r.Count)
+	}
+	h := resultFor(m, 5)
+	h.Stripe, h.Shape = 1, m.find(1, 5).shape
+	_, ok := m.Place(0, h, 64)
+	require.True(t, ok)
+	m.Received(0, h)
+	moving, whole, sending = m.Oldest()
+	assert.Equal(t, [3]bool{false, false, true}, [3]bool{moving, whole, sending}, "that was the next one's")
+}
+
 // TestOldest says what the oldest operation waits for.
 func TestOldest(t *testing.T) {
 	m := newMember(1)
