@@ -7,7 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// lateness is how late a late copy comes at most: others have long been here by then, and sessions may have ended.
+// lateness is how much later a datagram comes once more at most: sessions may have ended by then.
 const lateness = 30 * time.Millisecond
 
 // spoil makes of a datagram one that must change nothing. More than the field

@@ -152,7 +152,7 @@ func TestGapIsReported(t *testing.T) {
 }
 
 // TestLossCosts: contributions and results go again about as often as they are
-// lost, and polls are for lost results and what ends an operation.
+// lost. A lost result takes up to two polls: the second once what crossed with the first is here.
 func TestLossCosts(t *testing.T) {
 	for _, tree := range []bool{false, true} {
 		for _, queue := range []int{0, 16} {
@@ -177,7 +177,7 @@ func TestLossCosts(t *testing.T) {
 			assert.LessOrEqual(t, float64(total.Resent), 1.1*contributions)
 			assert.LessOrEqual(t, float64(total.Gaps), 1.1*contributions)
 			assert.LessOrEqual(t, float64(total.Again), 1.1*results)
-			assert.LessOrEqual(t, float64(total.Polls), 1.5*results)
+			assert.LessOrEqual(t, float64(total.Polls), 2.2*results)
 		}
 	}
 }

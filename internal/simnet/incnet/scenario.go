@@ -46,7 +46,7 @@ type Net struct {
 	Loss, Dup     float64               // of a datagram
 	Queue         int                   // datagrams that a receiver's queue for one link holds
 	Work          inc.Time              // to take a datagram off a queue
-	Late          float64               // of a copy that comes up to lateness after it, past the queue
+	Late          float64               // of what was read coming once more, up to lateness later
 	Forge         float64               // of a copy with a spoiled field
 	Full          float64               // of a node's socket having no room for a datagram
 	Drop          func(*wire.Slot) bool // says what is lost too; nil: nothing

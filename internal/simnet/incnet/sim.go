@@ -268,9 +268,6 @@ func (l *link) send(p *packet) {
 	if s.rng.Float64() < s.Net.Dup {
 		copies++
 	}
-	if s.Net.Late > 0 && s.rng.Float64() < s.Net.Late {
-		s.after(s.Net.Delay+upTo(s.rng, lateness), func() { l.handle(p) })
-	}
 	if s.Net.Forge > 0 && s.rng.Float64() < s.Net.Forge {
 		q := s.forge(p)
 		s.after(s.Net.Delay+upTo(s.rng, s.Net.Jitter), func() { l.handle(q) })
@@ -302,4 +299,7 @@ func (l *link) work() {
 		l.s.after(l.s.Net.Work, l.work)
 	}
 	l.handle(p)
+	if l.s.Net.Late > 0 && l.s.rng.Float64() < l.s.Net.Late {
+		l.s.after(upTo(l.s.rng, lateness), func() { l.handle(p) })
+	}
 }
