@@ -69,6 +69,7 @@ func results(s *Stage) []uint32 {
 type grant struct {
 	base, limit uint32
 	missing     []uint32
+	owed        bool
 }
 
 // credits takes the allowances that are due, by member.
@@ -79,7 +80,7 @@ func credits(s *Stage) map[int]grant {
 		if !ok {
 			return due
 		}
-		g := grant{base: c.Base, limit: c.Limit}
+		g := grant{base: c.Base, limit: c.Limit, owed: c.Owed}
 		for i := range c.Missing.Len() {
 			if c.Missing.Has(i) {
 				g.missing = append(g.missing, c.Missing.From+uint32(i)) //nolint:gosec // small
@@ -155,10 +156,13 @@ func TestResultsSentAgain(t *testing.T) {
 		status(s, 0, wire.SlotStatus{Next: 3, Poll: true})
 	}
 	require.Equal(t, []uint32{0, 1, 2}, results(s))
+	_ = credits(s)
 	status(s, 0, poll)
 	assert.Equal(t, []uint32{0}, results(s))
+	assert.True(t, credits(s)[0].owed, "2 may be under way")
 	status(s, 0, poll)
 	assert.Equal(t, []uint32{0, 2}, results(s))
+	assert.False(t, credits(s)[0].owed, "it was sent again")
 	status(s, 0, poll)
 	assert.Equal(t, []uint32{0}, results(s), "asked for once since it was sent")
 	status(s, 1, wire.SlotStatus{Next: 3, Poll: true})
@@ -173,10 +177,10 @@ func TestResultsSentAgain(t *testing.T) {
 func TestMissingIsNamedOnce(t *testing.T) {
 	s := newStage(t, stageConfig())
 	contribute(s, 0, 0, 4, 5, 6, 7)
-	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3}}}, credits(s), "gaps")
+	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3}, false}}, credits(s), "gaps")
 	contribute(s, 0, 0, 10, 12)
 	status(s, 0, wire.SlotStatus{Next: 14, Poll: true})
-	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3, 8, 9, 11, 13}}}, credits(s), "a gap, and a poll that goes beyond")
+	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3, 8, 9, 11, 13}, false}}, credits(s), "a gap, and a poll that goes beyond")
 	complete(s, 0, 0, 4)
 	require.Len(t, results(s), 4)
 	status(s, 0, wire.SlotStatus{Have: 4, Next: 14})
@@ -185,7 +189,19 @@ func TestMissingIsNamedOnce(t *testing.T) {
 	complete(s, 0, 4, 10)
 	require.Len(t, results(s), 6)
 	status(s, 0, wire.SlotStatus{Have: 10, Next: 14})
-	assert.Equal(t, map[int]grant{0: {10, 26, []uint32{11, 13}}, 1: {base: 10, limit: 26}}, credits(s), "some came while the answer waited")
+	assert.Equal(t, map[int]grant{0: {10, 26, []uint32{11, 13}, false}, 1: {base: 10, limit: 26}}, credits(s), "some came while the answer waited")
+}
+
+// TestGapBehindStatus: what a status says was sent is missing once something later has come.
+func TestGapBehindStatus(t *testing.T) {
+	s := newStage(t, stageConfig())
+	contribute(s, 0, 0, 0)
+	status(s, 0, wire.SlotStatus{Next: 4})
+	assert.Empty(t, credits(s), "it may have overtaken them")
+	contribute(s, 0, 0, 2)
+	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{1}, false}}, credits(s))
+	contribute(s, 0, 0, 4)
+	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{3}, false}}, credits(s))
 }
 
 // TestPollsAreCheap: what a member is known to have contributed is not looked at again.

@@ -274,6 +274,24 @@ func TestDeadlineMeasures(t *testing.T) {
 	assert.Equal(t, 317*ms, at, "a gap does not put the poll off")
 }
 
+// TestOwed: who is owed results polls at once; another answer does not call a poll off.
+func TestOwed(t *testing.T) {
+	m := newMember(1)
+	m.Post(0, four)
+	require.Equal(t, 8, drain(m))
+	h, c := grantTo(m, 0, 16)
+	c.Owed = true
+	m.Credit(0, h, c)
+	_, st, ok := m.NextStatus(0, 0)
+	assert.True(t, ok && st.Poll)
+	_, _, ok = m.NextStatus(0, 0)
+	assert.False(t, ok, "once")
+	m.Expire(time.Second)
+	m.Credit(grantAt(time.Second, m, 0, 16))
+	_, st, ok = m.NextStatus(time.Second, 0)
+	assert.True(t, ok && st.Poll)
+}
+
 // TestGrantIsNews: more room alone is as good as slots that are free.
 func TestGrantIsNews(t *testing.T) {
 	c := stageConfig()
