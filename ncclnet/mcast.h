@@ -7,7 +7,8 @@
  * library until its work is done; nothing is kept afterwards. Calls may come
  * from any thread. Operations of one group must be posted in the same order by
  * every rank; Allgather, Broadcast and Barrier form one order, Reduce-Scatter
- * another: the two never wait for each other.
+ * another. The two wait for each other only where an Allreduce, which is both,
+ * stands between.
  */
 #ifndef MCAST_H
 #define MCAST_H
@@ -71,12 +72,15 @@ int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 /* Reduce-Scatter: send holds size*count elements, recv count; recv may be
  * send + rank*count elements. factor is used by MCAST_PREMUL_SUM alone (each
  * input is multiplied by it first). Sums run in rank order: the same inputs
- * give the same bits. */
+ * give the same bits, through a switch as well unless MCAST_SWITCH_MODE=fast; a
+ * tree of switches adds partial sums, and gives the same bits in every run. */
 int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
 /* Allreduce of count elements; recv may be send, otherwise they must not
  * overlap. It takes a place in both orders, that of Reduce-Scatter and that of
- * Allgather. All ranks get the same bits. */
+ * Allgather. All ranks get the same bits.
+ * Up to 64 KiB over all ranks' inputs, headers included, it is one Allgather
+ * that every rank reduces for itself. */
 int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);

@@ -38,7 +38,7 @@ var table = []Variable{
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
-		"A background group (checkpoints) sends only while no operation of a foreground group of its process is in flight."),
+		"A background group (checkpoints) sends only while no operation of a foreground group of its process is in flight, or none has moved for 100 ms."),
 	row("MCAST_LOG", "warn", func(s *Settings) *slog.Level { return &s.Log }, level(),
 		"What is written to standard error."),
 
@@ -67,7 +67,7 @@ var table = []Variable{
 	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
 		"The least time without news after which missing chunks are fetched; the rest of the cutoff is measured."),
 	row("MCAST_LOSS", "0", func(s *Settings) *float64 { return &s.Loss }, fraction(0, 0.9),
-		"Share of received datagrams, and of contributions to the switch, to throw away on purpose, for tests."),
+		"Share of received datagrams (those of a switch, too), and of contributions to it, to throw away on purpose, for tests."),
 	row("MCAST_LOSS_SEED", "1", func(s *Settings) *uint64 { return &s.LossSeed }, number[uint64](0, math.MaxUint64),
 		"Seed of MCAST_LOSS; the same seed throws away the same datagrams."),
 
