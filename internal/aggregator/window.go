@@ -72,6 +72,9 @@ func (j *job) terms() (inc.Terms, error) {
 	t := inc.Terms{
 		Job: rand.Uint64() | 1, Ranks: j.ranks, Stripes: j.width, Chunk: j.chunk(), First: rand.Uint32(),
 	}
+	if t.Chunk < 8 {
+		return t, fmt.Errorf("the paths to the members carry chunks of %d bytes; want at least 8", t.Chunk)
+	}
 	for _, m := range j.members {
 		t.Wide = t.Wide || m.peer.Child
 	}

@@ -81,6 +81,9 @@ func (p *Peer) accept(secrets Secrets) error {
 	return nil
 }
 
+// minPayload is the least, in bytes, that a datagram must carry after its head. Every IP path carries more.
+const minPayload = 64
+
 // Offer admits the member: it names the ports of the node's sockets, by
 // stripe, and takes what the member tells of its own. From then on the member
 // is shown that the node is alive.
@@ -95,8 +98,8 @@ func (p *Peer) Offer(ports []uint16) error {
 	if len(p.Ports) != len(ports) {
 		return fmt.Errorf("the member has sockets for %d stripes; want %d", len(p.Ports), len(ports))
 	}
-	if p.Queue < 1 || p.Datagram <= p.Head() {
-		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes", p.Queue, p.Datagram)
+	if p.Queue < 1 || p.Datagram-p.Head() < minPayload {
+		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
 	}
 	p.line.ping()
 	return nil

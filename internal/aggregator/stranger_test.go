@@ -1,0 +1,83 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// stranger speaks the frames of a session by hand, as far as it likes.
+type stranger struct{ net.Conn }
+
+// come connects to a node and takes its greeting.
+func come(t *testing.T, s *Server) stranger {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	c := stranger{conn}
+	var greeting struct{ Magic string }
+	require.NoError(t, c.read(&greeting))
+	require.Equal(t, "mcast switch", greeting.Magic)
+	return c
+}
+
+func (c stranger) read(v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[:]))
+	if _, err := io.ReadFull(c, body); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, v)
+}
+
+func (c stranger) write(t *testing.T, v any) {
+	t.Helper()
+	body, err := json.Marshal(v)
+	require.NoError(t, err)
+	_, err = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	require.NoError(t, err)
+}
+
+// ask requests to join a job, with a timeout of ten minutes, and takes the ports that the node offers.
+func (c stranger) ask(t *testing.T, r session.Request) (ports []uint16) {
+	t.Helper()
+	r.Version, r.Milliseconds, r.Nonce = session.Version, 600_000, make([]byte, 32)
+	c.write(t, r)
+	var offer struct {
+		Error string
+		Ports []uint16
+	}
+	require.NoError(t, c.read(&offer))
+	require.Empty(t, offer.Error)
+	return offer.Ports
+}
+
+// TestTinyDatagrams has members claim paths that carry next to nothing.
+func TestTinyDatagrams(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	for more := -1; more <= 8; more++ {
+		c := come(t, s)
+		ports := c.ask(t, session.Request{Job: uint64(100 + more), Ranks: 1})
+		require.Len(t, ports, 1)
+		c.write(t, session.Sockets{Ports: []uint16{9}, Queue: 1, Datagram: wire.SlotSize + more})
+		var note struct{ Kind, Text string }
+		require.NoError(t, c.read(&note))
+		require.Equal(t, "error", note.Kind)
+		require.Contains(t, note.Text, fmt.Sprintf("datagrams of %d bytes", wire.SlotSize+more))
+	}
+	reduceScatter(t, 1, join(t, 2, at(s), nil), someOps...)
+}
