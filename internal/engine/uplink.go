@@ -51,6 +51,7 @@ type Uplink struct {
 	blocked []bool // sockets that had no room, by stripe
 	rng     *rand.Rand
 	lost    bool
+	granted []bool // stripes on which an allowance has come
 	resent  uint64 // contributions that are counted
 	count   *uplinkCounters
 
@@ -68,6 +69,7 @@ type Uplink struct {
 func NewUplink(c UplinkConfig) (*Uplink, error) {
 	u := &Uplink{
 		cfg: c, member: inc.NewMember(c.Rank, c.Number, c.Terms), blocked: make([]bool, len(c.Sockets)),
+		granted: make([]bool, len(c.Sockets)), count: new(uplinkCounters), // until an engine has it
 		rng: rand.New(rand.NewPCG(c.Seed, 0x736c6f74)), //nolint:gosec // repeatable on purpose
 	}
 	var err error
@@ -180,6 +182,7 @@ func (u *Uplink) Datagram(head, payload []byte) {
 		var c wire.SlotCredit
 		if c.Get(payload) == nil {
 			u.member.Credit(u.now, h, &c)
+			u.granted[u.stripe] = u.granted[u.stripe] || h.Job == u.cfg.Terms.Job && int(h.Member) == u.cfg.Number
 		}
 		return
 	}

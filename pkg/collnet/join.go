@@ -196,7 +196,7 @@ func (g *Group) start(c *carrier, window int) error {
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: p.rank, Size: p.size,
 		Yield:  g.yield,
-		Route:  (&route{Group: g, open: c.streams, lost: make(chan string, 1)}).run,
+		Route:  (&route{Group: g, open: c.streams}).run,
 		Broken: g.reduceBroken,
 	})
 	g.lanes = [2]*overlap.Lane{

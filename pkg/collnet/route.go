@@ -31,8 +31,8 @@ type route struct {
 	open    func(context.Context) (fabric.Streams, error)
 	streams fabric.Streams // once they are needed
 	epoch   uint32
-	pause   time.Duration
-	lost    chan string // why the data path of the switch in use is
+	pause   time.Duration // before the last attempt to join again, 0: none since a switch served
+	served  uint64        // operations that switches had done when this one came in use
 }
 
 // joined is what an attempt to join a switch has brought.
@@ -40,6 +40,7 @@ type joined struct {
 	session *session.Session
 	uplink  *engine.Uplink
 	address string
+	lost    chan error // why the data path is, once
 	err     error
 }
 
@@ -74,11 +75,11 @@ func (r *route) begin() error {
 			return err
 		}
 		if j.err == nil {
+			r.through(&j)
 			if err := r.reduce.Begin(r.life, r.epoch, j.uplink, nil); err != nil {
 				j.close()
 				return err
 			}
-			r.through(&j)
 			return r.watch(&j)
 		}
 		reasons = errors.Join(reasons, j.err)
@@ -138,6 +139,7 @@ func (r *route) joinTogether() (joined, error) {
 // join makes one attempt. It returns when all ranks have joined.
 func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	s := &r.plan.settings
+	j.lost = make(chan error, 1)
 	j.address = s.Switches()[int(epoch-1)%r.plan.switches]
 	offload, err := udp.ParseOffload(s.Offload)
 	if err != nil {
@@ -163,18 +165,33 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 			Close:   func() error { return session.Close(nil) },
 			Timeout: s.SwitchTimeout, Loss: s.Loss, Seed: s.LossSeed + uint64(r.plan.rank), //nolint:gosec // a rank
 			Yield: r.yield,
-			Lost: func(err error) {
-				select {
-				case r.lost <- err.Error():
-				default: // known to be lost
-				}
-			},
+			Lost:  func(err error) { j.lost <- err },
 		})
+	}
+	if err == nil {
+		err = r.probe(ctx, &j)
 	}
 	if err != nil {
 		j.err = fmt.Errorf("switch at %s: %w", j.address, err)
 	}
 	return j
+}
+
+// probe returns once datagrams have gone to the switch and back, at most MCAST_SWITCH_TIMEOUT later.
+func (r *route) probe(ctx context.Context, j *joined) error {
+	limit := r.plan.settings.SwitchTimeout
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("MCAST_SWITCH_TIMEOUT of %v is over", limit))
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-j.session.Lost():
+			cancel(j.session.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return j.uplink.Probe(ctx)
 }
 
 // watch keeps the route as switches come and go, until the group ends. j is the one in use, or nil.
@@ -209,8 +226,7 @@ func (r *route) use(j *joined) error {
 			return nil
 		case <-next:
 			continue
-		case text := <-r.lost:
-			err = errors.New(text)
+		case err = <-j.lost:
 		case <-j.session.Lost():
 			err = j.session.Err()
 		}
@@ -244,11 +260,10 @@ func (r *route) leave(reason string) error {
 	r.setReason(reason)
 	r.tally.fallbacks.Add(1)
 	r.log.Warn("reduce-scatter goes directly", "reason", reason)
-	r.epoch++
-	select {
-	case <-r.lost: // of that switch
-	default:
+	if r.reduce.Stats().Switched > r.served {
+		r.pause = 0 // one that is joined and does not serve is not worth joining again soon
 	}
+	r.epoch++
 	return nil
 }
 
@@ -276,12 +291,11 @@ func (r *route) await() (*joined, error) {
 			if j.err != nil {
 				return nil, nil // the group has ended
 			}
+			r.through(&j)
 			if err := r.reduce.Join(r.life, j.uplink); err != nil {
 				j.close()
 				return nil, err
 			}
-			r.pause = 0
-			r.through(&j)
 			return &j, nil
 		}
 	}
@@ -320,6 +334,7 @@ func (r *route) through(j *joined) {
 	if r.plan.settings.SwitchMode == "fast" {
 		how = "sums as contributions arrive"
 	}
+	r.served = r.reduce.Stats().Switched
 	r.way.Store(&way{reason: r.way.Load().reason, via: fmt.Sprintf("the switch at %s %s", j.address, how)})
 	r.log.Info("reduce-scatter goes through the switch", "switch", j.address, "epoch", r.epoch)
 }

@@ -126,9 +126,9 @@ type relay struct {
 	conns []net.Conn
 }
 
-func newRelay(t *testing.T, to string) *relay {
+func newRelay(t *testing.T, at, to string) *relay {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", at+":0")
 	require.NoError(t, err)
 	r := &relay{Listener: ln, to: to}
 	t.Cleanup(r.cut)
@@ -151,6 +151,13 @@ func newRelay(t *testing.T, to string) *relay {
 		}
 	}()
 	return r
+}
+
+// sessions returns how many have begun.
+func (r *relay) sessions() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.conns) / 2
 }
 
 // cut ends it all.
@@ -188,7 +195,7 @@ func worldOf(t *testing.T, p int, change func(r int, s *config.Settings)) []*Gro
 func TestOneRankLosesTheSwitch(t *testing.T) {
 	const odd = 2
 	n := node(t, aggregator.Config{Workers: 1})
-	between := newRelay(t, n.Addr().String())
+	between := newRelay(t, "127.0.0.1", n.Addr().String())
 	g := worldOf(t, 4, func(r int, s *config.Settings) {
 		via("udp", n)(s)
 		if r == odd {
@@ -200,6 +207,42 @@ func TestOneRankLosesTheSwitch(t *testing.T) {
 	for r := range g {
 		assert.EqualValues(t, 1, g[r].Stats().Fallbacks, "rank %d", r)
 		assert.Positive(t, g[r].Stats().SwitchOps)
+	}
+}
+
+// TestDatagramsDoNotPass: a switch whose sessions open, while nothing answers at its UDP
+// ports, is not one: operations go directly.
+func TestDatagramsDoNotPass(t *testing.T) {
+	const ranks = 3
+	n := node(t, aggregator.Config{Workers: 2})
+	between := newRelay(t, "127.0.0.2", n.Addr().String())
+	for name, blocked := range map[string]func(r int) bool{
+		"all ranks": func(int) bool { return true },
+		"one rank":  func(r int) bool { return r == 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := worldOf(t, ranks, func(r int, s *config.Settings) {
+				via("udp", n)(s)
+				if s.SwitchTimeout = 300 * time.Millisecond; blocked(r) {
+					s.Switch = between.Addr().String()
+				}
+			})
+			stream(t, g, 8, 20, -1, nil)
+			for r := range g {
+				assert.Equal(t, "direct", g[r].Info().ReduceScatter)
+				assert.Contains(t, g[r].Info().ReduceScatterReason, "does not answer (is UDP to port")
+				assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)
+			}
+			tried := between.sessions()
+			for start := time.Now(); between.sessions() == tried; { // until somebody tries again
+				require.Less(t, time.Since(start), 30*time.Second)
+				stream(t, g, 8, 20, -1, nil)
+			}
+			stream(t, g, 8, 20, -1, nil)
+			for r := range g {
+				assert.Zero(t, g[r].Stats().SwitchOps, "rank %d", r)
+			}
+		})
 	}
 }
 

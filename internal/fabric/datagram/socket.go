@@ -162,6 +162,9 @@ func (s *Socket) learnPort() error {
 // Port is the UDP port that the socket is bound to.
 func (s *Socket) Port() uint16 { return s.port }
 
+// Peer is the address that the socket is connected to; not valid before Connect.
+func (s *Socket) Peer() netip.AddrPort { return s.peer }
+
 // FD is the descriptor, for a poller; -1 when closed. It belongs to the socket.
 func (s *Socket) FD() int { return s.fd }
 
