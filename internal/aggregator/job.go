@@ -51,7 +51,6 @@ type member struct {
 	chunk   int   // bytes of elements that a datagram carries on every path to it
 	room    int   // bytes of chunks a stripe and member below; 0: nothing is below
 	sockets []*datagram.Socket
-	left    bool
 }
 
 func (m *member) String() string {
@@ -153,10 +152,21 @@ func (j *job) serve(p *session.Peer) {
 		p.Refuse(j.fate())
 		return
 	}
+	joined := make(chan struct{})
+	j.server.sessions.Go(func() {
+		select {
+		case <-j.over: // who has not joined by then never will; nobody changes the members any more
+			if !slices.ContainsFunc(j.members, func(m *member) bool { return m.peer == p }) {
+				p.Close()
+			}
+		case <-joined:
+		}
+	})
 	m, err := j.open(p)
 	if err == nil {
 		err = j.join(m)
 	}
+	close(joined)
 	if err != nil {
 		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
@@ -219,6 +229,9 @@ func (j *job) join(m *member) error {
 	defer j.mu.Unlock()
 	if j.ended {
 		return j.fateLocked()
+	}
+	if j.running {
+		return refuse(mismatched, "all ranks of the job are there")
 	}
 	j.members = append(j.members, m)
 	if j.drained {
@@ -297,7 +310,6 @@ func (j *job) number() {
 // leave takes the end of a member's session.
 func (j *job) leave(m *member, err error) {
 	j.mu.Lock()
-	m.left = true
 	running := j.running
 	gone := slices.Contains(j.members, m)
 	j.mu.Unlock()

@@ -26,9 +26,9 @@ type Peer struct {
 	offered bool
 }
 
-// Accept hears what the member at the other end of conn asks for. It waits
-// at most within for that, later as long as the member asks for. If secrets are given, the member has proved
-// one. The connection belongs to the peer; Accept closes it if it fails.
+// Accept hears what the member at the other end of conn asks for. It waits at most
+// within for that, as Offer does for the answer; later the peer waits as long as the
+// member asks for. If secrets are given, the member has proved one. The connection belongs to the peer; Accept closes it if it fails.
 func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error) {
 	p := &Peer{line: newLine(conn, within)}
 	err := p.accept(secrets)
@@ -77,7 +77,6 @@ func (p *Peer) accept(secrets Secrets) error {
 	if err := p.check(); err != nil {
 		return &Error{Text: err.Error()}
 	}
-	p.line.timeout = p.timeout()
 	return nil
 }
 
@@ -86,7 +85,7 @@ const minPayload = 64
 
 // Offer admits the member: it names the ports of the node's sockets, by
 // stripe, and takes what the member tells of its own. From then on the member
-// is shown that the node is alive.
+// is shown that the node is alive. Another goroutine may Close the peer meanwhile.
 func (p *Peer) Offer(ports []uint16) error {
 	p.offered = true
 	if err := p.line.write(offer{Ports: ports}); err != nil {
@@ -101,6 +100,7 @@ func (p *Peer) Offer(ports []uint16) error {
 	if p.Queue < 1 || p.Datagram-p.Head() < minPayload {
 		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
 	}
+	p.line.timeout = p.timeout()
 	p.line.ping()
 	return nil
 }

@@ -19,6 +19,8 @@ const (
 	maxFrame = 64 << 10
 	macSize  = sha256.Size
 	macked   = 1 << 31 // in the length: an HMAC follows the object
+	// maxWrite bounds a write: frames are few and small, so who leaves no room for one has stopped reading long ago.
+	maxWrite = 5 * time.Second
 )
 
 // errProof says that a frame is not from who knows the secret.
@@ -47,7 +49,7 @@ func (c *chain) sum(body []byte) []byte {
 type line struct {
 	conn    net.Conn
 	reader  *bufio.Reader
-	timeout time.Duration // of a write, and of silence
+	timeout time.Duration // of silence, and of a write up to maxWrite
 	in, out *chain        // nil: without a secret
 
 	writing sync.Mutex
@@ -79,7 +81,7 @@ func (l *line) write(v any) error {
 	if l.out != nil {
 		frame = append(frame, l.out.sum(body)...)
 	}
-	if err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout)); err != nil {
+	if err := l.conn.SetWriteDeadline(time.Now().Add(min(l.timeout, maxWrite))); err != nil {
 		return err
 	}
 	_, err = l.conn.Write(frame)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -421,5 +422,29 @@ func TestReadSecrets(t *testing.T) {
 	} {
 		_, err := ReadSecrets(strings.NewReader(text))
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestAMemberThatNeverAnswers is held no longer than Accept was told, whatever it asks for.
+func TestAMemberThatNeverAnswers(t *testing.T) {
+	here, there := net.Pipe()
+	defer func() { _ = there.Close() }()
+	l := newLine(there, patience)
+	end := make(chan error, 1)
+	go func() {
+		p, err := Accept(here, nil, 200*time.Millisecond)
+		if err == nil {
+			err = p.Offer([]uint16{9})
+		}
+		end <- err
+	}()
+	require.NoError(t, l.read(&greeting{}, patience))
+	require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: maxTimeout.Milliseconds(), Nonce: make([]byte, nonceSize)}))
+	require.NoError(t, l.read(&offer{}, patience))
+	select {
+	case err := <-end:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-time.After(patience):
+		require.Fail(t, "the node waits on")
 	}
 }
