@@ -74,11 +74,12 @@ func (c *switchCommand) Run() error {
 	return c.drain(s, signals, log)
 }
 
-// drain lets the members leave; a second signal ends that.
-func (c *switchCommand) drain(s *aggregator.Server, signals <-chan os.Signal, log *slog.Logger) error {
+// drain lets the members leave; a second signal ends that, a third the process.
+func (c *switchCommand) drain(s *aggregator.Server, signals chan os.Signal, log *slog.Logger) error {
 	log.Info("draining", "jobs", s.Stats().Jobs, "timeout", c.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()
+	defer signal.Stop(signals) // further ones do what they do by default
 	go func() {
 		select {
 		case <-signals:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -135,6 +136,9 @@ func TestASecondSignalEndsTheSwitch(t *testing.T) {
 	s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 2, Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	defer func() { _ = s.Close(nil) }()
+	stranger, err := net.Dial("tcp", addr) // and says nothing
+	require.NoError(t, err)
+	defer func() { _ = stranger.Close() }()
 	require.NoError(t, p.signal(syscall.SIGTERM))
 	<-s.Lost() // it drains
 	require.NoError(t, p.signal(syscall.SIGTERM))

@@ -24,6 +24,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	jobs     map[jobKey]*job
+	conns    map[net.Conn]struct{} // of all sessions
 	draining bool
 	closed   bool
 	empty    chan struct{} // closed when draining and the last job has ended
@@ -31,6 +32,9 @@ type Server struct {
 
 // acceptPause is for when there are no descriptors left: some job will end.
 const acceptPause = 100 * time.Millisecond
+
+// farewell is how long Close tells members that the node ends.
+const farewell = time.Second
 
 // jobKey names a job. Those of different secrets never meet.
 type jobKey struct {
@@ -45,7 +49,7 @@ func Start(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: c, memory: budget{total: c.Memory}, jobs: map[jobKey]*job{}, empty: make(chan struct{}),
+		cfg: c, memory: budget{total: c.Memory}, jobs: map[jobKey]*job{}, conns: map[net.Conn]struct{}{}, empty: make(chan struct{}),
 		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
 	}
 	if s.listener, err = net.Listen("tcp", c.Bind); err != nil {
@@ -80,13 +84,41 @@ func (s *Server) accept() {
 		select {
 		case s.open <- struct{}{}:
 			s.sessions.Go(func() {
-				s.serve(conn)
+				if s.enter(conn) {
+					s.serve(conn)
+				}
+				s.exit(conn)
 				<-s.open
 			})
 		default:
 			s.counters.refuse(tooMany)
 			_ = conn.Close() // nothing was promised
 		}
+	}
+}
+
+// enter notes a connection; it reports whether the node still takes any.
+func (s *Server) enter(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[conn] = struct{}{}
+	return !s.closed
+}
+
+// exit closes a connection, if nobody has, and forgets it.
+func (s *Server) exit(conn net.Conn) {
+	_ = conn.Close() // nobody can do anything about it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, conn)
+}
+
+// hangUp closes all connections.
+func (s *Server) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.conns {
+		_ = conn.Close() // nobody can do anything about it
 	}
 }
 
@@ -219,7 +251,7 @@ func (s *Server) all() (jobs []*job) {
 	return jobs
 }
 
-// Close ends the node and all jobs. It waits for all its goroutines. Closing twice does nothing.
+// Close ends the node and all jobs, and hangs up on everybody. It waits for all its goroutines. Closing twice does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -230,9 +262,12 @@ func (s *Server) Close() error {
 	jobs := s.all()
 	s.mu.Unlock()
 	err := s.listener.Close()
+	late := time.AfterFunc(farewell, s.hangUp) // for members that do not take theirs
 	for _, j := range jobs {
 		j.end(&session.Error{Text: "the switch ends"})
 	}
+	late.Stop()
+	s.hangUp()
 	s.sessions.Wait()
 	for _, w := range s.workers {
 		w.stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -92,4 +93,20 @@ func TestAMemberThatNeverAnswers(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 	require.Eventually(t, func() bool { return s.Stats().Jobs == 0 }, patience, time.Millisecond)
 	require.Equal(t, uint64(1), s.counters.refused[incomplete].Load())
+}
+
+// TestCloseHangsUp on strangers, on those who are admitted and never answer,
+// and on members, however long they ask to be waited for.
+func TestCloseHangsUp(t *testing.T) {
+	s := start(t, Config{JoinTimeout: 10 * time.Minute})
+	silent, offered, joined := come(t, s), come(t, s), come(t, s)
+	offered.ask(t, session.Request{Job: 1, Ranks: 2})
+	ports := joined.ask(t, session.Request{Job: 1, Ranks: 2, Rank: 1})
+	joined.write(t, session.Sockets{Ports: ports, Queue: 1, Datagram: 1400})
+	require.NoError(t, s.Close())
+	for _, c := range []stranger{silent, offered, joined} {
+		_, err := io.Copy(io.Discard, c.Conn)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded) // a reset will do
+	}
+	require.Empty(t, s.conns)
 }
