@@ -27,7 +27,8 @@ def test_a_wrong_byte_is_counted(collective: str) -> None:
         for r in range(3):
             case.output[r * 100 : (r + 1) * 100] = case._of(r, 0, 100)
     else:
-        case.output[:] = sum(case._of(r, 100, 100) for r in range(3))
+        start = 100 if collective == "reducescatter" else 0
+        case.output[:] = sum(case._of(r, start, 100) for r in range(3))
     assert case.wrong_bytes() == 0
     case.output[7] += 1
     assert case.wrong_bytes() > 0
@@ -65,7 +66,7 @@ def test_a_small_run_end_to_end() -> None:
     seen = [(row["collective"], row["backend"], row["fabric"]) for row in rows]
     assert seen == [
         (collective, backend, fabric)
-        for collective in ("allgather", "reducescatter")
+        for collective in ("allgather", "reducescatter", "allreduce")
         for backend, fabric in (("gloo", "tcp"), ("mcast", "shm"), ("mcast", "udp"))
     ]
     for row in rows:
