@@ -20,6 +20,8 @@ const (
 	// leastCharge is the least that a datagram, and a call to receive some, takes of the
 	// credit, in bytes: short ones cost the worker about as much as those of 1.5 KiB.
 	leastCharge = 2 << 10
+	// maxFailures is after how many in a row a link waits for the kernel to call again.
+	maxFailures = 16
 )
 
 // stripe is a worker's share of a job.
@@ -50,6 +52,7 @@ type link struct {
 	tag      int             // of the poller
 	readable bool
 	writable bool
+	failures int // of calls to receive, in a row
 }
 
 func newStripe(j *job, c inc.StageConfig) (*stripe, error) {
@@ -121,7 +124,7 @@ func (s *stripe) receive() (busy bool) {
 	return busy
 }
 
-// receive makes a call to the kernel, or two, and reports whether that brought anything.
+// receive makes a call to the kernel, and reports whether the next may bring something.
 func (l *link) receive() bool {
 	if !l.readable || l.stripe.credit <= 0 {
 		return false
@@ -134,9 +137,11 @@ func (l *link) receive() bool {
 	n, err := l.batch.Receive(l.socket, hint, messages, l)
 	if err != nil {
 		l.stripe.worker.moved.Errors++ // nobody listens there any more; the session says what it means
-		return false
+		l.failures++
+		l.readable = l.failures < maxFailures // the error came in place of what is queued
+		return l.readable
 	}
-	l.readable = n > 0
+	l.failures, l.readable = 0, n > 0
 	return l.readable
 }
 

@@ -98,3 +98,23 @@ func TestShares(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorBeforeData has the network refuse a datagram of the node before its
+// member sends one: the kernel reports that first, and does not call again for what is queued.
+func TestErrorBeforeData(t *testing.T) {
+	w := worked(t)
+	s, ends := adopted(t, w, 1)
+	port, node := ends[0].Port(), s.links[0].socket
+	require.NoError(t, ends[0].Close())
+	_, err := unix.Write(node.FD(), []byte("nobody is there"))
+	require.NoError(t, err)
+	again := open(t, port)
+	connect(t, again, node)
+	_, err = unix.Write(again.FD(), []byte("garbage"))
+	require.NoError(t, err)
+	w.mark(w.poller.Ready())
+	require.True(t, w.serve(s))
+	require.Equal(t, uint64(1), w.moved.Errors)
+	require.Equal(t, uint64(1), w.moved.Garbage)
+	require.False(t, w.serve(s))
+}
