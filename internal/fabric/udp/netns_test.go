@@ -5,12 +5,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -19,86 +15,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 )
 
-// namespace is a network namespace that lives as long as its thread. What is
-// made in do stays in it.
-type namespace struct {
-	id    int // of the thread
-	calls chan func()
-}
-
-// newNamespace needs root, as CI is.
-func newNamespace(t *testing.T) *namespace {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	n := &namespace{calls: make(chan func())}
-	unshared := make(chan error)
-	go func() {
-		runtime.LockOSThread() // Never unlocked: the thread ends with the goroutine.
-		n.id = unix.Gettid()
-		unshared <- unix.Unshare(unix.CLONE_NEWNET)
-		for call := range n.calls {
-			call()
-		}
-	}()
-	require.NoError(t, <-unshared)
-	t.Cleanup(func() { close(n.calls) })
-	return n
-}
-
-// do runs f on the namespace's thread.
-func (n *namespace) do(f func()) {
-	done := make(chan struct{})
-	n.calls <- func() {
-		defer close(done)
-		f()
-	}
-	<-done
-}
-
-// ip runs the ip program in the namespace.
-func (n *namespace) ip(t *testing.T, args string) {
-	t.Helper()
-	var out []byte
-	var err error
-	n.do(func() { out, err = exec.Command("ip", strings.Fields(args)...).CombinedOutput() }) //nolint:gosec // Arguments are constants.
-	require.NoError(t, err, "ip %s: %s", args, out)
-}
-
-// cable joins two new namespaces by a veth pair, v0 at 10.9.0.1 and v1 at 10.9.0.2.
-func cable(t *testing.T, mtu int) [2]*namespace {
-	ns := [2]*namespace{newNamespace(t), newNamespace(t)}
-	ns[0].ip(t, fmt.Sprintf("link add v0 mtu %d type veth peer name v1 mtu %d netns %d", mtu, mtu, ns[1].id))
-	for i, n := range ns {
-		n.ip(t, fmt.Sprintf("addr add 10.9.0.%d/24 dev v%d", i+1, i))
-		n.ip(t, fmt.Sprintf("link set v%d up", i))
-		n.ip(t, "link set lo up")
-	}
-	for i, n := range ns {
-		n.awaitCarrier(t, fmt.Sprintf("v%d", i))
-	}
-	return ns
-}
-
-// awaitCarrier waits until the kernel has noticed that an interface is
-// plugged in; before, it drops what is sent.
-func (n *namespace) awaitCarrier(t *testing.T, name string) {
-	t.Helper()
-	running := false
-	for deadline := time.Now().Add(patience); !running && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		n.do(func() {
-			ifi, err := net.InterfaceByName(name)
-			running = err == nil && ifi.Flags&net.FlagRunning != 0
-		})
-	}
-	require.True(t, running)
-}
-
 // TestEthernet has four ranks on two hosts, as it were, with every step of offload.
 func TestEthernet(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
-		ns := cable(t, mtu)
+		ns := systest.Cable(t, mtu)
 		for _, offload := range offloads {
 			t.Run(fmt.Sprintf("%d/%v", mtu, offload), func(t *testing.T) {
 				ranks := groupOn(t, ns, func(o *Options) { o.Offload, o.RcvBuf = offload, 212992 })
@@ -121,14 +41,14 @@ func TestEthernet(t *testing.T) {
 
 // groupOn opens ranks 0 and 1 in the first and 2 and 3 in the second
 // namespace. Their control connections need no network.
-func groupOn(t *testing.T, ns [2]*namespace, adjust func(o *Options)) []*Gather {
+func groupOn(t *testing.T, ns [2]*systest.Namespace, adjust func(o *Options)) []*Gather {
 	t.Helper()
 	conns := systest.Mesh(t, 4)
 	addr, port := freshGroup()
 	job := rand.Uint64() //nolint:gosec // Test traffic.
 	ranks := make([]*Gather, 4)
 	for r := range ranks {
-		ns[r/2].do(func() {
+		ns[r/2].Do(func() {
 			o := Options{Rank: r, Size: 4, Job: job, Group: addr, Port: port, TTL: 1, Conns: conns[r]}
 			var err error
 			o.Interface, _, err = Choose("", []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", 2-r/2))})
@@ -148,7 +68,7 @@ func groupOn(t *testing.T, ns [2]*namespace, adjust func(o *Options)) []*Gather 
 
 // TestWindowHoldsOnEthernet sends a full window to receivers that do not read.
 func TestWindowHoldsOnEthernet(t *testing.T) {
-	ns := cable(t, 1500)
+	ns := systest.Cable(t, 1500)
 	for _, offload := range offloads {
 		t.Run(offload.String(), func(t *testing.T) {
 			ranks := groupOn(t, ns, func(o *Options) { o.Offload, o.RcvBuf, o.Window = offload, 212992, 1<<30 })
@@ -166,20 +86,20 @@ func TestWindowHoldsOnEthernet(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	n := newNamespace(t)
-	n.ip(t, "link set lo up")
-	n.ip(t, "link add good type veth peer name good9")
-	n.ip(t, "addr add 10.1.0.1/24 dev good")
-	n.ip(t, "link set good up multicast on")
-	n.ip(t, "link add other type veth peer name other9")
-	n.ip(t, "addr add 10.2.0.1/24 dev other")
-	n.ip(t, "link set other up multicast on")
-	n.ip(t, "link add idle type veth peer name idle9")
-	n.ip(t, "link add mute type veth peer name mute9")
-	n.ip(t, "addr add 10.3.0.1/24 dev mute")
-	n.ip(t, "link set mute up multicast off")
-	n.ip(t, "link add bare type veth peer name bare9")
-	n.ip(t, "link set bare up multicast on")
+	n := systest.NewNamespace(t)
+	n.IP(t, "link set lo up")
+	n.IP(t, "link add good type veth peer name good9")
+	n.IP(t, "addr add 10.1.0.1/24 dev good")
+	n.IP(t, "link set good up multicast on")
+	n.IP(t, "link add other type veth peer name other9")
+	n.IP(t, "addr add 10.2.0.1/24 dev other")
+	n.IP(t, "link set other up multicast on")
+	n.IP(t, "link add idle type veth peer name idle9")
+	n.IP(t, "link add mute type veth peer name mute9")
+	n.IP(t, "addr add 10.3.0.1/24 dev mute")
+	n.IP(t, "link set mute up multicast off")
+	n.IP(t, "link add bare type veth peer name bare9")
+	n.IP(t, "link set bare up multicast on")
 	addrs := func(texts ...string) (addrs []netip.Addr) {
 		for _, text := range texts {
 			addrs = append(addrs, netip.MustParseAddr(text))
@@ -203,7 +123,7 @@ func TestChoose(t *testing.T) {
 		{"", addrs("192.0.2.7"), "", "no route to 192.0.2.7: "},
 		{"", addrs("10.1.0.2", "10.2.0.2"), "", "10.1.0.2 is reached by good and 10.2.0.2 by other: name one interface for all ranks (MCAST_IFACE)"},
 	} {
-		n.do(func() {
+		n.Do(func() {
 			ifi, addr, err := Choose(c.name, c.peers)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), fabric.ErrUnavailable.Error()) {
@@ -221,17 +141,17 @@ func TestChoose(t *testing.T) {
 // TestNeedsNoMulticastRoute has a routing table that forbids multicast: the
 // interface was chosen, so the table is not asked.
 func TestNeedsNoMulticastRoute(t *testing.T) {
-	ns := cable(t, 1500)
+	ns := systest.Cable(t, 1500)
 	for _, n := range ns {
-		n.ip(t, "route add prohibit 224.0.0.0/4")
+		n.IP(t, "route add prohibit 224.0.0.0/4")
 	}
 	exchange(t, groupOn(t, ns, func(*Options) {}), 100000)
 }
 
 func TestInterfaceThatWentDown(t *testing.T) {
-	n := newNamespace(t) // Its lo is down, unlike this namespace's.
+	n := systest.NewNamespace(t) // Its lo is down, unlike this namespace's.
 	var err error
-	n.do(func() {
+	n.Do(func() {
 		addr, port := freshGroup()
 		_, err = Open(Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: &net.Interface{Index: 1, Name: "lo", MTU: 65536}})
 	})
