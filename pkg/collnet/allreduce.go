@@ -11,7 +11,9 @@ import (
 
 // An Allreduce is a Reduce-Scatter and an Allgather of what it leaves, on the
 // two lanes. Large ones go in segments: while one is gathered, the next is
-// reduced. For small ones see tiny.go.
+// reduced. Before them ranks tell each other what they called, on the lane where tiny ones
+// (see tiny.go) say it: else one that calls a tiny one would wait there, and
+// one that calls a large one on the other lane, both for ever.
 const (
 	// segmentBytes is the least that a rank has of a segment, but for the last.
 	segmentBytes = 1 << 20
@@ -55,12 +57,20 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	a := newAllreduce(send, recv, t.Size(), g.plan.size)
 	g.posting.Lock()
 	defer g.posting.Unlock()
-	if k := len(a.segments); g.reduce.InFlight()+k > engine.MaxQueued || g.gather.InFlight()+k > engine.MaxQueued {
+	if k := len(a.segments); g.reduce.InFlight()+k > engine.MaxQueued || g.gather.InFlight()+k+1 > engine.MaxQueued {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
-	joint := engine.NewJoint(len(a.segments), a.finish)
+	joint := engine.NewJoint(len(a.segments)+1, a.finish)
 	w := &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}
-	var gathers []*engine.Work
+	announced, err := g.announce(newCall(t, op, factor, len(send)), func(err error) {
+		a.disagree = err
+		joint.Ended()
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.lane.Posted() // whoever waits drives the other lane first
+	gathers := []*engine.Work{announced}
 	for _, s := range a.segments {
 		sum, gather, err := g.startSegment(s, direct.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
 		if err != nil {
@@ -113,6 +123,7 @@ type allreduce struct {
 	segments []segment
 	scratch  []byte // holds the segment whose length is made a multiple of the ranks
 	tail     []byte // of recv: gets what is reduced there
+	disagree error  // what is wrong with the calls of all ranks
 }
 
 // newAllreduce cuts a buffer of elements of a size for ranks.
@@ -141,6 +152,9 @@ func newAllreduce(send, recv []byte, size, ranks int) *allreduce {
 
 // finish is called when all segments are done.
 func (a *allreduce) finish(err error) error {
+	if err == nil {
+		err = a.disagree
+	}
 	if err == nil {
 		copy(a.tail, a.scratch)
 	}

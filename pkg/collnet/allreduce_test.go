@@ -181,7 +181,7 @@ func TestAllreduceBesideOthers(t *testing.T) {
 // TestAllreduceIsPostedWholly: what does not fit is refused before anything of it is posted.
 func TestAllreduceIsPostedWholly(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
-	large := make([]byte, 2*segmentBytes*6) // six segments; 1024 is no multiple of that
+	large := make([]byte, 2*segmentBytes*6) // six segments and the call; 1024 is no multiple of seven
 	var works []*Work
 	for {
 		require.Less(t, len(works), 1000)
@@ -192,8 +192,8 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 		}
 		works = append(works, w)
 	}
-	require.Equal(t, engine.MaxQueued/6*6, g[0].gather.InFlight())
-	require.Equal(t, engine.MaxQueued/6*6, g[0].reduce.InFlight())
+	require.Equal(t, engine.MaxQueued/7*7, g[0].gather.InFlight())
+	require.Equal(t, engine.MaxQueued/7*6, g[0].reduce.InFlight())
 	require.NoError(t, g[0].Close()) // its end is theirs
 	for _, w := range works {
 		var f *Fault
@@ -201,8 +201,8 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 	}
 }
 
-// TestRanksDisagreeAboutATinyAllreduce: every rank hears of it.
-func TestRanksDisagreeAboutATinyAllreduce(t *testing.T) {
+// TestRanksDisagreeAboutAnAllreduce: every rank hears of it.
+func TestRanksDisagreeAboutAnAllreduce(t *testing.T) {
 	for name, call := range map[string]func(g *Group, other int) error{
 		"types": func(g *Group, other int) error {
 			b := make([]byte, 64)
@@ -220,16 +220,29 @@ func TestRanksDisagreeAboutATinyAllreduce(t *testing.T) {
 			b := make([]byte, 4+4*other)
 			return g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)
 		},
+		"one is large": func(g *Group, other int) error {
+			b := make([]byte, 1<<10<<(10*other))
+			return g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)
+		},
+		"one is empty": func(g *Group, other int) error {
+			b := make([]byte, other<<20)
+			return g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)
+		},
+		"factors of large ones": func(g *Group, other int) error {
+			b := make([]byte, 1<<20)
+			return g.Allreduce(b, b, reduce.F32, reduce.PremulSum, float64(other))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := world(t, 3, func(s *config.Settings) { s.Fabric = "shm" })
-			each(t, 3, func(r int) error {
-				err := call(g[r], r/2)
-				var f *Fault
-				require.ErrorAs(t, err, &f)
-				assert.Equal(t, Mismatch, f.Kind, err.Error())
-				assert.Contains(t, err.Error(), "rank 2")
-				return nil
+			onBoth(t, 3, func(t *testing.T, g []*Group) {
+				each(t, 3, func(r int) error {
+					err := call(g[r], r/2)
+					var f *Fault
+					require.ErrorAs(t, err, &f)
+					assert.Equal(t, Mismatch, f.Kind, err.Error())
+					assert.Contains(t, err.Error(), "rank 2")
+					return nil
+				})
 			})
 		})
 	}

@@ -253,6 +253,11 @@ func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
 func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) {
 	g.posting.Lock()
 	defer g.posting.Unlock()
+	return g.post(o, own, after)
+}
+
+// post is submit with g.posting held.
+func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	if g.inBackground() && o.Collective != wire.Barrier {
 		o.Yield = g.yield
 	}
