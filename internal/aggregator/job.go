@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -152,21 +154,13 @@ func (j *job) serve(p *session.Peer) {
 		p.Refuse(j.fate())
 		return
 	}
-	joined := make(chan struct{})
-	j.server.sessions.Go(func() {
-		select {
-		case <-j.over: // who has not joined by then never will; nobody changes the members any more
-			if !slices.ContainsFunc(j.members, func(m *member) bool { return m.peer == p }) {
-				p.Close()
-			}
-		case <-joined:
-		}
-	})
+	ctx, joined := context.WithCancel(context.Background())
+	j.server.sessions.Go(func() { j.outlast(ctx, p) })
 	m, err := j.open(p)
 	if err == nil {
 		err = j.join(m)
 	}
-	close(joined)
+	joined()
 	if err != nil {
 		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
@@ -182,6 +176,21 @@ func (j *job) serve(p *session.Peer) {
 			return
 		}
 		j.branch(m, b)
+	}
+}
+
+// outlast hangs up on a peer that does not join before the job is over. One
+// that is about to has a moment to learn why it cannot any more.
+func (j *job) outlast(ctx context.Context, p *session.Peer) {
+	select {
+	case <-j.over:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(farewell):
+		p.Close()
+	case <-ctx.Done():
 	}
 }
 
@@ -209,12 +218,33 @@ func (j *job) open(p *session.Peer) (*member, error) {
 		if err := socket.Connect(netip.AddrPortFrom(p.Remote(), p.Ports[i])); err != nil {
 			return m, err
 		}
+		if err := mute(socket); err != nil {
+			return m, err
+		}
 		m.chunk = min(m.chunk, socket.MTU()-p.Head())
 	}
 	if !p.Child {
 		m.ranks = []int{p.Rank}
 	}
 	return m, nil
+}
+
+// mute has the kernel drop what comes to a socket. Nobody reads it until all
+// ranks are there; until then a member must not fill the kernel's memory.
+func mute(s *datagram.Socket) error {
+	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+	if err := unix.SetsockoptSockFprog(s.FD(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing}); err != nil {
+		return fmt.Errorf("drop what comes to port %d: %w", s.Port(), err)
+	}
+	return nil
+}
+
+// unmute undoes mute.
+func unmute(s *datagram.Socket) error {
+	if err := unix.SetsockoptInt(s.FD(), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil {
+		return fmt.Errorf("take what comes to port %d: %w", s.Port(), err)
+	}
+	return nil
 }
 
 func (m *member) close() {

@@ -33,7 +33,7 @@ type Server struct {
 // acceptPause is for when there are no descriptors left: some job will end.
 const acceptPause = 100 * time.Millisecond
 
-// farewell is how long Close tells members that the node ends.
+// farewell is how long members that do not answer are told that their job is over.
 const farewell = time.Second
 
 // jobKey names a job. Those of different secrets never meet.

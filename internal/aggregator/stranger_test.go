@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -109,4 +110,36 @@ func TestCloseHangsUp(t *testing.T) {
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded) // a reset will do
 	}
 	require.Empty(t, s.conns)
+}
+
+// TestEarlyDatagrams of a member whose job waits for another rank take no
+// memory of the node's kernel: nothing of them is there when the job starts.
+func TestEarlyDatagrams(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	job := session.Hello{Job: 1, Ranks: 2}
+	early, err := dial(t, s, job)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, j := range s.jobs {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return len(j.members) == 1
+		}
+		return false
+	}, patience, time.Millisecond)
+	for range 100 {
+		_, err := unix.Write(early.Sockets()[0].FD(), make([]byte, 1000))
+		require.NoError(t, err)
+	}
+	job.Rank = 1
+	_, err = dial(t, s, job)
+	require.NoError(t, err)
+	_, _, err = early.Ready(t.Context())
+	require.NoError(t, err)
+	_, err = unix.Write(early.Sockets()[0].FD(), make([]byte, 1000)) // on loopback behind all others
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Stats().Garbage > 0 }, patience, time.Millisecond)
+	require.Equal(t, uint64(1), s.Stats().Garbage)
 }

@@ -155,6 +155,11 @@ func (j *job) start(t inc.Terms, number int) error {
 		for _, r := range m.ranks {
 			shape.Owner[r] = i
 		}
+		for _, socket := range m.sockets {
+			if err := unmute(socket); err != nil {
+				return err
+			}
+		}
 	}
 	shape.Parent, shape.Number = j.uplink != nil, number
 	for i := range j.width {
