@@ -31,6 +31,7 @@ type Peer struct {
 // member asks for. If secrets are given, the member has proved one. The connection belongs to the peer; Accept closes it if it fails.
 func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error) {
 	p := &Peer{line: newLine(conn, within)}
+	p.line.largest = maxEarly
 	err := p.accept(secrets)
 	if err == nil {
 		return p, nil
@@ -73,6 +74,8 @@ func (p *Peer) accept(secrets Secrets) error {
 		}
 		p.Tenant, p.keys = secret, &k
 		p.line.out = newChain(k.framesDown)
+	} else {
+		p.Key = "" // it proves nothing
 	}
 	if err := p.check(); err != nil {
 		return &Error{Text: err.Error()}
@@ -100,7 +103,7 @@ func (p *Peer) Offer(ports []uint16) error {
 	if p.Queue < 1 || p.Datagram-p.Head() < minPayload {
 		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
 	}
-	p.line.timeout = p.timeout()
+	p.line.timeout, p.line.largest = p.timeout(), maxFrame
 	p.line.ping()
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 const (
 	maxFrame = 64 << 10
+	maxEarly = 4 << 10 // of frames of who is not admitted yet
 	macSize  = sha256.Size
 	macked   = 1 << 31 // in the length: an HMAC follows the object
 	// maxWrite bounds a write: frames are few and small, so who leaves no room for one has stopped reading long ago.
@@ -51,6 +52,7 @@ type line struct {
 	reader  *bufio.Reader
 	timeout time.Duration // of silence, and of a write up to maxWrite
 	in, out *chain        // nil: without a secret
+	largest int           // object that is received, in bytes
 
 	writing sync.Mutex
 	stop    chan struct{} // closed by hangUp
@@ -59,7 +61,7 @@ type line struct {
 }
 
 func newLine(conn net.Conn, timeout time.Duration) *line {
-	return &line{conn: conn, reader: bufio.NewReader(conn), timeout: timeout, stop: make(chan struct{})}
+	return &line{conn: conn, reader: bufio.NewReader(conn), timeout: timeout, largest: maxFrame, stop: make(chan struct{})}
 }
 
 // write sends v as a frame.
@@ -100,8 +102,8 @@ func (l *line) receive(within time.Duration) (body, mac []byte, err error) {
 	}
 	length := binary.BigEndian.Uint32(head[:])
 	size := int(length &^ macked)
-	if size > maxFrame {
-		return nil, nil, fmt.Errorf("session: frame of %d bytes, at most %d are allowed", size, maxFrame)
+	if size > l.largest {
+		return nil, nil, fmt.Errorf("session: frame of %d bytes, at most %d are allowed", size, l.largest)
 	}
 	if length&macked != 0 {
 		size += macSize

@@ -448,3 +448,41 @@ func TestAMemberThatNeverAnswers(t *testing.T) {
 		require.Fail(t, "the node waits on")
 	}
 }
+
+// TestStrangersAreHeardBriefly claims frames of lengths that are fit for members alone.
+func TestStrangersAreHeardBriefly(t *testing.T) {
+	for length, refused := range map[uint32]bool{maxEarly: false, maxEarly + 1: true, maxFrame: true, macked | maxFrame: true} {
+		here, there := net.Pipe()
+		end := make(chan error, 1)
+		go func() {
+			_, err := Accept(here, nil, 200*time.Millisecond)
+			end <- err
+		}()
+		l := newLine(there, patience)
+		require.NoError(t, l.read(&greeting{}, patience))
+		_, err := there.Write(binary.BigEndian.AppendUint32(nil, length))
+		require.NoError(t, err)
+		err = <-end
+		if refused {
+			require.ErrorContains(t, err, "at most 4096")
+		} else {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded) // it waits for the rest
+		}
+		l.hangUp()
+	}
+}
+
+// TestAKeyWithoutSecrets is a stranger's text and must not tell jobs apart.
+func TestAKeyWithoutSecrets(t *testing.T) {
+	n := listen(t, nil)
+	conn, err := net.Dial("tcp", n.Addr().String())
+	require.NoError(t, err)
+	l := newLine(conn, patience)
+	defer l.hangUp()
+	require.NoError(t, l.read(&greeting{}, patience))
+	require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: 20_000, Nonce: make([]byte, nonceSize), Key: "mine"}))
+	var o offer
+	require.NoError(t, l.read(&o, patience))
+	require.NoError(t, l.write(Sockets{Ports: o.Ports, Queue: 1, Datagram: 1400}))
+	require.Empty(t, n.peer(t).Key)
+}
