@@ -1,6 +1,8 @@
 package collnet
 
 import (
+	"cmp"
+
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -60,7 +62,8 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	if k := len(a.segments); g.reduce.InFlight()+k > engine.MaxQueued || g.gather.InFlight()+k+1 > engine.MaxQueued {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
-	joint := engine.NewJoint(len(a.segments)+1, a.finish)
+	parts := 1 + 2*len(a.segments)
+	joint := engine.NewJoint(parts, a.finish)
 	w := &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}
 	announced, err := g.announce(newCall(t, op, factor, len(send)), func(err error) {
 		a.disagree = err
@@ -73,16 +76,27 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	gathers := []*engine.Work{announced}
 	for _, s := range a.segments {
 		sum, gather, err := g.startSegment(s, direct.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
-		if err != nil {
-			return nil, err // the group has failed, and what was posted before fails with it
+		if sum != nil {
+			w.before = append(w.before, sum)
 		}
-		w.before, gathers = append(w.before, sum), append(gathers, gather)
+		if gather != nil {
+			gathers = append(gathers, gather)
+		}
+		if err != nil {
+			// The group has failed. Until what was posted has too, it may use the buffers.
+			a.refused = err
+			break
+		}
+	}
+	for range parts - len(w.before) - len(gathers) {
+		joint.Ended()
 	}
 	joint.Posted(gathers)
 	return w, nil
 }
 
-// startSegment posts the two steps of a segment; the second waits for the first.
+// startSegment posts the two steps of a segment; the second waits for the first. ended is
+// called at the end of each. With an error, those that are not nil were posted all the same.
 func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, gather *engine.Work, err error) {
 	n := len(s.send) / g.plan.size
 	own := s.recv[g.plan.rank*n:][:n]
@@ -91,6 +105,7 @@ func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, g
 		g.begun(overlap.Gather)
 		g.ended(overlap.Reduce)
 		g.lanes[overlap.Gather].Nudge()
+		ended()
 	})
 	if err != nil {
 		return nil, nil, err
@@ -108,7 +123,7 @@ func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, g
 	})
 	if err != nil {
 		g.ended(overlap.Gather) // the end of sum begins it
-		return nil, nil, err
+		return sum, nil, err
 	}
 	gather.Book(&g.waited[overlap.Gather])
 	g.tally.gatherBytes.Add(uint64(n)) //nolint:gosec // a length
@@ -124,6 +139,7 @@ type allreduce struct {
 	scratch  []byte // holds the segment whose length is made a multiple of the ranks
 	tail     []byte // of recv: gets what is reduced there
 	disagree error  // what is wrong with the calls of all ranks
+	refused  error  // why not all segments were posted
 }
 
 // newAllreduce cuts a buffer of elements of a size for ranks.
@@ -150,11 +166,9 @@ func newAllreduce(send, recv []byte, size, ranks int) *allreduce {
 	return a
 }
 
-// finish is called when all segments are done.
+// finish is called when all steps of all segments are done.
 func (a *allreduce) finish(err error) error {
-	if err == nil {
-		err = a.disagree
-	}
+	err = cmp.Or(err, a.disagree, a.refused)
 	if err == nil {
 		copy(a.tail, a.scratch)
 	}

@@ -3,6 +3,7 @@ package collnet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 var allTypes = []reduce.Type{
@@ -199,6 +201,58 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 		var f *Fault
 		require.ErrorAs(t, w.Wait(context.Background()), &f)
 	}
+}
+
+// TestAllreduceRefusedHalfway: what was posted may use the buffers, so the work ends with that.
+func TestAllreduceRefusedHalfway(t *testing.T) {
+	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
+	boom := errors.New("the reduce lane has failed")
+	g[0].reduce.Fail(boom)
+	buf := make([]byte, 4*segmentBytes)
+	for start := time.Now(); ; time.Sleep(time.Millisecond) { // until its agent has seen that
+		require.Less(t, time.Since(start), 30*time.Second)
+		if w, err := g[0].StartReduceScatter(buf[:8], make([]byte, 4), reduce.I32, reduce.Sum, 0); err != nil {
+			require.ErrorIs(t, err, boom)
+			break
+		} else if isDone(w) {
+			require.ErrorIs(t, w.Err(), boom)
+		}
+	}
+	w, err := g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+	require.NoError(t, err)
+	require.False(t, isDone(w), "rank 1 has called nothing yet")
+	require.Equal(t, 1, g[0].gather.InFlight())
+	_, err = g[1].StartAllreduce(bytes.Clone(buf), make([]byte, len(buf)), reduce.I32, reduce.Sum, 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, w.Wait(context.Background()), boom)
+	require.Zero(t, g[0].gather.InFlight())
+}
+
+func isDone(w *Work) bool {
+	select {
+	case <-w.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// TestAllreduceFailureLeavesBuffers: once the work has failed neither lane touches them.
+func TestAllreduceFailureLeavesBuffers(t *testing.T) {
+	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
+	buf := make([]byte, 4*segmentBytes)
+	w, err := g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+	require.NoError(t, err)
+	boom := errors.New("the gather lane has failed")
+	g[0].gather.Fail(boom)
+	for start := time.Now(); g[0].gather.InFlight() > 0; time.Sleep(time.Millisecond) {
+		require.Less(t, time.Since(start), 30*time.Second)
+		g[0].lanes[overlap.Gather].Nudge()
+	}
+	require.False(t, isDone(w), "the reduce lane still reads send")
+	g[0].mesh.Report(&Fault{Kind: Dead, Rank: 0, Text: boom.Error()}) // which ends the other lane
+	require.ErrorIs(t, w.Wait(context.Background()), boom)
+	require.Zero(t, g[0].reduce.InFlight())
 }
 
 // TestRanksDisagreeAboutAnAllreduce: every rank hears of it.
