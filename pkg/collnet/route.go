@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -14,11 +15,19 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
-// Pauses between attempts to join a switch again: each twice the one before.
+// Pauses between attempts to join a switch again: each twice the one before. A node keeps
+// a rank that waits for others for 30 s, by default: longer than any other rank pauses.
 const (
 	firstPause = time.Second
-	lastPause  = time.Minute
+	lastPause  = 15 * time.Second
 )
+
+// jitter shortens a pause by up to a quarter, for each rank and epoch by another share, so
+// that ranks whose attempts miss each other do not do so for ever.
+func jitter(pause time.Duration, rank int, epoch uint32) time.Duration {
+	share := rand.New(rand.NewPCG(uint64(rank), uint64(epoch))).Float64() //nolint:gosec // repeatable on purpose
+	return pause - time.Duration(share*float64(pause)/4)
+}
 
 // route decides how a group's Reduce-Scatters go, alike on all ranks: through a switch or
 // directly. It runs on one goroutine from the first of them to the end of the group.
@@ -307,7 +316,7 @@ func (r *route) rejoin(ctx context.Context, epoch uint32) joined {
 	for {
 		r.pause = min(max(2*r.pause, firstPause), lastPause)
 		select {
-		case <-time.After(r.pause):
+		case <-time.After(jitter(r.pause, r.plan.rank, epoch)):
 		case <-ctx.Done():
 			return joined{err: ctx.Err()}
 		}
