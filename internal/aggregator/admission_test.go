@@ -78,7 +78,10 @@ func TestTooMany(t *testing.T) {
 	require.NoError(t, err)
 	_, err = dial(t, s, session.Hello{Job: 2})
 	require.ErrorContains(t, err, "the switch has 1 jobs and takes no more")
-	require.NoError(t, first.Close(nil))
+	newer, err := dial(t, s, session.Hello{Job: 1, Epoch: 1})
+	require.NoError(t, err)
+	require.ErrorContains(t, lost(t, first), "epoch 1 of the job has begun")
+	require.NoError(t, newer.Close(nil))
 	require.Eventually(t, func() bool {
 		_, err := dial(t, s, session.Hello{Job: 2})
 		return err == nil

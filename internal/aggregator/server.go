@@ -167,13 +167,13 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 		return nil, refuse(draining, "%v", session.ErrDraining)
 	}
 	key := jobKey{p.Key, p.Job}
-	j = s.jobs[key]
-	if j != nil && j.epoch < p.Epoch {
+	j, known := s.jobs[key]
+	if known && j.epoch < p.Epoch {
 		go j.end(&session.Error{Text: fmt.Sprintf("epoch %d of the job has begun, this is epoch %d", p.Epoch, j.epoch)})
 		j = nil
 	}
 	if j == nil {
-		if len(s.jobs) >= s.cfg.Jobs {
+		if !known && len(s.jobs) >= s.cfg.Jobs {
 			return nil, refuse(tooMany, "the switch has %d jobs and takes no more", len(s.jobs))
 		}
 		j = newJob(s, key, p)
