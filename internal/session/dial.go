@@ -73,7 +73,7 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		line: newLine(conn, h.Timeout), hello: h,
 		ready: make(chan struct{}), lost: make(chan struct{}),
 	}
-	unwatch := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() }) // a deadline would not outlast the next wait
 	err = s.join()
 	if !unwatch() {
 		err = errors.Join(context.Cause(ctx), err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -485,4 +486,32 @@ func TestAKeyWithoutSecrets(t *testing.T) {
 	require.NoError(t, l.read(&o, patience))
 	require.NoError(t, l.write(Sockets{Ports: o.Ports, Queue: 1, Datagram: 1400}))
 	require.Empty(t, n.peer(t).Key)
+}
+
+// TestDialEndsBetweenFrames cancels while the member turns from one frame to
+// the next, at many moments of that turn.
+func TestDialEndsBetweenFrames(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			l := newLine(conn, patience)
+			_ = l.write(greeting{Magic: magic, Version: Version, Nonce: make([]byte, nonceSize)})
+			for range i * 10 {
+				runtime.Gosched()
+			}
+			cancel()
+			_, _ = io.Copy(io.Discard, conn) // until the member hangs up
+			l.hangUp()
+		}()
+		_, err := Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: patience})
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
 }
