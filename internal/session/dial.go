@@ -33,7 +33,7 @@ type Hello struct {
 	Child        bool          // a node that joins its parent; Has tells on behalf of whom
 	Reproducible bool          // sum in rank order
 	Secret       string        // MCAST_SECRET; empty: none
-	Timeout      time.Duration // silence after which the node counts as lost; 0: DefaultTimeout
+	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Offload      datagram.Offload
 }
 
@@ -60,6 +60,7 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	if h.Timeout == 0 {
 		h.Timeout = DefaultTimeout
 	}
+	h.Timeout = max(h.Timeout, minTimeout)
 	if h.Secret != "" && len(h.Secret) < minSecret {
 		return nil, fmt.Errorf("session: a secret of %d bytes; want at least %d", len(h.Secret), minSecret)
 	}

@@ -142,10 +142,19 @@ func (l *line) read(v any, within time.Duration) error {
 	return json.Unmarshal(body, v)
 }
 
+// Bounds of the time between pings. A member asks for a timeout, and must not make the node write often.
+const (
+	minInterval = 250 * time.Millisecond
+	maxInterval = time.Second
+)
+
+// interval is the time between pings to a side that waits for timeout.
+func interval(timeout time.Duration) time.Duration { return min(max(timeout/4, minInterval), maxInterval) }
+
 // ping shows the other side that this one is alive until the line is hung up.
 func (l *line) ping() {
 	l.wg.Go(func() {
-		t := time.NewTicker(min(max(l.timeout/4, 10*time.Millisecond), time.Second))
+		t := time.NewTicker(interval(l.timeout))
 		defer t.Stop()
 		for {
 			select {

@@ -46,9 +46,9 @@ type Request struct {
 	Key   string `json:"key,omitempty"`
 }
 
-// Bounds of the timeout that a member may ask for.
+// Bounds of the timeout that a member may ask for. The least is two pings, see interval.
 const (
-	minTimeout = 50 * time.Millisecond
+	minTimeout = 500 * time.Millisecond
 	maxTimeout = 10 * time.Minute
 )
 

@@ -268,6 +268,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		"version": {func(r *Request) { r.Version = 9 }, "version 9"},
 		"rank":    {func(r *Request) { r.Rank = -1 }, "rank -1 of 2"},
 		"timeout": {func(r *Request) { r.Milliseconds = 1 << 60 }, "a timeout of"},
+		"hurry":   {func(r *Request) { r.Milliseconds = 499 }, "want 500ms to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := listen(t, nil)
@@ -339,20 +340,20 @@ func TestSilence(t *testing.T) {
 	for _, who := range []string{"node", "member"} {
 		t.Run(who, func(t *testing.T) {
 			n := listen(t, nil)
-			s, err := dial(t, n, func(h *Hello) { h.Timeout = 100 * time.Millisecond })
+			s, err := dial(t, n, func(h *Hello) { h.Timeout = minTimeout })
 			require.NoError(t, err)
 			p := n.peer(t)
 			if who == "node" {
 				close(p.line.stop)
 				p.line.once.Do(func() {}) // hangUp must not close it again
-				require.ErrorContains(t, lost(t, s), "silent for 100ms")
+				require.ErrorContains(t, lost(t, s), "silent for 500ms")
 				_ = p.line.conn.Close()
 				return
 			}
 			close(s.line.stop)
 			s.line.once.Do(func() {})
 			_, err = p.Next()
-			require.ErrorContains(t, err, "silent for 100ms")
+			require.ErrorContains(t, err, "silent for 500ms")
 			_ = s.line.conn.Close()
 		})
 	}
@@ -514,4 +515,21 @@ func TestDialEndsBetweenFrames(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
+}
+
+func TestPingsAreFew(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		minTimeout: 250 * time.Millisecond, time.Second: 250 * time.Millisecond, 3 * time.Second: 750 * time.Millisecond, maxTimeout: time.Second,
+	} {
+		require.Equal(t, want, interval(timeout))
+		require.LessOrEqual(t, 2*want, timeout)
+	}
+}
+
+// TestAHurry waits longer than was asked for, rather than be refused.
+func TestAHurry(t *testing.T) {
+	n := listen(t, nil)
+	_, err := dial(t, n, func(h *Hello) { h.Timeout = 100 * time.Millisecond })
+	require.NoError(t, err)
+	require.Equal(t, minTimeout.Milliseconds(), n.peer(t).Milliseconds)
 }
