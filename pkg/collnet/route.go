@@ -227,7 +227,10 @@ func (r *route) use(j *joined) error {
 	for {
 		notice, next := r.mesh.Noticed()
 		if notice.Number >= r.epoch {
-			return r.leave(fmt.Sprintf("rank %d lost the switch at %s: %s", notice.Rank, j.address, notice.Text))
+			reason := fmt.Sprintf("rank %d lost the switch at %s: %s", notice.Rank, j.address, notice.Text)
+			r.tally.fallbacks.Add(1)
+			r.log.Warn("reduce-scatter goes directly", "reason", reason)
+			return r.leave(reason)
 		}
 		var err error
 		select {
@@ -267,8 +270,6 @@ func (r *route) leave(reason string) error {
 		return err
 	}
 	r.setReason(reason)
-	r.tally.fallbacks.Add(1)
-	r.log.Warn("reduce-scatter goes directly", "reason", reason)
 	if r.reduce.Stats().Switched > r.served {
 		r.pause = 0 // one that is joined and does not serve is not worth joining again soon
 	}

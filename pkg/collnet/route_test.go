@@ -313,6 +313,23 @@ func TestSecondAddress(t *testing.T) {
 	}
 }
 
+// TestRetriesAreNoFallbacks: to try one address after the other is not to lose a switch.
+func TestRetriesAreNoFallbacks(t *testing.T) {
+	g := worldOf(t, 3, func(_ int, s *config.Settings) { s.Switch = "127.0.0.1:1,127.0.0.1:1" })
+	stream(t, g, 10, 10, -1, nil)
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if notice, _ := g[0].mesh.Noticed(); notice.Number >= 4 { // 1 and 2 were all the addresses, 3 the first retry
+			break
+		}
+		require.Less(t, time.Since(start), 30*time.Second)
+	}
+	stream(t, g, 11, 10, -1, nil)
+	for r := range g {
+		assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)
+		assert.EqualValues(t, 20, g[r].Stats().DirectOps, "rank %d", r)
+	}
+}
+
 // TestLossOnTheWayToTheSwitch: a share of the datagrams is lost in both directions.
 func TestLossOnTheWayToTheSwitch(t *testing.T) {
 	for _, loss := range []float64{0.01, 0.2} {
