@@ -183,6 +183,9 @@ func (g *Group) start(c *carrier, window int) error {
 	if t.Lossless && s.Loss > 0 && p.switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
 	}
+	if p.oddSwitch {
+		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+p.noSwitch)
+	}
 	g.gather = engine.NewGather(engine.GatherConfig{
 		Core: core.Config{
 			Rank: p.rank, Size: p.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,

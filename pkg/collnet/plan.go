@@ -27,6 +27,7 @@ type plan struct {
 	rcvBuf     int
 	switches   int    // addresses of aggregation nodes that every rank has
 	noSwitch   string // why Reduce-Scatter goes directly, at first or for good
+	oddSwitch  bool   // some ranks name nodes, and others none or not as many
 }
 
 func newPlan(o Options, blobs [][]byte) (*plan, error) {
@@ -62,7 +63,7 @@ func (p *plan) countSwitches(all []blob) {
 	for r := range all {
 		if all[r].Switches != all[0].Switches {
 			p.noSwitch = fmt.Sprintf("MCAST_SWITCH names %d nodes at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
-			p.switches = 0
+			p.switches, p.oddSwitch = 0, true
 			return
 		}
 	}

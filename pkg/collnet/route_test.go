@@ -278,6 +278,8 @@ func TestReasonsToGoDirectly(t *testing.T) {
 				assert.Contains(t, i.ReduceScatterReason, c.reason)
 				assert.Equal(t, g[0].Info().ReduceScatterReason, i.ReduceScatterReason)
 				assert.NotContains(t, i.ReduceScatterReason, "horse")
+				warned := strings.Contains(strings.Join(i.Notes, "\n"), "MCAST_SWITCH names 1 nodes at rank 0 and 0 at rank 2; set")
+				assert.Equal(t, name == "one without", warned, "notes: %q", i.Notes) // each is logged as a warning
 			}
 		})
 	}
