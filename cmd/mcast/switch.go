@@ -32,6 +32,8 @@ type switchCommand struct {
 	Parent       string          `placeholder:"host:port" help:"The switch above this one in a tree."`
 	DataPorts    portRange       `placeholder:"first-last" help:"UDP ports for data, for firewalls. Default: any."`
 	Secrets      string          `placeholder:"FILE" help:"Admit only members that prove one of these secrets: one a line, with an optional name before it. Default: MCAST_SECRET, if set."`
+	Jobs         int             `default:"256" placeholder:"n" help:"Communicators at a time. Default: ${default}."`
+	Members      int             `default:"4096" placeholder:"n" help:"Connections of members of all jobs. Default: ${default}."`
 	JoinTimeout  time.Duration   `default:"30s" placeholder:"d" help:"How long a job waits for the last of its ranks. Default: ${default}."`
 	DrainTimeout time.Duration   `default:"30s" placeholder:"d" help:"After SIGTERM: how long members have to leave. Default: ${default}."`
 	HTTP         string          `name:"http" placeholder:"host:port" help:"Serve /metrics for Prometheus and /healthz here. Default: nowhere."`
@@ -56,7 +58,7 @@ func (c *switchCommand) Run() error {
 	s, err := aggregator.Start(aggregator.Config{
 		Bind: c.Bind, Workers: c.Workers, Memory: int64(c.Memory), JobMemory: int64(c.JobMemory), Rate: float64(c.Rate),
 		Parent: c.Parent, FirstPort: c.DataPorts.first, LastPort: c.DataPorts.last, Secrets: secrets,
-		JoinTimeout: c.JoinTimeout, Log: log,
+		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log,
 	})
 	if err != nil {
 		return err

@@ -165,6 +165,7 @@ func TestSwitchReportsBadInput(t *testing.T) {
 		"no-such-file":                {"--secrets", filepath.Join(dir, "no-such-file")},
 		"65 workers":                  {"--workers", "65"},
 		`parent "x"`:                  {"--parent", "x"},
+		"-5 jobs, 7 members":          {"--jobs=-5", "--members", "7"},
 		"bytes, of which":             {"--memory", "1M", "--job-memory", "2M"},
 	} {
 		cmd, _, stderr := mcast(t, nil, append([]string{"switch", "--bind", "127.0.0.1:0"}, args...)...)

@@ -72,6 +72,17 @@ func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
 	require.NoError(t, other.Err())
 }
 
+// TestShareOfASecret gives each of two half of the jobs and of the memory.
+func TestShareOfASecret(t *testing.T) {
+	s := start(t, Config{Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10, Secrets: session.Secrets{{Text: "first secret"}, {Text: "second secret"}}})
+	with := func(word string) func(*session.Hello) { return func(h *session.Hello) { h.Secret = word } }
+	reduceScatter(t, 1, join(t, 2, at(s), with("first secret")), someOps...)
+	require.LessOrEqual(t, s.Stats().Memory, int64(256<<10))
+	_, err := dial(t, s, session.Hello{Job: 1, Secret: "first secret"})
+	require.ErrorContains(t, err, "1 jobs of this secret")
+	reduceScatter(t, 2, join(t, 2, at(s), with("second secret")), someOps...)
+}
+
 func TestTooMany(t *testing.T) {
 	s := start(t, Config{Jobs: 1})
 	first, err := dial(t, s, session.Hello{Job: 1})

@@ -2,35 +2,48 @@ package aggregator
 
 import "sync"
 
-// budget is the slot memory that jobs share, in bytes.
+// budget is the slot memory that jobs share, in bytes. Each secret has an
+// equal share, so that no tenant can take what is another's.
 type budget struct {
-	total int64
+	share int64 // of each secret, or of all without secrets
 
 	mu    sync.Mutex
-	taken int64
+	taken map[string]int64 // by the key of the secret
 }
 
-// take reserves memory if there is as much.
-func (b *budget) take(n int64) bool {
+func newBudget(total int64, secrets int) *budget {
+	return &budget{share: total / int64(max(secrets, 1)), taken: map[string]int64{}}
+}
+
+// take reserves memory for a job of a secret if there is as much.
+func (b *budget) take(secret string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > b.total-b.taken {
+	if n > b.share-b.taken[secret] {
 		return false
 	}
-	b.taken += n
+	b.taken[secret] += n
 	return true
 }
 
-func (b *budget) give(n int64) {
+func (b *budget) give(secret string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taken -= n
+	b.taken[secret] -= n
 }
 
-func (b *budget) used() int64 {
+func (b *budget) used() (n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.taken
+	for _, taken := range b.taken {
+		n += taken
+	}
+	return n
 }
 
-func (b *budget) free() int64 { return b.total - b.used() }
+// free is what is left for jobs of a secret.
+func (b *budget) free(secret string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.share - b.taken[secret]
+}

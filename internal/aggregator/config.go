@@ -44,6 +44,7 @@ type Config struct {
 	// Secrets admits only members that prove one of them. Default: everybody.
 	Secrets session.Secrets
 	// Jobs bounds how many there are at a time, Members their members in all. Defaults: 256, 4096.
+	// Of jobs and memory, each of several secrets has an equal share.
 	Jobs, Members int
 	// JoinTimeout is how long a job waits for the last of its ranks. Default: 30 s.
 	JoinTimeout time.Duration

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,11 +21,12 @@ type Server struct {
 	sessions sync.WaitGroup // serve, one a connection
 	ended    sync.WaitGroup // run, one a worker
 	open     chan struct{}  // a place for each connection
-	memory   budget
+	memory   *budget
 
 	mu       sync.Mutex
 	jobs     map[jobKey]*job
 	conns    map[net.Conn]struct{} // of all sessions
+	unproven map[netip.Prefix]int  // how many have not asked for a job yet, by network
 	draining bool
 	closed   bool
 	empty    chan struct{} // closed when draining and the last job has ended
@@ -35,6 +37,9 @@ const acceptPause = 100 * time.Millisecond
 
 // farewell is how long members that do not answer are told that their job is over.
 const farewell = time.Second
+
+// leastUnproven is for the ranks of a host, which come all at once.
+const leastUnproven = 64
 
 // jobKey names a job. Those of different secrets never meet.
 type jobKey struct {
@@ -49,7 +54,8 @@ func Start(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: c, memory: budget{total: c.Memory}, jobs: map[jobKey]*job{}, conns: map[net.Conn]struct{}{}, empty: make(chan struct{}),
+		cfg: c, memory: newBudget(c.Memory, len(c.Secrets)), jobs: map[jobKey]*job{},
+		conns: map[net.Conn]struct{}{}, unproven: map[netip.Prefix]int{}, empty: make(chan struct{}),
 		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
 	}
 	if s.listener, err = net.Listen("tcp", c.Bind); err != nil {
@@ -122,9 +128,43 @@ func (s *Server) hangUp() {
 	}
 }
 
+// network is what may be one host's: an IPv4 address, or the 64 bits of an IPv6 one that it cannot choose.
+func network(conn net.Conn) netip.Prefix {
+	addr := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("") // sessions are TCP
+	p, _ := addr.Prefix(min(addr.BitLen(), 64))                                     // never too long
+	return p
+}
+
+// arrive counts one more connection that has not asked for a job yet, if the
+// network may have as many: others shall have places too.
+func (s *Server) arrive(from netip.Prefix) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unproven[from] >= max(leastUnproven, s.cfg.Members/8) {
+		return false
+	}
+	s.unproven[from]++
+	return true
+}
+
+// arrived counts one less.
+func (s *Server) arrived(from netip.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unproven[from]--; s.unproven[from] == 0 {
+		delete(s.unproven, from)
+	}
+}
+
 // serve runs a session from greeting to farewell.
 func (s *Server) serve(conn net.Conn) {
+	from := network(conn)
+	if !s.arrive(from) {
+		s.counters.refuse(tooMany)
+		return // the connection is closed: nothing was promised
+	}
 	p, err := session.Accept(conn, s.cfg.Secrets, handshake)
+	s.arrived(from)
 	if err != nil {
 		s.counters.refuse(unproven)
 		s.cfg.Log.Debug("no member", "from", conn.RemoteAddr().String(), "error", err)
@@ -172,10 +212,12 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 		go j.end(&session.Error{Text: fmt.Sprintf("epoch %d of the job has begun, this is epoch %d", p.Epoch, j.epoch)})
 		j = nil
 	}
-	if j == nil {
-		if !known && len(s.jobs) >= s.cfg.Jobs {
-			return nil, refuse(tooMany, "the switch has %d jobs and takes no more", len(s.jobs))
+	if !known {
+		if err := s.place(p.Key); err != nil {
+			return nil, err
 		}
+	}
+	if j == nil {
 		j = newJob(s, key, p)
 		s.jobs[key] = j
 	}
@@ -184,6 +226,23 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 	}
 	j.sessions++
 	return j, nil
+}
+
+// place reports why there can be no further job of a secret, if there cannot.
+func (s *Server) place(secret string) error {
+	if len(s.jobs) >= s.cfg.Jobs {
+		return refuse(tooMany, "the switch has %d jobs and takes no more", len(s.jobs))
+	}
+	n := 0
+	for key := range s.jobs {
+		if key.secret == secret {
+			n++
+		}
+	}
+	if n >= max(1, s.cfg.Jobs/max(1, len(s.cfg.Secrets))) {
+		return refuse(tooMany, "the switch has %d jobs of this secret and takes no more", n)
+	}
+	return nil
 }
 
 // forget counts one session less in a job. One without any is ended, and

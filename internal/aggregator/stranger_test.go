@@ -143,3 +143,26 @@ func TestEarlyDatagrams(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Stats().Garbage > 0 }, patience, time.Millisecond)
 	require.Equal(t, uint64(1), s.Stats().Garbage)
 }
+
+// TestManyStrangers take all places that those of their address have, and none of others.
+func TestManyStrangers(t *testing.T) {
+	s := start(t, Config{Members: 200})
+	silent := make([]stranger, leastUnproven)
+	for i := range silent {
+		silent[i] = come(t, s)
+	}
+	conn, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	n, _ := io.Copy(io.Discard, conn)
+	require.Zero(t, n, "a greeting")
+	other, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = other.Close() }()
+	require.NoError(t, stranger{other}.read(&struct{}{}))
+	require.NoError(t, silent[0].Close())
+	require.Eventually(t, func() bool {
+		_, err := dial(t, s, session.Hello{Job: 1})
+		return err == nil
+	}, patience, time.Millisecond)
+}

@@ -41,7 +41,9 @@ func (j *job) shape(t inc.Terms) inc.StageConfig {
 }
 
 // affordable is how much slot memory the job may take, in bytes.
-func (j *job) affordable() int64 { return min(j.server.cfg.JobMemory, j.server.memory.free()) }
+func (j *job) affordable() int64 {
+	return min(j.server.cfg.JobMemory, j.server.memory.free(j.key.secret))
+}
 
 // room is how many bytes of chunks a stripe can hold at this node, and below,
 // from each member.
@@ -94,7 +96,7 @@ func (j *job) terms() (inc.Terms, error) {
 			j.server.counters.refuse(noMemory)
 			return t, fmt.Errorf("the job needs at least %d bytes of slot memory (%d slots of %d bytes in each of %d stripes, %d members); "+
 				"the switch has %d bytes left and allows %d a job", int64(least)*cost, least, t.Chunk, j.width, len(j.members),
-				j.server.memory.free(), j.server.cfg.JobMemory)
+				j.server.memory.free(j.key.secret), j.server.cfg.JobMemory)
 		}
 	}
 	t.Queue = j.queue(&t)
@@ -136,14 +138,14 @@ func (j *job) start(t inc.Terms, number int) error {
 	shape := j.shape(t)
 	size := inc.MemoryFor(&shape)
 	total := int64(size) * int64(j.width)
-	if total > j.server.cfg.JobMemory || !j.server.memory.take(total) {
+	if total > j.server.cfg.JobMemory || !j.server.memory.take(j.key.secret, total) {
 		j.server.counters.refuse(noMemory)
 		return fmt.Errorf("the job needs %d bytes of slot memory; the switch has %d left and allows %d a job",
-			total, j.server.memory.free(), j.server.cfg.JobMemory)
+			total, j.server.memory.free(j.key.secret), j.server.cfg.JobMemory)
 	}
 	window, err := unix.Mmap(-1, 0, int(total), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		j.server.memory.give(total)
+		j.server.memory.give(j.key.secret, total)
 		return fmt.Errorf("reserve %d bytes of slot memory: %w", total, err)
 	}
 	j.window = window
@@ -196,7 +198,7 @@ func (j *job) release() {
 		if err := unix.Munmap(j.window); err != nil {
 			j.server.cfg.Log.Error("give slot memory back", "error", err)
 		}
-		j.server.memory.give(total)
+		j.server.memory.give(j.key.secret, total)
 	}
 }
 

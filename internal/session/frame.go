@@ -149,7 +149,9 @@ const (
 )
 
 // interval is the time between pings to a side that waits for timeout.
-func interval(timeout time.Duration) time.Duration { return min(max(timeout/4, minInterval), maxInterval) }
+func interval(timeout time.Duration) time.Duration {
+	return min(max(timeout/4, minInterval), maxInterval)
+}
 
 // ping shows the other side that this one is alive until the line is hung up.
 func (l *line) ping() {
