@@ -58,7 +58,7 @@ type Group struct {
 	mu      sync.Mutex
 	started bool // there are engines
 
-	posting    sync.Mutex // keeps the operations of one call together
+	posting    sync.RWMutex // held for reading to post to one lane, else to keep the operations of a call together
 	enlist     sync.Once
 	background *overlap.Background // nil in the foreground
 
@@ -224,8 +224,8 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.plan.rank*len(recv), (g.plan.rank+1)*len(recv))
 	}
-	g.posting.Lock()
-	defer g.posting.Unlock()
+	g.posting.RLock()
+	defer g.posting.RUnlock()
 	return g.submitReduce(direct.Op{
 		Send: send, Recv: recv, Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor,
 	}, func() { g.ended(overlap.Reduce) })
@@ -251,8 +251,8 @@ func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
 // submit hands an operation to the gather lane. own is what this rank gives to
 // it, in bytes; after is called when it is done.
 func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) {
-	g.posting.Lock()
-	defer g.posting.Unlock()
+	g.posting.RLock()
+	defer g.posting.RUnlock()
 	return g.post(o, own, after)
 }
 

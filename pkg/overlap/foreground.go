@@ -13,13 +13,17 @@ import (
 // rank leaves the network idle, and that rank may be waiting for a background
 // operation of this one. Receiving, barriers, credits and repairs always go on, so
 // no foreground operation waits for a background one.
+//
+// While no background group is registered, lanes share two counters here and no lock.
 type Foreground struct {
 	count    atomic.Int64
-	stuck    atomic.Bool // operations are in flight, and none has moved for patience
-	watching atomic.Bool // there is a goroutine in watch
+	begun    atomic.Uint64 // operations ever
+	stood    atomic.Uint64 // as many had begun when none had moved for patience; 0: some moved
+	yielding atomic.Int64  // background groups
+	watching atomic.Bool   // there is a goroutine in watch
 
 	mu    sync.Mutex
-	lanes map[*Lane]int // operations in flight on each
+	lanes map[*Lane]struct{} // that have had operations and are not closed
 	backs map[*Background]struct{}
 }
 
@@ -31,32 +35,55 @@ var InProcess Foreground
 const patience = 100 * time.Millisecond
 
 // Begin notes that a foreground operation was posted on a lane.
-func (f *Foreground) Begin(l *Lane) { f.change(l, 1) }
+func (f *Foreground) Begin(l *Lane) {
+	if l.front.Load() == nil {
+		f.meet(l)
+	}
+	l.ahead.Inc()
+	f.begun.Inc() // something new may move
+	f.count.Inc()
+}
 
 // End notes that it is done. It may overtake its Begin.
-func (f *Foreground) End(l *Lane) { f.change(l, -1) }
-
-func (f *Foreground) change(l *Lane, by int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.lanes == nil {
-		f.lanes = map[*Lane]int{}
-	}
-	if f.lanes[l] += by; f.lanes[l] == 0 {
-		delete(f.lanes, l)
-	}
-	if by > 0 {
-		f.stuck.Store(false) // something new may move
-	}
-	if f.count.Add(int64(by)) <= 0 {
+func (f *Foreground) End(l *Lane) {
+	l.ahead.Dec()
+	if f.count.Dec() <= 0 && f.yielding.Load() > 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.release()
 	}
+}
+
+// meet notes a lane, until it is closed.
+func (f *Foreground) meet(l *Lane) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.front.Store(f)
+	if isClosed(l.closed) {
+		return // it may not have seen f
+	}
+	if f.lanes == nil {
+		f.lanes = map[*Lane]struct{}{}
+	}
+	f.lanes[l] = struct{}{}
+}
+
+func (f *Foreground) forget(l *Lane) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.lanes, l)
 }
 
 // InFlight returns how many foreground operations are not done.
 func (f *Foreground) InFlight() int { return int(f.count.Load()) }
 
-func (f *Foreground) idle() bool { return f.count.Load() <= 0 || f.stuck.Load() }
+func (f *Foreground) idle() bool { return f.count.Load() <= 0 || f.stuck() }
+
+// stuck reports whether operations are in flight, none has moved for patience, and none has begun since.
+func (f *Foreground) stuck() bool {
+	n := f.stood.Load()
+	return n > 0 && n == f.begun.Load()
+}
 
 // release wakes those that are held back. f.mu is held.
 func (f *Foreground) release() {
@@ -79,25 +106,30 @@ func (f *Foreground) watch() {
 func (f *Foreground) look(seen map[*Lane]uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	stuck := true
+	begun, stuck := f.begun.Load(), true
 	for l := range f.lanes {
+		if l.ahead.Load() <= 0 {
+			continue
+		}
 		rounds, known := seen[l]
 		seen[l] = l.rounds.Load()
 		stuck = stuck && known && rounds == seen[l]
 	}
-	waiting := f.stuck.Load()
+	waiting := f.stuck()
 	for b := range f.backs {
 		waiting = waiting || b.held.Load()
 	}
 	if f.count.Load() <= 0 || !waiting {
-		f.stuck.Store(false)
+		f.stood.Store(0)
 		f.watching.Store(false)
 		return false
 	}
-	f.stuck.Store(stuck)
-	if stuck {
-		f.release()
+	if !stuck {
+		f.stood.Store(0)
+		return true
 	}
+	f.stood.Store(begun)
+	f.release()
 	return true
 }
 
@@ -117,6 +149,7 @@ func (f *Foreground) Background(wake func()) *Background {
 		f.backs = map[*Background]struct{}{}
 	}
 	f.backs[b] = struct{}{}
+	f.yielding.Inc()
 	return b
 }
 
@@ -143,4 +176,5 @@ func (b *Background) Close() {
 	b.to.mu.Lock()
 	defer b.to.mu.Unlock()
 	delete(b.to.backs, b)
+	b.to.yielding.Dec()
 }

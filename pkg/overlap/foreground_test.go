@@ -38,9 +38,36 @@ func TestEndMayOvertakeBegin(t *testing.T) {
 	require.False(t, b.Yield())
 	f.Begin(l)
 	require.Zero(t, f.InFlight())
-	require.Empty(t, f.lanes)
+	require.Zero(t, l.ahead.Load())
 	require.False(t, b.Yield())
 }
+
+// TestLanesShareNoLock: while nobody yields, operations begin and end without one.
+func TestLanesShareNoLock(t *testing.T) {
+	var f Foreground
+	l := NewLane(new(still))
+	f.Begin(l)
+	f.End(l)
+	f.mu.Lock()
+	f.Begin(l) // would wait for ever
+	f.End(l)
+	f.mu.Unlock()
+	require.Contains(t, f.lanes, l)
+	l.Close()
+	require.Empty(t, f.lanes)
+	f.Begin(l)
+	require.Empty(t, f.lanes, "it is closed")
+	f.End(l)
+	require.Zero(t, f.InFlight())
+}
+
+// still is a worker that has nothing to do.
+type still struct{}
+
+func (*still) Work() bool          { return false }
+func (*still) Sleep(time.Duration) { time.Sleep(time.Millisecond) }
+func (*still) Wake()               {}
+func (*still) InFlight() int       { return 0 }
 
 // TestForegroundThatStandsStill: operations that do not move leave the network
 // idle, so they hold nobody back until one moves or a new one comes.

@@ -39,6 +39,8 @@ type Lane struct {
 	resting atomic.Bool   // the agent rests for longer than a glance
 	kick    chan struct{} // ends that rest
 	start   time.Time
+	front   atomic.Pointer[Foreground] // that has met the lane, or nil
+	ahead   atomic.Int64               // operations of it in flight
 	closed  chan struct{}
 	ended   sync.WaitGroup
 	once    sync.Once
@@ -248,6 +250,9 @@ func (l *Lane) agentDrives() {
 func (l *Lane) Close() {
 	l.once.Do(func() {
 		close(l.closed)
+		if f := l.front.Load(); f != nil {
+			f.forget(l)
+		}
 		l.worker.Wake()
 		l.ended.Wait()
 		<-l.token // not given back: nobody drives again
