@@ -99,10 +99,15 @@ func (c *switchCommand) drain(s *aggregator.Server, signals chan os.Signal, log 
 // secrets reads --secrets, or else MCAST_SECRET.
 func (c *switchCommand) secrets(lookup func(string) (string, bool)) (session.Secrets, error) {
 	if c.Secrets == "" {
-		if one, _ := lookup("MCAST_SECRET"); one != "" {
-			return session.Secrets{{Text: one}}, nil
+		one, _ := lookup("MCAST_SECRET")
+		if one == "" {
+			return nil, nil
 		}
-		return nil, nil
+		s := session.Secret{Text: one}
+		if err := s.Check(); err != nil {
+			return nil, fmt.Errorf("MCAST_SECRET: %w", err)
+		}
+		return session.Secrets{s}, nil
 	}
 	file, err := os.Open(c.Secrets)
 	if err != nil {

@@ -62,10 +62,10 @@ func TestWhoIsRefused(t *testing.T) {
 }
 
 func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
-	s := start(t, Config{Secrets: session.Secrets{{Name: "a", Text: "first secret"}, {Name: "b", Text: "second secret"}}})
-	one, err := dial(t, s, session.Hello{Job: 1, Secret: "first secret"})
+	s := start(t, Config{Secrets: session.Secrets{{Name: "a", Text: "first-secret"}, {Name: "b", Text: "second-secret"}}})
+	one, err := dial(t, s, session.Hello{Job: 1, Secret: "first-secret"})
 	require.NoError(t, err)
-	other, err := dial(t, s, session.Hello{Job: 1, Epoch: 9, Secret: "second secret"})
+	other, err := dial(t, s, session.Hello{Job: 1, Epoch: 9, Secret: "second-secret"})
 	require.NoError(t, err)
 	require.Equal(t, 2, s.Stats().Jobs)
 	require.NoError(t, one.Err())
@@ -74,13 +74,13 @@ func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
 
 // TestShareOfASecret gives each of two half of the jobs and of the memory.
 func TestShareOfASecret(t *testing.T) {
-	s := start(t, Config{Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10, Secrets: session.Secrets{{Text: "first secret"}, {Text: "second secret"}}})
+	s := start(t, Config{Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10, Secrets: session.Secrets{{Text: "first-secret"}, {Text: "second-secret"}}})
 	with := func(word string) func(*session.Hello) { return func(h *session.Hello) { h.Secret = word } }
-	reduceScatter(t, 1, join(t, 2, at(s), with("first secret")), someOps...)
+	reduceScatter(t, 1, join(t, 2, at(s), with("first-secret")), someOps...)
 	require.LessOrEqual(t, s.Stats().Memory, int64(256<<10))
-	_, err := dial(t, s, session.Hello{Job: 1, Secret: "first secret"})
+	_, err := dial(t, s, session.Hello{Job: 1, Secret: "first-secret"})
 	require.ErrorContains(t, err, "1 jobs of this secret")
-	reduceScatter(t, 2, join(t, 2, at(s), with("second secret")), someOps...)
+	reduceScatter(t, 2, join(t, 2, at(s), with("second-secret")), someOps...)
 }
 
 func TestTooMany(t *testing.T) {
@@ -149,7 +149,7 @@ func TestChildWithoutParent(t *testing.T) {
 }
 
 func TestChildAndParentOfDifferentSecrets(t *testing.T) {
-	root := start(t, Config{Secrets: secrets("another secret")})
+	root := start(t, Config{Secrets: secrets("another-secret")})
 	s := start(t, Config{Parent: root.Addr().String(), Secrets: secrets(secret)})
 	_, err := dial(t, s, session.Hello{Job: 1, Secret: secret})
 	require.ErrorContains(t, err, "parent switch")

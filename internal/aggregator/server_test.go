@@ -2,7 +2,9 @@ package aggregator
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ import (
 
 const patience = time.Minute // bounds what ought to happen soon
 
-const secret = "correct horse"
+const secret = "correct-horse"
 
 func start(t *testing.T, c Config) *Server {
 	t.Helper()
@@ -66,6 +68,8 @@ func tryJoin(t *testing.T, ranks int, node func(rank int) *Server, change func(*
 }
 
 func at(s *Server) func(int) *Server { return func(int) *Server { return s } }
+
+func putFloat32(b []byte, v float32) { binary.LittleEndian.PutUint32(b, math.Float32bits(v)) }
 
 // random fills elements of a type with small whole numbers, so that sums are exact in any order.
 func random(rng *rand.Rand, t reduce.Type, n int) []byte {

@@ -90,7 +90,7 @@ func TestAMemberThatNeverAnswers(t *testing.T) {
 	s := start(t, Config{JoinTimeout: 50 * time.Millisecond})
 	c := come(t, s)
 	c.ask(t, session.Request{Job: 1, Ranks: 2})
-	_, err := c.Conn.Read(make([]byte, 1))
+	_, err := c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	require.Eventually(t, func() bool { return s.Stats().Jobs == 0 }, patience, time.Millisecond)
 	require.Equal(t, uint64(1), s.counters.refused[incomplete].Load())

@@ -61,8 +61,10 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		h.Timeout = DefaultTimeout
 	}
 	h.Timeout = max(h.Timeout, minTimeout)
-	if h.Secret != "" && len(h.Secret) < minSecret {
-		return nil, fmt.Errorf("session: a secret of %d bytes; want at least %d", len(h.Secret), minSecret)
+	if h.Secret != "" {
+		if err := (Secret{Text: h.Secret}).Check(); err != nil {
+			return nil, fmt.Errorf("session: %w", err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*h.Timeout) // a handshake of two round trips
 	defer cancel()

@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 )
 
 // Secret admits members to a node. It must never be logged.
@@ -20,11 +22,26 @@ type Secret struct {
 // Secrets are those that a node admits, each of which may belong to another tenant.
 type Secrets []Secret
 
-// minSecret is the least length of a secret, in bytes.
-const minSecret = 8
+// Bounds of the length of a secret, in bytes.
+const (
+	minSecret = 8
+	maxSecret = 256
+)
+
+// Check returns what is wrong with a secret: it is too short or too long, or
+// has white space, which a list of secrets cannot hold. The error does not show it.
+func (s Secret) Check() error {
+	if len(s.Text) < minSecret || len(s.Text) > maxSecret {
+		return fmt.Errorf("a secret of %d bytes; want at least %d, at most %d", len(s.Text), minSecret, maxSecret)
+	}
+	if strings.ContainsFunc(s.Text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
+		return errors.New("a secret with white space or control characters; want none")
+	}
+	return nil
+}
 
 // ReadSecrets reads one secret a line, with an optional name before it. Empty
-// lines and lines that begin with # do not count. Secrets have no white space.
+// lines and lines that begin with # do not count. They are as Check wants them.
 func ReadSecrets(r io.Reader) (Secrets, error) {
 	var all Secrets
 	lines := bufio.NewScanner(r)
@@ -40,8 +57,8 @@ func ReadSecrets(r io.Reader) (Secrets, error) {
 		if len(words) == 2 {
 			s.Name = words[0]
 		}
-		if len(s.Text) < minSecret {
-			return nil, fmt.Errorf("line %d: a secret of %d bytes; want at least %d", number, len(s.Text), minSecret)
+		if err := s.Check(); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		all = append(all, s)
 	}

@@ -21,7 +21,7 @@ import (
 
 const (
 	patience = 20 * time.Second // bounds what ought to happen at once
-	secret   = "correct horse"
+	secret   = "correct-horse"
 )
 
 var someTerms = inc.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
@@ -246,6 +246,8 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 		"no secret":      {Secrets{{Text: secret}}, nil, "set MCAST_SECRET"},
 		"open node":      {nil, func(h *Hello) { h.Secret = secret }, "the switch has no secrets"},
 		"short secret":   {nil, func(h *Hello) { h.Secret = "hey" }, "want at least 8"},
+		"white space":    {nil, func(h *Hello) { h.Secret = "two words" }, "white space"},
+		"long secret":    {nil, func(h *Hello) { h.Secret = strings.Repeat("x", 257) }, "at most 256"},
 		"rank":           {nil, func(h *Hello) { h.Rank = 3 }, "rank 3 of 3"},
 		"ranks":          {nil, func(h *Hello) { h.Ranks = 1 << 16 }, "65536 ranks"},
 		"absurd timeout": {nil, func(h *Hello) { h.Timeout = time.Hour }, "timeout of 3600000 ms"},
