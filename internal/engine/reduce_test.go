@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// TestStopWithASwitchThatCannotBeClosed: the switch is lost anyway, and the group goes on.
+func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
+	ours, _ := pair(t)
+	closed := false
+	u, err := NewUplink(UplinkConfig{
+		Epoch: 1, Terms: inc.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
+		Sockets: []*datagram.Socket{ours}, Head: wire.SlotSize, Timeout: time.Hour,
+		Close: func() error {
+			closed = true
+			return errors.New("bad file descriptor")
+		},
+	})
+	require.NoError(t, err)
+	r := NewReduce(ReduceConfig{Size: 2, Route: func() {}})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.Work()
+				r.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	require.NoError(t, r.Begin(t.Context(), 1, u, nil))
+	record, err := r.Stop(t.Context(), 1)
+	require.NoError(t, err)
+	assert.NotEmpty(t, record)
+	assert.True(t, closed)
+	close(stop)
+	<-stopped
+	require.NoError(t, r.Close())
+}
