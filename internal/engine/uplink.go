@@ -60,7 +60,7 @@ type Uplink struct {
 	stripe int
 	taken  int // bytes
 
-	sizes [64]int // of the datagrams that flush sends, with all before
+	sizes [datagram.MaxBatch]int // of the datagrams that flush sends, with all before
 	head  wire.Slot
 	body  [wire.SlotBodySize + wire.MaxSlotSet]byte
 }

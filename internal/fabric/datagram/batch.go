@@ -10,10 +10,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 )
 
-// slots is the most datagrams that are sent, and messages that are received,
+// MaxBatch is the most datagrams that are sent, and messages that are received,
 // in one call. Linux merges and splits at most 64 datagrams (UDP_GRO_CNT_MAX,
 // UDP_MAX_SEGMENTS).
-const slots = 64
+const MaxBatch = 64
 
 // cache is how many bytes to move in a call at most: what fits in the
 // second-level cache, so that whoever looks at them next finds them there.
@@ -36,11 +36,11 @@ type Batch struct {
 	in      *inbox
 	stage   []byte // a stride a message
 
-	added    int           // datagrams to send
-	bytes    int           // their length
-	payloads [slots][]byte // keeps them where they are for the kernel
-	ends     [slots]int    // datagrams up to the end of each message
-	hint     []byte        // likewise, while the kernel fills it
+	added    int              // datagrams to send
+	bytes    int              // their length
+	payloads [MaxBatch][]byte // keeps them where they are for the kernel
+	ends     [MaxBatch]int    // datagrams up to the end of each message
+	hint     []byte           // likewise, while the kernel fills it
 
 	Syscalls atomic.Uint64 // made so far
 }
@@ -48,17 +48,17 @@ type Batch struct {
 // outbox is what the kernel reads when we send: one header and two vectors a
 // datagram, gathered into messages.
 type outbox struct {
-	messages [slots]sys.Mmsghdr
-	control  [slots]segmentSize
-	vectors  [2 * slots]sys.Iovec
-	heads    [slots][maxHead]byte
+	messages [MaxBatch]sys.Mmsghdr
+	control  [MaxBatch]segmentSize
+	vectors  [2 * MaxBatch]sys.Iovec
+	heads    [MaxBatch][maxHead]byte
 }
 
 // inbox is what the kernel fills when we receive, but for the bytes themselves.
 type inbox struct {
-	messages [slots]sys.Mmsghdr
-	control  [slots][32]byte
-	vectors  [slots + 2]sys.Iovec // the first message has three when there is a hint
+	messages [MaxBatch]sys.Mmsghdr
+	control  [MaxBatch][32]byte
+	vectors  [MaxBatch + 2]sys.Iovec // the first message has three when there is a hint
 }
 
 // NewBatch reserves the memory for datagrams of a header of head bytes, 1 to
@@ -85,8 +85,8 @@ func (b *Batch) reserve() (err error) {
 		return err
 	}
 	// Pages that nothing was ever received to cost nothing.
-	if b.stage, err = unix.Mmap(-1, 0, slots*stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
-		return fmt.Errorf("reserve %d bytes to receive datagrams: %w", slots*stride, err)
+	if b.stage, err = unix.Mmap(-1, 0, MaxBatch*stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+		return fmt.Errorf("reserve %d bytes to receive datagrams: %w", MaxBatch*stride, err)
 	}
 	return nil
 }

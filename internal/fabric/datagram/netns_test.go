@@ -108,13 +108,13 @@ func TestNoRoom(t *testing.T) {
 	require.NoError(t, s.Connect(netip.MustParseAddrPort("10.9.0.77:9")))
 	require.NoError(t, unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 16<<10))
 	out := batch(t, 1440)
-	for i := range slots {
+	for i := range MaxBatch {
 		add(t, out, i, 1440)
 	}
 	sent, err := out.Flush(s)
 	require.NoError(t, err)
 	require.Positive(t, sent)
-	require.Less(t, sent, slots)
+	require.Less(t, sent, MaxBatch)
 	require.Zero(t, out.Added(), "forgotten")
 	add(t, out, 0, 1440)
 	sent, err = out.Flush(s)

@@ -58,7 +58,7 @@ func (b *Batch) offer(s *Socket, budget int) int {
 	case s.kernel.merge:
 		n = min(budget, cache/stride)
 	default:
-		n = min(budget, slots, max(1, cache/(b.head+b.payload)))
+		n = min(budget, MaxBatch, max(1, cache/(b.head+b.payload)))
 	}
 	for i := range n {
 		b.in.vectors[i].Set(b.staged(i))

@@ -26,7 +26,7 @@ type segmentSize struct {
 // lies, so it must not change until Flush, which forgets it.
 func (b *Batch) Add(payload []byte) (head []byte) {
 	size := b.head + len(payload)
-	if b.added == slots || b.added > 0 && b.bytes+size > cache {
+	if b.added == MaxBatch || b.added > 0 && b.bytes+size > cache {
 		return nil
 	}
 	i := b.added
