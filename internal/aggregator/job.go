@@ -37,6 +37,7 @@ type job struct {
 	width   int // stripes
 	uplink  *session.Session
 	claims  map[int]*session.Peer // who brings a rank
+	told    map[int]bool          // ranks that the parent was told of
 	members []*member             // in the order of their numbers, once running
 	running bool
 	ended   bool
@@ -76,7 +77,7 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	j := &job{
 		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
 		offered: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
-		claims: map[int]*session.Peer{},
+		claims: map[int]*session.Peer{}, told: map[int]bool{},
 	}
 	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.late)
 	if s.cfg.Parent == "" {
@@ -279,7 +280,9 @@ func (j *job) branch(m *member, b session.Branches) {
 		err = fmt.Errorf("chunks of %d and room for %d bytes", b.Chunk, b.Room)
 	}
 	if err == nil && !j.running && !j.ended {
-		m.ranks = slices.Sorted(slices.Values(b.Ranks))
+		m.ranks = append(m.ranks, b.Ranks...)
+		slices.Sort(m.ranks)
+		m.ranks = slices.Compact(m.ranks) // it may say the same twice
 		m.chunk, m.room = min(m.chunk, b.Chunk), b.Room
 		j.progress()
 	}
@@ -306,6 +309,10 @@ func (j *job) progress() {
 	}
 	ranks := j.present()
 	if j.uplink != nil {
+		ranks = slices.DeleteFunc(ranks, func(r int) bool { return j.told[r] })
+		for _, r := range ranks {
+			j.told[r] = true
+		}
 		if err := j.uplink.Has(session.Branches{Ranks: ranks, Chunk: j.chunk(), Room: j.room()}); err != nil {
 			go j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
 		}

@@ -166,3 +166,66 @@ func TestManyStrangers(t *testing.T) {
 		return err == nil
 	}, patience, time.Millisecond)
 }
+
+// TestAChildTellsTheDifference has ranks join a child one after another: it
+// tells its parent of each once, so what it says is as long as what is new.
+func TestAChildTellsTheDifference(t *testing.T) {
+	root, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = root.Close() }()
+	s := start(t, Config{Parent: root.Addr().String()})
+	const ranks = 5
+	said := make(chan []int, ranks)
+	go func() {
+		conn, err := root.Accept()
+		if err != nil {
+			return
+		}
+		p, err := session.Accept(conn, nil, patience)
+		if err != nil {
+			return
+		}
+		defer p.Close()
+		if p.Offer([]uint16{9}) != nil {
+			return
+		}
+		for b, err := p.Next(); err == nil; b, err = p.Next() {
+			said <- b.Ranks
+		}
+	}()
+	for r := range ranks {
+		_, err := dial(t, s, session.Hello{Job: 1, Ranks: ranks + 1, Rank: r})
+		require.NoError(t, err)
+		select {
+		case news := <-said:
+			require.Equal(t, []int{r}, news)
+		case <-time.After(patience):
+			require.Fail(t, "the parent hears nothing")
+		}
+	}
+}
+
+// TestAChildThatRepeatsItself brings no ranks that it has named before.
+func TestAChildThatRepeatsItself(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	child, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Child: true})
+	require.NoError(t, err)
+	for _, ranks := range [][]int{{2}, {0, 2}, {2}} {
+		require.NoError(t, child.Has(session.Branches{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
+	}
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, j := range s.jobs {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return !j.running && len(j.present()) == 2
+		}
+		return false
+	}, patience, time.Millisecond)
+	last, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1})
+	require.NoError(t, err)
+	_, number, err := last.Ready(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, number) // after the child, whose lowest rank is 0
+}

@@ -106,7 +106,7 @@ type note struct {
 
 // Branches is what a child node tells of its members.
 type Branches struct {
-	// Ranks that have joined below the child.
+	// Ranks that have joined below the child since it told of some before.
 	Ranks []int `json:"ranks"`
 	// Chunk is the most bytes of elements that a datagram carries on every path below.
 	Chunk int `json:"chunk"`
