@@ -61,6 +61,10 @@ class Handle:
         self._pending: list[tuple[Work, Callable[[], None]]] = []
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
 
+    def __repr__(self) -> str:
+        """Return what was deferred, and why the rest was not."""
+        return f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons})"
+
     def drain(self) -> None:
         """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
         pending, self._pending = self._pending, []
