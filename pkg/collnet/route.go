@@ -186,10 +186,14 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	return j
 }
 
-// probe returns once datagrams have gone to the switch and back, at most MCAST_SWITCH_TIMEOUT later.
+// probeLimit is how long datagrams may take to a switch and back, the first polls lost. Not longer:
+// ranks whose datagrams pass may wait for one whose do not before they hear that it gives up.
+const probeLimit = 2 * time.Second
+
+// probe returns once datagrams have gone to the switch and back.
 func (r *route) probe(ctx context.Context, j *joined) error {
-	limit := r.plan.settings.SwitchTimeout
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("MCAST_SWITCH_TIMEOUT of %v is over", limit))
+	limit := min(probeLimit, r.plan.settings.SwitchTimeout)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
