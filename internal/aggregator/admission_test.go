@@ -137,6 +137,33 @@ func TestAJobThatIsNeverComplete(t *testing.T) {
 	require.ErrorContains(t, lost(t, m), "after 50ms only ranks [1] of 3 have joined")
 }
 
+// TestManyRanksThatAreNeverComplete are told so in a text that fits a frame.
+func TestManyRanksThatAreNeverComplete(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	child, err := dial(t, s, session.Hello{Job: 1, Ranks: session.MaxRanks, Child: true})
+	require.NoError(t, err)
+	ranks := make([]int, 10_000)
+	for half := range 2 {
+		for i := range ranks {
+			ranks[i] = half*len(ranks) + i
+		}
+		require.NoError(t, child.Has(session.Branches{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
+	}
+	var j *job
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, j = range s.jobs {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return len(j.present()) == 2*len(ranks)
+		}
+		return false
+	}, patience, time.Millisecond)
+	j.late()
+	require.ErrorContains(t, lost(t, child), "62 63] and 19936 more of 32768 have joined")
+}
+
 func TestChildWithoutParent(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -45,22 +43,6 @@ type job struct {
 	stripes []*stripe
 	window  []byte // slots of all stripes
 	drained bool
-}
-
-// member is who contributes: a rank, or a node with ranks below it.
-type member struct {
-	peer    *session.Peer
-	ranks   []int // sorted
-	chunk   int   // bytes of elements that a datagram carries on every path to it
-	room    int   // bytes of chunks a stripe and member below; 0: nothing is below
-	sockets []*datagram.Socket
-}
-
-func (m *member) String() string {
-	if !m.peer.Child {
-		return fmt.Sprintf("rank %d", m.peer.Rank)
-	}
-	return fmt.Sprintf("the switch at %v, with ranks %v,", m.peer.Remote(), m.ranks)
 }
 
 func jobName(p *session.Peer) string {
@@ -230,30 +212,6 @@ func (j *job) open(p *session.Peer) (*member, error) {
 	return m, nil
 }
 
-// mute has the kernel drop what comes to a socket. Nobody reads it until all
-// ranks are there; until then a member must not fill the kernel's memory.
-func mute(s *datagram.Socket) error {
-	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
-	if err := unix.SetsockoptSockFprog(s.FD(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing}); err != nil {
-		return fmt.Errorf("drop what comes to port %d: %w", s.Port(), err)
-	}
-	return nil
-}
-
-// unmute undoes mute.
-func unmute(s *datagram.Socket) error {
-	if err := unix.SetsockoptInt(s.FD(), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil {
-		return fmt.Errorf("take what comes to port %d: %w", s.Port(), err)
-	}
-	return nil
-}
-
-func (m *member) close() {
-	for _, socket := range m.sockets {
-		_ = socket.Close() // nothing to be done
-	}
-}
-
 // join makes a member one of the job's, and starts the job with the last one.
 func (j *job) join(m *member) error {
 	j.mu.Lock()
@@ -371,7 +329,7 @@ func (j *job) late() {
 	j.mu.Unlock()
 	if !running {
 		j.server.counters.refuse(incomplete)
-		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %v of %d have joined", j.server.cfg.JoinTimeout, ranks, j.ranks)})
+		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %s of %d have joined", j.server.cfg.JoinTimeout, list(ranks), j.ranks)})
 	}
 }
 
