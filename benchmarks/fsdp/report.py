@@ -167,7 +167,8 @@ def notes(runs: list[Run]) -> list[str]:
     said = [
         f"Largest difference of a loss between any two runs' same step: {apart:.2g} (allowed: "
         f"{TOLERANCE:g}). Ours add in rank order, on every fabric and in the switch, so they agree "
-        "in every bit of every loss and weight, or this run fails; gloo adds in another order, so its last bits differ.",
+        "in every bit of every loss and weight, or this run fails; gloo adds in another order, so its "
+        "last bits differ.",
         "All runs use the same FSDP schedule (torch_mcast.fsdp.enable); only the backend differs. "
         "Waiting includes waiting for ranks that are late: ranks may outnumber cores, and the switch is "
         "one more process on them.",
