@@ -1,0 +1,121 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAMemberThatNeverAnswers is held no longer than Accept was told, whatever it asks for.
+func TestAMemberThatNeverAnswers(t *testing.T) {
+	here, there := net.Pipe()
+	defer func() { _ = there.Close() }()
+	l := newLine(there, patience)
+	end := make(chan error, 1)
+	go func() {
+		p, err := Accept(here, nil, 200*time.Millisecond)
+		if err == nil {
+			err = p.Offer([]uint16{9})
+		}
+		end <- err
+	}()
+	require.NoError(t, l.read(&greeting{}, patience))
+	require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: maxTimeout.Milliseconds(), Nonce: make([]byte, nonceSize)}))
+	require.NoError(t, l.read(&offer{}, patience))
+	select {
+	case err := <-end:
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	case <-time.After(patience):
+		require.Fail(t, "the node waits on")
+	}
+}
+
+// TestStrangersAreHeardBriefly claims frames of lengths that are fit for members alone.
+func TestStrangersAreHeardBriefly(t *testing.T) {
+	for length, refused := range map[uint32]bool{maxEarly: false, maxEarly + 1: true, maxFrame: true, macked | maxFrame: true} {
+		here, there := net.Pipe()
+		end := make(chan error, 1)
+		go func() {
+			_, err := Accept(here, nil, 200*time.Millisecond)
+			end <- err
+		}()
+		l := newLine(there, patience)
+		require.NoError(t, l.read(&greeting{}, patience))
+		_, err := there.Write(binary.BigEndian.AppendUint32(nil, length))
+		require.NoError(t, err)
+		err = <-end
+		if refused {
+			require.ErrorContains(t, err, "at most 4096")
+		} else {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded) // it waits for the rest
+		}
+		l.hangUp()
+	}
+}
+
+// TestAKeyWithoutSecrets is a stranger's text and must not tell jobs apart.
+func TestAKeyWithoutSecrets(t *testing.T) {
+	n := listen(t, nil)
+	conn, err := net.Dial("tcp", n.Addr().String())
+	require.NoError(t, err)
+	l := newLine(conn, patience)
+	defer l.hangUp()
+	require.NoError(t, l.read(&greeting{}, patience))
+	require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: 20_000, Nonce: make([]byte, nonceSize), Key: "mine"}))
+	var o offer
+	require.NoError(t, l.read(&o, patience))
+	require.NoError(t, l.write(Sockets{Ports: o.Ports, Queue: 1, Datagram: 1400}))
+	require.Empty(t, n.peer(t).Key)
+}
+
+// TestDialEndsBetweenFrames cancels while the member turns from one frame to
+// the next, at many moments of that turn.
+func TestDialEndsBetweenFrames(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			l := newLine(conn, patience)
+			_ = l.write(greeting{Magic: magic, Version: Version, Nonce: make([]byte, nonceSize)})
+			for range i * 10 {
+				runtime.Gosched()
+			}
+			cancel()
+			_, _ = io.Copy(io.Discard, conn) // until the member hangs up
+			l.hangUp()
+		}()
+		_, err := Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: patience})
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+}
+
+func TestPingsAreFew(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		minTimeout: 250 * time.Millisecond, time.Second: 250 * time.Millisecond, 3 * time.Second: 750 * time.Millisecond, maxTimeout: time.Second,
+	} {
+		require.Equal(t, want, interval(timeout))
+		require.LessOrEqual(t, 2*want, timeout)
+	}
+}
+
+// TestAHurry waits longer than was asked for, rather than be refused.
+func TestAHurry(t *testing.T) {
+	n := listen(t, nil)
+	_, err := dial(t, n, func(h *Hello) { h.Timeout = 100 * time.Millisecond })
+	require.NoError(t, err)
+	require.Equal(t, minTimeout.Milliseconds(), n.peer(t).Milliseconds)
+}
