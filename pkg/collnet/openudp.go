@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/fault"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
@@ -24,7 +25,7 @@ func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	offload, err := udp.ParseOffload(p.settings.Offload)
+	offload, err := datagram.ParseOffload(p.settings.Offload)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
@@ -150,7 +149,7 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	s := &r.plan.settings
 	j.lost = make(chan error, 1)
 	j.address = s.Switches()[int(epoch-1)%r.plan.switches]
-	offload, err := udp.ParseOffload(s.Offload)
+	offload, err := datagram.ParseOffload(s.Offload)
 	if err != nil {
 		j.err = err
 		return j
@@ -158,7 +157,7 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	j.session, j.err = session.Dial(ctx, j.address, session.Hello{
 		Job: r.plan.job, Epoch: epoch, Ranks: r.plan.size, Rank: r.plan.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
-		Offload: datagram.Offload(offload),
+		Offload: offload,
 	})
 	if j.err != nil {
 		return j

@@ -8,8 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 )
 
-// Offload says how many datagrams cross the kernel in one call. Its values are
-// those of udp.Offload, which MCAST_OFFLOAD is parsed to.
+// Offload says how many datagrams cross the kernel in one call.
 type Offload uint8
 
 // The steps, from the best to the simplest.
@@ -28,6 +27,16 @@ func (o Offload) String() string {
 		return offloadNames[o]
 	}
 	return fmt.Sprintf("offload(%d)", uint8(o))
+}
+
+// ParseOffload is the inverse of Offload.String.
+func ParseOffload(name string) (Offload, error) {
+	for i, n := range offloadNames {
+		if n == name {
+			return Offload(i), nil
+		}
+	}
+	return 0, fmt.Errorf("offload %q is unknown: want auto, gso, batch or single", name)
 }
 
 // kernel is what the kernel does for a socket.

@@ -15,39 +15,20 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // Offload says how many datagrams cross the kernel in one call.
-type Offload uint8
+type Offload = datagram.Offload
 
-// The steps, from the best to the simplest.
+// The steps, from the best to the simplest; see datagram.
 const (
-	OffloadAuto   Offload = iota // the best step that the kernel has
-	OffloadGSO                   // many datagrams in one buffer (UDP_SEGMENT, UDP_GRO), several buffers a call
-	OffloadBatch                 // several datagrams a call (sendmmsg, recvmmsg)
-	OffloadSingle                // one datagram a call
+	OffloadAuto   = datagram.OffloadAuto
+	OffloadGSO    = datagram.OffloadGSO
+	OffloadBatch  = datagram.OffloadBatch
+	OffloadSingle = datagram.OffloadSingle
 )
-
-var offloadNames = [...]string{OffloadAuto: "auto", OffloadGSO: "gso", OffloadBatch: "batch", OffloadSingle: "single"}
-
-// String returns the name that MCAST_OFFLOAD takes.
-func (o Offload) String() string {
-	if int(o) < len(offloadNames) {
-		return offloadNames[o]
-	}
-	return fmt.Sprintf("offload(%d)", uint8(o))
-}
-
-// ParseOffload is the inverse of Offload.String.
-func ParseOffload(name string) (Offload, error) {
-	for i, n := range offloadNames {
-		if n == name {
-			return Offload(i), nil
-		}
-	}
-	return 0, fmt.Errorf("udp: offload %q is unknown: want auto, gso, batch or single", name)
-}
 
 // Options describe one rank's end of the fabric. Job, Group, Port, Subgroups,
 // Size and Chunk must be the same on all ranks.

@@ -13,16 +13,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 )
 
-func TestOffloadNames(t *testing.T) {
-	for _, o := range offloads {
-		parsed, err := ParseOffload(o.String())
-		require.NoError(t, err)
-		require.Equal(t, o, parsed)
-	}
-	_, err := ParseOffload("rdma")
-	require.EqualError(t, err, `udp: offload "rdma" is unknown: want auto, gso, batch or single`)
-}
-
 func TestChunkFor(t *testing.T) {
 	for mtu, want := range map[int]int{65536: 65472, 9000: 8928, 1500: 1440, 1400: 1312} {
 		require.Equal(t, want, ChunkFor(&net.Interface{MTU: mtu}))
