@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
 )
 
 func TestOpenRefusesBadOptions(t *testing.T) {
@@ -62,12 +61,6 @@ func TestMTU(t *testing.T) {
 	require.Equal(t, 65487, a.MTU())
 	a, _ = pair(t, Options{Local: netip.MustParseAddr("::ffff:127.0.0.1")})
 	require.Equal(t, 65507, a.MTU())
-}
-
-func TestOffloadNamesAreThoseOfUDP(t *testing.T) {
-	for o := range OffloadSingle + 2 {
-		require.Equal(t, udp.Offload(o).String(), o.String())
-	}
 }
 
 func TestLimit(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// datagram is a well-formed one from rank 0, payload bytes long, changed by adjust.
-func datagram(job uint64, payload int, adjust func(h *wire.Data, b []byte)) []byte {
+// wellFormed is a datagram from rank 0, payload bytes long, changed by adjust.
+func wellFormed(job uint64, payload int, adjust func(h *wire.Data, b []byte)) []byte {
 	h := wire.Data{Collective: wire.Allgather, Job: job, Seq: 1}
 	b := make([]byte, wire.DataSize+payload)
 	h.Put(b)
@@ -24,7 +24,7 @@ func datagram(job uint64, payload int, adjust func(h *wire.Data, b []byte)) []by
 // strangers are datagrams that a socket of rank 1 of 2 must refuse.
 func strangers(job uint64) map[string][]byte {
 	header := func(change func(h *wire.Data)) []byte {
-		return datagram(job, 100, func(h *wire.Data, b []byte) {
+		return wellFormed(job, 100, func(h *wire.Data, b []byte) {
 			change(h)
 			h.Put(b)
 		})
@@ -32,10 +32,10 @@ func strangers(job uint64) map[string][]byte {
 	return map[string][]byte{
 		"empty":                {},
 		"one byte":             {0x6d},
-		"short":                datagram(job, 0, nil)[:wire.DataSize-1],
+		"short":                wellFormed(job, 0, nil)[:wire.DataSize-1],
 		"garbage":              make([]byte, 1000),
-		"magic":                datagram(job, 100, func(_ *wire.Data, b []byte) { b[1]++ }),
-		"version":              datagram(job, 100, func(_ *wire.Data, b []byte) { b[2] += 0x10 }),
+		"magic":                wellFormed(job, 100, func(_ *wire.Data, b []byte) { b[1]++ }),
+		"version":              wellFormed(job, 100, func(_ *wire.Data, b []byte) { b[2] += 0x10 }),
 		"other job":            header(func(h *wire.Data) { h.Job++ }),
 		"other job, high half": header(func(h *wire.Data) { h.Job ^= 1 << 63 }),
 		"own rank":             header(func(h *wire.Data) { h.Root = 1 }),
@@ -53,8 +53,8 @@ func TestFilter(t *testing.T) {
 		require.NoError(t, err)
 		return n > 0
 	}
-	require.True(t, passes(datagram(job, 0, nil)))
-	require.True(t, passes(datagram(job, 1000, nil)))
+	require.True(t, passes(wellFormed(job, 0, nil)))
+	require.True(t, passes(wellFormed(job, 1000, nil)))
 	for name, b := range strangers(job) {
 		require.False(t, passes(b), name)
 	}
