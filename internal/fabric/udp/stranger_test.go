@@ -78,13 +78,13 @@ func TestStrangersHaveNoEffect(t *testing.T) {
 			require.Zero(t, ranks[1].Stats().ReceivedChunks)
 
 			for name, b := range map[string][]byte{
-				"too long":               datagram(o.Job, 1025, nil),
-				"much too long":          datagram(o.Job, 60000, nil),
-				"unknown collective":     datagram(o.Job, 1024, func(_ *wire.Data, b []byte) { b[2] |= 0xf }),
-				"shorter than its chunk": datagram(o.Job, 1023, nil),
-				"nothing":                datagram(o.Job, 0, nil),
-				"past the end":           datagram(o.Job, 1024, func(h *wire.Data, b []byte) { h.PSN = 1; h.Put(b) }),
-				"stale":                  datagram(o.Job, 1024, func(h *wire.Data, b []byte) { h.Seq = 0; h.Put(b) }),
+				"too long":               wellFormed(o.Job, 1025, nil),
+				"much too long":          wellFormed(o.Job, 60000, nil),
+				"unknown collective":     wellFormed(o.Job, 1024, func(_ *wire.Data, b []byte) { b[2] |= 0xf }),
+				"shorter than its chunk": wellFormed(o.Job, 1023, nil),
+				"nothing":                wellFormed(o.Job, 0, nil),
+				"past the end":           wellFormed(o.Job, 1024, func(h *wire.Data, b []byte) { h.PSN = 1; h.Put(b) }),
+				"stale":                  wellFormed(o.Job, 1024, func(h *wire.Data, b []byte) { h.Seq = 0; h.Put(b) }),
 			} {
 				dropped := ranks[1].Stats().Dropped
 				_, err := unix.Write(fd, b)
