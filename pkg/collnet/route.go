@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -349,7 +350,11 @@ func (r *route) through(j *joined) {
 	}
 	r.served = r.reduce.Stats().Switched
 	r.way.Store(&way{reason: r.way.Load().reason, via: fmt.Sprintf("the switch at %s %s", j.address, how)})
-	r.log.Info("reduce-scatter goes through the switch", "switch", j.address, "epoch", r.epoch)
+	level := slog.LevelInfo
+	if r.epoch > 1 {
+		level = slog.LevelWarn // whoever was told that it is lost wants to know that it is back
+	}
+	r.log.Log(context.Background(), level, "reduce-scatter goes through the switch", "switch", j.address, "epoch", r.epoch)
 }
 
 func (r *route) setReason(reason string) { r.way.Store(&way{reason: reason}) }
