@@ -59,24 +59,19 @@ func (s *Stage) Pop(now Time, o *Out) {
 // Status takes what a member says about the results it holds.
 func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 	m := &s.members[member]
-	if h.Kind != wire.Status || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != member ||
-		before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
+	if !s.meant(h, wire.Status, member) || before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
 		s.stats.Malformed++
 		return
 	}
 	// What the member sent before has left the queue, or was lost there.
-	if before(m.seen, st.Next) {
-		m.seen = st.Next
-	}
+	m.seen = later(m.seen, st.Next)
 	if before(m.have, st.Have) {
 		m.have = st.Have
 		s.settle()
 	}
 	if st.Poll {
 		s.stats.Polls++
-		if before(m.whole, s.base) {
-			m.whole = s.base
-		}
+		m.whole = later(m.whole, s.base)
 		for before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
 			m.whole++
 		}
@@ -100,11 +95,7 @@ func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 			overtaken += uint32(i) //nolint:gosec // bounded
 		}
 	}
-	from := s.base
-	if have := s.members[member].have; before(from, have) {
-		from = have
-	}
-	for n := from; before(n, s.top); n++ {
+	for n := later(s.base, s.members[member].have); before(n, s.top); n++ {
 		sl := &s.slots[s.index(n)]
 		if !sl.result || s.cfg.Owner[sl.head.Owner] != member {
 			continue
@@ -125,12 +116,8 @@ func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 // and reports gaps that are too old to be reordering.
 func (s *Stage) saw(member int, n uint32) {
 	m := &s.members[member]
-	if before(m.seen, n+1) {
-		m.seen = n + 1
-	}
-	if before(m.scan, s.base) {
-		m.scan = s.base
-	}
+	m.seen = later(m.seen, n+1)
+	m.scan = later(m.scan, s.base)
 	for before(m.scan+reorderSlots, m.seen) {
 		if !s.has(s.index(m.scan), member) {
 			s.stats.Gaps++
@@ -158,9 +145,7 @@ func (m *member) lacks(from, to uint32) {
 	if before(from, m.from) {
 		m.from = from
 	}
-	if before(m.to, to) {
-		m.to = to
-	}
+	m.to = later(m.to, to)
 }
 
 // settle frees the slots whose results are acknowledged.
@@ -251,19 +236,10 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 	if m.from == m.to {
 		return wire.SlotSet{}
 	}
-	if before(m.from, s.base) {
-		m.from = s.base
-	}
-	set, last := wire.SlotSet{From: m.from, Bits: s.missing[:]}, -1
-	clear(s.missing[:])
-	for i := 0; i < set.Len() && before(m.from+uint32(i), m.to); i++ { //nolint:gosec // bounded
-		if !s.has(s.index(m.from+uint32(i)), member) { //nolint:gosec // bounded
-			s.missing[i>>3] |= 1 << (i & 7)
-			last = i
-		}
-	}
-	set.Bits = set.Bits[:(last+8)>>3]
-	return set
+	m.from = later(m.from, s.base)
+	return wire.SlotSet{From: m.from, Bits: s.missing.pack(int(int32(m.to-m.from)), func(i int) bool { //nolint:gosec // serial arithmetic
+		return !s.has(s.index(m.from+uint32(i)), member) //nolint:gosec // bounded
+	})}
 }
 
 // describe says what a contribution is.

@@ -134,9 +134,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		for ; f.base != c.Base; f.base++ {
 			f.again.Clear(f.index(f.base))
 		}
-		if before(f.scan, f.base) {
-			f.scan = f.base
-		}
+		f.scan = later(f.scan, f.base)
 	}
 	if before(f.limit, c.Limit) {
 		f.limit = c.Limit

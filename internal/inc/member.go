@@ -36,7 +36,7 @@ type stripe struct {
 	have uint32        // every own result in slots below is held
 	held bitmap.Bitmap // own results from have on that are held, by slot modulo window
 	ack  bool          // there is something to acknowledge
-	bits [wire.MaxSlotSet]byte
+	bits slotBits
 }
 
 // NewMember returns the state of a rank that was admitted as member number of a
@@ -250,15 +250,9 @@ func (s *stripe) heldBits() []byte {
 	if s.held.Count() == 0 {
 		return nil
 	}
-	bits, last := s.bits[:], -1
-	clear(bits)
-	for i := range min(int(s.next-s.have), 8*len(bits)) {
-		if s.held.Has(s.index(s.have + uint32(i))) { //nolint:gosec // bounded
-			bits[i>>3] |= 1 << (i & 7)
-			last = i
-		}
-	}
-	return bits[:last>>3+1]
+	return s.bits.pack(int(s.next-s.have), func(i int) bool {
+		return s.held.Has(s.index(s.have + uint32(i))) //nolint:gosec // bounded
+	})
 }
 
 // Deadline returns when Expire is to be called, unless something comes before.

@@ -85,7 +85,7 @@ type Stage struct {
 	ready   fifo // slots whose result is to be sent
 	up      *uplink
 	sources [][]byte
-	missing [wire.MaxSlotSet]byte
+	missing slotBits
 	err     error
 	stats   StageStats
 }
@@ -168,6 +168,11 @@ func (s *Stage) index(n uint32) int { return int(n % uint32(len(s.slots))) } //n
 // inWindow reports whether a slot is one of those held now.
 func (s *Stage) inWindow(n uint32) bool { return n-s.base < uint32(len(s.slots)) } //nolint:gosec // bounded
 
+// meant reports whether a datagram is of this kind, in this stripe of this job, and from or for that member.
+func (s *Stage) meant(h *wire.Slot, kind wire.SlotKind, member int) bool {
+	return h.Kind == kind && h.Job == s.cfg.Job && int(h.Stripe) == s.cfg.Stripe && int(h.Member) == member
+}
+
 // has reports whether a member has contributed to the slot at an index.
 func (s *Stage) has(i, member int) bool {
 	return s.bits[i*s.words+member>>6]&(1<<(member&63)) != 0
@@ -222,9 +227,7 @@ func (s *Stage) Contribute(member int, h *wire.Slot, payload []byte) {
 	s.stats.Contributions++
 	s.stats.SummedBytes += uint64(len(payload))
 	s.keep(i, member, h, payload)
-	if before(s.top, h.Slot+1) {
-		s.top = h.Slot + 1
-	}
+	s.top = later(s.top, h.Slot+1)
 	s.saw(member, h.Slot)
 	if sl.count == s.cfg.Members {
 		s.reduce(i)
@@ -235,8 +238,7 @@ func (s *Stage) Contribute(member int, h *wire.Slot, payload []byte) {
 // size of its elements.
 func (s *Stage) check(member int, h *wire.Slot, payload []byte) (size int, ok bool) {
 	t, op := reduce.Type(h.Type), reduce.Op(h.Op)
-	if h.Kind != wire.Contribution || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != member ||
-		int(h.Owner) >= len(s.cfg.Owner) || h.Wide && !s.cfg.Wide || !t.Valid() || !op.Valid() {
+	if !s.meant(h, wire.Contribution, member) || int(h.Owner) >= len(s.cfg.Owner) || h.Wide && !s.cfg.Wide || !t.Valid() || !op.Valid() {
 		return 0, false
 	}
 	size = t.Size()

@@ -114,6 +114,30 @@ func (e *MismatchError) Error() string {
 
 var errNoMemory = errors.New("inc: not enough slot memory; see MemoryFor")
 
+// slotBits is room for the bits of a wire.SlotSet.
+type slotBits [wire.MaxSlotSet]byte
+
+// pack returns the bits of which has is true, from 0 up to n, as a wire.SlotSet has them.
+func (b *slotBits) pack(n int, has func(i int) bool) []byte {
+	clear(b[:])
+	last := -1
+	for i := range min(n, 8*len(b)) {
+		if has(i) {
+			b[i>>3] |= 1 << (i & 7)
+			last = i
+		}
+	}
+	return b[:(last+8)>>3]
+}
+
 // before reports whether slot a comes before slot b, in serial arithmetic
 // (RFC 1982): slot numbers wrap around.
 func before(a, b uint32) bool { return int32(a-b) < 0 } //nolint:gosec // the wrap is the point
+
+// later returns the slot that comes after the other.
+func later(a, b uint32) uint32 {
+	if before(a, b) {
+		return b
+	}
+	return a
+}

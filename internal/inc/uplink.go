@@ -13,7 +13,7 @@ type uplink struct {
 	have   uint32 // the owners below have acknowledged all results in slots below
 	wanted uint32 // no result is missing in slots below
 	ack    bool
-	bits   [wire.MaxSlotSet]byte
+	bits   slotBits
 }
 
 func newUplink(c *StageConfig) *uplink {
@@ -57,9 +57,7 @@ func (u *uplink) settle(s *Stage) {
 
 // want moves wanted to the next slot whose result the parent owes.
 func (u *uplink) want(s *Stage) {
-	if before(u.wanted, u.base) {
-		u.wanted = u.base
-	}
+	u.wanted = later(u.wanted, u.base)
 	for u.wanted != u.next {
 		if sl := &s.slots[s.index(u.wanted)]; s.cfg.Owner[sl.head.Owner] >= 0 && !sl.result {
 			return
@@ -70,8 +68,7 @@ func (u *uplink) want(s *Stage) {
 
 // Result takes a result that the parent has sent.
 func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
-	if h.Kind != wire.Result || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != s.up.number ||
-		!s.inWindow(h.Slot) || !before(h.Slot, s.up.next) {
+	if !s.meant(h, wire.Result, s.up.number) || !s.inWindow(h.Slot) || !before(h.Slot, s.up.next) {
 		s.stats.Malformed++
 		return
 	}
@@ -100,7 +97,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 func (s *Stage) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
 	u := s.up
 	u.settle(s)
-	if h.Kind != wire.Allowance || h.Job != s.cfg.Job || int(h.Stripe) != s.cfg.Stripe || int(h.Member) != u.number || before(u.have, c.Base) {
+	if !s.meant(h, wire.Allowance, u.number) || before(u.have, c.Base) {
 		s.stats.Malformed++
 		return
 	}
@@ -126,18 +123,14 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 		return wire.Slot{}, wire.SlotStatus{}, false
 	}
 	u.ack = false
-	last := -1
+	held := u.bits[:0]
 	if s.results > 0 {
-		clear(u.bits[:])
-	}
-	for i := 0; s.results > 0 && i < min(int(u.next-u.have), 8*len(u.bits)); i++ {
-		if s.slots[s.index(u.have+uint32(i))].result { //nolint:gosec // bounded
-			u.bits[i>>3] |= 1 << (i & 7)
-			last = i
-		}
+		held = u.bits.pack(int(u.next-u.have), func(i int) bool {
+			return s.slots[s.index(u.have+uint32(i))].result //nolint:gosec // bounded
+		})
 	}
 	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job}, //nolint:gosec // bounded
-		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Held: u.bits[:(last+8)>>3]}, true
+		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Held: held}, true
 }
 
 // Deadline returns when Expire is to be called. Only a node with a parent has timers.
