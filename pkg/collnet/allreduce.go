@@ -41,11 +41,10 @@ func (g *Group) StartAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 }
 
 func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+	if err := checkReduction("allreduce", t, op); err != nil {
+		return nil, err
+	}
 	switch {
-	case !t.Valid():
-		return nil, argument("allreduce: unknown element type %d; see reduce.ParseType for those allowed", uint8(t))
-	case !op.Valid():
-		return nil, argument("allreduce: unknown reduction %d; allowed are sum, prod, max, min, avg, premul_sum", uint8(op))
 	case len(send) != len(recv):
 		return nil, argument("allreduce: send has %d bytes and recv %d; they must be equal", len(send), len(recv))
 	case len(send)%t.Size() != 0:
@@ -110,24 +109,14 @@ func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, g
 	if err != nil {
 		return nil, nil, err
 	}
-	next := engine.GatherOp{
+	next, err := g.post(engine.GatherOp{
 		Op:   core.Op{Collective: wire.Allgather, Bytes: n},
 		Send: own, Recv: s.recv, After: sum.Work,
-	}
-	if g.inBackground() {
-		next.Yield = g.yield
-	}
-	gather, err = g.gather.Submit(next, func() {
-		g.ended(overlap.Gather)
-		ended()
-	})
+	}, n, ended)
 	if err != nil {
-		g.ended(overlap.Gather) // the end of sum begins it
 		return sum, nil, err
 	}
-	gather.Book(&g.waited[overlap.Gather])
-	g.tally.gatherBytes.Add(uint64(n)) //nolint:gosec // a length
-	return sum, gather, nil
+	return sum, next.Work, nil
 }
 
 // segment is a part of an Allreduce with a shard of equal length for each rank.

@@ -208,11 +208,10 @@ func (g *Group) StartReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 }
 
 func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+	if err := checkReduction("reduce-scatter", t, op); err != nil {
+		return nil, err
+	}
 	switch {
-	case !t.Valid():
-		return nil, argument("reduce-scatter: unknown element type %d; see reduce.ParseType for those allowed", uint8(t))
-	case !op.Valid():
-		return nil, argument("reduce-scatter: unknown reduction %d; allowed are sum, prod, max, min, avg, premul_sum", uint8(op))
 	case len(recv)%t.Size() != 0:
 		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
 	case len(send) != len(recv)*g.plan.size:
@@ -229,6 +228,17 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 	return g.submitReduce(direct.Op{
 		Send: send, Recv: recv, Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor,
 	}, func() { g.ended(overlap.Reduce) })
+}
+
+// checkReduction reports what a call may not reduce, or how.
+func checkReduction(call string, t reduce.Type, op reduce.Op) error {
+	switch {
+	case !t.Valid():
+		return argument("%s: unknown element type %d; see reduce.ParseType for those allowed", call, uint8(t))
+	case !op.Valid():
+		return argument("%s: unknown reduction %d; allowed are sum, prod, max, min, avg, premul_sum", call, uint8(op))
+	}
+	return nil
 }
 
 // submitReduce hands an operation to the reduce lane. after must call ended. g.posting is held.
@@ -261,7 +271,9 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	if g.inBackground() && o.Collective != wire.Barrier {
 		o.Yield = g.yield
 	}
-	g.begun(overlap.Gather)
+	if o.After == nil {
+		g.begun(overlap.Gather) // otherwise the end of what it follows begins it
+	}
 	w, err := g.gather.Submit(o, func() {
 		g.ended(overlap.Gather)
 		after()
