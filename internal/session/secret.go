@@ -6,11 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // Secret admits members to a node. It must never be logged.
@@ -22,22 +22,9 @@ type Secret struct {
 // Secrets are those that a node admits, each of which may belong to another tenant.
 type Secrets []Secret
 
-// Bounds of the length of a secret, in bytes.
-const (
-	minSecret = 8
-	maxSecret = 256
-)
-
-// Check returns what is wrong with a secret: it is too short or too long, or
-// has white space, which a list of secrets cannot hold. The error does not show it.
+// Check returns what is wrong with a secret; see config.CheckSecret. The error does not show it.
 func (s Secret) Check() error {
-	if len(s.Text) < minSecret || len(s.Text) > maxSecret {
-		return fmt.Errorf("a secret of %d bytes; want at least %d, at most %d", len(s.Text), minSecret, maxSecret)
-	}
-	if strings.ContainsFunc(s.Text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
-		return errors.New("a secret with white space or control characters; want none")
-	}
-	return nil
+	return config.CheckSecret(s.Text)
 }
 
 // ReadSecrets reads one secret a line, with an optional name before it. Empty
