@@ -14,9 +14,6 @@ const (
 	// messages is how many a link receives before the next one's turn: a
 	// member that is ahead must wait for the others anyway.
 	messages = 4
-	// largeChunk is from which size on a contribution is received in its slot,
-	// one a call. Below it, many a call are worth a copy each.
-	largeChunk = 16 << 10
 	// leastCharge is the least that a datagram, and a call to receive some, takes of the
 	// credit, in bytes: short ones cost the worker about as much as those of 1.5 KiB.
 	leastCharge = 2 << 10
@@ -60,7 +57,7 @@ func newStripe(j *job, c inc.StageConfig) (*stripe, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stripe{job: j, stage: stage, large: c.Chunk >= largeChunk}
+	s := &stripe{job: j, stage: stage, large: c.Chunk >= datagram.Straight}
 	for i, m := range j.members {
 		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe]}
 		l.out, l.in = m.peer.Seals()

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// blockBytes is about how much of one shard comes in a row, see inc.
-	blockBytes = 64 << 10
 	// leastDelay is what a round trip takes at least until everybody has had a
 	// turn on a core. With 4 ranks and a node on 2 cores, 64 MiB a rank took 166 ms
 	// with it at 40 Gbit/s, 203 ms with a quarter, and 195 ms with four times
@@ -80,7 +78,7 @@ func (j *job) terms() (inc.Terms, error) {
 	for _, m := range j.members {
 		t.Wide = t.Wide || m.peer.Child
 	}
-	least := ceilPower(max(2, 2*blockBytes/t.Chunk))
+	least := ceilPower(max(2, 2*inc.BlockBytes/t.Chunk))
 	want := int(j.server.cfg.Rate/8*j.delay().Seconds()) / j.width / t.Chunk
 	for _, m := range j.members {
 		// Of a window about one in P results is for the same rank.

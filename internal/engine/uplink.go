@@ -16,10 +16,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// straight is the chunk size from which results are received where they
-// belong. Below it, taking many small ones in one call is worth more than the copy.
-const straight = 16 << 10
-
 // uplinkBudget bounds the datagrams of a stripe that are taken in one round, and the runs sent.
 const uplinkBudget = 64
 
@@ -153,7 +149,7 @@ func (u *Uplink) receive(stripe int) bool {
 // forgery, spoils that memory until the right bytes come; so the result of an operation in place, where the
 // input still lies that may have to be sent again, is not guessed at.
 func (u *Uplink) hint(stripe int) []byte {
-	if u.cfg.Terms.Chunk < straight {
+	if u.cfg.Terms.Chunk < datagram.Straight {
 		return nil
 	}
 	p, ok := u.member.Expect(stripe)

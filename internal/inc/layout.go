@@ -33,7 +33,7 @@ func (t *Terms) layoutOf(seq uint32, o *Op) layout {
 	l := layout{
 		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)), //nolint:gosec // small numbers
 		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
-		block: max(1, blockBytes/t.Chunk),
+		block: max(1, BlockBytes/t.Chunk),
 	}
 	l.chunks = (l.bytes + l.step - 1) / l.step
 	l.rows = (l.chunks + l.block - 1) / l.block

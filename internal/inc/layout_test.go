@@ -22,7 +22,7 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 		}
 		o := Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
 		// Up to four rows a stripe, or so many chunks that it stays fast.
-		row := max(1, blockBytes/terms.Chunk) * terms.chunkElements(o.Type)
+		row := max(1, BlockBytes/terms.Chunk) * terms.chunkElements(o.Type)
 		most := min(4*terms.Stripes*row, 400*terms.chunkElements(o.Type))
 		o.Count = rapid.IntRange(0, most).Draw(t, "count")
 		l := terms.layoutOf(rapid.Uint32().Draw(t, "seq"), &o)

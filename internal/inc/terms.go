@@ -41,8 +41,8 @@ const MaxInFlight = 32
 const (
 	// MaxSlots bounds the window of a stripe: the missing ones of a whole window fit one message.
 	MaxSlots = 8 * wire.MaxSlotSet
-	// blockBytes is about how much of one shard follows in one go, before the next owner's turn: what one call to the kernel takes.
-	blockBytes = 64 << 10
+	// BlockBytes is about how much of one shard follows in one go, before the next owner's turn: what one call to the kernel takes.
+	BlockBytes = 64 << 10
 )
 
 // Terms are what a node and the members of a job agree on when it is admitted.

@@ -15,6 +15,10 @@ import (
 // UDP_MAX_SEGMENTS).
 const MaxBatch = 64
 
+// Straight is the payload size from which a hint is worth giving. Below it,
+// taking many datagrams in one call is worth more than the copy that a hint saves.
+const Straight = 16 << 10
+
 // cache is how many bytes to move in a call at most: what fits in the
 // second-level cache, so that whoever looks at them next finds them there.
 const cache = 512 << 10
