@@ -1,0 +1,72 @@
+"""What the tests of the backend share: groups, inputs, and the reductions that they must give."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import torch_mcast
+
+distributed: Any = dist  # with its private names
+
+SUMMABLE = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
+    torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
+]  # fmt: skip
+OPAQUE = [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn]
+SIZES = [0, 1, 3, 1000, 70_001]
+
+
+@functools.cache
+def group_of(fabric: str, size: int) -> Any:
+    """Return a group of the first ranks; made by all ranks, once."""
+    return dist.new_group(list(range(size)), backend="mcast", pg_options=torch_mcast.Options(fabric=fabric))
+
+
+def numbers(count: int, dtype: torch.dtype, rank: int, salt: int = 0) -> torch.Tensor:
+    """Return values 0..7 that differ by place and rank: sums and products of four fit any type."""
+    values = (torch.arange(count) * 5 + rank * 3 + salt) % 8
+    if dtype is torch.bool:
+        return values % 2 == 1
+    return values.to(torch.float32).to(dtype) if dtype.is_floating_point else values.to(dtype)
+
+
+def same_bytes(got: torch.Tensor, want: torch.Tensor) -> bool:
+    got, want = got.contiguous(), want.contiguous()
+    return got.dtype == want.dtype and torch.equal(got.view(torch.uint8), want.view(torch.uint8))
+
+
+def reduced(op: Any, dtype: torch.dtype, inputs: list[torch.Tensor], factor: float) -> torch.Tensor:
+    """Return the reduction in rank order, half types added in f32, as the library promises."""
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if not dtype.is_floating_point:
+        wide = torch.int64
+    terms = [t.to(wide) * factor if op == "premul" else t.to(wide) for t in inputs]
+    fold: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = {
+        dist.ReduceOp.PRODUCT: torch.mul,
+        dist.ReduceOp.MIN: torch.minimum,
+        dist.ReduceOp.MAX: torch.maximum,
+    }.get(op, torch.add)
+    total = functools.reduce(fold, terms)
+    if op == dist.ReduceOp.AVG:
+        total = total / len(inputs) if dtype.is_floating_point else total // len(inputs)
+    return total.to(dtype)
+
+
+def reductions() -> Iterator[tuple[torch.dtype, Any, Any, int]]:
+    """Give element type, operation, how torch takes it, and number of elements, for every pair we reduce.
+
+    "premul" is PREMUL_SUM by 0.5.
+    """
+    ops: list[Any] = ["premul", *(getattr(dist.ReduceOp, n) for n in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"))]
+    for dtype in SUMMABLE:
+        for op in ops:
+            if op == "premul" and not dtype.is_floating_point:
+                continue
+            passed = distributed._make_nccl_premul_sum(0.5) if op == "premul" else op
+            for n in SIZES if dtype is torch.float32 else [257]:
+                yield dtype, op, passed, n
