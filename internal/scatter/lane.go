@@ -40,6 +40,7 @@ type Lane struct {
 
 	stopped bool
 	need    map[uint32][][]direct.Range // of operations that others had posted before Stop and this rank had not
+	empty   span                        // of these, what is done already unless it is in need: it has no elements
 	stats   Stats
 }
 
@@ -49,6 +50,11 @@ type op struct {
 	flying   bool
 	switched bool // the switch reduces it
 }
+
+// span is the operations from one up to another.
+type span struct{ from, to uint32 }
+
+func (s span) has(number uint32) bool { return !before(number, s.from) && before(number, s.to) }
 
 // Stats count operations.
 type Stats struct {
@@ -84,8 +90,12 @@ func (l *Lane) Begin(epoch uint32, m *inc.Member) {
 func (l *Lane) Join(epoch uint32, m *inc.Member) {
 	l.member, l.epoch = m, epoch
 	if l.rank == 0 {
-		// Whoever posts that operation has completed number posted, whose header tells it.
-		l.news = direct.Announcement{From: l.posted + MaxInFlight, Epoch: epoch}
+		// Whoever posts that operation has completed the one MaxInFlight before it, whose header tells it.
+		next := l.posted
+		if before(next, l.empty.to) {
+			next = l.empty.to // up to there nothing may need a header
+		}
+		l.news = direct.Announcement{From: next + MaxInFlight, Epoch: epoch}
 		l.direct.Announce(l.news)
 	}
 }
@@ -127,6 +137,8 @@ func (l *Lane) Post(now inc.Time, o direct.Op) uint32 {
 		delete(l.need, number)
 		l.stats.Resumed++
 		l.direct.Post(o, number, need)
+	case l.empty.has(number) && o.Bytes() == 0:
+		l.finished = append(l.finished, number)
 	case a.Epoch != 0 && !before(number, a.From):
 		p.switched = true
 		seq := l.member.Post(now, inc.Op{Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})

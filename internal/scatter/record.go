@@ -8,11 +8,12 @@ import (
 )
 
 // record is what a rank tells the others when the switch is lost. It travels as
-// unsigned varints: epoch, posted, number of entries; of each the number, the bytes of a shard,
+// unsigned varints: epoch, posted, posted - from, number of entries; of each the number, the bytes of a shard,
 // the number of ranges held, and for each of these the gap before it and its length.
 type record struct {
 	epoch   uint32
 	posted  uint32
+	from    uint32  // what it has posted from here on went through the switch
 	entries []entry // operations that the switch had and that are not done here
 }
 
@@ -25,6 +26,7 @@ type entry struct {
 func (r *record) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(r.epoch))
 	b = binary.AppendUvarint(b, uint64(r.posted))
+	b = binary.AppendUvarint(b, uint64(r.posted-r.from))
 	b = binary.AppendUvarint(b, uint64(len(r.entries)))
 	for _, e := range r.entries {
 		b = binary.AppendUvarint(b, uint64(e.number))
@@ -45,6 +47,7 @@ var errRecord = errors.New("it is no record of a lost switch")
 func (r *record) parse(b []byte) error {
 	in := reader{b: b}
 	r.epoch, r.posted = uint32(in.number(1<<32-1)), uint32(in.number(1<<32-1)) //nolint:gosec // bounded
+	r.from = r.posted - uint32(in.number(1<<31-1))                             //nolint:gosec // bounded
 	for range in.number(MaxInFlight) {
 		e := entry{number: uint32(in.number(1<<32 - 1)), bytes: in.number(1 << 62)} //nolint:gosec // bounded
 		if !before(e.number, r.posted) {

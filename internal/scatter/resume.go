@@ -12,7 +12,10 @@ import (
 // holds whatever comes meanwhile. Until then no operation can be posted; what goes directly goes on.
 func (l *Lane) Stop(epoch uint32) []byte {
 	l.stopped = true
-	rec := record{epoch: epoch, posted: l.posted}
+	rec := record{epoch: epoch, posted: l.posted, from: l.posted}
+	if a := l.announced(); l.member != nil && a.Epoch == epoch && before(a.From, l.posted) {
+		rec.from = a.From
+	}
 	for number := l.oldest; number != l.posted; number++ {
 		if p := &l.ops[number%MaxInFlight]; p.switched {
 			e := entry{number: number, bytes: p.Bytes()}
@@ -36,6 +39,7 @@ func (l *Lane) Stop(epoch uint32) []byte {
 func (l *Lane) Resume(records [][]byte) error {
 	all := make([]record, len(records))
 	var numbers []uint32
+	ahead := span{}
 	for r := range records {
 		if err := all[r].parse(records[r]); err != nil {
 			return fmt.Errorf("record of rank %d: %w", r, err)
@@ -46,6 +50,12 @@ func (l *Lane) Resume(records [][]byte) error {
 		for _, e := range all[r].entries {
 			numbers = append(numbers, e.number)
 		}
+		if at := all[r].posted; all[r].from != at && (ahead == (span{}) || before(ahead.to, at)) {
+			ahead = span{all[r].from, at}
+		}
+	}
+	if ahead != (span{}) { // and so this rank is past the last such span
+		l.empty = ahead
 	}
 	slices.SortFunc(numbers, func(a, b uint32) int { return int(int32(a - b)) }) //nolint:gosec // serial arithmetic
 	for _, number := range slices.Compact(numbers) {
@@ -99,7 +109,9 @@ func (l *Lane) missing(all []record, number uint32) ([][]direct.Range, error) {
 // resume goes on with one operation, now or when this rank posts it.
 func (l *Lane) resume(number uint32, need [][]direct.Range) {
 	if !before(number, l.posted) {
-		l.need[number] = need
+		if need != nil { // otherwise it is done elsewhere without this rank: it is empty
+			l.need[number] = need
+		}
 		return
 	}
 	p := &l.ops[number%MaxInFlight]
