@@ -22,7 +22,9 @@ help: ## say what there is
 
 build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
 	go build -trimpath -o bin/mcast ./cmd/mcast
-	go build -trimpath -buildmode=c-shared -o lib/libnccl-net-mcast.so ./ncclnet
+	@[ ! lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f lib/libnccl-net-mcast.so # go does not watch the map
+	go build -trimpath -buildmode=c-shared -ldflags '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map' \
+		-o lib/libnccl-net-mcast.so ./ncclnet
 	rm -f lib/libnccl-net-mcast.h
 	cp ncclnet/mcast.h lib/
 

@@ -1,67 +1,96 @@
-/* The C side of mcast.h. It only turns the public signatures, which speak of
- * const, into those that cgo can export. */
+/* The C side of mcast.h. It turns the public signatures, which speak of const,
+ * into those that cgo can export, and keeps the children of fork() out of Go. */
 #include <string.h>
 
 #include "_cgo_export.h"
+#include "fork.h"
 #include "mcast.h"
 
-const char *mcast_version(void) { return goVersion(); }
+const char *mcast_version(void)
+{
+	return mcast_forked() ? "unknown, in a fork of the process that loaded the library" : goVersion();
+}
 
 int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,
 	int64_t *endpoint, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goOpen(rank, size, (char *)options, blob, cap, len, endpoint, err, errlen);
 }
 
 int mcast_join(int64_t endpoint, const void *blobs, const size_t *lens, int64_t timeout_ms,
 	int64_t *group, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goJoin(endpoint, (void *)blobs, (size_t *)lens, timeout_ms, group, err, errlen);
 }
 
 int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
 	int64_t *work, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goAllgather(group, (void *)send, recv, bytes, work, err, errlen);
 }
 
 int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 	int64_t *work, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goBroadcast(group, buf, bytes, root, work, err, errlen);
 }
 
 int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goReduceScatter(group, (void *)send, recv, count, dtype, op, factor, work, err, errlen);
 }
 
 int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goAllreduce(group, (void *)send, recv, count, dtype, op, factor, work, err, errlen);
 }
 
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goBarrier(group, work, err, errlen);
 }
 
 int mcast_test(int64_t work, int *done, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goTest(work, done, err, errlen);
 }
 
 int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goWait(work, timeout_ms, err, errlen);
 }
 
-int mcast_forget(int64_t work) { return goForget(work); }
+int mcast_forget(int64_t work)
+{
+	if (mcast_forked())
+		return mcast_forked_text(NULL, 0);
+	return goForget(work);
+}
 
 int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen)
 {
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	return goInfo(group, buf, cap, len, err, errlen);
 }
 
@@ -70,6 +99,8 @@ int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errl
 	struct mcast_stats all;
 	int rc;
 
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
 	if (stats == NULL || stats->size < sizeof(stats->size))
 		return goBadStats(err, errlen);
 	memset(&all, 0, sizeof(all));
@@ -80,4 +111,9 @@ int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errl
 	return rc;
 }
 
-int mcast_close(int64_t group, char *err, size_t errlen) { return goClose(group, err, errlen); }
+int mcast_close(int64_t group, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goClose(group, err, errlen);
+}
