@@ -1,5 +1,6 @@
 // Package direct is Reduce-Scatter without help from the network: every rank
-// streams each shard to the rank that owns it, and the owner sums. It is the
+// streams each shard to the rank that owns it, and the owner sums. A Reduce is the
+// same with one owner; the other ranks are streamed headers alone. It is the
 // algorithm that ranks agree on when no aggregation node is configured, and
 // what they fall back to. Sums run in rank order, so that the same inputs give
 // the same bits whatever the timing.
@@ -96,13 +97,14 @@ func (c *Comm) Work(send bool) bool {
 }
 
 // Oldest says of the oldest operation in flight whether anything was summed,
-// whether all was, and whether this rank still has something of it to send.
+// whether all was (or sent, if nothing is to be summed here), and whether this rank still has something of it to send.
 func (c *Comm) Oldest() (moving, whole, sending bool) {
 	if len(c.ops) == 0 {
 		return false, false, false
 	}
 	p := c.ops[0]
-	return p.folded > 0 || p.summing > 0, p.summed, p.sent < c.size-1
+	sending = p.sent < c.size-1
+	return p.folded > 0 || p.summing > 0, p.summed && (!sending || p.To.Includes(c.rank)), sending
 }
 
 // Err returns why the lane cannot go on, or nil.
@@ -168,7 +170,7 @@ func (c *Comm) piece(p *op, owner, part, at int) (b []byte, ok bool) {
 		clear(c.head[:])
 		return c.head[:padded(size)-at], true
 	}
-	return p.shard(owner)[r.From+at : r.To], true
+	return p.Shard(owner)[r.From+at : r.To], true
 }
 
 func padded(n int) int { return (n + wire.StreamAlign - 1) &^ (wire.StreamAlign - 1) }
@@ -254,7 +256,7 @@ func (c *Comm) headers(p *op) bool {
 func (c *Comm) arrived(p *op, at, n int) int {
 	for r := range c.size {
 		if r == c.rank {
-			c.srcs[r] = p.shard(r)[at:]
+			c.srcs[r] = p.Shard(r)[at:]
 			continue
 		}
 		c.srcs[r] = c.streams.Peek(r, n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // network joins ranks by byte queues that take and give random amounts, so
@@ -62,6 +63,38 @@ func newNetwork(size, room int, seed uint64) []*Comm {
 	return comms
 }
 
+// target draws who gets the result among ranks.
+func target(rng *rand.Rand, size int) wire.Target {
+	if rng.IntN(2) == 0 {
+		return 0
+	}
+	return wire.ToRank(rng.IntN(size))
+}
+
+// random returns what a rank sends: n random bytes for each that gets a result.
+func random(rng *rand.Rand, to wire.Target, size, n int) []byte {
+	if _, one := to.Root(); !one {
+		n *= size
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// sumOf returns the result of an owner.
+func sumOf(calls []Op, owner int) []byte {
+	srcs := make([][]byte, len(calls))
+	for q := range srcs {
+		srcs[q] = append([]byte{}, calls[q].Shard(owner)...)
+	}
+	o := &calls[owner]
+	sum := make([]byte, o.Bytes())
+	reduce.Fold(sum, srcs, o.Type, o.Reduction, o.Factor)
+	return sum
+}
+
 func TestAnySizeAndSplit(t *testing.T) {
 	types := []reduce.Type{reduce.I8, reduce.I16, reduce.F32, reduce.F64, reduce.BF16}
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,26 +108,24 @@ func TestAnySizeAndSplit(t *testing.T) {
 			op := rapid.SampledFrom([]reduce.Op{reduce.Sum, reduce.Avg, reduce.Max, reduce.PremulSum}).Draw(t, "op")
 			count := rapid.IntRange(0, 3000).Draw(t, "count")
 			n := count * typ.Size()
-			sends := make([][]byte, size)
-			for r := range sends {
-				sends[r] = make([]byte, size*n)
-				for j := range sends[r] {
-					sends[r][j] = byte(rng.Uint32())
-				}
+			to := target(rng, size)
+			calls := make([]Op, size)
+			for r := range calls {
+				calls[r] = Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ, Reduction: op, Factor: 3}
 			}
 			for r := range comms {
-				srcs := make([][]byte, size)
-				for q := range srcs {
-					srcs[q] = append([]byte{}, sends[q][r*n:(r+1)*n]...)
+				var sum, recv []byte
+				if to.Includes(r) {
+					sum, recv = sumOf(calls, r), make([]byte, n)
 				}
-				want[i] = append(want[i], make([]byte, n))
-				reduce.Fold(want[i][r], srcs, typ, op, 3)
-				recv := make([]byte, n)
 				if i%2 == 1 {
-					recv = sends[r][r*n : (r+1)*n] // in place
+					recv = calls[r].Shard(r) // in place
 				}
-				got[i] = append(got[i], recv)
-				comms[r].Post(Op{Send: sends[r], Recv: recv, Count: count, Type: typ, Reduction: op, Factor: 3}, uint32(i), nil) //nolint:gosec // small
+				want[i], got[i] = append(want[i], sum), append(got[i], recv)
+			}
+			for r := range comms {
+				calls[r].Recv = got[i][r]
+				comms[r].Post(calls[r], uint32(i), nil) //nolint:gosec // small
 			}
 		}
 		done := make([]int, size)
@@ -135,6 +166,7 @@ func TestMismatch(t *testing.T) {
 		"type":  {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.I32, Reduction: reduce.Sum},
 		"op":    {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.F32, Reduction: reduce.Max},
 		"count": {Send: base.Send, Recv: base.Recv, Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
+		"root":  {Send: base.Send, Recv: base.Recv, To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum},
 	} {
 		t.Run(name, func(t *testing.T) {
 			comms := newNetwork(2, 4096, 1)

@@ -58,35 +58,31 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 		for i := range ops {
 			count := rapid.IntRange(0, 500).Draw(t, "count")
 			n := count * typ.Size()
-			need := make([][]Range, size)
-			for r := range need {
-				need[r] = parts(rng, count, typ.Size())
-			}
-			sends := make([][]byte, size)
-			for r := range sends {
-				sends[r] = make([]byte, size*n)
-				for j := range sends[r] {
-					sends[r][j] = byte(rng.Uint32())
+			to := target(rng, size)
+			calls, need := make([]Op, size), make([][]Range, size)
+			for r := range calls {
+				calls[r] = Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ}
+				if to.Includes(r) {
+					need[r] = parts(rng, count, typ.Size())
 				}
 			}
 			for r := range comms {
-				srcs := make([][]byte, size)
-				for q := range srcs {
-					srcs[q] = append([]byte{}, sends[q][r*n:(r+1)*n]...)
+				var sum, recv []byte
+				if to.Includes(r) {
+					sum, recv = sumOf(calls, r), calls[r].Shard(r)
 				}
-				sum := make([]byte, n)
-				reduce.Fold(sum, srcs, typ, reduce.Sum, 0)
-				recv := sends[r][r*n : (r+1)*n]
-				held := append([]byte{}, sum...)
+				want[i], got[i] = append(want[i], sum), append(got[i], recv)
+			}
+			for r, recv := range got[i] { // what is held already lies where the own input was
+				held := append([]byte(nil), want[i][r]...)
 				for _, p := range need[r] {
 					copy(held[p.From:p.To], recv[p.From:p.To])
 				}
 				copy(recv, held)
-				want[i] = append(want[i], sum)
-				got[i] = append(got[i], recv)
+				calls[r].Recv = recv
 			}
 			for r := range comms {
-				comms[r].Post(Op{Send: sends[r], Recv: got[i][r], Count: count, Type: typ}, uint32(7*i), need) //nolint:gosec // small
+				comms[r].Post(calls[r], uint32(7*i), need) //nolint:gosec // small
 			}
 		}
 		for _, done := range drive(t, comms, rng, ops) {

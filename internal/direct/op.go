@@ -7,11 +7,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// Op is a Reduce-Scatter of Count elements a shard.
+// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
 type Op struct {
-	// Send holds size shards of Count elements, Recv one. Recv may be this
-	// rank's shard of Send.
+	// Send holds a shard of Count elements for each rank that To includes, Recv one
+	// if this rank is such a one. Recv may be this rank's shard of Send.
 	Send, Recv []byte
+	To         wire.Target
 	Count      int
 	Type       reduce.Type
 	Reduction  reduce.Op
@@ -24,9 +25,16 @@ type Range struct{ From, To int }
 // Bytes returns the length of a shard.
 func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
 
-func (o *Op) shard(rank int) []byte {
+// Shard returns what of Send an owner gets; it is empty if To does not include it.
+func (o *Op) Shard(owner int) []byte {
 	n := o.Bytes()
-	return o.Send[rank*n : (rank+1)*n]
+	switch _, one := o.To.Root(); {
+	case !o.To.Includes(owner):
+		return nil
+	case one:
+		return o.Send[:n]
+	}
+	return o.Send[owner*n : (owner+1)*n]
 }
 
 // op is an operation in flight.
@@ -45,7 +53,7 @@ type op struct {
 // part returns the i-th part of its shard that an owner needs.
 func (p *op) part(owner, i int) (Range, bool) {
 	if p.need == nil {
-		return Range{0, p.Bytes()}, i == 0 && p.Count > 0
+		return Range{0, p.Bytes()}, i == 0 && p.Count > 0 && p.To.Includes(owner)
 	}
 	if i >= len(p.need[owner]) {
 		return Range{}, false
@@ -55,7 +63,7 @@ func (p *op) part(owner, i int) (Range, bool) {
 
 func (p *op) header() wire.Stream {
 	h := wire.Stream{
-		Type: uint8(p.Type), Op: uint8(p.Reduction), Seq: p.number, From: p.news.From, Epoch: p.news.Epoch,
+		Type: uint8(p.Type), Op: uint8(p.Reduction), Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
 		Bytes: uint64(p.Bytes()), //nolint:gosec // not negative
 	}
 	if p.Reduction == reduce.PremulSum {
@@ -65,8 +73,8 @@ func (p *op) header() wire.Stream {
 }
 
 func describe(h *wire.Stream) string {
-	return fmt.Sprintf("reduce-scatter number %d (%v of %v, %d bytes a shard, factor %v)",
-		h.Seq, reduce.Op(h.Op), reduce.Type(h.Type), h.Bytes, h.Factor)
+	return fmt.Sprintf("%v number %d (%v of %v, %d bytes a shard, factor %v)",
+		h.To, h.Seq, reduce.Op(h.Op), reduce.Type(h.Type), h.Bytes, h.Factor)
 }
 
 // MismatchError says that another rank called something else.

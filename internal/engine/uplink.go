@@ -157,7 +157,7 @@ func (u *Uplink) hint(stripe int) []byte {
 		return nil
 	}
 	o := u.lane.Buffers(p.Seq)
-	if n := o.Bytes(); SameMemory(o.Recv, o.Send[u.cfg.Rank*n:][:n]) {
+	if SameMemory(o.Recv, o.Shard(u.cfg.Rank)) {
 		return nil
 	}
 	return o.Recv[p.Offset : p.Offset+p.Bytes]
@@ -223,7 +223,7 @@ func (u *Uplink) contribute(stripe int) bool {
 			return n > 0
 		}
 		o := u.lane.Buffers(r.Seq)
-		shard := o.Send[r.Owner*o.Bytes():][:r.Offset+r.Bytes]
+		shard := o.Shard(r.Owner)[:r.Offset+r.Bytes]
 		added, injected := 0, 0
 		for ; added < r.Count; added++ {
 			if u.inject() {

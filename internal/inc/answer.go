@@ -244,6 +244,6 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 
 // describe says what a contribution is.
 func describe(h *wire.Slot, elements int) string {
-	return fmt.Sprintf("reduce-scatter (%v of %v, factor %v), with %d elements for rank %d in a slot of an operation of digest %#x",
+	return fmt.Sprintf("a reduction (%v of %v, factor %v), with %d elements for rank %d in a slot of an operation of digest %#x",
 		reduce.Op(h.Op), reduce.Type(h.Type), h.Factor, elements, h.Owner, h.Shape)
 }

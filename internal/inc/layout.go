@@ -8,9 +8,10 @@ import (
 // layout says how an operation lies in the slots of the stripes. A shard is cut
 // into chunks and these into blocks of consecutive chunks. Row i is block i of owner
 // 0, then of owner 1, and so on, so that no owner's link is hit by all at once;
-// rows go to the stripes in turn.
+// rows go to the stripes in turn. A Reduce is the same with one owner.
 type layout struct {
 	owners  int
+	lead    int // the first owner
 	stripes int
 	first   int // stripe of row 0
 	bytes   int // of a shard
@@ -34,6 +35,9 @@ func (t *Terms) layoutOf(seq uint32, o *Op) layout {
 		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)), //nolint:gosec // small numbers
 		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
 		block: max(1, BlockBytes/t.Chunk),
+	}
+	if root, one := o.To.Root(); one {
+		l.owners, l.lead = 1, root
 	}
 	l.chunks = (l.bytes + l.step - 1) / l.step
 	l.rows = (l.chunks + l.block - 1) / l.block
@@ -73,7 +77,7 @@ func (l *layout) at(stripe, i int) chunk {
 	size := l.rowBlock(row)
 	within := i % size
 	number := row*l.block + within
-	c := chunk{owner: i / size, number: number, offset: number * l.step, run: size - within}
+	c := chunk{owner: l.lead + i/size, number: number, offset: number * l.step, run: size - within}
 	c.bytes = min(l.step, l.bytes-c.offset)
 	return c
 }
@@ -81,6 +85,9 @@ func (l *layout) at(stripe, i int) chunk {
 // seek returns the first slot from i on that owner owns; slots(stripe) if there is none.
 func (l *layout) seek(stripe, i, owner int) int {
 	end := l.slots(stripe)
+	if owner -= l.lead; owner < 0 || owner >= l.owners {
+		return end
+	}
 	for i < end {
 		full := l.block * l.owners
 		row := l.firstRow(stripe) + i/full*l.stripes
@@ -97,8 +104,8 @@ func (l *layout) seek(stripe, i, owner int) int {
 	return end
 }
 
-// shape is a digest of the operation's length and number.
+// shape is a digest of the operation's length, number and owners.
 func (o *Op) shape(seq uint32) uint16 {
-	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 //nolint:gosec // a length
+	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 ^ uint64(o.To)*0x8cb92ba72f3d8dd7 //nolint:gosec // a length
 	return uint16(h>>40) % wire.MaxSlotShape
 }

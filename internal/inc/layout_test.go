@@ -25,6 +25,9 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 		row := max(1, BlockBytes/terms.Chunk) * terms.chunkElements(o.Type)
 		most := min(4*terms.Stripes*row, 400*terms.chunkElements(o.Type))
 		o.Count = rapid.IntRange(0, most).Draw(t, "count")
+		if rapid.Bool().Draw(t, "rooted") {
+			o.To = wire.ToRank(rapid.IntRange(0, terms.Ranks-1).Draw(t, "root"))
+		}
 		l := terms.layoutOf(rapid.Uint32().Draw(t, "seq"), &o)
 		covered := make([][]bool, terms.Ranks)
 		for r := range covered {
@@ -64,8 +67,8 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 			}
 		}
 		for r := range covered {
-			if at := slices.Index(covered[r], false); at >= 0 {
-				t.Fatalf("byte %d of rank %d is not carried", at, r)
+			if at := slices.Index(covered[r], !o.To.Includes(r)); at >= 0 {
+				t.Fatalf("byte %d of rank %d: is it carried? %t", at, r, covered[r][at])
 			}
 		}
 	})
@@ -82,18 +85,20 @@ func TestLayoutTurns(t *testing.T) {
 	}
 }
 
-// TestShape: the digest tells lengths and operations apart.
+// TestShape: the digest tells lengths, operations and targets apart.
 func TestShape(t *testing.T) {
 	seen := map[uint16]bool{}
 	for count := range 10 {
 		for seq := range uint32(10) {
-			o := Op{Count: count}
-			s := o.shape(seq)
-			assert.Less(t, s, uint16(wire.MaxSlotShape))
-			seen[s] = true
+			for to := range wire.Target(10) {
+				o := Op{To: to, Count: count}
+				s := o.shape(seq)
+				assert.Less(t, s, uint16(wire.MaxSlotShape))
+				seen[s] = true
+			}
 		}
 	}
-	assert.Greater(t, len(seen), 95)
+	assert.Greater(t, len(seen), 950)
 }
 
 func TestTermsCheck(t *testing.T) {

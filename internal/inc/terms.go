@@ -90,8 +90,9 @@ func (t *Terms) allowance() uint32 {
 	return uint32(t.Slots) //nolint:gosec // bounded
 }
 
-// Op is a Reduce-Scatter of Count elements a shard.
+// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
 type Op struct {
+	To        wire.Target
 	Count     int
 	Type      reduce.Type
 	Reduction reduce.Op

@@ -1,4 +1,4 @@
-// Package scatter is one rank's lane of Reduce-Scatters. Each operation goes
+// Package scatter is one rank's lane of Reduce-Scatters and Reduces. Each operation goes
 // through the switch (internal/inc) or directly from rank to rank
 // (internal/direct), and all ranks choose alike for every one of them:
 //
@@ -141,7 +141,7 @@ func (l *Lane) Post(now inc.Time, o direct.Op) uint32 {
 		l.finished = append(l.finished, number)
 	case a.Epoch != 0 && !before(number, a.From):
 		p.switched = true
-		seq := l.member.Post(now, inc.Op{Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})
+		seq := l.member.Post(now, inc.Op{To: o.To, Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})
 		l.first = number - seq
 	default:
 		l.direct.Post(o, number, nil)

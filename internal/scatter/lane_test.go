@@ -1,6 +1,7 @@
 package scatter
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // begin starts all lanes, through the switch or directly.
@@ -191,7 +193,7 @@ func TestEmptyOperationsAheadOfALoss(t *testing.T) {
 		c := &w.calls[i]
 		c.Count = 0
 		for r := range w.ranks {
-			c.inputs[r], c.want[r] = []byte{}, []byte{}
+			c.inputs[r], c.want[r] = c.inputs[r][:0], c.want[r][:0]
 		}
 	}
 	w.begin(true)
@@ -259,7 +261,11 @@ func TestOldAnnouncement(t *testing.T) {
 // posted when the switch is lost is still done at none before it does.
 func TestEmptyOperationWaitsForAll(t *testing.T) {
 	w := newWorld(t, 1, 2, 1)
-	w.calls[0].Count, w.calls[0].inputs, w.calls[0].want = 0, [][]byte{{}, {}}, [][]byte{{}, {}}
+	c := &w.calls[0]
+	c.Count = 0
+	for r := range w.ranks {
+		c.inputs[r], c.want[r] = c.inputs[r][:0], c.want[r][:0]
+	}
 	w.begin(true)
 	w.ranks[0].postAll()
 	records := [][]byte{w.ranks[0].lane.Stop(1), w.ranks[1].lane.Stop(1)}
@@ -291,7 +297,7 @@ func TestRecordDoesNotChange(t *testing.T) {
 		require.Len(t, rec.entries, len(r.flying))
 		before := map[uint32][]byte{}
 		for number, o := range r.flying {
-			before[number] = append([]byte{}, o.Recv...)
+			before[number] = slices.Clone(o.Recv)
 		}
 		w.steps(4000)
 		require.Len(t, r.flying, len(before), "nothing that the switch has may end now")
@@ -307,22 +313,27 @@ func TestRecordDoesNotChange(t *testing.T) {
 }
 
 func TestRecordsThatDiffer(t *testing.T) {
-	stop := func(rank, count int) (*Lane, []byte) {
+	stop := func(rank, count int, to wire.Target) (*Lane, []byte) {
 		l := New(rank, 2)
 		l.Begin(1, inc.NewMember(rank, rank, inc.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}))
-		o := direct.Op{Count: count, Type: reduce.F32, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
+		o := direct.Op{To: to, Count: count, Type: reduce.F32, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
 		l.Post(0, o)
 		l.Open(nil)
 		return l, l.Stop(1)
 	}
-	a, one := stop(0, 5)
-	b, two := stop(1, 6)
-	for _, l := range []*Lane{a, b} {
-		var m *direct.MismatchError
-		require.ErrorAs(t, l.Resume([][]byte{one, two}), &m)
-		assert.Contains(t, m.Error(), "24 bytes")
+	for want, other := range map[string]struct {
+		count int
+		to    wire.Target
+	}{"24 bytes": {6, 0}, "reduce to rank 1": {5, wire.ToRank(1)}} {
+		a, one := stop(0, 5, 0)
+		b, two := stop(1, other.count, other.to)
+		for _, l := range []*Lane{a, b} {
+			var m *direct.MismatchError
+			require.ErrorAs(t, l.Resume([][]byte{one, two}), &m)
+			assert.Contains(t, m.Error(), want)
+		}
 	}
-	c, three := stop(0, 5)
+	c, three := stop(0, 5, 0)
 	require.ErrorIs(t, c.Resume([][]byte{three, nil}), errRecord)
 	require.ErrorContains(t, c.Resume([][]byte{three, New(1, 2).Stop(2)}), "epoch 2")
 }
@@ -331,6 +342,8 @@ func FuzzRecord(f *testing.F) {
 	good := record{epoch: 3, posted: 9, entries: []entry{
 		{number: 7, bytes: 100, held: []direct.Range{{From: 8, To: 16}, {From: 64, To: 100}}}, {number: 8},
 	}}
+	f.Add(good.append(nil))
+	good.entries[1].to, good.entries[1].bytes = wire.ToRank(1), 24
 	f.Add(good.append(nil))
 	f.Add([]byte{1, 2, 0, 1, 1, 100, 2, 0, 8, 200, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -342,8 +355,12 @@ func FuzzRecord(f *testing.F) {
 		require.Equal(t, r, again)
 		for i := range r.entries {
 			e := &r.entries[i]
+			root, one := e.to.Root()
+			if one {
+				require.Empty(t, e.lacks(root+1), "only the root gets anything")
+			}
 			n := 0
-			for _, l := range e.lacks() {
+			for _, l := range e.lacks(root) {
 				require.Less(t, l.From, l.To)
 				n += l.To - l.From
 			}

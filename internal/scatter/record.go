@@ -5,11 +5,12 @@ import (
 	"errors"
 
 	"github.com/torch-mcast/torch-mcast/internal/direct"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // record is what a rank tells the others when the switch is lost. It travels as
-// unsigned varints: epoch, posted, posted - from, number of entries; of each the number, the bytes of a shard,
-// the number of ranges held, and for each of these the gap before it and its length.
+// unsigned varints: epoch, posted, posted - from, number of entries; of each the number, the target, the bytes of a
+// shard, the number of ranges held, and for each of these the gap before it and its length.
 type record struct {
 	epoch   uint32
 	posted  uint32
@@ -19,6 +20,7 @@ type record struct {
 
 type entry struct {
 	number uint32
+	to     wire.Target
 	bytes  int            // of a shard
 	held   []direct.Range // of the own shard, in order
 }
@@ -30,6 +32,7 @@ func (r *record) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(r.entries)))
 	for _, e := range r.entries {
 		b = binary.AppendUvarint(b, uint64(e.number))
+		b = binary.AppendUvarint(b, uint64(e.to))
 		b = binary.AppendUvarint(b, uint64(e.bytes)) //nolint:gosec // a length
 		b = binary.AppendUvarint(b, uint64(len(e.held)))
 		at := 0
@@ -49,7 +52,7 @@ func (r *record) parse(b []byte) error {
 	r.epoch, r.posted = uint32(in.number(1<<32-1)), uint32(in.number(1<<32-1)) //nolint:gosec // bounded
 	r.from = r.posted - uint32(in.number(1<<31-1))                             //nolint:gosec // bounded
 	for range in.number(MaxInFlight) {
-		e := entry{number: uint32(in.number(1<<32 - 1)), bytes: in.number(1 << 62)} //nolint:gosec // bounded
+		e := entry{number: uint32(in.number(1<<32 - 1)), to: wire.Target(in.number(1<<32 - 1)), bytes: in.number(1 << 62)} //nolint:gosec // bounded
 		if !before(e.number, r.posted) {
 			return errRecord
 		}
@@ -77,8 +80,11 @@ func (r *record) find(number uint32) *entry {
 	return nil
 }
 
-// lacks returns the ranges that are not held.
-func (e *entry) lacks() []direct.Range {
+// lacks returns the ranges that the rank whose entry it is does not hold.
+func (e *entry) lacks(rank int) []direct.Range {
+	if !e.to.Includes(rank) {
+		return nil
+	}
 	var out []direct.Range
 	at := 0
 	for _, h := range e.held {

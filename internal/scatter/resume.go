@@ -18,7 +18,7 @@ func (l *Lane) Stop(epoch uint32) []byte {
 	}
 	for number := l.oldest; number != l.posted; number++ {
 		if p := &l.ops[number%MaxInFlight]; p.switched {
-			e := entry{number: number, bytes: p.Bytes()}
+			e := entry{number: number, to: p.To, bytes: p.Bytes()}
 			for _, r := range l.member.Held(number - l.first) {
 				e.held = append(e.held, direct.Range(r))
 			}
@@ -83,21 +83,21 @@ func (l *Lane) missing(all []record, number uint32) ([][]direct.Range, error) {
 		if e != nil && first == nil {
 			first = e
 		}
-		if e != nil && e.bytes != first.bytes {
+		if e != nil && (e.bytes != first.bytes || e.to != first.to) {
 			return nil, &direct.MismatchError{
 				Rank: l.rank, Peer: r,
-				Mine:   fmt.Sprintf("reduce-scatter number %d, %d bytes a shard", number, first.bytes),
-				Theirs: fmt.Sprintf("one of %d bytes", e.bytes),
+				Mine:   fmt.Sprintf("%v number %d, %d bytes a shard", first.to, number, first.bytes),
+				Theirs: fmt.Sprintf("%v of %d bytes", e.to, e.bytes),
 			}
 		}
 	}
 	for r := range all {
 		e := all[r].find(number)
 		if e == nil {
-			e = &entry{bytes: first.bytes}
+			e = &entry{to: first.to, bytes: first.bytes}
 			whole = false // it must still come to contribute
 		}
-		need[r] = e.lacks()
+		need[r] = e.lacks(r)
 		whole = whole && len(need[r]) == 0
 	}
 	if whole {

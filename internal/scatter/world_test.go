@@ -27,7 +27,7 @@ type world struct {
 	calls  []call // the program that all ranks run
 }
 
-// call is one Reduce-Scatter of the program.
+// call is one Reduce-Scatter or Reduce of the program.
 type call struct {
 	direct.Op
 	inPlace bool
@@ -94,21 +94,28 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 			Op:      direct.Op{Count: max(0, w.rng.IntN(800)-100), Type: types[w.rng.IntN(len(types))], Reduction: ops[w.rng.IntN(len(ops))], Factor: 0.5},
 			inPlace: w.rng.IntN(2) == 0,
 		}
-		n := c.Bytes()
+		shards := size
+		if w.rng.IntN(3) == 0 {
+			c.To, shards = wire.ToRank(w.rng.IntN(size)), 1
+		}
 		for range size {
-			b := make([]byte, n*size)
+			b := make([]byte, c.Bytes()*shards)
 			for i := range b {
 				b[i] = byte(w.rng.Uint32())
 			}
 			c.inputs = append(c.inputs, b)
 		}
 		for r := range size {
-			var srcs [][]byte
-			for q := range size {
-				srcs = append(srcs, c.inputs[q][r*n:(r+1)*n])
+			var sum []byte
+			if c.To.Includes(r) {
+				var srcs [][]byte
+				for q := range size {
+					o := direct.Op{Send: c.inputs[q], To: c.To, Count: c.Count, Type: c.Type}
+					srcs = append(srcs, o.Shard(r))
+				}
+				sum = make([]byte, c.Bytes())
+				reduce.Fold(sum, srcs, c.Type, c.Reduction, c.Factor)
 			}
-			sum := make([]byte, n)
-			reduce.Fold(sum, srcs, c.Type, c.Reduction, c.Factor)
 			c.want = append(c.want, sum)
 		}
 		w.calls = append(w.calls, c)
@@ -173,11 +180,12 @@ func (r *rank) step() {
 
 func (r *rank) post(c *call) {
 	o := c.Op
-	n := o.Bytes()
 	o.Send = append([]byte{}, c.inputs[r.number]...)
-	o.Recv = make([]byte, n)
-	if c.inPlace {
-		o.Recv = o.Send[r.number*n : (r.number+1)*n]
+	switch {
+	case c.inPlace:
+		o.Recv = o.Shard(r.number)
+	case o.To.Includes(r.number):
+		o.Recv = make([]byte, o.Bytes())
 	}
 	through := r.lane.Switched()
 	number := r.lane.Post(r.now, o)
@@ -234,7 +242,7 @@ func (r *rank) contribute(m *inc.Member, s *inc.Stage, stripe int) {
 			return
 		}
 		o := r.lane.Buffers(run.Seq)
-		shard := o.Send[run.Owner*o.Bytes():][:o.Bytes()]
+		shard := o.Shard(run.Owner)
 		n := 1 + r.rng.IntN(run.Count)
 		for i := range n {
 			h := run.Header(i)

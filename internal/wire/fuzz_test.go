@@ -64,7 +64,7 @@ func FuzzHello(f *testing.F) {
 
 func FuzzStream(f *testing.F) {
 	good := make([]byte, StreamSize)
-	(&Stream{Type: 3, Op: 2, Seq: 9, Bytes: 1 << 40, Factor: 0.25}).Put(good)
+	(&Stream{Type: 3, Op: 2, Seq: 9, To: 2, Bytes: 1 << 40, Factor: 0.25}).Put(good)
 	f.Add(good)
 	f.Add(good[:StreamSize-1])
 	f.Fuzz(func(t *testing.T, b []byte) {

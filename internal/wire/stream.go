@@ -13,15 +13,15 @@ const StreamSize = 40
 const StreamAlign = 64
 
 // Stream is the header before a shard that one rank streams to its owner in a
-// direct Reduce-Scatter. It is padded to StreamAlign, as is the shard, or each
-// part of it that the owner still needs.
+// direct Reduce-Scatter or Reduce. It is padded to StreamAlign, as is the shard, or each
+// part of it that the owner still needs. Who gets nothing of the result gets a header alone.
 //
 //	 0  version  u8
 //	 1  type     u8   element type, see internal/reduce
 //	 2  op       u8   reduction
 //	 3  reserved u8, u32
 //	 8  seq      u32  operation number in the reduce lane
-//	12  reserved u32
+//	12  to       u32  Target
 //	16  bytes    u64  of the shard
 //	24  factor   f64  of a premultiplied sum
 //	32  from     u32  rank 0 announces: from this operation on through the switch,
@@ -30,6 +30,7 @@ type Stream struct {
 	Type   uint8
 	Op     uint8
 	Seq    uint32
+	To     Target
 	Bytes  uint64
 	Factor float64
 	From   uint32
@@ -41,6 +42,7 @@ func (s *Stream) Put(b []byte) {
 	clear(b[:StreamSize])
 	b[0], b[1], b[2] = Version, s.Type, s.Op
 	binary.BigEndian.PutUint32(b[8:], s.Seq)
+	binary.BigEndian.PutUint32(b[12:], uint32(s.To))
 	binary.BigEndian.PutUint64(b[16:], s.Bytes)
 	binary.BigEndian.PutUint64(b[24:], math.Float64bits(s.Factor))
 	binary.BigEndian.PutUint32(b[32:], s.From)
@@ -57,6 +59,7 @@ func (s *Stream) Get(b []byte) error {
 	}
 	s.Type, s.Op = b[1], b[2]
 	s.Seq = binary.BigEndian.Uint32(b[8:])
+	s.To = Target(binary.BigEndian.Uint32(b[12:]))
 	s.Bytes = binary.BigEndian.Uint64(b[16:])
 	s.Factor = math.Float64frombits(binary.BigEndian.Uint64(b[24:]))
 	s.From, s.Epoch = binary.BigEndian.Uint32(b[32:]), binary.BigEndian.Uint32(b[36:])
@@ -65,6 +68,6 @@ func (s *Stream) Get(b []byte) error {
 
 // Equal reports whether two headers describe the same operation. News does not count.
 func (s *Stream) Equal(o *Stream) bool {
-	return s.Type == o.Type && s.Op == o.Op && s.Seq == o.Seq && s.Bytes == o.Bytes &&
+	return s.Type == o.Type && s.Op == o.Op && s.Seq == o.Seq && s.To == o.To && s.Bytes == o.Bytes &&
 		math.Float64bits(s.Factor) == math.Float64bits(o.Factor)
 }

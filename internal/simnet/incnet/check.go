@@ -16,12 +16,11 @@ const poison = 0xee
 // newBuffer returns the buffers of a rank for an operation, filled.
 func (s *sim) newBuffer(o, r int) *buffer {
 	op := &s.Ops[o]
-	size := op.Count * op.Type.Size()
 	b := &buffer{send: s.input(o, r)}
 	if op.InPlace {
-		b.recv = b.send[r*size:][:size:size]
+		b.recv = op.shard(b.send, r)
 	} else {
-		b.recv = bytes.Repeat([]byte{poison}, size)
+		b.recv = bytes.Repeat([]byte{poison}, op.owned(r))
 	}
 	return b
 }
@@ -32,7 +31,10 @@ func (s *sim) input(o, r int) []byte {
 	op := &s.Ops[o]
 	rng := rand.NewPCG(s.Seed, uint64(o)<<16|uint64(r)) //nolint:gosec // repeatable
 	size := op.Type.Size()
-	b := make([]byte, s.Terms.Ranks*op.Count*size)
+	b := make([]byte, op.bytes())
+	if op.To == 0 {
+		b = make([]byte, s.Terms.Ranks*op.bytes())
+	}
 	if s.Reproducible && len(s.Parents) == 1 || op.Reduction == reduce.Max || op.Reduction == reduce.Min {
 		for i := 0; i < len(b); i += 8 {
 			var x [8]byte
@@ -74,7 +76,6 @@ func put(b []byte, t reduce.Type, v int) {
 func (s *sim) expect() {
 	for o := range s.Ops {
 		op := &s.Ops[o]
-		size := op.Count * op.Type.Size()
 		var all [][]byte
 		for r := range s.Terms.Ranks {
 			all = append(all, s.input(o, r))
@@ -83,9 +84,9 @@ func (s *sim) expect() {
 		for owner := range results {
 			srcs := make([][]byte, len(all))
 			for r := range all {
-				srcs[r] = all[r][owner*size:][:size]
+				srcs[r] = op.shard(all[r], owner)
 			}
-			results[owner] = make([]byte, size)
+			results[owner] = make([]byte, op.owned(owner))
 			reduce.Fold(results[owner], srcs, op.Type, op.Reduction, op.Factor)
 		}
 		s.expected = append(s.expected, results)
@@ -131,7 +132,7 @@ func (r *rank) has(o int) bool {
 	if o >= r.posted {
 		return r.s.Ops[o].Count == 0
 	}
-	size := r.s.Ops[o].Count * r.s.Ops[o].Type.Size()
+	size := r.s.Ops[o].owned(r.rank)
 	held := r.buffers[o].held
 	if held == nil && o >= r.base && !r.stopped {
 		held = r.member.Held(uint32(o - r.base)) //nolint:gosec // small
@@ -233,13 +234,13 @@ func (s *sim) supply(r *rank, o int) {
 		return
 	}
 	op, b := &s.Ops[o], r.buffers[o]
-	size := op.Count * op.Type.Size()
+	size := op.owned(r.rank)
 	at := 0
 	for _, h := range append(b.held, inc.Range{From: size, To: size}) {
 		if at < h.From {
 			var srcs [][]byte
 			for _, p := range s.ranks {
-				srcs = append(srcs, p.buffers[o].send[r.rank*size+at:r.rank*size+h.From])
+				srcs = append(srcs, op.shard(p.buffers[o].send, r.rank)[at:h.From])
 			}
 			reduce.Fold(b.recv[at:h.From], srcs, op.Type, op.Reduction, op.Factor)
 		}

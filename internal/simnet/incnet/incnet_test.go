@@ -24,13 +24,18 @@ func few(seeds, short uint64) uint64 {
 func TestSeeds(t *testing.T) {
 	seeds := few(2000, 120)
 	var total Result
-	many, forged, late, full := 0, 0, 0, 0
+	many, rooted, forged, late, full := 0, 0, 0, 0, 0
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r := Run(seed)
 		require.NoError(t, r.Err, "%s", r.String())
 		total.Add(&r)
 		if r.Scenario.Terms.Ranks > 64 {
 			many++
+		}
+		for i := range r.Scenario.Ops {
+			if o := &r.Scenario.Ops[i]; o.To != 0 && o.Count > 0 {
+				rooted++
+			}
 		}
 		forged += int(r.Scenario.Net.Forge * 10)
 		late += int(r.Scenario.Net.Late * 10)
@@ -46,6 +51,7 @@ func TestSeeds(t *testing.T) {
 	assert.Positive(t, total.Refused)
 	assert.Positive(t, total.Direct)
 	assert.Positive(t, many)
+	assert.Positive(t, rooted)
 	assert.Positive(t, forged)
 	assert.Positive(t, late)
 	assert.Positive(t, full)

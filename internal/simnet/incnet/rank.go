@@ -152,11 +152,11 @@ func (r *rank) flush() {
 func (r *rank) send(stripe int, run *inc.Run) {
 	o := r.base + int(run.Seq)
 	n := 1 + r.s.rng.IntN(run.Count)
-	size := r.s.Ops[o].Count * r.s.Ops[o].Type.Size()
+	shard := r.s.Ops[o].shard(r.buffers[o].send, run.Owner)
 	for i := range n {
-		from := run.Owner*size + run.Offset + i*run.Step
-		to := min(from+run.Step, run.Owner*size+run.Offset+run.Bytes)
-		r.links[stripe].send(wired(run.Header(i), r.buffers[o].send[from:to], nil, nil))
+		from := run.Offset + i*run.Step
+		to := min(from+run.Step, run.Offset+run.Bytes)
+		r.links[stripe].send(wired(run.Header(i), shard[from:to], nil, nil))
 	}
 	r.member.Sent(r.s.now, run, n)
 }

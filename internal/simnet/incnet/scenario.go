@@ -40,6 +40,25 @@ type Op struct {
 	InPlace bool // the result lies in this rank's own shard of what it sends
 }
 
+func (o *Op) bytes() int { return o.Count * o.Type.Size() }
+
+// owned returns how many bytes of the result are a rank's.
+func (o *Op) owned(rank int) int {
+	if o.To.Includes(rank) {
+		return o.bytes()
+	}
+	return 0
+}
+
+// shard returns what of a rank's input goes to an owner.
+func (o *Op) shard(input []byte, owner int) []byte {
+	at := owner * o.bytes()
+	if _, one := o.To.Root(); one {
+		at = 0
+	}
+	return input[at:][:o.owned(owner)]
+}
+
 // Net describes the network. All links are alike.
 type Net struct {
 	Delay, Jitter inc.Time              // jitter reorders
@@ -149,13 +168,17 @@ func (s *Scenario) randomOps(r *rand.Rand) {
 	left := maxContributions
 	for range n {
 		o := Op{Op: inc.Op{Type: pick(r, types...), Reduction: pick(r, ops...), Factor: pick(r, 0.0, 2, 3)}, InPlace: r.IntN(2) == 0}
+		owners := s.Terms.Ranks
+		if r.IntN(3) == 0 {
+			o.To, owners = wire.ToRank(r.IntN(s.Terms.Ranks)), 1
+		}
 		size := o.Type.Size()
 		if s.Terms.Wide {
 			size = o.Type.Accumulator().Size()
 		}
 		per := s.Terms.Chunk / size // elements a chunk
-		most := left / (s.Terms.Ranks * s.Terms.Ranks) / n
-		o.Count = r.IntN(min(max(1, most*per), maxBytes/s.Terms.Ranks/s.Terms.Ranks/n/size) + 1)
+		most := left / (s.Terms.Ranks * owners) / n
+		o.Count = r.IntN(min(max(1, most*per), maxBytes/s.Terms.Ranks/owners/n/size) + 1)
 		o.Count = min(o.Count, pick(r, 0, 1, per, 3*per, 64<<10, 64<<10, 64<<10))
 		s.Ops = append(s.Ops, o)
 	}
