@@ -34,10 +34,19 @@ type Work struct {
 	// After, if set, is called once, by the goroutine that completes the
 	// work. It must not block.
 	after   func()
+	hook    func(err error)
+	hooked  atomic.Int32 // what is known of hook, see OnDone
 	watch   overlap.Watch
 	account overlap.Account
 	ledger  atomic.Pointer[overlap.Ledger] // gets the account of a success
 }
+
+// What is known of a work's hook: nothing, that it is there, that it is too late for one.
+const (
+	noHook = iota
+	withHook
+	pastHook
+)
 
 func newWork(after func()) *Work {
 	w := &Work{done: make(chan struct{}), after: after}
@@ -50,6 +59,16 @@ func (w *Work) Done() <-chan struct{} { return w.done }
 
 // Err returns the outcome of an operation that is done.
 func (w *Work) Err() error { return w.err }
+
+// OnDone has f called with the outcome when the operation is done, before Done
+// is closed, by the goroutine that completes it; if it is done already, here and now. f must not
+// block, nor wait for anything of the same communicator. It may be called once.
+func (w *Work) OnDone(f func(err error)) {
+	w.hook = f
+	if !w.hooked.CompareAndSwap(noHook, withHook) {
+		f(w.err)
+	}
+}
 
 // Account returns how long the operation waited for what.
 func (w *Work) Account() overlap.Account { return w.account }
@@ -76,6 +95,9 @@ func (w *Work) end(err error, a overlap.Account) {
 	}
 	if w.after != nil {
 		w.after()
+	}
+	if w.hooked.Swap(pastHook) == withHook {
+		w.hook(err)
 	}
 	close(w.done)
 }

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
+
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+func TestOnDone(t *testing.T) {
+	why := errors.New("a rank is lost")
+	for _, want := range []error{nil, why} {
+		order := ""
+		w := newWork(func() { order += "after " })
+		w.OnDone(func(err error) {
+			assert.Equal(t, want, err)
+			assert.False(t, done(w), "Done is closed behind it")
+			assert.Equal(t, want, w.Err())
+			order += "hook"
+		})
+		require.Empty(t, order)
+		w.finish(want)
+		require.Equal(t, "after hook", order)
+
+		w = newWork(nil)
+		w.finish(want)
+		called := 0
+		w.OnDone(func(err error) {
+			assert.Equal(t, want, err)
+			called++
+		})
+		require.Equal(t, 1, called, "it is done already")
+	}
+}
+
+// TestOnDoneMeetsTheEnd: whoever is first, the hook is called once.
+func TestOnDoneMeetsTheEnd(t *testing.T) {
+	for range 2000 {
+		var called atomic.Int64
+		var both sync.WaitGroup
+		w := newWork(nil)
+		both.Go(func() { w.finish(nil) })
+		both.Go(func() { w.OnDone(func(error) { called.Inc() }) })
+		both.Wait()
+		require.EqualValues(t, 1, called.Load())
+	}
+}
+
+func TestOnDoneOfAJoint(t *testing.T) {
+	why := errors.New("they disagree")
+	j := NewJoint(2, func(error) error { return why })
+	parts := []*Work{newWork(j.Ended), newWork(j.Ended)}
+	var got error
+	j.OnDone(func(err error) { got = err })
+	j.Posted(parts)
+	for _, p := range parts {
+		require.NoError(t, got)
+		p.end(nil, overlap.Account{})
+	}
+	require.Equal(t, why, got)
+}
