@@ -46,9 +46,17 @@ type Settings struct {
 	SwitchMode    string // "reproducible" or "fast"
 	SwitchTimeout time.Duration
 	Secret        string
-	SIMD          string // "auto", "avx512", "avx2" or "generic"
-	Log           slog.Level
-	Rendezvous    string
+
+	NetFabric          string // "auto", "shm" or "tcp"
+	NetLanes           int
+	NetZerocopy        string // "auto", "on" or "off"
+	GPUMemory          string // "host", "coherent" or "dmabuf"
+	TunerAllgather     int    // 0: never, as below
+	TunerReduceScatter int
+
+	SIMD       string // "auto", "avx512", "avx2" or "generic"
+	Log        slog.Level
+	Rendezvous string
 }
 
 // Switches returns the addresses of Switch, in order.

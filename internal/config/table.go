@@ -85,6 +85,19 @@ var table = []Variable{
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "the switch admits everybody"),
 		"What rank and switch prove to each other; every datagram between them then carries a keyed tag. It is never logged."),
 
+	row("MCAST_NET_FABRIC", "auto", func(s *Settings) *string { return &s.NetFabric }, choice("auto", "shm", "tcp"),
+		"What NCCL's point-to-point messages go over; auto takes shm between processes of one host, else tcp."),
+	row("MCAST_NET_LANES", "4", func(s *Settings) *int { return &s.NetLanes }, number(1, 16),
+		"TCP connections that a large message to one peer is spread over; the lesser of the two ends' counts."),
+	row("MCAST_NET_ZEROCOPY", "auto", func(s *Settings) *string { return &s.NetZerocopy }, choice("auto", "on", "off"),
+		"Whether large messages are sent from where they lie (MSG_ZEROCOPY); auto tries it and stops when the kernel copies all the same."),
+	row("MCAST_GPU_MEMORY", "host", func(s *Settings) *string { return &s.GPUMemory }, choice("host", "coherent", "dmabuf"),
+		"How NCCL's plugin reaches GPU buffers: through host memory that NCCL copies to; coherent, if the CPU reads device memory itself (Grace Hopper); dmabuf maps what NCCL exports."),
+	row("MCAST_TUNER_ALLGATHER", "1MiB", func(s *Settings) *int { return &s.TunerAllgather }, orZero(size(1, 1<<40), "never"),
+		"NCCL's Allgathers of this total size or more go through CollNet, where it is connected."),
+	row("MCAST_TUNER_REDUCE_SCATTER", "1MiB", func(s *Settings) *int { return &s.TunerReduceScatter }, orZero(size(1, 1<<40), "never"),
+		"NCCL's Reduce-Scatters of this total size or more go through CollNet, where it is connected."),
+
 	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
 		"Instruction set of the sums; auto takes the best that the CPU has."),
 }
@@ -119,7 +132,7 @@ func Markdown() string {
 Every variable may be set in the environment of a process or given for one group alone (mcast_open's options,
 collnet.Options). An empty value counts as not set. A value that is not allowed is an error that names the variable, the
 value and what is allowed; a variable that is not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_SIMD and
+the same values; MCAST_IFACE, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |

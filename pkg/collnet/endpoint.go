@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -36,6 +37,8 @@ type Options struct {
 	// the same values, but for those that docs/ENVIRONMENT.md exempts.
 	// MCAST_SIMD holds for the whole process: the last group's counts.
 	Settings config.Settings
+	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
+	Logger *slog.Logger
 }
 
 // Endpoint is a rank that its peers can reach, but that has not joined them.

@@ -5,10 +5,13 @@ import (
 	"os"
 )
 
-// logger writes to standard error what MCAST_LOG asks for.
-func logger(level slog.Level, rank int) *slog.Logger {
-	h := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})
-	return slog.New(h).With("lib", "mcast", "rank", rank)
+// logger returns where the group logs: the caller's, or standard error, from MCAST_LOG on.
+func (o *Options) logger() *slog.Logger {
+	l := o.Logger
+	if l == nil {
+		l = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.Settings.Log})).With("lib", "mcast")
+	}
+	return l.With("rank", o.Rank)
 }
 
 // logJoined tells once what was chosen and why. What the machine lacks is a
