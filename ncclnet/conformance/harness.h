@@ -70,6 +70,8 @@ struct rank {
 	struct coll coll;
 	struct tuner tuner;
 	void *library;			/* of dlopen */
+	const char *plugin;		/* path or name */
+	void *area;			/* memory shared with the runner, NULL in conformance runs */
 };
 
 enum kind { NET, COLL, TUNER };

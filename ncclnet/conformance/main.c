@@ -1,0 +1,137 @@
+/* nccl-net-conformance: all versions that the library has, all cases, each in
+ * fresh processes. */
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report.h"
+
+static struct test *tests, **last = &tests;
+
+void test_register(struct test *test)
+{
+	*last = test;
+	last = &test->next;
+}
+
+/* Ranks end without cleaning up, so a leak checker would only see the harness. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "detect_leaks=0"; }
+
+static bool wanted(const struct options *o, const struct test *t)
+{
+	return !o->cases || fnmatch(o->cases, t->name, 0) == 0;
+}
+
+/* Whether the case runs with n ranks. A count outside the range of a case that
+ * has one count only means that count. */
+static bool ranks_wanted(const struct options *o, const struct test *t, int n)
+{
+	if (n < t->min_ranks || n > t->max_ranks)
+		return false;
+	return o->ranks == 0 || o->ranks & 1u << n || t->min_ranks == t->max_ranks;
+}
+
+static void run_version(struct report *r, enum kind kind, int abi)
+{
+	struct outcome *out = malloc(sizeof(*out));
+
+	if (!out) {
+		perror("nccl-net-conformance");
+		exit(2);
+	}
+	for (const struct test *t = tests; t; t = t->next)
+		for (int n = 1; t->kind == kind && wanted(r->options, t) && n <= MAX_RANKS; n++)
+			if (ranks_wanted(r->options, t, n)) {
+				run_case(out, r->options, r->plugin, t, abi, n, NULL);
+				report_add(r, out);
+			}
+	free(out);
+}
+
+/* An interface that the library lacks: one line for each of its cases. */
+static void run_nothing(struct report *r, enum kind kind, int abi)
+{
+	struct outcome *out = calloc(1, sizeof(*out));
+
+	if (!out) {
+		perror("nccl-net-conformance");
+		exit(2);
+	}
+	for (const struct test *t = tests; t; t = t->next)
+		if (t->kind == kind && wanted(r->options, t)) {
+			*out = (struct outcome){ .test = t, .abi = abi, .ranks = t->min_ranks, .result = NOT_OFFERED };
+			snprintf(out->note, sizeof(out->note), "the library has no such symbol");
+			report_add(r, out);
+		}
+	free(out);
+}
+
+static void run_kind(struct report *r, enum kind kind)
+{
+	uint32_t asked = r->options->abis, has = r->probe->versions[kind];
+	int low = kind == TUNER ? 2 : 8, high = kind == TUNER ? 6 : 12;
+
+	if (!has && (!asked || asked >> low & ((1u << (high - low + 1)) - 1)))
+		run_nothing(r, kind, high);
+	for (int v = low; has && v <= high; v++) {
+		if (asked && !(asked & 1u << v))
+			continue;
+		if (has & 1u << v)
+			run_version(r, kind, v);
+		else if (asked)
+			run_nothing(r, kind, v);
+	}
+}
+
+static int check(const struct options *o)
+{
+	struct probe probe;
+	struct report report = { .options = o, .plugin = o->plugins[0], .probe = &probe };
+	bool written = true;
+
+	library_probe(&probe, o->plugins[0]);
+	if (probe.error[0]) {
+		fprintf(stderr, "nccl-net-conformance: %s\n", probe.error);
+		return 2;
+	}
+	if (!probe.versions[NET]) {
+		fprintf(stderr, "nccl-net-conformance: %s has no ncclNetPlugin_v8 to v12; NCCL would not take it\n",
+			o->plugins[0]);
+		return 2;
+	}
+	report_head(&report);
+	for (int kind = NET; kind <= TUNER; kind++)
+		run_kind(&report, kind);
+	report_end(&report);
+	if (o->json && report_json(&report, o->json) != 0)
+		written = false;
+	if (o->junit && report_junit(&report, o->junit) != 0)
+		written = false;
+	free(report.outcomes);
+	if (!written)
+		return 2;
+	if (report.count == 0) {
+		fprintf(stderr, "nccl-net-conformance: no case was run\n");
+		return 2;
+	}
+	return report.failed > 0 || (o->strict && report.advice > 0) ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+
+	cli_parse(&o, argc, argv);
+	if (o.list)
+		report_cases(tests);
+	if (o.rules)
+		report_rules();
+	if (o.list || o.rules)
+		return 0;
+#ifdef HAVE_PERF
+	if (o.perf)
+		return perf_main(&o);
+#endif
+	return check(&o);
+}
