@@ -7,6 +7,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 LINT_VERSION := v2.15.0
 LINT := .tools/bin/golangci-lint-$(LINT_VERSION)
+NCCL := .tools/nccl/.stamp
 
 # Passed through to the demo: share of datagrams to lose, training steps.
 LOSS ?=
@@ -28,8 +29,10 @@ build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
 	rm -f lib/libnccl-net-mcast.h
 	cp ncclnet/mcast.h lib/
 
-setup: toolchain ## what build, test and demo need: a Python environment with torch, the linter
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT)
+setup: toolchain ## what build, test and demo need: a Python environment with torch, the linter, NCCL
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT) $(NCCL)
+
+nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the plugin
 
 test: setup build check ## everything that a change must pass
 	go test -race -short -timeout 15m ./...
@@ -86,4 +89,9 @@ $(LINT): | toolchain
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	@mv .tools/bin/golangci-lint $@
 
-.PHONY: help build setup test check demo soak fuzz bench-reduce bench-peers bench-switch clean distclean toolchain
+# pip comes from the environment.
+$(NCCL): scripts/nccl | $(VENV)/.stamp
+	PYTHON=$(PYTHON) scripts/nccl
+	@touch $@
+
+.PHONY: help build setup nccl test check demo soak fuzz bench-reduce bench-peers bench-switch clean distclean toolchain
