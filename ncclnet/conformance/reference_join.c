@@ -2,7 +2,6 @@
  * outcome on each node alone, and one rank that goes on without the others waits
  * for ever. So links are made first; then each rank tells rank 0 whether it has
  * all of them, and rank 0 tells all what holds for all. */
-#define _GNU_SOURCE
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 #include "reference_coll.h"
 
-enum { LINK_MS = 5000, VERDICT_MS = 3000, GREETING_MS = 1000 };
+enum { LINK_MS = 3000, VERDICT_MS = 1500, GREETING_MS = 1000 };
 
 struct greeting {
 	uint64_t cookie; /* of the rank that is greeted */

@@ -1,6 +1,5 @@
 /* Point to point: one TCP socket a connection. A message is its size in eight
  * bytes, then its bytes; receives match in the order in which they are posted. */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
