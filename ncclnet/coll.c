@@ -1,0 +1,301 @@
+/* CollNet: pkg/collnet does the work, Go posts it, C answers test. */
+#include <string.h>
+
+#include "_cgo_export.h"
+#include "coll.h"
+#include "plugin.h"
+
+struct coll_listener {
+	int64_t handle;
+	uint64_t comm_id; /* 0 before v11 */
+};
+
+/* coll_comm is a group that this process has joined. One thread uses it at a time. */
+struct coll_comm {
+	int64_t group;
+	int rank, ranks;
+	struct connected *connected;
+	uint32_t free; /* requests, by bit */
+	struct coll_request requests[NCCL_REQUESTS];
+};
+
+static const int type_sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2 }; /* of ncclDataType_t i8 ... bf16 */
+
+static int type_size(int dtype)
+{
+	return dtype < 0 || (size_t)dtype >= sizeof(type_sizes) / sizeof(type_sizes[0]) ? 0 : type_sizes[dtype];
+}
+
+/* coll_reduce_support: all types up to bf16 (not the two of 8-bit floats), and
+ * sum, prod, max, min; NCCL turns an average into a sum by itself. */
+nccl_result coll_reduce_support(int dtype, int op, int *supported)
+{
+	if (supported == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "reduceSupport: supported must not be NULL");
+	*supported = type_size(dtype) > 0 && op >= 0 && op <= 3;
+	return NCCL_SUCCESS;
+}
+
+nccl_result coll_listen(void *ctx, int dev, void *handle, void **listen_comm)
+{
+	struct coll_listener *l;
+	nccl_result result;
+
+	NOT_IN_A_FORK("CollNet listen");
+	if (handle == NULL || listen_comm == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "CollNet listen: handle and listenComm must not be NULL");
+	*listen_comm = NULL;
+	l = calloc(1, sizeof(*l));
+	if (l == NULL)
+		return plugin_refuse(NCCL_SYSTEM_ERROR, "CollNet listen: out of memory");
+	l->comm_id = ctx == NULL ? 0 : ((struct context *)ctx)->comm_id;
+	result = goCollListen(dev, handle, &l->handle);
+	if (result != NCCL_SUCCESS) {
+		free(l);
+		return result;
+	}
+	*listen_comm = l;
+	return NCCL_SUCCESS;
+}
+
+/* coll_connect waits for all ranks and succeeds on all or on none: NCCL hangs if they differ. */
+nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_comm, void **coll_comm)
+{
+	struct coll_listener *l = listen_comm;
+	struct coll_comm *c;
+	nccl_result result;
+
+	NOT_IN_A_FORK("CollNet connect");
+	if (handles == NULL || l == NULL || coll_comm == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "CollNet connect: handles, listenComm and collComm must not be NULL");
+	*coll_comm = NULL;
+	c = calloc(1, sizeof(*c));
+	if (c == NULL)
+		return plugin_refuse(NCCL_SYSTEM_ERROR, "CollNet connect: out of memory");
+	result = goCollConnect(handles, nranks, rank, l->handle, &c->group);
+	if (result != NCCL_SUCCESS) {
+		free(c);
+		return result;
+	}
+	c->rank = rank;
+	c->ranks = nranks;
+	c->free = UINT32_MAX;
+	for (int i = 0; i < NCCL_REQUESTS; i++)
+		c->requests[i].comm = c;
+	c->connected = connected_add(l->comm_id, nranks);
+	*coll_comm = c;
+	return NCCL_SUCCESS;
+}
+
+/* take returns a free request, or NULL when as many as allowed are in flight. */
+static struct coll_request *take(struct coll_comm *c)
+{
+	int i = __builtin_ffs((int)c->free) - 1;
+
+	if (i < 0)
+		return NULL;
+	c->free &= ~(UINT32_C(1) << i);
+	__atomic_store_n(&c->requests[i].state, COLL_POSTED, __ATOMIC_RELAXED);
+	return &c->requests[i];
+}
+
+static void give_back(struct coll_request *r)
+{
+	r->comm->free |= UINT32_C(1) << (r - r->comm->requests);
+}
+
+/* posted hands out a request that Go has taken, or frees that of a call it refused. */
+static nccl_result posted(nccl_result result, struct coll_request *r, void **request)
+{
+	if (result == NCCL_SUCCESS)
+		*request = r;
+	else
+		give_back(r);
+	return result;
+}
+
+static nccl_result check_call(const char *call, const void *comm, void **request)
+{
+	NOT_IN_A_FORK(call);
+	if (comm == NULL || request == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: collComm and request must not be NULL", call);
+	*request = NULL;
+	return NCCL_SUCCESS;
+}
+
+static nccl_result check_reduction(const char *call, int dtype, int op)
+{
+	int ok;
+
+	coll_reduce_support(dtype, op, &ok);
+	return ok ? NCCL_SUCCESS
+		  : plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: type %d with operation %d is not what reduceSupport accepts", call, dtype, op);
+}
+
+/* check_window looks at the one part that a window lies in, and returns where. */
+static nccl_result check_window(const char *call, const struct coll_comm *c, int parts, const struct sge_v9 *part,
+	const struct coll_window *w, void **at)
+{
+	size_t ranks = (size_t)c->ranks;
+
+	if (parts != 1 || part == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: %d parts; 1 is allowed", call, part == NULL ? 0 : parts);
+	if (w->shard > SIZE_MAX / ranks || w->offset > w->shard * ranks || w->bytes > w->shard * ranks - w->offset)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: a window of %zu bytes at %zu is not inside %zu ranks' %zu bytes", call,
+			w->bytes, w->offset, ranks, w->shard);
+	if (part->size < w->bytes || (part->address == NULL && w->bytes > 0))
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: the part holds %zu bytes at %p, the window %zu", call, part->size,
+			part->address, w->bytes);
+	return memory_at(part->mhandle, part->address, w->bytes, at)
+		? NCCL_SUCCESS
+		: memory_outside(part->mhandle, part->address, w->bytes, call);
+}
+
+/* own returns how many bytes of a window are of this rank's slot. */
+static size_t own(const struct coll_comm *c, const struct coll_window *w)
+{
+	size_t from = (size_t)c->rank * w->shard, to = from + w->shard, end = w->offset + w->bytes;
+
+	if (from < w->offset)
+		from = w->offset;
+	if (to > end)
+		to = end;
+	return from < to ? to - from : 0;
+}
+
+nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v9 *recv_parts, size_t bytes_per_rank,
+	size_t window_offset, size_t window_bytes, void *send_mhandle, void **request)
+{
+	struct coll_comm *c = coll_comm;
+	struct coll_window w = { bytes_per_rank, window_offset, window_bytes };
+	struct coll_request *r;
+	void *from = NULL, *window;
+	size_t mine;
+	nccl_result result = check_call("iallgather", c, request);
+
+	if (result == NCCL_SUCCESS)
+		result = check_window("iallgather", c, parts, recv_parts, &w, &window);
+	if (result != NCCL_SUCCESS)
+		return result;
+	mine = own(c, &w);
+	if (mine > 0 && !memory_at(send_mhandle, send, mine, &from))
+		return memory_outside(send_mhandle, send, mine, "iallgather");
+	r = take(c);
+	if (r == NULL)
+		return NCCL_SUCCESS;
+	r->size = window_bytes;
+	return posted(goCollAllgather(c->group, from, mine, window, w, r), r, request);
+}
+
+nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv, size_t bytes_per_rank,
+	size_t window_offset, size_t window_bytes, int dtype, int op, void *recv_mhandle, void **request)
+{
+	struct coll_comm *c = coll_comm;
+	struct coll_window w = { bytes_per_rank, window_offset, window_bytes };
+	struct coll_request *r;
+	void *to = NULL, *window;
+	size_t mine;
+	nccl_result result = check_call("ireducescatter", c, request);
+
+	if (result == NCCL_SUCCESS)
+		result = check_reduction("ireducescatter", dtype, op);
+	if (result == NCCL_SUCCESS)
+		result = check_window("ireducescatter", c, parts, send_parts, &w, &window);
+	if (result != NCCL_SUCCESS)
+		return result;
+	mine = own(c, &w);
+	if (mine > 0 && !memory_at(recv_mhandle, recv, mine, &to))
+		return memory_outside(recv_mhandle, recv, mine, "ireducescatter");
+	r = take(c);
+	if (r == NULL)
+		return NCCL_SUCCESS;
+	r->size = mine;
+	return posted(goCollReduceScatter(c->group, window, w, to, mine, dtype, op, r), r, request);
+}
+
+nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
+	void *send_mhandle, void *recv_mhandle, void **request)
+{
+	struct coll_comm *c = coll_comm;
+	struct coll_request *r;
+	void *from, *to;
+	size_t bytes;
+	nccl_result result = check_call("iallreduce", c, request);
+
+	if (result == NCCL_SUCCESS)
+		result = check_reduction("iallreduce", dtype, op);
+	if (result != NCCL_SUCCESS)
+		return result;
+	if (count > MAX_COLL_BYTES)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iallreduce: %zu elements; at most %zu are allowed", count, MAX_COLL_BYTES);
+	bytes = count * (size_t)type_size(dtype);
+	if (!memory_at(send_mhandle, send, bytes, &from))
+		return memory_outside(send_mhandle, send, bytes, "iallreduce");
+	if (!memory_at(recv_mhandle, recv, bytes, &to))
+		return memory_outside(recv_mhandle, recv, bytes, "iallreduce");
+	r = take(c);
+	if (r == NULL)
+		return NCCL_SUCCESS;
+	r->size = bytes;
+	return posted(goCollAllreduce(c->group, from, to, bytes, dtype, op, r), r, request);
+}
+
+/* coll_iflush: as net_iflush. */
+nccl_result coll_iflush(void *coll_comm, void *data, int size, void *mhandle, void **request)
+{
+	(void)data, (void)size, (void)mhandle;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return check_call("iflush", coll_comm, request);
+}
+
+/* coll_test costs a load while the operation is under way. */
+nccl_result coll_test(void *request, int *done, int *size)
+{
+	struct coll_request *r = request;
+
+	if (r == NULL || done == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "CollNet test: request and done must not be NULL");
+	*done = 0;
+	switch (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE)) {
+	case COLL_POSTED:
+		return NCCL_SUCCESS;
+	case COLL_DONE:
+		*done = 1;
+		if (size != NULL)
+			*size = (int)r->size;
+		__atomic_store_n(&r->state, COLL_FREE, __ATOMIC_RELAXED);
+		give_back(r);
+		return NCCL_SUCCESS;
+	case COLL_FAILED:
+		return r->result; /* Go has said why */
+	}
+	return plugin_refuse(NCCL_INVALID_ARGUMENT, "CollNet test: the request is done already, or none");
+}
+
+/* coll_close leaves the group. What is in flight fails, and nothing touches its memory afterwards. */
+nccl_result coll_close(void *coll_comm)
+{
+	struct coll_comm *c = coll_comm;
+	nccl_result result;
+
+	NOT_IN_A_FORK("closeColl");
+	if (c == NULL)
+		return NCCL_SUCCESS;
+	connected_remove(c->connected);
+	result = goCollClose(c->group);
+	free(c);
+	return result;
+}
+
+nccl_result coll_close_listen(void *listen_comm)
+{
+	struct coll_listener *l = listen_comm;
+	nccl_result result;
+
+	NOT_IN_A_FORK("CollNet closeListen");
+	if (l == NULL)
+		return NCCL_SUCCESS;
+	result = goCollCloseListen(l->handle);
+	free(l);
+	return result;
+}

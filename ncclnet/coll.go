@@ -1,0 +1,145 @@
+package main
+
+/*
+#include "coll.h"
+#include "plugin.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+// collGroup is a group that NCCL has connected.
+type collGroup struct {
+	*collnet.Group
+	pending sync.WaitGroup // requests that Go will still write to
+	told    sync.Once      // why they fail
+}
+
+var collGroups = handles[*collGroup]{what: "CollNet communicator"}
+
+// post begins an operation that completes a request of C's. The request stays
+// until its operation has ended: coll_close waits for that.
+func post(call string, group C.int64_t, r *C.struct_coll_request, f func(*collnet.Group) (*collnet.Work, error)) C.nccl_result {
+	return verdict(call, func() error {
+		g, err := collGroups.get(int64(group))
+		if err != nil {
+			return argument("%v", err)
+		}
+		g.pending.Add(1)
+		w, err := f(g.Group)
+		if err != nil {
+			g.pending.Done()
+			return err
+		}
+		w.OnDone(func(err error) {
+			g.complete(call, r, err)
+		})
+		return nil
+	})
+}
+
+// complete tells C that a request is done. The first failure is logged; those
+// that follow have the same cause.
+func (g *collGroup) complete(call string, r *C.struct_coll_request, err error) {
+	state := uint32(C.COLL_DONE)
+	if err != nil {
+		state = C.COLL_FAILED
+		r.result = C.int(resultOf(err)) //nolint:gosec // an enum
+		var fault *collnet.Fault
+		if !errors.As(err, &fault) || fault.Kind != collnet.Closed {
+			g.told.Do(func() { say(C.NCCL_LOG_WARN, call+": "+err.Error()) })
+		}
+	}
+	atomic.StoreUint32((*uint32)(&r.state), state)
+	g.pending.Done()
+}
+
+// buffer is memory that C has checked, as a slice.
+func buffer(p unsafe.Pointer, n C.size_t) []byte {
+	if n == 0 {
+		return []byte{}
+	}
+	return unsafe.Slice((*byte)(p), int(n)) //nolint:gosec // bounded by the address space
+}
+
+// bounded refuses windows whose numbers do not fit an int.
+func bounded(w *C.struct_coll_window) (shard, offset int, err error) {
+	if w.shard > math.MaxInt64 || w.offset > math.MaxInt64 {
+		return 0, 0, argument("%d bytes a rank, window at %d: that is too much", uint64(w.shard), uint64(w.offset))
+	}
+	return int(w.shard), int(w.offset), nil //nolint:gosec // checked
+}
+
+//export goCollAllgather
+func goCollAllgather(group C.int64_t, send unsafe.Pointer, own C.size_t, window unsafe.Pointer, w C.struct_coll_window, r *C.struct_coll_request) C.nccl_result {
+	return post("iallgather", group, r, func(g *collnet.Group) (*collnet.Work, error) {
+		shard, offset, err := bounded(&w)
+		if err != nil {
+			return nil, err
+		}
+		return g.StartAllgatherWindow(buffer(send, own), buffer(window, w.bytes), shard, offset)
+	})
+}
+
+//export goCollReduceScatter
+func goCollReduceScatter(group C.int64_t, window unsafe.Pointer, w C.struct_coll_window, recv unsafe.Pointer, own C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
+	return post("ireducescatter", group, r, func(g *collnet.Group) (*collnet.Work, error) {
+		shard, offset, err := bounded(&w)
+		if err != nil {
+			return nil, err
+		}
+		t, o, err := reduction("ireducescatter", dtype, op)
+		if err != nil {
+			return nil, err
+		}
+		return g.StartReduceScatterWindow(buffer(window, w.bytes), buffer(recv, own), shard, offset, t, o, 1)
+	})
+}
+
+//export goCollAllreduce
+func goCollAllreduce(group C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
+	return post("iallreduce", group, r, func(g *collnet.Group) (*collnet.Work, error) {
+		t, o, err := reduction("iallreduce", dtype, op)
+		if err != nil {
+			return nil, err
+		}
+		return g.StartAllreduce(buffer(send, bytes), buffer(recv, bytes), t, o, 1)
+	})
+}
+
+// NCCL's numbers of types and reductions are ours.
+var (
+	_ = [1]struct{}{}[reduce.BF16-9]
+	_ = [1]struct{}{}[reduce.Min-3]
+)
+
+//export goCollClose
+func goCollClose(group C.int64_t) C.nccl_result {
+	return verdict("closeColl", func() error {
+		g, err := collGroups.take(int64(group))
+		if err != nil {
+			return argument("%v", err)
+		}
+		err = g.Close()
+		g.pending.Wait()
+		var fault *collnet.Fault
+		if errors.As(err, &fault) {
+			// It was reported when it happened; a communicator that failed can still be freed.
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("leave the group: %w", err)
+		}
+		return nil
+	})
+}

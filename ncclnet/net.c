@@ -1,0 +1,173 @@
+/* Point to point: internal/p2p moves the bytes, Go makes the connections. */
+#include "../internal/p2p/p2p.h"
+#include "_cgo_export.h"
+#include "plugin.h"
+
+struct net_listener { int64_t handle; };
+
+/* net_failed turns an outcome of p2p into NCCL's. */
+static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
+{
+	nccl_result result;
+
+	switch (code) {
+	case P2P_OK:
+		return NCCL_SUCCESS;
+	case P2P_E_ARGUMENT:
+		result = NCCL_INVALID_ARGUMENT;
+		break;
+	case P2P_E_REMOTE:
+		result = NCCL_REMOTE_ERROR;
+		break;
+	case P2P_E_MISMATCH:
+		result = NCCL_INVALID_USAGE;
+		break;
+	default:
+		result = NCCL_SYSTEM_ERROR;
+	}
+	return plugin_refuse(result, "%s: %s", call, p2p_error(comm));
+}
+
+nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm)
+{
+	struct net_listener *l;
+	nccl_result result;
+
+	NOT_IN_A_FORK("listen");
+	(void)ctx;
+	if (handle == NULL || listen_comm == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "listen: handle and listenComm must not be NULL");
+	*listen_comm = NULL;
+	l = calloc(1, sizeof(*l));
+	if (l == NULL)
+		return plugin_refuse(NCCL_SYSTEM_ERROR, "listen: out of memory");
+	result = goNetListen(dev, handle, &l->handle);
+	if (result != NCCL_SUCCESS) {
+		free(l);
+		return result;
+	}
+	*listen_comm = l;
+	return NCCL_SUCCESS;
+}
+
+/* net_connect and net_accept never wait; a NULL comm means: ask again. */
+nccl_result net_connect(void *ctx, int dev, void *handle, void **send_comm, struct device_handle **device)
+{
+	NOT_IN_A_FORK("connect");
+	(void)ctx;
+	if (handle == NULL || send_comm == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "connect: handle and sendComm must not be NULL");
+	if (device != NULL)
+		*device = NULL;
+	*send_comm = NULL;
+	return goNetConnect(dev, handle, send_comm);
+}
+
+nccl_result net_accept(void *listen_comm, void **recv_comm, struct device_handle **device)
+{
+	struct net_listener *l = listen_comm;
+
+	NOT_IN_A_FORK("accept");
+	if (l == NULL || recv_comm == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "accept: listenComm and recvComm must not be NULL");
+	if (device != NULL)
+		*device = NULL;
+	*recv_comm = NULL;
+	return goNetAccept(l->handle, recv_comm);
+}
+
+nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request)
+{
+	void *at;
+	int code;
+
+	(void)tag; /* one receive a group, in order: nothing to tell apart */
+	(void)phandle;
+	if (send_comm == NULL || request == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "isend: sendComm and request must not be NULL");
+	*request = NULL;
+	if (data == NULL && size > 0)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "isend: data is NULL but should hold %zu bytes", size);
+	if (!memory_at(mhandle, data, size, &at))
+		return memory_outside(mhandle, data, size, "isend");
+	code = p2p_isend(send_comm, at, size, (struct p2p_request **)request);
+	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, send_comm, "isend");
+}
+
+nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request)
+{
+	void *at;
+	int code;
+
+	(void)tags;
+	(void)phandles;
+	if (recv_comm == NULL || request == NULL || data == NULL || sizes == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: recvComm, data, sizes and request must not be NULL");
+	*request = NULL; /* it may come in as 0x1: nobody needs the completion */
+	if (n != 1)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: %d receives at once; 1 is allowed (maxRecvs)", n);
+	if (data[0] == NULL && sizes[0] > 0)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: data is NULL but should hold %zu bytes", sizes[0]);
+	if (mhandles == NULL)
+		at = data[0];
+	else if (!memory_at(mhandles[0], data[0], sizes[0], &at))
+		return memory_outside(mhandles[0], data[0], sizes[0], "irecv");
+	code = p2p_irecv(recv_comm, at, sizes[0], (struct p2p_request **)request);
+	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, recv_comm, "irecv");
+}
+
+/* net_iflush: the CPU has written what was received, before it said so; whatever
+ * reads it after test sees it. There is nothing to wait for: see pkg/gpudirect. */
+nccl_result net_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
+{
+	(void)recv_comm, (void)n, (void)data, (void)sizes, (void)mhandles;
+	if (request == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iflush: request must not be NULL");
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	*request = NULL;
+	return NCCL_SUCCESS;
+}
+
+nccl_result net_test(void *request, int *done, int *sizes)
+{
+	struct p2p_comm *comm;
+	size_t size = 0;
+	int code;
+
+	if (request == NULL || done == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "test: request and done must not be NULL");
+	comm = p2p_of(request);
+	code = p2p_test(request, done, &size);
+	if (code != P2P_OK)
+		return net_failed(code, comm, "test");
+	if (*done && sizes != NULL)
+		*sizes = (int)size;
+	return NCCL_SUCCESS;
+}
+
+nccl_result net_close(void *comm)
+{
+	if (comm != NULL)
+		p2p_close(comm);
+	return NCCL_SUCCESS;
+}
+
+nccl_result net_close_listen(void *listen_comm)
+{
+	struct net_listener *l = listen_comm;
+	nccl_result result;
+
+	NOT_IN_A_FORK("closeListen");
+	if (l == NULL)
+		return NCCL_SUCCESS;
+	result = goNetCloseListen(l->handle);
+	free(l);
+	return result;
+}
+
+/* net_attr: NCCL tells what a connection or transfer is for. It changes nothing here. */
+nccl_result net_attr(void *ctx, struct net_attr *attr)
+{
+	(void)ctx, (void)attr;
+	return NCCL_SUCCESS;
+}

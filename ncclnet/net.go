@@ -1,0 +1,78 @@
+package main
+
+/*
+#include "plugin.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/p2p"
+)
+
+var netListeners = handles[*p2p.Listener]{what: "listener"}
+
+// netOptions returns how a device's connections are made.
+func netOptions(dev int) (p2p.Options, error) {
+	s, d, err := current(dev)
+	if err != nil {
+		return p2p.Options{}, err
+	}
+	return p2p.Options{
+		Addr: d.Addr, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
+		Log: func(line string) { say(C.NCCL_LOG_INFO, line) },
+	}, nil
+}
+
+//export goNetListen
+func goNetListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_result {
+	return verdict("listen", func() error {
+		o, err := netOptions(int(dev))
+		if err != nil {
+			return err
+		}
+		l, err := p2p.Listen(o)
+		if err != nil {
+			return err
+		}
+		l.Handle(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
+		*out = C.int64_t(netListeners.add(l))
+		return nil
+	})
+}
+
+//export goNetConnect
+func goNetConnect(dev C.int, handle unsafe.Pointer, out *unsafe.Pointer) C.nccl_result {
+	return verdict("connect", func() error {
+		o, err := netOptions(int(dev))
+		if err != nil {
+			return err
+		}
+		*out, err = p2p.Connect(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES), o)
+		return err
+	})
+}
+
+//export goNetAccept
+func goNetAccept(handle C.int64_t, out *unsafe.Pointer) C.nccl_result {
+	return verdict("accept", func() error {
+		l, err := netListeners.get(int64(handle))
+		if err != nil {
+			return argument("%v", err)
+		}
+		*out, err = l.Accept()
+		return err
+	})
+}
+
+//export goNetCloseListen
+func goNetCloseListen(handle C.int64_t) C.nccl_result {
+	return verdict("closeListen", func() error {
+		l, err := netListeners.take(int64(handle))
+		if err != nil {
+			return argument("%v", err)
+		}
+		return l.Close()
+	})
+}

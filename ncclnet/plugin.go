@@ -1,0 +1,173 @@
+package main
+
+/*
+#include "plugin.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+)
+
+// The plugin is what NCCL's tables (abi_v8.c ...) and tuner stand on, besides
+// their C. Calls that come once a connection or once an operation enter Go; those
+// that move or test point-to-point messages never do.
+
+// plugin holds what the last init found.
+var plugin struct {
+	sync.RWMutex
+	settings config.Settings
+	devices  []nic.Device
+	known    map[string]C.struct_device // by name; NCCL keeps their strings
+}
+
+//export goPluginInit
+func goPluginInit() C.nccl_result {
+	return verdict("init", func() error {
+		s, err := config.Load(environment, nil)
+		if err != nil {
+			return argument("%v", err)
+		}
+		devices, err := nic.Devices(s.Interface)
+		if err != nil {
+			return err
+		}
+		plugin.Lock()
+		defer plugin.Unlock()
+		plugin.settings, plugin.devices = s, devices
+		return nil
+	})
+}
+
+// current returns the settings and, unless dev is negative, that device.
+func current(dev int) (config.Settings, nic.Device, error) {
+	plugin.RLock()
+	defer plugin.RUnlock()
+	if dev >= len(plugin.devices) || dev < 0 {
+		return config.Settings{}, nic.Device{}, argument("device %d is not allowed: want 0 to %d", dev, len(plugin.devices)-1)
+	}
+	return plugin.settings, plugin.devices[dev], nil
+}
+
+//export goDevices
+func goDevices(count *C.int) C.nccl_result {
+	plugin.RLock()
+	defer plugin.RUnlock()
+	*count = C.int(len(plugin.devices)) //nolint:gosec // interfaces
+	return C.NCCL_SUCCESS
+}
+
+//export goDevice
+func goDevice(dev C.int, out *C.struct_device) C.nccl_result {
+	return verdict("getProperties", func() error {
+		s, d, err := current(int(dev))
+		if err != nil {
+			return err
+		}
+		plugin.Lock()
+		defer plugin.Unlock()
+		known, ok := plugin.known[d.Name]
+		if !ok {
+			known = C.struct_device{name: C.CString(d.Name)}
+			if d.PCIPath != "" {
+				known.pci_path = C.CString(d.PCIPath)
+			}
+			if plugin.known == nil {
+				plugin.known = map[string]C.struct_device{}
+			}
+			plugin.known[d.Name] = known
+		}
+		known.guid, known.speed = C.uint64_t(d.GUID), C.int(d.SpeedMbps) //nolint:gosec // Mbit/s
+		known.ptr_support = pointers(s.GPUMemory)
+		*out = known
+		return nil
+	})
+}
+
+// pointers returns the kinds of memory that a device takes.
+func pointers(gpuMemory string) C.int {
+	switch gpuMemory {
+	case "coherent":
+		return C.NCCL_PTR_HOST | C.NCCL_PTR_CUDA
+	case "dmabuf":
+		return C.NCCL_PTR_HOST | C.NCCL_PTR_CUDA | C.NCCL_PTR_DMABUF
+	}
+	return C.NCCL_PTR_HOST
+}
+
+// errRemote marks what another rank has caused.
+var errRemote = errors.New("another rank")
+
+// verdict runs a call, logs why it fails and returns what NCCL is to know. A
+// panic does not cross into C.
+func verdict(call string, f func() error) C.nccl_result {
+	err := func() (err error) {
+		defer guard(&err)
+		return f()
+	}()
+	if err == nil {
+		return C.NCCL_SUCCESS
+	}
+	say(C.NCCL_LOG_WARN, call+": "+err.Error())
+	return resultOf(err)
+}
+
+func resultOf(err error) C.nccl_result {
+	var fault *collnet.Fault
+	var arg *collnet.ArgumentError
+	switch {
+	case errors.As(err, &arg):
+		return C.NCCL_INVALID_ARGUMENT
+	case errors.As(err, &fault) && fault.Kind == collnet.Mismatch:
+		return C.NCCL_INVALID_USAGE
+	case errors.As(err, &fault) && fault.Kind == collnet.Dead, errors.Is(err, errRemote), errors.Is(err, context.DeadlineExceeded):
+		return C.NCCL_REMOTE_ERROR
+	}
+	return C.NCCL_SYSTEM_ERROR
+}
+
+// say writes a line to NCCL's log.
+func say(level C.int, line string) {
+	text := C.CString(line)
+	defer C.free(unsafe.Pointer(text))
+	C.plugin_log_line(level, text)
+}
+
+// ncclHandler brings what a group logs into NCCL's log, which filters by NCCL_DEBUG.
+type ncclHandler struct{ attrs string }
+
+func (h ncclHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+func (h ncclHandler) Handle(_ context.Context, r slog.Record) error {
+	var line strings.Builder
+	line.WriteString(r.Message + h.attrs)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&line, " %s=%v", a.Key, a.Value)
+		return true
+	})
+	level := C.int(C.NCCL_LOG_INFO)
+	if r.Level >= slog.LevelWarn {
+		level = C.NCCL_LOG_WARN
+	}
+	say(level, line.String())
+	return nil
+}
+
+func (h ncclHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		h.attrs += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+	}
+	return h
+}
+
+func (h ncclHandler) WithGroup(string) slog.Handler { return h }

@@ -1,0 +1,120 @@
+/* plugin.h: what the tables of all ABI versions have in common, in the shape of the
+ * newest. abi_vN.c adapts it to version N. Every function may be given anything: what it
+ * cannot use is an error with a line in NCCL's log, never a crash.
+ */
+#ifndef MCAST_PLUGIN_H
+#define MCAST_PLUGIN_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "abi.h"
+#include "fork.h"
+
+/* The plugin's name: NCCL_NET_PLUGIN=mcast, NCCL_NET=mcast. */
+#define PLUGIN_NAME "mcast"
+
+/* Symbols that the library shows. All others are hidden: exports.map. */
+#define EXPORT __attribute__((visibility("default"), used))
+
+/* What a communicator is called, where NCCL tells (v11 and later). */
+struct context { uint64_t comm_id; };
+
+/* Bounds of one message and of one window, in bytes: NCCL cuts what is larger. */
+#define MAX_P2P_BYTES ((size_t)1 << 32)
+#define MAX_COLL_BYTES ((size_t)1 << 30)
+
+/* device.c. A device as Go describes it; its strings last as long as the library. */
+struct device {
+	const char *name, *pci_path;
+	uint64_t guid;
+	int speed; /* Mbit/s */
+	int ptr_support;
+};
+nccl_result plugin_init(nccl_logger log);
+nccl_result context_init(void **ctx, uint64_t comm_id, nccl_logger log);
+nccl_result context_finalize(void *ctx);
+nccl_result net_devices(int *count);
+nccl_result coll_devices(int *count);
+nccl_result properties_v8(int dev, struct props_v8 *props);
+nccl_result properties_v9(int dev, struct props_v9 *props);
+nccl_result properties_v11(int dev, struct props_v11 *props);
+nccl_result properties_v12(int dev, struct props_v12 *props);
+
+/* log.c */
+void plugin_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+nccl_result plugin_refuse(nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void plugin_log_to(nccl_logger log);
+void plugin_log_line(int level, const char *line);
+/* NOT_IN_A_FORK stands first in whatever enters Go. */
+#define NOT_IN_A_FORK(CALL) \
+	do { \
+		if (mcast_forked()) \
+			return plugin_refuse(NCCL_INVALID_USAGE, "%s: this process is a fork of the one that loaded the library", CALL); \
+	} while (0)
+#define WARN(...) plugin_log(NCCL_LOG_WARN, __VA_ARGS__)
+#define INFO(...) plugin_log(NCCL_LOG_INFO, __VA_ARGS__)
+
+/* memory.c. A region is what regMr returns. */
+struct region {
+	uintptr_t base;  /* as NCCL knows it */
+	size_t size;
+	ptrdiff_t shift; /* from there to where the CPU reaches it */
+	int64_t handle;  /* of the registration */
+};
+nccl_result memory_register(void *comm, void *data, size_t size, int type, void **mhandle);
+nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+nccl_result memory_deregister(void *comm, void *mhandle);
+
+/* memory_at sets *at to where the CPU reaches size bytes of a buffer. Memory of the host
+ * that came without a registration is where it is. */
+static inline bool memory_at(const struct region *r, void *data, size_t size, void **at)
+{
+	if (r != NULL && size > 0) {
+		uintptr_t offset = (uintptr_t)data - r->base;
+
+		if (offset > r->size || size > r->size - offset)
+			return false;
+		data = (char *)data + r->shift;
+	}
+	*at = data;
+	return true;
+}
+nccl_result memory_outside(const struct region *r, const void *data, size_t size, const char *call);
+
+/* net.c: point to point. A comm is a struct p2p_comm. */
+nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm);
+nccl_result net_connect(void *ctx, int dev, void *handle, void **send_comm, struct device_handle **device);
+nccl_result net_accept(void *listen_comm, void **recv_comm, struct device_handle **device);
+nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);
+nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request);
+nccl_result net_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request);
+nccl_result net_test(void *request, int *done, int *sizes);
+nccl_result net_close(void *comm);
+nccl_result net_close_listen(void *listen_comm);
+nccl_result net_attr(void *ctx, struct net_attr *attr);
+
+/* coll.c: CollNet */
+nccl_result coll_listen(void *ctx, int dev, void *handle, void **listen_comm);
+nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_comm, void **coll_comm);
+nccl_result coll_reduce_support(int dtype, int op, int *supported);
+nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
+	void *send_mhandle, void *recv_mhandle, void **request);
+nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v9 *recv_parts, size_t bytes_per_rank,
+	size_t window_offset, size_t window_bytes, void *send_mhandle, void **request);
+nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv, size_t bytes_per_rank,
+	size_t window_offset, size_t window_bytes, int dtype, int op, void *recv_mhandle, void **request);
+nccl_result coll_iflush(void *coll_comm, void *data, int size, void *mhandle, void **request);
+nccl_result coll_test(void *request, int *done, int *size);
+nccl_result coll_close(void *coll_comm);
+nccl_result coll_close_listen(void *listen_comm);
+
+/* connected.c: which communicators have CollNet, for the tuner. */
+struct connected;
+struct connected *connected_add(uint64_t comm_id, int nodes);
+void connected_remove(struct connected *c);
+struct connected *connected_claim(uint64_t comm_id, size_t nodes);
+void connected_release(struct connected *c);
+bool connected_still(const struct connected *c);
+
+#endif
