@@ -36,6 +36,7 @@ struct plan {
 	bool registered, in_place;	/* in_place: registered only */
 	bool flush;			/* iflush of what was received, as with GPU memory */
 	size_t stride;			/* of staging slots, 0: window and a guard */
+	enum rule rule;			/* of wrong bytes; 0: what their place says */
 };
 
 /* Runs the operation on all ranks of the group and checks every byte. */
@@ -47,6 +48,11 @@ struct operation *operation_new(struct group *g, const struct plan *p);
 bool operation_turn(struct operation *o, bool *busy);
 int operation_in_flight(const struct operation *o);
 void operation_check(struct operation *o);
+/* Posts what it can and polls so many times: nothing may be done. */
+void operation_patience(struct operation *o, int polls);
+/* Posts one window and polls until a call gives an error, which it returns, or
+ * until the time, and then success. */
+int operation_until_error(struct group *g, const struct plan *p, double until);
 void operation_free(struct operation *o);	/* deregisters */
 void operation_abandon(struct operation *o);	/* only the memory, after group_close */
 

@@ -167,37 +167,43 @@ static void stage(struct operation *o, size_t window, struct cut own)
 		memcpy(send, o->input + (from + own.at - (size_t)o->g->r->rank * o->p.bytes), own.bytes);
 }
 
-/* False: the plugin gave a NULL request and wants the same call again. */
-static bool post(struct operation *o, size_t window)
+static int call(struct operation *o, size_t window, void **request)
 {
 	struct coll *c = &o->g->r->coll;
 	struct cut own = cut(o, o->g->r->rank, window);
 	size_t from = window * o->p.window, bytes = window_bytes(o, window);
 	unsigned char *send = send_at(o, window, own), *recv = recv_at(o, window, own);
 	struct abi_part part = { o->recv_mhandle, recv, bytes };
-	void *request = NULL;
 
-	if (!o->p.registered)
-		stage(o, window, own);
+	*request = NULL;
 	switch (o->p.func) {
 	case ABI_ALLGATHER:
-		OK(coll_iallgather(c, o->g->comm, send, 1, &part, o->p.bytes, from, bytes, o->send_mhandle, &request));
-		break;
+		return coll_iallgather(c, o->g->comm, send, 1, &part, o->p.bytes, from, bytes, o->send_mhandle, request);
 	case ABI_REDUCE_SCATTER:
 		part = (struct abi_part){ o->send_mhandle, send, bytes };
-		OK(coll_ireduce_scatter(c, o->g->comm, 1, &part, recv, o->p.bytes, from, bytes, o->p.type, o->p.op,
-			o->recv_mhandle, &request));
-		break;
+		return coll_ireduce_scatter(c, o->g->comm, 1, &part, recv, o->p.bytes, from, bytes, o->p.type, o->p.op,
+			o->recv_mhandle, request);
 	default:
-		OK(coll_iallreduce(c, o->g->comm, send, recv, bytes / type_size(o->p.type), o->p.type, o->p.op,
-			o->send_mhandle, o->recv_mhandle, &request));
+		return coll_iallreduce(c, o->g->comm, send, recv, bytes / type_size(o->p.type), o->p.type, o->p.op,
+			o->send_mhandle, o->recv_mhandle, request);
 	}
+}
+
+/* False: the plugin gave a NULL request and wants the same call again. */
+static bool post(struct operation *o, size_t window)
+{
+	size_t depth = (size_t)o->p.depth;
+	void *request;
+
+	if (!o->p.registered)
+		stage(o, window, cut(o, o->g->r->rank, window));
+	OK(call(o, window, &request));
 	if (!request)
 		return false;
-	for (size_t w = o->done; w < o->posted; w++)
-		EXPECT_AS(COLL_REQUESTS, o->requests[w % (size_t)o->p.depth] != request || (w == o->done && o->flushing),
+	for (size_t w = o->done; w < window; w++)
+		EXPECT_AS(COLL_REQUESTS, o->requests[w % depth] != request || (w == o->done && o->flushing),
 			"window %zu: expected a request of its own, got that of window %zu, in flight", window, w);
-	o->requests[window % (size_t)o->p.depth] = request;
+	o->requests[window % depth] = request;
 	return true;
 }
 
@@ -215,7 +221,7 @@ static void check_bytes(const struct operation *o, enum rule rule, size_t window
 	static const char *const funcs[] = { "", "", "allgather", "reduce-scatter", "allreduce" };
 	size_t at = part.at + first_difference(got + part.at, want + part.at, part.bytes);
 
-	EXPECT_AS(rule, at == part.at + part.bytes,
+	EXPECT_AS(o->p.rule ? o->p.rule : rule, at == part.at + part.bytes,
 		"%s of %zu bytes a rank (%s%s%s%s), window %zu of %zu at %zu, %zu bytes: expected byte %zu to be 0x%02x, got 0x%02x",
 		funcs[o->p.func], o->p.bytes, o->p.registered ? "registered" : "staged",
 		o->p.in_place ? ", in place" : "", o->p.func == ABI_ALLGATHER ? "" : ", ",
@@ -313,6 +319,35 @@ bool operation_turn(struct operation *o, bool *busy)
 	if (o->done < o->posted && poll_oldest(o))
 		*busy = true;
 	return o->done < o->windows;
+}
+
+void operation_patience(struct operation *o, int polls)
+{
+	int done = 0;
+
+	for (int i = 0; i < polls; i++) {
+		if (o->posted < o->windows && post(o, o->posted))
+			o->posted++;
+		if (o->posted > 0)
+			OK(coll_test(&o->g->r->coll, o->requests[0], &done, NULL));
+		EXPECT(!done, "test: expected not done while other ranks have not posted, got done at poll %d", i);
+		breathe(o->g->r, false);
+	}
+}
+
+int operation_until_error(struct group *g, const struct plan *p, double until)
+{
+	struct operation *o = operation_new(g, p);
+	void *request = NULL;
+	int result = ABI_SUCCESS, done = 0;
+
+	stage(o, 0, cut(o, g->r->rank, 0));
+	while (result == ABI_SUCCESS && !done && now() < until) {
+		result = request ? coll_test(&g->r->coll, request, &done, NULL) : call(o, 0, &request);
+		breathe(g->r, false);
+	}
+	EXPECT_AS(COLL_EARLY, !done, "test: expected an error, got done though a rank died before it posted");
+	return result;		/* its memory stays registered until the comm is closed */
 }
 
 int operation_in_flight(const struct operation *o)
