@@ -109,6 +109,7 @@ static void *thread_run(void *arg)
 	struct thread *t = arg;
 
 	lane = &t->rank->board->place[t->rank->rank].lanes[t->index];
+	lane->polling = RULES;
 	under(t->rule);
 	t->run(t->rank, t->arg);
 	return NULL;
@@ -147,6 +148,7 @@ void call_begin(const char *fmt, unsigned long a, unsigned long b, unsigned long
 		*newest = (struct call){ .fmt = fmt, .arg = { a, b, c } };
 	}
 	newest->times++;
+	lane->begun++;
 	lane->open = true;
 }
 

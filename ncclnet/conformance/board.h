@@ -20,7 +20,9 @@ struct call {
 /* What one thread of a rank is doing. */
 struct lane {
 	enum rule rule;
+	enum rule polling;		/* RULES: rule */
 	bool open;			/* inside the newest call */
+	volatile unsigned long begun;	/* calls in all */
 	unsigned long count;		/* of different calls; the newest is at (count - 1) % LANE_CALLS */
 	struct call calls[LANE_CALLS];
 };

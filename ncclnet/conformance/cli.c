@@ -14,6 +14,7 @@ static const struct argp_option known[] = {
 	{ "abi", 'a', "LIST", 0, "versions to run, such as 8,12 (net and CollNet 8 to 12, tuner 2 to 6); all that the library has", 0 },
 	{ "ranks", 'n', "LIST", 0, "numbers of ranks, such as 2,4; as each case has it", 0 },
 	{ "case", 'c', "GLOB", 0, "cases to run, such as 'net.*'; all", 0 },
+	{ "rule", 'r', "GLOB", 0, "cases that test this rule first, such as net.order; all", 0 },
 	{ "list", 'l', NULL, 0, "list the cases and end", 0 },
 	{ "rules", RULES_TABLE, NULL, 0, "list the rules with their reasons and end", 0 },
 	{ "timeout", 't', "SECONDS", 0, "for a case, after which it counts as hung; 60", 0 },
@@ -70,6 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'a': o->abis = mask(state, "abi", arg, 2, 12); return 0;
 	case 'n': o->ranks = mask(state, "ranks", arg, 1, MAX_RANKS); return 0;
 	case 'c': o->cases = arg; return 0;
+	case 'r': o->rules_tested = arg; return 0;
 	case 'l': o->list = true; return 0;
 	case RULES_TABLE: o->rules = true; return 0;
 	case 't': o->timeout = number(state, "timeout", arg, 1, 86400); return 0;

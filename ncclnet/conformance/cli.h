@@ -13,6 +13,7 @@ struct options {
 	uint32_t abis;				/* bit N: version N, 0: all */
 	uint32_t ranks;				/* bit N: N ranks, 0: each case's own range */
 	const char *cases;			/* a glob, NULL: all */
+	const char *rules_tested;		/* a glob of the cases' main rules, NULL: all */
 	bool list, rules, verbose, strict, perf;
 	double timeout;				/* seconds a case */
 	uint64_t seed;

@@ -99,10 +99,13 @@ void test_register(struct test *test);
  * crash and calls that hang count against from here on, marks it as checked and
  * returns the one before. EXPECT's message says "expected ..., got ...". */
 enum rule under(enum rule rule);
+/* The rule that polling without end counts against, RULES for that of under().
+ * A call that does not return counts against the latter. */
+enum rule polling(enum rule rule);
 
 #define EXPECT(cond, ...) ((cond) ? (void)0 : verdict_fail(__FILE__, __LINE__, __VA_ARGS__))
-#define EXPECT_RULE(rule, cond, ...) \
-	do { enum rule was_ = under(rule); EXPECT(cond, __VA_ARGS__); under(was_); } while (0)
+#define EXPECT_RULE(id, cond, ...) \
+	do { enum rule was_ = under(id); EXPECT(cond, __VA_ARGS__); under(was_); } while (0)
 /* The result of a call of the plugin is success. */
 #define OK(call) verdict_ok(__FILE__, __LINE__, #call, call)
 /* The result is an error, any error. */

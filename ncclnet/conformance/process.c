@@ -24,6 +24,7 @@ static void rank_main(struct rank *r, const struct test *test, int abi, int outp
 	}
 	self = r;
 	lane = &r->board->place[r->rank].lanes[0];
+	lane->polling = RULES;
 	library_open(r, test->kind, abi);
 	under(test->rule);
 	test->run(r);
@@ -60,14 +61,13 @@ static const struct lane *lane_in_question(const struct place *p)
 	return &p->lanes[0];
 }
 
-static void blame(struct board *b, int rank, const char *what)
+static void blame(struct board *b, int rank, const struct lane *l, enum rule rule, const char *what)
 {
-	const struct lane *l = lane_in_question(&b->place[rank]);
 	char calls[TEXT_BYTES - 100], text[TEXT_BYTES];
 
 	describe(calls, sizeof(calls), l);
 	snprintf(text, sizeof(text), "%s %s", what, calls);
-	board_fail(b, l->rule, rank, text);
+	board_fail(b, rule, rank, text);
 	atomic_store(&b->stop, 1);
 }
 
@@ -76,34 +76,61 @@ static void judge(struct board *b, int rank, int status, bool killed)
 {
 	struct place *p = &b->place[rank];
 	enum state state = atomic_load(&p->state);
+	const struct lane *l = lane_in_question(p);
 	char text[80];
 
 	if (killed || state == FAILED || (state == DYING && WIFSIGNALED(status)))
 		return;
 	if (WIFSIGNALED(status)) {
-		/* Stopped by another's failure, yet it crashed: worth a line as well. */
-		snprintf(text, sizeof(text), "ended with %s (%s)", sigabbrev_np(WTERMSIG(status)) ?
-			sigabbrev_np(WTERMSIG(status)) : "signal", strsignal(WTERMSIG(status)));
-		blame(b, rank, text);
+		const char *name = sigabbrev_np(WTERMSIG(status));
+
+		snprintf(text, sizeof(text), "crashed with SIG%s (%s)", name ? name : "?", strsignal(WTERMSIG(status)));
+		blame(b, rank, l, l->rule, text);
 	} else if ((state != FINISHED && state != STOPPED) || WEXITSTATUS(status) != 0) {
 		snprintf(text, sizeof(text), "left with status %d", WEXITSTATUS(status));
-		blame(b, rank, text);
+		blame(b, rank, l, l->rule, text);
 	}
+}
+
+/* A call that did not return in a tenth of a second, after the whole time of the
+ * case, is where a rank hangs; else it polls in vain. */
+static void blame_hung_rank(struct board *b, int rank, const unsigned long *before, double timeout)
+{
+	const struct place *p = &b->place[rank];
+	char text[80];
+
+	snprintf(text, sizeof(text), "hung for %.0f s", timeout);
+	for (int i = 0; i < MAX_THREADS; i++)
+		if (p->lanes[i].open && p->lanes[i].begun == before[i]) {
+			blame(b, rank, &p->lanes[i], p->lanes[i].rule, text);
+			return;
+		}
+	snprintf(text, sizeof(text), "polled in vain, %.0f s are over,", timeout);
+	for (int i = MAX_THREADS - 1; i >= 0; i--)
+		if (i == 0 || p->lanes[i].begun != before[i]) {
+			const struct lane *l = &p->lanes[i];
+
+			blame(b, rank, l, l->polling != RULES ? l->polling : l->rule, text);
+			return;
+		}
 }
 
 /* Of the ranks still there, those that wait for another one are not to blame,
  * unless all of them do. */
 static void blame_hung(struct board *b, const bool *gone, int ranks, double timeout)
 {
+	unsigned long before[MAX_RANKS][MAX_THREADS];
 	int busy = 0;
-	char text[80];
 
-	for (int i = 0; i < ranks; i++)
+	for (int i = 0; i < ranks; i++) {
 		busy += !gone[i] && !atomic_load(&b->place[i].waiting);
-	snprintf(text, sizeof(text), "hung, %.0f s are over,", timeout);
+		for (int t = 0; t < MAX_THREADS; t++)
+			before[i][t] = b->place[i].lanes[t].begun;
+	}
+	usleep(100000);
 	for (int i = 0; i < ranks; i++)
 		if (!gone[i] && (busy == 0 || !atomic_load(&b->place[i].waiting)))
-			blame(b, i, text);
+			blame_hung_rank(b, i, before[i], timeout);
 }
 
 static void watch(struct board *b, const pid_t *pids, int ranks, double timeout)

@@ -125,7 +125,7 @@ void report_end(const struct report *r)
 	printf("#\n# %-32s", "rule");
 	for (int v = 0; v < 32; v++)
 		if (versions & 1u << v)
-			printf(" %4sv%-2d", "", v);
+			printf(" v%-5d", v);
 	printf("\n");
 	for (int rule = 0; rule < RULES; rule++) {
 		enum cell most = UNTRIED;

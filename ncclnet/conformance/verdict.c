@@ -21,6 +21,16 @@ enum rule under(enum rule rule)
 	return was;
 }
 
+enum rule polling(enum rule rule)
+{
+	enum rule was = lane->polling;
+
+	lane->polling = rule;
+	if (rule != RULES)
+		atomic_store(&self->board->checked[rule], 1);
+	return was;
+}
+
 void board_fail(struct board *b, enum rule rule, int rank, const char *text)
 {
 	int at = atomic_fetch_add(&b->failures, 1);
@@ -70,16 +80,20 @@ const char *result_name(int result)
 	return names[result];
 }
 
+/* Of "net_isend(&r->net, ...)", the function. */
+static int name_length(const char *call) { return (int)strcspn(call, "("); }
+
 void verdict_ok(const char *file, int line, const char *call, int result)
 {
 	if (result != ABI_SUCCESS)
-		verdict_fail(file, line, "expected success of %s, got %d (%s)", call, result, result_name(result));
+		verdict_fail(file, line, "expected success of %.*s, got %d (%s)", name_length(call), call, result,
+			result_name(result));
 }
 
 void verdict_refused(const char *file, int line, const char *call, int result)
 {
 	if (result == ABI_SUCCESS)
-		verdict_fail(file, line, "expected an error of %s, got success", call);
+		verdict_fail(file, line, "expected an error of %.*s, got success", name_length(call), call);
 }
 
 void not_offered(const char *fmt, ...)
