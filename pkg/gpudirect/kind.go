@@ -1,6 +1,6 @@
-// Package gpudirect knows what memory a buffer lies in. Today that protects the
-// C API: a pointer to GPU memory, which the CPU cannot read, is refused with a
-// clear error instead of a crash.
+// Package gpudirect knows what memory a buffer lies in, keeps what is registered
+// with a fabric, and maps DMA-BUFs. A pointer to GPU memory that the CPU cannot
+// read is refused with a clear error instead of a crash.
 package gpudirect
 
 /*
