@@ -1,0 +1,173 @@
+/* The tuner: what it may write into NCCL's table of costs. The tables are those
+ * that NCCL 2.30.7 was recorded to hand in: -1 where an algorithm cannot run. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "case_coll.h"
+
+enum { GUARD_COSTS = 32, MAX_COSTS = 16 * 4, SIZES = 6 };
+
+static const size_t sizes[SIZES] = { 0, 8, 1024, 131072, 16 << 20, (size_t)1 << 32 };
+static const float guard = 12345.5f;
+
+struct costs {
+	float before[GUARD_COSTS];
+	float table[MAX_COSTS + GUARD_COSTS];
+	int algos, protos;
+};
+
+static float *cost(struct costs *c, int algo, int proto)
+{
+	return &c->table[algo * c->protos + proto];
+}
+
+/* Ring and Tree run, everything else cannot; CollNet as told. */
+static void costs_reset(struct costs *c, int algos, int protos, int func, float collnet)
+{
+	bool sums = func == ABI_ALLREDUCE, gathers = func == ABI_ALLGATHER || func == ABI_REDUCE_SCATTER;
+
+	c->algos = algos;
+	c->protos = protos;
+	for (int i = 0; i < GUARD_COSTS; i++)
+		c->before[i] = guard;
+	for (int i = 0; i < MAX_COSTS + GUARD_COSTS; i++)
+		c->table[i] = i < algos * protos ? ABI_COST_IGNORE : guard;
+	for (int proto = 0; proto < protos; proto++) {
+		*cost(c, ABI_RING, proto) = 50.5f + (float)proto;
+		if (sums)
+			*cost(c, ABI_TREE, proto) = 36.5f + (float)proto;
+	}
+	if (sums || gathers)
+		*cost(c, ABI_COLLNET_DIRECT, ABI_SIMPLE) = collnet;
+	if (sums)
+		*cost(c, ABI_COLLNET_CHAIN, ABI_SIMPLE) = collnet;
+}
+
+static const char *func_name(int func)
+{
+	static const char *const name[] = { "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv" };
+
+	return name[func];
+}
+
+/* v2 names its choice, and NCCL 2.21 takes it as it stands: there is no -1 that
+ * would stop it. */
+static void ask_v2(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes, bool collnet)
+{
+	const struct abi_tuner_v2 *t = r->tuner.table;
+	int algo = -1, proto = -1, channels = 0;
+	bool covered = func >= ABI_ALLGATHER && func <= ABI_ALLREDUCE;
+
+	OK(t->get_info(ctx, func, bytes, collnet, 0, 1, &algo, &proto, &channels));
+	EXPECT_AS(TUNER_TABLE, algo >= -1 && algo < c->algos && proto >= -1 && proto < c->protos,
+		"%s of %zu bytes: expected an algorithm and a protocol that exist or -1, got %d, %d", func_name(func), bytes,
+		algo, proto);
+	if (algo == ABI_COLLNET_DIRECT || algo == ABI_COLLNET_CHAIN)
+		EXPECT_AS(covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, covered && collnet,
+			"%s of %zu bytes: expected no choice of algorithm %d, which cannot run, got it", func_name(func), bytes, algo);
+}
+
+/* The call, and what must hold whatever the tuner thinks of speed. collnet: this
+ * library's CollNet is connected and may be chosen over a -1. */
+static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes, bool collnet)
+{
+	struct costs was = *c;
+	int channels = 0;
+
+	if (r->tuner.abi == 2)
+		ask_v2(r, ctx, c, func, bytes, collnet);
+	OK(tuner_info(&r->tuner, ctx, func, bytes, collnet, 0, 1, c->table, c->algos, c->protos, 0, &channels));
+	EXPECT_AS(TUNER_TABLE, memcmp(c->before, was.before, sizeof(c->before)) == 0 &&
+		memcmp(c->table + c->algos * c->protos, was.table + c->algos * c->protos,
+			sizeof(c->table) - sizeof(float) * (size_t)(c->algos * c->protos)) == 0,
+		"%s of %zu bytes: expected %d x %d costs written at most, got one outside", func_name(func), bytes,
+		c->algos, c->protos);
+	EXPECT_AS(TUNER_COST, channels >= 0 && channels <= 64, "%s of %zu bytes: expected 0 to 64 channels, got %d",
+		func_name(func), bytes, channels);
+	for (int algo = 0; algo < c->algos; algo++)
+		for (int proto = 0; proto < c->protos; proto++) {
+			float after = *cost(c, algo, proto), then = *cost(&was, algo, proto);
+			bool is_collnet = algo == ABI_COLLNET_DIRECT || algo == ABI_COLLNET_CHAIN;
+			bool covered = func >= ABI_ALLGATHER && func <= ABI_ALLREDUCE;
+
+			EXPECT_AS(TUNER_COST, !isnan(after), "%s of %zu bytes: expected a cost for algorithm %d, protocol %d, got NaN",
+				func_name(func), bytes, algo, proto);
+			if (then >= 0 || (is_collnet && covered && collnet))
+				continue;
+			EXPECT_AS(is_collnet && covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, after < 0,
+				"%s of %zu bytes: expected the -1 of algorithm %d, protocol %d to stay, got %g",
+				func_name(func), bytes, algo, proto, (double)after);
+		}
+}
+
+static void ask_all(struct rank *r, void *ctx, bool collnet)
+{
+	static const int algos[] = { ABI_ALGOS, ABI_NVLS_TREE + 1 };	/* 2.23.4 and later; 2.22 */
+	struct costs *c = calloc(1, sizeof(*c));
+
+	EXPECT(c, "expected memory, got none");
+	for (int a = 0; a < 2; a++)
+		for (int func = ABI_BROADCAST; func <= ABI_SENDRECV; func++)
+			for (int i = 0; i < SIZES; i++) {
+				costs_reset(c, algos[a], ABI_PROTOS, func, ABI_COST_IGNORE);
+				ask(r, ctx, c, func, sizes[i], collnet);
+			}
+	free(c);
+}
+
+CASE(tuner_init, "tuner.init", TUNER, 2, 2, TUNER_LIFE, "contexts of 1, 2 and 1000 nodes, several at once, closed in another order")
+{
+	static const size_t nodes[] = { 1, 2, 1000 };
+	void *ctx[3] = { NULL };
+
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < 3; i++)
+			OK(tuner_init(&r->tuner, r->seed + i, 8 * nodes[i], nodes[i], &ctx[i]));
+		OK(tuner_destroy(&r->tuner, ctx[1]));
+		ask_all(r, ctx[0], false);
+		ask_all(r, ctx[2], false);
+		OK(tuner_destroy(&r->tuner, ctx[0]));
+		OK(tuner_destroy(&r->tuner, ctx[2]));
+	}
+}
+
+CASE(tuner_unconnected, "tuner.unconnected", TUNER, 2, 2, TUNER_UNCONNECTED, "each collective and size while CollNet is not connected")
+{
+	void *ctx = NULL;
+
+	if (r->net.table)
+		OK(net_init(&r->net, r->seed, NULL));
+	if (r->coll.table)
+		OK(coll_init(&r->coll, r->seed, NULL));
+	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	ask_all(r, ctx, false);
+	OK(tuner_destroy(&r->tuner, ctx));
+}
+
+CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the same with CollNet connected, and after it was closed")
+{
+	struct costs c;
+	struct group g;
+	void *ctx = NULL;
+	bool taken = false;
+
+	if (!r->coll.table)
+		not_offered("the library has no CollNet");
+	group_init(r);
+	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	g = group_open(r);
+	ask_all(r, ctx, true);
+	for (int i = 0; i < SIZES; i++) {
+		costs_reset(&c, ABI_ALGOS, ABI_PROTOS, ABI_ALLGATHER, ABI_COST_IGNORE);
+		ask(r, ctx, &c, ABI_ALLGATHER, sizes[i], true);
+		taken |= *cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE) >= 0;
+	}
+	if (r->tuner.abi > 2)	/* v2 cannot override a -1 */
+		note(taken ? "takes CollNet for AllGather" : "leaves AllGather to NCCL");
+	group_close(&g);
+	under(TUNER_UNCONNECTED);
+	ask_all(r, ctx, false);
+	OK(tuner_destroy(&r->tuner, ctx));
+	group_finalize(r);
+}
