@@ -3,8 +3,8 @@ RULE(NET_LOAD, "net.load", MUST,
 	"NCCL opens the library with RTLD_NOW | RTLD_LOCAL and reads a data symbol; a plugin that does not load or whose init fails is replaced by sockets.")
 RULE(NET_PROPERTIES, "net.properties", MUST,
 	"The topology search divides by speed and joins devices by name; sizes of zero stop every transfer.")
-RULE(NET_ARGUMENTS, "net.arguments", MUST,
-	"A device that is not there is an error to report: a crash takes the training job with it.")
+RULE(NET_ARGUMENTS, "net.arguments", SHOULD,
+	"NCCL asks for no device beyond devices(); one that it does ask for by mistake is better refused than read past an array.")
 RULE(NET_CONNECT, "net.connect", MUST,
 	"A connect polled in turn with the peer's accept ends with both halves of one connection.")
 RULE(NET_CONNECT_BLOCKS, "net.connect-never-blocks", MUST,
