@@ -1,0 +1,229 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// arrival is a connection in the making, on the listener's side. The goroutine
+// of lane 0 makes it; those of the other sockets hand theirs in and wait for it.
+type arrival struct {
+	lanes   [MaxLanes]net.Conn
+	ring    int           // descriptor, or none, or taken
+	changed chan struct{} // holds a token when something came
+	done    chan struct{} // closed when lane 0 needs the rest no more
+}
+
+const (
+	none  = -1
+	taken = -2
+)
+
+// join hands something in, unless it came already.
+func (l *Listener) join(id uint64, put func(*arrival) bool) *arrival {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.arrivals[id]
+	if a == nil {
+		a = &arrival{ring: none, changed: make(chan struct{}, 1), done: make(chan struct{})}
+		l.arrivals[id] = a
+	}
+	if !put(a) {
+		return nil
+	}
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+	return a
+}
+
+// leave forgets an arrival, if it is still known.
+func (l *Listener) leave(id uint64, a *arrival) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.arrivals[id] == a {
+		delete(l.arrivals, id)
+	}
+}
+
+// await waits until a connection has what it needs.
+func (l *Listener) await(ctx context.Context, a *arrival, has func() bool) error {
+	for {
+		l.mu.Lock()
+		ok := has()
+		l.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-a.changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.quit:
+			return net.ErrClosed
+		}
+	}
+}
+
+// park keeps a socket's goroutine until lane 0 needs it no more.
+func (l *Listener) park(ctx context.Context, id uint64, a *arrival) {
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		l.leave(id, a) // lane 0 never came
+	case <-l.quit:
+	}
+}
+
+// greetLane takes one TCP socket of a connection.
+func (l *Listener) greetLane(ctx context.Context, c net.Conn) {
+	b := make([]byte, greetingSize)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return
+	}
+	g, err := parseGreeting(b, l.place.key)
+	if err != nil {
+		return
+	}
+	a := l.join(g.id, func(a *arrival) bool {
+		if a.lanes[g.lane] != nil {
+			return false
+		}
+		a.lanes[g.lane] = c
+		return true
+	})
+	switch {
+	case a == nil:
+	case g.lane > 0:
+		l.park(ctx, g.id, a)
+	default:
+		defer close(a.done)
+		defer l.leave(g.id, a)
+		if err := l.make(ctx, g, a); err != nil && !errors.Is(err, net.ErrClosed) {
+			l.finish(result{err: fmt.Errorf("p2p: accept from %v: %w", c.RemoteAddr(), err)})
+		}
+	}
+}
+
+// greetRing takes the shared memory of a connection.
+func (l *Listener) greetRing(ctx context.Context, c net.Conn) {
+	b, oob := make([]byte, greetingSize), make([]byte, unix.CmsgSpace(4))
+	n, no, _, _, err := c.(*net.UnixConn).ReadMsgUnix(b, oob)
+	if err != nil {
+		return
+	}
+	fd, err := descriptor(oob[:no])
+	if err != nil {
+		return
+	}
+	g, err := parseGreeting(b[:n], l.place.key)
+	if err != nil {
+		_ = unix.Close(fd)
+		return
+	}
+	a := l.join(g.id, func(a *arrival) bool {
+		if a.ring != none {
+			return false
+		}
+		a.ring = fd
+		return true
+	})
+	if a == nil {
+		_ = unix.Close(fd)
+		return
+	}
+	l.park(ctx, g.id, a)
+	if l.take(a) == fd {
+		_ = unix.Close(fd)
+	}
+}
+
+// take returns an arrival's ring, which is the caller's from then on.
+func (l *Listener) take(a *arrival) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fd := a.ring
+	a.ring = taken
+	return fd
+}
+
+// descriptor returns the one that came with a message.
+func descriptor(oob []byte) (int, error) {
+	var fds []int
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	for i := range msgs {
+		if some, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			fds = append(fds, some...)
+		}
+	}
+	if err == nil && len(fds) == 1 {
+		return fds[0], nil
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	return -1, errStranger
+}
+
+// make agrees with the connecting end and makes the comm.
+func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
+	first := a.lanes[0]
+	both := g.offer & l.place.fabrics
+	ans := answer{lanes: min(g.lanes, l.opts.Lanes), fabric: tcp}
+	switch {
+	case both&shm != 0:
+		ans.fabric, ans.lanes = shm, 1
+	case both == 0:
+		ans.fabric = 0
+	}
+	if _, err := first.Write(ans.bytes()); err != nil {
+		return err
+	}
+	if ans.fabric == 0 {
+		return fmt.Errorf("this end allows %v, the peer %v", l.place.fabrics, g.offer)
+	}
+	has := func() bool {
+		for _, c := range a.lanes[:ans.lanes] {
+			if c == nil {
+				return false
+			}
+		}
+		return ans.fabric == tcp || a.ring >= 0
+	}
+	if err := l.await(ctx, a, has); err != nil {
+		return fmt.Errorf("wait for the rest of the connection: %w", err)
+	}
+	ring := none
+	if ans.fabric == shm {
+		ring = l.take(a)
+		defer unix.Close(ring) //nolint:errcheck // the mapping keeps the memory
+	}
+	comm, err := open(&l.opts, false, a.lanes[:ans.lanes], ring)
+	if err != nil {
+		return err
+	}
+	ans.ready = true
+	if _, err := first.Write(ans.bytes()); err != nil {
+		Wrap(comm).Close()
+		return err
+	}
+	l.opts.note("p2p: from %v over %v, lanes %d", first.RemoteAddr(), ans.fabric, ans.lanes)
+	l.finish(result{comm: comm})
+	return nil
+}
+
+func (l *Listener) finish(r result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed() {
+		l.ready = append(l.ready, r)
+	} else if r.comm != nil {
+		Wrap(r.comm).Close()
+	}
+}

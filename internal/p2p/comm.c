@@ -1,0 +1,228 @@
+/* Requests: what the net plugin's shim calls. */
+#include <endian.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+enum {
+	MAGIC = 0x5032,
+	CUT = 256 << 10,
+	EAGER = 64, /* idle steps after news before tests are thinned out */
+	THIN = 8,   /* then one test in so many makes a system call */
+	CHECK = 256, /* idle steps between two looks at the peer */
+	LISTEN = 64, /* sends between two */
+};
+
+void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	if (c->error)
+		return;
+	c->error = code;
+	n = snprintf(c->text, sizeof(c->text), "%s %s: ", c->sending ? "send to" : "receive from", c->peer);
+	va_start(args, format);
+	vsnprintf(c->text + n, sizeof(c->text) - n, format, args);
+	va_end(args);
+	p2p_socket_verdict(c);
+}
+
+void p2p_lost(struct p2p_comm *c, const char *doing)
+{
+	switch (errno) {
+	case EPIPE:
+	case ESHUTDOWN:
+		p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
+		return;
+	case ECONNRESET:
+	case ECONNABORTED:
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case ENETDOWN:
+		p2p_fail(c, P2P_E_REMOTE, "%s: %s", doing, strerror(errno));
+		return;
+	default:
+		p2p_fail(c, P2P_E_SYSTEM, "%s: %s", doing, strerror(errno));
+	}
+}
+
+static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size)
+{
+	struct p2p_request *r;
+	unsigned i;
+
+	if (!c->free)
+		return NULL;
+	i = (unsigned)__builtin_ctz(c->free);
+	c->free &= c->free - 1;
+	r = &c->requests[i];
+	r->data = data;
+	r->size = r->capacity = size;
+	r->pending = 1;
+	r->live = 1;
+	r->header = (struct header){
+		.magic = htole16(MAGIC),
+		.lanes = 1,
+		.sequence = htole32(c->sequence++),
+		.size = htole64(size),
+	};
+	return r;
+}
+
+static int post(struct p2p_comm *c, int sending, void *data, size_t size, struct p2p_request **req)
+{
+	if (req == NULL)
+		return P2P_E_ARGUMENT;
+	*req = NULL;
+	if (c == NULL || c->sending != sending || (data == NULL && size > 0) || size > SIZE_MAX >> 16)
+		return P2P_E_ARGUMENT;
+	if (c->error)
+		return c->error;
+	*req = take(c, data, size);
+	c->eager = EAGER;
+	return P2P_OK;
+}
+
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, struct p2p_request **req)
+{
+	int rc = post(c, 1, (void *)data, size, req);
+	int i, idle;
+
+	if (rc != P2P_OK || *req == NULL)
+		return rc;
+	/* A sender whose messages are all taken over learns no other way. */
+	if (c->sequence % LISTEN == 0)
+		(void)p2p_socket_alive(c);
+	idle = c->lane[0].first == c->lane[0].last;
+	p2p_push(&c->lane[0], *req);
+	if (c->lanes > 1 && size >= c->cut) {
+		(*req)->header.lanes = (uint8_t)c->lanes;
+		(*req)->pending = (unsigned)c->lanes;
+		for (i = 1; i < c->lanes; i++)
+			p2p_push(&c->lane[i], *req);
+	}
+	if (idle && !c->error) /* else the stream is full, and a test will find out when it no longer is */
+		p2p_step(c);
+	return P2P_OK;
+}
+
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, struct p2p_request **req)
+{
+	int rc = post(c, 0, data, size, req);
+
+	if (rc == P2P_OK && *req != NULL)
+		p2p_push(&c->lane[0], *req);
+	return rc;
+}
+
+static void progress(struct p2p_comm *c)
+{
+	if (c->eager == 0 && c->lane[0].ring == NULL && ++c->skipped % THIN)
+		return;
+	if (p2p_step(c)) {
+		c->idle = 0;
+		c->eager = EAGER;
+		return;
+	}
+	if (c->eager > 0)
+		c->eager--;
+	if (++c->idle % CHECK == 0 && !c->gone && !p2p_socket_alive(c))
+		c->gone = 1;
+}
+
+int p2p_test(struct p2p_request *r, int *done, size_t *size)
+{
+	struct p2p_comm *c;
+
+	if (done == NULL)
+		return P2P_E_ARGUMENT;
+	*done = 0;
+	if (r == NULL || !r->live)
+		return P2P_E_ARGUMENT;
+	c = r->comm;
+	if (r->pending && !c->error)
+		progress(c);
+	if (r->pending)
+		return c->error;
+	if (size != NULL)
+		*size = r->size;
+	*done = 1;
+	r->live = 0;
+	c->free |= 1u << (r - c->requests);
+	return P2P_OK;
+}
+
+const char *p2p_error(const struct p2p_comm *c) { return c->text; }
+
+struct p2p_comm *p2p_of(const struct p2p_request *r) { return r->comm; }
+
+struct p2p_comm *p2p_open(const struct p2p_setup *s)
+{
+	struct p2p_comm *c;
+	struct ring *ring = NULL;
+	size_t ahead = s->memfd < 0 ? STAGING : HEADER;
+	int i;
+
+	if (s->lanes < 1 || s->lanes > P2P_LANES || (s->memfd >= 0 && s->lanes > 1)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	/* A request owns a lane's staging room: one allocation, no failure later. */
+	c = calloc(1, sizeof(*c) + (s->sending ? 0 : ahead * (size_t)s->lanes));
+	if (c == NULL)
+		return NULL;
+	if (s->memfd >= 0 && (ring = p2p_ring_map(s->memfd)) == NULL) {
+		free(c);
+		return NULL;
+	}
+	c->sending = s->sending;
+	c->lanes = s->lanes;
+	c->zerocopy = s->zerocopy;
+	c->cut = s->cut ? s->cut : CUT;
+	c->free = UINT32_MAX;
+	snprintf(c->peer, sizeof(c->peer), "%s", s->peer ? s->peer : "?");
+	for (i = 0; i < P2P_IN_FLIGHT; i++)
+		c->requests[i].comm = c;
+	for (i = 0; i < c->lanes; i++) {
+		c->lane[i].comm = c;
+		c->lane[i].stream = ring ? &p2p_ring : &p2p_socket;
+		c->lane[i].ring = ring;
+		c->lane[i].fd = s->fds[i];
+		c->lane[i].ahead = ahead;
+		c->lane[i].staged = (char *)(c + 1) + ahead * (size_t)i;
+	}
+	if (p2p_socket_setup(c) < 0) {
+		if (ring != NULL)
+			p2p_ring_unmap(ring);
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+void p2p_close(struct p2p_comm *c)
+{
+	const struct linger abort = {.l_onoff = 1, .l_linger = 0};
+	int i;
+
+	if (c == NULL)
+		return;
+	for (i = 0; i < c->lanes; i++) {
+		/* The kernel must not send from memory that is the caller's again. */
+		if (c->lane[i].pinned != c->lane[i].released)
+			(void)setsockopt(c->lane[i].fd, SOL_SOCKET, SO_LINGER, &abort, sizeof(abort));
+		(void)close(c->lane[i].fd);
+	}
+	if (c->lane[0].ring != NULL)
+		p2p_ring_unmap(c->lane[0].ring);
+	free(c);
+}

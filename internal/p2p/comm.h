@@ -1,0 +1,111 @@
+/* Inside of a comm: requests, lanes and the byte streams under them. */
+#ifndef MCAST_P2P_COMM_H
+#define MCAST_P2P_COMM_H
+
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "p2p.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Precedes a message's share on each lane it uses; little endian. */
+struct header {
+	uint16_t magic; /* and version */
+	uint8_t lane;
+	uint8_t lanes; /* that carry this message: 1 or all */
+	uint32_t sequence;
+	uint64_t size; /* of the whole message */
+};
+
+_Static_assert(sizeof(struct header) == 16, "16 bytes on the wire");
+
+enum {
+	HEADER = sizeof(struct header),
+	STAGING = 16 << 10, /* bytes that one read may bring beyond what was known */
+	GATHER = 16,        /* iovecs of a write */
+	PINS = 256,         /* zero-copy writes of a lane that the kernel holds */
+};
+
+struct p2p_request {
+	struct p2p_comm *comm;
+	char *data;
+	size_t size;      /* of the message, once known */
+	size_t capacity;  /* of a receive */
+	unsigned pending; /* lanes that are not through, writes that are pinned; 0: done */
+	int live;
+	struct header header;
+};
+
+struct lane;
+
+/* A byte stream that never waits. send and recv return the bytes moved, 0 when
+ * none can be now, or -1 with errno; recv's is ESHUTDOWN at the end. */
+struct stream {
+	ssize_t (*send)(struct lane *, struct iovec *, int, struct p2p_request *pin);
+	ssize_t (*recv)(struct lane *, struct iovec *, int);
+};
+
+struct ring;
+
+struct lane {
+	const struct stream *stream;
+	struct p2p_comm *comm;
+	int fd;
+	int ended; /* everything the peer sent was read */
+	struct ring *ring;
+
+	/* Requests with a share on this lane, in order. */
+	struct p2p_request *queue[P2P_IN_FLIGHT];
+	unsigned first, last;
+	size_t moved; /* bytes of the first one's header and share */
+
+	/* Bytes read too early: a header, or some of what follows. */
+	char *staged;
+	size_t from, to, ahead; /* ahead: room */
+
+	/* Zero-copy writes by number; whose memory each one pins. */
+	uint32_t pinned, released;
+	struct p2p_request *owner[PINS];
+};
+
+struct p2p_comm {
+	int sending, lanes, zerocopy;
+	int error;
+	int gone; /* the peer closed its end */
+	size_t cut;
+	unsigned idle;           /* steps in a row without effect */
+	unsigned eager, skipped; /* idle steps until tests are thinned out; tests since */
+	uint32_t sequence;
+	uint32_t free; /* bit set: the request with this index is free */
+	struct p2p_request requests[P2P_IN_FLIGHT];
+	struct lane lane[P2P_LANES];
+	char peer[128];
+	char text[384];
+};
+
+/* frame.c: one step of progress; true if something moved. */
+int p2p_step(struct p2p_comm *c);
+void p2p_push(struct lane *l, struct p2p_request *r);
+
+/* comm.c: the first failure counts. */
+void p2p_fail(struct p2p_comm *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A failure of the connection itself, with errno. */
+void p2p_lost(struct p2p_comm *c, const char *doing);
+
+/* socket.c */
+extern const struct stream p2p_socket;
+int p2p_socket_setup(struct p2p_comm *c);
+int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true if there were any */
+int p2p_socket_alive(struct p2p_comm *c);
+void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */
+
+/* ring.c */
+extern const struct stream p2p_ring;
+struct ring *p2p_ring_map(int memfd);
+void p2p_ring_unmap(struct ring *g);
+
+#pragma GCC visibility pop
+
+#endif

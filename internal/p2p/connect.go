@@ -1,0 +1,204 @@
+package p2p
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// attempts are the connections that this process is making, by the state that
+// Connect left in their handles.
+var attempts = struct {
+	sync.Mutex
+	by map[uint64]*attempt
+}{by: map[uint64]*attempt{}}
+
+// attempt is a connection in the making, on the connecting side.
+type attempt struct {
+	opts   Options
+	place  place
+	id     uint64
+	done   chan struct{}
+	result result // once done
+}
+
+// Connect makes a connection to the listener whose handle this is. It does not
+// wait: nil without an error means to call again with the same handle, or a copy
+// of it, in which it keeps its place. It returns a *C.struct_p2p_comm that sends.
+func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
+	if len(handle) < HandleSize {
+		return nil, fmt.Errorf("p2p: a handle has %d bytes, not %d", HandleSize, len(handle))
+	}
+	state := handle[atState : atState+8]
+	if id := binary.LittleEndian.Uint64(state); id != 0 {
+		return poll(id, state)
+	}
+	p, err := parseHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	a := &attempt{opts: o, place: p, id: random64() | 1, done: make(chan struct{})}
+	attempts.Lock()
+	attempts.by[a.id] = a
+	attempts.Unlock()
+	binary.LittleEndian.PutUint64(state, a.id)
+	go func() {
+		defer close(a.done)
+		comm, err := a.run()
+		if err != nil {
+			err = fmt.Errorf("p2p: connect to %v: %w", a.place.addr, err)
+		}
+		a.result = result{comm, err}
+	}()
+	return nil, nil
+}
+
+// poll returns the result of an attempt, once.
+func poll(id uint64, state []byte) (unsafe.Pointer, error) {
+	attempts.Lock()
+	defer attempts.Unlock()
+	a := attempts.by[id]
+	if a == nil {
+		return nil, errHandle
+	}
+	select {
+	case <-a.done:
+		delete(attempts.by, id)
+		clear(state)
+		return a.result.comm, a.result.err
+	default:
+		return nil, nil
+	}
+}
+
+// run makes the connection.
+func (a *attempt) run() (unsafe.Pointer, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), a.opts.Timeout, errSlow)
+	defer cancel()
+	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics}
+	if g.offer == 0 {
+		return nil, fmt.Errorf("this end allows %v, the peer %v", a.opts.fabrics(), a.place.fabrics)
+	}
+	ring := -1
+	if g.offer&shm != 0 {
+		var err error
+		ring, err = a.pass(ctx, g)
+		if err != nil && g.offer == shm {
+			return nil, err
+		}
+		if err != nil {
+			g.offer = tcp
+		} else {
+			defer unix.Close(ring) //nolint:errcheck // the mapping keeps the memory
+		}
+	}
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	dial := func(g greeting) error {
+		c, err := a.dial(ctx, g)
+		if err == nil {
+			conns = append(conns, c)
+		}
+		return err
+	}
+	if err := dial(g); err != nil {
+		return nil, err
+	}
+	ans, err := readAnswer(conns[0], false)
+	if err != nil {
+		return nil, err
+	}
+	if ans.fabric&g.offer == 0 || ans.lanes > g.lanes {
+		return nil, fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
+	}
+	for g.lane = 1; g.lane < ans.lanes; g.lane++ {
+		if err := dial(g); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := readAnswer(conns[0], true); err != nil {
+		return nil, err
+	}
+	if ans.fabric != shm && ring >= 0 {
+		ring = -1 // closed all the same
+	}
+	a.opts.note("p2p: to %v over %v, lanes %d", a.place.addr, ans.fabric, ans.lanes)
+	return open(&a.opts, true, conns, ring)
+}
+
+// dial opens one lane and greets on it.
+func (a *attempt) dial(ctx context.Context, g greeting) (net.Conn, error) {
+	d := net.Dialer{KeepAlive: -1}
+	if a.opts.Addr.IsValid() || a.opts.Interface != "" {
+		local, err := a.opts.address()
+		if err != nil {
+			return nil, err
+		}
+		if local.Is4() == a.place.addr.Addr().Is4() {
+			d.LocalAddr = &net.TCPAddr{IP: local.AsSlice(), Zone: local.Zone()}
+		}
+	}
+	if a.opts.Buffer > 0 {
+		d.Control = bufferControl(a.opts.Buffer)
+	}
+	c, err := d.DialContext(ctx, "tcp", a.place.addr.String())
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	_ = c.SetDeadline(deadline)
+	if _, err := c.Write(g.bytes()); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// pass makes a ring and gives it to the listener, which must be on this host.
+func (a *attempt) pass(ctx context.Context, g greeting) (fd int, err error) {
+	if a.place.host != hostDigest() {
+		return -1, errors.New("shared memory needs both ends on one host and in one network namespace")
+	}
+	defer func() {
+		if err != nil {
+			a.opts.note("p2p: no shared memory to %v: %v", a.place.addr, err)
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
+		}
+	}()
+	fd, err = newRing(a.opts.Ring)
+	if err != nil {
+		return fd, err
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", a.place.door())
+	if err != nil {
+		return fd, err
+	}
+	defer c.Close() //nolint:errcheck // all was said
+	deadline, _ := ctx.Deadline()
+	_ = c.SetDeadline(deadline)
+	_, _, err = c.(*net.UnixConn).WriteMsgUnix(g.bytes(), unix.UnixRights(fd), nil)
+	return fd, err
+}
+
+func random64() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}

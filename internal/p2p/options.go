@@ -1,0 +1,140 @@
+// Package p2p is the net side of the NCCL plugin: connections that carry
+// messages one way, over TCP or, within a host, over shared memory. Go connects;
+// messages then move in C, see p2p.h, and never enter Go.
+//
+// docs/decisions/0013-net-data-path.md says why.
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// MaxLanes is the largest number of sockets of a connection.
+const MaxLanes = 16
+
+// Options are one end's settings. The two ends may differ: they agree on the
+// lesser number of lanes and on a fabric that both allow.
+type Options struct {
+	Addr      netip.Addr    // of this end; else that of Interface
+	Interface string        // by name; used when Addr is not set
+	Lanes     int           // sockets of a connection, 1 to 16; 0: 4
+	Cut       int           // bytes from which a message uses all lanes; 0: 256 KiB
+	Buffer    int           // bytes of each socket's buffers; 0: the kernel decides
+	Ring      int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
+	Zerocopy  string        // "auto" (""): where the kernel does not copy after all; "on", "off"
+	Fabric    string        // "auto" (""): shm within a host, else tcp; "tcp", "shm": that one or an error
+	Timeout   time.Duration // for a connection to come about; 0: 30 s
+	Log       func(string)  // notes on what was chosen; may be nil
+}
+
+// fabrics is a set.
+type fabrics uint16
+
+const (
+	tcp fabrics = 1 << iota
+	shm
+)
+
+func (f fabrics) String() string {
+	switch f {
+	case tcp:
+		return "tcp"
+	case shm:
+		return "shm"
+	case tcp | shm:
+		return "tcp or shm"
+	}
+	return "nothing"
+}
+
+var zerocopies = map[string]int{"off": 0, "on": 1, "auto": 2, "": 2}
+
+// check fills in defaults.
+func (o *Options) check() error {
+	if o.Lanes == 0 {
+		o.Lanes = 4
+	}
+	if o.Lanes < 1 || o.Lanes > MaxLanes {
+		return fmt.Errorf("p2p: %d lanes; allowed are 1 to %d", o.Lanes, MaxLanes)
+	}
+	if o.Cut < 0 || o.Buffer < 0 {
+		return fmt.Errorf("p2p: cut %d, buffer %d; neither may be negative", o.Cut, o.Buffer)
+	}
+	if o.Ring == 0 {
+		o.Ring = 512 << 10
+	}
+	if o.Ring < 256 || o.Ring > 1<<30 || o.Ring&(o.Ring-1) != 0 {
+		return fmt.Errorf("p2p: ring of %d bytes; allowed are the powers of two from 256 to 1 GiB", o.Ring)
+	}
+	if _, ok := zerocopies[o.Zerocopy]; !ok {
+		return fmt.Errorf("p2p: zerocopy %q; allowed are auto, on and off", o.Zerocopy)
+	}
+	switch o.Fabric {
+	case "", "auto", "tcp", "shm":
+	default:
+		return fmt.Errorf("p2p: fabric %q; allowed are auto, tcp and shm", o.Fabric)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.Timeout < 0 {
+		return fmt.Errorf("p2p: timeout of %v; it must be positive", o.Timeout)
+	}
+	return nil
+}
+
+func (o *Options) fabrics() fabrics {
+	switch o.Fabric {
+	case "tcp":
+		return tcp
+	case "shm":
+		return shm
+	}
+	return tcp | shm
+}
+
+func (o *Options) note(format string, args ...any) {
+	if o.Log != nil {
+		o.Log(fmt.Sprintf(format, args...))
+	}
+}
+
+// address returns where this end can be reached.
+func (o *Options) address() (netip.Addr, error) {
+	if o.Addr.IsValid() {
+		return o.Addr.Unmap(), nil
+	}
+	if o.Interface == "" {
+		return netip.Addr{}, errors.New("p2p: neither an address nor an interface is given")
+	}
+	ifi, err := net.InterfaceByName(o.Interface)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("p2p: interface %q: %w", o.Interface, err)
+	}
+	all, err := ifi.Addrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("p2p: interface %q: %w", o.Interface, err)
+	}
+	var six netip.Addr
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		switch {
+		case err != nil:
+		case p.Addr().Is4():
+			return p.Addr(), nil
+		case !six.IsValid() || six.IsLinkLocalUnicast():
+			six = p.Addr()
+			if six.IsLinkLocalUnicast() {
+				six = six.WithZone(o.Interface)
+			}
+		}
+	}
+	if !six.IsValid() {
+		return netip.Addr{}, fmt.Errorf("p2p: interface %q has no address", o.Interface)
+	}
+	return six, nil
+}

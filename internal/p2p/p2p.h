@@ -1,0 +1,70 @@
+/* The data path of the net plugin. A comm is one direction of one connection;
+ * it is used by one thread at a time, different comms by any threads at once.
+ * Nothing here waits, allocates per message or enters Go: bytes move inside
+ * p2p_isend and p2p_test. Functions return one of P2P_*. */
+#ifndef MCAST_P2P_H
+#define MCAST_P2P_H
+
+#include <stddef.h>
+
+#pragma GCC visibility push(hidden)
+
+enum {
+	P2P_OK = 0,
+	P2P_E_ARGUMENT = 1,
+	P2P_E_REMOTE = 2,   /* the peer is gone */
+	P2P_E_SYSTEM = 3,
+	P2P_E_MISMATCH = 4, /* a send larger than the receive it meets */
+};
+
+enum {
+	P2P_IN_FLIGHT = 32, /* requests of a comm, NCCL's NCCL_NET_MAX_REQUESTS */
+	P2P_LANES = 16,     /* most sockets of a connection */
+};
+
+struct p2p_comm;
+struct p2p_request;
+
+/* Starts to send size bytes. *req is NULL when 32 requests are in flight: ask
+ * again. The data must stay as they are until the request is done, which may be
+ * before the peer has posted a receive. */
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, struct p2p_request **req);
+
+/* Starts to receive the next message, of at most size bytes. Always sets *req,
+ * as p2p_isend does. Bytes past a shorter message stay as they are. */
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, struct p2p_request **req);
+
+/* Asks whether a request is done, and does a piece of work if it is not.
+ * *done = 1 frees the request; *size, unless NULL, is then the message's. After
+ * an error all requests of the comm that are not done fail with it. */
+int p2p_test(struct p2p_request *r, int *done, size_t *size);
+
+/* What went wrong, with the peer's address; empty if nothing did. */
+const char *p2p_error(const struct p2p_comm *c);
+
+struct p2p_comm *p2p_of(const struct p2p_request *r);
+
+/* Ends a comm and its requests, done or not. The peer's then fail, except that
+ * it still receives what was sent before. */
+void p2p_close(struct p2p_comm *c);
+
+/* How a connection was agreed upon; for the Go side. */
+struct p2p_setup {
+	int sending;          /* else receiving */
+	int lanes;            /* 1 to P2P_LANES; 1 with a ring */
+	int fds[P2P_LANES];   /* connected TCP sockets, taken over on success */
+	int memfd;            /* of the ring, stays the caller's; -1: bytes go over the sockets */
+	size_t cut;           /* messages of this many bytes or more use all lanes; 0: the default */
+	int zerocopy;         /* 0 never, 1 always, 2 until the kernel says that it copies */
+	const char *peer;     /* for messages, copied */
+};
+
+/* Returns NULL with errno set on failure; the sockets are then the caller's. */
+struct p2p_comm *p2p_open(const struct p2p_setup *s);
+
+/* Bytes of a memfd that holds a ring with this capacity, a power of two. */
+size_t p2p_ring_size(size_t capacity);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,153 @@
+/* Lanes that are TCP sockets. */
+#include <endian.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <linux/errqueue.h> /* needs timespec */
+
+#include "comm.h"
+
+enum { VERDICT = 0x5645 }; /* magic of what a receiver says when it gives up */
+
+static ssize_t nothing(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1; }
+
+static ssize_t socket_send(struct lane *l, struct iovec *iov, int k, struct p2p_request *pin)
+{
+	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)k};
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	ssize_t n;
+
+	if (pin != NULL && l->pinned - l->released < PINS) {
+		n = sendmsg(l->fd, &msg, flags | MSG_ZEROCOPY);
+		if (n > 0) {
+			l->owner[l->pinned++ % PINS] = pin;
+			pin->pending++;
+			return n;
+		}
+		if (n == 0 || errno != ENOBUFS) /* ENOBUFS: no room to note the pinning */
+			return n == 0 ? 0 : nothing();
+	}
+	n = sendmsg(l->fd, &msg, flags);
+	return n < 0 ? nothing() : n;
+}
+
+static ssize_t socket_recv(struct lane *l, struct iovec *iov, int k)
+{
+	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)k};
+	ssize_t n = recvmsg(l->fd, &msg, MSG_DONTWAIT);
+
+	if (n == 0)
+		errno = ESHUTDOWN;
+	else if (n < 0)
+		return nothing();
+	return n > 0 ? n : -1;
+}
+
+const struct stream p2p_socket = {.send = socket_send, .recv = socket_recv};
+
+int p2p_socket_setup(struct p2p_comm *c)
+{
+	const int one = 1, idle = 10, between = 5, tries = 4;
+	int i, fd;
+
+	for (i = 0; i < c->lanes; i++) {
+		fd = c->lane[i].fd;
+		/* A host that vanished is noticed within half a minute. */
+		if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0 ||
+		    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)) < 0 ||
+		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0 ||
+		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof(between)) < 0 ||
+		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries)) < 0)
+			return -1;
+		if (c->zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)) < 0)
+			c->zerocopy = 0; /* a kernel without it: copy */
+	}
+	return 0;
+}
+
+int p2p_socket_release(struct lane *l)
+{
+	struct p2p_comm *c = l->comm;
+	union {
+		char bytes[128];
+		struct cmsghdr align;
+	} control;
+	struct msghdr msg;
+	struct cmsghdr *m;
+	struct sock_extended_err e;
+	uint32_t i;
+	int some = 0;
+
+	while (l->pinned != l->released) {
+		msg = (struct msghdr){.msg_control = &control, .msg_controllen = sizeof(control)};
+		if (recvmsg(l->fd, &msg, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+			break;
+		for (m = CMSG_FIRSTHDR(&msg); m != NULL; m = CMSG_NXTHDR(&msg, m)) {
+			if (!(m->cmsg_level == SOL_IP && m->cmsg_type == IP_RECVERR) &&
+			    !(m->cmsg_level == SOL_IPV6 && m->cmsg_type == IPV6_RECVERR))
+				continue;
+			memcpy(&e, CMSG_DATA(m), sizeof(e));
+			if (e.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
+				continue;
+			if ((e.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) && c->zerocopy == 2)
+				c->zerocopy = 0; /* it costs more than it gains on this route */
+			/* Numbers may come out of order: count, and clear each owner once. */
+			for (i = e.ee_info; i - e.ee_info <= e.ee_data - e.ee_info; i++) {
+				struct p2p_request **owner = &l->owner[i % PINS];
+
+				if (*owner == NULL)
+					continue;
+				(*owner)->pending--;
+				*owner = NULL;
+				some = 1;
+			}
+		}
+		while (l->released != l->pinned && l->owner[l->released % PINS] == NULL)
+			l->released++;
+	}
+	return some;
+}
+
+/* Looks at lane 0 for the end of the peer. A sender also hears its verdict. */
+int p2p_socket_alive(struct p2p_comm *c)
+{
+	struct header h;
+	ssize_t n;
+
+	if (!c->sending) {
+		if (c->lane[0].ring == NULL)
+			return 1; /* reading tells */
+		n = recv(c->lane[0].fd, &h, 1, MSG_DONTWAIT | MSG_PEEK);
+		return n > 0 || (n < 0 && nothing() == 0);
+	}
+	n = recv(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT);
+	if (n < 0 && nothing() == 0)
+		return 1;
+	if (n == (ssize_t)sizeof(h) && le16toh(h.magic) == VERDICT) {
+		if (le32toh(h.sequence) == P2P_E_MISMATCH)
+			p2p_fail(c, P2P_E_MISMATCH, "a message is larger than the receive it met");
+		else
+			p2p_fail(c, P2P_E_REMOTE, "the peer gave up; it says why");
+		return 0;
+	}
+	if (n < 0)
+		p2p_lost(c, "look at the peer");
+	else
+		p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
+	return 0;
+}
+
+void p2p_socket_verdict(struct p2p_comm *c)
+{
+	struct header h = {.magic = htole16(VERDICT), .sequence = htole32((uint32_t)c->error)};
+	int i;
+
+	if (!c->sending)
+		(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (i = 0; i < c->lanes; i++)
+		(void)shutdown(c->lane[i].fd, SHUT_WR);
+}
