@@ -36,6 +36,7 @@ struct plan {
 	bool registered, in_place;	/* in_place: registered only */
 	bool flush;			/* iflush of what was received, as with GPU memory */
 	size_t stride;			/* of staging slots, 0: window and a guard */
+	int registrations;		/* of the staging region; 0: two */
 	enum rule rule;			/* of wrong bytes; 0: what their place says */
 };
 

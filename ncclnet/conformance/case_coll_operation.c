@@ -7,7 +7,7 @@
 
 #include "case_coll.h"
 
-enum { POISON = 0xc5, GAP = 256 };	/* POISON: also the guard byte of buffers */
+enum { POISON = 0xc5, GAP = 256, MAX_SPARE = 8 };	/* POISON: also the guard byte of buffers */
 
 /* The part of rank's slot that lies in the window, relative to the window. */
 struct cut {
@@ -23,6 +23,8 @@ struct operation {
 	struct buffer region;		/* slots: depth of sends, then depth of receives */
 	struct buffer send, recv;	/* registered: the user's buffers */
 	void *send_mhandle, *recv_mhandle;
+	void *spare[MAX_SPARE];		/* registrations of the region that this operation does not use */
+	int nspare;
 	void *requests[MAX_DEPTH];
 	bool flushing;			/* the oldest window's request is a flush */
 };
@@ -117,6 +119,8 @@ struct operation *operation_new(struct group *g, const struct plan *p)
 		o->recv_mhandle = registration(o, recv->data, recv->size);
 	} else {
 		o->region = buffer_new(2 * (size_t)p->depth * o->stride, 0);
+		while (o->nspare < p->registrations - 2)
+			o->spare[o->nspare++] = registration(o, o->region.data, o->region.size);
 		o->recv_mhandle = registration(o, o->region.data, o->region.size);
 		o->send_mhandle = registration(o, o->region.data, o->region.size);
 	}
@@ -401,6 +405,8 @@ void operation_free(struct operation *o)
 
 	OK(coll_dereg_mr(&o->g->r->coll, o->g->comm, o->recv_mhandle));
 	OK(coll_dereg_mr(&o->g->r->coll, o->g->comm, o->send_mhandle));
+	while (o->nspare > 0)
+		OK(coll_dereg_mr(&o->g->r->coll, o->g->comm, o->spare[--o->nspare]));
 	under(was);
 	operation_abandon(o);
 }

@@ -102,17 +102,14 @@ CASE(coll_reduce_counts, "coll.allreduce-counts", COLL, 2, 4, COLL_SUMS, "counts
 	group_finalize(r);
 }
 
-/* Rank's element i, a value that the type holds exactly: some ranks large and
- * some small, so that a sum rounded at each step loses the small ones. */
+/* Rank's element i, which the type holds exactly: one rank is so large that a
+ * single 1 of the others is half a unit in its last place, and lost when the sum
+ * is rounded at each step. */
 static double uneven(int type, int rank, size_t i)
 {
 	int fraction_bits = type == ABI_FLOAT16 ? 10 : type == ABI_BFLOAT16 ? 7 : 23;
-	uint64_t x = (i * 8 + (uint64_t)rank + 1) * 0x9e3779b97f4a7c15u;
-	bool large = (size_t)rank == i % 3;	/* as seen by any three ranks */
-	double value = large ? 1 << fraction_bits : 1;
 
-	x ^= x >> 29;
-	return large && fraction_bits < 23 ? value + 2 * (double)(x % 50) : value + (large ? 0 : (double)(x % 2));
+	return (size_t)rank == i % 3 ? (double)(2 << fraction_bits) + 4 * (double)(i % 50) : 1;
 }
 
 /* Half a unit in the last place of the sum, and what f32 may lose over the ranks. */
