@@ -27,7 +27,7 @@ type GatherOp struct {
 	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
 	Send []byte
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
-	// Broadcast (on its root the same memory as Send). Send may be its own slot of Recv.
+	// Broadcast. Send may be its own slot of Recv; otherwise it is copied there, too.
 	Recv []byte
 	// After, if not nil, must be done, and well, before the operation begins; those
 	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
@@ -95,12 +95,27 @@ func NewGather(cfg GatherConfig) *Gather {
 // The caller tells the lane, or drives it.
 func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
 	w := newWork(after)
-	g.flying.Inc()
-	if err := g.queue.put(gatherOp{GatherOp: o, work: w}); err != nil {
-		g.flying.Dec()
-		return nil, err
+	return w, g.queueAll(gatherOp{GatherOp: o, work: w})
+}
+
+// SubmitAll queues operations that belong together: all or, with an error, none. after is
+// called once for each when it is done.
+func (g *Gather) SubmitAll(ops []GatherOp, after func()) ([]*Work, error) {
+	works, items := make([]*Work, len(ops)), make([]gatherOp, len(ops))
+	for i, o := range ops {
+		works[i] = newWork(after)
+		items[i] = gatherOp{GatherOp: o, work: works[i]}
 	}
-	return w, nil
+	return works, g.queueAll(items...)
+}
+
+func (g *Gather) queueAll(items ...gatherOp) error {
+	g.flying.Add(int64(len(items)))
+	err := g.queue.put(items...)
+	if err != nil {
+		g.flying.Sub(int64(len(items)))
+	}
+	return err
 }
 
 // Fail ends all operations, now and later, with err. Any goroutine may call it.

@@ -74,15 +74,30 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 // is called when it is done. The caller tells the lane, or drives it.
 func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
 	w := newWork(after)
-	r.flying.Inc()
-	if err := r.queue.put(reduceOp{o, w}); err != nil {
-		r.flying.Dec()
-		return nil, err
+	return w, r.queueAll(reduceOp{o, w})
+}
+
+// SubmitAll queues operations that belong together: all or, with an error, none. after is
+// called once for each when it is done.
+func (r *Reduce) SubmitAll(ops []direct.Op, after func()) ([]*Work, error) {
+	works, items := make([]*Work, len(ops)), make([]reduceOp, len(ops))
+	for i, o := range ops {
+		works[i] = newWork(after)
+		items[i] = reduceOp{o, works[i]}
+	}
+	return works, r.queueAll(items...)
+}
+
+func (r *Reduce) queueAll(items ...reduceOp) error {
+	r.flying.Add(int64(len(items)))
+	if err := r.queue.put(items...); err != nil {
+		r.flying.Sub(int64(len(items)))
+		return err
 	}
 	if r.started.CompareAndSwap(false, true) {
 		r.ended.Go(r.cfg.Route)
 	}
-	return w, nil
+	return nil
 }
 
 // order has whoever drives the engine do something, and waits for that. If

@@ -19,7 +19,8 @@ var start = time.Now()
 // now returns the moment, as the protocols take it.
 func now() time.Duration { return time.Since(start) }
 
-// MaxQueued bounds how many operations may wait behind those in flight.
+// MaxQueued bounds how many operations may wait behind those in flight. Where none
+// waits, one call may post more.
 const MaxQueued = 1024
 
 // ErrBusy is returned when MaxQueued operations wait already.
@@ -114,18 +115,18 @@ type inbox[T any] struct {
 	count atomic.Int64
 }
 
-// put queues an operation.
-func (b *inbox[T]) put(v T) error {
+// put queues operations: all or, with an error, none.
+func (b *inbox[T]) put(vs ...T) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
 		return b.err
 	}
-	if len(b.items) >= MaxQueued {
+	if len(b.items) > 0 && len(b.items)+len(vs) > MaxQueued {
 		return ErrBusy
 	}
-	b.items = append(b.items, v)
-	b.count.Inc()
+	b.items = append(b.items, vs...)
+	b.count.Add(int64(len(vs)))
 	return nil
 }
 

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -194,66 +192,6 @@ func (g *Group) startBarrier(sync bool) (*Work, error) {
 	}, 0)
 }
 
-// ReduceScatter gives every rank the reduction of all ranks' shard for it.
-// send holds P shards of equal length, recv one; recv may be this rank's shard
-// of send. factor multiplies every input of a reduce.PremulSum. Sums run in
-// rank order: the same inputs give the same bits.
-func (g *Group) ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
-	return g.wait(g.startReduceScatter(send, recv, t, op, factor))
-}
-
-// StartReduceScatter begins a ReduceScatter.
-func (g *Group) StartReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
-	return g.posted(g.startReduceScatter(send, recv, t, op, factor))
-}
-
-func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
-	if err := checkReduction("reduce-scatter", t, op); err != nil {
-		return nil, err
-	}
-	switch {
-	case len(recv)%t.Size() != 0:
-		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
-	case len(send) != len(recv)*g.plan.size:
-		return nil, argument("reduce-scatter: send has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(send), g.plan.size, len(recv), len(recv)*g.plan.size)
-	}
-	own := send[g.plan.rank*len(recv):][:len(recv)]
-	if overlaps(send, recv) && !engine.SameMemory(recv, own) {
-		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
-			g.plan.rank*len(recv), (g.plan.rank+1)*len(recv))
-	}
-	g.posting.RLock()
-	defer g.posting.RUnlock()
-	return g.submitReduce(direct.Op{
-		Send: send, Recv: recv, Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor,
-	}, func() { g.ended(overlap.Reduce) })
-}
-
-// checkReduction reports what a call may not reduce, or how.
-func checkReduction(call string, t reduce.Type, op reduce.Op) error {
-	switch {
-	case !t.Valid():
-		return argument("%s: unknown element type %d; see reduce.ParseType for those allowed", call, uint8(t))
-	case !op.Valid():
-		return argument("%s: unknown reduction %d; allowed are sum, prod, max, min, avg, premul_sum", call, uint8(op))
-	}
-	return nil
-}
-
-// submitReduce hands an operation to the reduce lane. after must call ended. g.posting is held.
-func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
-	g.begun(overlap.Reduce)
-	w, err := g.reduce.Submit(o, after)
-	if err != nil {
-		g.ended(overlap.Reduce)
-		return nil, err
-	}
-	w.Book(&g.waited[overlap.Reduce])
-	g.tally.reduceBytes.Add(uint64(len(o.Recv)))
-	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil
-}
-
 func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
 	return g.submit(o, own, func() {})
 }
@@ -268,9 +206,7 @@ func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) 
 
 // post is submit with g.posting held.
 func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
-	if g.inBackground() && o.Collective != wire.Barrier {
-		o.Yield = g.yield
-	}
+	o.Yield = g.yielding(o.Collective)
 	if o.After == nil {
 		g.begun(overlap.Gather) // otherwise the end of what it follows begins it
 	}
@@ -285,6 +221,14 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	w.Book(&g.waited[overlap.Gather])
 	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
+}
+
+// yielding returns what tells an operation that it must not send now; nil if it always may.
+func (g *Group) yielding(c wire.Collective) func() bool {
+	if c == wire.Barrier || !g.inBackground() {
+		return nil
+	}
+	return g.yield
 }
 
 // wait drives an operation to its end: for calls that block.

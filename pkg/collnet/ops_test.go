@@ -26,7 +26,11 @@ func onBoth(t *testing.T, p int, test func(t *testing.T, g []*Group)) {
 		"udp/lossy": func(s *config.Settings) { s.Fabric, s.Loss = "udp", 0.05 },
 		"udp/mtu":   func(s *config.Settings) { s.Fabric, s.Chunk, s.Chains, s.Subgroups = "udp", 1408, 2, 3 },
 	} {
-		t.Run(name, func(t *testing.T) { test(t, world(t, p, change)) })
+		patient := func(s *config.Settings) { // on a busy machine, too
+			s.Timeout = 30 * time.Second
+			change(s)
+		}
+		t.Run(name, func(t *testing.T) { test(t, world(t, p, patient)) })
 	}
 }
 

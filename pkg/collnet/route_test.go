@@ -20,7 +20,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
-// stream keeps several Reduce-Scatters in flight on all ranks, n in all, and
+// stream keeps several Reduce-Scatters, and Reduces, in flight on all ranks, n in all, and
 // compares every byte. at is called once, on rank 0, when operation when was posted.
 func stream(t *testing.T, g []*Group, seed uint64, n, when int, at func()) {
 	t.Helper()
@@ -52,7 +52,17 @@ func stream(t *testing.T, g []*Group, seed uint64, n, when int, at func()) {
 			if i%2 == 1 {
 				recv = send[r*e.bytes:][:e.bytes]
 			}
-			w, err := g[r].StartReduceScatter(send, recv, e.typ, e.op, 0)
+			start := func() (*Work, error) { return g[r].StartReduceScatter(send, recv, e.typ, e.op, 0) }
+			if root := i % len(g); i%3 == 2 { // only the shard of one rank, to that rank
+				send = send[root*e.bytes:][:e.bytes]
+				if r != root {
+					recv = append([]byte{}, e.want[r]...) // stays as it is
+				} else if i%2 == 1 {
+					recv = send
+				}
+				start = func() (*Work, error) { return g[r].StartReduce(send, recv, e.typ, e.op, 0, root) }
+			}
+			w, err := start()
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ type role struct {
 	Address    string // of the rendezvous
 	Fabric     string
 	Timeout    time.Duration
-	Reduce     bool
+	Call       string // see calls
 	Switch     string // MCAST_SWITCH
 	Await      bool   // start only when the parent writes a line
 }
@@ -130,19 +130,45 @@ func loop(g *Group, r role) error {
 	}
 	big, small := make([]byte, r.Size*n), make([]byte, n)
 	for i := 0; ; i++ {
-		var err error
-		if r.Reduce {
-			err = g.ReduceScatter(big, small, reduce.F32, reduce.Sum, 0)
-		} else {
-			err = g.Allgather(small, big)
-		}
-		if err != nil {
+		if err := calls[r.Call](g, big, small); err != nil {
 			return err
 		}
 		if i == 3 && !r.Await {
 			fmt.Println("running")
 		}
 	}
+}
+
+var calls = map[string]func(g *Group, big, small []byte) error{
+	"allgather":      func(g *Group, big, small []byte) error { return g.Allgather(small, big) },
+	"reduce-scatter": func(g *Group, big, small []byte) error { return g.ReduceScatter(big, small, reduce.F32, reduce.Sum, 0) },
+	"windows":        inWindows,
+}
+
+// inWindows is an Allgather and a Reduce-Scatter in place at once, of a buffer each, in
+// windows of which some straddle slots.
+func inWindows(g *Group, big, small []byte) error {
+	const step = 3_000_000
+	other := make([]byte, len(big))
+	var works []*Work
+	for at := 0; at < len(big); at += step {
+		gather := window{big[at:min(at+step, len(big))], len(small), at}
+		scatter := window{other[at:min(at+step, len(big))], len(small), at}
+		w, err := g.StartAllgatherWindow(gather.in(g.Rank()), gather.buf, len(small), at)
+		if err != nil {
+			return err
+		}
+		v, err := g.StartReduceScatterWindow(scatter.buf, scatter.in(g.Rank()), len(small), at, reduce.F32, reduce.Sum, 0)
+		if err != nil {
+			return err
+		}
+		works = append(works, w, v)
+	}
+	var errs []error
+	for _, w := range works {
+		errs = append(errs, w.Wait(context.Background()))
+	}
+	return errors.Join(errs...)
 }
 
 // cutConnections breaks every TCP connection of this process, all at once: with
@@ -215,11 +241,11 @@ func TestSurvivorsNameTheRank(t *testing.T) {
 	const victim, size, timeout = 2, 4, 2 * time.Second
 	faults := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP, "cut": syscall.SIGUSR1}
 	for _, fabric := range []string{"shm", "udp"} {
-		for _, red := range []bool{false, true} {
+		for call := range calls {
 			for name, sig := range faults {
-				t.Run(fmt.Sprintf("%s/%s/reduce=%v", fabric, name, red), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s", fabric, name, call), func(t *testing.T) {
 					before := shmFiles(t)
-					kids := startRanks(t, role{Size: size, Fabric: fabric, Timeout: timeout, Reduce: red})
+					kids := startRanks(t, role{Size: size, Fabric: fabric, Timeout: timeout, Call: call})
 					require.NoError(t, kids[victim].cmd.Process.Signal(sig))
 					start := time.Now()
 					namedByAll(t, kids, victim)
@@ -239,7 +265,7 @@ func TestRankGoneThroughTheSwitch(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			n := node(t, aggregator.Config{})
-			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 6 * time.Second, Reduce: true, Switch: n.Addr().String()})
+			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 6 * time.Second, Call: "reduce-scatter", Switch: n.Addr().String()})
 			require.Positive(t, n.Stats().Contributions)
 			require.NoError(t, kids[victim].cmd.Process.Signal(sig))
 			namedByAll(t, kids, victim)
@@ -292,7 +318,7 @@ func namedByAll(t *testing.T, kids []child, victim int) {
 // name themselves.
 func TestRankGoneBeforeItsStreams(t *testing.T) {
 	const victim, size = 3, 8
-	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 2 * time.Second, Reduce: true, Await: true})
+	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 2 * time.Second, Call: "reduce-scatter", Await: true})
 	require.NoError(t, kids[victim].cmd.Process.Signal(syscall.SIGKILL))
 	for r, k := range kids {
 		if r != victim {
