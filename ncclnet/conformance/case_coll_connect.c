@@ -131,7 +131,7 @@ CASE(coll_missing, "coll.rank-missing", COLL, 2, 3, COLL_VERDICT_TIME, "the last
 	same_verdict(r, "a rank that never comes", connect_as(r, &a, r->ranks, r->rank, r->rank < r->ranks - 1), true);
 }
 
-CASE(coll_refused, "coll.rank-refused", COLL, 2, 3, COLL_VERDICT_TIME, "the last rank has closed its listen side")
+CASE(coll_refused, "coll.rank-refused", COLL, 2, 3, COLL_VERDICT, "the last rank has closed its listen side")
 {
 	struct attempt a;
 
@@ -143,7 +143,7 @@ CASE(coll_refused, "coll.rank-refused", COLL, 2, 3, COLL_VERDICT_TIME, "the last
 	same_verdict(r, "a rank that went away", connect_as(r, &a, r->ranks, r->rank, r->rank < r->ranks - 1), true);
 }
 
-CASE(coll_twice, "coll.rank-twice", COLL, 2, 3, COLL_VERDICT_TIME, "two ranks give the same rank number")
+CASE(coll_twice, "coll.rank-twice", COLL, 2, 3, COLL_VERDICT, "two ranks give the same rank number")
 {
 	struct attempt a;
 
@@ -152,7 +152,7 @@ CASE(coll_twice, "coll.rank-twice", COLL, 2, 3, COLL_VERDICT_TIME, "two ranks gi
 	same_verdict(r, "a rank number given twice", connect_as(r, &a, r->ranks, r->rank ? r->rank : 1, true), true);
 }
 
-CASE(coll_count, "coll.rank-count", COLL, 3, 3, COLL_VERDICT_TIME, "rank 0 counts one rank less than the others")
+CASE(coll_count, "coll.rank-count", COLL, 3, 3, COLL_VERDICT, "rank 0 counts one rank less than the others")
 {
 	struct attempt a;
 
@@ -161,7 +161,7 @@ CASE(coll_count, "coll.rank-count", COLL, 3, 3, COLL_VERDICT_TIME, "rank 0 count
 	same_verdict(r, "two numbers of ranks", connect_as(r, &a, r->rank ? r->ranks : r->ranks - 1, r->rank, true), true);
 }
 
-CASE(coll_garbage, "coll.garbage-handle", COLL, 2, 3, COLL_VERDICT_TIME, "rank 0 has garbage for the last rank's handle")
+CASE(coll_garbage, "coll.garbage-handle", COLL, 2, 3, COLL_VERDICT, "rank 0 has garbage for the last rank's handle")
 {
 	struct attempt a;
 

@@ -215,7 +215,7 @@ static bool post(struct operation *o, size_t window)
 static enum rule rule_of(const struct operation *o, int rank, size_t window, size_t at)
 {
 	if (rank == o->g->r->rank)
-		return o->p.in_place ? COLL_IN_PLACE : COLL_OWN_PART;
+		return o->p.in_place ? COLL_IN_PLACE : window ? COLL_WINDOW : COLL_OWN_PART;
 	return at ? COLL_STRADDLING : window ? COLL_WINDOW : COLL_BYTES;
 }
 
@@ -315,7 +315,7 @@ static bool poll_oldest(struct operation *o)
 bool operation_turn(struct operation *o, bool *busy)
 {
 	*busy = false;
-	under(o->flushing ? COLL_FLUSH : COLL_COMPLETION);
+	under(o->flushing ? COLL_FLUSH : o->p.rule ? o->p.rule : COLL_COMPLETION);
 	while (o->posted < o->windows && o->posted - o->done < (size_t)o->p.depth && post(o, o->posted)) {
 		o->posted++;
 		*busy = true;

@@ -132,6 +132,15 @@ CASE(tuner_init, "tuner.init", TUNER, 2, 2, TUNER_LIFE, "contexts of 1, 2 and 10
 	}
 }
 
+CASE(tuner_table, "tuner.table", TUNER, 2, 2, TUNER_TABLE, "tables of 6 and 7 algorithms, with guards on both sides")
+{
+	void *ctx = NULL;
+
+	OK(tuner_init(&r->tuner, r->seed, 64, 8, &ctx));
+	ask_all(r, ctx, false);
+	OK(tuner_destroy(&r->tuner, ctx));
+}
+
 CASE(tuner_unconnected, "tuner.unconnected", TUNER, 2, 2, TUNER_UNCONNECTED, "each collective and size while CollNet is not connected")
 {
 	void *ctx = NULL;

@@ -45,7 +45,7 @@ static void replay(struct rank *r, enum trace trace)
 }
 
 #define TRACE(id, n, name, trace, what) \
-	CASE(trace_##id##_##n, name, COLL, n, n, COLL_COMPLETION, what) { replay(r, trace); }
+	CASE(trace_##id##_##n, name, COLL, n, n, COLL_BYTES, what) { replay(r, trace); }
 #define BOTH(id, name, trace, what) TRACE(id, 2, name, trace, what) TRACE(id, 4, name, trace, what)
 
 BOTH(ag, "trace.collnet-ag", ALLGATHER, "Allgather as NCCL 2.30.7 cut it, staged")

@@ -290,7 +290,7 @@ static void replay(struct rank *r, enum trace trace)
 }
 
 #define TRACE(id, n, name, trace, what) \
-	CASE(trace_##id##_##n, name, NET, n, n, NET_COMPLETION, what) { replay(r, trace); }
+	CASE(trace_##id##_##n, name, NET, n, n, NET_BYTES, what) { replay(r, trace); }
 
 TRACE(ag, 2, "trace.ring-ag", RING_ALLGATHER, "Allgather over a ring as NCCL 2.30.7 posted it")
 TRACE(ag, 4, "trace.ring-ag", RING_ALLGATHER, "Allgather over a ring as NCCL 2.30.7 posted it")
