@@ -209,6 +209,12 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	return c;
 }
 
+void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring)
+{
+	*lanes = c->lanes;
+	*ring = c->lane[0].ring != NULL;
+}
+
 void p2p_close(struct p2p_comm *c)
 {
 	const struct linger abort = {.l_onoff = 1, .l_linger = 0};

@@ -142,6 +142,13 @@ func (r *Request) Test() (done bool, size int, err error) {
 	return d == 1, int(n), err
 }
 
+// shape returns the number of sockets, and whether there is a ring.
+func (c Comm) shape() (lanes int, ring bool) {
+	var n, r C.int
+	C.p2p_shape(c.c, &n, &r)
+	return int(n), r == 1
+}
+
 // Error is p2p_error.
 func (c Comm) Error() string { return C.GoString(C.p2p_error(c.c)) }
 

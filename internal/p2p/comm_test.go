@@ -46,7 +46,7 @@ func pair(t *testing.T, out, in Options) (send, recv Comm) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // a test's end
+	defer l.Close()
 	h := make([]byte, HandleSize)
 	l.Handle(h)
 	deadline := time.Now().Add(patience)

@@ -10,6 +10,8 @@
 enum {
 	PAGE = 4096,          /* shares begin at multiples of it */
 	BUDGET = 4 << 20,     /* bytes that a step may move on a lane, about */
+	LARGE = 64 << 10,     /* a message for which another read does not matter */
+	FEW = 4 << 10,        /* read ahead where a large one may come */
 	PIN_MIN = 64 << 10,   /* below, copying is cheaper than pinning */
 };
 
@@ -120,13 +122,27 @@ static int send_lane(struct lane *l)
 	return total > 0;
 }
 
-/* Reads into iov's n buffers and then the staging room. Returns the bytes read,
- * 0 for none; *more tells whether to try again. */
+/* How much to read beyond what is known to be wanted. Every byte of it is copied
+ * twice, but with luck it is several small messages for one system call. */
+static size_t ahead(const struct lane *l, size_t len)
+{
+	size_t few = HEADER - (l->to - l->from);
+
+	if (len >= LARGE || l != l->comm->lane)
+		return few; /* what follows will be large, too */
+	if (len == 0 && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > FEW)
+		return FEW - (l->to - l->from);
+	return l->ahead - (l->to - l->from);
+}
+
+/* Reads len bytes to data and then into the staging room, as far as there are
+ * any. Returns the bytes read, 0 for none; *more tells whether to try again. */
 static size_t fill(struct lane *l, void *data, size_t len, int *more)
 {
 	struct iovec iov[2];
 	ssize_t n;
 	int k = 0;
+	size_t room = ahead(l, len);
 
 	memmove(l->staged, l->staged + l->from, l->to - l->from);
 	l->to -= l->from;
@@ -134,7 +150,7 @@ static size_t fill(struct lane *l, void *data, size_t len, int *more)
 	if (len > 0)
 		iov[k++] = (struct iovec){.iov_base = data, .iov_len = len < BUDGET ? len : BUDGET};
 	if (len < BUDGET)
-		iov[k++] = (struct iovec){.iov_base = l->staged + l->to, .iov_len = l->ahead - l->to};
+		iov[k++] = (struct iovec){.iov_base = l->staged + l->to, .iov_len = room};
 	n = l->stream->recv(l, iov, k);
 	*more = n > 0 && (size_t)n >= iov[0].iov_len;
 	if (n < 0) {
