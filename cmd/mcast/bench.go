@@ -29,6 +29,8 @@ type benchCommand struct {
 	Op         string     `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
 	Root       int        `default:"0" help:"Root of a Broadcast. Default: ${default}."`
 	InPlace    bool       `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
+	Window     string     `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
+	Inflight   int        `default:"8" placeholder:"n" help:"Windows in flight. Default: ${default}."`
 	Iters      int        `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
 	Warmup     int        `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
 	JSON       bool       `name:"json" help:"Print one JSON object a line instead of a table."`
@@ -64,6 +66,7 @@ type bench struct {
 	op           reduce.Op
 	root         int
 	inPlace      bool
+	windows      windows
 	iters        int // 0: by size
 	warmup       int // below 0: by size
 	json         bool
@@ -176,6 +179,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	if b.sizes, err = sizes(c.Bytes, c.Step); err != nil {
 		return nil, err
 	}
+	if b.windows, err = c.windows(b.dtype); err != nil {
+		return nil, err
+	}
 	if b.reduces() {
 		for _, n := range b.sizes {
 			if n%b.dtype.Size() != 0 {
@@ -184,6 +190,28 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 		}
 	}
 	return b, nil
+}
+
+// windows reads --window and --inflight.
+func (c *benchCommand) windows(t reduce.Type) (w windows, err error) {
+	if c.Window == "" {
+		return windows{}, nil
+	}
+	w.inFlight = c.Inflight
+	if w.bytes, err = config.ParseBytes(c.Window); err != nil {
+		return w, fmt.Errorf("--window: %w", err)
+	}
+	switch {
+	case c.Collective != "allgather" && c.Collective != "reducescatter":
+		return w, fmt.Errorf("--window means nothing to %s: want allgather or reducescatter", c.Collective)
+	case w.bytes < 1:
+		return w, fmt.Errorf("--window=%s is not allowed: want at least 1", c.Window)
+	case c.Collective == "reducescatter" && w.bytes%t.Size() != 0:
+		return w, fmt.Errorf("--window=%s is not allowed: want a multiple of %d, the size of %v", c.Window, t.Size(), t)
+	case w.inFlight < 1:
+		return w, fmt.Errorf("--inflight=%d is not allowed: want at least 1", w.inFlight)
+	}
+	return w, nil
 }
 
 func (b *bench) reduces() bool {

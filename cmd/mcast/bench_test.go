@@ -97,6 +97,11 @@ func TestBadArguments(t *testing.T) {
 		`MCAST_SWITCH="nowhere" is not allowed`:          {"allreduce", "--switch=nowhere"},
 		`--bytes: 3 is no multiple of 4`:                 {"allreduce", "--bytes", "3"},
 		`--in-place means nothing to a broadcast`:        {"broadcast", "--in-place"},
+		`--window means nothing to allreduce`:            {"allreduce", "--window", "4M"},
+		`--window: "4MB" is not a size`:                  {"allgather", "--window", "4MB"},
+		`--window=0 is not allowed: want at least 1`:     {"allgather", "--window", "0"},
+		`--window=1002 is not allowed`:                   {"reducescatter", "--window", "1002"},
+		`--inflight=0 is not allowed: want at least 1`:   {"allgather", "--window", "4M", "--inflight", "0"},
 	} {
 		_, err := parse(t, nil, args...)
 		require.ErrorContains(t, err, want, args)

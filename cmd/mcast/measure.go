@@ -92,11 +92,11 @@ func (m *meter) size(n int) ([]result, error) {
 	b := m.bench
 	switch b.collective {
 	case "allgather":
-		return m.all(n, namedLoad{"allgather", gatherOf(m.place, n, b.inPlace)})
+		return m.all(n, namedLoad{"allgather", b.windows.gather(gatherOf(m.place, n, b.inPlace))})
 	case "broadcast":
 		return m.all(n, namedLoad{"broadcast", broadcastOf(m.place, n, b.root)})
 	case "reducescatter":
-		return m.all(n, namedLoad{"reducescatter", scatterOf(m.place, n, b)})
+		return m.all(n, namedLoad{"reducescatter", b.windows.scatter(scatterOf(m.place, n, b))})
 	case "allreduce":
 		return m.all(n, namedLoad{"allreduce", allreduceOf(m.place, n, b)})
 	}

@@ -68,6 +68,10 @@ func TestBench(t *testing.T) {
 			{"overlap", "--bytes", "256K", "--ranks", "2"},
 			{"allgather", "--bytes", "0", "--ranks", "1"},
 			{"reducescatter", "--bytes", "0", "--ranks", "2"},
+			{"allgather", "--bytes", "1,300K", "--window", "100001", "--inflight", "3"},
+			{"allgather", "--bytes", "64K", "--window", "16K", "--in-place", "--ranks", "3"},
+			{"reducescatter", "--bytes", "4,300K", "--window", "100004"},
+			{"reducescatter", "--bytes", "64K", "--window", "1G", "--in-place", "--inflight", "1"},
 		} {
 			t.Run(fabric+" "+strings.Join(args, " "), func(t *testing.T) {
 				cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--fabric", fabric, "--iters", "3", "--warmup", "1", "--json"}, args...)...)
