@@ -30,6 +30,7 @@ struct lane {
 struct failure {
 	enum rule rule;
 	int rank;			/* -1: of the runner */
+	bool ended;			/* the process crashed, hung or left */
 	char text[TEXT_BYTES];
 };
 
@@ -60,7 +61,7 @@ struct board {
 extern struct rank *self;
 extern _Thread_local struct lane *lane;
 
-void board_fail(struct board *b, enum rule rule, int rank, const char *text);
+void board_fail(struct board *b, enum rule rule, int rank, bool ended, const char *text);
 
 void call_begin(const char *fmt, unsigned long a, unsigned long b, unsigned long c);
 int call_end(int result);

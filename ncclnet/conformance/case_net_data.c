@@ -93,20 +93,35 @@ CASE(net_zero, "net.zero", NET, 2, 2, NET_SIZE, "as Ring sends small data: a sli
 		check(r, &m[i], &b[i], i, i % 2 ? 0 : 512);
 }
 
-CASE(net_order, "net.order", NET, 2, 2, NET_ORDER, "200 messages of one size arrive in the order of their posts")
+CASE(net_order, "net.order", NET, 2, 2, NET_ORDER,
+	"messages of one size arrive in the order of their posts, receives posted first, sends first, and both at once")
 {
-	enum { COUNT = 200 };
-	static struct message m[COUNT];
-	static struct buffer b[COUNT];
+	enum { ROUNDS = 12, COUNT = 16 };
 	struct link l;
 
 	net_begin(r);
 	links_open(r, &l, 1, 0, 1);
-	for (int i = 0; i < COUNT; i++)
-		b[i] = prepare(r, &m[i], &l, i, i < 100 ? 512 : 70000, 0);
-	messages_wait(r, m, COUNT, 8);
-	for (int i = 0; i < COUNT; i++)
-		check(r, &m[i], &b[i], i, i < 100 ? 512 : 70000);
+	for (int round = 0; round < ROUNDS; round++) {
+		size_t size = round < ROUNDS / 2 ? 512 : 70000;
+		int first = round % 3;		/* rank 0, rank 1, neither */
+		struct message m[COUNT];
+		struct buffer b[COUNT];
+		int posted = 0;
+
+		for (int i = 0; i < COUNT; i++)
+			b[i] = prepare(r, &m[i], &l, round * COUNT + i, size, 0);
+		if (r->rank == first) {
+			while (posted < 8 && message_post(r, &m[posted]))
+				posted++;
+			flag_raise(r, round, 1);
+		} else if (first < 2) {
+			flag_wait(r, round, 1);
+		}
+		messages_wait(r, m, COUNT, 8);
+		for (int i = 0; i < COUNT; i++)
+			check(r, &m[i], &b[i], round * COUNT + i, size);
+		dereg(r, m, COUNT);
+	}
 }
 
 CASE(net_guards, "net.guards", NET, 2, 2, NET_GUARDS,

@@ -67,7 +67,7 @@ static void blame(struct board *b, int rank, const struct lane *l, enum rule rul
 
 	describe(calls, sizeof(calls), l);
 	snprintf(text, sizeof(text), "%s %s", what, calls);
-	board_fail(b, rule, rank, text);
+	board_fail(b, rule, rank, true, text);
 	atomic_store(&b->stop, 1);
 }
 
@@ -178,10 +178,14 @@ static void read_output(struct outcome *out, int fd)
 
 static void conclude(struct outcome *out, const struct board *b)
 {
+	int count = b->failures < FAILURES ? b->failures : FAILURES;
 	int must = 0;
 
-	out->nfailures = b->failures < FAILURES ? b->failures : FAILURES;
-	memcpy(out->failures, b->failure, sizeof(out->failures));
+	/* What became of a process explains what the others saw. */
+	for (int ended = 1; ended >= 0; ended--)
+		for (int i = 0; i < count; i++)
+			if (b->failure[i].ended == (ended == 1))
+				out->failures[out->nfailures++] = b->failure[i];
 	memcpy(out->checked, (const void *)b->checked, sizeof(out->checked));
 	memcpy(out->note, b->declined && out->nfailures == 0 ? b->declined_text : b->note, sizeof(out->note));
 	for (int i = 0; i < out->nfailures; i++) {
@@ -221,7 +225,7 @@ void run_case(struct outcome *out, const struct options *o, const char *plugin,
 		if (pids[i] == 0)
 			rank_main(&r, test, abi, output);
 		if (pids[i] < 0) {
-			board_fail(b, test->rule, -1, "no process for a rank");
+			board_fail(b, test->rule, -1, true, "no process for a rank");
 			atomic_store(&b->stop, 1);
 			break;
 		}

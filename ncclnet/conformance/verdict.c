@@ -31,7 +31,7 @@ enum rule polling(enum rule rule)
 	return was;
 }
 
-void board_fail(struct board *b, enum rule rule, int rank, const char *text)
+void board_fail(struct board *b, enum rule rule, int rank, bool ended, const char *text)
 {
 	int at = atomic_fetch_add(&b->failures, 1);
 
@@ -39,6 +39,7 @@ void board_fail(struct board *b, enum rule rule, int rank, const char *text)
 		return;
 	b->failure[at].rule = rule;
 	b->failure[at].rank = rank;
+	b->failure[at].ended = ended;
 	snprintf(b->failure[at].text, TEXT_BYTES, "%s", text);
 }
 
@@ -48,7 +49,7 @@ static void fail(const char *file, int line, const char *text)
 	const char *base = strrchr(file, '/');
 
 	snprintf(whole, sizeof(whole), "%s (%s:%d)", text, base ? base + 1 : file, line);
-	board_fail(self->board, lane->rule, self->rank, whole);
+	board_fail(self->board, lane->rule, self->rank, false, whole);
 	if (rules[lane->rule].level == SHOULD)
 		return;
 	atomic_store(&self->board->place[self->rank].state, FAILED);
