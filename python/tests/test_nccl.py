@@ -1,0 +1,122 @@
+"""NCCL's own binaries load the plugin.
+
+NCCL 2.20 and 2.21 look a network plugin up inside ncclGetUniqueId, where no GPU and no driver is
+needed; later ones do so with a device in hand. NCCL's log tells only what went wrong with the
+newest ABI it knows, so the dynamic loader's account of which symbol it found where is read as well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from torch_mcast import _lib
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSIONS = {"2.20.5": 22005, "2.21.5": 22105}
+ABI = 8  # the newest of both
+
+# Runs in a process of its own: loads argv[1] and prints what ncclGetUniqueId says.
+CLIENT = """
+import ctypes, json, sys
+nccl = ctypes.CDLL(sys.argv[1])
+version, unique = ctypes.c_int(), ctypes.create_string_buffer(128)
+assert nccl.ncclGetVersion(ctypes.byref(version)) == 0
+result = nccl.ncclGetUniqueId(unique)
+maps = open("/proc/self/maps").read()
+print(json.dumps({"version": version.value, "result": result, "id": any(unique.raw), "maps": maps}))
+"""
+
+
+@dataclass
+class Seen:
+    """What one NCCL did: its version and result, its log, and the tables that the loader bound."""
+
+    version: int
+    result: int
+    id: bool
+    maps: str
+    log: str
+    bound: list[tuple[str, str]]  # library, symbol
+
+
+def nccl(version: str, plugin: str, folder: Path, scratch: Path) -> Seen:
+    library = ROOT / ".tools" / "nccl" / version / "libnccl.so.2"
+    assert library.is_file(), f"{library} is missing: run `make nccl`"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "LD_"))}
+    environment |= {
+        "LD_LIBRARY_PATH": str(folder),
+        "LD_DEBUG": "bindings",
+        "LD_DEBUG_OUTPUT": str(scratch / "loader"),
+        "NCCL_NET_PLUGIN": plugin,
+        "NCCL_NET": plugin,
+        "NCCL_COLLNET_ENABLE": "1",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_FILE": str(scratch / "nccl.log"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, str(library)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loader = "".join(f.read_text() for f in scratch.glob("loader.*"))
+    bound = re.findall(r"binding file (\S+) .*symbol `(nccl\w+Plugin_v\d+)'", loader)
+    return Seen(**json.loads(done.stdout), log=(scratch / "nccl.log").read_text(), bound=bound)
+
+
+def complaints(log: str) -> list[str]:
+    """Return the lines by which NCCL tells that it has not taken a plugin, or by an older ABI alone."""
+    bad = re.compile(r"WARN|Failed to find|internal implementation|Loaded (net|coll) plugin .*\(v\d+\)")
+    return [line for line in log.splitlines() if bad.search(line)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nccl_takes_the_plugin(version: str, tmp_path: Path) -> None:
+    path = _lib.find()
+    seen = nccl(version, "mcast", path.parent, tmp_path)
+    assert (seen.version, seen.result, seen.id) == (VERSIONS[version], 0, True)
+    assert "Plugin name set by env to libnccl-net-mcast.so" in seen.log
+    assert complaints(seen.log) == []
+    assert str(path) in seen.maps
+    assert sorted(seen.bound) == [
+        (str(path), f"ncclCollNetPlugin_v{ABI}"),
+        (str(path), f"ncclNetPlugin_v{ABI}"),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_missing_plugin_is_seen(version: str, tmp_path: Path) -> None:
+    seen = nccl(version, "absent", tmp_path, tmp_path)
+    assert seen.bound == []
+    assert "libnccl-net-absent.so" in seen.log
+    assert "Plugin name set by env to libnccl-net-mcast.so" not in seen.log
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plugin_without_tables_is_seen(version: str, tmp_path: Path) -> None:
+    library = tmp_path / "libnccl-net-bare.so"
+    subprocess.run(["gcc", "-shared", "-x", "c", "-o", library, "/dev/null"], check=True)
+    seen = nccl(version, "bare", tmp_path, tmp_path)
+    assert seen.bound == []
+    assert any("Failed to find ncclNetPlugin_v8 symbol" in line for line in complaints(seen.log))
+
+
+@pytest.mark.parametrize("kind", ["Net", "CollNet"])
+@pytest.mark.parametrize("abi", range(8, 13))
+def test_every_table_is_there_and_bears_one_name(kind: str, abi: int) -> None:
+    # NCCL joins net and CollNet devices by name.
+    dll = ctypes.CDLL(str(_lib.find()))
+    assert ctypes.c_char_p.in_dll(dll, f"nccl{kind}Plugin_v{abi}").value == b"mcast"
