@@ -65,6 +65,7 @@ int ref_listen(uint64_t id, void *handle, void **listen_comm);
 int ref_close_listen(void *listen_comm);
 int ref_listen_socket(struct ref_handle *handle, int *fd);
 int ref_dial(const struct ref_handle *handle, int *fd);
+int ref_take(int listen_fd); /* -1: nobody there */
 bool ref_handle_ok(const struct ref_handle *handle);
 int ref_push(int fd, const void *data, size_t size, size_t *moved);
 int ref_pull(int fd, void *data, size_t size, size_t *moved);

@@ -77,7 +77,7 @@ static int take_link(struct coll_comm *c, struct ref_listen *l, const struct gre
 
 	if (!wait_for(l->fd, POLLIN, deadline))
 		return ABI_REMOTE_ERROR;
-	fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = ref_take(l->fd);
 	if (fd < 0)
 		return ABI_SUCCESS;
 	if (pull_all(fd, &g, sizeof(g), now_ms() + GREETING_MS) || g.cookie != mine->cookie || g.group != mine->group ||

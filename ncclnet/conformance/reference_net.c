@@ -1,8 +1,6 @@
 /* Point to point: one TCP socket a connection. A message is its size in eight
  * bytes, then its bytes; receives match in the order in which they are posted. */
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +94,13 @@ int ref_net_accept(void *listen_comm, void **recv_comm)
 	struct net_comm *c;
 	uint64_t cookie;
 	size_t moved = 0;
-	int rc, fd, one = 1;
+	int rc, fd;
 
 	*recv_comm = NULL;
 	if (mutant("blocking-accept"))
 		fcntl(l->fd, F_SETFL, 0);
 	if (l->pending < 0)
-		l->pending = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		l->pending = ref_take(l->fd);
 	if (l->pending < 0)
 		return ABI_SUCCESS;
 	fd = l->pending;
@@ -114,7 +112,6 @@ int ref_net_accept(void *listen_comm, void **recv_comm)
 		close(fd); /* not ours, or gone again: wait for the next */
 		return ABI_SUCCESS;
 	}
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (mutant("blocking-connect"))
 		(void)!send(fd, "", 1, MSG_NOSIGNAL);
 	c = make_comm(REF_RECV, fd);

@@ -63,6 +63,15 @@ int ref_dial(const struct ref_handle *handle, int *fd)
 	return ABI_SUCCESS;
 }
 
+int ref_take(int listen_fd)
+{
+	int one = 1, s = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (s >= 0)
+		setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return s;
+}
+
 /* Writes what the socket takes of data[*moved..size). */
 int ref_push(int fd, const void *data, size_t size, size_t *moved)
 {
