@@ -48,7 +48,7 @@ static void look_up(struct contestant *c, const struct options *o, const char *p
 	struct probe probe;
 	const char *base = strrchr(plugin, '/');
 
-	library_probe(&probe, plugin);
+	library_probe(&probe, plugin, o->timeout);
 	if (probe.error[0]) {
 		fprintf(stderr, "nccl-net-conformance: %s\n", probe.error);
 		exit(2);
