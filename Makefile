@@ -12,10 +12,11 @@ NCCL := .tools/nccl/.stamp
 # Passed through to the demo: share of datagrams to lose, training steps.
 LOSS ?=
 STEPS ?=
-# For `make soak`, `make fuzz`, `make bench-peers` and `make bench-switch`.
+# For `make soak`, `make fuzz`, `make bench-peers`, `make bench-gpu` and `make bench-switch`.
 SEEDS ?= 10000
 FUZZTIME ?= 10s
 PEERS ?=
+GPU ?=
 ROUNDS ?= 5
 
 help: ## say what there is
@@ -65,6 +66,9 @@ bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS
 bench-switch: $(VENV)/.stamp build ## Reduce-Scatter through a switch, directly and by gloo, into benchmarks/results (ROUNDS=5)
 	$(PYTHON) benchmarks/switch/switch.py --rounds $(ROUNDS)
 
+bench-gpu: $(VENV)/.stamp build ## NCCL over the plugin beside its Socket, on one GPU, into benchmarks/results (GPU="--ranks 4")
+	benchmarks/gpu/run.sh $(GPU)
+
 clean: ## remove what build made
 	rm -rf bin lib build dist
 
@@ -94,4 +98,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build setup nccl test check demo soak fuzz bench-reduce bench-peers bench-switch clean distclean toolchain
+.PHONY: help build setup nccl test check demo soak fuzz bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
