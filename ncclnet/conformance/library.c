@@ -10,7 +10,7 @@
 #include "board.h"
 #include "library.h"
 
-enum { FIRST_NET = 8, LAST_NET = 12, FIRST_TUNER = 2, LAST_TUNER = 6 };
+enum { FIRST_NET = 8, LAST_NET = 12, FIRST_TUNER = 2, LAST_TUNER = 6, OPEN_SECONDS = 20 };
 
 static const char *const symbols[] = { "ncclNetPlugin_v%d", "ncclCollNetPlugin_v%d", "ncclTunerPlugin_v%d" };
 
@@ -108,9 +108,24 @@ static void look(struct probe *p, const char *plugin)
 		}
 }
 
+/* waitpid that kills after so many seconds. */
+static int wait_for(pid_t child, double seconds, int *status)
+{
+	double end = now() + seconds;
+	pid_t got;
+
+	while ((got = waitpid(child, status, WNOHANG)) == 0) {
+		if (now() > end)
+			kill(child, SIGKILL);
+		usleep(500);
+	}
+	return got == child ? 0 : -1;
+}
+
 void library_probe(struct probe *p, const char *plugin)
 {
 	struct probe *shared = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double start = now();
 	int status = 0;
 	pid_t child;
 
@@ -125,10 +140,11 @@ void library_probe(struct probe *p, const char *plugin)
 		look(shared, plugin);
 		_exit(0);
 	}
-	if (child < 0 || waitpid(child, &status, 0) < 0)
+	if (child < 0 || wait_for(child, OPEN_SECONDS, &status) < 0)
 		snprintf(shared->error, sizeof(shared->error), "no process to open it in");
 	else if (WIFSIGNALED(status))
-		snprintf(shared->error, sizeof(shared->error), "opening it ended with %s", strsignal(WTERMSIG(status)));
+		snprintf(shared->error, sizeof(shared->error), "opening %s ended with %s after %.1f s", plugin,
+			strsignal(WTERMSIG(status)), now() - start);
 	*p = *shared;
 	munmap(shared, sizeof(*p));
 }
