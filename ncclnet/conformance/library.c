@@ -10,7 +10,7 @@
 #include "board.h"
 #include "library.h"
 
-enum { FIRST_NET = 8, LAST_NET = 12, FIRST_TUNER = 2, LAST_TUNER = 6, OPEN_SECONDS = 20 };
+enum { FIRST_NET = 8, LAST_NET = 12, FIRST_TUNER = 2, LAST_TUNER = 6 };
 
 static const char *const symbols[] = { "ncclNetPlugin_v%d", "ncclCollNetPlugin_v%d", "ncclTunerPlugin_v%d" };
 
@@ -122,7 +122,7 @@ static int wait_for(pid_t child, double seconds, int *status)
 	return got == child ? 0 : -1;
 }
 
-void library_probe(struct probe *p, const char *plugin)
+void library_probe(struct probe *p, const char *plugin, double timeout)
 {
 	struct probe *shared = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double start = now();
@@ -140,7 +140,7 @@ void library_probe(struct probe *p, const char *plugin)
 		look(shared, plugin);
 		_exit(0);
 	}
-	if (child < 0 || wait_for(child, OPEN_SECONDS, &status) < 0)
+	if (child < 0 || wait_for(child, timeout, &status) < 0)
 		snprintf(shared->error, sizeof(shared->error), "no process to open it in");
 	else if (WIFSIGNALED(status))
 		snprintf(shared->error, sizeof(shared->error), "opening %s ended with %s after %.1f s", plugin,

@@ -16,8 +16,8 @@ struct probe {
 	char error[400];		/* empty: it opened */
 };
 
-/* In a process of its own, so that the caller never holds the library; one that does
- * not open in 20 s is given up. */
-void library_probe(struct probe *p, const char *plugin);
+/* In a process of its own, so that the caller never holds the library; it is
+ * killed after timeout seconds. */
+void library_probe(struct probe *p, const char *plugin, double timeout);
 
 #endif

@@ -91,7 +91,7 @@ static int check(const struct options *o)
 	struct report report = { .options = o, .plugin = o->plugins[0], .probe = &probe };
 	bool written = true;
 
-	library_probe(&probe, o->plugins[0]);
+	library_probe(&probe, o->plugins[0], o->timeout);
 	if (probe.error[0]) {
 		fprintf(stderr, "nccl-net-conformance: %s\n", probe.error);
 		return 2;
