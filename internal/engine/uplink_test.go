@@ -202,3 +202,29 @@ func TestUplinkAllocatesNothing(t *testing.T) {
 		assert.Positive(t, u.count.dropped.Load())
 	}
 }
+
+// TestHint: a result may be received where it belongs, unless that is where the input lies.
+func TestHint(t *testing.T) {
+	const n = 64 << 10
+	for _, to := range []wire.Target{0, wire.ToRank(1)} {
+		for _, inPlace := range []bool{true, false} {
+			terms := inc.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
+			u := &Uplink{cfg: UplinkConfig{Rank: 1, Terms: terms}, member: inc.NewMember(1, 1, terms), lane: scatter.New(1, 2)}
+			u.lane.Begin(1, u.member)
+			o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), To: to, Count: n / 4, Type: reduce.F32}
+			if inPlace {
+				o.Recv = o.Shard(1)
+			}
+			u.lane.Post(0, o)
+			for r, ok := u.member.NextRun(0); ok; r, ok = u.member.NextRun(0) {
+				u.member.Sent(0, &r, r.Count)
+			}
+			if hint := u.hint(0); inPlace {
+				require.Nil(t, hint, to.String())
+			} else {
+				require.Len(t, hint, terms.Chunk)
+				require.True(t, SameMemory(hint, o.Recv[:terms.Chunk]))
+			}
+		}
+	}
+}

@@ -64,3 +64,17 @@ func TestOnDoneOfAJoint(t *testing.T) {
 	}
 	require.Equal(t, why, got)
 }
+
+// TestInboxTakesAllOrNone: one call may post more than wait otherwise, if none do.
+func TestInboxTakesAllOrNone(t *testing.T) {
+	var b inbox[int]
+	many := make([]int, 2*MaxQueued)
+	require.NoError(t, b.put(many...))
+	require.ErrorIs(t, b.put(1), ErrBusy)
+	require.Len(t, b.take(2*MaxQueued-1), 2*MaxQueued-1)
+	require.ErrorIs(t, b.put(many[:MaxQueued]...), ErrBusy)
+	require.NoError(t, b.put(many[:MaxQueued-1]...))
+	require.ErrorIs(t, b.put(1), ErrBusy)
+	require.Len(t, b.take(2*MaxQueued), MaxQueued)
+	require.Empty(t, b.take(1))
+}
