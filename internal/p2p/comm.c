@@ -176,7 +176,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 		errno = EINVAL;
 		return NULL;
 	}
-	/* A request owns a lane's staging room: one allocation, no failure later. */
+	/* With the staging rooms of a receiver behind it: one allocation. */
 	c = calloc(1, sizeof(*c) + (s->sending ? 0 : ahead * (size_t)s->lanes));
 	if (c == NULL)
 		return NULL;
@@ -226,6 +226,8 @@ void p2p_close(struct p2p_comm *c)
 		/* The kernel must not send from memory that is the caller's again. */
 		if (c->lane[i].pinned != c->lane[i].released)
 			(void)setsockopt(c->lane[i].fd, SOL_SOCKET, SO_LINGER, &abort, sizeof(abort));
+		else /* the peer hears of it even if a forked child still has the socket */
+			(void)shutdown(c->lane[i].fd, SHUT_RDWR);
 		(void)close(c->lane[i].fd);
 	}
 	if (c->lane[0].ring != NULL)

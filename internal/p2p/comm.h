@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct header) == 16, "16 bytes on the wire");
 
 enum {
 	HEADER = sizeof(struct header),
-	STAGING = 16 << 10, /* bytes that one read may bring beyond what was known */
+	STAGING = 20 << 10, /* bytes that one read may bring beyond what was known; holds a message of 16 KiB */
 	GATHER = 16,        /* iovecs of a write */
 	PINS = 256,         /* zero-copy writes of a lane that the kernel holds */
 };

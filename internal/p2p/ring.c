@@ -47,7 +47,7 @@ struct ring *p2p_ring_map(int memfd)
 		errno = EINVAL;
 		return NULL;
 	}
-	at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memfd, 0);
 	if (at == MAP_FAILED)
 		return NULL;
 	g = calloc(1, sizeof(*g));
