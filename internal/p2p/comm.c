@@ -186,7 +186,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	}
 	c->sending = s->sending;
 	c->lanes = s->lanes;
-	c->zerocopy = s->zerocopy;
+	c->zerocopy = s->sending && ring == NULL ? s->zerocopy : 0;
 	c->cut = s->cut ? s->cut : CUT;
 	c->free = UINT32_MAX;
 	snprintf(c->peer, sizeof(c->peer), "%s", s->peer ? s->peer : "?");
@@ -209,10 +209,11 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	return c;
 }
 
-void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring)
+void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
 {
 	*lanes = c->lanes;
 	*ring = c->lane[0].ring != NULL;
+	*zerocopy = c->zerocopy != 0;
 }
 
 void p2p_close(struct p2p_comm *c)

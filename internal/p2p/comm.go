@@ -26,9 +26,6 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	if sending {
 		s.sending = 1
 	}
-	if r, ok := conns[0].RemoteAddr().(*net.TCPAddr); ok && r.IP.IsLoopback() && s.zerocopy == 2 {
-		s.zerocopy = 0
-	}
 	var fds []int
 	defer func() {
 		if err != nil {
@@ -142,11 +139,12 @@ func (r *Request) Test() (done bool, size int, err error) {
 	return d == 1, int(n), err
 }
 
-// shape returns the number of sockets, and whether there is a ring.
-func (c Comm) shape() (lanes int, ring bool) {
-	var n, r C.int
-	C.p2p_shape(c.c, &n, &r)
-	return int(n), r == 1
+// shape returns the number of sockets, whether there is a ring, and whether
+// large messages are sent without a copy at present.
+func (c Comm) shape() (lanes int, ring, zerocopy bool) {
+	var n, r, z C.int
+	C.p2p_shape(c.c, &n, &r, &z)
+	return int(n), r == 1, z == 1
 }
 
 // Error is p2p_error.

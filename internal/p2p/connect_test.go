@@ -98,7 +98,7 @@ func TestAgreement(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, x := range []Comm{send, recv} {
-				if lanes, ring := x.shape(); lanes != c.lanes || ring != (c.fabric == shm) {
+				if lanes, ring, _ := x.shape(); lanes != c.lanes || ring != (c.fabric == shm) {
 					t.Fatalf("%d lanes, a ring: %v", lanes, ring)
 				}
 			}
@@ -117,7 +117,7 @@ func TestOtherHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ring := send.shape(); ring {
+	if _, ring, _ := send.shape(); ring {
 		t.Fatal("shared memory with another host")
 	}
 	recv, err := until(t, accept(l))
@@ -368,4 +368,23 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	works(t, send, recv)
+}
+
+// Over loopback the kernel copies in spite of MSG_ZEROCOPY, and says so.
+func TestZerocopy(t *testing.T) {
+	for setting, last := range map[string]bool{"off": false, "on": true, "auto": false} {
+		t.Run(setting, func(t *testing.T) {
+			o := Options{Addr: loopback, Fabric: "tcp", Zerocopy: setting}
+			send, recv := pair(t, o, o)
+			if _, _, z := send.shape(); z != (setting != "off") {
+				t.Fatalf("at first: %v", z)
+			}
+			for range 3 {
+				works(t, send, recv)
+			}
+			if _, _, z := send.shape(); z != last {
+				t.Fatalf("in the end: %v", z)
+			}
+		})
+	}
 }

@@ -62,8 +62,9 @@ struct p2p_setup {
 /* Returns NULL with errno set on failure; the sockets are then the caller's. */
 struct p2p_comm *p2p_open(const struct p2p_setup *s);
 
-/* How many sockets a comm has, and whether a ring. */
-void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring);
+/* How many sockets a comm has, whether a ring, and whether it sends large
+ * messages without a copy at present. */
+void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy);
 
 /* Bytes of a memfd that holds a ring with this capacity, a power of two. */
 size_t p2p_ring_size(size_t capacity);
