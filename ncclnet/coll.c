@@ -104,10 +104,10 @@ static void give_back(struct coll_request *r)
 	r->comm->free |= UINT32_C(1) << (r - r->comm->requests);
 }
 
-/* posted hands out a request that Go has taken, or frees that of a call it refused. */
+/* posted hands out a request that Go has taken, or frees that of a call it refused or has no room for. */
 static nccl_result posted(nccl_result result, struct coll_request *r, void **request)
 {
-	if (result == NCCL_SUCCESS)
+	if (result == NCCL_SUCCESS && __atomic_load_n(&r->state, __ATOMIC_RELAXED) != COLL_FREE)
 		*request = r;
 	else
 		give_back(r);

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
@@ -28,7 +29,8 @@ type collGroup struct {
 var collGroups = handles[*collGroup]{what: "CollNet communicator"}
 
 // post begins an operation that completes a request of C's. The request stays
-// until its operation has ended: coll_close waits for that.
+// until its operation has ended: coll_close waits for that. It is left COLL_FREE if too much
+// waits already: then NCCL is to ask again.
 func post(call string, group C.int64_t, r *C.struct_coll_request, f func(*collnet.Group) (*collnet.Work, error)) C.nccl_result {
 	return verdict(call, func() error {
 		g, err := collGroups.get(int64(group))
@@ -39,6 +41,10 @@ func post(call string, group C.int64_t, r *C.struct_coll_request, f func(*collne
 		w, err := f(g.Group)
 		if err != nil {
 			g.pending.Done()
+			if errors.Is(err, engine.ErrBusy) {
+				r.state = C.COLL_FREE
+				return nil
+			}
 			return err
 		}
 		w.OnDone(func(err error) {

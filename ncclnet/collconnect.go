@@ -124,10 +124,11 @@ func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_
 const failedBlob = "failed: "
 
 // connect makes the group. All ranks come to one verdict: NCCL never ends if one rank's
-// connect succeeds and another's fails.
+// connect succeeds and another's fails. They come within moments of each other, for NCCL has
+// just exchanged their handles: so a rank that is late is one that is lost.
 func (l *collListener) connect(at netip.AddrPort, rank, size int) (*collnet.Group, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.JoinTimeout,
-		fmt.Errorf("not all of %d ranks came within MCAST_JOIN_TIMEOUT=%v", size, l.settings.JoinTimeout))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.Timeout,
+		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
 	endpoint, unfit := collnet.Open(collnet.Options{
 		Rank: rank, Size: size, Settings: l.settings, Logger: slog.New(ncclHandler{}),

@@ -15,7 +15,7 @@ import (
 // registered is the memory that NCCL has registered. Sockets and shared memory
 // need nothing for it: the cache tells who uses what, and is where a fabric that
 // pins pages comes in.
-var registered = gpudirect.NewCache(gpudirect.Unpinned{}, gpudirect.Limits{})
+var registered = gpudirect.NewCache(gpudirect.Unpinned{}, gpudirect.Limits{Count: 1024, Bytes: 64 << 30})
 
 // registration is what stands behind a struct region: one of these.
 type registration struct {
@@ -40,11 +40,14 @@ func goRegister(data unsafe.Pointer, size C.size_t, typ C.int, out *C.struct_reg
 		default:
 			return argument("memory of type %d is not allowed with MCAST_GPU_MEMORY=%s: want %d, host memory", int(typ), s.GPUMemory, int(C.NCCL_PTR_HOST))
 		}
-		r, err := registered.Acquire(uintptr(data), uintptr(size), kind)
-		if err == nil {
-			out.handle = C.int64_t(registrations.add(&registration{memory: r}))
+		r := &registration{}
+		if size > 0 { // a buffer without bytes is a buffer, too
+			if r.memory, err = registered.Acquire(uintptr(data), uintptr(size), kind); err != nil {
+				return err
+			}
 		}
-		return err
+		out.handle = C.int64_t(registrations.add(r))
+		return nil
 	})
 }
 
@@ -77,7 +80,9 @@ func goDeregister(handle C.int64_t) C.nccl_result {
 			return argument("%v", err)
 		case r.mapping != nil:
 			return r.mapping.Close()
+		case r.memory != nil:
+			return registered.Release(r.memory)
 		}
-		return registered.Release(r.memory)
+		return nil
 	})
 }
