@@ -73,6 +73,7 @@ static void ask_v2(struct rank *r, void *ctx, struct costs *c, int func, size_t 
 static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes, bool collnet)
 {
 	struct costs was = *c;
+	size_t chunk = 1 << 20;
 	int channels = 0;
 
 	if (r->tuner.abi == 2)
@@ -85,6 +86,8 @@ static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t byt
 		c->algos, c->protos);
 	EXPECT_AS(TUNER_COST, channels >= 0 && channels <= 64, "%s of %zu bytes: expected 0 to 64 channels, got %d",
 		func_name(func), bytes, channels);
+	OK(tuner_chunk(&r->tuner, ctx, func, bytes, ABI_RING, ABI_SIMPLE, 2, &chunk));
+	EXPECT_AS(TUNER_COST, chunk > 0, "%s of %zu bytes: expected a chunk size above 0, got 0", func_name(func), bytes);
 	for (int algo = 0; algo < c->algos; algo++)
 		for (int proto = 0; proto < c->protos; proto++) {
 			float after = *cost(c, algo, proto), then = *cost(&was, algo, proto);
