@@ -5,10 +5,6 @@
 
 #include "harness.h"
 
-/* One check under a rule of its own. */
-#define EXPECT_AS(which, cond, ...) \
-	do { enum rule was_ = under(which); EXPECT(cond, __VA_ARGS__); under(was_); } while (0)
-
 enum { MAX_DEPTH = 64 };
 
 struct group {

@@ -206,7 +206,7 @@ static bool post(struct operation *o, size_t window)
 	if (!request)
 		return false;
 	for (size_t w = o->done; w < window; w++)
-		EXPECT_AS(COLL_REQUESTS, o->requests[w % depth] != request || (w == o->done && o->flushing),
+		EXPECT_RULE(COLL_REQUESTS, o->requests[w % depth] != request || (w == o->done && o->flushing),
 			"window %zu: expected a request of its own, got that of window %zu, in flight", window, w);
 	o->requests[window % depth] = request;
 	return true;
@@ -226,7 +226,7 @@ static void check_bytes(const struct operation *o, enum rule rule, size_t window
 	static const char *const funcs[] = { "", "", "allgather", "reduce-scatter", "allreduce" };
 	size_t at = part.at + first_difference(got + part.at, want + part.at, part.bytes);
 
-	EXPECT_AS(o->p.rule ? o->p.rule : rule, at == part.at + part.bytes,
+	EXPECT_RULE(o->p.rule ? o->p.rule : rule, at == part.at + part.bytes,
 		"%s of %zu bytes a rank (%s%s%s%s), window %zu of %zu at %zu, %zu bytes: expected byte %zu to be 0x%02x, got 0x%02x",
 		funcs[o->p.func], o->p.bytes, o->p.registered ? "registered" : "staged",
 		o->p.in_place ? ", in place" : "", o->p.func == ABI_ALLGATHER ? "" : ", ",
@@ -242,7 +242,7 @@ static void check_slot(const struct operation *o, const char *which, size_t wind
 
 	while (at < o->stride && data[at] == POISON)
 		at++;
-	EXPECT_AS(used ? COLL_GUARDS : COLL_EMPTY_SLOT, at == o->stride,
+	EXPECT_RULE(used ? COLL_GUARDS : COLL_EMPTY_SLOT, at == o->stride,
 		"window %zu: expected the %s slot untouched behind %zu bytes, got byte %zu written", window, which, used, at);
 }
 
@@ -351,7 +351,7 @@ int operation_until_error(struct group *g, const struct plan *p, double until)
 		result = request ? coll_test(&g->r->coll, request, &done, NULL) : call(o, 0, &request);
 		breathe(g->r, false);
 	}
-	EXPECT_AS(COLL_EARLY, !done, "test: expected an error, got done though a rank died before it posted");
+	EXPECT_RULE(COLL_EARLY, !done, "test: expected an error, got done though a rank died before it posted");
 	return result;		/* its memory stays registered until the comm is closed */
 }
 
@@ -373,7 +373,7 @@ void operation_check(struct operation *o)
 		at = first_difference(o->recv.data, o->want + own, o->recv.size);
 	else
 		at = first_difference(o->recv.data, o->want, o->recv.size);
-	EXPECT_AS(o->p.func == ABI_REDUCE_SCATTER ? COLL_EMPTY_SLOT : COLL_GUARDS, at == o->recv.size,
+	EXPECT_RULE(o->p.func == ABI_REDUCE_SCATTER ? COLL_EMPTY_SLOT : COLL_GUARDS, at == o->recv.size,
 		"receive buffer after all windows: expected the result, got byte %zu of %zu changed after its window was done",
 		at, o->recv.size);
 	if (o->recv.base)
@@ -383,7 +383,7 @@ void operation_check(struct operation *o)
 	if (o->p.in_place)
 		return;
 	at = first_difference(o->send.data, o->input, o->send.size);
-	EXPECT_AS(COLL_EMPTY_SLOT, at == o->send.size,
+	EXPECT_RULE(COLL_EMPTY_SLOT, at == o->send.size,
 		"send buffer: expected it unchanged, got byte %zu of %zu written", at, o->send.size);
 }
 

@@ -153,17 +153,17 @@ static void round_type(struct group *g, int type)
 			exact += uneven(type, rank, i);
 		slack = tolerance(type, exact, r->ranks);
 		close = fabs(got - exact) <= slack;
-		EXPECT_AS(COLL_ROUNDING, close, "sum of %s, element %zu over %d ranks: expected %.9g within %.3g, got %.9g",
+		EXPECT_RULE(COLL_ROUNDING, close, "sum of %s, element %zu over %d ranks: expected %.9g within %.3g, got %.9g",
 			type_name(type), i, r->ranks, exact, slack, got);
 		if (!close)
 			break;		/* advice, once */
-		EXPECT_AS(COLL_SUMS, fabs(got - exact) <= 8 * slack, "sum of %s, element %zu: expected about %.9g, got %.9g",
+		EXPECT_RULE(COLL_SUMS, fabs(got - exact) <= 8 * slack, "sum of %s, element %zu: expected about %.9g, got %.9g",
 			type_name(type), i, exact, got);
 	}
 	for (size_t i = 0; i < bytes; i++)
 		sum = (sum ^ recv.data[i]) * 0x100000001b3u;
 	exchange(r, &sum, all, sizeof(sum));
-	EXPECT_AS(COLL_AGREEMENT, all[0] == sum, "sum of %s: expected the bits that rank 0 has, got others", type_name(type));
+	EXPECT_RULE(COLL_AGREEMENT, all[0] == sum, "sum of %s: expected the bits that rank 0 has, got others", type_name(type));
 	guards_check("receive buffer", COLL_GUARDS, &recv, bytes);
 	OK(coll_dereg_mr(&r->coll, g->comm, send_mhandle));
 	OK(coll_dereg_mr(&r->coll, g->comm, recv_mhandle));

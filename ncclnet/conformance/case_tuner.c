@@ -60,11 +60,11 @@ static void ask_v2(struct rank *r, void *ctx, struct costs *c, int func, size_t 
 	bool covered = func >= ABI_ALLGATHER && func <= ABI_ALLREDUCE;
 
 	OK(t->get_info(ctx, func, bytes, collnet, 0, 1, &algo, &proto, &channels));
-	EXPECT_AS(TUNER_TABLE, algo >= -1 && algo < c->algos && proto >= -1 && proto < c->protos,
+	EXPECT_RULE(TUNER_TABLE, algo >= -1 && algo < c->algos && proto >= -1 && proto < c->protos,
 		"%s of %zu bytes: expected an algorithm and a protocol that exist or -1, got %d, %d", func_name(func), bytes,
 		algo, proto);
 	if (algo == ABI_COLLNET_DIRECT || algo == ABI_COLLNET_CHAIN)
-		EXPECT_AS(covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, covered && collnet,
+		EXPECT_RULE(covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, covered && collnet,
 			"%s of %zu bytes: expected no choice of algorithm %d, which cannot run, got it", func_name(func), bytes, algo);
 }
 
@@ -79,26 +79,26 @@ static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t byt
 	if (r->tuner.abi == 2)
 		ask_v2(r, ctx, c, func, bytes, collnet);
 	OK(tuner_info(&r->tuner, ctx, func, bytes, collnet, 0, 1, c->table, c->algos, c->protos, 0, &channels));
-	EXPECT_AS(TUNER_TABLE, memcmp(c->before, was.before, sizeof(c->before)) == 0 &&
+	EXPECT_RULE(TUNER_TABLE, memcmp(c->before, was.before, sizeof(c->before)) == 0 &&
 		memcmp(c->table + c->algos * c->protos, was.table + c->algos * c->protos,
 			sizeof(c->table) - sizeof(float) * (size_t)(c->algos * c->protos)) == 0,
 		"%s of %zu bytes: expected %d x %d costs written at most, got one outside", func_name(func), bytes,
 		c->algos, c->protos);
-	EXPECT_AS(TUNER_COST, channels >= 0 && channels <= 64, "%s of %zu bytes: expected 0 to 64 channels, got %d",
+	EXPECT_RULE(TUNER_COST, channels >= 0 && channels <= 64, "%s of %zu bytes: expected 0 to 64 channels, got %d",
 		func_name(func), bytes, channels);
 	OK(tuner_chunk(&r->tuner, ctx, func, bytes, ABI_RING, ABI_SIMPLE, 2, &chunk));
-	EXPECT_AS(TUNER_COST, chunk > 0, "%s of %zu bytes: expected a chunk size above 0, got 0", func_name(func), bytes);
+	EXPECT_RULE(TUNER_COST, chunk > 0, "%s of %zu bytes: expected a chunk size above 0, got 0", func_name(func), bytes);
 	for (int algo = 0; algo < c->algos; algo++)
 		for (int proto = 0; proto < c->protos; proto++) {
 			float after = *cost(c, algo, proto), then = *cost(&was, algo, proto);
 			bool is_collnet = algo == ABI_COLLNET_DIRECT || algo == ABI_COLLNET_CHAIN;
 			bool covered = func >= ABI_ALLGATHER && func <= ABI_ALLREDUCE;
 
-			EXPECT_AS(TUNER_COST, !isnan(after), "%s of %zu bytes: expected a cost for algorithm %d, protocol %d, got NaN",
+			EXPECT_RULE(TUNER_COST, !isnan(after), "%s of %zu bytes: expected a cost for algorithm %d, protocol %d, got NaN",
 				func_name(func), bytes, algo, proto);
 			if (then >= 0 || (is_collnet && covered && collnet))
 				continue;
-			EXPECT_AS(is_collnet && covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, after < 0,
+			EXPECT_RULE(is_collnet && covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, after < 0,
 				"%s of %zu bytes: expected the -1 of algorithm %d, protocol %d to stay, got %g",
 				func_name(func), bytes, algo, proto, (double)after);
 		}
