@@ -15,6 +15,8 @@ struct coll_comm {
 	int64_t group;
 	int rank, ranks;
 	struct connected *connected;
+	bool drives;     /* test moves bytes */
+	uint32_t misses; /* tests in vain */
 	uint32_t free; /* requests, by bit */
 	struct coll_request requests[NCCL_REQUESTS];
 };
@@ -72,7 +74,7 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return plugin_refuse(NCCL_SYSTEM_ERROR, "CollNet connect: out of memory");
-	result = goCollConnect(handles, nranks, rank, l->handle, &c->group);
+	result = goCollConnect(handles, nranks, rank, l->handle, &c->group, &c->drives);
 	if (result != NCCL_SUCCESS) {
 		free(c);
 		return result;
@@ -248,7 +250,9 @@ nccl_result coll_iflush(void *coll_comm, void *data, int size, void *mhandle, vo
 	return check_call("iflush", coll_comm, request);
 }
 
-/* coll_test costs a load while the operation is under way. */
+/* coll_test costs a load while the operation is under way. Where cores are few the thread that
+ * asks takes the core from the one that moves the bytes: there it moves them itself,
+ * once in a few times that it asks in vain (MCAST_DRIVER; docs/decisions/0014). */
 nccl_result coll_test(void *request, int *done, int *size)
 {
 	struct coll_request *r = request;
@@ -258,6 +262,8 @@ nccl_result coll_test(void *request, int *done, int *size)
 	*done = 0;
 	switch (__atomic_load_n(&r->state, __ATOMIC_ACQUIRE)) {
 	case COLL_POSTED:
+		if (r->comm->drives && ++r->comm->misses % 4 == 0 && !mcast_forked())
+			goCollHelp(r->comm->group);
 		return NCCL_SUCCESS;
 	case COLL_DONE:
 		*done = 1;

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
@@ -128,6 +130,18 @@ var (
 	_ = [1]struct{}{}[reduce.BF16-9]
 	_ = [1]struct{}{}[reduce.Min-3]
 )
+
+// callersDrive reports whether who tests an operation also does what it needs.
+func callersDrive(s config.Settings) bool {
+	return s.Driver == "caller" || s.Driver == "auto" && runtime.NumCPU() < 4
+}
+
+//export goCollHelp
+func goCollHelp(group C.int64_t) {
+	if g, err := collGroups.get(int64(group)); err == nil {
+		g.Help()
+	}
+}
 
 //export goCollClose
 func goCollClose(group C.int64_t) C.nccl_result {

@@ -93,7 +93,7 @@ func goCollCloseListen(handle C.int64_t) C.nccl_result {
 }
 
 //export goCollConnect
-func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t) C.nccl_result {
+func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool) C.nccl_result {
 	return verdict("CollNet connect", func() error {
 		l, err := collListeners.get(int64(listener))
 		if err != nil {
@@ -114,7 +114,7 @@ func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_
 		if err != nil {
 			return err
 		}
-		*out = C.int64_t(collGroups.add(&collGroup{Group: g}))
+		*out, *drives = C.int64_t(collGroups.add(&collGroup{Group: g})), C.bool(callersDrive(l.settings))
 		return nil
 	})
 }

@@ -50,6 +50,7 @@ type Settings struct {
 	NetFabric          string // "auto", "shm" or "tcp"
 	NetLanes           int
 	NetZerocopy        string // "auto", "on" or "off"
+	Driver             string // "auto", "agent" or "caller"
 	GPUMemory          string // "host", "coherent" or "dmabuf"
 	TunerAllgather     int    // 0: never, as below
 	TunerReduceScatter int

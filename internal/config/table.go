@@ -91,6 +91,8 @@ var table = []Variable{
 		"TCP connections that a large message to one peer is spread over; the lesser of the two ends' counts."),
 	row("MCAST_NET_ZEROCOPY", "auto", func(s *Settings) *string { return &s.NetZerocopy }, choice("auto", "on", "off"),
 		"Whether large messages are sent from where they lie (MSG_ZEROCOPY); auto tries it and stops when the kernel copies all the same."),
+	row("MCAST_DRIVER", "auto", func(s *Settings) *string { return &s.Driver }, choice("auto", "agent", "caller"),
+		"Who moves CollNet's bytes: agent, a thread of its own; caller, the thread of NCCL that asks whether an operation is done; auto takes caller where the process may run on fewer than 4 cores."),
 	row("MCAST_GPU_MEMORY", "host", func(s *Settings) *string { return &s.GPUMemory }, choice("host", "coherent", "dmabuf"),
 		"How NCCL's plugin reaches GPU buffers: through host memory that NCCL copies to; coherent, if the CPU reads device memory itself (Grace Hopper); dmabuf maps what NCCL exports."),
 	row("MCAST_TUNER_ALLGATHER", "1MiB", func(s *Settings) *int { return &s.TunerAllgather }, orZero(size(1, 1<<40), "never"),

@@ -29,6 +29,8 @@ type GatherOp struct {
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
 	// Broadcast. Send may be its own slot of Recv; otherwise it is copied there, too.
 	Recv []byte
+	// Whole is the length of the result that Recv is a part of; 0: Recv is all of it.
+	Whole int
 	// After, if not nil, must be done, and well, before the operation begins; those
 	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
 	After *Work
@@ -80,6 +82,9 @@ type gatherOp struct {
 	out    core.Time // when something of it was last sent, or could have been
 	in     core.Time // ... last received
 }
+
+// bulk reports whether the result will not be found in a cache anyway.
+func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= bulk.From }
 
 func (o *gatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
 
@@ -285,7 +290,7 @@ func (g *Gather) multicast() bool {
 func (g *Gather) copyOwn(o *gatherOp, to int) {
 	if to = min(to, o.Bytes); to > o.copied {
 		dst, src := g.ownSlot(o)[o.copied:to], o.Send[o.copied:to]
-		if len(o.Recv) >= bulk.From {
+		if o.bulk() {
 			bulk.Copy(dst, src)
 		} else {
 			copy(dst, src)
@@ -383,6 +388,9 @@ func (g *Gather) Expect() fabric.Expected {
 
 // Hold implements fabric.Sink.
 func (g *Gather) Hold(h *wire.Data) bool { return g.comm.Hold(h) }
+
+// Bulk implements fabric.Sink.
+func (g *Gather) Bulk(h *wire.Data) bool { return g.ops[h.Seq%slots].bulk() }
 
 // Place implements fabric.Sink.
 func (g *Gather) Place(h *wire.Data, n int) []byte {

@@ -56,6 +56,9 @@ type Sink interface {
 	// Hold reports whether a chunk must stay where it is for now because this rank
 	// has not posted its operation yet. Only a Lossless fabric asks, before Place.
 	Hold(h *wire.Data) bool
+	// Bulk reports whether the chunk that Place was asked for last is of a result so large that
+	// copies of it should go past the caches (internal/bulk).
+	Bulk(h *wire.Data) bool
 	// Received says that the payload of a chunk is in its place. It follows a
 	// Place that returned non-nil.
 	Received(h *wire.Data)

@@ -117,6 +117,13 @@ func (w *Work) WaitUntil(deadline time.Time) error {
 	return w.Err()
 }
 
+// Help does a little of what the group has to do, if nobody else is at it: see overlap.Lane.
+func (g *Group) Help() {
+	for _, l := range g.lanes {
+		l.Help()
+	}
+}
+
 // posted leaves the operation to the agents.
 func (w *Work) posted() {
 	if len(w.before) > 0 {

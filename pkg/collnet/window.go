@@ -91,7 +91,7 @@ func (g *Group) startAllgatherWindow(send, buf []byte, shard, offset int) (*Work
 	first, end := w.ranks()
 	ops := make([]engine.GatherOp, 0, end-first)
 	for r := first; r < end; r++ {
-		o := engine.GatherOp{Recv: w.in(r), Yield: g.yielding(wire.Broadcast)}
+		o := engine.GatherOp{Recv: w.in(r), Whole: shard * g.plan.size, Yield: g.yielding(wire.Broadcast)}
 		o.Op = core.Op{Collective: wire.Broadcast, Root: r, Bytes: len(o.Recv)}
 		if r == g.plan.rank {
 			o.Send = send

@@ -34,6 +34,7 @@ type Lane struct {
 	token   chan struct{} // holds one element while nobody drives
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
+	helped  atomic.Int64  // when somebody last called Help, likewise
 	rounds  atomic.Uint64 // of Work that did something
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
 	resting atomic.Bool   // the agent rests for longer than a glance
@@ -69,6 +70,7 @@ func NewLane(w Worker) *Lane {
 	}
 	l.token <- struct{}{}
 	l.left.Store(-int64(rest))
+	l.helped.Store(-int64(rest))
 	l.ended.Add(1)
 	go l.agent()
 	return l
@@ -108,6 +110,35 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 		return await(done, timeout)
 	}
 	return isClosed(done)
+}
+
+// Help drives the worker a little, unless somebody does already. It is for callers that
+// ask again and again whether an operation is done, and have nothing else to do: the agent
+// then leaves the lane, and the core, to them.
+func (l *Lane) Help() {
+	l.helped.Store(int64(time.Since(l.start)))
+	if l.asleep.Load() {
+		l.worker.Wake()
+	}
+	select {
+	case <-l.token:
+	default:
+		return
+	}
+	for range rounds {
+		if !l.work() {
+			break
+		}
+	}
+	l.token <- struct{}{}
+}
+
+// rounds bounds the stay of a helper, which may have other lanes to look after.
+const rounds = 4
+
+// polled reports whether somebody helps.
+func (l *Lane) polled() bool {
+	return time.Since(l.start)-time.Duration(l.helped.Load()) < rest
 }
 
 func (l *Lane) callerDrives(done <-chan struct{}, deadline time.Time) {
@@ -226,20 +257,20 @@ func (l *Lane) agent() {
 }
 
 func (l *Lane) agentsTurn() bool {
-	if l.callers.Load() > 0 {
+	if l.callers.Load() > 0 || l.polled() {
 		return false
 	}
 	return l.worker.InFlight() > 0 || time.Since(l.start)-time.Duration(l.left.Load()) >= rest
 }
 
 func (l *Lane) agentDrives() {
-	for l.callers.Load() == 0 && !isClosed(l.closed) {
+	for l.callers.Load() == 0 && !l.polled() && !isClosed(l.closed) {
 		if l.work() {
 			continue
 		}
 		// A caller that comes now sees asleep and wakes us, or we see it.
 		l.asleep.Store(true)
-		if l.callers.Load() == 0 && !isClosed(l.closed) {
+		if l.callers.Load() == 0 && !l.polled() && !isClosed(l.closed) {
 			l.worker.Sleep(nap)
 		}
 		l.asleep.Store(false)

@@ -105,6 +105,41 @@ func TestCallersDriveOneAtATime(t *testing.T) {
 	assert.True(t, l.Drive(closedChan(), time.Time{}))
 }
 
+// TestHelpersAndAgentTakeTurns: one who asks again and again serves the lane, and the agent does
+// when nobody asks any more; never both at once.
+func TestHelpersAndAgentTakeTurns(t *testing.T) {
+	w := newWorker()
+	l := NewLane(w)
+	defer l.Close()
+	for range 200 {
+		helped := w.post()
+		for !isClosed(helped) {
+			l.Help()
+		}
+	}
+	var helpers sync.WaitGroup
+	for range 4 {
+		helpers.Add(1)
+		go func() {
+			defer helpers.Done()
+			for range 200 {
+				l.Help()
+				w.post()
+				l.Posted()
+			}
+		}()
+	}
+	helpers.Wait()
+	last := w.post()
+	l.Posted()
+	select {
+	case <-last:
+	case <-time.After(time.Minute):
+		require.Fail(t, "nobody served the lane")
+	}
+	require.False(t, w.clash.Load())
+}
+
 func closedChan() chan struct{} {
 	c := make(chan struct{})
 	close(c)

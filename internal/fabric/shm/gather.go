@@ -217,7 +217,7 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 			break
 		}
 		if dst := s.Place(h, len(payload)); dst != nil {
-			if uint64(h.Bytes)*uint64(g.win.lay.Size) >= bulk.From {
+			if s.Bulk(h) {
 				bulk.Copy(dst, payload)
 			} else {
 				copy(dst, payload)

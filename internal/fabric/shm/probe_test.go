@@ -32,6 +32,8 @@ func newProbe(w *Window) *probe {
 
 func (p *probe) Expect() fabric.Expected { return fabric.Expected{} }
 
+func (p *probe) Bulk(*wire.Data) bool { return false }
+
 func (p *probe) Hold(h *wire.Data) bool { return h.Seq != p.seq || p.left == 0 }
 
 func (p *probe) Place(h *wire.Data, n int) []byte {

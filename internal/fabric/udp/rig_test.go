@@ -108,6 +108,8 @@ func (s *sink) Place(h *wire.Data, n int) []byte {
 
 func (s *sink) Hold(*wire.Data) bool { return false }
 
+func (s *sink) Bulk(*wire.Data) bool { return false }
+
 func (s *sink) Received(h *wire.Data) {
 	got, root := s.got[h.Root], h.Root
 	got[h.PSN] = true
