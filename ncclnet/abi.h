@@ -1,6 +1,6 @@
-/* abi.h: NCCL's plugin ABI, net and CollNet v8 to v12 and tuner v2 to v6, in our
+/* abi.h: NCCL's plugin ABI, net and CollNet v8 to v12 and tuner v1 to v6, in our
  * own words. Versions and the first NCCL that has them: net v8 2.20.3, v9
- * 2.24.3, v10 2.26.2, v11 2.28.3, v12 2.30.3; tuner v2 2.21.5, v3 2.22.3, v4
+ * 2.24.3, v10 2.26.2, v11 2.28.3, v12 2.30.3; tuner v1 2.20, v2 2.21.5, v3 2.22.3, v4
  * 2.24.3, v5 2.28.3, v6 2.30.3. Members, order, sizes and offsets were compared
  * with the headers at all those tags; once declared a version never changed.
  * The assertions hold what must not move (x86-64 and arm64 alike: LP64).

@@ -34,7 +34,7 @@ EXPORT const struct net_v10 ncclNetPlugin_v10 = {
 #define COLL_V9 { \
 	.name = PLUGIN_NAME, .init = plugin_init, .devices = coll_devices, .getProperties = properties_v9, \
 	.listen = coll_listen_v10, .connect = coll_connect, .reduceSupport = coll_reduce_support, \
-	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister, \
+	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister, \
 	.iallreduce = coll_iallreduce, .iallgather = coll_iallgather, .ireducescatter = coll_ireducescatter, \
 	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen, \
 }

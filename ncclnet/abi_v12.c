@@ -19,7 +19,7 @@ EXPORT const struct net_v12 ncclNetPlugin_v12 = {
 EXPORT const struct coll_v12 ncclCollNetPlugin_v12 = {
 	.name = PLUGIN_NAME, .init = context_init, .devices = coll_devices, .getProperties = properties_v12,
 	.listen = coll_listen, .connect = coll_connect, .reduceSupport = coll_reduce_support,
-	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister,
+	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister,
 	.iallreduce = coll_iallreduce, .iallgather = coll_iallgather, .ireducescatter = coll_ireducescatter,
 	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen,
 	.finalize = context_finalize,

@@ -76,7 +76,7 @@ EXPORT const struct net_v8 ncclNetPlugin_v8 = {
 EXPORT const struct coll_v8 ncclCollNetPlugin_v8 = {
 	.name = PLUGIN_NAME, .init = plugin_init, .devices = coll_devices, .getProperties = properties_v8,
 	.listen = coll_listen_v8, .connect = coll_connect, .reduceSupport = coll_reduce_support,
-	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister,
+	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister,
 	.iallreduce = coll_iallreduce_v8, .iallgather = coll_iallgather_v8, .ireducescatter = coll_ireducescatter_v8,
 	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen,
 };

@@ -21,20 +21,23 @@ struct coll_comm {
 	struct coll_request requests[NCCL_REQUESTS];
 };
 
-static const int type_sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2 }; /* of ncclDataType_t i8 ... bf16 */
+static const int type_sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 }; /* of ncclDataType_t i8 ... e5m2 */
 
 static int type_size(int dtype)
 {
 	return dtype < 0 || (size_t)dtype >= sizeof(type_sizes) / sizeof(type_sizes[0]) ? 0 : type_sizes[dtype];
 }
 
-/* coll_reduce_support: all types up to bf16 (not the two of 8-bit floats), and
- * sum, prod, max, min; NCCL turns an average into a sum by itself. */
+static bool reducible(int dtype, int op) { return type_size(dtype) > 0 && op >= 0 && op <= 3; }
+
+/* coll_reduce_support: all types, and sum, prod, max, min; NCCL turns an average into a sum by
+ * itself. The tuner relies on it that none is refused. */
 nccl_result coll_reduce_support(int dtype, int op, int *supported)
 {
 	if (supported == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "reduceSupport: supported must not be NULL");
-	*supported = type_size(dtype) > 0 && op >= 0 && op <= 3;
+	connected_confirm();
+	*supported = reducible(dtype, op);
 	return NCCL_SUCCESS;
 }
 
@@ -90,14 +93,16 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 }
 
 /* take returns a free request, or NULL when as many as allowed are in flight. */
-static struct coll_request *take(struct coll_comm *c)
+static struct coll_request *take(struct coll_comm *c, void *from, void *to)
 {
 	int i = __builtin_ffs((int)c->free) - 1;
 
 	if (i < 0)
 		return NULL;
 	c->free &= ~(UINT32_C(1) << i);
-	__atomic_store_n(&c->requests[i].state, COLL_POSTED, __ATOMIC_RELAXED);
+	c->requests[i].uses[0] = from;
+	c->requests[i].uses[1] = to;
+	__atomic_store_n(&c->requests[i].state, COLL_POSTED, __ATOMIC_RELEASE);
 	return &c->requests[i];
 }
 
@@ -127,11 +132,16 @@ static nccl_result check_call(const char *call, const void *comm, void **request
 
 static nccl_result check_reduction(const char *call, int dtype, int op)
 {
-	int ok;
-
-	coll_reduce_support(dtype, op, &ok);
-	return ok ? NCCL_SUCCESS
+	return reducible(dtype, op) ? NCCL_SUCCESS
 		  : plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: type %d with operation %d is not what reduceSupport accepts", call, dtype, op);
+}
+
+/* buffer_at is memory_at for a buffer that must be there. */
+static nccl_result buffer_at(const char *call, void *mhandle, void *data, size_t size, void **at)
+{
+	if (data == NULL && size > 0)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: a buffer of %zu bytes is NULL", call, size);
+	return memory_at(mhandle, data, size, at) ? NCCL_SUCCESS : memory_outside(mhandle, data, size, call);
 }
 
 /* check_window looks at the one part that a window lies in, and returns where. */
@@ -145,12 +155,9 @@ static nccl_result check_window(const char *call, const struct coll_comm *c, int
 	if (w->shard > SIZE_MAX / ranks || w->offset > w->shard * ranks || w->bytes > w->shard * ranks - w->offset)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: a window of %zu bytes at %zu is not inside %zu ranks' %zu bytes", call,
 			w->bytes, w->offset, ranks, w->shard);
-	if (part->size < w->bytes || (part->address == NULL && w->bytes > 0))
-		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: the part holds %zu bytes at %p, the window %zu", call, part->size,
-			part->address, w->bytes);
-	return memory_at(part->mhandle, part->address, w->bytes, at)
-		? NCCL_SUCCESS
-		: memory_outside(part->mhandle, part->address, w->bytes, call);
+	if (part->size < w->bytes)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: the part holds %zu bytes, the window %zu", call, part->size, w->bytes);
+	return buffer_at(call, part->mhandle, part->address, w->bytes, at);
 }
 
 /* own returns how many bytes of a window are of this rank's slot. */
@@ -180,9 +187,9 @@ nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v
 	if (result != NCCL_SUCCESS)
 		return result;
 	mine = own(c, &w);
-	if (mine > 0 && !memory_at(send_mhandle, send, mine, &from))
-		return memory_outside(send_mhandle, send, mine, "iallgather");
-	r = take(c);
+	if (mine > 0 && (result = buffer_at("iallgather", send_mhandle, send, mine, &from)) != NCCL_SUCCESS)
+		return result;
+	r = take(c, send_mhandle, recv_parts->mhandle);
 	if (r == NULL)
 		return NCCL_SUCCESS;
 	r->size = window_bytes;
@@ -206,9 +213,9 @@ nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_
 	if (result != NCCL_SUCCESS)
 		return result;
 	mine = own(c, &w);
-	if (mine > 0 && !memory_at(recv_mhandle, recv, mine, &to))
-		return memory_outside(recv_mhandle, recv, mine, "ireducescatter");
-	r = take(c);
+	if (mine > 0 && (result = buffer_at("ireducescatter", recv_mhandle, recv, mine, &to)) != NCCL_SUCCESS)
+		return result;
+	r = take(c, send_parts->mhandle, recv_mhandle);
 	if (r == NULL)
 		return NCCL_SUCCESS;
 	r->size = mine;
@@ -228,14 +235,15 @@ nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t coun
 		result = check_reduction("iallreduce", dtype, op);
 	if (result != NCCL_SUCCESS)
 		return result;
-	if (count > MAX_COLL_BYTES)
-		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iallreduce: %zu elements; at most %zu are allowed", count, MAX_COLL_BYTES);
+	if (count > MAX_COLL_BYTES / (size_t)type_size(dtype))
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iallreduce: %zu elements of %d bytes; at most %zu bytes are allowed", count,
+			type_size(dtype), MAX_COLL_BYTES);
 	bytes = count * (size_t)type_size(dtype);
-	if (!memory_at(send_mhandle, send, bytes, &from))
-		return memory_outside(send_mhandle, send, bytes, "iallreduce");
-	if (!memory_at(recv_mhandle, recv, bytes, &to))
-		return memory_outside(recv_mhandle, recv, bytes, "iallreduce");
-	r = take(c);
+	if ((result = buffer_at("iallreduce", send_mhandle, send, bytes, &from)) != NCCL_SUCCESS)
+		return result;
+	if ((result = buffer_at("iallreduce", recv_mhandle, recv, bytes, &to)) != NCCL_SUCCESS)
+		return result;
+	r = take(c, send_mhandle, recv_mhandle);
 	if (r == NULL)
 		return NCCL_SUCCESS;
 	r->size = bytes;
@@ -276,6 +284,50 @@ nccl_result coll_test(void *request, int *done, int *size)
 		return r->result; /* Go has said why */
 	}
 	return plugin_refuse(NCCL_INVALID_ARGUMENT, "CollNet test: the request is done already, or none");
+}
+
+nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
+{
+	struct coll_comm *c = coll_comm;
+	nccl_result result = memory_register(c, data, size, type, mhandle);
+
+	if (result != NCCL_SUCCESS && c != NULL)
+		connected_spoil(c->connected);
+	return result;
+}
+
+nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
+{
+	struct coll_comm *c = coll_comm;
+	nccl_result result = memory_register_dmabuf(c, data, size, type, offset, fd, mhandle);
+
+	if (result != NCCL_SUCCESS && c != NULL)
+		connected_spoil(c->connected);
+	return result;
+}
+
+/* in_use reports whether an operation in flight reads or writes a region. */
+static bool in_use(const struct coll_comm *c, const struct region *r)
+{
+	for (int i = 0; i < NCCL_REQUESTS; i++) {
+		const struct coll_request *q = &c->requests[i];
+
+		if (__atomic_load_n(&q->state, __ATOMIC_ACQUIRE) == COLL_POSTED && (q->uses[0] == r || q->uses[1] == r))
+			return true;
+	}
+	return false;
+}
+
+/* coll_deregister: when a communicator is aborted NCCL deregisters and frees buffers that operations in
+ * flight use, and closes only then. Those operations end first. */
+nccl_result coll_deregister(void *coll_comm, void *mhandle)
+{
+	struct coll_comm *c = coll_comm;
+
+	NOT_IN_A_FORK("deregMr");
+	if (c != NULL && mhandle != NULL && in_use(c, mhandle))
+		goCollAbort(c->group);
+	return memory_deregister(c, mhandle);
 }
 
 /* coll_close leaves the group. What is in flight fails, and nothing touches its memory afterwards. */

@@ -8,11 +8,11 @@ import "C"
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
@@ -40,15 +40,21 @@ func post(call string, group C.int64_t, r *C.struct_coll_request, f func(*collne
 			return argument("%v", err)
 		}
 		g.pending.Add(1)
+		posted := false
+		defer func() { // after a panic as well
+			if !posted {
+				g.pending.Done()
+			}
+		}()
 		w, err := f(g.Group)
 		if err != nil {
-			g.pending.Done()
 			if errors.Is(err, engine.ErrBusy) {
 				r.state = C.COLL_FREE
 				return nil
 			}
 			return err
 		}
+		posted = true
 		w.OnDone(func(err error) {
 			g.complete(call, r, err)
 		})
@@ -138,10 +144,31 @@ func callersDrive(s config.Settings) bool {
 
 //export goCollHelp
 func goCollHelp(group C.int64_t) {
-	if g, err := collGroups.get(int64(group)); err == nil {
+	g, err := collGroups.get(int64(group))
+	if err != nil {
+		return
+	}
+	func() {
+		defer guard(&err)
 		g.Help()
+	}()
+	if err != nil { // nothing of the group can be trusted any more
+		say(C.NCCL_LOG_WARN, err.Error())
+		_ = g.Close()
 	}
 }
+
+//export goCollAbort
+func goCollAbort(group C.int64_t) {
+	if g, err := collGroups.get(int64(group)); err == nil {
+		_ = g.CloseWithin(0)
+		g.pending.Wait()
+	}
+}
+
+// leaving is how long closeColl waits for the other ranks. Their operations are as good as done when
+// ours are; one that is merely elsewhere must not hold NCCL up.
+const leaving = 2 * time.Second
 
 //export goCollClose
 func goCollClose(group C.int64_t) C.nccl_result {
@@ -150,15 +177,10 @@ func goCollClose(group C.int64_t) C.nccl_result {
 		if err != nil {
 			return argument("%v", err)
 		}
-		err = g.Close()
+		err = g.CloseWithin(leaving)
 		g.pending.Wait()
-		var fault *collnet.Fault
-		if errors.As(err, &fault) {
-			// It was reported when it happened; a communicator that failed can still be freed.
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("leave the group: %w", err)
+		if err != nil { // a communicator that failed, or whose ranks are elsewhere, can still be freed
+			say(C.NCCL_LOG_INFO, "closeColl: "+err.Error())
 		}
 		return nil
 	})

@@ -11,12 +11,14 @@
 enum { COLL_FREE = 0, COLL_POSTED = 1, COLL_DONE = 2, COLL_FAILED = 3 };
 
 struct coll_comm;
+struct region;
 
 struct coll_request {
 	uint32_t state; /* written by Go once, with release; read by C with acquire */
 	int result;     /* of COLL_FAILED, an nccl_result */
 	size_t size;    /* bytes that it brings this rank */
 	struct coll_comm *comm;
+	struct region *uses[2]; /* what the operation reads and writes until it has ended; may be NULL */
 };
 
 /* What a window is about: see CollNet's iallgather. */

@@ -1,8 +1,6 @@
 /* NCCL crashes when a tuner makes it take a CollNet algorithm for a communicator whose
- * CollNet is not connected. A communicator's CollNet connects before its tuner is
- * made, so a tuner takes what it finds here; until v11 NCCL gives neither of them a
- * name, and then a tuner claims a connection among as many nodes as its own that no other tuner has.
- */
+ * CollNet is not connected. A communicator's CollNet connects before its tuner is made, so it
+ * leaves a note here, and the tuner takes it: docs/decisions/0014. */
 #include <pthread.h>
 
 #include "plugin.h"
@@ -11,7 +9,10 @@ struct connected {
 	struct connected *next;
 	uint64_t comm_id; /* 0: not known */
 	int nodes;
-	bool claimed, gone;
+	bool confirmed; /* NCCL has gone on after it, so all ranks and all buffers are there */
+	bool claimed;   /* by a tuner: once in its life */
+	bool gone;      /* CollNet is closed, or cannot be used */
+	bool closed, released;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,25 +34,47 @@ struct connected *connected_add(uint64_t comm_id, int nodes)
 	return c;
 }
 
-static void unlink_and_free(struct connected *c)
+/* connected_confirm is called when NCCL asks what CollNet can reduce: it does so once all
+ * ranks have connected and registered their buffers. */
+void connected_confirm(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct connected *c = all; c != NULL; c = c->next)
+		c->confirmed = true;
+	pthread_mutex_unlock(&lock);
+}
+
+/* connected_spoil notes that NCCL will not use a connection after all. */
+void connected_spoil(struct connected *c)
+{
+	if (c == NULL)
+		return;
+	pthread_mutex_lock(&lock);
+	c->gone = true;
+	pthread_mutex_unlock(&lock);
+}
+
+/* free_if_done frees a note that nobody has any more. The lock is held. */
+static void free_if_done(struct connected *c)
 {
 	struct connected **at = &all;
 
+	if (!c->closed || (c->claimed && !c->released))
+		return;
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
 	free(c);
 }
 
-/* connected_remove notes that it is connected no more. */
+/* connected_remove notes that CollNet is closed. */
 void connected_remove(struct connected *c)
 {
 	if (c == NULL)
 		return;
 	pthread_mutex_lock(&lock);
-	c->gone = true;
-	if (!c->claimed)
-		unlink_and_free(c);
+	c->gone = c->closed = true;
+	free_if_done(c);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -62,7 +85,7 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes)
 
 	pthread_mutex_lock(&lock);
 	for (c = all; c != NULL; c = c->next)
-		if (!c->claimed && !c->gone && c->comm_id == comm_id && (size_t)c->nodes == nodes)
+		if (c->confirmed && !c->claimed && !c->gone && c->comm_id == comm_id && (size_t)c->nodes == nodes)
 			break;
 	if (c != NULL)
 		c->claimed = true;
@@ -70,15 +93,14 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes)
 	return c;
 }
 
-/* connected_release ends a claim. */
+/* connected_release ends a claim. Nobody else gets it: the connection may outlive its tuner. */
 void connected_release(struct connected *c)
 {
 	if (c == NULL)
 		return;
 	pthread_mutex_lock(&lock);
-	c->claimed = false;
-	if (c->gone)
-		unlink_and_free(c);
+	c->released = true;
+	free_if_done(c);
 	pthread_mutex_unlock(&lock);
 }
 

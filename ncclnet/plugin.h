@@ -21,7 +21,7 @@
 struct context { uint64_t comm_id; };
 
 /* Bounds of one message and of one window, in bytes: NCCL cuts what is larger. */
-#define MAX_P2P_BYTES ((size_t)1 << 32)
+#define MAX_P2P_BYTES ((size_t)1 << 30) /* test tells sizes as int */
 #define MAX_COLL_BYTES ((size_t)1 << 30)
 
 /* device.c. A device as Go describes it; its strings last as long as the library. */
@@ -104,6 +104,9 @@ nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v
 	size_t window_offset, size_t window_bytes, void *send_mhandle, void **request);
 nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv, size_t bytes_per_rank,
 	size_t window_offset, size_t window_bytes, int dtype, int op, void *recv_mhandle, void **request);
+nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle);
+nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+nccl_result coll_deregister(void *coll_comm, void *mhandle);
 nccl_result coll_iflush(void *coll_comm, void *data, int size, void *mhandle, void **request);
 nccl_result coll_test(void *request, int *done, int *size);
 nccl_result coll_close(void *coll_comm);
@@ -112,6 +115,8 @@ nccl_result coll_close_listen(void *listen_comm);
 /* connected.c: which communicators have CollNet, for the tuner. */
 struct connected;
 struct connected *connected_add(uint64_t comm_id, int nodes);
+void connected_confirm(void);
+void connected_spoil(struct connected *c);
 void connected_remove(struct connected *c);
 struct connected *connected_claim(uint64_t comm_id, size_t nodes);
 void connected_release(struct connected *c);

@@ -1,18 +1,35 @@
 /* The tuner: NCCL takes CollNetDirect for Allgather and Reduce-Scatter from a size on where it wins, if this
- * communicator's CollNet is connected. Everything else is left alone. */
+ * communicator's CollNet is connected and has one GPU a node. Everything else is left alone.
+ *
+ * With several GPUs a node NCCL connects CollNet in one process of the node: the others' tuners cannot
+ * know, and ranks that choose differently wait for each other for ever. */
+#define _GNU_SOURCE /* strcasestr */
+#include <string.h>
+
 #include "_cgo_export.h"
 #include "plugin.h"
 
 struct tuner {
 	struct connected *connected;
-	bool alone; /* one GPU a node */
+	bool alone;     /* one GPU a node */
+	bool free;      /* the user's NCCL_ALGO and NCCL_PROTO leave the choice to us */
 	size_t from[5]; /* bytes, by ncclFunc_t; 0: never */
 };
+
+/* excluded reports whether a variable of NCCL's keeps a choice out. It may name
+ * collectives and lists; what is not plainly for us counts as against. */
+static bool excluded(const char *variable, const char *wanted)
+{
+	const char *value = getenv(variable);
+
+	return value != NULL && *value != '\0' && (strchr(value, '^') != NULL || strcasestr(value, wanted) == NULL);
+}
 
 static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void **ctx)
 {
 	struct tuner *t;
 	nccl_result result;
+	const char *why = NULL;
 
 	NOT_IN_A_FORK("tuner init");
 	if (ctx == NULL)
@@ -27,24 +44,31 @@ static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl
 		free(t);
 		return result;
 	}
+	t->free = !excluded("NCCL_ALGO", "collnetdirect") && !excluded("NCCL_PROTO", "simple");
 	t->alone = ranks == nodes;
-	t->connected = connected_claim(comm_id, nodes);
-	if (t->connected != NULL)
+	if (t->alone)
+		t->connected = connected_claim(comm_id, nodes);
+	if (nodes < 2)
+		why = "there is one node";
+	else if (!t->alone)
+		why = "there are several GPUs a node";
+	else if (t->connected == NULL)
+		why = "its CollNet is not connected; NCCL_COLLNET_ENABLE=1 turns it on";
+	else if (!t->free)
+		why = "NCCL_ALGO or NCCL_PROTO say otherwise";
+	if (why == NULL)
 		INFO("CollNet is connected: Allgathers from %zu bytes on and Reduce-Scatters from %zu bytes on go through it (0: never)",
 			t->from[NCCL_ALLGATHER], t->from[NCCL_REDUCE_SCATTER]);
 	else
-		INFO("CollNet is not connected for this communicator of %zu nodes: NCCL chooses by itself%s", nodes,
-			nodes < 2 ? " (there is but one node)" : " (NCCL_COLLNET_ENABLE=1 turns CollNet on)");
+		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
 	*ctx = t;
 	return NCCL_SUCCESS;
 }
 
-/* wanted reports whether CollNetDirect is to be taken. */
-static bool wanted(const struct tuner *t, int func, size_t bytes)
+/* large reports whether an operation is one that CollNet is to have. */
+static bool large(const struct tuner *t, int func, size_t bytes)
 {
-	if (t == NULL || (func != NCCL_ALLGATHER && func != NCCL_REDUCE_SCATTER))
-		return false;
-	return t->from[func] > 0 && bytes >= t->from[func] && connected_still(t->connected);
+	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && t->from[func] > 0 && bytes >= t->from[func];
 }
 
 static nccl_result tuner_destroy(void *ctx)
@@ -64,20 +88,17 @@ static nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, siz
 	return tuner_init(comm_id, ranks, nodes, log, ctx);
 }
 
-/* The table says -1 where NCCL sees no NVSwitch. CollNetDirect does without if
- * there is one GPU a node: then 0 is written over it. */
+/* The table says -1 where NCCL sees no NVSwitch. CollNetDirect does without on one GPU
+ * a node, and CollNet reduces every type that NCCL has: 0 is written over it. */
 static nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 	int registered, int *channels)
 {
 	const struct tuner *t = ctx;
-	float *cost;
 
 	(void)ops, (void)registered, (void)channels;
-	if (!wanted(t, func, bytes) || costs == NULL || algorithms <= NCCL_ALGO_COLLNET_DIRECT || protocols <= NCCL_PROTO_SIMPLE)
-		return NCCL_SUCCESS;
-	cost = (float *)costs + NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE;
-	if (t->alone || *cost >= 0)
-		*cost = 0;
+	if (costs != NULL && algorithms > NCCL_ALGO_COLLNET_DIRECT && protocols > NCCL_PROTO_SIMPLE && large(t, func, bytes) &&
+		connected_still(t->connected))
+		((float *)costs)[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE] = 0;
 	return NCCL_SUCCESS;
 }
 
@@ -112,8 +133,10 @@ EXPORT const struct tuner_v3 ncclTunerPlugin_v3 = {
 static nccl_result tuner_choose_v2(void *ctx, int func, size_t bytes, int collnet, int nvls, int ops,
 	int *algorithm, int *protocol, int *channels)
 {
+	const struct tuner *t = ctx;
+
 	(void)nvls, (void)ops, (void)channels;
-	if (collnet && algorithm != NULL && protocol != NULL && wanted(ctx, func, bytes) && ((const struct tuner *)ctx)->alone) {
+	if (collnet && algorithm != NULL && protocol != NULL && large(t, func, bytes) && t->alone) {
 		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
 		*protocol = NCCL_PROTO_SIMPLE;
 	}
@@ -124,34 +147,38 @@ EXPORT const struct tuner_v2 ncclTunerPlugin_v2 = {
 	.name = PLUGIN_NAME, .init = tuner_init_v4, .getCollInfo = tuner_choose_v2, .destroy = tuner_destroy,
 };
 
-/* v1: NCCL 2.20. It has no context: the last communicator's tuner answers, and
- * NCCL says for each call whether that communicator has CollNet. */
-static void *tuner_of_v1;
+/* v1: NCCL 2.20. It has no context, so nothing here is of one communicator: all ranks
+ * answer alike from the settings and from what NCCL says of each call. A process that has ever had
+ * a communicator with several GPUs a node leaves everything to NCCL. */
+static struct tuner of_v1;
+static bool crowded_v1;
 
 static nccl_result tuner_init_v1(size_t ranks, size_t nodes, nccl_logger log)
 {
-	void *ctx;
-	nccl_result result = tuner_init(0, ranks, nodes, log, &ctx);
+	struct tuner *t;
+	nccl_result result = tuner_init(0, ranks, nodes, log, (void **)&t);
 
-	if (result == NCCL_SUCCESS) {
-		tuner_destroy(tuner_of_v1);
-		tuner_of_v1 = ctx;
-	}
-	return result;
+	if (result != NCCL_SUCCESS)
+		return result;
+	if (nodes > 1 && ranks != nodes)
+		__atomic_store_n(&crowded_v1, true, __ATOMIC_RELAXED);
+	of_v1.from[NCCL_ALLGATHER] = t->from[NCCL_ALLGATHER];
+	of_v1.from[NCCL_REDUCE_SCATTER] = t->from[NCCL_REDUCE_SCATTER];
+	of_v1.free = t->free;
+	return tuner_destroy(t);
 }
 
 static nccl_result tuner_choose_v1(int func, size_t bytes, int collnet, int nvls, int ops, int *algorithm, int *protocol, int *channels)
 {
-	return tuner_choose_v2(tuner_of_v1, func, bytes, collnet, nvls, ops, algorithm, protocol, channels);
+	(void)nvls, (void)ops, (void)channels;
+	if (collnet && algorithm != NULL && protocol != NULL && large(&of_v1, func, bytes) && !__atomic_load_n(&crowded_v1, __ATOMIC_RELAXED)) {
+		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
+		*protocol = NCCL_PROTO_SIMPLE;
+	}
+	return NCCL_SUCCESS;
 }
 
-static nccl_result tuner_destroy_v1(void)
-{
-	void *ctx = tuner_of_v1;
-
-	tuner_of_v1 = NULL;
-	return tuner_destroy(ctx);
-}
+static nccl_result tuner_destroy_v1(void) { return NCCL_SUCCESS; }
 
 EXPORT const struct tuner_v1 ncclTunerPlugin_v1 = {
 	.name = PLUGIN_NAME, .init = tuner_init_v1, .getCollInfo = tuner_choose_v1, .destroy = tuner_destroy_v1,

@@ -257,14 +257,18 @@ func (g *Group) posted(w *Work, err error) (*Work, error) {
 // Close waits until no peer needs this rank any more, at most MCAST_TIMEOUT,
 // and leaves. Operations in flight fail. It returns why the farewell failed, or nil;
 // the group is gone either way. All ranks should close at about the same point.
-func (g *Group) Close() error {
-	g.once.Do(func() { g.err = g.close() })
+func (g *Group) Close() error { return g.CloseWithin(g.plan.settings.Timeout) }
+
+// CloseWithin is Close for callers whose ranks leave at different times: it waits for others so
+// long at most. Whoever still needed this rank then sees it as dead.
+func (g *Group) CloseWithin(wait time.Duration) error {
+	g.once.Do(func() { g.err = g.close(wait) })
 	return g.err
 }
 
-func (g *Group) close() error {
+func (g *Group) close(wait time.Duration) error {
 	closed := &Fault{Kind: Closed, Rank: g.plan.rank}
-	clean, err := g.farewell()
+	clean, err := g.farewell(wait)
 	if !clean {
 		g.fail(closed)
 		g.mesh.Report(&Fault{Kind: Dead, Rank: g.plan.rank, Text: "it closed the group while operations were in flight"})
@@ -285,15 +289,15 @@ func (g *Group) close() error {
 	return errors.Join(err, g.reduce.Close(), g.gather.Close(), g.free())
 }
 
-// farewell waits until all ranks close, and reports whether they do. With
+// farewell waits until all ranks close, so long at most, and reports whether they do. With
 // operations in flight, or after a failure, there is nothing to wait for.
-func (g *Group) farewell() (clean bool, err error) {
+func (g *Group) farewell(wait time.Duration) (clean bool, err error) {
 	if g.gather.InFlight() > 0 || g.reduce.InFlight() > 0 || g.mesh.Err() != nil {
 		return false, nil
 	}
 	w, err := g.startBarrier(true)
 	if err == nil {
-		err = w.WaitUntil(time.Now().Add(g.plan.settings.Timeout))
+		err = w.WaitUntil(time.Now().Add(wait))
 	}
 	clean = err == nil
 	var fault *Fault

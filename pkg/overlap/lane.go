@@ -125,12 +125,12 @@ func (l *Lane) Help() {
 	default:
 		return
 	}
+	defer func() { l.token <- struct{}{} }()
 	for range rounds {
 		if !l.work() {
-			break
+			return
 		}
 	}
-	l.token <- struct{}{}
 }
 
 // rounds bounds the stay of a helper, which may have other lanes to look after.
@@ -234,7 +234,9 @@ func (l *Lane) agent() {
 			timer.Reset(pause)
 			select {
 			case <-timer.C:
-				pause = min(2*pause, longest)
+				if pause = min(2*pause, longest); l.polled() {
+					pause = rest // who asks stops without a word
+				}
 			case <-l.kick:
 				pause = glance // whoever posted may be about to wait: look again soon
 			case <-l.closed:
