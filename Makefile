@@ -38,7 +38,12 @@ nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the
 test: setup build check ## everything that a change must pass
 	go test -race -short -timeout 15m ./...
 	go test -timeout 15m ./...
+	scripts/conformance
 	cd python && ../$(PYTHON) -m pytest tests
+
+conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the race detector; then the harness's mutants
+	scripts/conformance
+	$(MAKE) -C ncclnet/conformance check
 
 check: setup ## formatting, vet, linters, types
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
@@ -98,4 +103,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build setup nccl test check demo soak fuzz bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
+.PHONY: help build setup nccl test conformance check demo soak fuzz bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
