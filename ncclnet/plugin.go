@@ -23,12 +23,15 @@ import (
 // their C. Calls that come once a connection or once an operation enter Go; those
 // that move or test point-to-point messages never do.
 
-// plugin holds what the last init found.
+// plugin holds what NCCL's inits have found; the first is NCCL's measure for the process, so later
+// ones add to it. Settings are those of the last init: a connection keeps those
+// that it was begun with (a net listen or connect, a CollNet listen). MCAST_GPU_MEMORY is that of the
+// first, as memory that NCCL registers belongs to no communicator.
 var plugin struct {
 	sync.RWMutex
 	settings config.Settings
-	devices  []nic.Device
-	known    map[string]C.struct_device // by name; NCCL keeps their strings
+	devices  []device
+	strings  map[string]C.struct_device // by device's name; NCCL keeps them
 }
 
 //export goPluginInit
@@ -38,25 +41,62 @@ func goPluginInit() C.nccl_result {
 		if err != nil {
 			return argument("%v", err)
 		}
-		devices, err := nic.Devices(s.Interface)
-		if err != nil {
-			return err
-		}
+		found, err := nic.Devices(s.Interface)
 		plugin.Lock()
 		defer plugin.Unlock()
-		plugin.settings, plugin.devices = s, devices
+		before := len(plugin.devices)
+		switch {
+		case before == 0 && err != nil:
+			return err
+		case before == 0:
+			plugin.settings.GPUMemory = s.GPUMemory
+		case err != nil:
+			say(C.NCCL_LOG_WARN, fmt.Sprintf("init: going on with the %d devices of an earlier one: %v", before, err))
+		}
+		if was := plugin.settings.GPUMemory; s.GPUMemory != was {
+			say(C.NCCL_LOG_WARN, fmt.Sprintf("init: MCAST_GPU_MEMORY=%s comes too late: it stays %s, as the first init in this process had it", s.GPUMemory, was))
+			s.GPUMemory = was
+		}
+		plugin.settings = s
+		if err == nil {
+			plugin.devices = refreshed(plugin.devices, found, nic.Devices)
+		}
+		for i, d := range plugin.devices {
+			switch {
+			case d.gone != nil:
+				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, cannot be used now: %v", i, d.Name, d.gone))
+			case before > 0 && i >= before:
+				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, is new: NCCL may go on with those that it knows, %s first", i, d.Name, plugin.devices[0].Name))
+			}
+		}
 		return nil
 	})
 }
 
-// current returns the settings and, unless dev is negative, that device.
-func current(dev int) (config.Settings, nic.Device, error) {
+// known returns a device and the settings. It may be gone.
+func known(dev int) (config.Settings, device, error) {
 	plugin.RLock()
 	defer plugin.RUnlock()
 	if dev >= len(plugin.devices) || dev < 0 {
-		return config.Settings{}, nic.Device{}, argument("device %d is not allowed: want 0 to %d", dev, len(plugin.devices)-1)
+		return config.Settings{}, device{}, argument("device %d is not allowed: want 0 to %d", dev, len(plugin.devices)-1)
 	}
 	return plugin.settings, plugin.devices[dev], nil
+}
+
+// current is known for whoever is about to use the device.
+func current(dev int) (config.Settings, nic.Device, error) {
+	s, d, err := known(dev)
+	if err == nil && d.gone != nil {
+		err = fmt.Errorf("device %d, %s, was there once and cannot be used now: %w", dev, d.Name, d.gone)
+	}
+	return s, d.Device, err
+}
+
+// gpuMemory returns MCAST_GPU_MEMORY.
+func gpuMemory() string {
+	plugin.RLock()
+	defer plugin.RUnlock()
+	return plugin.settings.GPUMemory
 }
 
 //export goDevices
@@ -70,26 +110,26 @@ func goDevices(count *C.int) C.nccl_result {
 //export goDevice
 func goDevice(dev C.int, out *C.struct_device) C.nccl_result {
 	return verdict("getProperties", func() error {
-		s, d, err := current(int(dev))
+		s, d, err := known(int(dev))
 		if err != nil {
 			return err
 		}
 		plugin.Lock()
 		defer plugin.Unlock()
-		known, ok := plugin.known[d.Name]
+		c, ok := plugin.strings[d.Name]
 		if !ok {
-			known = C.struct_device{name: C.CString(d.Name)}
+			c = C.struct_device{name: C.CString(d.Name)}
 			if d.PCIPath != "" {
-				known.pci_path = C.CString(d.PCIPath)
+				c.pci_path = C.CString(d.PCIPath)
 			}
-			if plugin.known == nil {
-				plugin.known = map[string]C.struct_device{}
+			if plugin.strings == nil {
+				plugin.strings = map[string]C.struct_device{}
 			}
-			plugin.known[d.Name] = known
+			plugin.strings[d.Name] = c
 		}
-		known.guid, known.speed = C.uint64_t(d.GUID), C.int(d.SpeedMbps) //nolint:gosec // Mbit/s
-		known.ptr_support = pointers(s.GPUMemory)
-		*out = known
+		c.guid, c.speed = C.uint64_t(d.GUID), C.int(d.SpeedMbps) //nolint:gosec // Mbit/s
+		c.ptr_support = pointers(s.GPUMemory)
+		*out = c
 		return nil
 	})
 }

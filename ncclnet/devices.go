@@ -1,0 +1,47 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/nic"
+)
+
+// device is an interface that an init has found. Its place among the devices
+// and what NCCL may have kept of it never change.
+type device struct {
+	nic.Device
+	gone error // why the last init could not use it; nil if it could
+}
+
+// refreshed returns the devices that are known, as found now, and behind them those that
+// are new: NCCL asks how many there are after its first init only, and goes on
+// to use their numbers (2.28 to 2.30 init once a communicator). One that was not found is looked up: it
+// may be there and merely not be the first choice any more.
+func refreshed(known []device, found []nic.Device, look func(name string) ([]nic.Device, error)) []device {
+	all := slices.Clone(known)
+	for i := range all {
+		now, err := found, error(nil)
+		if place(found, all[i].Name) < 0 {
+			now, err = look(all[i].Name)
+		}
+		if all[i].gone = err; err == nil {
+			all[i].move(now[place(now, all[i].Name)])
+		}
+	}
+	for _, d := range found {
+		if !slices.ContainsFunc(known, func(k device) bool { return k.Name == d.Name }) {
+			all = append(all, device{Device: d})
+		}
+	}
+	return all
+}
+
+func place(devices []nic.Device, name string) int {
+	return slices.IndexFunc(devices, func(d nic.Device) bool { return d.Name == name })
+}
+
+// move brings a device up to date. It stays the one that it was for NCCL, with its GUID and path.
+func (d *device) move(now nic.Device) {
+	now.GUID, now.PCIPath = d.GUID, d.PCIPath
+	d.Device = now
+}
