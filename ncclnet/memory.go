@@ -28,17 +28,9 @@ var registrations = handles[*registration]{what: "memory registration"}
 //export goRegister
 func goRegister(data unsafe.Pointer, size C.size_t, typ C.int, out *C.struct_region) C.nccl_result {
 	return verdict("regMr", func() error {
-		s, _, err := current(0)
+		kind, err := kindOf(data, uintptr(size), typ)
 		if err != nil {
 			return err
-		}
-		kind := gpudirect.Host
-		switch {
-		case typ == C.NCCL_PTR_HOST:
-		case typ == C.NCCL_PTR_CUDA && s.GPUMemory == "coherent":
-			kind = gpudirect.CUDA
-		default:
-			return argument("memory of type %d is not allowed with MCAST_GPU_MEMORY=%s: want %d, host memory", int(typ), s.GPUMemory, int(C.NCCL_PTR_HOST))
 		}
 		r := &registration{}
 		if size > 0 { // a buffer without bytes is a buffer, too
@@ -51,19 +43,39 @@ func goRegister(data unsafe.Pointer, size C.size_t, typ C.int, out *C.struct_reg
 	})
 }
 
+// kindOf returns what NCCL says that memory is, if it is of any use.
+func kindOf(data unsafe.Pointer, size uintptr, typ C.int) (gpudirect.Kind, error) {
+	setting := gpuMemory()
+	switch {
+	case typ == C.NCCL_PTR_HOST:
+		return gpudirect.Host, nil
+	case typ == C.NCCL_PTR_CUDA && setting == "coherent":
+		if err := gpudirect.CPUAccessible(data, size); err != nil {
+			return 0, argument("MCAST_GPU_MEMORY=coherent is not so on this machine: %v; host is always right", err)
+		}
+		return gpudirect.CUDA, nil
+	case typ == C.NCCL_PTR_CUDA && setting == "dmabuf":
+		return 0, argument("GPU memory without a DMA-BUF is not allowed with MCAST_GPU_MEMORY=dmabuf, and NCCL gave none: " +
+			"the GPU, its driver or NCCL_DMABUF_ENABLE=0 rule it out; use MCAST_GPU_MEMORY=host")
+	}
+	return 0, argument("memory of type %d is not allowed with MCAST_GPU_MEMORY=%s: want %d, host memory", int(typ), setting, int(C.NCCL_PTR_HOST))
+}
+
 //export goRegisterDMABuf
 func goRegisterDMABuf(data unsafe.Pointer, size C.size_t, offset C.uint64_t, fd C.int, out *C.struct_region) C.nccl_result {
 	return verdict("regMrDmaBuf", func() error {
-		s, _, err := current(0)
-		if err != nil {
-			return err
-		}
-		if s.GPUMemory != "dmabuf" {
-			return argument("a DMA-BUF is not allowed with MCAST_GPU_MEMORY=%s: want dmabuf", s.GPUMemory)
+		if setting := gpuMemory(); setting != "dmabuf" {
+			return argument("a DMA-BUF is not allowed with MCAST_GPU_MEMORY=%s: want dmabuf", setting)
 		}
 		m, err := gpudirect.MapDMABuf(int(fd), uint64(offset), int(size)) //nolint:gosec // checked there
 		if err != nil {
 			return err
+		}
+		// One access for as long as the registration lasts. It tells the exporter, and is enough where
+		// CPU and GPU see each other's writes without being told of each: a machine that
+		// needs caches flushed between them must stay with MCAST_GPU_MEMORY=host.
+		if err := m.Begin(gpudirect.ReadWrite); err != nil {
+			return errors.Join(err, m.Close())
 		}
 		out.shift = C.ptrdiff_t(uintptr(unsafe.Pointer(unsafe.SliceData(m.Bytes()))) - uintptr(data))
 		out.handle = C.int64_t(registrations.add(&registration{mapping: m}))
@@ -79,7 +91,7 @@ func goDeregister(handle C.int64_t) C.nccl_result {
 		case errors.Is(err, errClosed):
 			return argument("%v", err)
 		case r.mapping != nil:
-			return r.mapping.Close()
+			return errors.Join(r.mapping.End(gpudirect.ReadWrite), r.mapping.Close())
 		case r.memory != nil:
 			return registered.Release(r.memory)
 		}
