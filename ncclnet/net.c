@@ -1,4 +1,6 @@
 /* Point to point: internal/p2p moves the bytes, Go makes the connections. */
+#include <limits.h>
+
 #include "../internal/p2p/p2p.h"
 #include "_cgo_export.h"
 #include "plugin.h"
@@ -8,6 +10,7 @@ struct net_listener { int64_t handle; };
 /* net_failed turns an outcome of p2p into NCCL's. */
 static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
 {
+	const char *why = p2p_error(comm);
 	nccl_result result;
 
 	switch (code) {
@@ -15,6 +18,8 @@ static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
 		return NCCL_SUCCESS;
 	case P2P_E_ARGUMENT:
 		result = NCCL_INVALID_ARGUMENT;
+		if (*why == '\0')
+			why = "a comm of the other direction, or a request that is done already";
 		break;
 	case P2P_E_REMOTE:
 		result = NCCL_REMOTE_ERROR;
@@ -25,7 +30,7 @@ static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
 	default:
 		result = NCCL_SYSTEM_ERROR;
 	}
-	return plugin_refuse(result, "%s: %s", call, p2p_error(comm));
+	return plugin_refuse(result, "%s: %s", call, why);
 }
 
 nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm)
@@ -81,6 +86,7 @@ nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *m
 	void *at;
 	int code;
 
+	NOT_IN_A_FORK("isend");
 	(void)tag; /* one receive a group, in order: nothing to tell apart */
 	(void)phandle;
 	if (send_comm == NULL || request == NULL)
@@ -88,6 +94,8 @@ nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *m
 	*request = NULL;
 	if (data == NULL && size > 0)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "isend: data is NULL but should hold %zu bytes", size);
+	if (size > INT_MAX) /* test tells sizes as int */
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "isend: %zu bytes; at most %d are allowed", size, INT_MAX);
 	if (!memory_at(mhandle, data, size, &at))
 		return memory_outside(mhandle, data, size, "isend");
 	code = p2p_isend(send_comm, at, size, (struct p2p_request **)request);
@@ -99,6 +107,7 @@ nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *t
 	void *at;
 	int code;
 
+	NOT_IN_A_FORK("irecv");
 	(void)tags;
 	(void)phandles;
 	if (recv_comm == NULL || request == NULL || data == NULL || sizes == NULL)
@@ -108,6 +117,8 @@ nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *t
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: %d receives at once; 1 is allowed (maxRecvs)", n);
 	if (data[0] == NULL && sizes[0] > 0)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: data is NULL but should hold %zu bytes", sizes[0]);
+	if (sizes[0] > INT_MAX) /* test tells sizes as int */
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: %zu bytes; at most %d are allowed", sizes[0], INT_MAX);
 	if (mhandles == NULL)
 		at = data[0];
 	else if (!memory_at(mhandles[0], data[0], sizes[0], &at))
@@ -134,6 +145,7 @@ nccl_result net_test(void *request, int *done, int *sizes)
 	size_t size = 0;
 	int code;
 
+	NOT_IN_A_FORK("test");
 	if (request == NULL || done == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "test: request and done must not be NULL");
 	comm = p2p_of(request);
@@ -147,6 +159,7 @@ nccl_result net_test(void *request, int *done, int *sizes)
 
 nccl_result net_close(void *comm)
 {
+	NOT_IN_A_FORK("close"); /* the connection is the parent's still */
 	if (comm != NULL)
 		p2p_close(comm);
 	return NCCL_SUCCESS;

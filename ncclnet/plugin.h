@@ -46,13 +46,12 @@ void plugin_log(int level, const char *format, ...) __attribute__((format(printf
 nccl_result plugin_refuse(nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void plugin_log_to(nccl_logger log);
 void plugin_log_line(int level, const char *line);
-/* NOT_IN_A_FORK stands first in whatever enters Go. */
+/* NOT_IN_A_FORK stands first in whatever enters Go or touches a connection. */
 #define NOT_IN_A_FORK(CALL) \
 	do { \
 		if (mcast_forked()) \
 			return plugin_refuse(NCCL_INVALID_USAGE, "%s: this process is a fork of the one that loaded the library", CALL); \
 	} while (0)
-#define WARN(...) plugin_log(NCCL_LOG_WARN, __VA_ARGS__)
 #define INFO(...) plugin_log(NCCL_LOG_INFO, __VA_ARGS__)
 
 /* memory.c. A region is what regMr returns. */
