@@ -18,12 +18,12 @@ import (
 // store of their own. Every rank but 0 connects and sends a greeting; once all
 // have come, rank 0 answers each with all blobs. Integers are big-endian.
 //
-//	greeting  0 magic u64, 8 size u32, 12 rank u32, 16 length u32, then the blob
+//	greeting  0 magic u64, 8 key u64, 16 size u32, 20 rank u32, 24 length u32, then the blob
 //	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else a message), 12 count u32, then count times: length u32, bytes
 const (
 	greetingMagic = 0x6d63_6173_742d_6869 // "mcast-hi"
 	answerMagic   = 0x6d63_6173_742d_6f6b // "mcast-ok"
-	greetingSize  = 20
+	greetingSize  = 28
 	answerSize    = 16
 	maxRanks      = 1 << 16
 	maxBlob       = 64 << 10
@@ -39,11 +39,26 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
+// Key tells jobs apart that may come to one address, one after the other: a rank with
+// another key is turned away, so that one left over from a job that died
+// takes nobody's place. The functions without a key have all the same, 0.
+type Key uint64
+
+// Rendezvous is Key.Rendezvous for those who need no key.
+func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+	return Key(0).Rendezvous(ctx, addr, rank, size, blob)
+}
+
+// RendezvousOn is Key.RendezvousOn for those who need no key.
+func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
+	return Key(0).RendezvousOn(ctx, ln, size, blob)
+}
+
 // Rendezvous gives every rank the blobs of all, in rank order. Rank 0 listens
 // on addr ("host:port"), the others connect to it, at any time before ctx
 // ends. Connections that do not open with a proper greeting have no effect.
 // When ctx ends first, the error names the ranks that have not come.
-func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+func (k Key) Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(rank, size, blob); err != nil {
 		return nil, err
 	}
@@ -51,25 +66,25 @@ func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) (
 		return [][]byte{blob}, nil
 	}
 	if rank > 0 {
-		return visit(ctx, addr, rank, size, blob)
+		return visit(ctx, addr, greeting{k, size, rank, blob})
 	}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", listenAddr(addr))
 	if err != nil {
 		return nil, fmt.Errorf("rendezvous: rank 0 cannot listen for the others: %w", err)
 	}
-	return RendezvousOn(ctx, ln, size, blob)
+	return k.RendezvousOn(ctx, ln, size, blob)
 }
 
 // RendezvousOn is rank 0's part of Rendezvous on a listener that is open
 // already. It closes ln.
-func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
+func (k Key) RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(0, size, blob); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	blobs := make([][]byte, size)
 	blobs[0] = blob
-	guests, err := gather(ctx, ln, blobs)
+	guests, err := gather(ctx, ln, k, blobs)
 	var message []byte
 	if err != nil {
 		message = putAnswer(1, [][]byte{[]byte(err.Error())})
@@ -124,7 +139,7 @@ type arrival struct {
 
 // gather fills blobs[1:] and returns the connection of each rank, those of
 // ranks that came even when it fails. It closes ln and every other connection.
-func gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([]net.Conn, error) {
+func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]net.Conn, error) {
 	size := len(blobs)
 	guests := make([]net.Conn, size)
 	inside, leave := context.WithCancel(ctx)
@@ -144,6 +159,11 @@ func gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([]net.Conn, e
 		case <-ctx.Done():
 			return guests, fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
 		case a := <-arrivals:
+			if a.key != key {
+				turnedAway = "; a process of another job was turned away"
+				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte("rendezvous: rank 0 of another job listens there by now")}))
+				continue
+			}
 			if a.size != size || a.rank < 1 || a.rank >= size {
 				reason := fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size)
 				turnedAway = fmt.Sprintf("; a process that came as rank %d of %d was turned away", a.rank, a.size)
@@ -216,11 +236,11 @@ func absent(guests []net.Conn) string {
 }
 
 // visit is the part of every rank but 0: it tries until rank 0 answers.
-func visit(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
-	message := putGreeting(greeting{size, rank, blob})
+func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
+	message := putGreeting(g)
 	last := errors.New("nothing listens there")
 	for {
-		blobs, err := visitOnce(ctx, addr, size, message)
+		blobs, err := visitOnce(ctx, addr, g.size, message)
 		var no refusal
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
@@ -230,7 +250,7 @@ func visit(ctx context.Context, addr string, rank, size int, blob []byte) ([][]b
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", rank, size, addr, last, context.Cause(ctx))
+			return nil, fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", g.rank, g.size, addr, last, context.Cause(ctx))
 		case <-time.After(redialEvery):
 		}
 	}
@@ -279,12 +299,14 @@ func send(ctx context.Context, conn net.Conn, message []byte) error {
 }
 
 type greeting struct {
+	key        Key
 	size, rank int
 	blob       []byte
 }
 
 func putGreeting(g greeting) []byte {
 	b := binary.BigEndian.AppendUint64(nil, greetingMagic)
+	b = binary.BigEndian.AppendUint64(b, uint64(g.key))
 	b = binary.BigEndian.AppendUint32(b, uint32(g.size)) //nolint:gosec // checkRendezvous bounds all three.
 	b = binary.BigEndian.AppendUint32(b, uint32(g.rank)) //nolint:gosec
 	b = binary.BigEndian.AppendUint32(b, uint32(len(g.blob)))
@@ -296,12 +318,13 @@ func (g *greeting) read(r io.Reader) error {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
 	}
-	n := binary.BigEndian.Uint32(head[16:])
+	n := binary.BigEndian.Uint32(head[24:])
 	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxBlob {
 		return errStranger
 	}
-	g.size = int(binary.BigEndian.Uint32(head[8:]))
-	g.rank = int(binary.BigEndian.Uint32(head[12:]))
+	g.key = Key(binary.BigEndian.Uint64(head[8:]))
+	g.size = int(binary.BigEndian.Uint32(head[16:]))
+	g.rank = int(binary.BigEndian.Uint32(head[20:]))
 	g.blob = make([]byte, n)
 	_, err := io.ReadFull(r, g.blob)
 	return err

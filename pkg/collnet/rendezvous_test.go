@@ -132,7 +132,7 @@ func comeTwice(t *testing.T, ln net.Listener, size, rank int) (<-chan error, str
 		conn, err := net.Dial("tcp", ln.Addr().String())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		_, err = conn.Write(putGreeting(greeting{size, rank, fmt.Append(nil, i)}))
+		_, err = conn.Write(putGreeting(greeting{0, size, rank, fmt.Append(nil, i)}))
 		require.NoError(t, err)
 		go func() {
 			_, err := readAnswer(conn, size)
@@ -168,8 +168,8 @@ func TestRendezvousIgnoresStrangers(t *testing.T) {
 		nil,
 		[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 		bytes.Repeat([]byte{0xff}, 4096),
-		putGreeting(greeting{3, 1, nil})[:greetingSize-1],
-		putGreeting(greeting{3, 1, make([]byte, 10)})[:greetingSize+5],
+		putGreeting(greeting{0, 3, 1, nil})[:greetingSize-1],
+		putGreeting(greeting{0, 3, 1, make([]byte, 10)})[:greetingSize+5],
 	} {
 		conn, err := net.Dial("tcp", addr)
 		require.NoError(t, err)
@@ -200,6 +200,54 @@ func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 	require.EqualError(t, err, "rendezvous: rank 0 was started for 2 ranks, this is rank 3 of 4")
 	giveUp(errors.New("enough"))
 	require.EqualError(t, <-host, "rendezvous: rank 1 of 2 has not come: enough; a process that came as rank 3 of 4 was turned away")
+}
+
+// TestRendezvousTurnsAwayAnotherJob has a straggler come first and after the
+// true rank 1: it must neither be taken for it nor replace it.
+func TestRendezvousTurnsAwayAnotherJob(t *testing.T) {
+	ln := listen(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const ours, theirs = Key(7), Key(8)
+	host := make(chan [][]byte)
+	go func() {
+		blobs, err := ours.RendezvousOn(ctx, ln, 3, []byte("zero"))
+		if err != nil {
+			t.Error(err)
+		}
+		host <- blobs
+	}()
+	straggle := func(key Key) {
+		_, err := key.Rendezvous(ctx, ln.Addr().String(), 1, 3, []byte("straggler"))
+		require.EqualError(t, err, "rendezvous: rank 0 of another job listens there by now")
+	}
+	straggle(theirs)
+	first, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer first.Close()
+	_, err = first.Write(putGreeting(greeting{ours, 3, 1, []byte("one")}))
+	require.NoError(t, err)
+	straggle(theirs)
+	straggle(0)
+	_, err = ours.Rendezvous(ctx, ln.Addr().String(), 2, 3, []byte("two"))
+	require.NoError(t, err)
+	want := [][]byte{[]byte("zero"), []byte("one"), []byte("two")}
+	require.Equal(t, want, <-host)
+	got, err := readAnswer(first, 3)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	ln = listen(t)
+	alone := make(chan error)
+	go func() {
+		_, err := ours.RendezvousOn(ctx, ln, 2, nil)
+		alone <- err
+	}()
+	_, err = theirs.Rendezvous(t.Context(), ln.Addr().String(), 1, 2, nil)
+	require.Error(t, err)
+	giveUp(errors.New("enough"))
+	require.EqualError(t, <-alone, "rendezvous: rank 1 of 2 has not come: enough; a process of another job was turned away")
 }
 
 func TestRendezvousTakesTheLastOfARank(t *testing.T) {
@@ -251,7 +299,7 @@ func TestListenAddr(t *testing.T) {
 }
 
 func FuzzGreeting(f *testing.F) {
-	f.Add(putGreeting(greeting{4, 1, []byte("blob")}))
+	f.Add(putGreeting(greeting{9, 4, 1, []byte("blob")}))
 	f.Add(putAnswer(0, [][]byte{nil, []byte("x")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var g greeting
