@@ -8,6 +8,7 @@ import "C"
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/nic"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
@@ -28,6 +30,7 @@ import (
 type collListener struct {
 	net.Listener
 	settings config.Settings
+	device   nic.Device
 	once     sync.Once
 	err      error
 }
@@ -40,23 +43,57 @@ func (l *collListener) Close() error {
 
 var collListeners = handles[*collListener]{what: "CollNet listener"}
 
-// A handle: 8 bytes of magic with its version, IPv4 address, port, checksum of these.
-const collMagic = "mcastCN1"
-
-func putCollHandle(h []byte, at netip.AddrPort) {
-	clear(h)
-	copy(h, collMagic)
-	a := at.Addr().As4()
-	copy(h[8:], a[:])
-	binary.BigEndian.PutUint16(h[12:], at.Port())
-	binary.BigEndian.PutUint32(h[14:], crc32.ChecksumIEEE(h[:14]))
+// collHandle is what a rank's listen tells the others.
+type collHandle struct {
+	at   netip.AddrPort
+	key  collnet.Key // of the rendezvous there: ports are used again
+	guid uint64      // of the device
 }
 
-func collAddress(h []byte) (netip.AddrPort, error) {
-	if string(h[:8]) != collMagic || binary.BigEndian.Uint32(h[14:]) != crc32.ChecksumIEEE(h[:14]) {
-		return netip.AddrPort{}, argument("the handle of rank 0 is garbled, or not one of this plugin's CollNet")
+// In NCCL's bytes: 8 of magic with its version, IPv4 address, port, key, GUID, checksum of these.
+const (
+	collMagic    = "mcastCN2"
+	collChecksum = 30 // where it is
+)
+
+func (c collHandle) put(h []byte) {
+	clear(h)
+	copy(h, collMagic)
+	a := c.at.Addr().As4()
+	copy(h[8:], a[:])
+	binary.BigEndian.PutUint16(h[12:], c.at.Port())
+	binary.BigEndian.PutUint64(h[14:], uint64(c.key))
+	binary.BigEndian.PutUint64(h[22:], c.guid)
+	binary.BigEndian.PutUint32(h[collChecksum:], crc32.ChecksumIEEE(h[:collChecksum]))
+}
+
+// read reports whether that is one of ours.
+func (c *collHandle) read(h []byte) bool {
+	if string(h[:8]) != collMagic || binary.BigEndian.Uint32(h[collChecksum:]) != crc32.ChecksumIEEE(h[:collChecksum]) {
+		return false
 	}
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(h[8:12])), binary.BigEndian.Uint16(h[12:])), nil
+	c.at = netip.AddrPortFrom(netip.AddrFrom4([4]byte(h[8:12])), binary.BigEndian.Uint16(h[12:]))
+	c.key, c.guid = collnet.Key(binary.BigEndian.Uint64(h[14:])), binary.BigEndian.Uint64(h[22:])
+	return true
+}
+
+// readCollHandles returns rank 0's, and whether all ranks have one and the same
+// device, and so one host. NCCL gives every rank those of all (collNetHandle_t
+// of src/transport/coll_net.cc, v2.20.5 to v2.30.7).
+func readCollHandles(all []unsafe.Pointer) (first collHandle, oneHost bool, err error) {
+	oneHost = true
+	for r, p := range all {
+		var h collHandle
+		ok := p != nil && h.read(unsafe.Slice((*byte)(p), C.NCCL_HANDLE_BYTES))
+		if r == 0 {
+			first = h
+			if !ok {
+				return first, false, argument("the handle of rank 0 is NULL, garbled, or not one of this plugin's CollNet")
+			}
+		}
+		oneHost = oneHost && ok && h.guid == first.guid
+	}
+	return first, oneHost, nil
 }
 
 //export goCollListen
@@ -75,48 +112,72 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		if err != nil {
 			return errors.Join(err, ln.Close())
 		}
-		putCollHandle(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES), at)
-		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s}))
+		var key [8]byte
+		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
+		h := collHandle{at: at, key: collnet.Key(binary.BigEndian.Uint64(key[:])), guid: d.GUID}
+		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
+		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d}))
 		return nil
 	})
 }
 
+// goCollCloseListen closes a listener, unless a connect that failed has done so.
+//
 //export goCollCloseListen
 func goCollCloseListen(handle C.int64_t) C.nccl_result {
-	return verdict("CollNet closeListen", func() error {
-		l, err := collListeners.take(int64(handle))
-		if err != nil {
-			return argument("%v", err)
-		}
-		return l.Close()
-	})
+	return verdict("CollNet closeListen", func() error { return closeCollListener(handle) })
 }
 
+func closeCollListener(handle C.int64_t) error {
+	l, err := collListeners.take(int64(handle))
+	if errors.Is(err, errClosed) {
+		return nil
+	}
+	return l.Close()
+}
+
+// goCollConnect closes the listener if it fails: NCCL does not, then.
+//
 //export goCollConnect
 func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool) C.nccl_result {
 	return verdict("CollNet connect", func() error {
-		l, err := collListeners.get(int64(listener))
+		err := collConnect(handles, ranks, rank, listener, out, drives)
 		if err != nil {
-			return argument("%v", err)
+			err = errors.Join(err, closeCollListener(listener))
 		}
-		if ranks < 1 || ranks > collnet.MaxRanks || rank < 0 || rank >= ranks {
-			return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks), collnet.MaxRanks)
-		}
-		first := *handles
-		if first == nil {
-			return argument("the handle of rank 0 is NULL")
-		}
-		at, err := collAddress(unsafe.Slice((*byte)(first), C.NCCL_HANDLE_BYTES))
-		if err != nil {
-			return err
-		}
-		g, err := l.connect(at, int(rank), int(ranks))
-		if err != nil {
-			return err
-		}
-		*out, *drives = C.int64_t(collGroups.add(&collGroup{Group: g})), C.bool(callersDrive(l.settings))
-		return nil
+		return err
 	})
+}
+
+func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool) error {
+	l, err := collListeners.get(int64(listener))
+	if err != nil {
+		return argument("%v", err)
+	}
+	if ranks < 1 || ranks > collnet.MaxRanks || rank < 0 || rank >= ranks {
+		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks), collnet.MaxRanks)
+	}
+	first, oneHost, err := readCollHandles(unsafe.Slice(handles, int(ranks)))
+	if err != nil {
+		return err
+	}
+	l.settings.Interface = groupInterface(l.settings.Interface, l.device.Name, oneHost)
+	g, err := l.connect(first, int(rank), int(ranks))
+	if err != nil {
+		return err
+	}
+	*out, *drives = C.int64_t(collGroups.add(&collGroup{Group: g})), C.bool(callersDrive(l.settings))
+	return nil
+}
+
+// groupInterface returns which interface a group is to use: the one of the device that NCCL
+// chose, which need not be that of the default route. Ranks of one host use loopback or
+// shared memory, if MCAST_IFACE leaves them the choice.
+func groupInterface(asked, device string, oneHost bool) string {
+	if asked == "" && oneHost {
+		return ""
+	}
+	return device
 }
 
 // failedBlob begins what a rank sends instead of its blob, before the reason, if it
@@ -126,7 +187,7 @@ const failedBlob = "failed: "
 // connect makes the group. All ranks come to one verdict: NCCL never ends if one rank's
 // connect succeeds and another's fails. They come within moments of each other, for NCCL has
 // just exchanged their handles: so a rank that is late is one that is lost.
-func (l *collListener) connect(at netip.AddrPort, rank, size int) (*collnet.Group, error) {
+func (l *collListener) connect(first collHandle, rank, size int) (*collnet.Group, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
@@ -140,7 +201,7 @@ func (l *collListener) connect(at netip.AddrPort, rank, size int) (*collnet.Grou
 		blob = failedBlob + unfit.Error()
 		blob = blob[:min(len(blob), 500)]
 	}
-	blobs, err := l.exchange(ctx, at, rank, size, []byte(blob))
+	blobs, err := l.exchange(ctx, first, rank, size, []byte(blob))
 	if err == nil {
 		err = l.open(blobs)
 	}
@@ -162,11 +223,11 @@ func (l *collListener) connect(at netip.AddrPort, rank, size int) (*collnet.Grou
 	return g, nil
 }
 
-func (l *collListener) exchange(ctx context.Context, at netip.AddrPort, rank, size int, blob []byte) ([][]byte, error) {
+func (l *collListener) exchange(ctx context.Context, first collHandle, rank, size int, blob []byte) ([][]byte, error) {
 	if rank == 0 {
-		return collnet.RendezvousOn(ctx, l, size, blob)
+		return first.key.RendezvousOn(ctx, l, size, blob)
 	}
-	return collnet.Rendezvous(ctx, at.String(), rank, size, blob)
+	return first.key.Rendezvous(ctx, first.at.String(), rank, size, blob)
 }
 
 // tuning spells the settings of the tuner: ranks that choose differently would wait for each other for ever.
