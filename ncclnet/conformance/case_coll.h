@@ -47,8 +47,10 @@ int operation_in_flight(const struct operation *o);
 void operation_check(struct operation *o);
 /* Posts what it can and polls so many times: nothing may be done. */
 void operation_patience(struct operation *o, int polls);
-/* Posts one window and polls until a call gives an error, which it returns, or
- * until the time, and then success. */
+/* Posts one window and polls until it is done, a call gives an error, which it
+ * returns, or until the time, and then success. */
+int operation_until_end(struct group *g, const struct plan *p, double until, bool *finished);
+/* The same where a rank is dead, so that it cannot be done. */
 int operation_until_error(struct group *g, const struct plan *p, double until);
 void operation_free(struct operation *o);	/* deregisters */
 void operation_abandon(struct operation *o);	/* only the memory, after group_close */

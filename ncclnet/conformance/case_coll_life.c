@@ -220,6 +220,35 @@ CASE(coll_close_busy, "coll.close-in-flight", COLL, 2, 3, COLL_CLOSE, "closeColl
 	group_finalize(r);
 }
 
+CASE(coll_abort, "coll.abort", COLL, 2, 3, COLL_ABORT, "buffers freed with windows in flight, then the others post, then closeColl")
+{
+	const struct plan p = { .func = ABI_ALLGATHER, .bytes = 4 << 20, .window = 1 << 20, .depth = 4 };
+	struct group g;
+	struct operation *o;
+	bool busy = true, finished;
+
+	group_init(r);
+	g = group_open(r);
+	under(COLL_ABORT);
+	o = operation_new(&g, &p);
+	if (r->rank == 0) {
+		operation_turn(o, &busy);
+		operation_free(o);	/* its pages are gone: who still reads or writes them is killed */
+	}
+	barrier(r);
+	if (r->rank != 0)
+		operation_until_end(&g, &p, now() + 0.2, &finished);	/* its end may be any */
+	barrier(r);
+	group_close(&g);
+	barrier(r);
+	if (r->rank != 0)
+		operation_abandon(o);
+	g = group_open(r);
+	group_run(&g, &small);
+	group_close(&g);
+	group_finalize(r);
+}
+
 CASE(coll_killed, "coll.rank-killed", COLL, 2, 4, COLL_PEER_LOST, "a rank dies with windows in flight: test gives an error on the others")
 {
 	struct plan p = { .func = ABI_ALLGATHER, .bytes = 1000, .window = 65536, .depth = 8 };
