@@ -133,7 +133,7 @@ func goCollAllreduce(group C.int64_t, send, recv unsafe.Pointer, bytes C.size_t,
 
 // NCCL's numbers of types and reductions are ours.
 var (
-	_ = [1]struct{}{}[reduce.BF16-9]
+	_ = [1]struct{}{}[reduce.E5M2-11]
 	_ = [1]struct{}{}[reduce.Min-3]
 )
 

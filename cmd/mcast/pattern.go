@@ -42,6 +42,10 @@ func tables(t reduce.Type, ranks int) [][]byte {
 // bounded sets the exponents of the floating-point numbers in w to 0.
 func bounded(w uint64, t reduce.Type) uint64 {
 	switch t {
+	case reduce.E4M3:
+		return w&0x8787_8787_8787_8787 | 0x3838_3838_3838_3838
+	case reduce.E5M2:
+		return w&0x8383_8383_8383_8383 | 0x3c3c_3c3c_3c3c_3c3c
 	case reduce.F16:
 		return w&0x83ff_83ff_83ff_83ff | 0x3c00_3c00_3c00_3c00
 	case reduce.BF16:

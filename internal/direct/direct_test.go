@@ -96,7 +96,7 @@ func sumOf(calls []Op, owner int) []byte {
 }
 
 func TestAnySizeAndSplit(t *testing.T) {
-	types := []reduce.Type{reduce.I8, reduce.I16, reduce.F32, reduce.F64, reduce.BF16}
+	types := []reduce.Type{reduce.I8, reduce.I16, reduce.F32, reduce.F64, reduce.BF16, reduce.E4M3, reduce.E5M2}
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 6).Draw(t, "ranks")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 2)) //nolint:gosec // repeatable

@@ -47,7 +47,7 @@ func parts(rng *rand.Rand, count, size int) []Range {
 // TestOnlyWhatIsNeeded: an owner that holds parts of its result already, where
 // its own shard was, gets the rest and keeps the parts.
 func TestOnlyWhatIsNeeded(t *testing.T) {
-	types := []reduce.Type{reduce.I8, reduce.F16, reduce.F32, reduce.F64}
+	types := []reduce.Type{reduce.I8, reduce.E4M3, reduce.F16, reduce.F32, reduce.F64}
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 5).Draw(t, "ranks")
 		typ := rapid.SampledFrom(types).Draw(t, "type")

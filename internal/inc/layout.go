@@ -21,12 +21,20 @@ type layout struct {
 	rows    int
 }
 
-// chunkElements returns how many elements of a type a chunk holds.
+// chunkElements returns how many elements of a type a chunk holds: so many that
+// a slot has room for their partial result.
 func (t *Terms) chunkElements(typ reduce.Type) int {
+	return min(t.Chunk/typ.Size(), t.accumulators()/typ.Accumulator().Size())
+}
+
+// accumulators is the room of a slot for a partial result, in bytes. That of
+// halves is twice as long as a chunk; in a tree, where it is sent in one
+// itself, and of 8-bit floats it is the chunks that are shorter.
+func (t *Terms) accumulators() int {
 	if t.Wide {
-		typ = typ.Accumulator()
+		return t.Chunk
 	}
-	return t.Chunk / typ.Size()
+	return 2 * t.Chunk
 }
 
 // layoutOf returns where operation number seq lies.

@@ -20,7 +20,7 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 			Ranks: rapid.IntRange(1, 9).Draw(t, "ranks"), Stripes: rapid.IntRange(1, 5).Draw(t, "stripes"),
 			Chunk: 8 * rapid.SampledFrom([]int{1, 2, 180, 1023, 8184}).Draw(t, "chunk"), Wide: rapid.Bool().Draw(t, "wide"),
 		}
-		o := Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
+		o := Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.E4M3, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
 		// Up to four rows a stripe, or so many chunks that it stays fast.
 		row := max(1, BlockBytes/terms.Chunk) * terms.chunkElements(o.Type)
 		most := min(4*terms.Stripes*row, 400*terms.chunkElements(o.Type))

@@ -46,13 +46,12 @@ func (c *StageConfig) areas() int {
 	return 1
 }
 
-// area is the room for one, in bytes. Accumulators of halves are twice as
-// long; in a tree chunks are short enough for that.
+// area is the room for one, in bytes. Reproducible without a tree keeps them as they came.
 func (c *StageConfig) area() int {
-	if c.Reproducible || c.Wide {
+	if c.Reproducible {
 		return c.Chunk
 	}
-	return 2 * c.Chunk
+	return c.accumulators()
 }
 
 // StageStats count what a stage did.
@@ -246,7 +245,7 @@ func (s *Stage) check(member int, h *wire.Slot, payload []byte) (size int, ok bo
 		size = t.Accumulator().Size()
 	}
 	n := len(payload)
-	return size, n > 0 && n%size == 0 && n <= s.cfg.Chunk && (!s.cfg.Wide || n/size*t.Accumulator().Size() <= s.cfg.Chunk)
+	return size, n > 0 && n%size == 0 && n <= s.cfg.Chunk && n/size*t.Accumulator().Size() <= s.cfg.accumulators()
 }
 
 // same reports whether two contributions are of the same operation.

@@ -295,3 +295,21 @@ func TestStageExpect(t *testing.T) {
 	c.Reproducible, c.Wide = true, true
 	assert.Nil(t, newStage(t, c).Expect(0), "it is widened")
 }
+
+// TestSlotsHoldPartialResults: chunks of 8-bit floats are half as long, since
+// a slot has room for a partial result twice as long as a chunk.
+func TestSlotsHoldPartialResults(t *testing.T) {
+	c := stageConfig()
+	c.Reproducible = false
+	require.Equal(t, 32, c.chunkElements(reduce.E4M3))
+	require.Equal(t, 32, c.chunkElements(reduce.BF16))
+	require.Equal(t, 64, c.chunkElements(reduce.U8))
+	s := newStage(t, c)
+	h := contribution(0, 0, 0)
+	h.Type = uint8(reduce.E4M3)
+	s.Contribute(0, &h, make([]byte, 64))
+	assert.EqualValues(t, 1, s.Stats().Malformed)
+	s.Contribute(0, &h, make([]byte, 32))
+	assert.EqualValues(t, 1, s.Stats().Malformed)
+	assert.Equal(t, 1, s.InUse())
+}

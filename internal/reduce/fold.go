@@ -31,19 +31,26 @@ const large = 16 << 20
 // sources, exactly; it must not overlap them otherwise. A violation of this, and a type or
 // operation that is not valid, is a mistake of the caller: Fold panics and says which.
 //
-//   - Integers wrap around. F16 and BF16 are accumulated in F32 over all
-//     sources and rounded once, to nearest even.
+//   - Integers wrap around. F16, BF16, E4M3 and E5M2 are accumulated in F32 over
+//     all sources and rounded once, to nearest even.
+//   - What is too large becomes an infinity, but in E4M3 and E5M2 the largest
+//     number of the same sign, infinities themselves included, whatever the
+//     operation. So it is in NCCL (2.30.7, src/device/reduce_kernel.h: every
+//     result of two goes through the constructors of __nv_fp8_e4m3 and
+//     __nv_fp8_e5m2, which CUDA documents as __NV_SATFINITE), and a tensor's
+//     result does not depend on the route that it takes.
 //   - Avg is Sum, divided by len(srcs): a true division (not a multiplication
-//     by the reciprocal), in F32 for F16 and BF16; for integers after the sum
-//     has wrapped, truncated towards zero.
+//     by the reciprocal), in F32 for the floats that are shorter; for integers
+//     after the sum has wrapped, truncated towards zero.
 //   - PremulSum (NCCL's PreMulSum) multiplies every element by factor first.
-//     factor is rounded to F32 for F32, F16 and BF16; for integers it is
+//     factor is rounded to F32 for F32 and shorter floats; for integers it is
 //     truncated towards zero and clamped to the range of the type, NaN is 0.
 //     The other operations ignore factor.
 //   - Max and Min order -0 below +0, and NaN wins in both (IEEE 754-2019
 //     maximum and minimum).
-//   - A NaN in the result is the canonical quiet one (F16 0x7e00, BF16
-//     0x7fc0, F32 0x7fc00000, F64 0x7ff8000000000000), even with one source.
+//   - A NaN in the result is the canonical quiet one (E4M3 and E5M2 0x7f, F16
+//     0x7e00, BF16 0x7fc0, F32 0x7fc00000, F64 0x7ff8000000000000), even with
+//     one source.
 //
 // Fold allocates nothing. Any number of goroutines may call it at once.
 func Fold(dst []byte, srcs [][]byte, t Type, op Op, factor float64) {
@@ -151,7 +158,7 @@ func operand(t Type, op Op, sources int, factor float64) uint64 {
 	switch t {
 	case F64:
 		return math.Float64bits(value)
-	case F32, F16, BF16:
+	case F32, F16, BF16, E4M3, E5M2:
 		return uint64(math.Float32bits(float32(value)))
 	}
 	if op == Avg {

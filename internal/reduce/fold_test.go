@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	allTypes = []Type{I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64}
+	allTypes = []Type{I8, U8, I16, U16, I32, U32, I64, U64, E4M3, E5M2, F16, BF16, F32, F64}
 	allOps   = []Op{Sum, Prod, Max, Min, Avg, PremulSum}
 )
 
@@ -226,6 +226,13 @@ func TestByHand(t *testing.T) {
 			{F16, Sum, []uint64{0x0001, 0x0001}, 0, 0x0002},                    // subnormal
 			{BF16, Sum, []uint64{0x4380, 0x3f80, 0x3f80}, 0, 0x4381},           // 256 + 1 + 1, rounded once
 			{BF16, Sum, []uint64{0x4380, 0x3f80}, 0, 0x4380},                   // 257: tie to even
+			{E4M3, Sum, []uint64{0x58, 0x38, 0x38}, 0, 0x59},                   // 16 + 1 + 1, rounded once
+			{E4M3, Sum, []uint64{0x58, 0x38}, 0, 0x58},                         // 17: tie to even
+			{E4M3, Sum, []uint64{0x7e, 0x7e, 0xfe}, 0, 0x7e},                   // exceeds e4m3 on the way
+			{E4M3, Sum, []uint64{0xfe, 0xfe}, 0, 0xfe},                         // saturates
+			{E5M2, Sum, []uint64{0x7b, 0x7b}, 0, 0x7b},                         // saturates
+			{E5M2, Max, []uint64{0x7c, 0x3c}, 0, 0x7b},                         // infinity does, too
+			{E5M2, Sum, []uint64{0x7c, 0xfc}, 0, 0x7f},                         // NaN
 			{I8, Sum, []uint64{0x7f, 1}, 0, 0x80},                              // wraps
 			{I8, Avg, []uint64{0xfd, 0xfe, 0}, 0, 0xff},                        // -5/3 = -1
 			{U8, Avg, []uint64{0xff, 2}, 0, 0},                                 // 257 wraps to 1
@@ -311,7 +318,7 @@ func TestFoldAllocatesNothing(t *testing.T) {
 	srcs := [][]byte{make([]byte, bytes), make([]byte, bytes)}
 	for _, l := range Levels() {
 		force(t, l)
-		for _, typ := range []Type{I16, F16, BF16} {
+		for _, typ := range []Type{I16, E4M3, E5M2, F16, BF16} {
 			for _, op := range allOps {
 				for _, whole := range []int{bytes, large} {
 					allocs := testing.AllocsPerRun(20, func() { FoldPart(dst, srcs, typ, op, 2, whole) })
@@ -352,7 +359,7 @@ func TestConcurrentUse(t *testing.T) {
 func TestFoldRefusesMistakes(t *testing.T) {
 	b := make([]byte, 8)
 	for message, call := range map[string]func(){
-		"reduce: type(10) is no element type":                            func() { Fold(b, [][]byte{b}, 10, Sum, 0) },
+		"reduce: type(12) is no element type":                            func() { Fold(b, [][]byte{b}, 12, Sum, 0) },
 		"reduce: op(6) is no operation":                                  func() { Fold(b, [][]byte{b}, F32, 6, 0) },
 		"reduce: no source; want at least one":                           func() { Fold(b, nil, F32, Sum, 0) },
 		"reduce: 7 bytes are no multiple of the 4 of f32":                func() { Fold(b[:7], [][]byte{b[:7]}, F32, Sum, 0) },

@@ -8,8 +8,8 @@ import (
 )
 
 // The oracle computes one element at a time from the definition, by other
-// means than the package: integers in math/big, halves by search in a table
-// of all their values, F32 in float64 with one rounding a step (which is
+// means than the package: integers in math/big, halves and 8-bit floats by
+// search among all their values, F32 in float64 with one rounding a step (which is
 // exact, since 53 >= 2*24 + 2).
 
 // oracle returns the bits of op over elements, given as bits in source order.
@@ -20,6 +20,9 @@ func oracle(elements []uint64, t Type, op Op, factor float64) uint64 {
 	case F32:
 		decode := func(b uint64) float64 { return float64(math.Float32frombits(uint32(b))) }
 		return canonicalBits(oracleFloat(elements, op, factor, decode, toFloat32), t)
+	case E4M3, E5M2:
+		decode := func(b uint64) float64 { return float8Values[t][b] }
+		return uint64(encodeFloat8(oracleFloat(elements, op, factor, decode, toFloat32), t))
 	case F16, BF16:
 		decode := func(b uint64) float64 { return decodeHalf(uint16(b), t) }
 		return uint64(encodeHalf(oracleFloat(elements, op, factor, decode, toFloat32), t))
@@ -228,7 +231,7 @@ func put(s []byte, i, size int, bits uint64) {
 // special values of every type: zeros, infinities, quiet and signalling NaN of
 // either sign, subnormals, the largest, halves of a unit.
 var special = map[int][]uint64{
-	1: {0, 1, 0x7f, 0x80, 0xff},
+	1: {0, 1, 0x7f, 0x80, 0xff, 0x03, 0x04, 0x07, 0x08, 0x38, 0x3c, 0x7b, 0xfb, 0x7c, 0xfc, 0x7d, 0x7e, 0xfe},
 	2: {
 		0, 0x8000, 1, 0x8001, 0x7fff, 0xffff, 0x03ff, 0x0400, 0x3c00, 0x3c01, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00, 0xfe01,
 		0x007f, 0x0080, 0x3f80, 0x3f81, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7f81, 0x7fc0, 0xffc1,
@@ -253,6 +256,8 @@ func tame(r *rand.Rand, t Type) uint64 {
 		return uint64(math.Float32bits(float32(x)))
 	case F16, BF16:
 		return uint64(encodeHalf(toFloat32(x), t))
+	case E4M3, E5M2:
+		return uint64(encodeFloat8(x, t))
 	}
 	return uint64(int64(10 * x))
 }

@@ -17,9 +17,10 @@ import (
 // says which.
 
 // Accumulator returns the type in which partial results of t are kept: F32 for
-// F16 and BF16, so that they are rounded once; else t itself.
+// the floats that are shorter, so that they are rounded once; else t itself.
 func (t Type) Accumulator() Type {
-	if t == F16 || t == BF16 {
+	switch t {
+	case F16, BF16, E4M3, E5M2:
 		return F32
 	}
 	return t

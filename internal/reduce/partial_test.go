@@ -142,7 +142,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	const elements = 2051
 	for _, l := range Levels() {
 		force(t, l)
-		for _, typ := range []Type{I16, F16, BF16, F32} {
+		for _, typ := range []Type{I16, E4M3, E5M2, F16, BF16, F32} {
 			src, acc := make([]byte, elements*typ.Size()), make([]byte, elements*typ.Accumulator().Size())
 			other := make([]byte, len(acc))
 			for _, op := range allOps {
@@ -160,10 +160,10 @@ func TestStepsAllocateNothing(t *testing.T) {
 func TestStepsRefuseMistakes(t *testing.T) {
 	b := make([]byte, 8)
 	for message, call := range map[string]func(){
-		"reduce: type(10) is no element type":             func() { Begin(b, b, 10, Sum, 0) },
-		"reduce: type(11) is no element type":             func() { Combine(b, b, 11, Sum) },
-		"reduce: type(12) is no element type":             func() { CombineNext(b, b, 12, Sum, 0) },
-		"reduce: type(13) is no element type":             func() { Finish(b, b, 13, Sum, 1) },
+		"reduce: type(12) is no element type":             func() { Begin(b, b, 12, Sum, 0) },
+		"reduce: type(13) is no element type":             func() { Combine(b, b, 13, Sum) },
+		"reduce: type(14) is no element type":             func() { CombineNext(b, b, 14, Sum, 0) },
+		"reduce: type(15) is no element type":             func() { Finish(b, b, 15, Sum, 1) },
 		"reduce: op(6) is no operation":                   func() { Begin(b, b, F32, 6, 0) },
 		"reduce: op(7) is no operation":                   func() { Combine(b, b, F32, 7) },
 		"reduce: op(8) is no operation":                   func() { CombineNext(b, b, F32, 8, 0) },

@@ -1,6 +1,7 @@
 package reduce
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 )
@@ -41,8 +42,8 @@ func plain(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar uint64
 		plainFloats(dst, srcs, from, to, op, math.Float32frombits(uint32(scalar)), canonicalNaN32)
 	case F64:
 		plainFloats(dst, srcs, from, to, op, math.Float64frombits(scalar), canonicalNaN64)
-	case F16, BF16:
-		plainHalves(dst, srcs, from, to, t, op, math.Float32frombits(uint32(scalar)))
+	case F16, BF16, E4M3, E5M2:
+		plainShort(dst, srcs, from, to, t, op, math.Float32frombits(uint32(scalar)))
 	}
 }
 
@@ -98,88 +99,100 @@ func plainFloats[T floating](dst []byte, srcs [][]byte, from, to int, op Op, sca
 	}
 }
 
-// plainHalves widens the elements of every source to float32 and narrows the
-// result, once.
-func plainHalves(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar float32) {
+// plainShort widens the elements of every source, floats shorter than F32, to
+// float32 and narrows the result, once.
+func plainShort(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar float32) {
 	var accs, xs [plainBlock]float32
-	var hs [plainBlock]uint16
-	for from < to {
-		n := min(plainBlock, (to-from)/2)
-		end := from + n*2
-		acc, x, h := accs[:n], xs[:n], hs[:n]
-		copy(bytesOf(h), srcs[0][from:end])
-		widen(acc, h, t)
+	for size := t.Size(); from < to; {
+		n := min(plainBlock, (to-from)/size)
+		end := from + n*size
+		acc, x := accs[:n], xs[:n]
+		widen(acc, srcs[0][from:end], t)
 		premultiply(acc, op, scalar)
 		for _, src := range srcs[1:] {
-			copy(bytesOf(h), src[from:end])
-			widen(x, h, t)
+			widen(x, src[from:end], t)
 			premultiply(x, op, scalar)
 			combine(acc, x, op)
 		}
 		conclude(acc, op, scalar, canonicalNaN32)
-		narrow(h, acc, t)
-		copy(dst[from:end], bytesOf(h))
+		narrow(dst[from:end], acc, t)
 		from = end
 	}
 }
 
-// plainWiden writes to dst the halves of src from byte from on as float32.
+// plainWiden writes to dst the elements of src from byte from on as float32.
 func plainWiden(dst, src []byte, from int, t Type, op Op, factor float32) {
 	if from == len(src) {
 		return
 	}
 	var xs [plainBlock]float32
-	var hs [plainBlock]uint16
-	for from < len(src) {
-		n := min(plainBlock, (len(src)-from)/2)
-		x, h := xs[:n], hs[:n]
-		copy(bytesOf(h), src[from:])
-		widen(x, h, t)
+	for size := t.Size(); from < len(src); {
+		n := min(plainBlock, (len(src)-from)/size)
+		x := xs[:n]
+		widen(x, src[from:from+n*size], t)
 		premultiply(x, op, factor)
-		copy(dst[2*from:], bytesOf(x))
-		from += 2 * n
+		copy(dst[from/size*4:], bytesOf(x))
+		from += n * size
 	}
 }
 
-// plainNarrow writes to dst, from byte from on, the float32 of src as halves.
+// plainNarrow writes to dst, from byte from on, the float32 of src as elements of type t.
 func plainNarrow(dst, src []byte, from int, t Type, op Op, divisor float32) {
 	if from == len(dst) {
 		return
 	}
 	var xs [plainBlock]float32
-	var hs [plainBlock]uint16
-	for from < len(dst) {
-		n := min(plainBlock, (len(dst)-from)/2)
-		x, h := xs[:n], hs[:n]
-		copy(bytesOf(x), src[2*from:])
+	for size := t.Size(); from < len(dst); {
+		n := min(plainBlock, (len(dst)-from)/size)
+		x := xs[:n]
+		copy(bytesOf(x), src[from/size*4:])
 		conclude(x, op, divisor, canonicalNaN32)
-		narrow(h, x, t)
-		copy(dst[from:], bytesOf(h))
-		from += 2 * n
+		narrow(dst[from:from+n*size], x, t)
+		from += n * size
 	}
 }
 
-func widen(x []float32, h []uint16, t Type) {
-	if t == F16 {
+// widen sets x to the values of the elements in b.
+func widen(x []float32, b []byte, t Type) {
+	switch t {
+	case F16:
 		for i := range x {
-			x[i] = widenF16(h[i])
+			x[i] = widenF16(binary.NativeEndian.Uint16(b[2*i:]))
 		}
-		return
-	}
-	for i := range x {
-		x[i] = widenBF16(h[i])
+	case BF16:
+		for i := range x {
+			x[i] = widenBF16(binary.NativeEndian.Uint16(b[2*i:]))
+		}
+	case E4M3:
+		for i := range x {
+			x[i] = valuesE4M3[b[i]]
+		}
+	case E5M2:
+		for i := range x {
+			x[i] = valuesE5M2[b[i]]
+		}
 	}
 }
 
-func narrow(h []uint16, x []float32, t Type) {
-	if t == F16 {
-		for i := range h {
-			h[i] = narrowF16(x[i])
+// narrow sets the elements in b to the values in x.
+func narrow(b []byte, x []float32, t Type) {
+	switch t {
+	case F16:
+		for i := range x {
+			binary.NativeEndian.PutUint16(b[2*i:], narrowF16(x[i]))
 		}
-		return
-	}
-	for i := range h {
-		h[i] = narrowBF16(x[i])
+	case BF16:
+		for i := range x {
+			binary.NativeEndian.PutUint16(b[2*i:], narrowBF16(x[i]))
+		}
+	case E4M3:
+		for i := range x {
+			b[i] = e4m3.narrow(x[i])
+		}
+	case E5M2:
+		for i := range x {
+			b[i] = e5m2.narrow(x[i])
+		}
 	}
 }
 

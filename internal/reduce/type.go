@@ -20,7 +20,9 @@ const (
 	F16  Type = 6 // IEEE 754 binary16
 	F32  Type = 7
 	F64  Type = 8
-	BF16 Type = 9 // bfloat16: the upper half of an F32
+	BF16 Type = 9  // bfloat16: the upper half of an F32
+	E4M3 Type = 10 // 8-bit float up to 448, without infinities (NCCL 2.24's ncclFloat8e4m3)
+	E5M2 Type = 11 // 8-bit float up to 57344 (ncclFloat8e5m2)
 	I16  Type = 100
 	U16  Type = 101
 )
@@ -37,6 +39,8 @@ const (
 	positionF32
 	positionF64
 	positionBF16
+	positionE4M3
+	positionE5M2
 	positionI16
 	positionU16
 	numTypes
@@ -61,6 +65,8 @@ var known = [numTypes]traits{
 	positionF32:  {F32, "f32", 4},
 	positionF64:  {F64, "f64", 8},
 	positionBF16: {BF16, "bf16", 2},
+	positionE4M3: {E4M3, "e4m3", 1},
+	positionE5M2: {E5M2, "e5m2", 1},
 	positionI16:  {I16, "i16", 2},
 	positionU16:  {U16, "u16", 2},
 }
@@ -68,7 +74,7 @@ var known = [numTypes]traits{
 // position returns where t stands in a table, or -1 for a type that is none.
 func (t Type) position() int {
 	switch {
-	case t <= BF16:
+	case t <= E5M2:
 		return int(t)
 	case t == I16:
 		return positionI16
@@ -98,7 +104,7 @@ func (t Type) String() string {
 }
 
 // ParseType returns the type of that name: i8, u8, i16, u16, i32, u32, i64,
-// u64, f16, bf16, f32 or f64.
+// u64, e4m3, e5m2, f16, bf16, f32 or f64.
 func ParseType(name string) (Type, error) {
 	names := make([]string, 0, numTypes)
 	for _, k := range known {

@@ -87,7 +87,7 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 		TestingT: t, rng: rand.New(rand.NewPCG(seed, 5)), //nolint:gosec // repeatable
 		queues: map[[2]int][]byte{},
 	}
-	types := []reduce.Type{reduce.F32, reduce.BF16, reduce.I8, reduce.F64}
+	types := []reduce.Type{reduce.F32, reduce.BF16, reduce.E4M3, reduce.E5M2, reduce.I8, reduce.F64}
 	ops := []reduce.Op{reduce.Sum, reduce.Avg, reduce.Max, reduce.PremulSum}
 	for range calls {
 		c := call{

@@ -20,7 +20,7 @@ import (
 
 var allTypes = []reduce.Type{
 	reduce.I8, reduce.U8, reduce.I16, reduce.U16, reduce.I32, reduce.U32, reduce.I64, reduce.U64,
-	reduce.F16, reduce.BF16, reduce.F32, reduce.F64,
+	reduce.E4M3, reduce.E5M2, reduce.F16, reduce.BF16, reduce.F32, reduce.F64,
 }
 
 // sums is an Allreduce whose result is known: every rank's input, and what they come to.

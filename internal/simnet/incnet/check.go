@@ -63,6 +63,10 @@ func put(b []byte, t reduce.Type, v int) {
 		binary.NativeEndian.PutUint16(b, uint16(f>>16))
 	case reduce.F16:
 		binary.NativeEndian.PutUint16(b, map[int]uint16{-1: 0xbc00, 0: 0, 1: 0x3c00, 2: 0x4000, 3: 0x4200}[v])
+	case reduce.E4M3:
+		b[0] = map[int]byte{-1: 0xb8, 0: 0, 1: 0x38, 2: 0x40, 3: 0x44}[v]
+	case reduce.E5M2:
+		b[0] = map[int]byte{-1: 0xbc, 0: 0, 1: 0x3c, 2: 0x40, 3: 0x42}[v]
 	case reduce.F64:
 		binary.NativeEndian.PutUint64(b, math.Float64bits(float64(v)))
 	default:

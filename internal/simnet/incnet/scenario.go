@@ -159,7 +159,7 @@ func (s *Scenario) prune(used map[int]bool) {
 
 // randomOps draws the script.
 func (s *Scenario) randomOps(r *rand.Rand) {
-	types := []reduce.Type{reduce.F32, reduce.F32, reduce.BF16, reduce.F16, reduce.F64, reduce.I32, reduce.U8, reduce.I64, reduce.I16}
+	types := []reduce.Type{reduce.F32, reduce.F32, reduce.BF16, reduce.F16, reduce.E4M3, reduce.E5M2, reduce.F64, reduce.I32, reduce.U8, reduce.I64, reduce.I16}
 	ops := []reduce.Op{reduce.Sum, reduce.Sum, reduce.Avg, reduce.Max, reduce.Min, reduce.Prod, reduce.PremulSum}
 	n := pick(r, 1, 1+r.IntN(4), 1+r.IntN(40))
 	if s.Terms.Ranks > 64 {
@@ -172,7 +172,7 @@ func (s *Scenario) randomOps(r *rand.Rand) {
 		if r.IntN(3) == 0 {
 			o.To, owners = wire.ToRank(r.IntN(s.Terms.Ranks)), 1
 		}
-		size := o.Type.Size()
+		size := max(o.Type.Size(), o.Type.Accumulator().Size()/2) // what an element takes of a chunk
 		if s.Terms.Wide {
 			size = o.Type.Accumulator().Size()
 		}
