@@ -15,9 +15,9 @@ distributed: Any = dist  # with its private names
 
 SUMMABLE = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
-    torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
+    torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2,
 ]  # fmt: skip
-OPAQUE = [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn]
+OPAQUE = [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fnuz]
 SIZES = [0, 1, 3, 1000, 70_001]
 
 
@@ -41,8 +41,8 @@ def same_bytes(got: torch.Tensor, want: torch.Tensor) -> bool:
 
 
 def reduced(op: Any, dtype: torch.dtype, inputs: list[torch.Tensor], factor: float) -> torch.Tensor:
-    """Return the reduction in rank order, half types added in f32, as the library promises."""
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    """Return the reduction in rank order, shorter floats added in f32, as the library promises."""
+    wide = torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
     if not dtype.is_floating_point:
         wide = torch.int64
     terms = [t.to(wide) * factor if op == "premul" else t.to(wide) for t in inputs]

@@ -20,7 +20,7 @@ NAME = "libnccl-net-mcast.so"
 
 OK, E_ARGUMENT, E_TIMEOUT, E_BUSY = 0, 1, 3, 7
 SUM, PROD, MAX, MIN, AVG, PREMUL_SUM = range(6)
-I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16 = range(10)
+I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
 I16, U16 = 100, 101
 
 _ERROR_BYTES = 1024

@@ -18,6 +18,8 @@ _DTYPES: dict[torch.dtype, int] = {
     torch.uint32: _lib.U32,
     torch.int64: _lib.I64,
     torch.uint64: _lib.U64,
+    torch.float8_e4m3fn: _lib.E4M3,
+    torch.float8_e5m2: _lib.E5M2,
     torch.float16: _lib.F16,
     torch.bfloat16: _lib.BF16,
     torch.float32: _lib.F32,
