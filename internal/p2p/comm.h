@@ -24,6 +24,7 @@ _Static_assert(sizeof(struct header) == 16, "16 bytes on the wire");
 enum {
 	HEADER = sizeof(struct header),
 	STAGING = 20 << 10, /* bytes that one read may bring beyond what was known; holds a message of 16 KiB */
+	LARGE = 64 << 10, /* a message for which another system call does not matter; the least that is pinned */
 	GATHER = 16,        /* iovecs of a write */
 	PINS = 256,         /* zero-copy writes of a lane that the kernel holds */
 };
@@ -65,6 +66,10 @@ struct lane {
 	char *staged;
 	size_t from, to, ahead; /* ahead: room */
 
+	/* Small messages read in a row; whether the kernel may acknowledge them late. */
+	unsigned small;
+	int patient;
+
 	/* Zero-copy writes by number; whose memory each one pins. */
 	uint32_t pinned, released;
 	struct p2p_request *owner[PINS];
@@ -98,6 +103,7 @@ void p2p_lost(struct p2p_comm *c, const char *doing);
 extern const struct stream p2p_socket;
 int p2p_socket_setup(struct p2p_comm *c);
 int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true if there were any */
+void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */
 

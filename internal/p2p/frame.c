@@ -10,9 +10,7 @@
 enum {
 	PAGE = 4096,          /* shares begin at multiples of it */
 	BUDGET = 4 << 20,     /* bytes that a step may move on a lane, about */
-	LARGE = 64 << 10,     /* a message for which another read does not matter */
 	FEW = 4 << 10,        /* read ahead where a large one may come */
-	PIN_MIN = 64 << 10,   /* below, copying is cheaper than pinning */
 };
 
 void p2p_push(struct lane *l, struct p2p_request *r) { l->queue[l->last++ % P2P_IN_FLIGHT] = r; }
@@ -63,7 +61,7 @@ static int gather(struct lane *l, struct iovec *iov, struct header *header, stru
 		at += skip - HEADER;
 		len -= skip - HEADER;
 		skip = 0;
-		if (l->comm->zerocopy && len >= PIN_MIN) {
+		if (l->comm->zerocopy && len >= LARGE) {
 			if (k > 0)
 				break;
 			*pin = r;
@@ -241,6 +239,8 @@ static int recv_lane(struct lane *l)
 			if (n < len)
 				continue;
 		}
+		if (l->ring == NULL)
+			p2p_socket_acknowledge(l, r->size);
 		pop(l);
 	}
 	return total > 0;

@@ -11,13 +11,34 @@
 
 #include "comm.h"
 
-enum { VERDICT = 0x5645 }; /* magic of what a receiver says when it gives up */
+enum {
+	VERDICT = 0x5645, /* magic of what a receiver says when it gives up */
+	PIECE = 1 << 10,  /* bytes of a write that are worth a copy */
+	RUN = 8,          /* small messages in a row after which they count as the rule */
+};
 
 static ssize_t nothing(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1; }
+
+/* Copies what is small into one piece: the kernel takes longer over a list. */
+static size_t join(char *piece, const struct iovec *iov, int k)
+{
+	size_t n = 0;
+	int i;
+
+	for (i = 0; i < k; i++) {
+		if (iov[i].iov_len > PIECE - n)
+			return 0;
+		memcpy(piece + n, iov[i].iov_base, iov[i].iov_len);
+		n += iov[i].iov_len;
+	}
+	return n;
+}
 
 static ssize_t socket_send(struct lane *l, struct iovec *iov, int k, struct p2p_request *pin)
 {
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)k};
+	char piece[PIECE];
+	size_t small = join(piece, iov, k);
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 	ssize_t n;
 
@@ -31,14 +52,14 @@ static ssize_t socket_send(struct lane *l, struct iovec *iov, int k, struct p2p_
 		if (n == 0 || errno != ENOBUFS) /* ENOBUFS: no room to note the pinning */
 			return n == 0 ? 0 : nothing();
 	}
-	n = sendmsg(l->fd, &msg, flags);
+	n = small > 0 ? send(l->fd, piece, small, flags) : sendmsg(l->fd, &msg, flags);
 	return n < 0 ? nothing() : n;
 }
 
 static ssize_t socket_recv(struct lane *l, struct iovec *iov, int k)
 {
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)k};
-	ssize_t n = recvmsg(l->fd, &msg, MSG_DONTWAIT);
+	ssize_t n = k == 1 ? recv(l->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT) : recvmsg(l->fd, &msg, MSG_DONTWAIT);
 
 	if (n == 0)
 		errno = ESHUTDOWN;
@@ -67,6 +88,25 @@ int p2p_socket_setup(struct p2p_comm *c)
 			c->zerocopy = 0; /* a kernel without it: copy */
 	}
 	return 0;
+}
+
+/* Whether the kernel acknowledges each message as it is read. A connection goes
+ * one way, so that it does by default, before recv returns: a microsecond. Where
+ * messages are small it is told to wait for a second one. After a large message
+ * it is not: the sender's memory may be pinned until then. */
+void p2p_socket_acknowledge(struct lane *l, size_t size)
+{
+	const int at_once = 1, later = 0;
+
+	if (size >= LARGE) {
+		l->small = 0;
+		if (l->patient)
+			(void)setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, sizeof(at_once));
+		l->patient = 0;
+	} else if (!l->patient && ++l->small >= RUN) {
+		l->patient = setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof(later)) == 0;
+		l->small = 0;
+	}
 }
 
 int p2p_socket_release(struct lane *l)
@@ -115,12 +155,18 @@ int p2p_socket_release(struct lane *l)
 /* Looks at lane 0 for the end of the peer. A sender also hears its verdict. */
 int p2p_socket_alive(struct p2p_comm *c)
 {
+	const int now_and_later = 2; /* even, but not 0 */
 	struct header h;
 	ssize_t n;
 
 	if (!c->sending) {
-		if (c->lane[0].ring == NULL)
-			return 1; /* reading tells */
+		if (c->lane[0].ring == NULL) {
+			/* Reading tells. What is not acknowledged yet is now; the kernel's
+			 * timer would make it do so at once from then on. */
+			if (c->lane[0].patient)
+				(void)setsockopt(c->lane[0].fd, IPPROTO_TCP, TCP_QUICKACK, &now_and_later, sizeof(now_and_later));
+			return 1;
+		}
 		n = recv(c->lane[0].fd, &h, 1, MSG_DONTWAIT | MSG_PEEK);
 		return n > 0 || (n < 0 && nothing() == 0);
 	}
