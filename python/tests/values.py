@@ -14,8 +14,8 @@ import torch_mcast
 distributed: Any = dist  # with its private names
 
 SUMMABLE = [
-    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
-    torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
 ]  # fmt: skip
 OPAQUE = [torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fnuz]
 SIZES = [0, 1, 3, 1000, 70_001]
