@@ -210,7 +210,7 @@ func (l *collListener) connect(first collHandle, rank, size int) (*collnet.Group
 	}
 	if err != nil {
 		endpoint.Close()
-		return nil, errors.Join(errRemote, err)
+		return nil, &remoteError{err}
 	}
 	g, err := endpoint.Join(ctx, blobs)
 	if err != nil {

@@ -145,8 +145,8 @@ func pointers(gpuMemory string) C.int {
 	return C.NCCL_PTR_HOST
 }
 
-// errRemote marks what another rank has caused.
-var errRemote = errors.New("another rank")
+// remoteError is what another rank has caused.
+type remoteError struct{ error }
 
 // verdict runs a call, logs why it fails and returns what NCCL is to know. A
 // panic does not cross into C.
@@ -170,7 +170,7 @@ func resultOf(err error) C.nccl_result {
 		return C.NCCL_INVALID_ARGUMENT
 	case errors.As(err, &fault) && fault.Kind == collnet.Mismatch:
 		return C.NCCL_INVALID_USAGE
-	case errors.As(err, &fault) && fault.Kind == collnet.Dead, errors.Is(err, errRemote), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &fault) && fault.Kind == collnet.Dead, errors.As(err, new(*remoteError)), errors.Is(err, context.DeadlineExceeded):
 		return C.NCCL_REMOTE_ERROR
 	}
 	return C.NCCL_SYSTEM_ERROR
