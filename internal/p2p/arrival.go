@@ -14,14 +14,14 @@ import (
 // of lane 0 makes it; those of the other sockets hand theirs in and wait for it.
 type arrival struct {
 	lanes   [MaxLanes]net.Conn
-	ring    int           // descriptor, or none, or taken
+	ring    int           // descriptor, or noRing, or ringTaken
 	changed chan struct{} // holds a token when something came
 	done    chan struct{} // closed when lane 0 needs the rest no more
 }
 
 const (
-	none  = -1
-	taken = -2
+	noRing    = -1 // has not come
+	ringTaken = -2 // came, and is no longer the arrival's
 )
 
 // join hands something in, unless it came already.
@@ -30,7 +30,7 @@ func (l *Listener) join(id uint64, put func(*arrival) bool) *arrival {
 	defer l.mu.Unlock()
 	a := l.arrivals[id]
 	if a == nil {
-		a = &arrival{ring: none, changed: make(chan struct{}, 1), done: make(chan struct{})}
+		a = &arrival{ring: noRing, changed: make(chan struct{}, 1), done: make(chan struct{})}
 		l.arrivals[id] = a
 	}
 	if !put(a) {
@@ -128,7 +128,7 @@ func (l *Listener) greetRing(ctx context.Context, c net.Conn) {
 		return
 	}
 	a := l.join(g.id, func(a *arrival) bool {
-		if a.ring != none {
+		if a.ring != noRing {
 			return false
 		}
 		a.ring = fd
@@ -138,18 +138,22 @@ func (l *Listener) greetRing(ctx context.Context, c net.Conn) {
 		_ = unix.Close(fd)
 		return
 	}
+	_, _ = c.Write([]byte{1}) // who does not hear that it came goes on without
 	l.park(ctx, g.id, a)
-	if l.take(a) == fd {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.takeRing() == fd {
 		_ = unix.Close(fd)
 	}
 }
 
-// take returns an arrival's ring, which is the caller's from then on.
-func (l *Listener) take(a *arrival) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// takeRing returns the ring, which is the caller's from then on, or noRing or
+// ringTaken. The listener's lock is held.
+func (a *arrival) takeRing() int {
 	fd := a.ring
-	a.ring = taken
+	if fd >= 0 {
+		a.ring = ringTaken
+	}
 	return fd
 }
 
@@ -188,20 +192,22 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	if ans.fabric == 0 {
 		return fmt.Errorf("this end allows %v, the peer %v", l.place.fabrics, g.offer)
 	}
+	ring := noRing
 	has := func() bool {
 		for _, c := range a.lanes[:ans.lanes] {
 			if c == nil {
 				return false
 			}
 		}
-		return ans.fabric == tcp || a.ring >= 0
+		if ans.fabric == shm {
+			ring = a.takeRing()
+		}
+		return ans.fabric == tcp || ring >= 0
 	}
 	if err := l.await(ctx, a, has); err != nil {
 		return fmt.Errorf("wait for the rest of the connection: %w", err)
 	}
-	ring := none
-	if ans.fabric == shm {
-		ring = l.take(a)
+	if ring >= 0 {
 		defer unix.Close(ring) //nolint:errcheck // the mapping keeps the memory
 	}
 	comm, err := open(&l.opts, false, a.lanes[:ans.lanes], ring)

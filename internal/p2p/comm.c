@@ -78,13 +78,27 @@ static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size)
 	return r;
 }
 
+/* Says why a call is not carried out; the comm goes on. */
+static int refuse(struct p2p_comm *c, const char *why)
+{
+	if (c != NULL && !c->error)
+		snprintf(c->text, sizeof(c->text), "%s %s: %s", c->sending ? "send to" : "receive from", c->peer, why);
+	return P2P_E_ARGUMENT;
+}
+
 static int post(struct p2p_comm *c, int sending, void *data, size_t size, struct p2p_request **req)
 {
 	if (req == NULL)
-		return P2P_E_ARGUMENT;
+		return refuse(c, "there is no place for the request");
 	*req = NULL;
-	if (c == NULL || c->sending != sending || (data == NULL && size > 0) || size > SIZE_MAX >> 16)
+	if (c == NULL)
 		return P2P_E_ARGUMENT;
+	if (c->sending != sending)
+		return refuse(c, sending ? "a comm that receives was asked to send" : "a comm that sends was asked to receive");
+	if (data == NULL && size > 0)
+		return refuse(c, "the data are NULL, but not of 0 bytes");
+	if (size > SIZE_MAX >> 16)
+		return refuse(c, "the size has more than 48 bits");
 	if (c->error)
 		return c->error;
 	*req = take(c, data, size);
@@ -143,11 +157,13 @@ int p2p_test(struct p2p_request *r, int *done, size_t *size)
 {
 	struct p2p_comm *c;
 
+	if (r == NULL)
+		return P2P_E_ARGUMENT;
 	if (done == NULL)
-		return P2P_E_ARGUMENT;
+		return refuse(r->comm, "there is no place for the outcome of a test");
 	*done = 0;
-	if (r == NULL || !r->live)
-		return P2P_E_ARGUMENT;
+	if (!r->live)
+		return refuse(r->comm, "the tested request is done already");
 	c = r->comm;
 	if (r->pending && !c->error)
 		progress(c);
@@ -161,7 +177,7 @@ int p2p_test(struct p2p_request *r, int *done, size_t *size)
 	return P2P_OK;
 }
 
-const char *p2p_error(const struct p2p_comm *c) { return c->text; }
+const char *p2p_error(const struct p2p_comm *c) { return c != NULL ? c->text : "there is no comm"; }
 
 struct p2p_comm *p2p_of(const struct p2p_request *r) { return r->comm; }
 
@@ -187,6 +203,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	c->sending = s->sending;
 	c->lanes = s->lanes;
 	c->zerocopy = s->sending && ring == NULL ? s->zerocopy : 0;
+	c->timeout = s->timeout;
 	c->cut = s->cut ? s->cut : CUT;
 	c->free = UINT32_MAX;
 	snprintf(c->peer, sizeof(c->peer), "%s", s->peer ? s->peer : "?");

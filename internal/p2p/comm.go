@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"unsafe"
 
@@ -21,7 +22,7 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	defer C.free(unsafe.Pointer(peer))
 	s := C.struct_p2p_setup{
 		lanes: C.int(len(conns)), memfd: C.int(ring), cut: C.size_t(o.Cut),
-		zerocopy: C.int(zerocopies[o.Zerocopy]), peer: peer,
+		zerocopy: C.int(zerocopies[o.Zerocopy]), timeout: C.uint(min(o.Timeout.Milliseconds(), math.MaxInt32)), peer: peer,
 	}
 	if sending {
 		s.sending = 1

@@ -77,6 +77,7 @@ struct lane {
 
 struct p2p_comm {
 	int sending, lanes, zerocopy;
+	unsigned timeout;
 	int error;
 	int gone; /* the peer closed its end */
 	size_t cut;

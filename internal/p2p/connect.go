@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -53,14 +55,29 @@ func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 	attempts.Unlock()
 	binary.LittleEndian.PutUint64(state, a.id)
 	go func() {
-		defer close(a.done)
 		comm, err := a.run()
 		if err != nil {
 			err = fmt.Errorf("p2p: connect to %v: %w", a.place.addr, err)
 		}
 		a.result = result{comm, err}
+		close(a.done)
+		time.AfterFunc(a.opts.Timeout, a.abandon)
 	}()
 	return nil, nil
+}
+
+// abandon ends a connection that nobody asked for any more.
+func (a *attempt) abandon() {
+	attempts.Lock()
+	defer attempts.Unlock()
+	if attempts.by[a.id] != a {
+		return
+	}
+	delete(attempts.by, a.id)
+	if a.result.comm != nil {
+		Wrap(a.result.comm).Close()
+	}
+	a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.Timeout)
 }
 
 // poll returns the result of an attempt, once.
@@ -69,7 +86,7 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 	defer attempts.Unlock()
 	a := attempts.by[id]
 	if a == nil {
-		return nil, errHandle
+		return nil, errState
 	}
 	select {
 	case <-a.done:
@@ -143,14 +160,8 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 // dial opens one lane and greets on it.
 func (a *attempt) dial(ctx context.Context, g greeting) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1}
-	if a.opts.Addr.IsValid() || a.opts.Interface != "" {
-		local, err := a.opts.address()
-		if err != nil {
-			return nil, err
-		}
-		if local.Is4() == a.place.addr.Addr().Is4() {
-			d.LocalAddr = &net.TCPAddr{IP: local.AsSlice(), Zone: local.Zone()}
-		}
+	if local := a.opts.Addr.Unmap(); local.IsValid() && local.Is4() == a.place.addr.Addr().Is4() {
+		d.LocalAddr = &net.TCPAddr{IP: local.AsSlice(), Zone: local.Zone()}
 	}
 	if a.opts.Buffer > 0 {
 		d.Control = bufferControl(a.opts.Buffer)
@@ -168,7 +179,8 @@ func (a *attempt) dial(ctx context.Context, g greeting) (net.Conn, error) {
 	return c, nil
 }
 
-// pass makes a ring and gives it to the listener, which must be on this host.
+// pass makes a ring and gives it to the listener, which must be on this host and
+// say that it has it: only then may lane 0 offer shm.
 func (a *attempt) pass(ctx context.Context, g greeting) (fd int, err error) {
 	if a.place.host != hostDigest() {
 		return -1, errors.New("shared memory needs both ends on one host and in one network namespace")
@@ -193,7 +205,12 @@ func (a *attempt) pass(ctx context.Context, g greeting) (fd int, err error) {
 	defer c.Close() //nolint:errcheck // all was said
 	deadline, _ := ctx.Deadline()
 	_ = c.SetDeadline(deadline)
-	_, _, err = c.(*net.UnixConn).WriteMsgUnix(g.bytes(), unix.UnixRights(fd), nil)
+	if _, _, err = c.(*net.UnixConn).WriteMsgUnix(g.bytes(), unix.UnixRights(fd), nil); err != nil {
+		return fd, err
+	}
+	if _, err = io.ReadFull(c, make([]byte, 1)); errors.Is(err, io.EOF) {
+		err = errors.New("the listener did not take it")
+	}
 	return fd, err
 }
 

@@ -34,10 +34,13 @@ const (
 
 const (
 	magic   = 0x5032434d // "MC2P"
-	version = 1
+	version = 2          // of handles, greetings and frames
 )
 
-var errHandle = errors.New("p2p: the handle is garbled, or not one of this library")
+var (
+	errHandle = errors.New("p2p: the handle is garbled, or not one of this library")
+	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for longer than the timeout")
+)
 
 // place is what a handle says: where a listener is and what it wants to hear.
 type place struct {

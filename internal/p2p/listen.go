@@ -39,10 +39,10 @@ func Listen(o Options) (*Listener, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	addr, err := o.address()
-	if err != nil {
-		return nil, err
+	if !o.Addr.IsValid() {
+		return nil, errors.New("p2p: a listener needs an address")
 	}
+	addr := o.Addr.Unmap()
 	lc := net.ListenConfig{KeepAlive: -1}
 	if o.Buffer > 0 {
 		lc.Control = bufferControl(o.Buffer) // those of the sockets it accepts follow

@@ -6,9 +6,7 @@
 package p2p
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 )
@@ -19,16 +17,15 @@ const MaxLanes = 16
 // Options are one end's settings. The two ends may differ: they agree on the
 // lesser number of lanes and on a fabric that both allow.
 type Options struct {
-	Addr      netip.Addr    // of this end; else that of Interface
-	Interface string        // by name; used when Addr is not set
-	Lanes     int           // sockets of a connection, 1 to 16; 0: 4
-	Cut       int           // bytes from which a message uses all lanes; 0: 256 KiB
-	Buffer    int           // bytes of each socket's buffers; 0: the kernel decides
-	Ring      int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
-	Zerocopy  string        // "auto" (""): where the kernel does not copy after all; "on", "off"
-	Fabric    string        // "auto" (""): shm within a host, else tcp; "tcp", "shm": that one or an error
-	Timeout   time.Duration // for a connection to come about; 0: 30 s
-	Log       func(string)  // notes on what was chosen; may be nil
+	Addr     netip.Addr    // of this end; one that connects may leave the choice to the kernel
+	Lanes    int           // sockets of a connection, 1 to 16; 0: 4
+	Cut      int           // bytes from which a message uses all lanes; 0: 256 KiB
+	Buffer   int           // bytes of each socket's buffers; 0: the kernel decides
+	Ring     int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
+	Zerocopy string        // "auto" (""): where the kernel does not copy after all; "on", "off"
+	Fabric   string        // "auto" (""): shm within a host, else tcp; "tcp", "shm": that one or an error
+	Timeout  time.Duration // for a connection to come about or be asked for, and for a peer to acknowledge what it was sent; 0: 30 s
+	Log      func(string)  // notes on what was chosen; may be nil
 }
 
 // fabrics is a set.
@@ -67,7 +64,7 @@ func (o *Options) check() error {
 	if o.Ring == 0 {
 		o.Ring = 512 << 10
 	}
-	if o.Ring < 256 || o.Ring > 1<<30 || o.Ring&(o.Ring-1) != 0 {
+	if o.Ring < 256 || o.Ring > maxRing || o.Ring&(o.Ring-1) != 0 {
 		return fmt.Errorf("p2p: ring of %d bytes; allowed are the powers of two from 256 to 1 GiB", o.Ring)
 	}
 	if _, ok := zerocopies[o.Zerocopy]; !ok {
@@ -101,40 +98,4 @@ func (o *Options) note(format string, args ...any) {
 	if o.Log != nil {
 		o.Log(fmt.Sprintf(format, args...))
 	}
-}
-
-// address returns where this end can be reached.
-func (o *Options) address() (netip.Addr, error) {
-	if o.Addr.IsValid() {
-		return o.Addr.Unmap(), nil
-	}
-	if o.Interface == "" {
-		return netip.Addr{}, errors.New("p2p: neither an address nor an interface is given")
-	}
-	ifi, err := net.InterfaceByName(o.Interface)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("p2p: interface %q: %w", o.Interface, err)
-	}
-	all, err := ifi.Addrs()
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("p2p: interface %q: %w", o.Interface, err)
-	}
-	var six netip.Addr
-	for _, a := range all {
-		p, err := netip.ParsePrefix(a.String())
-		switch {
-		case err != nil:
-		case p.Addr().Is4():
-			return p.Addr(), nil
-		case !six.IsValid() || six.IsLinkLocalUnicast():
-			six = p.Addr()
-			if six.IsLinkLocalUnicast() {
-				six = six.WithZone(o.Interface)
-			}
-		}
-	}
-	if !six.IsValid() {
-		return netip.Addr{}, fmt.Errorf("p2p: interface %q has no address", o.Interface)
-	}
-	return six, nil
 }

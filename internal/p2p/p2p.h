@@ -20,6 +20,7 @@ enum {
 enum {
 	P2P_IN_FLIGHT = 32, /* requests of a comm, NCCL's NCCL_NET_MAX_REQUESTS */
 	P2P_LANES = 16,     /* most sockets of a connection */
+	P2P_RING = 1 << 30, /* most bytes of a ring */
 };
 
 struct p2p_comm;
@@ -39,7 +40,8 @@ int p2p_irecv(struct p2p_comm *c, void *data, size_t size, struct p2p_request **
  * an error all requests of the comm that are not done fail with it. */
 int p2p_test(struct p2p_request *r, int *done, size_t *size);
 
-/* What went wrong, with the peer's address; empty if nothing did. */
+/* What went wrong, with the peer's address: why the comm failed, or else why it
+ * refused a call; empty if nothing did. */
 const char *p2p_error(const struct p2p_comm *c);
 
 struct p2p_comm *p2p_of(const struct p2p_request *r);
@@ -56,6 +58,7 @@ struct p2p_setup {
 	int memfd;            /* of the ring, stays the caller's; -1: bytes go over the sockets */
 	size_t cut;           /* messages of this many bytes or more use all lanes; 0: the default */
 	int zerocopy;         /* 0 never, 1 always, 2 until the kernel says that it copies */
+	unsigned timeout;     /* ms in which a peer must acknowledge something that was sent; 0: as the kernel has it */
 	const char *peer;     /* for messages, copied */
 };
 

@@ -351,4 +351,19 @@ func TestBadRing(t *testing.T) {
 	if _, err := until(t, accept(l)); err == nil {
 		t.Fatal("a ring without seals is taken")
 	}
+	huge, err := unix.MemfdCreate("huge", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(huge)
+	if err := unix.Ftruncate(huge, 4096+1<<42); err != nil { // no memory stands behind it yet
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(huge), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
+		t.Fatal(err)
+	}
+	forge(t, l, 1, huge)
+	if _, err := until(t, accept(l)); err == nil || !strings.Contains(err.Error(), unix.EINVAL.Error()) {
+		t.Fatalf("a ring of 4 TiB: %v", err)
+	}
 }

@@ -30,7 +30,8 @@ struct ring {
 
 size_t p2p_ring_size(size_t capacity) { return PREFACE + capacity; }
 
-/* Maps a ring after checking that nobody can shrink it under us. */
+/* Maps a ring after checking that nobody can shrink it under us, and that it is
+ * no larger than a ring may be: all of it gets memory. */
 struct ring *p2p_ring_map(int memfd)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -43,7 +44,7 @@ struct ring *p2p_ring_map(int memfd)
 	if (have < 0 || fstat(memfd, &st) < 0)
 		return NULL;
 	capacity = (size_t)st.st_size - PREFACE;
-	if ((have & seals) != seals || st.st_size < PREFACE + LEAST || (capacity & (capacity - 1))) {
+	if ((have & seals) != seals || st.st_size < PREFACE + LEAST || capacity > P2P_RING || (capacity & (capacity - 1))) {
 		errno = EINVAL;
 		return NULL;
 	}

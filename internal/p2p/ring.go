@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const maxRing = C.P2P_RING
+
 // newRing returns a memfd for a ring with room for so many bytes, sealed so that
 // neither end can shrink it under the other.
 func newRing(capacity int) (int, error) {

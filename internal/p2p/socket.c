@@ -14,6 +14,7 @@
 enum {
 	VERDICT = 0x5645, /* magic of what a receiver says when it gives up */
 	PIECE = 1 << 10,  /* bytes of a write that are worth a copy */
+	TRIES = 2,        /* in vain, before a silent peer may be gone: one may be on its way */
 	RUN = 8,          /* small messages in a row after which they count as the rule */
 };
 
@@ -49,8 +50,12 @@ static ssize_t socket_send(struct lane *l, struct iovec *iov, int k, struct p2p_
 			pin->pending++;
 			return n;
 		}
-		if (n == 0 || errno != ENOBUFS) /* ENOBUFS: no room to note the pinning */
-			return n == 0 ? 0 : nothing();
+		if (n == 0)
+			return 0;
+		if (errno == EFAULT) /* cannot be pinned, as mappings of devices; a bad address fails below, too */
+			l->comm->zerocopy = 0;
+		else if (errno != ENOBUFS) /* no room to note the pinning */
+			return nothing();
 	}
 	n = small > 0 ? send(l->fd, piece, small, flags) : sendmsg(l->fd, &msg, flags);
 	return n < 0 ? nothing() : n;
@@ -77,7 +82,7 @@ int p2p_socket_setup(struct p2p_comm *c)
 
 	for (i = 0; i < c->lanes; i++) {
 		fd = c->lane[i].fd;
-		/* A host that vanished is noticed within half a minute. */
+		/* A host that vanished while nothing was on its way is noticed within half a minute. */
 		if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0 ||
 		    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)) < 0 ||
 		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0 ||
@@ -152,6 +157,24 @@ int p2p_socket_release(struct lane *l)
 	return some;
 }
 
+/* Whether a sender's bytes have gone unacknowledged for longer than the timeout.
+ * Keepalive does not look while there are any. TCP_USER_TIMEOUT does, but it also
+ * ends a connection whose peer is well and just receives nothing for a while. */
+static int unanswered(const struct p2p_comm *c)
+{
+	struct tcp_info info;
+	socklen_t size;
+	int i;
+
+	for (i = 0; c->timeout > 0 && i < c->lanes; i++) {
+		size = sizeof(info);
+		if (getsockopt(c->lane[i].fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+		    info.tcpi_retransmits + info.tcpi_probes >= TRIES && info.tcpi_last_ack_recv >= c->timeout)
+			return 1;
+	}
+	return 0;
+}
+
 /* Looks at lane 0 for the end of the peer. A sender also hears its verdict. */
 int p2p_socket_alive(struct p2p_comm *c)
 {
@@ -171,8 +194,12 @@ int p2p_socket_alive(struct p2p_comm *c)
 		return n > 0 || (n < 0 && nothing() == 0);
 	}
 	n = recv(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT);
-	if (n < 0 && nothing() == 0)
-		return 1;
+	if (n < 0 && nothing() == 0) {
+		if (!unanswered(c))
+			return 1;
+		p2p_fail(c, P2P_E_REMOTE, "the peer has acknowledged nothing for %u ms", c->timeout);
+		return 0;
+	}
 	if (n == (ssize_t)sizeof(h) && le16toh(h.magic) == VERDICT) {
 		if (le32toh(h.sequence) == P2P_E_MISMATCH)
 			p2p_fail(c, P2P_E_MISMATCH, "a message is larger than the receive it met");

@@ -1,0 +1,222 @@
+package p2p
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// greeted is the far end of a connection that a sender made over TCP: a socket
+// that this test reads, or not.
+func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := place{addr: l.Addr().(*net.TCPAddr).AddrPort(), key: 1, lanes: 1, fabrics: tcp}
+	h := make([]byte, HandleSize)
+	p.put(h)
+	if _, err := Connect(h, o); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := io.ReadFull(c, make([]byte, greetingSize)); err != nil {
+		t.Fatal(err)
+	}
+	for _, ready := range []bool{false, true} {
+		if _, err := c.Write(answer{ready: ready, lanes: 1, fabric: tcp}.bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send, err = until(t, connect(h, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return send, c.(*net.TCPConn)
+}
+
+// A host that is gone acknowledges nothing any more; the kernel alone would try
+// for a quarter of an hour.
+func TestSilentHost(t *testing.T) {
+	send, far := greeted(t, Options{Timeout: time.Second})
+	raw, err := far.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}} // every packet
+	cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]})
+	})
+	if cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "acknowledged nothing") {
+		t.Fatal(e)
+	}
+}
+
+// A receiver that is late is not gone, however long it reads nothing.
+func TestLateReceiver(t *testing.T) {
+	const n = 16 << 20
+	send, far := greeted(t, Options{Timeout: 200 * time.Millisecond})
+	s := must(t)(send.Isend(memory(t, n)))
+	for start := time.Now(); time.Since(start) < 2*time.Second; runtime.Gosched() {
+		if done, _, err := s.Test(); done || err != nil {
+			t.Fatal(done, err)
+		}
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(io.Discard, far, 16+n)
+		got <- err
+	}()
+	finish(t, s)
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Memory that the kernel does not pin is sent as a copy; where there is none at
+// all, that is an error.
+func TestZerocopyFault(t *testing.T) {
+	const n = 1 << 20
+	fd, _, errno := unix.Syscall(unix.SYS_MEMFD_SECRET, 0, 0, 0)
+	if errno != 0 {
+		t.Skipf("memfd_secret, whose memory is never pinned: %v", errno)
+	}
+	defer unix.Close(int(fd))
+	if err := unix.Ftruncate(int(fd), n); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := unix.Mmap(int(fd), 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Skipf("memfd_secret, whose memory is never pinned: %v", err)
+	}
+	defer unix.Munmap(secret) //nolint:errcheck // at the end
+	o := Options{Addr: loopback, Fabric: "tcp", Zerocopy: "on"}
+	send, recv := pair(t, o, o)
+	works(t, send, recv)
+	if _, _, z := send.shape(); !z {
+		t.Fatal("no zero-copy to begin with")
+	}
+	paint(secret, 3)
+	to := memory(t, n)
+	r := must(t)(recv.Irecv(to))
+	finish(t, must(t)(send.Isend(secret)), r)
+	checkPaint(t, to, 3)
+	if _, _, z := send.shape(); z {
+		t.Fatal("zero-copy goes on with memory that cannot be pinned")
+	}
+
+	send, recv = pair(t, o, o)
+	hole, err := unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(hole) //nolint:errcheck // at the end
+	must(t)(recv.Irecv(to))
+	if e := failsSending(t, send, hole); e.Code != System || !strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
+		t.Fatal(e)
+	}
+}
+
+// A connection that nobody asks for is closed in the end, and its handle says so.
+func TestAbandoned(t *testing.T) {
+	l, h := listen(t, Options{Fabric: "tcp"})
+	if c, err := Connect(h, Options{Timeout: 100 * time.Millisecond}); c != nil || err != nil {
+		t.Fatal(c, err)
+	}
+	recv, err := until(t, accept(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != Remote {
+		t.Fatal(e)
+	}
+	if c, err := Connect(h, Options{}); c != nil || err == nil || !strings.Contains(err.Error(), "nobody asked") {
+		t.Fatal(c, err)
+	}
+}
+
+// A listener that does not take a ring gets a connection over TCP at once.
+func TestRingNotTaken(t *testing.T) {
+	l, h := listen(t, Options{})
+	_ = l.unix.Close()
+	door, err := net.Listen("unix", l.place.door())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
+	go func() {
+		for c, err := door.Accept(); err == nil; c, err = door.Accept() {
+			_, _ = io.ReadFull(c, make([]byte, greetingSize)) // without what came with it
+			_ = c.Close()
+		}
+	}()
+	send, err := until(t, connect(h, Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recv, err := until(t, accept(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ring, _ := send.shape(); ring {
+		t.Fatal("there is a ring")
+	}
+	works(t, send, recv)
+	if _, err := until(t, connect(h, Options{Fabric: "shm"})); err == nil || !strings.Contains(err.Error(), "did not take it") {
+		t.Fatal(err)
+	}
+}
+
+// The goroutine that brought a ring may give up just before lane 0 takes it.
+func TestRingGone(t *testing.T) {
+	fd, err := newRing(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	a := &arrival{ring: fd}
+	if got := a.takeRing(); got != fd {
+		t.Fatal(got)
+	}
+	if got := a.takeRing(); got != ringTaken {
+		t.Fatal(got)
+	}
+	// Lane 0 offers a ring that never came: an error, and no comm over TCP.
+	l, _ := listen(t, Options{Timeout: 300 * time.Millisecond})
+	forge(t, l, 1, -1)
+	if c, err := until(t, accept(l)); err == nil {
+		t.Fatal(c.shape())
+	}
+}
+
+// A refused call says why, and the comm goes on.
+func TestRefused(t *testing.T) {
+	forKinds(t, func(t *testing.T, o Options) {
+		send, recv := pair(t, o, o)
+		for want, call := range map[string]func() (*Request, error){
+			"was asked to send":    func() (*Request, error) { return recv.Isend(nil) },
+			"was asked to receive": func() (*Request, error) { return send.Irecv(nil) },
+		} {
+			r, err := call()
+			e, _ := err.(*Code) //nolint:errorlint // it is nothing else
+			if r != nil || e == nil || e.Code != BadArgument || !strings.Contains(e.Text, want) {
+				t.Fatalf("%v, %v", r, err)
+			}
+		}
+		works(t, send, recv)
+	})
+}
