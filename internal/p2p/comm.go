@@ -21,7 +21,7 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	peer := C.CString(conns[0].RemoteAddr().String())
 	defer C.free(unsafe.Pointer(peer))
 	s := C.struct_p2p_setup{
-		lanes: C.int(len(conns)), memfd: C.int(ring), cut: C.size_t(o.Cut),
+		lanes: C.int(len(conns)), memfd: C.int(ring), cut: C.size_t(cutOf(o, conns[0])),
 		zerocopy: C.int(zerocopies[o.Zerocopy]), timeout: C.uint(min(o.Timeout.Milliseconds(), math.MaxInt32)), peer: peer,
 	}
 	if sending {
@@ -48,6 +48,20 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 		return nil, fmt.Errorf("p2p: set up the connection with %v: %w", conns[0].RemoteAddr(), err)
 	}
 	return unsafe.Pointer(c), nil
+}
+
+// localCut is the cut within a host: the cores that copy are the limit there, and
+// the one socket of a smaller message asks less of them.
+const localCut = 1 << 20
+
+// cutOf returns the size from which messages use all lanes; 0: C's default.
+func cutOf(o *Options, c net.Conn) int {
+	local, lok := c.LocalAddr().(*net.TCPAddr)
+	remote, rok := c.RemoteAddr().(*net.TCPAddr)
+	if o.Cut == 0 && lok && rok && local.IP.Equal(remote.IP) {
+		return localCut
+	}
+	return o.Cut
 }
 
 // duplicate returns a descriptor of a connection that Go's poller knows nothing of.

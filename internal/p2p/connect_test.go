@@ -345,6 +345,35 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
+// Only a default depends on where the peer is.
+func TestCut(t *testing.T) {
+	near := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}
+	for _, c := range []struct {
+		cut    int
+		remote net.IP
+		want   int
+	}{
+		{0, net.IPv4(10, 0, 0, 1), localCut},
+		{0, net.ParseIP("::ffff:10.0.0.1"), localCut},
+		{0, net.IPv4(10, 0, 0, 2), 0},
+		{5, net.IPv4(10, 0, 0, 1), 5},
+		{5, net.IPv4(10, 0, 0, 2), 5},
+	} {
+		if got := cutOf(&Options{Cut: c.cut}, addressed{nil, near, &net.TCPAddr{IP: c.remote, Port: 2}}); got != c.want {
+			t.Errorf("cut %d, peer %v: %d, not %d", c.cut, c.remote, got, c.want)
+		}
+	}
+}
+
+// addressed is a connection that has addresses and no more.
+type addressed struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (a addressed) LocalAddr() net.Addr  { return a.local }
+func (a addressed) RemoteAddr() net.Addr { return a.remote }
+
 func TestOptions(t *testing.T) {
 	for i, o := range []Options{
 		{}, {Lanes: -1}, {Lanes: 17}, {Cut: -1}, {Buffer: -1}, {Ring: 300}, {Ring: 128}, {Zerocopy: "yes"},

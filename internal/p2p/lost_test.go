@@ -103,7 +103,7 @@ func TestZerocopyFault(t *testing.T) {
 	if err != nil {
 		t.Skipf("memfd_secret, whose memory is never pinned: %v", err)
 	}
-	defer unix.Munmap(secret) //nolint:errcheck // at the end
+	defer unix.Munmap(secret)
 	o := Options{Addr: loopback, Fabric: "tcp", Zerocopy: "on"}
 	send, recv := pair(t, o, o)
 	works(t, send, recv)
@@ -124,7 +124,7 @@ func TestZerocopyFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Munmap(hole) //nolint:errcheck // at the end
+	defer unix.Munmap(hole)
 	must(t)(recv.Irecv(to))
 	if e := failsSending(t, send, hole); e.Code != System || !strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
 		t.Fatal(e)
