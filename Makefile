@@ -41,9 +41,8 @@ test: setup build check ## everything that a change must pass
 	scripts/conformance
 	cd python && ../$(PYTHON) -m pytest tests
 
-conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the race detector; then the harness's mutants
+conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the race detector; the harness's mutants
 	scripts/conformance
-	$(MAKE) -C ncclnet/conformance check
 
 check: setup ## formatting, vet, linters, types
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }

@@ -2,6 +2,7 @@
 # The harness tested: the reference plugin passes all, and each of its mutants
 # (MUTANTS: name, rule) fails in the rule that it breaks.
 #   mutants.sh BUILD [name ...]
+#   REFERENCE_ABI=12  versions in which the reference is run; all
 set -u
 build=$1
 shift
@@ -10,11 +11,9 @@ harness=$build/nccl-net-conformance
 plugin=$build/libnccl-net-reference.so
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-caught=0
-missed=0
 
 if [ $# -eq 0 ]; then
-	"$harness" --plugin "$plugin" --strict >"$out/log" 2>&1
+	"$harness" --plugin "$plugin" --strict ${REFERENCE_ABI:+--abi "$REFERENCE_ABI"} >"$out/log" 2>&1
 	status=$?
 	if [ $status -ne 0 ]; then
 		cat "$out/log"
@@ -24,24 +23,35 @@ if [ $# -eq 0 ]; then
 	echo "reference: $(tail -n 1 "$out/log")"
 fi
 
+# try NAME RULE: whether the mutant fails in the rule that it breaks. Most of the time it
+# only waits, so several are tried at once.
+try() {
+	local name=$1 rule=$2 abi=12 status log=$out/$1.log json=$out/$1.json
+	case $rule in tuner.*) abi=6 ;; esac
+	REFERENCE_MUTANT=$name "$harness" --plugin "$plugin" --abi $abi --rule "$rule" --strict \
+		--timeout 8 --json "$json" >"$log" 2>&1
+	status=$?
+	if [ $status -eq 1 ] && grep -q "{\"rule\": \"$rule\"" "$json"; then
+		touch "$out/$name.caught"
+		printf '  %-24s caught  %-28s %s\n' "$name" "$rule" \
+			"$(sed -n "s/^#     $rule ([a-z]*), //p" "$log" | head -n 1 | cut -c 1-110)"
+	else
+		touch "$out/$name.missed"
+		printf '  %-24s MISSED  %-28s status %d\n' "$name" "$rule" "$status"
+		sed 's/^/    /' "$log" | tail -n 30
+	fi
+}
+
 while read -r name rule _; do
 	case $name in '' | '#'*) continue ;; esac
 	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-	case $rule in tuner.*) abi=6 ;; *) abi=12 ;; esac
-	rm -f "$out/json"
-	REFERENCE_MUTANT=$name "$harness" --plugin "$plugin" --abi $abi --rule "$rule" --strict \
-		--timeout 8 --json "$out/json" >"$out/log" 2>&1
-	status=$?
-	if [ $status -eq 1 ] && grep -q "{\"rule\": \"$rule\"" "$out/json"; then
-		caught=$((caught + 1))
-		printf '  %-24s caught  %-28s %s\n' "$name" "$rule" \
-			"$(sed -n "s/^#     $rule ([a-z]*), //p" "$out/log" | head -n 1 | cut -c 1-110)"
-	else
-		missed=$((missed + 1))
-		printf '  %-24s MISSED  %-28s status %d\n' "$name" "$rule" "$status"
-		sed 's/^/    /' "$out/log" | tail -n 30
-	fi
+	while [ "$(jobs -rp | wc -l)" -ge 4 ]; do wait -n; done
+	try "$name" "$rule" &
 done <"$here/MUTANTS"
+wait
 
+count() { find "$out" -name "*.$1" | wc -l; }
+caught=$(count caught)
+missed=$(count missed)
 echo "$caught mutants caught, $missed missed"
-[ $missed -eq 0 ] && [ $caught -gt 0 ]
+[ "$missed" -eq 0 ] && [ "$caught" -gt 0 ]
