@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -34,6 +36,9 @@ var plugin struct {
 	strings  map[string]C.struct_device // by device's name; NCCL keeps them
 }
 
+// warnOnce is for what is said once a process.
+var warnOnce sync.Once
+
 //export goPluginInit
 func goPluginInit() C.nccl_result {
 	return verdict("init", func() error {
@@ -41,7 +46,15 @@ func goPluginInit() C.nccl_result {
 		if err != nil {
 			return argument("%v", err)
 		}
+		warnOnce.Do(func() {
+			for _, warning := range config.Unknown(os.Environ()) {
+				say(C.NCCL_LOG_WARN, warning)
+			}
+		})
 		found, err := nic.Devices(s.Interface)
+		if err != nil && s.Interface != "" {
+			err = fmt.Errorf("MCAST_IFACE=%q: %w", s.Interface, err)
+		}
 		plugin.Lock()
 		defer plugin.Unlock()
 		before := len(plugin.devices)
@@ -192,7 +205,7 @@ func (h ncclHandler) Handle(_ context.Context, r slog.Record) error {
 	var line strings.Builder
 	line.WriteString(r.Message + h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
-		fmt.Fprintf(&line, " %s=%v", a.Key, a.Value)
+		line.WriteString(attribute(a))
 		return true
 	})
 	level := C.int(C.NCCL_LOG_INFO)
@@ -203,9 +216,18 @@ func (h ncclHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// attribute spells one as slog's text does.
+func attribute(a slog.Attr) string {
+	v := a.Value.String()
+	if v == "" || strings.ContainsAny(v, " \"=") {
+		v = strconv.Quote(v)
+	}
+	return " " + a.Key + "=" + v
+}
+
 func (h ncclHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
-		h.attrs += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		h.attrs += attribute(a)
 	}
 	return h
 }

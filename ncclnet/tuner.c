@@ -25,6 +25,21 @@ static bool excluded(const char *variable, const char *wanted)
 	return value != NULL && *value != '\0' && (strchr(value, '^') != NULL || strcasestr(value, wanted) == NULL);
 }
 
+static bool enabled(void)
+{
+	const char *value = getenv("NCCL_COLLNET_ENABLE");
+
+	return value != NULL && atoi(value) != 0;
+}
+
+static void say_from(const char *what, size_t from)
+{
+	if (from == 0)
+		INFO("CollNet is connected: %ss do not go through it (set to 0)", what);
+	else
+		INFO("CollNet is connected: %ss of %zu bytes or more in total go through it", what, from);
+}
+
 static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void **ctx)
 {
 	struct tuner *t;
@@ -53,14 +68,16 @@ static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl
 	else if (!t->alone)
 		why = "there are several GPUs a node";
 	else if (t->connected == NULL)
-		why = "its CollNet is not connected; NCCL_COLLNET_ENABLE=1 turns it on";
+		why = enabled() ? "NCCL has not connected its CollNet: a warning above says why, or there are fewer nodes than NCCL_COLLNET_NODE_THRESHOLD"
+				: "its CollNet is not connected; NCCL_COLLNET_ENABLE=1 turns it on";
 	else if (!t->free)
 		why = "NCCL_ALGO or NCCL_PROTO say otherwise";
-	if (why == NULL)
-		INFO("CollNet is connected: Allgathers from %zu bytes on and Reduce-Scatters from %zu bytes on go through it (0: never)",
-			t->from[NCCL_ALLGATHER], t->from[NCCL_REDUCE_SCATTER]);
-	else
+	if (why == NULL) {
+		say_from("Allgather", t->from[NCCL_ALLGATHER]);
+		say_from("Reduce-Scatter", t->from[NCCL_REDUCE_SCATTER]);
+	} else {
 		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
+	}
 	*ctx = t;
 	return NCCL_SUCCESS;
 }
