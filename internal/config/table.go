@@ -95,9 +95,9 @@ var table = []Variable{
 		"Who moves CollNet's bytes: agent, a thread of its own; caller, the thread of NCCL that asks whether an operation is done; auto takes caller where the process may run on fewer than 4 cores."),
 	row("MCAST_GPU_MEMORY", "host", func(s *Settings) *string { return &s.GPUMemory }, choice("host", "coherent", "dmabuf"),
 		"How NCCL's plugin reaches GPU buffers: through host memory that NCCL copies to; coherent, if the CPU reads device memory itself (Grace Hopper); dmabuf maps what NCCL exports."),
-	row("MCAST_TUNER_ALLGATHER", "1MiB", func(s *Settings) *int { return &s.TunerAllgather }, orZero(size(1, 1<<40), "never"),
+	row("MCAST_TUNER_ALLGATHER", "4MiB", func(s *Settings) *int { return &s.TunerAllgather }, orZero(size(1, 1<<40), "never"),
 		"NCCL's Allgathers of this total size or more go through CollNet, where it is connected."),
-	row("MCAST_TUNER_REDUCE_SCATTER", "1MiB", func(s *Settings) *int { return &s.TunerReduceScatter }, orZero(size(1, 1<<40), "never"),
+	row("MCAST_TUNER_REDUCE_SCATTER", "4MiB", func(s *Settings) *int { return &s.TunerReduceScatter }, orZero(size(1, 1<<40), "never"),
 		"NCCL's Reduce-Scatters of this total size or more go through CollNet, where it is connected."),
 
 	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
