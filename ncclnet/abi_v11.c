@@ -1,26 +1,18 @@
 /* Net and CollNet v11: NCCL 2.28 and 2.29. Only the properties are shorter than those of v12. */
 #include "plugin.h"
 
-static nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler)
+nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler)
 {
 	(void)config, (void)profiler;
 	return context_init(ctx, comm_id, log);
 }
 
 EXPORT const struct net_v11 ncclNetPlugin_v11 = {
-	.name = PLUGIN_NAME, .init = net_init_v11, .devices = net_devices, .getProperties = properties_v11,
-	.listen = net_listen, .connect = net_connect, .accept = net_accept,
-	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister,
-	.isend = net_isend, .irecv = net_irecv, .iflush = net_iflush, .test = net_test,
-	.closeSend = net_close, .closeRecv = net_close, .closeListen = net_close_listen,
-	.finalize = context_finalize, .setNetAttr = net_attr,
+	NET_ALIKE, .init = net_init_v11, .getProperties = properties_v11, .listen = net_listen, .connect = net_connect,
+	.isend = net_isend, .irecv = net_irecv, .finalize = context_finalize, .setNetAttr = net_attr,
 };
 
 EXPORT const struct coll_v11 ncclCollNetPlugin_v11 = {
-	.name = PLUGIN_NAME, .init = context_init, .devices = coll_devices, .getProperties = properties_v11,
-	.listen = coll_listen, .connect = coll_connect, .reduceSupport = coll_reduce_support,
-	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister,
-	.iallreduce = coll_iallreduce, .iallgather = coll_iallgather, .ireducescatter = coll_ireducescatter,
-	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen,
+	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = properties_v11, .listen = coll_listen,
 	.finalize = context_finalize,
 };

@@ -1,12 +1,12 @@
 /* Net and CollNet v8: NCCL 2.20 to 2.23. Sizes of messages, counts and parts have 32 bits. */
 #include "plugin.h"
 
-static nccl_result net_listen_v8(int dev, void *handle, void **listen_comm)
+nccl_result net_listen_v8(int dev, void *handle, void **listen_comm)
 {
 	return net_listen(NULL, dev, handle, listen_comm);
 }
 
-static nccl_result net_connect_v8(int dev, void *handle, void **send_comm, struct device_handle **device)
+nccl_result net_connect_v8(int dev, void *handle, void **send_comm, struct device_handle **device)
 {
 	return net_connect(NULL, dev, handle, send_comm, device);
 }
@@ -30,7 +30,7 @@ static nccl_result net_irecv_v8(void *recv_comm, int n, void **data, int *sizes,
 	return net_irecv(recv_comm, n, data, &size, tags, mhandles, NULL, request);
 }
 
-static nccl_result coll_listen_v8(int dev, void *handle, void **listen_comm)
+nccl_result coll_listen_v8(int dev, void *handle, void **listen_comm)
 {
 	return coll_listen(NULL, dev, handle, listen_comm);
 }
@@ -66,17 +66,11 @@ static nccl_result coll_ireducescatter_v8(void *coll_comm, int parts, struct sge
 }
 
 EXPORT const struct net_v8 ncclNetPlugin_v8 = {
-	.name = PLUGIN_NAME, .init = plugin_init, .devices = net_devices, .getProperties = properties_v8,
-	.listen = net_listen_v8, .connect = net_connect_v8, .accept = net_accept,
-	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister,
-	.isend = net_isend_v8, .irecv = net_irecv_v8, .iflush = net_iflush, .test = net_test,
-	.closeSend = net_close, .closeRecv = net_close, .closeListen = net_close_listen,
+	NET_ALIKE, .init = plugin_init, .getProperties = properties_v8, .listen = net_listen_v8,
+	.connect = net_connect_v8, .isend = net_isend_v8, .irecv = net_irecv_v8,
 };
 
 EXPORT const struct coll_v8 ncclCollNetPlugin_v8 = {
-	.name = PLUGIN_NAME, .init = plugin_init, .devices = coll_devices, .getProperties = properties_v8,
-	.listen = coll_listen_v8, .connect = coll_connect, .reduceSupport = coll_reduce_support,
-	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister,
+	COLL_ALIKE, .init = plugin_init, .getProperties = properties_v8, .listen = coll_listen_v8,
 	.iallreduce = coll_iallreduce_v8, .iallgather = coll_iallgather_v8, .ireducescatter = coll_ireducescatter_v8,
-	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen,
 };

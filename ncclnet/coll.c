@@ -286,24 +286,22 @@ nccl_result coll_test(void *request, int *done, int *size)
 	return plugin_refuse(NCCL_INVALID_ARGUMENT, "CollNet test: the request is done already, or none");
 }
 
-nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
+/* registered passes on the outcome of a registration: without its buffers NCCL gives CollNet up. */
+static nccl_result registered(const struct coll_comm *c, nccl_result result)
 {
-	struct coll_comm *c = coll_comm;
-	nccl_result result = memory_register(c, data, size, type, mhandle);
-
 	if (result != NCCL_SUCCESS && c != NULL)
 		connected_spoil(c->connected);
 	return result;
 }
 
+nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
+{
+	return registered(coll_comm, memory_register(coll_comm, data, size, type, mhandle));
+}
+
 nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
 {
-	struct coll_comm *c = coll_comm;
-	nccl_result result = memory_register_dmabuf(c, data, size, type, offset, fd, mhandle);
-
-	if (result != NCCL_SUCCESS && c != NULL)
-		connected_spoil(c->connected);
-	return result;
+	return registered(coll_comm, memory_register_dmabuf(coll_comm, data, size, type, offset, fd, mhandle));
 }
 
 /* in_use reports whether an operation in flight reads or writes a region. */

@@ -121,4 +121,24 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes);
 void connected_release(struct connected *c);
 bool connected_still(const struct connected *c);
 
+/* abi_v8.c: up to v10 there are no contexts. */
+nccl_result net_listen_v8(int dev, void *handle, void **listen_comm);
+nccl_result net_connect_v8(int dev, void *handle, void **send_comm, struct device_handle **device);
+nccl_result coll_listen_v8(int dev, void *handle, void **listen_comm);
+
+/* abi_v11.c */
+nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler);
+
+/* What the tables of all versions have alike; by name, so that members may stand anywhere. */
+#define NET_ALIKE \
+	.name = PLUGIN_NAME, .devices = net_devices, .accept = net_accept, \
+	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister, \
+	.iflush = net_iflush, .test = net_test, \
+	.closeSend = net_close, .closeRecv = net_close, .closeListen = net_close_listen
+#define COLL_ALIKE \
+	.name = PLUGIN_NAME, .devices = coll_devices, .connect = coll_connect, .reduceSupport = coll_reduce_support, \
+	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister, \
+	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen
+#define COLL_DATA_ALIKE .iallreduce = coll_iallreduce, .iallgather = coll_iallgather, .ireducescatter = coll_ireducescatter
+
 #endif

@@ -68,7 +68,7 @@ func thisHost() (host, error) {
 	if err != nil {
 		return host{}, fmt.Errorf("nic: list interfaces: %w", err)
 	}
-	h := host{sysfs: "/sys", uplink: uplink()}
+	h := host{sysfs: "/sys", uplink: Uplink()}
 	h.name, _ = os.Hostname() // the GUID does without
 	for _, ifi := range all {
 		addrs, err := ifi.Addrs()
@@ -86,10 +86,10 @@ func thisHost() (host, error) {
 	return h, nil
 }
 
-// uplink asks the routing table for the address that this host has on its
+// Uplink asks the routing table for the address that this host has on its
 // default route. Connecting a datagram socket sends nothing, and 192.0.2.1 is
 // nobody (RFC 5737).
-func uplink() netip.Addr {
+func Uplink() netip.Addr {
 	conn, err := net.Dial("udp4", "192.0.2.1:9")
 	if err != nil {
 		return netip.Addr{}

@@ -193,7 +193,7 @@ func TestGUID(t *testing.T) {
 func TestThisHost(t *testing.T) {
 	all, err := Devices("")
 	require.NoError(t, err)
-	if via := uplink(); via.IsValid() {
+	if via := Uplink(); via.IsValid() {
 		ifi, err := net.InterfaceByName(all[0].Name)
 		require.NoError(t, err)
 		addrs, err := ifi.Addrs()

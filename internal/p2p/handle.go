@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/netip"
-	"os"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/nic"
 )
 
 // HandleSize is that of the buffer in which NCCL carries a listener's address
@@ -96,15 +97,8 @@ func (p place) door() string {
 	return "@torch-mcast-p2p-" + hex.EncodeToString(sum[:8])
 }
 
-// hostDigest is the same for processes of one host and network namespace, as
-// hostID in pkg/collnet.
+// hostDigest is the same for processes of one host and network namespace.
 func hostDigest() uint64 {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		name, _ := os.Hostname()
-		boot = []byte(name)
-	}
-	ns, _ := os.Readlink("/proc/self/ns/net")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(string(boot)) + "/" + ns))
+	sum := sha256.Sum256([]byte(nic.HostID()))
 	return binary.LittleEndian.Uint64(sum[:])
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
+	"github.com/torch-mcast/torch-mcast/internal/nic"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -81,7 +82,7 @@ func Open(o Options) (*Endpoint, error) {
 		return nil, err
 	}
 	b, err := json.Marshal(blob{
-		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: hostID(),
+		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: nic.HostID(),
 		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: agreedSettings(o.Settings),
@@ -110,10 +111,8 @@ func uplink(name string) (*net.Interface, net.IP, error) {
 		}
 		return ifi, addr.AsSlice(), nil
 	}
-	// Connecting a datagram socket sends nothing; it only asks the routing table.
-	if c, err := net.Dial("udp4", "192.0.2.1:9"); err == nil {
-		ip := c.LocalAddr().(*net.UDPAddr).IP
-		_ = c.Close()
+	if at := nic.Uplink(); at.IsValid() {
+		ip := net.IP(at.AsSlice())
 		if ifi := interfaceOf(ip); ifi != nil {
 			return ifi, ip, nil
 		}
@@ -135,18 +134,6 @@ func interfaceOf(ip net.IP) *net.Interface {
 		}
 	}
 	return nil
-}
-
-// hostID names the machine and its network namespace: ranks with the same one
-// can share memory and talk over loopback.
-func hostID() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		name, _ := os.Hostname()
-		boot = []byte(name)
-	}
-	ns, _ := os.Readlink("/proc/self/ns/net")
-	return strings.TrimSpace(string(boot)) + "/" + strings.Trim(strings.TrimPrefix(ns, "net:"), "[]")
 }
 
 // receiveLimit returns the largest receive buffer that an unprivileged socket gets here.
