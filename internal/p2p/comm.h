@@ -73,6 +73,9 @@ struct lane {
 	/* Zero-copy writes by number; whose memory each one pins. */
 	uint32_t pinned, released;
 	struct p2p_request *owner[PINS];
+
+	/* The kernel's counts of segments that came in, and of retransmissions by then. */
+	uint32_t heard, retried;
 };
 
 struct p2p_comm {

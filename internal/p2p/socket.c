@@ -2,12 +2,12 @@
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
 #include <linux/errqueue.h> /* needs timespec */
+#include <linux/tcp.h> /* tcpi_segs_in, which the libc lacks */
 
 #include "comm.h"
 
@@ -159,17 +159,26 @@ int p2p_socket_release(struct lane *l)
 
 /* Whether a sender's bytes have gone unacknowledged for longer than the timeout.
  * Keepalive does not look while there are any. TCP_USER_TIMEOUT does, but it also
- * ends a connection whose peer is well and just receives nothing for a while. */
-static int unanswered(const struct p2p_comm *c)
+ * ends a connection whose peer is well and just receives nothing for a while: that
+ * peer answers every try, however rare they become, so only tries since its last
+ * segment count. */
+static int unanswered(struct p2p_comm *c)
 {
 	struct tcp_info info;
 	socklen_t size;
 	int i;
 
 	for (i = 0; c->timeout > 0 && i < c->lanes; i++) {
+		struct lane *l = &c->lane[i];
+
 		size = sizeof(info);
-		if (getsockopt(c->lane[i].fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-		    info.tcpi_retransmits + info.tcpi_probes >= TRIES && info.tcpi_last_ack_recv >= c->timeout)
+		if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+			continue;
+		if (l->heard != info.tcpi_segs_in) {
+			l->heard = info.tcpi_segs_in;
+			l->retried = info.tcpi_total_retrans;
+		}
+		if (info.tcpi_total_retrans - l->retried + info.tcpi_probes >= TRIES && info.tcpi_last_ack_recv >= c->timeout)
 			return 1;
 	}
 	return 0;
