@@ -9,7 +9,7 @@ package fattree
 // each other in no circle. Routes to a switch that no such route reaches, as
 // from spine to spine, go through a leaf.
 func (t *Tree) Next(node, to int, hash uint64) int {
-	first, n, step := t.ports(node, to, hash)
+	first, n, step := t.Equal(node, to, hash)
 	switch n {
 	case 0:
 		return -1
@@ -36,16 +36,17 @@ func (t *Tree) Choices(node, to int, buf []int) []int {
 		}
 		return buf
 	}
-	first, n, step := t.ports(node, to, 0)
+	first, n, step := t.Equal(node, to, 0)
 	for i := range n {
 		buf = append(buf, first+step*i)
 	}
 	return buf
 }
 
-// ports returns the equal ports towards a node: the first, how many, and their
-// distance. hash chooses the rail.
-func (t *Tree) ports(node, to int, hash uint64) (first, n, step int) {
+// Equal returns the equal ports towards a node, as Choices without a slice:
+// the first, how many, and the distance from one to the next. A host's port is
+// that of one rail, by hash.
+func (t *Tree) Equal(node, to int, hash uint64) (first, n, step int) {
 	if node == to {
 		return 0, 0, 0
 	}
