@@ -21,7 +21,7 @@ func TestOrder(t *testing.T) {
 		}
 		var model []item
 		now := time.Duration(0)
-		span := rapid.SampledFrom([]int64{1, 5, 1000, 1e6, 1e12}).Draw(t, "span")
+		span := rapid.SampledFrom([]int64{1, 5, 1000, 1e5, 1e6, 1e12}).Draw(t, "span")
 		for i := range rapid.IntRange(0, 400).Draw(t, "steps") {
 			require.Equal(t, len(model), q.Len())
 			if rapid.IntRange(0, 2).Draw(t, "pop") > 0 {
