@@ -68,7 +68,7 @@ type Net struct {
 	Late          float64               // of what was read coming once more, up to lateness later
 	Forge         float64               // of a copy with a spoiled field
 	Full          float64               // of a node's socket having no room for a datagram
-	Drop          func(*wire.Slot) bool // says what is lost too; nil: nothing
+	Drop          func(*wire.Slot) bool `json:"-"` // says what is lost too; nil: nothing
 }
 
 // Crash happens to a rank or node.
