@@ -269,6 +269,35 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// What a crashed host had in its queue does not turn up after its restart.
+func TestCrashEmptiesQueue(t *testing.T) {
+	n, all := build(t, Config{Tree: star, Cost: 1_000_000})
+	all[4].wake = func(tag uint64) {
+		switch tag {
+		case 0:
+			n.Crash(3)
+		case 1:
+			n.Restart(3)
+		case 2:
+			send(n, Packet{To: Multicast, Tag: 11})
+		}
+	}
+	for k := range uint64(10) {
+		send(n, Packet{To: Multicast, Tag: k})
+	}
+	n.At(2_500_000, 4, 0)
+	n.At(3_500_000, 4, 1)
+	n.At(30_000_000, 4, 2)
+	run(t, n)
+	var tags []uint64
+	for _, g := range all[3].got {
+		tags = append(tags, g.tag)
+	}
+	require.Equal(t, []uint64{0, 1, 11}, tags)
+	require.EqualValues(t, 8, n.Host(3).Gone)
+	require.Len(t, all[5].got, 11)
+}
+
 // A crashed switch forwards nothing; reliable packets wait for it.
 func TestCrashedSwitch(t *testing.T) {
 	n, all := build(t, Config{Tree: fattree.Config{Hosts: 4, Leaves: 2, Spines: 1}})
