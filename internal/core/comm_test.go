@@ -374,3 +374,43 @@ func TestBarrierWaitsForOldWindows(t *testing.T) {
 	}
 	require.Equal(t, []uint32{2}, entered())
 }
+
+// A hasty request widens how long a gap may stay open, once for all chunks that
+// tell of it, and no further than the bound.
+func TestReorderWidens(t *testing.T) {
+	p := pace{reorder: 50 * time.Microsecond}
+	now := Time(time.Millisecond)
+	for range 100 {
+		p.overtake(now)
+	}
+	assert.Equal(t, 100*time.Microsecond, p.reorder)
+	for i := range 50 {
+		p.overtake(now + Time(i)*10*time.Millisecond)
+	}
+	assert.Equal(t, maxReorder, p.reorder)
+	fixed := pace{}
+	fixed.overtake(now)
+	assert.Zero(t, fixed.reorder, "0 is a fabric that keeps order")
+}
+
+// Gaps that have closed do not fill the list: then later ones would be asked
+// for at once.
+func TestClosedGapsAreStruckOff(t *testing.T) {
+	c := New(Config{Rank: 1, Size: 2, Chunk: 1, Chains: 1, Subgroups: 1, Arena: 1 << 20, Eager: 1 << 20, EagerChunks: 1 << 20,
+		Cutoff: time.Second, Reorder: time.Second})
+	_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 10_000})
+	require.NoError(t, err)
+	take := func(psn int) {
+		h := wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 10_000, PSN: uint32(psn)} //nolint:gosec // small
+		_, ok := c.Place(1, &h, 1)
+		require.True(t, ok)
+		c.Received(1, &h)
+	}
+	for psn := 0; psn+1 < 10_000; psn += 2 { // each pair in the wrong order
+		take(psn + 1)
+		take(psn)
+	}
+	_, asked := c.NextControl()
+	assert.False(t, asked)
+	assert.Zero(t, c.Stats().Lost)
+}

@@ -83,7 +83,7 @@ type Config struct {
 	// EagerChunks is how many chunks an epoch's eager operations may have in all.
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
-	Reorder     time.Duration // how long a gap may be a chunk overtaken by another
+	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
 }
 
 // Op describes an operation as the caller posts it.
@@ -179,7 +179,7 @@ func New(cfg Config) *Comm {
 	}
 	c := &Comm{cfg: cfg, topo: topology{cfg.Rank, cfg.Size}, chains: chains{cfg.Size, m}}
 	c.window = cfg.Window / m
-	c.pace = pace{least: cfg.Cutoff, alpha: cfg.Cutoff}
+	c.pace = pace{least: cfg.Cutoff, alpha: cfg.Cutoff, reorder: cfg.Reorder}
 	// Nothing precedes the first operation, so it needs no barrier of its own
 	// to open an epoch: joining was one.
 	c.epoch.opener = ^uint32(0)

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -13,7 +14,8 @@ type gap struct {
 	due             Time
 }
 
-// maxGaps bounds the list; what is beyond is asked for at once.
+// maxGaps bounds the list; what is beyond, when those that have closed are
+// struck off, is asked for at once.
 const maxGaps = 256
 
 // suspect notes that chunks [from, to) of a shard seem lost.
@@ -26,11 +28,17 @@ func (c *Comm) suspect(p *op, shard, from, to int) {
 			return
 		}
 	}
+	if len(p.gaps) == maxGaps {
+		p.gaps = slices.DeleteFunc(p.gaps, func(g gap) bool {
+			base := g.shard * p.shape.chunks
+			return p.have.NextClear(base+g.from, base+g.to) == base+g.to
+		})
+	}
 	if c.cfg.Reorder == 0 || len(p.gaps) == maxGaps {
 		c.ask(p, shard, from, to, true, false)
 		return
 	}
-	p.gaps = append(p.gaps, gap{shard, from, to, c.now + c.cfg.Reorder})
+	p.gaps = append(p.gaps, gap{shard, from, to, c.now + c.pace.reorder})
 }
 
 // overtaken looks for what a chunk of shard s shows to be lost elsewhere: all
@@ -160,6 +168,7 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 		c.judge(p, true)
 	} else if p.asked.Count() > 0 && p.asked.Clear(bit) {
 		c.stats.Lost-- // it was only late
+		c.pace.overtake(c.now)
 	}
 	if p.wanted.Count() == 0 || !p.wanted.Has(bit) {
 		return
@@ -177,6 +186,9 @@ func (c *Comm) twice(p *op, bit int, repair bool) {
 	asked := p.asked.Clear(bit)
 	if asked && !repair {
 		c.stats.Lost--
+	}
+	if asked || repair {
+		c.pace.overtake(c.now)
 	}
 	if asked || repair {
 		c.judge(p, false)
@@ -340,11 +352,17 @@ type pace struct {
 	rate  float64 // bytes a second, 0: not measured yet
 	least time.Duration
 	alpha time.Duration
+	// reorder is how long a gap may be a chunk overtaken by another, and
+	// widened when it last grew.
+	reorder time.Duration
+	widened Time
 }
 
 const (
 	// maxAlpha bounds the allowance that false alarms can build up.
 	maxAlpha = 200 * time.Millisecond
+	// maxReorder bounds how long a gap goes unasked for.
+	maxReorder = 5 * time.Millisecond
 	// maxCutoff bounds the time between two requests for the same chunks: a
 	// rank that was slow for long is noticed soon after.
 	maxCutoff = time.Second
@@ -369,6 +387,15 @@ func (p *pace) learn(right bool) {
 		p.alpha = max(p.least, p.alpha-p.alpha/8)
 	} else {
 		p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
+	}
+}
+
+// overtake learns from a chunk that was asked for in vain: paths differ by more
+// than was thought, as those of several trees do while their queues are long.
+// Many chunks tell of one such difference, so reorder doubles once in its time.
+func (p *pace) overtake(now Time) {
+	if p.reorder > 0 && now >= p.widened+p.reorder {
+		p.reorder, p.widened = min(2*p.reorder, max(maxReorder, p.reorder)), now
 	}
 }
 
