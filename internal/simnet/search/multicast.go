@@ -18,12 +18,20 @@ var Multicast = &Kind[simnet.Scenario]{
 	Random: func(seed uint64) simnet.Scenario {
 		s := simnet.Random(seed)
 		s.MaxEvents = 0 // Run fills it in
+		if seed%2 == 0 {
+			narrow(&s)
+		}
 		return s
 	},
 	Run: func(s *simnet.Scenario) Outcome {
 		bounded := *s
 		bounded.MaxEvents = patience
+		strict := s.Calm && s.Net.Depth > 0
+		bounded.Trace = bounded.Trace || strict
 		r := bounded.Run()
+		if r.Err == nil && strict {
+			r.Err = laws(&r)
+		}
 		return Outcome{Err: r.Err, Ops: r.Ops, Events: int(r.Events), Bytes: int(r.Bytes), Hash: r.Hash, Text: func() string { return r.String() }}
 	},
 	Fit: fitMulticast,
@@ -67,7 +75,7 @@ func fitMulticast(s *simnet.Scenario) bool {
 	last := len(s.Ops) - 1
 	switch {
 	case last < 0, s.Leave && (!s.Ops[last].Sync || s.Ops[last].Collective != wire.Barrier),
-		s.Calm && (s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond),
+		s.Calm && (s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond || s.Net.Depth > 0 && !isNarrow(s)),
 		c.Rank != 0, c.Arena < c.Eager, c.Cutoff < leastCutoff, s.Depth > core.MaxInFlight, chunks > mostChunks:
 		return false
 	}

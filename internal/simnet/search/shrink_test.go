@@ -224,3 +224,26 @@ func walk[S any](t *testing.T, k *Kind[S], walks int) {
 	t.Log(ran, "runs")
 	assert.Greater(t, ran, walks)
 }
+
+func TestAtOnce(t *testing.T) {
+	for want, spans := range [][]simnet.Span{
+		{{From: 5, To: 5}, {From: 0, To: 1}},
+		{{From: 0, To: 10}, {From: 10, To: 20}, {From: 15, To: 15}},
+		{{From: 0, To: 10}, {From: 9, To: 20}, {From: 12, To: 30}},
+		{{From: 0, To: 10}, {From: 2, To: 20}, {From: 3, To: 30}, {From: 20, To: 40}},
+	} {
+		assert.Equal(t, want, atOnce(spans), "%v", spans)
+	}
+}
+
+// TestNarrowScenarios: there are some among the random ones.
+func TestNarrowScenarios(t *testing.T) {
+	found := 0
+	for seed := uint64(1); seed <= 200; seed++ {
+		if s := Multicast.Random(seed); s.Calm && s.Net.Depth > 0 {
+			require.True(t, isNarrow(&s), "seed %d", seed)
+			found++
+		}
+	}
+	assert.Greater(t, found, 5)
+}
