@@ -56,7 +56,7 @@ type simProtocol struct {
 	Chains    int       `default:"1" placeholder:"M" help:"Roots that multicast at the same time. Default: ${default}."`
 	Subgroups int       `default:"1" placeholder:"G" help:"Multicast trees that a root's chunks are spread over. Default: ${default}."`
 	Chunk     byteCount `default:"4KiB" placeholder:"N" help:"Bytes of a packet. Default: ${default}."`
-	Window    int       `placeholder:"n" help:"Chunks that may be under way to a receiver. Default: no limit."`
+	Window    int       `placeholder:"n" help:"Chunks that may be under way to a receiver. Default: --depth."`
 	Coarse    int       `default:"1" placeholder:"n" help:"Packets that travel as one, for thousands of hosts. Default: ${default}: every packet by itself."`
 	Iters     int       `default:"1" placeholder:"n" help:"Operations, one after the other. Default: ${default}."`
 	Seed      uint64    `default:"1" help:"Of losses, jitter and the like. Default: ${default}."`

@@ -23,10 +23,7 @@ const (
 	Reorder = 200 * time.Microsecond
 )
 
-const (
-	packetBytes = 4096 // payload of a packet by default
-	burst       = 64   // chunks that a rank hands to its NIC at a time
-)
+const packetBytes = simnet.PacketBytes // payload of a packet by default
 
 // Case is one collective by one algorithm over one network.
 type Case struct {
@@ -153,23 +150,18 @@ func (c Case) Run(progress func(done, total int)) (Outcome, error) {
 
 // scenario is what simnet runs for the case.
 func (c *Case) scenario() simnet.Scenario {
-	s := simnet.Scenario{
-		Seed: c.Seed, Net: c.Net, Depth: 1, Burst: burst, Digest: true, Trace: c.Trace,
-		Core: core.Config{
-			Size: c.Net.Tree.Hosts, Chunk: c.Packet * c.Train, Chains: c.Chains, Subgroups: c.Subgroups, Window: c.Window,
-			Cutoff: c.Cutoff, Reorder: max(0, c.Reorder),
-		},
-	}
-	if c.Train > 1 {
-		s.PacketBytes = c.Packet
-	}
-	op := simnet.Op{Op: core.Op{Collective: wire.Allgather, Bytes: c.Bytes}}
+	op := core.Op{Collective: wire.Allgather, Bytes: c.Bytes}
 	if c.Collective == "broadcast" {
 		op.Collective = wire.Broadcast
 	}
-	for range c.Iterations {
-		s.Ops = append(s.Ops, op)
+	s := simnet.Cluster(c.Net, op, c.Iterations)
+	s.Seed, s.Depth, s.Trace, s.PacketBytes = c.Seed, 1, c.Trace, c.Packet
+	s.Core.Chunk, s.Core.Chains, s.Core.Subgroups = c.Packet, c.Chains, c.Subgroups
+	s.Core.Cutoff, s.Core.Reorder = c.Cutoff, max(0, c.Reorder)
+	if c.Window > 0 {
+		s.Core.Window = c.Window
 	}
+	s.Coarse(c.Train)
 	return s
 }
 
@@ -234,7 +226,7 @@ func (c *Case) baseline(o *Outcome, _ func(done, total int)) error {
 		return errors.New("several iterations, and traces, are for " + Multicast + " only")
 	}
 	b := baseline.Config{
-		Net: c.Net, Seed: c.Seed, Bytes: c.Bytes, Packet: c.Packet, Segment: c.Segment, Transport: c.Transport, Train: c.Train,
+		Net: c.Net, Seed: c.Seed, Bytes: c.Bytes, Packet: c.Packet, Segment: c.Segment, Transport: c.Transport, Train: c.Train, Window: c.Window,
 	}
 	for _, known := range baselines[c.Collective] {
 		if known.name == c.Algorithm {

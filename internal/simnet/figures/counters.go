@@ -17,13 +17,13 @@ func counters(s *sheet) error {
 		return err
 	}
 	for _, of := range []struct {
-		collective string
-		algorithms []string
+		collective, title string
+		algorithms        []string
 	}{
-		{"broadcast", []string{Multicast, "binomial", "knomial", "binary", "chain"}},
-		{"allgather", []string{Multicast, "ring", "linear", "doubling"}},
+		{"broadcast", "Broadcast", []string{Multicast, "binomial", "knomial", "binary", "chain"}},
+		{"allgather", "Allgather", []string{Multicast, "ring", "linear", "doubling"}},
 	} {
-		c := newChart(fmt.Sprintf("%s of 64 KiB on %d nodes: all switch ports, received and sent", of.collective, nodes), "", "MiB an operation")
+		c := newChart(fmt.Sprintf("%s of 64 KiB on %d nodes: all switch ports, received and sent", of.title, nodes), "", "MiB an operation")
 		var values []float64
 		for _, algorithm := range of.algorithms {
 			o, err := s.run(Case{Collective: of.collective, Algorithm: algorithm, Bytes: bytes, Net: net})

@@ -173,7 +173,7 @@ func buffers(s *sheet) error {
 				pts = append(pts, point{X: size, Y: o.GiB})
 				full = o.GiB
 			}
-			c.line(fmt.Sprintf("%d threads", n), pts)
+			c.line(fmt.Sprintf("threads: %d", n), pts)
 		}
 		c.level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
 		c.Y.Min, c.Y.Max = 0, 45

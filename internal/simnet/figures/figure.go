@@ -169,10 +169,16 @@ func joinClose(err error, f *os.File) error {
 // save writes base.svg and base.png.
 func (c *chart) save(base string) error {
 	svg := vgsvg.New(width, height)
-	c.Draw(draw.New(svg))
+	c.Draw(within(svg))
 	png := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))
-	c.Draw(draw.New(png))
+	c.Draw(within(png))
 	return writeAll(map[string]vg.CanvasWriterTo{base + ".svg": svg, base + ".png": vgimg.PngCanvas{Canvas: png}})
+}
+
+// within leaves a margin, without which a tick's label at the end of an axis is cut off.
+func within(c vg.CanvasSizer) draw.Canvas {
+	const m = vg.Centimeter / 4
+	return draw.Crop(draw.New(c), m, -3*m, m, -m)
 }
 
 func writeAll(files map[string]vg.CanvasWriterTo) error {
