@@ -2,6 +2,7 @@ package figures
 
 import (
 	"image/color"
+	"math"
 	"strconv"
 	"time"
 
@@ -45,6 +46,7 @@ func newChart(title, x, y string) *chart {
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Title.Padding = vg.Points(8)
 	p.X.Padding, p.Y.Padding = vg.Points(4), vg.Points(4)
+	p.Y.Tick.Marker = evenTicks{}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.Padding = vg.Points(2)
 	p.Legend.XOffs, p.Legend.YOffs = vg.Points(6), -vg.Points(4)
@@ -124,6 +126,25 @@ func barWidth(n int) vg.Length { return 11 * vg.Centimeter / vg.Length(max(n, 2)
 // logX makes the x axis logarithmic with a labelled tick at each of the given values.
 func (c *chart) logX(label func(float64) string, at ...float64) {
 	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, ticksAt(label, at)
+}
+
+// evenTicks are 5 to 10 labelled ticks, 1, 2 or 5 times a power of 10 apart.
+type evenTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (evenTicks) Ticks(low, high float64) []plot.Tick {
+	step := math.Pow10(int(math.Floor(math.Log10(high - low))))
+	for _, part := range []float64{1, 2, 5, 10} {
+		if (high-low)/(step/part) >= 5 {
+			step /= part
+			break
+		}
+	}
+	var ticks []plot.Tick
+	for i := math.Ceil(low / step); i*step <= high; i++ {
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'g', 6, 64)})
+	}
+	return ticks
 }
 
 func ticksAt(label func(float64) string, at []float64) plot.ConstantTicks {

@@ -38,6 +38,9 @@ func counters(s *sheet) error {
 			}
 		}
 		c.bars(of.algorithms, values)
+		end := float64(len(values)) - 0.5
+		c.level("the paper: P2P takes 1.5x", -0.5, end, 1.5*values[0])
+		c.level("the paper: and up to 2x", -0.5, end, 2*values[0])
 		c.Y.Max *= 1.15
 		s.chart(of.collective, c)
 		least, most := math.Inf(1), 0.0

@@ -83,6 +83,15 @@ type Claim struct {
 	Agrees bool   `json:"agrees"`
 }
 
+// Markdown is the claim as a row of a table in docs/REPRODUCTION.md.
+func (c *Claim) Markdown() string {
+	differs := ""
+	if !c.Agrees {
+		differs = "differs"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |", c.What, c.Paper, c.Ours, differs)
+}
+
 // sheet is what a figure writes on while it is drawn.
 type sheet struct {
 	Options

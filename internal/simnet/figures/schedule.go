@@ -48,7 +48,8 @@ func schedule(s *sheet) error {
 		return pts, nil
 	}
 	over := doublings(1, pick(s, 64.0, 8))
-	for _, size := range []int{16 << 10, 128 << 10} {
+	large := pick(s, 128<<10, 32<<10)
+	for _, size := range []int{16 << 10, large} {
 		c := newChart(fmt.Sprintf("Allgather of %s on %d nodes: chains, with one subgroup a rail", sizeLabel(float64(size)), hosts), "chains, M", "received by a rank, Gbit/s")
 		c.logX(plain, over...)
 		for _, f := range fabrics {
@@ -66,12 +67,12 @@ func schedule(s *sheet) error {
 		c.Y.Min, c.Y.Max = 0, 620
 		s.chart(fmt.Sprintf("chains-%dk", size>>10), c)
 	}
-	c := newChart(fmt.Sprintf("Allgather of 128 KiB on %d nodes: subgroups, with 16 chains", hosts), "subgroups, G", "received by a rank, Gbit/s")
+	c := newChart(fmt.Sprintf("Allgather of %s on %d nodes: subgroups, with 16 chains", sizeLabel(float64(large)), hosts), "subgroups, G", "received by a rank, Gbit/s")
 	groups := doublings(1, pick(s, 32.0, 4))
 	c.logX(plain, groups...)
 	for _, f := range fabrics {
 		if _, err := measure(c, f.name, f.tree, groups, func(g int, one *Case) {
-			one.Bytes, one.Chains, one.Subgroups = 128<<10, min(16, hosts/2), g
+			one.Bytes, one.Chains, one.Subgroups = large, min(16, hosts/2), g
 		}); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func schedule(s *sheet) error {
 	s.chart("subgroups", c)
 
 	few := min(hosts, 64) // what queues drop is repaired, which takes many events
-	c = newChart(fmt.Sprintf("Allgather of 128 KiB on %d nodes, two tiers, G=8: chains where queues end", few), "chains, M", "received by a rank, Gbit/s")
+	c = newChart(fmt.Sprintf("Allgather of %s on %d nodes, two tiers, G=8: chains where queues end", sizeLabel(float64(large)), few), "chains, M", "received by a rank, Gbit/s")
 	over = over[:len(over)-2]
 	c.logX(plain, over...)
 	tree := fabrics[1].tree
@@ -99,7 +100,7 @@ func schedule(s *sheet) error {
 				name += fmt.Sprintf(", window of %d", window)
 			}
 			if _, err := measure(c, name, tree, over, func(m int, one *Case) {
-				one.Bytes, one.Chains, one.Subgroups, one.Net.Queue, one.Window = 128<<10, m, 8, queue, window
+				one.Bytes, one.Chains, one.Subgroups, one.Net.Queue, one.Window = large, m, 8, queue, window
 			}); err != nil {
 				return err
 			}
