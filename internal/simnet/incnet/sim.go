@@ -118,8 +118,12 @@ type sim struct {
 	err      error
 }
 
-// patience is how much virtual time may pass without an operation completing.
-const patience = 20 * time.Second
+// A run hangs in which no operation completes for longer, in virtual time, or
+// that takes more events: some ten thousand are usual.
+const (
+	patience  = 20 * time.Second
+	maxEvents = 2_000_000
+)
 
 // Run runs the scenario to its end or to the first violation.
 func (sc *Scenario) Run() Result {
@@ -146,7 +150,7 @@ func (sc *Scenario) Run() Result {
 		s.result.Events++
 		hash = (hash ^ uint64(e.at) ^ uint64(e.order)<<40) * 0x9e3779b97f4a7c15 //nolint:gosec // a digest
 		e.do()
-		if s.err == nil && s.now-s.progress > patience {
+		if s.err == nil && (s.now-s.progress > patience || s.result.Events > maxEvents) {
 			s.err = s.hang()
 		}
 	}
@@ -195,7 +199,7 @@ func (s *sim) over() bool {
 func (s *sim) hang() error {
 	for _, r := range s.ranks {
 		if !r.crashed && !r.told && r.completed < len(s.Ops) {
-			return fmt.Errorf("rank %d hangs in operation %d of %d (posted %d) at %v", r.rank, r.completed, len(s.Ops), r.posted, s.now)
+			return fmt.Errorf("rank %d hangs in operation %d of %d (posted %d) at %v, after %d events", r.rank, r.completed, len(s.Ops), r.posted, s.now, s.result.Events)
 		}
 	}
 	return nil
