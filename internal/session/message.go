@@ -8,8 +8,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 )
 
-// Version is that of the frames.
-const Version = 1
+// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions (wire.Kept).
+const Version = 2
 
 // MaxRanks bounds a job: members are numbered in 16 bits.
 const MaxRanks = 1 << 15
