@@ -58,7 +58,7 @@ func TestResult(t *testing.T) {
 
 	r = sample("overlap", &bench{dtype: reduce.F32})
 	require.InDelta(t, 4000/30e3, r.AlgBW, 1e-12)
-	require.InDelta(t, 1032.0/3000, r.SentToLaw, 1e-12)
+	require.InDelta(t, 1032.0/2000, r.SentToLaw, 1e-12)
 
 	r = sample("allreduce", &bench{dtype: reduce.F32, inPlace: true})
 	require.InDelta(t, 2000/30e3, r.AlgBW, 1e-12)
@@ -151,8 +151,8 @@ func TestTableOfAnOverlap(t *testing.T) {
 #        size what                         time         min         max    algbw    sent   recvd     queued      peers       turn   transfer     finish
 #         (B)                              (us)        (us)        (us)   (GB/s)                       (us)       (us)       (us)       (us)       (us)
          1000 Allgather alone             30.00       20.00       40.00    0.067   1.032   1.010       1.00       0.00       0.00       0.00       2.00
-              Reduce-Scatter alone        30.00       20.00       40.00    0.067   0.516   1.010       0.00       0.00       0.00       0.00       0.00
-              both together               30.00       20.00       40.00    0.133   0.344   0.505
+              Reduce-Scatter alone        30.00       20.00       40.00    0.067   1.032   1.010       0.00       0.00       0.00       0.00       0.00
+              both together               30.00       20.00       40.00    0.133   0.516   0.505
                 its Allgather              3.00                                                       1.00       0.00       0.00       0.00       2.00
                 its Reduce-Scatter         0.00                                                       0.00       0.00       0.00       0.00       0.00
               sum of the two alone        45.00  1.50 times as long as both together

@@ -82,7 +82,7 @@ type Stage struct {
 	members []member
 	alone   []int // by rank: the member that stands for it alone, or -1
 	due     fifo  // members whose allowance is due
-	ready   fifo // slots whose result is to be sent
+	ready   fifo  // slots whose result is to be sent
 	up      *uplink
 	sources [][]byte // room for those of a slot
 	missing slotBits

@@ -37,7 +37,7 @@ type Request struct {
 	Rank int `json:"rank"`
 	// Child says that a node asks on behalf of ranks that it will name.
 	Child bool `json:"child,omitempty"`
-	// Reproducible asks for sums in rank order rather than as they arrive.
+	// Reproducible asks for sums in members' order rather than as they arrive.
 	Reproducible bool `json:"reproducible"`
 	// Milliseconds of silence after which either side counts as lost.
 	Milliseconds int64 `json:"timeout_ms"`

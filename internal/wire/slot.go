@@ -164,8 +164,8 @@ type SlotStatus struct {
 
 // SlotKept is the body of a Kept.
 //
-//	 0  slots    u32  how many, from that in the header on
-//	 4  bytes    u32  of the results of all, which are as long as chunks are but for the last
+//	0  slots    u32  how many, from that in the header on
+//	4  bytes    u32  of the results of all, which are as long as chunks are but for the last
 type SlotKept struct{ Slots, Bytes uint32 }
 
 // SlotKeptSize is the length of a SlotKept in bytes.
