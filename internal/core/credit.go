@@ -37,24 +37,35 @@ func (c *Comm) postCredit(p *op) {
 	}
 	p.taken = zeroed(p.taken, c.chains.m)
 	p.granted = zeroed(p.granted, c.chains.m)
-	rounds := c.topo.rounds()
-	p.child = zeroed(p.child, p.shape.shards*rounds)
+	if p.window == 0 {
+		return
+	}
+	p.child = zeroed(p.child, c.topo.allChildren())
 	p.reported = zeroed(p.reported, p.shape.shards)
 	for s := range p.shape.shards {
 		limit := uint32(c.limit(p, s)) //nolint:gosec // at most a shard's chunks
-		for j := range rounds {
-			p.child[s*rounds+j] = limit
+		below := c.below(p, s)
+		for j := range below {
+			below[j] = limit
 		}
 		p.reported[s] = limit
 	}
 }
 
+// below returns the limits for a shard that this rank's children in its root's
+// tree have reported.
+func (c *Comm) below(p *op, shard int) []uint32 {
+	root := p.shape.rootOf(shard)
+	return p.child[c.topo.firstChild(root):][:c.topo.children(root)]
+}
+
 // creditOf returns up to which chunk of the own shard all ranks have room.
 func (c *Comm) creditOf(p *op) int {
-	own := p.shape.shard(c.cfg.Rank)
 	low := p.shape.chunks
-	for j := range c.topo.children(c.cfg.Rank) {
-		low = min(low, int(p.child[own*c.topo.rounds()+j]))
+	if p.window > 0 {
+		for _, limit := range c.below(p, p.shape.shard(c.cfg.Rank)) {
+			low = min(low, int(limit))
+		}
 	}
 	return low
 }
@@ -90,7 +101,7 @@ func (c *Comm) took(p *op, shard, psn int) {
 // those below it care.
 func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	s := p.shape.shard(int(m.Root))
-	if int(m.Root) >= c.cfg.Size || s < 0 || int(m.PSN) > p.shape.chunks {
+	if int(m.Root) >= c.cfg.Size || s < 0 || int(m.PSN) > p.shape.chunks || p.window == 0 {
 		c.stats.Dropped++
 		return
 	}
@@ -99,7 +110,7 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 		c.stats.Dropped++
 		return
 	}
-	at := &p.child[s*c.topo.rounds()+j]
+	at := &c.below(p, s)[j]
 	*at = max(*at, m.PSN)
 	c.report(p, s)
 }
@@ -112,8 +123,8 @@ func (c *Comm) report(p *op, s int) {
 		return
 	}
 	low := uint32(c.limit(p, s)) //nolint:gosec // at most a shard's chunks
-	for j := range c.topo.children(root) {
-		low = min(low, p.child[s*c.topo.rounds()+j])
+	for _, limit := range c.below(p, s) {
+		low = min(low, limit)
 	}
 	// Counted in whole steps, what the levels of the tree hold back does not
 	// add up: all of them together withhold less than one step, and nothing

@@ -45,7 +45,7 @@ type op struct {
 	window   int      // chunks that one chain may have under way, 0: no limit
 	taken    []int    // how far this rank has come in each chain, in chunks
 	granted  []int    // shards of each chain whose root needs no more from this rank
-	child    []uint32 // limits that children have reported, shards x rounds
+	child    []uint32 // limits that children have reported: see below
 	reported []uint32 // what was passed on
 
 	// Repair.

@@ -92,6 +92,23 @@ func (t topology) children(root int) int {
 	return n
 }
 
+// firstChild numbers the children that this rank has in all trees on and on,
+// root after root in the order of its distance from them, and returns the first
+// one's number in root's tree. A node v of a tree has as many children as v has
+// trailing zeros, at most; below v that makes v-1 less the ones of v-1 in all.
+func (t topology) firstChild(root int) int {
+	v := (t.rank - root + t.size) % t.size
+	if v == 0 {
+		return 0
+	}
+	return t.rounds() + v - 1 - bits.OnesCount(uint(v-1))
+}
+
+// allChildren returns how many numbers firstChild takes: about one a tree.
+func (t topology) allChildren() int {
+	return t.rounds() + t.size - 1 - bits.OnesCount(uint(t.size-1))
+}
+
 // childIndex returns which child of this rank in root's tree a rank is, or -1.
 func (t topology) childIndex(root, rank int) int {
 	d := (rank - t.rank + t.size) % t.size

@@ -157,3 +157,21 @@ func TestSubgroups(t *testing.T) {
 		}
 	}
 }
+
+// The numbers of a rank's children in all trees do not overlap, and are dense enough.
+func TestChildNumbers(t *testing.T) {
+	for size := 1; size <= 130; size++ {
+		for rank := range size {
+			topo := topology{rank, size}
+			taken := make([]bool, topo.allChildren())
+			for root := range size {
+				for j := range topo.children(root) {
+					n := topo.firstChild(root) + j
+					require.False(t, taken[n], "rank %d of %d, root %d, child %d", rank, size, root, j)
+					taken[n] = true
+				}
+			}
+			require.LessOrEqual(t, len(taken), size+topo.rounds())
+		}
+	}
+}

@@ -1,9 +1,15 @@
-// Package simnet runs internal/core for N ranks over a simulated network in
-// virtual time. One seeded source of randomness decides everything, so that a
-// run that fails is replayed from its seed, event by event.
+// Package simnet runs internal/core for N ranks over a simulated network
+// (internal/simnet/network) in virtual time. One seeded source of randomness
+// decides everything, so that a run that fails is replayed from its seed, event
+// by event.
 //
-// A rank is driven as internal/engine drives one: real bytes in real buffers,
-// the same order of calls. What a run must satisfy is checked after every
-// event (see check.go): no wrong byte, nothing outside its buffer, no
+// A rank is driven as internal/engine drives one: the same order of calls, real
+// bytes in real buffers (or, at scale, a checksum of them). simnet keeps no state
+// of the protocol: what is sent, asked for, waited for and when is the core's
+// alone. What a run must satisfy is checked after every event (see check.go): no
+// wrong byte, nothing outside its buffer, no buffer used after its release, no
 // operation lost or finished twice, no hang, traffic within its law.
+//
+// Random draws a scenario from a seed, and Cluster makes one of equal operations
+// at any size.
 package simnet

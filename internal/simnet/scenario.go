@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -16,47 +18,43 @@ type Scenario struct {
 	Ops  []Op
 	// Leave says that the last operation is a Sync barrier, after which a rank
 	// is gone at once.
-	Leave bool
+	Leave bool `json:",omitempty"`
 	// Depth is how many operations a rank has in flight at most.
 	Depth int
 	// Skew bounds the time between a completion and a rank's next post.
-	Skew core.Time
-	Net  Net
-	// Crashes and Pauses happen to ranks; a rank may have several pauses.
-	Crashes []Crash
-	Pauses  []Pause
+	Skew core.Time `json:",omitempty"`
+	Net  network.Config
+	// Burst is how many datagrams are taken from the core at a time.
+	Burst int
+	// PacketBytes is what a packet of the network carries of a chunk, where a
+	// chunk is a train of several packets; 0: a chunk is a packet.
+	PacketBytes int `json:",omitempty"`
+	// Slots is how many chunks of each root a lossless fabric holds for a rank.
+	Slots   int     `json:",omitempty"`
+	Crashes []Crash `json:",omitempty"`
 	// Calm says that nothing is lost, late or overtaken, so that the laws of
 	// traffic must hold exactly.
-	Calm bool
+	Calm bool `json:",omitempty"`
+	// Digest keeps a checksum of what a rank has received instead of the bytes,
+	// for many ranks. It shows wrong places, duplicates and what is missing.
+	Digest bool `json:",omitempty"`
+	Trace  bool `json:",omitempty"` // keep Marks
+	// MaxEvents is after how many events a run counts as hanging; 0: any number.
+	MaxEvents uint64 `json:",omitempty"`
 }
 
 // Op is one operation of the script that every rank runs.
 type Op struct {
 	core.Op
-	InPlace bool // an Allgather's own shard lies in its receive buffer
+	InPlace bool `json:",omitempty"` // an Allgather's own shard lies in its receive buffer
 }
 
-// Net describes the network. All links are alike.
-type Net struct {
-	Delay, Jitter               core.Time // of a datagram; jitter reorders
-	Loss, Dup                   float64   // of a datagram, for each receiver by itself
-	ControlDelay, ControlJitter core.Time // control messages stay in order
-	Queue                       int       // datagrams that a receiver's queue holds, 0: any
-	Work                        core.Time // to take a datagram off the queue
-	Wire                        core.Time // to send a datagram
-	Burst                       int       // datagrams that are taken from the core at a time
-}
-
-// Crash stops a rank; each other rank hears of it up to Detect later.
+// Crash stops a rank; each other rank hears of it up to Detect later. With
+// Restart it comes back, and all run the script again with a new communicator.
 type Crash struct {
 	Rank       int
 	At, Detect core.Time
-}
-
-// Pause stops a rank's program for a while; its queue goes on filling.
-type Pause struct {
-	Rank    int
-	At, For core.Time
+	Restart    bool `json:",omitempty"`
 }
 
 // Limits of what a random scenario moves, so that a seed takes milliseconds.
@@ -64,12 +62,13 @@ const (
 	maxChunks = 60_000  // deliveries in all
 	maxBytes  = 8 << 20 // over all receive buffers
 	maxShard  = 200 << 10
+	maxEvents = 6_000_000
 )
 
 // Random returns the scenario of a seed.
 func Random(seed uint64) Scenario {
 	r := rand.New(rand.NewPCG(seed, 0x6d63617374)) //nolint:gosec // repeatable on purpose
-	s := Scenario{Seed: seed}
+	s := Scenario{Seed: seed, MaxEvents: maxEvents}
 	p := 1 + r.IntN(6)
 	if r.IntN(3) == 0 {
 		p = 1 + r.IntN(33)
@@ -89,6 +88,7 @@ func Random(seed uint64) Scenario {
 		s.Ops = append(s.Ops, Op{Op: core.Op{Collective: wire.Barrier, Sync: true}})
 	}
 	s.Skew = pick(r, 0, 10*time.Microsecond, time.Millisecond, 10*time.Millisecond)
+	s.Burst = pick(r, 1, 8, 64)
 	randomNet(r, &s)
 	return s
 }
@@ -134,34 +134,72 @@ func randomOps(r *rand.Rand, c *core.Config) []Op {
 	return ops
 }
 
+// randomTree draws a star or a fat tree that holds the ranks.
+func randomTree(r *rand.Rand, hosts int) fattree.Config {
+	t := fattree.Config{Hosts: hosts, Rails: pick(r, 1, 1, 1, 2)}
+	switch r.IntN(4) {
+	case 0:
+		t.Leaves, t.Spines = 1+r.IntN(min(hosts, 5)), 1+r.IntN(3)
+	case 1:
+		t.Radix = pick(r, 4, 6, 8)
+		t.Oversubscription = pick(r, 1.0, 1, 2)
+		if hosts > t.Radix*t.Radix/2 {
+			t.Radix = 16
+		}
+	}
+	return t
+}
+
 // randomNet draws the network and the mishaps.
 func randomNet(r *rand.Rand, s *Scenario) {
-	us := time.Microsecond
-	s.Net = Net{
-		Delay: pick(r, us, 10*us, 100*us), ControlDelay: pick(r, us, 20*us, 200*us),
-		Work: pick(r, 0, us/10, us, 5*us), Wire: pick(r, 0, us/10, us, 5*us), Burst: pick(r, 1, 8, 64),
+	us, ms := time.Microsecond, time.Millisecond
+	p := s.Core.Size
+	s.Net = network.Config{
+		Tree: randomTree(r, p), Gbps: pick(r, 1.0, 10, 100, 400), Latency: pick(r, us, 10*us, 100*us),
+		Cost: pick(r, 0, us/10, us, 5*us), Workers: pick(r, 1, 1, 2, 4), MTU: 8192, RTO: ms,
 	}
 	if s.Core.Lossless {
-		s.Net.Queue = pick(r, 1, 4, 64)
+		s.Slots = pick(r, 1, 4, 64)
 	}
-	// What is calm has little delay and jitter against the cutoff, and room for everything.
+	// What is calm has little delay against the cutoff, and room for everything.
 	if r.IntN(5) == 0 {
 		s.Calm = true
-		s.Skew, s.Core.Cutoff = 0, time.Second
+		s.Skew, s.Core.Cutoff, s.Core.Reorder = 0, time.Second, 10*ms
 		return
 	}
-	s.Net.ControlJitter = pick(r, 0, 10*us, 500*us)
+	f := &s.Net.Faults
 	if !s.Core.Lossless {
-		s.Net.Jitter = pick(r, 0, us, 50*us, 300*us, 2*time.Millisecond)
-		s.Net.Loss = pick(r, 0, 0, 0.001, 0.01, 0.05, 0.3, 0.3*r.Float64(), pick(r, 0.1, 0.3, 1))
-		s.Net.Dup = pick(r, 0, 0, 0.01, 0.3)
-		s.Net.Queue = pick(r, 0, 0, max(1, s.Core.Window), 1+r.IntN(64))
+		s.Net.Lossless = r.IntN(6) == 0
+		s.Net.Adaptive = r.IntN(3) == 0
+		s.Net.Queue = pick(r, 0, 0, 16<<10, 64<<10, 1<<20)
+		s.Net.Depth = pick(r, 0, 0, max(1, s.Core.Window), 1+r.IntN(64))
+		f.Jitter = pick(r, 0, us, 50*us, 300*us, 2*ms)
+		f.Loss = pick(r, 0, 0, 0.001, 0.01, 0.05, 0.3, 0.3*r.Float64(), pick(r, 0.1, 0.3, 1))
+		f.Burst = pick(r, 0.0, 0, 3, 20)
+		f.Duplicate = pick(r, 0, 0, 0.01, 0.3)
+		f.Corrupt = pick(r, 0, 0, 0.001, 0.05)
+	}
+	f.LinkLoss = pick(r, 0, 0, 0, 0.001, 0.02)
+	if r.IntN(6) == 0 {
+		if t, err := fattree.New(s.Net.Tree); err == nil {
+			host := r.IntN(p)
+			f.Lossy = []network.LossyLink{{A: host, B: t.Leaf(host, 0), Loss: r.Float64() * 0.5}}
+		}
 	}
 	for range pick(r, 0, 0, 1, 4) {
-		s.Pauses = append(s.Pauses, Pause{r.IntN(s.Core.Size), upTo(r, 10*time.Millisecond), upTo(r, 20*time.Millisecond)})
+		f.Pauses = append(f.Pauses, network.Pause{Node: r.IntN(p), At: upTo(r, 10*ms), For: upTo(r, 20*ms)})
 	}
 	if r.IntN(6) == 0 {
-		s.Crashes = []Crash{{r.IntN(s.Core.Size), upTo(r, 5*time.Millisecond), upTo(r, 50*time.Millisecond)}}
+		f.Slow = []network.Slow{{Node: r.IntN(p), Factor: 1 + 20*r.Float64()}}
+	}
+	if r.IntN(8) == 0 {
+		f.SlowNIC = []network.Slow{{Node: r.IntN(p), Factor: 1 + 20*r.Float64()}}
+	}
+	if r.IntN(8) == 0 {
+		f.Partitions = []network.Partition{{Hosts: r.Perm(p)[:1+r.IntN(p)], At: upTo(r, 5*ms), For: upTo(r, 50*ms)}}
+	}
+	if r.IntN(6) == 0 {
+		s.Crashes = []Crash{{Rank: r.IntN(p), At: upTo(r, 5*ms), Detect: upTo(r, 50*ms), Restart: p > 1 && r.IntN(2) == 0}}
 	}
 }
 
@@ -169,7 +207,7 @@ func randomNet(r *rand.Rand, s *Scenario) {
 func (s *Scenario) String() string {
 	c := &s.Core
 	return fmt.Sprintf("seed %d: P %d, chunk %d, %d ops, depth %d, lossless %t, window %d, M %d, G %d, eager %d, arena %d, eager chunks %d, "+
-		"cutoff %v, reorder %v, skew %v, net %+v, crashes %v, pauses %v, calm %t, leave %t",
+		"cutoff %v, reorder %v, skew %v, burst %d, net %+v, crashes %+v, calm %t, leave %t",
 		s.Seed, c.Size, c.Chunk, len(s.Ops), s.Depth, c.Lossless, c.Window, c.Chains, c.Subgroups, c.Eager, c.Arena, c.EagerChunks,
-		c.Cutoff, c.Reorder, s.Skew, s.Net, s.Crashes, s.Pauses, s.Calm, s.Leave)
+		c.Cutoff, c.Reorder, s.Skew, s.Burst, s.Net, s.Crashes, s.Calm, s.Leave)
 }

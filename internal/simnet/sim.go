@@ -1,38 +1,38 @@
 package simnet
 
 import (
-	"container/heap"
+	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
-
-// Job is the communicator that the simulated datagrams carry.
-const Job = 0x51b
 
 // Result is what a run came to.
 type Result struct {
 	Scenario Scenario
-	Err      error // the first violation, nil if there was none
-	Hash     uint64
-	Time     core.Time // virtual
-	Events   int
+	Err      error  // the first violation, nil if there was none
+	Hash     uint64 // of every event and of what came of it
+	Time     core.Time
+	Events   uint64
 	Ops      int                // completed, over all ranks
-	Bytes    int                // checked
+	Bytes    int64              // checked
 	Chunks   int                // multicast
-	Overflow int                // datagrams that found a queue full
+	Overflow int                // datagrams that found a receive queue full
+	Restarts int                // communicators after the first
 	Control  [wire.Done + 1]int // control messages sent, by kind
 	Stats    core.Stats         // summed over the ranks
+	// Spans has one entry an operation of the script's last run: from when the
+	// first rank posted it to when the last one had it.
+	Spans []Span
+	Marks []Mark // if Scenario.Trace
 }
 
-// Replay is the command that runs a result's seed again.
-func (r *Result) Replay() string {
-	return fmt.Sprintf("go run ./internal/simnet/soak -first %d -seeds 1 -v", r.Scenario.Seed)
-}
+// Span is a stretch of virtual time.
+type Span struct{ From, To core.Time }
 
 // Run runs the random scenario of a seed.
 func Run(seed uint64) Result {
@@ -40,128 +40,177 @@ func Run(seed uint64) Result {
 	return s.Run()
 }
 
-// sim is a run under way.
-type sim struct {
-	Scenario
+// Job is a run under way: the ranks of one communicator on a network.
+type Job struct {
+	*Scenario
+	net      *network.Network
 	rng      *rand.Rand
-	now      core.Time
-	progress core.Time // when a chunk was last placed
-	order    uint64
-	agenda   agenda
-	nodes    []*node
-	heard    []core.Time // arrival of the last control message, from*P+to
-	posted   []int       // ranks that have posted an operation
-	dead     map[int]bool
+	ranks    []*rank
+	progress core.Time // when a chunk was last placed, or a rank was restarted
+	posted   []int     // ranks that have posted an operation
+	life     int       // communicators before this one
+	whole    []uint64  // digest of an operation's whole buffer
+	done     int       // operations done in this life, over all ranks
 	result   Result
 	err      error
 }
 
 // Run runs the scenario to its end or to the first violation.
-func (sc *Scenario) Run() Result {
-	s := &sim{
-		Scenario: *sc, rng: rand.New(rand.NewPCG(sc.Seed, 1)), //nolint:gosec // repeatable on purpose
-		heard: make([]core.Time, sc.Core.Size*sc.Core.Size), posted: make([]int, len(sc.Ops)), dead: map[int]bool{},
+func (sc *Scenario) Run() Result { return sc.Watch(nil) }
+
+// Watch is Run, and says now and then how many operations of how many are done, over all ranks.
+func (sc *Scenario) Watch(progress func(done, total int)) Result {
+	if err := sc.check(); err != nil {
+		return Result{Scenario: *sc, Err: err}
 	}
-	s.result.Scenario = *sc
-	for r := range sc.Core.Size {
-		n := newNode(s, r)
-		s.nodes = append(s.nodes, n)
-		s.schedule(upTo(s.rng, s.Skew), post, n, nil)
+	net, err := network.New(sc.Net, sc.Seed)
+	if err != nil {
+		return Result{Scenario: *sc, Err: err}
 	}
-	for _, p := range sc.Pauses {
-		s.order++
-		heap.Push(&s.agenda, &event{at: p.At, order: s.order, kind: pause, node: s.nodes[p.Rank], length: p.For})
-	}
-	for _, c := range sc.Crashes {
-		s.schedule(c.At, crash, s.nodes[c.Rank], nil)
-		for r, n := range s.nodes {
-			if r != c.Rank {
-				s.schedule(c.At+upTo(s.rng, c.Detect), detect, n, &packet{from: c.Rank})
-			}
+	j := sc.On(net, net.Attach)
+	for j.Step() {
+		if progress != nil && net.Events()%(1<<16) == 0 {
+			progress(j.done, len(sc.Ops)*sc.Core.Size)
 		}
 	}
-	s.loop()
-	s.atEnd()
-	s.result.Err, s.result.Time = s.err, s.now
-	return s.result
+	return j.Finish()
 }
+
+// On puts the ranks of a scenario on a network that is there already, rank r at
+// host r, and lets them begin. Whoever calls it passes a host's packets and odd
+// wake-ups on if more than a rank lives there.
+func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
+	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1))} //nolint:gosec // repeatable on purpose
+	j.result.Scenario = *sc
+	j.whole = make([]uint64, len(sc.Ops))
+	for r := range sc.Core.Size {
+		n := &rank{Job: j, rank: r}
+		j.ranks = append(j.ranks, n)
+		attach(r, n)
+	}
+	j.begin()
+	for _, c := range sc.Crashes {
+		j.ranks[c.Rank].at(c.At, wakeCrash, 0)
+		for r, n := range j.ranks {
+			if r != c.Rank {
+				n.at(c.At+upTo(j.rng, c.Detect), wakeDetect, c.Rank)
+			}
+		}
+		if c.Restart {
+			// All join the new communicator at one moment: to join is a barrier.
+			j.ranks[(c.Rank+1)%sc.Core.Size].at(c.At+c.Detect+restartAfter, wakeRestart, c.Rank)
+		}
+	}
+	return j
+}
+
+// restartAfter is how long after the last rank has heard of a crash all begin again.
+const restartAfter = 5 * time.Millisecond
+
+// begin makes a communicator of all ranks and lets them run the script.
+func (j *Job) begin() {
+	j.posted = make([]int, len(j.Ops))
+	j.result.Spans = make([]Span, len(j.Ops))
+	j.done = 0
+	for _, n := range j.ranks {
+		n.begin()
+		n.post(upTo(j.rng, j.Skew))
+	}
+}
+
+// restart brings a crashed rank back; all begin again with a new communicator.
+func (j *Job) restart(crashed int) {
+	j.life++
+	j.result.Restarts++
+	j.progress = j.net.Now()
+	for _, n := range j.ranks {
+		n.account()
+	}
+	j.net.Restart(crashed)
+	j.begin()
+}
+
+// number is the job that this life's datagrams carry.
+func (j *Job) number() uint64 { return 0x51b + uint64(j.life) } //nolint:gosec // small
 
 // A run hangs that takes more events, or in which no chunk arrives for longer.
 // The protocol asks for what is missing once a second at least.
-const (
-	maxEvents  = 2_000_000
-	maxSilence = 3 * time.Second
-)
+const maxSilence = 3 * time.Second
 
-func (s *sim) loop() {
-	hash := fnv.New64a()
-	var line [32]byte
-	for len(s.agenda) > 0 && s.err == nil {
-		e := heap.Pop(&s.agenda).(*event)
-		s.now = e.at
-		s.result.Events++
-		if s.now-s.progress > maxSilence || s.result.Events > maxEvents {
-			s.fail("hangs: %d events, nothing has arrived since %v", s.result.Events, s.progress)
-			break
-		}
-		n := e.node
-		if n.dead || n.gone {
-			continue
-		}
-		if s.now < n.paused && e.kind != arrive && e.kind != crash && e.kind != pause {
-			s.postpone(e, n.paused)
-			continue
-		}
-		n.happen(e)
-		n.check()
-		putUint(line[0:], uint64(e.at))                      //nolint:gosec // not negative
-		putUint(line[8:], uint64(e.kind)<<32|uint64(n.rank)) //nolint:gosec // small
-		st := n.comm.Stats()
-		putUint(line[16:], st.Done<<48^st.Lost<<32^st.Repaired<<16^st.Dropped)
-		putUint(line[24:], uint64(s.result.Bytes)<<20^uint64(s.result.Chunks)) //nolint:gosec // not negative
-		_, _ = hash.Write(line[:])
+// Step lets the next event happen, and reports whether there was one and no
+// violation.
+func (j *Job) Step() bool {
+	if j.err != nil || !j.net.Step() {
+		return false
 	}
-	s.result.Hash = hash.Sum64()
+	if now := j.net.Now(); now-j.progress > maxSilence {
+		if j.over() {
+			return false
+		}
+		j.fail("hangs: nothing has arrived since %v", j.progress)
+	}
+	if most := j.MaxEvents; most > 0 && j.net.Events() > most {
+		j.fail("hangs: %d events, nothing has arrived since %v", j.net.Events(), j.progress)
+	}
+	return j.err == nil
 }
 
-func putUint(b []byte, v uint64) {
-	for i := range 8 {
-		b[i] = byte(v >> (8 * i))
+// over reports whether no rank that lives waits for anything.
+func (j *Job) over() bool {
+	for _, n := range j.ranks {
+		if !n.dead && n.failed == nil && (len(n.ops) < len(j.Ops) || n.open > 0) {
+			return false
+		}
 	}
+	return true
+}
+
+// Finish checks what must hold when nothing is left to happen.
+func (j *Job) Finish() Result {
+	j.atEnd()
+	r := &j.result
+	r.Err, r.Time, r.Events = j.err, j.net.Now(), j.net.Events()
+	r.Hash = mix(j.net.Hash(), uint64(r.Bytes)<<20^uint64(r.Chunks)) //nolint:gosec // not negative
+	for _, v := range []uint64{r.Stats.Done, r.Stats.Lost, r.Stats.Repaired, r.Stats.Dropped} {
+		r.Hash = mix(r.Hash, v)
+	}
+	for h := range j.Core.Size {
+		r.Overflow += int(j.net.Host(h).Overflow) //nolint:gosec // a count
+	}
+	return *r
+}
+
+// mix is a step of a hash.
+func mix(h, v uint64) uint64 {
+	h = (h ^ v) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
 }
 
 // fail records the first violation.
-func (s *sim) fail(format string, args ...any) {
-	if s.err == nil {
-		s.err = fmt.Errorf("at %v: "+format, append([]any{s.now}, args...)...)
+func (j *Job) fail(format string, args ...any) {
+	if j.err == nil {
+		j.err = fmt.Errorf("at %v: "+format, append([]any{j.net.Now()}, args...)...)
 	}
 }
 
-// multicast sends a datagram to all but its root.
-func (s *sim) multicast(p *packet) {
-	s.result.Chunks++
-	for _, n := range s.nodes {
-		if n.rank == p.from || s.rng.Float64() < s.Net.Loss {
-			continue
-		}
-		if s.Core.Lossless {
-			// It is published at once; the event is the bell.
-			n.held[p.from] = append(n.held[p.from], p)
-		}
-		s.schedule(s.Net.Delay+upTo(s.rng, s.Net.Jitter), arrive, n, p)
-		if s.rng.Float64() < s.Net.Dup {
-			s.schedule(s.Net.Delay+upTo(s.rng, 2*s.Net.Jitter), arrive, n, p)
+// check returns what is wrong with a scenario that did not come from Random.
+func (sc *Scenario) check() error {
+	switch p := sc.Core.Size; {
+	case p < 1 || len(sc.Ops) == 0 || sc.Depth < 1 || sc.Burst < 1:
+		return fmt.Errorf("simnet: %d ranks, %d operations, depth %d, burst %d; each must be at least 1", p, len(sc.Ops), sc.Depth, sc.Burst)
+	case sc.Net.Tree.Hosts < p:
+		return fmt.Errorf("simnet: %d ranks on %d hosts; each rank needs one", p, sc.Net.Tree.Hosts)
+	case sc.Digest && (sc.Core.Eager > 0 || sc.Core.Lossless):
+		return errors.New("simnet: a digest does not cover the arena of eager operations, nor a lossless fabric; set Eager to 0")
+	case sc.Core.Lossless && sc.Slots < 1:
+		return errors.New("simnet: a lossless fabric needs Slots")
+	}
+	for _, c := range sc.Crashes {
+		if c.Rank < 0 || c.Rank >= sc.Core.Size {
+			return fmt.Errorf("simnet: rank %d cannot crash; ranks are 0 to %d", c.Rank, sc.Core.Size-1)
 		}
 	}
-}
-
-// control sends a message on the reliable path.
-func (s *sim) control(to int, p *packet) {
-	s.result.Control[p.message.Kind]++
-	last := &s.heard[p.from*s.Core.Size+to]
-	at := max(*last, s.now+s.Net.ControlDelay+upTo(s.rng, s.Net.ControlJitter))
-	*last = at
-	s.schedule(at-s.now, control, s.nodes[to], p)
+	return nil
 }
 
 // Add adds the counts of another result.
@@ -171,6 +220,7 @@ func (r *Result) Add(o *Result) {
 	r.Bytes += o.Bytes
 	r.Chunks += o.Chunks
 	r.Overflow += o.Overflow
+	r.Restarts += o.Restarts
 	for k := range r.Control {
 		r.Control[k] += o.Control[k]
 	}
@@ -181,12 +231,12 @@ func (r *Result) Add(o *Result) {
 	r.Stats.Barriers += o.Stats.Barriers
 }
 
-// String tells what a run came to, and how to replay it when it failed.
+// String tells what a run came to.
 func (r *Result) String() string {
-	s := fmt.Sprintf("%v\n  %d operations, %d events, %v, hash %016x, %+v, control %v, overflow %d",
-		&r.Scenario, r.Ops, r.Events, r.Time, r.Hash, r.Stats, r.Control, r.Overflow)
+	s := fmt.Sprintf("%v\n  %d operations, %d events, %v, hash %016x, %+v, control %v, overflow %d, restarts %d",
+		&r.Scenario, r.Ops, r.Events, r.Time, r.Hash, r.Stats, r.Control, r.Overflow, r.Restarts)
 	if r.Err != nil {
-		s += fmt.Sprintf("\n  FAILED: %v\n  replay: %s", r.Err, r.Replay())
+		s += fmt.Sprintf("\n  FAILED: %v", r.Err)
 	}
 	return s
 }

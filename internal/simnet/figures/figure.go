@@ -1,0 +1,181 @@
+// Package figures makes the papers' figures from the simulator: for each the
+// numbers, a plot, and what the paper says beside what came out.
+package figures
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Figure is one plot, or a few that belong together, with their numbers.
+type Figure struct {
+	Name  string // of its files
+	Title string
+	draw  func(*sheet) error
+}
+
+// All are the figures, in the order of docs/REPRODUCTION.md.
+var All = []Figure{
+	{"fig07", "Paper 000, fig. 7: bitmap and receive buffer over PSN bits", bitmaps},
+}
+
+// Names returns the names of all figures.
+func Names() []string {
+	var names []string
+	for _, f := range All {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Find returns the figures of the given names, all for none.
+func Find(names []string) ([]Figure, error) {
+	if len(names) == 0 {
+		return All, nil
+	}
+	var found []Figure
+	for _, name := range names {
+		i := slices.IndexFunc(All, func(f Figure) bool { return f.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no figure %q: want one of %s", name, strings.Join(Names(), ", "))
+		}
+		found = append(found, All[i])
+	}
+	return found, nil
+}
+
+// Options say how figures are made.
+type Options struct {
+	Dir   string
+	Quick bool // smaller sizes, so that a test can make them all
+	Seed  uint64
+	// Step is told before each run what it is of; nil: nobody is.
+	Step func(what string)
+}
+
+// Claim is a number that a paper gives beside what came out here.
+type Claim struct {
+	Figure string `json:"figure"`
+	What   string `json:"claim"`
+	Paper  string `json:"paper"`
+	Ours   string `json:"ours"`
+	Agrees bool   `json:"agrees"`
+}
+
+// sheet is what a figure writes on while it is drawn.
+type sheet struct {
+	Options
+	name   string
+	rows   []any
+	charts []named
+	claims []Claim
+}
+
+type named struct {
+	suffix string
+	*chart
+}
+
+// row adds a line to the figure's NDJSON.
+func (s *sheet) row(v any) { s.rows = append(s.rows, v) }
+
+// chart adds a plot; the suffix tells several of a figure apart.
+func (s *sheet) chart(suffix string, c *chart) { s.charts = append(s.charts, named{suffix, c}) }
+
+// claim puts what the paper says beside what came out.
+func (s *sheet) claim(what, paper, ours string, agrees bool) {
+	s.claims = append(s.claims, Claim{s.name, what, paper, ours, agrees})
+}
+
+func (s *sheet) step(format string, args ...any) {
+	if s.Step != nil {
+		s.Step(fmt.Sprintf(format, args...))
+	}
+}
+
+// Make draws a figure and writes its files into o.Dir: NAME.ndjson,
+// NAME[-suffix].svg and .png. It returns what the paper claims and what came out.
+func (f Figure) Make(o Options) ([]Claim, error) {
+	s := &sheet{Options: o, name: f.Name}
+	if err := f.draw(s); err != nil {
+		return nil, fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	for _, c := range s.claims {
+		s.row(c)
+	}
+	if err := writeRows(filepath.Join(o.Dir, f.Name+".ndjson"), s.rows); err != nil {
+		return nil, err
+	}
+	for _, c := range s.charts {
+		base := filepath.Join(o.Dir, f.Name)
+		if c.suffix != "" {
+			base += "-" + c.suffix
+		}
+		if err := c.save(base); err != nil {
+			return nil, err
+		}
+	}
+	return s.claims, nil
+}
+
+func writeRows(path string, rows []any) error {
+	f, err := os.Create(path) //nolint:gosec // the user says where
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	e := json.NewEncoder(w)
+	for _, r := range rows {
+		if err := e.Encode(r); err != nil {
+			return fmt.Errorf("%s: %w", path, joinClose(err, f))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return joinClose(err, f)
+	}
+	return f.Close()
+}
+
+// joinClose closes f and returns the error that came first.
+func joinClose(err error, f *os.File) error {
+	_ = f.Close() // err says what went wrong
+	return err
+}
+
+// save writes base.svg and base.png.
+func (c *chart) save(base string) error {
+	svg := vgsvg.New(width, height)
+	c.Draw(draw.New(svg))
+	png := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))
+	c.Draw(draw.New(png))
+	return writeAll(map[string]vg.CanvasWriterTo{base + ".svg": svg, base + ".png": vgimg.PngCanvas{Canvas: png}})
+}
+
+func writeAll(files map[string]vg.CanvasWriterTo) error {
+	for path, canvas := range files {
+		f, err := os.Create(path) //nolint:gosec // the user says where
+		if err != nil {
+			return err
+		}
+		if _, err := canvas.WriteTo(f); err != nil {
+			return joinClose(err, f)
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package figures
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every figure can be made, and has numbers, plots and claims.
+func TestFigures(t *testing.T) {
+	for _, f := range All {
+		t.Run(f.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			if keep := os.Getenv("FIGURES"); keep != "" {
+				dir = keep
+			}
+			claims, err := f.Make(Options{Dir: dir, Quick: true, Seed: 1})
+			require.NoError(t, err)
+			require.NotEmpty(t, claims)
+			for _, suffix := range []string{".ndjson", ".png", ".svg"} {
+				files, err := filepath.Glob(filepath.Join(dir, f.Name+"*"+suffix))
+				require.NoError(t, err)
+				require.NotEmpty(t, files)
+			}
+		})
+	}
+}

@@ -1,0 +1,240 @@
+package network
+
+import (
+	"math"
+	"slices"
+)
+
+// host is a host's receive path.
+type host struct {
+	HostCounter
+	cost    int64   // a packet, ps
+	perByte float64 // of payload, ps
+	busy    int64   // ps
+	forget  Time    // what was in its queues until then is gone with a crash
+	pauses  *spans
+}
+
+// HostCounter is what a host has received. Packets of a train count one by one.
+type HostCounter struct {
+	Received uint64 // packets, duplicates too
+	Overflow uint64 // packets that found the queue full
+	Gone     uint64 // packets that found the host crashed, or their sender restarted
+	Busy     Time   // of all workers together
+}
+
+// Host returns a host's counters.
+func (n *Network) Host(node int) HostCounter {
+	c := n.hosts[node].HostCounter
+	c.Busy = Time(n.hosts[node].busy / 1000)
+	return c
+}
+
+// Busy returns until when a host's workers are busy with what has come to it: a
+// driver that has packets in its queue does not take silence for a loss.
+func (n *Network) Busy(node int) Time {
+	busy := int64(0)
+	for w := range n.Workers {
+		busy = max(busy, n.workers[node*n.Workers+w].free)
+	}
+	return Time((busy + 999) / 1000)
+}
+
+// furnishHosts gives every host its cost and its pauses.
+func (n *Network) furnishHosts() {
+	for h := range n.hosts {
+		n.hosts[h].cost, n.hosts[h].perByte = ps(n.Cost), n.CostPerByte*1000
+	}
+	for _, s := range n.Faults.Slow {
+		h := &n.hosts[s.Node]
+		h.cost = int64(math.Round(float64(h.cost) * s.Factor))
+		h.perByte *= s.Factor
+	}
+	for _, p := range n.Faults.Pauses {
+		n.hosts[p.Node].pauses = n.hosts[p.Node].pauses.add(p.At, p.For)
+	}
+}
+
+// worker takes packets off a queue of a host. Like a port it is a moment; the
+// queue is kept only to know how full it is.
+type worker struct {
+	free   int64 // when it has taken all that it was given, ps
+	queue  []taken
+	first  int // in queue
+	queued int // packets of queue from first on
+}
+
+// taken is a packet or a train that a worker will have taken at a moment.
+type taken struct {
+	done  int64
+	count int
+}
+
+// take gives a packet to its worker: its head arrives at a moment, the tail
+// follows. It returns when it will have been taken; false: it is not, or waits
+// for others of its flow.
+func (n *Network) take(p *Packet, q int, head, tail int64) (done int64, ok bool) {
+	if p.Reliable {
+		if n.crashed && (n.state[p.To].dead || n.stale(p)) {
+			n.hosts[p.To].Gone += uint64(p.Count) //nolint:gosec // positive
+			return 0, false
+		}
+		if !n.inOrder(p, head+tail) {
+			return 0, false
+		}
+		done, _ = n.work(p, int(p.To), head, tail)
+		n.release(p, q, head+tail)
+		return done, true
+	}
+	return n.work(p, int(n.links[q].to), head, tail)
+}
+
+// work lets a packet through a host's receive path.
+func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool) {
+	h, w := &n.hosts[to], &n.workers[to*n.Workers+int(p.worker)]
+	work := h.cost * int64(p.Count)
+	if h.perByte > 0 {
+		work += int64(float64(p.Bytes) * h.perByte)
+	}
+	one := work
+	if p.Count > 1 {
+		one /= int64(p.Count)
+	}
+	start := max(head, w.free)
+	// A train is taken while it comes in, its last packet not before it is there.
+	done = max(start+work, head+tail+one)
+	if h.pauses != nil {
+		done = h.pauses.after(start, done-start)
+	}
+	if n.Depth > 0 && n.rooms == nil && !p.Reliable && !w.admit(head+tail, done, one, int(p.Count), n.Depth) {
+		h.Overflow += uint64(p.Count) //nolint:gosec // positive
+		return 0, false
+	}
+	h.busy += work
+	w.free = done
+	return done, true
+}
+
+// admit adds packets to the queue if it holds no more than depth when they
+// have arrived.
+func (w *worker) admit(at, done, one int64, count, depth int) bool {
+	for w.first < len(w.queue) && w.queue[w.first].done <= at {
+		w.queued -= w.queue[w.first].count
+		w.first++
+	}
+	if w.first == len(w.queue) {
+		w.queue, w.first = w.queue[:0], 0
+	} else if w.first >= 64 && w.first >= len(w.queue)/2 {
+		w.queue = w.queue[:copy(w.queue, w.queue[w.first:])]
+		w.first = 0
+	}
+	ahead := w.queued
+	if w.first < len(w.queue) && w.queue[w.first].count > 1 { // a train that is taken in part
+		t := w.queue[w.first]
+		ahead -= t.count - left(t.done-at, one, t.count)
+	}
+	own := left(done-at, one, count)
+	if ahead+own > depth {
+		return false
+	}
+	w.queue = append(w.queue, taken{done, count})
+	w.queued += count
+	return true
+}
+
+// left returns how many of count packets are not taken yet when the last will
+// be in a while.
+func left(while, one int64, count int) int {
+	if count == 1 || one == 0 {
+		return min(count, 1)
+	}
+	return int(min(int64(count), (while+one-1)/one))
+}
+
+// land lets a packet land at a host now; takes is 1 if it takes room on its
+// link.
+func (n *Network) land(p *Packet, q int, lag int64, takes uint64) {
+	done, ok := n.take(p, q, ps(n.now), lag)
+	if ok {
+		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p) //nolint:gosec // small
+	} else if takes != 0 {
+		n.leave(q, p)
+	}
+}
+
+// deliver hands a packet to the node behind a port.
+func (n *Network) deliver(p *Packet, q int) {
+	node := int(n.links[q].to)
+	host := node < len(n.hosts)
+	if n.crashed {
+		stale := p.To != Multicast && n.stale(p)
+		if host && !p.Reliable {
+			stale = stale || n.now <= n.hosts[node].forget
+		}
+		if stale || n.state[node].dead {
+			if host {
+				n.hosts[node].Gone += uint64(p.Count) //nolint:gosec // positive
+			}
+			return
+		}
+	}
+	if host {
+		n.hosts[node].Received += uint64(p.Count) //nolint:gosec // positive
+	}
+	if x := n.nodes[node]; x != nil {
+		x.Receive(p)
+	}
+}
+
+// span is a stretch of time, without its end, in ps.
+type span struct{ from, to int64 }
+
+// spans are stretches of time, in order and apart.
+type spans []span
+
+// add adds a stretch.
+func (s *spans) add(at, length Time) *spans {
+	var all spans
+	if s != nil {
+		all = *s
+	}
+	all = append(all, span{ps(at), ps(at + length)})
+	slices.SortFunc(all, func(a, b span) int { return int(min(1, max(-1, a.from-b.from))) })
+	merged := all[:0]
+	for _, x := range all {
+		if k := len(merged); k > 0 && x.from <= merged[k-1].to {
+			merged[k-1].to = max(merged[k-1].to, x.to)
+		} else if x.to > x.from {
+			merged = append(merged, x)
+		}
+	}
+	return &merged
+}
+
+// after returns when work that starts at a moment is done if it rests in all
+// stretches; it is not done within one.
+func (s *spans) after(start, work int64) int64 {
+	for _, x := range *s {
+		switch {
+		case x.to <= start:
+		case x.from <= start:
+			start = x.to
+		case x.from <= start+work:
+			work += x.to - x.from
+		default:
+			return start + work
+		}
+	}
+	return start + work
+}
+
+// has says whether a moment lies in a stretch.
+func (s *spans) has(at int64) bool {
+	i, _ := slices.BinarySearchFunc(*s, at, func(x span, at int64) int {
+		if x.to <= at {
+			return -1
+		}
+		return 1
+	})
+	return i < len(*s) && (*s)[i].from <= at
+}
