@@ -1,6 +1,7 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
-// env` shows the configuration.
+// sim` runs the protocol on a simulated cluster, `mcast env` shows the
+// configuration.
 package main
 
 import (
@@ -19,6 +20,7 @@ const version = "0.1.0"
 type commands struct {
 	Bench   benchCommand   `cmd:"" help:"Run a collective, check every byte and print times and bandwidths."`
 	Switch  switchCommand  `cmd:"" help:"Run an aggregation node, which sums in the network for Reduce-Scatters (MCAST_SWITCH)."`
+	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, on a simulated cluster."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -287,7 +287,7 @@ func TestPlaceOnce(t *testing.T) {
 	}
 	n.comms[0].Received(0, &h)
 	n.comms[0].Received(0, &h)
-	assert.EqualValues(t, 1, n.comms[0].ring[0].count[1], "the second does not count")
+	assert.EqualValues(t, 1, n.comms[0].ring[0].seen[1].count, "the second does not count")
 	_, ok := n.comms[0].Place(0, &h, 2)
 	assert.False(t, ok)
 }

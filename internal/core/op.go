@@ -33,13 +33,12 @@ type op struct {
 	turn bool // this rank's turn in its chain has come
 	next int  // next chunk of the own shard to multicast
 
-	// Receiving. have has shards*chunks bits; hi and count have one entry a shard.
+	// Receiving. have has shards*chunks bits.
 	have    bitmap.Bitmap
-	hi      []uint32 // first chunk above all that have arrived
-	count   []uint32
-	current int   // shard of the last chunk that arrived
-	reached []int // furthest shard seen of each chain
-	since   Time  // when the first chunk arrived, to measure the rate
+	seen    []seen // of each shard
+	current int    // shard of the last chunk that arrived
+	reached []int  // furthest shard seen of each chain
+	since   Time   // when the first chunk arrived, to measure the rate
 
 	// Credit: see credit.go. Limits have one entry a shard.
 	window   int      // chunks that one chain may have under way, 0: no limit
@@ -63,6 +62,12 @@ type op struct {
 	earlyRank int  // who began an early operation
 }
 
+// seen says what has arrived of a shard.
+type seen struct {
+	hi    uint32 // first chunk above all that have arrived
+	count uint32 // chunks
+}
+
 // readyFrom remembers what a Ready that came before Post said.
 type readyFrom struct {
 	rank int
@@ -72,7 +77,7 @@ type readyFrom struct {
 // blank makes the slot belong to operation seq and nothing known of it.
 func (p *op) blank(seq uint32) {
 	*p = op{
-		seq: seq, state: early, have: p.have, hi: p.hi, count: p.count, reached: p.reached,
+		seq: seq, state: early, have: p.have, seen: p.seen, reached: p.reached,
 		taken: p.taken, granted: p.granted, child: p.child, reported: p.reported, asked: p.asked, gaps: p.gaps[:0], wanted: p.wanted, guess: p.guess,
 		ready: p.ready[:0],
 	}
@@ -90,8 +95,7 @@ func (p *op) setShape(s shape) {
 	p.asked.Reset(n)
 	p.wanted.Reset(n)
 	p.guess.Reset(n)
-	p.hi = zeroed(p.hi, s.shards)
-	p.count = zeroed(p.count, s.shards)
+	p.seen = zeroed(p.seen, s.shards)
 }
 
 // mismatch reports whether two ranks' ideas of an operation differ. Datagrams
@@ -123,8 +127,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 		for k := 0; k < s.chunks; k++ {
 			p.have.Set(own*s.chunks + k)
 		}
-		p.hi[own] = uint32(s.chunks) //nolint:gosec // Post bounds it
-		p.count[own] = p.hi[own]
+		p.seen[own] = seen{uint32(s.chunks), uint32(s.chunks)} //nolint:gosec // Post bounds it
 		if c.cfg.Size == 1 {
 			p.next = s.chunks
 		}

@@ -98,10 +98,11 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	if p.since == 0 {
 		p.since = c.now
 	}
-	p.count[s]++
+	of := &p.seen[s]
+	of.count++
 	p.current = s
-	hole := p.hi[s]
-	p.hi[s] = max(p.hi[s], h.PSN+1)
+	hole := of.hi
+	of.hi = max(of.hi, h.PSN+1)
 	if c.cfg.Lossless {
 		if p.full() {
 			c.advance()
@@ -119,7 +120,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	if !p.eager {
-		c.took(p, s, int(p.hi[s]))
+		c.took(p, s, int(of.hi))
 	}
 	p.tries = 0
 	if p.full() {
@@ -160,12 +161,12 @@ func (c *Comm) Expect() (Expected, bool) {
 		}
 		s := p.current
 		for range p.shape.shards {
-			if p.count[s] < uint32(p.shape.chunks) && int(p.hi[s]) < p.shape.chunks { //nolint:gosec // bounded by Post
+			if p.seen[s].count < uint32(p.shape.chunks) && int(p.seen[s].hi) < p.shape.chunks { //nolint:gosec // bounded by Post
 				break
 			}
 			s = (s + 1) % p.shape.shards
 		}
-		psn := int(p.hi[s])
+		psn := int(p.seen[s].hi)
 		if psn >= p.shape.chunks {
 			return true
 		}

@@ -51,7 +51,7 @@ func (c *Comm) overtaken(p *op, s int) {
 		if !before(q.seq, p.seq) {
 			return false
 		}
-		if qs := q.shape.shard(root); q.eager && qs >= 0 && int(q.count[qs]) < q.shape.chunks {
+		if qs := q.shape.shard(root); q.eager && qs >= 0 && int(q.seen[qs].count) < q.shape.chunks {
 			c.suspect(q, qs, 0, q.shape.chunks)
 		}
 		return true
@@ -63,7 +63,7 @@ func (c *Comm) overtaken(p *op, s int) {
 func (c *Comm) chainReached(p *op, root int) {
 	ch := c.chains.of(root)
 	for s := max(p.reached[ch], c.chains.head(ch)); s < root; s++ {
-		if int(p.count[s]) < p.shape.chunks {
+		if int(p.seen[s].count) < p.shape.chunks {
 			c.suspect(p, s, 0, p.shape.chunks)
 		}
 	}
@@ -158,10 +158,10 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 	if repair {
 		c.stats.Repaired++
 		c.judge(p, true)
-	} else if p.asked.Clear(bit) {
+	} else if p.asked.Count() > 0 && p.asked.Clear(bit) {
 		c.stats.Lost-- // it was only late
 	}
-	if !p.wanted.Has(bit) {
+	if p.wanted.Count() == 0 || !p.wanted.Has(bit) {
 		return
 	}
 	if p.guess.Clear(bit) && !repair {
@@ -320,7 +320,7 @@ func (c *Comm) cutOff(p *op) {
 	}
 	for ch := range c.chains.m {
 		for s := c.chains.head(ch); s < c.chains.head(ch+1); s++ {
-			if int(p.count[s]) < p.shape.chunks {
+			if int(p.seen[s].count) < p.shape.chunks {
 				c.ask(p, s, 0, c.horizon(p, s), false, true)
 				break
 			}

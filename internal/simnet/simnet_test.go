@@ -17,14 +17,19 @@ import (
 )
 
 // fastSeeds is the part of the soak that every test run does.
-const fastSeeds = 500
+func fastSeeds() uint64 {
+	if testing.Short() {
+		return 100
+	}
+	return 500
+}
 
 // TestSeeds runs random scenarios; mcast sim soak runs many more.
 func TestSeeds(t *testing.T) {
 	for part := range 4 {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(part + 1); seed <= fastSeeds; seed += 4 { //nolint:gosec // small
+			for seed := uint64(part + 1); seed <= fastSeeds(); seed += 4 { //nolint:gosec // small
 				r := Run(seed)
 				require.NoError(t, r.Err, r.String())
 			}
@@ -159,10 +164,11 @@ func TestMarks(t *testing.T) {
 		assert.GreaterOrEqual(t, m.From, r.Spans[m.Op].From)
 		assert.LessOrEqual(t, m.To, r.Spans[m.Op].To)
 	}
-	for _, p := range []Phase{Barrier, Multicast, Receive, Handshake} {
+	for _, p := range []Phase{Barrier, Multicast, Receive} {
 		assert.Equal(t, 2*4, seen[p], p.String())
 	}
 	assert.Positive(t, seen[Fetch])
+	assert.Positive(t, seen[Handshake]) // it takes no time where the neighbour was first
 }
 
 // TestRestart crashes a rank in the middle; all run the script again together.

@@ -2,7 +2,6 @@ package figures
 
 import (
 	"image/color"
-	"math"
 	"strconv"
 	"time"
 
@@ -101,17 +100,23 @@ func (c *chart) stack(labels []string, names []string, values [][]float64) {
 	c.NominalX(labels...)
 }
 
-// groups draws bars side by side.
-func (c *chart) groups(labels []string, names []string, values [][]float64) {
-	w := barWidth(len(labels)*len(names)) * 0.9
-	for i, name := range names {
-		b := must(plotter.NewBarChart(plotter.Values(values[i]), w))
-		b.Color, b.LineStyle.Width = palette[i%len(palette)], 0
-		b.Offset = w * vg.Length(float64(i)-float64(len(names)-1)/2)
-		c.Add(b)
-		c.Legend.Add(name, b)
+// bars draws a bar a label, with its value on top.
+func (c *chart) bars(labels []string, values []float64) {
+	b := must(plotter.NewBarChart(plotter.Values(values), barWidth(len(labels))/2))
+	b.Color, b.LineStyle.Width = palette[0], 0
+	var at plotter.XYLabels
+	for i, v := range values {
+		at.XYs = append(at.XYs, point{X: float64(i), Y: v})
+		at.Labels = append(at.Labels, strconv.FormatFloat(v, 'f', 1, 64))
 	}
+	text := must(plotter.NewLabels(at))
+	for i := range text.TextStyle {
+		text.TextStyle[i].Font.Variant, text.TextStyle[i].XAlign = "Sans", draw.XCenter
+	}
+	text.Offset.Y = vg.Points(3)
+	c.Add(b, text)
 	c.NominalX(labels...)
+	c.Y.Min = 0
 }
 
 func barWidth(n int) vg.Length { return 11 * vg.Centimeter / vg.Length(max(n, 2)) }
@@ -119,11 +124,6 @@ func barWidth(n int) vg.Length { return 11 * vg.Centimeter / vg.Length(max(n, 2)
 // logX makes the x axis logarithmic with a labelled tick at each of the given values.
 func (c *chart) logX(label func(float64) string, at ...float64) {
 	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, ticksAt(label, at)
-}
-
-// logY does so for the y axis, with ticks at powers of 10.
-func (c *chart) logY() {
-	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 }
 
 func ticksAt(label func(float64) string, at []float64) plot.ConstantTicks {
@@ -158,11 +158,6 @@ func doublings(from, to float64) []float64 {
 		all = append(all, v)
 	}
 	return all
-}
-
-func round(v float64, digits int) float64 {
-	unit := math.Pow10(digits)
-	return math.Round(v*unit) / unit
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

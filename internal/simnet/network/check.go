@@ -84,7 +84,7 @@ func (f *Faults) check(t *fattree.Tree) error {
 		return nil
 	}
 	var errs []error
-	errs = append(errs, odds("Loss", f.Loss), odds("LinkLoss", f.LinkLoss), odds("Corrupt", f.Corrupt), odds("Duplicate", f.Duplicate))
+	errs = append(errs, odds("Loss", f.Loss), odds("LinkLoss", f.LinkLoss), odds("Corrupt", f.Corrupt), odds("Duplicate", f.Duplicate), odds("MulticastLoss", f.MulticastLoss))
 	if !(f.Burst >= 0 && f.Burst <= 1e9) || f.Burst > 0 && f.Burst < 1 {
 		errs = append(errs, fmt.Errorf("network: Faults.Burst is %v packets, allowed are 1 to 1e9, and 0 for 1", f.Burst))
 	}

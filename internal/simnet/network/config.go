@@ -53,6 +53,9 @@ type Faults struct {
 	// Loss is the probability that a packet is lost on a link to a host, each
 	// receiver by itself; LinkLoss on any link. A train is lost as one packet.
 	Loss, LinkLoss float64
+	// MulticastLoss is that of a multicast packet on a link to a host, besides:
+	// 1 where the network does not pass the group.
+	MulticastLoss float64
 	// Burst is the mean length of a run of losses on a link, in packets, with
 	// the same mean loss; 0 or 1: each by itself.
 	Burst float64

@@ -76,6 +76,11 @@ func (n *Network) chance(l *link) bool {
 // returns how much later it lands; false: it does not.
 func (n *Network) mishap(p *Packet, q int, head, tail int64) (late int64, ok bool) {
 	f := &n.Faults
+	if f.MulticastLoss > 0 && p.To == Multicast && n.draw(newChance(f.MulticastLoss)) {
+		n.counts[q].Lost += uint64(p.Count) //nolint:gosec // positive
+		n.lost(p)
+		return 0, false
+	}
 	if f.Corrupt > 0 && !(p.Reliable && p.tries >= tries) && n.draw(newChance(f.Corrupt)) {
 		n.counts[q].Corrupt += uint64(p.Count) //nolint:gosec // positive
 		n.lost(p)

@@ -149,7 +149,11 @@ func (n *Network) reach(p *Packet, q int, head, tail int64) (k kind, at, lag int
 	if n.byLand || n.rooms != nil {
 		return land, head, tail
 	}
-	done, ok := n.take(p, q, head, tail)
+	if p.Reliable {
+		n.landReliable(p, q, head, tail, 0)
+		return nothing, 0, 0
+	}
+	done, ok := n.work(p, to, head, tail)
 	if !ok {
 		return nothing, 0, 0
 	}

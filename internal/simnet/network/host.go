@@ -70,26 +70,9 @@ type taken struct {
 	count int
 }
 
-// take gives a packet to its worker: its head arrives at a moment, the tail
-// follows. It returns when it will have been taken; false: it is not, or waits
-// for others of its flow.
-func (n *Network) take(p *Packet, q int, head, tail int64) (done int64, ok bool) {
-	if p.Reliable {
-		if n.crashed && (n.state[p.To].dead || n.stale(p)) {
-			n.hosts[p.To].Gone += uint64(p.Count) //nolint:gosec // positive
-			return 0, false
-		}
-		if !n.inOrder(p, head+tail) {
-			return 0, false
-		}
-		done, _ = n.work(p, int(p.To), head, tail)
-		n.release(p, q, head+tail)
-		return done, true
-	}
-	return n.work(p, int(n.links[q].to), head, tail)
-}
-
-// work lets a packet through a host's receive path.
+// work gives a packet to its worker at a host: its head arrives at a moment, the
+// tail follows. It returns when it will have been taken; false: it finds the
+// queue full.
 func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool) {
 	h, w := &n.hosts[to], &n.workers[to*n.Workers+int(p.worker)]
 	work := h.cost * int64(p.Count)
@@ -154,7 +137,11 @@ func left(while, one int64, count int) int {
 // land lets a packet land at a host now; takes is 1 if it takes room on its
 // link.
 func (n *Network) land(p *Packet, q int, lag int64, takes uint64) {
-	done, ok := n.take(p, q, ps(n.now), lag)
+	if p.Reliable {
+		n.landReliable(p, q, ps(n.now), lag, takes)
+		return
+	}
+	done, ok := n.work(p, int(n.links[q].to), ps(n.now), lag)
 	if ok {
 		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p) //nolint:gosec // small
 	} else if takes != 0 {

@@ -102,7 +102,7 @@ func New(c Config, seed uint64) (*Network, error) {
 		hosts: make([]host, tree.Hosts), workers: make([]worker, tree.Hosts*c.Workers),
 		pair: map[uint64]int32{}, held: map[uint64]int32{},
 		byLand:  c.Faults.Jitter > 0 || tree.Planes() > 1,
-		mishaps: c.Faults.Jitter > 0 || c.Faults.Corrupt > 0 || c.Faults.Duplicate > 0,
+		mishaps: c.Faults.Jitter > 0 || c.Faults.Corrupt > 0 || c.Faults.MulticastLoss > 0 || c.Faults.Duplicate > 0,
 	}
 	n.layLinks()
 	n.furnishHosts()

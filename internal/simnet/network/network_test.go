@@ -17,16 +17,18 @@ type recorder struct {
 }
 
 type got struct {
-	at   Time
-	from int32
-	tag  uint64
+	at       Time
+	from     int32
+	tag      uint64
+	reliable bool
 }
 
-func (r *recorder) Receive(p *Packet) { r.got = append(r.got, got{r.n.Now(), p.From, p.Tag}) }
-func (r *recorder) Wake(uint64)       { r.woke = append(r.woke, r.n.Now()) }
+func (r *recorder) Receive(p *Packet) {
+	r.got = append(r.got, got{r.n.Now(), p.From, p.Tag, p.Reliable})
+}
+func (r *recorder) Wake(uint64) { r.woke = append(r.woke, r.n.Now()) }
 
-func build(t testing.TB, c Config) (*Network, []*recorder) {
-	t.Helper()
+func build(t require.TestingT, c Config) (*Network, []*recorder) {
 	if c.Gbps == 0 {
 		c.Gbps = 100
 	}
@@ -41,8 +43,7 @@ func build(t testing.TB, c Config) (*Network, []*recorder) {
 }
 
 // run runs a network to its end.
-func run(t testing.TB, n *Network) {
-	t.Helper()
+func run(t require.TestingT, n *Network) {
 	last := Time(0)
 	for n.Step() {
 		require.GreaterOrEqual(t, n.Now(), last)
@@ -79,14 +80,14 @@ func TestTimes(t *testing.T) {
 			send(n, Packet{To: c.to, Bytes: 1186, Tag: 6})
 			run(t, n)
 			first := Time(c.hops)*600 + 70
-			require.Equal(t, []got{{first, 0, 5}, {first + 100, 0, 6}}, all[c.to].got)
+			require.Equal(t, []got{{first, 0, 5, false}, {first + 100, 0, 6, false}}, all[c.to].got)
 			require.Zero(t, n.InFlight())
 		}
 	}
 }
 
 func TestMulticastReachesAll(t *testing.T) {
-	for _, tree := range []fattree.Config{star, two, big, {Hosts: 20, Radix: 4, Tiers: 3, Rails: 2}} {
+	for _, tree := range []fattree.Config{star, two, big, {Hosts: 15, Radix: 4, Tiers: 3, Rails: 2}} {
 		for _, lossless := range []bool{false, true} {
 			c := Config{Tree: tree, Latency: time.Microsecond, Lossless: lossless}
 			if lossless {

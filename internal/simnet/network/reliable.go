@@ -16,6 +16,7 @@ type flow struct {
 	sent     uint32 // next number
 	next     uint32 // that the receiver takes
 	waiting  int32  // packets held until their turn
+	done     int64  // when the last has been taken, ps
 }
 
 // enlist gives a packet its place in its flow.
@@ -48,18 +49,29 @@ func (n *Network) resend(p *Packet) {
 	n.start(p)
 }
 
-// inOrder says whether it is a packet's turn; if not, it is held.
-func (n *Network) inOrder(p *Packet, landed int64) bool {
+// landReliable lets a packet land at a host at a moment. If others of its flow
+// are to come first it is held, else it is taken, with those that waited for
+// it. takes is 1 if it takes room on its link; what is held does not.
+func (n *Network) landReliable(p *Packet, q int, head, tail int64, takes uint64) {
 	f := &n.flows[p.flow]
-	if p.seq == f.next {
+	switch {
+	case n.crashed && (n.state[p.To].dead || n.stale(p)):
+		n.hosts[p.To].Gone += uint64(p.Count) //nolint:gosec // positive
+	case p.seq != f.next:
+		p.refs++
+		p.landed = head + tail
+		f.waiting++
+		n.held[slot(p.flow, p.seq)] = p.id
+	default:
 		f.next++
-		return true
+		done := n.workInOrder(p, head, tail)
+		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p) //nolint:gosec // small
+		n.release(p, q, head+tail)
+		return
 	}
-	p.refs++
-	p.landed = landed
-	f.waiting++
-	n.held[slot(p.flow, p.seq)] = p.id
-	return false
+	if takes != 0 {
+		n.leave(q, p)
+	}
 }
 
 // release takes the packets whose turn has come with p at a moment.
@@ -76,10 +88,19 @@ func (n *Network) release(p *Packet, q int, at int64) {
 		f.next++
 		next := n.packet(id)
 		at = max(at, next.landed)
-		done, _ := n.work(next, int(next.To), at, 0)
+		done := n.workInOrder(next, at, 0)
 		n.push(done, event{kind: deliver, port: int32(q), n: 1}, next) //nolint:gosec // small
 		n.done(next)
 	}
+}
+
+// workInOrder lets a packet whose turn it is through the receive path. What
+// another worker would have taken earlier waits for the packet before it.
+func (n *Network) workInOrder(p *Packet, head, tail int64) int64 {
+	done, _ := n.work(p, int(p.To), head, tail)
+	f := &n.flows[p.flow]
+	f.done = max(f.done, done)
+	return f.done
 }
 
 func slot(flow int32, seq uint32) uint64 {

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+)
+
+// simCommand is `mcast sim`: the shipped protocol over a network in virtual time.
+type simCommand struct {
+	Allgather simAllgather `cmd:"" help:"An Allgather of our protocol or of a baseline over a fat tree."`
+	Broadcast simBroadcast `cmd:"" help:"A Broadcast of our protocol or of a baseline over a fat tree."`
+	Overlap   simOverlap   `cmd:"" help:"An Allgather and a Reduce-Scatter alone and together: rings, and ours with in-network reduction."`
+	Figures   simFigures   `cmd:"" help:"Make the papers' figures: plots, numbers, and what the papers say beside what came out."`
+}
+
+// simNetwork are the flags that say what the network is.
+type simNetwork struct {
+	Nodes            int           `default:"16" group:"network" placeholder:"P" help:"Hosts. Default: ${default}."`
+	Radix            int           `group:"network" placeholder:"n" help:"Ports of a switch. Default: one switch that joins all hosts."`
+	Tiers            int           `group:"network" placeholder:"n" help:"Tiers of switches, 1 to 3. Default: the fewest that hold the hosts."`
+	Leaves           int           `group:"network" placeholder:"n" help:"With --spines: a two-tier tree of this many leaf switches."`
+	Spines           int           `group:"network" placeholder:"n" help:"With --leaves: and this many spine switches."`
+	Oversubscription float64       `default:"1" group:"network" placeholder:"r" help:"Host ports to uplinks of a leaf switch. Default: ${default}."`
+	Rails            int           `default:"1" group:"network" placeholder:"n" help:"NICs of a host, each in a fat tree of its own. Default: ${default}."`
+	Gbps             float64       `default:"200" group:"network" placeholder:"r" help:"Rate of a link, Gbit/s. Default: ${default}."`
+	Latency          time.Duration `default:"1us" group:"network" placeholder:"t" help:"Of a link and the switch behind it. Default: ${default}."`
+	Queue            byteCount     `default:"0" group:"network" placeholder:"N" help:"Bytes that an output port of a switch holds. Default: any number."`
+	Lossless         bool          `group:"network" help:"Ports wait for room instead of dropping (credits)."`
+	Adaptive         bool          `group:"network" help:"Choose the uplink for each unicast packet, so that packets overtake."`
+
+	Workers int           `default:"1" group:"hosts" placeholder:"n" help:"Threads that receive. Default: ${default}."`
+	Cost    time.Duration `default:"0" group:"hosts" placeholder:"t" help:"Of receiving a packet, on its thread. Default: none."`
+	Depth   int           `group:"hosts" placeholder:"n" help:"Packets that a thread's receive queue holds. Default: any number."`
+
+	Loss      float64       `group:"faults" placeholder:"p" help:"Share of packets lost on the way to a host, each receiver by itself."`
+	LinkLoss  float64       `group:"faults" placeholder:"p" help:"Share of packets lost on every link."`
+	Burst     float64       `group:"faults" placeholder:"n" help:"Mean packets of a burst of losses. Default: losses are independent."`
+	Corrupt   float64       `group:"faults" placeholder:"p" help:"Share of packets that arrive damaged, and are dropped."`
+	Duplicate float64       `group:"faults" placeholder:"p" help:"Share of packets that arrive twice."`
+	Jitter    time.Duration `group:"faults" placeholder:"t" help:"Up to this much more delay for a packet, so that packets overtake."`
+}
+
+// simProtocol are the flags that say what runs.
+type simProtocol struct {
+	Bytes     string    `default:"128KiB" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
+	Step      int       `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
+	Chains    int       `default:"1" placeholder:"M" help:"Roots that multicast at the same time. Default: ${default}."`
+	Subgroups int       `default:"1" placeholder:"G" help:"Multicast trees that a root's chunks are spread over. Default: ${default}."`
+	Chunk     byteCount `default:"4KiB" placeholder:"N" help:"Bytes of a packet. Default: ${default}."`
+	Window    int       `placeholder:"n" help:"Chunks that may be under way to a receiver. Default: no limit."`
+	Coarse    int       `default:"1" placeholder:"n" help:"Packets that travel as one, for thousands of hosts. Default: ${default}: every packet by itself."`
+	Iters     int       `default:"1" placeholder:"n" help:"Operations, one after the other. Default: ${default}."`
+	Seed      uint64    `default:"1" help:"Of losses, jitter and the like. Default: ${default}."`
+	JSON      bool      `name:"json" help:"Print one JSON object a line instead of a table."`
+}
+
+// byteCount is a size on the command line.
+type byteCount int
+
+// UnmarshalText reads what config.ParseBytes allows.
+func (b *byteCount) UnmarshalText(text []byte) error {
+	n, err := config.ParseBytes(string(text))
+	*b = byteCount(n)
+	return err
+}
+
+// network checks the flags and returns the network they describe.
+func (c *simNetwork) network() (network.Config, error) {
+	n := network.Config{
+		Tree: fattree.Config{
+			Hosts: c.Nodes, Radix: c.Radix, Tiers: c.Tiers, Leaves: c.Leaves, Spines: c.Spines, Oversubscription: c.Oversubscription, Rails: c.Rails,
+		},
+		Gbps: c.Gbps, Latency: c.Latency, Queue: int(c.Queue), Lossless: c.Lossless, Adaptive: c.Adaptive,
+		Workers: c.Workers, Cost: c.Cost, Depth: c.Depth,
+		Faults: network.Faults{Loss: c.Loss, LinkLoss: c.LinkLoss, Burst: c.Burst, Corrupt: c.Corrupt, Duplicate: c.Duplicate, Jitter: c.Jitter},
+	}
+	for _, share := range []struct {
+		flag  string
+		value float64
+	}{{"loss", c.Loss}, {"link-loss", c.LinkLoss}, {"corrupt", c.Corrupt}, {"duplicate", c.Duplicate}} {
+		if !(share.value >= 0 && share.value < 1) {
+			return n, fmt.Errorf("--%s=%g is not allowed: want a share, 0 or more and below 1", share.flag, share.value)
+		}
+	}
+	for _, amount := range []struct {
+		flag         string
+		value, least float64
+	}{
+		{"nodes", float64(c.Nodes), 2}, {"radix", float64(c.Radix), 0}, {"rails", float64(c.Rails), 1}, {"workers", float64(c.Workers), 1},
+		{"depth", float64(c.Depth), 0}, {"latency", float64(c.Latency), 0}, {"cost", float64(c.Cost), 0}, {"jitter", float64(c.Jitter), 0}, {"burst", c.Burst, 0},
+	} {
+		if !(amount.value >= amount.least) {
+			return n, fmt.Errorf("--%s=%g is not allowed: want at least %g", amount.flag, amount.value, amount.least)
+		}
+	}
+	if !(c.Gbps > 0) {
+		return n, fmt.Errorf("--gbps=%g is not allowed: want more than 0", c.Gbps)
+	}
+	if (c.Leaves == 0) != (c.Spines == 0) {
+		return n, errors.New("--leaves and --spines go together: want both or neither")
+	}
+	_, err := fattree.New(n.Tree)
+	return n, err
+}
+
+// cases checks the flags and returns a case a size.
+func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([]figures.Case, error) {
+	all, err := sizes(c.Bytes, c.Step)
+	if err != nil {
+		return nil, err
+	}
+	allowed := figures.Algorithms(collective)
+	if !slices.Contains(allowed, algorithm) {
+		return nil, fmt.Errorf("--algorithm=%s is not allowed for %s: want one of %s", algorithm, collective, strings.Join(allowed, ", "))
+	}
+	for _, amount := range []struct {
+		flag         string
+		value, least int
+	}{{"chains", c.Chains, 1}, {"subgroups", c.Subgroups, 1}, {"chunk", int(c.Chunk), 1}, {"window", c.Window, 0}, {"coarse", c.Coarse, 1}, {"iters", c.Iters, 1}} {
+		if amount.value < amount.least {
+			return nil, fmt.Errorf("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
+		}
+	}
+	var cases []figures.Case
+	for _, n := range all {
+		cases = append(cases, figures.Case{
+			Collective: collective, Algorithm: algorithm, Bytes: n, Net: net, Packet: int(c.Chunk), Chains: c.Chains, Subgroups: c.Subgroups,
+			Window: c.Window, Train: c.Coarse, Iterations: c.Iters, Seed: c.Seed,
+		})
+	}
+	return cases, nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/trace"
+)
+
+// simRun are the flags of a collective.
+type simRun struct {
+	simNetwork  `embed:""`
+	simProtocol `embed:""`
+	Trace       string `type:"path" placeholder:"FILE" help:"Write what each rank did, and when, as JSON that ui.perfetto.dev opens. Only for mcast and one size."`
+}
+
+type simAllgather struct {
+	simRun    `embed:""`
+	Algorithm string `default:"mcast" placeholder:"NAME" help:"mcast (ours), ring, linear or doubling. Default: ${default}."`
+}
+
+// Run runs the Allgather.
+func (c *simAllgather) Run() error { return c.run("allgather", c.Algorithm) }
+
+type simBroadcast struct {
+	simRun    `embed:""`
+	Algorithm string `default:"mcast" placeholder:"NAME" help:"mcast (ours), binomial, knomial (of 4), binary, chain or gleam. Default: ${default}."`
+}
+
+// Run runs the Broadcast.
+func (c *simBroadcast) Run() error { return c.run("broadcast", c.Algorithm) }
+
+func (c *simRun) run(collective, algorithm string) error {
+	net, err := c.network()
+	if err != nil {
+		return err
+	}
+	cases, err := c.cases(collective, algorithm, net)
+	if err != nil {
+		return err
+	}
+	if c.Trace != "" {
+		if len(cases) != 1 || algorithm != figures.Multicast {
+			return errors.New("--trace wants one size, and --algorithm=mcast")
+		}
+		cases[0].Trace = true
+	}
+	out := outcomes{w: os.Stdout, json: c.JSON}
+	for _, one := range cases {
+		bar := newBar(fmt.Sprintf("%s of %s", collective, config.FormatBytes(one.Bytes)))
+		o, err := one.Run(bar.set)
+		bar.end()
+		if err != nil {
+			return err
+		}
+		if err := out.print(&o); err != nil {
+			return err
+		}
+		if c.Trace != "" {
+			return writeTrace(c.Trace, o.Spans)
+		}
+	}
+	return nil
+}
+
+func writeTrace(path string, spans []trace.Span) error {
+	f, err := os.Create(path) //nolint:gosec // the user says where
+	if err != nil {
+		return err
+	}
+	return errors.Join(trace.Write(f, spans), f.Close())
+}
+
+// outcomes prints the outcomes of cases as they come.
+type outcomes struct {
+	w     io.Writer
+	json  bool
+	begun bool
+}
+
+func (p *outcomes) print(o *figures.Outcome) error {
+	if p.json {
+		return json.NewEncoder(p.w).Encode(o)
+	}
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	if p.begun {
+		fmt.Fprintln(t)
+	}
+	p.begun = true
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", what, fmt.Sprintf(format, args...))
+	}
+	row("collective", "%s of %s a rank by %s, %d ranks", o.Collective, config.FormatBytes(o.Bytes), o.Algorithm, o.Nodes)
+	if o.Algorithm == figures.Multicast {
+		row("protocol", "%d chains, %d subgroups, %d packets a train", o.Chains, o.Subgroups, o.Train)
+	}
+	row("time", "%.2f us (virtual, mean of %d)", o.TimeUS, o.Iterations)
+	row("received", "%.2f Gbit/s a rank", o.Goodput)
+	row("sent", "%s by the busiest host", bytesText(o.Sent))
+	row("traffic", "%s over all links, %s in and out of switch ports, %s between switches", bytesText(o.Links), bytesText(o.Switch), bytesText(o.Core))
+	row("lost", "%d packets, %d more at full receive queues; %d sent again, %d not placed", o.Lost, o.Full, o.Again, o.Late)
+	row("events", "%d in %.2f s, %.2f M/s", o.Events, o.Wall, float64(o.Events)/o.Wall/1e6)
+	row("state", "hash %s, seed %d", o.Hash, o.Seed)
+	return t.Flush()
+}
+
+// bytesText writes a size with three digits or more.
+func bytesText(n uint64) string {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if float64(n) >= u.size {
+			return fmt.Sprintf("%.2f %s", float64(n)/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
+)
+
+// parseSim reads a command line as main does.
+func parseSim(t *testing.T, args ...string) (*simCommand, error) {
+	t.Helper()
+	var c commands
+	parser, err := kong.New(&c)
+	require.NoError(t, err)
+	_, err = parser.Parse(append([]string{"sim"}, args...))
+	return &c.Sim, err
+}
+
+// The flags of the issue's own example mean what they say.
+func TestSimFlags(t *testing.T) {
+	c, err := parseSim(t, "allgather", "--nodes", "1024", "--radix", "32", "--bytes", "128KiB,1M:4M", "--chains", "4", "--subgroups", "4", "--loss", "1e-4",
+		"--latency", "2us", "--workers", "3", "--cost", "100ns", "--coarse", "8", "--seed", "7", "--gbps", "400")
+	require.NoError(t, err)
+	net, err := c.Allgather.network()
+	require.NoError(t, err)
+	require.Equal(t, 1024, net.Tree.Hosts)
+	require.Equal(t, 32, net.Tree.Radix)
+	require.InDelta(t, 1e-4, net.Faults.Loss, 0)
+	require.Equal(t, 2*time.Microsecond, net.Latency)
+	cases, err := c.Allgather.cases("allgather", figures.Multicast, net)
+	require.NoError(t, err)
+	require.Len(t, cases, 3)
+	require.Equal(t, []int{128 << 10, 1 << 20, 4 << 20}, []int{cases[0].Bytes, cases[1].Bytes, cases[2].Bytes})
+	for _, one := range cases {
+		require.Equal(t, [5]int{4, 4, 8, 4096, 1}, [5]int{one.Chains, one.Subgroups, one.Train, one.Packet, one.Iterations})
+		require.Equal(t, uint64(7), one.Seed)
+	}
+}
+
+// A wrong flag is named, and what is allowed.
+func TestSimErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says []string
+	}{
+		{[]string{"allgather", "--nodes", "1"}, []string{"--nodes=1", "at least 2"}},
+		{[]string{"allgather", "--loss", "1"}, []string{"--loss=1", "below 1"}},
+		{[]string{"allgather", "--loss", "NaN"}, []string{"--loss=NaN", "below 1"}},
+		{[]string{"allgather", "--gbps", "0"}, []string{"--gbps=0", "more than 0"}},
+		{[]string{"allgather", "--algorithm", "binomial"}, []string{"binomial", "mcast, ring, linear, doubling"}},
+		{[]string{"broadcast", "--algorithm", "ring"}, []string{"ring", "mcast, binomial, knomial, binary, chain, gleam"}},
+		{[]string{"broadcast", "--chains", "0"}, []string{"--chains=0", "at least 1"}},
+		{[]string{"broadcast", "--bytes", "8:4"}, []string{"--bytes=8:4", "N <= M"}},
+		{[]string{"broadcast", "--leaves", "4"}, []string{"--leaves and --spines", "both"}},
+		{[]string{"broadcast", "--nodes", "100000", "--radix", "4"}, []string{"100000 hosts do not fit", "3"}},
+		{[]string{"broadcast", "--bytes", "1K,2K", "--trace", "x.json"}, []string{"--trace", "one size"}},
+		{[]string{"broadcast", "--algorithm", "chain", "--trace", "x.json"}, []string{"--trace", "mcast"}},
+		{[]string{"overlap", "--iters", "2"}, []string{"--iters"}},
+		{[]string{"figures", "--out", t.TempDir(), "--only", "fig99"}, []string{"--only", "fig99", "fig02"}},
+	} {
+		s, err := parseSim(t, c.args...)
+		require.NoError(t, err, c.args)
+		switch c.args[0] {
+		case "allgather":
+			err = s.Allgather.Run()
+		case "broadcast":
+			err = s.Broadcast.Run()
+		case "overlap":
+			err = s.Overlap.Run()
+		default:
+			err = s.Figures.Run()
+		}
+		for _, word := range c.says {
+			require.ErrorContains(t, err, word, c.args)
+		}
+	}
+	_, err := parseSim(t, "allgather", "--chunk", "3x")
+	require.ErrorContains(t, err, "want bytes, such as 4096")
+}
+
+// The table and the JSON tell an outcome, the trace is JSON.
+func TestSimOutput(t *testing.T) {
+	s, err := parseSim(t, "allgather", "--nodes", "8", "--bytes", "512K", "--loss", "0.01")
+	require.NoError(t, err)
+	net, err := s.Allgather.network()
+	require.NoError(t, err)
+	cases, err := s.Allgather.cases("allgather", figures.Multicast, net)
+	require.NoError(t, err)
+	cases[0].Trace = true
+	o, err := cases[0].Run(nil)
+	require.NoError(t, err)
+	require.Positive(t, o.Lost)
+	require.Positive(t, o.Again)
+
+	var text bytes.Buffer
+	require.NoError(t, (&outcomes{w: &text}).print(&o))
+	for _, word := range []string{"allgather of 512KiB a rank by mcast, 8 ranks", "Gbit/s a rank", "hash " + o.Hash, "seed 1"} {
+		require.Contains(t, text.String(), word)
+	}
+	text.Reset()
+	require.NoError(t, (&outcomes{w: &text, json: true}).print(&o))
+	var back figures.Outcome
+	require.NoError(t, json.Unmarshal(text.Bytes(), &back))
+	require.Equal(t, o.Hash, back.Hash)
+
+	path := filepath.Join(t.TempDir(), "trace.json")
+	require.NoError(t, writeTrace(path, o.Spans))
+	written, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, json.Valid(written))
+	for _, phase := range []string{"barrier", "multicast", "receive", "fetch", "handshake"} {
+		require.True(t, bytes.Contains(written, []byte(phase)), phase)
+	}
+}

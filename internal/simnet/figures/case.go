@@ -1,0 +1,281 @@
+package figures
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/simnet"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/baseline"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/trace"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Multicast is the algorithm that is ours.
+const Multicast = "mcast"
+
+// Times of the protocol that a Case has by default: those that ship.
+const (
+	Cutoff  = 2 * time.Millisecond
+	Reorder = 200 * time.Microsecond
+)
+
+const (
+	packetBytes = 4096 // payload of a packet by default
+	burst       = 64   // chunks that a rank hands to its NIC at a time
+)
+
+// Case is one collective by one algorithm over one network.
+type Case struct {
+	Collective string // allgather or broadcast
+	Algorithm  string // Multicast, or one of Algorithms
+	Bytes      int    // of a rank's shard
+	Net        network.Config
+	Packet     int           // payload bytes of a packet; 0: 4096
+	Chains     int           // M; 0: 1
+	Subgroups  int           // G; 0: 1
+	Window     int           // chunks under way to a receiver, 0: no limit
+	Train      int           // packets that travel as one; 0: 1
+	Iterations int           // one after the other; 0: 1
+	Cutoff     time.Duration // 0: Cutoff
+	Reorder    time.Duration // 0: Reorder; below 0: none
+	Segment    int           // of a baseline: what a host passes on at once; 0: a shard or message
+	Transport  baseline.Transport
+	Seed       uint64
+	Trace      bool
+}
+
+// baselines are the algorithms that are not ours, by collective.
+var baselines = map[string][]struct {
+	name string
+	baseline.Algorithm
+	k int
+}{
+	"allgather": {
+		{"ring", baseline.AllgatherRing, 0}, {"linear", baseline.AllgatherLinear, 0}, {"doubling", baseline.AllgatherDoubling, 0},
+	},
+	"broadcast": {
+		{"binomial", baseline.BroadcastKnomial, 2}, {"knomial", baseline.BroadcastKnomial, 4}, {"binary", baseline.BroadcastBinary, 0},
+		{"chain", baseline.BroadcastChain, 0}, {"gleam", baseline.BroadcastGleam, 0},
+	},
+}
+
+// Algorithms returns what can run a collective, allgather or broadcast.
+func Algorithms(collective string) []string {
+	names := []string{Multicast}
+	for _, b := range baselines[collective] {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+// Outcome is what a Case came to. Traffic is counted on the wire, with 64 bytes
+// a packet for headers, over all iterations; times are of one.
+type Outcome struct {
+	Collective string `json:"collective"`
+	Algorithm  string `json:"algorithm"`
+	Nodes      int    `json:"nodes"`
+	Bytes      int    `json:"bytes"`
+	Chains     int    `json:"chains,omitempty"`
+	Subgroups  int    `json:"subgroups,omitempty"`
+	Train      int    `json:"packets_a_train,omitempty"`
+	Iterations int    `json:"iterations"`
+
+	TimeUS  float64 `json:"time_us"`            // mean, from the first post to the last completion
+	Goodput float64 `json:"goodput_gbps"`       // payload that a rank receives over that time
+	Sent    uint64  `json:"sent_bytes"`         // by the host that sends most
+	Links   uint64  `json:"link_bytes"`         // over all links
+	Switch  uint64  `json:"switch_bytes"`       // received and sent by all switch ports, as port counters tell
+	Core    uint64  `json:"between_switches"`   // between switches
+	Busiest uint64  `json:"busiest_link_bytes"` // on the busiest link between switches
+	Lost    uint64  `json:"packets_lost"`       // by the network: loss, damage, full queues
+	Again   uint64  `json:"packets_sent_again"` // repairs, retransmissions
+	Late    uint64  `json:"packets_not_placed"` // ours: duplicates and late ones
+	Full    uint64  `json:"receive_queue_full"` // packets that found one full
+	Share   phases  `json:"phases,omitzero"`    // ours, with Trace
+	Events  uint64  `json:"events"`
+	Hash    string  `json:"hash"` // of all events: same seed, same hash
+	Seed    uint64  `json:"seed"`
+	Wall    float64 `json:"wall_s"`
+
+	Spans []trace.Span `json:"-"` // with Trace
+}
+
+// phases are the parts of the time of an operation at a rank, in microseconds, means over ranks.
+type phases struct {
+	Barrier   float64 `json:"barrier_us"`
+	Multicast float64 `json:"multicast_us"`
+	Handshake float64 `json:"handshake_us"`
+}
+
+// fill sets what was left open.
+func (c *Case) fill() {
+	for _, d := range []*int{&c.Chains, &c.Subgroups, &c.Train, &c.Iterations} {
+		*d = max(1, *d)
+	}
+	if c.Packet == 0 {
+		c.Packet = packetBytes
+	}
+	if c.Cutoff == 0 {
+		c.Cutoff = Cutoff
+	}
+	if c.Reorder == 0 {
+		c.Reorder = Reorder
+	}
+	c.Net.MTU = c.Packet + network.Header
+}
+
+// Run runs the case. progress, if not nil, hears now and then how much of it is done.
+func (c Case) Run(progress func(done, total int)) (Outcome, error) {
+	c.fill()
+	o := Outcome{Collective: c.Collective, Algorithm: c.Algorithm, Nodes: c.Net.Tree.Hosts, Bytes: c.Bytes, Train: c.Train, Iterations: c.Iterations, Seed: c.Seed}
+	began := time.Now()
+	run := c.multicast
+	if c.Algorithm != Multicast {
+		run = c.baseline
+	}
+	if err := run(&o, progress); err != nil {
+		return o, fmt.Errorf("%s of %d bytes by %s on %d nodes: %w", c.Collective, c.Bytes, c.Algorithm, o.Nodes, err)
+	}
+	o.Wall = time.Since(began).Seconds()
+	received := float64(c.Bytes)
+	if c.Collective == "allgather" {
+		received *= float64(o.Nodes - 1)
+	}
+	if o.TimeUS > 0 {
+		o.Goodput = received * 8 / o.TimeUS / 1e3
+	}
+	return o, nil
+}
+
+// scenario is what simnet runs for the case.
+func (c *Case) scenario() simnet.Scenario {
+	s := simnet.Scenario{
+		Seed: c.Seed, Net: c.Net, Depth: 1, Burst: burst, Digest: true, Trace: c.Trace,
+		Core: core.Config{
+			Size: c.Net.Tree.Hosts, Chunk: c.Packet * c.Train, Chains: c.Chains, Subgroups: c.Subgroups, Window: c.Window,
+			Cutoff: c.Cutoff, Reorder: max(0, c.Reorder),
+		},
+	}
+	if c.Train > 1 {
+		s.PacketBytes = c.Packet
+	}
+	op := simnet.Op{Op: core.Op{Collective: wire.Allgather, Bytes: c.Bytes}}
+	if c.Collective == "broadcast" {
+		op.Collective = wire.Broadcast
+	}
+	for range c.Iterations {
+		s.Ops = append(s.Ops, op)
+	}
+	return s
+}
+
+// multicast runs our protocol.
+func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
+	o.Chains, o.Subgroups = c.Chains, c.Subgroups
+	s := c.scenario()
+	net, err := network.New(c.Net, c.Seed)
+	if err != nil {
+		return err
+	}
+	last := o.Nodes - 1 // a host that receives, whatever the collective
+	expected := c.Iterations * max(1, (c.Bytes+s.Core.Chunk-1)/s.Core.Chunk)
+	if c.Collective == "allgather" {
+		expected *= last
+	}
+	j := s.On(net, net.Attach)
+	for j.Step() {
+		if progress != nil && net.Events()%(1<<18) == 0 {
+			progress(min(int(net.Host(last).Received), expected), expected) //nolint:gosec // a count
+		}
+	}
+	r := j.Finish()
+	if r.Err != nil {
+		return r.Err
+	}
+	var total time.Duration
+	for _, span := range r.Spans {
+		total += span.To - span.From
+	}
+	o.TimeUS = micros(total) / float64(len(r.Spans))
+	o.Again, o.Late, o.Full = r.Stats.Repaired, r.Stats.Dropped, uint64(r.Overflow) //nolint:gosec // a count
+	o.Events, o.Hash = r.Events, fmt.Sprintf("%016x", r.Hash)
+	o.traffic(net.Tree(), net.Counters())
+	o.marks(&r)
+	return nil
+}
+
+// marks turns the run's marks into spans and mean phases: what is between barrier and handshake is multicast.
+func (o *Outcome) marks(r *simnet.Result) {
+	if len(r.Marks) == 0 {
+		return
+	}
+	ranks := float64(r.Scenario.Core.Size * len(r.Scenario.Ops))
+	for i := range r.Marks {
+		m := &r.Marks[i]
+		o.Spans = append(o.Spans, trace.Span{Rank: m.Rank, What: m.Phase.String(), Op: m.Op, From: m.From, To: m.To})
+		switch m.Phase {
+		case simnet.Barrier:
+			o.Share.Barrier += micros(m.To-m.From) / ranks
+			o.Share.Multicast -= micros(m.To) / ranks
+		case simnet.Handshake:
+			o.Share.Handshake += micros(m.To-m.From) / ranks
+			o.Share.Multicast += micros(m.From) / ranks
+		}
+	}
+}
+
+// baseline runs one of the others.
+func (c *Case) baseline(o *Outcome, _ func(done, total int)) error {
+	if c.Iterations > 1 || c.Trace {
+		return errors.New("several iterations, and traces, are for " + Multicast + " only")
+	}
+	b := baseline.Config{
+		Net: c.Net, Seed: c.Seed, Bytes: c.Bytes, Packet: c.Packet, Segment: c.Segment, Transport: c.Transport, Train: c.Train,
+	}
+	for _, known := range baselines[c.Collective] {
+		if known.name == c.Algorithm {
+			b.Algorithm, b.K = known.Algorithm, known.k
+		}
+	}
+	r, err := baseline.Run(b)
+	if err != nil {
+		return err
+	}
+	t, err := fattree.New(c.Net.Tree)
+	if err != nil {
+		return err
+	}
+	o.TimeUS = micros(r.Time)
+	o.Again = uint64(r.Retransmitted) //nolint:gosec // a count
+	o.Events, o.Hash = r.Events, fmt.Sprintf("%016x", r.Hash)
+	o.traffic(t, r.Ports)
+	return nil
+}
+
+// traffic sums up the ports' counters.
+func (o *Outcome) traffic(t *fattree.Tree, ports []network.Counter) {
+	host := make([]uint64, t.Hosts)
+	for i := range ports {
+		var bytes uint64
+		for _, b := range ports[i].Bytes {
+			bytes += b
+		}
+		o.Links += bytes
+		o.Lost += ports[i].Dropped + ports[i].Lost + ports[i].Corrupt
+		p := &t.Ports[i]
+		if p.From < t.Hosts {
+			host[p.From] += bytes
+			o.Sent = max(o.Sent, host[p.From])
+		}
+		o.Switch += bytes
+		if p.Tier > 0 {
+			o.Switch += bytes // sent by one, received by another
+			o.Core += bytes
+			o.Busiest = max(o.Busiest, bytes)
+		}
+	}
+}

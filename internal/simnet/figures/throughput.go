@@ -1,0 +1,101 @@
+package figures
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+)
+
+// scatterGather is what UCC's k-nomial Broadcast does with large messages
+// (sag_knomial): a tree scatters parts of the message, an Allgather joins them.
+const scatterGather = "scatter + Allgather"
+
+// scattered returns the goodput of that, Gbit/s: the Allgather by recursive
+// doubling is simulated, of the scatter by a binomial tree the critical path
+// counted: the root sends all parts but its own, the last one over log2 P ranks.
+func scattered(s *sheet, net network.Config, bytes int) (float64, error) {
+	nodes := net.Tree.Hosts
+	part := max(1, bytes/nodes)
+	o, err := s.run(Case{Collective: "allgather", Algorithm: "doubling", Bytes: part, Net: net})
+	if err != nil {
+		return 0, err
+	}
+	links := 4 * bits.Len(uint(nodes-1)) // most ranks are on other leaves
+	scatter := float64(bytes-part)*8/net.Gbps/1e3 + float64(links)*micros(net.Latency)
+	return float64(bytes) * 8 / (o.TimeUS + scatter) / 1e3, nil
+}
+
+// throughput compares what a process receives at 188 nodes (fig. 11).
+func throughput(s *sheet) error {
+	nodes := pick(s, testbedNodes, 24)
+	net := testbed(nodes)
+	draw := func(collective, suffix, title string, sizes []float64, algorithms []string) (map[string][]float64, error) {
+		c := newChart(fmt.Sprintf(title, nodes), "bytes a rank", "received by a process, Gbit/s")
+		c.logX(sizeLabel, sizes...)
+		all := map[string][]float64{}
+		for _, algorithm := range algorithms {
+			var pts []point
+			for _, n := range sizes {
+				if algorithm == scatterGather {
+					goodput, err := scattered(s, net, int(n))
+					if err != nil {
+						return nil, err
+					}
+					pts = append(pts, point{X: n, Y: goodput})
+					all[algorithm] = append(all[algorithm], goodput)
+					continue
+				}
+				one := Case{Collective: collective, Algorithm: algorithm, Bytes: int(n), Net: net}
+				if algorithm == "chain" {
+					one.Segment = min(one.Bytes, 4*packetBytes)
+				}
+				o, err := s.run(one)
+				if err != nil {
+					return nil, err
+				}
+				pts = append(pts, point{X: n, Y: o.Goodput})
+				all[algorithm] = append(all[algorithm], o.Goodput)
+			}
+			name := algorithm
+			if algorithm == "chain" {
+				name = "chain, 16 KiB a piece"
+			}
+			c.line(name, pts)
+		}
+		c.level("link, 56 Gbit/s", sizes[0], sizes[len(sizes)-1], net.Gbps)
+		c.Y.Min, c.Y.Max = 0, 90
+		s.chart(suffix, c)
+		return all, nil
+	}
+	trees := []string{Multicast, "knomial", scatterGather, "binary", "chain"}
+	sizes := pick(s, doublings(4<<10, 4<<20), []float64{4 << 10, 256 << 10})
+	b, err := draw("broadcast", "broadcast", "Broadcast on %d nodes", sizes, trees)
+	if err != nil {
+		return err
+	}
+	best := func(all map[string][]float64, other string) (most float64, at int) {
+		for i, v := range all[Multicast] {
+			if r := v / all[other][i]; r > most {
+				most, at = r, i
+			}
+		}
+		return most, at
+	}
+	for _, claim := range []struct {
+		other, paper string
+		least        float64
+	}{{scatterGather, "up to 1.3x (k-nomial)", 1.3}, {"knomial", "up to 1.3x", 1.3}, {"binary", "up to 4.75x", 4.75}} {
+		r, at := best(b, claim.other)
+		s.claim("Broadcast by multicast to "+claim.other, claim.paper, fmt.Sprintf("up to %.2fx, at %s", r, sizeLabel(sizes[at])), r > claim.least*0.8 && r < claim.least*1.25)
+	}
+	sizes = pick(s, doublings(4<<10, 256<<10), []float64{4 << 10, 64 << 10})
+	g, err := draw("allgather", "allgather", "Allgather on %d nodes", sizes, []string{Multicast, "ring"})
+	if err != nil {
+		return err
+	}
+	last := len(sizes) - 1
+	r := g[Multicast][last] / g["ring"][last]
+	s.claim("Allgather of "+sizeLabel(sizes[last])+" by multicast to ring", "same throughput", fmt.Sprintf("%.2fx", r), r > 0.9 && r < 1.1)
+	return nil
+}
