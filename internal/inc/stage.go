@@ -57,7 +57,7 @@ func (c *StageConfig) area() int {
 // StageStats count what a stage did.
 type StageStats struct {
 	Slots         uint64 // reduced
-	Contributions uint64 // taken
+	Contributions uint64 // taken, kept ones included
 	SummedBytes   uint64 // payload of them
 	Duplicates    uint64 // contributions that were there already
 	Stale         uint64 // contributions to slots that are free, or out of the window

@@ -99,6 +99,7 @@ func FuzzSlot(f *testing.F) {
 func FuzzSlotBodies(f *testing.F) {
 	f.Add(make([]byte, SlotBodySize))
 	f.Add(make([]byte, SlotBodySize+7))
+	f.Add(make([]byte, SlotKeptSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out := make([]byte, SlotBodySize+MaxSlotSet)
 		var c, c2 SlotCredit
@@ -112,6 +113,11 @@ func FuzzSlotBodies(f *testing.F) {
 		if s.Get(b) == nil {
 			require.NoError(t, s2.Get(out[:s.Put(out)]))
 			require.Equal(t, s, s2)
+		}
+		var k, k2 SlotKept
+		if k.Get(b) == nil {
+			require.NoError(t, k2.Get(out[:k.Put(out)]))
+			require.Equal(t, k, k2)
 		}
 	})
 }
