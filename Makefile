@@ -13,7 +13,7 @@ NCCL := .tools/nccl/.stamp
 LOSS ?=
 STEPS ?=
 # For `make soak`, `make fuzz`, `make bench-peers`, `make bench-gpu` and `make bench-switch`.
-SEEDS ?= 10000
+OPERATIONS ?= 1000000
 FUZZTIME ?= 10s
 PEERS ?=
 GPU ?=
@@ -54,9 +54,8 @@ check: setup ## formatting, vet, linters, types
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
-soak: toolchain ## both protocols against SEEDS=10000 bad networks each
-	go run ./internal/simnet/soak -seeds $(SEEDS)
-	go run ./internal/simnet/soak -inc -seeds $(SEEDS)
+soak: toolchain ## OPERATIONS=1000000 of both protocols each on random bad networks
+	go run ./cmd/mcast sim soak --operations $(OPERATIONS)
 
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz

@@ -19,6 +19,7 @@ type simCommand struct {
 	Broadcast simBroadcast `cmd:"" help:"A Broadcast of our protocol or of a baseline over a fat tree."`
 	Overlap   simOverlap   `cmd:"" help:"An Allgather and a Reduce-Scatter alone and together: rings, and ours with in-network reduction."`
 	Figures   simFigures   `cmd:"" help:"Make the papers' figures: plots, numbers, and what the papers say beside what came out."`
+	Soak      soakCommand  `cmd:"" help:"Run random scenarios on bad networks, shrink what fails, and replay it."`
 }
 
 // simNetwork are the flags that say what the network is.

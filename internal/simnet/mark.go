@@ -15,7 +15,7 @@ const (
 	Receive                // from the first chunk that came to the last
 	Fetch                  // from the first request for chunks to the last repair
 	Handshake              // from the word that this rank has all to the completion
-	phases_
+	phaseCount
 )
 
 // String names the phase.
@@ -31,7 +31,7 @@ type Mark struct {
 }
 
 // phases are the spans of an operation at a rank; To is 0 where a phase did not occur.
-type phases [phases_]Span
+type phases [phaseCount]Span
 
 // note extends a phase to now.
 func (n *rank) note(b *buffers, p Phase) {

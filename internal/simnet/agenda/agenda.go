@@ -1,34 +1,46 @@
 // Package agenda holds what is to happen in virtual time.
 package agenda
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
-// Queue is a heap of events of type E. Events of one moment come out in the
-// order in which they were pushed, so that a run depends on nothing but its
-// seed. It holds values and allocates only to grow; the zero Queue is ready.
+// Queue is what is to happen: events of type E, each at its moment. Events of
+// one moment come out in the order in which they were pushed, so that a run
+// depends on nothing but its seed. It holds values and allocates only to grow;
+// the zero Queue is ready.
 //
-// The heap is 4-ary: half as deep as a binary one, and the four children of an
-// entry lie side by side in memory.
+// It is a calendar: the next quarter of a millisecond is divided into slots of
+// 64 ns, whose events lie in no order until their slot is the current one. Only
+// then, or if they are further away, are they in a heap. With a hundred
+// thousand events to come in a busy network that heap has some hundred and
+// stays in the processor's first cache.
 type Queue[E any] struct {
-	heap  []entry[E]
-	order uint64
+	near   heap[E]      // up to the end of the current slot
+	slots  [][]entry[E] // those after it, modulo their number
+	used   [count / 64]uint64
+	inside int          // events in slots
+	spare  [][]entry[E] // emptied slots
+	far    heap[E]      // behind the slots, when they were pushed
+	now    time.Duration
+	order  uint64
 }
 
-type entry[E any] struct {
-	at    time.Duration
-	order uint64
-	event E
-}
+const (
+	count = 1 << 12 // slots
+	width = 6       // bits of a moment within a slot
+)
 
 // Len returns how many events are to come.
-func (q *Queue[E]) Len() int { return len(q.heap) }
+func (q *Queue[E]) Len() int { return len(q.near) + q.inside + len(q.far) }
 
 // Peek returns when the next event is; ok is false if there is none.
 func (q *Queue[E]) Peek() (at time.Duration, ok bool) {
-	if len(q.heap) == 0 {
+	if len(q.near) == 0 && !q.turn() {
 		return 0, false
 	}
-	return q.heap[0].at, true
+	return q.near[0].at, true
 }
 
 // Push adds an event at a moment, which may be any, also an earlier one than
@@ -36,59 +48,71 @@ func (q *Queue[E]) Peek() (at time.Duration, ok bool) {
 func (q *Queue[E]) Push(at time.Duration, e E) {
 	n := entry[E]{at, q.order, e}
 	q.order++
-	q.heap = append(q.heap, n)
-	h, i := q.heap, len(q.heap)-1
-	for i > 0 {
-		// A new entry is the last of its moment: it never passes an equal one.
-		up := (i - 1) / 4
-		if h[up].at <= at {
-			break
+	slot := at >> width
+	switch {
+	case slot <= q.now:
+		q.near.push(&n)
+	case slot < q.now+count:
+		if q.slots == nil {
+			q.slots = make([][]entry[E], count)
 		}
-		h[i] = h[up]
-		i = up
+		i := slot % count
+		if k := len(q.spare); k > 0 && q.slots[i] == nil {
+			q.slots[i] = q.spare[k-1]
+			q.spare = q.spare[:k-1]
+		}
+		q.slots[i] = append(q.slots[i], n)
+		q.used[i/64] |= 1 << (i % 64)
+		q.inside++
+	default:
+		q.far.push(&n)
 	}
-	h[i] = n
 }
 
 // Pop takes the next event; ok is false if there is none.
 func (q *Queue[E]) Pop() (at time.Duration, e E, ok bool) {
-	if len(q.heap) == 0 {
+	if len(q.near) == 0 && !q.turn() {
 		return 0, e, false
 	}
-	top := q.heap[0]
-	last := len(q.heap) - 1
-	n := q.heap[last]
-	q.heap[last] = entry[E]{} // what E points to is let go
-	q.heap = q.heap[:last]
-	if last > 0 {
-		q.sink(&n)
-	}
-	return top.at, top.event, true
+	n := q.near.pop()
+	return n.at, n.event, true
 }
 
-// sink puts an entry in the place of the first.
-func (q *Queue[E]) sink(n *entry[E]) {
-	h, i := q.heap, 0
-	for {
-		first := 4*i + 1
-		if first >= len(h) {
-			break
-		}
-		least := first
-		for c := first + 1; c < min(first+4, len(h)); c++ {
-			if h[c].before(&h[least]) {
-				least = c
-			}
-		}
-		if !h[least].before(n) {
-			break
-		}
-		h[i] = h[least]
-		i = least
+// turn makes the next slot with events the current one; false: there is none.
+func (q *Queue[E]) turn() bool {
+	if q.inside == 0 && len(q.far) == 0 {
+		return false
 	}
-	h[i] = *n
+	next := q.next()
+	if len(q.far) > 0 && (next < 0 || q.far[0].at>>width < next) {
+		next = q.far[0].at >> width
+	}
+	q.now = next
+	if i := next % count; q.used[i/64]>>(i%64)&1 != 0 {
+		if cap(q.near) > 0 {
+			q.spare = append(q.spare, q.near)
+		}
+		q.near, q.slots[i] = q.slots[i], nil
+		q.near.order()
+		q.used[i/64] &^= 1 << (i % 64)
+		q.inside -= len(q.near)
+	}
+	for len(q.far) > 0 && q.far[0].at>>width <= next {
+		n := q.far.pop()
+		q.near.push(&n)
+	}
+	return true
 }
 
-func (a *entry[E]) before(b *entry[E]) bool {
-	return a.at < b.at || a.at == b.at && a.order < b.order
+// next returns the first slot after the current one that has events, -1 if
+// none has.
+func (q *Queue[E]) next() time.Duration {
+	if q.inside == 0 {
+		return -1
+	}
+	for slot := q.now + 1; ; slot += 64 - slot%64 {
+		if word := q.used[slot%count/64] >> (slot % 64); word != 0 {
+			return slot + time.Duration(bits.TrailingZeros64(word))
+		}
+	}
 }

@@ -21,7 +21,7 @@ func TestOrder(t *testing.T) {
 		}
 		var model []item
 		now := time.Duration(0)
-		span := rapid.SampledFrom([]int64{1, 5, 1000, 1e6, 1e12}).Draw(t, "span")
+		span := rapid.SampledFrom([]int64{1, 5, 1000, 1e5, 1e6, 1e12}).Draw(t, "span")
 		for i := range rapid.IntRange(0, 400).Draw(t, "steps") {
 			require.Equal(t, len(model), q.Len())
 			if rapid.IntRange(0, 2).Draw(t, "pop") > 0 {
@@ -58,7 +58,7 @@ func TestOrder(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	var q Queue[[3]uint64]
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
-	for range 100_000 {
+	for range 10_000 {
 		q.Push(time.Duration(r.Int64N(1e6)), [3]uint64{})
 	}
 	now := time.Duration(0)
@@ -69,7 +69,7 @@ func TestNoAllocation(t *testing.T) {
 			q.Push(now+time.Duration(r.Int64N(1e6)), e)
 		}
 	}
-	for range 3000 {
+	for range 500 {
 		churn()
 	}
 	require.LessOrEqual(t, testing.AllocsPerRun(50, churn), 1.0)

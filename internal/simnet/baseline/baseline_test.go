@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -217,7 +218,12 @@ func TestTrains(t *testing.T) {
 			c.Train = 64
 			coarse, err := Run(c)
 			require.NoError(t, err)
-			require.InEpsilon(t, fine.Time, coarse.Time, 0.03, "%s: %v and %v", algorithm, fine.Time, coarse.Time)
+			// Where flows meet by chance, packets take turns and trains do not.
+			tolerance := 0.05
+			if slices.Contains([]Algorithm{AllgatherRing, ReduceScatterRing, RingRing, BroadcastChain}, algorithm) {
+				tolerance = 0.001
+			}
+			require.InEpsilon(t, fine.Time, coarse.Time, tolerance, "%s: %v and %v", algorithm, fine.Time, coarse.Time)
 			require.Equal(t, fine.Packets, coarse.Packets)
 			require.Less(t, coarse.Events, fine.Events/8)
 			for i := range fine.Ports {

@@ -45,8 +45,6 @@ func (h *host) send(stream int, to, first, count int) {
 }
 
 // connection returns the connection to a host, a new one if there is none yet.
-// A host's path does not depend on where packets go, so that flows between
-// hosts at one distance share no link of a full tree.
 func (h *host) connection(to, rail int) *connection {
 	key := int64(to)*int64(len(h.rails)) + int64(rail)
 	if c := h.to[key]; c != nil {
@@ -106,7 +104,7 @@ func (h *host) pump(n int) {
 
 // Receive takes in a packet.
 func (h *host) Receive(p *network.Packet) {
-	c := p.Body.(*connection) //nolint:errcheck,forcetypeassert // there are no others
+	c := p.Body.(*connection)
 	if p.Class == network.Control {
 		c.feedback(feedbackOf(p.Tag))
 		return

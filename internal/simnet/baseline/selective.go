@@ -19,7 +19,6 @@ type selectiveSender struct {
 }
 
 type inFlight struct {
-	serial  int64 // of the last transmission
 	arrived bool
 	resend  bool // is in lost
 }
@@ -64,7 +63,7 @@ func (s *selectiveSender) take(end int64) (psn, serial int64) {
 	}
 	serial = s.serial
 	s.serial++
-	*s.packet(psn) = inFlight{serial: serial}
+	*s.packet(psn) = inFlight{}
 	*s.sent(serial) = transmission{serial, psn}
 	return psn, serial
 }
@@ -79,13 +78,14 @@ func (s *selectiveSender) feedback(f feedback) {
 	}
 }
 
-// judge takes a transmission for lost unless its packet has arrived or was sent again.
+// judge takes a transmission for lost unless its packet has arrived. Each is
+// judged once, so that an earlier one of the same packet is not looked at again.
 func (s *selectiveSender) judge(serial int64) {
 	t := s.sent(serial)
 	if t.serial != serial || t.psn < s.una {
 		return
 	}
-	if p := s.packet(t.psn); p.serial == serial && !p.arrived && !p.resend {
+	if p := s.packet(t.psn); !p.arrived && !p.resend {
 		p.resend = true
 		s.lost = append(s.lost, t.psn)
 	}
@@ -121,7 +121,7 @@ func newSelectiveReceiver(window, ackEvery int) *selectiveReceiver {
 func (r *selectiveReceiver) receive(psn, serial int64, urgent bool) (reply feedback, ok bool) {
 	size := int64(len(r.early))
 	inOrder := psn == r.next && r.waiting == 0
-	if psn >= r.next && psn < r.next+size && !r.early[psn%size] {
+	if psn >= r.next && !r.early[psn%size] { // the sender's window is no larger
 		r.early[psn%size] = true
 		r.waiting++
 		for r.early[r.next%size] {

@@ -69,7 +69,7 @@ type Net struct {
 	Forge         float64  // of a copy with a spoiled field
 	Full          float64  // of a node's socket having no room for a datagram
 	// Drop says what is lost too, nil: nothing. A datagram that says what is kept is about so many slots.
-	Drop func(h *wire.Slot, slots int) bool
+	Drop func(h *wire.Slot, slots int) bool `json:"-"`
 }
 
 // Crash happens to a rank or node.

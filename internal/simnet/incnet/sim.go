@@ -34,17 +34,12 @@ type Result struct {
 	Sessions  int
 }
 
-// Replay is the command that runs a result's seed again.
-func (r *Result) Replay() string {
-	return fmt.Sprintf("go run ./internal/simnet/soak -inc -first %d -seeds 1 -v", r.Scenario.Seed)
-}
-
 // String describes the result in a line.
 func (r *Result) String() string {
 	s := fmt.Sprintf("%s: %d ops (%d direct), %d datagrams, %d lost, %d overflowed, %d resent, %d results again, %d gaps, %d polls, %d sessions, %v",
 		r.Scenario.String(), r.Ops, r.Direct, r.Datagrams, r.Lost, r.Overflow, r.Resent, r.Again, r.Gaps, r.Polls, r.Sessions, r.Time)
 	if r.Err != nil {
-		s += fmt.Sprintf("\n  FAILED: %v\n  replay: %s", r.Err, r.Replay())
+		s += fmt.Sprintf("\n  FAILED: %v", r.Err)
 	}
 	return s
 }

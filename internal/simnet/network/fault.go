@@ -47,7 +47,7 @@ func (n *Network) loses(l *link, at int64, p *Packet) bool {
 		return false
 	}
 	lost := n.chance(l)
-	return lost && !(p.Reliable && p.tries >= tries)
+	return lost && !p.spared()
 }
 
 func (n *Network) chance(l *link) bool {
@@ -81,7 +81,7 @@ func (n *Network) mishap(p *Packet, q int, head, tail int64) (late int64, ok boo
 		n.lost(p)
 		return 0, false
 	}
-	if f.Corrupt > 0 && !(p.Reliable && p.tries >= tries) && n.draw(newChance(f.Corrupt)) {
+	if f.Corrupt > 0 && !p.spared() && n.draw(newChance(f.Corrupt)) {
 		n.counts[q].Corrupt += uint64(p.Count) //nolint:gosec // positive
 		n.lost(p)
 		return 0, false

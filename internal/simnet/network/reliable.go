@@ -10,6 +10,8 @@ package network
 // down and queues that are full do not.
 const tries = 15
 
+func (p *Packet) spared() bool { return p.Reliable && p.tries >= tries }
+
 // flow is the reliable packets from one node to another.
 type flow struct {
 	from, to int32

@@ -24,11 +24,12 @@ type Config struct {
 	Chunk   int // most payload bytes of a datagram, a multiple of 8 up to 64 KiB; 0: 4096
 	Stripes int // 0: one a tree, at most 8
 	// Slots is the window of each stripe in chunks, a power of two up to
-	// inc.MaxSlots. 0: so many that the windows of all stripes hold 2 N, and
-	// 512 KiB at least.
+	// inc.MaxSlots. 0: so many that each holds 4 N, a single one
+	// 8 N, those of all stripes in use 1 MiB, and 32 at least: a switch adds nothing before a whole chunk
+	// is there, so a large one is long on its way.
 	Slots int
-	// Ahead is how many bytes of a host may wait in its NIC before its member
-	// sends more. 0: two chunks, and 16 KiB at least.
+	// Ahead is how many bytes of contributions an idle NIC is given at a time.
+	// 0: two chunks, and 32 KiB at least.
 	Ahead int
 
 	Cutoff, Reorder Time // as in inc.Terms; 0: 1 ms and 100 us
@@ -43,8 +44,9 @@ type Config struct {
 const (
 	defaultChunk   = 4096
 	defaultStripes = 8
-	leastWindow    = 512 << 10
-	leastAhead     = 16 << 10
+	leastWindow    = 1 << 20
+	leastSlots     = 32
+	leastAhead     = 32 << 10
 )
 
 // types are those whose sums over all ranks are exact, given small numbers.
@@ -82,8 +84,10 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 		return c, fmt.Errorf("reduction: a time is negative: cutoff %v, reorder %v, switch %v and %v ns a byte", c.Cutoff, c.Reorder, c.SwitchCost, c.SwitchCostPerByte)
 	}
 	if c.Slots == 0 && c.Chunk > 0 && c.Stripes > 0 {
-		window := max(leastWindow, 2*c.Bytes) / c.Stripes / c.Chunk
-		c.Slots = min(inc.MaxSlots, 1<<bits.Len(uint(max(window, 4)-1))) //nolint:gosec // not negative
+		rows := (c.Bytes + inc.BlockBytes - 1) / inc.BlockBytes // go to the stripes in turn
+		used := max(1, min(c.Stripes, rows))
+		window := max(leastWindow/used, 8*c.Bytes/min(used, 2)) / c.Chunk
+		c.Slots = min(inc.MaxSlots, 1<<bits.Len(uint(max(window, leastSlots)-1))) //nolint:gosec // not negative
 	}
 	terms := c.terms(true)
 	return c, terms.Check()

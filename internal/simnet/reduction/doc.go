@@ -31,14 +31,22 @@
 //
 // # Pacing
 //
-// A host sends runs of its member while little of what it has sent still waits
-// in the NIC (Config.Ahead), and goes on when that is nearly through. So the
-// NIC never idles, and what another endpoint of the same host sends waits for
-// at most that: beside an Allgather, the latter gets what it asks for.
+// A host gives its NIC contributions when it is idle (Config.Ahead bytes), and
+// looks again 1 ns after it is through with them. So the NIC never starves, and
+// an endpoint that shares it and looks when it is idle, as the ranks of
+// internal/simnet do, comes first: beside a Reduce-Scatter that always has
+// something to send, an Allgather gets what it asks for.
 //
 // A reduction goes as fast as its slowest contributor. In an Allgather of M
-// chains M ranks send at a time, each at up to 1/M of what all can receive, and the
-// contributions of just these wait. That a Reduce-Scatter goes on at full rate
-// meanwhile takes that the others may be ahead of them by a shard: windows that
-// hold N bytes and more (the default, see Config.Slots), or so many chains that 1/M is small.
+// chains just M ranks multicast at a time, and the contributions of these wait
+// meanwhile: each lags behind the others by up to N. And if M chains send more
+// than a link carries, results wait behind (M-1) N bytes of multicast in the
+// queue of their owner's port. A Reduce-Scatter that goes on at full rate all
+// the same takes windows (Config.Slots) of several N: the default is 4 N a
+// stripe, 8 N in all at least. With less, both take turns, down to no gain at all from running them at once.
+//
+// Rows of 64 KiB a shard go to the stripes in turn (inc.BlockBytes). A shard of one row
+// uses one stripe and one tree, whose links between switches it fills; an
+// Allgather in the same tree then has half of them. Give both several trees:
+// shards of several rows, and several subgroups.
 package reduction

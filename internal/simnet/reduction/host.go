@@ -95,9 +95,15 @@ func (h *Host) take(at inc.Place, piece []byte) error {
 	if i > 0 && h.held[i-1].To > r.From || i < len(h.held) && h.held[i].From < r.To {
 		return fmt.Errorf("reduction: rank %d: bytes %d to %d of its result came twice", h.rank, r.From, r.To)
 	}
-	if i > 0 && h.held[i-1].To == r.From { // mostly so
+	switch left, right := i > 0 && h.held[i-1].To == r.From, i < len(h.held) && h.held[i].From == r.To; {
+	case left && right:
+		h.held[i-1].To = h.held[i].To
+		h.held = slices.Delete(h.held, i, i+1)
+	case left:
 		h.held[i-1].To = r.To
-	} else {
+	case right:
+		h.held[i].From = r.From
+	default:
 		h.held = slices.Insert(h.held, i, r)
 	}
 	if at.Partial {
@@ -118,6 +124,10 @@ func (h *Host) Wake(tag uint64) {
 			return // an earlier one was asked for since, and another is to come
 		}
 		h.timer = 0
+		if until := h.job.net.Busy(h.rank); until > now { // what waits in its queue is no silence
+			h.wake(until)
+			return
+		}
 		h.member.Expire(now)
 		h.flush(-1)
 		return
@@ -159,17 +169,17 @@ func (h *Host) complete() {
 	h.job.running--
 }
 
-// pump sends contributions until enough waits in the NIC.
+// pump gives an idle NIC contributions, and looks again when it is through with
+// them: a moment later than that, so that whoever shares the NIC and looks when it is idle comes first.
 func (h *Host) pump(l *lane) {
 	if l.waiting {
 		return
 	}
 	j := h.job
-	backlog := j.net.Backlog(h.rank, l.rail)
-	for idle := 0; idle < len(l.stripes); {
-		if backlog >= j.ahead {
+	for left, idle := j.cfg.Ahead, 0; idle < len(l.stripes); {
+		if wait := j.net.Backlog(h.rank, l.rail); wait > 0 && left == j.cfg.Ahead || left <= 0 {
 			l.waiting = true
-			j.net.At(j.net.Now()+backlog-j.ahead/2, h.rank, l.tag)
+			j.net.At(j.net.Now()+wait+1, h.rank, l.tag)
 			return
 		}
 		s := l.stripes[l.turn]
@@ -183,15 +193,15 @@ func (h *Host) pump(l *lane) {
 		if run.Head.Kind == wire.Kept {
 			j.keep(h.rank, j.plan(s).leaf[h.rank], j.treeOf(s), h.class(s, &run, run.Count-1), &run)
 			h.member.Sent(j.net.Now(), &run, run.Count)
-			backlog = j.net.Backlog(h.rank, l.rail)
+			left -= wire.SlotKeptSize
 			continue
 		}
 		body := &Packet{run: &run, rank: h.rank}
 		n := 0
-		for ; n < run.Count && backlog < j.ahead; n++ {
+		for ; n < run.Count && left > 0; n++ {
 			size := min(run.Step, run.Bytes-n*run.Step)
 			j.post(h.rank, j.plan(s).leaf[h.rank], j.treeOf(s), h.class(s, &run, n), size, uint64(n), body) //nolint:gosec // small
-			backlog = j.net.Backlog(h.rank, l.rail)
+			left -= size
 		}
 		h.member.Sent(j.net.Now(), &run, n)
 	}
@@ -213,6 +223,10 @@ func (h *Host) arm() {
 	if !ok || h.done || h.timer != 0 && h.timer <= at {
 		return
 	}
-	h.timer = max(at, h.job.net.Now())
-	h.job.net.At(h.timer, h.rank, wakeTimer)
+	h.wake(max(at, h.job.net.Now()))
+}
+
+func (h *Host) wake(at Time) {
+	h.timer = at
+	h.job.net.At(at, h.rank, wakeTimer)
 }

@@ -19,8 +19,7 @@ type Job struct {
 	inputs   *inputs
 	hosts    []*Host
 	switches []*Switch
-	packet   int  // payload bytes of a full packet
-	ahead    Time // how long a NIC may be busy before a member sends more
+	packet   int // payload bytes of a full packet
 	begun    Time
 	running  int  // hosts that are not done
 	progress Time // when a result was last taken
@@ -69,9 +68,6 @@ func (c Config) Run() (Result, error) {
 // at. The caller attaches the hosts, itself or within a Shared.
 func New(n *network.Network, c Config) (*Job, error) {
 	j := &Job{net: n, tree: n.Tree(), packet: n.MTU - network.Header}
-	if n.MTU == 0 {
-		j.packet = 4096
-	}
 	var err error
 	if j.cfg, err = c.fill(j.tree); err != nil {
 		return nil, err
@@ -85,7 +81,6 @@ func New(n *network.Network, c Config) (*Job, error) {
 	}
 	j.terms = j.cfg.terms(j.plans[0].deep())
 	j.inputs = newInputs(&j.cfg)
-	j.ahead = Time(float64(j.cfg.Ahead) * 8 / n.Gbps)
 	for r := range j.cfg.Ranks {
 		j.hosts = append(j.hosts, newHost(j, r))
 	}

@@ -1,0 +1,111 @@
+package reduction
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/simnet"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/baseline"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Overlap is a Reduce-Scatter and an Allgather of the same ranks and shards, at
+// once on the same NICs (paper 000, appendix B). N is Config.Bytes.
+type Overlap struct {
+	Config
+	Chains, Subgroups int // of the Allgather; 0: 4 at most, and 1
+	// Train is how many packets of 4 KiB travel as one in the Allgather and in the ring; 0: 1.
+	Train int
+}
+
+// OverlapResult is how long it took. All times are from the start until the last rank is done.
+type OverlapResult struct {
+	Reduction, Allgather Time    // each alone
+	Both                 Time    // at once, until the later one is done
+	Ring                 Time    // ring Reduce-Scatter and ring Allgather, at once
+	S                    float64 // Ring over Both; the paper has 2 - 2/P
+	Together             Result  // of the Reduce-Scatter, at once with the Allgather
+}
+
+// Run runs both alone, both at once, and both as rings.
+func (o Overlap) Run() (OverlapResult, error) {
+	var r OverlapResult
+	if hosts := o.Net.Tree.Hosts; o.Ranks != 0 && o.Ranks != hosts {
+		return r, fmt.Errorf("reduction: an overlap of %d ranks on %d hosts: want all, or 0", o.Ranks, hosts)
+	}
+	alone, err := o.Config.Run()
+	if err != nil {
+		return r, fmt.Errorf("the Reduce-Scatter alone: %w", err)
+	}
+	r.Reduction = alone.Time
+	s := o.allgather()
+	gather := s.Run()
+	if gather.Err != nil {
+		return r, fmt.Errorf("the Allgather alone: %w", gather.Err)
+	}
+	r.Allgather = gather.Spans[0].To
+	if r.Both, r.Together, err = o.both(); err != nil {
+		return r, fmt.Errorf("both at once: %w", err)
+	}
+	ring, err := baseline.Run(baseline.Config{
+		Net: o.Net, Seed: o.Seed, Algorithm: baseline.RingRing, Bytes: o.Bytes, Train: max(1, o.Train),
+		Segment: min(o.Bytes, max(1, o.Train)*simnet.PacketBytes),
+	})
+	if err != nil {
+		return r, fmt.Errorf("the rings: %w", err)
+	}
+	r.Ring = ring.Time
+	r.S = float64(r.Ring) / float64(r.Both)
+	return r, nil
+}
+
+// allgather is the scenario of the Allgather.
+func (o *Overlap) allgather() simnet.Scenario {
+	s := simnet.Cluster(o.Net, core.Op{Collective: wire.Allgather, Bytes: o.Bytes}, 1)
+	s.Seed = o.Seed
+	s.Core.Chains = o.Chains
+	if o.Chains == 0 {
+		s.Core.Chains = min(4, s.Core.Size)
+	}
+	s.Core.Subgroups = max(1, o.Subgroups)
+	if o.Train > 1 {
+		s.Coarse(o.Train)
+	}
+	return s
+}
+
+// both runs the two at once, and returns when the later one was done.
+func (o *Overlap) both() (Time, Result, error) {
+	n, err := network.New(o.Net, o.Seed)
+	if err != nil {
+		return 0, Result{}, err
+	}
+	j, err := New(n, o.Config)
+	if err != nil {
+		return 0, Result{}, err
+	}
+	s := o.allgather()
+	g := s.On(n, func(host int, rank network.Node) {
+		if host >= len(j.hosts) {
+			n.Attach(host, rank)
+			return
+		}
+		n.Attach(host, &Shared{Reduction: j.hosts[host], Other: rank})
+	})
+	j.Start()
+	stepping := true
+	for stepping && j.err == nil { // until nothing is left to happen
+		stepping = g.Step()
+	}
+	gathered := g.Finish()
+	for stepping = true; stepping && !j.Done(); { // the Allgather does not wait for the other
+		stepping = n.Step()
+	}
+	reduced := j.Result()
+	if !j.Done() {
+		j.fail(j.hang())
+	}
+	return max(gathered.Spans[0].To, reduced.Time), reduced, errors.Join(gathered.Err, j.err)
+}

@@ -1,0 +1,102 @@
+package search
+
+import (
+	"slices"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/simnet"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Multicast is internal/core over internal/simnet.
+var Multicast = &Kind[simnet.Scenario]{
+	Title: "the multicast protocol",
+	Flags: " --multicast",
+	Random: func(seed uint64) simnet.Scenario {
+		s := simnet.Random(seed)
+		s.MaxEvents = 0 // Run fills it in
+		return s
+	},
+	Run: func(s *simnet.Scenario) Outcome {
+		bounded := *s
+		bounded.MaxEvents = patience
+		r := bounded.Run()
+		return Outcome{Err: r.Err, Ops: r.Ops, Events: int(r.Events), Bytes: int(r.Bytes), Hash: r.Hash, Text: func() string { return r.String() }}
+	},
+	Fit: fitMulticast,
+}
+
+// Bounds of what may be run, within those of simnet.Random: beyond them a run
+// would count as a hang, or its network as broken.
+const (
+	mostChunks  = 60_000 // delivered, beside the one that an operation has at least
+	leastQueue  = 16 << 10
+	leastCutoff = 200 * time.Microsecond
+)
+
+var patience = simnet.Random(0).MaxEvents
+
+// fitMulticast mends what names a rank that is gone.
+func fitMulticast(s *simnet.Scenario) bool {
+	c := &s.Core
+	c.Size, c.Chunk, c.Chains, c.Subgroups = max(c.Size, 1), max(c.Chunk, 1), max(c.Chains, 1), max(c.Subgroups, 1)
+	s.Depth, s.Burst, s.MaxEvents = max(s.Depth, 1), max(s.Burst, 1), 0
+	if c.Lossless {
+		s.Slots = max(s.Slots, 1)
+	}
+	chunks := 0
+	for i := range s.Ops {
+		o := &s.Ops[i]
+		if o.Collective < wire.Barrier || o.Collective > wire.Allgather {
+			return false
+		}
+		o.Root = min(o.Root, c.Size-1)
+		copies := c.Size
+		if o.Collective == wire.Allgather {
+			copies *= c.Size
+		}
+		chunks += o.Bytes / c.Chunk * copies
+	}
+	s.Crashes = slices.DeleteFunc(s.Crashes, func(x simnet.Crash) bool { return x.Rank >= c.Size })
+	for i := range s.Crashes {
+		s.Crashes[i].Restart = s.Crashes[i].Restart && c.Size > 1
+	}
+	last := len(s.Ops) - 1
+	switch {
+	case last < 0, s.Leave && (!s.Ops[last].Sync || s.Ops[last].Collective != wire.Barrier),
+		s.Calm && (s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond),
+		c.Rank != 0, c.Arena < c.Eager, c.Cutoff < leastCutoff, s.Depth > core.MaxInFlight, chunks > mostChunks:
+		return false
+	}
+	return fitNetwork(&s.Net, c.Size)
+}
+
+// fitNetwork makes the network one of so many hosts.
+func fitNetwork(n *network.Config, hosts int) bool {
+	n.Tree.Hosts = hosts
+	f := &n.Faults
+	f.Pauses = slices.DeleteFunc(f.Pauses, func(x network.Pause) bool { return x.Node >= hosts })
+	gone := func(x network.Slow) bool { return x.Node >= hosts }
+	f.Slow, f.SlowNIC = slices.DeleteFunc(f.Slow, gone), slices.DeleteFunc(f.SlowNIC, gone)
+	for i := range f.Partitions {
+		p := &f.Partitions[i]
+		p.Hosts = slices.DeleteFunc(p.Hosts, func(host int) bool { return host >= hosts })
+	}
+	f.Partitions = slices.DeleteFunc(f.Partitions, func(x network.Partition) bool { return len(x.Hosts) == 0 })
+	f.Lossy = slices.DeleteFunc(f.Lossy, func(x network.LossyLink) bool { return x.A >= hosts })
+	tree, err := fattree.New(n.Tree)
+	if err != nil {
+		return false
+	}
+	for i := range f.Lossy {
+		f.Lossy[i].B = tree.Leaf(f.Lossy[i].A, 0)
+	}
+	if n.Gbps < 1 || n.Queue != 0 && n.Queue < leastQueue {
+		return false
+	}
+	_, err = network.New(*n, 0)
+	return err == nil
+}
