@@ -127,6 +127,30 @@ func TestSelectiveResendsOnlyTheLost(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2, 5, 10, 2}, order)
 }
 
+// TestSelectiveReceiver: ACKs are coalesced as long as all is in order, and each packet out of order has its own.
+func TestSelectiveReceiver(t *testing.T) {
+	r := newSelectiveReceiver(8, 3)
+	for i, s := range []struct {
+		psn  int64
+		want *feedback
+	}{
+		{0, nil},
+		{2, &feedback{expected: 1, serial: 1}},
+		{3, &feedback{expected: 1, serial: 2}},
+		{1, &feedback{expected: 4, serial: 3}}, // ends the gap
+		{4, nil},
+		{5, nil},
+		{6, &feedback{expected: 7, serial: 6}},
+		{3, &feedback{expected: 7, serial: 7}}, // an old one
+	} {
+		out, ok := r.receive(s.psn, int64(i), false)
+		require.Equal(t, s.want != nil, ok, "step %d", i)
+		if ok {
+			require.Equal(t, *s.want, out, "step %d", i)
+		}
+	}
+}
+
 // TestReorderThreshold: a packet is lost when more than so many have overtaken it.
 func TestReorderThreshold(t *testing.T) {
 	for _, reorder := range []int{0, 1, 2, 5} {

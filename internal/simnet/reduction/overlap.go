@@ -15,7 +15,10 @@ import (
 // once on the same NICs (paper 000, appendix B). N is Config.Bytes.
 type Overlap struct {
 	Config
-	Chains, Subgroups int // of the Allgather; 0: 4 at most, and 1
+	// Chains and Subgroups are the Allgather's. 0 chains: 4, or one a rank up to 8
+	// ranks. Of what M chains send in a turn a sender receives but M-1 parts,
+	// which costs where turns are few. 0 subgroups: 1.
+	Chains, Subgroups int
 	// Train is how many packets of 4 KiB travel as one in the Allgather and in the ring; 0: 1.
 	Train int
 }
@@ -67,7 +70,9 @@ func (o *Overlap) allgather() simnet.Scenario {
 	s.Seed = o.Seed
 	s.Core.Chains = o.Chains
 	if o.Chains == 0 {
-		s.Core.Chains = min(4, s.Core.Size)
+		if s.Core.Chains = 4; s.Core.Size <= 8 {
+			s.Core.Chains = s.Core.Size
+		}
 	}
 	s.Core.Subgroups = max(1, o.Subgroups)
 	if o.Train > 1 {
