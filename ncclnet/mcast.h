@@ -74,7 +74,8 @@ int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 	int64_t *work, char *err, size_t errlen);
 /* Reduce-Scatter: send holds size*count elements, recv count; recv may be
  * send + rank*count elements. factor is used by MCAST_PREMUL_SUM alone (each
- * input is multiplied by it first). Sums run in rank order: the same inputs
+ * input is multiplied by it first). Sums run in a fixed order (the other ranks'
+ * in rank order, then this one's; floats below 32 bits all in rank order): the same inputs
  * give the same bits, through a switch as well unless MCAST_SWITCH_MODE=fast; a
  * tree of switches adds partial sums, and gives the same bits in every run. */
 int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,

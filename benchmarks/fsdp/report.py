@@ -150,7 +150,7 @@ def table(runs: list[Run]) -> Table:
     row("  sent / N", [_sent_ratio(run) for run in runs], end=True)
     row("Reduce-Scatter: n, MB a rank and step", [_per_step(run, "reduce_bytes") for run in runs])
     row("  through the switch", [_through_switch(run) for run in runs])
-    row("  sent, to P*n", [_ratio(run, "reduce_sent_bytes", run.about["ranks"]) for run in runs])
+    row("  sent, to (P-1)n", [_ratio(run, "reduce_sent_bytes", run.about["ranks"] - 1) for run in runs])
     row("  received, to n", [_ratio(run, "reduce_received_bytes", 1) for run in runs], end=True)
     for counter, label in (
         ("chunks_injected", "datagrams dropped on purpose"),
@@ -166,7 +166,7 @@ def notes(runs: list[Run]) -> list[str]:
     apart = max(abs(a - b) for run in runs for a, b in zip(runs[0].losses, run.losses, strict=True))
     said = [
         f"Largest difference of a loss between any two runs' same step: {apart:.2g} (allowed: "
-        f"{TOLERANCE:g}). Ours add in rank order, on every fabric and in the switch, so they agree "
+        f"{TOLERANCE:g}). Ours add in one order, on every fabric and in the switch, so they agree "
         "in every bit of every loss and weight, or this run fails; gloo adds in another order, so its "
         "last bits differ.",
         "All runs use the same FSDP schedule (torch_mcast.fsdp.enable); only the backend differs. "

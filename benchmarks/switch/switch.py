@@ -98,7 +98,7 @@ def table(samples: list[dict[str, Any]]) -> str:
         [
             *lines,
             "to gloo: gloo's time to ours. sent, received: bytes of the busiest rank, to what the algorithm",
-            f"must move (P*n and n through the switch, (P-1)n each directly); at most {LAW} is wanted.",
+            f"must move ((P-1)n and n through the switch, (P-1)n each directly); at most {LAW} is wanted.",
             f"Through the switch: Allgather alone {parts['allgather']:.1f} ms, Reduce-Scatter alone "
             f"{parts['reducescatter']:.1f} ms, sum {alone:.1f} ms;",
             f"both together {parts['overlap']:.1f} ms: {alone / parts['overlap']:.2f} times as fast.",

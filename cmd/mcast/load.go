@@ -108,7 +108,7 @@ func scatterOf(p place, n int, b *bench) *reduceScatter {
 		r.recv = make([]byte, n)
 	}
 	all := tables(b.dtype, p.ranks)
-	r.own, r.sum = all[p.rank], folded(all, b.dtype, b.op)
+	r.own, r.sum = all[p.rank], folded(all, b.dtype, b.op, p.rank)
 	return r
 }
 
@@ -135,7 +135,8 @@ type allreduce struct {
 	send, recv []byte
 	dtype      reduce.Type
 	op         reduce.Op
-	own, sum   []byte // tables
+	own        []byte   // table
+	sums       [][]byte // tables, by owner: parts of the result were summed by any of them
 }
 
 // allreduceOf returns an Allreduce of n bytes for each rank.
@@ -145,7 +146,12 @@ func allreduceOf(p place, n int, b *bench) *allreduce {
 		a.recv = make([]byte, n*p.ranks)
 	}
 	all := tables(b.dtype, p.ranks)
-	a.own, a.sum = all[p.rank], folded(all, b.dtype, b.op)
+	a.own = all[p.rank]
+	for owner := range all {
+		if b.dtype.OwnLast() || owner == 0 {
+			a.sums = append(a.sums, folded(all, b.dtype, b.op, owner))
+		}
+	}
 	return a
 }
 
@@ -153,7 +159,7 @@ func (a *allreduce) fill(iter int) { fill(a.send, a.own, iter) }
 
 func (a *allreduce) run() error { return a.group.Allreduce(a.send, a.recv, a.dtype, a.op, factor) }
 
-func (a *allreduce) check(iter int) uint64 { return wrong(a.recv, a.sum, iter, 0) }
+func (a *allreduce) check(iter int) uint64 { return wrongOfAny(a.recv, a.sums, iter) }
 
 func (a *allreduce) copies() int { return copy(a.recv, a.send) }
 

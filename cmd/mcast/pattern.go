@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -58,17 +59,17 @@ func bounded(w uint64, t reduce.Type) uint64 {
 	return w
 }
 
-// folded returns the table of the reduction. It goes element by element,
+// folded returns the table of the reduction that an owner gets. It goes element by element,
 // which no vector kernel covers: what those compute is checked against plain
 // Go.
-func folded(tables [][]byte, t reduce.Type, op reduce.Op) []byte {
+func folded(tables [][]byte, t reduce.Type, op reduce.Op, owner int) []byte {
 	sum := make([]byte, len(tables[0]))
 	sources := make([][]byte, len(tables))
 	for i := 0; i < len(sum); i += t.Size() {
 		for r, table := range tables {
 			sources[r] = table[i : i+t.Size()]
 		}
-		reduce.Fold(sum[i:i+t.Size()], sources, t, op, factor)
+		reduce.Fold(sum[i:i+t.Size()], reduce.InOrder(sources, owner, t), t, op, factor)
 	}
 	return sum
 }
@@ -104,6 +105,27 @@ func wrong(b, table []byte, iter, offset int) (n uint64) {
 			}
 		}
 		b = b[len(want):]
+	}
+	return n
+}
+
+// wrongOfAny returns how many elements of b differ from the patterns of all tables.
+func wrongOfAny(b []byte, tables [][]byte, iter int) (n uint64) {
+	const block = 4 << 10
+	element := len(tables[0]) / period
+	for at := 0; at < len(b); at += block {
+		part := b[at:min(at+block, len(b))]
+		right := func(from, to int) bool {
+			return slices.ContainsFunc(tables, func(table []byte) bool { return wrong(part[from:to], table, iter, at+from) == 0 })
+		}
+		if right(0, len(part)) {
+			continue
+		}
+		for i := 0; i < len(part); i += element {
+			if !right(i, i+element) {
+				n++
+			}
+		}
 	}
 	return n
 }

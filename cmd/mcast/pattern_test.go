@@ -48,10 +48,28 @@ func TestFoldedIsWhatTheKernelsCompute(t *testing.T) {
 		for _, op := range []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum} {
 			all := tables(dtype, 5)
 			got := make([]byte, len(all[0]))
-			reduce.Fold(got, all, dtype, op, factor)
-			require.Zero(t, wrong(got, folded(all, dtype, op), 0, 0), "%v %v", dtype, op)
+			want := folded(all, dtype, op, 2)
+			reduce.Fold(got, reduce.InOrder(all, 2, dtype), dtype, op, factor)
+			require.Zero(t, wrong(got, want, 0, 0), "%v %v", dtype, op)
 		}
 	}
+}
+
+func TestWrongOfAny(t *testing.T) {
+	all := tables(reduce.F32, 3)
+	b := make([]byte, 4*30_001)
+	fill(b, all[0], 3)
+	other := make([]byte, len(b))
+	fill(other, all[2], 3)
+	copy(b[40_004:90_000], other[40_004:90_000]) // two owners, borders anywhere
+	require.Zero(t, wrongOfAny(b, all, 3))
+	require.EqualValues(t, (90_000-40_004)/4, wrongOfAny(b, all[:2], 3))
+	for _, i := range []int{0, 4095, 40_001, 40_004, len(b) - 1} {
+		b[i] ^= 0x80
+		require.EqualValues(t, 1, wrongOfAny(b, all, 3), i)
+		b[i] ^= 0x80
+	}
+	require.NotZero(t, wrongOfAny(b, all, 4))
 }
 
 func TestLoadsNoticeCorruption(t *testing.T) {
@@ -79,7 +97,7 @@ func TestLoadsNoticeCorruption(t *testing.T) {
 		}
 		s := scatterOf(p, 1000, b)
 		s.fill(7)
-		reduce.Fold(s.recv, sources, reduce.F32, reduce.Sum, factor)
+		reduce.Fold(s.recv, reduce.InOrder(sources, 1, reduce.F32), reduce.F32, reduce.Sum, factor)
 		require.Zero(t, s.check(7))
 		for i := range s.recv {
 			s.recv[i] ^= 0x80

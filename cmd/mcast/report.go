@@ -107,7 +107,7 @@ func newResult(b *bench, info collnet.Info, n int, name string, reports [][]uint
 		}
 		r.RatioToMemcpy = gbps(volume, r.TimeUS) / r.Memcpy
 	}
-	if sent, received := law(name, r.Algorithm, n, ranks); sent > 0 {
+	if sent, received := law(name, r.Algorithm, b.dtype, n, ranks); sent > 0 {
 		r.SentToLaw, r.ReceivedToLaw = r.SentBytes/sent, r.ReceivedBytes/received
 	}
 	return r
@@ -132,8 +132,9 @@ func meanWaits(reports [][]uint64, ops, first int) waits {
 
 // law returns how many bytes an algorithm has the busiest rank send and
 // receive of a shard of n bytes: a root of a multicast sends it once and receives the others';
-// a Reduce-Scatter through the switch sends all shards and receives one, a direct one moves as much both ways (paper 000, section II).
-func law(name, algorithm string, n, ranks int) (sent, received float64) {
+// a Reduce-Scatter sends the shards of the others, through the switch its own as well if sums of that type are
+// rounded; it receives one through the switch, directly as much as it sends (paper 000, section II and appendix B).
+func law(name, algorithm string, t reduce.Type, n, ranks int) (sent, received float64) {
 	shard, others := float64(n), float64((ranks-1)*n)
 	if ranks == 1 {
 		return 0, 0
@@ -145,10 +146,14 @@ func law(name, algorithm string, n, ranks int) (sent, received float64) {
 		sent, received = shard, others
 	}
 	if name != "allgather" {
-		if algorithm == switched {
-			sent, received = sent+shard+others, received+shard
-		} else {
-			sent, received = sent+others, received+others
+		sent += others
+		switch {
+		case algorithm != switched:
+			received += others
+		case t.OwnLast():
+			received += shard
+		default:
+			sent, received = sent+shard, received+shard
 		}
 	}
 	return sent, received

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
@@ -61,7 +62,7 @@ func (r *report) head(text *strings.Builder, info collnet.Info) {
 		fmt.Fprintf(text, "# %s\n", note)
 	}
 	text.WriteString("# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.\n")
-	fmt.Fprintf(text, "# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.ranks))
+	fmt.Fprintf(text, "# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.dtype, r.bench.ranks))
 	if r.bench.collective == "overlap" {
 		text.WriteString(`# What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
 # turn: turn or credit to send; transfer: bytes on their way; finish: the word of others, all bytes being there.
@@ -76,12 +77,16 @@ func (r *report) head(text *strings.Builder, info collnet.Info) {
 }
 
 // lawText says what law counts.
-func lawText(collective, algorithm string, ranks int) string {
+func lawText(collective, algorithm string, t reduce.Type, ranks int) string {
 	if ranks == 1 {
 		return "nothing"
 	}
 	scatter := "(P-1)N and (P-1)N"
-	if algorithm == switched {
+	switch {
+	case algorithm != switched:
+	case t.OwnLast():
+		scatter = "(P-1)N and N"
+	default:
 		scatter = "PN and N"
 	}
 	switch collective {

@@ -123,7 +123,7 @@ var metrics = []metric{
 	perWorker("received_bytes_total", "Bytes of datagrams received, headers included.", prometheus.CounterValue, func(t *tally) uint64 { return t.BytesIn }),
 	perWorker("sent_bytes_total", "Bytes of datagrams sent, headers included.", prometheus.CounterValue, func(t *tally) uint64 { return t.BytesOut }),
 	perWorker("summed_bytes_total", "Bytes of elements of contributions taken.", prometheus.CounterValue, func(t *tally) uint64 { return t.SummedBytes }),
-	perWorker("contributions_total", "Contributions taken.", prometheus.CounterValue, func(t *tally) uint64 { return t.Contributions }),
+	perWorker("contributions_total", "Contributions taken, kept ones included.", prometheus.CounterValue, func(t *tally) uint64 { return t.Contributions }),
 	perWorker("slots_total", "Slots reduced.", prometheus.CounterValue, func(t *tally) uint64 { return t.Slots }),
 	perWorker("results_total", "Results sent, again included.", prometheus.CounterValue, func(t *tally) uint64 { return t.Results }),
 	perWorker("results_again_total", "Results sent more than once.", prometheus.CounterValue, func(t *tally) uint64 { return t.Again }),

@@ -95,7 +95,7 @@ func random(rng *rand.Rand, t reduce.Type, n int) []byte {
 }
 
 // reduceScatter runs operations on all members at once and checks every byte
-// against reduce.Fold in rank order.
+// against reduce.Fold in the order of reduce.InOrder.
 func reduceScatter(t *testing.T, seed uint64, members []*aggtest.Rank, ops ...inc.Op) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -130,7 +130,7 @@ func reduceScatter(t *testing.T, seed uint64, members []*aggtest.Rank, ops ...in
 				sources[r] = sends[r][i][owner*n:][:n]
 			}
 			want := make([]byte, n)
-			reduce.Fold(want, sources, o.Type, o.Reduction, o.Factor)
+			reduce.Fold(want, reduce.InOrder(sources, owner, o.Type), o.Type, o.Reduction, o.Factor)
 			require.NoError(t, aggtest.Equal(want, recvs[owner][i]), "operation %d, rank %d", i, owner)
 		}
 	}
@@ -210,7 +210,7 @@ func TestReproducible(t *testing.T) {
 				sources[r] = sends[r][owner*count*4:][:count*4]
 			}
 			want := make([]byte, count*4)
-			reduce.Fold(want, sources, reduce.F32, reduce.Sum, 0)
+			reduce.Fold(want, reduce.InOrder(sources, owner, reduce.F32), reduce.F32, reduce.Sum, 0)
 			require.NoError(t, aggtest.Equal(want, recvs[owner]), "seed %d, rank %d", seed, owner)
 		}
 	}

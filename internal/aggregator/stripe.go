@@ -169,6 +169,13 @@ func (l *link) Datagram(head, payload []byte) {
 			return
 		}
 		s.stage.Status(l.member, &h, &st)
+	case h.Kind == wire.Kept:
+		var k wire.SlotKept
+		if k.Get(payload) != nil {
+			w.moved.Garbage++
+			return
+		}
+		s.stage.Kept(l.member, &h, &k)
 	default:
 		w.moved.Garbage++
 	}

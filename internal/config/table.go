@@ -79,7 +79,7 @@ var table = []Variable{
 	row("MCAST_SWITCH", "", func(s *Settings) *string { return &s.Switch }, orEmpty(hostPorts(), "Reduce-Scatter goes directly"),
 		"Aggregation nodes (`mcast switch`) that Reduce-Scatter goes through, tried in order. All ranks name as many or none; ranks may name different nodes of one tree."),
 	row("MCAST_SWITCH_MODE", "reproducible", func(s *Settings) *string { return &s.SwitchMode }, choice("reproducible", "fast"),
-		"How the switch sums: in rank order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
+		"How the switch sums: in a fixed order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
 	row("MCAST_SWITCH_TIMEOUT", "10s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
 		"After such a silence of the switch Reduce-Scatter goes on directly."),
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "the switch admits everybody"),

@@ -2,8 +2,8 @@
 // streams each shard to the rank that owns it, and the owner sums. A Reduce is the
 // same with one owner; the other ranks are streamed headers alone. It is the
 // algorithm that ranks agree on when no aggregation node is configured, and
-// what they fall back to. Sums run in rank order, so that the same inputs give
-// the same bits whatever the timing.
+// what they fall back to. Sums run in the order of reduce.InOrder, so that the same inputs give
+// the same bits whatever the timing, and whatever the path.
 //
 // Like internal/core it has no clock, goroutine or lock: Comm.Work moves what
 // can be moved and returns.
@@ -251,8 +251,8 @@ func (c *Comm) headers(p *op) bool {
 	return all
 }
 
-// arrived points srcs at the bytes of every rank's shard from position at, in rank
-// order, and returns how many all of them have: up to n, whole elements.
+// arrived points srcs at the bytes of every rank's shard from position at, in the
+// order of the sum, and returns how many all of them have: up to n, whole elements.
 func (c *Comm) arrived(p *op, at, n int) int {
 	for r := range c.size {
 		if r == c.rank {
@@ -270,6 +270,7 @@ func (c *Comm) arrived(p *op, at, n int) int {
 	for r := range c.srcs {
 		c.srcs[r] = c.srcs[r][:n]
 	}
+	reduce.InOrder(c.srcs, c.rank, p.Type)
 	return n
 }
 

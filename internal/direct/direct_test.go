@@ -91,7 +91,7 @@ func sumOf(calls []Op, owner int) []byte {
 	}
 	o := &calls[owner]
 	sum := make([]byte, o.Bytes())
-	reduce.Fold(sum, srcs, o.Type, o.Reduction, o.Factor)
+	reduce.Fold(sum, reduce.InOrder(srcs, owner, o.Type), o.Type, o.Reduction, o.Factor)
 	return sum
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/scatter"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -187,7 +188,13 @@ func (u *Uplink) Datagram(head, payload []byte) {
 		u.count.dropped.Add(1)
 		return
 	}
-	if at := u.lane.Buffers(p.Seq).Recv[p.Offset : p.Offset+p.Bytes]; !SameMemory(at, payload) {
+	o := u.lane.Buffers(p.Seq)
+	at := o.Recv[p.Offset : p.Offset+p.Bytes]
+	switch {
+	case p.Partial: // in place this overwrites the own contribution, so no sooner
+		own := o.Shard(u.cfg.Rank)[p.Offset : p.Offset+p.Bytes]
+		reduce.Complete(at, payload, own, o.Type, o.Reduction, o.Factor, u.cfg.Terms.Ranks)
+	case !SameMemory(at, payload):
 		copy(at, payload)
 	}
 	u.member.Received(u.now, h)
@@ -222,6 +229,12 @@ func (u *Uplink) contribute(stripe int) bool {
 		if !ok {
 			return n > 0
 		}
+		if r.Head.Kind == wire.Kept {
+			if !u.keep(stripe, &r) {
+				return n > 0
+			}
+			continue
+		}
 		o := u.lane.Buffers(r.Seq)
 		shard := o.Shard(r.Owner)[:r.Offset+r.Bytes]
 		added, injected := 0, 0
@@ -245,6 +258,19 @@ func (u *Uplink) contribute(stripe int) bool {
 			return n > 0 || sent > 0
 		}
 	}
+	return true
+}
+
+// keep tells the switch that a run is kept, and reports whether that went.
+func (u *Uplink) keep(stripe int, r *inc.Run) bool {
+	if !u.inject() {
+		h, k := r.Kept(r.Count)
+		u.add(&h, u.body[:k.Put(u.body[:])])
+		if u.flush(stripe) == 0 {
+			return false
+		}
+	}
+	u.member.Sent(u.now, r, r.Count)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
 	"time"
@@ -49,13 +50,22 @@ type mirror struct {
 	seal  *session.Sealer
 	heads []wire.Slot
 	data  [][]byte
+	kept  []wire.SlotKept
 }
 
 func (m *mirror) Datagram(head, payload []byte) {
 	var h wire.Slot
-	if h.Get(head) == nil && h.Kind == wire.Contribution {
+	switch {
+	case h.Get(head) != nil:
+	case h.Kind == wire.Contribution:
 		m.heads = append(m.heads, h)
 		m.data = append(m.data, append([]byte{}, payload...))
+	case h.Kind == wire.Kept:
+		var k wire.SlotKept
+		if k.Get(payload) == nil {
+			m.heads = append(m.heads, h)
+			m.kept = append(m.kept, k)
+		}
 	}
 }
 
@@ -105,19 +115,27 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 	until(t, func() bool {
 		_, err := m.batch.Receive(theirs, nil, 8, m)
 		require.NoError(t, err)
-		return len(m.heads) == 4
+		return len(m.heads) == 3
 	})
 	return u, m, o
 }
 
-// result is the header of the switch's answer to a contribution.
+// result is the header of the switch's answer with a chunk of what the rank keeps.
 func (m *mirror) result(i int) wire.Slot {
-	h := m.heads[i]
-	h.Kind = wire.Result
+	h := m.heads[0]
+	h.Kind, h.Slot = wire.Result, h.Slot+uint32(i) //nolint:gosec // small
 	return h
 }
 
-// TestResultsThatAreNotTheSwitchs change nothing, wherever they were received.
+// completed is what the rank makes of a partial result.
+func completed(others, own []byte) []byte {
+	sum := make([]byte, len(own))
+	reduce.Fold(sum, [][]byte{others, own}, reduce.F32, reduce.Sum, 0)
+	return sum
+}
+
+// TestResultsThatAreNotTheSwitchs change nothing, wherever they were received: in place that would be
+// what the rank keeps. One that comes twice is added once.
 func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 	key := make([]byte, 32)
 	for _, chunk := range []int{1024, 32 << 10} {
@@ -139,14 +157,14 @@ func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 		assert.EqualValues(t, 1, u.count.refused.Load())
 		assert.Empty(t, u.member.Held(0))
 
-		right := make([]byte, chunk)
-		right[5] = 99
+		right := bytes.Repeat([]byte{1, 2, 3, 0x40}, chunk/4)
+		m.send(t, m.result(0), right)
 		m.send(t, m.result(0), right)
 		until(t, func() bool {
 			u.work(now())
-			return len(u.member.Held(0)) > 0
+			return len(u.member.Held(0)) > 0 && u.count.dropped.Load() == 2
 		})
-		assert.Equal(t, right, o.Recv[:chunk])
+		assert.Equal(t, completed(right, before[:chunk]), o.Recv[:chunk])
 	}
 }
 
@@ -157,7 +175,7 @@ func TestResultOutOfTurn(t *testing.T) {
 		const chunk = 32 << 10
 		u, m, o := rig(t, chunk, nil, inPlace)
 		before := append([]byte{}, o.Send...)
-		second := make([]byte, chunk)
+		second := bytes.Repeat([]byte{1, 2, 3, 0x40}, chunk/4)
 		m.send(t, m.result(1), second)
 		until(t, func() bool {
 			u.work(now())
@@ -165,11 +183,14 @@ func TestResultOutOfTurn(t *testing.T) {
 		})
 		assert.Equal(t, before[:chunk], o.Send[:chunk])
 		assert.Equal(t, before[2*chunk:], o.Send[2*chunk:])
-		assert.Equal(t, second, o.Recv[chunk:])
+		assert.Equal(t, completed(second, before[chunk:2*chunk]), o.Recv[chunk:])
+		if !inPlace {
+			assert.Equal(t, before, o.Send)
+		}
 	}
 }
 
-// TestContributionsAreTheInput compares what the switch gets, tags on and off.
+// TestContributionsAreTheInput compares what the switch gets, tags on and off: all but the own shard.
 func TestContributionsAreTheInput(t *testing.T) {
 	for _, key := range [][]byte{nil, make([]byte, 32)} {
 		_, m, o := rig(t, 1024, key, false)
@@ -177,7 +198,8 @@ func TestContributionsAreTheInput(t *testing.T) {
 		for _, d := range m.data {
 			all = append(all, d...)
 		}
-		assert.Equal(t, o.Send, all)
+		assert.Equal(t, o.Send[len(o.Recv):], all)
+		assert.Equal(t, []wire.SlotKept{{Slots: 2, Bytes: uint32(len(o.Recv))}}, m.kept) //nolint:gosec // small
 	}
 }
 

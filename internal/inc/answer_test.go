@@ -27,19 +27,32 @@ func newStage(t *testing.T, c StageConfig) *Stage {
 	return s
 }
 
-// contribution is the header of one.
+// contribution is the header of one; if it is the owner's, it is kept.
 func contribution(member, owner int, slot uint32) wire.Slot {
-	return wire.Slot{
+	h := wire.Slot{
 		Kind: wire.Contribution, Type: uint8(reduce.I32), Job: 9, Member: uint16(member), Owner: uint16(owner), Slot: slot, //nolint:gosec // small
 	}
+	if member == owner {
+		h.Kind = wire.Kept
+	}
+	return h
 }
 
 // contribute lets a member contribute to slots that an owner owns.
 func contribute(s *Stage, member, owner int, slots ...uint32) {
 	for _, n := range slots {
 		h := contribution(member, owner, n)
-		s.Contribute(member, &h, make([]byte, 64))
+		give(s, &h, make([]byte, 64))
 	}
+}
+
+// give lets the member of a header contribute, or keep, what would be the payload.
+func give(s *Stage, h *wire.Slot, payload []byte) {
+	if h.Kind == wire.Kept {
+		s.Kept(int(h.Member), h, &wire.SlotKept{Slots: 1, Bytes: uint32(len(payload))}) //nolint:gosec // small
+		return
+	}
+	s.Contribute(int(h.Member), h, payload)
 }
 
 // complete lets both members contribute to the slots from ... to, which an owner owns.
@@ -222,11 +235,11 @@ func TestPollsAreCheap(t *testing.T) {
 func TestAllowances(t *testing.T) {
 	s := newStage(t, stageConfig())
 	complete(s, 0, 0, 5)
-	last := contribution(0, 0, 5)
-	last.Last = true
-	s.Contribute(0, &last, make([]byte, 64))
-	last.Member = 1
-	s.Contribute(1, &last, make([]byte, 64))
+	for member := range 2 {
+		last := contribution(member, 0, 5)
+		last.Last = true
+		give(s, &last, make([]byte, 64))
+	}
 	require.Len(t, results(s), 6)
 	require.Empty(t, credits(s))
 	for have, want := range []int{0, 0, 0, 0, 2, 0, 2} {

@@ -21,6 +21,10 @@ type layout struct {
 	rows    int
 }
 
+// keeps reports whether the owner of a result keeps its own contribution and adds it last. A rank alone
+// does not: then there would be nothing to send.
+func (t *Terms) keeps(typ reduce.Type) bool { return t.Ranks > 1 && typ.OwnLast() }
+
 // chunkElements returns how many elements of a type a chunk holds: so many that
 // a slot has room for their partial result.
 func (t *Terms) chunkElements(typ reduce.Type) int {

@@ -26,6 +26,7 @@ type op struct {
 	layout
 	seq   uint32
 	shape uint16
+	keeps bool     // the contribution to the own shard is not sent
 	begin []uint32 // its first slot in each stripe
 	end   []uint32 // the slot after its last
 }
@@ -67,6 +68,7 @@ func (m *Member) Post(_ Time, o Op) uint32 {
 		o.Factor = 0
 	}
 	p.Op, p.layout, p.seq, p.shape = o, m.terms.layoutOf(m.posted, &o), m.posted, o.shape(m.posted)
+	p.keeps = m.terms.keeps(o.Type)
 	for i := range m.stripes {
 		s := &m.stripes[i]
 		p.begin[i] = s.end
@@ -97,7 +99,8 @@ func (m *Member) find(stripe int, slot uint32) *op {
 // at returns what a slot of an operation carries.
 func (p *op) at(stripe int, slot uint32) chunk { return p.layout.at(stripe, int(slot-p.begin[stripe])) }
 
-// Run is a stretch of chunks of one owner's shard to be sent.
+// Run is a stretch of chunks of one owner's shard to be sent. If its kind is wire.Kept, the
+// shard is this rank's own, which it keeps: one datagram stands for all of them, see Kept.
 type Run struct {
 	// Head is of the first chunk. In those that follow Slot counts up; Last is
 	// of the last one alone: see Header.
@@ -119,6 +122,13 @@ func (r *Run) Header(i int) wire.Slot {
 	return h
 }
 
+// Kept returns the datagram that says of the first n chunks of a run that they are kept.
+func (r *Run) Kept(n int) (wire.Slot, wire.SlotKept) {
+	h := r.Head
+	h.Last = h.Last && n == r.Count
+	return h, wire.SlotKept{Slots: uint32(n), Bytes: uint32(min(n*r.Step, r.Bytes))} //nolint:gosec // of a block
+}
+
 // NextRun returns what to send next in a stripe: what was lost first.
 func (m *Member) NextRun(stripe int) (Run, bool) {
 	s := &m.stripes[stripe]
@@ -138,6 +148,9 @@ func (m *Member) NextRun(stripe int) (Run, bool) {
 		Seq: p.seq, Owner: c.owner, Offset: c.offset, Step: p.step, Count: n, again: again,
 	}
 	r.Bytes = min(n*p.step, p.bytes-c.offset)
+	if p.keeps && c.owner == m.rank {
+		r.Head.Kind = wire.Kept
+	}
 	return r, true
 }
 
@@ -150,6 +163,9 @@ func (m *Member) Sent(now Time, r *Run, n int) {
 type Place struct {
 	Seq           uint32
 	Offset, Bytes int
+	// Partial says that what comes is the partial result of the others: before
+	// Received, it is to be completed by what this rank has there (reduce.Complete).
+	Partial bool
 }
 
 // Expect returns where the next result will lie, if all goes well.
@@ -160,7 +176,7 @@ func (m *Member) Expect(stripe int) (Place, bool) {
 	}
 	p := m.find(stripe, s.have)
 	c := p.at(stripe, s.have)
-	return Place{p.seq, c.offset, c.bytes}, true
+	return Place{p.seq, c.offset, c.bytes, p.keeps}, true
 }
 
 // Place returns where the n payload bytes of a result belong. It is not ok to
@@ -186,7 +202,7 @@ func (m *Member) Place(_ Time, h *wire.Slot, n int) (Place, bool) {
 		return Place{}, false
 	}
 	s.heard()
-	return Place{p.seq, c.offset, c.bytes}, true
+	return Place{p.seq, c.offset, c.bytes, p.keeps}, true
 }
 
 // Received says that the payload of a result for which Place was ok is there.

@@ -99,7 +99,7 @@ func TestMemberRefusesResults(t *testing.T) {
 	}
 	p, ok := m.Place(now, resultFor(m, 3), 64)
 	require.True(t, ok)
-	assert.Equal(t, Place{0, 192, 64}, p)
+	assert.Equal(t, Place{0, 192, 64, true}, p)
 	assert.Zero(t, m.Silence(now), "the node lives")
 	require.Equal(t, 8, drain(m))
 	_, ok = m.Place(now, resultFor(m, 8), 64)
@@ -366,7 +366,7 @@ func TestExpect(t *testing.T) {
 		t.Helper()
 		p, ok := m.Expect(0)
 		assert.True(t, ok)
-		assert.Equal(t, Place{0, offset, 64}, p)
+		assert.Equal(t, Place{0, offset, 64, true}, p)
 	}
 	next(0)
 	take(t, m, 0, 4, 6)
@@ -382,7 +382,7 @@ func TestExpect(t *testing.T) {
 	require.Equal(t, 8, drain(m))
 	p, ok := m.Expect(0)
 	assert.True(t, ok)
-	assert.Equal(t, Place{1, 0, 64}, p)
+	assert.Equal(t, Place{1, 0, 64, true}, p)
 }
 
 // TestHeld names the bytes that are there, those beyond a gap as well.

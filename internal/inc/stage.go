@@ -27,7 +27,7 @@ type StageConfig struct {
 	// reached; -1: not through this node.
 	Owner []int
 	// Reproducible keeps all contributions and reduces them in the members'
-	// order: without a tree the bits are those of reduce.Fold in rank order.
+	// order: without a tree the bits are those of reduce.Fold in the order of reduce.InOrder.
 	// Otherwise they are added as they arrive, in less memory.
 	Reproducible bool
 	Parent       bool // there is one, and this node's number there is Number
@@ -57,7 +57,7 @@ func (c *StageConfig) area() int {
 // StageStats count what a stage did.
 type StageStats struct {
 	Slots         uint64 // reduced
-	Contributions uint64 // taken
+	Contributions uint64 // taken, kept ones included
 	SummedBytes   uint64 // payload of them
 	Duplicates    uint64 // contributions that were there already
 	Stale         uint64 // contributions to slots that are free, or out of the window
@@ -80,10 +80,11 @@ type Stage struct {
 	told    uint32   // base when allowances were last considered
 	quarter uint32   // of what a member may have under way
 	members []member
-	due     fifo // members whose allowance is due
-	ready   fifo // slots whose result is to be sent
+	alone   []int // by rank: the member that stands for it alone, or -1
+	due     fifo  // members whose allowance is due
+	ready   fifo  // slots whose result is to be sent
 	up      *uplink
-	sources [][]byte
+	sources [][]byte // room for those of a slot
 	missing slotBits
 	err     error
 	stats   StageStats
@@ -94,6 +95,7 @@ type slot struct {
 	head     wire.Slot // of the first contribution
 	elements int
 	count    int  // contributions
+	summed   int  // of them that are not kept by the owner
 	complete bool // all are there and reduced
 	result   bool // what lies in the first area is the final result
 	queued   bool // in ready
@@ -148,10 +150,11 @@ func NewStage(c StageConfig) (*Stage, error) {
 	s := &Stage{
 		cfg: c, slots: make([]slot, c.Slots), words: (c.Members + 63) / 64,
 		base: c.First, top: c.First, told: c.First, quarter: max(1, c.allowance()/4),
-		members: make([]member, c.Members), sources: make([][]byte, c.Members),
+		members: make([]member, c.Members), sources: make([][]byte, 0, c.Members),
 		due: newFifo(c.Members), ready: newFifo(c.Slots),
 	}
 	s.bits = make([]uint64, c.Slots*s.words)
+	s.alone = c.alone()
 	for i := range s.members {
 		m := &s.members[i]
 		m.have, m.seen, m.scan, m.whole, m.told = c.First, c.First, c.First, c.First, c.First+c.allowance()
@@ -160,6 +163,32 @@ func NewStage(c StageConfig) (*Stage, error) {
 		s.up = newUplink(&s.cfg)
 	}
 	return s, nil
+}
+
+// alone returns by rank the member that stands for this rank and no other, or -1.
+func (c *StageConfig) alone() []int {
+	ranks := make([]int, c.Members)
+	for _, m := range c.Owner {
+		if m >= 0 {
+			ranks[m]++
+		}
+	}
+	alone := make([]int, len(c.Owner))
+	for r, m := range c.Owner {
+		if alone[r] = m; m >= 0 && ranks[m] > 1 {
+			alone[r] = -1
+		}
+	}
+	return alone
+}
+
+// keeper returns the member that keeps its contribution to a slot, or -1: the
+// slot's owner, or a node below which there is nobody else.
+func (s *Stage) keeper(h *wire.Slot) int {
+	if !s.cfg.keeps(reduce.Type(h.Type)) {
+		return -1
+	}
+	return s.alone[h.Owner]
 }
 
 func (s *Stage) index(n uint32) int { return int(n % uint32(len(s.slots))) } //nolint:gosec // bounded
@@ -201,34 +230,66 @@ func (s *Stage) Contribute(member int, h *wire.Slot, payload []byte) {
 		s.stats.Malformed++
 		return
 	}
-	if s.err != nil {
+	if !s.enter(member, h, len(payload)/size) {
 		return
+	}
+	i := s.index(h.Slot)
+	s.slots[i].summed++
+	s.stats.SummedBytes += uint64(len(payload))
+	s.keep(i, member, h, payload)
+	s.entered(member, h.Slot)
+}
+
+// Kept takes that a member keeps its contributions to some slots.
+func (s *Stage) Kept(member int, h *wire.Slot, k *wire.SlotKept) {
+	step, ok := s.checkKept(member, h, k)
+	if !ok {
+		s.stats.Malformed++
+		return
+	}
+	one, left := *h, int(k.Bytes)
+	for i := range k.Slots {
+		one.Slot, one.Last = h.Slot+i, h.Last && i == k.Slots-1
+		if s.enter(member, &one, min(step, left)/reduce.Type(h.Type).Size()) {
+			s.entered(member, one.Slot)
+		}
+		left -= step
+	}
+}
+
+// enter marks that a member contributes so many elements to a slot, and reports whether that is news.
+func (s *Stage) enter(member int, h *wire.Slot, elements int) bool {
+	if s.err != nil {
+		return false
 	}
 	if !s.inWindow(h.Slot) {
 		s.stats.Stale++
-		return
+		return false
 	}
 	i := s.index(h.Slot)
 	if s.has(i, member) {
 		s.stats.Duplicates++
-		return
+		return false
 	}
 	sl := &s.slots[i]
 	if sl.count == 0 {
-		sl.head, sl.elements = *h, len(payload)/size
+		sl.head, sl.elements = *h, elements
 		sl.head.Member = uint16(member) //nolint:gosec // bounded
-	} else if !same(&sl.head, h) || sl.elements != len(payload)/size {
-		s.err = s.mismatch(sl, member, h, len(payload)/size)
-		return
+	} else if !same(&sl.head, h) || sl.elements != elements {
+		s.err = s.mismatch(sl, member, h, elements)
+		return false
 	}
 	s.bits[i*s.words+member>>6] |= 1 << (member & 63)
 	sl.count++
 	s.stats.Contributions++
-	s.stats.SummedBytes += uint64(len(payload))
-	s.keep(i, member, h, payload)
 	s.top = later(s.top, h.Slot+1)
-	s.saw(member, h.Slot)
-	if sl.count == s.cfg.Members {
+	return true
+}
+
+// entered goes on once what a member contributes to a slot is there.
+func (s *Stage) entered(member int, n uint32) {
+	s.saw(member, n)
+	if i := s.index(n); s.slots[i].count == s.cfg.Members {
 		s.reduce(i)
 	}
 }
@@ -236,16 +297,32 @@ func (s *Stage) Contribute(member int, h *wire.Slot, payload []byte) {
 // check reports whether a datagram can be a contribution of this job, and the
 // size of its elements.
 func (s *Stage) check(member int, h *wire.Slot, payload []byte) (size int, ok bool) {
-	t, op := reduce.Type(h.Type), reduce.Op(h.Op)
-	if !s.meant(h, wire.Contribution, member) || int(h.Owner) >= len(s.cfg.Owner) || h.Wide && !s.cfg.Wide || !t.Valid() || !op.Valid() {
+	if !s.plausible(member, h, wire.Contribution) || s.keeper(h) == member {
 		return 0, false
 	}
+	t := reduce.Type(h.Type)
 	size = t.Size()
 	if h.Wide {
 		size = t.Accumulator().Size()
 	}
 	n := len(payload)
 	return size, n > 0 && n%size == 0 && n <= s.cfg.Chunk && n/size*t.Accumulator().Size() <= s.cfg.accumulators()
+}
+
+// checkKept reports whether a datagram can say what is kept in this job, and the bytes of a full chunk.
+func (s *Stage) checkKept(member int, h *wire.Slot, k *wire.SlotKept) (step int, ok bool) {
+	if !s.plausible(member, h, wire.Kept) || s.keeper(h) != member || k.Slots < 1 || int(k.Slots) > len(s.slots) {
+		return 0, false
+	}
+	size, bytes := reduce.Type(h.Type).Size(), int(k.Bytes)
+	step = s.cfg.chunkElements(reduce.Type(h.Type)) * size
+	return step, bytes%size == 0 && bytes > (int(k.Slots)-1)*step && bytes <= int(k.Slots)*step
+}
+
+// plausible reports whether a header can be of a contribution of such a kind.
+func (s *Stage) plausible(member int, h *wire.Slot, kind wire.SlotKind) bool {
+	return s.meant(h, kind, member) && int(h.Owner) < len(s.cfg.Owner) && (!h.Wide || s.cfg.Wide) &&
+		reduce.Type(h.Type).Valid() && reduce.Op(h.Op).Valid()
 }
 
 // same reports whether two contributions are of the same operation.
@@ -269,7 +346,7 @@ func (s *Stage) keep(i, member int, h *wire.Slot, payload []byte) {
 		member = 0
 	}
 	switch to := s.area(i, member)[:accumulated]; {
-	case s.cfg.Reproducible || sl.count == 1:
+	case s.cfg.Reproducible || sl.summed == 1:
 		if h.Wide {
 			copy(to, payload)
 		} else {
@@ -283,33 +360,54 @@ func (s *Stage) keep(i, member int, h *wire.Slot, payload []byte) {
 }
 
 // reduce makes one of all contributions to the slot at an index, in the first area. At
-// the root it is the result.
+// the root it is the result, or what the owner completes by its own.
 func (s *Stage) reduce(i int) {
 	sl := &s.slots[i]
-	t, op := reduce.Type(sl.head.Type), reduce.Op(sl.head.Op)
-	narrow, wide := sl.elements*t.Size(), sl.elements*t.Accumulator().Size()
-	first := s.area(i, 0)
 	sl.complete = true
 	s.stats.Slots++
-	switch {
-	case s.cfg.Reproducible && s.cfg.Wide:
-		for m := 1; m < s.cfg.Members; m++ {
-			reduce.Combine(first[:wide], s.area(i, m)[:wide], t, op)
-		}
-	case s.cfg.Reproducible:
-		for m := range s.sources {
-			s.sources[m] = s.area(i, m)[:narrow]
-		}
-		reduce.Fold(first[:narrow], s.sources, t, op, sl.head.Factor)
+	if s.cfg.Reproducible && sl.summed > 0 {
+		s.fold(i)
 	}
 	if s.up != nil {
 		s.up.extend(s)
 		return
 	}
-	if s.cfg.Wide || !s.cfg.Reproducible {
-		reduce.Finish(first[:narrow], first[:wide], t, op, s.cfg.Ranks)
+	t, op := reduce.Type(sl.head.Type), reduce.Op(sl.head.Op)
+	if (s.cfg.Wide || !s.cfg.Reproducible) && !s.cfg.keeps(t) {
+		first := s.area(i, 0)
+		reduce.Finish(first[:sl.elements*t.Size()], first[:sl.elements*t.Accumulator().Size()], t, op, s.cfg.Ranks)
 	}
 	s.resulted(sl)
+}
+
+// fold reduces what members have contributed to the slot at an index, in their order.
+func (s *Stage) fold(i int) {
+	sl := &s.slots[i]
+	t, op := reduce.Type(sl.head.Type), reduce.Op(sl.head.Op)
+	size, keeper := sl.elements*t.Size(), s.keeper(&sl.head)
+	if s.cfg.Wide {
+		size = sl.elements * t.Accumulator().Size()
+	}
+	srcs := s.sources[:0]
+	for m := range s.cfg.Members {
+		if m != keeper {
+			srcs = append(srcs, s.area(i, m)[:size])
+		}
+	}
+	first := s.area(i, 0)[:size]
+	switch {
+	case s.cfg.Wide:
+		if keeper == 0 {
+			copy(first, srcs[0])
+		}
+		for _, src := range srcs[1:] {
+			reduce.Combine(first, src, t, op)
+		}
+	case s.cfg.keeps(t):
+		reduce.FoldOthers(first, srcs, t, op, sl.head.Factor)
+	default:
+		reduce.Fold(first, srcs, t, op, sl.head.Factor)
+	}
 }
 
 // resulted notes that the first area of a slot holds its result.

@@ -48,6 +48,13 @@ func (g *rig) exchange(count int) bool {
 	busy := false
 	for r, m := range g.members {
 		for run, ok := m.NextRun(0); ok; run, ok = m.NextRun(0) {
+			if run.Head.Kind == wire.Kept {
+				h, k := run.Kept(run.Count)
+				g.stage.Kept(r, &h, &k)
+				m.Sent(g.now, &run, run.Count)
+				busy = true
+				continue
+			}
 			for i := range run.Count {
 				h := run.Header(i)
 				from := 4*count*run.Owner + run.Offset + i*run.Step
@@ -60,7 +67,9 @@ func (g *rig) exchange(count int) bool {
 	for o, ok := g.stage.Next(); ok; o, ok = g.stage.Next() {
 		m := g.members[o.Member]
 		if p, ok := m.Place(g.now, &o.Head, len(o.Payload)); ok {
-			copy(g.recv[o.Member][p.Offset:], o.Payload)
+			at := g.recv[o.Member][p.Offset:][:p.Bytes]
+			own := g.send[o.Member][4*count*o.Member+p.Offset:][:p.Bytes]
+			reduce.Complete(at, o.Payload, own, reduce.Type(o.Head.Type), reduce.Op(o.Head.Op), o.Head.Factor, len(g.members))
 			m.Received(g.now, &o.Head)
 		}
 		g.stage.Pop(g.now, &o)
@@ -117,28 +126,29 @@ func TestGarbageChangesNothing(t *testing.T) {
 	for _, m := range g.members {
 		m.Post(0, Op{Count: count, Type: reduce.I32})
 	}
-	run, ok := g.members[0].NextRun(0)
+	run, ok := g.members[1].NextRun(0)
 	require.True(t, ok)
-	good, payload := run.Header(0), g.send[0][:64]
+	good, payload := run.Header(0), g.send[1][:64]
 	spoils := []func(*wire.Slot){
 		func(h *wire.Slot) { h.Kind = wire.Result }, func(h *wire.Slot) { h.Job++ }, func(h *wire.Slot) { h.Stripe = 1 },
-		func(h *wire.Slot) { h.Member = 1 }, func(h *wire.Slot) { h.Type = 77 }, func(h *wire.Slot) { h.Op = 99 },
+		func(h *wire.Slot) { h.Member = 0 }, func(h *wire.Slot) { h.Type = 77 }, func(h *wire.Slot) { h.Op = 99 },
 		func(h *wire.Slot) { h.Owner = 2 }, func(h *wire.Slot) { h.Wide = true },
+		func(h *wire.Slot) { h.Owner = 1 }, // what an owner keeps
 	}
 	for i, spoil := range spoils {
 		h := good
 		spoil(&h)
-		g.stage.Contribute(0, &h, payload)
+		g.stage.Contribute(1, &h, payload)
 		assert.EqualValues(t, i+1, g.stage.Stats().Malformed)
 	}
 	for i, n := range []int{0, 3, 68} {
-		g.stage.Contribute(0, &good, make([]byte, n))
+		g.stage.Contribute(1, &good, make([]byte, n))
 		assert.EqualValues(t, len(spoils)+i+1, g.stage.Stats().Malformed)
 	}
 	for _, slot := range []uint32{good.Slot - 1, good.Slot + 8, good.Slot + 1<<31} {
 		h := good
 		h.Slot = slot
-		g.stage.Contribute(0, &h, payload)
+		g.stage.Contribute(1, &h, payload)
 	}
 	assert.EqualValues(t, 3, g.stage.Stats().Stale)
 	assert.Zero(t, g.stage.InUse())
@@ -158,8 +168,8 @@ func TestGarbageChangesNothing(t *testing.T) {
 // TestMismatch: members that call different things are told who and what; then nothing changes any more.
 func TestMismatch(t *testing.T) {
 	for name, spoil := range map[string]func(*wire.Slot){
-		"type": func(h *wire.Slot) { h.Type = uint8(reduce.F32) }, "op": func(h *wire.Slot) { h.Op = uint8(reduce.Max) },
-		"owner": func(h *wire.Slot) { h.Owner = 1 }, "last": func(h *wire.Slot) { h.Last = true },
+		"type": func(h *wire.Slot) { h.Type = uint8(reduce.F32) }, "type that no owner keeps": func(h *wire.Slot) { h.Type = uint8(reduce.BF16) }, "op": func(h *wire.Slot) { h.Op = uint8(reduce.Max) },
+		"owner": func(h *wire.Slot) { h.Owner, h.Kind = 1, wire.Kept }, "last": func(h *wire.Slot) { h.Last = true },
 		"shape": func(h *wire.Slot) { h.Shape++ }, "factor": func(h *wire.Slot) { h.Factor = 2 },
 		"factor that is no number": func(h *wire.Slot) { h.Factor = math.NaN() }, "elements": nil,
 	} {
@@ -171,7 +181,7 @@ func TestMismatch(t *testing.T) {
 		} else {
 			n = 60
 		}
-		s.Contribute(1, &h, make([]byte, n))
+		give(s, &h, make([]byte, n))
 		var m *MismatchError
 		require.ErrorAs(t, s.Err(), &m, name)
 		assert.Equal(t, [2]int{0, 1}, m.Members)
@@ -266,6 +276,9 @@ func TestNewStageRefuses(t *testing.T) {
 func TestManyMembers(t *testing.T) {
 	c := stageConfig()
 	c.Members, c.Ranks, c.Owner = 65, 65, make([]int, 65)
+	for r := range c.Owner {
+		c.Owner[r] = r
+	}
 	s := newStage(t, c)
 	for n := range uint32(16) {
 		for member := 64; member >= 0; member-- {
@@ -305,7 +318,7 @@ func TestSlotsHoldPartialResults(t *testing.T) {
 	require.Equal(t, 32, c.chunkElements(reduce.BF16))
 	require.Equal(t, 64, c.chunkElements(reduce.U8))
 	s := newStage(t, c)
-	h := contribution(0, 0, 0)
+	h := contribution(0, 1, 0)
 	h.Type = uint8(reduce.E4M3)
 	s.Contribute(0, &h, make([]byte, 64))
 	assert.EqualValues(t, 1, s.Stats().Malformed)

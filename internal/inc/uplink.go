@@ -14,10 +14,11 @@ type uplink struct {
 	wanted uint32 // no result is missing in slots below
 	ack    bool
 	bits   slotBits
+	kept   []byte // bodies of what the only rank below keeps, by slot modulo window
 }
 
 func newUplink(c *StageConfig) *uplink {
-	u := &uplink{number: c.Number, have: c.First, wanted: c.First}
+	u := &uplink{number: c.Number, have: c.First, wanted: c.First, kept: make([]byte, c.Slots*wire.SlotKeptSize)}
 	u.init(&c.Terms)
 	return u
 }
@@ -36,9 +37,19 @@ func (u *uplink) contribution(s *Stage) (Out, bool) {
 		return Out{}, false
 	}
 	i := s.index(n)
-	h := s.slots[i].head
-	h.Wide, h.Member = true, uint16(u.number) //nolint:gosec // bounded
-	return Out{Member: Up, Head: h, Payload: s.area(i, 0)[:s.slots[i].elements*reduce.Type(h.Type).Accumulator().Size()], again: again}, true
+	sl := &s.slots[i]
+	out := Out{Member: Up, Head: sl.head, again: again}
+	out.Head.Member = uint16(u.number) //nolint:gosec // bounded
+	if sl.summed == 0 {
+		out.Head.Kind, out.Head.Wide = wire.Kept, false
+		out.Payload = u.kept[i*wire.SlotKeptSize:][:wire.SlotKeptSize]
+		k := wire.SlotKept{Slots: 1, Bytes: uint32(sl.elements * reduce.Type(sl.head.Type).Size())} //nolint:gosec // of a chunk
+		k.Put(out.Payload)
+		return out, true
+	}
+	out.Head.Kind, out.Head.Wide = wire.Contribution, true
+	out.Payload = s.area(i, 0)[:sl.elements*reduce.Type(sl.head.Type).Accumulator().Size()]
+	return out, true
 }
 
 // settle moves have past the slots that no owner below waits for.

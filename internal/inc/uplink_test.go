@@ -24,7 +24,7 @@ func newNode(t *testing.T) *Stage {
 // halves is the header of a contribution of halves, which lie as singles in wide slots.
 func halves(member, owner int, slot uint32) wire.Slot {
 	h := contribution(member, owner, slot)
-	h.Type = uint8(reduce.BF16)
+	h.Kind, h.Type = wire.Contribution, uint8(reduce.BF16) // nobody keeps it
 	return h
 }
 

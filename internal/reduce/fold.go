@@ -23,7 +23,7 @@ const segment = 128 << 10
 const large = 16 << 20
 
 // Fold sets every element of dst to op over the elements of srcs at the same
-// index, taken in the order of srcs, which is rank order. The numbers are in
+// index, taken in the order of srcs, which is that of InOrder. The numbers are in
 // the machine's byte order.
 //
 // All slices have the same length in bytes, a multiple of t.Size(), which may

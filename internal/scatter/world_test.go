@@ -114,7 +114,7 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 					srcs = append(srcs, o.Shard(r))
 				}
 				sum = make([]byte, c.Bytes())
-				reduce.Fold(sum, srcs, c.Type, c.Reduction, c.Factor)
+				reduce.Fold(sum, reduce.InOrder(srcs, r, c.Type), c.Type, c.Reduction, c.Factor)
 			}
 			c.want = append(c.want, sum)
 		}
@@ -222,7 +222,13 @@ func (r *rank) exchange(m *inc.Member) {
 			continue
 		}
 		if at, ok := m.Place(r.now, &p.head, len(p.payload)); ok {
-			copy(r.lane.Buffers(at.Seq).Recv[at.Offset:at.Offset+at.Bytes], p.payload)
+			o := r.lane.Buffers(at.Seq)
+			to := o.Recv[at.Offset:][:at.Bytes]
+			if at.Partial {
+				reduce.Complete(to, p.payload, o.Shard(r.number)[at.Offset:][:at.Bytes], o.Type, o.Reduction, o.Factor, len(r.ranks))
+			} else {
+				copy(to, p.payload)
+			}
 			m.Received(r.now, &p.head)
 		}
 	}
@@ -244,6 +250,13 @@ func (r *rank) contribute(m *inc.Member, s *inc.Stage, stripe int) {
 		o := r.lane.Buffers(run.Seq)
 		shard := o.Shard(run.Owner)
 		n := 1 + r.rng.IntN(run.Count)
+		if run.Head.Kind == wire.Kept {
+			if h, k := run.Kept(n); !r.lost() {
+				s.Kept(r.number, &h, &k)
+			}
+			m.Sent(r.now, &run, n)
+			continue
+		}
 		for i := range n {
 			h := run.Header(i)
 			at := run.Offset + i*run.Step

@@ -31,7 +31,7 @@ type Hello struct {
 	Ranks        int
 	Rank         int           // of no meaning if Child is set
 	Child        bool          // a node that joins its parent; Has tells on behalf of whom
-	Reproducible bool          // sum in rank order
+	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Offload      datagram.Offload

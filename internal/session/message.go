@@ -8,8 +8,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 )
 
-// Version is that of the frames.
-const Version = 1
+// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions (wire.Kept).
+const Version = 2
 
 // MaxRanks bounds a job: members are numbered in 16 bits.
 const MaxRanks = 1 << 15
@@ -37,7 +37,7 @@ type Request struct {
 	Rank int `json:"rank"`
 	// Child says that a node asks on behalf of ranks that it will name.
 	Child bool `json:"child,omitempty"`
-	// Reproducible asks for sums in rank order rather than as they arrive.
+	// Reproducible asks for sums in members' order rather than as they arrive.
 	Reproducible bool `json:"reproducible"`
 	// Milliseconds of silence after which either side counts as lost.
 	Milliseconds int64 `json:"timeout_ms"`

@@ -26,10 +26,13 @@ const (
 	Allowance
 	// Status tells the node which results a member holds. A SlotStatus follows.
 	Status
+	// Kept stands for contributions of the slots' owner to some slots in a row, which it
+	// adds to the results itself. A SlotKept follows.
+	Kept
 	slotKindEnd
 )
 
-var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status"}
+var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept"}
 
 // String returns the name used in docs/PROTOCOL.md.
 func (k SlotKind) String() string {
@@ -48,14 +51,14 @@ func (k SlotKind) String() string {
 //	 5  stripe     u8   worker of the node
 //	 6  member     u16  who contributes, or whom a result or allowance is for: its number at this node
 //	 8  job        u64  drawn by the node when the job was admitted
-//	16  slot       u32  number of the slot in the stripe
+//	16  slot       u32  number of the slot in the stripe; the first of kept ones
 //	20  owner      u16  rank that owns the result
 //	22  shape      u14  of the operation: members that call something else are told
-//	    last       u1   the last slot of an operation in the stripe
+//	    last       u1   the last slot of an operation in the stripe; the last of kept ones is
 //	    wide       u1   elements are partial results, in the accumulator type
 //	24  factor     f64  of a premultiplied sum
 //
-// Type, op, owner, shape, last, wide and factor are of contributions and results; otherwise zero.
+// Type, op, owner, shape, last, wide and factor are of contributions, kept ones included, and results; otherwise zero.
 type Slot struct {
 	Kind   SlotKind
 	Type   uint8
@@ -157,6 +160,34 @@ type SlotStatus struct {
 	Have, Next uint32
 	Poll       bool
 	Held       []byte
+}
+
+// SlotKept is the body of a Kept.
+//
+//	0  slots    u32  how many, from that in the header on
+//	4  bytes    u32  of the results of all, which are as long as chunks are but for the last
+type SlotKept struct{ Slots, Bytes uint32 }
+
+// SlotKeptSize is the length of a SlotKept in bytes.
+const SlotKeptSize = 8
+
+// Put writes the body to b, which must have room for SlotKeptSize bytes, and returns how long it is.
+func (k *SlotKept) Put(b []byte) int {
+	binary.BigEndian.PutUint32(b[0:], k.Slots)
+	binary.BigEndian.PutUint32(b[4:], k.Bytes)
+	return SlotKeptSize
+}
+
+// Get reads a body. It returns ErrShort or ErrField.
+func (k *SlotKept) Get(b []byte) error {
+	switch {
+	case len(b) < SlotKeptSize:
+		return ErrShort
+	case len(b) > SlotKeptSize:
+		return ErrField
+	}
+	k.Slots, k.Bytes = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	return nil
 }
 
 // SlotBodySize is the length of a SlotCredit or SlotStatus without bits, in bytes.

@@ -24,6 +24,11 @@ func TestSlotLayout(t *testing.T) {
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 1, 13, 14}, b[:credit.Put(b)])
 	status := SlotStatus{Have: 0x01020304, Next: 0x05060708, Poll: true, Held: []byte{9}}
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0, 0, 9}, b[:status.Put(b)])
+	kept := SlotKept{Slots: 0x01020304, Bytes: 0x05060708}
+	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8}, b[:kept.Put(b)])
+	var read SlotKept
+	require.NoError(t, read.Get(b[:SlotKeptSize]))
+	assert.Equal(t, kept, read)
 }
 
 func TestSlotSet(t *testing.T) {
@@ -44,7 +49,7 @@ func TestSlotRefusals(t *testing.T) {
 		at   int
 		to   byte
 		want error
-	}{{0, 0, ErrMagic}, {1, 0, ErrMagic}, {2, 0x21, ErrVersion}, {2, 0x10, ErrField}, {2, 0x15, ErrField}} {
+	}{{0, 0, ErrMagic}, {1, 0, ErrMagic}, {2, 0x21, ErrVersion}, {2, 0x10, ErrField}, {2, 0x16, ErrField}} {
 		b := append([]byte{}, good...)
 		b[c.at] = c.to
 		assert.ErrorIs(t, s.Get(b), c.want, "%+v", c)
@@ -58,6 +63,9 @@ func TestSlotRefusals(t *testing.T) {
 		assert.ErrorIs(t, get(long[:SlotBodySize-1]), ErrShort)
 		assert.ErrorIs(t, get(long), ErrField)
 	}
+	var kept SlotKept
+	assert.ErrorIs(t, kept.Get(long[:SlotKeptSize-1]), ErrShort)
+	assert.ErrorIs(t, kept.Get(long[:SlotKeptSize+1]), ErrField)
 	long[11] = 2
 	assert.ErrorIs(t, status.Get(long[:SlotBodySize]), ErrField)
 	long[15] = 2
@@ -91,6 +99,7 @@ func FuzzSlot(f *testing.F) {
 func FuzzSlotBodies(f *testing.F) {
 	f.Add(make([]byte, SlotBodySize))
 	f.Add(make([]byte, SlotBodySize+7))
+	f.Add(make([]byte, SlotKeptSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out := make([]byte, SlotBodySize+MaxSlotSet)
 		var c, c2 SlotCredit
@@ -104,6 +113,11 @@ func FuzzSlotBodies(f *testing.F) {
 		if s.Get(b) == nil {
 			require.NoError(t, s2.Get(out[:s.Put(out)]))
 			require.Equal(t, s, s2)
+		}
+		var k, k2 SlotKept
+		if k.Get(b) == nil {
+			require.NoError(t, k2.Get(out[:k.Put(out)]))
+			require.Equal(t, k, k2)
 		}
 	})
 }

@@ -28,8 +28,8 @@ const (
 
 // Allreduce gives every rank the reduction of all ranks' send. send and recv
 // have the same length and may be the same memory; otherwise they must not overlap. factor
-// multiplies every input of a reduce.PremulSum. All ranks get the same bits; sums run in
-// rank order. It takes a place in both orders of operations, that of
+// multiplies every input of a reduce.PremulSum. All ranks get the same bits, and
+// the same inputs give the same bits. It takes a place in both orders of operations, that of
 // ReduceScatter and that of Allgather.
 func (g *Group) Allreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
 	return g.wait(g.startAllreduce(send, recv, t, op, factor))

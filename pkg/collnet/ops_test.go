@@ -142,7 +142,7 @@ func TestReduceScatter(t *testing.T) {
 							srcs[q] = send[q][r*n : (r+1)*n]
 						}
 						want := make([]byte, n)
-						reduce.Fold(want, srcs, typ, op, 0.5)
+						reduce.Fold(want, reduce.InOrder(srcs, r, typ), typ, op, 0.5)
 						mine := append([]byte{}, send[r]...)
 						got := make([]byte, n)
 						if count%2 == 1 {

@@ -10,8 +10,9 @@ import (
 
 // ReduceScatter gives every rank the reduction of all ranks' shard for it.
 // send holds P shards of equal length, recv one; recv may be this rank's shard
-// of send. factor multiplies every input of a reduce.PremulSum. Sums run in
-// rank order: the same inputs give the same bits.
+// of send. factor multiplies every input of a reduce.PremulSum. The
+// contributions of others are summed in rank order and this rank's own last (f16, bf16
+// and 8-bit floats: all in rank order), so the same inputs give the same bits.
 func (g *Group) ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
 	return g.wait(g.startReduceScatter(send, recv, t, op, factor))
 }

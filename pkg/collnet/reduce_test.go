@@ -2,6 +2,7 @@ package collnet
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,7 +53,7 @@ func reduceTo(t *testing.T, g []*Group, root int, typ reduce.Type, op reduce.Op,
 		fill(inputs[r], r*7+count)
 	}
 	want := make([]byte, n)
-	reduce.Fold(want, inputs, typ, op, 0.5)
+	reduce.Fold(want, reduce.InOrder(slices.Clone(inputs), root, typ), typ, op, 0.5)
 	each(t, len(g), func(r int) error {
 		send := append([]byte{}, inputs[r]...)
 		recv := make([]byte, n)

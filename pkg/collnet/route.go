@@ -344,7 +344,7 @@ func (r *route) rejoin(ctx context.Context, epoch uint32) joined {
 
 // through notes which switch is in use, or will soon be.
 func (r *route) through(j *joined) {
-	how := "sums in rank order"
+	how := "sums in a fixed order"
 	if r.plan.settings.SwitchMode == "fast" {
 		how = "sums as contributions arrive"
 	}

@@ -41,7 +41,7 @@ def same_bytes(got: torch.Tensor, want: torch.Tensor) -> bool:
 
 
 def reduced(op: Any, dtype: torch.dtype, inputs: list[torch.Tensor], factor: float) -> torch.Tensor:
-    """Return the reduction in rank order, shorter floats added in f32, as the library promises."""
+    """Return the reduction, shorter floats added in f32: of `numbers` the same bits in any order."""
     wide = torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
     if not dtype.is_floating_point:
         wide = torch.int64

@@ -213,7 +213,7 @@ class MulticastBackend(Backend):
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> AnyWork:  # noqa: A002
         """Reduce input (size*n elements) over ranks; each rank gets its n elements in output.
 
-        Sums run in rank order, so the same inputs give the same bits, unless MCAST_SWITCH_MODE=fast.
+        Sums run in a fixed order, so the same inputs give the same bits, unless MCAST_SWITCH_MODE=fast.
         """
         require_dense(output, input)
         if output.dtype != input.dtype:

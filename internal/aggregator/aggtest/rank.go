@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -180,9 +181,14 @@ func (r *Rank) op(seq uint32) *op {
 // run sends a run; chunks that are dropped count as sent.
 func (r *Rank) run(socket *datagram.Socket, run *inc.Run) {
 	shard := r.op(run.Seq).shard(run.Owner)[run.Offset:][:run.Bytes]
-	for i := range run.Count {
-		h := run.Header(i)
-		r.put(&h, shard[i*run.Step:min((i+1)*run.Step, run.Bytes)])
+	if run.Head.Kind == wire.Kept {
+		h, k := run.Kept(run.Count)
+		r.put(&h, r.body[:k.Put(r.body[:])])
+	} else {
+		for i := range run.Count {
+			h := run.Header(i)
+			r.put(&h, shard[i*run.Step:min((i+1)*run.Step, run.Bytes)])
+		}
 	}
 	if added := r.batch.Added(); added > 0 {
 		if sent, err := r.batch.Flush(socket); err == nil && sent < added {
@@ -224,10 +230,21 @@ func (s *sink) Datagram(head, payload []byte) {
 		}
 	case wire.Result:
 		if p, ok := s.member.Place(s.now(), &h, len(payload)); ok {
-			copy(s.op(p.Seq).recv[p.Offset:], payload)
+			s.take(&p, payload)
 			s.member.Received(s.now(), &h)
 		}
 	}
+}
+
+// take puts a result in its place.
+func (r *Rank) take(p *inc.Place, payload []byte) {
+	o := r.op(p.Seq)
+	at := o.recv[p.Offset:][:p.Bytes]
+	if p.Partial {
+		reduce.Complete(at, payload, o.shard(r.rank)[p.Offset:][:p.Bytes], o.Type, o.Reduction, o.Factor, r.Terms.Ranks)
+		return
+	}
+	copy(at, payload)
 }
 
 // Equal reports the first byte in which two results differ.

@@ -76,7 +76,7 @@ func put(b []byte, t reduce.Type, v int) {
 	}
 }
 
-// expect computes all results in rank order.
+// expect computes all results in the order of reduce.InOrder.
 func (s *sim) expect() {
 	for o := range s.Ops {
 		op := &s.Ops[o]
@@ -91,7 +91,7 @@ func (s *sim) expect() {
 				srcs[r] = op.shard(all[r], owner)
 			}
 			results[owner] = make([]byte, op.owned(owner))
-			reduce.Fold(results[owner], srcs, op.Type, op.Reduction, op.Factor)
+			reduce.Fold(results[owner], reduce.InOrder(srcs, owner, op.Type), op.Type, op.Reduction, op.Factor)
 		}
 		s.expected = append(s.expected, results)
 	}
@@ -246,7 +246,7 @@ func (s *sim) supply(r *rank, o int) {
 			for _, p := range s.ranks {
 				srcs = append(srcs, op.shard(p.buffers[o].send, r.rank)[at:h.From])
 			}
-			reduce.Fold(b.recv[at:h.From], srcs, op.Type, op.Reduction, op.Factor)
+			reduce.Fold(b.recv[at:h.From], reduce.InOrder(srcs, r.rank, op.Type), op.Type, op.Reduction, op.Factor)
 		}
 		at = h.To
 	}

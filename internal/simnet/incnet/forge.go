@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -33,6 +34,16 @@ var spoils = map[wire.SlotKind][]spoil{
 	wire.Contribution: {
 		otherJob, otherStripe, otherMember, otherOwner, laterSlot, olderSlot, noType, noPayload,
 		func(_ *sim, p *packet) { p.head.Op = 99 },
+	},
+	wire.Kept: {
+		otherJob, otherStripe, otherMember, otherOwner, laterSlot, olderSlot, noType,
+		func(_ *sim, p *packet) { p.head.Op = 99 },
+		func(_ *sim, p *packet) { p.head.Owner ^= 1 },
+		func(_ *sim, p *packet) { p.head.Type = uint8(reduce.BF16) },
+		func(_ *sim, p *packet) { p.kept = wire.SlotKept{} },
+		func(_ *sim, p *packet) { p.kept.Slots++ },
+		func(_ *sim, p *packet) { p.kept.Slots += far },
+		func(_ *sim, p *packet) { p.kept.Bytes += far },
 	},
 	wire.Result: {
 		otherJob, otherStripe, otherOwner, laterSlot, olderSlot, noType, noPayload,

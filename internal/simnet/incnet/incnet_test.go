@@ -122,36 +122,59 @@ func stream(seed uint64, tree bool, queue, chunks int) Scenario {
 }
 
 // TestGapIsReported: one contribution that is lost in mid-stream, on any way up,
-// is sent again because of the gap alone, without a timer.
+// is sent again because of the gap alone, without a timer; so is what says that some are kept.
 func TestGapIsReported(t *testing.T) {
 	const chunks = 50
-	for _, tree := range []bool{false, true} {
-		for _, queue := range []int{0, 16} {
-			for seed := uint64(1); seed <= few(40, 4); seed++ {
-				s := stream(seed, tree, queue, chunks)
-				s.Terms.Cutoff = time.Hour
-				var first uint32
-				contributions, at, lost := 0, int(seed*37%200), false //nolint:gosec // small
-				s.Net.Drop = func(h *wire.Slot) bool {
-					if h.Kind != wire.Contribution {
-						return false
+	for _, kind := range []wire.SlotKind{wire.Contribution, wire.Kept} {
+		for _, tree := range []bool{false, true} {
+			for _, queue := range []int{0, 16} {
+				for seed := uint64(1); seed <= few(40, 4); seed++ {
+					s := stream(seed, tree, queue, chunks)
+					s.Terms.Cutoff = time.Hour
+					var first uint32
+					seen, sent, at, lost := false, 0, int(seed*37%200), 0 //nolint:gosec // small
+					if kind == wire.Kept {
+						at = int(seed % 3) //nolint:gosec // small
 					}
-					if contributions++; contributions == 1 {
-						first = h.Slot
+					s.Net.Drop = func(h *wire.Slot, slots int) bool {
+						if !seen {
+							seen, first = true, h.Slot // a rank begins with slot 0
+						}
+						if h.Kind != kind {
+							return false
+						}
+						sent++
+						if lost > 0 || sent < at || h.Slot-first+uint32(slots)-1 > 4*chunks-5 { //nolint:gosec // small
+							return false
+						}
+						lost = slots
+						return true
 					}
-					if lost || contributions < at || h.Slot-first > 4*chunks-5 {
-						return false
-					}
-					lost = true
-					return true
+					r := s.Run()
+					require.NoError(t, r.Err, "%s", r.String())
+					require.Positive(t, lost)
+					require.Equal(t, 1, r.Gaps, "%s", r.String())
+					require.Zero(t, r.Polls+r.Again, "%s", r.String())
+					require.Less(t, r.Time, time.Second, "%s", r.String())
+					require.LessOrEqual(t, r.Resent, lost, "%s", r.String()) // not a rank's where a node's was lost
 				}
+			}
+		}
+	}
+}
+
+// TestOwnersKeepTheirShards: without losses a rank sends the shards of the others
+// once, and its own only if its sums are rounded, in trees as well.
+func TestOwnersKeepTheirShards(t *testing.T) {
+	const chunks, ranks = 50, 4
+	for _, tree := range []bool{false, true} {
+		for typ, shards := range map[reduce.Type]int{reduce.F32: ranks - 1, reduce.I32: ranks - 1, reduce.BF16: ranks} {
+			for to, owners := range map[wire.Target]int{0: ranks, wire.ToRank(2): 1} {
+				s := stream(1, tree, 16, chunks)
+				s.Ops[0].Type, s.Ops[0].To = typ, to
 				r := s.Run()
 				require.NoError(t, r.Err, "%s", r.String())
-				require.True(t, lost)
-				require.Equal(t, 1, r.Gaps, "%s", r.String())
-				require.Zero(t, r.Polls+r.Again, "%s", r.String())
-				require.Less(t, r.Time, time.Second, "%s", r.String())
-				require.LessOrEqual(t, r.Resent, 1, "%s", r.String()) // not a rank's where a node's was lost
+				assert.Equal(t, shards*owners*s.Ops[0].bytes(), r.Sent, "%v, %v, tree %t", typ, to, tree)
 			}
 		}
 	}
@@ -163,15 +186,17 @@ func TestLossCosts(t *testing.T) {
 	for _, tree := range []bool{false, true} {
 		for _, queue := range []int{0, 16} {
 			var total Result
-			lost := map[wire.SlotKind]int{}
+			lost, slots := map[wire.SlotKind]int{}, 0
 			for seed := uint64(1); seed <= few(5, 1); seed++ {
 				s := stream(seed, tree, queue, 500)
 				rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // repeatable on purpose
-				s.Net.Drop = func(h *wire.Slot) bool {
+				s.Net.Drop = func(h *wire.Slot, n int) bool {
 					if rng.IntN(100) > 0 {
 						return false
 					}
-					lost[h.Kind]++
+					if lost[h.Kind]++; h.Kind == wire.Contribution || h.Kind == wire.Kept {
+						slots += n
+					}
 					return true
 				}
 				r := s.Run()
@@ -179,8 +204,8 @@ func TestLossCosts(t *testing.T) {
 				total.Add(&r)
 			}
 			t.Logf("tree %t, queue %d: lost %v; %d resent, %d again, %d gaps, %d polls", tree, queue, lost, total.Resent, total.Again, total.Gaps, total.Polls)
-			contributions, results := float64(lost[wire.Contribution]), float64(lost[wire.Result])
-			assert.LessOrEqual(t, float64(total.Resent), 1.1*contributions)
+			contributions, results := float64(lost[wire.Contribution]+lost[wire.Kept]), float64(lost[wire.Result])
+			assert.LessOrEqual(t, float64(total.Resent), 1.1*float64(slots))
 			assert.LessOrEqual(t, float64(total.Gaps), 1.1*contributions)
 			assert.LessOrEqual(t, float64(total.Again), 1.1*results)
 			assert.LessOrEqual(t, float64(total.Polls), 2.2*results)

@@ -130,6 +130,8 @@ func (st *stage) fromMember(member int, p *packet) {
 		st.Contribute(member, &p.head, payload)
 	case wire.Status:
 		st.Status(member, &p.head, &p.status)
+	case wire.Kept:
+		st.Kept(member, &p.head, &p.kept)
 	}
 	st.flush()
 }

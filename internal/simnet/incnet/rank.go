@@ -2,6 +2,7 @@ package incnet
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -88,13 +89,26 @@ func (r *rank) receive(p *packet) {
 			r.s.fail("rank %d: place of %d bytes for %d", r.rank, place.Bytes, len(payload))
 			return
 		}
-		copy(r.buffers[r.base+int(place.Seq)].recv[place.Offset:], payload)
+		r.take(&place, payload)
 		r.member.Received(now, &p.head)
 		r.s.progress = now
 	case wire.Allowance:
 		r.member.Credit(now, &p.head, &p.credit)
 	}
 	r.flush()
+}
+
+// take puts a result in its place, completed by what this rank has kept.
+func (r *rank) take(place *inc.Place, payload []byte) {
+	o := r.base + int(place.Seq)
+	op, b := &r.s.Ops[o], r.buffers[o]
+	at := b.recv[place.Offset:][:place.Bytes]
+	if !place.Partial {
+		copy(at, payload)
+		return
+	}
+	own := op.shard(b.send, r.rank)[place.Offset:][:place.Bytes]
+	reduce.Complete(at, payload, own, op.Type, op.Reduction, op.Factor, r.s.Terms.Ranks)
 }
 
 // land puts a payload where the next result is expected, as a socket may that
@@ -153,10 +167,18 @@ func (r *rank) send(stripe int, run *inc.Run) {
 	o := r.base + int(run.Seq)
 	n := 1 + r.s.rng.IntN(run.Count)
 	shard := r.s.Ops[o].shard(r.buffers[o].send, run.Owner)
+	if run.Head.Kind == wire.Kept {
+		var body [wire.SlotKeptSize]byte
+		h, k := run.Kept(n)
+		r.links[stripe].send(wired(h, body[:k.Put(body[:])], nil, nil))
+		r.member.Sent(r.s.now, run, n)
+		return
+	}
 	for i := range n {
 		from := run.Offset + i*run.Step
 		to := min(from+run.Step, run.Offset+run.Bytes)
 		r.links[stripe].send(wired(run.Header(i), shard[from:to], nil, nil))
+		r.s.result.Sent += to - from
 	}
 	r.member.Sent(r.s.now, run, n)
 }

@@ -61,14 +61,15 @@ func (o *Op) shard(input []byte, owner int) []byte {
 
 // Net describes the network. All links are alike.
 type Net struct {
-	Delay, Jitter inc.Time              // jitter reorders
-	Loss, Dup     float64               // of a datagram
-	Queue         int                   // datagrams that a receiver's queue for one link holds
-	Work          inc.Time              // to take a datagram off a queue
-	Late          float64               // of what was read coming once more, up to lateness later
-	Forge         float64               // of a copy with a spoiled field
-	Full          float64               // of a node's socket having no room for a datagram
-	Drop          func(*wire.Slot) bool `json:"-"` // says what is lost too; nil: nothing
+	Delay, Jitter inc.Time // jitter reorders
+	Loss, Dup     float64  // of a datagram
+	Queue         int      // datagrams that a receiver's queue for one link holds
+	Work          inc.Time // to take a datagram off a queue
+	Late          float64  // of what was read coming once more, up to lateness later
+	Forge         float64  // of a copy with a spoiled field
+	Full          float64  // of a node's socket having no room for a datagram
+	// Drop says what is lost too, nil: nothing. A datagram that says what is kept is about so many slots.
+	Drop func(h *wire.Slot, slots int) bool `json:"-"`
 }
 
 // Crash happens to a rank or node.

@@ -29,6 +29,7 @@ type Result struct {
 	Gaps      int // that nodes reported
 	Polls     int // that nodes answered
 	Refused   int // datagrams that nodes took for no member's
+	Sent      int // bytes of contributions that ranks have sent, without headers
 	Unread    int // most contributions under way or unread of one member in one stripe
 	Sessions  int
 }
@@ -57,6 +58,7 @@ func (r *Result) Add(o *Result) {
 	r.Gaps += o.Gaps
 	r.Polls += o.Polls
 	r.Refused += o.Refused
+	r.Sent += o.Sent
 	r.Unread = max(r.Unread, o.Unread)
 	r.Sessions += o.Sessions
 }
@@ -217,6 +219,12 @@ type packet struct {
 	payload []byte // of data
 	credit  wire.SlotCredit
 	status  wire.SlotStatus
+	kept    wire.SlotKept
+}
+
+// contributes reports whether it takes of what a member may have unread.
+func (p *packet) contributes() bool {
+	return p.head.Kind == wire.Contribution || p.head.Kind == wire.Kept
 }
 
 // wired returns what arrives of a message: through the encoder, as in life.
@@ -232,6 +240,8 @@ func wired(h wire.Slot, payload []byte, c *wire.SlotCredit, st *wire.SlotStatus)
 	case wire.Status:
 		body := make([]byte, wire.SlotBodySize+len(st.Held))
 		err = errors.Join(err, p.status.Get(body[:st.Put(body)]))
+	case wire.Kept:
+		err = errors.Join(err, p.kept.Get(payload))
 	default:
 		p.payload = append([]byte(nil), payload...)
 	}
@@ -255,12 +265,12 @@ type link struct {
 func (l *link) send(p *packet) {
 	s := l.s
 	s.result.Datagrams++
-	if p.head.Kind == wire.Contribution {
+	if p.contributes() {
 		l.unread++
 		s.result.Unread = max(s.result.Unread, l.unread)
 	}
 	copies := 1
-	if s.rng.Float64() < s.Net.Loss || s.Net.Drop != nil && s.Net.Drop(&p.head) {
+	if s.rng.Float64() < s.Net.Loss || s.Net.Drop != nil && s.Net.Drop(&p.head, max(1, int(p.kept.Slots))) {
 		s.result.Lost++
 		copies = 0
 	}
@@ -291,7 +301,7 @@ func (l *link) arrive(p *packet) {
 func (l *link) work() {
 	p := l.queue[0]
 	l.queue = l.queue[1:]
-	if p.head.Kind == wire.Contribution {
+	if p.contributes() {
 		l.unread--
 	}
 	if l.busy = len(l.queue) > 0; l.busy {

@@ -19,6 +19,7 @@ type Host struct {
 	next   []uint32    // by stripe, the slot after the last that was sent
 	timer  Time        // the earliest wake-up asked for, 0: none
 	held   []inc.Range // of its shard, in order, what came and was checked
+	sum    []byte      // room for a piece of it
 	finish Time        // when the operation was done here
 	done   bool
 }
@@ -105,6 +106,12 @@ func (h *Host) take(at inc.Place, piece []byte) error {
 	default:
 		h.held = slices.Insert(h.held, i, r)
 	}
+	if at.Partial {
+		h.sum = append(h.sum[:0], piece...)
+		own := h.job.inputs.of(h.rank, h.rank, at.Offset, len(piece))
+		reduce.Complete(h.sum, piece, own, h.job.cfg.typ(), reduce.Sum, 0, h.job.cfg.Ranks)
+		piece = h.sum
+	}
 	h.job.result.Checked += uint64(len(piece)) //nolint:gosec // a length
 	return h.job.inputs.check(h.rank, at.Offset, piece)
 }
@@ -183,6 +190,12 @@ func (h *Host) pump(l *lane) {
 			continue
 		}
 		idle = 0
+		if run.Head.Kind == wire.Kept {
+			j.keep(h.rank, j.plan(s).leaf[h.rank], j.treeOf(s), h.class(s, &run, run.Count-1), &run)
+			h.member.Sent(j.net.Now(), &run, run.Count)
+			left -= wire.SlotKeptSize
+			continue
+		}
 		body := &Packet{run: &run, rank: h.rank}
 		n := 0
 		for ; n < run.Count && left > 0; n++ {

@@ -8,7 +8,8 @@ import (
 )
 
 // At once, a Reduce-Scatter and an Allgather take as long as the link from a
-// host does that carries most, and that is less than one after the other.
+// host does that carries most, and that is less than one after the other: P N either
+// way, so S is the paper's.
 func TestOverlap(t *testing.T) {
 	for _, c := range []Config{on(4, 0), on(8, 0), on(16, 8)} {
 		c.Bytes, c.Chunk = 1<<20, 16<<10
@@ -22,7 +23,7 @@ func TestOverlap(t *testing.T) {
 		if r.Both < line || float64(r.Both) > 1.03*float64(line) {
 			t.Errorf("%d hosts: took %v at once, the busiest link from a host %v", p, r.Both, line)
 		}
-		if paper := 2 - 2/float64(p); r.S > paper*1.03 || r.Both*10 > (r.Reduction+r.Allgather)*9 {
+		if paper := 2 - 2/float64(p); r.S > paper*1.03 || r.S < paper*0.97 || r.Both*10 > (r.Reduction+r.Allgather)*9 {
 			t.Errorf("%d hosts: S is %.3f of %.3f; %v and %v alone, %v at once", p, r.S, paper, r.Reduction, r.Allgather, r.Both)
 		}
 		t.Logf("%d hosts: S %.3f", p, r.S)

@@ -41,6 +41,13 @@ func (j *Job) data(from, to, tree int, o *inc.Out) {
 	j.post(from, to, tree, network.Data, len(o.Payload), 0, &Packet{head: o.Head, payload: append([]byte(nil), o.Payload...)})
 }
 
+// keep sends what a member says of a run that it keeps.
+func (j *Job) keep(from, to, tree int, class uint8, run *inc.Run) {
+	head, k := run.Kept(run.Count)
+	body := make([]byte, wire.SlotKeptSize)
+	j.post(from, to, tree, class, k.Put(body), 0, &Packet{head: head, payload: body})
+}
+
 // allow sends an allowance.
 func (j *Job) allow(from, to, tree int, h wire.Slot, c wire.SlotCredit) {
 	c.Missing.Bits = append([]byte(nil), c.Missing.Bits...)

@@ -100,6 +100,13 @@ func (sw *Switch) take(st *stage, a *arrival) {
 	switch head.Kind {
 	case wire.Contribution:
 		st.Contribute(int(head.Member), &head, payload)
+	case wire.Kept:
+		var k wire.SlotKept
+		if err := k.Get(payload); err != nil {
+			j.fail(err)
+			return
+		}
+		st.Kept(int(head.Member), &head, &k)
 	case wire.Status:
 		st.Status(int(head.Member), &head, &a.body.status)
 	case wire.Result:
