@@ -13,6 +13,9 @@ import (
 // Every figure can be made, and has numbers, plots and claims.
 func TestFigures(t *testing.T) {
 	for _, f := range All {
+		if slow := f.Name == "gleam" || f.Name == "schedule" || f.Name == "appendix-b"; slow && testing.Short() {
+			continue // minutes under the race detector, which has nothing to find in one goroutine; make test runs them without
+		}
 		t.Run(f.Name, func(t *testing.T) {
 			dir := t.TempDir()
 			if keep := os.Getenv("FIGURES"); keep != "" {

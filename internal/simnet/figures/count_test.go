@@ -1,0 +1,52 @@
+package figures
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+)
+
+// Port counters of a calm run show to the byte what the topology says.
+func TestCountersAreExact(t *testing.T) {
+	for _, tree := range []fattree.Config{
+		{Hosts: 5}, {Hosts: 24, Leaves: 3, Spines: 2}, {Hosts: 32, Radix: 6, Tiers: 3}, testbed(testbedNodes).Tree,
+	} {
+		plan, err := fattree.New(tree)
+		require.NoError(t, err)
+		net := testbed(tree.Hosts)
+		net.Tree = tree
+		for _, c := range []struct{ collective, algorithm string }{
+			{"broadcast", Multicast}, {"allgather", Multicast}, {"allgather", "ring"}, {"allgather", "linear"}, {"allgather", "doubling"},
+		} {
+			want, ok := count{plan, 2}.exact(c.collective, c.algorithm, 3*packetBytes)
+			if !ok {
+				require.Equal(t, "doubling", c.algorithm)
+				continue
+			}
+			o, err := Case{Collective: c.collective, Algorithm: c.algorithm, Bytes: 3 * packetBytes, Net: net, Seed: 1}.Run(nil)
+			require.NoError(t, err)
+			require.Equal(t, want, int(o.Switch), "%v %v", c, tree) //nolint:gosec // small
+		}
+	}
+}
+
+// The same seed gives the same events, another one others.
+func TestSameSeed(t *testing.T) {
+	c := Case{Collective: "allgather", Algorithm: Multicast, Bytes: 100_000, Net: testbed(20), Chains: 2, Seed: 1}
+	c.Net.Faults = network.Faults{Loss: 0.01, Jitter: 1000}
+	hash := map[uint64]string{}
+	for _, seed := range []uint64{1, 2, 1} {
+		c.Seed = seed
+		o, err := c.Run(nil)
+		require.NoError(t, err)
+		require.Positive(t, o.Lost)
+		if before, ok := hash[seed]; ok {
+			require.Equal(t, before, o.Hash)
+		}
+		hash[seed] = o.Hash
+	}
+	require.NotEqual(t, hash[1], hash[2])
+}
