@@ -164,7 +164,7 @@ var incBugs = []bug{
 		name: "a contribution counts twice", file: "inc/stage.go",
 		old: `	if s.has(i, member) {
 		s.stats.Duplicates++
-		return
+		return false
 	}`,
 		new: `	if s.has(i, member) {
 		s.stats.Duplicates++
@@ -172,8 +172,8 @@ var incBugs = []bug{
 	},
 	{
 		name: "a result is made with one contribution missing", file: "inc/stage.go",
-		old: `if sl.count == s.cfg.Members {`,
-		new: `if sl.count == max(1, s.cfg.Members-1) {`,
+		old: `s.slots[i].count == s.cfg.Members {`,
+		new: `s.slots[i].count == max(1, s.cfg.Members-1) {`,
 	},
 	{
 		name: "a slot is freed before its owner has the result", file: "inc/answer.go",
