@@ -57,12 +57,18 @@ func (c *Comm) isHead(p *op) bool {
 	return p.shape.coll == wire.Broadcast || c.chains.head(c.chains.of(c.cfg.Rank)) == c.cfg.Rank
 }
 
+// blockChunks is how many chunks in a row go to one subgroup: a word of the
+// bitmap, which a receive worker need not share.
+const blockChunks = 64
+
 // run describes up to n chunks from p.next, all of one subgroup: contiguous
-// blocks of a shard go to the multicast groups (paper 000, IV-C).
+// blocks of a shard go to the multicast groups (paper 000, IV-C), by turns, so
+// that all of a receiver's workers have something to do while one root sends.
 func (c *Comm) run(p *op, n int) Run {
 	k, g := p.shape.chunks, c.cfg.Subgroups
-	sub := p.next * g / k
-	end := ((sub+1)*k + g - 1) / g
+	block := max(1, min(blockChunks, k/g))
+	sub := p.next / block % g
+	end := min(k, (p.next/block+1)*block)
 	return Run{
 		Head: wire.Data{
 			Collective: p.shape.coll, Subgroup: uint8(sub), Root: uint16(c.cfg.Rank), //nolint:gosec // bounded by Config

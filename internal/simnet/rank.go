@@ -84,16 +84,18 @@ func (n *rank) post(after core.Time) {
 // Wake does what the rank has put off, and what the scenario does to it.
 func (n *rank) Wake(tag uint64) {
 	wake, life, arg := tag>>1&0x7f, tag>>8&0xff, int(tag>>16) //nolint:gosec // as made by at
-	switch wake {
-	case wakeCrash:
-		n.dead = true
-		n.net.Crash(n.rank)
-		return
-	case wakeRestart:
+	if wake == wakeRestart {
 		n.restart(arg)
 		return
 	}
-	if n.dead || n.gone || life != uint64(n.life)&0xff { //nolint:gosec // small
+	if life != uint64(n.life)&0xff { //nolint:gosec // small
+		return // so does a crash that a pause has put off until after the restart
+	}
+	if wake == wakeCrash {
+		n.dead = true
+		n.net.Crash(n.rank)
+	}
+	if n.dead || n.gone {
 		return
 	}
 	switch wake {
@@ -185,10 +187,14 @@ func (n *rank) takeHeld() {
 	}
 }
 
-// look schedules a look for room to send.
+// look schedules a look for room to send. Where a port waits for credit, its
+// backlog does not tell for how long.
 func (n *rank) look(after core.Time) {
 	if !n.roomy {
 		n.roomy = true
+		if n.Net.Lossless {
+			after = max(after, n.Net.Latency/2)
+		}
 		n.at(n.net.Now()+after, wakeRoom, 0)
 	}
 }
