@@ -45,6 +45,13 @@ func (n *rank) note(b *buffers, p Phase) {
 	s.To = max(n.net.Now(), 1)
 }
 
+// extend makes a phase last for a while yet.
+func (n *rank) extend(b *buffers, p Phase, by core.Time) {
+	if n.Trace && b != nil {
+		b.phases[p].To = max(b.phases[p].To, n.net.Now()+by)
+	}
+}
+
 // operation returns what the script calls the operation of a message, or nil.
 func (n *rank) operation(seq uint32) *buffers {
 	if int(seq) >= len(n.ops) {
