@@ -414,3 +414,36 @@ func TestClosedGapsAreStruckOff(t *testing.T) {
 	assert.False(t, asked)
 	assert.Zero(t, c.Stats().Lost)
 }
+
+// Guesses after a silence say nothing about how far chunks overtake each other.
+func TestGuessesDoNotWiden(t *testing.T) {
+	for _, silence := range []bool{false, true} {
+		c := New(Config{Rank: 1, Size: 2, Chunk: 1, Chains: 1, Subgroups: 1, Arena: 64, Eager: 64, EagerChunks: 64,
+			Cutoff: time.Millisecond, Reorder: 50 * time.Microsecond})
+		_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 3})
+		require.NoError(t, err)
+		take := func(now Time, psn uint32) {
+			h := wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 3, PSN: psn}
+			_, ok := c.Place(now, &h, 1)
+			require.True(t, ok)
+			c.Received(now, &h)
+		}
+		now := Time(time.Microsecond)
+		take(now, 1) // chunk 0 is late
+		if silence {
+			now += time.Second
+		} else {
+			now += 50 * time.Microsecond
+		}
+		c.Expire(now)
+		m, asked := c.NextControl()
+		require.True(t, asked)
+		require.Equal(t, wire.Fetch, m.Kind)
+		take(now, 0)
+		if silence {
+			assert.Equal(t, 50*time.Microsecond, c.pace.reorder)
+			continue
+		}
+		assert.Equal(t, 100*time.Microsecond, c.pace.reorder)
+	}
+}

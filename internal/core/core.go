@@ -179,7 +179,7 @@ func New(cfg Config) *Comm {
 	}
 	c := &Comm{cfg: cfg, topo: topology{cfg.Rank, cfg.Size}, chains: chains{cfg.Size, m}}
 	c.window = cfg.Window / m
-	c.pace = pace{least: cfg.Cutoff, alpha: cfg.Cutoff, reorder: cfg.Reorder}
+	c.pace = pace{least: cfg.Cutoff, alpha: cfg.Cutoff, reorder: cfg.Reorder, order: cfg.Reorder}
 	// Nothing precedes the first operation, so it needs no barrier of its own
 	// to open an epoch: joining was one.
 	c.epoch.opener = ^uint32(0)

@@ -56,6 +56,9 @@ type op struct {
 	tries  uint
 	alarm  bool // a cutoff has passed, and it is not known yet whether rightly
 	silent bool // a cutoff has passed: the time taken says nothing about the rate
+	// guessed says that chunks were asked for after a silence, here or further
+	// right; inVain, that some were asked for that only came late.
+	guessed, inVain bool
 
 	rightDone bool // the right neighbour has every chunk
 	told      bool // the left neighbour was told that this rank has every chunk

@@ -129,6 +129,9 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 			if !p.silent {
 				c.pace.measure(p.shape.total(), c.now-p.since)
 			}
+			if !p.inVain {
+				c.pace.kept()
+			}
 			c.activeOps(func(q *op) bool { c.arm(q); return true }) // the next one's turn has come
 		}
 		c.advance()

@@ -38,7 +38,11 @@ func (c *Comm) suspect(p *op, shard, from, to int) {
 		c.ask(p, shard, from, to, true, false)
 		return
 	}
-	p.gaps = append(p.gaps, gap{shard, from, to, c.now + c.pace.reorder})
+	due := c.now + c.pace.reorder
+	if n := len(p.gaps); n > 0 {
+		due = max(due, p.gaps[n-1].due) // they are in order, and reorder may have shrunk
+	}
+	p.gaps = append(p.gaps, gap{shard, from, to, due})
 }
 
 // overtaken looks for what a chunk of shard s shows to be lost elsewhere: all
@@ -95,6 +99,7 @@ func (c *Comm) rightIsDone(p *op) {
 // have been sent; the other kind is a guess after a silence. Chunks that were asked
 // for before are left out, unless again is set.
 func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
+	p.guessed = p.guessed || !certain
 	base := shard * p.shape.chunks
 	missing := func(i int) bool {
 		return !p.have.Has(base+i) && (again || !p.asked.Has(base+i))
@@ -168,7 +173,7 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 		c.judge(p, true)
 	} else if p.asked.Count() > 0 && p.asked.Clear(bit) {
 		c.stats.Lost-- // it was only late
-		c.pace.overtake(c.now)
+		c.hasty(p)
 	}
 	if p.wanted.Count() == 0 || !p.wanted.Has(bit) {
 		return
@@ -188,9 +193,7 @@ func (c *Comm) twice(p *op, bit int, repair bool) {
 		c.stats.Lost--
 	}
 	if asked || repair {
-		c.pace.overtake(c.now)
-	}
-	if asked || repair {
+		c.hasty(p)
 		c.judge(p, false)
 	}
 }
@@ -200,6 +203,15 @@ func (c *Comm) judge(p *op, right bool) {
 	if p.alarm {
 		p.alarm = false
 		c.pace.learn(right)
+	}
+}
+
+// hasty takes note of a request that multicast answers after all. Unless one of
+// this operation was a guess, it was for a gap, in which the chunk was overtaken.
+func (c *Comm) hasty(p *op) {
+	if !p.guessed {
+		p.inVain = true
+		c.pace.overtake(c.now)
 	}
 }
 
@@ -352,10 +364,10 @@ type pace struct {
 	rate  float64 // bytes a second, 0: not measured yet
 	least time.Duration
 	alpha time.Duration
-	// reorder is how long a gap may be a chunk overtaken by another, and
-	// widened when it last grew.
-	reorder time.Duration
-	widened Time
+	// reorder is how long a gap may be a chunk overtaken by another, order at
+	// least, and widened when it last grew.
+	reorder, order time.Duration
+	widened        Time
 }
 
 const (
@@ -398,6 +410,9 @@ func (p *pace) overtake(now Time) {
 		p.reorder, p.widened = min(2*p.reorder, max(maxReorder, p.reorder)), now
 	}
 }
+
+// kept learns from an operation in which no chunk was asked for in vain.
+func (p *pace) kept() { p.reorder = max(p.order, p.reorder-p.reorder/8) }
 
 // cutoff returns how long a silence may last when bytes are under way.
 func (p *pace) cutoff(bytes int) time.Duration {
