@@ -81,7 +81,7 @@ type Config struct {
 	Window   int          // packets in flight on a connection; 0: the bandwidth-delay product of the longest path
 	AckEvery int          // packets in order to an ACK; one that ends a message has an ACK anyway. 0: 1
 	Reorder  int          // transmissions that may overtake one before selective repeat takes it for lost; 0: none may
-	RTO      network.Time // without progress, doubling each time; 0: 4 round trips, at least 100 us
+	RTO      network.Time // without progress and with nothing in the sender's receive queues, doubling each time; 0: 4 round trips, at least 100 us
 	Retries  int          // timeouts in a row before the run fails; 0: 16
 }
 

@@ -200,6 +200,11 @@ func (c *connection) timer() {
 		r.net.At(due, int(c.from.rank), tagTimer|c.number)
 		return
 	}
+	// What waits in its queue is no silence; the multicast's timer looks there too.
+	if busy := r.net.Busy(int(c.from.rank)); busy > r.net.Now() {
+		r.net.At(busy, int(c.from.rank), tagTimer|c.number)
+		return
+	}
 	if c.backoff++; c.backoff > r.Retries {
 		r.fail(fmt.Errorf("baseline: rank %d has no answer from rank %d after %d tries; %d of %d packets acknowledged",
 			c.from.rank, c.to, r.Retries, c.sender.acknowledged(), c.end))

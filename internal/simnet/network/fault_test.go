@@ -387,3 +387,35 @@ func TestJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.Equal(t, c, back)
 }
+
+// A host is busy with what has come, not with what is on its way.
+func TestBusy(t *testing.T) {
+	for _, jitter := range []Time{0, 1} { // on their way from the switch, or landing
+		// 100 ns a link and 1 ms to its other end, 10 us to take it.
+		n, all := build(t, Config{Tree: star, Latency: time.Millisecond, Cost: 10_000, Workers: 2, Faults: Faults{Jitter: jitter}})
+		busy := map[Time]Time{}
+		all[7].wake = func(tag uint64) {
+			if tag > 0 {
+				send(n, Packet{To: 1, Bytes: 1186})
+			}
+			busy[n.Now()] = n.Busy(1) - n.Now()
+		}
+		for _, at := range []Time{0, 5000, 5000, 100_000} { // queued while the first is taken, and a gap
+			n.At(at, 7, 1)
+		}
+		const there = 2*time.Millisecond + 200
+		at := func(at Time) Time { n.At(at, 7, 0); return at }
+		early, first, before, queued, later, gap, last, over := at(there-10), at(there+10), at(there+4990), at(there+5110),
+			at(there+29_000), at(there+50_000), at(there+100_010), at(there+120_000)
+		run(t, n)
+		near := func(want, at Time) { require.InDelta(t, max(0, want), max(0, busy[at]), 3, "at %v", at) }
+		near(0, early)
+		near(there+10_000-first, first)
+		near(there+10_000-before, before)
+		near(there+30_000-queued, queued)
+		near(there+30_000-later, later)
+		near(0, gap)
+		near(there+110_000-last, last)
+		near(0, over)
+	}
+}

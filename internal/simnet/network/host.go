@@ -30,12 +30,14 @@ func (n *Network) Host(node int) HostCounter {
 	return c
 }
 
-// Busy returns until when a host's workers are busy with what has come to it: a
-// driver that has packets in its queue does not take silence for a loss.
+// Busy returns until when a host's workers are busy with what has come to it by
+// now, of a train its head: a driver that has packets in its queue does not take
+// silence for a loss. What is still on the last link, or in the queue before
+// it, does not count. A moment that has passed: they are idle.
 func (n *Network) Busy(node int) Time {
 	busy := int64(0)
 	for w := range n.Workers {
-		busy = max(busy, n.workers[node*n.Workers+w].free)
+		busy = max(busy, n.workers[node*n.Workers+w].busyAt(ps(n.now)))
 	}
 	return Time((busy + 999) / 1000)
 }
@@ -59,10 +61,14 @@ func (n *Network) furnishHosts() {
 // queue is kept only to know how full it is.
 type worker struct {
 	free   int64 // when it has taken all that it was given, ps
-	queue  []taken
-	first  int // in queue
-	queued int // packets of queue from first on
+	busy   int64 // when it has taken what had come when it was last asked, ps
+	coming fifo[coming]
+	queue  fifo[taken]
+	queued int // packets of queue
 }
+
+// coming is a packet or a train that a worker was given before it is there.
+type coming struct{ head, done int64 } // ps
 
 // taken is a packet or a train that a worker will have taken at a moment.
 type taken struct {
@@ -95,32 +101,41 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 	}
 	h.busy += work
 	w.free = done
+	if now := ps(n.now); head > now {
+		w.busyAt(now) // forgets what is there by now
+		w.coming.push(coming{head, done})
+	} else {
+		w.busy = done
+	}
 	return done, true
+}
+
+// busyAt returns when it will have taken what is there by now.
+func (w *worker) busyAt(now int64) int64 {
+	for w.coming.len() > 0 && w.coming.front().head <= now {
+		w.busy = max(w.busy, w.coming.front().done)
+		w.coming.pop()
+	}
+	return w.busy
 }
 
 // admit adds packets to the queue if it holds no more than depth when they
 // have arrived.
 func (w *worker) admit(at, done, one int64, count, depth int) bool {
-	for w.first < len(w.queue) && w.queue[w.first].done <= at {
-		w.queued -= w.queue[w.first].count
-		w.first++
-	}
-	if w.first == len(w.queue) {
-		w.queue, w.first = w.queue[:0], 0
-	} else if w.first >= 64 && w.first >= len(w.queue)/2 {
-		w.queue = w.queue[:copy(w.queue, w.queue[w.first:])]
-		w.first = 0
+	for w.queue.len() > 0 && w.queue.front().done <= at {
+		w.queued -= w.queue.front().count
+		w.queue.pop()
 	}
 	ahead := w.queued
-	if w.first < len(w.queue) && w.queue[w.first].count > 1 { // a train that is taken in part
-		t := w.queue[w.first]
+	if w.queue.len() > 0 && w.queue.front().count > 1 { // a train that is taken in part
+		t := w.queue.front()
 		ahead -= t.count - left(t.done-at, one, t.count)
 	}
 	own := left(done-at, one, count)
 	if ahead+own > depth {
 		return false
 	}
-	w.queue = append(w.queue, taken{done, count})
+	w.queue.push(taken{done, count})
 	w.queued += count
 	return true
 }

@@ -17,8 +17,7 @@ type rooms struct {
 
 // lossless is a port with its queue and the room at the far end of its link.
 type lossless struct {
-	queue []waiting
-	first int // in queue
+	queue fifo[waiting]
 	busy  bool
 	last  waiting // being sent
 	bytes int64   // in the queue
@@ -90,7 +89,7 @@ func (n *Network) enqueueAll(p *Packet, first, downs, up, in, back int, lag int6
 func (n *Network) enqueue(p *Packet, q int, s int32, lag int64) {
 	x := &n.rooms.ports[q]
 	p.refs++
-	x.queue = append(x.queue, waiting{p.id, s, ps(n.now) + lag})
+	x.queue.push(waiting{p.id, s, ps(n.now) + lag})
 	x.bytes += int64(p.wire)
 	n.serve(q)
 }
@@ -98,20 +97,15 @@ func (n *Network) enqueue(p *Packet, q int, s int32, lag int64) {
 // serve sends the next packet of a port if there is one and room for it.
 func (n *Network) serve(q int) {
 	x := &n.rooms.ports[q]
-	if x.busy || x.first == len(x.queue) {
+	if x.busy || x.queue.len() == 0 {
 		return
 	}
-	w := x.queue[x.first]
+	w := *x.queue.front()
 	p := n.packet(w.packet)
 	if n.Queue > 0 && x.used > 0 && x.used+int64(p.wire) > int64(n.Queue) {
 		return
 	}
-	if x.first++; x.first == len(x.queue) {
-		x.queue, x.first = x.queue[:0], 0
-	} else if x.first >= 64 && x.first >= len(x.queue)/2 {
-		x.queue = x.queue[:copy(x.queue, x.queue[x.first:])]
-		x.first = 0
-	}
+	x.queue.pop()
 	x.bytes -= int64(p.wire)
 	x.busy, x.last = true, w
 	head, tail, ok := n.transmit(p, q, max(0, w.tail-ps(n.now)))
