@@ -33,7 +33,7 @@ func Cluster(net network.Config, op core.Op, n int) Scenario {
 	if op.Collective == wire.Broadcast {
 		shards = 1
 	}
-	s.Digest = p*shards*op.Bytes > digestAbove
+	s.Digest = float64(p)*float64(shards)*float64(op.Bytes) > digestAbove
 	for range n {
 		s.Ops = append(s.Ops, Op{Op: op})
 	}

@@ -96,14 +96,3 @@ func (n *rank) markDone(b *buffers) {
 		}
 	}
 }
-
-// Last returns when the last mark of a phase ends.
-func Last(marks []Mark, p Phase) core.Time {
-	var t core.Time
-	for i := range marks {
-		if marks[i].Phase == p {
-			t = max(t, marks[i].To)
-		}
-	}
-	return t
-}

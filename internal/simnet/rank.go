@@ -13,6 +13,7 @@ import (
 // payload where a scenario has digests instead of bytes.
 type Datagram struct {
 	head    wire.Data
+	size    int // of the payload
 	payload []byte
 	token   uint64
 }
@@ -140,7 +141,7 @@ func (n *rank) Receive(p *network.Packet) {
 		if b.head.Job != n.number() {
 			return // a socket filter drops what another job sends
 		}
-		n.receive(&b.head, b.payload, b.token)
+		n.receive(&b.head, b.size, b.payload, b.token)
 	case *Message:
 		if b.life != n.life {
 			return // its connection is closed
@@ -181,7 +182,7 @@ func (n *rank) takeHeld() {
 		for len(*q) > 0 && !n.comm.Hold(&(*q)[0].head) {
 			d := (*q)[0]
 			*q = (*q)[1:]
-			n.receive(&d.head, d.payload, d.token)
+			n.receive(&d.head, d.size, d.payload, d.token)
 			n.ranks[r].look(0)
 		}
 	}
@@ -208,14 +209,7 @@ func (n *rank) bell(after core.Time) {
 }
 
 // receive offers a chunk to the core and puts it where it says.
-func (n *rank) receive(h *wire.Data, payload []byte, token uint64) {
-	size := n.Core.Chunk
-	if last := int(h.Bytes) - int(h.PSN)*size; last < size {
-		size = max(0, last)
-	}
-	if !n.Digest {
-		size = len(payload)
-	}
+func (n *rank) receive(h *wire.Data, size int, payload []byte, token uint64) {
 	pl, ok := n.comm.Place(n.net.Now(), h, size)
 	if ok && n.put(h, pl, size, payload, token) {
 		n.progress = n.net.Now()
@@ -228,7 +222,7 @@ func (n *rank) control(from int, m *Message) {
 	n.markReceived(&m.Control)
 	if m.Kind == wire.Repair {
 		h := fabric.RepairHeader(&m.Control)
-		n.receive(&h, m.payload, m.token)
+		n.receive(&h, m.Payload(), m.payload, m.token)
 		return
 	}
 	n.comm.Control(n.net.Now(), from, &m.Control)

@@ -191,10 +191,11 @@ func randomNet(r *rand.Rand, s *Scenario) {
 		f.Pauses = append(f.Pauses, network.Pause{Node: r.IntN(p), At: upTo(r, 10*ms), For: upTo(r, 20*ms)})
 	}
 	if r.IntN(6) == 0 {
-		f.Slow = []network.Slow{{Node: r.IntN(p), Factor: 1 + 20*r.Float64()}}
+		f.Slow = []network.Slow{{Node: r.IntN(p), Factor: 1 + float64(20*r.Float64())}}
+		s.Net.Cost = max(s.Net.Cost, us/10)
 	}
 	if r.IntN(8) == 0 {
-		f.SlowNIC = []network.Slow{{Node: r.IntN(p), Factor: 1 + 20*r.Float64()}}
+		f.SlowNIC = []network.Slow{{Node: r.IntN(p), Factor: 1 + float64(20*r.Float64())}}
 	}
 	if r.IntN(8) == 0 {
 		f.Partitions = []network.Partition{{Hosts: r.Perm(p)[:1+r.IntN(p)], At: upTo(r, 5*ms), For: upTo(r, 50*ms)}}

@@ -51,6 +51,8 @@ type Job struct {
 	life     int       // communicators before this one
 	whole    []uint64  // digest of an operation's whole buffer
 	done     int       // operations done in this life, over all ranks
+	silence  core.Time // after which a run hangs
+	peak     int       // packets in flight
 	result   Result
 	err      error
 }
@@ -82,7 +84,7 @@ func (sc *Scenario) Watch(progress func(done, total int)) Result {
 func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
 	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1))} //nolint:gosec // repeatable on purpose
 	j.result.Scenario = *sc
-	j.whole = make([]uint64, len(sc.Ops))
+	j.whole, j.silence = make([]uint64, len(sc.Ops)), sc.patience()
 	for r := range sc.Core.Size {
 		n := &rank{Job: j, rank: r}
 		j.ranks = append(j.ranks, n)
@@ -103,6 +105,9 @@ func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Nod
 	}
 	return j
 }
+
+// maxRanks is what the header of a chunk has room for.
+const maxRanks = 1 << 16
 
 // restartAfter is how long after the last rank has heard of a crash all begin again.
 const restartAfter = 5 * time.Millisecond
@@ -133,17 +138,14 @@ func (j *Job) restart(crashed int) {
 // number is the job that this life's datagrams carry.
 func (j *Job) number() uint64 { return 0x51b + uint64(j.life) } //nolint:gosec // small
 
-// A run hangs that takes more events, or in which no chunk arrives for longer.
-// The protocol asks for what is missing once a second at least.
-const maxSilence = 3 * time.Second
-
 // Step lets the next event happen, and reports whether there was one and no
 // violation.
 func (j *Job) Step() bool {
 	if j.err != nil || !j.net.Step() {
 		return false
 	}
-	if now := j.net.Now(); now-j.progress > maxSilence {
+	j.peak = max(j.peak, j.net.InFlight())
+	if now := j.net.Now(); now-j.progress > j.silence {
 		if j.over() {
 			return false
 		}
@@ -195,7 +197,17 @@ func (j *Job) fail(format string, args ...any) {
 
 // check returns what is wrong with a scenario that did not come from Random.
 func (sc *Scenario) check() error {
-	switch p := sc.Core.Size; {
+	c := &sc.Core
+	switch p := c.Size; {
+	case p > maxRanks:
+		return fmt.Errorf("simnet: %d ranks; the protocol's headers have room for %d", p, maxRanks)
+	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > 256 || c.Window < 0:
+		return fmt.Errorf("simnet: chunk %d, chains %d, subgroups %d, window %d; chunk and chains must be at least 1, subgroups 1 to 256, the window not negative",
+			c.Chunk, c.Chains, c.Subgroups, c.Window)
+	case !c.Lossless && c.Arena < c.Eager:
+		return fmt.Errorf("simnet: arena of %d bytes for eager operations of up to %d", c.Arena, c.Eager)
+	case len(sc.Crashes) > 1:
+		return fmt.Errorf("simnet: %d crashes; a run has one at most", len(sc.Crashes))
 	case p < 1 || len(sc.Ops) == 0 || sc.Depth < 1 || sc.Burst < 1:
 		return fmt.Errorf("simnet: %d ranks, %d operations, depth %d, burst %d; each must be at least 1", p, len(sc.Ops), sc.Depth, sc.Burst)
 	case sc.Net.Tree.Hosts < p:
@@ -208,6 +220,9 @@ func (sc *Scenario) check() error {
 	for _, c := range sc.Crashes {
 		if c.Rank < 0 || c.Rank >= sc.Core.Size {
 			return fmt.Errorf("simnet: rank %d cannot crash; ranks are 0 to %d", c.Rank, sc.Core.Size-1)
+		}
+		if c.At < 0 || c.Detect < 0 {
+			return fmt.Errorf("simnet: crash at %v, noticed within %v; neither may be negative", c.At, c.Detect)
 		}
 	}
 	return nil

@@ -115,6 +115,7 @@ func TestRepairsOnlyGaps(t *testing.T) {
 	lost := 10 * 4 * 400 * 3 / 100
 	assert.InDelta(t, lost, r.Stats.Repaired, float64(lost)/4, "of about %d lost chunks", lost)
 	assert.Less(t, r.Control[wire.Repair], lost*5/4)
+	assert.Less(t, r.Control[wire.Fetch], lost*5/4)
 }
 
 // TestDigest runs the same with digests, and shows that they notice.
@@ -184,12 +185,17 @@ func TestRestart(t *testing.T) {
 // TestWrongScenario wants errors that say what is wrong.
 func TestWrongScenario(t *testing.T) {
 	for want, spoil := range map[string]func(s *Scenario){
-		"0 operations":       func(s *Scenario) { s.Ops = nil },
-		"4 ranks on 2 hosts": func(s *Scenario) { s.Net.Tree.Hosts = 2 },
-		"set Eager to 0":     func(s *Scenario) { s.Digest = true },
-		"needs Slots":        func(s *Scenario) { s.Core.Lossless = true },
-		"ranks are 0 to 3":   func(s *Scenario) { s.Crashes = []Crash{{Rank: 9}} },
-		"burst 0":            func(s *Scenario) { s.Burst = 0 },
+		"0 operations":        func(s *Scenario) { s.Ops = nil },
+		"4 ranks on 2 hosts":  func(s *Scenario) { s.Net.Tree.Hosts = 2 },
+		"set Eager to 0":      func(s *Scenario) { s.Digest = true },
+		"needs Slots":         func(s *Scenario) { s.Core.Lossless = true },
+		"ranks are 0 to 3":    func(s *Scenario) { s.Crashes = []Crash{{Rank: 9}} },
+		"2 crashes":           func(s *Scenario) { s.Crashes = make([]Crash, 2) },
+		"neither may be":      func(s *Scenario) { s.Crashes = []Crash{{At: -1}} },
+		"have room for 65536": func(s *Scenario) { s.Core.Size = 1<<16 + 1 },
+		"chunk 0":             func(s *Scenario) { s.Core.Chunk = 0 },
+		"arena of 1 bytes":    func(s *Scenario) { s.Core.Arena = 1 },
+		"burst 0":             func(s *Scenario) { s.Burst = 0 },
 	} {
 		s := steady(1, 1)
 		spoil(&s)
