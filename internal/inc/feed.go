@@ -29,6 +29,7 @@ type feed struct {
 	asked  Time // when the first poll went that nothing answered, 0: none
 	rtt    Time // of polls, smoothed
 	poll   bool // a poll is due
+	more   bool // it may be followed by one without a pause, if results are owed
 	resent uint64
 	polls  uint64
 }
@@ -96,9 +97,10 @@ func (f *feed) arm(now Time) {
 	}
 }
 
-// hasten makes the next poll come within d.
+// hasten makes the next poll come within d. While a poll is on its way this does nothing:
+// its answer may bring what is missing, and a poll for every result would bring all of them every time.
 func (f *feed) hasten(now, d Time) {
-	if f.pollAt > now+d {
+	if f.polled == 0 && f.pollAt > now+d {
 		f.pollAt = now + d
 	}
 }
@@ -151,7 +153,11 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		}
 		again = true
 	}
-	f.poll = f.poll || c.Owed
+	if c.Owed && f.more {
+		// Once for each poll that a timer made: if every allowance were answered by a poll, as polls are
+		// by allowances, each copy of either would go round for as long as results are owed.
+		f.poll, f.more = true, false
+	}
 	switch {
 	case news:
 		f.arm(now)
@@ -169,6 +175,7 @@ func (f *feed) expire(now Time) {
 	if f.pollAt == 0 || now < f.pollAt {
 		return
 	}
+	f.more = true
 	f.poll = true
 	f.pause = min(2*f.pause, max(longestPause, f.cutoff))
 	f.pollAt = now + f.pause

@@ -274,22 +274,60 @@ func TestDeadlineMeasures(t *testing.T) {
 	assert.Equal(t, 317*ms, at, "a gap does not put the poll off")
 }
 
-// TestOwed: who is owed results polls at once; another answer does not call a poll off.
+// TestOwed: who is owed results polls at once, but once for each poll of a timer, however
+// many copies of the answer come; another answer does not call a poll off.
 func TestOwed(t *testing.T) {
 	m := newMember(1)
 	m.Post(0, four)
 	require.Equal(t, 8, drain(m))
 	h, c := grantTo(m, 0, 16)
 	c.Owed = true
-	m.Credit(0, h, c)
-	_, st, ok := m.NextStatus(0, 0)
-	assert.True(t, ok && st.Poll)
-	_, _, ok = m.NextStatus(0, 0)
-	assert.False(t, ok, "once")
+	for range 3 {
+		now := asking(t, m)
+		m.Credit(now, h, c)
+		_, st, ok := m.NextStatus(now, 0)
+		assert.True(t, ok && st.Poll)
+		for range 3 {
+			m.Credit(now, h, c)
+			_, _, ok = m.NextStatus(now, 0)
+			assert.False(t, ok, "once")
+		}
+	}
+	_, polls := m.Resent()
+	assert.EqualValues(t, 6, polls)
 	m.Expire(time.Second)
 	m.Credit(grantAt(time.Second, m, 0, 16))
-	_, st, ok = m.NextStatus(time.Second, 0)
+	_, st, ok := m.NextStatus(time.Second, 0)
 	assert.True(t, ok && st.Poll)
+}
+
+// TestGapsWaitForAnAnswer: results behind a gap call for one poll, and for another only once the
+// first is answered.
+func TestGapsWaitForAnAnswer(t *testing.T) {
+	m := newMember(1)
+	m.terms.Reorder = 0
+	m.Post(0, four)
+	m.Post(0, four)
+	require.Equal(t, 16, drain(m))
+	polled := func(now Time) bool {
+		m.Expire(now)
+		_, st, ok := m.NextStatus(now, 0)
+		return ok && st.Poll
+	}
+	take(t, m, 10, 5)
+	assert.True(t, polled(10), "slot 4 is missing")
+	for i, slot := range []uint32{6, 7, 12} {
+		now := Time(20 + i)
+		take(t, m, now, slot)
+		assert.False(t, polled(now), "the answer is on its way")
+	}
+	m.Credit(grantAt(30, m, 0, 16))
+	assert.False(t, polled(30))
+	take(t, m, 40, 13)
+	assert.True(t, polled(40), "slot 4 is still missing")
+	at, ok := m.Deadline()
+	require.True(t, ok)
+	assert.True(t, polled(at), "an answer that is lost keeps nobody waiting")
 }
 
 // TestGrantIsNews: more room alone is as good as slots that are free.

@@ -234,10 +234,11 @@ func TestNodeDeadlines(t *testing.T) {
 	descend(s, 2*ms, 0, 0)
 	assert.Zero(t, s.Silence(5*ms))
 	due(3 * ms)
+	allow(s, 2*ms, 0, 16) // 1 ms after the poll
 	descend(s, 4*ms, 1, 3)
 	due(4*ms + s.cfg.Reorder) // a gap: slot 2
 	descend(s, 5*ms, 0, 2)
-	due(6 * ms)
+	due(7 * ms)
 	others := newNode(t)
 	gather(others, 0, 2, 2, 2)
 	require.Len(t, climb(t, others, 0, 3), 3)

@@ -180,6 +180,29 @@ func TestOwnersKeepTheirShards(t *testing.T) {
 	}
 }
 
+// TestCopiesDoNotMultiply: where datagrams are reordered and come twice, and every gap calls for a poll
+// at once, polls and answers do not breed: it takes little more than to wait for what was overtaken.
+func TestCopiesDoNotMultiply(t *testing.T) {
+	for _, tree := range []bool{false, true} {
+		for _, dup := range []float64{0.01, 0.1, 0.3} {
+			var counts [2]Result
+			for seed := uint64(1); seed <= few(10, 2); seed++ {
+				for i, reorder := range []time.Duration{0, 20 * time.Microsecond} {
+					s := stream(seed, tree, 0, 200)
+					s.Terms.Cutoff, s.Terms.Reorder, s.Terms.Slots = 200*time.Microsecond, reorder, 16
+					s.Net = Net{Delay: time.Microsecond, Jitter: 282, Dup: dup, Queue: 8}
+					r := s.Run()
+					require.NoError(t, r.Err, "%s", r.String())
+					counts[i].Add(&r)
+				}
+			}
+			t.Logf("tree %t, dup %v: %d datagrams, %d polls; with time to arrive %d, %d", tree, dup,
+				counts[0].Datagrams, counts[0].Polls, counts[1].Datagrams, counts[1].Polls)
+			assert.Less(t, float64(counts[0].Datagrams), 1.7*float64(counts[1].Datagrams), "tree %t, dup %v", tree, dup)
+		}
+	}
+}
+
 // TestLossCosts: contributions and results go again about as often as they are
 // lost. A lost result takes up to two polls: the second once what crossed with the first is here.
 func TestLossCosts(t *testing.T) {
