@@ -271,3 +271,20 @@ func TestNoAnswer(t *testing.T) {
 		require.ErrorContains(t, err, "has no answer from rank")
 	}
 }
+
+// TestQueueIsNoSilence: a sender that was away finds the feedback in its queue,
+// and sends nothing again.
+func TestQueueIsNoSilence(t *testing.T) {
+	for _, transport := range []Transport{GoBackN, SelectiveRepeat} {
+		for _, algorithm := range []Algorithm{BroadcastChain, BroadcastGleam} {
+			c := unicast(transport, 0)
+			c.Algorithm, c.Bytes = algorithm, 1<<20
+			c.Net.Cost = 100 * time.Nanosecond
+			c.Net.Faults.Pauses = []network.Pause{{Node: 0, At: 20 * time.Microsecond, For: time.Millisecond}}
+			r, err := Run(c)
+			require.NoError(t, err)
+			require.Greater(t, r.Time, time.Millisecond)
+			require.Zero(t, r.Timeouts, "%s, %s", transport, algorithm)
+		}
+	}
+}
