@@ -25,27 +25,8 @@ func (t *Tree) Next(node, to int, hash uint64) int {
 	return first + step*int(h%uint64(n))
 }
 
-// Choices appends all equal ports towards a node to buf. A host's are those of
-// all rails.
-func (t *Tree) Choices(node, to int, buf []int) []int {
-	if node < t.Hosts && to < t.Hosts {
-		for r := range t.rails {
-			if node != to {
-				buf = append(buf, t.Up(node, r))
-			}
-		}
-		return buf
-	}
-	first, n, step := t.Equal(node, to, 0)
-	for i := range n {
-		buf = append(buf, first+step*i)
-	}
-	return buf
-}
-
-// Equal returns the equal ports towards a node, as Choices without a slice:
-// the first, how many, and the distance from one to the next. A host's port is
-// that of one rail, by hash.
+// Equal returns the equal ports towards a node: the first, how many, and the
+// distance from one to the next. A host's port is that of one rail, by hash.
 func (t *Tree) Equal(node, to int, hash uint64) (first, n, step int) {
 	if node == to {
 		return 0, 0, 0
