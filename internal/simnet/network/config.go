@@ -21,7 +21,10 @@ type Config struct {
 	// Latency of a link and of the switch or NIC behind it.
 	Latency Time
 	// Queue is how many bytes an output port of a switch holds, with the packet
-	// that it sends; 0: any. What does not fit is dropped.
+	// that it sends; 0: any. What does not fit is dropped. A train is dropped as
+	// a whole if one of its packets would not fit, as they come and as the port
+	// drains meanwhile; a reliable one that is sent again after a loss is so only
+	// if its first does not, as its sender would go no faster than the port.
 	Queue int
 	// Lossless says that nothing is dropped for want of room: a packet waits
 	// until there is room for it at the other end of the link, Queue bytes a
@@ -40,7 +43,10 @@ type Config struct {
 	CostPerByte float64
 	Depth       int
 	// Adaptive says that switches send unicast packets up by the port with the
-	// shortest queue, so that they overtake each other.
+	// shortest queue, so that they overtake each other. Multicast packets do not:
+	// as in InfiniBand's multicast forwarding tables a tree fixes its links, one
+	// of each bundle, whatever waits there. Those of one sender and group overtake
+	// each other by Jitter only; those of several groups take several trees.
 	Adaptive bool
 	// RTO is after how long a lost reliable packet is sent again, doubled with
 	// each loss of the same packet up to 64 times; 0: 1 ms.
@@ -51,7 +57,9 @@ type Config struct {
 // Faults are what goes wrong.
 type Faults struct {
 	// Loss is the probability that a packet is lost on a link to a host, each
-	// receiver by itself; LinkLoss on any link. A train is lost as one packet.
+	// receiver by itself; LinkLoss on any link. A train is lost as a whole if
+	// any of its packets is, which for Count of them each by itself has the
+	// probability 1-(1-p)^Count, here as for MulticastLoss and Corrupt.
 	Loss, LinkLoss float64
 	// MulticastLoss is that of a multicast packet on a link to a host, besides:
 	// 1 where the network does not pass the group.
@@ -62,7 +70,7 @@ type Faults struct {
 	// Lossy links lose more, in both directions.
 	Lossy []LossyLink
 	// Corrupt is the probability that a packet arrives at a host damaged; the
-	// NIC drops it. Duplicate, that it arrives a second time.
+	// NIC drops it. Duplicate, that it, or a train as one, arrives a second time.
 	Corrupt, Duplicate float64
 	// Jitter is up to how much later a packet reaches a host, each by itself.
 	Jitter     Time
@@ -95,4 +103,9 @@ type Slow struct {
 type Partition struct {
 	Hosts   []int
 	At, For Time
+	// Split leaves the links up, and lets pass what both comes from these hosts
+	// and goes to them, or neither: the two sides talk among themselves. The
+	// rest, copies of a multicast too, is lost on the last link. Switches as
+	// senders and receivers are on the other hosts' side.
+	Split bool
 }

@@ -1,5 +1,7 @@
 package network
 
+import "math/bits"
+
 // chance is a probability as a bound for a random word, so that it needs no
 // floating point when it is drawn.
 type chance uint64
@@ -11,6 +13,21 @@ func newChance(p float64) chance {
 		return always
 	}
 	return chance(p * (1 << 64))
+}
+
+// anyOf returns the chance that of count packets, each by itself, any is met.
+func (c chance) anyOf(count int32) chance {
+	if count == 1 || c == 0 || c == always {
+		return c
+	}
+	spared, each := uint64(always), -uint64(c) // as 64 bits after the point
+	for ; count > 0; count >>= 1 {
+		if count&1 == 1 {
+			spared, _ = bits.Mul64(spared, each)
+		}
+		each, _ = bits.Mul64(each, each)
+	}
+	return chance(^spared)
 }
 
 func (n *Network) draw(c chance) bool { return c == always || chance(n.rng.Uint64()) < c }
@@ -43,23 +60,31 @@ func (n *Network) loses(l *link, at int64, p *Packet) bool {
 	if l.down != nil && l.down.has(at) {
 		return true
 	}
+	if n.apart(l, at, p) {
+		return true
+	}
 	if l.loss < 0 {
 		return false
 	}
-	lost := n.chance(l)
+	k, lost := &n.losses[l.loss], false
+	if k.begin == 0 {
+		lost = n.draw(k.mean.anyOf(p.Count))
+	} else {
+		for range p.Count {
+			lost = n.inRun(l, k) || lost
+		}
+	}
 	return lost && !p.spared()
 }
 
-func (n *Network) chance(l *link) bool {
-	k := &n.losses[l.loss]
+// inRun takes a bursty link on by a packet, and says whether it loses it.
+func (n *Network) inRun(l *link, k *loss) bool {
 	switch {
-	case k.begin == 0 || l.bad == 0:
-		lost := n.draw(k.mean)
+	case l.bad == 0:
 		l.bad = -1
-		if lost {
+		if n.draw(k.mean) {
 			l.bad = 1
 		}
-		return lost
 	case l.bad > 0:
 		if n.draw(k.end) {
 			l.bad = -1
@@ -76,12 +101,12 @@ func (n *Network) chance(l *link) bool {
 // returns how much later it lands; false: it does not.
 func (n *Network) mishap(p *Packet, q int, head, tail int64) (late int64, ok bool) {
 	f := &n.Faults
-	if f.MulticastLoss > 0 && p.To == Multicast && n.draw(newChance(f.MulticastLoss)) {
+	if f.MulticastLoss > 0 && p.To == Multicast && n.draw(newChance(f.MulticastLoss).anyOf(p.Count)) {
 		n.counts[q].Lost += uint64(p.Count) //nolint:gosec // positive
 		n.lost(p)
 		return 0, false
 	}
-	if f.Corrupt > 0 && !p.spared() && n.draw(newChance(f.Corrupt)) {
+	if f.Corrupt > 0 && !p.spared() && n.draw(newChance(f.Corrupt).anyOf(p.Count)) {
 		n.counts[q].Corrupt += uint64(p.Count) //nolint:gosec // positive
 		n.lost(p)
 		return 0, false
@@ -104,9 +129,46 @@ func (n *Network) jitter() int64 {
 func (f *Faults) downs() map[int]*spans {
 	all := map[int]*spans{}
 	for _, p := range f.Partitions {
+		if p.Split {
+			continue
+		}
 		for _, h := range p.Hosts {
 			all[h] = all[h].add(p.At, p.For)
 		}
 	}
 	return all
+}
+
+// split is a Partition of two sides.
+type split struct {
+	span
+	side []bool // by node
+}
+
+func (n *Network) layPartitions() {
+	for _, p := range n.Faults.Partitions {
+		if !p.Split {
+			continue
+		}
+		s := split{span{ps(p.At), ps(p.At + p.For)}, make([]bool, n.tree.Nodes)}
+		for _, h := range p.Hosts {
+			s.side[h] = true
+		}
+		n.splits = append(n.splits, s)
+	}
+}
+
+// apart says whether the receiver of a packet on its last link is on the other
+// side of a partition then.
+func (n *Network) apart(l *link, at int64, p *Packet) bool {
+	if n.tree.Switch(int(l.to)) && l.to != p.To {
+		return false
+	}
+	for i := range n.splits {
+		s := &n.splits[i]
+		if s.from <= at && at < s.to && s.side[p.From] != s.side[l.to] {
+			return true
+		}
+	}
+	return false
 }

@@ -40,6 +40,43 @@ func TestLossMean(t *testing.T) {
 	}
 }
 
+// A train is lost if one of its packets is.
+func TestLossOfTrains(t *testing.T) {
+	const trains, count, p = 20_000, 32, 0.01
+	alone := math.Pow(1-p, count)
+	for name, x := range map[string]struct {
+		faults Faults
+		arrive float64
+	}{
+		"loss":      {Faults{Loss: p}, alone},
+		"multicast": {Faults{MulticastLoss: p}, alone},
+		"corrupt":   {Faults{Corrupt: p}, alone},
+		"all":       {Faults{Loss: 1}, 0},
+		// It is out of a run before it, and no run begins: mean length 10.
+		"burst": {Faults{Loss: p, Burst: 10}, (1 - p) * math.Pow(1-p*0.1/(1-p), count-1)},
+	} {
+		n, all := build(t, Config{Tree: fattree.Config{Hosts: 2}, Faults: x.faults})
+		for range trains {
+			send(n, Packet{To: Multicast, Bytes: count, Count: count})
+		}
+		run(t, n)
+		require.InDelta(t, x.arrive*trains, len(all[1].got), 5*math.Sqrt(trains/4*2), name)
+		c := n.Counters()[n.Tree().Ports[n.Tree().Up(1, 0)].Reverse]
+		require.EqualValues(t, count*(trains-len(all[1].got)), c.Lost+c.Corrupt, name)
+	}
+}
+
+func TestAnyOf(t *testing.T) {
+	for _, p := range []float64{1e-12, 1e-6, 0.001, 0.5, 0.999} {
+		for _, count := range []int32{1, 2, 3, 32, 1000, math.MaxInt32} {
+			want := -math.Expm1(float64(count) * math.Log1p(-p))
+			require.InEpsilon(t, want, float64(newChance(p).anyOf(count))/(1<<64), 1e-4, "%v of %d", p, count)
+		}
+	}
+	require.Equal(t, always, newChance(1).anyOf(5))
+	require.Zero(t, newChance(0).anyOf(5))
+}
+
 // Every receiver of a multicast loses by itself.
 func TestLossOfEachReceiver(t *testing.T) {
 	n, all := build(t, Config{Tree: two, Faults: Faults{Loss: 0.1}})
@@ -197,7 +234,7 @@ func TestSlow(t *testing.T) {
 
 // Partitions hold reliable packets up until they heal.
 func TestPartition(t *testing.T) {
-	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{[]int{3, 4}, 0, 20 * time.Millisecond}}}})
+	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3, 4}, For: 20 * time.Millisecond}}}})
 	send(n, Packet{To: 3, Reliable: true, Tag: 1})
 	send(n, Packet{From: 4, To: 9, Reliable: true})
 	send(n, Packet{To: 3})
@@ -206,6 +243,65 @@ func TestPartition(t *testing.T) {
 	require.Len(t, all[9].got, 1)
 	// Sent again after 1, 3, 7, 15 and 31 ms.
 	require.InDelta(t, 31*time.Millisecond, all[3].got[0].at, 1e6)
+}
+
+// Both sides of a split talk among themselves, and not to each other until it
+// heals.
+func TestSplit(t *testing.T) {
+	inside := []int{0, 1, 9, 31}
+	for _, lossless := range []bool{false, true} {
+		n, all := build(t, Config{Tree: two, Latency: 500, Lossless: lossless, Queue: 8320, Faults: Faults{Partitions: []Partition{{Hosts: inside, At: 1000, For: 40_000, Split: true}}}})
+		side := map[int32]bool{}
+		for _, h := range inside {
+			side[int32(h)] = true //nolint:gosec // small
+		}
+		all[2].wake = func(tag uint64) {
+			for _, from := range []int32{0, 5, 31} {
+				send(n, Packet{From: from, To: Multicast, Tag: tag})
+			}
+			for to := range int32(32) {
+				send(n, Packet{From: 0, To: to, Tag: tag})
+				send(n, Packet{From: 5, To: to, Tag: tag})
+			}
+			send(n, Packet{From: 9, To: 5, Tag: tag, Reliable: true})
+		}
+		n.At(1000, 2, 1)
+		n.At(50_000, 2, 2)
+		run(t, n)
+		for h := range int32(32) {
+			count := [3]int{}
+			for _, g := range all[h].got {
+				require.True(t, g.tag == 2 || g.reliable || side[g.from] == side[h], "from %d to %d", g.from, h)
+				count[g.tag]++
+			}
+			want := [3]int{0, 2, 5} // of 5, by unicast and multicast
+			if side[h] {
+				want[1] = 3 // of 0 by both, of 31 by multicast
+			}
+			switch h {
+			case 5: // a multicast and a unicast of its own do not cross a link
+				want = [3]int{0, 1 + 1, 4 + 1}
+			case 0, 31:
+				want[1], want[2] = 2, 4
+			}
+			require.Equal(t, want, count, "host %d", h)
+		}
+		require.GreaterOrEqual(t, all[5].got[len(all[5].got)-1].at, Time(1e6), "the reliable one, after RTO")
+	}
+}
+
+// Switches are on the side of those that a split does not name.
+func TestSplitSwitches(t *testing.T) {
+	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3}, For: time.Second, Split: true}}}})
+	root := int32(n.Tree().Root(0)) //nolint:gosec // small
+	send(n, Packet{From: 3, To: root})
+	send(n, Packet{From: 4, To: root})
+	send(n, Packet{From: root, To: Multicast})
+	run(t, n)
+	require.Len(t, all[root].got, 1)
+	for h := range 32 {
+		require.Equal(t, h == 3, len(all[h].got) == 0, "host %d", h)
+	}
 }
 
 // What is sent to or by a crashed host is gone; after a restart a flow begins
@@ -361,8 +457,8 @@ func TestWrongConfigs(t *testing.T) {
 		"network: Faults.Pauses[0] is of node 8, allowed are hosts, 0 to 7":                func(c *Config) { c.Faults.Pauses = []Pause{{8, 0, 1}} },
 		"network: Faults.Slow[0].Factor is 0, allowed are above 0, up to 1e+06":            func(c *Config) { c.Faults.Slow = []Slow{{1, 0}} },
 		"network: Faults.SlowNIC[0] is of node -1, allowed are hosts, 0 to 7":              func(c *Config) { c.Faults.SlowNIC = []Slow{{-1, 1}} },
-		"network: Faults.Partitions[0].For is -1ns, allowed are 0s to 1h0m0s":              func(c *Config) { c.Faults.Partitions = []Partition{{[]int{1}, 0, -1}} },
-		"network: Faults.Partitions[0] is of node 9, allowed are hosts, 0 to 7":            func(c *Config) { c.Faults.Partitions = []Partition{{[]int{9}, 0, 1}} },
+		"network: Faults.Partitions[0].For is -1ns, allowed are 0s to 1h0m0s":              func(c *Config) { c.Faults.Partitions = []Partition{{Hosts: []int{1}, For: -1}} },
+		"network: Faults.Partitions[0] is of node 9, allowed are hosts, 0 to 7":            func(c *Config) { c.Faults.Partitions = []Partition{{Hosts: []int{9}, For: 1}} },
 		"fattree: Hosts is 0, allowed are 1 to 1048576":                                    func(c *Config) { c.Tree.Hosts = 0 },
 	} {
 		c := Config{Tree: star, Gbps: 100}
@@ -379,7 +475,7 @@ func TestWrongConfigs(t *testing.T) {
 func TestJSON(t *testing.T) {
 	c := Config{
 		Tree: two, Gbps: 200, Lossless: true, RTO: 5, CostPerByte: 0.25,
-		Faults: Faults{Lossy: []LossyLink{{1, 2, 0.5}}, Partitions: []Partition{{[]int{1, 2}, 3, 4}}, Pauses: []Pause{{1, 2, 3}}},
+		Faults: Faults{Lossy: []LossyLink{{1, 2, 0.5}}, Partitions: []Partition{{[]int{1, 2}, 3, 4, true}}, Pauses: []Pause{{1, 2, 3}}},
 	}
 	text, err := json.Marshal(c)
 	require.NoError(t, err)

@@ -71,7 +71,7 @@ func randomConfig(t *rapid.T) Config {
 		f.Jitter = Time(draw("jitter", 0, 100, 100_000))
 		f.Pauses = []Pause{{1, 1000, 500_000}, {2, 5000, 100}, {1, 300_000, 300_000}}
 		f.Slow, f.SlowNIC = []Slow{{3, 5}}, []Slow{{4, 3}}
-		f.Partitions = []Partition{{[]int{0, 2}, 20_000, Time(draw("partition", 0, 1e6))}}
+		f.Partitions = []Partition{{Hosts: []int{0, 2}, At: 20_000, For: Time(draw("partition", 0, 1e6)), Split: rapid.Bool().Draw(t, "split")}}
 	}
 	return c
 }
@@ -250,6 +250,53 @@ func TestDropTail(t *testing.T) {
 	// Of ten rounds of seven the first finds room, the second room for four, the
 	// others for the one that has left.
 	require.Len(t, all[7].got, 7+4+8)
+}
+
+// A train takes as much of a drop-tail queue as its packets would, and is
+// dropped as a whole.
+func TestDropTailTrains(t *testing.T) {
+	const packet = 4160
+	for _, x := range []struct {
+		name           string
+		uplink         float64
+		queue, count   int32
+		senders        int32
+		reliable       bool
+		received, peak int
+	}{
+		{"drains as it comes", 0, 4, 32, 1, false, 1, 1},
+		{"comes twice as fast as it drains", 50, 4, 32, 1, false, 0, 0},
+		{"and fits", 50, 17, 32, 1, false, 1, 17}, // 16 have gone when the last comes, and half of another
+		{"in the way of another", 0, 4, 32, 2, false, 1, 1},
+		{"both fit", 0, 33, 32, 2, false, 2, 33},
+		{"sent again no faster than it drains", 50, 4, 32, 1, true, 1, 4},
+	} {
+		c := Config{Tree: star, Queue: int(x.queue) * packet}
+		to := int32(7)
+		if x.uplink > 0 {
+			c.Tree, c.UplinkGbps, to = two, x.uplink, 31
+		}
+		n, all := build(t, c)
+		for from := range x.senders {
+			send(n, Packet{From: from, To: to, Bytes: x.count * 4096, Count: x.count, Reliable: x.reliable})
+		}
+		run(t, n)
+		require.Len(t, all[to].got, x.received, x.name)
+		dropped, peak := uint64(0), 0
+		for q, c := range n.Counters() {
+			if n.Tree().Switch(n.Tree().Ports[q].From) {
+				dropped += c.Dropped
+				peak = max(peak, c.Peak)
+				require.LessOrEqual(t, c.Peak, n.Queue, x.name)
+			}
+		}
+		lost := int(x.senders) - x.received
+		if x.reliable {
+			lost = 1
+		}
+		require.EqualValues(t, lost*int(x.count), dropped, x.name)
+		require.InDelta(t, x.peak*packet, peak, packet/2+1, x.name)
+	}
 }
 
 // Trains are complete within a packet's time of the same packets.

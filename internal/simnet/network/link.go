@@ -97,18 +97,24 @@ func (n *Network) transmit(p *Packet, q int, lag int64) (head, tail int64, ok bo
 	if n.rooms != nil && now-l.free < 1000 {
 		start = l.free // the event was rounded up; at once is when the port got free
 	}
-	if start-now+first > l.room {
+	// The last packet of a train leaves no earlier than it has come.
+	end := max(start+all, now+lag+first)
+	// The port holds most when the first packet of a train comes or when the last
+	// does, for it drains and fills evenly meanwhile.
+	held := max(start-now+first, end-now-lag)
+	if p.tries > 0 { // of its window, which begins anew after a loss, no more than fits
+		held = max(start-now+first, min(held, l.room))
+	}
+	if held > l.room {
 		c.Dropped += uint64(p.Count) //nolint:gosec // positive
 		n.lost(p)
 		return 0, 0, false
 	}
-	l.most = max(l.most, start-now+first)
-	// The last packet of a train leaves no earlier than it has come.
-	end := max(start+all, now+lag+first)
+	l.most = max(l.most, held)
 	l.free = end
 	c.Packets[p.Class] += uint64(p.Count) //nolint:gosec // positive
 	c.Bytes[p.Class] += uint64(p.wire)    //nolint:gosec // positive
-	if l.loss >= 0 || l.down != nil {
+	if l.loss >= 0 || l.down != nil || len(n.splits) > 0 {
 		if n.loses(l, start, p) {
 			c.Lost += uint64(p.Count) //nolint:gosec // positive
 			n.lost(p)

@@ -60,6 +60,7 @@ type Network struct {
 	state   []state
 	links   []link
 	losses  []loss
+	splits  []split
 	counts  []Counter // by port
 	hosts   []host
 	workers []worker // of a host side by side
@@ -105,6 +106,7 @@ func New(c Config, seed uint64) (*Network, error) {
 		mishaps: c.Faults.Jitter > 0 || c.Faults.Corrupt > 0 || c.Faults.MulticastLoss > 0 || c.Faults.Duplicate > 0,
 	}
 	n.layLinks()
+	n.layPartitions()
 	n.furnishHosts()
 	if c.Lossless {
 		n.rooms = newRooms(len(tree.Ports))
