@@ -27,13 +27,13 @@ func (sc *Scenario) patience() core.Time {
 func (j *Job) checkTraffic() {
 	r := &j.result
 	chunks, credits := 0, 0
-	allgathers := 0
+	turns := 0 // operations whose roots pass the turn on
 	for i := range j.Ops {
 		b := j.ranks[0].ops[i]
 		chunks += b.shards * b.chunks
 		window := j.Core.Window
-		if b.Collective == wire.Allgather {
-			allgathers++
+		if b.Collective != wire.Broadcast {
+			turns++
 			window /= min(j.Core.Chains, j.Core.Size, max(1, j.Core.Window))
 		}
 		// A rank says four times a window how far it has come, and at the end.
@@ -55,7 +55,7 @@ func (j *Job) checkTraffic() {
 		kind wire.Kind
 		most int
 	}{
-		{wire.Ready, barriers * rounds}, {wire.Done, barriers}, {wire.Activate, allgathers * (p - 1)}, {wire.Credit, credits * (p - 1)},
+		{wire.Ready, barriers * rounds}, {wire.Done, barriers}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
 	} {
 		if got := r.Control[law.kind]; got > law.most {
 			j.fail("%d messages %v; the operations take %d at most", got, law.kind, law.most)

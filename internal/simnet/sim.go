@@ -228,22 +228,14 @@ func (sc *Scenario) check() error {
 	return nil
 }
 
-// Add adds the counts of another result.
-func (r *Result) Add(o *Result) {
-	r.Events += o.Events
-	r.Ops += o.Ops
-	r.Bytes += o.Bytes
-	r.Chunks += o.Chunks
-	r.Overflow += o.Overflow
-	r.Restarts += o.Restarts
-	for k := range r.Control {
-		r.Control[k] += o.Control[k]
+// Whole returns how many operations of the script's last run at least one rank completed.
+func (r *Result) Whole() (n int) {
+	for _, s := range r.Spans {
+		if s.To > 0 {
+			n++
+		}
 	}
-	r.Stats.Done += o.Stats.Done
-	r.Stats.Lost += o.Stats.Lost
-	r.Stats.Repaired += o.Stats.Repaired
-	r.Stats.Dropped += o.Stats.Dropped
-	r.Stats.Barriers += o.Stats.Barriers
+	return n
 }
 
 // String tells what a run came to.

@@ -16,7 +16,7 @@ var InNetwork = &Kind[incnet.Scenario]{
 	Random: incnet.Random,
 	Run: func(s *incnet.Scenario) Outcome {
 		r := s.Run()
-		return Outcome{Err: r.Err, Ops: r.Ops, Events: r.Events, Bytes: r.Bytes, Hash: r.Hash, Text: func() string { return r.String() }}
+		return Outcome{Err: r.Err, Ops: r.Ops / s.Terms.Ranks, Ranks: r.Ops, Events: r.Events, Bytes: r.Bytes, Hash: r.Hash, Text: func() string { return r.String() }}
 	},
 	Fit:     fitInNetwork,
 	Changes: []Change[incnet.Scenario]{fewerNodes},

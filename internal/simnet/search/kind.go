@@ -38,7 +38,8 @@ type Change[S any] func(s *S, n int) bool
 // Outcome is what a run came to.
 type Outcome struct {
 	Err    error // the first violation, nil if there was none
-	Ops    int   // operations completed and checked, over all ranks
+	Ops    int   // operations completed and checked: each counts once
+	Ranks  int   // ... and once a rank
 	Events int
 	Bytes  int // checked
 	Hash   uint64

@@ -32,7 +32,7 @@ var Multicast = &Kind[simnet.Scenario]{
 		if r.Err == nil && strict {
 			r.Err = laws(&r)
 		}
-		return Outcome{Err: r.Err, Ops: r.Ops, Events: int(r.Events), Bytes: int(r.Bytes), Hash: r.Hash, Text: func() string { return r.String() }}
+		return Outcome{Err: r.Err, Ops: r.Whole(), Ranks: r.Ops, Events: int(r.Events), Bytes: int(r.Bytes), Hash: r.Hash, Text: func() string { return r.String() }}
 	},
 	Fit: fitMulticast,
 }

@@ -18,17 +18,18 @@ type Limits struct {
 
 // Tally is what a soak has come to so far.
 type Tally struct {
-	Seeds              uint64
-	Ops, Events, Bytes int
-	Hash               uint64 // of all runs: depends on the seeds alone
-	Elapsed            time.Duration
+	Seeds         uint64
+	Ops, Ranks    int // operations, and ranks that completed them
+	Events, Bytes int
+	Hash          uint64 // of all runs: depends on the seeds alone
+	Elapsed       time.Duration
 }
 
 // String gives the counts and rates.
 func (t *Tally) String() string {
 	rate := func(n int) float64 { return float64(n) / max(t.Elapsed.Seconds(), 1e-9) }
-	return fmt.Sprintf("%d seeds, %d operations, %d MB checked in %.1f s: %.0f operations/s, %.0f events/s, hash %016x",
-		t.Seeds, t.Ops, t.Bytes>>20, t.Elapsed.Seconds(), rate(t.Ops), rate(t.Events), t.Hash)
+	return fmt.Sprintf("%d seeds, %d operations (%d over all ranks), %d MB checked in %.1f s: %.0f operations/s, %.0f events/s, hash %016x",
+		t.Seeds, t.Ops, t.Ranks, t.Bytes>>20, t.Elapsed.Seconds(), rate(t.Ops), rate(t.Events), t.Hash)
 }
 
 // Failure is a seed that fails, and the smallest scenario found that still does.
@@ -70,6 +71,7 @@ func (k *Kind[S]) Soak(l Limits, seen func(t *Tally, o *Outcome)) (Tally, *Failu
 	stuck := inOrder(l.First, seeds, k.seed, func(seed uint64, o Outcome) bool {
 		t.Seeds++
 		t.Ops += o.Ops
+		t.Ranks += o.Ranks
 		t.Events += o.Events
 		t.Bytes += o.Bytes
 		t.Hash = (t.Hash ^ o.Hash) * 0x9e3779b97f4a7c15
