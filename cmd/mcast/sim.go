@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -53,15 +54,21 @@ type simNetwork struct {
 type simProtocol struct {
 	Bytes     string    `default:"128KiB" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step      int       `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
-	Chains    int       `default:"1" placeholder:"M" help:"Roots that multicast at the same time. Default: ${default}."`
+	Chains    int       `placeholder:"M" help:"Roots that multicast at the same time. Default: 1; of an overlap one a rank, up to 64, and then a --window of 4096."`
 	Subgroups int       `default:"1" placeholder:"G" help:"Multicast trees that a root's chunks are spread over. Default: ${default}."`
 	Chunk     byteCount `default:"4KiB" placeholder:"N" help:"Bytes of a packet. Default: ${default}."`
-	Window    int       `placeholder:"n" help:"Chunks that may be under way to a receiver. Default: --depth."`
+	Window    int       `placeholder:"n" help:"Packets that may be under way to a receiver. Default: --depth."`
 	Coarse    int       `default:"1" placeholder:"n" help:"Packets that travel as one, for thousands of hosts. Default: ${default}: every packet by itself."`
 	Iters     int       `default:"1" placeholder:"n" help:"Operations, one after the other. Default: ${default}."`
 	Seed      uint64    `default:"1" help:"Of losses, jitter and the like. Default: ${default}."`
 	JSON      bool      `name:"json" help:"Print one JSON object a line instead of a table."`
 }
+
+// What the protocol's headers have room for.
+const (
+	mostRanks     = 1 << 16
+	mostSubgroups = 1 << 8
+)
 
 // byteCount is a size on the command line.
 type byteCount int
@@ -125,10 +132,19 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 	for _, amount := range []struct {
 		flag         string
 		value, least int
-	}{{"chains", c.Chains, 1}, {"subgroups", c.Subgroups, 1}, {"chunk", int(c.Chunk), 1}, {"window", c.Window, 0}, {"coarse", c.Coarse, 1}, {"iters", c.Iters, 1}} {
+	}{{"chains", c.Chains, 0}, {"chunk", int(c.Chunk), 1}, {"window", c.Window, 0}, {"coarse", c.Coarse, 1}, {"iters", c.Iters, 1}} {
 		if amount.value < amount.least {
 			return nil, fmt.Errorf("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
+	}
+	if c.Subgroups < 1 || c.Subgroups > mostSubgroups {
+		return nil, fmt.Errorf("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, mostSubgroups)
+	}
+	if algorithm == figures.Multicast && net.Tree.Hosts > mostRanks {
+		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, mostRanks)
+	}
+	if c.Coarse > 1 && (net.Queue > 0 || net.Depth > 0) {
+		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with a finite --queue or --depth: a train of %d packets finds room as a whole or is dropped as a whole, so drops are coarse\n", c.Coarse, c.Coarse)
 	}
 	var cases []figures.Case
 	for _, n := range all {

@@ -17,7 +17,8 @@ import (
 type simRun struct {
 	simNetwork  `embed:""`
 	simProtocol `embed:""`
-	Trace       string `type:"path" placeholder:"FILE" help:"Write what each rank did, and when, as JSON that ui.perfetto.dev opens. Only for mcast and one size."`
+	Segment     byteCount `default:"0" placeholder:"N" help:"Bytes that a host passes on as soon as it holds them. Only for what mcast is compared with. Default: a whole shard or message."`
+	Trace       string    `type:"path" placeholder:"FILE" help:"Write what each rank did, and when, as JSON that ui.perfetto.dev opens. Only for mcast and one size."`
 }
 
 type simAllgather struct {
@@ -50,6 +51,12 @@ func (c *simRun) run(collective, algorithm string) error {
 			return errors.New("--trace wants one size, and --algorithm=mcast")
 		}
 		cases[0].Trace = true
+	}
+	if c.Segment != 0 && algorithm == figures.Multicast {
+		return errors.New("--segment wants an --algorithm other than mcast, which passes nothing on")
+	}
+	for i := range cases {
+		cases[i].Segment = int(c.Segment)
 	}
 	out := outcomes{w: os.Stdout, json: c.JSON}
 	for _, one := range cases {
@@ -104,7 +111,7 @@ func (p *outcomes) print(o *figures.Outcome) error {
 	row("received", "%.2f Gbit/s a rank", o.Goodput)
 	row("sent", "%s by the busiest host", bytesText(o.Sent))
 	row("traffic", "%s over all links, %s in and out of switch ports, %s between switches", bytesText(o.Links), bytesText(o.Switch), bytesText(o.Core))
-	row("lost", "%d packets, %d more at full receive queues; %d sent again, %d not placed", o.Lost, o.Full, o.Again, o.Late)
+	row("lost", "%d packets, %d more at full receive queues; %d packets sent again, %d datagrams not placed", o.Lost, o.Full, o.Again, o.Late)
 	row("events", "%d in %.2f s, %.2f M/s", o.Events, o.Wall, float64(o.Events)/o.Wall/1e6)
 	row("state", "hash %s, seed %d", o.Hash, o.Seed)
 	return t.Flush()

@@ -57,7 +57,13 @@ func TestSimErrors(t *testing.T) {
 		{[]string{"allgather", "--gbps", "0"}, []string{"--gbps=0", "more than 0"}},
 		{[]string{"allgather", "--algorithm", "binomial"}, []string{"binomial", "mcast, ring, linear, doubling"}},
 		{[]string{"broadcast", "--algorithm", "ring"}, []string{"ring", "mcast, binomial, knomial, binary, chain, gleam"}},
-		{[]string{"broadcast", "--chains", "0"}, []string{"--chains=0", "at least 1"}},
+		{[]string{"broadcast", "--chains=-1"}, []string{"--chains=-1", "at least 0"}},
+		{[]string{"broadcast", "--subgroups", "257"}, []string{"--subgroups=257", "1 to 256"}},
+		{[]string{"broadcast", "--subgroups", "0"}, []string{"--subgroups=0", "1 to 256"}},
+		{[]string{"allgather", "--nodes", "65537"}, []string{"--nodes=65537", "mcast", "at most 65536"}},
+		{[]string{"overlap", "--nodes", "65537"}, []string{"--nodes=65537", "at most 65536"}},
+		{[]string{"allgather", "--segment", "4K"}, []string{"--segment", "other than mcast"}},
+		{[]string{"overlap", "--chunk", "8K"}, []string{"--chunk"}},
 		{[]string{"broadcast", "--bytes", "8:4"}, []string{"--bytes=8:4", "N <= M"}},
 		{[]string{"broadcast", "--leaves", "4"}, []string{"--leaves and --spines", "both"}},
 		{[]string{"broadcast", "--nodes", "100000", "--radix", "4"}, []string{"100000 hosts do not fit", "3"}},
@@ -84,6 +90,31 @@ func TestSimErrors(t *testing.T) {
 	}
 	_, err := parseSim(t, "allgather", "--chunk", "3x")
 	require.ErrorContains(t, err, "want bytes, such as 4096")
+}
+
+// What is printed is what is in effect: core has no more chains than ranks, nor
+// subgroups than chunks. Trains are counted as their packets.
+func TestSimInEffect(t *testing.T) {
+	s, err := parseSim(t, "allgather", "--nodes", "8", "--bytes", "512K", "--chains", "100", "--subgroups", "200", "--coarse", "4", "--loss", "0.01")
+	require.NoError(t, err)
+	net, err := s.Allgather.network()
+	require.NoError(t, err)
+	cases, err := s.Allgather.cases("allgather", figures.Multicast, net)
+	require.NoError(t, err)
+	o, err := cases[0].Run(nil)
+	require.NoError(t, err)
+	require.Equal(t, [2]int{8, 32}, [2]int{o.Chains, o.Subgroups})
+	require.Positive(t, o.Lost)
+	require.Positive(t, o.Again)
+	require.Zero(t, o.Again%4)
+	require.Zero(t, o.Lost%4)
+
+	pair, err := figures.Pair{Bytes: 64 << 10, Net: net}.Run()
+	require.NoError(t, err)
+	require.Equal(t, [3]int{8, 1, 4096}, [3]int{pair.Chains, pair.Subgroups, pair.Window})
+	pair, err = figures.Pair{Bytes: 64 << 10, Net: net, Chains: 1}.Run()
+	require.NoError(t, err)
+	require.Equal(t, [3]int{1, 1, 0}, [3]int{pair.Chains, pair.Subgroups, pair.Window})
 }
 
 // The table and the JSON tell an outcome, the trace is JSON.

@@ -34,7 +34,7 @@ type Case struct {
 	Packet     int           // payload bytes of a packet; 0: 4096
 	Chains     int           // M; 0: 1
 	Subgroups  int           // G; 0: 1
-	Window     int           // chunks under way to a receiver, 0: no limit
+	Window     int           // packets under way to a receiver (of a baseline: on a connection), 0: no limit
 	Train      int           // packets that travel as one; 0: 1
 	Iterations int           // one after the other; 0: 1
 	Cutoff     time.Duration // 0: Cutoff
@@ -76,23 +76,23 @@ type Outcome struct {
 	Algorithm  string `json:"algorithm"`
 	Nodes      int    `json:"nodes"`
 	Bytes      int    `json:"bytes"`
-	Chains     int    `json:"chains,omitempty"`
+	Chains     int    `json:"chains,omitempty"` // in effect, as are subgroups
 	Subgroups  int    `json:"subgroups,omitempty"`
 	Train      int    `json:"packets_a_train,omitempty"`
 	Iterations int    `json:"iterations"`
 
-	TimeUS  float64 `json:"time_us"`            // mean, from the first post to the last completion
-	Goodput float64 `json:"goodput_gbps"`       // payload that a rank receives over that time
-	Sent    uint64  `json:"sent_bytes"`         // by the host that sends most
-	Links   uint64  `json:"link_bytes"`         // over all links
-	Switch  uint64  `json:"switch_bytes"`       // received and sent by all switch ports, as port counters tell
-	Core    uint64  `json:"between_switches"`   // between switches
-	Busiest uint64  `json:"busiest_link_bytes"` // on the busiest link between switches
-	Lost    uint64  `json:"packets_lost"`       // by the network: loss, damage, full queues
-	Again   uint64  `json:"packets_sent_again"` // repairs, retransmissions
-	Late    uint64  `json:"packets_not_placed"` // ours: duplicates and late ones
-	Full    uint64  `json:"receive_queue_full"` // packets that found one full
-	Share   phases  `json:"phases,omitzero"`    // ours, with Trace
+	TimeUS  float64 `json:"time_us"`              // mean, from the first post to the last completion
+	Goodput float64 `json:"goodput_gbps"`         // payload that a rank receives over that time
+	Sent    uint64  `json:"sent_bytes"`           // by the host that sends most
+	Links   uint64  `json:"link_bytes"`           // over all links
+	Switch  uint64  `json:"switch_bytes"`         // received and sent by all switch ports, as port counters tell
+	Core    uint64  `json:"between_switches"`     // between switches
+	Busiest uint64  `json:"busiest_link_bytes"`   // on the busiest link between switches
+	Lost    uint64  `json:"packets_lost"`         // by the network: loss, damage, full queues
+	Again   uint64  `json:"packets_sent_again"`   // repairs, by whole chunks, and retransmissions
+	Late    uint64  `json:"datagrams_not_placed"` // ours: duplicates and late ones
+	Full    uint64  `json:"receive_queue_full"`   // packets that found one full
+	Share   phases  `json:"phases,omitzero"`      // ours, with Trace
 	Events  uint64  `json:"events"`
 	Hash    string  `json:"hash"` // of all events: same seed, same hash
 	Seed    uint64  `json:"seed"`
@@ -165,10 +165,23 @@ func (c *Case) scenario() simnet.Scenario {
 	return s
 }
 
+// inEffect returns how many chains and subgroups an operation makes use of: a
+// chain has a rank at least, and a place in the window, a subgroup a chunk.
+func inEffect(c *core.Config, o core.Op) (chains, subgroups int) {
+	chains = min(c.Chains, c.Size)
+	if c.Window > 0 {
+		chains = min(chains, c.Window)
+	}
+	if o.Collective == wire.Broadcast {
+		chains = 1
+	}
+	return chains, min(c.Subgroups, max(1, (o.Bytes+c.Chunk-1)/c.Chunk))
+}
+
 // multicast runs our protocol.
 func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
-	o.Chains, o.Subgroups = c.Chains, c.Subgroups
 	s := c.scenario()
+	o.Chains, o.Subgroups = inEffect(&s.Core, s.Ops[0].Op)
 	net, err := network.New(c.Net, c.Seed)
 	if err != nil {
 		return err
@@ -193,7 +206,8 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 		total += span.To - span.From
 	}
 	o.TimeUS = micros(total) / float64(len(r.Spans))
-	o.Again, o.Late, o.Full = r.Stats.Repaired, r.Stats.Dropped, uint64(r.Overflow) //nolint:gosec // a count
+	o.Again = r.Stats.Repaired * uint64(c.Train)         //nolint:gosec // positive
+	o.Late, o.Full = r.Stats.Dropped, uint64(r.Overflow) //nolint:gosec // a count
 	o.Events, o.Hash = r.Events, fmt.Sprintf("%016x", r.Hash)
 	o.traffic(net.Tree(), net.Counters())
 	o.marks(&r)

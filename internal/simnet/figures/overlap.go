@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/reduction"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // Pair is an Allgather and a Reduce-Scatter of shards of some bytes, posted at
@@ -15,15 +17,22 @@ type Pair struct {
 	Bytes     int
 	Net       network.Config
 	Train     int // packets that travel as one; 0: 1
-	Chains    int // M; 0: 4, or one a rank up to 8 ranks
+	Chains    int // M; 0: one a rank up to 64, and a window of 4096 packets if none is given
 	Subgroups int // G; 0: 1
+	Window    int // of the Allgather, in packets; 0 with chains given: no limit
 	Seed      uint64
 }
 
 // PairOutcome says how long each took, in microseconds.
 type PairOutcome struct {
-	Nodes  int     `json:"nodes"`
-	Bytes  int     `json:"bytes"`
+	Nodes int `json:"nodes"`
+	Bytes int `json:"bytes"`
+	// Chains, Subgroups and Window are those of the Allgather, in effect.
+	Chains    int `json:"chains"`
+	Subgroups int `json:"subgroups"`
+	Window    int `json:"window_packets,omitempty"` // 0: no limit
+	Train     int `json:"packets_a_train"`
+
 	Gather float64 `json:"allgather_alone_us"`
 	Reduce float64 `json:"reducescatter_alone_us"`
 	Both   float64 `json:"both_us"`
@@ -47,11 +56,13 @@ func (p Pair) Run() (PairOutcome, error) {
 	train := max(1, p.Train)
 	r, err := reduction.Overlap{
 		Config: reduction.Config{Net: p.Net, Seed: p.Seed, Bytes: p.Bytes, Chunk: packetBytes * train},
-		Chains: p.Chains, Subgroups: p.Subgroups, Train: train,
+		Chains: p.Chains, Window: p.Window, Subgroups: p.Subgroups, Train: train,
 	}.Run()
 	if err != nil {
 		return o, fmt.Errorf("overlap of %d bytes on %d nodes: %w", p.Bytes, hosts, err)
 	}
+	o.Train, o.Window = train, r.Core.Window*train
+	o.Chains, o.Subgroups = inEffect(&r.Core, core.Op{Collective: wire.Allgather, Bytes: p.Bytes})
 	o.Gather, o.Reduce, o.Both, o.Rings = micros(r.Allgather), micros(r.Reduction), micros(r.Both), micros(r.Ring)
 	o.ReduceOfBoth, o.S = micros(r.Together.Time), r.S
 	o.Sent, o.Events, o.Hash = r.Together.Sent, r.Together.Events, fmt.Sprintf("%016x", r.Together.Hash)

@@ -11,25 +11,37 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
+// What an Overlap takes that does not say how many chains it has.
+const (
+	MostChains    = 64
+	DefaultWindow = 4096 // packets
+)
+
 // Overlap is a Reduce-Scatter and an Allgather of the same ranks and shards, at
 // once on the same NICs (paper 000, appendix B). N is Config.Bytes.
 type Overlap struct {
 	Config
-	// Chains and Subgroups are the Allgather's. 0 chains: 4, or one a rank up to 8
-	// ranks. Of what M chains send in a turn a sender receives but M-1 parts,
-	// which costs where turns are few. 0 subgroups: 1.
+	// Chains, Subgroups and Window are the Allgather's. 0 chains: one a rank, up
+	// to MostChains, and DefaultWindow where Window is 0, too: of what M chains
+	// send in a turn a sender receives but M-1 parts, which costs where turns are
+	// few, and what M chains send beyond a link's rate waits where results do.
+	// 0 subgroups: 1.
 	Chains, Subgroups int
+	// Window is how many packets of 4 KiB may be under way to a receiver. With
+	// chains given, 0: as many as Net.Depth, or any number.
+	Window int
 	// Train is how many packets of 4 KiB travel as one in the Allgather and in the ring; 0: 1.
 	Train int
 }
 
 // OverlapResult is how long it took. All times are from the start until the last rank is done.
 type OverlapResult struct {
-	Reduction, Allgather Time    // each alone
-	Both                 Time    // at once, until the later one is done
-	Ring                 Time    // ring Reduce-Scatter and ring Allgather, at once
-	S                    float64 // Ring over Both; the paper has 2 - 2/P
-	Together             Result  // of the Reduce-Scatter, at once with the Allgather
+	Reduction, Allgather Time        // each alone
+	Both                 Time        // at once, until the later one is done
+	Ring                 Time        // ring Reduce-Scatter and ring Allgather, at once
+	S                    float64     // Ring over Both; the paper has 2 - 2/P
+	Together             Result      // of the Reduce-Scatter, at once with the Allgather
+	Core                 core.Config // of the Allgather: chains, subgroups, window in chunks
 }
 
 // Run runs both alone, both at once, and both as rings.
@@ -48,7 +60,7 @@ func (o Overlap) Run() (OverlapResult, error) {
 	if gather.Err != nil {
 		return r, fmt.Errorf("the Allgather alone: %w", gather.Err)
 	}
-	r.Allgather = gather.Spans[0].To
+	r.Allgather, r.Core = gather.Spans[0].To, s.Core
 	if r.Both, r.Together, err = o.both(); err != nil {
 		return r, fmt.Errorf("both at once: %w", err)
 	}
@@ -68,11 +80,15 @@ func (o Overlap) Run() (OverlapResult, error) {
 func (o *Overlap) allgather() simnet.Scenario {
 	s := simnet.Cluster(o.Net, core.Op{Collective: wire.Allgather, Bytes: o.Bytes}, 1)
 	s.Seed = o.Seed
-	s.Core.Chains = o.Chains
-	if o.Chains == 0 {
-		if s.Core.Chains = 4; s.Core.Size <= 8 {
-			s.Core.Chains = s.Core.Size
+	window := o.Window
+	if s.Core.Chains = o.Chains; o.Chains == 0 {
+		s.Core.Chains = min(s.Core.Size, MostChains)
+		if window == 0 {
+			window = DefaultWindow
 		}
+	}
+	if window > 0 {
+		s.Core.Window = window
 	}
 	s.Core.Subgroups = max(1, o.Subgroups)
 	if o.Train > 1 {
