@@ -51,7 +51,7 @@ var coreBugs = []bug{
 		new: `s, psn := p.shape.shard(int(h.Root)), min(int(h.PSN)+1, p.shape.chunks-1)`,
 	},
 	{
-		name: "the last chunk of a run is counted as sent and is not", file: "core/send.go",
+		name: "the first chunk of a shard is never sent", file: "core/send.go",
 		old: `PSN: uint32(p.next), Bytes:`,
 		new: `PSN: uint32(max(p.next, 1)), Bytes:`,
 	},
@@ -109,6 +109,21 @@ var coreBugs = []bug{
 	},
 
 	{
+		name: "a credit is sent for every chunk", file: "core/credit.go",
+		old: `return uint32(window / 4)`,
+		new: `return uint32(max(1, window/64))`,
+	},
+	{
+		name: "children of two trees share a limit", file: "core/shape.go",
+		old: `return t.rounds() + v - 1 - bits.OnesCount(uint(v-1))`,
+		new: `return t.rounds() + v - 2 - bits.OnesCount(uint(v-1))`,
+	},
+	{
+		name: "silence goes unnoticed for seconds", file: "core/repair.go",
+		old: `p.cutoff = c.now + min(`,
+		new: `p.cutoff = c.now + 5*time.Second + min(`,
+	},
+	{
 		name: "the last credit is held back", file: "core/credit.go",
 		old: `low/step == p.reported[s]/step && int(low) < p.shape.chunks {`,
 		new: `low/step == p.reported[s]/step {`,
@@ -147,7 +162,7 @@ var coreBugs = []bug{
 	},
 
 	{
-		name: "half of the buffer is enough", file: "core/op.go",
+		name: "all but a chunk of the buffer is enough", file: "core/op.go",
 		old: `return p.have.Full() }`,
 		new: `return p.have.Count() >= p.have.Len()-1 }`,
 	},
