@@ -38,7 +38,7 @@ const (
 // simulations is our reading.
 func GleamTable(ports int) int64 {
 	const groups, size, most = 1 << 10, 0.92 * (1 << 20), 64
-	return int64(size*float64(ports)/(groups*most) + 0.5)
+	return int64(float64(size*float64(ports)/(groups*most)) + 0.5)
 }
 
 // BitmapBytes returns the size of the bitmap of an Allgather, which is all the

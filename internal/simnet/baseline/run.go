@@ -80,6 +80,8 @@ func (r *run) fail(err error) {
 // setTimes sets what follows from the longest path: a full packet there,
 // stored and forwarded at every hop, and its ACK back.
 func (r *run) setTimes() {
+	// The conversions keep products from being fused with sums, so that all
+	// machines round alike.
 	byteTime := 8 / r.Net.Gbps // ns
 	up := byteTime
 	if r.Net.UplinkGbps != 0 {
@@ -88,8 +90,8 @@ func (r *run) setTimes() {
 	hops := 2 * r.net.Tree().Levels()
 	wire := float64(r.Packet + network.Header)
 	both := wire + network.Header // the packet and its ACK
-	packet := wire * byteTime
-	trip := network.Time(2*both*byteTime+float64(hops-2)*both*up) + network.Time(2*hops)*r.Net.Latency +
+	packet := float64(wire * byteTime)
+	trip := network.Time(float64(2*both*byteTime)+float64(float64(hops-2)*both*up)) + network.Time(2*hops)*r.Net.Latency +
 		r.Net.Cost + network.Time(r.Net.CostPerByte*float64(r.Packet))
 	if r.Window == 0 {
 		// Two more are queued in the NIC.
