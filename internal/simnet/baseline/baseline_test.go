@@ -67,7 +67,7 @@ func TestTimesOnAStar(t *testing.T) {
 		}
 		for algorithm, want := range want {
 			t.Run(fmt.Sprintf("%s/%d", algorithm, p), func(t *testing.T) {
-				r, err := Run(Config{Net: star(p), Algorithm: algorithm, Bytes: bytes})
+				r, err := Run(Config{Net: star(p), Algorithm: algorithm, Bytes: bytes, Segment: -1})
 				require.NoError(t, err)
 				require.InEpsilon(t, want, r.Time, 0.03, "is %v", r.Time)
 			})
@@ -89,6 +89,37 @@ func TestPipelines(t *testing.T) {
 		require.NoError(t, err, algorithm)
 		require.InEpsilon(t, want, r.Time, 0.03, "%s takes %v", algorithm, r.Time)
 	}
+}
+
+// TestDefaultSegment: what is passed on pays no message's time at a host.
+func TestDefaultSegment(t *testing.T) {
+	hop := packets(1) + packets(1) + 2*latency
+	for _, x := range []struct {
+		algorithm Algorithm
+		want      time.Duration
+	}{
+		{BroadcastChain, packets(255) + 15*hop},
+		{BroadcastBinary, 2*packets(255) + 6*hop},
+		{AllgatherRing, packets(256*15) + hop},
+	} {
+		c := Config{Net: star(16), Algorithm: x.algorithm, Bytes: 1 << 20}
+		r, err := Run(c)
+		require.NoError(t, err)
+		require.InEpsilon(t, x.want, r.Time, 0.03, "%s takes %v", x.algorithm, r.Time)
+		for _, segment := range []int{4096, 4 * 4096, 16 * 4096, c.Bytes, -1} {
+			c.Segment = segment
+			other, err := Run(c)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, other.Time, r.Time, "%s, segments of %d", x.algorithm, segment)
+		}
+	}
+	c := Config{Net: star(16), Algorithm: BroadcastChain, Bytes: 1 << 20, Train: 8}
+	train, err := Run(c)
+	require.NoError(t, err)
+	c.Segment = 8 * 4096
+	same, err := Run(c)
+	require.NoError(t, err)
+	require.Equal(t, same, train, "a train is passed on whole")
 }
 
 // TestSharingRings: two rings on the same NICs take 2N(P-1)/B (paper 000, appendix B).
@@ -210,7 +241,7 @@ func TestTrains(t *testing.T) {
 		if algorithm == BroadcastGleam {
 			continue
 		}
-		for _, segment := range []int{0, 64 << 10} {
+		for _, segment := range []int{-1, 64 << 10} {
 			c := Config{Net: star(32), Algorithm: algorithm, Bytes: 256 << 10, Segment: segment}
 			c.Net.Tree.Radix = 8
 			fine, err := Run(c)

@@ -40,7 +40,7 @@ func TestChecksFindFaults(t *testing.T) {
 		}, "sums 2 ranks of 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := prepare(Config{Net: star(4), Algorithm: c.algorithm, Bytes: 10_000})
+			r, err := prepare(Config{Net: star(4), Algorithm: c.algorithm, Bytes: 10_000, Segment: -1})
 			require.NoError(t, err)
 			r.streams[0].schedule = broken{r.streams[0].schedule, c.first}
 			_, err = r.run()
@@ -51,7 +51,7 @@ func TestChecksFindFaults(t *testing.T) {
 
 // TestReliableClassIsChecked: the network's promise is not taken on trust.
 func TestReliableClassIsChecked(t *testing.T) {
-	r, err := prepare(Config{Net: star(2), Algorithm: BroadcastChain, Bytes: 10_000})
+	r, err := prepare(Config{Net: star(2), Algorithm: BroadcastChain, Bytes: 10_000, Segment: -1})
 	require.NoError(t, err)
 	h := r.hosts[1]
 	c := r.hosts[0].connection(1, 0)

@@ -17,7 +17,7 @@ func (g gleam) begin(h *host) {
 	}
 }
 
-func (gleam) arrived(*host, *message) {}
+func (gleam) arrived(*host, message) {}
 
 // feedbackTable is a group's part of a Gleam switch's forwarding table (3.4):
 // what each port towards receivers has acknowledged. A PSN here is the next

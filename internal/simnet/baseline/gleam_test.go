@@ -159,3 +159,15 @@ func TestGleamFails(t *testing.T) {
 	_, err := Run(c)
 	require.ErrorContains(t, err, "has no answer")
 }
+
+// TestGleamOverRails: segments have one sender, so that switches do not take
+// what one has acknowledged for another's.
+func TestGleamOverRails(t *testing.T) {
+	c := Config{Net: star(12), Algorithm: BroadcastGleam, Bytes: 400_000, Segment: 4096}
+	c.Net.Tree.Rails = 2
+	c.Net.Faults.Loss = 0.02
+	for c.Seed = range 10 {
+		_, err := Run(c)
+		require.NoError(t, err, "seed %d", c.Seed)
+	}
+}

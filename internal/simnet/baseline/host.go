@@ -46,6 +46,9 @@ func (h *host) send(stream int, to, first, count int) {
 
 // connection returns the connection to a host, a new one if there is none yet.
 func (h *host) connection(to, rail int) *connection {
+	if to == network.Multicast {
+		rail = h.run.tree % len(h.rails) // one sender, whatever the segment
+	}
 	key := int64(to)*int64(len(h.rails)) + int64(rail)
 	if c := h.to[key]; c != nil {
 		return c
@@ -53,7 +56,6 @@ func (h *host) connection(to, rail int) *connection {
 	group := int(h.rank)*len(h.rails) + rail
 	if to == network.Multicast {
 		group = h.run.tree
-		rail = group % len(h.rails)
 	}
 	c := newConnection(h, int32(to), int32(group), rail) //nolint:gosec // small
 	h.connections = append(h.connections, c)
@@ -148,7 +150,7 @@ func (h *host) arrived(m message) {
 		hold.done = true
 		h.finish(int(m.stream))
 	}
-	s.schedule.arrived(h, &m)
+	s.schedule.arrived(h, m)
 }
 
 // finish notes that a stream is complete here.

@@ -6,7 +6,7 @@ import "math/bits"
 // because a message has come.
 type schedule interface {
 	begin(h *host)
-	arrived(h *host, m *message)
+	arrived(h *host, m message)
 }
 
 // ring passes each shard on from host to host until the next one is where it
@@ -25,7 +25,7 @@ func (g ring) begin(h *host) {
 	}
 }
 
-func (g ring) arrived(h *host, m *message) {
+func (g ring) arrived(h *host, m message) {
 	next := (int(h.rank) + 1) % g.shards
 	if shard := int(m.first) / g.segments; next != (shard+g.shift)%g.shards {
 		h.send(g.number, next, int(m.first), 1)
@@ -44,7 +44,7 @@ func (l linear) begin(h *host) {
 	}
 }
 
-func (linear) arrived(*host, *message) {}
+func (linear) arrived(*host, message) {}
 
 // doubling exchanges in step k what a host has with the host 2^k away, where
 // the number of hosts is a power of two; otherwise it is Bruck's algorithm: a
@@ -75,7 +75,7 @@ func (d *doubling) send(h *host) {
 
 // arrived notes the step, which the number of shards does not tell in the last
 // one; messages of later steps may come before that of this one.
-func (d *doubling) arrived(h *host, m *message) {
+func (d *doubling) arrived(h *host, m message) {
 	rank := int(h.rank)
 	step := bits.Len(uint(m.count)) - 1 //nolint:gosec // at least 1
 	if d.shards&(d.shards-1) != 0 {
@@ -105,7 +105,7 @@ func (t tree) begin(h *host) {
 	}
 }
 
-func (t tree) arrived(h *host, m *message) { t.pass(h, int(m.first)) }
+func (t tree) arrived(h *host, m message) { t.pass(h, int(m.first)) }
 
 func (t tree) pass(h *host, piece int) {
 	t.children((int(h.rank)-t.root+t.hosts)%t.hosts, t.hosts, func(child int) {
