@@ -49,6 +49,7 @@ type joined struct {
 	session *session.Session
 	uplink  *engine.Uplink
 	address string
+	all     bool       // all ranks had sessions: others may use the switch already
 	lost    chan error // why the data path is, once
 	err     error
 }
@@ -164,7 +165,7 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 		return j
 	}
 	terms, number, err := j.session.Ready(ctx)
-	if err == nil {
+	if j.all = err == nil; j.all {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
 		out, in := j.session.Seals()
 		session := j.session
@@ -317,6 +318,8 @@ func (r *route) await() (*joined, error) {
 
 // rejoin makes attempts until one succeeds or ctx ends. One that does not reach
 // a switch is repeated after a pause; with several switches, rank 0 makes all go on to the next.
+// If it fails once all ranks have sessions, the epoch ends for all: those whose own datagrams pass use the
+// switch, rank 0 announces it, and a job that has begun takes nobody in.
 func (r *route) rejoin(ctx context.Context, epoch uint32) joined {
 	for {
 		r.pause = min(max(2*r.pause, firstPause), lastPause)
@@ -334,7 +337,7 @@ func (r *route) rejoin(ctx context.Context, epoch uint32) joined {
 			return j
 		}
 		r.log.Debug("cannot join a switch", "epoch", epoch, "error", j.err)
-		if r.plan.rank == 0 && r.plan.switches > 1 {
+		if j.all || r.plan.rank == 0 && r.plan.switches > 1 {
 			r.mesh.Notify(epoch, j.err.Error())
 			<-ctx.Done()
 			return j
