@@ -39,7 +39,7 @@ type Case struct {
 	Iterations int           // one after the other; 0: 1
 	Cutoff     time.Duration // 0: Cutoff
 	Reorder    time.Duration // 0: Reorder; below 0: none
-	Segment    int           // of a baseline: what a host passes on at once; 0: a shard or message
+	Segment    int           // of a baseline: what a host passes on at once; 0: a packet or train; below 0: a shard or message
 	Transport  baseline.Transport
 	Seed       uint64
 	Trace      bool

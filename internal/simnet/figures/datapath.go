@@ -137,7 +137,8 @@ func threads(s *sheet) error {
 }
 
 // root draws what a leaf receives of a Broadcast of ours. Its only root sends
-// one subgroup's block after the other, so that mostly one thread is busy.
+// blocks of up to 64 chunks to the subgroups by turns, so that a thread has a
+// block to receive while the others' come; the last blocks of all are what waits at the end.
 func root(s *sheet, c *chart, counts []float64) error {
 	var pts []point
 	for _, n := range counts {
