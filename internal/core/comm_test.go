@@ -420,16 +420,17 @@ func TestGuessesDoNotWiden(t *testing.T) {
 	for _, silence := range []bool{false, true} {
 		c := New(Config{Rank: 1, Size: 2, Chunk: 1, Chains: 1, Subgroups: 1, Arena: 64, Eager: 64, EagerChunks: 64,
 			Cutoff: time.Millisecond, Reorder: 50 * time.Microsecond})
-		_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 3})
+		_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 5})
 		require.NoError(t, err)
 		take := func(now Time, psn uint32) {
-			h := wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 3, PSN: psn}
+			h := wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 5, PSN: psn}
 			_, ok := c.Place(now, &h, 1)
 			require.True(t, ok)
 			c.Received(now, &h)
 		}
 		now := Time(time.Microsecond)
-		take(now, 1) // chunk 0 is late
+		take(now, 1)                     // chunk 0 is late
+		take(now+10*time.Microsecond, 3) // and chunk 2
 		if silence {
 			now += time.Second
 		} else {
@@ -445,5 +446,7 @@ func TestGuessesDoNotWiden(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, 100*time.Microsecond, c.pace.reorder)
+		due, _ := c.Deadline()
+		assert.Equal(t, Time(111*time.Microsecond), due, "what is open waits as long, too")
 	}
 }

@@ -209,9 +209,17 @@ func (c *Comm) judge(p *op, right bool) {
 // hasty takes note of a request that multicast answers after all. Unless one of
 // this operation was a guess, it was for a gap, in which the chunk was overtaken.
 func (c *Comm) hasty(p *op) {
-	if !p.guessed {
-		p.inVain = true
-		c.pace.overtake(c.now)
+	if p.guessed {
+		return
+	}
+	p.inVain = true
+	if more := c.pace.overtake(c.now); more > 0 {
+		c.activeOps(func(q *op) bool { // what is open is of the same kind
+			for i := range q.gaps {
+				q.gaps[i].due += more
+			}
+			return true
+		})
 	}
 }
 
@@ -405,10 +413,13 @@ func (p *pace) learn(right bool) {
 // overtake learns from a chunk that was asked for in vain: paths differ by more
 // than was thought, as those of several trees do while their queues are long.
 // Many chunks tell of one such difference, so reorder doubles once in its time.
-func (p *pace) overtake(now Time) {
+// It returns by how much reorder has grown.
+func (p *pace) overtake(now Time) (more time.Duration) {
 	if p.reorder > 0 && now >= p.widened+p.reorder {
-		p.reorder, p.widened = min(2*p.reorder, max(maxReorder, p.reorder)), now
+		more = min(p.reorder, max(0, maxReorder-p.reorder))
+		p.reorder, p.widened = p.reorder+more, now
 	}
+	return more
 }
 
 // kept learns from an operation in which no chunk was asked for in vain.

@@ -13,7 +13,7 @@ import (
 func TestOverlap(t *testing.T) {
 	for _, c := range []Config{on(4, 0), on(8, 0), on(16, 8)} {
 		c.Bytes, c.Chunk = 1<<20, 16<<10
-		o := Overlap{Config: c, Subgroups: 2, Train: 4}
+		o := Overlap{Config: c, Train: 4}
 		r, err := o.Run()
 		if err != nil {
 			t.Fatal(err)
