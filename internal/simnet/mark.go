@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -11,7 +10,7 @@ type Phase uint8
 // The phases.
 const (
 	Barrier   Phase = iota // from the post to the last message of the barrier
-	Multicast              // from the first own chunk to the last
+	Multicast              // from the first own chunk that the NIC gets to the last
 	Receive                // from the first chunk that came to the last
 	Fetch                  // from the first request for chunks to the last repair
 	Handshake              // from the word that this rank has all to the completion
@@ -43,13 +42,6 @@ func (n *rank) note(b *buffers, p Phase) {
 		s.From = n.net.Now()
 	}
 	s.To = max(n.net.Now(), 1)
-}
-
-// extend makes a phase last for a while yet.
-func (n *rank) extend(b *buffers, p Phase, by core.Time) {
-	if n.Trace && b != nil {
-		b.phases[p].To = max(b.phases[p].To, n.net.Now()+by)
-	}
 }
 
 // operation returns what the script calls the operation of a message, or nil.
@@ -91,7 +83,10 @@ func (n *rank) markDone(b *buffers) {
 		n.note(b, Handshake)
 	}
 	for p, s := range b.phases {
-		if s.To != 0 && s.To > s.From {
+		if p == int(Multicast) && s.To == s.From { // all went to the NIC in one burst
+			s.To++
+		}
+		if s.To > s.From {
 			n.result.Marks = append(n.result.Marks, Mark{Rank: n.rank, Op: b.index, Phase: Phase(p), Span: s}) //nolint:gosec // five
 		}
 	}

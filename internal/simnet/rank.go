@@ -281,10 +281,8 @@ func (n *rank) send() {
 		if took == 0 {
 			return // a reader of the lossless fabric looks again for us
 		}
-		b := n.operation(run.Head.Seq)
-		n.note(b, Multicast)
+		n.note(n.operation(run.Head.Seq), Multicast)
 		n.transmit(&run, took)
-		n.extend(b, Multicast, n.backlog(int(run.Head.Subgroup)))
 		left -= took
 		n.comm.Sent(run.Head.Seq, took)
 		n.finish()

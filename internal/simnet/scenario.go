@@ -105,6 +105,9 @@ func upTo(r *rand.Rand, most core.Time) core.Time {
 // randomOps draws a script within the limits on chunks and bytes.
 func randomOps(r *rand.Rand, c *core.Config) []Op {
 	n := pick(r, 1+r.IntN(4), 1+r.IntN(40), 1+r.IntN(200))
+	if r.IntN(40) == 0 {
+		n = 300 + r.IntN(400) // numbers come round in the core's ring
+	}
 	chunks, bytes := maxChunks/n, maxBytes/n
 	small := r.IntN(4) // how many in four are small
 	ops := make([]Op, 0, n)
@@ -198,7 +201,7 @@ func randomNet(r *rand.Rand, s *Scenario) {
 		f.SlowNIC = []network.Slow{{Node: r.IntN(p), Factor: 1 + float64(20*r.Float64())}}
 	}
 	if r.IntN(8) == 0 {
-		f.Partitions = []network.Partition{{Hosts: r.Perm(p)[:1+r.IntN(p)], At: upTo(r, 5*ms), For: upTo(r, 50*ms)}}
+		f.Partitions = []network.Partition{{Hosts: r.Perm(p)[:1+r.IntN(p)], At: upTo(r, 5*ms), For: upTo(r, 50*ms), Split: r.IntN(2) == 0}}
 	}
 	if r.IntN(6) == 0 {
 		s.Crashes = []Crash{{Rank: r.IntN(p), At: upTo(r, 5*ms), Detect: upTo(r, 50*ms), Restart: p > 1 && r.IntN(2) == 0}}

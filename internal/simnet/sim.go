@@ -46,7 +46,7 @@ type Job struct {
 	net      *network.Network
 	rng      *rand.Rand
 	ranks    []*rank
-	progress core.Time // when a chunk was last placed, or a rank was restarted
+	progress core.Time // when a chunk was last placed, an operation completed, or a rank restarted
 	posted   []int     // ranks that have posted an operation
 	life     int       // communicators before this one
 	whole    []uint64  // digest of an operation's whole buffer
