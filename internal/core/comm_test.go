@@ -379,7 +379,7 @@ func TestBarrierWaitsForOldWindows(t *testing.T) {
 // tell of it, and no further than the bound.
 func TestReorderWidens(t *testing.T) {
 	p := pace{reorder: 50 * time.Microsecond}
-	now := Time(time.Millisecond)
+	now := time.Millisecond
 	for range 100 {
 		p.overtake(now)
 	}
@@ -428,7 +428,7 @@ func TestGuessesDoNotWiden(t *testing.T) {
 			require.True(t, ok)
 			c.Received(now, &h)
 		}
-		now := Time(time.Microsecond)
+		now := time.Microsecond
 		take(now, 1)                     // chunk 0 is late
 		take(now+10*time.Microsecond, 3) // and chunk 2
 		if silence {
@@ -447,6 +447,6 @@ func TestGuessesDoNotWiden(t *testing.T) {
 		}
 		assert.Equal(t, 100*time.Microsecond, c.pace.reorder)
 		due, _ := c.Deadline()
-		assert.Equal(t, Time(111*time.Microsecond), due, "what is open waits as long, too")
+		assert.Equal(t, 111*time.Microsecond, due, "what is open waits as long, too")
 	}
 }

@@ -53,7 +53,6 @@ func (n *rank) operation(seq uint32) *buffers {
 }
 
 func (n *rank) markPost(b *buffers) { n.note(b, Barrier) }
-func (n *rank) markSent(seq uint32) { n.note(n.operation(seq), Multicast) }
 func (n *rank) markPut(b *buffers)  { n.note(b, Receive) }
 func (n *rank) markReceived(m *wire.Control) {
 	switch m.Kind {
