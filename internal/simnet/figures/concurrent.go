@@ -15,13 +15,15 @@ import (
 func concurrent(s *sheet) error {
 	whole := pick(s, 256<<20, 4<<20) // P*N: what a rank receives, about
 	most := pick(s, 1024.0, 16)
+	// With less a shard, the Reduce-Scatter's windows hold less than the Allgather's.
+	least := pick(s, 512<<10, 0)
 	const alone = 64 // most nodes of one chain
 	c := newChart("Allgather and Reduce-Scatter at once: rings to ours", "nodes", "S, times as long")
 	sizes := doublings(4, most)
 	c.logX(plain, sizes...)
 	measure := func(nodes, chains int) (PairOutcome, error) {
 		pair := Pair{
-			Bytes: whole / nodes, Chains: chains, Subgroups: 2, Seed: s.Seed, Train: pick(s, 8, 4),
+			Bytes: max(whole/nodes, least), Chains: chains, Subgroups: 2, Seed: s.Seed, Train: pick(s, 8, 4),
 			Net: network.Config{Tree: fattree.Config{Hosts: nodes, Radix: 32}, Gbps: 200, Latency: 500 * time.Nanosecond},
 		}
 		if nodes > 256 {

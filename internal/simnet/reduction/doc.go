@@ -44,6 +44,9 @@
 // queue of their owner's port. A Reduce-Scatter that goes on at full rate all
 // the same takes windows (Config.Slots) of several N: the default is 4 N a
 // stripe, 8 N in all at least. With less, both take turns, down to no gain at all from running them at once.
+// So an Overlap has a window of the Allgather, too, which bounds that queue: by
+// default 16 MiB over up to 64 chains. Where the windows of the reduction hold
+// less, as with shards of 256 KiB, the Allgather's should be no more than that.
 //
 // Rows of 64 KiB a shard go to the stripes in turn (inc.BlockBytes). A shard of one row
 // uses one stripe and one tree, whose links between switches it fills; an
