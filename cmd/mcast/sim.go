@@ -144,7 +144,7 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, mostRanks)
 	}
 	if c.Coarse > 1 && (net.Queue > 0 || net.Depth > 0) {
-		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with a finite --queue or --depth: a train of %d packets finds room as a whole or is dropped as a whole, so drops are coarse\n", c.Coarse, c.Coarse)
+		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with a finite --queue or --depth: a train of %d packets is dropped as a whole, so drops are coarse\n", c.Coarse, c.Coarse)
 	}
 	var cases []figures.Case
 	for _, n := range all {
