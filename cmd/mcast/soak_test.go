@@ -18,8 +18,8 @@ func soak(t *testing.T, args ...string) (stdout, stderr string, ok bool) {
 func TestSimSoakRunsBothProtocols(t *testing.T) {
 	out, bad, ok := soak(t, "--seeds", "20")
 	require.True(t, ok, out+bad)
-	assert.Regexp(t, `(?m)^the multicast protocol: 20 seeds, [1-9]\d* operations, .* operations/s, .*hash [0-9a-f]{16}$`, out)
-	assert.Regexp(t, `(?m)^the in-network Reduce-Scatter: 20 seeds, [1-9]\d* operations, `, out)
+	assert.Regexp(t, `(?m)^the multicast protocol: 20 seeds, [1-9]\d* operations \(\d+ over all ranks\), .* operations/s, .*hash [0-9a-f]{16}$`, out)
+	assert.Regexp(t, `(?m)^the in-network Reduce-Scatter: 20 seeds, [1-9]\d* operations \(\d+ over all ranks\), `, out)
 	again, bad, ok := soak(t, "--inc", "--operations", "50", "--verbose")
 	require.True(t, ok, again+bad)
 	assert.NotContains(t, again, "the multicast protocol")
