@@ -42,7 +42,7 @@ type simNetwork struct {
 	Cost    time.Duration `default:"0" group:"hosts" placeholder:"t" help:"Of receiving a packet, on its thread. Default: none."`
 	Depth   int           `group:"hosts" placeholder:"n" help:"Packets that a thread's receive queue holds. Default: any number."`
 
-	Loss      float64       `group:"faults" placeholder:"p" help:"Share of packets lost on the way to a host, each receiver by itself."`
+	Loss      float64       `group:"faults" placeholder:"p" help:"Share of packets lost on the way to a host, each receiver by itself, such as 0.001. A lost packet of a connection is sent again after 1 ms, and twice that each time: TCP with SACK is faster."`
 	LinkLoss  float64       `group:"faults" placeholder:"p" help:"Share of packets lost on every link."`
 	Burst     float64       `group:"faults" placeholder:"n" help:"Mean packets of a burst of losses. Default: losses are independent."`
 	Corrupt   float64       `group:"faults" placeholder:"p" help:"Share of packets that arrive damaged, and are dropped."`
@@ -54,11 +54,11 @@ type simNetwork struct {
 type simProtocol struct {
 	Bytes     string    `default:"128KiB" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step      int       `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
-	Chains    int       `placeholder:"M" help:"Roots that multicast at the same time. Default: 1; of an overlap one a rank, up to 64, and then a --window of 4096."`
+	Chains    int       `placeholder:"M" help:"Roots that multicast at the same time; 2 to 4 hide the hand-over, more need --queue room or a --window. Default: 1; of an overlap one a rank, up to 64, and then a --window of 4096."`
 	Subgroups int       `default:"1" placeholder:"G" help:"Multicast trees that a root's chunks are spread over. Default: ${default}."`
 	Chunk     byteCount `default:"4KiB" placeholder:"N" help:"Bytes of a packet. Default: ${default}."`
 	Window    int       `placeholder:"n" help:"Packets that may be under way to a receiver. Default: --depth."`
-	Coarse    int       `default:"1" placeholder:"n" help:"Packets that travel as one, for thousands of hosts. Default: ${default}: every packet by itself."`
+	Coarse    int       `default:"1" placeholder:"n" help:"Packets that travel as one, for thousands of hosts, and are lost as one. Default: ${default}: every packet by itself."`
 	Iters     int       `default:"1" placeholder:"n" help:"Operations, one after the other. Default: ${default}."`
 	Seed      uint64    `default:"1" help:"Of losses, jitter and the like. Default: ${default}."`
 	JSON      bool      `name:"json" help:"Print one JSON object a line instead of a table."`
@@ -143,8 +143,8 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 	if algorithm == figures.Multicast && net.Tree.Hosts > mostRanks {
 		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, mostRanks)
 	}
-	if c.Coarse > 1 && (net.Queue > 0 || net.Depth > 0) {
-		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with a finite --queue or --depth: a train of %d packets is dropped as a whole, so drops are coarse\n", c.Coarse, c.Coarse)
+	if f := &net.Faults; c.Coarse > 1 && (net.Queue > 0 && !net.Lossless || net.Depth > 0 || f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0) {
+		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with loss or a finite --queue or --depth: a train of %d packets is lost as a whole, so more bytes are\n", c.Coarse, c.Coarse)
 	}
 	var cases []figures.Case
 	for _, n := range all {

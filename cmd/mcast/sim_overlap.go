@@ -8,7 +8,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/simnet"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
+	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 )
 
 type simOverlap struct {
@@ -42,6 +44,9 @@ func (c *simOverlap) Run() error {
 		if err := printPair(&o, c.JSON); err != nil {
 			return err
 		}
+		for _, note := range lawNotes(&o, &net) {
+			fmt.Fprintln(os.Stderr, "mcast:", note)
+		}
 	}
 	return nil
 }
@@ -63,6 +68,21 @@ func printPair(o *figures.PairOutcome, asJSON bool) error {
 	row("events", "%d of both together; all four runs took %.2f s", o.Events, o.Wall)
 	row("state", "hash %s, seed %d", o.Hash, o.Seed)
 	return t.Flush()
+}
+
+// lawNotes says why S cannot be expected to be 2 - 2/P.
+func lawNotes(o *figures.PairOutcome, net *network.Config) (notes []string) {
+	const large = 512 << 10
+	if o.Bytes < large {
+		notes = append(notes, fmt.Sprintf("shards of %s are small for an overlap: 2 - 2/P is for large ones, from about %s", config.FormatBytes(o.Bytes), config.FormatBytes(large)))
+	}
+	if net.Queue > 0 && !net.Lossless && (o.Window == 0 || o.Window*simnet.PacketBytes > net.Queue) {
+		notes = append(notes, fmt.Sprintf("what %d chains may have under way does not fit a --queue of %s: S suffers where ports drop; --lossless ones wait", o.Chains, config.FormatBytes(net.Queue)))
+	}
+	if f := &net.Faults; f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0 {
+		notes = append(notes, "with loss S compares recoveries, and the rings' connections wait 1 ms for what is lost: no measure of 2 - 2/P")
+	}
+	return notes
 }
 
 // windowText says how many packets may be under way to a receiver.
