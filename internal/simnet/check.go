@@ -197,7 +197,7 @@ func (n *rank) complete(d *core.Completion) {
 	b := n.ops[d.Seq]
 	b.done = true
 	n.open--
-	n.progress = n.net.Now()
+	n.moved()
 	switch {
 	case d.Err != nil:
 		if n.failed == nil || !errors.Is(d.Err, n.failed) {

@@ -212,7 +212,7 @@ func (n *rank) bell(after core.Time) {
 func (n *rank) receive(h *wire.Data, size int, payload []byte, token uint64) {
 	pl, ok := n.comm.Place(n.net.Now(), h, size)
 	if ok && n.put(h, pl, size, payload, token) {
-		n.progress = n.net.Now()
+		n.moved()
 		n.comm.Received(n.net.Now(), h)
 		n.finish()
 	}

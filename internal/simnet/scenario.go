@@ -39,7 +39,7 @@ type Scenario struct {
 	// for many ranks. It shows wrong places, duplicates and what is missing.
 	Digest bool `json:",omitempty"`
 	Trace  bool `json:",omitempty"` // keep Marks
-	// MaxEvents is after how many events a run counts as hanging; 0: any number.
+	// MaxEvents is after how many events without progress a run hangs; 0: any number.
 	MaxEvents uint64 `json:",omitempty"`
 }
 

@@ -51,6 +51,7 @@ type Job struct {
 	life     int       // communicators before this one
 	whole    []uint64  // digest of an operation's whole buffer
 	done     int       // operations done in this life, over all ranks
+	events   uint64    // there had been by then
 	silence  core.Time // after which a run hangs
 	peak     int       // packets in flight
 	result   Result
@@ -127,7 +128,7 @@ func (j *Job) begin() {
 func (j *Job) restart(crashed int) {
 	j.life++
 	j.result.Restarts++
-	j.progress = j.net.Now()
+	j.moved()
 	for _, n := range j.ranks {
 		n.account()
 	}
@@ -151,11 +152,14 @@ func (j *Job) Step() bool {
 		}
 		j.fail("hangs: nothing has arrived since %v", j.progress)
 	}
-	if most := j.MaxEvents; most > 0 && j.net.Events() > most {
-		j.fail("hangs: %d events, nothing has arrived since %v", j.net.Events(), j.progress)
+	if most := j.MaxEvents; most > 0 && j.net.Events()-j.events > most {
+		j.fail("hangs: %d events since something arrived, at %v", most, j.progress)
 	}
 	return j.err == nil
 }
+
+// moved says that something has been achieved.
+func (j *Job) moved() { j.progress, j.events = j.net.Now(), j.net.Events() }
 
 // over reports whether no rank that lives waits for anything.
 func (j *Job) over() bool {
