@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/plot"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -28,31 +29,31 @@ type bitmapRow struct {
 // bitmaps models how much memory PSNs of some bits address and what state that takes (fig. 7).
 func bitmaps(s *sheet) error {
 	const ranks = 64
-	c := newChart("Receive buffer and protocol state (chunks of 4 KiB)", "PSN bits", "bytes")
+	c := chart.New("Receive buffer and protocol state (chunks of 4 KiB)", "PSN bits", "bytes")
 	most := 26
 	if s.Quick {
 		most = 20
 	}
-	var buffer, bitmap, state []point
+	var buffer, bitmap, state []chart.Point
 	for bits := 12; bits <= 32; bits += 2 {
 		chunks := math.Exp2(float64(bits))
 		row := bitmapRow{PSNBits: bits, BufferBytes: chunks * bitmapChunk, BitmapBytes: chunks / 8}
 		if bits <= most {
 			row.Ranks = ranks
 			row.CoreBytes = float64(stateOf(ranks, int(chunks)/ranks))
-			state = append(state, point{X: float64(bits), Y: row.CoreBytes})
+			state = append(state, chart.Point{X: float64(bits), Y: row.CoreBytes})
 		}
 		s.row(row)
-		buffer = append(buffer, point{X: float64(bits), Y: row.BufferBytes})
-		bitmap = append(bitmap, point{X: float64(bits), Y: row.BitmapBytes})
+		buffer = append(buffer, chart.Point{X: float64(bits), Y: row.BufferBytes})
+		bitmap = append(bitmap, chart.Point{X: float64(bits), Y: row.BitmapBytes})
 	}
-	c.line("receive buffer", buffer)
-	c.line("one bit a chunk (the paper's bitmap)", bitmap)
-	c.line(fmt.Sprintf("measured: all state of an operation, %d ranks", ranks), state)
-	c.level("LLC of the DPA, 1.5 MB", 12, 32, llc)
-	c.level("memory of an H100, 80 GB", 12, 32, 80e9)
-	c.X.Tick.Marker = ticksAt(plain, []float64{12, 16, 20, 24, 28, 32})
-	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, ticksAt(sizeLabel, []float64{1 << 10, 32 << 10, 1 << 20, 32 << 20, 1 << 30, 32 << 30, 1 << 40, 16 << 40})
+	c.Line("receive buffer", buffer)
+	c.Line("one bit a chunk (the paper's bitmap)", bitmap)
+	c.Line(fmt.Sprintf("measured: all state of an operation, %d ranks", ranks), state)
+	c.Level("LLC of the DPA, 1.5 MB", 12, 32, llc)
+	c.Level("memory of an H100, 80 GB", 12, 32, 80e9)
+	c.X.Tick.Marker = chart.TicksAt(chart.Plain, []float64{12, 16, 20, 24, 28, 32})
+	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, chart.TicksAt(chart.Size, []float64{1 << 10, 32 << 10, 1 << 20, 32 << 20, 1 << 30, 32 << 30, 1 << 40, 16 << 40})
 	c.Y.Max = 1 << 50
 	s.chart("", c)
 

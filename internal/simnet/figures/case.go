@@ -266,10 +266,7 @@ func (c *Case) baseline(o *Outcome, _ func(done, total int)) error {
 func (o *Outcome) traffic(t *fattree.Tree, ports []network.Counter) {
 	host := make([]uint64, t.Hosts)
 	for i := range ports {
-		var bytes uint64
-		for _, b := range ports[i].Bytes {
-			bytes += b
-		}
+		_, bytes := ports[i].Sum()
 		o.Links += bytes
 		o.Lost += ports[i].Dropped + ports[i].Lost + ports[i].Corrupt
 		p := &t.Ports[i]

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 )
@@ -18,9 +19,9 @@ func concurrent(s *sheet) error {
 	// With less a shard, the Reduce-Scatter's windows hold less than the Allgather's.
 	least := pick(s, 512<<10, 0)
 	const alone = 64 // most nodes of one chain
-	c := newChart("Allgather and Reduce-Scatter at once: rings to ours", "nodes", "S, times as long")
+	c := chart.New("Allgather and Reduce-Scatter at once: rings to ours", "nodes", "S, times as long")
 	sizes := doublings(4, most)
-	c.logX(plain, sizes...)
+	c.LogX(chart.Plain, sizes...)
 	measure := func(nodes, chains int) (PairOutcome, error) {
 		pair := Pair{
 			Bytes: max(whole/nodes, least), Chains: chains, Subgroups: 2, Seed: s.Seed, Train: pick(s, 8, 4),
@@ -36,7 +37,7 @@ func concurrent(s *sheet) error {
 		}
 		return o, err
 	}
-	var law, many, one []point
+	var law, many, one []chart.Point
 	worst, worstAt := 0.0, 0
 	for _, p := range sizes {
 		nodes := int(p)
@@ -44,7 +45,7 @@ func concurrent(s *sheet) error {
 		if err != nil {
 			return err
 		}
-		law, many = append(law, point{X: p, Y: o.Law}), append(many, point{X: p, Y: o.S})
+		law, many = append(law, chart.Point{X: p, Y: o.Law}), append(many, chart.Point{X: p, Y: o.S})
 		if off := o.S/o.Law - 1; math.Abs(off) > math.Abs(worst) {
 			worst, worstAt = off, nodes
 		}
@@ -54,14 +55,14 @@ func concurrent(s *sheet) error {
 		if o, err = measure(nodes, 1); err != nil {
 			return err
 		}
-		one = append(one, point{X: p, Y: o.S})
+		one = append(one, chart.Point{X: p, Y: o.S})
 	}
-	c.line("simulated, M = min(P, 64), with a window", many)
-	c.line("simulated, M = 1, without a window", one)
-	c.claim("the paper: 2 - 2/P", law...)
+	c.Line("simulated, M = min(P, 64), with a window", many)
+	c.Line("simulated, M = 1, without a window", one)
+	c.Claim("the paper: 2 - 2/P", law...)
 	c.Y.Min, c.Y.Max = 0, 2.6
 	s.chart("", c)
-	for _, at := range []point{many[0], many[len(many)-1]} {
+	for _, at := range []chart.Point{many[0], many[len(many)-1]} {
 		paper := 2 - 2/at.X
 		s.claim(fmt.Sprintf("S at %.0f nodes", at.X), fmt.Sprintf("%.3f", paper), fmt.Sprintf("%.3f", at.Y), math.Abs(at.Y/paper-1) <= 0.03)
 	}

@@ -50,3 +50,27 @@ func TestSameSeed(t *testing.T) {
 	}
 	require.NotEqual(t, hash[1], hash[2])
 }
+
+// By hand: 8 hosts at one switch, and 4 at two leaves below a spine.
+func TestCrossings(t *testing.T) {
+	for _, c := range []struct {
+		tree                  fattree.Config
+		collective, algorithm string
+		want                  int
+	}{
+		{fattree.Config{Hosts: 8}, "allgather", Multicast, 8 * (1 + 7)},
+		{fattree.Config{Hosts: 8}, "allgather", "ring", 7 * 8 * 2},
+		{fattree.Config{Hosts: 8}, "broadcast", Multicast, 1 + 7},
+		{fattree.Config{Hosts: 8}, "broadcast", "binomial", 7 * 2},
+		{fattree.Config{Hosts: 4, Leaves: 2, Spines: 1}, "broadcast", Multicast, 1 + 3 + 4},
+		{fattree.Config{Hosts: 4, Leaves: 2, Spines: 1}, "broadcast", "chain", 2 + 6 + 2},
+		{fattree.Config{Hosts: 4, Leaves: 2, Spines: 1}, "broadcast", "binomial", 2 + 6 + 6}, // 0 to 1, then both to 2 and 3
+		{fattree.Config{Hosts: 4, Leaves: 2, Spines: 1}, "allgather", "ring", 3 * (2 + 6 + 2 + 6)},
+	} {
+		n, ok := Crossings(c.tree, c.collective, c.algorithm)
+		require.True(t, ok)
+		require.Equal(t, c.want, n, "%v", c)
+	}
+	_, ok := Crossings(fattree.Config{Hosts: 8}, "broadcast", "knomial")
+	require.False(t, ok)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 )
 
@@ -23,7 +24,7 @@ func counters(s *sheet) error {
 		{"broadcast", "Broadcast", []string{Multicast, "binomial", "knomial", "binary", "chain"}},
 		{"allgather", "Allgather", []string{Multicast, "ring", "linear", "doubling"}},
 	} {
-		c := newChart(fmt.Sprintf("%s of 64 KiB on %d nodes: all switch ports, received and sent", of.title, nodes), "", "MiB an operation")
+		c := chart.New(fmt.Sprintf("%s of 64 KiB on %d nodes: all switch ports, received and sent", of.title, nodes), "", "MiB an operation")
 		var values []float64
 		for _, algorithm := range of.algorithms {
 			o, err := s.run(Case{Collective: of.collective, Algorithm: algorithm, Bytes: bytes, Net: net})
@@ -37,10 +38,10 @@ func counters(s *sheet) error {
 					fmt.Sprintf("%+.2f %%", 100*off), math.Abs(off) <= 0.02)
 			}
 		}
-		c.bars(of.algorithms, values)
+		c.Bars(of.algorithms, values)
 		end := float64(len(values)) - 0.5
-		c.level("the paper: P2P takes 1.5x", -0.5, end, 1.5*values[0])
-		c.level("the paper: and up to 2x", -0.5, end, 2*values[0])
+		c.Level("the paper: P2P takes 1.5x", -0.5, end, 1.5*values[0])
+		c.Level("the paper: and up to 2x", -0.5, end, 2*values[0])
 		c.Y.Max *= 1.15
 		s.chart(of.collective, c)
 		least, most := math.Inf(1), 0.0

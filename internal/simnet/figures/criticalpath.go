@@ -3,6 +3,8 @@ package figures
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 )
 
 // criticalPath shows where the time of an Allgather goes, over nodes and sizes (fig. 10).
@@ -20,11 +22,11 @@ func criticalPath(s *sheet) error {
 				values[i] = append(values[i], v)
 			}
 		}
-		c := newChart(title, x, "share of the time, %")
-		c.stack(labels, names, values)
-		c.level("the paper: 99 % multicast", -0.5, float64(len(labels))-0.5, 99)
+		c := chart.New(title, x, "share of the time, %")
+		c.Stack(labels, names, values)
+		c.Level("the paper: 99 % multicast", -0.5, float64(len(labels))-0.5, 99)
 		c.Y.Min, c.Y.Max = 0, 135
-		c.Y.Tick.Marker = ticksAt(plain, []float64{0, 20, 40, 60, 80, 100})
+		c.Y.Tick.Marker = chart.TicksAt(chart.Plain, []float64{0, 20, 40, 60, 80, 100})
 		s.chart(suffix, c)
 	}
 
@@ -53,7 +55,7 @@ func criticalPath(s *sheet) error {
 		if small == 0 {
 			small = one[0]
 		}
-		labels, shares = append(labels, sizeLabel(float64(n))), append(shares, one)
+		labels, shares = append(labels, chart.Size(float64(n))), append(shares, one)
 	}
 	draw("sizes", fmt.Sprintf("Allgather on %d nodes: where a rank's time goes", most), "bytes a rank", labels, shares)
 	s.claim("share of multicast in the time, 16 nodes, 256 KiB", "99 % (size not given)", fmt.Sprintf("%.1f %%", at[16]), at[16] >= 98.5)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 )
@@ -100,25 +101,25 @@ func linkGiB(chunk float64) float64 {
 
 // threads shows how the receive path scales with threads (fig. 13 and table I).
 func threads(s *sheet) error {
-	c := newChart("Receive datapath: 8 MiB, chunks of 4 KiB", "DPA threads", "GiB/s")
+	c := chart.New("Receive datapath: 8 MiB, chunks of 4 KiB", "DPA threads", "GiB/s")
 	counts := []float64{1, 2, 3, 4, 5, 6, 8, 12, 16}
-	c.logX(plain, 1, 2, 4, 8, 16)
+	c.LogX(chart.Plain, 1, 2, 4, 8, 16)
 	for i := range datapaths {
 		d := &datapaths[i]
-		var pts []point
+		var pts []chart.Point
 		first := 0.0 // threads from which on the link is full
 		for _, n := range counts {
 			o, err := d.receive(s, int(n), 8<<20, packetBytes)
 			if err != nil {
 				return err
 			}
-			pts = append(pts, point{X: n, Y: o.GiB})
+			pts = append(pts, chart.Point{X: n, Y: o.GiB})
 			if first == 0 && o.GiB > 0.95*linkGiB(packetBytes) {
 				first = n
 			}
 		}
-		c.line(d.name, pts)
-		c.level("table I: one "+d.name+" thread", 1, 16, d.gib)
+		c.Line(d.name, pts)
+		c.Level("table I: one "+d.name+" thread", 1, 16, d.gib)
 		one := pts[0].Y
 		s.claim("one "+d.name+" thread", fmt.Sprintf("%.1f GiB/s", d.gib), fmt.Sprintf("%.1f GiB/s from its cycles at %.1f GHz", one, dpaGHz), math.Abs(one/d.gib-1) < 0.1)
 		paper, fits := "4 threads", first > 2 && first <= 4
@@ -130,7 +131,7 @@ func threads(s *sheet) error {
 	if err := root(s, c, counts); err != nil {
 		return err
 	}
-	c.level("link, 200 Gbit/s", 1, 16, linkGiB(packetBytes))
+	c.Level("link, 200 Gbit/s", 1, 16, linkGiB(packetBytes))
 	c.Y.Min, c.Y.Max = 0, 46
 	s.chart("", c)
 	return nil
@@ -139,8 +140,8 @@ func threads(s *sheet) error {
 // root draws what a leaf receives of a Broadcast of ours. Its only root sends
 // blocks of up to 64 chunks to the subgroups by turns, so that a thread has a
 // block to receive while the others' come; the last blocks of all are what waits at the end.
-func root(s *sheet, c *chart, counts []float64) error {
-	var pts []point
+func root(s *sheet, c *chart.Chart, counts []float64) error {
+	var pts []chart.Point
 	for _, n := range counts {
 		o, err := s.run(Case{
 			Collective: "broadcast", Algorithm: Multicast, Bytes: 8 << 20, Subgroups: int(n), Net: datapaths[0].net(int(n)),
@@ -148,9 +149,9 @@ func root(s *sheet, c *chart, counts []float64) error {
 		if err != nil {
 			return err
 		}
-		pts = append(pts, point{X: n, Y: o.Goodput * 1e9 / 8 / (1 << 30)})
+		pts = append(pts, chart.Point{X: n, Y: o.Goodput * 1e9 / 8 / (1 << 30)})
 	}
-	c.line("UD, a Broadcast of ours", pts)
+	c.Line("UD, a Broadcast of ours", pts)
 	last := pts[len(pts)-1].Y
 	s.claim("a Broadcast of ours with 16 UD threads", "the link's practical throughput", fmt.Sprintf("%.0f %% of it", 100*last/linkGiB(packetBytes)), last > 0.9*linkGiB(packetBytes))
 	return nil
@@ -161,22 +162,22 @@ func buffers(s *sheet) error {
 	sizes := pick(s, doublings(64<<10, 8<<20), []float64{64 << 10, 8 << 20})
 	for i := range datapaths {
 		d := &datapaths[i]
-		c := newChart(d.name+" receive datapath, chunks of 4 KiB", "receive buffer", "GiB/s")
-		c.logX(sizeLabel, sizes...)
+		c := chart.New(d.name+" receive datapath, chunks of 4 KiB", "receive buffer", "GiB/s")
+		c.LogX(chart.Size, sizes...)
 		full := 0.0
 		for _, n := range []int{1, 2, 4, 8, 16} {
-			var pts []point
+			var pts []chart.Point
 			for _, size := range sizes {
 				o, err := d.receive(s, n, int(size), packetBytes)
 				if err != nil {
 					return err
 				}
-				pts = append(pts, point{X: size, Y: o.GiB})
+				pts = append(pts, chart.Point{X: size, Y: o.GiB})
 				full = o.GiB
 			}
-			c.line(fmt.Sprintf("threads: %d", n), pts)
+			c.Line(fmt.Sprintf("threads: %d", n), pts)
 		}
-		c.level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
+		c.Level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
 		c.Y.Min, c.Y.Max = 0, 45
 		s.chart(strings.ToLower(d.name), c)
 		s.claim(d.name+" with the 16 threads of one core", "the link's practical throughput", fmt.Sprintf("%.0f %% of it", 100*full/linkGiB(packetBytes)), full > 0.9*linkGiB(packetBytes))
@@ -187,25 +188,25 @@ func buffers(s *sheet) error {
 // rate shows how many chunks of 64 bytes a second are received (fig. 16).
 func rate(s *sheet) error {
 	const wanted = 1600e9 / 8 / packetBytes / 1e6 // M/s: chunks of 4 KiB at 1.6 Tbit/s
-	c := newChart("Receive datapath, chunks of 64 bytes", "DPA threads", "million chunks a second")
+	c := chart.New("Receive datapath, chunks of 64 bytes", "DPA threads", "million chunks a second")
 	counts := doublings(1, 128)
-	c.logX(plain, counts...)
+	c.LogX(chart.Plain, counts...)
 	bytes := pick(s, 8<<20, 256<<10)
 	for i := range datapaths {
 		d := &datapaths[i]
-		var pts []point
+		var pts []chart.Point
 		for _, n := range counts {
 			o, err := d.receive(s, int(n), bytes, 64)
 			if err != nil {
 				return err
 			}
-			pts = append(pts, point{X: n, Y: o.Rate})
+			pts = append(pts, chart.Point{X: n, Y: o.Rate})
 		}
-		c.line(d.name, pts)
+		c.Line(d.name, pts)
 		last := pts[len(pts)-1].Y
 		s.claim(d.name+" with 128 threads", fmt.Sprintf("1.6 Tbit/s, %.1f M/s", wanted), fmt.Sprintf("%.0f M/s", last), last >= wanted)
 	}
-	c.level("1.6 Tbit/s in chunks of 4 KiB", 1, 128, wanted)
+	c.Level("1.6 Tbit/s in chunks of 4 KiB", 1, 128, wanted)
 	c.Y.Min = 0
 	s.chart("", c)
 	return nil

@@ -5,16 +5,14 @@ package figures
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 )
 
 // Figure is one plot, or a few that belong together, with their numbers.
@@ -103,14 +101,14 @@ type sheet struct {
 
 type named struct {
 	suffix string
-	*chart
+	*chart.Chart
 }
 
 // row adds a line to the figure's NDJSON.
 func (s *sheet) row(v any) { s.rows = append(s.rows, v) }
 
 // chart adds a plot; the suffix tells several of a figure apart.
-func (s *sheet) chart(suffix string, c *chart) { s.charts = append(s.charts, named{suffix, c}) }
+func (s *sheet) chart(suffix string, c *chart.Chart) { s.charts = append(s.charts, named{suffix, c}) }
 
 // claim puts what the paper says beside what came out.
 func (s *sheet) claim(what, paper, ours string, agrees bool) {
@@ -144,7 +142,7 @@ func (f Figure) Make(o Options) ([]Claim, error) {
 		if c.suffix != "" {
 			base += "-" + c.suffix
 		}
-		if err := c.save(base); err != nil {
+		if err := errors.Join(c.SaveSVG(base+".svg"), c.SavePNG(base+".png")); err != nil {
 			return nil, err
 		}
 	}
@@ -173,35 +171,4 @@ func writeRows(path string, rows []any) error {
 func joinClose(err error, f *os.File) error {
 	_ = f.Close() // err says what went wrong
 	return err
-}
-
-// save writes base.svg and base.png.
-func (c *chart) save(base string) error {
-	svg := vgsvg.New(width, height)
-	c.Draw(within(svg))
-	png := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))
-	c.Draw(within(png))
-	return writeAll(map[string]vg.CanvasWriterTo{base + ".svg": svg, base + ".png": vgimg.PngCanvas{Canvas: png}})
-}
-
-// within leaves a margin, without which a tick's label at the end of an axis is cut off.
-func within(c vg.CanvasSizer) draw.Canvas {
-	const m = vg.Centimeter / 4
-	return draw.Crop(draw.New(c), m, -3*m, m, -m)
-}
-
-func writeAll(files map[string]vg.CanvasWriterTo) error {
-	for path, canvas := range files {
-		f, err := os.Create(path) //nolint:gosec // the user says where
-		if err != nil {
-			return err
-		}
-		if _, err := canvas.WriteTo(f); err != nil {
-			return joinClose(err, f)
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

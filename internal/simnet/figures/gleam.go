@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 )
@@ -30,8 +31,8 @@ func gleam(s *sheet) error {
 		{"switches", "Broadcast, loss on links between switches", betweenSwitches},
 		{"receivers", "Broadcast, loss at each receiver", func(_ *fattree.Tree, loss float64) network.Faults { return network.Faults{Loss: loss} }},
 	} {
-		c := newChart(where.title, "loss", "goodput, % of that without loss")
-		c.logX(percent, losses...)
+		c := chart.New(where.title, "loss", "goodput, % of that without loss")
+		c.LogX(chart.Percent, losses...)
 		kept := map[string]float64{}
 		for _, way := range []struct {
 			name, algorithm string
@@ -48,7 +49,7 @@ func gleam(s *sheet) error {
 				if err != nil {
 					return err
 				}
-				var pts []point
+				var pts []chart.Point
 				for _, loss := range losses {
 					one.Net.Faults = where.faults(t, loss)
 					o, err := s.run(one)
@@ -56,10 +57,10 @@ func gleam(s *sheet) error {
 						return err
 					}
 					share := 100 * o.Goodput / calm.Goodput
-					pts = append(pts, point{X: loss, Y: share})
+					pts = append(pts, chart.Point{X: loss, Y: share})
 					kept[key(way.name, group, loss)] = share
 				}
-				c.line(fmt.Sprintf("%s, group of %d", way.name, group), pts)
+				c.Line(fmt.Sprintf("%s, group of %d", way.name, group), pts)
 			}
 		}
 		for _, claim := range []struct {
@@ -72,11 +73,11 @@ func gleam(s *sheet) error {
 		} {
 			for _, group := range groups {
 				v := kept[key("gleam", group, claim.loss)]
-				s.claim(fmt.Sprintf("goodput of Gleam's group of %d at %s loss, %s", group, percent(claim.loss), where.suffix), claim.paper,
+				s.claim(fmt.Sprintf("goodput of Gleam's group of %d at %s loss, %s", group, chart.Percent(claim.loss), where.suffix), claim.paper,
 					fmt.Sprintf("%.0f %%, ours %.0f %%", v, kept[key("ours", group, claim.loss)]), claim.fits(v))
 			}
 		}
-		c.claim("the paper: Gleam", point{X: 1e-4, Y: 90}, point{X: 1e-3, Y: 42})
+		c.Claim("the paper: Gleam", chart.Point{X: 1e-4, Y: 90}, chart.Point{X: 1e-3, Y: 42})
 		c.Legend.Left, c.Legend.Top = true, false
 		c.Legend.YOffs = 8
 		c.Y.Min, c.Y.Max = 0, 105
@@ -86,7 +87,7 @@ func gleam(s *sheet) error {
 }
 
 func key(name string, group int, loss float64) string {
-	return name + strconv.Itoa(group) + percent(loss)
+	return name + strconv.Itoa(group) + chart.Percent(loss)
 }
 
 // betweenSwitches loses packets on all links between switches.

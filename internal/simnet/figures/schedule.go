@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 )
@@ -28,8 +29,8 @@ func schedule(s *sheet) error {
 		{"three tiers", fattree.Config{Hosts: hosts, Radix: pick(s, 8, 4), Tiers: 3}},
 		{"two tiers, two rails", fattree.Config{Hosts: hosts, Leaves: 8, Spines: 8, Rails: 2}},
 	}
-	measure := func(c *chart, fabric string, tree fattree.Config, over []float64, of func(x int, one *Case)) ([]point, error) {
-		var pts []point
+	measure := func(c *chart.Chart, fabric string, tree fattree.Config, over []float64, of func(x int, one *Case)) ([]chart.Point, error) {
+		var pts []chart.Point
 		for _, x := range over {
 			one := Case{
 				Collective: "allgather", Algorithm: Multicast, Seed: s.Seed,
@@ -42,16 +43,16 @@ func schedule(s *sheet) error {
 				return nil, err
 			}
 			s.row(scheduleRow{fabric, one.Net.Queue, o})
-			pts = append(pts, point{X: x, Y: o.Goodput})
+			pts = append(pts, chart.Point{X: x, Y: o.Goodput})
 		}
-		c.line(fabric, pts)
+		c.Line(fabric, pts)
 		return pts, nil
 	}
 	over := doublings(1, pick(s, 64.0, 8))
 	large := pick(s, 128<<10, 32<<10)
 	for _, size := range []int{16 << 10, large} {
-		c := newChart(fmt.Sprintf("Allgather of %s on %d nodes: chains, with one subgroup a rail", sizeLabel(float64(size)), hosts), "chains, M", "received by a rank, Gbit/s")
-		c.logX(plain, over...)
+		c := chart.New(fmt.Sprintf("Allgather of %s on %d nodes: chains, with one subgroup a rail", chart.Size(float64(size)), hosts), "chains, M", "received by a rank, Gbit/s")
+		c.LogX(chart.Plain, over...)
 		for _, f := range fabrics {
 			pts, err := measure(c, f.name, f.tree, over, func(m int, one *Case) {
 				one.Bytes, one.Chains, one.Subgroups = size, m, max(1, f.tree.Rails)
@@ -60,16 +61,16 @@ func schedule(s *sheet) error {
 				return err
 			}
 			if f.name == "two tiers" {
-				s.claim(fmt.Sprintf("M for %s a rank, two tiers", sizeLabel(float64(size))), "not given", best(pts, "M"), true)
+				s.claim(fmt.Sprintf("M for %s a rank, two tiers", chart.Size(float64(size))), "not given", best(pts, "M"), true)
 			}
 		}
-		c.level("link, 200 Gbit/s", 1, over[len(over)-1], 200)
+		c.Level("link, 200 Gbit/s", 1, over[len(over)-1], 200)
 		c.Y.Min, c.Y.Max = 0, 620
 		s.chart(fmt.Sprintf("chains-%dk", size>>10), c)
 	}
-	c := newChart(fmt.Sprintf("Allgather of %s on %d nodes: subgroups, with 16 chains", sizeLabel(float64(large)), hosts), "subgroups, G", "received by a rank, Gbit/s")
+	c := chart.New(fmt.Sprintf("Allgather of %s on %d nodes: subgroups, with 16 chains", chart.Size(float64(large)), hosts), "subgroups, G", "received by a rank, Gbit/s")
 	groups := doublings(1, pick(s, 32.0, 4))
-	c.logX(plain, groups...)
+	c.LogX(chart.Plain, groups...)
 	for _, f := range fabrics {
 		if _, err := measure(c, f.name, f.tree, groups, func(g int, one *Case) {
 			one.Bytes, one.Chains, one.Subgroups = large, min(16, hosts/2), g
@@ -77,14 +78,14 @@ func schedule(s *sheet) error {
 			return err
 		}
 	}
-	c.level("link, 200 Gbit/s", 1, groups[len(groups)-1], 200)
+	c.Level("link, 200 Gbit/s", 1, groups[len(groups)-1], 200)
 	c.Y.Min, c.Y.Max = 0, 620
 	s.chart("subgroups", c)
 
 	few := min(hosts, 64) // what queues drop is repaired, which takes many events
-	c = newChart(fmt.Sprintf("Allgather of %s on %d nodes, two tiers, G=8: chains where queues end", sizeLabel(float64(large)), few), "chains, M", "received by a rank, Gbit/s")
+	c = chart.New(fmt.Sprintf("Allgather of %s on %d nodes, two tiers, G=8: chains where queues end", chart.Size(float64(large)), few), "chains, M", "received by a rank, Gbit/s")
 	over = over[:len(over)-2]
-	c.logX(plain, over...)
+	c.LogX(chart.Plain, over...)
 	tree := fabrics[1].tree
 	tree.Hosts = few
 	for _, queue := range []int{0, 1 << 20, 128 << 10} {
@@ -94,7 +95,7 @@ func schedule(s *sheet) error {
 			}
 			name := "queues of any length"
 			if queue > 0 {
-				name = fmt.Sprintf("queues of %s", sizeLabel(float64(queue)))
+				name = fmt.Sprintf("queues of %s", chart.Size(float64(queue)))
 			}
 			if window > 0 {
 				name += fmt.Sprintf(", window of %d", window)
@@ -112,7 +113,7 @@ func schedule(s *sheet) error {
 }
 
 // best says where a series is highest, and what the smallest within 3 % of that is.
-func best(pts []point, name string) string {
+func best(pts []chart.Point, name string) string {
 	most := 0.0
 	for _, p := range pts {
 		most = max(most, p.Y)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/baseline"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
@@ -25,8 +26,8 @@ var onChip = []struct {
 func srnic(s *sheet) error {
 	const packet, gbps = 1024, 100
 	losses := pick(s, []float64{1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2}, []float64{1e-3, 1e-2})
-	c := newChart("A stream between two hosts at 100 Gbit/s, packets of 1 KiB", "loss", "goodput, Gbit/s")
-	c.logX(percent, losses...)
+	c := chart.New("A stream between two hosts at 100 Gbit/s, packets of 1 KiB", "loss", "goodput, Gbit/s")
+	c.LogX(chart.Percent, losses...)
 	net := network.Config{Tree: fattree.Config{Hosts: 2}, Gbps: gbps, Latency: 5 * time.Microsecond, RTO: retransmit} // RTT about 20 us
 	at := map[string]float64{}
 	for _, way := range []struct {
@@ -40,22 +41,22 @@ func srnic(s *sheet) error {
 	} {
 		one := way.Case
 		one.Collective, one.Bytes, one.Packet, one.Net = "broadcast", pick(s, 64<<20, 16<<20), packet, net
-		var pts []point
+		var pts []chart.Point
 		for _, loss := range losses {
 			one.Net.Faults.Loss = loss
 			o, err := s.run(one)
 			if err != nil {
 				return err
 			}
-			pts = append(pts, point{X: loss, Y: o.Goodput})
+			pts = append(pts, chart.Point{X: loss, Y: o.Goodput})
 			if loss == 1e-2 {
 				at[way.name] = o.Goodput
 			}
 		}
-		c.line(way.name, pts)
+		c.Line(way.name, pts)
 	}
-	c.claim("the paper: SRNIC", point{X: losses[0], Y: 97}, point{X: 1e-3, Y: 97}, point{X: 1e-2, Y: 75})
-	c.claim("the paper: go-back-N (CX-6)", point{X: 1e-3, Y: 97}, point{X: 1e-2, Y: 25})
+	c.Claim("the paper: SRNIC", chart.Point{X: losses[0], Y: 97}, chart.Point{X: 1e-3, Y: 97}, chart.Point{X: 1e-2, Y: 75})
+	c.Claim("the paper: go-back-N (CX-6)", chart.Point{X: 1e-3, Y: 97}, chart.Point{X: 1e-2, Y: 25})
 	c.Legend.Top, c.Legend.YOffs = false, 8
 	c.Y.Min, c.Y.Max = 0, 105
 	s.chart("", c)
@@ -78,6 +79,6 @@ func srnic(s *sheet) error {
 	const chunks = 32 // of each rank
 	ours := float64(stateOf(connections, chunks)) / 1e6
 	s.claim("memory to hear 10,000 peers", fmt.Sprintf("%.0f MB with selective repeat as is, %.1f MB in SRNIC", before, after),
-		fmt.Sprintf("%.2f MB for an Allgather of %s from each; %d connections", ours, sizeLabel(chunks*bitmapChunk), 2*int(math.Ceil(math.Log2(connections)))), true)
+		fmt.Sprintf("%.2f MB for an Allgather of %s from each; %d connections", ours, chart.Size(chunks*bitmapChunk), 2*int(math.Ceil(math.Log2(connections)))), true)
 	return nil
 }

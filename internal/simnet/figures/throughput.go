@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/torch-mcast/torch-mcast/internal/chart"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
 )
 
@@ -37,18 +38,18 @@ func throughput(s *sheet) error {
 	nodes := pick(s, testbedNodes, 24)
 	net := testbed(nodes)
 	draw := func(collective, suffix, title string, sizes []float64, algorithms []string) (map[string][]float64, error) {
-		c := newChart(fmt.Sprintf(title, nodes), "bytes a rank", "received by a process, Gbit/s")
-		c.logX(sizeLabel, sizes...)
+		c := chart.New(fmt.Sprintf(title, nodes), "bytes a rank", "received by a process, Gbit/s")
+		c.LogX(chart.Size, sizes...)
 		all := map[string][]float64{}
 		for _, algorithm := range algorithms {
-			var pts []point
+			var pts []chart.Point
 			for _, n := range sizes {
 				if algorithm == scatterGather {
 					goodput, err := scattered(s, net, int(n))
 					if err != nil {
 						return nil, err
 					}
-					pts = append(pts, point{X: n, Y: goodput})
+					pts = append(pts, chart.Point{X: n, Y: goodput})
 					all[algorithm] = append(all[algorithm], goodput)
 					continue
 				}
@@ -56,16 +57,16 @@ func throughput(s *sheet) error {
 				if err != nil {
 					return nil, err
 				}
-				pts = append(pts, point{X: n, Y: o.Goodput})
+				pts = append(pts, chart.Point{X: n, Y: o.Goodput})
 				all[algorithm] = append(all[algorithm], o.Goodput)
 			}
 			name := algorithm
 			if algorithm != Multicast && algorithm != scatterGather {
-				name += ", segments of " + sizeLabel(packetBytes)
+				name += ", segments of " + chart.Size(packetBytes)
 			}
-			c.line(name, pts)
+			c.Line(name, pts)
 		}
-		c.level("link, 56 Gbit/s", sizes[0], sizes[len(sizes)-1], net.Gbps)
+		c.Level("link, 56 Gbit/s", sizes[0], sizes[len(sizes)-1], net.Gbps)
 		c.Y.Min, c.Y.Max = 0, 90
 		s.chart(suffix, c)
 		return all, nil
@@ -89,7 +90,7 @@ func throughput(s *sheet) error {
 		least        float64
 	}{{scatterGather, "up to 1.3x (k-nomial)", 1.3}, {"knomial", "up to 1.3x", 1.3}, {"binary", "up to 4.75x", 4.75}} {
 		r, at := best(b, claim.other)
-		s.claim("Broadcast by multicast to "+claim.other, claim.paper, fmt.Sprintf("up to %.2fx, at %s", r, sizeLabel(sizes[at])), r > claim.least*0.8 && r < claim.least*1.25)
+		s.claim("Broadcast by multicast to "+claim.other, claim.paper, fmt.Sprintf("up to %.2fx, at %s", r, chart.Size(sizes[at])), r > claim.least*0.8 && r < claim.least*1.25)
 	}
 	sizes = pick(s, doublings(4<<10, 256<<10), []float64{4 << 10, 64 << 10})
 	g, err := draw("allgather", "allgather", "Allgather on %d nodes", sizes, []string{Multicast, "ring"})
@@ -98,6 +99,6 @@ func throughput(s *sheet) error {
 	}
 	last := len(sizes) - 1
 	r := g[Multicast][last] / g["ring"][last]
-	s.claim("Allgather of "+sizeLabel(sizes[last])+" by multicast to ring", "same throughput", fmt.Sprintf("%.2fx", r), r > 0.9 && r < 1.1)
+	s.claim("Allgather of "+chart.Size(sizes[last])+" by multicast to ring", "same throughput", fmt.Sprintf("%.2fx", r), r > 0.9 && r < 1.1)
 	return nil
 }

@@ -1,10 +1,10 @@
-package figures
+// Package chart draws the plots of simulations and experiments, all in one style.
+package chart
 
 import (
 	"image/color"
 	"math"
 	"strconv"
-	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -32,16 +32,17 @@ var shapes = []draw.GlyphDrawer{
 // claimColor is the colour of what a paper says, always dashed.
 var claimColor = color.RGBA{60, 60, 60, 255}
 
-// point is a measured pair.
-type point = plotter.XY
+// Point is a measured pair.
+type Point = plotter.XY
 
-// chart is a plot in the making.
-type chart struct {
+// Chart is a plot in the making.
+type Chart struct {
 	*plot.Plot
 	series, claims int
 }
 
-func newChart(title, x, y string) *chart {
+// New makes an empty chart with the titles of its axes.
+func New(title, x, y string) *Chart {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Title.Padding = vg.Points(8)
@@ -56,11 +57,11 @@ func newChart(title, x, y string) *chart {
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{225}
 	p.Add(grid)
-	return &chart{Plot: p}
+	return &Chart{Plot: p}
 }
 
-// line draws a measured series, a marker a point.
-func (c *chart) line(name string, pts []point) {
+// Line draws a measured series, a marker a point.
+func (c *Chart) Line(name string, pts []Point) {
 	tone, shape := palette[c.series%len(palette)], shapes[c.series%len(shapes)]
 	c.series++
 	l, s := must2(plotter.NewLinePoints(plotter.XYs(pts)))
@@ -70,8 +71,8 @@ func (c *chart) line(name string, pts []point) {
 	c.Legend.Add(name, l, s)
 }
 
-// claim draws what a paper says as a dashed line.
-func (c *chart) claim(name string, pts ...point) {
+// Claim draws what a paper says as a dashed line.
+func (c *Chart) Claim(name string, pts ...Point) {
 	l := must(plotter.NewLine(plotter.XYs(pts)))
 	l.Color, l.Width = claimColor, vg.Points(1.2)
 	dashes := [][]vg.Length{{vg.Points(5), vg.Points(3)}, {vg.Points(1.5), vg.Points(2.5)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
@@ -81,13 +82,13 @@ func (c *chart) claim(name string, pts ...point) {
 	c.Legend.Add(name, l)
 }
 
-// level draws a claim that holds for all x of a range.
-func (c *chart) level(name string, x0, x1, y float64) {
-	c.claim(name, point{X: x0, Y: y}, point{X: x1, Y: y})
+// Level draws a claim that holds for all x of a range.
+func (c *Chart) Level(name string, x0, x1, y float64) {
+	c.Claim(name, Point{X: x0, Y: y}, Point{X: x1, Y: y})
 }
 
-// stack draws bars above one another, one name each, over labelled places.
-func (c *chart) stack(labels []string, names []string, values [][]float64) {
+// Stack draws bars above one another, one name each, over labelled places.
+func (c *Chart) Stack(labels []string, names []string, values [][]float64) {
 	var below *plotter.BarChart
 	for i, name := range names {
 		b := must(plotter.NewBarChart(plotter.Values(values[i]), barWidth(len(labels))))
@@ -102,13 +103,13 @@ func (c *chart) stack(labels []string, names []string, values [][]float64) {
 	c.NominalX(labels...)
 }
 
-// bars draws a bar a label, with its value on top.
-func (c *chart) bars(labels []string, values []float64) {
+// Bars draws a bar a label, with its value on top.
+func (c *Chart) Bars(labels []string, values []float64) {
 	b := must(plotter.NewBarChart(plotter.Values(values), barWidth(len(labels))/2))
 	b.Color, b.LineStyle.Width = palette[0], 0
 	var at plotter.XYLabels
 	for i, v := range values {
-		at.XYs = append(at.XYs, point{X: float64(i), Y: v})
+		at.XYs = append(at.XYs, Point{X: float64(i), Y: v})
 		at.Labels = append(at.Labels, strconv.FormatFloat(v, 'f', 1, 64))
 	}
 	text := must(plotter.NewLabels(at))
@@ -123,9 +124,9 @@ func (c *chart) bars(labels []string, values []float64) {
 
 func barWidth(n int) vg.Length { return 11 * vg.Centimeter / vg.Length(max(n, 2)) }
 
-// logX makes the x axis logarithmic with a labelled tick at each of the given values.
-func (c *chart) logX(label func(float64) string, at ...float64) {
-	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, ticksAt(label, at)
+// LogX makes the x axis logarithmic with a labelled tick at each of the given values.
+func (c *Chart) LogX(label func(float64) string, at ...float64) {
+	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, TicksAt(label, at)
 }
 
 // evenTicks are 5 to 10 labelled ticks, 1, 2 or 5 times a power of 10 apart.
@@ -147,7 +148,8 @@ func (evenTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-func ticksAt(label func(float64) string, at []float64) plot.ConstantTicks {
+// TicksAt are labelled ticks at the given values alone.
+func TicksAt(label func(float64) string, at []float64) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for _, v := range at {
 		ticks = append(ticks, plot.Tick{Value: v, Label: label(v)})
@@ -155,33 +157,24 @@ func ticksAt(label func(float64) string, at []float64) plot.ConstantTicks {
 	return ticks
 }
 
-// plain and sizeLabel label ticks.
-func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// Plain labels a number.
+func Plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-func sizeLabel(v float64) string {
+// Size labels a number of bytes.
+func Size(v float64) string {
 	for _, u := range []struct {
 		name string
 		size float64
 	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if v >= u.size {
-			return plain(v/u.size) + " " + u.name
+			return Plain(v/u.size) + " " + u.name
 		}
 	}
-	return plain(v) + " B"
+	return Plain(v) + " B"
 }
 
-func percent(v float64) string { return strconv.FormatFloat(v*100, 'g', 3, 64) + " %" }
-
-// doublings returns from, 2*from, ... up to to.
-func doublings(from, to float64) []float64 {
-	var all []float64
-	for v := from; v <= to; v *= 2 {
-		all = append(all, v)
-	}
-	return all
-}
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// Percent labels a share.
+func Percent(v float64) string { return strconv.FormatFloat(v*100, 'g', 3, 64) + " %" }
 
 // must returns v: the plotters return errors only for no points or such as are no numbers.
 func must[T any](v T, err error) T {
