@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	s, err := Load(from(nil), nil)
 	require.NoError(t, err)
 	require.Equal(t, Settings{
-		Fabric: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 1, Subgroups: 1,
+		Fabric: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
 		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second,
 		NetFabric: "auto", NetLanes: 4, NetZerocopy: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: 4 << 20, TunerReduceScatter: 4 << 20,
@@ -60,7 +60,7 @@ func TestBadValues(t *testing.T) {
 		"MCAST_CLASS":          {"low", "Background"},
 		"MCAST_LOSS":           {"0.91", "-0.1", "NaN", "1%", "+Inf"},
 		"MCAST_LOSS_SEED":      {"-1", "18446744073709551616"},
-		"MCAST_CHAINS":         {"0", "257"},
+		"MCAST_CHAINS":         {"-1", "257"},
 		"MCAST_SUBGROUPS":      {"0", "17"},
 		"MCAST_CHUNK":          {"1", "64K", "1KB"},
 		"MCAST_WINDOW":         {"1", "2G"},

@@ -50,7 +50,7 @@ var table = []Variable{
 		"UDP port of the multicast groups."),
 	row("MCAST_TTL", "1", func(s *Settings) *int { return &s.TTL }, number(0, 255),
 		"How many routers a multicast datagram may pass, plus one; 0 keeps it on the host."),
-	row("MCAST_CHAINS", "1", func(s *Settings) *int { return &s.Chains }, number(1, 256),
+	row("MCAST_CHAINS", "0", func(s *Settings) *int { return &s.Chains }, orZero(number(1, 256), "over a network all ranks, at most 64 and the chunks of the window by 4; one if all are on one host"),
 		"How many ranks multicast at a time (M in the paper)."),
 	row("MCAST_SUBGROUPS", "1", func(s *Settings) *int { return &s.Subgroups }, number(1, 16),
 		"How many multicast groups share the load (G in the paper)."),

@@ -84,8 +84,8 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 		c.rightIsDone(p)
 	case m.Kind == wire.Activate && from == c.topo.left() && p.state == active:
 		p.turn = true
-	case m.Kind == wire.Credit && p.state == active && !p.eager:
-		c.credit(p, from, m)
+	case m.Kind == wire.Credit && (p.state == active || p.state == retained) && !p.eager:
+		c.credit(p, from, m) // after the end, too: its root learns from the last
 		return
 	case m.Kind == wire.Fetch && from == c.topo.right() && p.known() && !p.rightDone:
 		c.fetch(p, from, m)

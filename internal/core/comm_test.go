@@ -27,15 +27,16 @@ func small(ranks, chunk int) Config {
 
 func TestNewRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"no ranks":      func(c *Config) { c.Size = 0 },
-		"rank too low":  func(c *Config) { c.Rank = -1 },
-		"rank too high": func(c *Config) { c.Rank = c.Size },
-		"too many":      func(c *Config) { c.Size = 1<<16 + 1 },
-		"chunk":         func(c *Config) { c.Chunk = 0 },
-		"chains":        func(c *Config) { c.Chains = 0 },
-		"subgroups":     func(c *Config) { c.Subgroups = 0 },
-		"window":        func(c *Config) { c.Window = -1 },
-		"arena":         func(c *Config) { c.Arena = c.Eager - 1 },
+		"no ranks":       func(c *Config) { c.Size = 0 },
+		"rank too low":   func(c *Config) { c.Rank = -1 },
+		"rank too high":  func(c *Config) { c.Rank = c.Size },
+		"too many":       func(c *Config) { c.Size = 1<<16 + 1 },
+		"chunk":          func(c *Config) { c.Chunk = 0 },
+		"chains":         func(c *Config) { c.Chains = 0 },
+		"subgroups":      func(c *Config) { c.Subgroups = 0 },
+		"too many trees": func(c *Config) { c.Subgroups = 257 },
+		"window":         func(c *Config) { c.Window = -1 },
+		"arena":          func(c *Config) { c.Arena = c.Eager - 1 },
 	} {
 		cfg := small(2, 4)
 		assert.NotPanics(t, func() { New(cfg) })

@@ -34,6 +34,9 @@ import (
 
 // Limits of the protocol.
 const (
+	// MaxRanks and MaxSubgroups are what the headers have room for.
+	MaxRanks     = 1 << 16
+	MaxSubgroups = 1 << 8
 	// MaxInFlight is how many operations may be posted and not done.
 	MaxInFlight = 32
 	// epochOps is how many eager operations an epoch holds.
@@ -86,6 +89,22 @@ type Config struct {
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
 }
 
+// Check returns what is wrong with a configuration, and what is allowed, or nil.
+func (c *Config) Check() error {
+	switch {
+	case c.Size > MaxRanks:
+		return fmt.Errorf("core: %d ranks; the headers have room for %d", c.Size, MaxRanks)
+	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
+		return fmt.Errorf("core: rank %d of %d", c.Rank, c.Size)
+	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0:
+		return fmt.Errorf("core: chunk %d, chains %d, subgroups %d, window %d; chunk and chains must be at least 1, subgroups 1 to %d, the window not negative",
+			c.Chunk, c.Chains, c.Subgroups, c.Window, MaxSubgroups)
+	case !c.Lossless && c.Arena < c.Eager:
+		return fmt.Errorf("core: arena of %d bytes for eager operations of up to %d", c.Arena, c.Eager)
+	}
+	return nil
+}
+
 // Op describes an operation as the caller posts it.
 type Op struct {
 	Collective wire.Collective
@@ -135,6 +154,7 @@ type Comm struct {
 	control queue[Message]
 	done    queue[Completion]
 	err     error
+	flows   [2]flow // of Allgathers, of Broadcasts
 	pace    pace
 	stats   Stats
 }
@@ -165,13 +185,8 @@ type Completion struct {
 // New returns a communicator. It panics on a configuration that no fabric
 // makes, such as a chunk of 0 bytes: user input is checked by internal/config.
 func New(cfg Config) *Comm {
-	switch {
-	case cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size || cfg.Size > 1<<16:
-		panic(fmt.Sprintf("core: rank %d of %d", cfg.Rank, cfg.Size))
-	case cfg.Chunk < 1 || cfg.Chains < 1 || cfg.Subgroups < 1 || cfg.Window < 0:
-		panic(fmt.Sprintf("core: chunk %d, chains %d, subgroups %d, window %d", cfg.Chunk, cfg.Chains, cfg.Subgroups, cfg.Window))
-	case !cfg.Lossless && cfg.Arena < cfg.Eager:
-		panic(fmt.Sprintf("core: arena %d is smaller than eager limit %d", cfg.Arena, cfg.Eager))
+	if err := cfg.Check(); err != nil {
+		panic(err)
 	}
 	m := min(cfg.Chains, cfg.Size)
 	if cfg.Window > 0 {

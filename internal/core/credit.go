@@ -21,19 +21,30 @@ func (c *Comm) line(p *op, shard int) (chain, index int) {
 
 // limit returns up to which chunk a root may send its shard for all that this
 // rank cares. All ranks start from the same limits, so those need no message.
+// It goes beyond the shard's end, since a root that keeps less than a window
+// under way wants to know what of its last one was taken.
 func (c *Comm) limit(p *op, shard int) int {
 	if p.window == 0 {
 		return p.shape.chunks
 	}
 	chain, index := c.line(p, shard)
-	return min(max(0, p.taken[chain]+p.window-index*p.shape.chunks), p.shape.chunks)
+	return min(max(0, p.taken[chain]+p.window-index*p.shape.chunks), p.most())
 }
+
+// most is the limit after which none is reported: the root may then send its last chunk, whatever
+// it keeps under way.
+func (p *op) most() int { return p.shape.chunks + p.window - p.floor }
 
 // postCredit sizes and fills the credit state of an operation.
 func (c *Comm) postCredit(p *op) {
 	p.window = c.window
 	if p.shape.coll == wire.Broadcast {
 		p.window = c.cfg.Window
+	}
+	p.step, p.floor = creditStep(p.window), p.window
+	if p.shape.coll == wire.Broadcast || c.chains.m == p.shape.shards {
+		p.step = fineStep(p.window)
+		p.floor = min(p.window, 2*int(p.step))
 	}
 	p.taken = zeroed(p.taken, c.chains.m)
 	p.granted = zeroed(p.granted, c.chains.m)
@@ -43,7 +54,7 @@ func (c *Comm) postCredit(p *op) {
 	p.child = zeroed(p.child, c.topo.allChildren())
 	p.reported = zeroed(p.reported, p.shape.shards)
 	for s := range p.shape.shards {
-		limit := uint32(c.limit(p, s)) //nolint:gosec // at most a shard's chunks
+		limit := uint32(c.limit(p, s)) //nolint:gosec // at most a shard and a window
 		below := c.below(p, s)
 		for j := range below {
 			below[j] = limit
@@ -59,13 +70,20 @@ func (c *Comm) below(p *op, shard int) []uint32 {
 	return p.child[c.topo.firstChild(root):][:c.topo.children(root)]
 }
 
-// creditOf returns up to which chunk of the own shard all ranks have room.
-func (c *Comm) creditOf(p *op) int {
-	low := p.shape.chunks
-	if p.window > 0 {
-		for _, limit := range c.below(p, p.shape.shard(c.cfg.Rank)) {
-			low = min(low, int(limit))
-		}
+// creditOf returns up to which chunk of the own shard this rank may send with so many under
+// way: what all ranks have room for, less the rest of the window.
+func (c *Comm) creditOf(p *op, underWay int) int {
+	if p.window == 0 {
+		return p.shape.chunks
+	}
+	return c.room(p) - p.window + underWay
+}
+
+// room returns up to which chunk of the own shard all ranks have room.
+func (c *Comm) room(p *op) int {
+	low := p.most()
+	for _, limit := range c.below(p, p.shape.shard(c.cfg.Rank)) {
+		low = min(low, int(limit))
 	}
 	return low
 }
@@ -91,7 +109,7 @@ func (c *Comm) took(p *op, shard, psn int) {
 	}
 	for s := head + p.granted[chain]; s < end && c.limit(p, s) > 0; s++ {
 		c.report(p, s)
-		if s == head+p.granted[chain] && (int(p.reported[s]) == p.shape.chunks || p.shape.rootOf(s) == c.cfg.Rank) {
+		if s == head+p.granted[chain] && (int(p.reported[s]) == p.most() || p.shape.rootOf(s) == c.cfg.Rank) {
 			p.granted[chain]++
 		}
 	}
@@ -101,7 +119,7 @@ func (c *Comm) took(p *op, shard, psn int) {
 // those below it care.
 func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	s := p.shape.shard(int(m.Root))
-	if int(m.Root) >= c.cfg.Size || s < 0 || int(m.PSN) > p.shape.chunks || p.window == 0 {
+	if int(m.Root) >= c.cfg.Size || s < 0 || p.window == 0 || int(m.PSN) > p.most() {
 		c.stats.Dropped++
 		return
 	}
@@ -112,6 +130,13 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	}
 	at := &c.below(p, s)[j]
 	*at = max(*at, m.PSN)
+	if p.shape.rootOf(s) == c.cfg.Rank {
+		p.progress.credited(c.now, c.room(p))
+		if p.progress.reached == p.most() {
+			c.learn(p)
+		}
+		return
+	}
 	c.report(p, s)
 }
 
@@ -122,15 +147,14 @@ func (c *Comm) report(p *op, s int) {
 	if root == c.cfg.Rank {
 		return
 	}
-	low := uint32(c.limit(p, s)) //nolint:gosec // at most a shard's chunks
+	low := uint32(c.limit(p, s)) //nolint:gosec // at most a shard and a window
 	for _, limit := range c.below(p, s) {
 		low = min(low, limit)
 	}
 	// Counted in whole steps, what the levels of the tree hold back does not
 	// add up: all of them together withhold less than one step, and nothing
 	// of what the root needs to finish.
-	step := creditStep(p.window)
-	if low == p.reported[s] || low/step == p.reported[s]/step && int(low) < p.shape.chunks {
+	if low == p.reported[s] || low/p.step == p.reported[s]/p.step && int(low) < p.most() {
 		return
 	}
 	p.reported[s] = low
@@ -146,4 +170,11 @@ func creditStep(window int) uint32 {
 		return uint32(max(1, window/2)) //nolint:gosec // small
 	}
 	return uint32(window / 4) //nolint:gosec // not negative
+}
+
+// fineStep is creditStep where the root keeps less than a window under way: two steps
+// must fit in that. Ranks withhold less than one, so with two it always gets on.
+func fineStep(window int) uint32 {
+	const least = 4                                        // chunks, where a window has them twice
+	return uint32(max(1, window/16, min(least, window/2))) //nolint:gosec // not negative
 }

@@ -46,6 +46,9 @@ type op struct {
 	granted  []int    // shards of each chain whose root needs no more from this rank
 	child    []uint32 // limits that children have reported: see below
 	reported []uint32 // what was passed on
+	step     uint32   // chunks that a message covers
+	floor    int      // what a root may have under way at the least, in chunks
+	progress progress // of the own shard
 
 	// Repair.
 	asked  bitmap.Bitmap // asked for, not come by multicast
@@ -54,8 +57,9 @@ type op struct {
 	guess  bitmap.Bitmap // ... without knowing it lost: a multicast chunk answers it
 	cutoff Time          // moment of the next cutoff, 0: none
 	tries  uint
-	alarm  bool // a cutoff has passed, and it is not known yet whether rightly
-	silent bool // a cutoff has passed: the time taken says nothing about the rate
+	alarm  Time // when a cutoff passed of which it is not known yet whether rightly, 0: none
+	silent bool // a cutoff has passed: the time taken may say nothing about the rate
+	mended bool // chunks came by repair: it says nothing
 	// guessed says that chunks were asked for after a silence, here or further
 	// right; inVain, that some were asked for that only came late.
 	guessed, inVain bool
@@ -203,6 +207,7 @@ func (c *Comm) advance() {
 			c.barrier(p)
 		}
 		if p.open && p.full() && p.sent() && c.shake(p) {
+			c.learn(p)
 			c.complete(p, nil)
 			continue
 		}

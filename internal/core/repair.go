@@ -170,6 +170,7 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 func (c *Comm) answered(p *op, bit int, repair bool) {
 	if repair {
 		c.stats.Repaired++
+		p.mended = true
 		c.judge(p, true)
 	} else if p.asked.Count() > 0 && p.asked.Clear(bit) {
 		c.stats.Lost-- // it was only late
@@ -200,9 +201,9 @@ func (c *Comm) twice(p *op, bit int, repair bool) {
 
 // judge lets the cutoff learn, once for each time that it has passed.
 func (c *Comm) judge(p *op, right bool) {
-	if p.alarm {
-		p.alarm = false
-		c.pace.learn(right)
+	if p.alarm != 0 {
+		c.pace.learn(right, c.now-p.alarm)
+		p.alarm = 0
 	}
 }
 
@@ -292,11 +293,20 @@ func (c *Comm) Repaired(r *Repair) {
 // arm sets the moment after which silence counts as loss: the time that a
 // window takes at the measured rate, and alpha (paper 000, III-C).
 func (c *Comm) arm(p *op) {
+	bytes := c.cfg.Window * c.cfg.Chunk
+	if c.pace.rate == 0 { // what is assumed may be far too slow
+		bytes = min(bytes, p.shape.total())
+	}
+	c.armFor(p, bytes)
+}
+
+// armFor does so when that many bytes may be on their way.
+func (c *Comm) armFor(p *op, bytes int) {
 	if c.cfg.Lossless || c.cfg.Size == 1 || p.full() || !p.open || before(c.opened, p.opener) {
 		p.cutoff = 0
 		return
 	}
-	p.cutoff = c.now + min(c.pace.cutoff(c.cfg.Window*c.cfg.Chunk)<<min(p.tries, 8), max(maxCutoff, c.cfg.Cutoff))
+	p.cutoff = c.now + min(c.pace.cutoff(bytes)<<min(p.tries, 8), max(maxCutoff, c.cfg.Cutoff))
 }
 
 // Deadline returns when Expire wants to be called, and whether it does.
@@ -331,7 +341,10 @@ func (c *Comm) Expire(now Time) {
 		if p.cutoff != 0 && p.cutoff <= c.now {
 			if p.eager || !behind {
 				c.cutOff(p)
-				p.alarm, p.silent = true, true
+				p.silent = true
+				if p.alarm == 0 {
+					p.alarm = c.now
+				}
 				p.tries++
 			}
 			c.arm(p)
@@ -364,7 +377,7 @@ func (c *Comm) horizon(p *op, s int) int {
 	if p.eager || p.rightDone {
 		return p.shape.chunks
 	}
-	return c.limit(p, s)
+	return min(c.limit(p, s), p.shape.chunks)
 }
 
 // pace measures how fast chunks come, for the cutoff.
@@ -386,6 +399,9 @@ const (
 	// maxCutoff bounds the time between two requests for the same chunks: a
 	// rank that was slow for long is noticed soon after.
 	maxCutoff = time.Second
+	// slowRate is taken for the rate until it has been measured, in bytes a
+	// second: requests that come too early load a slow link twice.
+	slowRate = 100e6 / 8
 )
 
 // measure takes the size of a received operation and the time that it took.
@@ -401,12 +417,13 @@ func (p *pace) measure(bytes int, took time.Duration) {
 }
 
 // learn adapts to a request after a silence: it was right if the chunk came by
-// repair alone, and hasty if it came by multicast as well.
-func (p *pace) learn(right bool) {
+// repair alone, and hasty if it came by multicast as well, by up to the
+// time since. That may have other reasons too, so alpha no more than doubles.
+func (p *pace) learn(right bool, since time.Duration) {
 	if right {
 		p.alpha = max(p.least, p.alpha-p.alpha/8)
 	} else {
-		p.alpha = min(p.alpha+p.alpha/4, max(maxAlpha, p.least))
+		p.alpha = min(p.alpha+min(max(p.alpha/4, since), p.alpha), max(maxAlpha, p.least))
 	}
 }
 
@@ -425,10 +442,12 @@ func (p *pace) overtake(now Time) (more time.Duration) {
 // kept learns from an operation in which no chunk was asked for in vain.
 func (p *pace) kept() { p.reorder = max(p.order, p.reorder-p.reorder/8) }
 
-// cutoff returns how long a silence may last when bytes are under way.
+// cutoff returns how long a silence may last when bytes are under way. The time that those
+// take is bounded: very small operations that had to wait make for a rate of next to nothing.
 func (p *pace) cutoff(bytes int) time.Duration {
-	if p.rate == 0 {
-		return 4 * p.alpha
+	rate := p.rate
+	if rate == 0 {
+		rate = slowRate
 	}
-	return p.alpha + time.Duration(float64(bytes)/p.rate*float64(time.Second))
+	return p.alpha + time.Duration(min(float64(bytes)/rate*float64(time.Second), float64(maxCutoff)))
 }

@@ -49,7 +49,29 @@ func (c *Comm) sendable(p *op, received bool) int {
 			return 0
 		}
 	}
-	return min(left, c.creditOf(p)-p.next)
+	underWay := c.flow(p).inFlight(p)
+	return max(0, min(left, c.creditOf(p, underWay)-p.next, c.abreast(p, underWay)-p.next))
+}
+
+// abreast returns up to which chunk of the own shard this rank may send for the
+// other chains not to fall behind: as far ahead of the least that has come from
+// any of them as it may have under way. If all links are alike every chain gets the same share of
+// each, as it must: the link into a root has one stream less to carry than
+// those into the others, so once a chain has finished before the rest, a link
+// is the limit that would not have been.
+func (c *Comm) abreast(p *op, underWay int) int {
+	if p.window == 0 || c.chains.m == 1 || p.shape.coll == wire.Broadcast {
+		return p.shape.chunks
+	}
+	mine, index := c.line(p, c.cfg.Rank)
+	bound := (index + 1) * p.shape.chunks
+	for ch, taken := range p.taken {
+		length := (c.chains.head(ch+1) - c.chains.head(ch)) * p.shape.chunks
+		if ch != mine && taken < length {
+			bound = min(bound, taken+underWay)
+		}
+	}
+	return max(0, bound-index*p.shape.chunks)
 }
 
 // isHead reports whether this rank is the first root of its chain.
@@ -84,7 +106,15 @@ func (c *Comm) Sent(seq uint32, n int) {
 	p := &c.ring[seq%slots]
 	p.next += n
 	if !c.cfg.Lossless && !p.eager {
+		if p.window > 0 {
+			p.progress.sent(c.now, c.room(p))
+		}
 		c.took(p, p.shape.shard(c.cfg.Rank), 0)
+		if p.cutoff != 0 {
+			// Who sends need not hear from others before what it has sent has
+			// left its queue, which may be a window.
+			c.armFor(p, 2*c.cfg.Window*c.cfg.Chunk)
+		}
 	}
 	if !p.sent() {
 		return

@@ -64,12 +64,19 @@ type link struct {
 }
 
 func thisHost() (host, error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return host{}, fmt.Errorf("nic: list interfaces: %w", err)
-	}
 	h := host{sysfs: "/sys", uplink: Uplink()}
 	h.name, _ = os.Hostname() // the GUID does without
+	var err error
+	h.interfaces, err = links()
+	return h, err
+}
+
+// links returns all interfaces.
+func links() (found []link, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("nic: list interfaces: %w", err)
+	}
 	for _, ifi := range all {
 		addrs, err := ifi.Addrs()
 		if err != nil {
@@ -81,21 +88,37 @@ func thisHost() (host, error) {
 				l.addrs = append(l.addrs, p.Addr())
 			}
 		}
-		h.interfaces = append(h.interfaces, l)
+		found = append(found, l)
 	}
-	return h, nil
+	return found, nil
 }
 
 // Uplink asks the routing table for the address that this host has on its
-// default route. Connecting a datagram socket sends nothing, and 192.0.2.1 is
-// nobody (RFC 5737).
+// default route, or, on a network without one, on its only interface that is up.
+// It is not valid if there is neither. Connecting a datagram socket sends
+// nothing, and 192.0.2.1 is nobody (RFC 5737).
 func Uplink() netip.Addr {
 	conn, err := net.Dial("udp4", "192.0.2.1:9")
 	if err != nil {
-		return netip.Addr{}
+		return onlyAddress()
 	}
 	defer func() { _ = conn.Close() }()
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+}
+
+// onlyAddress returns the address of the only interface, but for loopback, that is up and has one.
+func onlyAddress() (at netip.Addr) {
+	all, _ := links() // none is found then
+	for _, l := range all {
+		if l.Flags&net.FlagUp == 0 || l.Flags&net.FlagLoopback != 0 || len(l.addrs) == 0 {
+			continue
+		}
+		if at.IsValid() {
+			return netip.Addr{}
+		}
+		at = l.addrs[0]
+	}
+	return at
 }
 
 func (h host) devices(name string) ([]Device, error) {

@@ -151,7 +151,7 @@ func (n *rank) put(h *wire.Data, pl core.Place, size int, payload []byte, token 
 		n.fail("rank %d: %+v of %d bytes is placed at %d; something is there already: %t", n.rank, *h, size, pl.Offset, twice)
 		return false
 	}
-	n.markPut(b)
+	n.note(b, Receive)
 	if n.Digest {
 		b.digest += mix(token, uint64(pl.Offset)) //nolint:gosec // a hash
 	} else {
@@ -212,7 +212,6 @@ func (n *rank) complete(d *core.Completion) {
 		n.verify(b)
 		n.markDone(b)
 		n.result.Ops++
-		n.done++
 		n.result.Spans[b.index].To = n.net.Now()
 	}
 	poison(b.recv)

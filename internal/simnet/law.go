@@ -36,8 +36,13 @@ func (j *Job) checkTraffic() {
 			turns++
 			window /= min(j.Core.Chains, j.Core.Size, max(1, j.Core.Window))
 		}
-		// A rank says four times a window how far it has come, and at the end.
-		credits += b.shards * (b.chunks/max(1, window/4) + 2)
+		// A rank says four times a window how far it has come, and at the end. Where a chain is
+		// one shard it says more, and up to a window beyond.
+		each := b.chunks/max(1, window/4) + 2
+		if b.Collective == wire.Broadcast || j.Core.Chains >= j.Core.Size {
+			each = (b.chunks+window)/max(1, window/16, min(4, window/2)) + 2
+		}
+		credits += b.shards * each
 	}
 	p := j.Core.Size
 	if p > 1 && r.Chunks != chunks {
@@ -55,7 +60,7 @@ func (j *Job) checkTraffic() {
 		kind wire.Kind
 		most int
 	}{
-		{wire.Ready, barriers * rounds}, {wire.Done, barriers}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
+		{wire.Done, barriers}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
 	} {
 		if got := r.Control[law.kind]; got > law.most {
 			j.fail("%d messages %v; the operations take %d at most", got, law.kind, law.most)

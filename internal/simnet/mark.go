@@ -52,8 +52,7 @@ func (n *rank) operation(seq uint32) *buffers {
 	return n.ops[seq]
 }
 
-func (n *rank) markPost(b *buffers) { n.note(b, Barrier) }
-func (n *rank) markPut(b *buffers)  { n.note(b, Receive) }
+// markReceived notes what a message from another rank says of its operation.
 func (n *rank) markReceived(m *wire.Control) {
 	switch m.Kind {
 	case wire.Ready:

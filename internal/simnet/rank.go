@@ -168,7 +168,7 @@ func (n *rank) postNext() {
 		n.result.Spans[i].From = n.net.Now()
 	}
 	n.posted[i]++
-	n.markPost(b)
+	n.note(b, Barrier)
 	seq, err := n.comm.Post(n.net.Now(), o.Op)
 	if err != nil || seq != uint32(i) { //nolint:gosec // small
 		n.fail("rank %d: post of operation %d returned %d, %v", n.rank, i, seq, err)
@@ -294,7 +294,7 @@ func (n *rank) send() {
 
 // backlog is how long the NIC that a subgroup leaves by is busy.
 func (n *rank) backlog(subgroup int) core.Time {
-	return n.net.Backlog(n.rank, subgroup%max(1, n.Net.Tree.Rails))
+	return n.net.Backlog(n.rank, subgroup%n.net.Tree().Planes())
 }
 
 // roomAhead is how many chunks the slowest receiver of a lossless fabric has room for.
@@ -319,7 +319,7 @@ func (n *rank) messages() {
 			break
 		}
 		n.markMessage(&m.Control)
-		n.reply(m.To, 1, &Message{Control: m.Control})
+		n.reply(m.To, network.Control, &Message{Control: m.Control})
 		n.comm.PopControl()
 	}
 	for range n.Burst {
@@ -329,7 +329,7 @@ func (n *rank) messages() {
 		}
 		m := &Message{Control: r.Message}
 		m.payload, m.token = n.repair(&r)
-		n.reply(r.To, 2, m)
+		n.reply(r.To, network.Repair, m)
 		n.comm.Repaired(&r)
 	}
 	if n.owes() {

@@ -62,13 +62,15 @@ const (
 	maxChunks = 60_000  // deliveries in all
 	maxBytes  = 8 << 20 // over all receive buffers
 	maxShard  = 200 << 10
-	maxEvents = 6_000_000
 )
+
+// MaxEvents is that of a random scenario.
+const MaxEvents = 6_000_000
 
 // Random returns the scenario of a seed.
 func Random(seed uint64) Scenario {
 	r := rand.New(rand.NewPCG(seed, 0x6d63617374)) //nolint:gosec // repeatable on purpose
-	s := Scenario{Seed: seed, MaxEvents: maxEvents}
+	s := Scenario{Seed: seed, MaxEvents: MaxEvents}
 	p := 1 + r.IntN(6)
 	if r.IntN(3) == 0 {
 		p = 1 + r.IntN(33)

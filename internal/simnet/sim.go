@@ -47,11 +47,10 @@ type Job struct {
 	rng      *rand.Rand
 	ranks    []*rank
 	progress core.Time // when a chunk was last placed, an operation completed, or a rank restarted
+	events   uint64    // there had been by then
 	posted   []int     // ranks that have posted an operation
 	life     int       // communicators before this one
 	whole    []uint64  // digest of an operation's whole buffer
-	done     int       // operations done in this life, over all ranks
-	events   uint64    // there had been by then
 	silence  core.Time // after which a run hangs
 	peak     int       // packets in flight
 	result   Result
@@ -59,32 +58,27 @@ type Job struct {
 }
 
 // Run runs the scenario to its end or to the first violation.
-func (sc *Scenario) Run() Result { return sc.Watch(nil) }
-
-// Watch is Run, and says now and then how many operations of how many are done, over all ranks.
-func (sc *Scenario) Watch(progress func(done, total int)) Result {
-	if err := sc.check(); err != nil {
-		return Result{Scenario: *sc, Err: err}
-	}
+func (sc *Scenario) Run() Result {
 	net, err := network.New(sc.Net, sc.Seed)
 	if err != nil {
 		return Result{Scenario: *sc, Err: err}
 	}
 	j := sc.On(net, net.Attach)
 	for j.Step() {
-		if progress != nil && net.Events()%(1<<16) == 0 {
-			progress(j.done, len(sc.Ops)*sc.Core.Size)
-		}
 	}
 	return j.Finish()
 }
 
 // On puts the ranks of a scenario on a network that is there already, rank r at
 // host r, and lets them begin. Whoever calls it passes a host's packets and odd
-// wake-ups on if more than a rank lives there.
+// wake-ups on if more than a rank lives there. A scenario that cannot be run is
+// a Job that has failed.
 func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
 	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1))} //nolint:gosec // repeatable on purpose
 	j.result.Scenario = *sc
+	if j.err = sc.check(); j.err != nil {
+		return j
+	}
 	j.whole, j.silence = make([]uint64, len(sc.Ops)), sc.patience()
 	for r := range sc.Core.Size {
 		n := &rank{Job: j, rank: r}
@@ -107,9 +101,6 @@ func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Nod
 	return j
 }
 
-// maxRanks is what the header of a chunk has room for.
-const maxRanks = 1 << 16
-
 // restartAfter is how long after the last rank has heard of a crash all begin again.
 const restartAfter = 5 * time.Millisecond
 
@@ -117,7 +108,6 @@ const restartAfter = 5 * time.Millisecond
 func (j *Job) begin() {
 	j.posted = make([]int, len(j.Ops))
 	j.result.Spans = make([]Span, len(j.Ops))
-	j.done = 0
 	for _, n := range j.ranks {
 		n.begin()
 		n.post(upTo(j.rng, j.Skew))
@@ -180,7 +170,7 @@ func (j *Job) Finish() Result {
 	for _, v := range []uint64{r.Stats.Done, r.Stats.Lost, r.Stats.Repaired, r.Stats.Dropped} {
 		r.Hash = mix(r.Hash, v)
 	}
-	for h := range j.Core.Size {
+	for h := range j.ranks {
 		r.Overflow += int(j.net.Host(h).Overflow) //nolint:gosec // a count
 	}
 	return *r
@@ -201,19 +191,14 @@ func (j *Job) fail(format string, args ...any) {
 
 // check returns what is wrong with a scenario that did not come from Random.
 func (sc *Scenario) check() error {
-	c := &sc.Core
-	switch p := c.Size; {
-	case p > maxRanks:
-		return fmt.Errorf("simnet: %d ranks; the protocol's headers have room for %d", p, maxRanks)
-	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > 256 || c.Window < 0:
-		return fmt.Errorf("simnet: chunk %d, chains %d, subgroups %d, window %d; chunk and chains must be at least 1, subgroups 1 to 256, the window not negative",
-			c.Chunk, c.Chains, c.Subgroups, c.Window)
-	case !c.Lossless && c.Arena < c.Eager:
-		return fmt.Errorf("simnet: arena of %d bytes for eager operations of up to %d", c.Arena, c.Eager)
+	if err := sc.Core.Check(); err != nil {
+		return fmt.Errorf("simnet: %w", err)
+	}
+	switch p := sc.Core.Size; {
 	case len(sc.Crashes) > 1:
 		return fmt.Errorf("simnet: %d crashes; a run has one at most", len(sc.Crashes))
-	case p < 1 || len(sc.Ops) == 0 || sc.Depth < 1 || sc.Burst < 1:
-		return fmt.Errorf("simnet: %d ranks, %d operations, depth %d, burst %d; each must be at least 1", p, len(sc.Ops), sc.Depth, sc.Burst)
+	case len(sc.Ops) == 0 || sc.Depth < 1 || sc.Burst < 1:
+		return fmt.Errorf("simnet: %d operations, depth %d, burst %d; each must be at least 1", len(sc.Ops), sc.Depth, sc.Burst)
 	case sc.Net.Tree.Hosts < p:
 		return fmt.Errorf("simnet: %d ranks on %d hosts; each rank needs one", p, sc.Net.Tree.Hosts)
 	case sc.Digest && (sc.Core.Eager > 0 || sc.Core.Lossless):

@@ -9,8 +9,9 @@ package wire
 
 import "errors"
 
-// Version is the protocol version. Peers that disagree do not talk.
-const Version = 1
+// Version is the protocol version. Peers that disagree do not talk. In version 2 credit
+// goes on beyond the end of a shard, and roots rely on its finer steps.
+const Version = 2
 
 // Errors that every decoder of this package may return. They are wrapped with
 // what was found, so that a log line tells what arrived.

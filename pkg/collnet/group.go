@@ -271,7 +271,7 @@ func (g *Group) close(wait time.Duration) error {
 	clean, err := g.farewell(wait)
 	if !clean {
 		g.fail(closed)
-		g.mesh.Report(&Fault{Kind: Dead, Rank: g.plan.rank, Text: "it closed the group while operations were in flight"})
+		g.mesh.Report(&Fault{Kind: Dead, Rank: g.plan.rank, Text: "it closed the group before all ranks did"})
 	}
 	g.mesh.Close(clean)
 	g.fail(closed)
@@ -301,8 +301,11 @@ func (g *Group) farewell(wait time.Duration) (clean bool, err error) {
 	}
 	clean = err == nil
 	var fault *Fault
-	if errors.As(err, &fault) {
+	switch {
+	case errors.As(err, &fault):
 		err = nil // operations report it
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("close: not all ranks closed the group within %v: %w", wait, err)
 	}
 	return clean, err
 }

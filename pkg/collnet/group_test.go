@@ -12,8 +12,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// world joins p ranks in this process.
+// world joins p ranks in this process, which leave when the test ends.
 func world(t testing.TB, p int, change func(*config.Settings)) []*Group {
+	t.Helper()
+	groups := assemble(t, p, change)
+	t.Cleanup(func() { each(t, p, func(r int) error { return groups[r].Close() }) })
+	return groups
+}
+
+func assemble(t testing.TB, p int, change func(*config.Settings)) []*Group {
 	t.Helper()
 	s := config.Default()
 	s.Timeout = 5 * time.Second
@@ -33,7 +40,6 @@ func world(t testing.TB, p int, change func(*config.Settings)) []*Group {
 		groups[r], err = eps[r].Join(context.Background(), blobs)
 		return err
 	})
-	t.Cleanup(func() { each(t, p, func(r int) error { return groups[r].Close() }) })
 	return groups
 }
 

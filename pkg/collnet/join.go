@@ -27,6 +27,10 @@ const (
 	eagerChunks = 128
 	// reorder is how long a hole in a root's chunks may be mere reordering.
 	reorder = 200 * time.Microsecond
+	// maxChains bounds how many ranks multicast at a time if nobody says, and
+	// chainWindow is how many chunks each of them may then have on its way.
+	maxChains   = 64
+	chainWindow = 4
 )
 
 // carrier is an opened fabric: its two kinds of traffic.
@@ -189,7 +193,7 @@ func (g *Group) start(c *carrier, window int) error {
 	g.gather = engine.NewGather(engine.GatherConfig{
 		Core: core.Config{
 			Rank: p.rank, Size: p.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: s.Chains, Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Chains: p.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: s.Cutoff, Reorder: reorder,
 		},
 		Job: p.job, Fabric: c.gather,

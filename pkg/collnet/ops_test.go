@@ -258,7 +258,7 @@ func TestJoinRefusesDifferentSettings(t *testing.T) {
 	require.NoError(t, err)
 	for _, e := range []*Endpoint{a, b} {
 		_, err = e.Join(context.Background(), [][]byte{a.Blob(), b.Blob()})
-		require.ErrorContains(t, err, "rank 0 has MCAST_CHAINS=1, rank 1 MCAST_CHAINS=2")
+		require.ErrorContains(t, err, "rank 0 has MCAST_CHAINS=0, rank 1 MCAST_CHAINS=2")
 	}
 }
 
@@ -306,6 +306,14 @@ func TestStrangers(t *testing.T) {
 		}
 		return g[r].Close()
 	})
+}
+
+func TestCloseSaysThatOthersStay(t *testing.T) {
+	g := assemble(t, 2, nil)
+	err := g[0].CloseWithin(10 * time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "not all ranks closed the group within 10ms")
+	require.NoError(t, g[1].Close())
 }
 
 func TestCloseEndsWhatIsInFlight(t *testing.T) {

@@ -53,8 +53,25 @@ func newPlan(o Options, blobs [][]byte) (*plan, error) {
 			p.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.addrs[r].Port())
 		}
 	}
+	if err := p.reachable(all); err != nil {
+		return nil, err
+	}
 	p.countSwitches(all)
 	return p, p.choose(all)
+}
+
+// reachable finds a rank that others would look for on their own loopback.
+func (p *plan) reachable(all []blob) error {
+	if p.oneHost {
+		return nil
+	}
+	for r, addr := range p.addrs {
+		if addr.Addr().IsLoopback() {
+			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: it has no default route, so set MCAST_IFACE to the interface that reaches the others",
+				r, all[r].Host, addr.Addr())
+		}
+	}
+	return nil
 }
 
 // countSwitches finds out whether there are aggregation nodes for all ranks.
@@ -159,4 +176,18 @@ func (p *plan) group() (netip.Addr, uint16) {
 		port = 10000 + uint16(p.job>>32%20000) //nolint:gosec // under 20000
 	}
 	return addr, port
+}
+
+// chains returns how many ranks multicast at a time (decision 0019). On one
+// host the receivers of one root at a time find its bytes in the cache. Over a
+// network the link into a root lies idle while it alone sends, so all send at
+// once, as far as a window in chunks leaves each of them a few.
+func (p *plan) chains(window int) int {
+	switch {
+	case p.settings.Chains > 0:
+		return p.settings.Chains
+	case p.oneHost:
+		return 1
+	}
+	return max(1, min(p.size, maxChains, window/chainWindow))
 }

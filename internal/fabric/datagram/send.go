@@ -51,6 +51,7 @@ func (b *Batch) Added() int { return b.added }
 func (b *Batch) Flush(s *Socket) (sent int, err error) {
 	for sent < b.added {
 		n, e := b.transmit(s, sent)
+		s.took(b, sent, n)
 		sent += n
 		if e == 0 {
 			continue
@@ -138,10 +139,19 @@ func (b *Batch) run(s *Socket, first int) (end int) {
 // length is how long the i-th datagram is.
 func (b *Batch) length(i int) int { return b.head + len(b.payloads[i]) }
 
+// took counts n datagrams of a batch, from the first-th on, as on their way.
+func (s *Socket) took(b *Batch, first, n int) {
+	for i := first; i < first+n; i++ {
+		s.backlog.Sent(b.length(i))
+	}
+}
+
 // sendError says what a refusal means. No room is not an error.
 func (s *Socket) sendError(size int, e syscall.Errno) error {
 	switch {
-	case e == unix.EAGAIN || e == unix.ENOBUFS || e == unix.ENOMEM:
+	case e == unix.EAGAIN:
+		return s.backlog.Full(s.fd)
+	case e == unix.ENOBUFS || e == unix.ENOMEM:
 		return nil
 	case errors.Is(e, unix.EMSGSIZE):
 		return fmt.Errorf("datagram: send %d bytes from port %d to %v: the path takes %d: %w", size, s.port, s.peer, s.MTU(), e)

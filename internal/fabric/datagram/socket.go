@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 )
 
 // Options say how to open a socket.
@@ -32,10 +33,6 @@ type Options struct {
 // and not the whole memory of the host, should its reader stop.
 const defaultRcvBuf = 16 << 20
 
-// sndBuf is asked for what a device has not put on the wire yet. On lo a
-// datagram never waits there.
-const sndBuf = 1 << 20
-
 // Socket is a UDP socket that exchanges datagrams with one peer. It belongs to
 // one goroutine at a time.
 type Socket struct {
@@ -46,6 +43,8 @@ type Socket struct {
 	port   uint16
 	local  netip.Addr
 	peer   netip.AddrPort
+
+	backlog sys.Backlog
 }
 
 // Open returns a socket that is bound but receives nothing until Connect. Its
@@ -86,7 +85,7 @@ func (s *Socket) open(o *Options) (err error) {
 	if err := s.set("IP_MTU_DISCOVER", s.family.level, s.family.discover, s.family.whole); err != nil {
 		return err
 	}
-	if err := s.set("SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sndBuf); err != nil {
+	if err := s.set("SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sys.FirstBacklog); err != nil {
 		return err
 	}
 	if err := s.reserve(o.RcvBuf); err != nil {

@@ -51,6 +51,7 @@ func (b *outbox) init(datagram int) {
 type sender struct {
 	fd      int
 	blocked bool // the kernel refused something; watched until it has room
+	backlog sys.Backlog
 }
 
 // Multicast implements fabric.Gather. The run goes to the subgroup that its header names.
@@ -66,6 +67,7 @@ func (g *Gather) Multicast(r *fabric.Run) int {
 			break
 		}
 		sent += taken
+		g.senders[subgroup].backlog.Sent(taken * (wire.DataSize + g.chunk))
 	}
 	runtime.KeepAlive(r)
 	if sent > 0 {
@@ -126,6 +128,7 @@ func (g *Gather) refused(subgroup int, e syscall.Errno) bool {
 	case e == unix.EAGAIN:
 		if !s.blocked {
 			s.blocked = true
+			g.note(s.backlog.Full(s.fd))
 			g.note(g.poller.Change(s.fd, g.senderTag(subgroup), unix.EPOLLOUT))
 		}
 	case e == unix.ENOBUFS:

@@ -6,11 +6,9 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
-)
 
-// sndBuf is asked for the sending socket: room for what a device has not put
-// on the wire yet. On lo a datagram never waits there.
-const sndBuf = 1 << 20
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
+)
 
 func (o *Options) group(subgroup int) netip.Addr {
 	addr := o.Group
@@ -112,7 +110,7 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 		option{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1}, // Several ranks may share a host.
 		option{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, o.TTL},
 		option{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO},
-		option{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sndBuf}); err != nil {
+		option{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sys.FirstBacklog}); err != nil {
 		return -1, err
 	}
 	if err := unix.Connect(fd, o.sockaddr(subgroup)); err != nil {

@@ -169,10 +169,7 @@ func (j *Job) Result() Result {
 	counters := j.net.Counters()
 	for _, p := range j.plans {
 		for _, port := range p.port {
-			var sent uint64
-			for _, n := range counters[port].Bytes {
-				sent += n
-			}
+			_, sent := counters[port].Sum()
 			r.Sent = max(r.Sent, sent)
 		}
 	}

@@ -65,8 +65,7 @@ func (o Overlap) Run() (OverlapResult, error) {
 		return r, fmt.Errorf("both at once: %w", err)
 	}
 	ring, err := baseline.Run(baseline.Config{
-		Net: o.Net, Seed: o.Seed, Algorithm: baseline.RingRing, Bytes: o.Bytes, Train: max(1, o.Train),
-		Segment: min(o.Bytes, max(1, o.Train)*simnet.PacketBytes),
+		Net: o.Net, Seed: o.Seed, Algorithm: baseline.RingRing, Bytes: o.Bytes, Train: o.Train,
 	})
 	if err != nil {
 		return r, fmt.Errorf("the rings: %w", err)

@@ -11,8 +11,8 @@ type bug struct {
 var coreBugs = []bug{
 	{
 		name: "a root ignores the credit of all but one", file: "core/credit.go",
-		old: `			low = min(low, int(limit))`,
-		new: `			low = int(limit)`,
+		old: `		low = min(low, int(limit))`,
+		new: `		low = int(limit)`,
 	},
 	{
 		name: "a credit ignores the ranks below", file: "core/credit.go",
@@ -110,8 +110,8 @@ var coreBugs = []bug{
 
 	{
 		name: "a credit is sent for every chunk", file: "core/credit.go",
-		old: `return uint32(window / 4)`,
-		new: `return uint32(max(1, window/64))`,
+		old: `return uint32(max(1, window/16, min(least, window/2)))`,
+		new: `return 1`,
 	},
 	{
 		name: "children of two trees share a limit", file: "core/shape.go",
@@ -125,8 +125,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "the last credit is held back", file: "core/credit.go",
-		old: `low/step == p.reported[s]/step && int(low) < p.shape.chunks {`,
-		new: `low/step == p.reported[s]/step {`,
+		old: `low/p.step == p.reported[s]/p.step && int(low) < p.most() {`,
+		new: `low/p.step == p.reported[s]/p.step {`,
 	},
 
 	{

@@ -25,7 +25,7 @@ var Multicast = &Kind[simnet.Scenario]{
 	},
 	Run: func(s *simnet.Scenario) Outcome {
 		bounded := *s
-		bounded.MaxEvents = patience
+		bounded.MaxEvents = simnet.MaxEvents
 		strict := s.Calm && s.Net.Depth > 0
 		bounded.Trace = bounded.Trace || strict
 		r := bounded.Run()
@@ -44,8 +44,6 @@ const (
 	leastQueue  = 16 << 10
 	leastCutoff = 200 * time.Microsecond
 )
-
-var patience = simnet.Random(0).MaxEvents
 
 // fitMulticast mends what names a rank that is gone.
 func fitMulticast(s *simnet.Scenario) bool {
