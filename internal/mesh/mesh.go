@@ -40,6 +40,8 @@ const (
 	// grace is how long after a data connection was lost the peer's farewell,
 	// on another connection, may still come.
 	grace = 250 * time.Millisecond
+	// patience is how long Close waits for neighbours to hang up.
+	patience = 2 * time.Second
 )
 
 // Mesh is one rank's part.
@@ -195,15 +197,34 @@ func (m *Mesh) Close(farewell bool) {
 	m.closing = true
 	farewell = farewell && m.first == nil
 	m.mu.Unlock()
+	close(m.stop)
+	wait := grace
 	if farewell {
 		m.flood(bye, m.rank, nil)
+		wait = patience
 	}
-	close(m.stop)
+	m.linger(wait)
+	m.hangUp()
+}
+
+// linger waits until the neighbours have hung up, too, but not for long, and for all that the mesh does. Who closes a connection
+// while bytes of the peer come resets it, and the farewell, or what failed, is lost where it is
+// still on its way.
+func (m *Mesh) linger(wait time.Duration) {
 	for _, e := range m.edges {
-		// The read side ends at once; what was written is still delivered.
+		if c, ok := e.conn.(interface{ CloseWrite() error }); ok {
+			_ = c.CloseWrite()
+		}
+	}
+	enough := time.AfterFunc(min(m.timeout/3, wait), m.hangUp)
+	defer enough.Stop()
+	m.wg.Wait()
+}
+
+func (m *Mesh) hangUp() {
+	for _, e := range m.edges {
 		_ = e.conn.Close()
 	}
-	m.wg.Wait()
 }
 
 // flood sends a frame to all neighbours, each of which passes it on.
@@ -303,7 +324,11 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
 func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
 	m.mu.Lock()
 	quiet := m.closing || m.left[e.peer]
+	over := quiet || m.first != nil
 	m.mu.Unlock()
+	if over && errors.Is(err, io.EOF) {
+		_ = e.conn.Close() // the peer waits for it
+	}
 	if quiet {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -143,6 +144,48 @@ func TestFarewellIsNoFault(t *testing.T) {
 	for r, m := range g.mesh {
 		assert.NoError(t, m.Err(), "rank %d", r)
 	}
+}
+
+// Who has said farewell goes on reading: to close while bytes of the peer come would reset the
+// connection, and the farewell itself could be lost.
+func TestFarewellArrivesWhileThePeerSends(t *testing.T) {
+	g := newGraph(t, 2, time.Minute, 1)
+	conn := g.conns[1][0].(*net.TCPConn)
+	frames := make([]byte, 1<<16)
+	for i := 0; i < len(frames); i += frameHead {
+		frames[i] = beat
+	}
+	var sender sync.WaitGroup
+	enough := make(chan struct{})
+	sender.Go(func() {
+		for {
+			select {
+			case <-enough:
+				return
+			default:
+			}
+			if _, err := conn.Write(frames); !assert.NoError(t, err) {
+				return
+			}
+		}
+	})
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		g.mesh[0].Close(true)
+	}()
+	var head [frameHead]byte
+	for head[0] != bye {
+		_, err := io.ReadFull(conn, head[:])
+		require.NoError(t, err)
+	}
+	time.Sleep(10 * time.Millisecond) // in which it would reset the connection
+	close(enough)
+	sender.Wait()
+	_, err := conn.Read(head[:])
+	require.Equal(t, io.EOF, err)
+	require.NoError(t, conn.Close())
+	<-closed
 }
 
 func TestLostWithoutFarewell(t *testing.T) {
