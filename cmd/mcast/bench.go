@@ -25,9 +25,11 @@ type benchCommand struct {
 	Fabric     string     `enum:",auto,udp,shm" default:"" placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
 	Switch     switchFlag `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
 	Loss       *float64   `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
+	Algorithm  string     `enum:"mcast,ring" default:"mcast" placeholder:"mcast|ring" help:"ring: what to compare with, a ring of unicast over TCP. Default: ${default}."`
 	Dtype      string     `default:"f32" help:"Element type of a reduction. Default: ${default}."`
 	Op         string     `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
 	Root       int        `default:"0" help:"Root of a Broadcast. Default: ${default}."`
+	Exact      bool       `help:"Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast."`
 	InPlace    bool       `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
 	Window     string     `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
 	Inflight   int        `default:"8" placeholder:"n" help:"Windows in flight. Default: ${default}."`
@@ -61,11 +63,13 @@ func (f *switchFlag) Decode(ctx *kong.DecodeContext) error {
 // bench is a benchCommand that has been checked.
 type bench struct {
 	collective   string
+	algorithm    string
 	sizes        []int
 	dtype        reduce.Type
 	op           reduce.Op
 	root         int
 	inPlace      bool
+	exact        bool // sums are the same in any order
 	windows      windows
 	iters        int // 0: by size
 	warmup       int // below 0: by size
@@ -117,7 +121,7 @@ func (b *bench) start(ctx context.Context, args []string) error {
 
 // check reads the command line and the variables of a launcher.
 func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error) {
-	b := &bench{collective: c.Collective, root: c.Root, inPlace: c.InPlace, iters: c.Iters, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
+	b := &bench{collective: c.Collective, algorithm: c.Algorithm, root: c.Root, inPlace: c.InPlace, exact: c.Exact, iters: c.Iters, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
 	overrides := map[string]string{"MCAST_FABRIC": c.Fabric}
 	if c.Loss != nil {
 		overrides["MCAST_LOSS"] = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
@@ -134,6 +138,11 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	}
 	if b.op, err = reduce.ParseOp(c.Op); err != nil {
 		return nil, fmt.Errorf("--op: %w", err)
+	}
+	if b.algorithm == ringAlgorithm {
+		if err := c.checkRing(b); err != nil {
+			return nil, err
+		}
 	}
 	launched, err := fromLauncher(lookup)
 	switch {
@@ -172,6 +181,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	}
 	if b.iters < 0 {
 		return nil, fmt.Errorf("--iters=%d is not allowed: want at least 1", b.iters)
+	}
+	if b.exact && (!b.reduces() || b.op == reduce.Prod) {
+		return nil, errors.New("--exact means nothing to what is no reduction, and products are not exact: want reducescatter, allreduce or overlap, and another --op")
 	}
 	if b.inPlace && b.collective == "broadcast" {
 		return nil, fmt.Errorf("--in-place means nothing to a broadcast: it has one buffer")

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"context"
-
-	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
-)
+import "github.com/torch-mcast/torch-mcast/internal/reduce"
 
 // load is an operation with its buffers. Of its methods only run is timed.
 type load interface {
@@ -23,7 +18,7 @@ type load interface {
 
 // place is what all loads know: the group and where this rank stands in it.
 type place struct {
-	group       *collnet.Group
+	group       group
 	rank, ranks int
 }
 
@@ -107,8 +102,13 @@ func scatterOf(p place, n int, b *bench) *reduceScatter {
 	} else {
 		r.recv = make([]byte, n)
 	}
-	all := tables(b.dtype, p.ranks)
-	r.own, r.sum = all[p.rank], folded(all, b.dtype, b.op, p.rank)
+	all := b.tables(p.ranks)
+	owner := p.rank
+	r.own = all[owner]
+	if b.algorithm == ringAlgorithm { // from the right neighbour on
+		all, owner = append(all[p.rank+1:], all[:p.rank+1]...), p.ranks-1
+	}
+	r.sum = folded(all, b.dtype, b.op, owner)
 	return r
 }
 
@@ -145,7 +145,7 @@ func allreduceOf(p place, n int, b *bench) *allreduce {
 	if a.recv = a.send; !b.inPlace {
 		a.recv = make([]byte, n*p.ranks)
 	}
-	all := tables(b.dtype, p.ranks)
+	all := b.tables(p.ranks)
 	a.own = all[p.rank]
 	for owner := range all {
 		if b.dtype.OwnLast() || owner == 0 {
@@ -175,19 +175,7 @@ func (b both) fill(iter int) {
 }
 
 func (b both) run() error {
-	a, s := b.allgather, b.reduceScatter
-	gather, err := a.group.StartAllgather(a.send, a.recv)
-	if err != nil {
-		return err
-	}
-	scatter, err := s.group.StartReduceScatter(s.send, s.recv, s.dtype, s.op, factor)
-	if err != nil {
-		return err
-	}
-	if err := gather.Wait(context.Background()); err != nil {
-		return err
-	}
-	return scatter.Wait(context.Background())
+	return b.allgather.group.together(b.allgather, b.reduceScatter)
 }
 
 func (b both) check(iter int) uint64 { return b.allgather.check(iter) + b.reduceScatter.check(iter) }

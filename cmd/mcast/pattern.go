@@ -40,6 +40,37 @@ func tables(t reduce.Type, ranks int) [][]byte {
 	return all
 }
 
+// tables returns those of all ranks of a reduction.
+func (b *bench) tables(ranks int) [][]byte {
+	all := tables(b.dtype, ranks)
+	if b.exact {
+		for _, t := range all {
+			shorten(t, b.dtype)
+		}
+	}
+	return all
+}
+
+// shorten leaves f32 and f64 7 bits of their fraction: then sums of a few of them are exact in any
+// order. Those of shorter types are, in the type in which they are added.
+func shorten(table []byte, t reduce.Type) {
+	keep := ^uint64(0)
+	switch t {
+	case reduce.F32:
+		keep = 0xffff_0000_ffff_0000
+	case reduce.F64:
+		keep = 0xffff_e000_0000_0000
+	}
+	for i := 0; i < len(table); i += t.Size() {
+		switch t.Size() {
+		case 4:
+			binary.NativeEndian.PutUint32(table[i:], binary.NativeEndian.Uint32(table[i:])&uint32(keep)) //nolint:gosec // its low half
+		case 8:
+			binary.NativeEndian.PutUint64(table[i:], binary.NativeEndian.Uint64(table[i:])&keep)
+		}
+	}
+}
+
 // bounded sets the exponents of the floating-point numbers in w to 0.
 func bounded(w uint64, t reduce.Type) uint64 {
 	switch t {

@@ -55,6 +55,24 @@ func TestFoldedIsWhatTheKernelsCompute(t *testing.T) {
 	}
 }
 
+// TestExactSumsHaveNoOrder adds in the order of ranks, and as a tree of two nodes does.
+func TestExactSumsHaveNoOrder(t *testing.T) {
+	for _, dtype := range []reduce.Type{reduce.I32, reduce.F32, reduce.F64} {
+		for _, exact := range []bool{false, true} {
+			b := &bench{dtype: dtype, exact: exact}
+			all := b.tables(6)
+			flat := folded(all, dtype, reduce.Sum, 5)
+			tree := folded([][]byte{folded(all[:3], dtype, reduce.Sum, 2), folded(all[3:], dtype, reduce.Sum, 2)}, dtype, reduce.Sum, 1)
+			differ := wrong(flat, tree, 0, 0)
+			if exact || dtype == reduce.I32 {
+				require.Zero(t, differ, "%v", dtype)
+			} else {
+				require.NotZero(t, differ, "%v", dtype)
+			}
+		}
+	}
+}
+
 func TestWrongOfAny(t *testing.T) {
 	all := tables(reduce.F32, 3)
 	b := make([]byte, 4*30_001)

@@ -37,7 +37,7 @@ type result struct {
 	// SentToLaw and ReceivedToLaw are how often these are what the algorithm must move; see law.
 	SentToLaw     float64 `json:"sent_to_law"`
 	ReceivedToLaw float64 `json:"received_to_law"`
-	// Algorithm is how reductions went by the end, "switch" or "direct", and why.
+	// Algorithm is how reductions went by the end, "switch" or "direct", and why; of a ring always "ring".
 	Algorithm       string `json:"algorithm,omitempty"`
 	AlgorithmReason string `json:"algorithm_reason,omitempty"`
 	// Memcpy is how fast every rank copies the same bytes while all do, and
@@ -77,6 +77,9 @@ func newResult(b *bench, info collnet.Info, n int, name string, reports [][]uint
 	if name != "allgather" && name != "broadcast" {
 		r.Type, r.RedOp, r.Count = b.dtype.String(), b.op.String(), n/b.dtype.Size()
 		r.Algorithm, r.AlgorithmReason = info.ReduceScatter, info.ReduceScatterReason
+	}
+	if b.algorithm == ringAlgorithm {
+		r.Algorithm = ringAlgorithm
 	}
 	for _, report := range reports {
 		r.Wrong += report[counterWrong]
@@ -134,6 +137,7 @@ func meanWaits(reports [][]uint64, ops, first int) waits {
 // receive of a shard of n bytes: a root of a multicast sends it once and receives the others';
 // a Reduce-Scatter sends the shards of the others, through the switch its own as well if sums of that type are
 // rounded; it receives one through the switch, directly as much as it sends (paper 000, section II and appendix B).
+// On a ring everything but a broadcast sends, and receives, the shards of all others.
 func law(name, algorithm string, t reduce.Type, n, ranks int) (sent, received float64) {
 	shard, others := float64(n), float64((ranks-1)*n)
 	if ranks == 1 {
@@ -141,6 +145,12 @@ func law(name, algorithm string, t reduce.Type, n, ranks int) (sent, received fl
 	}
 	if name == "broadcast" {
 		return shard, shard
+	}
+	if algorithm == ringAlgorithm {
+		if name == "overlap" {
+			others *= 2
+		}
+		return others, others
 	}
 	if name != "reducescatter" {
 		sent, received = shard, others

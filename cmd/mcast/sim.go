@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
 	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
@@ -63,12 +64,6 @@ type simProtocol struct {
 	Seed      uint64    `default:"1" help:"Of losses, jitter and the like. Default: ${default}."`
 	JSON      bool      `name:"json" help:"Print one JSON object a line instead of a table."`
 }
-
-// What the protocol's headers have room for.
-const (
-	mostRanks     = 1 << 16
-	mostSubgroups = 1 << 8
-)
 
 // byteCount is a size on the command line.
 type byteCount int
@@ -137,11 +132,11 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 			return nil, fmt.Errorf("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
 	}
-	if c.Subgroups < 1 || c.Subgroups > mostSubgroups {
-		return nil, fmt.Errorf("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, mostSubgroups)
+	if c.Subgroups < 1 || c.Subgroups > core.MaxSubgroups {
+		return nil, fmt.Errorf("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, core.MaxSubgroups)
 	}
-	if algorithm == figures.Multicast && net.Tree.Hosts > mostRanks {
-		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, mostRanks)
+	if algorithm == figures.Multicast && net.Tree.Hosts > core.MaxRanks {
+		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, core.MaxRanks)
 	}
 	if f := &net.Faults; c.Coarse > 1 && (net.Queue > 0 && !net.Lossless || net.Depth > 0 || f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0) {
 		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with loss or a finite --queue or --depth: a train of %d packets is lost as a whole, so more bytes are\n", c.Coarse, c.Coarse)

@@ -53,7 +53,9 @@ func (r *report) head(text *strings.Builder, info collnet.Info) {
 	if info.Interface != "" {
 		where = append(where, "interface "+info.Interface)
 	}
-	where = append(where, fmt.Sprintf("chunks of %d bytes", info.ChunkBytes))
+	if r.bench.algorithm != ringAlgorithm {
+		where = append(where, fmt.Sprintf("chunks of %d bytes", info.ChunkBytes))
+	}
 	fmt.Fprintf(text, "# %s, %d ranks, %s\n", r.bench.collective, r.bench.ranks, strings.Join(where, ", "))
 	if r.bench.reduces() {
 		fmt.Fprintf(text, "# Reduce-Scatter: %s (%s)\n", info.ReduceScatter, info.ReduceScatterReason)
@@ -63,6 +65,11 @@ func (r *report) head(text *strings.Builder, info collnet.Info) {
 	}
 	text.WriteString("# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.\n")
 	fmt.Fprintf(text, "# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.dtype, r.bench.ranks))
+	if r.bench.collective == "overlap" && r.bench.algorithm == ringAlgorithm {
+		fmt.Fprintf(text, timeHead+"\n", "size", "what", "time", "min", "max", "algbw", "sent", "recvd")
+		fmt.Fprintf(text, timeHead+"\n", "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "")
+		return
+	}
 	if r.bench.collective == "overlap" {
 		text.WriteString(`# What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
 # turn: turn or credit to send; transfer: bytes on their way; finish: the word of others, all bytes being there.
@@ -81,8 +88,10 @@ func lawText(collective, algorithm string, t reduce.Type, ranks int) string {
 	if ranks == 1 {
 		return "nothing"
 	}
-	scatter := "(P-1)N and (P-1)N"
+	gather, scatter := "N and (P-1)N", "(P-1)N and (P-1)N"
 	switch {
+	case algorithm == ringAlgorithm:
+		gather = scatter
 	case algorithm != switched:
 	case t.OwnLast():
 		scatter = "(P-1)N and N"
@@ -93,11 +102,11 @@ func lawText(collective, algorithm string, t reduce.Type, ranks int) string {
 	case "broadcast":
 		return "N and N"
 	case "allgather":
-		return "N and (P-1)N"
+		return gather
 	case "reducescatter":
 		return scatter
 	}
-	return "N and (P-1)N to gather, " + scatter + " to reduce"
+	return gather + " to gather, " + scatter + " to reduce"
 }
 
 const (
@@ -121,19 +130,30 @@ func (x *result) row(text *strings.Builder) {
 }
 
 // overlapRows prints the results of an overlap. The time of a part of it is what its
-// operation waited for in all. Wrong elements, which end the run with an error, have no column.
+// operation waited for in all; a ring knows no waits. Wrong elements, which end the run with an error, have no column.
 func overlapRows(text *strings.Builder, gather, scatter, both result) {
 	row := func(size, what string, x *result) {
 		fmt.Fprintf(text, timeLine, size, what, x.TimeUS, x.MinUS, x.MaxUS, x.AlgBW, x.SentToLaw, x.ReceivedToLaw)
 	}
+	ring := both.Algorithm == ringAlgorithm
+	wait := func(w waits) {
+		if ring {
+			text.WriteString("\n")
+			return
+		}
+		w.print(text)
+	}
 	part := func(what string, w waits) {
+		if ring {
+			return
+		}
 		fmt.Fprintf(text, partLine, "", what, w.total())
 		w.print(text)
 	}
 	row(strconv.Itoa(gather.Bytes), "Allgather alone", &gather)
-	gather.GatherWaits.print(text)
+	wait(gather.GatherWaits)
 	row("", "Reduce-Scatter alone", &scatter)
-	scatter.ReduceWaits.print(text)
+	wait(scatter.ReduceWaits)
 	row("", "both together", &both)
 	text.WriteString("\n")
 	part("  its Allgather", both.GatherWaits)

@@ -17,7 +17,7 @@ func (w windows) gather(a *allgather) load {
 	if w.bytes == 0 {
 		return a
 	}
-	return gatherInWindows{a, w}
+	return gatherInWindows{a, w, a.group.(multicast)}
 }
 
 // scatter cuts a Reduce-Scatter.
@@ -25,7 +25,7 @@ func (w windows) scatter(r *reduceScatter) load {
 	if w.bytes == 0 {
 		return r
 	}
-	return scatterInWindows{r, w}
+	return scatterInWindows{r, w, r.group.(multicast)}
 }
 
 // run starts the windows of a buffer one after another, as many in flight as may be.
@@ -59,6 +59,7 @@ func (p place) own(shard []byte, from, to int) []byte {
 type gatherInWindows struct {
 	*allgather
 	windows windows
+	group   multicast
 }
 
 func (a gatherInWindows) run() error {
@@ -70,6 +71,7 @@ func (a gatherInWindows) run() error {
 type scatterInWindows struct {
 	*reduceScatter
 	windows windows
+	group   multicast
 }
 
 func (r scatterInWindows) run() error {

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/ring"
+	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// group is who runs the collectives: pkg/collnet, or a peer that it is compared with.
+type group interface {
+	Allgather(send, recv []byte) error
+	Broadcast(buf []byte, root int) error
+	ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error
+	Allreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error
+	// together has an Allgather and a Reduce-Scatter in flight at a time.
+	together(a *allgather, r *reduceScatter) error
+	Barrier() error
+	// count reads this rank's counters. Sent and received is everything: data with headers, control, repairs.
+	count() [numCounters]uint64
+	Info() collnet.Info
+	Close() error
+}
+
+// The algorithms of --algorithm.
+const (
+	mcastAlgorithm = "mcast"
+	ringAlgorithm  = "ring"
+)
+
+// join makes this process a rank of the group that is asked for.
+func (b *bench) join(ctx context.Context) (group, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.settings.JoinTimeout)
+	defer cancel()
+	if b.algorithm == ringAlgorithm {
+		e, err := ring.Open(b.rank, b.ranks, b.settings.Interface)
+		if err != nil {
+			return nil, err
+		}
+		blobs, err := b.meet(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		g, err := e.Join(ctx, blobs, b.settings.Timeout)
+		if err != nil {
+			return nil, err
+		}
+		return unicast{g}, nil
+	}
+	e, err := collnet.Open(collnet.Options{Rank: b.rank, Size: b.ranks, Settings: b.settings})
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := b.meet(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.Join(ctx, blobs)
+	if err != nil {
+		return nil, err
+	}
+	return multicast{g}, nil
+}
+
+// endpoint is a rank that others can reach, but that has not joined them.
+type endpoint interface {
+	Blob() []byte
+	Close()
+}
+
+// meet exchanges what ranks tell each other before they join. It closes the endpoint if that fails.
+func (b *bench) meet(ctx context.Context, e endpoint) (blobs [][]byte, err error) {
+	defer func() {
+		if err != nil {
+			e.Close()
+		}
+	}()
+	if !b.spawned || b.rank > 0 {
+		return collnet.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
+	}
+	ln, err := net.FileListener(os.NewFile(listenerFD, "rendezvous"))
+	if err != nil {
+		return nil, err
+	}
+	return collnet.RendezvousOn(ctx, ln, b.ranks, e.Blob())
+}
+
+// multicast is this project's own group.
+type multicast struct{ *collnet.Group }
+
+func (g multicast) together(a *allgather, r *reduceScatter) error {
+	gather, err := g.StartAllgather(a.send, a.recv)
+	if err != nil {
+		return err
+	}
+	scatter, err := g.StartReduceScatter(r.send, r.recv, r.dtype, r.op, factor)
+	if err != nil {
+		return err
+	}
+	if err := gather.Wait(context.Background()); err != nil {
+		return err
+	}
+	return scatter.Wait(context.Background())
+}
+
+func (g multicast) count() (c [numCounters]uint64) {
+	s := g.Stats()
+	c[counterSent] = s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
+	c[counterReceived] = s.GatherReceived + s.ReduceReceived
+	c[counterLost], c[counterInjected] = s.ChunksLost, s.ChunksInjected
+	c[counterGatherOps], c[counterReduceOps] = s.GatherOps, s.ReduceOps
+	for class, at := range map[overlap.Class]int{overlap.Gather: counterGatherWaits, overlap.Reduce: counterReduceWaits} {
+		for phase, waited := range g.Waited(class) {
+			c[at+phase] = uint64(waited) //nolint:gosec // a duration
+		}
+	}
+	return c
+}
+
+// unicast is the ring that multicast is compared with. It knows no losses and no waits, and
+// sees none of TCP's headers.
+type unicast struct{ ring *ring.Group }
+
+func (g unicast) Allgather(send, recv []byte) error {
+	return g.ring.Allgather(context.Background(), send, recv)
+}
+
+func (g unicast) Broadcast(buf []byte, root int) error {
+	return g.ring.Broadcast(context.Background(), buf, root)
+}
+
+func (g unicast) ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, _ float64) error {
+	return g.ring.ReduceScatter(context.Background(), send, recv, t, op)
+}
+
+func (unicast) Allreduce(_, _ []byte, _ reduce.Type, _ reduce.Op, _ float64) error {
+	return errors.New("a ring does no Allreduce here")
+}
+
+func (g unicast) together(a *allgather, r *reduceScatter) error {
+	gathered := make(chan error, 1)
+	go func() { gathered <- a.run() }()
+	return errors.Join(r.run(), <-gathered)
+}
+
+func (g unicast) Barrier() error { return g.ring.Barrier(context.Background()) }
+
+func (g unicast) count() (c [numCounters]uint64) {
+	c[counterSent], c[counterReceived] = g.ring.Moved()
+	return c
+}
+
+func (unicast) Info() collnet.Info {
+	return collnet.Info{Fabric: "tcp", Reason: "unicast", ReduceScatter: ringAlgorithm, ReduceScatterReason: "--algorithm=ring"}
+}
+
+func (g unicast) Close() error { return g.ring.Close() }
+
+// checkRing reports what of a command line a ring cannot do.
+func (c *benchCommand) checkRing(b *bench) error {
+	if c.Fabric != "" || c.Loss != nil || c.Switch.wanted || c.Window != "" {
+		return errors.New("--fabric, --loss, --switch and --window mean nothing to --algorithm=ring")
+	}
+	if b.collective == "allreduce" {
+		return errors.New("--algorithm=ring does no allreduce: want allgather, broadcast, reducescatter or overlap")
+	}
+	if !b.reduces() {
+		return nil
+	}
+	if err := ring.CheckReduction(b.dtype, b.op); err != nil {
+		return fmt.Errorf("--algorithm=ring: %w", err)
+	}
+	return nil
+}
