@@ -1,7 +1,7 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
-// sim` runs the protocol on a simulated cluster, `mcast env` shows the
-// configuration.
+// sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
+// made of network namespaces, `mcast env` shows the configuration.
 package main
 
 import (
@@ -21,6 +21,7 @@ type commands struct {
 	Bench   benchCommand   `cmd:"" help:"Run a collective, check every byte and print times and bandwidths."`
 	Switch  switchCommand  `cmd:"" help:"Run an aggregation node, which sums in the network for Reduce-Scatters (MCAST_SWITCH)."`
 	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, on a simulated cluster."`
+	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/torch-mcast/torch-mcast/internal/testbed"
+)
+
+// testbedCommand is the command line of `mcast testbed`.
+type testbedCommand struct {
+	Up       testbedUpCommand       `cmd:"" help:"Build a testbed, or mend the one that is up."`
+	Down     testbedDownCommand     `cmd:"" help:"End what runs in a testbed and remove it, in whatever state it is."`
+	Status   testbedStatusCommand   `cmd:"" help:"Show the testbeds of this machine."`
+	Run      testbedRunCommand      `cmd:"" help:"Run a command on every host of a testbed, as torchrun does."`
+	Rsh      testbedRshCommand      `cmd:"" help:"Run a command on one host, as ssh does; mpirun starts its daemons by it."`
+	Counters testbedCountersCommand `cmd:"" help:"Show what passed every host NIC and switch port."`
+	Fault    testbedFaultCommand    `cmd:"" help:"Break a link, and mend it."`
+
+	Experiment testbedExperimentCommand `cmd:"" help:"Measure torch-mcast beside its peers, on testbeds of their own."`
+}
+
+// testbedName is the flag of all commands that are about one testbed.
+type testbedName struct {
+	Name string `default:"tb" placeholder:"name" help:"The testbed. Default: ${default}."`
+}
+
+// testbedUpCommand is the command line of `mcast testbed up`.
+type testbedUpCommand struct {
+	testbedName
+	Hosts int      `required:"" placeholder:"P" help:"Network namespaces in which ranks run, 1 to 1000."`
+	Leaf  int      `default:"1" placeholder:"K" help:"Leaf switches; hosts are spread over them in order. Default: ${default}."`
+	Spine int      `default:"0" placeholder:"S" help:"Spine switches, each joined to every leaf. Default: ${default}, for one leaf."`
+	Rate  linkRate `default:"unlimited" placeholder:"rate" help:"Of a host's link in each direction, such as 500mbit or 10gbit. Default: ${default}."`
+	Burst byteSize `placeholder:"size" help:"What a link that was idle passes at once. Default: what a timer that is 2 ms late needs, at least 4 frames."`
+	MTU   int      `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	Loss  float64  `placeholder:"p" help:"Share of the frames of a host's link that are lost in each direction, such as 0.01. Default: none."`
+	Force bool     `help:"If it is up with other flags, take it down first."`
+}
+
+// Run builds it.
+func (c *testbedUpCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss}
+	progress := newBar("testbed " + c.Name)
+	defer progress.end()
+	tb, err := testbed.Up(ctx, spec, progress.set)
+	if errors.Is(err, testbed.ErrOther) && c.Force {
+		if err := testbed.Down(c.Name); err != nil {
+			return err
+		}
+		tb, err = testbed.Up(ctx, spec, progress.set)
+	}
+	switch {
+	case errors.Is(err, testbed.ErrOther):
+		return fmt.Errorf("%w, or say --force", err)
+	case err != nil:
+		return err
+	}
+	progress.end()
+	hosts := tb.Hosts()
+	fmt.Printf("testbed %s is up: %v\n%s to %s: %s to %s\n", tb.Name(), tb.Spec(), hosts[0].Namespace, hosts[len(hosts)-1].Namespace, hosts[0].Addr, hosts[len(hosts)-1].Addr)
+	return nil
+}
+
+// linkRate is a flag such as 500mbit, in bits per second; 0 is unlimited.
+type linkRate float64
+
+// UnmarshalText reads it.
+func (r *linkRate) UnmarshalText(text []byte) error {
+	x, err := testbed.ParseRate(string(text))
+	*r = linkRate(x)
+	return err
+}
+
+// testbedDownCommand is the command line of `mcast testbed down`.
+type testbedDownCommand struct{ testbedName }
+
+// Run removes it.
+func (c *testbedDownCommand) Run() error { return testbed.Down(c.Name) }
+
+// testbedStatusCommand is the command line of `mcast testbed status`.
+type testbedStatusCommand struct {
+	Name string `placeholder:"name" help:"The testbed. Default: all of this machine."`
+}
+
+// Run shows them. One that is not whole is an error.
+func (c *testbedStatusCommand) Run() error {
+	names := []string{c.Name}
+	if c.Name == "" {
+		var err error
+		if names, err = testbed.List(); err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			fmt.Println("no testbed is up")
+			return nil
+		}
+	}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, showTestbed(os.Stdout, name))
+	}
+	return errors.Join(errs...)
+}
+
+func showTestbed(w io.Writer, name string) error {
+	tb, err := testbed.Open(name)
+	if err != nil {
+		return err
+	}
+	if _, err := tb.Counters(); err != nil { // which reads all that there should be
+		return err
+	}
+	faults, err := tb.Faults()
+	if err != nil {
+		return err
+	}
+	processes, err := tb.Processes()
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "testbed %s: %v, %d processes\n", name, tb.Spec(), len(processes))
+	for h, f := range faults {
+		if f.Down {
+			fmt.Fprintf(&text, "  host %d: its link is down\n", h)
+		}
+		if f.Loss != tb.Spec().Loss {
+			fmt.Fprintf(&text, "  host %d: its link loses %g of the frames\n", h, f.Loss)
+		}
+	}
+	_, err = io.WriteString(w, text.String())
+	return err
+}
+
+// testbedCountersCommand is the command line of `mcast testbed counters`.
+type testbedCountersCommand struct {
+	testbedName
+	JSON bool `name:"json" help:"Print a JSON object a port instead of a table."`
+}
+
+// Run shows them.
+func (c *testbedCountersCommand) Run() error {
+	tb, err := testbed.Open(c.Name)
+	if err != nil {
+		return err
+	}
+	counters, err := tb.Counters()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeCountersJSON(os.Stdout, counters)
+	}
+	return writeCounters(os.Stdout, counters)
+}
+
+func writeCountersJSON(w io.Writer, counters testbed.Counters) error {
+	out := json.NewEncoder(w)
+	for _, p := range counters {
+		if err := out.Encode(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeCounters writes a table of ports, and the sums of their kinds.
+func writeCounters(w io.Writer, counters testbed.Counters) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "device\tport\tsent (B)\tframes\tdrops\treceived (B)\tframes\tdrops\t")
+	row := func(device, port string, x testbed.Traffic) {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", device, port, x.SentBytes, x.SentPackets, x.SentDrops, x.ReceivedBytes, x.ReceivedPackets, x.ReceivedDrops)
+	}
+	for _, p := range counters {
+		row(p.Device, p.Name, p.Traffic)
+	}
+	for _, k := range append([]testbed.Kind{testbed.HostNIC, testbed.NodeNIC}, testbed.SwitchKinds...) {
+		row("all", string(k)+"s", counters.Total(k))
+	}
+	row("all", "switch ports", counters.Total(testbed.SwitchKinds...))
+	return t.Flush()
+}
+
+// testbedFaultCommand is the command line of `mcast testbed fault`.
+type testbedFaultCommand struct {
+	Loss   testbedLossCommand   `cmd:"" help:"Lose a share of the frames of a host's link."`
+	Link   testbedLinkCommand   `cmd:"" help:"Take a host's link down or up."`
+	Signal testbedSignalCommand `cmd:"" help:"Stop, wake or kill the rank of a host, or an aggregation node."`
+}
+
+// hostOrAll is an argument: a host, or all.
+type hostOrAll string
+
+// each calls f for the host, or for all.
+func (h hostOrAll) each(name string, f func(tb *testbed.Testbed, host int) error) error {
+	tb, err := testbed.Open(name)
+	if err != nil {
+		return err
+	}
+	hosts := tb.Hosts()
+	if h != "all" {
+		host, ok := findHost(tb, string(h))
+		if !ok {
+			return noPlace(tb, string(h), "all, an index", "h0")
+		}
+		hosts = []testbed.Host{host}
+	}
+	for _, host := range hosts {
+		if err := f(tb, host.Index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testbedLossCommand is the command line of `mcast testbed fault loss`.
+type testbedLossCommand struct {
+	testbedName
+	Host  hostOrAll `arg:"" help:"A host: 2 or h2, an address; or all."`
+	Share float64   `arg:"" help:"Of the frames in each direction, such as 0.01; 0 ends it."`
+}
+
+// Run sets it.
+func (c *testbedLossCommand) Run() error {
+	return c.Host.each(c.Name, func(tb *testbed.Testbed, host int) error { return tb.SetLoss(host, c.Share) })
+}
+
+// testbedLinkCommand is the command line of `mcast testbed fault link`.
+type testbedLinkCommand struct {
+	testbedName
+	Host  hostOrAll `arg:"" help:"A host: 2 or h2, an address; or all."`
+	State string    `arg:"" enum:"up,down" help:"up or down."`
+}
+
+// Run sets it.
+func (c *testbedLinkCommand) Run() error {
+	return c.Host.each(c.Name, func(tb *testbed.Testbed, host int) error { return tb.SetLink(host, c.State == "up") })
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/testbed/experiment"
+)
+
+// testbedExperimentCommand is the command line of `mcast testbed experiment`.
+type testbedExperimentCommand struct {
+	Names      []string      `arg:"" name:"name" help:"Of experiments, or all; 'list' shows them."`
+	Hosts      []int         `placeholder:"P,..." help:"Numbers of hosts. Default: those of the experiment."`
+	Rate       []linkRate    `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: those of the experiment."`
+	Bytes      []byteSize    `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
+	Loss       []float64     `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
+	Peers      []string      `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
+	Rounds     int           `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. Default: ${default}."`
+	MTU        int           `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	Burst      byteSize      `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
+	TCP        string        `name:"tcp" placeholder:"NAME" help:"Congestion control of hosts' TCP, such as reno. Default: that of the machine."`
+	Limit      time.Duration `placeholder:"time" help:"Of one run of one peer, such as 90s. Default: 3m, of loss 1m."`
+	Out        string        `type:"path" default:"benchmarks/results/testbed" placeholder:"DIR" help:"Where NAME.ndjson and NAME*.png go. Default: ${default}."`
+	Repository string        `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for peers that are not this program. Default: here."`
+}
+
+// Run does them one after another. One that fails does not keep the others from being done.
+func (c *testbedExperimentCommand) Run() error {
+	if len(c.Names) == 1 && c.Names[0] == "list" {
+		for _, e := range experiment.All {
+			fmt.Printf("%-10s %s\n", e.Name, e.Title)
+		}
+		return nil
+	}
+	chosen, err := experiment.Find(c.Names)
+	if err != nil {
+		return err
+	}
+	if c.Rounds < 1 {
+		return fmt.Errorf("--rounds=%d is not allowed: want at least 1", c.Rounds)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	bar := newBar("experiments")
+	defer bar.end()
+	options := experiment.Options{
+		Dir: c.Out, Hosts: c.Hosts, Losses: c.Loss, Peers: c.Peers, Rounds: c.Rounds, MTU: c.MTU, Burst: int(c.Burst), TCP: c.TCP,
+		Limit: c.Limit, Repository: c.Repository, Text: os.Stdout, Step: bar.say,
+	}
+	for _, r := range c.Rate {
+		options.Rates = append(options.Rates, float64(r))
+	}
+	for _, n := range c.Bytes {
+		options.Bytes = append(options.Bytes, int(n))
+	}
+	var failed error
+	for _, e := range chosen {
+		failed = errors.Join(failed, e.Run(ctx, options))
+		if ctx.Err() != nil {
+			return errors.Join(errors.New("ended by a signal"), failed)
+		}
+	}
+	return failed
+}

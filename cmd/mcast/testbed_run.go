@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/torch-mcast/torch-mcast/internal/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/testbed/launch"
+)
+
+// testbedRunCommand is the command line of `mcast testbed run`.
+type testbedRunCommand struct {
+	testbedName
+	Hosts   string     `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
+	PerHost int        `default:"1" placeholder:"K" help:"Ranks on each host. Default: ${default}."`
+	Switch  switchFlag `help:"Sum at aggregation nodes: those of the testbed, started for this run, or --switch=host:port[,host:port...]."`
+	Group   string     `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
+	Logs    string     `type:"path" placeholder:"DIR" help:"Keep the logs of the ranks here: rank0.log and so on."`
+	Env     []string   `sep:"none" placeholder:"K=V" help:"Another variable for the ranks; may be repeated."`
+	Tail    bool       `help:"Show what all ranks write, each line after its rank. Default: rank 0's output alone."`
+	MPI     bool       `name:"mpi" help:"The command is OpenMPI's mpirun: run it on the first host, told of the others."`
+	Command []string   `arg:"" passthrough:"" help:"What every rank runs, after --."`
+}
+
+// Run runs the ranks until all have ended.
+func (c *testbedRunCommand) Run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	tb, err := testbed.Open(c.Name)
+	if err != nil {
+		return err
+	}
+	job, err := c.job()
+	if err != nil {
+		return err
+	}
+	if c.Switch.wanted && c.Switch.address == "" {
+		if job.Nodes, err = launch.StartNodes(ctx, tb, launch.NodeOptions{}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, job.Nodes.Close()) }()
+	}
+	run, err := launch.Start(ctx, tb, job)
+	if err != nil {
+		return err
+	}
+	return run.Wait()
+}
+
+func (c *testbedRunCommand) job() (launch.Job, error) {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	j := launch.Job{Command: c.Command, PerHost: c.PerHost, Logs: c.Logs, Env: c.Env, MPI: c.MPI}
+	if c.PerHost < 1 {
+		return j, fmt.Errorf("--per-host=%d is not allowed: want at least 1", c.PerHost)
+	}
+	if c.Switch.address != "" {
+		j.Env = append(j.Env, "MCAST_SWITCH="+c.Switch.address)
+	}
+	var err error
+	if j.Hosts, err = hostList(c.Hosts); err != nil {
+		return j, err
+	}
+	if c.Group != "" {
+		if n, err := strconv.ParseUint(c.Group, 10, 16); err == nil && n < testbed.Groups {
+			j.Group = testbed.Group(int(n)) //nolint:gosec // less than 64
+		} else if j.Group, err = netip.ParseAddr(c.Group); err != nil {
+			return j, fmt.Errorf("--group=%s is not allowed: want 0 to %d or an address", c.Group, testbed.Groups-1)
+		}
+	}
+	var mu sync.Mutex
+	j.Output = func(rank int) (stdout, stderr io.Writer) {
+		switch {
+		case c.Tail:
+			prefix := fmt.Appendf(nil, "[%d] ", rank)
+			return &prefixed{to: os.Stdout, mu: &mu, prefix: prefix}, &prefixed{to: os.Stderr, mu: &mu, prefix: prefix}
+		case rank == 0:
+			return os.Stdout, os.Stderr
+		}
+		return nil, nil
+	}
+	return j, nil
+}
+
+// hostList reads --hosts: nil for all, the first N, or a list with commas and ranges.
+func hostList(text string) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	wrong := fmt.Errorf("--hosts=%s is not allowed: want a number of hosts, or a list such as 0,2,4-7", text)
+	var hosts []int
+	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
+		if n == 0 || n > testbed.MaxHosts {
+			return nil, wrong
+		}
+		for h := range int(n) { //nolint:gosec // at most MaxHosts
+			hosts = append(hosts, h)
+		}
+		return hosts, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		lo, err1 := strconv.ParseUint(first, 10, 16)
+		hi, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 != nil || err2 != nil || hi < lo {
+			return nil, wrong
+		}
+		for h := lo; h <= hi; h++ {
+			hosts = append(hosts, int(h)) //nolint:gosec // 16 bits
+		}
+	}
+	return hosts, nil
+}
+
+// prefixed writes whole lines, each after a prefix, for several that share the output. What a
+// rank wrote behind its last line is in its log alone.
+type prefixed struct {
+	to     io.Writer
+	mu     *sync.Mutex
+	prefix []byte
+	line   []byte // not yet whole
+}
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.line = append(p.line, b...)
+	end := bytes.LastIndexByte(p.line, '\n') + 1
+	var text []byte
+	for line := range bytes.Lines(p.line[:end]) {
+		text = append(append(text, p.prefix...), line...)
+	}
+	p.line = p.line[end:]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.to.Write(text); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// testbedRshCommand is the command line of `mcast testbed rsh`, which stands in for ssh.
+type testbedRshCommand struct {
+	testbedName
+	Host    string   `arg:"" help:"By index, address or namespace; n0 is the first aggregation node's place."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"For a shell there, as with ssh. Default: a shell to type at."`
+}
+
+// Run becomes the command.
+func (c *testbedRshCommand) Run() error {
+	tb, namespace, err := openPlace(c.Name, c.Host)
+	if err != nil {
+		return err
+	}
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if len(c.Command) == 0 {
+		return launch.Exec(tb, namespace, "sh")
+	}
+	return launch.Exec(tb, namespace, "sh", "-c", strings.Join(c.Command, " "))
+}
+
+// openPlace returns a testbed, and the namespace of a host or node of it.
+func openPlace(testbedName, name string) (*testbed.Testbed, string, error) {
+	tb, err := testbed.Open(testbedName)
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, err := placeOf(tb, name)
+	return tb, namespace, err
+}
+
+// placeOf returns the namespace of a host or node.
+func placeOf(tb *testbed.Testbed, name string) (string, error) {
+	if h, ok := findHost(tb, name); ok {
+		return h.Namespace, nil
+	}
+	for _, n := range tb.Nodes() {
+		if name == fmt.Sprintf("n%d", n.Index) || name == n.Addr.String() || name == n.Namespace {
+			return n.Namespace, nil
+		}
+	}
+	return "", noPlace(tb, name, "an index", "h0, n0 for a node")
+}
+
+// findHost returns the host that is meant.
+func findHost(tb *testbed.Testbed, name string) (testbed.Host, bool) {
+	for _, h := range tb.Hosts() {
+		if name == strconv.Itoa(h.Index) || name == fmt.Sprintf("h%d", h.Index) || name == h.Addr.String() || name == h.Namespace {
+			return h, true
+		}
+	}
+	return testbed.Host{}, false
+}
+
+// noPlace says what would have been allowed.
+func noPlace(tb *testbed.Testbed, name, index, short string) error {
+	return fmt.Errorf("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(), index, len(tb.Hosts())-1, short, testbed.Subnet)
+}

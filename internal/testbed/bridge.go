@@ -1,0 +1,122 @@
+package testbed
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// What netlink says to bridges and package netlink has no words for. The
+// attributes are those of include/uapi/linux/if_link.h and if_bridge.h, Linux 6.1.
+
+// responseTime is how long hosts have to answer an IGMP query. A querier that
+// has just begun trusts no table until it is over, and floods, so it is as short
+// as the field in the query can say.
+const responseTime = 100 * time.Millisecond
+
+// raw is a connection for requests that package netlink does not make.
+type raw struct{ socket *nl.SocketHandle }
+
+func newRaw(ns netns.NsHandle) (raw, error) {
+	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_ROUTE)
+	return raw{&nl.SocketHandle{Socket: s}}, err
+}
+
+func (r raw) close() { r.socket.Close() }
+
+func (r raw) request(kind, flags int, data ...nl.NetlinkRequestData) error {
+	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: r.socket}
+	for _, d := range data {
+		req.AddData(d)
+	}
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// setQuerier makes a bridge ask its ports for members: at once and in the
+// following seconds when a port comes up, later every two minutes.
+func (r raw) setQuerier(bridge int) error {
+	clock := func(d time.Duration) []byte { return nl.Uint64Attr(uint64(d / (10 * time.Millisecond))) } //nolint:gosec // USER_HZ is 100
+	set := func(attributes map[int][]byte) error {
+		link := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		link.Index = int32(bridge) //nolint:gosec // an index
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+		data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+		for key, value := range attributes {
+			data.AddRtAttr(key, value)
+		}
+		return r.request(unix.RTM_NEWLINK, 0, link, info)
+	}
+	if err := set(map[int][]byte{
+		nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL: clock(responseTime),
+		nl.IFLA_BR_MCAST_STARTUP_QUERY_INTVL:  clock(time.Second),
+		nl.IFLA_BR_MCAST_STARTUP_QUERY_CNT:    nl.Uint32Attr(4),
+	}); err != nil {
+		return err
+	}
+	return set(map[int][]byte{nl.IFLA_BR_MCAST_QUERIER: {1}}) // takes the response time that is set before
+}
+
+// setPort makes a port learn nothing, since all tables are static, and flood or not.
+func (r raw) setPort(port int, p portRules) error {
+	link := nl.NewIfInfomsg(unix.AF_BRIDGE)
+	link.Index = int32(port) //nolint:gosec // an index
+	rules := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
+	flag := func(key int, on bool) {
+		value := byte(0)
+		if on {
+			value = 1
+		}
+		rules.AddRtAttr(key, []byte{value})
+	}
+	flag(nl.IFLA_BRPORT_LEARNING, false)
+	flag(nl.IFLA_BRPORT_UNICAST_FLOOD, p.flood)
+	flag(nl.IFLA_BRPORT_BCAST_FLOOD, p.flood)
+	flag(nl.IFLA_BRPORT_MCAST_FLOOD, p.flood && !p.host)
+	flag(nl.IFLA_BRPORT_FAST_LEAVE, p.host) // there is one host, so nobody else to ask
+	flag(nl.IFLA_BRPORT_MULTICAST_ROUTER, false)
+	return r.request(unix.RTM_SETLINK, 0, link, rules)
+}
+
+// portRules says what a port passes on beside what tables say.
+type portRules struct{ flood, host bool }
+
+// portMessage is struct br_port_msg: family u8, padding, ifindex u32.
+type portMessage [8]byte
+
+// Len returns its length.
+func (m *portMessage) Len() int { return len(m) }
+
+// Serialize returns its bytes.
+func (m *portMessage) Serialize() []byte { return m[:] }
+
+// addGroup makes a port of a bridge a member of a group for good.
+func (r raw) addGroup(bridge, port int, group netip.Addr) error {
+	head := &portMessage{unix.AF_BRIDGE}
+	nl.NativeEndian().PutUint32(head[4:], uint32(bridge)) //nolint:gosec // an index
+	entry := make([]byte, 28)                             // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
+	nl.NativeEndian().PutUint32(entry, uint32(port))      //nolint:gosec // an index
+	entry[4] = 1                                          // MDB_PERMANENT
+	a := group.As4()
+	copy(entry[8:], a[:])
+	entry[24], entry[25] = unix.ETH_P_IP>>8, unix.ETH_P_IP&0xff
+	const setEntry = 1 // MDBA_SET_ENTRY
+	err := r.request(unix.RTM_NEWMDB, unix.NLM_F_CREATE, head, nl.NewRtAttr(setEntry, entry))
+	if err != nil {
+		return fmt.Errorf("group %v: %w", group, err)
+	}
+	return nil
+}
+
+// addForward makes a bridge send what is for a station through a port. NOARP
+// means static here; what is permanent would be the bridge's own.
+func addForward(h *netlink.Handle, port int, to station) error {
+	return h.NeighSet(&netlink.Neigh{LinkIndex: port, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: to.mac})
+}

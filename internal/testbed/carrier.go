@@ -1,0 +1,34 @@
+package testbed
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// linkTime is how long carriers may take to come.
+const linkTime = 10 * time.Second
+
+// awaitCarriers returns when all links of a namespace are up for the kernel: it learns of a carrier from
+// a work queue, and until then a device drops what it is given, and a bridge does not forward to its port.
+func awaitCarriers(h *netlink.Handle) error {
+	for deadline := time.Now().Add(linkTime); ; time.Sleep(10 * time.Millisecond) {
+		links, err := h.LinkList()
+		if err != nil {
+			return err
+		}
+		down := ""
+		for _, l := range links {
+			if l.Attrs().Name != "lo" && l.Attrs().OperState != netlink.OperUp {
+				down = l.Attrs().Name
+			}
+		}
+		if down == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s has no carrier after %v", down, linkTime)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Spec says what to build.
+type Spec struct {
+	Name   string  `json:"name"`   // "": DefaultName
+	Hosts  int     `json:"hosts"`  // 1 to 1000
+	Leaves int     `json:"leaves"` // leaf bridges, at most one a host; 0 means 1
+	Spines int     `json:"spines"` // spine bridges, up to 64, each with a link to every leaf; none with one leaf, at least one with more
+	Rate   float64 `json:"rate"`   // of a host's link in each direction, bits per second; 0: unlimited
+	Burst  int     `json:"burst"`  // bytes that a link which was idle may pass at once; 0: what a timer that is 2 ms late needs
+	MTU    int     `json:"mtu"`    // bytes, 1280 to 65535; 0 means 9000
+	Loss   float64 `json:"loss"`   // of the frames of a host's link in each direction, 0 to 1
+}
+
+// DefaultName is the testbed that commands mean where none is named.
+const DefaultName = "tb"
+
+// Bounds of a Spec.
+const (
+	MaxHosts  = 1000 // ports of a Linux bridge are fewer than 1024
+	maxLeaves = 256
+	maxSpines = 64
+	minRate   = 1e6 // a frame takes up to half a second then
+	maxRate   = 1e12
+	maxName   = 40
+	// maxBurstTime is what the kernel can count for a bucket, in seconds.
+	maxBurstTime = 4
+)
+
+var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+// checkName says whether a testbed may have this name, which is a part of the names of its namespaces.
+func checkName(name string) error {
+	if !goodName.MatchString(name) || len(name) > maxName {
+		return fmt.Errorf("testbed: name %q: want up to %d lower case letters, digits and hyphens, not a hyphen first", name, maxName)
+	}
+	return nil
+}
+
+// withDefaults replaces zeros by what they mean.
+func (s Spec) withDefaults() Spec {
+	if s.Name == "" {
+		s.Name = DefaultName
+	}
+	if s.Leaves == 0 {
+		s.Leaves = 1
+	}
+	if s.MTU == 0 {
+		s.MTU = 9000
+	}
+	return s
+}
+
+// Check says what is wrong with a Spec; its zeros are replaced before.
+func (s Spec) Check() error {
+	s = s.withDefaults()
+	if err := checkName(s.Name); err != nil {
+		return err
+	}
+	switch {
+	case s.Hosts < 1 || s.Hosts > MaxHosts:
+		return fmt.Errorf("testbed: %d hosts: want 1 to %d", s.Hosts, MaxHosts)
+	case s.Leaves < 1 || s.Leaves > min(s.Hosts, maxLeaves):
+		return fmt.Errorf("testbed: %d leaves: want 1 to %d, and no more than hosts (%d)", s.Leaves, maxLeaves, s.Hosts)
+	case s.Spines < 0 || s.Spines > maxSpines:
+		return fmt.Errorf("testbed: %d spines: want 0 to %d", s.Spines, maxSpines)
+	case s.Leaves > 1 && s.Spines == 0:
+		return fmt.Errorf("testbed: %d leaves and no spine: want at least one spine to join them", s.Leaves)
+	case s.Leaves == 1 && s.Spines > 0:
+		return errors.New("testbed: one leaf and spines: want no spine, there is nothing to join")
+	case s.Rate != 0 && !(s.Rate >= minRate && s.Rate <= maxRate):
+		return fmt.Errorf("testbed: rate %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Rate)
+	case s.Burst < 0 || s.Burst > 1<<30:
+		return fmt.Errorf("testbed: burst of %d bytes: want up to 1 GiB, or 0 to have it chosen", s.Burst)
+	case s.Burst > 0 && s.Rate == 0:
+		return errors.New("testbed: a burst without a rate means nothing")
+	case s.Burst > 0 && s.Burst < s.MTU+frameHead:
+		return fmt.Errorf("testbed: burst of %d bytes: want at least a frame, %d", s.Burst, s.MTU+frameHead)
+	case s.Burst > 0 && float64(s.Burst)*8 > maxBurstTime*s.Rate:
+		return fmt.Errorf("testbed: burst of %d bytes: want at most what %s takes %d s for", s.Burst, FormatRate(s.Rate), maxBurstTime)
+	case s.MTU < 1280 || s.MTU > 65535:
+		return fmt.Errorf("testbed: MTU %d: want 1280 to 65535", s.MTU)
+	}
+	return checkLoss(s.Loss)
+}
+
+func checkLoss(p float64) error {
+	if !(p >= 0 && p <= 1) {
+		return fmt.Errorf("testbed: loss %g: want 0 to 1", p)
+	}
+	return nil
+}
+
+// String says what the testbed is, as the command line does.
+func (s Spec) String() string {
+	s = s.withDefaults()
+	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU, FormatRate(s.Rate))
+	if s.Burst > 0 {
+		text += fmt.Sprintf(" --burst %d", s.Burst)
+	}
+	if s.Loss > 0 {
+		text += fmt.Sprintf(" --loss %g", s.Loss)
+	}
+	return text
+}
+
+// rateUnits are those of tc.
+var rateUnits = []struct {
+	name string
+	bits float64
+}{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
+
+// FormatRate writes a rate in bits per second as ParseRate reads it.
+func FormatRate(rate float64) string {
+	for _, u := range rateUnits {
+		if rate >= u.bits {
+			return strconv.FormatFloat(rate/u.bits, 'g', -1, 64) + u.name
+		}
+	}
+	return "unlimited"
+}
+
+// ParseRate reads a rate such as 500mbit, 2.5gbit, 100Mbit/s or unlimited.
+func ParseRate(text string) (float64, error) {
+	lower := strings.TrimSuffix(strings.ToLower(text), "/s")
+	if lower == "unlimited" {
+		return 0, nil
+	}
+	for _, u := range rateUnits {
+		number, is := strings.CutSuffix(lower, u.name)
+		if !is {
+			continue
+		}
+		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err == nil && x*u.bits >= minRate && x*u.bits <= maxRate {
+			return x * u.bits, nil
+		}
+		break
+	}
+	return 0, fmt.Errorf("%q is no rate: want one such as 500mbit or 10gbit, 1mbit to 1000gbit, or unlimited", text)
+}
