@@ -9,7 +9,6 @@ import "C"
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 	"unsafe"
@@ -125,9 +124,6 @@ func goJoin(handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.
 		}
 		defer cancel()
 		g, err := ep.Join(ctx, all)
-		if errors.Is(err, context.DeadlineExceeded) {
-			return errors.Join(errTimeout, err)
-		}
 		if err != nil {
 			return err
 		}

@@ -7,10 +7,7 @@ import (
 	"sync/atomic"
 )
 
-var (
-	errClosed  = errors.New("unknown or closed handle")
-	errTimeout = errors.New("timed out")
-)
+var errClosed = errors.New("unknown or closed handle")
 
 // handles maps the integers that C holds to what they stand for. Numbers are
 // never reused, so a stale one is noticed.

@@ -9,6 +9,7 @@ package main
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -65,7 +66,7 @@ func code(err error) C.int {
 		return C.MCAST_E_BUSY
 	case errors.Is(err, fabric.ErrUnavailable):
 		return C.MCAST_E_UNAVAILABLE
-	case errors.Is(err, errTimeout):
+	case errors.Is(err, context.DeadlineExceeded):
 		return C.MCAST_E_TIMEOUT
 	}
 	return C.MCAST_E_INTERNAL

@@ -133,9 +133,9 @@ struct mcast_stats {
 };
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
 
-/* mcast_close waits until no peer needs this rank any more (at most
- * MCAST_TIMEOUT), then frees the group. Operations in flight fail with
- * MCAST_E_CLOSED. */
+/* mcast_close waits until no peer needs this rank any more, then frees the
+ * group; after MCAST_TIMEOUT it frees it all the same and returns
+ * MCAST_E_TIMEOUT. Operations in flight fail with MCAST_E_CLOSED. */
 int mcast_close(int64_t group, char *err, size_t errlen);
 
 #ifdef __cplusplus

@@ -8,6 +8,7 @@ import "C"
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 	"unsafe"
@@ -162,7 +163,7 @@ func goWait(work, timeoutMS C.int64_t, e *C.char, n C.size_t) C.int {
 		}
 		err = w.WaitUntil(deadline)
 		if errors.Is(err, context.DeadlineExceeded) {
-			return errTimeout
+			return fmt.Errorf("not done within %d ms; the operation goes on: %w", timeoutMS, err)
 		}
 		_, _ = works.take(int64(work)) // another waiter may have been first
 		return err
