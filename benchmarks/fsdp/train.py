@@ -3,7 +3,11 @@
     torchrun --nproc-per-node 4 benchmarks/fsdp/train.py --backend mcast --steps 50 --out run.ndjson
 
 The fabric is chosen by MCAST_FABRIC, an aggregation node by MCAST_SWITCH. Rank 0 writes NDJSON: one
-"run" record, one "step" record a step, one "end" record.
+"run" record, one "step" record a step, with --trace one "trace" record (the step of median time: when
+collectives were in flight, when the training waited, what passed the interface), one "end" record.
+
+Schedules, over any backend: "plain" is FSDP2 as it comes, "serial" the same with its waits timed,
+"overlap" torch_mcast.fsdp.enable.
 """
 
 from __future__ import annotations
@@ -28,9 +32,17 @@ import torch.nn.functional as F
 from data import batch, load
 from model import GPT, Shape
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from tracer import Tracer
 
 import torch_mcast
+
+SCHEDULES = ("overlap", "serial", "plain")
+PRECISIONS = {
+    "f32": MixedPrecisionPolicy(),
+    # What FSDP2's documentation and torchtitan use: weights travel as bf16, gradients are summed in f32.
+    "bf16": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+}
 
 
 @record  # torchrun then knows which rank failed first, and why
@@ -42,18 +54,28 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=2, help="windows of text a rank and step")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--plain", action="store_true", help="FSDP2 as it comes, without torch_mcast.fsdp")
+    parser.add_argument("--schedule", choices=SCHEDULES, default="overlap")
+    parser.add_argument("--ahead", type=int, default=1, help="modules that --schedule overlap prefetches")
+    parser.add_argument("--keep", action="store_true", help="do not reshard after the forward")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32")
+    parser.add_argument("--blocks", type=int, default=Shape.blocks)
+    parser.add_argument("--width", type=int, default=Shape.width)
+    parser.add_argument("--trace", action="store_true", help="write what happened in one step")
     args = parser.parse_args()
 
     torch.set_num_threads(1)  # a rank is a core or less
     dist.init_process_group(args.backend, timeout=timedelta(seconds=120))
-    rank, shape = dist.get_rank(), Shape()
+    rank, shape = dist.get_rank(), Shape(blocks=args.blocks, width=args.width)
     torch.manual_seed(args.seed)
     model = GPT(shape)
+    precision = PRECISIONS[args.precision]
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
-    handle = None if args.plain else torch_mcast.fsdp.enable(model)
+        # The backward begins with the last block: to free it after its forward would only gather it twice.
+        last = block is model.blocks[-1]
+        fully_shard(block, mp_policy=precision, reshard_after_forward=not args.keep and not last)
+    fully_shard(model, mp_policy=precision)
+    handle = schedule(model, args)
+    tracer = Tracer(handle.timeline if handle and args.trace and rank == 0 else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
     text, held_out = load()
 
@@ -66,13 +88,18 @@ def main() -> None:
             dist.barrier()
             if handle is not None:
                 handle.timeline.start()
-            start = time.perf_counter()
+            tracer.start()
+            start, cpu, busy = time.perf_counter(), time.process_time(), time.thread_time()
             loss = loss_of(model, tokens, following)
+            forward_s = time.perf_counter() - start
             loss.backward()  # type: ignore[no-untyped-call]
+            backward_s = time.perf_counter() - start - forward_s
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
             step_s = time.perf_counter() - start
+            cpu_s, busy_s = time.process_time() - cpu, time.thread_time() - busy
+            tracer.stop(step, start, step_s)
             spent = asdict(handle.timeline.stop()) if handle is not None else {}
             after = counters(args.backend)
             emit(
@@ -81,9 +108,15 @@ def main() -> None:
                 step=step,
                 loss=mean(loss.detach()),
                 step_s=step_s,
+                forward_s=forward_s,
+                backward_s=backward_s,
+                cpu_s=cpu_s,
+                busy_s=busy_s,
                 **{f"{name}_s": seconds for name, seconds in spent.items() if name != "span"},
                 counters={name: after[name] - before[name] for name in after},
             )
+        if tracer.on:
+            emit(out, "trace", **tracer.median())
         weights = fingerprint(model)
         generator = torch.Generator().manual_seed(args.seed * 1_009 + rank)
         with torch.no_grad():
@@ -102,9 +135,18 @@ def main() -> None:
     dist.destroy_process_group()
 
 
+def schedule(model: GPT, args: argparse.Namespace) -> torch_mcast.fsdp.Handle | None:
+    """Have a model communicate as asked; return what times it, if anything does."""
+    if args.schedule == "plain":
+        return None
+    if args.schedule == "serial":
+        return torch_mcast.fsdp.enable(model, prefetch=False, defer_reduce_scatter=False)
+    return torch_mcast.fsdp.enable(model, prefetch=args.ahead)
+
+
 def loss_of(model: GPT, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Return the mean cross entropy, in nats a byte."""
-    return F.cross_entropy(model(tokens).flatten(0, 1), following.flatten())
+    return F.cross_entropy(model(tokens).flatten(0, 1).float(), following.flatten())
 
 
 def mean(loss: torch.Tensor) -> float:
@@ -140,7 +182,10 @@ def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[st
     )
     return {
         "backend": args.backend,
-        "plain": args.plain,
+        "schedule": args.schedule,
+        "ahead": args.ahead,
+        "keep": args.keep,
+        "precision": args.precision,
         "fabric": os.environ.get("MCAST_FABRIC", "auto") if args.backend == "mcast" else "tcp",
         "switch": bool(os.environ.get("MCAST_SWITCH")) and args.backend == "mcast",
         "loss_injected": float(os.environ.get("MCAST_LOSS", "0")),

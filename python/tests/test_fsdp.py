@@ -28,6 +28,8 @@ CASES: dict[str, dict[str, Any]] = {
     "divide factor": {"factor": 3.0},
     "checkpointed": {"checkpoint": True},
     "two forwards": {"twice": True},
+    "three ahead": {"prefetch": 3},
+    "validated": {"validate": True, "prefetch": 2},
     "hooked": {"hook": True},
     "offloaded": {"offload": True},
 }
@@ -39,6 +41,8 @@ DEFERRED = {
     "checkpointed",
     "accumulated without communication",
     "two forwards",
+    "three ahead",
+    "validated",
 }
 REASONS = {
     "accumulated": "gradient accumulation",
@@ -89,7 +93,10 @@ def train(case: dict[str, Any], defer: Any) -> tuple[list[torch.Tensor], Any]:
     if "factor" in case:
         for module in [root, *list(model)[:3]]:
             module.set_gradient_divide_factor(case["factor"])
-    handle = None if defer is None else torch_mcast.fsdp.enable(model, defer_reduce_scatter=defer)
+    handle = None
+    if defer is not None:
+        ahead = case.get("prefetch", True)
+        handle = torch_mcast.fsdp.enable(model, prefetch=ahead, defer_reduce_scatter=defer)
     seen: list[torch.Tensor] = []
     if case.get("hook"):
         for p in model.parameters():
@@ -115,6 +122,9 @@ def train(case: dict[str, Any], defer: Any) -> tuple[list[torch.Tensor], Any]:
         optimizer.step()
         optimizer.zero_grad()
         kept += [local(p) for p in model.parameters()]
+        if case.get("validate"):
+            with torch.no_grad():
+                kept.append(model(torch.ones(2, 17)))
     return kept + seen, handle
 
 
@@ -146,6 +156,8 @@ def refusals() -> None:
         torch_mcast.fsdp.enable(nn.Linear(2, 2))
     model: Any = fully_shard(nn.Linear(4, 4))
     wrong: Any = "no"
+    with pytest.raises(ValueError, match="prefetch=-1"):
+        torch_mcast.fsdp.enable(model, prefetch=-1)
     with pytest.raises(ValueError, match="defer_reduce_scatter='no'"):
         torch_mcast.fsdp.enable(model, defer_reduce_scatter=wrong)
     torch_mcast.fsdp.enable(model, defer_reduce_scatter=True)
@@ -157,6 +169,46 @@ def refusals() -> None:
 
 def test_what_cannot_be_done_is_refused(world: World) -> None:
     world.run(refusals)
+
+
+def gathers_ahead() -> dict[str, list[int]]:
+    """Return which parts have been gathered, or are being, when the forward of each begins."""
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(*(Part(8, False) for _ in range(4)))
+    for part in model:
+        fully_shard(part)
+    fully_shard(model)
+    torch_mcast.fsdp.enable(model, prefetch=2)
+    seen: dict[str, list[int]] = {}
+
+    def look(when: str) -> None:
+        groups = [part._get_fsdp_state()._fsdp_param_groups[0] for part in model]
+        seen[when] = [i for i, g in enumerate(groups) if g._all_gather_result is not None or g.is_unsharded]
+
+    for i, part in enumerate(model):
+        part.register_forward_pre_hook(lambda _, __, i=i: look(f"forward {i}"))
+    x = torch.ones(2, 8)
+    with torch.no_grad():
+        model(x)
+    look("end of no backward")
+    loss = model(x).sum()
+    look("begin of backward")
+    loss.backward()
+    look("end of backward")
+    return seen
+
+
+def test_gathers_as_far_ahead_as_asked(world: World) -> None:
+    for seen in world.run(gathers_ahead):
+        assert seen == {
+            "forward 0": [0, 1, 2],
+            "forward 1": [1, 2, 3],
+            "forward 2": [2, 3],
+            "forward 3": [1, 2, 3],  # the backward begins with 3, 2 and 1
+            "end of no backward": [],
+            "begin of backward": [1, 2],
+            "end of backward": [],
+        }
 
 
 def drains_after_an_error() -> None:

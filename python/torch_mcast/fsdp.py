@@ -3,7 +3,8 @@
 FSDP2 as it comes issues one collective at a time on a CPU. enable() changes
 three things, and no gradient by a bit:
 
-- Allgathers are asynchronous, and each module prefetches the next one's;
+- Allgathers are asynchronous, and each module prefetches those of the next
+  ones, at the end of the forward those that the backward begins with;
 - Reduce-Scatters are left in flight while the backward goes on (deferred),
   where nothing reads their output before the end of the backward;
 - the end of the backward waits for them, so that clipping, the optimizer and
@@ -12,7 +13,6 @@ three things, and no gradient by a bit:
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -235,7 +235,7 @@ class _ReduceScatter(_Comm):
 def enable(
     model: nn.Module,
     *,
-    prefetch: bool = True,
+    prefetch: bool | int = True,
     defer_reduce_scatter: Defer = "auto",
     group: dist.ProcessGroup | None = None,
 ) -> Handle:
@@ -246,9 +246,11 @@ def enable(
 
     Args:
         model: the root, after fully_shard on its parts and on itself.
-        prefetch: let each FSDP module start the Allgather of the next in the
-            order of model.modules() (backward: the previous), unless the
-            module was given its own list.
+        prefetch: how many modules ahead: let each FSDP module start the
+            Allgathers of so many next ones in the order of model.modules()
+            (backward: previous ones), unless the module was given its own
+            list. Each takes the memory of one more unsharded module. True
+            is 1; False, or 0, leaves every Allgather blocking.
         defer_reduce_scatter: "auto": leave a Reduce-Scatter in flight until
             the end of the backward where that is legal, see Handle.reasons;
             False: never; True: raise where it is not legal.
@@ -259,6 +261,8 @@ def enable(
     """
     if defer_reduce_scatter not in ("auto", True, False):
         raise ValueError(f'defer_reduce_scatter={defer_reduce_scatter!r}: it must be "auto", True or False')
+    if prefetch < 0:
+        raise ValueError(f"prefetch={prefetch}: it must be a bool, or 0 or more modules")
     missing = [name for name in _NEEDED if not hasattr(FSDPModule, name)]
     if missing:
         raise RuntimeError(
@@ -278,27 +282,49 @@ def enable(
         custom.set_custom_all_gather(_AllGather(handle))
         custom.set_custom_reduce_scatter(_ReduceScatter(handle, module, name))
     if prefetch:
-        _prefetch([module for _, module in named], isinstance(model, FSDPModule))
-        for _, module in named:
+        modules = [module for _, module in named]
+        _prefetch(modules, int(prefetch), isinstance(model, FSDPModule))
+        for module in modules:
             for param_group in _param_groups(module):
                 param_group.unshard_async_op = True
     return handle
 
 
-def _prefetch(modules: list[FSDPModule], root_first: bool) -> None:
-    _chain(modules, "_states_to_forward_prefetch", FSDPModule.set_modules_to_forward_prefetch)
+def _prefetch(modules: list[FSDPModule], ahead: int, root_first: bool) -> None:
+    _chain(modules, ahead, "_states_to_forward_prefetch", FSDPModule.set_modules_to_forward_prefetch)
     # The root is not resharded after its forward: its backward comes first and gathers nothing itself.
-    backward = [modules[0], *reversed(modules[1:])] if root_first else modules[::-1]
-    _chain(backward, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
+    inner = modules[:0:-1] if root_first else modules[::-1]
+    backward = [modules[0], *inner] if root_first else inner
+    _chain(backward, ahead, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
+    if inner:
+        _turn(inner[0], inner[1 : 1 + ahead])
 
 
 def _chain(
-    modules: list[FSDPModule], chosen: str, choose: Callable[[FSDPModule, list[FSDPModule]], None]
+    modules: list[FSDPModule],
+    ahead: int,
+    chosen: str,
+    choose: Callable[[FSDPModule, list[FSDPModule]], None],
 ) -> None:
-    """Let each module prefetch the next one, unless the user chose otherwise."""
-    for module, following in itertools.pairwise(modules):
+    """Let each module prefetch the next ones, unless the user chose otherwise."""
+    for i, module in enumerate(modules[:-1]):
         if not getattr(module._get_fsdp_state(), chosen):
-            choose(module, [following])
+            choose(module, modules[i + 1 : i + 1 + ahead])
+
+
+def _turn(last: FSDPModule, before: list[FSDPModule]) -> None:
+    """Let the last module gather, while its forward computes, what the backward needs after it.
+
+    Only where a backward will follow, which frees what was gathered.
+    """
+
+    def prefetch(*_: object) -> None:
+        if torch.is_grad_enabled():
+            for module in before:
+                module.unshard(async_op=True)
+
+    module: Any = last
+    module.register_forward_pre_hook(prefetch)  # runs after FSDP's own
 
 
 def _param_groups(module: FSDPModule) -> list[Any]:
