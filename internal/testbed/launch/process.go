@@ -1,10 +1,12 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,21 +99,35 @@ func stop(all ...*process) {
 	}
 }
 
-// killed reports whether a signal has ended the process, also if wait has not noticed yet.
+// killed reports whether a signal has ended the process, or is about to: the kernel closes a
+// process's sockets, by which others learn of its death, before it tells who waits for it.
 func (p *process) killed() bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.dead {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
-		return err == nil && info.Signo != 0 && info.Code != exited
+	alive := !p.dead && !exiting(p.cmd.Process.Pid)
+	p.mu.Unlock()
+	if alive {
+		return false
 	}
 	<-p.done
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled()
 }
 
-const exited = 1 // CLD_EXITED of waitid(2): it ended by itself
+// exiting reports whether a process has begun to exit: PF_EXITING among the flags of
+// proc_pid_stat(5). The flag stays until the process is waited for.
+func exiting(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	const flags, pfExiting = 9 - 3, 0x4                                       // the ninth field; the third is the first after the name
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // a name may have blanks and brackets
+	if len(fields) <= flags {
+		return false
+	}
+	n, err := strconv.ParseUint(fields[flags], 10, 32)
+	return err == nil && n&pfExiting != 0
+}
 
 // tail returns the last lines of the log, each indented on a line of its own.
 func (p *process) tail() string {
