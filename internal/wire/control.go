@@ -36,10 +36,12 @@ const (
 	Repair
 	// Done is the final handshake: the sender holds every chunk of Seq.
 	Done
+	// Nudge means nothing: its segment tells TCP of the loss of those before.
+	Nudge
 	kindEnd
 )
 
-var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done"}
+var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge"}
 
 // String returns the name used in docs/PROTOCOL.md and in transcripts.
 func (k Kind) String() string {

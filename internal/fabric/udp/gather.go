@@ -32,6 +32,7 @@ type Gather struct {
 	peers     []*peer           // by tag
 	byRank    map[int]*peer
 	dirty     []*peer // have something to flush
+	tails     []*peer // have been sent something that may not be acknowledged yet
 	backlog   int     // peers with messages that a budget left over
 	congested bool    // a device's queue was full
 	fault     error   // this rank cannot multicast any more
@@ -206,6 +207,9 @@ func (g *Gather) Flush() {
 // together, so it may exceed the budget by those of one message.
 func (g *Gather) Poll(s fabric.Sink, budget int) int {
 	g.congested = false
+	if len(g.tails) > 0 {
+		g.nudge(time.Now())
+	}
 	if g.fault != nil && !g.told {
 		g.told = true
 		s.Broken(g.rank, g.fault)
@@ -268,7 +272,7 @@ func (g *Gather) Sleep(d time.Duration) {
 	if g.congested {
 		d = min(d, pause)
 	}
-	g.ready = g.poller.Wait(d)
+	g.ready = g.poller.Wait(g.untilNudge(d))
 }
 
 // Wake implements fabric.Sleeper.

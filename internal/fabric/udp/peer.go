@@ -29,6 +29,7 @@ type peer struct {
 	queued  bool   // in Gather.dirty
 	blocked bool   // the kernel had no room; watched until it has
 	mute    bool   // sending failed; reading will tell why
+	tail    tail
 
 	in   []byte // in[read:filled] was received and not delivered yet
 	read int
@@ -63,6 +64,9 @@ func (g *Gather) flush(p *peer) {
 		n = len(p.out)
 	} else {
 		g.stats.controlBytes.Add(uint64(n))
+		if n > 0 {
+			g.watch(p)
+		}
 	}
 	p.out = p.out[:copy(p.out, p.out[n:])]
 	if blocked := len(p.out) > 0; blocked != p.blocked {
@@ -146,19 +150,26 @@ func (g *Gather) next(p *peer, s fabric.Sink) bool {
 		return false
 	}
 	p.read += size
-	if m.Kind != wire.Repair {
+	switch m.Kind {
+	case wire.Repair:
+		g.repaired(m, b[wire.ControlSize:size], s)
+	case wire.Nudge:
+	default:
 		s.Control(p.rank, m)
-		return true
 	}
+	return true
+}
+
+// repaired delivers a chunk that came by repair.
+func (g *Gather) repaired(m *wire.Control, payload []byte, s fabric.Sink) {
 	h := &g.repair
 	*h = fabric.RepairHeader(m)
-	if to := s.Place(h, m.Payload()); to != nil {
-		copy(to, b[wire.ControlSize:size])
+	if to := s.Place(h, len(payload)); to != nil {
+		copy(to, payload)
 		s.Received(h)
 	} else {
 		g.stats.dropped.Add(1)
 	}
-	return true
 }
 
 func (g *Gather) hungUp(p *peer, s fabric.Sink) {
