@@ -55,6 +55,7 @@ type Mesh struct {
 	first   *Fault
 	failed  chan struct{} // closed with the first fault
 	left    map[int]bool  // ranks that have said farewell
+	parted  chan struct{} // closed with the first farewell
 	rounds  map[int][]byte
 	arrived chan struct{} // replaced whenever rounds grows
 	agreed  int
@@ -78,7 +79,7 @@ type edge struct {
 func New(rank, size int, conns map[int]net.Conn, timeout time.Duration, onFault func(*Fault)) *Mesh {
 	m := &Mesh{
 		rank: rank, size: size, timeout: timeout, edges: map[int]*edge{}, onFault: onFault,
-		failed: make(chan struct{}), left: map[int]bool{}, rounds: map[int][]byte{},
+		failed: make(chan struct{}), left: map[int]bool{}, parted: make(chan struct{}), rounds: map[int][]byte{},
 		arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
@@ -186,6 +187,9 @@ func (m *Mesh) wait(ctx context.Context, round, from int) ([]byte, error) {
 		}
 	}
 }
+
+// Farewell returns a channel that is closed when some rank has said farewell.
+func (m *Mesh) Farewell() <-chan struct{} { return m.parted }
 
 // Close says farewell, if nobody failed, and ends the mesh.
 func (m *Mesh) Close(farewell bool) {
@@ -302,6 +306,9 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
 	case bye:
 		m.mu.Lock()
 		known := m.left[rank]
+		if len(m.left) == 0 {
+			close(m.parted)
+		}
 		m.left[rank] = true
 		m.mu.Unlock()
 		if !known {

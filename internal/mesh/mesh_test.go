@@ -137,6 +137,7 @@ func TestFarewellIsNoFault(t *testing.T) {
 	time.Sleep(2 * grace)
 	for r, m := range g.mesh {
 		if r != 3 {
+			<-m.Farewell()
 			m.Lost(3, errors.New("its data connection ended as well"))
 		}
 	}

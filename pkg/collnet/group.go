@@ -297,7 +297,16 @@ func (g *Group) farewell(wait time.Duration) (clean bool, err error) {
 	}
 	w, err := g.startBarrier(true)
 	if err == nil {
-		err = w.WaitUntil(time.Now().Add(wait))
+		w.posted()
+		late := time.NewTimer(wait)
+		defer late.Stop()
+		select {
+		case <-w.Done():
+			err = w.Err()
+		case <-g.mesh.Farewell(): // what would have told this rank may have been lost with the rank that leaves
+		case <-late.C:
+			err = context.DeadlineExceeded
+		}
 	}
 	clean = err == nil
 	var fault *Fault

@@ -316,6 +316,19 @@ func TestCloseSaysThatOthersStay(t *testing.T) {
 	require.NoError(t, g[1].Close())
 }
 
+// TestCloseByAFarewell has a rank leave whose last word in the barrier never came. Only who knows
+// that all close says farewell, so that will do.
+func TestCloseByAFarewell(t *testing.T) {
+	g := assemble(t, 3, nil)
+	closed := make(chan error)
+	go func() { closed <- g[0].Close() }()
+	go func() { closed <- g[1].Close() }()
+	require.Eventually(t, func() bool { return g[0].gather.InFlight() > 0 && g[1].gather.InFlight() > 0 }, 10*time.Second, time.Millisecond)
+	g[2].mesh.Close(true)
+	require.NoError(t, <-closed)
+	require.NoError(t, <-closed)
+}
+
 func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	s := config.Default()
 	s.Timeout = 500 * time.Millisecond
