@@ -155,6 +155,7 @@ type Comm struct {
 	done    queue[Completion]
 	err     error
 	flows   [2]flow // of Allgathers, of Broadcasts
+	shared  bool    // see Share
 	pace    pace
 	stats   Stats
 }

@@ -34,15 +34,19 @@ func (c *Comm) flow(p *op) *flow {
 	return &c.flows[0]
 }
 
+// Share says whether a Reduce-Scatter of this rank shares its links with what it multicasts. That
+// keeps a window of its own under way, and a root that keeps less gets less than its share.
+func (c *Comm) Share(shared bool) { c.shared = shared }
+
 // learn takes how the own shard of an operation got on: when no more credit comes for it, or when it is done.
 func (c *Comm) learn(p *op) {
 	c.flow(p).learn(&p.progress, p.floor)
 	p.progress = progress{}
 }
 
-// inFlight returns how many chunks of its shard this rank keeps under way.
-func (f *flow) inFlight(p *op) int {
-	if f.rate == 0 || f.lossy { // the less is under way, the more often its last chunk is the lost one
+// inFlight returns how many chunks of its shard this rank keeps under way; shared: see Comm.Share.
+func (f *flow) inFlight(p *op, shared bool) int {
+	if f.rate == 0 || f.lossy || shared { // the less is under way, the more often its last chunk is the lost one
 		return p.window
 	}
 	more := f.rate * (queueTime + f.delay).Seconds()

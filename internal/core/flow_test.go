@@ -57,7 +57,7 @@ func TestFlow(t *testing.T) {
 	const window, floor = 160, 20
 	var f flow
 	p := &op{window: window, floor: floor}
-	require.Equal(t, window, f.inFlight(p), "nothing is known")
+	require.Equal(t, window, f.inFlight(p, false), "nothing is known")
 	learn := func(chunks int, took, delay time.Duration) {
 		var p progress
 		p.credited(time.Hour, 170) // before anything was sent
@@ -72,18 +72,19 @@ func TestFlow(t *testing.T) {
 	}
 	learn(floor-1, time.Second, 0)
 	learn(1000, 0, 0)
-	require.Equal(t, window, f.inFlight(p), "that says nothing")
+	require.Equal(t, window, f.inFlight(p, false), "that says nothing")
 
 	learn(1000, time.Second, 4*time.Millisecond)
 	require.Equal(t, 4*time.Millisecond, f.delay)
-	require.Equal(t, floor+9, f.inFlight(p), "beside the floor, what 5 ms take and credit takes")
+	require.Equal(t, floor+9, f.inFlight(p, false), "beside the floor, what 5 ms take and credit takes")
+	require.Equal(t, window, f.inFlight(p, true), "a Reduce-Scatter shares the link")
 	learn(4000, time.Second, 10*time.Millisecond)
-	require.Equal(t, floor+36, f.inFlight(p), "the best counts")
+	require.Equal(t, floor+36, f.inFlight(p, false), "the best counts")
 	learn(2400, time.Second, time.Millisecond)
 	require.InDelta(t, 3800, f.rate, 1e-9, "and fades")
 	require.InDelta(t, float64(time.Millisecond), float64(f.delay), 1e3)
 	learn(1<<40, time.Nanosecond, 0)
-	require.Equal(t, window, f.inFlight(p))
+	require.Equal(t, window, f.inFlight(p, false))
 	require.Zero(t, f.delay)
 
 	for window := 1; window < 500; window++ {

@@ -49,7 +49,7 @@ func (c *Comm) sendable(p *op, received bool) int {
 			return 0
 		}
 	}
-	underWay := c.flow(p).inFlight(p)
+	underWay := c.flow(p).inFlight(p, c.shared)
 	return max(0, min(left, c.creditOf(p, underWay)-p.next, c.abreast(p, underWay)-p.next))
 }
 

@@ -47,6 +47,8 @@ type GatherConfig struct {
 	// Broken is called when the path to a rank is lost or, with rank -1, when
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
+	// Shared, if not nil, says whether a reduction shares the links, see core.Comm.Share.
+	Shared func() bool
 }
 
 // Gather drives the multicast protocol of one rank. It implements
@@ -248,6 +250,9 @@ func SameMemory(a, b []byte) bool {
 // multicast sends what the protocol has ready.
 func (g *Gather) multicast() bool {
 	busy := false
+	if g.cfg.Shared != nil {
+		g.comm.Share(g.cfg.Shared())
+	}
 	for {
 		r, ok := g.comm.NextRun()
 		if !ok {

@@ -198,6 +198,7 @@ func (g *Group) start(c *carrier, window int) error {
 		},
 		Job: p.job, Fabric: c.gather,
 		Broken: g.broken,
+		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})
 	g.way.Store(&way{reason: p.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
