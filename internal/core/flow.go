@@ -23,7 +23,6 @@ const queueTime = 5 * time.Millisecond
 type flow struct {
 	rate  float64       // chunks a second, 0: not measured yet
 	delay time.Duration // the least that credit took longer than the chunks it was for
-	lossy bool          // chunks of the last operation came by repair
 }
 
 // flow returns that of operations like this one: a Broadcast has all of a link.
@@ -46,10 +45,14 @@ func (c *Comm) learn(p *op) {
 
 // inFlight returns how many chunks of its shard this rank keeps under way; shared: see Comm.Share.
 func (f *flow) inFlight(p *op, shared bool) int {
-	if f.rate == 0 || f.lossy || shared { // the less is under way, the more often its last chunk is the lost one
+	if f.rate == 0 || shared {
 		return p.window
 	}
-	more := f.rate * (queueTime + f.delay).Seconds()
+	queue := queueTime
+	if p.shape.coll == wire.Broadcast {
+		queue = 0 // the floor, of one root in place of all, is enough of a queue
+	}
+	more := f.rate * (queue + f.delay).Seconds()
 	return min(p.window, p.floor+int(min(more, float64(p.window))))
 }
 

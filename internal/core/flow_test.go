@@ -78,6 +78,9 @@ func TestFlow(t *testing.T) {
 	require.Equal(t, 4*time.Millisecond, f.delay)
 	require.Equal(t, floor+9, f.inFlight(p, false), "beside the floor, what 5 ms take and credit takes")
 	require.Equal(t, window, f.inFlight(p, true), "a Reduce-Scatter shares the link")
+	p.shape.coll = wire.Broadcast
+	require.Equal(t, floor+4, f.inFlight(p, false), "of one root, what credit takes")
+	p.shape.coll = wire.Allgather
 	learn(4000, time.Second, 10*time.Millisecond)
 	require.Equal(t, floor+36, f.inFlight(p, false), "the best counts")
 	learn(2400, time.Second, time.Millisecond)
@@ -125,35 +128,5 @@ func TestCreditsOfAChain(t *testing.T) {
 		n.run()
 		require.LessOrEqual(t, strings.Count(n.log.String(), " credit "), c.most*c.ranks, "%+v", c)
 		require.Contains(t, n.log.String(), "0 done operation 0")
-	}
-}
-
-// A loss is remembered until an operation that could have had one had none: a barrier, or a
-// small one, says nothing.
-func TestLossIsRemembered(t *testing.T) {
-	cfg := Config{Size: 3, Chunk: 1, Window: 90, Chains: 3, Subgroups: 1, Eager: 4, Arena: 64, EagerChunks: 16, Cutoff: time.Millisecond}
-	n := newNet(cfg)
-	large := Op{Collective: wire.Allgather, Bytes: 60}
-	lossy := func() (all []bool) {
-		for _, c := range n.comms {
-			all = append(all, c.flows[0].lossy)
-		}
-		return all
-	}
-	n.lose = func(p packet) bool { return p.data.PSN == 30 }
-	require.NoError(t, n.post(large, n.all()...))
-	n.tick(time.Second)
-	require.Equal(t, []bool{true, true, true}, lossy())
-	n.lose = nil
-	for _, o := range []Op{{Collective: wire.Barrier}, {Collective: wire.Allgather, Bytes: 1}} {
-		require.NoError(t, n.post(o, n.all()...))
-		n.tick(time.Second)
-		require.Equal(t, []bool{true, true, true}, lossy(), "%v", o)
-	}
-	require.NoError(t, n.post(large, n.all()...))
-	n.tick(time.Second)
-	require.Equal(t, []bool{false, false, false}, lossy())
-	for r := range cfg.Size {
-		require.Contains(t, n.log.String(), fmt.Sprintf("%d done operation 3\n", r))
 	}
 }

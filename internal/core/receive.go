@@ -127,12 +127,8 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		p.cutoff = 0
 		if !p.eager {
 			// A few bytes between many ranks, as in a barrier, say nothing about a rate.
-			total := p.shape.total()
-			if total >= 4*c.cfg.Chunk {
-				c.flow(p).lossy = p.mended
-				if !p.silent || c.pace.rate == 0 && !p.mended {
-					c.pace.measure(total, c.now-p.since)
-				}
+			if total := p.shape.total(); total >= 4*c.cfg.Chunk && (!p.silent || c.pace.rate == 0 && !p.mended) {
+				c.pace.measure(total, c.now-p.since)
 			}
 			if !p.inVain {
 				c.pace.kept()
