@@ -1,17 +1,16 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -113,20 +112,15 @@ func (p *process) killed() bool {
 	return ok && status.Signaled()
 }
 
-// exiting reports whether a process has begun to exit: PF_EXITING among the flags of
-// proc_pid_stat(5). The flag stays until the process is waited for.
+// exiting reports whether a process has begun to exit. The flag stays until the process is waited for.
 func exiting(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return false
 	}
-	const flags, pfExiting = 9 - 3, 0x4                                       // the ninth field; the third is the first after the name
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // a name may have blanks and brackets
-	if len(fields) <= flags {
-		return false
-	}
-	n, err := strconv.ParseUint(fields[flags], 10, 32)
-	return err == nil && n&pfExiting != 0
+	stat, err := p.Stat()
+	const pfExiting = 0x4 // PF_EXITING of linux/sched.h
+	return err == nil && stat.Flags&pfExiting != 0
 }
 
 // tail returns the last lines of the log, each indented on a line of its own.
