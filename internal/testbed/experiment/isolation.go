@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,9 +106,7 @@ func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round i
 				rows = append(rows, isolationRow{Row: l.newRow(k.work, r.Collective, r.Bytes), Victim: k.name, Aggressor: aggressor})
 			}
 			row := &rows[i]
-			row.RoundsUS = append(row.RoundsUS, r.TimeUS)
-			row.TimeUS, row.Algorithm = median(row.RoundsUS), r.Algorithm
-			row.Lost += r.Lost
+			row.take(r)
 			row.Rate = float64(k.shards(row.Hosts)*row.Bytes) * 8 / row.TimeUS * 1e6
 		}
 	}
@@ -115,12 +114,7 @@ func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round i
 }
 
 func find(rows []isolationRow, victim, aggressor string) int {
-	for i, r := range rows {
-		if r.Victim == victim && r.Aggressor == aggressor {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(rows, func(r isolationRow) bool { return r.Victim == victim && r.Aggressor == aggressor })
 }
 
 // errEnough ends an aggressor.

@@ -138,7 +138,7 @@ func (l *lab) compareRounds(tb *testbed.Testbed, rounds int, works ...work) ([]R
 			}
 		}
 		for j := range rows[i] {
-			rows[i][j].TimeUS, rows[i][j].Ended = median(rows[i][j].RoundsUS), ended[i]
+			rows[i][j].Ended = ended[i]
 		}
 	}
 	return slices.Concat(rows...), nil
@@ -163,11 +163,15 @@ func (l *lab) add(rows []Row, w work, r reading) []Row {
 		i = len(rows)
 		rows = append(rows, l.newRow(w, r.Collective, r.Bytes))
 	}
-	row := &rows[i]
-	row.RoundsUS = append(row.RoundsUS, r.TimeUS)
-	row.Algorithm = r.Algorithm
-	row.Lost += r.Lost
+	rows[i].take(r)
 	return rows
+}
+
+// take adds a round.
+func (r *Row) take(found reading) {
+	r.RoundsUS = append(r.RoundsUS, found.TimeUS)
+	r.TimeUS, r.Algorithm = median(r.RoundsUS), found.Algorithm
+	r.Lost += found.Lost
 }
 
 func (l *lab) newRow(w work, collective string, n int) Row {
