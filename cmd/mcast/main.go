@@ -5,9 +5,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -41,4 +44,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
 	}
 	k.FatalIfErrorf(k.Run())
+}
+
+// untilSignal returns a context that ends when the process is asked to, by ^C or SIGTERM.
+func untilSignal() (ctx context.Context, stop context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }

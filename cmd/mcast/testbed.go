@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/torch-mcast/torch-mcast/internal/testbed"
@@ -48,7 +45,7 @@ type testbedUpCommand struct {
 
 // Run builds it.
 func (c *testbedUpCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss}
 	progress := newBar("testbed " + c.Name)

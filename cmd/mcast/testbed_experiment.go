@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/testbed/experiment"
@@ -44,7 +41,7 @@ func (c *testbedExperimentCommand) Run() error {
 	if c.Rounds < 1 {
 		return fmt.Errorf("--rounds=%d is not allowed: want at least 1", c.Rounds)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	bar := newBar("experiments")
 	defer bar.end()

@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/torch-mcast/torch-mcast/internal/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/testbed/launch"
@@ -34,7 +31,7 @@ type testbedRunCommand struct {
 
 // Run runs the ranks until all have ended.
 func (c *testbedRunCommand) Run() (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
 	tb, err := testbed.Open(c.Name)
 	if err != nil {
