@@ -9,9 +9,9 @@ package wire
 
 import "errors"
 
-// Version is the protocol version. Peers that disagree do not talk. In version 2 credit
-// goes on beyond the end of a shard, and roots rely on its finer steps.
-const Version = 2
+// Version is the protocol version. Peers that disagree do not talk. In version 3 a listener answers
+// greetings, and records of the mesh may come in pieces.
+const Version = 3
 
 // Errors that every decoder of this package may return. They are wrapped with
 // what was found, so that a log line tells what arrived.
