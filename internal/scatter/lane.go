@@ -23,6 +23,10 @@ import (
 // MaxInFlight is how many operations lie between the oldest that is not done and the next.
 const MaxInFlight = min(direct.MaxInFlight, inc.MaxInFlight)
 
+// maxAge bounds how far the number from which on operations go through the switch lies behind
+// those posted now. Numbers wrap around, and can be compared across half of their range.
+const maxAge = 1 << 30
+
 // Lane is one rank's state.
 type Lane struct {
 	rank, size int
@@ -79,7 +83,7 @@ func (l *Lane) Opened() bool { return l.direct != nil }
 func (l *Lane) Begin(epoch uint32, m *inc.Member) {
 	l.stopped = false
 	if m != nil {
-		l.member, l.epoch, l.news = m, epoch, direct.Announcement{Epoch: epoch}
+		l.member, l.epoch, l.news = m, epoch, direct.Announcement{From: l.posted, Epoch: epoch}
 	} else {
 		l.over = epoch
 	}
@@ -92,7 +96,7 @@ func (l *Lane) Join(epoch uint32, m *inc.Member) {
 	if l.rank == 0 {
 		// Whoever posts that operation has completed the one MaxInFlight before it, whose header tells it.
 		next := l.posted
-		if before(next, l.empty.to) {
+		if l.empty != (span{}) && before(next, l.empty.to) {
 			next = l.empty.to // up to there nothing may need a header
 		}
 		l.news = direct.Announcement{From: next + MaxInFlight, Epoch: epoch}
@@ -116,8 +120,8 @@ func (l *Lane) Room() int {
 // announced returns from where on operations go through the switch.
 func (l *Lane) announced() direct.Announcement {
 	if l.direct != nil && l.rank != 0 {
-		// Headers on their way may tell of an epoch that is over.
-		if a := l.direct.Announced(); a.Epoch > l.over {
+		// Headers on their way may tell of an epoch that is over, or of one that is in use.
+		if a := l.direct.Announced(); a.Epoch > l.over && a.Epoch != l.news.Epoch {
 			l.news = a
 		}
 	}
@@ -131,6 +135,9 @@ func (l *Lane) Post(now inc.Time, o direct.Op) uint32 {
 	l.posted++
 	p := &l.ops[number%MaxInFlight]
 	*p = op{Op: o, flying: true}
+	if !before(number, l.empty.to) {
+		l.empty = span{} // lest numbers that have wrapped around fall into it
+	}
 	need, late := l.need[number]
 	switch a := l.announced(); {
 	case late:
@@ -143,6 +150,9 @@ func (l *Lane) Post(now inc.Time, o direct.Op) uint32 {
 		p.switched = true
 		seq := l.member.Post(now, inc.Op{To: o.To, Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})
 		l.first = number - seq
+		if number-a.From > maxAge {
+			l.news.From = number - maxAge
+		}
 	default:
 		l.direct.Post(o, number, nil)
 	}

@@ -1,6 +1,7 @@
 package scatter
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -150,6 +151,36 @@ func TestSwitchComesAndGoes(t *testing.T) {
 			require.Empty(t, r.lane.need)
 		}
 	})
+}
+
+// TestNumbersWrapAround: 2^31 and 2^32 operations after the switch came in use, it is lost and joined
+// again as at any other time.
+func TestNumbersWrapAround(t *testing.T) {
+	const half, around = 1 << 31, 300
+	for _, wrap := range []uint32{half, 0} {
+		for _, lost := range []int{around / 2, around + 1, 2 * around} {
+			t.Run(fmt.Sprintf("%#x/lost after %d", wrap, lost), func(t *testing.T) {
+				w := newWorld(t, uint64(lost), 3, 3*around) //nolint:gosec // small
+				w.first = wrap - around
+				for _, r := range w.ranks {
+					r.lane.posted, r.lane.oldest = w.first, w.first
+				}
+				w.begin(true)
+				for _, r := range w.ranks {
+					r.lane.news.From = wrap - half // half of all numbers pass during the test
+				}
+				w.until(func() bool { return w.ranks[1].done >= lost })
+				w.lose(1)
+				w.until(func() bool { return w.ranks[2].done >= lost+20 })
+				w.rejoin(2, 3)
+				w.until(w.finished)
+				for _, r := range w.ranks {
+					assert.True(t, r.through[w.first+3*around-1])
+					assert.Greater(t, r.lane.Stats().Direct, uint64(10))
+				}
+			})
+		}
+	}
 }
 
 // TestSwitchIsUsedAgain: after a loss and a rejoin everything from some
