@@ -42,7 +42,7 @@ type Reduce struct {
 	reported bool          // Broken was called
 	wake     chan struct{} // ends a Sleep while there is nothing else to sleep on
 
-	started atomic.Bool // Route was, or will not be
+	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
 	streams atomic.Pointer[streamsBox]
 	uplink  atomic.Pointer[Uplink] // set by the driver, for the driver and Wake
@@ -94,9 +94,7 @@ func (r *Reduce) queueAll(items ...reduceOp) error {
 		r.flying.Sub(int64(len(items)))
 		return err
 	}
-	if r.started.CompareAndSwap(false, true) {
-		r.ended.Go(r.cfg.Route)
-	}
+	r.start.Do(func() { r.ended.Go(r.cfg.Route) })
 	return nil
 }
 
@@ -374,7 +372,7 @@ func (r *Reduce) Stats() ReduceStats {
 
 // Close waits for Route, which must be about to return, and closes what it opened. Nobody may drive the engine any more.
 func (r *Reduce) Close() error {
-	r.started.Store(true) // from now on nobody starts Route
+	r.start.Do(func() {}) // nobody starts Route from now on, or is about to
 	r.ended.Wait()
 	var errs []error
 	if u := r.uplink.Swap(nil); u != nil {

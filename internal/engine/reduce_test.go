@@ -2,12 +2,15 @@ package engine
 
 import (
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -48,4 +51,29 @@ func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
 	close(stop)
 	<-stopped
 	require.NoError(t, r.Close())
+}
+
+// TestCloseBesideTheFirstOperation: Route has ended when Close returns, or never runs.
+func TestCloseBesideTheFirstOperation(t *testing.T) {
+	for i := range 20_000 {
+		var ready, closed, late atomic.Bool
+		r := NewReduce(ReduceConfig{Size: 2, Route: func() { late.Store(closed.Load()) }})
+		posted := make(chan struct{})
+		go func() {
+			defer close(posted)
+			ready.Store(true)
+			for range i % 200 { // the two meet at another moment each time
+				_ = closed.Load()
+			}
+			_, _ = r.Submit(direct.Op{}, nil) // in time or not
+		}()
+		for !ready.Load() {
+			runtime.Gosched()
+		}
+		require.NoError(t, r.Close())
+		closed.Store(true)
+		<-posted
+		r.ended.Wait()
+		require.False(t, late.Load(), "Route runs after Close")
+	}
 }
