@@ -50,7 +50,7 @@ func code(err error) C.int {
 	switch {
 	case errors.As(err, &fault):
 		switch fault.Kind {
-		case collnet.Dead:
+		case collnet.Dead, collnet.Path:
 			return C.MCAST_E_RANK
 		case collnet.Mismatch:
 			return C.MCAST_E_MISMATCH

@@ -15,11 +15,13 @@ const (
 	Closed
 	// Local: something on a rank failed that has nothing to do with its peers.
 	Local
+	// Path: all ranks answer, but data do not pass between two of them.
+	Path
 	faultKinds
 )
 
 // Fault is the error with which a communicator ends on every rank. Rank is the
-// one at fault: dead, or the first to notice a mismatch.
+// one at fault: dead, the first to notice a mismatch, or the one that data do not reach.
 type Fault struct {
 	Kind FaultKind
 	Rank int
@@ -31,7 +33,7 @@ func (f *Fault) Error() string {
 	switch f.Kind {
 	case Dead:
 		return fmt.Sprintf("rank %d is lost: %s", f.Rank, f.Text)
-	case Mismatch:
+	case Mismatch, Path:
 		return f.Text
 	case Closed:
 		return "the group is closed"

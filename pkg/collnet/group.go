@@ -25,6 +25,7 @@ const (
 	Dead     = mesh.Dead     // a rank died, stopped, or was cut off
 	Mismatch = mesh.Mismatch // ranks disagree about an operation
 	Closed   = mesh.Closed   // this rank closed the group
+	Path     = mesh.Path     // data do not pass between two ranks that both answer
 )
 
 // ArgumentError says that a call was wrong in a way that this rank can see by

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -235,9 +236,12 @@ func (g *Group) reduceBroken(err error) {
 func (g *Group) broken(rank int, err error) {
 	var one *core.MismatchError
 	var two *direct.MismatchError
+	var stall *sys.StallError
 	switch {
 	case errors.As(err, &one), errors.As(err, &two):
 		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.plan.rank, Text: err.Error()})
+	case errors.As(err, &stall):
+		g.mesh.Report(&Fault{Kind: mesh.Path, Rank: rank, Text: g.stalled(rank, stall)})
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:

@@ -45,7 +45,7 @@ func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	u, err := udp.Open(udp.Options{
 		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
 		Interface: ifi, Conns: conns, TTL: p.settings.TTL, Chunk: chunk, RcvBuf: p.rcvBuf,
-		Window: 2 * p.settings.Window, Offload: offload,
+		Window: 2 * p.settings.Window, Offload: offload, Stall: p.settings.Timeout,
 	})
 	if err != nil {
 		return nil, err
@@ -77,5 +77,5 @@ func openStreams(ctx context.Context, l *lobby, p *plan) (fabric.Streams, error)
 	if err != nil {
 		return nil, err
 	}
-	return tcp.Open(tcp.Options{Rank: p.rank, Size: p.size, Conns: conns})
+	return tcp.Open(tcp.Options{Rank: p.rank, Size: p.size, Conns: conns, Stall: p.settings.Timeout})
 }

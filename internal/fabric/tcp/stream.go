@@ -27,6 +27,7 @@ type stream struct {
 	readable bool // the kernel may hold bytes for us
 	writable bool // the kernel may have room for ours
 	ending   bool // the peer has closed: keep reading until the end
+	stall    sys.Stall
 	err      error
 }
 

@@ -18,6 +18,8 @@ type Options struct {
 	Rank  int
 	Size  int
 	Conns map[int]*net.TCPConn // to every other rank; Open takes them over, and closes them if it fails
+	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever.
+	Stall time.Duration
 }
 
 // Streams is one rank's end of the fabric. It implements fabric.Streams.
@@ -26,6 +28,8 @@ type Streams struct {
 	streams []*stream // by rank; nil for this one
 	misses  int       // calls that found nothing to do since the last look
 	news    bool      // a look found something after the last Sleep
+	stall   time.Duration
+	looked  time.Time // for stalls
 
 	syscalls, sentBytes, receivedBytes atomic.Uint64
 }
@@ -34,7 +38,7 @@ var _ fabric.Streams = (*Streams)(nil)
 
 // Open takes over the connections.
 func Open(o Options) (*Streams, error) {
-	t := &Streams{streams: make([]*stream, max(o.Size, 0))}
+	t := &Streams{streams: make([]*stream, max(o.Size, 0)), stall: o.Stall}
 	if err := t.open(&o); err != nil {
 		for _, conn := range o.Conns {
 			if conn != nil {
@@ -165,6 +169,25 @@ func (t *Streams) Sleep(d time.Duration) {
 		return
 	}
 	t.mark(t.poller.Wait(d))
+	t.checkStalls(time.Now())
+}
+
+// checkStalls fails the streams that stall. Whoever is held up by one sleeps, so
+// Sleep is where to look.
+func (t *Streams) checkStalls(now time.Time) {
+	if t.stall == 0 || now.Sub(t.looked) < sys.StallPause(t.stall) {
+		return
+	}
+	t.looked = now
+	for _, s := range t.streams {
+		if s == nil || s.err != nil {
+			continue
+		}
+		if err := s.stall.Check(s.fd, now, t.stall); err != nil {
+			s.fail(err)
+			t.news = true
+		}
+	}
 }
 
 // Wake implements fabric.Sleeper.

@@ -37,6 +37,9 @@ type Gather struct {
 	congested bool    // a device's queue was full
 	fault     error   // this rank cannot multicast any more
 	told      bool    // about fault
+	stall     time.Duration
+	looked    time.Time // for stalled connections
+	stalls    int       // peers whose connection was found to stall
 
 	out      *outbox
 	in       *inbox
@@ -76,7 +79,7 @@ func (g *Gather) open(o *Options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	g.chunk, g.device = o.Chunk, o.Interface.Name
+	g.chunk, g.device, g.stall = o.Chunk, o.Interface.Name, o.Stall
 	k, err := probe()
 	if err != nil {
 		return err
@@ -214,6 +217,9 @@ func (g *Gather) Poll(s fabric.Sink, budget int) int {
 		g.told = true
 		s.Broken(g.rank, g.fault)
 	}
+	if g.stalls > 0 {
+		g.loseStalled(s)
+	}
 	done := 0
 	if g.backlog > 0 {
 		for _, p := range g.peers {
@@ -266,13 +272,14 @@ func (g *Gather) note(err error) {
 
 // Sleep implements fabric.Sleeper.
 func (g *Gather) Sleep(d time.Duration) {
-	if g.backlog > 0 || g.fault != nil && !g.told {
+	if g.backlog > 0 || g.stalls > 0 || g.fault != nil && !g.told {
 		return
 	}
 	if g.congested {
 		d = min(d, pause)
 	}
 	g.ready = g.poller.Wait(g.untilNudge(d))
+	g.findStalls(time.Now())
 }
 
 // Wake implements fabric.Sleeper.

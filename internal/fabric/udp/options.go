@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -46,6 +47,9 @@ type Options struct {
 	RcvBuf    int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
 	Window    int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
 	Offload   Offload
+	// Stall is how long what was sent on a control connection may go unacknowledged before the
+	// connection counts as lost, with a *sys.StallError; 0: for ever.
+	Stall time.Duration
 }
 
 // Limits of a datagram: IPv4's length field, less its header and UDP's.

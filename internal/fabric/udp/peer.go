@@ -30,6 +30,8 @@ type peer struct {
 	blocked bool   // the kernel had no room; watched until it has
 	mute    bool   // sending failed; reading will tell why
 	tail    tail
+	stall   sys.Stall
+	stalled *sys.StallError // found by Sleep, for Poll to tell
 
 	in   []byte // in[read:filled] was received and not delivered yet
 	read int

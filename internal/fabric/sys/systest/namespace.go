@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -78,6 +81,12 @@ func Cable(t testing.TB, mtu int) [2]*Namespace {
 	return ns
 }
 
+// Unmerged makes an interface send each segment by itself, as a wire does.
+func (n *Namespace) Unmerged(t testing.TB, name string) {
+	t.Helper()
+	n.IP(t, "link set "+name+" gso_max_segs 1")
+}
+
 // awaitCarrier waits until the kernel has noticed that an interface is
 // plugged in; before, it drops what is sent.
 func (n *Namespace) awaitCarrier(t testing.TB, name string) {
@@ -90,4 +99,55 @@ func (n *Namespace) awaitCarrier(t testing.TB, name string) {
 		})
 	}
 	require.True(t, running, "%s has no carrier", name)
+}
+
+// DropLarger makes the namespace lose, without a word, IPv4 packets of more than size bytes that
+// arrive, as a switch port does whose MTU is smaller than the hosts'. Unlike a wire, a veth carries
+// merged segments, which would be lost as well, so senders must not merge: see Unmerged.
+func (n *Namespace) DropLarger(t testing.TB, size int) {
+	t.Helper()
+	n.drop(t, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1},
+		&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4}, // Cmp compares bytes.
+		&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binaryutil.BigEndian.PutUint32(uint32(size))}) //nolint:gosec // A packet.
+}
+
+// DropMulticast makes the namespace lose IPv4 multicast that arrives.
+func (n *Namespace) DropMulticast(t testing.TB) {
+	t.Helper()
+	const destination, length = 16, 4 // in an IPv4 header
+	n.drop(t, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destination, Len: length},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: length, Mask: []byte{0xf0, 0, 0, 0}, Xor: make([]byte, length)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{0xe0, 0, 0, 0}})
+}
+
+// Heal takes back every DropLarger and DropMulticast.
+func (n *Namespace) Heal(t testing.TB) {
+	t.Helper()
+	n.nft(t, (*nftables.Conn).FlushRuleset)
+}
+
+// drop adds a rule to what arrives.
+func (n *Namespace) drop(t testing.TB, match ...expr.Any) {
+	t.Helper()
+	n.nft(t, func(c *nftables.Conn) {
+		table := c.AddTable(&nftables.Table{Name: "systest", Family: nftables.TableFamilyIPv4})
+		chain := c.AddChain(&nftables.Chain{
+			Name: "in", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
+		})
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(match, &expr.Verdict{Kind: expr.VerdictDrop})})
+	})
+}
+
+func (n *Namespace) nft(t testing.TB, change func(*nftables.Conn)) {
+	t.Helper()
+	var err error
+	n.Do(func() {
+		var c *nftables.Conn
+		if c, err = nftables.New(); err == nil {
+			change(c)
+			err = c.Flush()
+		}
+	})
+	require.NoError(t, err)
 }

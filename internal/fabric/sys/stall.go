@@ -1,0 +1,53 @@
+package sys
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// StallError says that a TCP connection carries nothing any more although neither
+// end has closed it: what was sent is not acknowledged however often it is repeated.
+type StallError struct {
+	Segment int           // payload bytes of the largest segments, those that do not arrive
+	For     time.Duration // how long nothing has been acknowledged
+}
+
+// Error says what does not arrive, and since when.
+func (e *StallError) Error() string {
+	return fmt.Sprintf("segments of %d bytes have not been acknowledged for %v", e.Segment, e.For.Round(10*time.Millisecond))
+}
+
+// Stall notices connections that stall. TCP itself gives up after net.ipv4.tcp_retries2
+// tries, a quarter of an hour, and names no cause. TCP_USER_TIMEOUT is sooner, but it also ends a
+// connection whose peer merely has no room, as a rank has that posts its operation late.
+// The zero value is ready; each connection has its own.
+type Stall struct {
+	acked uint64    // bytes acknowledged when since was set
+	since time.Time // of the first look that found the current stall; zero: there is none
+}
+
+// Check looks at a connection and returns a StallError once bytes have been in flight for at
+// least limit and none of them was acknowledged. It makes one system call.
+func (s *Stall) Check(fd int, now time.Time, limit time.Duration) *StallError {
+	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	// A window without room for a segment means that the peer does not read, which is its right.
+	// Kernels before 5.4 do not tell the window and leave it 0, so they find no stall.
+	if err != nil || i.Unacked == 0 || i.Retransmits == 0 || i.Snd_wnd < i.Snd_mss {
+		s.since = time.Time{}
+		return nil
+	}
+	if s.since.IsZero() || i.Bytes_acked != s.acked {
+		s.since, s.acked = now, i.Bytes_acked
+		return nil
+	}
+	if stalled := now.Sub(s.since); stalled >= limit {
+		return &StallError{Segment: int(i.Snd_mss), For: stalled}
+	}
+	return nil
+}
+
+// StallPause is how long to wait between two looks at connections that may not
+// stall for longer than limit.
+func StallPause(limit time.Duration) time.Duration { return min(limit/8, 500*time.Millisecond) }

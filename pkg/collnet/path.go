@@ -1,0 +1,24 @@
+package collnet
+
+import (
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
+)
+
+// tcpHeaders is what a packet has besides a segment's payload: IPv4, TCP, its timestamps.
+const tcpHeaders = 20 + 20 + 12
+
+// plainMTU is what every Ethernet carries.
+const plainMTU = 1500
+
+// stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
+// has found no rank dead, so it is the path that does not carry what it should.
+func (g *Group) stalled(rank int, e *sys.StallError) string {
+	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: TCP %v", g.plan.rank, rank, e)
+	if packet := e.Segment + tcpHeaders; packet > plainMTU {
+		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
+			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)
+	}
+	return text + "; a firewall, or one link of a bundle, drops this connection, or the path's MTU is smaller than the hosts'"
+}
