@@ -57,6 +57,7 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 		return
 	}
 	p.heard |= 1 << m.Round
+	p.moved = c.now
 	c.barrier(p)
 }
 
@@ -83,7 +84,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	case m.Kind == wire.Done && from == c.topo.right() && p.state == active:
 		c.rightIsDone(p)
 	case m.Kind == wire.Activate && from == c.topo.left() && p.state == active:
-		p.turn = true
+		p.turn, p.moved = true, c.now
 	case m.Kind == wire.Credit && (p.state == active || p.state == retained) && !p.eager:
 		c.credit(p, from, m) // after the end, too: its root learns from the last
 		return

@@ -332,7 +332,7 @@ func (c *Comm) disagree(seq uint32, a int, whatA string, b int, whatB string) {
 }
 
 func describe(s *shape) string {
-	return Op{Collective: s.coll, Root: s.root, Bytes: s.bytes}.String()
+	return s.op().String()
 }
 
 // queue is a first-in first-out list that reuses its memory.

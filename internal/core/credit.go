@@ -129,7 +129,7 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 		return
 	}
 	at := &c.below(p, s)[j]
-	*at = max(*at, m.PSN)
+	*at, p.moved = max(*at, m.PSN), c.now
 	if p.shape.rootOf(s) == c.cfg.Rank {
 		p.progress.credited(c.now, c.room(p))
 		if p.progress.reached == p.most() {

@@ -20,6 +20,7 @@ type op struct {
 	state opState
 	seq   uint32
 	shape shape
+	moved Time // when something of it last happened, see Waiting
 	road
 
 	// Barrier.
@@ -120,7 +121,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 		c.dropWishes(p)
 		p.setShape(s)
 	}
-	p.state = active
+	p.state, p.moved = active, c.now
 	p.road = r
 	p.shape = s
 	if !c.cfg.Lossless && !r.eager {

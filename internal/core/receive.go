@@ -95,6 +95,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	if !p.have.Set(bit) {
 		return
 	}
+	p.moved = c.now
 	if p.since == 0 {
 		p.since = c.now
 	}

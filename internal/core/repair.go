@@ -87,6 +87,7 @@ func (c *Comm) chainReached(p *op, root int) {
 func (c *Comm) rightIsDone(p *op) {
 	p.rightDone = true
 	c.dropWishes(p)
+	p.moved = c.now
 	if p.cutoff != 0 {
 		// Its word may have overtaken datagrams that wait in this rank's
 		// queue, so give those the time that a scheduler may take.
@@ -285,6 +286,7 @@ func (c *Comm) repairOf(p *op, bit int) Repair {
 // Repaired says that the chunk that NextRepair returned is on its way.
 func (c *Comm) Repaired(r *Repair) {
 	p := &c.ring[r.Message.Seq%slots]
+	p.moved = c.now
 	if p.wanted.Clear(p.shape.shard(int(r.Message.Root))*p.shape.chunks + int(r.Message.PSN)) {
 		c.repairs--
 	}

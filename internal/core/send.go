@@ -105,6 +105,7 @@ func (c *Comm) run(p *op, n int) Run {
 func (c *Comm) Sent(seq uint32, n int) {
 	p := &c.ring[seq%slots]
 	p.next += n
+	p.moved = c.now
 	if !c.cfg.Lossless && !p.eager {
 		if p.window > 0 {
 			p.progress.sent(c.now, c.room(p))

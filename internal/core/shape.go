@@ -26,6 +26,9 @@ func shapeOf(op Op, size, chunk int) shape {
 	return s
 }
 
+// op returns the operation of a shape, but for whether it is Sync.
+func (s *shape) op() Op { return Op{Collective: s.coll, Root: s.root, Bytes: s.bytes} }
+
 // shard returns the index of root's shard in the buffer, or -1 if root has none.
 func (s *shape) shard(root int) int {
 	if s.coll != wire.Broadcast {

@@ -75,6 +75,8 @@ type Gather struct {
 	message wire.Control
 
 	counted statsBox
+	asked   atomic.Bool             // somebody wants to know what is waited for
+	waiting atomic.Pointer[Waiting] // as of the round after
 }
 
 type gatherOp struct {
@@ -164,6 +166,7 @@ func (g *Gather) Work() bool {
 	busy = g.controls() || busy
 	g.fab.Flush()
 	g.finish()
+	g.publish()
 	if busy {
 		g.counted.store(g.comm.Stats())
 	}

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+)
+
+// Whoever watches asks from another goroutine; the driver answers in its next round.
+func TestWaitingIsAnsweredByTheDriver(t *testing.T) {
+	g, f := rank0()
+	_, err := g.Submit(allgather(2), nil)
+	require.NoError(t, err)
+	require.Nil(t, g.Waiting(), "nobody has looked yet")
+	g.Work()
+	w := g.Waiting()
+	require.Equal(t, core.PhaseChunks, w.Phase)
+	require.Equal(t, []int{1}, w.Ranks)
+	require.Equal(t, 2, w.Missing)
+	time.Sleep(5 * time.Millisecond)
+	g.Work()
+	w = g.Waiting()
+	require.GreaterOrEqual(t, w.Idle, 5*time.Millisecond)
+	require.LessOrEqual(t, w.At, Clock())
+	f.arrive(0, 0, 2, 2)
+	g.Work()
+	require.Nil(t, g.Waiting(), "it is done")
+}
