@@ -155,4 +155,9 @@ type Stats struct {
 	Injected       uint64 // lost on purpose (fabric/fault)
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64
+
+	// Multicast datagrams that the kernel did not take. They count as lost: repairs bring them.
+	Refused     uint64 // by a firewall or a security policy (EPERM)
+	Unreachable uint64 // the interface is down, or its address is gone (ENETUNREACH, ENETDOWN, EINVAL, ...)
+	TooLarge    uint64 // the interface's MTU is smaller now than a datagram (EMSGSIZE)
 }
