@@ -53,7 +53,7 @@ type Batch struct {
 // datagram, gathered into messages.
 type outbox struct {
 	messages [MaxBatch]sys.Mmsghdr
-	control  [MaxBatch]segmentSize
+	control  [MaxBatch]sys.SegmentSize
 	vectors  [2 * MaxBatch]sys.Iovec
 	heads    [MaxBatch][maxHead]byte
 }

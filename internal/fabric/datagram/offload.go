@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 )
 
 // Offload says how many datagrams cross the kernel in one call.
@@ -48,12 +49,10 @@ type kernel struct {
 
 // probe asks a socket what the kernel has, and turns nothing on.
 func probe(fd int) kernel {
-	_, _, send := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, 0, 0, 0)
-	_, _, recv := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	return kernel{
 		segment: unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 0) == nil,
 		merge:   unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0) == nil,
-		batch:   send != unix.ENOSYS && recv != unix.ENOSYS,
+		batch:   sys.HasBatches(fd),
 	}
 }
 

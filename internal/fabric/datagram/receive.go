@@ -1,7 +1,6 @@
 package datagram
 
 import (
-	"encoding/binary"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -96,7 +95,7 @@ func (b *Batch) fetch(fd, n int) (int, syscall.Errno) {
 // returns how many they were.
 func (b *Batch) split(i int, sink Sink) (n int) {
 	staged, total := b.staged(i), int(b.in.messages[i].Len)
-	size := b.mergedSize(i, total)
+	size := sys.MergedSize(&b.in.messages[i].Hdr, b.in.control[i][:], total)
 	if len(b.hint) > 0 {
 		if payload := total - b.head; size == total && payload >= 0 && payload <= len(b.hint) {
 			sink.Datagram(staged[:b.head:b.head], b.hint[:payload:payload])
@@ -111,15 +110,4 @@ func (b *Batch) split(i int, sink Sink) (n int) {
 		sink.Datagram(d[:head:head], d[head:len(d):len(d)])
 	}
 	return n
-}
-
-// mergedSize returns how long each datagram of a message is (the last may be
-// shorter): what UDP_GRO says, or all of it if nothing was merged.
-func (b *Batch) mergedSize(i, total int) int {
-	c := b.in.control[i][:]
-	if b.in.messages[i].Hdr.Controllen >= uint64(unix.CmsgLen(4)) &&
-		binary.NativeEndian.Uint32(c[8:]) == unix.IPPROTO_UDP && binary.NativeEndian.Uint32(c[12:]) == unix.UDP_GRO {
-		return int(binary.NativeEndian.Uint32(c[16:]))
-	}
-	return total
 }

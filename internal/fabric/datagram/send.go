@@ -11,15 +11,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 )
 
-// segmentSize is the control message that makes a message many datagrams.
-type segmentSize struct {
-	length uint64
-	level  int32
-	typ    int32
-	size   uint16
-	_      [6]byte
-}
-
 // Add appends a datagram to those that the next Flush sends and returns where
 // the caller writes its header, which holds what an earlier one left there. It returns nil
 // when the batch is full: 64 datagrams or 512 KiB. The payload is sent from where it
@@ -102,10 +93,8 @@ func (b *Batch) gather(s *Socket, first int) (messages int) {
 		}
 		if end-first > 1 {
 			c := &b.out.control[messages]
-			*c = segmentSize{
-				length: uint64(unix.CmsgLen(2)), level: unix.IPPROTO_UDP, typ: unix.UDP_SEGMENT, size: uint16(size), //nolint:gosec // Two fit in 64 KiB.
-			}
-			h.Control, h.Controllen = uintptr(unsafe.Pointer(c)), uint64(unsafe.Sizeof(*c))
+			c.Set(size)
+			c.Attach(h)
 		}
 		b.ends[messages] = end
 		messages++

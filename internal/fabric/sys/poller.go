@@ -37,7 +37,7 @@ type Poller struct {
 	event    int // eventfd, edge-triggered, hence never drained
 	events   [maxEvents]unix.EpollEvent
 	timeout  unix.Timespec
-	coarse   bool // no epoll_pwait2: whole milliseconds
+	coarse   bool // epoll_pwait2 does not work here: whole milliseconds
 	idle     bool // the last Wait was for nothing: the next one sleeps at once
 	sleeping atomic.Bool
 	woken    atomic.Bool
@@ -69,6 +69,12 @@ func (p *Poller) Watch(fd, tag int, events uint32) error {
 // Change sets what a descriptor is watched for.
 func (p *Poller) Change(fd, tag int, events uint32) error {
 	return p.control(unix.EPOLL_CTL_MOD, fd, tag, events)
+}
+
+// Unwatch forgets a descriptor. Closing it is not enough where a forked child holds it as well:
+// its events would go on.
+func (p *Poller) Unwatch(fd int) error {
+	return p.control(unix.EPOLL_CTL_DEL, fd, 0, 0)
 }
 
 func (p *Poller) control(op, fd, tag int, events uint32) error {
@@ -124,10 +130,10 @@ func (p *Poller) block(d time.Duration) []unix.EpollEvent {
 		p.timeout = unix.NsecToTimespec(int64(d))
 		n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents,
 			uintptr(unsafe.Pointer(&p.timeout)), 0, 0)
-		if e != unix.ENOSYS {
+		if e == 0 || e == unix.EINTR {
 			return p.found(n, e)
 		}
-		p.coarse = true // Linux before 5.11.
+		p.coarse = true // Linux before 5.11 has no such call; some sandboxes answer EPERM to it.
 	}
 	ms := min((d+time.Millisecond-1)/time.Millisecond, time.Hour/time.Millisecond)
 	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents, uintptr(ms), 0, 0)

@@ -62,6 +62,22 @@ func TestWakeEndsOneWait(t *testing.T) {
 	}
 }
 
+// TestUnwatch has the file of a descriptor live on, as in a forked child, after it is closed here.
+func TestUnwatch(t *testing.T) {
+	p := newPoller(t)
+	var fds [2]int
+	require.NoError(t, unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC))
+	child, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(child)) }()
+	require.NoError(t, p.Watch(fds[0], 7, unix.EPOLLIN))
+	require.NoError(t, unix.Close(fds[1]))
+	require.Len(t, p.Ready(), 1, "the end of the pipe")
+	require.NoError(t, p.Unwatch(fds[0]))
+	require.NoError(t, unix.Close(fds[0]))
+	require.Empty(t, p.Ready())
+}
+
 func TestWatchRefusesBadDescriptor(t *testing.T) {
 	require.ErrorIs(t, newPoller(t).Watch(-1, 0, unix.EPOLLIN), unix.EBADF)
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -28,12 +29,10 @@ func probe() (kernel, error) {
 		return kernel{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	_, _, send := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), 0, 0, 0, 0, 0)
-	_, _, recv := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	return kernel{
 		segment: unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 0) == nil,
 		merge:   unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil,
-		batch:   send != unix.ENOSYS && recv != unix.ENOSYS,
+		batch:   sys.HasBatches(fd),
 	}, nil
 }
 

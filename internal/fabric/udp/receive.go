@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"runtime"
 	"syscall"
@@ -178,7 +177,7 @@ func (g *Gather) place(s fabric.Sink, h *wire.Data, payload []byte, guessed bool
 func (g *Gather) split(s fabric.Sink, guess *fabric.Expected) int {
 	m := &g.in.messages[0]
 	total, datagram := int(m.Len), g.chunk+wire.DataSize
-	size := g.mergedSize(&m.Hdr, total)
+	size := sys.MergedSize(&m.Hdr, g.in.control[:], total)
 	if m.Hdr.Flags&unix.MSG_TRUNC != 0 || size > datagram {
 		g.stats.dropped.Add(1)
 		return 1
@@ -193,17 +192,6 @@ func (g *Gather) split(s fabric.Sink, guess *fabric.Expected) int {
 	}
 	g.deliver(s, guess)
 	return n
-}
-
-// mergedSize returns how long each datagram of a merged message is (the last
-// may be shorter): what UDP_GRO says, or all of it if nothing was merged.
-func (g *Gather) mergedSize(h *sys.Msghdr, total int) int {
-	c := g.in.control[:]
-	if h.Controllen >= uint64(unix.CmsgLen(4)) &&
-		binary.NativeEndian.Uint32(c[8:]) == unix.IPPROTO_UDP && binary.NativeEndian.Uint32(c[12:]) == unix.UDP_GRO {
-		return max(1, int(binary.NativeEndian.Uint32(c[16:])))
-	}
-	return max(1, total)
 }
 
 // unravel takes a message of merged datagrams apart that are shorter than a

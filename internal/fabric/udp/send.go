@@ -18,29 +18,18 @@ import (
 // it has room.
 const pause = 100 * time.Microsecond
 
-// segmentSize is the control message that makes a message many datagrams.
-type segmentSize struct {
-	length uint64
-	level  int32
-	typ    int32
-	size   uint16
-	_      [6]byte
-}
-
 // outbox is what the kernel reads when we send: one header and two vectors a
 // chunk, gathered into messages.
 type outbox struct {
 	messages [slots]sys.Mmsghdr
-	control  [slots]segmentSize
+	control  [slots]sys.SegmentSize
 	vectors  [2 * slots]sys.Iovec
 	headers  [slots][wire.DataSize]byte
 }
 
 func (b *outbox) init(datagram int) {
 	for i := range b.control {
-		b.control[i] = segmentSize{
-			length: uint64(unix.CmsgLen(2)), level: unix.IPPROTO_UDP, typ: unix.UDP_SEGMENT, size: uint16(datagram), //nolint:gosec // At most 65507.
-		}
+		b.control[i].Set(datagram)
 	}
 	for i := range b.headers {
 		b.vectors[2*i].Set(b.headers[i][:])
@@ -105,8 +94,7 @@ func (g *Gather) transmit(fd, n int) (int, syscall.Errno) {
 		m.Iovlen = uint64(2 * count) //nolint:gosec // At most 128.
 		m.Control, m.Controllen = 0, 0
 		if count > 1 {
-			m.Control = uintptr(unsafe.Pointer(&b.control[messages]))
-			m.Controllen = uint64(unsafe.Sizeof(b.control[messages]))
+			b.control[messages].Attach(m)
 		}
 		messages++
 	}
