@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -165,6 +166,19 @@ func TestSendingToTheDead(t *testing.T) {
 		return len(s.broken) > 0
 	})
 	require.ErrorContains(t, s.broken[0], "rank 0")
+}
+
+// TestLostConnectionIsQuiet has a forked child hold the connection as well: it must not wake
+// this rank again and again after it is given up.
+func TestLostConnectionIsQuiet(t *testing.T) {
+	g, conn := end(t)
+	child, err := unix.FcntlInt(uintptr(g.peers[0].fd), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(child)) }()
+	require.NoError(t, conn.Close())
+	s := newSink(1, 2, 1024, 0)
+	pollUntil(t, g, s, func() bool { return len(s.broken) > 0 })
+	require.Empty(t, g.poller.Ready())
 }
 
 func TestControlToNoNeighbourPanics(t *testing.T) {

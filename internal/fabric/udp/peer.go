@@ -187,6 +187,7 @@ func (g *Gather) lost(p *peer, s fabric.Sink, cause error) {
 	if e := syscall.Errno(0); errors.As(cause, &e) {
 		cause = fmt.Errorf("control connection: %w", e)
 	}
+	g.note(g.poller.Unwatch(p.fd))
 	_ = unix.Close(p.fd)
 	p.fd = -1
 	p.out = p.out[:0]
