@@ -106,8 +106,11 @@ static struct coll_request *take(struct coll_comm *c, void *from, void *to)
 	return &c->requests[i];
 }
 
+/* give_back frees a request. What it was to read or write is no concern of its any more. */
 static void give_back(struct coll_request *r)
 {
+	r->uses[0] = r->uses[1] = NULL;
+	__atomic_store_n(&r->state, COLL_FREE, __ATOMIC_RELAXED);
 	r->comm->free |= UINT32_C(1) << (r - r->comm->requests);
 }
 
@@ -277,7 +280,6 @@ nccl_result coll_test(void *request, int *done, int *size)
 		*done = 1;
 		if (size != NULL)
 			*size = (int)r->size;
-		__atomic_store_n(&r->state, COLL_FREE, __ATOMIC_RELAXED);
 		give_back(r);
 		return NCCL_SUCCESS;
 	case COLL_FAILED:

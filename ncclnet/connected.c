@@ -9,7 +9,6 @@ struct connected {
 	struct connected *next;
 	uint64_t comm_id; /* 0: not known */
 	int nodes;
-	bool confirmed; /* NCCL has gone on after it, so all ranks and all buffers are there */
 	bool claimed;   /* by a tuner: once in its life */
 	bool gone;      /* CollNet is closed, or cannot be used */
 	bool closed, released;
@@ -17,6 +16,9 @@ struct connected {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct connected *all;
+
+/* The communicator that this thread initialises has gone on after its CollNet's connect. */
+static __thread bool confirmed;
 
 /* connected_add notes that CollNet is connected. NULL: no memory, and so no tuning. */
 struct connected *connected_add(uint64_t comm_id, int nodes)
@@ -35,13 +37,18 @@ struct connected *connected_add(uint64_t comm_id, int nodes)
 }
 
 /* connected_confirm is called when NCCL asks what CollNet can reduce: it does so once all
- * ranks have connected and registered their buffers. */
-void connected_confirm(void)
+ * ranks have connected and registered their buffers. The call names no communicator, but the thread
+ * that makes it is the one that then makes the communicator's tuner (ncclCommInitRankFunc of
+ * src/init.cc, v2.20.5 to v2.30.7); connect and regMr come from another. */
+void connected_confirm(void) { confirmed = true; }
+
+/* connected_confirmed reports whether NCCL has gone on so on this thread since the last tuner. */
+bool connected_confirmed(void)
 {
-	pthread_mutex_lock(&lock);
-	for (struct connected *c = all; c != NULL; c = c->next)
-		c->confirmed = true;
-	pthread_mutex_unlock(&lock);
+	bool was = confirmed;
+
+	confirmed = false;
+	return was;
 }
 
 /* connected_spoil notes that NCCL will not use a connection after all. */
@@ -85,7 +92,7 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes)
 
 	pthread_mutex_lock(&lock);
 	for (c = all; c != NULL; c = c->next)
-		if (c->confirmed && !c->claimed && !c->gone && c->comm_id == comm_id && (size_t)c->nodes == nodes)
+		if (!c->claimed && !c->gone && c->comm_id == comm_id && (size_t)c->nodes == nodes)
 			break;
 	if (c != NULL)
 		c->claimed = true;

@@ -115,6 +115,7 @@ nccl_result coll_close_listen(void *listen_comm);
 struct connected;
 struct connected *connected_add(uint64_t comm_id, int nodes);
 void connected_confirm(void);
+bool connected_confirmed(void);
 void connected_spoil(struct connected *c);
 void connected_remove(struct connected *c);
 struct connected *connected_claim(uint64_t comm_id, size_t nodes);

@@ -45,6 +45,7 @@ static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl
 	struct tuner *t;
 	nccl_result result;
 	const char *why = NULL;
+	bool confirmed = connected_confirmed();
 
 	NOT_IN_A_FORK("tuner init");
 	if (ctx == NULL)
@@ -61,7 +62,7 @@ static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl
 	}
 	t->free = !excluded("NCCL_ALGO", "collnetdirect") && !excluded("NCCL_PROTO", "simple");
 	t->alone = ranks == nodes;
-	if (t->alone)
+	if (t->alone && confirmed)
 		t->connected = connected_claim(comm_id, nodes);
 	if (nodes < 2)
 		why = "there is one node";

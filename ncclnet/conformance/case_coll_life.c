@@ -249,6 +249,41 @@ CASE(coll_abort, "coll.abort", COLL, 2, 3, COLL_ABORT, "buffers freed with windo
 	group_finalize(r);
 }
 
+CASE(coll_refused, "coll.refused-call", COLL, 2, 3, COLL_REFUSED, "40 windows of half elements, deregMr of their buffers, then a good one")
+{
+	enum { SLOT = 6 };	/* bytes a rank: one and a half floats */
+	struct buffer send, recv;
+	struct group g;
+	void *from = NULL, *to = NULL;
+	bool finished;
+	int result;
+
+	group_init(r);
+	g = group_open(r);
+	if (!coll_supports(r, ABI_FLOAT32, ABI_SUM))
+		not_offered("no sums of float32");
+	under(COLL_REFUSED);
+	send = buffer_new((size_t)r->ranks * SLOT, 0);
+	recv = buffer_new(SLOT, 0);
+	OK(coll_reg_mr(&r->coll, g.comm, send.data, send.size, ABI_PTR_HOST, &from));
+	OK(coll_reg_mr(&r->coll, g.comm, recv.data, recv.size, ABI_PTR_HOST, &to));
+	for (int i = 0; i < 40; i++) {
+		struct abi_part part = { .mhandle = from, .address = send.data, .size = send.size };
+		void *request = NULL;
+
+		if (coll_ireduce_scatter(&r->coll, g.comm, 1, &part, recv.data, SLOT, 0, send.size, ABI_FLOAT32, ABI_SUM,
+			to, &request) == ABI_SUCCESS)
+			not_offered("half elements are not refused");
+	}
+	OK(coll_dereg_mr(&r->coll, g.comm, from));
+	OK(coll_dereg_mr(&r->coll, g.comm, to));
+	barrier(r);	/* a comm that ended takes the others with it */
+	result = operation_until_end(&g, &small, now() + r->timeout / 2, &finished);
+	EXPECT(result == ABI_SUCCESS && finished, "expected the comm to go on, got %d (%s)", result, result_name(result));
+	group_close(&g);
+	group_finalize(r);
+}
+
 CASE(coll_killed, "coll.rank-killed", COLL, 2, 4, COLL_PEER_LOST, "a rank dies with windows in flight: test gives an error on the others")
 {
 	struct plan p = { .func = ABI_ALLGATHER, .bytes = 1000, .window = 65536, .depth = 8 };

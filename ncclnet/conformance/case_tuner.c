@@ -167,8 +167,9 @@ CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the sa
 	if (!r->coll.table)
 		not_offered("the library has no CollNet");
 	group_init(r);
-	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
 	g = group_open(r);
+	coll_supports(r, ABI_FLOAT32, ABI_SUM);
+	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
 	ask_all(r, ctx, true);
 	for (int i = 0; i < SIZES; i++) {
 		costs_reset(&c, ABI_ALGOS, ABI_PROTOS, ABI_ALLGATHER, ABI_COST_IGNORE);
@@ -181,5 +182,30 @@ CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the sa
 	under(TUNER_UNCONNECTED);
 	ask_all(r, ctx, false);
 	OK(tuner_destroy(&r->tuner, ctx));
+	group_finalize(r);
+}
+
+/* NCCL gives CollNet up when a rank or a buffer is missing, and tells nobody: but it asks reduceSupport,
+ * on the thread that then makes the tuner, only where it goes on. The comm is closed much later. */
+CASE(tuner_given_up, "tuner.given-up", TUNER, 2, 2, TUNER_UNCONNECTED, "two communicators connect CollNet, NCCL goes on with the first one's")
+{
+	struct group first, second;
+	void *ctx[2] = { NULL };
+
+	if (!r->coll.table)
+		not_offered("the library has no CollNet");
+	group_init(r);
+	first = group_open(r);
+	OK(coll_init(&r->coll, r->seed + 1, NULL));
+	second = group_open(r);
+	coll_supports(r, ABI_FLOAT32, ABI_SUM);
+	for (int i = 0; i < 2; i++)
+		OK(tuner_init(&r->tuner, r->seed + (uint64_t)i, (size_t)r->ranks, (size_t)r->ranks, &ctx[i]));
+	under(TUNER_UNCONNECTED);
+	ask_all(r, ctx[1], false);
+	OK(tuner_destroy(&r->tuner, ctx[0]));
+	OK(tuner_destroy(&r->tuner, ctx[1]));
+	group_close(&first);
+	group_close(&second);
 	group_finalize(r);
 }

@@ -223,8 +223,12 @@ static int set_attr(void *ctx, struct abi_attr *attr)
 	return ABI_SUCCESS;
 }
 
+/* NCCL asks once all ranks have connected, on the thread that then makes the tuner. */
+static __thread bool asked;
+
 static int reduce_support(int type, int op, int *supported)
 {
+	asked = true;
 	*supported = ref_reduce_support(type, op);
 	return ABI_SUCCESS;
 }
@@ -304,11 +308,20 @@ EXPORT const struct abi_coll_v12 ncclCollNetPlugin_v12 = {
 	.finalize = finalize,
 };
 
+/* Nodes whose CollNet the tuner of this thread's communicator may choose: none if NCCL has given it up. */
+static size_t confirmed(size_t nnodes)
+{
+	bool was = asked || mutant("tuner-any-connected");
+
+	asked = false;
+	return was ? nnodes : 0;
+}
+
 static int tuner_init(size_t nranks, size_t nnodes, abi_log *log, void **ctx)
 {
 	(void)nranks;
 	(void)log;
-	return open_context(ctx, 0, nnodes);
+	return open_context(ctx, 0, confirmed(nnodes));
 }
 
 static int tuner_init_v5(void **ctx, uint64_t id, size_t nranks, size_t nnodes, abi_log *log,
@@ -318,7 +331,7 @@ static int tuner_init_v5(void **ctx, uint64_t id, size_t nranks, size_t nnodes, 
 	(void)log;
 	(void)domains;
 	(void)constants;
-	return open_context(ctx, id, nnodes);
+	return open_context(ctx, id, confirmed(nnodes));
 }
 
 static int info_v2(void *ctx, int func, size_t bytes, int collnet, int nvls, int pipe_ops, int *algo, int *proto,

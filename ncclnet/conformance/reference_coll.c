@@ -195,8 +195,13 @@ int ref_coll_reducescatter(void *comm, int parts, char *window, size_t part_size
 	int rc;
 
 	if (!window_ok(c, parts, part_size, bytes_per_rank, offset, size) || !ref_covers(part_mr, window, size) ||
-	    (own && !ref_covers(recv_mr, recv, own)) || !ref_reduce_support(type, redop) || own % ref_type_size(type))
+	    (own && !ref_covers(recv_mr, recv, own)) || !ref_reduce_support(type, redop))
 		return ABI_INVALID_ARGUMENT;
+	if (own % ref_type_size(type)) {
+		if (mutant("coll-refused-ends"))
+			c->error = ABI_INVALID_ARGUMENT;
+		return ABI_INVALID_ARGUMENT;
+	}
 	op = begin(c, ABI_REDUCE_SCATTER, &rc, request);
 	if (!op)
 		return rc;

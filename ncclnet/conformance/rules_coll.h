@@ -47,6 +47,8 @@ RULE(COLL_CLOSE, "coll.close", MUST,
 	"An abort closes with operations in flight: close returns.")
 RULE(COLL_ABORT, "coll.abort", MUST,
 	"An abort deregisters and frees the buffers of operations in flight before it closes the comm: from the deregistration on nothing touches them.")
+RULE(COLL_REFUSED, "coll.refused", SHOULD,
+	"A call that is refused leaves nothing behind: its buffers can be deregistered, and the comm goes on.")
 RULE(COLL_PEER_LOST, "coll.peer-lost", SHOULD,
 	"A rank that is gone should become an error of test on the others: otherwise the job stands still until somebody notices.")
 RULE(COLL_AGAIN, "coll.init-again", MUST,
