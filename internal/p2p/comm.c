@@ -1,7 +1,6 @@
 /* Requests: what the net plugin's shim calls. */
 #include <endian.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,15 +234,13 @@ void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
 
 void p2p_close(struct p2p_comm *c)
 {
-	const struct linger abort = {.l_onoff = 1, .l_linger = 0};
 	int i;
 
 	if (c == NULL)
 		return;
 	for (i = 0; i < c->lanes; i++) {
-		/* The kernel must not send from memory that is the caller's again. */
 		if (c->lane[i].pinned != c->lane[i].released)
-			(void)setsockopt(c->lane[i].fd, SOL_SOCKET, SO_LINGER, &abort, sizeof(abort));
+			p2p_socket_abort(&c->lane[i]);
 		else /* the peer hears of it even if a forked child still has the socket */
 			(void)shutdown(c->lane[i].fd, SHUT_RDWR);
 		(void)close(c->lane[i].fd);

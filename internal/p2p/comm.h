@@ -110,6 +110,7 @@ int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true 
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */
+void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 
 /* ring.c */
 extern const struct stream p2p_ring;

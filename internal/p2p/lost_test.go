@@ -1,6 +1,8 @@
 package p2p
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -219,4 +221,52 @@ func TestRefused(t *testing.T) {
 		}
 		works(t, send, recv)
 	})
+}
+
+// Memory that the kernel sends from is the caller's again after Close, though another process, as a
+// forked child, still has the socket.
+func TestCloseForked(t *testing.T) {
+	lc := net.ListenConfig{Control: bufferControl(64 << 10)} // most of what is sent waits for room
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	child, err := net.Dial("tcp", l.Addr().String()) // the comm has a duplicate
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	comm, err := open(&Options{Zerocopy: "on"}, true, []net.Conn{child}, noRing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send, data := Wrap(comm), memory(t, 16<<20)
+	fill := func(b byte) {
+		for i := range data {
+			data[i] = b
+		}
+	}
+	fill(1)
+	s := must(t)(send.Isend(data))
+	for range 100 {
+		if done, _, err := s.Test(); done || err != nil {
+			t.Fatal(done, err)
+		}
+	}
+	send.Close()
+	fill(0xff)
+	_ = far.SetReadDeadline(time.Now().Add(5 * time.Second))
+	got, err := io.ReadAll(far)
+	if bytes.IndexByte(got, 0xff) >= 0 {
+		t.Fatal("the peer got bytes that were written after Close")
+	}
+	if !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the peer got %d bytes, then %v", len(got), err)
+	}
 }

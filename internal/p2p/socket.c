@@ -16,6 +16,7 @@ enum {
 	PIECE = 1 << 10,  /* bytes of a write that are worth a copy */
 	TRIES = 2,        /* in vain, before a silent peer may be gone: one may be on its way */
 	RUN = 8,          /* small messages in a row after which they count as the rule */
+	DRAIN = 100,      /* times 1 ms in which a device is through with what it sends */
 };
 
 static ssize_t nothing(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1; }
@@ -232,4 +233,23 @@ void p2p_socket_verdict(struct p2p_comm *c)
 		(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
 	for (i = 0; i < c->lanes; i++)
 		(void)shutdown(c->lane[i].fd, SHUT_WR);
+}
+
+/* The kernel must not send from memory that is the caller's again. AF_UNSPEC drops what is queued and
+ * resets the connection at once, also where a forked child still has the socket; a linger of 0, where
+ * that is not known, only with the last descriptor. What a device sends right now may end. */
+void p2p_socket_abort(struct lane *l)
+{
+	const struct linger none = {.l_onoff = 1, .l_linger = 0};
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	const struct timespec pause = {.tv_nsec = 1000000};
+	int tries;
+
+	if (connect(l->fd, &nobody, sizeof(nobody)) < 0) {
+		(void)setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+		return;
+	}
+	for (tries = 0; tries < DRAIN && l->pinned != l->released; tries++)
+		if (!p2p_socket_release(l))
+			(void)nanosleep(&pause, NULL);
 }
