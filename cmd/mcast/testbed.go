@@ -128,13 +128,12 @@ func showTestbed(w io.Writer, name string) error {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "testbed %s: %v, %d processes\n", name, tb.Spec(), len(processes))
-	for h, f := range faults {
-		if f.Down {
-			fmt.Fprintf(&text, "  host %d: its link is down\n", h)
+	for i, f := range faults {
+		own := testbed.Loss{}
+		if i < len(tb.Hosts()) {
+			own.Share = tb.Spec().Loss
 		}
-		if f.Loss != tb.Spec().Loss {
-			fmt.Fprintf(&text, "  host %d: its link loses %g of the frames\n", h, f.Loss)
-		}
+		writeFaults(&text, f, own)
 	}
 	_, err = io.WriteString(w, text.String())
 	return err
@@ -187,60 +186,4 @@ func writeCounters(w io.Writer, counters testbed.Counters) error {
 	}
 	row("all", "switch ports", counters.Total(testbed.SwitchKinds...))
 	return t.Flush()
-}
-
-// testbedFaultCommand is the command line of `mcast testbed fault`.
-type testbedFaultCommand struct {
-	Loss   testbedLossCommand   `cmd:"" help:"Lose a share of the frames of a host's link."`
-	Link   testbedLinkCommand   `cmd:"" help:"Take a host's link down or up."`
-	Signal testbedSignalCommand `cmd:"" help:"Stop, wake or kill the rank of a host, or an aggregation node."`
-}
-
-// hostOrAll is an argument: a host, or all.
-type hostOrAll string
-
-// each calls f for the host, or for all.
-func (h hostOrAll) each(name string, f func(tb *testbed.Testbed, host int) error) error {
-	tb, err := testbed.Open(name)
-	if err != nil {
-		return err
-	}
-	hosts := tb.Hosts()
-	if h != "all" {
-		host, ok := findHost(tb, string(h))
-		if !ok {
-			return noPlace(tb, string(h), "all, an index", "h0")
-		}
-		hosts = []testbed.Host{host}
-	}
-	for _, host := range hosts {
-		if err := f(tb, host.Index); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// testbedLossCommand is the command line of `mcast testbed fault loss`.
-type testbedLossCommand struct {
-	testbedName
-	Host  hostOrAll `arg:"" help:"A host: 2 or h2, an address; or all."`
-	Share float64   `arg:"" help:"Of the frames in each direction, such as 0.01; 0 ends it."`
-}
-
-// Run sets it.
-func (c *testbedLossCommand) Run() error {
-	return c.Host.each(c.Name, func(tb *testbed.Testbed, host int) error { return tb.SetLoss(host, c.Share) })
-}
-
-// testbedLinkCommand is the command line of `mcast testbed fault link`.
-type testbedLinkCommand struct {
-	testbedName
-	Host  hostOrAll `arg:"" help:"A host: 2 or h2, an address; or all."`
-	State string    `arg:"" enum:"up,down" help:"up or down."`
-}
-
-// Run sets it.
-func (c *testbedLinkCommand) Run() error {
-	return c.Host.each(c.Name, func(tb *testbed.Testbed, host int) error { return tb.SetLink(host, c.State == "up") })
 }

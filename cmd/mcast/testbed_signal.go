@@ -25,8 +25,8 @@ func (c *testbedSignalCommand) Run() error {
 		return err
 	}
 	n, err := tb.Signal(namespace, sig)
-	if err == nil && n == 0 {
-		return fmt.Errorf("nothing runs in %s", namespace)
+	if err != nil {
+		return err
 	}
-	return err
+	return nothingRuns(n, namespace)
 }

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -43,25 +44,26 @@ func (r raw) request(kind, flags int, data ...nl.NetlinkRequestData) error {
 // following seconds when a port comes up, later every two minutes.
 func (r raw) setQuerier(bridge int) error {
 	clock := func(d time.Duration) []byte { return nl.Uint64Attr(uint64(d / (10 * time.Millisecond))) } //nolint:gosec // USER_HZ is 100
-	set := func(attributes map[int][]byte) error {
-		link := nl.NewIfInfomsg(unix.AF_UNSPEC)
-		link.Index = int32(bridge) //nolint:gosec // an index
-		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
-		data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
-		for key, value := range attributes {
-			data.AddRtAttr(key, value)
-		}
-		return r.request(unix.RTM_NEWLINK, 0, link, info)
-	}
-	if err := set(map[int][]byte{
+	if err := r.setBridge(bridge, map[int][]byte{
 		nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL: clock(responseTime),
 		nl.IFLA_BR_MCAST_STARTUP_QUERY_INTVL:  clock(time.Second),
 		nl.IFLA_BR_MCAST_STARTUP_QUERY_CNT:    nl.Uint32Attr(4),
 	}); err != nil {
 		return err
 	}
-	return set(map[int][]byte{nl.IFLA_BR_MCAST_QUERIER: {1}}) // takes the response time that is set before
+	return r.setBridge(bridge, map[int][]byte{nl.IFLA_BR_MCAST_QUERIER: {1}}) // takes the response time that is set before
+}
+
+func (r raw) setBridge(bridge int, attributes map[int][]byte) error {
+	link := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	link.Index = int32(bridge) //nolint:gosec // an index
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	for key, value := range attributes {
+		data.AddRtAttr(key, value)
+	}
+	return r.request(unix.RTM_NEWLINK, 0, link, info)
 }
 
 // setPort makes a port learn nothing, since all tables are static, and flood or not.
@@ -97,22 +99,42 @@ func (m *portMessage) Len() int { return len(m) }
 // Serialize returns its bytes.
 func (m *portMessage) Serialize() []byte { return m[:] }
 
+// ask makes the querier of a bridge begin anew.
+func (r raw) ask(bridge int) error {
+	return errors.Join(r.setBridge(bridge, map[int][]byte{nl.IFLA_BR_MCAST_QUERIER: {0}}), r.setQuerier(bridge))
+}
+
 // addGroup makes a port of a bridge a member of a group for good.
 func (r raw) addGroup(bridge, port int, group netip.Addr) error {
-	head := &portMessage{unix.AF_BRIDGE}
-	nl.NativeEndian().PutUint32(head[4:], uint32(bridge)) //nolint:gosec // an index
-	entry := make([]byte, 28)                             // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
-	nl.NativeEndian().PutUint32(entry, uint32(port))      //nolint:gosec // an index
-	entry[4] = 1                                          // MDB_PERMANENT
-	a := group.As4()
-	copy(entry[8:], a[:])
-	entry[24], entry[25] = unix.ETH_P_IP>>8, unix.ETH_P_IP&0xff
-	const setEntry = 1 // MDBA_SET_ENTRY
-	err := r.request(unix.RTM_NEWMDB, unix.NLM_F_CREATE, head, nl.NewRtAttr(setEntry, entry))
+	const permanent = 1 // MDB_PERMANENT
+	err := r.group(unix.RTM_NEWMDB, unix.NLM_F_CREATE, bridge, port, permanent, group)
 	if err != nil {
 		return fmt.Errorf("group %v: %w", group, err)
 	}
 	return nil
+}
+
+// forgetGroup ends the membership of a port that IGMP has made, if there is one.
+func (r raw) forgetGroup(bridge, port int, group netip.Addr) error {
+	err := r.group(unix.RTM_DELMDB, 0, bridge, port, 0, group)
+	if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: it is no member
+		return fmt.Errorf("forget group %v: %w", group, err)
+	}
+	return nil
+}
+
+// group is a request about a port's membership of a group.
+func (r raw) group(kind, flags, bridge, port int, state byte, group netip.Addr) error {
+	head := &portMessage{unix.AF_BRIDGE}
+	nl.NativeEndian().PutUint32(head[4:], uint32(bridge)) //nolint:gosec // an index
+	entry := make([]byte, 28)                             // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
+	nl.NativeEndian().PutUint32(entry, uint32(port))      //nolint:gosec // an index
+	entry[4] = state
+	a := group.As4()
+	copy(entry[8:], a[:])
+	entry[24], entry[25] = unix.ETH_P_IP>>8, unix.ETH_P_IP&0xff
+	const setEntry = 1 // MDBA_SET_ENTRY
+	return r.request(kind, flags, head, nl.NewRtAttr(setEntry, entry))
 }
 
 // addForward makes a bridge send what is for a station through a port. NOARP

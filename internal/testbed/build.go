@@ -3,14 +3,12 @@ package testbed
 import (
 	"context"
 	"fmt"
-	"net"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
 
 // builder builds what a layout says, in namespaces that do not exist yet.
@@ -205,21 +203,16 @@ func (b *builder) interfaces(in *inside, s station) error {
 	if err != nil {
 		return err
 	}
-	index := eth0.Attrs().Index
 	if b.spec.Rate > 0 {
 		// Frames of the MTU's size, for which rate, loss and counters are meant.
 		if err := in.LinkSetGSOMaxSegs(eth0, 1); err != nil {
 			return err
 		}
 	}
-	if err := in.AddrAdd(eth0, &netlink.Addr{IPNet: &net.IPNet{IP: s.addr.AsSlice(), Mask: net.CIDRMask(Subnet.Bits(), 32)}}); err != nil {
+	if err := in.AddrAdd(eth0, s.address()); err != nil {
 		return err
 	}
-	if err := in.LinkSetUp(eth0); err != nil {
-		return err
-	}
-	everywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
-	return in.RouteAdd(&netlink.Route{LinkIndex: index, Dst: everywhere, Scope: netlink.SCOPE_LINK})
+	return in.LinkSetUp(eth0)
 }
 
 // tables fills a bridge: the way to every station, and where groups go.
@@ -245,7 +238,7 @@ func (b *builder) tables(bridge string) error {
 	return nil
 }
 
-// finish gives a host or node its neighbours, rate and loss.
+// finish gives a host or node its route, neighbours, rate and loss.
 func (b *builder) finish(s station) error {
 	defer b.step()
 	in, err := enter(b.namespace(s.name))
@@ -257,14 +250,8 @@ func (b *builder) finish(s station) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.namespace(s.name), err)
 	}
-	for _, other := range b.stations {
-		if other.name == s.name {
-			continue
-		}
-		if err := in.NeighSet(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
-			IP: other.addr.AsSlice(), HardwareAddr: other.mac}); err != nil {
-			return fmt.Errorf("%s: neighbour %s: %w", b.namespace(s.name), other.name, err)
-		}
+	if err := b.ways(in, s, eth0.Attrs().Index); err != nil {
+		return fmt.Errorf("%s: %w", b.namespace(s.name), err)
 	}
 	if err := awaitCarriers(in.Handle); err != nil {
 		return fmt.Errorf("%s: %w", b.namespace(s.name), err)
@@ -281,5 +268,5 @@ func (b *builder) finish(s station) error {
 	if b.spec.Loss == 0 {
 		return nil
 	}
-	return setLoss(b.net.ns, in.ns, s.name, b.spec.Loss)
+	return setLoss(b.net.ns, in.ns, s.name, Loss{Share: b.spec.Loss})
 }

@@ -166,7 +166,7 @@ func readPorts(namespace string) (map[string]Traffic, error) {
 		s := a.Statistics
 		ports[a.Name] = Traffic{
 			SentBytes: s.TxBytes, SentPackets: s.TxPackets, SentDrops: s.TxDropped + dropped[a.Index],
-			ReceivedBytes: s.RxBytes, ReceivedPackets: s.RxPackets, ReceivedDrops: s.RxDropped + lost[a.Name].dropped,
+			ReceivedBytes: s.RxBytes, ReceivedPackets: s.RxPackets, ReceivedDrops: s.RxDropped + lost[a.Name].packets,
 		}
 	}
 	return ports, nil

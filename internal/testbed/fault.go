@@ -1,30 +1,44 @@
 package testbed
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
 )
 
-// SetLoss makes the link of a host lose a share p of the frames that carry IPv4
-// in each direction, TCP and UDP alike, but none of IGMP, for a switch that
-// missed a join would not be told for two minutes; 0 ends that. Where links have
-// no rate, a frame may be a whole train of segments.
-func (t *Testbed) SetLoss(host int, p float64) error {
-	if err := checkLoss(p); err != nil {
+// A place is a host or node, by its namespace; a fault is of its link, its
+// interface, or its port at the switch.
+
+// SetLoss makes the link of a place lose what l says; a share of 0 ends that.
+// What is lost has used the link. Where links have no rate, a packet may be a
+// whole train of segments.
+func (t *Testbed) SetLoss(place string, l Loss) error {
+	if err := l.Check(); err != nil {
 		return err
 	}
-	return t.link(host, func(switches, in *inside, port string) error { return setLoss(switches.ns, in.ns, port, p) })
+	return t.link(place, func(switches, in *inside, s station) error { return setLoss(switches.ns, in.ns, s.name, l) })
 }
 
-// SetLosses makes the links of all hosts lose that share; those that do are left alone.
-func (t *Testbed) SetLosses(p float64) error {
+// SetLosses makes the links of all hosts lose that share of all packets; those that do are left alone.
+func (t *Testbed) SetLosses(share float64) error {
+	if err := checkLoss(share); err != nil {
+		return err
+	}
 	faults, err := t.Faults()
 	if err != nil {
 		return err
 	}
-	for h, f := range faults {
-		if f.Loss != p {
-			if err := t.SetLoss(h, p); err != nil {
+	for h, host := range t.layout.hosts {
+		if l := (Loss{Share: share}); faults[h].Loss != l {
+			if err := t.SetLoss(host.Namespace, l); err != nil {
 				return err
 			}
 		}
@@ -32,12 +46,12 @@ func (t *Testbed) SetLosses(p float64) error {
 	return nil
 }
 
-// SetLink takes the link of a host down, as if its cable were pulled, or up. The
-// host keeps its addresses and routes. Once up, the switch asks for its groups;
+// SetLink takes the link of a place down, as if its cable were pulled, or up. The
+// place keeps its addresses and routes. Once up, the switch asks for its groups;
 // that takes a second or two.
-func (t *Testbed) SetLink(host int, up bool) error {
-	return t.link(host, func(switches, in *inside, port string) error {
-		link, err := switches.LinkByName(port)
+func (t *Testbed) SetLink(place string, up bool) error {
+	return t.link(place, func(switches, in *inside, s station) error {
+		link, err := switches.LinkByName(s.name)
 		if err != nil {
 			return err
 		}
@@ -51,41 +65,169 @@ func (t *Testbed) SetLink(host int, up bool) error {
 	})
 }
 
-// link calls f with both ends of a host's link.
-func (t *Testbed) link(host int, f func(switches, in *inside, port string) error) error {
-	if host < 0 || host >= len(t.layout.hosts) {
-		return fmt.Errorf("testbed %s: no host %d: want 0 to %d", t.Name(), host, len(t.layout.hosts)-1)
+// Flap takes the link of a place down and up several times. It leaves it up, also when ctx ends.
+func (t *Testbed) Flap(ctx context.Context, place string, times int, down, up time.Duration) error {
+	for range times {
+		if err := t.SetLink(place, false); err != nil {
+			return err
+		}
+		sleep(ctx, down)
+		if err := t.SetLink(place, true); err != nil {
+			return err
+		}
+		sleep(ctx, up)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// SetMTU sets the MTU of the switch's port to a place: longer packets vanish
+// there in both directions, and nobody is told. 0 is the testbed's own. Links need
+// a rate for it, or else what travels is trains of segments, which pass.
+func (t *Testbed) SetMTU(place string, mtu int) error {
+	own := t.Spec().MTU
+	if mtu == 0 {
+		mtu = own
+	}
+	if mtu < minMTU || mtu > own {
+		return fmt.Errorf("testbed %s: a port's MTU of %d: want %d to %d, that of all links", t.Name(), mtu, minMTU, own)
+	}
+	if t.Spec().Rate == 0 {
+		return fmt.Errorf("testbed %s: a port's MTU means nothing where links have no rate, since trains of segments pass: bring it up with --rate", t.Name())
+	}
+	return t.link(place, func(switches, _ *inside, s station) error {
+		link, err := switches.LinkByName(s.name)
+		if err != nil {
+			return err
+		}
+		return switches.LinkSetMTU(link, mtu)
+	})
+}
+
+// minMTU is the least that IPv4 asks for and links take.
+const minMTU = 68
+
+// SetRate gives the link of a host another rate, in both directions, as if it had
+// been negotiated anew. 0 is the testbed's own.
+func (t *Testbed) SetRate(place string, rate float64) error {
+	spec := t.Spec()
+	if spec.Rate == 0 {
+		return fmt.Errorf("testbed %s: its links have no rate: bring it up with --rate", t.Name())
+	}
+	if rate != 0 {
+		spec.Rate, spec.Burst = rate, 0
+	}
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	return t.link(place, func(switches, in *inside, s station) error {
+		if !s.host {
+			return errors.New("the link of a node has no rate")
+		}
+		port, err := switches.LinkByName(s.name)
+		if err != nil {
+			return err
+		}
+		eth0, err := in.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return errors.Join(spec.shape(switches.Handle, port.Attrs().Index), spec.shape(in.Handle, eth0.Attrs().Index))
+	})
+}
+
+const agedTable = "aged-"
+
+// SetAged makes the switch forget the groups of a place and hear nothing of them
+// any more, as one does that nobody queries; false has it asked again.
+func (t *Testbed) SetAged(place string, aged bool) error {
+	return t.link(place, func(switches, _ *inside, s station) error {
+		c, err := nftables.New(nftables.WithNetNSFd(int(switches.ns)))
+		if err != nil {
+			return err
+		}
+		dropTable(c, nftables.TableFamilyNetdev, agedTable+s.name)
+		if aged {
+			ingress(c, agedTable+s.name, s.name, igmp(expr.CmpOpEq)...)
+		}
+		if err := c.Flush(); err != nil {
+			return fmt.Errorf("nftables: IGMP of %s: %w", s.name, err)
+		}
+		bridge, err := switches.LinkByName(s.bridge)
+		if err != nil {
+			return err
+		}
+		port, err := switches.LinkByName(s.name)
+		if err != nil {
+			return err
+		}
+		r, err := newRaw(switches.ns)
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		if !aged {
+			return r.ask(bridge.Attrs().Index)
+		}
+		for g := range Groups {
+			if err := r.forgetGroup(bridge.Attrs().Index, port.Attrs().Index, Group(g)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// link calls f with both ends of a place's link.
+func (t *Testbed) link(place string, f func(switches, in *inside, s station) error) error {
+	i := slices.IndexFunc(t.layout.stations, func(s station) bool { return t.layout.namespace(s.name) == place })
+	if i < 0 {
+		return fmt.Errorf("testbed %s: %q is no host or node of it: want a namespace such as %s", t.Name(), place, t.layout.hosts[0].Namespace)
 	}
 	sw, err := enter(t.layout.namespace(switches))
 	if err != nil {
 		return err
 	}
 	defer sw.close()
-	in, err := enter(t.layout.hosts[host].Namespace)
+	in, err := enter(place)
 	if err != nil {
 		return err
 	}
 	defer in.close()
-	if err := f(sw, in, t.layout.stations[host].name); err != nil {
-		return fmt.Errorf("testbed %s: host %d: %w", t.Name(), host, err)
+	if err := f(sw, in, t.layout.stations[i]); err != nil {
+		return fmt.Errorf("testbed %s: %s: %w", t.Name(), t.layout.stations[i].name, err)
 	}
 	return nil
 }
 
-// Faults are those of the link of a host.
+// Faults are those of a place that the kernel still knows of.
 type Faults struct {
-	Loss float64 `json:"loss"` // share of frames, in each direction
-	Down bool    `json:"down"`
+	Place         string  `json:"place"` // h0, n0
+	Loss          Loss    `json:"loss"`
+	Down          bool    `json:"down"`           // its link
+	InterfaceDown bool    `json:"interface_down"` // its own eth0
+	MTU           int     `json:"mtu"`            // of the switch's port, where it is not the testbed's; else 0
+	Rate          float64 `json:"rate"`           // likewise
+	Aged          bool    `json:"aged"`           // the switch has forgotten its groups
 }
 
-// Faults returns those of every host, by index.
+// Faults returns those of all hosts by index, and then those of all nodes.
 func (t *Testbed) Faults() ([]Faults, error) {
 	sw, err := enter(t.layout.namespace(switches))
 	if err != nil {
 		return nil, err
 	}
 	defer sw.close()
-	lost, err := losses(sw.ns)
+	out, err := losses(sw.ns)
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +235,120 @@ func (t *Testbed) Faults() ([]Faults, error) {
 	if err != nil {
 		return nil, err
 	}
-	up := map[string]bool{}
+	ports := map[string]*netlink.LinkAttrs{}
 	for _, l := range links {
-		up[l.Attrs().Name] = l.Attrs().Flags&net.FlagUp != 0
+		ports[l.Attrs().Name] = l.Attrs()
 	}
-	all := make([]Faults, len(t.layout.hosts))
-	for i := range all {
-		port := t.layout.stations[i].name
-		all[i] = Faults{lost[port].share, !up[port]}
+	aged, err := agedPorts(sw)
+	if err != nil {
+		return nil, err
+	}
+	var all []Faults
+	for _, s := range t.layout.stations {
+		f := Faults{Place: s.name, Loss: out[s.name].loss, Aged: aged[s.name], Down: true}
+		if port := ports[s.name]; port != nil {
+			f.Down = port.Flags&net.FlagUp == 0
+			if port.MTU != t.Spec().MTU {
+				f.MTU = port.MTU
+			}
+			if s.host {
+				if f.Rate, err = t.otherRate(sw, port.Index); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if err := f.inside(t.layout.namespace(s.name)); err != nil {
+			return nil, err
+		}
+		all = append(all, f)
 	}
 	return all, nil
+}
+
+// inside reads the faults that a place itself shows.
+func (f *Faults) inside(namespace string) error {
+	in, err := enter(namespace)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	lost, err := losses(in.ns)
+	if err != nil {
+		return err
+	}
+	if l, is := lost["eth0"]; is {
+		f.Loss = l.loss
+	}
+	eth0, err := in.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	f.InterfaceDown = eth0.Attrs().Flags&net.FlagUp == 0
+	return nil
+}
+
+// otherRate returns the rate of a port, if it is not the testbed's.
+func (t *Testbed) otherRate(sw *inside, port int) (float64, error) {
+	all, err := sw.QdiscList(nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, q := range all {
+		if tbf, is := q.(*netlink.Tbf); is && tbf.LinkIndex == port && tbf.Rate != uint64(t.Spec().Rate/8) {
+			return float64(tbf.Rate) * 8, nil
+		}
+	}
+	return 0, nil
+}
+
+// agedPorts are those whose groups the switch does not hear of.
+func agedPorts(sw *inside) (map[string]bool, error) {
+	c, err := nftables.New(nftables.WithNetNSFd(int(sw.ns)))
+	if err != nil {
+		return nil, err
+	}
+	tables, err := c.ListTablesOfFamily(nftables.TableFamilyNetdev)
+	if err != nil {
+		return nil, fmt.Errorf("nftables: %w", err)
+	}
+	aged := map[string]bool{}
+	for _, t := range tables {
+		if port, is := strings.CutPrefix(t.Name, agedTable); is {
+			aged[port] = true
+		}
+	}
+	return aged, nil
+}
+
+// Heal ends all faults, but for the loss that the Spec asks for.
+func (t *Testbed) Heal() error {
+	faults, err := t.Faults()
+	if err != nil {
+		return err
+	}
+	for i, f := range faults {
+		place := t.layout.namespace(f.Place)
+		own := Loss{}
+		if i < len(t.layout.hosts) {
+			own.Share = t.Spec().Loss
+		}
+		for _, mend := range []struct {
+			broken bool
+			mend   func() error
+		}{
+			{f.InterfaceDown, func() error { return t.SetInterface(place, true) }},
+			{f.Down, func() error { return t.SetLink(place, true) }},
+			{f.Loss != own, func() error { return t.SetLoss(place, own) }},
+			{f.MTU != 0, func() error { return t.SetMTU(place, 0) }},
+			{f.Rate != 0, func() error { return t.SetRate(place, 0) }},
+			{f.Aged, func() error { return t.SetAged(place, false) }},
+		} {
+			if mend.broken {
+				if err := mend.mend(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -114,37 +114,33 @@ func TestRootLossIsDrawnAndCounted(t *testing.T) {
 		return arrived
 	}
 	require.Equal(t, [2]int{datagrams, datagrams}, exchange())
-	require.NoError(t, tb.SetLoss(0, 0.5))
+	require.NoError(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 0.5}))
 	for _, n := range exchange() {
 		require.InDelta(t, datagrams/2, n, 120) // more than 7 standard deviations
 	}
-	faults, err := tb.Faults()
-	require.NoError(t, err)
-	require.Equal(t, []Faults{{Loss: 0.5}, {}}, faults)
-	require.NoError(t, tb.SetLoss(0, 0))
+	require.Equal(t, []Faults{{Place: "h0", Loss: Loss{Share: 0.5}}}, faulty(t, tb))
+	require.NoError(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 0}))
 	require.Equal(t, [2]int{datagrams, datagrams}, exchange())
-	require.ErrorContains(t, tb.SetLoss(0, 1.5), "want 0 to 1")
-	require.ErrorContains(t, tb.SetLoss(2, 0.1), "no host 2: want 0 to 1")
+	require.ErrorContains(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 1.5}), "want 0 to 1")
+	require.ErrorContains(t, tb.SetLoss("h2", Loss{Share: 0.1}), `"h2" is no host or node of it: want a namespace such as `+tb.Hosts()[0].Namespace)
 }
 
 func TestRootALossThatIsAskedForIsThere(t *testing.T) {
 	tb := up(t, Spec{Hosts: 2, Loss: 0.01})
-	faults, err := tb.Faults()
-	require.NoError(t, err)
-	require.Equal(t, []Faults{{Loss: 0.01}, {Loss: 0.01}}, faults)
+	require.Equal(t, []Faults{{Place: "h0", Loss: Loss{Share: 0.01}}, {Place: "h1", Loss: Loss{Share: 0.01}}}, faulty(t, tb))
 }
 
 func TestRootALinkGoesDownAndUp(t *testing.T) {
 	tb := up(t, twoByTwo)
 	all := openAll(t, tb)
 	join(t, all[0], Group(1), all[3])
-	require.NoError(t, tb.SetLink(3, false))
+	require.NoError(t, tb.SetLink(tb.Hosts()[3].Namespace, false))
 	before := counters(t, tb)
 	all[0].send(tb.Hosts()[3].Addr, "lost", 1000)
 	all[0].send(Group(1), "lost", 1000)
 	reach(t, all[0], tb.Hosts()[2].Addr, all[2]) // the same way, later
 	require.Equal(t, 0, frames(counters(t, tb).Sub(before).port(t, "h3", "eth0").ReceivedBytes), "a host without a link")
-	require.NoError(t, tb.SetLink(3, true))
+	require.NoError(t, tb.SetLink(tb.Hosts()[3].Namespace, true))
 	reach(t, all[0], tb.Hosts()[3].Addr, all[3])
 	reach(t, all[0], Group(1), all[3])
 	reach(t, all[3], tb.Hosts()[0].Addr, all[0])

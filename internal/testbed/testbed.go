@@ -48,7 +48,7 @@ func Up(ctx context.Context, spec Spec, progress func(done, total int)) (*Testbe
 			return nil, fmt.Errorf("testbed %s %w: %v, and %v is asked for: take it down first", t.Name(), ErrOther, old.Spec, t.Spec())
 		}
 		if t.check() == nil {
-			return t, t.heal()
+			return t, t.Heal()
 		}
 	}
 	if err := remove(t.Name()); err != nil { // what an interruption left
@@ -148,25 +148,6 @@ func (t *Testbed) broken(err error) error {
 func (t *Testbed) check() error {
 	_, err := t.Counters()
 	return err
-}
-
-// heal ends all faults, but for the loss that the Spec asks for.
-func (t *Testbed) heal() error {
-	if err := t.SetLosses(t.Spec().Loss); err != nil {
-		return err
-	}
-	faults, err := t.Faults()
-	if err != nil {
-		return err
-	}
-	for h, f := range faults {
-		if f.Down {
-			if err := t.SetLink(h, true); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // Down removes the testbed.

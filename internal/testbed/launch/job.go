@@ -33,6 +33,9 @@ type Job struct {
 	MPI   bool
 	Mcast string // path of the program that mpirun starts its daemons by; empty: that of this process
 
+	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they do.
+	KeepGoing bool
+
 	// Logs is the directory of the logs, rank0.log and so on; empty: they are removed in the end.
 	Logs string
 	// Output returns where a rank's outputs go besides its log, nil: nowhere.

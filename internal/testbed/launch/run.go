@@ -113,7 +113,8 @@ func (r *Run) startRank(rank int, env []string) error {
 	return nil
 }
 
-// supervise waits for all ranks. The first one that fails, or the end of ctx, ends the others.
+// supervise waits for all ranks. The first one that fails, unless the others are to keep going, or the end of
+// ctx, ends the others.
 func (r *Run) supervise(ctx context.Context) {
 	defer close(r.done)
 	ended := make(chan int, len(r.ranks))
@@ -123,17 +124,19 @@ func (r *Run) supervise(ctx context.Context) {
 			ended <- i
 		}()
 	}
+wait:
 	for range r.ranks {
 		select {
 		case i := <-ended:
-			if !r.ranks[i].cmd.ProcessState.Success() {
+			if r.err == nil && !r.ranks[i].cmd.ProcessState.Success() {
 				r.err = r.died(i)
+			}
+			if r.err != nil && !r.job.KeepGoing {
+				break wait
 			}
 		case <-ctx.Done():
 			r.err = context.Cause(ctx)
-		}
-		if r.err != nil {
-			break
+			break wait
 		}
 	}
 	stop(r.ranks...)
@@ -197,6 +200,9 @@ func (r *Run) Signal(rank int, sig syscall.Signal) error {
 	}
 	return nil
 }
+
+// Process returns the id of a rank's process, which is the leader of its process group.
+func (r *Run) Process(rank int) int { return r.ranks[rank].cmd.Process.Pid }
 
 // Log returns the path of a rank's log.
 func (r *Run) Log(rank int) string { return filepath.Join(r.logs, "rank"+strconv.Itoa(rank)+".log") }

@@ -1,0 +1,249 @@
+package testbed
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Loss says which packets of a host's or node's link are lost: a share of those that everything else says matches.
+type Loss struct {
+	Share    float64    `json:"share"`              // 0 to 1
+	At       string     `json:"at,omitempty"`       // one of LossPlaces
+	Protocol string     `json:"protocol,omitempty"` // one of LossProtocols
+	Cast     string     `json:"cast,omitempty"`     // one of LossCasts
+	Above    int        `json:"above,omitempty"`    // only IPv4 packets of more bytes, header included
+	Peer     netip.Addr `json:"peer,omitzero"`      // only those from or to this address
+}
+
+// What a Loss may say.
+var (
+	// LossPlaces: both directions of the link; into the host; out of it; or its own firewall, which tells the
+	// program that sends (EPERM).
+	LossPlaces = []string{"", "in", "out", "firewall"}
+	// LossProtocols: all but IGMP, for a switch that missed a join would not be told for two minutes; or one.
+	LossProtocols = []string{"", "udp", "tcp", "igmp"}
+	// LossCasts: all; or what goes to one host, or to a group.
+	LossCasts = []string{"", "unicast", "multicast"}
+)
+
+var ipProtocols = map[string]byte{"udp": unix.IPPROTO_UDP, "tcp": unix.IPPROTO_TCP, "igmp": unix.IPPROTO_IGMP}
+
+const (
+	lossTable = "loss-"
+	// lossUnit is what a share is counted in.
+	lossUnit = 1_000_000
+	maxIPv4  = 65535
+)
+
+// choices names what is allowed, without "", which stands for leaving it out.
+func choices(all []string) string { return strings.Join(all[1:], ", ") + ", or nothing for all" }
+
+// Check says what is wrong with a Loss.
+func (l Loss) Check() error {
+	if err := checkLoss(l.Share); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		what, value string
+		allowed     []string
+	}{{"a loss at", l.At, LossPlaces}, {"a loss of protocol", l.Protocol, LossProtocols}, {"a loss of", l.Cast, LossCasts}} {
+		if !slices.Contains(c.allowed, c.value) {
+			return fmt.Errorf("testbed: %s %q: want %s", c.what, c.value, choices(c.allowed))
+		}
+	}
+	if l.Above < 0 || l.Above >= maxIPv4 {
+		return fmt.Errorf("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxIPv4-1)
+	}
+	if l.Peer.IsValid() && !l.Peer.Is4() {
+		return fmt.Errorf("testbed: a loss to %v: want an IPv4 address", l.Peer)
+	}
+	if l.Peer.IsValid() && l.Cast == "multicast" && l.At != "in" {
+		return errors.New("testbed: a loss of multicast to an address: what is sent to a group has no receiver's address; want it at in, where the address is the sender's")
+	}
+	return nil
+}
+
+// String says what is lost, as the command line does.
+func (l Loss) String() string {
+	text := fmt.Sprint(l.Share)
+	for _, f := range []struct{ flag, value string }{{"at", l.At}, {"protocol", l.Protocol}, {"cast", l.Cast}} {
+		if f.value != "" {
+			text += " --" + f.flag + " " + f.value
+		}
+	}
+	if l.Above > 0 {
+		text += fmt.Sprintf(" --above %d", l.Above)
+	}
+	if l.Peer.IsValid() {
+		text += fmt.Sprintf(" --peer %v", l.Peer)
+	}
+	return text
+}
+
+// lossEnd is where packets of a link are dropped.
+type lossEnd struct {
+	at     string
+	ns     netns.NsHandle
+	device string
+	family nftables.TableFamily
+	peer   uint32 // where the IPv4 header has the peer's address
+}
+
+// The offsets of addresses in an IPv4 header.
+const (
+	ipProtocol    = 9
+	ipSource      = 12
+	ipDestination = 16
+)
+
+// lossEnds are those of a link: at the switch's port, what comes from the host; at the host, what comes to it,
+// and what its programs send.
+func lossEnds(switches, host netns.NsHandle, port string) []lossEnd {
+	return []lossEnd{
+		{"out", switches, port, nftables.TableFamilyNetdev, ipDestination},
+		{"in", host, "eth0", nftables.TableFamilyNetdev, ipSource},
+		{"firewall", host, "eth0", nftables.TableFamilyIPv4, ipDestination},
+	}
+}
+
+// setLoss makes a link lose what l says, and nothing else.
+func setLoss(switches, host netns.NsHandle, port string, l Loss) error {
+	note, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	for _, end := range lossEnds(switches, host, port) {
+		c, err := nftables.New(nftables.WithNetNSFd(int(end.ns)))
+		if err != nil {
+			return err
+		}
+		name := lossTable + end.device
+		dropTable(c, end.family, name)
+		if l.Share > 0 && (l.At == end.at || l.At == "" && end.at != "firewall") {
+			table := c.AddTable(&nftables.Table{Name: name, Family: end.family})
+			chain := &nftables.Chain{Name: end.device, Table: table, Type: nftables.ChainTypeFilter, Priority: nftables.ChainPriorityFilter}
+			if end.at == "firewall" {
+				chain.Hooknum = nftables.ChainHookOutput
+			} else {
+				chain.Hooknum, chain.Device = nftables.ChainHookIngress, end.device
+			}
+			rule := dropRule(c.AddChain(chain), l.match(end.peer)...)
+			rule.UserData = userdata.AppendString(nil, userdata.TypeComment, string(note))
+			c.AddRule(rule)
+		}
+		if err := c.Flush(); err != nil {
+			return fmt.Errorf("nftables: loss at %s of %s: %w", end.device, port, err)
+		}
+	}
+	return nil
+}
+
+// match matches the packets that are lost.
+func (l Loss) match(peer uint32) []expr.Any {
+	protocol := igmp(expr.CmpOpNeq)
+	if number, named := ipProtocols[l.Protocol]; named {
+		protocol = igmp(expr.CmpOpEq)
+		protocol[len(protocol)-1] = equal([]byte{number})
+	}
+	match := protocol
+	if l.Cast != "" {
+		op := expr.CmpOpEq
+		if l.Cast == "unicast" {
+			op = expr.CmpOpNeq
+		}
+		match = append(match, header(ipDestination, 1),
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{0xf0}, Xor: []byte{0}},
+			&expr.Cmp{Op: op, Register: 1, Data: []byte{0xe0}})
+	}
+	if l.Above > 0 {
+		match = append(match, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1}, bigEndian(),
+			&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, uint32(l.Above))}) //nolint:gosec // less than 1<<16
+	}
+	if l.Peer.IsValid() {
+		match = append(match, header(peer, 4), equal(l.Peer.AsSlice()))
+	}
+	if l.Share < 1 {
+		match = append(match, drawn(l.Share)...)
+	}
+	return match
+}
+
+func header(offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}
+}
+
+func equal(b []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: b} }
+
+// bigEndian turns the number in the register into one that compares as bytes do.
+func bigEndian() expr.Any {
+	return &expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4}
+}
+
+// drawn matches a share p of frames at random.
+func drawn(p float64) []expr.Any {
+	below := binary.BigEndian.AppendUint32(nil, uint32(math.Round(p*lossUnit))) //nolint:gosec // at most a million
+	return []expr.Any{
+		&expr.Numgen{Register: 1, Modulus: lossUnit, Type: unix.NFT_NG_RANDOM},
+		bigEndian(),
+		&expr.Cmp{Op: expr.CmpOpLt, Register: 1, Data: below},
+	}
+}
+
+// dropped is what a device loses of what arrives, or a firewall of what leaves.
+type dropped struct {
+	loss    Loss
+	packets uint64 // so far
+}
+
+// losses returns the losses of a namespace by device.
+func losses(ns netns.NsHandle) (map[string]dropped, error) {
+	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]dropped{}
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyNetdev, nftables.TableFamilyIPv4} {
+		tables, err := c.ListTablesOfFamily(family)
+		if err != nil {
+			return nil, fmt.Errorf("nftables: %w", err)
+		}
+		for _, t := range tables {
+			device, is := strings.CutPrefix(t.Name, lossTable)
+			if !is {
+				continue
+			}
+			rules, err := c.GetRules(t, &nftables.Chain{Name: device, Table: t})
+			if err != nil {
+				return nil, fmt.Errorf("nftables: loss at %s: %w", device, err)
+			}
+			for _, r := range rules {
+				if found[device], err = readLoss(r); err != nil {
+					return nil, fmt.Errorf("nftables: loss at %s: %w", device, err)
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+func readLoss(rule *nftables.Rule) (d dropped, err error) {
+	for _, e := range rule.Exprs {
+		if counter, is := e.(*expr.Counter); is {
+			d.packets = counter.Packets
+		}
+	}
+	note, _ := userdata.GetString(rule.UserData, userdata.TypeComment)
+	return d, json.Unmarshal([]byte(note), &d.loss)
+}
