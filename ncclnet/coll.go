@@ -154,14 +154,14 @@ func goCollHelp(group C.int64_t) {
 	}()
 	if err != nil { // nothing of the group can be trusted any more
 		say(C.NCCL_LOG_WARN, err.Error())
-		_ = g.Close()
+		_ = g.Abort(err.Error())
 	}
 }
 
 //export goCollAbort
 func goCollAbort(group C.int64_t) {
 	if g, err := collGroups.get(int64(group)); err == nil {
-		_ = g.CloseWithin(0)
+		_ = g.Abort("NCCL freed a buffer that an operation in flight uses, as it does when a communicator is aborted")
 		g.pending.Wait()
 	}
 }

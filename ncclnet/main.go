@@ -49,12 +49,12 @@ func code(err error) C.int {
 	var arg *collnet.ArgumentError
 	switch {
 	case errors.As(err, &fault):
-		switch fault.Kind {
-		case collnet.Dead, collnet.Path:
+		switch {
+		case fault.Remote():
 			return C.MCAST_E_RANK
-		case collnet.Mismatch:
+		case fault.Kind == collnet.Mismatch:
 			return C.MCAST_E_MISMATCH
-		case collnet.Closed:
+		case fault.Kind == collnet.Closed:
 			return C.MCAST_E_CLOSED
 		}
 		return C.MCAST_E_INTERNAL

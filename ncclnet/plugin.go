@@ -183,7 +183,7 @@ func resultOf(err error) C.nccl_result {
 		return C.NCCL_INVALID_ARGUMENT
 	case errors.As(err, &fault) && fault.Kind == collnet.Mismatch:
 		return C.NCCL_INVALID_USAGE
-	case errors.As(err, &fault) && (fault.Kind == collnet.Dead || fault.Kind == collnet.Path), errors.As(err, new(*remoteError)), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &fault) && fault.Remote(), errors.As(err, new(*remoteError)), errors.Is(err, context.DeadlineExceeded):
 		return C.NCCL_REMOTE_ERROR
 	}
 	return C.NCCL_SYSTEM_ERROR

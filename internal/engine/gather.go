@@ -64,6 +64,7 @@ type Gather struct {
 	clogged  bool   // the fabric had no room for what could be sent
 	queue    inbox[gatherOp]
 	flying   atomic.Int64
+	posted   atomic.Uint64
 	stranded []*Work // operations that came after the protocol had failed
 	fault    atomic.Error
 	failed   bool
@@ -120,11 +121,12 @@ func (g *Gather) SubmitAll(ops []GatherOp, after func()) ([]*Work, error) {
 
 func (g *Gather) queueAll(items ...gatherOp) error {
 	g.flying.Add(int64(len(items)))
-	err := g.queue.put(items...)
-	if err != nil {
+	if err := g.queue.put(items...); err != nil {
 		g.flying.Sub(int64(len(items)))
+		return err
 	}
-	return err
+	g.posted.Add(uint64(len(items)))
+	return nil
 }
 
 // Fail ends all operations, now and later, with err. Any goroutine may call it.
@@ -136,6 +138,9 @@ func (g *Gather) Fail(err error) {
 
 // InFlight returns how many operations are not done.
 func (g *Gather) InFlight() int { return int(g.flying.Load()) }
+
+// Posted returns how many operations were taken up.
+func (g *Gather) Posted() uint64 { return g.posted.Load() }
 
 // Wake ends a Sleep.
 func (g *Gather) Wake() { g.fab.Wake() }

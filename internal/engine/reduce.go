@@ -36,6 +36,7 @@ type Reduce struct {
 	works    [slots]*Work // by number
 	queue    inbox[reduceOp]
 	flying   atomic.Int64
+	posted   atomic.Uint64
 	orders   chan order
 	fault    atomic.Error
 	failed   bool
@@ -94,6 +95,7 @@ func (r *Reduce) queueAll(items ...reduceOp) error {
 		r.flying.Sub(int64(len(items)))
 		return err
 	}
+	r.posted.Add(uint64(len(items)))
 	r.start.Do(func() { r.ended.Go(r.cfg.Route) })
 	return nil
 }
@@ -187,6 +189,9 @@ func (r *Reduce) Fail(err error) {
 
 // InFlight returns how many operations are not done.
 func (r *Reduce) InFlight() int { return int(r.flying.Load()) }
+
+// Posted returns how many operations were taken up.
+func (r *Reduce) Posted() uint64 { return r.posted.Load() }
 
 // Wake ends a Sleep.
 func (r *Reduce) Wake() {

@@ -17,6 +17,10 @@ const (
 	Local
 	// Path: all ranks answer, but data do not pass between two of them.
 	Path
+	// Left: a rank closed the communicator while others still used it.
+	Left
+	// Aborted: a rank gave the communicator up, and said why.
+	Aborted
 	faultKinds
 )
 
@@ -28,6 +32,11 @@ type Fault struct {
 	Text string
 }
 
+// Remote reports whether the communicator ended because of a rank, or of the path to it.
+func (f *Fault) Remote() bool {
+	return f.Kind == Dead || f.Kind == Path || f.Kind == Left || f.Kind == Aborted
+}
+
 // Error tells what happened and names the rank.
 func (f *Fault) Error() string {
 	switch f.Kind {
@@ -37,6 +46,10 @@ func (f *Fault) Error() string {
 		return f.Text
 	case Closed:
 		return "the group is closed"
+	case Left:
+		return fmt.Sprintf("rank %d has closed the group %s", f.Rank, f.Text)
+	case Aborted:
+		return fmt.Sprintf("rank %d aborted: %s", f.Rank, f.Text)
 	}
 	return fmt.Sprintf("rank %d failed: %s", f.Rank, f.Text)
 }

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/torch-mcast/torch-mcast/internal/core"
 )
 
@@ -29,7 +31,7 @@ import (
 const (
 	beat byte = iota + 1
 	fault
-	bye
+	leave
 	records
 	notice
 )
@@ -37,8 +39,8 @@ const (
 const (
 	frameHead  = 8
 	maxPayload = 1 << 24
-	// grace is how long after a data connection was lost the peer's farewell,
-	// on another connection, may still come.
+	// grace is how long after a data connection was lost the reason, on another
+	// connection, may still come.
 	grace = 250 * time.Millisecond
 	// patience is how long Close waits for neighbours to hang up.
 	patience = 2 * time.Second
@@ -50,20 +52,20 @@ type Mesh struct {
 	timeout    time.Duration
 	edges      map[int]*edge
 	onFault    func(*Fault)
+	onLeave    func(rank int, posted Posted)
 
-	mu      sync.Mutex
-	first   *Fault
-	failed  chan struct{} // closed with the first fault
-	left    map[int]bool  // ranks that have said farewell
-	parted  chan struct{} // closed with the first farewell
-	rounds  map[int][]byte
-	arrived chan struct{} // replaced whenever rounds grows
-	agreed  int
-	latest  Notice
-	noticed chan struct{} // replaced with every notice
-	closing bool
-	wg      sync.WaitGroup
-	stop    chan struct{}
+	mu       sync.Mutex
+	first    *Fault
+	failed   chan struct{} // closed with the first fault
+	departed departures
+	rounds   map[int][]byte
+	arrived  chan struct{} // replaced whenever rounds grows
+	agreed   int
+	latest   Notice
+	noticed  chan struct{} // replaced with every notice
+	closing  bool
+	wg       sync.WaitGroup
+	stop     chan struct{}
 }
 
 type edge struct {
@@ -75,12 +77,15 @@ type edge struct {
 // New starts the mesh of a rank. conns holds a connection for each of
 // core.Neighbours(rank, size) and belongs to the mesh from now on. A neighbour that is
 // silent for two thirds of timeout counts as dead, so that all know it before
-// timeout is over. onFault is called once, with the first fault.
-func New(rank, size int, conns map[int]net.Conn, timeout time.Duration, onFault func(*Fault)) *Mesh {
+// timeout is over. onFault is called once, with the first fault; onLeave for each other rank that leaves.
+func New(
+	rank, size int, conns map[int]net.Conn, timeout time.Duration,
+	onFault func(*Fault), onLeave func(rank int, posted Posted),
+) *Mesh {
 	m := &Mesh{
-		rank: rank, size: size, timeout: timeout, edges: map[int]*edge{}, onFault: onFault,
-		failed: make(chan struct{}), left: map[int]bool{}, parted: make(chan struct{}), rounds: map[int][]byte{},
-		arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
+		rank: rank, size: size, timeout: timeout, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
+		failed: make(chan struct{}), departed: departures{leaving: map[int]bool{}, all: make(chan struct{})},
+		rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
 		m.edges[peer] = &edge{peer: peer, conn: c}
@@ -108,8 +113,8 @@ func (m *Mesh) Report(f *Fault) {
 	m.onFault(f)
 }
 
-// Lost reports that a data connection to a rank is broken, unless the rank
-// has left, or is about to say that it does.
+// Lost reports that a data connection to a rank is broken, unless all ranks
+// leave, or the rank is about to say why.
 func (m *Mesh) Lost(rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,9 +130,9 @@ func (m *Mesh) Lost(rank int, err error) {
 			return
 		}
 		m.mu.Lock()
-		gone := m.left[rank]
+		over := m.allLeave()
 		m.mu.Unlock()
-		if !gone {
+		if !over {
 			m.Report(&Fault{Kind: Dead, Rank: rank, Text: fmt.Sprintf("%v (seen by rank %d)", err, m.rank)})
 		}
 	}()
@@ -188,32 +193,28 @@ func (m *Mesh) wait(ctx context.Context, round, from int) ([]byte, error) {
 	}
 }
 
-// Farewell returns a channel that is closed when some rank has said farewell.
-func (m *Mesh) Farewell() <-chan struct{} { return m.parted }
-
-// Close says farewell, if nobody failed, and ends the mesh.
-func (m *Mesh) Close(farewell bool) {
+// Close ends the mesh. Unless all ranks leave, or a fault was reported, the neighbours will take
+// this one for dead.
+func (m *Mesh) Close() {
 	m.mu.Lock()
 	if m.closing {
 		m.mu.Unlock()
 		return
 	}
 	m.closing = true
-	farewell = farewell && m.first == nil
-	m.mu.Unlock()
-	close(m.stop)
 	wait := grace
-	if farewell {
-		m.flood(bye, m.rank, nil)
+	if m.allLeave() && m.first == nil {
 		wait = patience
 	}
+	m.mu.Unlock()
+	close(m.stop)
 	m.linger(wait)
 	m.hangUp()
 }
 
-// linger waits until the neighbours have hung up, too, but not for long, and for all that the mesh does. Who closes a connection
-// while bytes of the peer come resets it, and the farewell, or what failed, is lost where it is
-// still on its way.
+// linger waits until the neighbours have hung up, too, but not for long, and for all that the mesh
+// does. Who closes a connection while bytes of the peer come resets it, and the last words, that all
+// leave or what failed, are lost where they are still on their way.
 func (m *Mesh) linger(wait time.Duration) {
 	for _, e := range m.edges {
 		if c, ok := e.conn.(interface{ CloseWrite() error }); ok {
@@ -303,16 +304,9 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
 		if len(payload) > 0 && payload[0] > 0 && payload[0] < byte(faultKinds) {
 			m.Report(&Fault{Kind: FaultKind(payload[0]), Rank: rank, Text: string(payload[1:])})
 		}
-	case bye:
-		m.mu.Lock()
-		known := m.left[rank]
-		if len(m.left) == 0 {
-			close(m.parted)
-		}
-		m.left[rank] = true
-		m.mu.Unlock()
-		if !known {
-			m.flood(bye, rank, nil)
+	case leave:
+		if len(payload) == 16 && rank < m.size {
+			m.departs(rank, Posted{binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])})
 		}
 	case notice:
 		if len(payload) >= 4 {
@@ -327,10 +321,10 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
 	}
 }
 
-// broken ends an edge: by farewell, by our own Close, or as a fault.
+// broken ends an edge: because all ranks leave, by our own Close, or as a fault.
 func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
 	m.mu.Lock()
-	quiet := m.closing || m.left[e.peer]
+	quiet := m.closing || m.allLeave()
 	over := quiet || m.first != nil
 	m.mu.Unlock()
 	if over && errors.Is(err, io.EOF) {
@@ -339,16 +333,19 @@ func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
 	if quiet {
 		return
 	}
-	text := err.Error()
+	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", brokenBy(err, silence), m.rank)})
+}
+
+// brokenBy says what an error of a connection tells of the peer.
+func brokenBy(err error, silence time.Duration) string {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		text = fmt.Sprintf("silent for %v (stopped or cut off", silence)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		text = "its connection closed without a farewell (the process ended"
-	default:
-		text += " ("
+		return fmt.Sprintf("silent for %v: it was stopped or cut off", silence)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
+		// A reset is the end of a process that has not read all that was sent to it.
+		return "its connection closed without a farewell: its process ended"
 	}
-	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s; seen by rank %d)", text, m.rank)})
+	return "its connection failed: " + err.Error()
 }
 
 // pack writes the records that are known: rank u16, length u32, bytes each.

@@ -51,12 +51,12 @@ func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph
 			continue
 		}
 		g.faults = append(g.faults, faults)
-		g.mesh = append(g.mesh, New(r, size, g.conns[r], timeout, func(f *Fault) { faults <- f }))
+		g.mesh = append(g.mesh, New(r, size, g.conns[r], timeout, func(f *Fault) { faults <- f }, func(int, Posted) {}))
 	}
 	t.Cleanup(func() {
 		for _, m := range g.mesh {
 			if m != nil {
-				m.Close(false)
+				m.Close()
 			}
 		}
 	})
@@ -131,25 +131,9 @@ func TestSilenceIsAFault(t *testing.T) {
 	}
 }
 
-func TestFarewellIsNoFault(t *testing.T) {
-	g := newGraph(t, 5, time.Minute)
-	g.mesh[3].Close(true)
-	time.Sleep(2 * grace)
-	for r, m := range g.mesh {
-		if r != 3 {
-			<-m.Farewell()
-			m.Lost(3, errors.New("its data connection ended as well"))
-		}
-	}
-	time.Sleep(2 * grace)
-	for r, m := range g.mesh {
-		assert.NoError(t, m.Err(), "rank %d", r)
-	}
-}
-
-// Who has said farewell goes on reading: to close while bytes of the peer come would reset the
-// connection, and the farewell itself could be lost.
-func TestFarewellArrivesWhileThePeerSends(t *testing.T) {
+// Who leaves goes on reading: to close while bytes of the peer come would reset the connection, and
+// what this rank has said last could be lost.
+func TestLeaveArrivesWhileThePeerSends(t *testing.T) {
 	g := newGraph(t, 2, time.Minute, 1)
 	conn := g.conns[1][0].(*net.TCPConn)
 	frames := make([]byte, 1<<16)
@@ -173,17 +157,21 @@ func TestFarewellArrivesWhileThePeerSends(t *testing.T) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		g.mesh[0].Close(true)
+		g.mesh[0].Leave(Posted{})
+		g.mesh[0].Close()
 	}()
 	var head [frameHead]byte
-	for head[0] != bye {
+	for head[0] != leave {
 		_, err := io.ReadFull(conn, head[:])
 		require.NoError(t, err)
 	}
+	var posted [16]byte
+	_, err := io.ReadFull(conn, posted[:])
+	require.NoError(t, err)
 	time.Sleep(10 * time.Millisecond) // in which it would reset the connection
 	close(enough)
 	sender.Wait()
-	_, err := conn.Read(head[:])
+	_, err = conn.Read(head[:])
 	require.Equal(t, io.EOF, err)
 	require.NoError(t, conn.Close())
 	<-closed

@@ -2,7 +2,6 @@ package collnet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -26,6 +25,8 @@ const (
 	Mismatch = mesh.Mismatch // ranks disagree about an operation
 	Closed   = mesh.Closed   // this rank closed the group
 	Path     = mesh.Path     // data do not pass between two ranks that both answer
+	Left     = mesh.Left     // a rank closed the group while others still used it
+	Aborted  = mesh.Aborted  // a rank gave the group up, and said why
 )
 
 // ArgumentError says that a call was wrong in a way that this rank can see by
@@ -64,8 +65,11 @@ type Group struct {
 	tally  tally
 	way    atomic.Pointer[way] // of Reduce-Scatters
 	waited [2]overlap.Ledger   // of gather and reduce
-	once   sync.Once
-	err    error // of Close
+
+	leaving  bool                                   // this rank posts nothing more; guarded by posting
+	departed [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
+	once     sync.Once
+	err      error // of Close
 }
 
 // Rank returns this rank's number.
@@ -188,14 +192,14 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 }
 
 // Barrier returns when all ranks have called it.
-func (g *Group) Barrier() error { return g.wait(g.startBarrier(false)) }
+func (g *Group) Barrier() error { return g.wait(g.startBarrier()) }
 
 // StartBarrier begins a Barrier.
-func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier(false)) }
+func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()) }
 
-func (g *Group) startBarrier(sync bool) (*Work, error) {
+func (g *Group) startBarrier() (*Work, error) {
 	return g.submitGather(engine.GatherOp{
-		Op:   core.Op{Collective: wire.Barrier, Sync: sync},
+		Op:   core.Op{Collective: wire.Barrier},
 		Send: nonNil(nil),
 	}, 0)
 }
@@ -214,6 +218,9 @@ func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) 
 
 // post is submit with g.posting held.
 func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
+	if g.leaving {
+		return nil, g.closed()
+	}
 	o.Yield = g.yielding(o.Collective)
 	if o.After == nil {
 		g.begun(overlap.Gather) // otherwise the end of what it follows begins it
@@ -226,6 +233,7 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 		g.ended(overlap.Gather)
 		return nil, err
 	}
+	g.checkDeparted(overlap.Gather)
 	w.Book(&g.waited[overlap.Gather])
 	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
@@ -253,69 +261,4 @@ func (g *Group) posted(w *Work, err error) (*Work, error) {
 		w.posted()
 	}
 	return w, err
-}
-
-// Close waits until no peer needs this rank any more, at most MCAST_TIMEOUT,
-// and leaves. Operations in flight fail. It returns why the farewell failed, or nil;
-// the group is gone either way. All ranks should close at about the same point.
-func (g *Group) Close() error { return g.CloseWithin(g.plan.settings.Timeout) }
-
-// CloseWithin is Close for callers whose ranks leave at different times: it waits for others so
-// long at most. Whoever still needed this rank then sees it as dead.
-func (g *Group) CloseWithin(wait time.Duration) error {
-	g.once.Do(func() { g.err = g.close(wait) })
-	return g.err
-}
-
-func (g *Group) close(wait time.Duration) error {
-	closed := &Fault{Kind: Closed, Rank: g.plan.rank}
-	clean, err := g.farewell(wait)
-	if !clean {
-		g.fail(closed)
-		g.mesh.Report(&Fault{Kind: Dead, Rank: g.plan.rank, Text: "it closed the group before all ranks did"})
-	}
-	g.mesh.Close(clean)
-	g.fail(closed)
-	g.end(closed)
-	for _, l := range g.lanes {
-		l.Close()
-	}
-	// Nobody drives any more: end what is still in flight.
-	g.gather.Work()
-	g.reduce.Work()
-	if g.background != nil {
-		g.background.Close()
-	}
-	g.lobby.close()
-	return errors.Join(err, g.reduce.Close(), g.gather.Close(), g.free())
-}
-
-// farewell waits until all ranks close, so long at most, and reports whether they do. With
-// operations in flight, or after a failure, there is nothing to wait for.
-func (g *Group) farewell(wait time.Duration) (clean bool, err error) {
-	if g.gather.InFlight() > 0 || g.reduce.InFlight() > 0 || g.mesh.Err() != nil {
-		return false, nil
-	}
-	w, err := g.startBarrier(true)
-	if err == nil {
-		w.posted()
-		late := time.NewTimer(wait)
-		defer late.Stop()
-		select {
-		case <-w.Done():
-			err = w.Err()
-		case <-g.mesh.Farewell(): // what would have told this rank may have been lost with the rank that leaves
-		case <-late.C:
-			err = context.DeadlineExceeded
-		}
-	}
-	clean = err == nil
-	var fault *Fault
-	switch {
-	case errors.As(err, &fault):
-		err = nil // operations report it
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("close: not all ranks closed the group within %v: %w", wait, err)
-	}
-	return clean, err
 }

@@ -55,7 +55,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		edges[r] = c
 	}
 	g.life, g.end = context.WithCancelCause(context.Background())
-	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, g.failed)
+	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, g.failed, g.left)
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
@@ -70,7 +70,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 			err = f // rather than what it led to
 		}
 		g.end(err)
-		g.mesh.Close(false)
+		g.mesh.Close()
 		return nil, err
 	}
 	g.free = c.free

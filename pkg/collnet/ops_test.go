@@ -308,41 +308,6 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-func TestCloseSaysThatOthersStay(t *testing.T) {
-	g := assemble(t, 2, nil)
-	err := g[0].CloseWithin(10 * time.Millisecond)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "not all ranks closed the group within 10ms")
-	require.NoError(t, g[1].Close())
-}
-
-// TestCloseByAFarewell has a rank leave whose last word in the barrier never came. Only who knows
-// that all close says farewell, so that will do.
-func TestCloseByAFarewell(t *testing.T) {
-	g := assemble(t, 3, nil)
-	closed := make(chan error)
-	go func() { closed <- g[0].Close() }()
-	go func() { closed <- g[1].Close() }()
-	require.Eventually(t, func() bool { return g[0].gather.InFlight() > 0 && g[1].gather.InFlight() > 0 }, 10*time.Second, time.Millisecond)
-	g[2].mesh.Close(true)
-	require.NoError(t, <-closed)
-	require.NoError(t, <-closed)
-}
-
-func TestCloseEndsWhatIsInFlight(t *testing.T) {
-	s := config.Default()
-	s.Timeout = 500 * time.Millisecond
-	g := world(t, 2, func(c *config.Settings) { *c = s })
-	w, err := g[0].StartReduceScatter(make([]byte, 64), make([]byte, 32), reduce.F32, reduce.Sum, 0)
-	require.NoError(t, err)
-	each(t, 2, func(r int) error { return g[r].Close() })
-	var f *Fault
-	require.ErrorAs(t, w.Wait(context.Background()), &f)
-	assert.Equal(t, Closed, f.Kind)
-	_, err = g[0].StartBarrier()
-	require.ErrorAs(t, err, &f)
-}
-
 func TestWaitHonoursItsContext(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
 	recv := make([]byte, 16)

@@ -95,12 +95,16 @@ func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 
 // submitReduce hands an operation to the reduce lane. after must call ended. g.posting is held.
 func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
+	if g.leaving {
+		return nil, g.closed()
+	}
 	g.begun(overlap.Reduce)
 	w, err := g.reduce.Submit(o, after)
 	if err != nil {
 		g.ended(overlap.Reduce)
 		return nil, err
 	}
+	g.checkDeparted(overlap.Reduce)
 	w.Book(&g.waited[overlap.Reduce])
 	g.tally.reduceBytes.Add(uint64(len(o.Recv)))
 	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil

@@ -149,6 +149,9 @@ func (g *Group) submitParts(
 ) (*Work, error) {
 	g.posting.RLock()
 	defer g.posting.RUnlock()
+	if g.leaving {
+		return nil, g.closed()
+	}
 	joint := engine.NewJoint(parts, func(err error) error {
 		g.ended(c)
 		return err
@@ -160,6 +163,7 @@ func (g *Group) submitParts(
 		g.ended(c)
 		return nil, err
 	}
+	g.checkDeparted(c)
 	tally.Add(uint64(len(own)))
 	joint.Posted(works)
 	return &Work{Work: joint.Work, lane: g.lanes[c]}, nil

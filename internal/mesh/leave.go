@@ -1,0 +1,60 @@
+package mesh
+
+import "encoding/binary"
+
+// Posted says how many operations a rank has posted, by lane: those of Allgather, Broadcast and
+// Barrier, and those of Reduce-Scatter.
+type Posted [2]uint64
+
+// departures is what a rank knows about who leaves. A rank that leaves posts nothing more, and
+// stays until all leave: others may still need it.
+type departures struct {
+	leaving  map[int]bool
+	passedOn int           // of them, as far as all neighbours know of them
+	all      chan struct{} // closed when all ranks leave and all neighbours know
+}
+
+// Leave tells all ranks that this one posts nothing more than it has posted, and stays until all
+// ranks leave. A second call does nothing.
+func (m *Mesh) Leave(posted Posted) { m.departs(m.rank, posted) }
+
+// AllLeave returns a channel that is closed when all ranks leave: from then on nobody needs this one.
+func (m *Mesh) AllLeave() <-chan struct{} { return m.departed.all }
+
+// Staying returns the ranks that do not leave.
+func (m *Mesh) Staying() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var ranks []int
+	for r := range m.size {
+		if !m.departed.leaving[r] {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// departs takes that a rank leaves, and passes it on. Only then does the rank count: a neighbour
+// whose connection ends because all leave has heard of all of them on that connection.
+func (m *Mesh) departs(rank int, posted Posted) {
+	m.mu.Lock()
+	known := m.departed.leaving[rank]
+	m.departed.leaving[rank] = true
+	m.mu.Unlock()
+	if known {
+		return
+	}
+	payload := binary.BigEndian.AppendUint64(nil, posted[0])
+	m.flood(leave, rank, binary.BigEndian.AppendUint64(payload, posted[1]))
+	if rank != m.rank {
+		m.onLeave(rank, posted)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.departed.passedOn++; m.departed.passedOn == m.size {
+		close(m.departed.all)
+	}
+}
+
+// allLeave reports whether all ranks leave, with m.mu held: then no connection that ends is a fault.
+func (m *Mesh) allLeave() bool { return len(m.departed.leaving) == m.size }
