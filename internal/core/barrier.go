@@ -24,41 +24,37 @@ func (c *Comm) barrier(p *op) {
 	}
 }
 
-// announce tells the right neighbour of a lossless fabric what was posted. Where
-// all ranks multicast, their chunks show a disagreement; but two ranks that
-// each take the other for the root of a Broadcast would both wait for ever, and
-// chunks carry no more than the low 32 bits of a size.
-func (c *Comm) announce(p *op) {
-	if !c.cfg.Lossless || c.cfg.Size == 1 || (p.shape.coll != wire.Broadcast && p.shape.bytes < 1<<32) {
-		return
-	}
-	c.send(c.topo.right(), wire.Control{
-		Kind: wire.Ready, Seq: p.seq, Collective: p.shape.coll,
-		Root: uint16(p.shape.root), Bytes: uint64(p.shape.bytes), //nolint:gosec // checked by Post
-	})
-}
-
-// ready takes a message of the barrier of a posted operation, or what a
-// neighbour announces on a lossless fabric.
+// ready takes a message of the barrier of an operation that was posted.
 func (c *Comm) ready(p *op, from int, m *wire.Control) {
 	if int(m.Round) >= c.topo.rounds() || from != c.topo.from(int(m.Round)) {
 		c.stats.Dropped++
 		return
 	}
-	theirs := shape{coll: m.Collective, root: int(m.Root), bytes: int(m.Bytes)} //nolint:gosec // compared only
-	switch {
-	case theirs.coll != p.shape.coll || theirs.root != p.shape.root || theirs.bytes != p.shape.bytes:
-		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), from, describe(&theirs))
+	if !c.sameCall(p, from, m) {
 		return
-	case c.cfg.Lossless:
-		return
-	case !p.barrier: // Sync on one side only, or different settings
-		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape)+" without a barrier", from, describe(&theirs)+" with one")
+	}
+	if !p.barrier { // Sync on one side only, or different settings
+		theirs := Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)} //nolint:gosec // compared
+		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape)+" without a barrier", from, theirs.String()+" with one")
 		return
 	}
 	p.heard |= 1 << m.Round
 	p.moved = c.now
 	c.barrier(p)
+}
+
+// call takes a message that says what another rank has called. What comes before Post waits for it.
+func (c *Comm) call(p *op, from int, m *wire.Control) {
+	switch {
+	case p.state == early && len(p.calls) <= c.topo.rounds(): // one for each round, and one from the left
+		p.calls = append(p.calls, callOf{from, *m})
+	case p.state == early:
+		c.stats.Dropped++
+	case m.Kind == wire.Compare:
+		c.compared(p, from, m)
+	default:
+		c.ready(p, from, m)
+	}
 }
 
 // Control takes a control message from another rank. Messages that no correct
@@ -72,15 +68,13 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	if p == nil {
 		return // of an operation that everybody has finished with
 	}
-	if c.cfg.Lossless && m.Kind != wire.Ready {
+	if c.cfg.Lossless && m.Kind != wire.Compare {
 		c.stats.Dropped++
 		return
 	}
 	switch {
-	case m.Kind == wire.Ready && (p.state == active || c.cfg.Lossless && p.state == retained):
-		c.ready(p, from, m)
-	case m.Kind == wire.Ready && p.state == early && len(p.ready) < c.topo.rounds():
-		p.ready = append(p.ready, readyFrom{from, *m})
+	case m.Kind == wire.Ready || m.Kind == wire.Compare:
+		c.call(p, from, m)
 	case m.Kind == wire.Done && from == c.topo.right() && p.state == active:
 		c.rightIsDone(p)
 	case m.Kind == wire.Activate && from == c.topo.left() && p.state == active:

@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -146,49 +145,6 @@ func TestOneRank(t *testing.T) {
 				require.NoError(t, n.post(Op{Collective: coll, Bytes: bytes, Sync: bytes == 5}, 0))
 				n.run()
 				require.True(t, n.done(), "%v of %d bytes", coll, bytes)
-			}
-		}
-	}
-}
-
-// TestMismatch tries every pair of different operations, large and small, in
-// both orders of arrival: some rank must fail, and say what both called.
-func TestMismatch(t *testing.T) {
-	ops := []Op{
-		{Collective: wire.Barrier}, {Collective: wire.Allgather}, {Collective: wire.Allgather, Bytes: 64},
-		{Collective: wire.Allgather, Bytes: 100_000}, {Collective: wire.Allgather, Bytes: 100_001},
-		{Collective: wire.Broadcast, Bytes: 64}, {Collective: wire.Broadcast, Bytes: 64, Root: 1},
-		{Collective: wire.Broadcast, Bytes: 100_000}, {Collective: wire.Broadcast, Bytes: 100_000, Root: 1},
-		{Collective: wire.Barrier, Sync: true},
-	}
-	for i, a := range ops {
-		for j, b := range ops {
-			if i == j {
-				continue
-			}
-			for _, early := range []bool{false, true} {
-				n := newNet(small(2, 1024))
-				err := n.post(a, 0)
-				require.NoError(t, err)
-				if early {
-					n.run()
-				}
-				err = n.post(b, 1)
-				n.tick(100 * time.Millisecond)
-				if err == nil {
-					err = n.comms[0].Err()
-				}
-				if err == nil {
-					err = n.comms[1].Err()
-				}
-				var m *MismatchError
-				require.ErrorAs(t, err, &m, "rank 0: %v, rank 1: %v, early %t\n%s", a, b, early, n.log.String())
-				for k, r := range m.Ranks {
-					want := []Op{a, b}[r]
-					require.True(t, strings.HasPrefix(m.What[k], want.String()), "%q does not tell of %v", m.What[k], want)
-				}
-				require.NotEqual(t, m.What[0], m.What[1])
-				require.ErrorContains(t, err, "operation 0")
 			}
 		}
 	}

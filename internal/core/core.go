@@ -132,6 +132,9 @@ type Stats struct {
 	Repaired uint64 // chunks that arrived by repair
 	Dropped  uint64 // chunks not placed: duplicates, stale, malformed
 	Barriers uint64 // operations that had a barrier
+	// Mismatched are those of the dropped chunks that belong to another operation than the one of
+	// that number here. If all ranks have called the same, somebody else has sent them.
+	Mismatched uint64
 }
 
 // Comm is one rank's side of a communicator.
@@ -146,6 +149,7 @@ type Comm struct {
 	oldest   uint32 // first operation whose state is kept
 	first    uint32 // first operation that is not done
 	posted   uint32 // next operation to post
+	begun    uint32 // none from here on has been begun by others
 	opened   uint32 // last operation whose barrier has completed
 	repairs  int    // chunks that the right neighbour wants and this rank has
 	inFlight int
@@ -226,11 +230,10 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 	sh := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
 	seq := c.posted
 	p := &c.ring[seq%slots]
-	if p.state == early && p.seq == seq && p.known() && p.shape.mismatch(&sh) {
-		c.disagree(seq, c.cfg.Rank, describe(&sh), p.earlyRank, describe(&p.shape))
-		return 0, c.err
-	}
 	c.posted++
+	if before(c.begun, c.posted) {
+		c.begun = c.posted
+	}
 	c.inFlight++
 	p.post(c, seq, sh, c.plan(seq, &sh, o.Sync))
 	if p.barrier {
@@ -322,7 +325,11 @@ func (c *Comm) NextDone() (Completion, bool) {
 	return d, ok
 }
 
-func (c *Comm) send(to int, m wire.Control) { c.control.push(Message{to, m}) }
+func (c *Comm) send(to int, m wire.Control) {
+	if c.err == nil {
+		c.control.push(Message{to, m})
+	}
+}
 
 func (c *Comm) tick(now Time) { c.now = max(c.now, now) }
 

@@ -27,7 +27,9 @@ type net struct {
 	way   []packet
 	now   Time
 	lose  func(p packet) bool
-	log   strings.Builder
+	// before, if not nil, is called before a packet is delivered.
+	before func(p packet)
+	log    strings.Builder
 }
 
 func newNet(cfg Config) *net {
@@ -123,14 +125,22 @@ func (n *net) finish(r int) {
 // run delivers everything until nothing is under way.
 func (n *net) run() {
 	for len(n.way) > 0 {
-		p := n.way[0]
-		n.way = n.way[1:]
-		n.deliver(p)
+		n.step()
 	}
+}
+
+// step delivers the first packet.
+func (n *net) step() {
+	p := n.way[0]
+	n.way = n.way[1:]
+	n.deliver(p)
 }
 
 func (n *net) deliver(p packet) {
 	c := n.comms[p.to]
+	if n.before != nil {
+		n.before(p)
+	}
 	if p.message != nil {
 		c.Control(n.now, p.from, p.message)
 		n.drive(p.to)
@@ -185,6 +195,8 @@ func name(h *wire.Data) string { return fmt.Sprintf("%d/%d.%d", h.Seq, h.Root, h
 
 func describeControl(m *wire.Control) string {
 	switch m.Kind {
+	case wire.Compare:
+		return fmt.Sprintf("compare %d (%v)", m.Seq, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}) //nolint:gosec // small
 	case wire.Ready:
 		return fmt.Sprintf("ready %d round %d (%v)", m.Seq, m.Round, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}) //nolint:gosec // small
 	case wire.Credit:

@@ -24,11 +24,15 @@ type op struct {
 	road
 
 	// Barrier.
-	entered  bool        // this rank has sent round 0
-	heard    uint32      // rounds whose message has arrived, a bit each
-	nextSend int         // next round to send
-	open     bool        // barrier complete, or none needed
-	ready    []readyFrom // those that came before Post
+	entered  bool   // this rank has sent round 0
+	heard    uint32 // rounds whose message has arrived, a bit each
+	nextSend int    // next round to send
+	open     bool   // barrier complete, or none needed
+
+	// What other ranks have called, see compare.go.
+	calls    []callOf // messages that came before Post
+	compared bool     // the right neighbour was told what this rank has called
+	disputed bool     // a datagram has told of another call
 
 	// Sending.
 	turn bool // this rank's turn in its chain has come
@@ -67,7 +71,6 @@ type op struct {
 
 	rightDone bool // the right neighbour has every chunk
 	told      bool // the left neighbour was told that this rank has every chunk
-	earlyRank int  // who began an early operation
 }
 
 // seen says what has arrived of a shard.
@@ -76,8 +79,8 @@ type seen struct {
 	count uint32 // chunks
 }
 
-// readyFrom remembers what a Ready that came before Post said.
-type readyFrom struct {
+// callOf remembers a message that says what a rank has called.
+type callOf struct {
 	rank int
 	m    wire.Control
 }
@@ -87,7 +90,7 @@ func (p *op) blank(seq uint32) {
 	*p = op{
 		seq: seq, state: early, have: p.have, seen: p.seen, reached: p.reached,
 		taken: p.taken, granted: p.granted, child: p.child, reported: p.reported, asked: p.asked, gaps: p.gaps[:0], wanted: p.wanted, guess: p.guess,
-		ready: p.ready[:0],
+		calls: p.calls[:0],
 	}
 	p.have.Reset(0)
 }
@@ -117,8 +120,9 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	if p.state != early || p.seq != seq {
 		p.blank(seq)
 	}
-	if !p.known() || p.arena != r.arena {
-		c.dropWishes(p)
+	if !p.known() || p.arena != r.arena || p.shape.mismatch(&s) {
+		p.disputed = p.disputed || p.known()
+		c.dropWishes(p) // what was begun here is not what was posted, so nothing of it counts
 		p.setShape(s)
 	}
 	p.state, p.moved = active, c.now
@@ -142,8 +146,11 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	} else {
 		p.next = s.chunks
 	}
-	for _, r := range p.ready {
-		c.ready(p, r.rank, &r.m)
+	for _, r := range p.calls {
+		c.call(p, r.rank, &r.m)
+	}
+	if p.disputed && p.eager {
+		c.compare(p)
 	}
 	c.announce(p)
 	c.arm(p)

@@ -49,7 +49,7 @@ func (c *Comm) find(h *wire.Data) (*op, int, bool) {
 	if p == nil {
 		return nil, 0, false
 	}
-	if p.state == early && !p.known() && !c.begin(p, h) {
+	if p.state == early && !p.known() && !c.begin(p, h) || p.state == early && !c.vacant(p.arena) {
 		return nil, 0, false
 	}
 	theirs := shape{coll: h.Collective, bytes: int(h.Bytes)}
@@ -57,9 +57,7 @@ func (c *Comm) find(h *wire.Data) (*op, int, bool) {
 		theirs.root = int(h.Root)
 	}
 	if p.shape.mismatch(&theirs) {
-		if p.state != early {
-			c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), int(h.Root), describe(&theirs))
-		}
+		c.differs(p, h, &theirs)
 		return nil, 0, false
 	}
 	s := p.shape.shard(int(h.Root))
@@ -80,10 +78,30 @@ func (c *Comm) begin(p *op, h *wire.Data) bool {
 	if s.total() > c.cfg.Eager || s.shards*s.chunks > c.cfg.EagerChunks || int(h.Arena)+s.total() > c.cfg.Arena {
 		return false
 	}
+	if h.Seq-c.posted >= epochOps || !c.vacant(h.Arena) {
+		return false
+	}
+	for seq := c.posted; before(seq, c.begun); seq++ {
+		q := &c.ring[seq%slots]
+		if q.seq == seq && q.known() && int(q.arena) < int(h.Arena)+s.total() && int(h.Arena) < int(q.arena)+q.shape.total() {
+			return false // one of the two is forged
+		}
+	}
+	if before(c.begun, h.Seq+1) {
+		c.begun = h.Seq + 1
+	}
 	p.setShape(s)
 	p.road = road{eager: true, arena: h.Arena}
-	p.earlyRank = int(h.Root)
 	return true
+}
+
+// vacant reports whether a place in the arena may be that of an operation to come. Whoever has
+// begun it has heard of all that they entered the last barrier posted here, and that it lies behind
+// all posted since. So what a stranger sends cannot overwrite a result.
+func (c *Comm) vacant(arena uint32) bool {
+	opener := &c.ring[c.epoch.opener%slots]
+	entered := !before(c.opened, c.epoch.opener) || opener.seq == c.epoch.opener && opener.entered
+	return entered && int(arena) >= c.epoch.bytes
 }
 
 // Received says that a chunk's payload is where Place said.

@@ -138,7 +138,7 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	if m.Collective == wire.Broadcast {
 		theirs.root = int(m.Root)
 	}
-	if p.state == active && int(m.Root) < c.cfg.Size && (p.shape.mismatch(&theirs) || p.shape.bytes != theirs.bytes) {
+	if p.state != early && int(m.Root) < c.cfg.Size && (p.shape.mismatch(&theirs) || p.shape.bytes != theirs.bytes) {
 		c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), from, describe(&theirs))
 		return
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // statsBox hands the protocol's counters to other goroutines.
-type statsBox struct{ done, lost, repaired, dropped, barriers atomic.Uint64 }
+type statsBox struct{ done, lost, repaired, dropped, barriers, mismatched atomic.Uint64 }
 
 func (b *statsBox) store(s core.Stats) {
 	b.done.Store(s.Done)
@@ -15,11 +15,12 @@ func (b *statsBox) store(s core.Stats) {
 	b.repaired.Store(s.Repaired)
 	b.dropped.Store(s.Dropped)
 	b.barriers.Store(s.Barriers)
+	b.mismatched.Store(s.Mismatched)
 }
 
 func (b *statsBox) load() core.Stats {
 	return core.Stats{
 		Done: b.done.Load(), Lost: b.lost.Load(), Repaired: b.repaired.Load(),
-		Dropped: b.dropped.Load(), Barriers: b.barriers.Load(),
+		Dropped: b.dropped.Load(), Barriers: b.barriers.Load(), Mismatched: b.mismatched.Load(),
 	}
 }

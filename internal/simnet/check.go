@@ -320,6 +320,7 @@ func (n *rank) account() {
 	sum.Repaired += st.Repaired
 	sum.Dropped += st.Dropped
 	sum.Barriers += st.Barriers
+	sum.Mismatched += st.Mismatched
 }
 
 // atEnd verifies what must hold when nothing is left to happen.

@@ -38,10 +38,13 @@ const (
 	Done
 	// Nudge means nothing: its segment tells TCP of the loss of those before.
 	Nudge
+	// Compare tells the right neighbour what the sender has called, where a datagram tells
+	// otherwise or nothing else would. Seq, Collective, Root, Bytes, as for Ready.
+	Compare
 	kindEnd
 )
 
-var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge"}
+var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare"}
 
 // String returns the name used in docs/PROTOCOL.md and in transcripts.
 func (k Kind) String() string {

@@ -50,6 +50,7 @@ type Stats struct {
 	DirectOps          uint64        // of ReduceOps, done directly, perhaps after the switch was lost
 	Fallbacks          uint64        // times that the switch was given up
 	ReduceDropped      uint64        // results from the switch that came again
+	ChunksMismatched   uint64        // of another operation than this rank has called: a stranger's, as no error followed
 }
 
 type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
@@ -73,7 +74,7 @@ func (g *Group) Stats() Stats {
 		GatherSentBytes: f.SentBytes, GatherControlBytes: f.ControlBytes, GatherReceived: f.ReceivedBytes,
 		ReduceOps: r.Switched + r.Direct, ReduceBytes: g.tally.reduceBytes.Load(), ReduceSentBytes: r.SentBytes,
 		ChunksLost: c.Lost, ChunksRepaired: c.Repaired, ChunksInjected: f.Injected + r.Injected,
-		ChunksDropped: f.Dropped - min(f.Injected, f.Dropped),
+		ChunksDropped: f.Dropped - min(f.Injected, f.Dropped), ChunksMismatched: c.Mismatched,
 	}
 	s.ReduceReceived, s.ReduceResent, s.ReduceRefused, s.ReduceDropped = r.ReceivedBytes, r.Resent, r.Refused, r.Dropped
 	s.SwitchOps, s.DirectOps, s.Fallbacks = r.Switched, r.Direct, g.tally.fallbacks.Load()
