@@ -21,6 +21,7 @@ from .errors import (
     MismatchError,
     RankError,
     UnavailableError,
+    UnsupportedError,
     WaitTimeoutError,
 )
 from .group import Info, Stats
@@ -44,6 +45,7 @@ __all__ = [
     "RankError",
     "Stats",
     "UnavailableError",
+    "UnsupportedError",
     "WaitTimeoutError",
     "fsdp",
     "info",

@@ -11,11 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
 from . import errors, reduction
+from .capabilities import collective
+from .delegate import GlooBacked
 from .group import Group, Info, Lane, Stats
-from .options import NAME, Options
 from .reduction import Reduction
 from .rendezvous import exchange
 from .tensor import (
@@ -26,12 +27,11 @@ from .tensor import (
     require_pairs,
     scatter_into,
     staging,
-    tensors_in,
 )
 from .work import AnyWork, DelegatedWork, JoinedWork, McastWork, forward_holders
 
 
-class MulticastBackend(Backend):
+class MulticastBackend(GlooBacked):
     """One rank of a process group over the multicast library.
 
     Tensors must be dense and on the CPU. Tensors that are not contiguous go
@@ -39,7 +39,12 @@ class MulticastBackend(Backend):
     """
 
     def __init__(
-        self, store: Store, rank: int, size: int, timeout: timedelta, options: Options | None = None
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        options: Backend.Options | None = None,
     ) -> None:
         """Meet the other ranks in the store and connect to them.
 
@@ -50,22 +55,17 @@ class MulticastBackend(Backend):
             timeout: of the rendezvous, and of a wait that is given none.
             options: settings that override the environment.
         """
-        super().__init__(rank, size)
+        super().__init__(rank, size, timeout, options)
         forward_holders()
-        self._timeout = timeout
         self.group = Group(
             rank,
             size,
-            options.lines() if options else "",
+            self.options.lines(),
             lambda blob: exchange(store, rank, size, blob, timeout),
             int(timeout.total_seconds() * 1000),
         )
-        self._gloo: Any = ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout)
+        self._gloo = ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout)
         _alive.append(self)
-
-    def getBackendName(self) -> str:
-        """Return "mcast"."""
-        return NAME
 
     def info(self) -> Info:
         """Return what the group runs on."""
@@ -83,17 +83,27 @@ class MulticastBackend(Backend):
 
     abort = shutdown
 
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Set the timeout of waits that are given none."""
-        self._timeout = timeout
-        self._gloo._set_default_timeout(timeout)
+    def get_error(self) -> ErrorType:
+        """Say whether an operation of the group has failed."""
+        return ErrorType.REMOTE_ERROR if self.group.failed else ErrorType.SUCCESS
 
-    _set_default_timeout = set_timeout
+    def split(self, store: Store, ranks: list[int], opts: Any) -> MulticastBackend:
+        """Make a group of some ranks of this one."""
+        if self.rank() not in ranks:  # torch 2.15 crashes where a backend in Python returns None
+            raise errors.UnsupportedError(
+                f"split_group: rank {self.rank()} is in none of split_ranks, which must name every rank "
+                "of the group: give the others a list of their own, or use new_group"
+            )
+        return MulticastBackend(store.clone(), ranks.index(self.rank()), len(ranks), opts._timeout, opts)
 
     # ---- Allgather
 
+    @collective
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
         """Gather each rank's input (n elements) into output (size*n elements, in rank order)."""
+        return self._gather_single(output, input, opts)
+
+    def _gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
         require_dense(output, input)
         if output.dtype != input.dtype:
             raise errors.ArgumentError(
@@ -107,10 +117,16 @@ class MulticastBackend(Backend):
         recv, finish = staging(output)
         return self._gather_flat(recv, input.contiguous(), [output], finish, opts)
 
+    @collective
     def allgather(
         self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> AnyWork:
         """Gather each rank's input into the list; shapes may differ from rank to rank."""
+        return self._gather_list(output_lists, inputs, opts)
+
+    def _gather_list(
+        self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
+    ) -> AnyWork:
         outputs, tensor = only(output_lists, "all_gather"), only(inputs, "all_gather")
         require_dense(tensor, *outputs)
         if len(outputs) != self.size():
@@ -157,13 +173,15 @@ class MulticastBackend(Backend):
             outputs[self.rank()].copy_(tensor.view_as(outputs[self.rank()]))
         return JoinedWork([self._broadcast(t, root, opts) for root, t in enumerate(outputs)])
 
+    @collective
     def all_gather_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> JoinedWork:
         """Do all_gather_single for each pair, as one work."""
         require_pairs(outputs, inputs, "all_gather_coalesced")
-        return JoinedWork([self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
+        return JoinedWork([self._gather_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
 
+    @collective
     def allgather_coalesced(
         self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> AnyWork:
@@ -174,13 +192,14 @@ class MulticastBackend(Backend):
             )
         return JoinedWork(
             [
-                self.allgather([[outputs[i] for outputs in output_lists]], [tensor], opts)
+                self._gather_list([[outputs[i] for outputs in output_lists]], [tensor], opts)
                 for i, tensor in enumerate(inputs)
             ]
         )
 
     # ---- Broadcast, Barrier
 
+    @collective
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> McastWork:
         """Broadcast a tensor from opts.rootRank to all."""
         return self._broadcast(only(tensors, "broadcast"), opts.rootRank, opts)
@@ -204,17 +223,22 @@ class MulticastBackend(Backend):
             opts,
         )
 
+    @collective
     def barrier(self, opts: Any) -> McastWork:
         """Wait for all ranks."""
         return self._post(self.group.gather, lambda g: g.lib.barrier(g.live()), "barrier", [], (), None, opts)
 
     # ---- Reduce-Scatter
 
+    @collective
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> AnyWork:  # noqa: A002
         """Reduce input (size*n elements) over ranks; each rank gets its n elements in output.
 
         Sums run in a fixed order, so the same inputs give the same bits, unless MCAST_SWITCH_MODE=fast.
         """
+        return self._reduce_single(output, input, opts)
+
+    def _reduce_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> AnyWork:  # noqa: A002
         require_dense(output, input)
         if output.dtype != input.dtype:
             raise errors.ArgumentError(
@@ -232,6 +256,7 @@ class MulticastBackend(Backend):
             return DelegatedWork(method(output, input, opts))
         return self._reduce_flat(output, input.contiguous(), known, opts)
 
+    @collective
     def reduce_scatter(
         self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any
     ) -> AnyWork:
@@ -252,13 +277,14 @@ class MulticastBackend(Backend):
             flat = torch.cat([t.reshape(-1) for t in inputs])
         return self._reduce_flat(output, flat, known, opts)
 
+    @collective
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> JoinedWork:
         """Do reduce_scatter_single for each pair, as one work."""
         require_pairs(outputs, inputs, "reduce_scatter_coalesced")
         pairs = zip(outputs, inputs, strict=True)
-        return JoinedWork([self.reduce_scatter_single(o, i, opts) for o, i in pairs])
+        return JoinedWork([self._reduce_single(o, i, opts) for o, i in pairs])
 
     def _reduce_flat(
         self, output: torch.Tensor, send: torch.Tensor, known: Reduction, opts: Any
@@ -279,21 +305,24 @@ class MulticastBackend(Backend):
 
     # ---- Allreduce
 
+    @collective
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> AnyWork:
-        """Reduce a tensor over ranks, in place; all ranks get the same bits."""
-        tensor = only(tensors, "all_reduce")
+        """Reduce a tensor over ranks, in place; all ranks get the same bits. Sparse ones go to gloo."""
+        return self._allreduce(only(tensors, "all_reduce"), opts)
+
+    @collective
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> AnyWork:
+        """Do allreduce for each tensor, as one work."""
+        return JoinedWork([self._allreduce(tensor, opts) for tensor in tensors])
+
+    def _allreduce(self, tensor: torch.Tensor, opts: Any) -> AnyWork:
+        if tensor.layout == torch.sparse_coo and tensor.device.type == "cpu":
+            return DelegatedWork(self._gloo.allreduce([tensor], opts))
         require_dense(tensor)
         known = reduction.find(tensor.dtype, opts.reduceOp)
         if known is None:
             require_mean("allreduce", (tensor, opts))
-            return DelegatedWork(self._gloo.allreduce(tensors, opts))
-        return self._allreduce(tensor, known, opts)
-
-    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> AnyWork:
-        """Do allreduce for each tensor, as one work."""
-        return JoinedWork([self.allreduce([tensor], opts) for tensor in tensors])
-
-    def _allreduce(self, tensor: torch.Tensor, known: Reduction, opts: Any) -> McastWork:
+            return DelegatedWork(self._gloo.allreduce([tensor], opts))
         memory = tensor.contiguous()
         count = memory.numel()
 
@@ -335,27 +364,6 @@ class MulticastBackend(Backend):
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-
-def _delegate(name: str) -> None:
-    """Give the backend gloo's operation of this name, where this torch has it."""
-    if not hasattr(ProcessGroupGloo, name):
-        return
-
-    def method(self: MulticastBackend, *args: Any) -> DelegatedWork:
-        require_dense(*tensors_in(args))
-        require_mean(name, args)
-        return DelegatedWork(getattr(self._gloo, name)(*args))
-
-    method.__name__ = name
-    method.__doc__ = f"Do {name} over gloo."
-    setattr(MulticastBackend, name, method)
-
-
-for _name in (
-    "reduce", "gather", "gather_single", "gather_into_tensor", "scatter",
-    "alltoall", "alltoall_base", "all_to_all_single", "send", "recv", "recv_anysource",
-):  # fmt: skip
-    _delegate(_name)
 
 # torch holds backends in C++ alone and would lose their Python half.
 _alive: list[MulticastBackend] = []

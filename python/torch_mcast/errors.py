@@ -21,6 +21,10 @@ class ArgumentError(McastError, ValueError):
     """A wrong argument or option."""
 
 
+class UnsupportedError(McastError, NotImplementedError):
+    """Something of torch.distributed that the backend does not do."""
+
+
 class UnavailableError(McastError):
     """The machine lacks something that the fabric needs."""
 

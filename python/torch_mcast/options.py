@@ -16,9 +16,21 @@ class Options(Backend.Options):
     """
 
     def __init__(self, **settings: object) -> None:
-        super().__init__(NAME)
         self.settings = {f"MCAST_{name.rstrip('_').upper()}": str(value) for name, value in settings.items()}
+        # torch copies the options of a group that it splits, and of a copy only
+        # the fields of torch's own class are left: the name carries our settings.
+        super().__init__("\n".join([NAME, *self._lines()]))
+
+    @classmethod
+    def of(cls, options: Backend.Options | None) -> Options:
+        """Return new options with the settings of others, which may be torch's copy of such options."""
+        lines = options.backend.split("\n")[1:] if options is not None else []
+        pairs = (line.split("=", 1) for line in lines)
+        return cls(**{name.removeprefix("MCAST_").lower(): value for name, value in pairs})
 
     def lines(self) -> str:
         """Return the settings as the library takes them."""
-        return "\n".join(f"{name}={value}" for name, value in self.settings.items())
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self.settings.items()]

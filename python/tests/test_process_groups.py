@@ -1,0 +1,149 @@
+"""What torch asks of the backend beside collectives: batches, splits, numbers, coalescing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+import torch_mcast
+
+from .values import distributed
+from .world import World
+
+CPU = torch.device("cpu")
+
+
+def batches() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % size, (rank + 1) % size
+    got = torch.zeros(2)
+    ops = [
+        dist.P2POp(dist.isend, torch.full((2,), float(rank)), right),
+        dist.P2POp(dist.irecv, got, left),
+    ]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert got.tolist() == [float(left)] * 2
+
+
+def test_a_batch_of_sends_and_receives(world: World) -> None:
+    world.run(batches)
+
+
+def splits() -> None:
+    rank = dist.get_rank()
+    pair = distributed.split_group(
+        split_ranks=[[1, 0], [2, 3]],
+        timeout=timedelta(seconds=44),
+        pg_options=torch_mcast.Options(fabric="udp", class_="background"),
+        group_desc="pairs",
+    )
+    assert torch_mcast.info(pair).fabric == "udp"
+    assert pair.group_desc == "pairs"
+    assert pair._get_backend(CPU).options._timeout == timedelta(seconds=44)
+    ranks = [1, 0] if rank < 2 else [2, 3]
+    assert dist.get_process_group_ranks(pair) == ranks
+    out = torch.zeros(2)
+    dist.all_gather_into_tensor(out, torch.tensor([float(rank)]), group=pair)
+    assert out.tolist() == [float(r) for r in ranks]
+    alone = distributed.split_group(pair, split_ranks=[[0], [1]])  # with the settings of its parent
+    assert torch_mcast.info(alone).fabric == "udp"
+    dist.barrier(group=alone)
+    dist.destroy_process_group(alone)
+    dist.destroy_process_group(pair)
+
+
+def unnamed() -> None:
+    some = [[0, 1]]
+    if dist.get_rank() < 2:
+        dist.destroy_process_group(distributed.split_group(split_ranks=some))
+    else:
+        with pytest.raises(torch_mcast.UnsupportedError, match=r"must name every rank.*use new_group"):
+            distributed.split_group(split_ranks=some)
+
+
+def test_a_group_is_split(world: World) -> None:
+    world.run(splits)
+    world.run(unnamed)
+
+
+def exchanged(group: Any) -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sent = dist.isend(torch.ones(4), (rank + 1) % size, group=group)
+    dist.recv(torch.empty(4), (rank - 1) % size, group=group)
+    assert sent is not None
+    sent.wait()
+
+
+def numbers_of_collectives() -> list[int]:
+    group: Any = dist.new_group(backend="mcast")
+    seen = [group._get_sequence_number_for_group()]
+    tensor = torch.ones(4)
+    for post in (
+        lambda: dist.all_reduce(tensor, group=group),
+        lambda: dist.reduce(tensor, 0, group=group),  # gloo's counts as well
+        lambda: dist.all_gather_coalesced([[tensor, tensor]] * 4, [tensor, tensor], group=group),
+        lambda: exchanged(group),
+    ):
+        post()
+        seen.append(group._get_sequence_number_for_group())
+    dist.destroy_process_group(group)
+    return seen
+
+
+def test_collectives_are_numbered(world: World) -> None:
+    assert world.run(numbers_of_collectives) == [[0, 1, 2, 3, 3]] * 4
+
+
+def coalesced() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    first, second, got = torch.ones(3), torch.ones(2), torch.zeros(3)
+    with c10d._coalescing_manager(device=CPU):
+        dist.all_reduce(first)
+        dist.all_reduce(second)
+    assert first.tolist() == [float(size)] * 3
+    assert second.tolist() == [float(size)] * 2
+    with c10d._coalescing_manager(device=CPU, async_ops=True) as manager:
+        dist.broadcast(second, src=0, async_op=True)
+        exchange = [dist.isend(first, (rank + 1) % size), dist.irecv(got, (rank - 1) % size)]
+    manager.wait()
+    assert len(exchange) == 2
+    assert got.tolist() == first.tolist()
+
+
+def test_a_coalescing_manager_of_a_device(world: World) -> None:
+    world.run(coalesced)
+
+
+def answers() -> None:
+    backend = dist.distributed_c10d._get_default_group()._get_backend(CPU)
+    assert not backend.supports_coalescing
+    assert not backend.supports_shrinking
+    assert not distributed.distributed_c10d._supports_window()
+    assert not distributed.distributed_c10d._supports_reconfigure()
+    assert backend.options.backend.startswith("mcast")
+    assert backend.get_error() == torch._C._distributed_c10d.ErrorType.SUCCESS
+    with pytest.raises(torch_mcast.UnsupportedError, match="use broadcast, or send and recv"):
+        distributed.distributed_c10d._new_window()
+    with pytest.raises(torch_mcast.UnsupportedError, match="another with new_group"):
+        distributed.distributed_c10d._get_reconfigure_handle()
+
+
+def test_what_the_backend_says_of_itself(world: World) -> None:
+    world.run(answers)
+
+
+def sparse() -> None:
+    rank = dist.get_rank()
+    tensor = torch.sparse_coo_tensor(torch.tensor([[rank]]), torch.ones(1), (5,))
+    dist.all_reduce(tensor)
+    assert tensor.to_dense().tolist() == [1, 1, 1, 1, 0]
+
+
+def test_sparse_tensors_are_reduced_by_gloo(world: World) -> None:
+    world.run(sparse)

@@ -1,0 +1,104 @@
+"""What torch asks a backend about itself: what it supports, its options, how far it has come."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+from torch._C._distributed_c10d import Backend
+
+from . import errors
+from .options import NAME, Options
+from .work import AnyWork, JoinedWork
+
+WorkT = TypeVar("WorkT", bound=AnyWork)
+MethodT = TypeVar("MethodT", bound=Callable[..., AnyWork])
+
+
+class Capabilities(Backend):
+    """A backend in Python whose answers do not come from torch's base class.
+
+    torch's own properties ask the Python class for an override, find
+    themselves and recurse without end, so each is defined here.
+    """
+
+    supports_coalescing = False  # each send and receive of a batch is a work of its own
+    supports_splitting = True
+    supports_shrinking = False
+    supports_reconfigure = False
+    supports_window = False
+    _supports_time_estimate = False
+
+    def __init__(self, rank: int, size: int, timeout: timedelta, options: Backend.Options | None) -> None:
+        """Take the timeout of waits that are given none, and the options, which are copied."""
+        super().__init__(rank, size)
+        self._timeout = timeout
+        self._options = Options.of(options)
+        self._options._timeout = timeout
+        self._sequence = 0
+        self._coalesced: list[AnyWork] | None = None
+
+    def getBackendName(self) -> str:
+        """Return "mcast"."""
+        return NAME
+
+    @property
+    def options(self) -> Options:
+        """The options of this group."""
+        return self._options
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the timeout of waits that are given none."""
+        self._timeout = timeout
+        self._options._timeout = timeout
+
+    _set_default_timeout = set_timeout
+
+    def _get_sequence_number_for_group(self) -> int:
+        """Return how many collectives this rank has posted: the same on all ranks that are in step."""
+        return self._sequence
+
+    def start_coalescing(self) -> None:
+        """Gather the works posted until end_coalescing."""
+        self._coalesced = []
+
+    def end_coalescing(self) -> JoinedWork:
+        """Return the works posted since start_coalescing as one."""
+        works, self._coalesced = self._coalesced, None
+        return JoinedWork(works or [])
+
+    def _coalesce(self, work: WorkT) -> WorkT:
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+
+def collective(method: MethodT) -> MethodT:
+    """Count the calls of a collective that torch makes, as its Flight Recorder does."""
+
+    @functools.wraps(method)
+    def counted(self: Capabilities, *args: Any) -> AnyWork:
+        self._sequence += 1
+        return self._coalesce(method(self, *args))
+
+    return cast(MethodT, counted)
+
+
+def _refuse(name: str, why: str) -> None:
+    def method(self: Capabilities, *args: Any) -> Any:
+        raise errors.UnsupportedError(f"the mcast backend does not support {name}: {why}")
+
+    method.__name__ = name
+    method.__doc__ = f"Refuse: {why}."
+    setattr(Capabilities, name, method)
+
+
+for _name, _why in {
+    "merge": "make one group of all ranks with new_group",
+    "new_window": "ranks do not write to each other's memory; use broadcast, or send and recv",
+    "reconfigure": "the ranks of a group are fixed; destroy it and make another with new_group",
+    "get_reconfigure_handle": "the ranks of a group are fixed; destroy it and make another with new_group",
+}.items():
+    _refuse(_name, _why)
