@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/accept"
 )
 
 // Rendezvous is a small TCP exchange of blobs for programs that bring no
@@ -27,9 +29,9 @@ const (
 	answerSize    = 16
 	maxRanks      = 1 << 16
 	maxBlob       = 64 << 10
-	// A stranger that connects and says nothing is dropped after this long.
-	greetingPatience = 5 * time.Second
-	redialEvery      = 50 * time.Millisecond
+	// A rank that takes longer than this to read rank 0's answer does without.
+	answerPatience = 5 * time.Second
+	redialEvery    = 50 * time.Millisecond
 )
 
 var errStranger = errors.New("not a torch-mcast rendezvous")
@@ -144,14 +146,19 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 	guests := make([]net.Conn, size)
 	inside, leave := context.WithCancel(ctx)
 	arrivals := make(chan arrival)
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		accept(inside, ln, arrivals, &wg)
-	}()
-	defer wg.Wait()
+	var served sync.WaitGroup
+	served.Go(func() {
+		accept.Serve(ln, readGreeting, func(conn net.Conn, g greeting) {
+			select {
+			case arrivals <- arrival{conn, g}:
+			case <-inside.Done():
+				_ = conn.Close()
+			}
+		})
+	})
+	defer served.Wait()
 	defer leave()
+	context.AfterFunc(inside, func() { _ = ln.Close() })
 
 	var turnedAway string
 	for missing := size - 1; missing > 0; {
@@ -181,38 +188,6 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 		}
 	}
 	return guests, nil
-}
-
-// accept hands every connection with a proper greeting to arrivals until ctx ends, and closes ln.
-func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival, wg *sync.WaitGroup) {
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	for {
-		conn, err := ln.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
-			return
-		}
-		if err != nil { // Out of descriptors, or a connection that was gone again.
-			time.Sleep(redialEvery)
-			continue
-		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			var g greeting
-			if within(ctx, conn, greetingPatience, func() error { return g.read(conn) }) == nil {
-				select {
-				case arrivals <- arrival{conn, g}:
-					return
-				case <-ctx.Done():
-				}
-			}
-			_ = conn.Close()
-		}()
-	}
 }
 
 // absent names the ranks that have not come.
@@ -291,7 +266,7 @@ func within(ctx context.Context, conn net.Conn, patience time.Duration, f func()
 // send writes a message and closes the connection. It is given a moment even when ctx has ended,
 // so that the others learn why.
 func send(ctx context.Context, conn net.Conn, message []byte) error {
-	err := within(context.WithoutCancel(ctx), conn, greetingPatience, func() error {
+	err := within(context.WithoutCancel(ctx), conn, answerPatience, func() error {
 		_, err := conn.Write(message)
 		return err
 	})
@@ -311,6 +286,11 @@ func putGreeting(g greeting) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(g.rank)) //nolint:gosec
 	b = binary.BigEndian.AppendUint32(b, uint32(len(g.blob)))
 	return append(b, g.blob...)
+}
+
+func readGreeting(conn net.Conn) (g greeting, err error) {
+	err = g.read(conn)
+	return g, err
 }
 
 func (g *greeting) read(r io.Reader) error {

@@ -1,0 +1,116 @@
+// Package accept takes connections from listeners that strangers can reach. Whoever connects has to
+// open with a greeting; those that have not are few and wait for a short time, so that they neither
+// use up the process's descriptors nor keep those away that have something to say.
+package accept
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// Patience is how long a connection may take over its greeting.
+	Patience = time.Second
+	// limit is how many connections that have not greeted are open, the one accepted last included.
+	limit = 64
+	// leastAge is what the oldest of them must have before it is closed for the sake of a new one:
+	// a group's ranks come all at once, and each needs a moment to be read.
+	leastAge = 20 * time.Millisecond
+	// retry is the pause after a failure to accept: out of descriptors, perhaps only for now.
+	retry = 10 * time.Millisecond
+)
+
+// Serve takes connections from ln until it is closed. read returns the greeting that a connection
+// opens with, or an error: then, or when its Patience is over, the connection is closed. Otherwise
+// it is take's, with no deadline. Both run on a goroutine of the connection's own; Serve returns
+// when all of them have.
+func Serve[Greeting any](ln net.Listener, read func(net.Conn) (Greeting, error), take func(net.Conn, Greeting)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	s := strangers{left: make(chan struct{}, 1)}
+	defer s.closeAll()
+	for {
+		conn, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(retry)
+			continue
+		}
+		s.enter(conn)
+		all.Go(func() {
+			_ = conn.SetDeadline(time.Now().Add(Patience))
+			greeting, err := read(conn)
+			if !s.leave(conn) || err != nil {
+				_ = conn.Close()
+				return
+			}
+			_ = conn.SetDeadline(time.Time{})
+			take(conn, greeting)
+		})
+	}
+}
+
+// strangers are the connections that have not greeted yet, oldest first.
+type strangers struct {
+	mu   sync.Mutex
+	all  []stranger
+	left chan struct{} // holds a token when one has left
+}
+
+type stranger struct {
+	net.Conn
+	since time.Time
+}
+
+// enter adds a connection. If there are too many with it, it waits until one leaves, or the oldest
+// is old enough to be closed.
+func (s *strangers) enter(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, stranger{conn, time.Now()})
+	for len(s.all) >= limit {
+		oldest := s.all[0]
+		wait := time.Until(oldest.since.Add(leastAge))
+		if wait <= 0 {
+			s.all = s.all[1:]
+			_ = oldest.Close()
+			continue
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.left:
+		case <-time.After(wait):
+		}
+		s.mu.Lock()
+	}
+}
+
+// leave removes a connection and reports whether it was still there: it is closed otherwise.
+func (s *strangers) leave(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.all {
+		if s.all[i].Conn == conn {
+			s.all = append(s.all[:i], s.all[i+1:]...)
+			select {
+			case s.left <- struct{}{}:
+			default:
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (s *strangers) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		_ = one.Close()
+	}
+	s.all = nil
+}

@@ -1,0 +1,150 @@
+package accept
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serve accepts connections that open with the byte 1, and sends them to the channel.
+func serve(t *testing.T) (address string, guests chan net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	guests = make(chan net.Conn, 2*limit)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Serve(ln, readOne, func(c net.Conn, _ byte) { guests <- c })
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, ln.Close())
+		<-ended
+	})
+	return ln.Addr().String(), guests
+}
+
+func readOne(c net.Conn) (byte, error) {
+	var b [1]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		return 0, err
+	}
+	if b[0] != 1 {
+		return 0, errors.New("not the greeting")
+	}
+	return b[0], nil
+}
+
+func dial(t *testing.T, address string, text ...byte) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp4", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = c.Write(text)
+	require.NoError(t, err)
+	return c
+}
+
+// hungUp waits until the peer closes a connection.
+func hungUp(t *testing.T, c net.Conn) {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+	_, err := c.Read(make([]byte, 1))
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Error(t, err)
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
+
+// TestStrangersHoldFewDescriptors connects many that say nothing: few are kept, and who greets
+// is heard at once.
+func TestStrangersHoldFewDescriptors(t *testing.T) {
+	address, guests := serve(t)
+	before := descriptors(t)
+	const strangers = 400
+	most := 0
+	for i := range strangers {
+		dial(t, address)
+		most = max(most, descriptors(t)-before-(i+1))
+	}
+	require.LessOrEqual(t, most, limit)
+	start := time.Now()
+	dial(t, address, 1)
+	require.NoError(t, (<-guests).Close())
+	require.Less(t, time.Since(start), Patience)
+}
+
+func TestSilentAndWrongAreClosed(t *testing.T) {
+	address, guests := serve(t)
+	hungUp(t, dial(t, address, 7))
+	hungUp(t, dial(t, address))
+	require.Empty(t, guests)
+}
+
+// TestCrowd has more than the limit come at once, all with a greeting: each is taken.
+func TestCrowd(t *testing.T) {
+	address, guests := serve(t)
+	for range 2 * limit {
+		dial(t, address, 1)
+	}
+	for range 2 * limit {
+		require.NoError(t, (<-guests).Close())
+	}
+}
+
+// flaky is a listener that has no descriptor at first.
+type flaky struct {
+	net.Listener
+	failures int
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if f.failures--; f.failures >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return f.Listener.Accept()
+}
+
+func TestAcceptIsTriedAgain(t *testing.T) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	guests := make(chan net.Conn, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Serve(&flaky{ln, 3}, readOne, func(c net.Conn, _ byte) { guests <- c })
+	}()
+	dial(t, ln.Addr().String(), 1)
+	require.NoError(t, (<-guests).Close())
+	require.NoError(t, ln.Close())
+	<-ended
+}
+
+// TestClosingEndsTheSilent closes the listener: those that have not greeted are closed at once.
+func TestClosingEndsTheSilent(t *testing.T) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Serve(ln, readOne, func(c net.Conn, _ byte) { _ = c.Close() })
+	}()
+	c := dial(t, ln.Addr().String())
+	time.Sleep(50 * time.Millisecond) // it is accepted meanwhile, or never
+	start := time.Now()
+	require.NoError(t, ln.Close())
+	<-ended
+	require.Less(t, time.Since(start), Patience)
+	hungUp(t, c)
+}
