@@ -50,6 +50,7 @@ const (
 type Mesh struct {
 	rank, size int
 	timeout    time.Duration
+	joining    time.Duration // that a neighbour's first frame may take
 	edges      map[int]*edge
 	onFault    func(*Fault)
 	onLeave    func(rank int, posted Posted)
@@ -77,13 +78,14 @@ type edge struct {
 // New starts the mesh of a rank. conns holds a connection for each of
 // core.Neighbours(rank, size) and belongs to the mesh from now on. A neighbour that is
 // silent for two thirds of timeout counts as dead, so that all know it before
-// timeout is over. onFault is called once, with the first fault; onLeave for each other rank that leaves.
+// timeout is over; one that has not called New yet may be silent for joining. onFault is called once,
+// with the first fault; onLeave for each other rank that leaves.
 func New(
-	rank, size int, conns map[int]net.Conn, timeout time.Duration,
+	rank, size int, conns map[int]net.Conn, timeout, joining time.Duration,
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
 ) *Mesh {
 	m := &Mesh{
-		rank: rank, size: size, timeout: timeout, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
+		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
 		failed: make(chan struct{}), departed: departures{leaving: map[int]bool{}, all: make(chan struct{})},
 		rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
@@ -188,7 +190,7 @@ func (m *Mesh) wait(ctx context.Context, round, from int) ([]byte, error) {
 		case <-m.failed:
 			return nil, m.Err()
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rank %d has not answered: %w", from, ctx.Err())
+			return nil, fmt.Errorf("rank %d has not answered: %w", from, context.Cause(ctx))
 		}
 	}
 }
@@ -259,11 +261,11 @@ func (m *Mesh) beat(e *edge) {
 	t := time.NewTicker(max(m.timeout/8, 10*time.Millisecond))
 	defer t.Stop()
 	for {
+		if m.write(e, beat, 0, m.rank, nil) != nil {
+			return // listen notices, and tells why
+		}
 		select {
 		case <-t.C:
-			if m.write(e, beat, 0, m.rank, nil) != nil {
-				return // listen notices, and tells why
-			}
 		case <-m.stop:
 			return
 		}
@@ -274,9 +276,9 @@ func (m *Mesh) beat(e *edge) {
 func (m *Mesh) listen(e *edge) {
 	defer m.wg.Done()
 	r := bufio.NewReader(e.conn)
-	silence := m.timeout * 2 / 3
+	silence := max(m.joining, m.timeout*2/3)
 	var head [frameHead]byte
-	for {
+	for ; ; silence = m.timeout * 2 / 3 {
 		if err := e.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return // closed by Close
 		}

@@ -51,7 +51,7 @@ func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph
 			continue
 		}
 		g.faults = append(g.faults, faults)
-		g.mesh = append(g.mesh, New(r, size, g.conns[r], timeout, func(f *Fault) { faults <- f }, func(int, Posted) {}))
+		g.mesh = append(g.mesh, New(r, size, g.conns[r], timeout, time.Minute, func(f *Fault) { faults <- f }, func(int, Posted) {}))
 	}
 	t.Cleanup(func() {
 		for _, m := range g.mesh {
@@ -118,8 +118,30 @@ func TestOneFaultForAll(t *testing.T) {
 	}
 }
 
+// TestLateNeighbour has a rank connected that comes to New after several timeouts: it is not
+// dead. Silent later, it is.
+func TestLateNeighbour(t *testing.T) {
+	const timeout = 1500 * time.Millisecond // two thirds of it must do for a busy machine
+	g := newGraph(t, 3, timeout, 2)
+	time.Sleep(2 * timeout)
+	late := New(2, 3, g.conns[2], timeout, time.Minute, func(*Fault) {}, func(int, Posted) {})
+	t.Cleanup(func() { late.Close() })
+	var wg sync.WaitGroup
+	for _, m := range []*Mesh{g.mesh[0], g.mesh[1], late} {
+		wg.Go(func() {
+			_, err := m.Agree(t.Context(), []byte("x"))
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+}
+
 func TestSilenceIsAFault(t *testing.T) {
-	g := newGraph(t, 3, 300*time.Millisecond, 2)
+	g := newGraph(t, 3, 1500*time.Millisecond, 2)
+	for _, c := range g.conns[2] { // a sign of life, and no other
+		_, err := c.Write([]byte{beat, 0, 0, 2, 0, 0, 0, 0})
+		require.NoError(t, err)
+	}
 	for r := range 2 {
 		select {
 		case f := <-g.faults[r]:

@@ -22,9 +22,18 @@ const (
 	purposeEnd
 )
 
+// Answer is the byte with which a listener answers a Hello.
+type Answer uint8
+
+// The answers to a greeting.
+const (
+	Welcome Answer = iota + 1 // the listener has the connection
+	Refused                   // it has one with the same rank for the same purpose already
+)
+
 // Hello is the first message on a TCP connection, sent by the side that
 // connects. A listener closes a connection that does not open with one, so
-// strangers have no effect.
+// strangers have no effect; it answers any other with an Answer.
 //
 //	 0  magic    u32
 //	 4  version  u8

@@ -168,8 +168,8 @@ func groupText(s config.Settings) string {
 // fails on all ranks, each with the reason, if it fails on one; and when ctx
 // ends or MCAST_JOIN_TIMEOUT is over. The endpoint is used up either way.
 func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.Settings.JoinTimeout,
-		fmt.Errorf("MCAST_JOIN_TIMEOUT of %v is over", e.opts.Settings.JoinTimeout))
+	limit := e.opts.Settings.JoinTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &timeoutError{"MCAST_JOIN_TIMEOUT", limit})
 	defer cancel()
 	p, err := newPlan(e.opts, blobs)
 	if err != nil {

@@ -20,7 +20,8 @@ func world(t testing.TB, p int, change func(*config.Settings)) []*Group {
 	return groups
 }
 
-func assemble(t testing.TB, p int, change func(*config.Settings)) []*Group {
+// openAll makes p ranks of this process reachable.
+func openAll(t testing.TB, p int, change func(*config.Settings)) ([]*Endpoint, [][]byte) {
 	t.Helper()
 	s := config.Default()
 	s.Timeout = 5 * time.Second
@@ -35,6 +36,12 @@ func assemble(t testing.TB, p int, change func(*config.Settings)) []*Group {
 		eps[r], blobs[r] = e, e.Blob()
 		require.Less(t, len(blobs[r]), 512)
 	}
+	return eps, blobs
+}
+
+func assemble(t testing.TB, p int, change func(*config.Settings)) []*Group {
+	t.Helper()
+	eps, blobs := openAll(t, p, change)
 	groups := make([]*Group, p)
 	each(t, p, func(r int) (err error) {
 		groups[r], err = eps[r].Join(context.Background(), blobs)

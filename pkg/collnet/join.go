@@ -46,6 +46,7 @@ type carrier struct {
 // but the endpoint's lobby, which Join closes.
 func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger()}
+	g.lobby.expect(p.callers())
 	conns, err := e.lobby.connect(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
 	if err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		edges[r] = c
 	}
 	g.life, g.end = context.WithCancelCause(context.Background())
-	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, g.failed, g.left)
+	joinTime := p.settings.JoinTimeout + p.settings.Timeout // ctx, which ends first, says what is over
+	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, joinTime, g.failed, g.left)
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
@@ -116,17 +118,17 @@ func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdic
 		return nil, e
 	}
 	records, e := m.Agree(ctx, b)
+	if err != nil {
+		return nil, err // perhaps why others do not answer
+	}
 	if e != nil {
-		return nil, errors.Join(err, e)
+		return nil, e
 	}
 	all := make([]verdict, len(records))
 	for r := range records {
 		if e := json.Unmarshal(records[r], &all[r]); e != nil {
 			return nil, fmt.Errorf("verdict of rank %d: %w", r, e)
 		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	for r := range all {
 		if all[r].Error != "" {

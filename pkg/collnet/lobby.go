@@ -4,55 +4,48 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
-	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/torch-mcast/torch-mcast/internal/accept"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// greetTime bounds how long a new connection may take to say who it is.
-const greetTime = 5 * time.Second
-
-// lobby is where a rank receives the connections of its peers until they are
-// asked for. A connection that does not open with the right greeting is closed
-// and forgotten.
+// lobby is where a rank receives the connections of its peers until they are asked for. It answers
+// each greeting, so that whoever connects knows that this rank has the connection. What does not
+// open with the right greeting is closed and forgotten.
 type lobby struct {
 	listener net.Listener
 	key      uint64
 
 	mu      sync.Mutex
 	waiting map[caller]*net.TCPConn
-	changed chan struct{}
+	taken   map[caller]bool
+	missing map[caller]bool // not greeted yet; nil until expect
+	changed chan struct{}   // replaced with every greeting
 	closed  bool
 }
 
+// caller is who connects, and for what.
 type caller struct {
 	purpose wire.Purpose
 	rank    int
 	job     uint64
 }
 
-// absentError says that a rank cannot be connected.
-type absentError struct {
-	rank int
-	err  error
-}
-
-func (e *absentError) Error() string { return fmt.Sprintf("rank %d %v", e.rank, e.err) }
-func (e *absentError) Unwrap() error { return e.err }
-
 func newLobby() (*lobby, error) {
 	ln, err := net.Listen("tcp4", ":0")
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for peers: %w", err)
 	}
-	l := &lobby{listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, changed: make(chan struct{})}
-	go l.accept()
+	l := &lobby{
+		listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, taken: map[caller]bool{},
+		changed: make(chan struct{}),
+	}
+	go accept.Serve(ln, l.read, l.welcome)
 	return l, nil
 }
 
@@ -65,35 +58,67 @@ func random64() uint64 {
 
 func (l *lobby) port() int { return l.listener.Addr().(*net.TCPAddr).Port }
 
-func (l *lobby) accept() {
-	for {
-		c, err := l.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		go l.greet(c.(*net.TCPConn)) // ends by itself: see greetTime
+func (l *lobby) read(c net.Conn) (h wire.Hello, err error) {
+	var b [wire.HelloSize]byte
+	if _, err = io.ReadFull(c, b[:]); err == nil {
+		err = h.Get(b[:])
 	}
+	if err == nil && h.Key != l.key {
+		err = errors.New("wrong key")
+	}
+	return h, err
 }
 
-func (l *lobby) greet(c *net.TCPConn) {
-	var b [wire.HelloSize]byte
-	var h wire.Hello
-	_ = c.SetReadDeadline(time.Now().Add(greetTime))
-	if _, err := io.ReadFull(c, b[:]); err != nil || h.Get(b[:]) != nil || h.Key != l.key {
-		_ = c.Close()
-		return
-	}
-	_ = c.SetReadDeadline(time.Time{})
+// welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
+// only when its first connection has broken. One that comes when the first is in use is refused.
+func (l *lobby) welcome(conn net.Conn, h wire.Hello) {
+	c := conn.(*net.TCPConn)
 	who := caller{h.Purpose, int(h.Rank), h.Job}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.waiting[who] != nil {
+	answer := wire.Welcome
+	if l.taken[who] {
+		answer = wire.Refused
+	}
+	if l.closed {
 		_ = c.Close()
 		return
+	}
+	// One byte on a new connection: it does not block.
+	if _, err := c.Write([]byte{byte(answer)}); err != nil || answer == wire.Refused {
+		_ = c.Close()
+		return
+	}
+	if old := l.waiting[who]; old != nil {
+		_ = old.Close()
 	}
 	l.waiting[who] = c
 	close(l.changed)
 	l.changed = make(chan struct{})
+	if l.missing != nil {
+		delete(l.missing, who)
+		l.closeIfComplete()
+	}
+}
+
+// expect says who will connect. Nobody else can once all of them have.
+func (l *lobby) expect(callers []caller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing = map[caller]bool{}
+	for _, who := range callers {
+		if l.waiting[who] == nil && !l.taken[who] {
+			l.missing[who] = true
+		}
+	}
+	l.closeIfComplete()
+}
+
+// closeIfComplete stops listening when everybody is here. l.mu is held.
+func (l *lobby) closeIfComplete() {
+	if len(l.missing) == 0 {
+		_ = l.listener.Close()
+	}
 }
 
 // take returns the connection that a peer has opened, or will.
@@ -101,7 +126,10 @@ func (l *lobby) take(ctx context.Context, who caller) (*net.TCPConn, error) {
 	for {
 		l.mu.Lock()
 		c, changed := l.waiting[who], l.changed
-		delete(l.waiting, who)
+		if c != nil {
+			delete(l.waiting, who)
+			l.taken[who] = true
+		}
 		l.mu.Unlock()
 		if c != nil {
 			return c, nil
@@ -114,50 +142,16 @@ func (l *lobby) take(ctx context.Context, who caller) (*net.TCPConn, error) {
 	}
 }
 
-// connect makes a connection to each of the given peers, the lower rank dialling.
-func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]*net.TCPConn, error) {
-	conns := make([]*net.TCPConn, len(peers))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(64)
-	for i, peer := range peers {
-		g.Go(func() (err error) {
-			if peer < p.rank {
-				conns[i], err = l.take(ctx, caller{purpose, peer, p.job})
-				return err
-			}
-			conns[i], err = dial(ctx, p, purpose, peer)
-			return err
-		})
-	}
-	err := g.Wait()
-	out := map[int]*net.TCPConn{}
-	for i, c := range conns {
-		if c == nil {
-			continue
+// absent returns the lower ranks that have not connected for a purpose.
+func (l *lobby) absent(p *plan, purpose wire.Purpose) (ranks []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range p.rank {
+		if who := (caller{purpose, r, p.job}); l.waiting[who] == nil && !l.taken[who] {
+			ranks = append(ranks, r)
 		}
-		if err != nil {
-			_ = c.Close()
-			continue
-		}
-		out[peers[i]] = c
 	}
-	return out, err
-}
-
-func dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
-	if err != nil {
-		return nil, &absentError{peer, fmt.Errorf("cannot be reached: %w", err)}
-	}
-	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]} //nolint:gosec // a rank
-	var b [wire.HelloSize]byte
-	h.Put(b[:])
-	if _, err := c.Write(b[:]); err != nil {
-		_ = c.Close()
-		return nil, &absentError{peer, fmt.Errorf("hung up: %w", err)}
-	}
-	return c.(*net.TCPConn), nil
+	return ranks
 }
 
 func (l *lobby) close() {

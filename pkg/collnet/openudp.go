@@ -2,7 +2,6 @@ package collnet
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
@@ -62,18 +61,10 @@ func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	}, nil
 }
 
-// openStreams connects this rank to all others for Reduce-Scatter.
+// openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not
+// come to theirs as long as ctx, the life of the group, lasts: the mesh says who is dead.
 func openStreams(ctx context.Context, l *lobby, p *plan) (fabric.Streams, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.settings.Timeout,
-		fmt.Errorf("MCAST_TIMEOUT of %v is over", p.settings.Timeout))
-	defer cancel()
-	var others []int
-	for r := range p.size {
-		if r != p.rank {
-			others = append(others, r)
-		}
-	}
-	conns, err := l.connect(ctx, p, wire.PurposeStream, others)
+	conns, err := l.connect(ctx, p, wire.PurposeStream, p.others())
 	if err != nil {
 		return nil, err
 	}

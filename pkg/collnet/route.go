@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // Pauses between attempts to join a switch again: each twice the one before. A node keeps
@@ -113,10 +114,21 @@ func (r *route) directly(reason string) error {
 	return r.reduce.Begin(r.life, r.epoch, nil, r.streams)
 }
 
+// overdue is how late a rank may be before the others say that they wait for it.
+const overdue = 10 * time.Second
+
+// openStreams waits for every rank, however late it comes to its first reduction.
 func (r *route) openStreams() (err error) {
-	if r.streams == nil {
-		r.streams, err = r.open(r.life)
+	if r.streams != nil {
+		return nil
 	}
+	late := time.AfterFunc(overdue, func() {
+		if ranks := r.lobby.absent(r.plan, wire.PurposeStream); len(ranks) > 0 {
+			r.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
+		}
+	})
+	defer late.Stop()
+	r.streams, err = r.open(r.life)
 	return err
 }
 
@@ -124,8 +136,8 @@ func (r *route) openStreams() (err error) {
 // first rank that fails gives the reason to all.
 func (r *route) joinTogether() (joined, error) {
 	r.epoch++
-	ctx, cancel := context.WithTimeoutCause(r.life, r.plan.settings.SwitchTimeout,
-		fmt.Errorf("MCAST_SWITCH_TIMEOUT of %v is over", r.plan.settings.SwitchTimeout))
+	limit := r.plan.settings.SwitchTimeout
+	ctx, cancel := context.WithTimeoutCause(r.life, limit, &timeoutError{"MCAST_SWITCH_TIMEOUT", limit})
 	defer cancel()
 	j := r.join(ctx, r.epoch)
 	text := []byte{0} // a record of the mesh is never empty
