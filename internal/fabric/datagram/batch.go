@@ -32,7 +32,7 @@ const maxHead = 64
 const stride = maxPacket + 1 + 4096 + 64
 
 // Batch is what a goroutine needs to move datagrams over any number of sockets.
-// It belongs to one goroutine at a time; only Syscalls may be read by others.
+// It belongs to one goroutine at a time; only its counters may be read by others.
 type Batch struct {
 	head    int // bytes of a datagram's header
 	payload int // most bytes of its payload
@@ -47,6 +47,7 @@ type Batch struct {
 	hint     []byte           // likewise, while the kernel fills it
 
 	Syscalls atomic.Uint64 // made so far
+	Refused  atomic.Uint64 // datagrams that were not sent because a firewall or a policy forbids it (EPERM)
 }
 
 // outbox is what the kernel reads when we send: one header and two vectors a

@@ -40,6 +40,7 @@ func (b *Batch) Added() int { return b.added }
 // EHOSTUNREACH are what the network said about an earlier datagram; EMSGSIZE is a
 // datagram longer than Socket.MTU.
 func (b *Batch) Flush(s *Socket) (sent int, err error) {
+	segment := s.kernel.segment
 	for sent < b.added {
 		n, e := b.transmit(s, sent)
 		s.took(b, sent, n)
@@ -47,17 +48,22 @@ func (b *Batch) Flush(s *Socket) (sent int, err error) {
 		if e == 0 {
 			continue
 		}
-		if e == unix.EPERM {
-			sent = b.ends[0] // A firewall ate the first message: lost like any other.
+		if e == unix.EPERM { // A firewall ate the first message: lost like any other.
+			b.Refused.Add(uint64(b.ends[0] - sent)) //nolint:gosec // At most 64.
+			sent = b.ends[0]
 			continue
 		}
 		if s.kernel.segment && (e == unix.EIO || e == unix.EINVAL) {
-			s.kernel.segment = false // A device without checksum offload cannot segment.
+			s.kernel.segment = false
+			// EIO: the device has no checksum offload, so it cannot segment. EINVAL: the address is gone or
+			// the MTU was lowered, for a moment perhaps; without segmentation the kernel says which.
+			segment = e == unix.EINVAL
 			continue
 		}
 		err = s.sendError(b.length(sent), e)
 		break
 	}
+	s.kernel.segment = segment
 	clear(b.payloads[:b.added])
 	b.added, b.bytes = 0, 0
 	return sent, err
