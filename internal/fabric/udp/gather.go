@@ -17,13 +17,13 @@ import (
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
 type Gather struct {
-	rank   int
-	size   int
-	job    uint64
-	chunk  int
-	device string
-	traits fabric.Traits
-	plan   plan
+	rank    int
+	size    int
+	job     uint64
+	chunk   int
+	options Options // as completed, but without Conns
+	traits  fabric.Traits
+	plan    plan
 
 	poller    *sys.Poller
 	ready     []unix.EpollEvent // found by Sleep, not looked at by Poll yet
@@ -31,12 +31,13 @@ type Gather struct {
 	senders   []sender          // by subgroup
 	peers     []*peer           // by tag
 	byRank    map[int]*peer
-	dirty     []*peer // have something to flush
-	tails     []*peer // have been sent something that may not be acknowledged yet
-	backlog   int     // peers with messages that a budget left over
-	congested bool    // a device's queue was full
-	fault     error   // this rank cannot multicast any more
-	told      bool    // about fault
+	dirty     []*peer   // have something to flush
+	tails     []*peer   // have been sent something that may not be acknowledged yet
+	backlog   int       // peers with messages that a budget left over
+	congested bool      // a device's queue was full
+	sought    time.Time // an interface that is gone
+	fault     error     // this rank cannot multicast any more
+	told      bool      // about fault
 	stall     time.Duration
 	looked    time.Time // for stalled connections
 	stalls    int       // peers whose connection was found to stall
@@ -56,6 +57,7 @@ type Gather struct {
 // counters are fabric.Stats while they change.
 type counters struct {
 	sentBytes, controlBytes, sentChunks, receivedChunks, receivedBytes, dropped, misplaced, syscalls atomic.Uint64
+	refused, unreachable, tooLarge                                                                   atomic.Uint64
 }
 
 var _ fabric.Gather = (*Gather)(nil)
@@ -79,7 +81,8 @@ func (g *Gather) open(o *Options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	g.chunk, g.device, g.stall = o.Chunk, o.Interface.Name, o.Stall
+	g.chunk, g.stall, g.options = o.Chunk, o.Stall, *o
+	g.options.Conns = nil
 	k, err := probe()
 	if err != nil {
 		return err
@@ -292,6 +295,7 @@ func (g *Gather) Stats() fabric.Stats {
 		SentBytes: c.sentBytes.Load(), ControlBytes: c.controlBytes.Load(),
 		SentChunks: c.sentChunks.Load(), ReceivedChunks: c.receivedChunks.Load(), ReceivedBytes: c.receivedBytes.Load(),
 		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
+		Refused: c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
 	}
 }
 

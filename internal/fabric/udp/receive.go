@@ -40,7 +40,7 @@ func (g *Gather) receive(fd int, s fabric.Sink, budget int) int {
 	runtime.KeepAlive(guess.Dst)
 	if e != 0 {
 		if e != unix.EAGAIN && e != unix.ENOMEM {
-			g.note(fmt.Errorf("receive multicast from %s: %w", g.device, e))
+			g.note(fmt.Errorf("receive multicast from %s: %w", g.options.Interface.Name, e))
 		}
 		return 0
 	}

@@ -162,6 +162,12 @@ func freshGroup() (netip.Addr, uint16) {
 // adjust changes the options of each rank; those of the last one are returned, too.
 func group(t testing.TB, size int, adjust func(o *Options)) ([]*Gather, Options) {
 	t.Helper()
+	return groupIn(t, nil, size, adjust)
+}
+
+// groupIn is group in a namespace, if one is given.
+func groupIn(t testing.TB, ns *systest.Namespace, size int, adjust func(o *Options)) ([]*Gather, Options) {
+	t.Helper()
 	conns := systest.Mesh(t, size)
 	addr, port := freshGroup()
 	job := rand.Uint64() //nolint:gosec // Test traffic.
@@ -176,7 +182,11 @@ func group(t testing.TB, size int, adjust func(o *Options)) ([]*Gather, Options)
 			o.Interface = lo(t)
 		}
 		var err error
-		ranks[r], err = Open(o)
+		if ns != nil {
+			ns.Do(func() { ranks[r], err = Open(o) })
+		} else {
+			ranks[r], err = Open(o)
+		}
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
 	}

@@ -1,13 +1,10 @@
 package udp
 
 import (
-	"fmt"
 	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
@@ -45,26 +42,34 @@ type sender struct {
 
 // Multicast implements fabric.Gather. The run goes to the subgroup that its header names.
 func (g *Gather) Multicast(r *fabric.Run) int {
-	subgroup, sent := int(r.Head.Subgroup), 0
-	for sent < r.Count && g.fault == nil {
-		n := g.fill(r, sent)
-		taken, e := g.transmit(g.senders[subgroup].fd, n)
-		if e == unix.EPERM {
-			taken, e = min(g.plan.segments, n), 0 // A firewall ate it: lost like any other.
+	subgroup, done := int(r.Head.Subgroup), 0
+	for done < r.Count && g.fault == nil {
+		n := g.fill(r, done)
+		sent, e := g.transmit(g.senders[subgroup].fd, n, g.plan.segments)
+		if e != 0 {
+			sent, e = g.again(subgroup, e)
 		}
-		if e != 0 && !g.refused(subgroup, e) {
+		lost := 0
+		if e != 0 {
+			lost = g.refused(subgroup, min(n, g.plan.segments), e)
+		}
+		if sent+lost == 0 {
 			break
 		}
-		sent += taken
-		g.senders[subgroup].backlog.Sent(taken * (wire.DataSize + g.chunk))
+		g.sent(r, done, sent)
+		done += sent + lost
 	}
 	runtime.KeepAlive(r)
-	if sent > 0 {
-		first, last := int(r.Head.PSN)*g.chunk, min((int(r.Head.PSN)+sent)*g.chunk, len(r.Shard))
-		g.stats.sentChunks.Add(uint64(sent))
-		g.stats.sentBytes.Add(uint64(sent*wire.DataSize + last - first)) //nolint:gosec // Lengths.
-	}
-	return sent
+	return done
+}
+
+// sent counts the n chunks of a run that the kernel took, behind the first skip.
+func (g *Gather) sent(r *fabric.Run, skip, n int) {
+	first := int(r.Head.PSN) + skip
+	payload := min((first+n)*g.chunk, len(r.Shard)) - min(first*g.chunk, len(r.Shard))
+	g.stats.sentChunks.Add(uint64(n))
+	g.stats.sentBytes.Add(uint64(n*wire.DataSize + payload)) //nolint:gosec // Lengths.
+	g.senders[r.Head.Subgroup].backlog.Sent(n*wire.DataSize + payload)
 }
 
 // fill puts chunks of a run, from the skip-th on, into the outbox and returns
@@ -83,9 +88,10 @@ func (g *Gather) fill(r *fabric.Run, skip int) int {
 	return n
 }
 
-// transmit sends the first n chunks of the outbox and returns how many went.
-func (g *Gather) transmit(fd, n int) (int, syscall.Errno) {
-	b, step := g.out, g.plan.segments
+// transmit sends the first n chunks of the outbox, step of them a message, and returns how many
+// went. If there is an error, none did.
+func (g *Gather) transmit(fd, n, step int) (int, syscall.Errno) {
+	b := g.out
 	messages := 0
 	for first := 0; first < n; first += step {
 		count := min(step, n-first)
@@ -99,7 +105,7 @@ func (g *Gather) transmit(fd, n int) (int, syscall.Errno) {
 		messages++
 	}
 	g.stats.syscalls.Add(1)
-	if g.plan.messages == 1 {
+	if messages == 1 {
 		if _, e := sys.SendMessage(fd, &b.messages[0].Hdr); e != 0 {
 			return 0, e
 		}
@@ -107,35 +113,4 @@ func (g *Gather) transmit(fd, n int) (int, syscall.Errno) {
 	}
 	done, e := sys.SendBatch(fd, b.messages[:messages])
 	return min(done*step, n), e
-}
-
-// refused deals with an error of a send and reports whether to try again.
-func (g *Gather) refused(subgroup int, e syscall.Errno) bool {
-	s := &g.senders[subgroup]
-	switch {
-	case e == unix.EAGAIN:
-		if !s.blocked {
-			s.blocked = true
-			g.note(s.backlog.Full(s.fd))
-			g.note(g.poller.Change(s.fd, g.senderTag(subgroup), unix.EPOLLOUT))
-		}
-	case e == unix.ENOBUFS:
-		g.congested = true
-	case g.plan.segments > 1 && (e == unix.EIO || e == unix.EINVAL):
-		g.plan.segments = 1 // A device without checksum offload cannot segment.
-		return true
-	default:
-		g.note(fmt.Errorf("multicast through %s: %w", g.device, e))
-	}
-	return false
-}
-
-// writable stops watching a sender that has room again. An error that the
-// network reported is cleared: it says nothing about the next datagram.
-func (g *Gather) writable(subgroup int) {
-	s := &g.senders[subgroup]
-	s.blocked = false
-	_, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	g.note(err)
-	g.note(g.poller.Change(s.fd, g.senderTag(subgroup), 0))
 }

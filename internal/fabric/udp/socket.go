@@ -79,15 +79,24 @@ func openReceiver(o *Options, subgroup int) (fd int, err error) {
 		}
 		return -1, unavailable("bind %v: %w", where, err)
 	}
-	join := &unix.IPMreqn{Multiaddr: at.Addr, Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
-	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, join); err != nil {
-		if errors.Is(err, unix.ENOBUFS) {
-			return -1, unavailable("join group %v on %s: too many memberships (net.ipv4.igmp_max_memberships): %w",
-				o.group(subgroup), o.Interface.Name, err)
-		}
-		return -1, unavailable("join group %v on %s: %w", o.group(subgroup), o.Interface.Name, err)
+	return fd, joinGroup(fd, o, subgroup)
+}
+
+// membership is a subgroup on the interface.
+func (o *Options) membership(subgroup int) *unix.IPMreqn {
+	return &unix.IPMreqn{Multiaddr: o.group(subgroup).As4(), Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+}
+
+func joinGroup(fd int, o *Options, subgroup int) error {
+	err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, o.membership(subgroup))
+	switch {
+	case errors.Is(err, unix.ENOBUFS):
+		return unavailable("join group %v on %s: too many memberships (net.ipv4.igmp_max_memberships): %w",
+			o.group(subgroup), o.Interface.Name, err)
+	case err != nil:
+		return unavailable("join group %v on %s: %w", o.group(subgroup), o.Interface.Name, err)
 	}
-	return fd, nil
+	return nil
 }
 
 // openSender returns a socket that multicasts to one subgroup. It is connected,
@@ -102,14 +111,14 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 			_ = unix.Close(fd)
 		}
 	}()
-	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
-	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, via); err != nil {
-		return -1, unavailable("multicast through %s: %w", o.Interface.Name, err)
+	if err := sendThrough(fd, o); err != nil {
+		return -1, err
 	}
 	if err := set(fd,
 		option{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1}, // Several ranks may share a host.
 		option{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, o.TTL},
-		option{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO},
+		// Never fragment, and believe nobody who says that a path takes less: no router answers multicast.
+		option{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
 		option{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sys.FirstBacklog}); err != nil {
 		return -1, err
 	}
@@ -117,4 +126,13 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 		return -1, unavailable("multicast to %v through %s: %w", o.group(subgroup), o.Interface.Name, err)
 	}
 	return fd, nil
+}
+
+// sendThrough has a socket send its multicast through the interface.
+func sendThrough(fd int, o *Options) error {
+	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, via); err != nil {
+		return unavailable("multicast through %s: %w", o.Interface.Name, err)
+	}
+	return nil
 }

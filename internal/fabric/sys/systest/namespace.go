@@ -69,16 +69,24 @@ func (n *Namespace) IP(t testing.TB, args string) {
 func Cable(t testing.TB, mtu int) [2]*Namespace {
 	t.Helper()
 	ns := [2]*Namespace{NewNamespace(t), NewNamespace(t)}
+	Plug(t, ns, mtu)
+	for _, n := range ns {
+		n.IP(t, "link set lo up")
+	}
+	return ns
+}
+
+// Plug puts the cable between two namespaces, again if it was deleted.
+func Plug(t testing.TB, ns [2]*Namespace, mtu int) {
+	t.Helper()
 	ns[0].IP(t, fmt.Sprintf("link add v0 mtu %d type veth peer name v1 mtu %d netns %d", mtu, mtu, ns[1].thread))
 	for i, n := range ns {
 		n.IP(t, fmt.Sprintf("addr add 10.9.0.%d/24 dev v%d", i+1, i))
 		n.IP(t, fmt.Sprintf("link set v%d up", i))
-		n.IP(t, "link set lo up")
 	}
 	for i, n := range ns {
-		n.awaitCarrier(t, fmt.Sprintf("v%d", i))
+		n.AwaitCarrier(t, fmt.Sprintf("v%d", i))
 	}
-	return ns
 }
 
 // Unmerged makes an interface send each segment by itself, as a wire does.
@@ -87,9 +95,9 @@ func (n *Namespace) Unmerged(t testing.TB, name string) {
 	n.IP(t, "link set "+name+" gso_max_segs 1")
 }
 
-// awaitCarrier waits until the kernel has noticed that an interface is
+// AwaitCarrier waits until the kernel has noticed that an interface is
 // plugged in; before, it drops what is sent.
-func (n *Namespace) awaitCarrier(t testing.TB, name string) {
+func (n *Namespace) AwaitCarrier(t testing.TB, name string) {
 	t.Helper()
 	running := false
 	for deadline := time.Now().Add(20 * time.Second); !running && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
