@@ -433,8 +433,12 @@ func (g *Gather) Control(from int, m *wire.Control) {
 	g.finish()
 }
 
-// Broken implements fabric.Sink.
+// Broken implements fabric.Sink. What is broken towards the own rank is no connection but the fabric.
 func (g *Gather) Broken(rank int, err error) {
+	if rank == g.cfg.Core.Rank {
+		g.cfg.Broken(-1, err)
+		return
+	}
 	g.cfg.Broken(rank, fmt.Errorf("connection to rank %d: %w", rank, err))
 }
 

@@ -65,7 +65,7 @@ type Sink interface {
 	// Control delivers a control message other than Repair. Repairs arrive by
 	// Place and Received with the header that RepairHeader builds.
 	Control(from int, m *wire.Control)
-	// Broken says that the path to a rank is lost for good.
+	// Broken says that the path to a rank is lost for good; with the own rank, that the fabric is.
 	Broken(rank int, err error)
 }
 

@@ -40,5 +40,8 @@ func ParseOp(name string) (Op, error) {
 			return Op(i), nil
 		}
 	}
-	return 0, fmt.Errorf("reduce: unknown operation %q; want one of %s", name, strings.Join(opNames[:], ", "))
+	return 0, fmt.Errorf("reduce: unknown operation %q; want one of %s", name, OpNames())
 }
+
+// OpNames lists what ParseOp takes.
+func OpNames() string { return strings.Join(opNames[:], ", ") }

@@ -106,12 +106,19 @@ func (t Type) String() string {
 // ParseType returns the type of that name: i8, u8, i16, u16, i32, u32, i64,
 // u64, e4m3, e5m2, f16, bf16, f32 or f64.
 func ParseType(name string) (Type, error) {
-	names := make([]string, 0, numTypes)
 	for _, k := range known {
 		if k.name == name {
 			return k.of, nil
 		}
+	}
+	return 0, fmt.Errorf("reduce: unknown type %q; want one of %s", name, TypeNames())
+}
+
+// TypeNames lists what ParseType takes.
+func TypeNames() string {
+	names := make([]string, 0, numTypes)
+	for _, k := range known {
 		names = append(names, k.name)
 	}
-	return 0, fmt.Errorf("reduce: unknown type %q; want one of %s", name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }

@@ -88,38 +88,43 @@ type Work struct {
 // Wait waits until the operation is done and returns its outcome, or until
 // ctx ends and returns its error; the operation then goes on.
 func (w *Work) Wait(ctx context.Context) error {
-	var deadline time.Time
-	if ctx != nil {
-		if ctx.Done() != nil && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if d, ok := ctx.Deadline(); ok {
-			deadline = d
-		} else if ctx.Done() != nil {
-			// Cancellation without a deadline: leave the driving to the agent.
-			w.posted()
-			select {
-			case <-w.Done():
-				return w.Err()
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
+	if ctx == nil || ctx.Done() == nil {
+		return w.WaitUntil(time.Time{})
 	}
-	return w.WaitUntil(deadline)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	defer context.AfterFunc(ctx, w.nudge)()
+	if !w.drive(ctx.Done(), time.Time{}) {
+		return ctx.Err()
+	}
+	return w.Err()
 }
 
 // WaitUntil is Wait with a deadline; the zero time is none.
 func (w *Work) WaitUntil(deadline time.Time) error {
-	for _, step := range w.before {
-		if !step.lane.Drive(step.Done(), deadline) {
-			return context.DeadlineExceeded
-		}
-	}
-	if !w.lane.Drive(w.Done(), deadline) {
+	if !w.drive(nil, deadline) {
 		return context.DeadlineExceeded
 	}
 	return w.Err()
+}
+
+// drive reports whether the operation was done before quit was closed and the deadline had passed.
+func (w *Work) drive(quit <-chan struct{}, deadline time.Time) bool {
+	for _, step := range w.before {
+		if !step.lane.Drive(step.Done(), quit, deadline) {
+			return false
+		}
+	}
+	return w.lane.Drive(w.Done(), quit, deadline)
+}
+
+// nudge has drive look at once whether it shall go on.
+func (w *Work) nudge() {
+	for _, step := range w.before {
+		step.lane.Nudge()
+	}
+	w.lane.Nudge()
 }
 
 // Help does a little of what the group has to do, if nobody else is at it: see overlap.Lane.

@@ -172,15 +172,12 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 // start sets up the two lanes over an open fabric.
 func (g *Group) start(c *carrier, window int) error {
 	p, s := g.plan, g.plan.settings
-	level := reduce.Active()
-	if s.SIMD != "auto" {
-		var err error
-		if level, err = reduce.ParseLevel(s.SIMD); err != nil {
-			return err
-		}
-		if err = reduce.Use(level); err != nil {
-			return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
-		}
+	level, err := reduce.ParseLevel(s.SIMD)
+	if err != nil {
+		return err
+	}
+	if err := reduce.Use(level); err != nil {
+		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.gather.Traits()
 	g.info = Info{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -316,8 +317,50 @@ func TestWaitHonoursItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, w.Wait(ctx), context.DeadlineExceeded)
+	for _, parent := range []func() (context.Context, context.CancelFunc){
+		func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+		func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) },
+	} {
+		ctx, cancel := parent()
+		time.AfterFunc(20*time.Millisecond, cancel)
+		waited := make(chan error, 1)
+		go func() { waited <- w.Wait(ctx) }()
+		select {
+		case err := <-waited:
+			require.ErrorIs(t, err, context.Canceled)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "Wait goes on though its context is cancelled")
+		}
+	}
 	require.NoError(t, g[1].Allgather(make([]byte, 8), make([]byte, 16)))
 	require.NoError(t, w.Wait(context.Background()))
+}
+
+// TestLocalFault has the fabric of a rank fail: it did not lose itself.
+func TestLocalFault(t *testing.T) {
+	g := assemble(t, 2, func(s *config.Settings) { s.Fabric = "udp" })
+	g[0].gather.Broken(0, errors.New("network is down"))
+	for r := range g {
+		err := g[r].Barrier()
+		var f *Fault
+		require.ErrorAs(t, err, &f)
+		require.Equal(t, "rank 0 failed: network is down", f.Error())
+		_ = g[r].Close()
+	}
+}
+
+// TestSIMDOfTheLastGroup has a group ask for one instruction set, and the next for the best.
+func TestSIMDOfTheLastGroup(t *testing.T) {
+	best, err := reduce.ParseLevel("auto")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		asked string
+		want  reduce.Level
+	}{{"generic", reduce.Generic}, {"auto", best}} {
+		g := world(t, 1, func(s *config.Settings) { s.SIMD = c.asked })
+		require.Equal(t, c.want.String(), g[0].Info().SIMD)
+		require.Equal(t, c.want, reduce.Active())
+	}
 }
 
 func TestAverageOfFloats(t *testing.T) {

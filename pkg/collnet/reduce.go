@@ -86,9 +86,9 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 	switch {
 	case !t.Valid():
-		return argument("%s: unknown element type %d; see reduce.ParseType for those allowed", call, uint8(t))
+		return argument("%s: unknown element type %d; allowed are %s", call, uint8(t), reduce.TypeNames())
 	case !op.Valid():
-		return argument("%s: unknown reduction %d; allowed are sum, prod, max, min, avg, premul_sum", call, uint8(op))
+		return argument("%s: unknown reduction %d; allowed are %s", call, uint8(op), reduce.OpNames())
 	}
 	return nil
 }

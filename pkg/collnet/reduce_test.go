@@ -78,13 +78,13 @@ func TestReduceArguments(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
 	buf := make([]byte, 64)
 	for want, err := range map[string]error{
-		"root 2 is not a rank":         g[0].Reduce(buf, buf, reduce.F32, reduce.Sum, 0, 2),
-		"root -1 is not a rank":        g[0].Reduce(buf, buf, reduce.F32, reduce.Sum, 0, -1),
-		"reduce: unknown element type": g[0].Reduce(buf, buf, 77, reduce.Sum, 0, 0),
-		"reduce: unknown reduction 9":  g[0].Reduce(buf, buf, reduce.F32, 9, 0, 0),
-		"no multiple of 8":             g[0].Reduce(buf[:60], buf[:60], reduce.F64, reduce.Sum, 0, 0),
-		"root's recv 32":               g[0].Reduce(buf, buf[:32], reduce.F32, reduce.Sum, 0, 0),
-		"recv overlaps send":           g[0].Reduce(buf[:32], buf[16:48], reduce.F32, reduce.Sum, 0, 0),
+		"root 2 is not a rank":                                 g[0].Reduce(buf, buf, reduce.F32, reduce.Sum, 0, 2),
+		"root -1 is not a rank":                                g[0].Reduce(buf, buf, reduce.F32, reduce.Sum, 0, -1),
+		"reduce: unknown element type 77; allowed are i8, u8,": g[0].Reduce(buf, buf, 77, reduce.Sum, 0, 0),
+		"reduce: unknown reduction 9; allowed are sum, prod, max, min, avg, premulsum": g[0].Reduce(buf, buf, reduce.F32, 9, 0, 0),
+		"no multiple of 8":   g[0].Reduce(buf[:60], buf[:60], reduce.F64, reduce.Sum, 0, 0),
+		"root's recv 32":     g[0].Reduce(buf, buf[:32], reduce.F32, reduce.Sum, 0, 0),
+		"recv overlaps send": g[0].Reduce(buf[:32], buf[16:48], reduce.F32, reduce.Sum, 0, 0),
 	} {
 		var a *ArgumentError
 		require.ErrorAs(t, err, &a)

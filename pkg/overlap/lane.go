@@ -76,9 +76,10 @@ func NewLane(w Worker) *Lane {
 	return l
 }
 
-// Drive drives the worker, or waits while another caller does, until done
-// is closed or the deadline (zero: none) has passed. It reports whether done was closed.
-func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
+// Drive drives the worker, or waits while another caller does, until done is closed, or quit (nil:
+// never) is, or the deadline (zero: none) has passed. It reports whether done was closed. Whoever
+// closes quit calls Nudge to be heard at once.
+func (l *Lane) Drive(done, quit <-chan struct{}, deadline time.Time) bool {
 	if isClosed(done) {
 		return true
 	}
@@ -98,16 +99,18 @@ func (l *Lane) Drive(done <-chan struct{}, deadline time.Time) bool {
 	select {
 	case <-done:
 		return true
+	case <-quit:
+		return isClosed(done)
 	case <-timeout:
 		return isClosed(done)
 	case <-l.closed:
-		return await(done, timeout)
+		return await(done, quit, timeout)
 	case <-l.token:
 	}
-	l.callerDrives(done, deadline)
+	l.callerDrives(done, quit, deadline)
 	l.token <- struct{}{}
 	if isClosed(l.closed) {
-		return await(done, timeout)
+		return await(done, quit, timeout)
 	}
 	return isClosed(done)
 }
@@ -141,8 +144,8 @@ func (l *Lane) polled() bool {
 	return time.Since(l.start)-time.Duration(l.helped.Load()) < rest
 }
 
-func (l *Lane) callerDrives(done <-chan struct{}, deadline time.Time) {
-	for round := 1; !isClosed(done) && !isClosed(l.closed); round++ {
+func (l *Lane) callerDrives(done, quit <-chan struct{}, deadline time.Time) {
+	for round := 1; !isClosed(done) && !isClosed(quit) && !isClosed(l.closed); round++ {
 		if l.work() {
 			if round%16 == 0 && !deadline.IsZero() && time.Now().After(deadline) {
 				return
@@ -162,10 +165,12 @@ func (l *Lane) callerDrives(done <-chan struct{}, deadline time.Time) {
 }
 
 // await waits for an operation that a closing lane is about to end.
-func await(done <-chan struct{}, timeout <-chan time.Time) bool {
+func await(done, quit <-chan struct{}, timeout <-chan time.Time) bool {
 	select {
 	case <-done:
 		return true
+	case <-quit:
+		return isClosed(done)
 	case <-timeout:
 		return isClosed(done)
 	}

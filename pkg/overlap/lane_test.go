@@ -96,13 +96,13 @@ func TestCallersDriveOneAtATime(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for range 200 {
-				assert.True(t, l.Drive(w.post(), time.Time{}))
+				assert.True(t, l.Drive(w.post(), nil, time.Time{}))
 			}
 		}()
 	}
 	wg.Wait()
 	assert.False(t, w.clash.Load(), "two goroutines drove the worker at once")
-	assert.True(t, l.Drive(closedChan(), time.Time{}))
+	assert.True(t, l.Drive(closedChan(), nil, time.Time{}))
 }
 
 // TestHelpersAndAgentTakeTurns: one who asks again and again serves the lane, and the agent does
@@ -152,11 +152,11 @@ func TestDriveHonoursItsDeadline(t *testing.T) {
 	l := NewLane(w)
 	defer l.Close()
 	done := w.post()
-	assert.False(t, l.Drive(done, time.Now().Add(20*time.Millisecond)))
+	assert.False(t, l.Drive(done, nil, time.Now().Add(20*time.Millisecond)))
 	// A second caller, which cannot have the token, honours it too.
 	first := make(chan bool)
-	go func() { first <- l.Drive(done, time.Time{}) }()
-	assert.False(t, l.Drive(done, time.Now().Add(20*time.Millisecond)))
+	go func() { first <- l.Drive(done, nil, time.Time{}) }()
+	assert.False(t, l.Drive(done, nil, time.Now().Add(20*time.Millisecond)))
 	w.hold.Store(false)
 	w.Wake()
 	assert.True(t, <-first)
@@ -169,7 +169,7 @@ func TestCloseEndsDrivers(t *testing.T) {
 	l := NewLane(w)
 	done := w.post()
 	result := make(chan bool)
-	go func() { result <- l.Drive(done, time.Time{}) }()
+	go func() { result <- l.Drive(done, nil, time.Time{}) }()
 	for l.callers.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -209,7 +209,7 @@ func TestAgentTakesOverFromACaller(t *testing.T) {
 	w.post()
 	rest := w.post()
 	for !l.resting.Load() { // the caller has waited for so long that the agent seldom looks
-		l.Drive(rest, time.Now().Add(20*time.Millisecond))
+		l.Drive(rest, nil, time.Now().Add(20*time.Millisecond))
 	}
 	w.hold.Store(false)
 	select {
