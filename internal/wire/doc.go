@@ -1,6 +1,7 @@
 // Package wire holds every header format of the protocol, in one place: the
 // header of a multicast datagram (Data), the control message that travels on
-// the reliable path (Control) and the greeting of a new connection (Hello).
+// the reliable path (Control), the greeting of a new connection (Hello) and the
+// probe of a path (Probe).
 //
 // All integers are big-endian. Sizes are fixed, so a reader never has to guess
 // how many bytes to wait for. docs/PROTOCOL.md shows the same layouts as byte

@@ -79,3 +79,21 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+func FuzzProbe(f *testing.F) {
+	good := make([]byte, ProbeSize)
+	(&Probe{Unicast: true, Job: 1 << 60, Rank: 3, Packet: 9000}).Put(good)
+	f.Add(good)
+	f.Add(good[:ProbeSize-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p, again Probe
+		if p.Get(b) != nil {
+			return
+		}
+		out := make([]byte, ProbeSize)
+		p.Put(out)
+		if err := again.Get(out); err != nil || again != p {
+			t.Fatalf("%+v became %+v, %v", p, again, err)
+		}
+	})
+}

@@ -34,6 +34,11 @@ func TestLayout(t *testing.T) {
 	hello.Put(b)
 	assert.Equal(t, []byte{'m', 'c', 's', 't', 3, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, b)
 
+	probe := Probe{Unicast: true, Job: 0x030405060708090a, Rank: 0x0b0c, Packet: 0x0d0e0f10}
+	b = make([]byte, ProbeSize)
+	probe.Put(b)
+	assert.Equal(t, []byte{'m', 'p', 3, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, b)
+
 	stream := Stream{Type: 1, Op: 2, Seq: 0x03040506, To: 0x15161718, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5, From: 0x0f101112, Epoch: 0x13141516}
 	b = make([]byte, StreamSize)
 	stream.Put(b)
@@ -60,6 +65,9 @@ func TestRefusals(t *testing.T) {
 	(&Control{Kind: Repair, Bytes: MaxPayload}).Put(control)
 	(&Hello{Purpose: PurposeMesh}).Put(hello)
 	(&Stream{}).Put(stream)
+	probe := make([]byte, ProbeSize)
+	(&Probe{Unicast: true}).Put(probe)
+	getProbe := func(b []byte) error { return new(Probe).Get(b) }
 	getStream := func(b []byte) error { return new(Stream).Get(b) }
 	getData := func(b []byte) error { return new(Data).Get(b) }
 	getControl := func(b []byte) error { return new(Control).Get(b) }
@@ -85,6 +93,9 @@ func TestRefusals(t *testing.T) {
 		{"hello version", getHello, hello, 4, 1, ErrVersion},
 		{"hello purpose low", getHello, hello, 5, 0, ErrField},
 		{"hello purpose high", getHello, hello, 5, byte(purposeEnd), ErrField},
+		{"probe magic", getProbe, probe, 1, 'c', ErrMagic},
+		{"probe version", getProbe, probe, 2, 1, ErrVersion},
+		{"probe unicast", getProbe, probe, 3, 2, ErrField},
 		{"stream version", getStream, stream, 0, 9, ErrVersion},
 	} {
 		t.Run(c.name, func(t *testing.T) {

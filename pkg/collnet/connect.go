@@ -131,7 +131,7 @@ func dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TC
 
 // greet dials once, and returns the connection when the peer has answered the greeting.
 func greet(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
-	var d net.Dialer
+	d := net.Dialer{Control: p.limitSegments}
 	c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
 	if err != nil {
 		return nil, err

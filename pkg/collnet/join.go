@@ -39,6 +39,7 @@ type carrier struct {
 	gather  fabric.Gather
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
+	notes   []string
 	free    func() error
 }
 
@@ -68,7 +69,8 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		}
 	}
 	if err != nil {
-		if f := g.mesh.Err(); f != nil {
+		var f *Fault
+		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != p.rank) {
 			err = f // rather than what it led to
 		}
 		g.end(err)
@@ -146,7 +148,9 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 	}
 	c, err := opener(ctx, m, l, p)
 	var mine verdict
-	if err == nil {
+	if err != nil {
+		tellOthers(ctx, m, p.rank, err)
+	} else {
 		t := c.gather.Traits()
 		mine.Window, mine.Chunk = t.Window, t.Chunk
 	}
@@ -169,6 +173,18 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 	return c, window, err
 }
 
+// tellOthers spares the other ranks, which may wait for this one's connections, waiting until their time is over.
+func tellOthers(ctx context.Context, m *mesh.Mesh, rank int, err error) {
+	var absent *absentError
+	switch {
+	case ctx.Err() != nil: // they know, or their time is over, too
+	case errors.As(err, &absent):
+		m.Lost(absent.rank, absent)
+	default:
+		m.Report(&Fault{Kind: mesh.Local, Rank: rank, Text: err.Error()})
+	}
+}
+
 // start sets up the two lanes over an open fabric.
 func (g *Group) start(c *carrier, window int) error {
 	p, s := g.plan, g.plan.settings
@@ -182,7 +198,7 @@ func (g *Group) start(c *carrier, window int) error {
 	t := c.gather.Traits()
 	g.info = Info{
 		Rank: p.rank, Size: p.size, Fabric: t.Name, Reason: p.reason, Interface: c.iface,
-		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
+		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append(append([]string{}, t.Notes...), c.notes...),
 	}
 	if t.Lossless && s.Loss > 0 && p.switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")

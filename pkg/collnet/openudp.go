@@ -2,6 +2,8 @@ package collnet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
@@ -14,38 +16,28 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
-// openUDP joins the multicast group and connects the control edges.
-func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
-	var peers []netip.Addr
-	for _, a := range p.addrs {
-		peers = append(peers, a.Addr())
-	}
-	ifi, _, err := udp.Choose(p.settings.Interface, peers)
-	if err != nil {
-		return nil, err
-	}
-	offload, err := datagram.ParseOffload(p.settings.Offload)
-	if err != nil {
-		return nil, err
-	}
-	chunk := p.settings.Chunk
-	if chunk == 0 {
-		smallest := *ifi
-		if !p.oneHost {
-			smallest.MTU = p.mtu
+// openUDP finds out what the paths carry, joins the multicast group and connects the control edges.
+func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
+	o, err := p.udpOptions()
+	var prober *udp.Prober
+	if err == nil {
+		if prober, err = udp.OpenProber(o); err == nil {
+			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
+			defer prober.Close()
 		}
-		chunk = udp.ChunkFor(&smallest)
 	}
-	conns, err := l.connect(ctx, p, wire.PurposeControl, core.Neighbours(p.rank, p.size))
+	paths, err := probePaths(ctx, m, p, prober, packetFor(&o), err)
 	if err != nil {
 		return nil, err
 	}
-	group, port := p.group()
-	u, err := udp.Open(udp.Options{
-		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
-		Interface: ifi, Conns: conns, TTL: p.settings.TTL, Chunk: chunk, RcvBuf: p.rcvBuf,
-		Window: 2 * p.settings.Window, Offload: offload, Stall: p.settings.Timeout,
-	})
+	notes, err := p.adapt(&o, paths)
+	if err != nil {
+		return nil, err
+	}
+	if o.Conns, err = l.connect(ctx, p, wire.PurposeControl, core.Neighbours(p.rank, p.size)); err != nil {
+		return nil, err
+	}
+	u, err := udp.Open(o)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +48,67 @@ func openUDP(ctx context.Context, _ *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	return &carrier{
 		gather:  gather,
 		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, p) },
-		iface:   ifi.Name,
+		iface:   o.Interface.Name,
+		notes:   notes,
 		free:    func() error { return nil },
 	}, nil
+}
+
+// udpOptions are this rank's, but for the connections.
+func (p *plan) udpOptions() (udp.Options, error) {
+	var peers []netip.Addr
+	for _, a := range p.addrs {
+		peers = append(peers, a.Addr())
+	}
+	ifi, _, err := udp.Choose(p.settings.Interface, peers)
+	if err != nil {
+		return udp.Options{}, err
+	}
+	offload, err := datagram.ParseOffload(p.settings.Offload)
+	if err != nil {
+		return udp.Options{}, err
+	}
+	group, port := p.group()
+	return udp.Options{
+		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
+		Interface: ifi, TTL: p.settings.TTL, Chunk: p.settings.Chunk, RcvBuf: p.rcvBuf,
+		Window: 2 * p.settings.Window, Offload: offload, Stall: p.settings.Timeout,
+	}, nil
+}
+
+// packetFor returns the bytes of the packets in which full chunks travel, and TCP's: as many as the
+// interface takes, or those of the chunks that somebody has asked for.
+func packetFor(o *udp.Options) int {
+	switch {
+	case o.Interface == nil:
+		return 0 // this rank has failed
+	case o.Chunk > 0:
+		return udp.PacketFor(o.Chunk)
+	}
+	return min(o.Interface.MTU, udp.MaxPacket)
+}
+
+// adapt fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
+func (p *plan) adapt(o *udp.Options, paths *probed) (notes []string, err error) {
+	mtu := o.Interface.MTU
+	if paths.packet < paths.full {
+		text := paths.narrow(o.Interface.Name, mtu)
+		chunk := udp.ChunkFor(paths.packet)
+		switch {
+		case chunk < udp.MinChunk:
+			return nil, errors.New(text)
+		case o.Chunk > 0:
+			return nil, fmt.Errorf("MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk)
+		}
+		notes = append(notes, fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk))
+	}
+	if o.Chunk == 0 {
+		o.Chunk = udp.ChunkFor(paths.packet)
+	}
+	if paths.packet < mtu {
+		p.segment = min(paths.packet-ipAndTCP, mostSegment)
+	}
+	return append(notes, paths.notes()...), nil
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not

@@ -2,15 +2,35 @@ package collnet
 
 import (
 	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 )
 
-// tcpHeaders is what a packet has besides a segment's payload: IPv4, TCP, its timestamps.
-const tcpHeaders = 20 + 20 + 12
+const (
+	ipAndTCP   = 20 + 20       // what TCP_MAXSEG leaves out of a packet: headers without options
+	tcpHeaders = ipAndTCP + 12 // with timestamps, as Linux sends them
+	plainMTU   = 1500          // what every Ethernet carries
 
-// plainMTU is what every Ethernet carries.
-const plainMTU = 1500
+	mostSegment = 32767 // that TCP_MAXSEG takes
+)
+
+// limitSegments keeps both ends of a connection that is about to be dialled from sending larger packets
+// than the path carries: TCP goes by the MTU of the interface, and where packets are lost without a
+// word it would not learn of the path's.
+func (p *plan) limitSegments(_, _ string, c syscall.RawConn) (err error) {
+	if p.segment == 0 {
+		return nil
+	}
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.segment) //nolint:gosec // a descriptor
+	}); e != nil {
+		return e
+	}
+	return err
+}
 
 // stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.

@@ -25,6 +25,7 @@ type plan struct {
 	oneHost    bool
 	mtu        int // of the smallest uplink; unused on one host
 	rcvBuf     int
+	segment    int    // payload bytes of the largest TCP segments between ranks; 0: as TCP finds right
 	switches   int    // addresses of aggregation nodes that every rank has
 	noSwitch   string // why Reduce-Scatter goes directly, at first or for good
 	oddSwitch  bool   // some ranks name nodes, and others none or not as many

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(playRank(role))
 	}
+	if role := os.Getenv(hostEnv); role != "" {
+		os.Exit(playHost(role))
+	}
 	os.Exit(m.Run())
 }
 

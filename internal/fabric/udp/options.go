@@ -58,16 +58,21 @@ const (
 	udpHeader   = 8
 	maxDatagram = 65535 - ipHeader - udpHeader
 	maxChunk    = maxDatagram - wire.DataSize
-	minChunk    = 64
 	maxRanks    = 1 << 16
+
+	// MinChunk is the least payload of a full datagram, in bytes.
+	MinChunk = 64
 )
 
-// ChunkFor returns the largest payload of a datagram that crosses the interface
-// unfragmented and keeps chunks on 32-byte boundaries (a SIMD register): 1440
-// bytes at an MTU of 1500. Ranks whose interfaces differ must agree on the smallest.
-func ChunkFor(ifi *net.Interface) int {
-	return min(ifi.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk) / 32 * 32
+// ChunkFor returns the largest payload of a datagram that travels in an IPv4 packet of so many bytes,
+// an interface's MTU for instance, and keeps chunks on 32-byte boundaries (a SIMD register): 1440
+// bytes of 1500. Ranks whose interfaces differ must agree on the smallest.
+func ChunkFor(packet int) int {
+	return min(packet-ipHeader-udpHeader-wire.DataSize, maxChunk) / 32 * 32
 }
+
+// PacketFor returns the bytes of the packet that a chunk travels in, the inverse of ChunkFor.
+func PacketFor(chunk int) int { return chunk + wire.DataSize + udpHeader + ipHeader }
 
 // complete checks the options and fills in what was left to choose.
 func (o *Options) complete() error {
@@ -108,17 +113,17 @@ func (o *Options) complete() error {
 }
 
 func (o *Options) completeSizes() error {
-	largest := ChunkFor(o.Interface)
-	if largest < minChunk {
+	largest := ChunkFor(o.Interface.MTU)
+	if largest < MinChunk {
 		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d",
-			o.Interface.MTU, o.Interface.Name, minChunk+wire.DataSize+udpHeader+ipHeader)
+			o.Interface.MTU, o.Interface.Name, MinChunk+wire.DataSize+udpHeader+ipHeader)
 	}
 	if o.Chunk == 0 {
 		o.Chunk = largest
 	}
-	if o.Chunk < minChunk || o.Chunk > o.Interface.MTU-ipHeader-udpHeader-wire.DataSize || o.Chunk > maxChunk {
+	if o.Chunk < MinChunk || o.Chunk > o.Interface.MTU-ipHeader-udpHeader-wire.DataSize || o.Chunk > maxChunk {
 		return fmt.Errorf("udp: chunk of %d bytes on %s: want %d to %d (MTU %d less headers)",
-			o.Chunk, o.Interface.Name, minChunk, min(o.Interface.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk), o.Interface.MTU)
+			o.Chunk, o.Interface.Name, MinChunk, min(o.Interface.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk), o.Interface.MTU)
 	}
 	if o.RcvBuf < 0 || o.Window < 0 {
 		return fmt.Errorf("udp: receive buffer %d, window %d: want sizes in bytes, or 0", o.RcvBuf, o.Window)

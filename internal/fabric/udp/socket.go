@@ -61,6 +61,11 @@ func openReceiver(o *Options, subgroup int) (fd int, err error) {
 	if err := attachFilter(fd, o); err != nil {
 		return -1, err
 	}
+	return fd, receive(fd, o, subgroup)
+}
+
+// receive binds a new socket to one subgroup and joins it.
+func receive(fd int, o *Options, subgroup int) error {
 	rcvBuf := o.RcvBuf
 	if rcvBuf == 0 {
 		rcvBuf = 1 << 30 // The kernel cuts it to net.core.rmem_max.
@@ -69,17 +74,17 @@ func openReceiver(o *Options, subgroup int) (fd int, err error) {
 		option{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1},
 		option{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, rcvBuf},
 		option{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0}); err != nil {
-		return -1, err
+		return err
 	}
 	at := o.sockaddr(subgroup)
 	if err := unix.Bind(fd, at); err != nil {
 		where := netip.AddrPortFrom(o.group(subgroup), o.Port)
 		if errors.Is(err, unix.EADDRINUSE) {
-			return -1, unavailable("%v is in use by a socket that does not share it: choose another MCAST_PORT or MCAST_GROUP", where)
+			return unavailable("%v is in use by a socket that does not share it: choose another MCAST_PORT or MCAST_GROUP", where)
 		}
-		return -1, unavailable("bind %v: %w", where, err)
+		return unavailable("bind %v: %w", where, err)
 	}
-	return fd, joinGroup(fd, o, subgroup)
+	return joinGroup(fd, o, subgroup)
 }
 
 // membership is a subgroup on the interface.
