@@ -22,6 +22,9 @@ type testbedCommand struct {
 	Counters testbedCountersCommand `cmd:"" help:"Show what passed every host NIC and switch port."`
 	Fault    testbedFaultCommand    `cmd:"" help:"Break a link, and mend it."`
 
+	Faults      testbedFaultsCommand      `cmd:"" help:"Try the catalogue of faults, docs/FAULTS.md, on testbeds of their own."`
+	FaultWorker testbedFaultWorkerCommand `cmd:"" hidden:""`
+
 	Experiment testbedExperimentCommand `cmd:"" help:"Measure torch-mcast beside its peers, on testbeds of their own."`
 }
 

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,34 +78,11 @@ func newLab(ctx context.Context, name string, o Options) (*lab, error) {
 		return nil, err
 	}
 	l.kernel = unix.ByteSliceToString(uname.Release[:])
-	return l, removeLeft()
+	return l, testbed.RemoveAbandoned(bedNames)
 }
 
-// bedName is that of this process's testbed; removeLeft knows by it whose it was.
-func bedName(experiment string) string {
-	return fmt.Sprintf("experiment-%s-%d", experiment, os.Getpid())
-}
-
-var ofProcess = regexp.MustCompile(`^experiment-.*-([0-9]+)$`)
-
-// removeLeft removes testbeds of experiments that were killed.
-func removeLeft() error {
-	names, err := testbed.List()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if m := ofProcess.FindStringSubmatch(name); m != nil {
-			pid, err := strconv.Atoi(m[1])
-			if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-				if err := testbed.Down(name); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
+// bedNames begin the names of the testbeds of all experiments.
+const bedNames = "experiment-"
 
 // bed builds the testbed of the next measurements, in place of the last one. MTU
 // and burst are those of the Options.
@@ -116,7 +90,7 @@ func (l *lab) bed(spec testbed.Spec) (*testbed.Testbed, error) {
 	if err := l.down(); err != nil {
 		return nil, err
 	}
-	spec.Name, spec.MTU = bedName(l.name), l.MTU
+	spec.Name, spec.MTU = testbed.ProcessName(bedNames+l.name), l.MTU
 	if spec.Rate > 0 && l.Burst > 0 {
 		spec.Burst = l.Burst
 	}

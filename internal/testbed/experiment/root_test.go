@@ -140,27 +140,6 @@ func TestInterrupted(t *testing.T) {
 	require.Empty(t, files)
 }
 
-// The next experiment removes what a killed one has left, and no other testbed.
-func TestRemoveLeft(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a testbed needs root")
-	}
-	dead := exec.Command("true")
-	require.NoError(t, dead.Run())
-	left := fmt.Sprintf("experiment-left-%d", dead.Process.Pid)
-	mine := bedName("mine")
-	for _, name := range []string{left, mine} {
-		_, err := testbed.Up(t.Context(), testbed.Spec{Name: name, Hosts: 1}, nil)
-		require.NoError(t, err)
-	}
-	defer func() { require.NoError(t, testbed.Down(mine)) }()
-	require.NoError(t, removeLeft())
-	names, err := testbed.List()
-	require.NoError(t, err)
-	require.NotContains(t, names, left)
-	require.Contains(t, names, mine)
-}
-
 // Beside an aggressor that runs until it is told to end, a victim is measured.
 func TestBeside(t *testing.T) {
 	l, err := newLab(t.Context(), "beside", Options{Rounds: 1, Mcast: build(t)})

@@ -1,0 +1,17 @@
+package faults
+
+import "slices"
+
+// All is the catalogue.
+var All = slices.Concat(processRows)
+
+// across makes a row for each thing that it may go over. The ID is that without what it goes over.
+func across(row func(Over) Row, overs ...Over) []Row {
+	var rows []Row
+	for _, over := range overs {
+		r := row(over)
+		r.ID, r.Over = string(over)+r.ID, over
+		rows = append(rows, r)
+	}
+	return rows
+}
