@@ -14,6 +14,7 @@ LOSS ?=
 STEPS ?=
 # For `make soak`, `make fuzz`, `make bench-peers`, `make bench-gpu` and `make bench-switch`.
 OPERATIONS ?= 1000000
+REPEAT ?= 20
 FUZZTIME ?= 10s
 PEERS ?=
 GPU ?=
@@ -54,8 +55,9 @@ check: setup ## formatting, vet, linters, types
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
-soak: toolchain ## OPERATIONS=1000000 of both protocols each on random bad networks
+soak: toolchain ## OPERATIONS=1000000 of both protocols each on random bad networks; as root the catalogue of faults, REPEAT=20 times
 	go run ./cmd/mcast sim soak --operations $(OPERATIONS)
+	[ "$$(id -u)" != 0 ] || go run ./cmd/mcast testbed faults --repeat $(REPEAT)
 
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz

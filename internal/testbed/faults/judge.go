@@ -52,21 +52,26 @@ func (t *trial) judgeRank(rank int, s *said, hung error) {
 		t.blame("rank %d was told nothing%s", rank, t.tail(rank))
 	case t.row.Ends == Errors:
 		for _, want := range t.row.Says {
-			if !slices.ContainsFunc(strings.Split(want, "|"), func(w string) bool { return strings.Contains(s.failed.Error, w) }) {
+			if !contains(s.failed.Error, want) {
 				t.blame("the error of rank %d does not say %q: %s", rank, want, s.failed.Error)
 			}
 		}
 	}
 }
 
+// contains says whether a text contains one of some with bars between them.
+func contains(text, oneOf string) bool {
+	return slices.ContainsFunc(strings.Split(oneOf, "|"), func(w string) bool { return strings.Contains(text, w) })
+}
+
 // warned says whether some rank's notes or log contain a text.
 func (t *trial) warned(text string) bool {
 	for rank := range t.ranks.all {
-		if slices.ContainsFunc(t.ranks.all[rank].notes, func(n string) bool { return strings.Contains(n, text) }) {
+		if slices.ContainsFunc(t.ranks.all[rank].notes, func(n string) bool { return contains(n, text) }) {
 			return true
 		}
 		log, err := os.ReadFile(t.run.Log(rank))
-		if err == nil && strings.Contains(string(log), text) {
+		if err == nil && contains(string(log), text) {
 			return true
 		}
 	}

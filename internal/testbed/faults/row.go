@@ -59,7 +59,7 @@ type Row struct {
 	Says []string
 	// Fails are ranks that may end in any way: those that the fault itself has cut off or ended.
 	Fails []int
-	// Warns are texts that some rank's log or notes contain in the end.
+	// Warns are texts that some rank's log or notes contain in the end; "a|b": one of them.
 	Warns []string
 	// Route is how Reduce-Scatters go again when the fault is over; empty: does not matter.
 	Route string
@@ -92,7 +92,7 @@ func (e Ending) String() string {
 
 // Bound is a time: a multiple of a setting and some more.
 type Bound struct {
-	Of   string // MCAST_TIMEOUT or MCAST_SWITCH_TIMEOUT; empty: none
+	Of   string // a setting, such as MCAST_TIMEOUT; empty: none
 	Plus time.Duration
 }
 
@@ -101,6 +101,7 @@ var (
 	AtOnce        = Bound{Plus: 2 * time.Second}
 	Timeout       = Bound{Of: "MCAST_TIMEOUT", Plus: time.Second}
 	SwitchTimeout = Bound{Of: "MCAST_SWITCH_TIMEOUT", Plus: time.Second}
+	JoinTimeout   = Bound{Of: "MCAST_JOIN_TIMEOUT", Plus: time.Second}
 )
 
 func (b Bound) String() string {
@@ -120,15 +121,17 @@ type job struct {
 	acts       []worker.Act
 	// before breaks what the job is to start on.
 	before func(*Scene) error
-	// during breaks what it runs on, once all ranks have joined. It returns when a fault that passes has passed, or
+	// during breaks what it runs on, once all ranks have joined and, unless early, done a round. It returns when a fault that passes has passed, or
 	// when one that stays is there.
 	during func(*Scene) error
+	early  bool
 }
 
 // settings of jobs, short so that the catalogue is.
 const (
 	defaultTimeout = 2 * time.Second
 	switchTimeout  = time.Second
+	joinTimeout    = 5 * time.Second
 	defaultBytes   = 256 << 10
 )
 
@@ -146,6 +149,8 @@ func (r *Row) bound() time.Duration {
 		return r.timeout() + r.Bound.Plus
 	case "MCAST_SWITCH_TIMEOUT":
 		return switchTimeout + r.Bound.Plus
+	case "MCAST_JOIN_TIMEOUT":
+		return joinTimeout + r.Bound.Plus
 	}
 	return r.Bound.Plus
 }

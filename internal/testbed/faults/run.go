@@ -25,7 +25,9 @@ type Options struct {
 	Repeat int      // how often each; 0: once
 	// Slack is what a busy machine may add to a bound.
 	Slack time.Duration
-	Mcast string // path of the program; empty: that of this process
+	// Patience is for how much longer than that a job is watched, to tell one that is late from one that hangs; 0: 8 s.
+	Patience time.Duration
+	Mcast    string // path of the program; empty: that of this process
 
 	Text io.Writer // gets a line for every trial and the table in the end; nil: nobody
 	JSON io.Writer // gets an object for the machine and one for every trial, one a line; nil: nobody
@@ -133,6 +135,9 @@ func Run(ctx context.Context, o Options) (_ []Outcome, err error) {
 	l := &lab{Options: o, beds: map[Over]*bed{}}
 	if l.Repeat == 0 {
 		l.Repeat = 1
+	}
+	if l.Patience == 0 {
+		l.Patience = 8 * time.Second
 	}
 	if l.Mcast == "" {
 		if l.Mcast, err = os.Executable(); err != nil {

@@ -3,7 +3,7 @@ package faults
 import "slices"
 
 // All is the catalogue.
-var All = slices.Concat(processRows)
+var All = slices.Concat(processRows, nodeRows, hostRows, linkRows, pathRows, sizeRows, directionRows, flowRows, resourceRows, timeRows, netRows)
 
 // across makes a row for each thing that it may go over. The ID is that without what it goes over.
 func across(row func(Over) Row, overs ...Over) []Row {
@@ -15,3 +15,9 @@ func across(row func(Over) Row, overs ...Over) []Row {
 	}
 	return rows
 }
+
+// among says whether an over is one of some, for what is not the same everywhere.
+func among(over Over, some ...Over) bool { return slices.Contains(some, over) }
+
+// unmended is of rows that say what is to be, and is not yet.
+const unmended = "not mended yet"

@@ -34,14 +34,13 @@ const (
 	ranksOfAJob = 4
 	beginTime   = 30 * time.Second // in which a job must have begun that nothing disturbs
 	roundsAfter = 3                // that each rank does after the fault, before it counts as over
-	// extra is for how much longer than its bound a job is watched: one that ends then is late, else it hangs.
-	extra = 8 * time.Second
 )
 
 // trial is one run of a row.
 type trial struct {
 	*Scene
 	slack   time.Duration // that a busy machine may add to the bound
+	watched time.Duration // in all, from the fault on: a job that ends after its bound is late, one that does not end hangs
 	logs    string
 	stop    string // the file that ends the rounds
 	began   time.Time
@@ -62,7 +61,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &trial{Scene: &Scene{ctx: ctx, row: row, tb: b.tb, ranks: newRanks(ranksOfAJob)}, slack: l.Slack,
+	t := &trial{Scene: &Scene{ctx: ctx, row: row, tb: b.tb, ranks: newRanks(ranksOfAJob)}, slack: l.Slack, watched: row.bound() + l.Slack + l.Patience,
 		outcome: Outcome{Row: row.ID, Run: run, At: time.Now(), Bound: row.bound().Seconds()}}
 	if t.logs, err = os.MkdirTemp("", "mcast-faults-"); err != nil {
 		return Outcome{}, err
@@ -107,7 +106,7 @@ func (t *trial) start(mcast string, perHost int) (err error) {
 	if err != nil {
 		return err
 	}
-	env := []string{"MCAST_TIMEOUT=" + t.row.timeout().String(), "MCAST_JOIN_TIMEOUT=30s", "MCAST_SWITCH_TIMEOUT=" + switchTimeout.String()}
+	env := []string{"MCAST_TIMEOUT=" + t.row.timeout().String(), "MCAST_JOIN_TIMEOUT=" + joinTimeout.String(), "MCAST_SWITCH_TIMEOUT=" + switchTimeout.String()}
 	t.began = time.Now()
 	t.run, err = launch.Start(t.ctx, t.tb, launch.Job{
 		Command: []string{mcast, "testbed", "fault-worker", string(text)}, Env: append(env, j.env...), PerHost: perHost,
@@ -133,7 +132,7 @@ func (t *trial) watch() error {
 	t.over = t.began
 	if j.during != nil {
 		if err := t.until("to begin", time.Now().Add(beginTime), func(all []said) bool {
-			return each(all, func(_ int, s *said) bool { return s.joined && s.round > 0 })
+			return each(all, func(_ int, s *said) bool { return s.joined && (j.early || s.round > 0) })
 		}); err != nil {
 			return err
 		}
@@ -169,7 +168,7 @@ func (t *trial) acts() error {
 
 // untilTold waits until every rank that must learn of the fault has.
 func (t *trial) untilTold() error {
-	deadline := t.began.Add(t.row.bound() + t.slack + extra)
+	deadline := t.began.Add(t.watched)
 	err := t.until("to be told", deadline, func(all []said) bool {
 		return each(all, func(rank int, s *said) bool { return s.failed != nil || !t.row.told(rank) })
 	})
@@ -185,7 +184,7 @@ func (t *trial) untilTold() error {
 
 // untilOver waits until every rank has gone on after the fault, has ended its rounds and has closed the group.
 func (t *trial) untilOver() error {
-	deadline := t.over.Add(t.row.bound() + t.slack + extra)
+	deadline := t.over.Add(t.watched)
 	if t.row.job.rounds == 0 {
 		var from [ranksOfAJob]int
 		t.ranks.look(func(all []said) {
@@ -204,7 +203,7 @@ func (t *trial) untilOver() error {
 		if err := os.WriteFile(t.stop, nil, 0o600); err != nil {
 			return err
 		}
-		deadline = time.Now().Add(t.row.bound() + t.slack + extra)
+		deadline = time.Now().Add(t.watched)
 	}
 	if err := t.until("to close", deadline, func(all []said) bool {
 		return each(all, func(_ int, s *said) bool { return s.closed != nil || s.failed != nil && !s.joined })
@@ -240,7 +239,7 @@ func (t *trial) until(what string, deadline time.Time, done func(all []said) boo
 		t.ranks.look(func(all []said) {
 			if is = done(all); !is {
 				for rank := range all {
-					if all[rank].failed == nil {
+					if all[rank].failed == nil && t.row.told(rank) {
 						unfinished = append(unfinished, rank)
 					}
 				}
@@ -275,7 +274,7 @@ func (t *trial) end(hung error, cancel context.CancelCauseFunc) {
 		}()
 		select {
 		case <-gone:
-		case <-time.After(t.row.bound() + t.slack + extra):
+		case <-time.After(t.watched):
 			t.blame("some processes did not end")
 			cancel(errHang)
 			<-gone

@@ -44,6 +44,7 @@ var Acts = []string{
 	"exit",     // end the process with status 3, without closing the group
 	"panic",    // end the process by an exception
 	"close",    // close the group while others go on
+	"abort",    // end the group with a reason
 	"disagree", // call the operation with another size than the others
 }
 
@@ -173,6 +174,8 @@ func (r *rank) act(before string) (disagree bool) {
 			panic("an exception, as asked for")
 		case "close":
 			_ = r.group.Close()
+		case "abort":
+			_ = r.group.Abort("its loss is not a number")
 		case "disagree":
 			disagree = true
 		}
