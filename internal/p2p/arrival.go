@@ -82,7 +82,7 @@ func (l *Listener) park(ctx context.Context, id uint64, a *arrival) {
 }
 
 // greetLane takes one TCP socket of a connection.
-func (l *Listener) greetLane(ctx context.Context, c net.Conn) {
+func (l *Listener) greetLane(c net.Conn, proven func() bool) {
 	b := make([]byte, greetingSize)
 	if _, err := io.ReadFull(c, b); err != nil {
 		return
@@ -91,6 +91,11 @@ func (l *Listener) greetLane(ctx context.Context, c net.Conn) {
 	if err != nil {
 		return
 	}
+	ctx, drop, ok := l.adopt(c, proven)
+	if !ok {
+		return
+	}
+	defer drop()
 	a := l.join(g.id, func(a *arrival) bool {
 		if a.lanes[g.lane] != nil {
 			return false
@@ -112,7 +117,7 @@ func (l *Listener) greetLane(ctx context.Context, c net.Conn) {
 }
 
 // greetRing takes the shared memory of a connection.
-func (l *Listener) greetRing(ctx context.Context, c net.Conn) {
+func (l *Listener) greetRing(c net.Conn, proven func() bool) {
 	b, oob := make([]byte, greetingSize), make([]byte, unix.CmsgSpace(4))
 	n, no, _, _, err := c.(*net.UnixConn).ReadMsgUnix(b, oob)
 	if err != nil {
@@ -127,6 +132,12 @@ func (l *Listener) greetRing(ctx context.Context, c net.Conn) {
 		_ = unix.Close(fd)
 		return
 	}
+	ctx, drop, ok := l.adopt(c, proven)
+	if !ok {
+		_ = unix.Close(fd)
+		return
+	}
+	defer drop()
 	a := l.join(g.id, func(a *arrival) bool {
 		if a.ring != noRing {
 			return false

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -221,6 +222,38 @@ func TestStrangers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Many that connect and say nothing hold few descriptors and keep nobody waiting.
+func TestSilentStrangers(t *testing.T) {
+	l, h := listen(t, Options{Fabric: "tcp"})
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := descriptors()
+	for i := range 300 {
+		c, err := net.Dial("tcp", l.place.addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if more := descriptors() - before - (i + 1); more > 64 {
+			t.Fatalf("%d descriptors of %d strangers", more, i+1)
+		}
+	}
+	send, err := until(t, connect(h, Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recv, err := until(t, accept(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	works(t, send, recv)
 }
 
 // A peer that knows the key and then says no more is an error that names it.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/acceptor"
 )
 
 // Listener is where others connect to. Strangers, silent and slow peers keep
@@ -23,8 +25,12 @@ type Listener struct {
 	mu       sync.Mutex
 	ready    []result
 	arrivals map[uint64]*arrival // by greeting.id
-	sockets  map[net.Conn]bool   // that have not become part of a comm
+	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
+
+// greetTime is how long a connection may take over its greeting. Longer than acceptor.Patience, for
+// nobody connects again.
+const greetTime = 5 * time.Second
 
 var errSlow = errors.New("the timeout for a connection is over")
 
@@ -67,9 +73,9 @@ func Listen(o Options) (*Listener, error) {
 			l.unix, l.place.fabrics = nil, tcp
 		}
 	}
-	go l.serve(t, l.greetLane)
+	go acceptor.Serve(t, min(greetTime, o.Timeout), l.greetLane)
 	if l.unix != nil {
-		go l.serve(l.unix, l.greetRing)
+		go acceptor.Serve(l.unix, min(greetTime, o.Timeout), l.greetRing)
 	}
 	return l, nil
 }
@@ -125,41 +131,26 @@ func (l *Listener) closed() bool {
 	}
 }
 
-// serve greets whoever comes.
-func (l *Listener) serve(from net.Listener, greet func(context.Context, net.Conn)) {
-	for {
-		c, err := from.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of descriptors, perhaps only for now
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if !l.adopt(c) {
-			return
-		}
-		go func() {
-			defer l.drop(c)
-			ctx, cancel := context.WithTimeoutCause(context.Background(), l.opts.Timeout, errSlow)
-			defer cancel()
-			deadline, _ := ctx.Deadline()
-			_ = c.SetDeadline(deadline)
-			greet(ctx, c)
-		}()
+// adopt makes a connection that has greeted the listener's until it is part of a comm, or dropped.
+// Close ends it, and so does ctx, or its deadline.
+func (l *Listener) adopt(c net.Conn, proven func() bool) (ctx context.Context, drop func(), ok bool) {
+	if !proven() {
+		return nil, nil, false
 	}
-}
-
-// adopt notes a socket, so that Close ends it.
-func (l *Listener) adopt(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed() {
 		_ = c.Close()
-		return false
+		return nil, nil, false
 	}
 	l.sockets[c] = true
-	return true
+	ctx, cancel := context.WithTimeoutCause(context.Background(), l.opts.Timeout, errSlow)
+	deadline, _ := ctx.Deadline()
+	_ = c.SetDeadline(deadline)
+	return ctx, func() {
+		cancel()
+		l.drop(c)
+	}, true
 }
 
 func (l *Listener) drop(c net.Conn) {

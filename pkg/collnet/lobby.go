@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
 
-	"github.com/torch-mcast/torch-mcast/internal/accept"
+	"github.com/torch-mcast/torch-mcast/internal/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -45,7 +44,7 @@ func newLobby() (*lobby, error) {
 		listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}),
 	}
-	go accept.Serve(ln, l.read, l.welcome)
+	go acceptor.Serve(ln, acceptor.Patience, l.greet)
 	return l, nil
 }
 
@@ -58,22 +57,20 @@ func random64() uint64 {
 
 func (l *lobby) port() int { return l.listener.Addr().(*net.TCPAddr).Port }
 
-func (l *lobby) read(c net.Conn) (h wire.Hello, err error) {
+func (l *lobby) greet(c net.Conn, proven func() bool) {
 	var b [wire.HelloSize]byte
-	if _, err = io.ReadFull(c, b[:]); err == nil {
-		err = h.Get(b[:])
+	var h wire.Hello
+	if _, err := io.ReadFull(c, b[:]); err != nil || h.Get(b[:]) != nil || h.Key != l.key {
+		return
 	}
-	if err == nil && h.Key != l.key {
-		err = errors.New("wrong key")
+	if proven() {
+		l.welcome(c.(*net.TCPConn), caller{h.Purpose, int(h.Rank), h.Job})
 	}
-	return h, err
 }
 
 // welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
 // only when its first connection has broken. One that comes when the first is in use is refused.
-func (l *lobby) welcome(conn net.Conn, h wire.Hello) {
-	c := conn.(*net.TCPConn)
-	who := caller{h.Purpose, int(h.Rank), h.Job}
+func (l *lobby) welcome(c *net.TCPConn, who caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer := wire.Welcome

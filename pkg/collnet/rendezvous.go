@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/accept"
+	"github.com/torch-mcast/torch-mcast/internal/acceptor"
 )
 
 // Rendezvous is a small TCP exchange of blobs for programs that bring no
@@ -148,7 +148,11 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 	arrivals := make(chan arrival)
 	var served sync.WaitGroup
 	served.Go(func() {
-		accept.Serve(ln, readGreeting, func(conn net.Conn, g greeting) {
+		acceptor.Serve(ln, acceptor.Patience, func(conn net.Conn, proven func() bool) {
+			var g greeting
+			if g.read(conn) != nil || !proven() {
+				return
+			}
 			select {
 			case arrivals <- arrival{conn, g}:
 			case <-inside.Done():
@@ -286,11 +290,6 @@ func putGreeting(g greeting) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(g.rank)) //nolint:gosec
 	b = binary.BigEndian.AppendUint32(b, uint32(len(g.blob)))
 	return append(b, g.blob...)
-}
-
-func readGreeting(conn net.Conn) (g greeting, err error) {
-	err = g.read(conn)
-	return g, err
 }
 
 func (g *greeting) read(r io.Reader) error {

@@ -1,7 +1,6 @@
-package accept
+package acceptor
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -21,7 +20,7 @@ func serve(t *testing.T) (address string, guests chan net.Conn) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Serve(ln, readOne, func(c net.Conn, _ byte) { guests <- c })
+		Serve(ln, Patience, takeOne(guests))
 	}()
 	t.Cleanup(func() {
 		require.NoError(t, ln.Close())
@@ -30,15 +29,13 @@ func serve(t *testing.T) (address string, guests chan net.Conn) {
 	return ln.Addr().String(), guests
 }
 
-func readOne(c net.Conn) (byte, error) {
-	var b [1]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
-		return 0, err
+func takeOne(guests chan<- net.Conn) func(net.Conn, func() bool) {
+	return func(c net.Conn, proven func() bool) {
+		var b [1]byte
+		if _, err := io.ReadFull(c, b[:]); err == nil && b[0] == 1 && proven() {
+			guests <- c
+		}
 	}
-	if b[0] != 1 {
-		return 0, errors.New("not the greeting")
-	}
-	return b[0], nil
 }
 
 func dial(t *testing.T, address string, text ...byte) net.Conn {
@@ -123,7 +120,7 @@ func TestAcceptIsTriedAgain(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Serve(&flaky{ln, 3}, readOne, func(c net.Conn, _ byte) { guests <- c })
+		Serve(&flaky{ln, 3}, Patience, takeOne(guests))
 	}()
 	dial(t, ln.Addr().String(), 1)
 	require.NoError(t, (<-guests).Close())
@@ -138,7 +135,7 @@ func TestClosingEndsTheSilent(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Serve(ln, readOne, func(c net.Conn, _ byte) { _ = c.Close() })
+		Serve(ln, Patience, takeOne(nil))
 	}()
 	c := dial(t, ln.Addr().String())
 	time.Sleep(50 * time.Millisecond) // it is accepted meanwhile, or never

@@ -1,7 +1,7 @@
-// Package accept takes connections from listeners that strangers can reach. Whoever connects has to
+// Package acceptor takes connections from listeners that strangers can reach. Whoever connects has to
 // open with a greeting; those that have not are few and wait for a short time, so that they neither
 // use up the process's descriptors nor keep those away that have something to say.
-package accept
+package acceptor
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Patience is how long a connection may take over its greeting.
+	// Patience is how long a connection may take over its greeting where whoever is closed connects again.
 	Patience = time.Second
 	// limit is how many connections that have not greeted are open, the one accepted last included.
 	limit = 64
@@ -22,11 +22,11 @@ const (
 	retry = 10 * time.Millisecond
 )
 
-// Serve takes connections from ln until it is closed. read returns the greeting that a connection
-// opens with, or an error: then, or when its Patience is over, the connection is closed. Otherwise
-// it is take's, with no deadline. Both run on a goroutine of the connection's own; Serve returns
-// when all of them have.
-func Serve[Greeting any](ln net.Listener, read func(net.Conn) (Greeting, error), take func(net.Conn, Greeting)) {
+// Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine of
+// its own. It reads the greeting, within patience, and calls proven if that is right: the
+// connection is then greet's, without a deadline, unless proven returns false, for it came too late.
+// A connection whose greet returns without that is closed. Serve returns when all its goroutines have.
+func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, proven func() bool)) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	s := strangers{left: make(chan struct{}, 1)}
@@ -42,14 +42,11 @@ func Serve[Greeting any](ln net.Listener, read func(net.Conn) (Greeting, error),
 		}
 		s.enter(conn)
 		all.Go(func() {
-			_ = conn.SetDeadline(time.Now().Add(Patience))
-			greeting, err := read(conn)
-			if !s.leave(conn) || err != nil {
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			greet(conn, func() bool { return s.leave(conn) && conn.SetDeadline(time.Time{}) == nil })
+			if s.leave(conn) {
 				_ = conn.Close()
-				return
 			}
-			_ = conn.SetDeadline(time.Time{})
-			take(conn, greeting)
 		})
 	}
 }
@@ -89,7 +86,7 @@ func (s *strangers) enter(conn net.Conn) {
 	}
 }
 
-// leave removes a connection and reports whether it was still there: it is closed otherwise.
+// leave removes a connection and reports whether it was still there.
 func (s *strangers) leave(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
