@@ -127,3 +127,30 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		t.Errorf("a chunk allocates %v times", n)
 	}
 }
+
+// BenchmarkRepair measures what it takes to find the next chunk for a right neighbour that has received
+// nothing of a large Broadcast, 3 million chunks, over all of it.
+func BenchmarkRepair(b *testing.B) {
+	const chunks = 3 << 20
+	c, left := New(plain(2, 1)), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if left == 0 {
+			b.StopTimer()
+			c, left = New(plain(2, 1)), chunks
+			if _, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: chunks}); err != nil {
+				b.Fatal(err)
+			}
+			c.Control(0, 1, &wire.Control{Kind: wire.Ready, Collective: wire.Broadcast, Bytes: chunks})
+			c.Sent(0, chunks)
+			c.Control(0, 1, &wire.Control{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: chunks, Count: chunks})
+			b.StartTimer()
+		}
+		r, ok := c.NextRepair()
+		if !ok {
+			b.Fatal("nothing to repair")
+		}
+		c.Repaired(&r)
+		left--
+	}
+}

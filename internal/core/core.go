@@ -152,7 +152,9 @@ type Comm struct {
 	begun    uint32 // none from here on has been begun by others
 	opened   uint32 // last operation whose barrier has completed
 	repairs  int    // chunks that the right neighbour wants and this rank has
+	repair   uint32 // the first operation of which there are some is not before this one
 	inFlight int
+	pool     pool
 	epoch    epoch
 
 	control queue[Message]

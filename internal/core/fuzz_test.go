@@ -156,10 +156,16 @@ func (z *fuzzer) count() {
 		if p.state == free || !p.known() {
 			continue
 		}
+		before := repairs
 		for b := range p.wanted.Len() {
 			if p.wanted.Has(b) && p.have.Has(b) {
-				repairs++
+				if repairs++; b < p.repairFrom {
+					z.t.Fatalf("chunk %d is to be repaired, but is looked for from %d", b, p.repairFrom)
+				}
 			}
+		}
+		if repairs-before != p.repairs {
+			z.t.Fatalf("%d repairs of operation %d are possible, it counts %d", repairs-before, p.seq, p.repairs)
 		}
 	}
 	if z.c.err == nil && repairs != z.c.repairs {

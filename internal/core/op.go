@@ -1,9 +1,6 @@
 package core
 
-import (
-	"github.com/torch-mcast/torch-mcast/internal/bitmap"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
-)
+import "github.com/torch-mcast/torch-mcast/internal/wire"
 
 // opState says what this rank knows of an operation.
 type opState uint8
@@ -15,13 +12,14 @@ const (
 	retained         // done; kept because the right neighbour may still need it
 )
 
-// op is the state of one operation. Its memory is reused by later ones.
+// op is the state of one operation.
 type op struct {
 	state opState
 	seq   uint32
 	shape shape
 	moved Time // when something of it last happened, see Waiting
 	road
+	memory
 
 	// Barrier.
 	entered  bool   // this rank has sent round 0
@@ -38,33 +36,24 @@ type op struct {
 	turn bool // this rank's turn in its chain has come
 	next int  // next chunk of the own shard to multicast
 
-	// Receiving. have has shards*chunks bits.
-	have    bitmap.Bitmap
-	seen    []seen // of each shard
-	current int    // shard of the last chunk that arrived
-	reached []int  // furthest shard seen of each chain
-	since   Time   // when the first chunk arrived, to measure the rate
+	// Receiving.
+	current int  // shard of the last chunk that arrived
+	since   Time // when the first chunk arrived, to measure the rate
 
-	// Credit: see credit.go. Limits have one entry a shard.
+	// Credit: see credit.go.
 	window   int      // chunks that one chain may have under way, 0: no limit
-	taken    []int    // how far this rank has come in each chain, in chunks
-	granted  []int    // shards of each chain whose root needs no more from this rank
-	child    []uint32 // limits that children have reported: see below
-	reported []uint32 // what was passed on
 	step     uint32   // chunks that a message covers
 	floor    int      // what a root may have under way at the least, in chunks
 	progress progress // of the own shard
 
 	// Repair.
-	asked  bitmap.Bitmap // asked for, not come by multicast
-	gaps   []gap
-	wanted bitmap.Bitmap // the right neighbour asked for it
-	guess  bitmap.Bitmap // ... without knowing it lost: a multicast chunk answers it
-	cutoff Time          // moment of the next cutoff, 0: none
-	tries  uint
-	alarm  Time // when a cutoff passed of which it is not known yet whether rightly, 0: none
-	silent bool // a cutoff has passed: the time taken may say nothing about the rate
-	mended bool // chunks came by repair: it says nothing
+	repairs    int  // chunks that the right neighbour wants and this rank has
+	repairFrom int  // the first of them is not before this one
+	cutoff     Time // moment of the next cutoff, 0: none
+	tries      uint
+	alarm      Time // when a cutoff passed of which it is not known yet whether rightly, 0: none
+	silent     bool // a cutoff has passed: the time taken may say nothing about the rate
+	mended     bool // chunks came by repair: it says nothing
 	// guessed says that chunks were asked for after a silence, here or further
 	// right; inVain, that some were asked for that only came late.
 	guessed, inVain bool
@@ -87,26 +76,32 @@ type callOf struct {
 
 // blank makes the slot belong to operation seq and nothing known of it.
 func (p *op) blank(seq uint32) {
-	*p = op{
-		seq: seq, state: early, have: p.have, seen: p.seen, reached: p.reached,
-		taken: p.taken, granted: p.granted, child: p.child, reported: p.reported, asked: p.asked, gaps: p.gaps[:0], wanted: p.wanted, guess: p.guess,
-		calls: p.calls[:0],
-	}
-	p.have.Reset(0)
+	*p = op{seq: seq, state: early, calls: p.calls[:0]}
 }
 
 // known reports whether the slot has a geometry: it was posted, or a chunk of it came early.
 func (p *op) known() bool { return p.shape.chunks > 0 }
 
-// setShape sizes the receive state.
-func (p *op) setShape(s shape) {
+// setShape gives an operation the memory that its shape takes.
+func (c *Comm) setShape(p *op, s shape) {
+	c.forget(p)
 	p.shape = s
 	n := s.shards * s.chunks
+	p.memory = c.pool.take(n)
 	p.have.Reset(n)
 	p.asked.Reset(n)
 	p.wanted.Reset(n)
 	p.guess.Reset(n)
+	p.gaps = p.gaps[:0]
 	p.seen = zeroed(p.seen, s.shards)
+}
+
+// forget drops what is known of an operation's chunks.
+func (c *Comm) forget(p *op) {
+	if p.known() {
+		c.dropWishes(p)
+		c.pool.put(p.have.Len(), &p.memory)
+	}
 }
 
 // mismatch reports whether two ranks' ideas of an operation differ. Datagrams
@@ -122,8 +117,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	}
 	if !p.known() || p.arena != r.arena || p.shape.mismatch(&s) {
 		p.disputed = p.disputed || p.known()
-		c.dropWishes(p) // what was begun here is not what was posted, so nothing of it counts
-		p.setShape(s)
+		c.setShape(p, s) // what was begun here is not what was posted, so nothing of it counts
 	}
 	p.state, p.moved = active, c.now
 	p.road = r
@@ -263,7 +257,7 @@ func (c *Comm) release() {
 		if p.eager && !before(p.seq, c.opened) || c.cfg.Lossless && c.posted-c.oldest <= epochOps {
 			return
 		}
-		c.dropWishes(p)
+		c.forget(p)
 		p.state = free
 		c.oldest++
 	}

@@ -90,7 +90,7 @@ func (c *Comm) begin(p *op, h *wire.Data) bool {
 	if before(c.begun, h.Seq+1) {
 		c.begun = h.Seq + 1
 	}
-	p.setShape(s)
+	c.setShape(p, s)
 	p.road = road{eager: true, arena: h.Arena}
 	return true
 }

@@ -154,7 +154,7 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	for i := first; i < end; i++ {
 		bit := s*p.shape.chunks + i
 		if p.wanted.Set(bit) && p.have.Has(bit) {
-			c.repairs++
+			c.owe(p, bit)
 		}
 		if certain || p.have.Has(bit) {
 			p.guess.Clear(bit)
@@ -184,7 +184,19 @@ func (c *Comm) answered(p *op, bit int, repair bool) {
 		p.wanted.Clear(bit) // the multicast that brought it here answers the guess
 		return
 	}
+	c.owe(p, bit)
+}
+
+// owe notes a chunk that the right neighbour wants and this rank has.
+func (c *Comm) owe(p *op, bit int) {
+	if c.repairs == 0 || before(p.seq, c.repair) {
+		c.repair = p.seq
+	}
+	if p.repairs == 0 || bit < p.repairFrom {
+		p.repairFrom = bit
+	}
 	c.repairs++
+	p.repairs++
 }
 
 // twice takes note of a chunk that this rank has already. If one copy came by
@@ -227,16 +239,9 @@ func (c *Comm) hasty(p *op) {
 
 // dropWishes forgets what the right neighbour asked for.
 func (c *Comm) dropWishes(p *op) {
-	if !p.known() || p.wanted.Count() == 0 {
-		return
-	}
-	n := p.wanted.Len()
-	for i := p.wanted.NextSet(0, n); i < n; i = p.wanted.NextSet(i+1, n) {
-		if p.have.Has(i) {
-			c.repairs--
-		}
-		p.wanted.Clear(i)
-	}
+	c.repairs -= p.repairs
+	p.repairs = 0
+	p.wanted.Reset(p.wanted.Len())
 }
 
 // Repair names a chunk for the right neighbour.
@@ -252,19 +257,17 @@ func (c *Comm) NextRepair() (Repair, bool) {
 	if c.repairs == 0 || c.err != nil {
 		return Repair{}, false
 	}
-	for seq := c.oldest; seq-c.oldest < slots; seq++ {
-		p := &c.ring[seq%slots]
-		if p.state == free || p.seq != seq || !p.known() || p.wanted.Count() == 0 {
-			continue
-		}
-		n := p.wanted.Len()
-		for i := p.wanted.NextSet(0, n); i < n; i = p.wanted.NextSet(i+1, n) {
-			if p.have.Has(i) {
-				return c.repairOf(p, i), true
-			}
-		}
+	p := &c.ring[c.repair%slots]
+	for p.repairs == 0 {
+		c.repair++
+		p = &c.ring[c.repair%slots]
 	}
-	return Repair{}, false
+	i, n := p.repairFrom, p.wanted.Len()
+	for i = p.wanted.NextSet(i, n); !p.have.Has(i); {
+		i = p.wanted.NextSet(i+1, n)
+	}
+	p.repairFrom = i
+	return c.repairOf(p, i), true
 }
 
 func (c *Comm) repairOf(p *op, bit int) Repair {
@@ -289,6 +292,7 @@ func (c *Comm) Repaired(r *Repair) {
 	p.moved = c.now
 	if p.wanted.Clear(p.shape.shard(int(r.Message.Root))*p.shape.chunks + int(r.Message.PSN)) {
 		c.repairs--
+		p.repairs--
 	}
 }
 
