@@ -168,7 +168,7 @@ func (l *link) Datagram(head, payload []byte) {
 			w.moved.Garbage++
 			return
 		}
-		s.stage.Status(l.member, &h, &st)
+		s.stage.Status(s.worker.now, l.member, &h, &st)
 	case h.Kind == wire.Kept:
 		var k wire.SlotKept
 		if k.Get(payload) != nil {

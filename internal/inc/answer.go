@@ -52,12 +52,13 @@ func (s *Stage) Pop(now Time, o *Out) {
 	s.stats.Results++
 	if sl.sent {
 		s.stats.Again++
+		sl.repeats++
 	}
-	sl.sent, sl.asked = true, false
+	sl.sent, sl.asked, sl.sentAt = true, false, now
 }
 
 // Status takes what a member says about the results it holds.
-func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
+func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) {
 	m := &s.members[member]
 	if !s.meant(h, wire.Status, member) || before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
 		s.stats.Malformed++
@@ -75,8 +76,15 @@ func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 		for before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
 			m.whole++
 		}
-		m.lacks(m.whole, st.Next)
-		s.oweAgain(member, st)
+		if before(m.whole, st.Next) {
+			s.await(now, member, &m.up, m.whole, false, s.cfg.Chunk)
+			if m.up.name(now) {
+				m.lacks(m.whole, st.Next)
+			}
+		} else {
+			m.up.clear()
+		}
+		s.oweAgain(now, member, st)
 		s.makeDue(member)
 	}
 }
@@ -84,8 +92,10 @@ func (s *Stage) Status(member int, h *wire.Slot, st *wire.SlotStatus) {
 // oweAgain queues the results that a member does not hold. One that a held one has
 // overtaken is lost. Another may have crossed with the poll: the answer then says so, and if the member, who
 // gets it behind that result, polls once more, the result is lost.
-func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
+func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
+	m := &s.members[member]
 	if s.results == 0 {
+		m.down.clear()
 		return
 	}
 	held := wire.SlotSet{From: st.Have, Bits: st.Held}
@@ -95,7 +105,8 @@ func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 			overtaken += uint32(i) //nolint:gosec // bounded
 		}
 	}
-	for n := later(s.base, s.members[member].have); before(n, s.top); n++ {
+	missing := false
+	for n := later(s.base, m.have); before(n, s.top); n++ {
 		sl := &s.slots[s.index(n)]
 		if !sl.result || s.cfg.Owner[sl.head.Owner] != member {
 			continue
@@ -103,12 +114,20 @@ func (s *Stage) oweAgain(member int, st *wire.SlotStatus) {
 		if i := n - held.From; i < uint32(held.Len()) && held.Has(int(i)) { //nolint:gosec // bounded
 			continue
 		}
-		if !sl.asked && !before(n, overtaken) {
-			sl.asked = true
-			s.members[member].owed = true
-			continue
+		if !missing && sl.sent {
+			missing = true
+			s.await(now, member, &m.down, n, true, sl.elements*reduce.Type(sl.head.Type).Size())
 		}
-		s.queue(n)
+		switch {
+		case !sl.asked && !before(n, overtaken):
+			sl.asked = true
+			m.owed = true
+		case now-sl.sentAt >= repeatAfter(sl.repeats):
+			s.queue(n)
+		}
+	}
+	if !missing {
+		m.down.clear()
 	}
 }
 

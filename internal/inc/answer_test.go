@@ -63,9 +63,9 @@ func complete(s *Stage, owner int, from, to uint32) {
 	}
 }
 
-// status lets a member say what it holds.
+// status lets a member say what it holds, long after results have been sent.
 func status(s *Stage, member int, st wire.SlotStatus) {
-	s.Status(member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(member)}, &st) //nolint:gosec // small
+	s.Status(time.Hour, member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(member)}, &st) //nolint:gosec // small
 }
 
 // results sends what is to be sent down, and returns the slots.

@@ -33,6 +33,9 @@ type StageConfig struct {
 	Parent       bool // there is one, and this node's number there is Number
 	Number       int
 	Memory       []byte // MemoryFor(c) bytes
+	// Timeout is for how long polls of a member may show that the same datagram has not arrived
+	// before the job ends with a PathError; 0: for ever.
+	Timeout Time
 }
 
 // MemoryFor returns how many bytes of slot memory a stage takes.
@@ -101,6 +104,8 @@ type slot struct {
 	queued   bool // in ready
 	sent     bool // the result was sent before
 	asked    bool // since then a poll has asked for it
+	repeats  int  // how often it was sent again
+	sentAt   Time // when it was sent last
 }
 
 // member is what a stage keeps of a contributor.
@@ -112,7 +117,9 @@ type member struct {
 	told  uint32 // limit
 	from  uint32 // missing contributions to report, from ... to
 	to    uint32
-	owed  bool // it lacks results that were sent, to the best of our knowledge
+	owed  bool    // it lacks results that were sent, to the best of our knowledge
+	up    overdue // of its contributions
+	down  overdue // of the results for it
 	isDue bool
 }
 

@@ -77,7 +77,7 @@ func (g *rig) exchange(count int) bool {
 	}
 	for r, m := range g.members {
 		if h, st, ok := m.NextStatus(g.now, 0); ok {
-			g.stage.Status(r, &h, &st)
+			g.stage.Status(g.now, r, &h, &st)
 			busy = true
 		}
 	}
@@ -153,8 +153,8 @@ func TestGarbageChangesNothing(t *testing.T) {
 	assert.EqualValues(t, 3, g.stage.Stats().Stale)
 	assert.Zero(t, g.stage.InUse())
 	// A status that promises results of slots never granted, and one of another job.
-	g.stage.Status(0, &wire.Slot{Kind: wire.Status, Job: 9}, &wire.SlotStatus{Have: good.Slot, Next: good.Slot + 9})
-	g.stage.Status(0, &wire.Slot{Kind: wire.Status, Job: 8}, &wire.SlotStatus{Have: good.Slot + 1, Next: good.Slot + 1})
+	g.stage.Status(0, 0, &wire.Slot{Kind: wire.Status, Job: 9}, &wire.SlotStatus{Have: good.Slot, Next: good.Slot + 9})
+	g.stage.Status(0, 0, &wire.Slot{Kind: wire.Status, Job: 8}, &wire.SlotStatus{Have: good.Slot + 1, Next: good.Slot + 1})
 	assert.EqualValues(t, len(spoils)+5, g.stage.Stats().Malformed)
 	for g.exchange(count) {
 	}
@@ -233,7 +233,7 @@ func TestSilence(t *testing.T) {
 	require.True(t, ok)
 	assert.True(t, st.Poll)
 	assert.Equal(t, time.Second, m.Silence(at+time.Second))
-	g.stage.Status(0, &h, &st)
+	g.stage.Status(0, 0, &h, &st)
 	_, h, c, ok := g.stage.NextCredit()
 	require.True(t, ok)
 	m.Credit(at+time.Second, &h, &c)

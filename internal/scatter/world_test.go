@@ -235,7 +235,7 @@ func (r *rank) exchange(m *inc.Member) {
 	}
 	for i, s := range r.stages {
 		if h, st, ok := m.NextStatus(r.now, i); ok && !r.lost() {
-			s.Status(r.number, &h, &st)
+			s.Status(r.now, r.number, &h, &st)
 		}
 		r.contribute(m, s, i)
 		r.deliver(s)

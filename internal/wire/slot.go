@@ -29,10 +29,13 @@ const (
 	// Kept stands for contributions of the slots' owner to some slots in a row, which it
 	// adds to the results itself. A SlotKept follows.
 	Kept
+	// Probe asks the node for two in return, one without payload and one as long as itself: so a
+	// member learns which sizes pass, and in which direction.
+	Probe
 	slotKindEnd
 )
 
-var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept"}
+var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept", Probe: "probe"}
 
 // String returns the name used in docs/PROTOCOL.md.
 func (k SlotKind) String() string {
@@ -51,7 +54,8 @@ func (k SlotKind) String() string {
 //	 5  stripe     u8   worker of the node
 //	 6  member     u16  who contributes, or whom a result or allowance is for: its number at this node
 //	 8  job        u64  drawn by the node when the job was admitted
-//	16  slot       u32  number of the slot in the stripe; the first of kept ones
+//	16  slot       u32  number of the slot in the stripe; the first of kept ones; in an answer to a
+//	                    probe how many bytes of payload that had
 //	20  owner      u16  rank that owns the result
 //	22  shape      u14  of the operation: members that call something else are told
 //	    last       u1   the last slot of an operation in the stripe; the last of kept ones is

@@ -49,7 +49,7 @@ func TestSlotRefusals(t *testing.T) {
 		at   int
 		to   byte
 		want error
-	}{{0, 0, ErrMagic}, {1, 0, ErrMagic}, {2, 0x11, ErrVersion}, {2, 0x30, ErrField}, {2, 0x36, ErrField}} {
+	}{{0, 0, ErrMagic}, {1, 0, ErrMagic}, {2, 0x11, ErrVersion}, {2, 0x30, ErrField}, {2, 0x37, ErrField}} {
 		b := append([]byte{}, good...)
 		b[c.at] = c.to
 		assert.ErrorIs(t, s.Get(b), c.want, "%+v", c)

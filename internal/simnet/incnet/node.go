@@ -129,7 +129,7 @@ func (st *stage) fromMember(member int, p *packet) {
 		}
 		st.Contribute(member, &p.head, payload)
 	case wire.Status:
-		st.Status(member, &p.head, &p.status)
+		st.Status(st.node.s.now, member, &p.head, &p.status)
 	case wire.Kept:
 		st.Kept(member, &p.head, &p.kept)
 	}

@@ -108,7 +108,7 @@ func (sw *Switch) take(st *stage, a *arrival) {
 		}
 		st.Kept(int(head.Member), &head, &k)
 	case wire.Status:
-		st.Status(int(head.Member), &head, &a.body.status)
+		st.Status(now, int(head.Member), &head, &a.body.status)
 	case wire.Result:
 		st.Result(now, &head, payload)
 	case wire.Allowance:

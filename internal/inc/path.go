@@ -1,0 +1,98 @@
+package inc
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// Pauses between two repeats of the same thing to the same member: none before the first repeat,
+// firstRepeat before the second, and from then on each twice the one before, up to lastRepeat.
+// However often a member asks, a node sends no more than that.
+const (
+	firstRepeat = time.Millisecond
+	lastRepeat  = 64 * time.Millisecond
+)
+
+// repeatAfter returns how long after it was sent last something may be sent again that was
+// repeated so often already.
+func repeatAfter(repeats int) Time {
+	if repeats == 0 {
+		return 0
+	}
+	return min(firstRepeat<<min(repeats-1, 16), lastRepeat)
+}
+
+// PathError says that datagrams with elements do not pass between a node and a member, although
+// polls and their answers do: a slot was missing on the other side in all polls of so long a time,
+// however often it was sent.
+type PathError struct {
+	Member int
+	Down   bool // from the node to the member
+	Bytes  int  // of the payload of a datagram that does not arrive
+	For    Time
+}
+
+// Error names the direction, and the member by its number at the node.
+func (e *PathError) Error() string {
+	how := "from"
+	if e.Down {
+		how = "to"
+	}
+	return fmt.Sprintf("payloads of %d bytes %s member %d have not arrived for %v", e.Bytes, how, e.Member, e.For)
+}
+
+// overdue is the first slot that polls of a member show to be missing, in one direction.
+type overdue struct {
+	slot    uint32
+	repeats int  // polls of which the answer named it
+	named   Time // when the last did
+	polled  Time // the last poll
+	waited  Time // for how long polls have shown it to be missing
+	active  bool
+}
+
+// clear notes that nothing is missing.
+func (o *overdue) clear() { o.active = false }
+
+// poll notes that a poll shows a slot to be missing, and returns for how long polls have. Between
+// two polls a quarter of limit counts at most: a member that stood still did not wait.
+func (o *overdue) poll(now Time, slot uint32, limit Time) Time {
+	if !o.active || o.slot != slot {
+		*o = overdue{slot: slot, polled: now, active: true}
+		return 0
+	}
+	o.waited += min(now-o.polled, limit/4)
+	o.polled = now
+	return o.waited
+}
+
+// name reports whether the answer to a poll may ask for the slot again.
+func (o *overdue) name(now Time) bool {
+	if o.repeats > 0 && now-o.named < repeatAfter(o.repeats) {
+		return false
+	}
+	o.repeats++
+	o.named = now
+	return true
+}
+
+// await looks at what a poll shows to be missing, and ends the job where it has been for too long.
+func (s *Stage) await(now Time, member int, o *overdue, slot uint32, down bool, bytes int) {
+	waited := o.poll(now, slot, s.cfg.Timeout)
+	if s.err == nil && s.cfg.Timeout > 0 && waited >= s.cfg.Timeout {
+		s.err = &PathError{Member: member, Down: down, Bytes: bytes, For: waited}
+	}
+}
+
+// Probe reports whether a probe of n payload bytes is one of a member of this job, and turns its
+// header into that of the answers.
+func (s *Stage) Probe(member int, h *wire.Slot, n int) bool {
+	if !s.meant(h, wire.Probe, member) || n > s.cfg.Chunk {
+		s.stats.Malformed++
+		return false
+	}
+	h.Slot = uint32(n) //nolint:gosec // bounded
+	return true
+}
