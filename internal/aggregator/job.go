@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -343,12 +344,35 @@ func (j *job) drain() {
 	}
 }
 
-// mismatch ends a job whose members called different things.
-func (j *job) mismatch(err *inc.MismatchError) {
+// fail ends a job that has begun and cannot go on. Members are named as people know them.
+func (j *job) fail(err error) {
+	why := &session.Error{Text: err.Error()}
+	var mismatch *inc.MismatchError
+	var path *inc.PathError
 	j.mu.Lock()
-	text := fmt.Sprintf("ranks disagree: %v called %s, %v %s", j.members[err.Members[0]], err.What[0], j.members[err.Members[1]], err.What[1])
+	switch {
+	case errors.As(err, &mismatch):
+		a, b := j.members[mismatch.Members[0]], j.members[mismatch.Members[1]]
+		why = &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, mismatch.What[0], b, mismatch.What[1]), Mismatch: true}
+	case errors.As(err, &path):
+		m := j.members[path.Member]
+		from, to := m.place(), session.NodeAt(m.peer.Local())
+		if path.Down {
+			from, to = to, from
+		}
+		why.Text = session.BrokenPath(m.peer.Head()+path.Bytes, from, to)
+	}
 	j.mu.Unlock()
-	j.end(&session.Error{Text: text, Mismatch: true})
+	j.end(why)
+}
+
+// timeout is the least that members asked for.
+func (j *job) timeout() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, m := range j.members {
+		least = min(least, m.peer.Timeout())
+	}
+	return least
 }
 
 // end ends the job, tells its members why, and gives back what it took. It

@@ -25,6 +25,14 @@ func (m *member) String() string {
 	return fmt.Sprintf("the switch at %v, with ranks %s,", m.peer.Remote(), list(m.ranks))
 }
 
+// place names the member and where it is.
+func (m *member) place() string {
+	if m.peer.Child {
+		return session.NodeAt(m.peer.Remote())
+	}
+	return fmt.Sprintf("%v at %v", m, m.peer.Remote())
+}
+
 // list names ranks, not all if they are many: what members are told must fit a frame.
 func list(ranks []int) string {
 	const most = 64

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
@@ -12,14 +13,17 @@ import (
 const (
 	cutoff  = 2 * time.Millisecond
 	reorder = 200 * time.Microsecond
+	// probeLimit is how long datagrams may take to the parent and back, the first ones lost.
+	probeLimit = 2 * time.Second
 )
 
 // ascend makes this node a member of its parent in the job, and starts the
 // job here when the parent says that all ranks are there.
 func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds int64) {
+	timeout := time.Duration(milliseconds) * time.Millisecond
 	up, err := session.Dial(ctx, j.server.cfg.Parent, session.Hello{
 		Job: j.key.id, Epoch: j.epoch, Ranks: j.ranks, Child: true, Reproducible: j.reproducible,
-		Secret: tenant.Text, Timeout: time.Duration(milliseconds) * time.Millisecond, Offload: j.server.cfg.Offload,
+		Secret: tenant.Text, Timeout: timeout, Offload: j.server.cfg.Offload,
 	})
 	if err != nil {
 		j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
@@ -35,6 +39,9 @@ func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds in
 	j.mu.Unlock()
 	close(j.offered)
 	terms, number, err := up.Ready(ctx)
+	if err == nil {
+		err = probe(ctx, up, terms, number, timeout/2) // while the ranks below wait
+	}
 	if err == nil {
 		j.mu.Lock()
 		if !j.ended {
@@ -54,6 +61,14 @@ func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds in
 		j.end(asParent(up.Err()))
 	case <-j.over:
 	}
+}
+
+// probe returns once datagrams of all sizes have gone to the parent and back.
+func probe(ctx context.Context, up *session.Session, t inc.Terms, number int, limit time.Duration) error {
+	limit = min(limit, probeLimit)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
+	defer stop()
+	return up.Probe(ctx, t, number)
 }
 
 // asParent is what members are told when the parent is lost or says no.

@@ -2,7 +2,12 @@ package aggregator
 
 import (
 	"errors"
+	"fmt"
 	"iter"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
@@ -30,9 +35,11 @@ type stripe struct {
 	up     *link   // to the parent, or nil
 	large  bool    // chunks are
 
+	timeout inc.Time // the parent counts as lost after such a silence
+
 	credit int  // bytes that it may still move in this round
 	first  int  // the link whose turn it is
-	failed bool // the job was told
+	failed bool // the job was told why it ends
 	unsent []inc.Out
 	adding []inc.Out // in the batch of the link that is sent to
 	to     *link
@@ -57,7 +64,7 @@ func newStripe(j *job, c inc.StageConfig) (*stripe, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stripe{job: j, stage: stage, large: c.Chunk >= datagram.Straight}
+	s := &stripe{job: j, stage: stage, large: c.Chunk >= datagram.Straight, timeout: c.Timeout}
 	for i, m := range j.members {
 		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe]}
 		l.out, l.in = m.peer.Seals()
@@ -84,25 +91,41 @@ func (s *stripe) all() iter.Seq[*link] {
 	}
 }
 
-// serve gives a stripe its share of a round and reports whether there was something to do.
-func (w *worker) serve(s *stripe) bool {
+// serve gives a stripe its share of a round and reports whether there was something to do. A defect
+// that shows there ends the job and leaves the others alone.
+func (w *worker) serve(s *stripe) (busy bool) {
+	if s.failed {
+		return false
+	}
+	defer func() {
+		if defect := recover(); defect != nil {
+			w.forget()
+			s.job.server.cfg.Log.Error("defect", "job", s.job.name, "panic", defect, "stack", string(debug.Stack()))
+			s.fail(fmt.Errorf("a defect of the switch: %v", defect))
+			busy = false
+		}
+	}()
 	s.credit = min(s.credit+quantum, quantum)
-	busy := s.credit <= 0 // in debt for an earlier round, and the links may have more
+	busy = s.credit <= 0 // in debt for an earlier round, and the links may have more
 	busy = s.receive() || busy
 	s.stage.Expire(w.now)
 	s.allow()
 	s.acknowledge()
 	busy = s.send() || busy
-	if err := s.stage.Err(); err != nil && !s.failed {
-		s.failed = true
-		var mismatch *inc.MismatchError
-		if errors.As(err, &mismatch) {
-			go s.job.mismatch(mismatch)
-		} else {
-			go s.job.end(&session.Error{Text: err.Error()})
-		}
+	if err := s.stage.Err(); err != nil {
+		s.fail(err)
+	} else if silence := s.stage.Silence(w.now); silence > s.timeout {
+		s.fail(fmt.Errorf("parent switch at %v: its data path has not answered for %v", s.up.socket.Peer().Addr(), silence.Round(time.Millisecond)))
 	}
 	return busy
+}
+
+// fail ends the job, which does not wait for it.
+func (s *stripe) fail(err error) {
+	if !s.failed {
+		s.failed = true
+		go s.job.fail(err)
+	}
 }
 
 // receive takes what the links have, in turns, as far as credit goes.
@@ -169,6 +192,11 @@ func (l *link) Datagram(head, payload []byte) {
 			return
 		}
 		s.stage.Status(s.worker.now, l.member, &h, &st)
+	case h.Kind == wire.Echo:
+		if s.stage.Echo(l.member, &h, len(payload)) {
+			l.message(&h, nil)
+			l.message(&h, payload)
+		}
 	case h.Kind == wire.Kept:
 		var k wire.SlotKept
 		if k.Get(payload) != nil {
@@ -244,7 +272,10 @@ func (l *link) flush() int {
 	added := l.batch.Added()
 	sent, err := l.batch.Flush(l.socket)
 	if err != nil {
-		l.stripe.worker.moved.Errors++ // nobody listens there any more; the session says what it means
+		l.stripe.worker.moved.Errors++
+		if errors.Is(err, unix.EMSGSIZE) {
+			l.stripe.fail(fmt.Errorf("the path takes less than when the job began: %w", err))
+		} // else nobody listens there any more; the session says what it means
 		return added
 	}
 	l.writable = sent == added

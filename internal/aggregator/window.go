@@ -161,7 +161,7 @@ func (j *job) start(t inc.Terms, number int) error {
 			}
 		}
 	}
-	shape.Parent, shape.Number = j.uplink != nil, number
+	shape.Parent, shape.Number, shape.Timeout = j.uplink != nil, number, j.timeout()
 	for i := range j.width {
 		shape.Stripe, shape.Memory = i, window[i*size:(i+1)*size]
 		s, err := newStripe(j, shape)

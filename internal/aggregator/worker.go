@@ -216,11 +216,19 @@ func (w *worker) mark(ready []unix.EpollEvent) {
 func (w *worker) pause() time.Duration {
 	d := nap
 	for _, s := range w.stripes {
-		if at, ok := s.stage.Deadline(); ok {
+		if at, ok := s.stage.Deadline(); ok && !s.failed {
 			d = min(d, at-w.now)
 		}
 	}
 	return max(d, 0)
+}
+
+// forget drops what was to be sent when a stripe failed.
+func (w *worker) forget() {
+	w.plain.Forget()
+	if w.sealed != nil {
+		w.sealed.Forget()
+	}
 }
 
 // count makes the counters known to other goroutines.

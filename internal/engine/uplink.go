@@ -48,7 +48,6 @@ type Uplink struct {
 	blocked []bool // sockets that had no room, by stripe
 	rng     *rand.Rand
 	lost    bool
-	granted []bool // stripes on which an allowance has come
 	resent  uint64 // contributions that are counted
 	count   *uplinkCounters
 
@@ -66,8 +65,8 @@ type Uplink struct {
 func NewUplink(c UplinkConfig) (*Uplink, error) {
 	u := &Uplink{
 		cfg: c, member: inc.NewMember(c.Rank, c.Number, c.Terms), blocked: make([]bool, len(c.Sockets)),
-		granted: make([]bool, len(c.Sockets)), count: new(uplinkCounters), // until an engine has it
-		rng: rand.New(rand.NewPCG(c.Seed, 0x736c6f74)), //nolint:gosec // repeatable on purpose
+		count: new(uplinkCounters),                       // until an engine has it
+		rng:   rand.New(rand.NewPCG(c.Seed, 0x736c6f74)), //nolint:gosec // repeatable on purpose
 	}
 	var err error
 	if u.batch, err = datagram.NewBatch(c.Head, c.Terms.Chunk); err != nil {
@@ -179,7 +178,6 @@ func (u *Uplink) Datagram(head, payload []byte) {
 		var c wire.SlotCredit
 		if c.Get(payload) == nil {
 			u.member.Credit(u.now, h, &c)
-			u.granted[u.stripe] = u.granted[u.stripe] || h.Job == u.cfg.Terms.Job && int(h.Member) == u.cfg.Number
 		}
 		return
 	}
@@ -222,11 +220,11 @@ func (u *Uplink) status(stripe int) bool {
 // contribute sends what the switch has room for.
 func (u *Uplink) contribute(stripe int) bool {
 	for n := range uplinkBudget {
-		if u.cfg.Yield != nil && u.cfg.Yield() {
-			return n > 0
-		}
 		r, ok := u.member.NextRun(stripe)
 		if !ok {
+			return n > 0
+		}
+		if !r.Again && u.cfg.Yield != nil && u.cfg.Yield() { // what was lost holds everybody up already
 			return n > 0
 		}
 		if r.Head.Kind == wire.Kept {

@@ -203,6 +203,37 @@ func TestContributionsAreTheInput(t *testing.T) {
 	}
 }
 
+// TestWhatWasLostDoesNotYield: a contribution that the switch misses holds all ranks up, so it goes
+// again at once, while new ones wait for others.
+func TestWhatWasLostDoesNotYield(t *testing.T) {
+	u, m, o := rig(t, 1024, nil, false)
+	u.cfg.Yield = func() bool { return true }
+	u.lane.Post(now(), o)
+	credit := make([]byte, wire.SlotBodySize+1)
+	(&wire.SlotCredit{Limit: 8, Missing: wire.SlotSet{From: m.heads[1].Slot, Bits: []byte{1}}}).Put(credit)
+	m.send(t, wire.Slot{Kind: wire.Allowance, Job: 7}, credit)
+	until(t, func() bool {
+		u.work(now())
+		_, err := m.batch.Receive(m.Socket, nil, 8, m)
+		require.NoError(t, err)
+		return len(m.heads) == 4
+	})
+	require.Equal(t, m.heads[1], m.heads[3])
+	for range 100 {
+		u.work(now())
+	}
+	_, err := m.batch.Receive(m.Socket, nil, 8, m)
+	require.NoError(t, err)
+	require.Len(t, m.heads, 4)
+	u.cfg.Yield = nil
+	until(t, func() bool {
+		u.work(now())
+		_, err := m.batch.Receive(m.Socket, nil, 8, m)
+		require.NoError(t, err)
+		return len(m.heads) == 7
+	})
+}
+
 // TestUplinkAllocatesNothing while datagrams come and go.
 func TestUplinkAllocatesNothing(t *testing.T) {
 	for _, key := range [][]byte{nil, make([]byte, 32)} {

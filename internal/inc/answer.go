@@ -77,7 +77,7 @@ func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) 
 			m.whole++
 		}
 		if before(m.whole, st.Next) {
-			s.await(now, member, &m.up, m.whole, false, s.cfg.Chunk)
+			s.await(now, member, &m.up, m.whole, st.Heard, false, s.cfg.Chunk)
 			if m.up.name(now) {
 				m.lacks(m.whole, st.Next)
 			}
@@ -116,7 +116,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 		}
 		if !missing && sl.sent {
 			missing = true
-			s.await(now, member, &m.down, n, true, sl.elements*reduce.Type(sl.head.Type).Size())
+			s.await(now, member, &m.down, n, st.Heard, true, sl.elements*reduce.Type(sl.head.Type).Size())
 		}
 		switch {
 		case !sl.asked && !before(n, overtaken):

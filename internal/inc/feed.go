@@ -22,16 +22,17 @@ type feed struct {
 	again  bitmap.Bitmap // slots to send again, by slot modulo window
 	scan   uint32        // no slot below is in again
 
-	cutoff Time // the least pause before a poll
-	pause  Time // before the next poll; doubles while nothing is new
-	pollAt Time // 0: nothing is outstanding
-	polled Time // when the first poll went that no allowance followed yet, 0: none
-	asked  Time // when the first poll went that nothing answered, 0: none
-	rtt    Time // of polls, smoothed
-	poll   bool // a poll is due
-	more   bool // it may be followed by one without a pause, if results are owed
-	resent uint64
-	polls  uint64
+	cutoff   Time // the least pause before a poll
+	pause    Time // before the next poll; doubles while nothing is new
+	pollAt   Time // 0: nothing is outstanding
+	polled   Time // when the first poll went that no allowance followed yet, 0: none
+	asked    Time // when the first poll went that nothing answered, 0: none
+	rtt      Time // of polls, smoothed
+	answered bool // an allowance has come since the poll before
+	poll     bool // a poll is due
+	more     bool // it may be followed by one without a pause, if results are owed
+	resent   uint64
+	polls    uint64
 }
 
 func (f *feed) init(t *Terms) {
@@ -129,6 +130,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		return false
 	}
 	f.heard()
+	f.answered = true
 	f.measure(now)
 	moved := before(f.base, c.Base)
 	news, again := moved, false
@@ -181,12 +183,14 @@ func (f *feed) expire(now Time) {
 	f.pollAt = now + f.pause
 }
 
-// polling reports whether a poll is due, and takes it to be sent.
-func (f *feed) polling(now Time) bool {
+// polling reports whether a poll is due, which is then taken to be sent, and whether it says that an
+// allowance has come since the one before.
+func (f *feed) polling(now Time) (poll, heard bool) {
 	if !f.poll {
-		return false
+		return false, false
 	}
-	f.poll = false
+	heard = f.answered
+	f.poll, f.answered = false, false
 	f.polls++
 	if f.polled == 0 {
 		f.polled = now
@@ -194,7 +198,7 @@ func (f *feed) polling(now Time) bool {
 	if f.asked == 0 {
 		f.asked = now
 	}
-	return true
+	return true, heard
 }
 
 // silence returns for how long polls have gone unanswered.

@@ -111,7 +111,7 @@ type Run struct {
 	Bytes  int    // of all chunks
 	Step   int    // bytes of a chunk, the last may be shorter
 	Count  int    // chunks
-	again  bool
+	Again  bool   // they were sent before, and lost
 }
 
 // Header returns the header of the i-th chunk of a run.
@@ -145,7 +145,7 @@ func (m *Member) NextRun(stripe int) (Run, bool) {
 			Member: uint16(m.number), Owner: uint16(c.owner), Shape: p.shape, Last: slot+uint32(n) == p.end[stripe], //nolint:gosec // ranks
 			Slot: slot, Job: m.terms.Job, Factor: p.Factor,
 		},
-		Seq: p.seq, Owner: c.owner, Offset: c.offset, Step: p.step, Count: n, again: again,
+		Seq: p.seq, Owner: c.owner, Offset: c.offset, Step: p.step, Count: n, Again: again,
 	}
 	r.Bytes = min(n*p.step, p.bytes-c.offset)
 	if p.keeps && c.owner == m.rank {
@@ -156,7 +156,7 @@ func (m *Member) NextRun(stripe int) (Run, bool) {
 
 // Sent says that the first n chunks of a run that NextRun has just returned were sent.
 func (m *Member) Sent(now Time, r *Run, n int) {
-	m.stripes[r.Head.Stripe].sent(now, r.Head.Slot, r.again, n)
+	m.stripes[r.Head.Stripe].sent(now, r.Head.Slot, r.Again, n)
 }
 
 // Place is a stretch of this rank's own shard of an operation.
@@ -252,13 +252,13 @@ func (m *Member) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
 // round, after all that has arrived was taken, makes one acknowledgement of many.
 func (m *Member) NextStatus(now Time, stripe int) (wire.Slot, wire.SlotStatus, bool) {
 	s := &m.stripes[stripe]
-	poll := s.polling(now)
+	poll, heard := s.polling(now)
 	if !poll && !s.ack {
 		return wire.Slot{}, wire.SlotStatus{}, false
 	}
 	s.ack = false
 	return wire.Slot{Kind: wire.Status, Stripe: uint8(stripe), Member: uint16(m.number), Job: m.terms.Job}, //nolint:gosec // bounded
-		wire.SlotStatus{Have: s.have, Next: s.next, Poll: poll, Held: s.heldBits()}, true
+		wire.SlotStatus{Have: s.have, Next: s.next, Poll: poll, Heard: heard, Held: s.heldBits()}, true
 }
 
 // heldBits returns the results beyond have that are held, as a SlotStatus has them.

@@ -180,7 +180,7 @@ func TestSendsAgainWhatIsMissing(t *testing.T) {
 	require.True(t, ok)
 	m.Sent(0, &r, 3)
 	again := func() (all []uint32) {
-		for r, ok := m.NextRun(0); ok && r.again; r, ok = m.NextRun(0) {
+		for r, ok := m.NextRun(0); ok && r.Again; r, ok = m.NextRun(0) {
 			for i := range r.Count {
 				all = append(all, r.Header(i).Slot)
 			}

@@ -56,14 +56,17 @@ type overdue struct {
 // clear notes that nothing is missing.
 func (o *overdue) clear() { o.active = false }
 
-// poll notes that a poll shows a slot to be missing, and returns for how long polls have. Between
+// poll notes that a poll shows a slot to be missing, and returns for how long polls have that heard
+// of answers to those before: whether those come is another question, which the member asks itself. Between
 // two polls a quarter of limit counts at most: a member that stood still did not wait.
-func (o *overdue) poll(now Time, slot uint32, limit Time) Time {
+func (o *overdue) poll(now Time, slot uint32, heard bool, limit Time) Time {
 	if !o.active || o.slot != slot {
 		*o = overdue{slot: slot, polled: now, active: true}
 		return 0
 	}
-	o.waited += min(now-o.polled, limit/4)
+	if heard {
+		o.waited += min(now-o.polled, limit/4)
+	}
 	o.polled = now
 	return o.waited
 }
@@ -79,17 +82,17 @@ func (o *overdue) name(now Time) bool {
 }
 
 // await looks at what a poll shows to be missing, and ends the job where it has been for too long.
-func (s *Stage) await(now Time, member int, o *overdue, slot uint32, down bool, bytes int) {
-	waited := o.poll(now, slot, s.cfg.Timeout)
+func (s *Stage) await(now Time, member int, o *overdue, slot uint32, heard, down bool, bytes int) {
+	waited := o.poll(now, slot, heard, s.cfg.Timeout)
 	if s.err == nil && s.cfg.Timeout > 0 && waited >= s.cfg.Timeout {
 		s.err = &PathError{Member: member, Down: down, Bytes: bytes, For: waited}
 	}
 }
 
-// Probe reports whether a probe of n payload bytes is one of a member of this job, and turns its
-// header into that of the answers.
-func (s *Stage) Probe(member int, h *wire.Slot, n int) bool {
-	if !s.meant(h, wire.Probe, member) || n > s.cfg.Chunk {
+// Echo reports whether one of n payload bytes is of a member of this job, and turns its header into
+// that of the answers.
+func (s *Stage) Echo(member int, h *wire.Slot, n int) bool {
+	if !s.meant(h, wire.Echo, member) || n > s.cfg.Chunk {
 		s.stats.Malformed++
 		return false
 	}

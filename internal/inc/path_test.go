@@ -15,6 +15,7 @@ type poller struct {
 	*Stage
 	now    Time
 	member int
+	deaf   bool // answers do not come
 }
 
 func newPoller(t *testing.T, member int) *poller {
@@ -26,7 +27,7 @@ func newPoller(t *testing.T, member int) *poller {
 
 // poll polls every so often for so long, or until the job ends, and takes what the node sends.
 func (a *poller) poll(st wire.SlotStatus, every, within Time) (results int, named int) {
-	st.Poll = true
+	st.Poll, st.Heard = true, !a.deaf
 	for end := a.now + within; a.now < end && a.Err() == nil; {
 		a.now += every
 		a.Status(a.now, a.member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(a.member)}, &st) //nolint:gosec // small
@@ -65,6 +66,38 @@ func TestContributionsThatDoNotArrive(t *testing.T) {
 	assert.Equal(t, "payloads of 64 bytes from member 1 have not arrived for 1s", a.Err().Error())
 	assert.Less(t, a.now, 1100*time.Millisecond)
 	assert.Less(t, named, 4*(2+int(time.Second/lastRepeat)+7), "with pauses between")
+}
+
+// TestAnswersThatDoNotArrive: it is the member who knows, and nothing can be said of data.
+func TestAnswersThatDoNotArrive(t *testing.T) {
+	up, down := newPoller(t, 1), newPoller(t, 0)
+	up.deaf, down.deaf = true, true
+	complete(down.Stage, 0, 0, 5)
+	up.poll(wire.SlotStatus{Next: 5}, 20*time.Millisecond, time.Minute)
+	down.poll(wire.SlotStatus{Next: 5}, 20*time.Millisecond, time.Minute)
+	require.NoError(t, up.Err())
+	require.NoError(t, down.Err())
+}
+
+// TestPollsSayWhetherOneWasAnswered since the one before.
+func TestPollsSayWhetherOneWasAnswered(t *testing.T) {
+	m := newMember(0)
+	m.Post(0, four)
+	drain(m)
+	var heard []bool
+	for i := range 4 {
+		at, ok := m.Deadline()
+		require.True(t, ok)
+		m.Expire(at)
+		_, st, ok := m.NextStatus(at, 0)
+		require.True(t, ok)
+		heard = append(heard, st.Heard)
+		if i == 0 || i == 1 {
+			h, c := grantTo(m, 0, 16)
+			m.Credit(at, h, c)
+		}
+	}
+	require.Equal(t, []bool{false, true, true, false}, heard)
 }
 
 // TestAWayThatLosesMuch is slow, but not broken: whatever passes at times counts.
@@ -121,18 +154,18 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
-// TestProbe: it is answered if it is of a member, and no longer than a chunk.
-func TestProbe(t *testing.T) {
+// TestEcho: it is answered if it is of a member, and no longer than a chunk.
+func TestEcho(t *testing.T) {
 	s := newStage(t, stageConfig())
-	good := wire.Slot{Kind: wire.Probe, Job: 9, Member: 1}
+	good := wire.Slot{Kind: wire.Echo, Job: 9, Member: 1}
 	h := good
-	require.True(t, s.Probe(1, &h, 64))
+	require.True(t, s.Echo(1, &h, 64))
 	good.Slot = 64
 	require.Equal(t, good, h, "the answer says to what")
-	require.True(t, s.Probe(1, &h, 0))
-	for _, bad := range []wire.Slot{{Kind: wire.Probe, Job: 8, Member: 1}, {Kind: wire.Probe, Job: 9}, {Kind: wire.Status, Job: 9, Member: 1}} {
-		require.False(t, s.Probe(1, &bad, 64))
+	require.True(t, s.Echo(1, &h, 0))
+	for _, bad := range []wire.Slot{{Kind: wire.Echo, Job: 8, Member: 1}, {Kind: wire.Echo, Job: 9}, {Kind: wire.Status, Job: 9, Member: 1}} {
+		require.False(t, s.Echo(1, &bad, 64))
 	}
-	require.False(t, s.Probe(1, &h, 65))
+	require.False(t, s.Echo(1, &h, 65))
 	require.EqualValues(t, 4, s.Stats().Malformed)
 }

@@ -129,7 +129,7 @@ func (s *Stage) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
 func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 	u := s.up
 	u.settle(s)
-	poll := u.polling(now)
+	poll, heard := u.polling(now)
 	if !poll && !u.ack {
 		return wire.Slot{}, wire.SlotStatus{}, false
 	}
@@ -141,7 +141,7 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 		})
 	}
 	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job}, //nolint:gosec // bounded
-		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Held: held}, true
+		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Heard: heard, Held: held}, true
 }
 
 // Deadline returns when Expire is to be called. Only a node with a parent has timers.

@@ -103,7 +103,7 @@ func (p *Peer) Offer(ports []uint16) error {
 	if p.Queue < 1 || p.Datagram-p.Head() < minPayload {
 		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
 	}
-	p.line.timeout, p.line.largest = p.timeout(), maxFrame
+	p.line.timeout, p.line.largest = p.Timeout(), maxFrame
 	p.line.ping()
 	return nil
 }

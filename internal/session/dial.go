@@ -34,6 +34,7 @@ type Hello struct {
 	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
+	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      datagram.Offload
 }
 
@@ -183,6 +184,9 @@ func (s *Session) open(ports []uint16) error {
 		if n := socket.MTU(); s.datagram == 0 || n < s.datagram {
 			s.datagram = n
 		}
+	}
+	if s.hello.Chunk > 0 {
+		s.datagram = min(s.datagram, s.Head()+s.hello.Chunk)
 	}
 	return nil
 }

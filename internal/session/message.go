@@ -8,8 +8,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 )
 
-// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions (wire.Kept).
-const Version = 2
+// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions (wire.Kept), from 3 on
+// members probe the path (wire.Echo).
+const Version = 3
 
 // MaxRanks bounds a job: members are numbered in 16 bits.
 const MaxRanks = 1 << 15
@@ -52,7 +53,8 @@ const (
 	maxTimeout = 10 * time.Minute
 )
 
-func (r *Request) timeout() time.Duration {
+// Timeout is the silence after which either side counts as lost.
+func (r *Request) Timeout() time.Duration {
 	return time.Duration(r.Milliseconds) * time.Millisecond
 }
 

@@ -27,8 +27,9 @@ var someTerms = inc.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16,
 // node is what is at the other end of a Dial.
 type node struct {
 	net.Listener
-	peers chan *Peer
-	errs  chan error
+	peers   chan *Peer
+	errs    chan error
+	sockets []*datagram.Socket // of whoever came, once they are a peer
 }
 
 // listen starts a node that offers two stripes to whom it admits.
@@ -36,7 +37,7 @@ func listen(t *testing.T, secrets Secrets) *node {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	n := &node{ln, make(chan *Peer, 8), make(chan error, 8)}
+	n := &node{Listener: ln, peers: make(chan *Peer, 8), errs: make(chan error, 8)}
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -65,6 +66,7 @@ func (n *node) ports(t *testing.T) (ports []uint16) {
 		s, err := datagram.Open(datagram.Options{Local: addrOf(n.Addr())})
 		assert.NoError(t, err)
 		t.Cleanup(func() { _ = s.Close() })
+		n.sockets = append(n.sockets, s)
 		ports = append(ports, s.Port())
 	}
 	return ports

@@ -29,13 +29,13 @@ const (
 	// Kept stands for contributions of the slots' owner to some slots in a row, which it
 	// adds to the results itself. A SlotKept follows.
 	Kept
-	// Probe asks the node for two in return, one without payload and one as long as itself: so a
+	// Echo asks the node for two in return, one without payload and one as long as itself: so a
 	// member learns which sizes pass, and in which direction.
-	Probe
+	Echo
 	slotKindEnd
 )
 
-var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept", Probe: "probe"}
+var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept", Echo: "echo"}
 
 // String returns the name used in docs/PROTOCOL.md.
 func (k SlotKind) String() string {
@@ -54,8 +54,8 @@ func (k SlotKind) String() string {
 //	 5  stripe     u8   worker of the node
 //	 6  member     u16  who contributes, or whom a result or allowance is for: its number at this node
 //	 8  job        u64  drawn by the node when the job was admitted
-//	16  slot       u32  number of the slot in the stripe; the first of kept ones; in an answer to a
-//	                    probe how many bytes of payload that had
+//	16  slot       u32  number of the slot in the stripe; the first of kept ones; in the answer to
+//	                    an echo how many bytes of payload that had
 //	20  owner      u16  rank that owns the result
 //	22  shape      u14  of the operation: members that call something else are told
 //	    last       u1   the last slot of an operation in the stripe; the last of kept ones is
@@ -158,11 +158,12 @@ type SlotCredit struct {
 //	 0  have     u32  every result for this member in slots below is held
 //	 4  next     u32  first slot that the member has never sent
 //	 8  poll     u32  1: answer with an Allowance, and send again what is not held
-//	12  reserved u32  zero
+//	12  heard    u32  1: an Allowance has come since the poll before
 //	16  bits          slots from have on whose result is held
 type SlotStatus struct {
 	Have, Next uint32
 	Poll       bool
+	Heard      bool
 	Held       []byte
 }
 
@@ -228,7 +229,7 @@ func (s *SlotStatus) Put(b []byte) int {
 	binary.BigEndian.PutUint32(b[0:], s.Have)
 	binary.BigEndian.PutUint32(b[4:], s.Next)
 	binary.BigEndian.PutUint32(b[8:], flag(s.Poll))
-	binary.BigEndian.PutUint32(b[12:], 0)
+	binary.BigEndian.PutUint32(b[12:], flag(s.Heard))
 	return SlotBodySize + copy(b[SlotBodySize:], s.Held)
 }
 
@@ -238,11 +239,11 @@ func (s *SlotStatus) Get(b []byte) error {
 	if err != nil {
 		return err
 	}
-	poll := binary.BigEndian.Uint32(b[8:])
-	if poll > 1 {
+	poll, heard := binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
+	if poll > 1 || heard > 1 {
 		return ErrField
 	}
-	s.Have, s.Next, s.Poll = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), poll == 1
+	s.Have, s.Next, s.Poll, s.Heard = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), poll == 1, heard == 1
 	s.Held = bits
 	return nil
 }

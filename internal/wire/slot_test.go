@@ -22,8 +22,8 @@ func TestSlotLayout(t *testing.T) {
 	b = make([]byte, SlotBodySize+MaxSlotSet)
 	credit := SlotCredit{Base: 0x01020304, Limit: 0x05060708, Owed: true, Missing: SlotSet{From: 0x090a0b0c, Bits: []byte{13, 14}}}
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 1, 13, 14}, b[:credit.Put(b)])
-	status := SlotStatus{Have: 0x01020304, Next: 0x05060708, Poll: true, Held: []byte{9}}
-	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0, 0, 9}, b[:status.Put(b)])
+	status := SlotStatus{Have: 0x01020304, Next: 0x05060708, Poll: true, Heard: true, Held: []byte{9}}
+	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0, 1, 9}, b[:status.Put(b)])
 	kept := SlotKept{Slots: 0x01020304, Bytes: 0x05060708}
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8}, b[:kept.Put(b)])
 	var read SlotKept
@@ -68,7 +68,8 @@ func TestSlotRefusals(t *testing.T) {
 	assert.ErrorIs(t, kept.Get(long[:SlotKeptSize+1]), ErrField)
 	long[11] = 2
 	assert.ErrorIs(t, status.Get(long[:SlotBodySize]), ErrField)
-	long[15] = 2
+	long[11], long[15] = 0, 2
+	assert.ErrorIs(t, status.Get(long[:SlotBodySize]), ErrField)
 	assert.ErrorIs(t, credit.Get(long[:SlotBodySize]), ErrField)
 	assert.Equal(t, "slot-kind(9)", SlotKind(9).String())
 	assert.Equal(t, "allowance", Allowance.String())

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -171,13 +172,16 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	j.session, j.err = session.Dial(ctx, j.address, session.Hello{
 		Job: r.plan.job, Epoch: epoch, Ranks: r.plan.size, Rank: r.plan.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
-		Offload: offload,
+		Chunk: s.Chunk, Offload: offload,
 	})
 	if j.err != nil {
 		return j
 	}
 	terms, number, err := j.session.Ready(ctx)
 	if j.all = err == nil; j.all {
+		err = r.probe(ctx, j.session, terms, number)
+	}
+	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
 		out, in := j.session.Seals()
 		session := j.session
@@ -190,9 +194,6 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 			Lost:  func(err error) { j.lost <- err },
 		})
 	}
-	if err == nil {
-		err = r.probe(ctx, &j)
-	}
 	if err != nil {
 		j.err = fmt.Errorf("switch at %s: %w", j.address, err)
 	}
@@ -203,21 +204,12 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 // ranks whose datagrams pass may wait for one whose do not before they hear that it gives up.
 const probeLimit = 2 * time.Second
 
-// probe returns once datagrams have gone to the switch and back.
-func (r *route) probe(ctx context.Context, j *joined) error {
+// probe returns once datagrams of all sizes have gone to the switch and back.
+func (r *route) probe(ctx context.Context, s *session.Session, t inc.Terms, number int) error {
 	limit := min(probeLimit, r.plan.settings.SwitchTimeout)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
 	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-j.session.Lost():
-			cancel(j.session.Err())
-		case <-ctx.Done():
-		}
-	}()
-	return j.uplink.Probe(ctx)
+	return s.Probe(ctx, t, number)
 }
 
 // watch keeps the route as switches come and go, until the group ends. j is the one in use, or nil.
@@ -283,10 +275,10 @@ func (r *route) leave(reason string) error {
 	if err := r.openStreams(); err != nil {
 		return err
 	}
+	r.setReason(reason) // whoever waited may look at it next
 	if err := r.reduce.Resume(r.life, records, r.streams); err != nil {
 		return err
 	}
-	r.setReason(reason)
 	if r.reduce.Stats().Switched > r.served {
 		r.pause = 0 // one that is joined and does not serve is not worth joining again soon
 	}

@@ -64,9 +64,14 @@ func (b *Batch) Flush(s *Socket) (sent int, err error) {
 		break
 	}
 	s.kernel.segment = segment
+	b.Forget()
+	return sent, err
+}
+
+// Forget drops the added datagrams.
+func (b *Batch) Forget() {
 	clear(b.payloads[:b.added])
 	b.added, b.bytes = 0, 0
-	return sent, err
 }
 
 // transmit sends datagrams from the first-th on in one call and returns how

@@ -161,6 +161,9 @@ func (s *Socket) learnPort() error {
 // Port is the UDP port that the socket is bound to.
 func (s *Socket) Port() uint16 { return s.port }
 
+// Local is the address that the socket is bound to.
+func (s *Socket) Local() netip.Addr { return s.local }
+
 // Peer is the address that the socket is connected to; not valid before Connect.
 func (s *Socket) Peer() netip.AddrPort { return s.peer }
 

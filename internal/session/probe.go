@@ -1,0 +1,175 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
+	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// probePause is the time between two probes of a stripe of which not all has come back.
+const probePause = 20 * time.Millisecond
+
+// BrokenPath says, for people, that datagrams of so many bytes do not arrive although small ones do.
+func BrokenPath(bytes int, from, to string) string {
+	return fmt.Sprintf("datagrams of %d bytes from %s to %s do not arrive, small ones do: the path's MTU is smaller than that of the "+
+		"interfaces at its ends; lower theirs, or set MCAST_CHUNK (1408 fits a path of 1500)", bytes, from, to)
+}
+
+// NodeAt names a node in errors.
+func NodeAt(addr netip.Addr) string { return fmt.Sprintf("the switch at %v", addr) }
+
+// passed is what is known to pass on a stripe.
+type passed struct {
+	small bool // short datagrams, both ways
+	up    bool // a chunk to the node
+	down  bool // a chunk from it
+}
+
+// prober is a Probe under way. It is the sink of what the node answers.
+type prober struct {
+	session *Session
+	terms   inc.Terms
+	number  int
+	out, in *Sealer
+	batch   *datagram.Batch
+	poller  *sys.Poller
+	chunk   []byte
+	stripes []passed
+	stripe  int // that is received from
+}
+
+// Probe sends the node short datagrams and such as hold a chunk, until both have come back on every
+// stripe: that a session is open does not say what passes on the path of the data. It is for
+// before anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
+// the error says what did not pass, in which direction, and the cause.
+func (s *Session) Probe(ctx context.Context, t inc.Terms, number int) (err error) {
+	p := &prober{session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets))}
+	p.out, p.in = s.Seals()
+	if p.batch, err = datagram.NewBatch(s.Head(), t.Chunk); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.batch.Close()) }()
+	if p.poller, err = sys.NewPoller(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.poller.Close()) }()
+	for i, socket := range s.sockets {
+		if err := p.poller.Watch(socket.FD(), i, unix.EPOLLIN); err != nil {
+			return err
+		}
+	}
+	return p.run(ctx)
+}
+
+func (p *prober) run(ctx context.Context) error {
+	for {
+		asked := time.Now()
+		if err := p.ask(); err != nil {
+			return err
+		}
+		for left := probePause; left > 0; left = probePause - time.Since(asked) {
+			p.poller.Wait(left)
+			p.receive()
+			if p.first() < 0 {
+				return nil
+			}
+			select {
+			case <-p.session.lost:
+				return p.session.Err()
+			case <-ctx.Done():
+				return p.failure(context.Cause(ctx))
+			default:
+			}
+		}
+	}
+}
+
+// first returns the first stripe of which not all has come back, or -1.
+func (p *prober) first() int {
+	for i, s := range p.stripes {
+		if !s.small || !s.up || !s.down {
+			return i
+		}
+	}
+	return -1
+}
+
+// ask sends what has not come back. What the network says about earlier datagrams
+// counts as silence.
+func (p *prober) ask() error {
+	for i, s := range p.stripes {
+		if !s.small {
+			p.add(i, nil)
+		}
+		if !s.up || !s.down {
+			p.add(i, p.chunk)
+		}
+		_, err := p.batch.Flush(p.session.sockets[i])
+		if err != nil && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ENETUNREACH) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *prober) add(stripe int, payload []byte) {
+	h := wire.Slot{Kind: wire.Echo, Stripe: uint8(stripe), Member: uint16(p.number), Job: p.terms.Job} //nolint:gosec // bounded
+	head := p.batch.Add(payload)
+	h.Put(head)
+	if p.out != nil {
+		p.out.Seal(head, payload)
+	}
+}
+
+func (p *prober) receive() {
+	for i, socket := range p.session.sockets {
+		p.stripe = i
+		for {
+			n, err := p.batch.Receive(socket, nil, datagram.MaxBatch, p)
+			if n == 0 || err != nil {
+				break
+			}
+		}
+	}
+}
+
+// Datagram implements datagram.Sink.
+func (p *prober) Datagram(head, payload []byte) {
+	var h wire.Slot
+	if h.Get(head) != nil || h.Kind != wire.Echo || h.Job != p.terms.Job || int(h.Member) != p.number || int(h.Stripe) != p.stripe ||
+		len(head) != p.session.Head() || p.in != nil && !p.in.Open(head, payload) {
+		return
+	}
+	s := &p.stripes[p.stripe]
+	whole := int(h.Slot) == len(p.chunk)
+	s.small = s.small || len(payload) == 0
+	s.up = s.up || whole
+	s.down = s.down || whole && len(payload) == len(p.chunk)
+}
+
+// failure says what did not pass.
+func (p *prober) failure(cause error) error {
+	i := p.first()
+	socket, s := p.session.sockets[i], p.stripes[i]
+	me, node := fmt.Sprintf("rank %d at %v", p.session.hello.Rank, socket.Local()), NodeAt(socket.Peer().Addr())
+	if p.session.hello.Child {
+		me = NodeAt(socket.Local())
+	}
+	bytes := p.session.Head() + len(p.chunk)
+	switch {
+	case !s.small:
+		return fmt.Errorf("the switch's data path does not answer (is UDP to port %d blocked?): %w", socket.Peer().Port(), cause)
+	case !s.up:
+		return fmt.Errorf("%w: %s", cause, BrokenPath(bytes, me, node))
+	}
+	return fmt.Errorf("%w: %s", cause, BrokenPath(bytes, node, me))
+}
