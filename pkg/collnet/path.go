@@ -13,6 +13,7 @@ const (
 	ipAndTCP   = 20 + 20       // what TCP_MAXSEG leaves out of a packet: headers without options
 	tcpHeaders = ipAndTCP + 12 // with timestamps, as Linux sends them
 	plainMTU   = 1500          // what every Ethernet carries
+	minIPv6MTU = 1280          // what every path carries, tunnels too
 
 	mostSegment = 32767 // that TCP_MAXSEG takes
 )
@@ -26,6 +27,18 @@ func (p *plan) limitSegments(_, _ string, c syscall.RawConn) (err error) {
 	}
 	if e := c.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.segment) //nolint:gosec // a descriptor
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// smallSegments keeps both ends of a connection that is about to be dialled to packets that every path carries:
+// ranks meet before they know what the path between them does.
+func smallSegments(_, _ string, c syscall.RawConn) (err error) {
+	const segment = minIPv6MTU - 60 // less an IPv6 and a TCP header
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) //nolint:gosec // a descriptor
 	}); e != nil {
 		return e
 	}

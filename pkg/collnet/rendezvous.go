@@ -236,7 +236,7 @@ func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
 }
 
 func visitOnce(ctx context.Context, addr string, size int, message []byte) (blobs [][]byte, err error) {
-	var d net.Dialer
+	d := net.Dialer{Control: smallSegments}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
