@@ -125,6 +125,8 @@ type job struct {
 	// when one that stays is there.
 	during func(*Scene) error
 	early  bool
+	// after ends what healing the testbed does not.
+	after func(*Scene) error
 }
 
 // settings of jobs, short so that the catalogue is.

@@ -19,6 +19,12 @@ type Scene struct {
 	nodes *launch.Nodes
 	run   *launch.Run
 	ranks *ranks
+	why   []string // the row is not kept
+}
+
+// blame notes why the row is not kept.
+func (s *Scene) blame(format string, args ...any) {
+	s.why = append(s.why, fmt.Sprintf(format, args...))
 }
 
 // wait is a time in which a fault lasts. It is an error if the end of ctx cuts it short.

@@ -20,7 +20,7 @@ var flowRows = slices.Concat(
 	}, UDP),
 	across(func(over Over) Row {
 		return Row{ID: "/flow-large-dies", Family: Flow, Fault: "packets of more than 1500 bytes from host 1 to host 2 no longer arrive",
-			Then: "all are told which ranks, which direction and which size", Ends: Errors, Bound: Timeout, Says: append([]string{"rank 1", "rank 2"}, largeDatagrams...),
+			Then: "all are told which ranks, which direction and which size", Ends: Errors, Bound: Timeout, Says: append([]string{"rank 1", "rank 2"}, largePackets...),
 			job: job{during: flow(host(1), host(2), testbed.Loss{Share: 1, At: "out", Above: 1500})}}
 	}, UDP),
 	across(func(over Over) Row {

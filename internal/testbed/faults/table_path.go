@@ -20,7 +20,7 @@ var slowly = Bound{Of: "MCAST_TIMEOUT", Plus: 5 * time.Second}
 // Rows about paths through the network.
 var pathRows = slices.Concat(
 	across(func(over Over) Row {
-		return Row{ID: "/no-multicast", Shortfall: unmended, Family: Path, Fault: "the network carries no multicast (a cloud, a container network)",
+		return Row{ID: "/no-multicast", Family: Path, Fault: "the network carries no multicast (a cloud, a container network)",
 			Then: "no operation fails, but all go slowly, and a rank warns of it at once", Ends: Succeeds, Bound: slowly, Warns: []string{multicastWarning},
 			Quick: over == UDP, job: job{before: everywhere(noMulticast), rounds: 3}}
 	}, UDP, Switch, Tree),

@@ -18,7 +18,7 @@ var operationNames = []struct{ operation, name string }{
 
 // late is a rank that comes so late to its first operation of a kind, and to nothing else.
 func late(over Over, operation, name string, rank int) Row {
-	return Row{Shortfall: unmended, ID: fmt.Sprintf("%s/late-%s-rank%d", over, operation, rank), Over: over, Family: Time,
+	return Row{ID: fmt.Sprintf("%s/late-%s-rank%d", over, operation, rank), Over: over, Family: Time,
 		Fault: fmt.Sprintf("rank %d comes to the job's first operation, %s, later than the others by twice `MCAST_TIMEOUT`", rank, name),
 		Then:  "all wait for it", Ends: Succeeds, Bound: AtOnce, Quick: over == UDP && rank == 0 && operation == "reducescatter",
 		job: job{timeout: lateness / 2, operations: []string{operation}, rounds: 3, acts: []worker.Act{{Rank: rank, Before: operation, Do: "wait", For: lateness}}}}

@@ -48,11 +48,6 @@ type trial struct {
 	outcome Outcome
 }
 
-// blame notes why the row is not kept.
-func (t *trial) blame(format string, args ...any) {
-	t.outcome.Why = append(t.outcome.Why, fmt.Sprintf(format, args...))
-}
-
 // try runs a row once. The error says that it could not be tried.
 func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error) {
 	b, err := l.bed(ctx, row.Over)
@@ -67,7 +62,12 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error)
 		return Outcome{}, err
 	}
 	t.stop = filepath.Join(t.logs, "stop")
-	defer func() { err = errors.Join(err, t.tb.Heal(), os.RemoveAll(t.logs)) }()
+	defer func() {
+		if row.job.after != nil {
+			err = errors.Join(err, row.job.after(t.Scene))
+		}
+		err = errors.Join(err, t.tb.Heal(), os.RemoveAll(t.logs))
+	}()
 	if b.switched {
 		if t.nodes, err = launch.StartNodes(ctx, t.tb, launch.NodeOptions{Mcast: l.Mcast}); err != nil {
 			return Outcome{}, err
@@ -88,7 +88,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error)
 		return Outcome{}, errors.Join(err, t.wait4())
 	}
 	t.end(err, cancel)
-	t.outcome.Kept = len(t.outcome.Why) == 0
+	t.outcome.Why, t.outcome.Kept = t.why, len(t.why) == 0
 	return t.outcome, nil
 }
 
@@ -161,7 +161,12 @@ func (t *trial) acts() error {
 		}); err != nil {
 			return err
 		}
-		t.began, t.over = at, at.Add(a.For)
+		if t.row.job.during == nil {
+			t.began = at
+		}
+		if end := at.Add(a.For); end.After(t.over) {
+			t.over = end
+		}
 	}
 	return nil
 }
