@@ -62,6 +62,7 @@ type Gather struct {
 	ops      [slots]gatherOp
 	front    uint32 // the oldest operation that is not done
 	clogged  bool   // the fabric had no room for what could be sent
+	delayed  []delayed
 	queue    inbox[gatherOp]
 	flying   atomic.Int64
 	posted   atomic.Uint64
@@ -198,6 +199,7 @@ func (g *Gather) checkFault() bool {
 	}
 	g.failed = true
 	g.comm.Fail(err)
+	g.delayed = nil
 	g.finish()
 	for _, o := range g.queue.shut(err) {
 		g.stranded = append(g.stranded, o.work)
@@ -309,35 +311,6 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 			copy(dst, src)
 		}
 		o.copied = to
-	}
-}
-
-// controls sends messages and repairs as far as the fabric has room.
-func (g *Gather) controls() bool {
-	busy := false
-	for {
-		m, ok := g.comm.NextControl()
-		if !ok {
-			break
-		}
-		g.message = m.Control
-		if !g.fab.Control(m.To, &g.message, nil) {
-			return busy
-		}
-		g.comm.PopControl()
-		busy = true
-	}
-	for {
-		r, ok := g.comm.NextRepair()
-		if !ok {
-			return busy
-		}
-		g.message = r.Message
-		if !g.fab.Control(r.To, &g.message, g.held(&r)) {
-			return busy
-		}
-		g.comm.Repaired(&r)
-		busy = true
 	}
 }
 

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// delayed are the messages for a rank whose path had no room. They keep their order; those for other
+// ranks do not wait for them: a neighbour that is being repaired over a slow link must not hold up the
+// credit that all the others send by.
+type delayed struct {
+	rank     int
+	messages []wire.Control
+}
+
+// controls sends messages and repairs as far as the fabric has room.
+func (g *Gather) controls() bool {
+	busy := g.retry()
+	for {
+		m, ok := g.comm.NextControl()
+		if !ok {
+			break
+		}
+		d := g.delayedFor(m.To)
+		switch g.message = m.Control; {
+		case d != nil:
+			d.messages = append(d.messages, m.Control)
+		case g.fab.Control(m.To, &g.message, nil):
+			busy = true
+		default:
+			g.delayed = append(g.delayed, delayed{m.To, []wire.Control{m.Control}})
+		}
+		g.comm.PopControl()
+	}
+	for {
+		r, ok := g.comm.NextRepair()
+		if !ok || g.delayedFor(r.To) != nil {
+			return busy
+		}
+		g.message = r.Message
+		if !g.fab.Control(r.To, &g.message, g.held(&r)) {
+			return busy
+		}
+		g.comm.Repaired(&r)
+		busy = true
+	}
+}
+
+// retry sends what was delayed, as far as there is room now.
+func (g *Gather) retry() (busy bool) {
+	for i := range g.delayed {
+		d := &g.delayed[i]
+		sent := 0
+		for ; sent < len(d.messages); sent++ {
+			if g.message = d.messages[sent]; !g.fab.Control(d.rank, &g.message, nil) {
+				break
+			}
+		}
+		busy = busy || sent > 0
+		d.messages = slices.Delete(d.messages, 0, sent)
+	}
+	g.delayed = slices.DeleteFunc(g.delayed, func(d delayed) bool { return len(d.messages) == 0 })
+	return busy
+}
+
+// delayedFor returns what is delayed for a rank, or nil.
+func (g *Gather) delayedFor(rank int) *delayed {
+	for i := range g.delayed {
+		if d := &g.delayed[i]; d.rank == rank {
+			return d
+		}
+	}
+	return nil
+}

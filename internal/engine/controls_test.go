@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/wire"
+)
+
+// narrow is a fabric without peers, of which the paths to some ranks have no room for messages.
+type narrow struct {
+	fabric.Gather
+	full     map[int]bool
+	messages map[int][]wire.Control // taken, by rank
+	incoming []wire.Data
+	heard    []wire.Control // control messages to deliver, from the ranks below
+	from     []int
+}
+
+func (f *narrow) Multicast(r *fabric.Run) int { return r.Count }
+func (f *narrow) Flush()                      {}
+func (f *narrow) Wake()                       {}
+func (f *narrow) Sleep(time.Duration)         {}
+func (f *narrow) Control(to int, m *wire.Control, _ []byte) bool {
+	if f.full[to] {
+		return false
+	}
+	f.messages[to] = append(f.messages[to], *m)
+	return true
+}
+
+func (f *narrow) Poll(s fabric.Sink, _ int) int {
+	for i := range f.heard {
+		s.Control(f.from[i], &f.heard[i])
+	}
+	for i := range f.incoming {
+		if s.Place(&f.incoming[i], 4) != nil {
+			s.Received(&f.incoming[i])
+		}
+	}
+	n := len(f.heard) + len(f.incoming)
+	f.heard, f.from, f.incoming = nil, nil, nil
+	return n
+}
+
+// A neighbour whose connection is full holds up its own messages, which keep their order, and
+// nobody else's.
+func TestMessagesWaitForTheirRankOnly(t *testing.T) {
+	f := &narrow{full: map[int]bool{2: true}, messages: map[int][]wire.Control{}}
+	g := NewGather(GatherConfig{
+		Core: core.Config{Rank: 1, Size: 4, Chunk: 4, Chains: 1, Subgroups: 1, Window: 8, Cutoff: time.Hour}, Fabric: f, Job: 1,
+	})
+	recv := make([]byte, 64)
+	o := GatherOp{Op: core.Op{Collective: wire.Broadcast, Bytes: 64}, Recv: recv}
+	w, err := g.Submit(o, nil)
+	require.NoError(t, err)
+	g.Work()
+	require.Empty(t, f.messages, "the first round of the barrier is for rank 2")
+	for round, from := range []int{0, 3} {
+		f.heard = append(f.heard, wire.Control{Kind: wire.Ready, Round: uint8(round), Collective: wire.Broadcast, Bytes: 64}) //nolint:gosec // small
+		f.from = append(f.from, from)
+	}
+	g.Work()
+	require.Len(t, f.messages[3], 1, "the second round, for rank 3, is on its way")
+	f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, Count: 4, Round: 1}}, []int{2}
+	for psn := range uint32(16) {
+		f.incoming = append(f.incoming, wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 64, PSN: psn, Arena: core.NotEager})
+	}
+	g.Work()
+	kinds := func(rank int) (all []wire.Kind) {
+		for _, m := range f.messages[rank] {
+			all = append(all, m.Kind)
+		}
+		return all
+	}
+	require.Contains(t, kinds(0), wire.Credit, "the root may go on")
+	require.Contains(t, kinds(0), wire.Done)
+	require.Empty(t, f.messages[2])
+	f.full[2] = false
+	g.Work()
+	require.Equal(t, []wire.Kind{wire.Ready, wire.Repair, wire.Repair, wire.Repair, wire.Repair}, kinds(2))
+	f.heard, f.from = []wire.Control{{Kind: wire.Done, Collective: wire.Broadcast}}, []int{2}
+	g.Work()
+	require.True(t, done(w))
+	require.NoError(t, w.Err())
+}
