@@ -130,6 +130,11 @@ struct mcast_stats {
 	uint64_t reduce_refused;                   /* datagrams that claimed to be the switch's and were not, or were garbled */
 	uint64_t switch_ops, direct_ops;           /* of reduce_ops: done through the switch, and directly */
 	uint64_t fallbacks;                        /* times that the switch was given up */
+	uint64_t chunks_mismatched;                /* of chunks_dropped: of no operation of this group */
+	uint64_t sends_refused;                    /* multicast datagrams that a firewall of this host refused */
+	uint64_t sends_offline;                    /* not sent: the interface was down or had no address */
+	uint64_t sends_too_large;                  /* not sent: the interface's MTU was lowered */
+	uint64_t warnings;                         /* causes of slowness that were logged and noted in mcast_info */
 };
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
 

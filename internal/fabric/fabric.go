@@ -155,6 +155,7 @@ type Stats struct {
 	Injected       uint64 // lost on purpose (fabric/fault)
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64
+	Repairs        []uint64 // chunks that came by repair, duplicates included, by root; nil: there are no repairs
 
 	// Multicast datagrams that the kernel did not take. They count as lost: repairs bring them.
 	Refused     uint64 // by a firewall or a security policy (EPERM)

@@ -144,6 +144,7 @@ func (g *Group) release() error {
 	g.mesh.Close()
 	g.fail(g.closed())
 	g.end(g.closed())
+	g.watchers.Wait()
 	for _, l := range g.lanes {
 		l.Close()
 	}

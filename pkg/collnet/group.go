@@ -62,9 +62,11 @@ type Group struct {
 	enlist     sync.Once
 	background *overlap.Background // nil in the foreground
 
-	tally  tally
-	way    atomic.Pointer[way] // of Reduce-Scatters
-	waited [2]overlap.Ledger   // of gather and reduce
+	tally    tally
+	warnings warnings
+	watchers sync.WaitGroup      // goroutines that end with life
+	way      atomic.Pointer[way] // of Reduce-Scatters
+	waited   [2]overlap.Ledger   // of gather and reduce
 
 	leaving  bool                                   // this rank posts nothing more; guarded by posting
 	departed [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least

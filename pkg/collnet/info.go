@@ -1,11 +1,12 @@
 package collnet
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 )
 
-// Info describes a group. All but ReduceScatter and its reason does not change.
+// Info describes a group. All but Notes, ReduceScatter and its reason does not change.
 type Info struct {
 	Rank   int    `json:"rank"`
 	Size   int    `json:"size"`
@@ -18,7 +19,7 @@ type Info struct {
 	// WindowBytes is how far a root sends ahead of the slowest receiver; 0: as far as it likes.
 	WindowBytes int    `json:"window_bytes"`
 	SIMD        string `json:"simd"`
-	// Notes tell what the group does without, and why.
+	// Notes tell what the group does without, and why, and what has made it slow since Join.
 	Notes []string `json:"notes"`
 	// ReduceScatter is where the next Reduce-Scatter goes, as far as this rank knows: "switch" or
 	// "direct"; ReduceScatterReason says through which switch, or why not.
@@ -51,6 +52,10 @@ type Stats struct {
 	Fallbacks          uint64        // times that the switch was given up
 	ReduceDropped      uint64        // results from the switch that came again
 	ChunksMismatched   uint64        // of another operation than this rank has called: a stranger's, as no error followed
+	SendsRefused       uint64        // multicast datagrams that a firewall or security policy of this host refused
+	SendsOffline       uint64        // multicast datagrams not sent because the interface was down or had no address
+	SendsTooLarge      uint64        // multicast datagrams larger than the interface's MTU, which was lowered
+	Warnings           uint64        // causes of slowness that were logged and noted, see Info
 }
 
 type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
@@ -58,6 +63,7 @@ type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
 // Info returns what the group is now.
 func (g *Group) Info() Info {
 	i, w := g.info, g.way.Load()
+	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
 	if g.reduce.Switched() && w.via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via
@@ -78,6 +84,8 @@ func (g *Group) Stats() Stats {
 	}
 	s.ReduceReceived, s.ReduceResent, s.ReduceRefused, s.ReduceDropped = r.ReceivedBytes, r.Resent, r.Refused, r.Dropped
 	s.SwitchOps, s.DirectOps, s.Fallbacks = r.Switched, r.Direct, g.tally.fallbacks.Load()
+	s.SendsRefused, s.SendsOffline, s.SendsTooLarge = f.Refused, f.Unreachable, f.TooLarge
+	s.Warnings = uint64(len(g.warnings.all()))
 	s.GatherBusy, s.ReduceBusy, s.Overlap = g.meter.Times()
 	return s
 }

@@ -39,7 +39,7 @@ type carrier struct {
 	gather  fabric.Gather
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
-	notes   []string
+	found   []warning // while it was opened
 	free    func() error
 }
 
@@ -82,6 +82,9 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined()
+	if p.fabric == "udp" {
+		g.watchers.Go((&monitor{Group: g}).run)
+	}
 	return g, nil
 }
 
@@ -198,7 +201,10 @@ func (g *Group) start(c *carrier, window int) error {
 	t := c.gather.Traits()
 	g.info = Info{
 		Rank: p.rank, Size: p.size, Fabric: t.Name, Reason: p.reason, Interface: c.iface,
-		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append(append([]string{}, t.Notes...), c.notes...),
+		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
+	}
+	for _, w := range c.found {
+		g.warnings.add(w.cause, w.text) // logJoined logs it
 	}
 	if t.Lossless && s.Loss > 0 && p.switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")

@@ -30,7 +30,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	notes, err := p.adapt(&o, paths)
+	found, err := p.adapt(&o, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 		gather:  gather,
 		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, p) },
 		iface:   o.Interface.Name,
-		notes:   notes,
+		found:   found,
 		free:    func() error { return nil },
 	}, nil
 }
@@ -89,7 +89,7 @@ func packetFor(o *udp.Options) int {
 }
 
 // adapt fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
-func (p *plan) adapt(o *udp.Options, paths *probed) (notes []string, err error) {
+func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error) {
 	mtu := o.Interface.MTU
 	if paths.packet < paths.full {
 		text := paths.narrow(o.Interface.Name, mtu)
@@ -100,7 +100,7 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (notes []string, err error) 
 		case o.Chunk > 0:
 			return nil, fmt.Errorf("MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk)
 		}
-		notes = append(notes, fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk))
+		found = append(found, warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})
 	}
 	if o.Chunk == 0 {
 		o.Chunk = udp.ChunkFor(paths.packet)
@@ -108,7 +108,7 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (notes []string, err error) 
 	if paths.packet < mtu {
 		p.segment = min(paths.packet-ipAndTCP, mostSegment)
 	}
-	return append(notes, paths.notes()...), nil
+	return append(found, paths.warnings()...), nil
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not

@@ -46,17 +46,17 @@ func (c *probed) narrow(iface string, mtu int) string {
 		c.full, c.from, c.to, c.packet, iface, mtu, iface, c.packet)
 }
 
-// notes are for whoever uses the group: what multicast does not reach, and why.
-func (c *probed) notes() []string {
+// warnings are for whoever uses the group: what multicast does not reach, and why.
+func (c *probed) warnings() []warning {
 	if len(c.deaf) == 0 {
 		return nil
 	}
 	note := "multicast does not pass " + deafText(c.deaf) + ": Allgather and Broadcast go by repair over TCP, several times slower"
 	if len(c.mute) > 0 {
-		return []string{note + "; " + strings.Join(c.mute, "; ")}
+		return []warning{{noMulticast, note + "; " + strings.Join(c.mute, "; ")}}
 	}
-	return []string{note + "; a switch that snoops IGMP needs a querier, firewalls must let UDP to the group pass, " +
-		"and most clouds and container networks have no multicast at all"}
+	return []warning{{noMulticast, note + "; a switch that snoops IGMP needs a querier, firewalls must let UDP to the group pass, " +
+		"and most clouds and container networks have no multicast at all"}}
 }
 
 // deafText lists pairs of ranks by who is not heard, as far as that is readable.

@@ -37,10 +37,10 @@ func TestConclude(t *testing.T) {
 			got := conclude(c.records, full)
 			require.Equal(t, c.want, got)
 			if c.notes == "" {
-				require.Empty(t, got.notes())
+				require.Empty(t, got.warnings())
 			} else {
-				require.Len(t, got.notes(), 1)
-				require.Contains(t, got.notes()[0], c.notes)
+				require.Len(t, got.warnings(), 1)
+				require.Contains(t, got.warnings()[0].text, c.notes)
 			}
 		})
 	}

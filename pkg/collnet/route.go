@@ -239,6 +239,7 @@ func (r *route) use(j *joined) error {
 			reason := fmt.Sprintf("rank %d lost the switch at %s: %s", notice.Rank, j.address, notice.Text)
 			r.tally.fallbacks.Add(1)
 			r.log.Warn("reduce-scatter goes directly", "reason", reason)
+			r.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+reason)
 			return r.leave(reason)
 		}
 		var err error

@@ -65,6 +65,11 @@ class StatsStruct(c.Structure):
             "switch_ops",
             "direct_ops",
             "fallbacks",
+            "chunks_mismatched",
+            "sends_refused",
+            "sends_offline",
+            "sends_too_large",
+            "warnings",
         )
     ]
 

@@ -94,6 +94,11 @@ class Stats:
         switch_ops: of reduce_ops, done through the switch.
         direct_ops: of reduce_ops, done directly, perhaps after the switch was lost.
         fallbacks: times that the switch was given up.
+        chunks_mismatched: of chunks_dropped, those of no operation of this group.
+        sends_refused: multicast datagrams that a firewall or policy of this host refused.
+        sends_offline: multicast datagrams not sent, the interface being down or without address.
+        sends_too_large: multicast datagrams not sent, the interface's MTU having been lowered.
+        warnings: causes of slowness that were logged and are in the notes of info().
     """
 
     gather_ops: int
@@ -127,6 +132,11 @@ class Stats:
     switch_ops: int
     direct_ops: int
     fallbacks: int
+    chunks_mismatched: int
+    sends_refused: int
+    sends_offline: int
+    sends_too_large: int
+    warnings: int
 
     def __sub__(self, earlier: Stats) -> Stats:
         """Return what was counted since an earlier reading."""

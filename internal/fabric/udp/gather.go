@@ -51,7 +51,8 @@ type Gather struct {
 	message  wire.Control
 	repair   wire.Data
 
-	stats counters
+	stats   counters
+	repairs []atomic.Uint64 // chunks that came by repair, by root
 }
 
 // counters are fabric.Stats while they change.
@@ -65,7 +66,7 @@ var _ fabric.Gather = (*Gather)(nil)
 // Open joins the groups and takes over the control connections. Its errors wrap
 // fabric.ErrUnavailable where the machine, not the caller, is in the way.
 func Open(o Options) (*Gather, error) {
-	g := &Gather{rank: o.Rank, size: o.Size, job: o.Job, byRank: make(map[int]*peer)}
+	g := &Gather{rank: o.Rank, size: o.Size, job: o.Job, byRank: make(map[int]*peer), repairs: make([]atomic.Uint64, max(o.Size, 0))}
 	if err := g.open(&o); err != nil {
 		for _, conn := range o.Conns {
 			if conn != nil {
@@ -291,7 +292,12 @@ func (g *Gather) Wake() { g.poller.Wake() }
 // Stats implements fabric.Gather.
 func (g *Gather) Stats() fabric.Stats {
 	c := &g.stats
+	repairs := make([]uint64, len(g.repairs))
+	for root := range repairs {
+		repairs[root] = g.repairs[root].Load()
+	}
 	return fabric.Stats{
+		Repairs:   repairs,
 		SentBytes: c.sentBytes.Load(), ControlBytes: c.controlBytes.Load(),
 		SentChunks: c.sentChunks.Load(), ReceivedChunks: c.receivedChunks.Load(), ReceivedBytes: c.receivedBytes.Load(),
 		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),

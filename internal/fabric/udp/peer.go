@@ -164,6 +164,7 @@ func (g *Gather) next(p *peer, s fabric.Sink) bool {
 
 // repaired delivers a chunk that came by repair.
 func (g *Gather) repaired(m *wire.Control, payload []byte, s fabric.Sink) {
+	g.repairs[m.Root].Add(1)
 	h := &g.repair
 	*h = fabric.RepairHeader(m)
 	if to := s.Place(h, len(payload)); to != nil {
