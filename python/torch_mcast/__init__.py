@@ -47,6 +47,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "WaitTimeoutError",
+    "dump_flight_recorder",
     "fsdp",
     "info",
     "stats",
@@ -71,6 +72,7 @@ def __getattr__(name: str) -> object:
 import torch  # noqa: E402, F401
 
 from .options import Options  # noqa: E402
+from .recorder import write as dump_flight_recorder  # noqa: E402
 from .registry import info, stats  # noqa: E402
 
 _autoload()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import errors, reduction
+from . import errors, profile, reduction
 from .capabilities import collective
 from .delegate import GlooBacked
 from .group import Group, Info, Lane, Stats
@@ -80,6 +80,7 @@ class MulticastBackend(GlooBacked):
         if self in _alive:
             _alive.remove(self)
         self.group.close()
+        self._recorder.close()
 
     abort = shutdown
 
@@ -158,9 +159,11 @@ class MulticastBackend(GlooBacked):
     ) -> McastWork:
         nbytes = send.nbytes
         return self._post(
+            "all_gather",
             self.group.gather,
             lambda g: g.lib.allgather(g.live(), send.data_ptr(), recv.data_ptr(), nbytes),
-            f"all_gather of {nbytes} bytes a rank",
+            f"of {nbytes} bytes a rank",
+            [send],
             outputs,
             (send, recv),
             finish,
@@ -214,9 +217,11 @@ class MulticastBackend(GlooBacked):
             buf, finish = staging(tensor)
         nbytes = buf.nbytes
         return self._post(
+            "broadcast",
             self.group.gather,
             lambda g: g.lib.broadcast(g.live(), buf.data_ptr(), nbytes, root),
-            f"broadcast of {nbytes} bytes from rank {root}",
+            f"of {nbytes} bytes from rank {root}",
+            [tensor],
             [tensor],
             (buf,),
             finish,
@@ -226,7 +231,9 @@ class MulticastBackend(GlooBacked):
     @collective
     def barrier(self, opts: Any) -> McastWork:
         """Wait for all ranks."""
-        return self._post(self.group.gather, lambda g: g.lib.barrier(g.live()), "barrier", [], (), None, opts)
+        return self._post(
+            "barrier", self.group.gather, lambda g: g.lib.barrier(g.live()), "", [], [], (), None, opts
+        )
 
     # ---- Reduce-Scatter
 
@@ -292,11 +299,13 @@ class MulticastBackend(GlooBacked):
         recv, finish = staging(output)
         count = output.numel()
         return self._post(
+            "reduce_scatter",
             self.group.reduce,
             lambda g: g.lib.reduce_scatter(
                 g.live(), send.data_ptr(), recv.data_ptr(), count, *known
             ),
-            f"reduce_scatter of {count} elements ({output.dtype}) a rank",
+            f"of {count} elements ({output.dtype}) a rank",
+            [send],
             [output],
             (send, recv),
             finish,
@@ -330,9 +339,11 @@ class MulticastBackend(GlooBacked):
             tensor.copy_(memory)
 
         return self._post(
+            "all_reduce",
             self.group.both,
             lambda g: g.lib.allreduce(g.live(), memory.data_ptr(), memory.data_ptr(), count, *known),
-            f"all_reduce of {count} elements ({tensor.dtype})",
+            f"of {count} elements ({tensor.dtype})",
+            [tensor],
             [tensor],
             (memory,),
             None if memory.data_ptr() == tensor.data_ptr() else finish,
@@ -343,20 +354,27 @@ class MulticastBackend(GlooBacked):
 
     def _post(
         self,
+        operation: str,
         lane: Lane,
         start: Callable[[Group], int],
-        name: str,
+        details: str,
+        inputs: list[torch.Tensor],
         outputs: list[torch.Tensor],
         keep: tuple[torch.Tensor, ...],
         finish: Callable[[], None] | None,
         opts: Any,
     ) -> McastWork:
-        group = self.group
+        group, number, recorder = self.group, self._sequence, self._recorder
         timeout = opts.timeout if opts is not None and opts.timeout > timedelta(0) else self._timeout
-        return lane.post(
-            lambda: start(group),
-            lambda handle: McastWork(group, lane, handle, name, outputs, keep, finish, timeout),
-        )
+        name = f"{operation} {details}".rstrip()
+        event = profile.begin(operation, number, self.size(), inputs, outputs)
+
+        def track(handle: int) -> McastWork:
+            return McastWork(
+                group, lane, handle, name, outputs, keep, finish, timeout, number, recorder, event
+            )
+
+        return lane.post(lambda: start(group), track)
 
     # Names of torch before the summer of 2026.
     _allgather_base = all_gather_single

@@ -11,7 +11,8 @@ from torch._C._distributed_c10d import Backend
 
 from . import errors
 from .options import NAME, Options
-from .work import AnyWork, JoinedWork
+from .recorder import Recorder
+from .work import AnyWork, DelegatedWork, JoinedWork
 
 WorkT = TypeVar("WorkT", bound=AnyWork)
 MethodT = TypeVar("MethodT", bound=Callable[..., AnyWork])
@@ -37,6 +38,7 @@ class Capabilities(Backend):
         self._timeout = timeout
         self._options = Options.of(options)
         self._options._timeout = timeout
+        self._recorder = Recorder(self._options.group_name)
         self._sequence = 0
         self._coalesced: list[AnyWork] | None = None
 
@@ -80,8 +82,11 @@ def collective(method: MethodT) -> MethodT:
 
     @functools.wraps(method)
     def counted(self: Capabilities, *args: Any) -> AnyWork:
-        self._sequence += 1
-        return self._coalesce(method(self, *args))
+        self._sequence = number = self._sequence + 1
+        work = self._coalesce(method(self, *args))
+        if isinstance(work, DelegatedWork):
+            self._recorder.delegated(work, number)
+        return work
 
     return cast(MethodT, counted)
 

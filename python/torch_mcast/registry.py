@@ -19,7 +19,9 @@ def create(opts: Any, options: object | None) -> MulticastBackend:
         raise errors.ArgumentError(
             f"pg_options is a {type(options).__name__}: the mcast backend takes torch_mcast.Options"
         )
-    return MulticastBackend(opts.store, opts.group_rank, opts.group_size, opts.timeout, options)
+    named = Options.of(options)
+    named.group_name = opts.group_id
+    return MulticastBackend(opts.store, opts.group_rank, opts.group_size, opts.timeout, named)
 
 
 def register() -> None:

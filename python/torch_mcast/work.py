@@ -6,13 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._distributed_c10d import Work
+from torch._C._profiler import _RecordFunctionFast
 
-from . import _lib, errors
+from . import _lib, errors, profile
 from .group import SLICE_MS, Group, Lane
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 _NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
 
@@ -35,6 +39,9 @@ class McastWork(Work):
         keep: tuple[torch.Tensor, ...],
         finish: Callable[[], None] | None,
         timeout: timedelta,
+        number: int,
+        recorder: Recorder,
+        event: _RecordFunctionFast | None,
     ) -> None:
         """Track a posted operation.
 
@@ -47,6 +54,9 @@ class McastWork(Work):
             keep: tensors whose memory the library reads or writes meanwhile.
             finish: runs once after success: copies from staging to outputs.
             timeout: how long wait() waits unless it is told otherwise.
+            number: of the collective in the group.
+            recorder: is told of its fate.
+            event: in the profiler's trace, to be ended.
         """
         super().__init__()
         self._group = group
@@ -57,11 +67,15 @@ class McastWork(Work):
         self._keep: tuple[torch.Tensor, ...] = keep
         self._finish = finish
         self._timeout = timeout
+        self._recorder = recorder
+        self._event = event
         self._settling = threading.Lock()
         self._futures = threading.Lock()
         self._done = False
         self._error: Exception | None = None
+        self._ended: torch.futures.Future[None] | None = None
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+        recorder.posted(self, number)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Block until the operation is done and raise its error, if any.
@@ -73,9 +87,9 @@ class McastWork(Work):
         if not self._done:
             limit = timeout if timeout > _NO_TIMEOUT else self._timeout
             if not self._settle(limit.total_seconds()):
-                raise errors.WaitTimeoutError(
-                    f"{self._name} was not done after {limit.total_seconds():g} s; it goes on"
-                )
+                late = f"{self._name} was not done after {limit.total_seconds():g} s; it goes on"
+                self._recorder.report(late)
+                raise errors.WaitTimeoutError(late)
         if self._error is not None:
             raise self._error
         return True
@@ -136,17 +150,23 @@ class McastWork(Work):
             return _probe_future()
         with self._futures:
             if self._future is None:
-                self._future = torch.futures.Future()
+                # Of a future that a program fails, set_exception makes one of torch's that
+                # succeeds with the exception as its value. A callback that raises makes one
+                # that fails.
+                self._ended = torch.futures.Future()
+                self._future = self._ended.then(lambda _: self._outcome())
                 self._lane.watch(self)
             return self._future
 
     def complete_future(self) -> None:
         """Give the outcome to the future that get_future returned."""
-        assert self._future is not None
+        assert self._ended is not None
+        self._ended.set_result(None)
+
+    def _outcome(self) -> list[torch.Tensor]:
         if self._error is not None:
-            self._future.set_exception(self._error)  # type: ignore[arg-type]  # torch types it as a result
-        else:
-            self._future.set_result(self._outputs)
+            raise self._error
+        return self._outputs
 
     def _settle(self, seconds: float | None) -> bool:
         """Wait at most this long; return whether the operation is done."""
@@ -190,6 +210,12 @@ class McastWork(Work):
         self._finish = None
         self._done = True
         self._lane.drop(self)
+        profile.end(self._event)
+        self._event = None
+        if error is None:
+            self._recorder.completed(self)
+        else:
+            self._recorder.failed(self, f"{self._name} has failed")
 
 
 class JoinedWork(Work):

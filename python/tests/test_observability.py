@@ -1,0 +1,150 @@
+"""What torch's tools show of our operations: futures, the profiler, the Flight Recorder."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile
+
+import torch_mcast
+
+from .values import distributed
+from .world import World
+
+
+def profiled(scratch: str) -> list[dict[str, Any]]:
+    """Return the arguments of our events by name, as the trace has them."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    halves, whole = torch.ones(6, dtype=torch.bfloat16), torch.zeros(4, 6, dtype=torch.bfloat16)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        works = [
+            dist.all_gather_into_tensor(whole, halves, async_op=True),
+            dist.reduce_scatter_tensor(torch.zeros(2), torch.ones(2, size), async_op=True),
+        ]
+        for work in works:
+            assert work is not None
+            work.wait()
+        dist.all_reduce(torch.ones(3, 5, dtype=torch.int32))
+        dist.broadcast(torch.ones(7), src=0)
+        dist.barrier()
+        with distributed.record_comm("layer 1"):
+            dist.broadcast(torch.ones(8), src=0)
+    path = Path(scratch) / f"profile{rank}.json"
+    recorded.export_chrome_trace(str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    return [e for e in events if "Collective name" in e.get("args", {})]
+
+
+def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> None:
+    for events in world.run(profiled, world.scratch):
+        keys = ("Input Dims", "Input type", "Out msg nelems")
+        shown = {e["name"]: tuple(e["args"].get(key) for key in keys) for e in events}
+        assert shown == {
+            "mcast:all_gather": ([[6]], ["c10::BFloat16"], 24),
+            "mcast:reduce_scatter": ([[2, 4]], ["float"], 2),
+            "mcast:all_reduce": ([[3, 5]], ["int"], 15),
+            "mcast:broadcast": ([[7]], ["float"], 7),
+            "mcast:barrier": (None, None, 0),
+            "layer 1": ([[8]], ["float"], 8),
+        }
+        assert all(e["dur"] > 0 for e in events)
+
+
+def analysed(traces: Path, *options: str) -> str:
+    """Return what torchfrtrace says of the traces."""
+    tool = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace"]
+    command = [*tool, str(traces), "--prefix", "trace_rank_", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def on_demand() -> dict[str, Any]:
+    group: Any = dist.new_group(backend="mcast")
+    out = torch.zeros(40)
+    dist.all_gather_into_tensor(out, torch.ones(10), group=group)
+    dist.reduce(out, 0, group=group)
+    waiting = dist.barrier(group=group, async_op=True) if dist.get_rank() else None
+    with Path(torch_mcast.dump_flight_recorder()).open("rb") as file:
+        trace: dict[str, Any] = pickle.load(file)
+    dist.barrier()
+    if waiting is None:
+        dist.barrier(group=group)
+    else:
+        waiting.wait()
+    dist.destroy_process_group(group)
+    return {**trace, "entries": [e for e in trace["entries"] if e["process_group"][0] == group.group_name]}
+
+
+def test_the_flight_recorder_says_what_is_done(world: World) -> None:
+    for rank, trace in enumerate(world.run(on_demand)):
+        got = [(e["profiling_name"], e["state"], e["retired"]) for e in trace["entries"]]
+        assert got[0][1:] == got[1][1:] == ("completed", True)
+        assert trace["entries"][0]["input_sizes"] == [[10]]
+        assert trace["entries"][0]["output_dtypes"] == ["Float"]
+        assert got[2:] == ([("mcast:barrier", "scheduled", False)] if rank else [])
+
+
+def own_pid() -> int:
+    return os.getpid()
+
+
+def fails() -> tuple[str, str]:
+    """Return what a future and its callback make of an operation that fails."""
+    dist.all_reduce(torch.ones(100))
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    work = dist.all_gather_into_tensor(torch.zeros(3000), torch.ones(1000), async_op=True)
+    assert work is not None
+    future = work.get_future()
+    after = future.then(lambda done: f"called with {done.value()}")  # raises, and fails the next future
+
+    def outcome(future: torch.futures.Future[Any]) -> str:
+        with pytest.raises(RuntimeError, match=r"RankError: .*rank 1 ") as raised:
+            future.wait()
+        with pytest.raises(RuntimeError, match=r"RankError: .*rank 1 "):
+            future.value()
+        return str(raised.value)
+
+    both = torch.futures.collect_all([future, after])
+    with pytest.raises(RuntimeError, match="RankError"):
+        both.wait()
+    assert isinstance(work.exception(), torch_mcast.RankError)
+    return outcome(future), outcome(after)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Iterator[Path]:
+    """Give the traces that two ranks left after the third was killed."""
+    world = World(3, MCAST_FABRIC="shm", TORCH_FR_DUMP_TEMP_FILE=f"{tmp_path}/trace_rank_")
+    try:
+        world.start(fails)
+        world.collect([0, 2], timeout=90)
+        yield tmp_path
+    finally:
+        world.close()
+
+
+def test_a_killed_rank_fails_futures_and_leaves_traces(traces: Path) -> None:
+    assert sorted(path.name for path in traces.iterdir()) == ["trace_rank_0", "trace_rank_2"]
+    for path in traces.iterdir():
+        entries = pickle.loads(path.read_bytes())["entries"]
+        assert [(e["profiling_name"], e["state"], e["retired"]) for e in entries] == [
+            ("mcast:all_reduce", "completed", True),
+            ("mcast:_all_gather_base", "scheduled", False),
+        ]
+    said = analysed(traces, "--allow-incomplete-ranks")
+    assert "mcast:_all_gather_base" in said
+    assert re.search(r"missed FR dumps from ranks \(\{1\}\)", said)
