@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
@@ -56,11 +57,11 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 
 // udpOptions are this rank's, but for the connections.
 func (p *plan) udpOptions() (udp.Options, error) {
-	var peers []netip.Addr
+	var addrs []netip.Addr // of all ranks
 	for _, a := range p.addrs {
-		peers = append(peers, a.Addr())
+		addrs = append(addrs, a.Addr().Unmap())
 	}
-	ifi, _, err := udp.Choose(p.settings.Interface, peers)
+	ifi, _, err := udp.Choose(p.settings.Interface, addrs)
 	if err != nil {
 		return udp.Options{}, err
 	}
@@ -71,7 +72,7 @@ func (p *plan) udpOptions() (udp.Options, error) {
 	group, port := p.group()
 	return udp.Options{
 		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
-		Interface: ifi, TTL: p.settings.TTL, Chunk: p.settings.Chunk, RcvBuf: p.rcvBuf,
+		Interface: ifi, Sources: sources(addrs), TTL: p.settings.TTL, Chunk: p.settings.Chunk, RcvBuf: p.rcvBuf,
 		Window: 2 * p.settings.Window, Offload: offload, Stall: p.settings.Timeout,
 	}, nil
 }
@@ -109,6 +110,15 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error)
 		p.segment = min(paths.packet-ipAndTCP, mostSegment)
 	}
 	return append(found, paths.warnings()...), nil
+}
+
+// sources are the addresses that ranks multicast from, by rank: those at which others reach them.
+// Ranks that reach each other by IPv6 have other ones for multicast, which nobody knows.
+func sources(addrs []netip.Addr) []netip.Addr {
+	if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Is4() }) {
+		return nil
+	}
+	return addrs
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not

@@ -47,9 +47,13 @@ func groupOn(t *testing.T, ns [2]*systest.Namespace, adjust func(o *Options)) []
 	addr, port := freshGroup()
 	job := rand.Uint64() //nolint:gosec // Test traffic.
 	ranks := make([]*Gather, 4)
+	var sources []netip.Addr
+	for r := range ranks {
+		sources = append(sources, netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", r/2+1)))
+	}
 	for r := range ranks {
 		ns[r/2].Do(func() {
-			o := Options{Rank: r, Size: 4, Job: job, Group: addr, Port: port, TTL: 1, Conns: conns[r]}
+			o := Options{Rank: r, Size: 4, Job: job, Group: addr, Port: port, TTL: 1, Sources: sources, Conns: conns[r]}
 			var err error
 			o.Interface, _, err = Choose("", []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", 2-r/2))})
 			if err == nil {

@@ -37,16 +37,19 @@ type Options struct {
 	Rank      int
 	Size      int
 	Job       uint64
-	Group     netip.Addr           // IPv4 multicast address of subgroup 0; subgroup g has the address g above it
-	Port      uint16               // of all subgroups
-	Subgroups int                  // 1 to 256; 0 means 1
-	Interface *net.Interface       // from Choose
-	Conns     map[int]*net.TCPConn // to every rank that Control may name; Open takes them over, and closes them if it fails
-	TTL       int                  // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
-	Chunk     int                  // payload bytes of a datagram; 0: ChunkFor(Interface)
-	RcvBuf    int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
-	Window    int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
-	Offload   Offload
+	Group     netip.Addr     // IPv4 multicast address of subgroup 0; subgroup g has the address g above it
+	Port      uint16         // of all subgroups
+	Subgroups int            // 1 to 256; 0 means 1
+	Interface *net.Interface // from Choose
+	// Sources are the IPv4 addresses of all ranks, by rank: each multicasts from its own, and what
+	// comes from another is refused. None: from any address, and nothing is refused.
+	Sources []netip.Addr
+	Conns   map[int]*net.TCPConn // to every rank that Control may name; Open takes them over, and closes them if it fails
+	TTL     int                  // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
+	Chunk   int                  // payload bytes of a datagram; 0: ChunkFor(Interface)
+	RcvBuf  int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
+	Window  int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
+	Offload Offload
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.
 	Stall time.Duration
@@ -103,6 +106,14 @@ func (o *Options) complete() error {
 	}
 	if !o.Group.Is4() || !o.Group.IsMulticast() || !last.IsMulticast() {
 		return fmt.Errorf("udp: groups %v to %v: want IPv4 multicast addresses, 224.0.0.0 to 239.255.255.255", o.Group, last)
+	}
+	if len(o.Sources) != 0 && len(o.Sources) != o.Size {
+		return fmt.Errorf("udp: addresses of %d ranks: want those of all %d, or none", len(o.Sources), o.Size)
+	}
+	for rank, source := range o.Sources {
+		if !source.Is4() || source.IsMulticast() {
+			return fmt.Errorf("udp: address %v of rank %d: want a host's IPv4 address", source, rank)
+		}
 	}
 	for rank, conn := range o.Conns {
 		if rank < 0 || rank >= o.Size || rank == o.Rank || conn == nil {

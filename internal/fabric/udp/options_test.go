@@ -40,6 +40,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"MTU 100 of lo leaves no room for a chunk: want at least 124":        func(o *Options) { o.Interface.MTU = 100 },
 		"receive buffer -1":                                                  func(o *Options) { o.RcvBuf = -1 },
 		"offload(9): want auto, gso, batch or single":                        func(o *Options) { o.Offload = 9 },
+		"addresses of 2 ranks: want those of all 1, or none":                 func(o *Options) { o.Sources = make([]netip.Addr, 2) },
+		"address ::1 of rank 0: want a host's IPv4 address":                  func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
 		"control connection of rank 0 to rank 3 of 1: want another rank's":   func(o *Options) { o.Conns = map[int]*net.TCPConn{3: nil} },
 	} {
 		o := good()

@@ -125,7 +125,7 @@ func (p *Prober) drain(fd int) {
 	var b [wire.ProbeSize]byte
 	var h wire.Probe
 	for range 16 * max(len(p.heard), 64) {
-		n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_TRUNC)
+		n, at, err := unix.Recvfrom(fd, b[:], unix.MSG_TRUNC)
 		if errors.Is(err, unix.EAGAIN) {
 			return
 		}
@@ -134,6 +134,9 @@ func (p *Prober) drain(fd int) {
 		}
 		if h.Job != p.o.Job || int(h.Rank) >= len(p.heard) || int(h.Packet) != n+ipHeader+udpHeader {
 			continue
+		}
+		if fd == p.receiver && !p.o.sentBy(int(h.Rank), at) {
+			continue // The group's sockets would refuse it.
 		}
 		if from := &p.heard[h.Rank]; h.Unicast {
 			from.Unicast = max(from.Unicast, int(h.Packet))

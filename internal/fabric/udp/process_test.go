@@ -50,7 +50,8 @@ func work(rank, size int, conns map[int]*net.TCPConn, j job) (*result, error) {
 	}
 	g, err := Open(Options{
 		Rank: rank, Size: size, Job: j.Job, Group: j.Group, Port: j.Port, Interface: ifi, Conns: conns, TTL: 0,
-		Window: j.Window, Chunk: j.Chunk, RcvBuf: j.RcvBuf, Offload: j.Offload,
+		Sources: slices.Repeat([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, size),
+		Window:  j.Window, Chunk: j.Chunk, RcvBuf: j.RcvBuf, Offload: j.Offload,
 	})
 	if err != nil {
 		return nil, err

@@ -133,9 +133,18 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 	return fd, nil
 }
 
-// sendThrough has a socket send its multicast through the interface.
+// sentBy reports whether an address is the one that a rank multicasts from.
+func (o *Options) sentBy(rank int, at unix.Sockaddr) bool {
+	from, ok := at.(*unix.SockaddrInet4)
+	return len(o.Sources) == 0 || ok && netip.AddrFrom4(from.Addr) == o.Sources[rank]
+}
+
+// sendThrough has a socket send its multicast through the interface, from this rank's address.
 func sendThrough(fd int, o *Options) error {
 	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+	if len(o.Sources) > 0 {
+		via.Address = o.Sources[o.Rank].As4()
+	}
 	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, via); err != nil {
 		return unavailable("multicast through %s: %w", o.Interface.Name, err)
 	}

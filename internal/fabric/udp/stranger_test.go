@@ -46,7 +46,7 @@ func strangers(job uint64) map[string][]byte {
 
 func TestFilter(t *testing.T) {
 	const job = 0x0123456789abcdef
-	vm, err := bpf.NewVM(filter(&Options{Rank: 1, Size: 2, Job: job}))
+	vm, err := bpf.NewVM(filter(&Options{Rank: 1, Size: 2, Job: job}, nil))
 	require.NoError(t, err)
 	passes := func(datagram []byte) bool {
 		n, err := vm.Run(append(make([]byte, udpHeader), datagram...))
