@@ -21,9 +21,14 @@ const probeSmall = 128
 // tunnel, Ethernet, and Ethernet in the tunnels of clouds, containers and VPNs.
 var probeSteps = []int{8896, 4096, 1500, 1460, 1450, 1420, 1400, 1280, 576}
 
-// probeWaits is how long each round of probing waits for what is missing. A network without faults
-// takes a round trip; the later rounds are for datagrams that were merely lost.
+// probeWaits is how long each round of probing waits for what is missing; a network without faults
+// takes a round trip. In the first rounds datagrams may merely have been lost. Sizes in between are
+// tried in the last of them, and in those that follow while each brings something: where many ranks
+// share few cores, the queues of who does not run overflow.
 var probeWaits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
+
+// mostRounds bounds how often ranks probe.
+const mostRounds = 16
 
 // probeRecord is what a rank tells all others before the first round, and after each.
 type probeRecord struct {
@@ -35,8 +40,8 @@ type probeRecord struct {
 	Error     string   `json:"e,omitempty"` // why it could not multicast
 }
 
-// complete says that nothing is missing.
-func (r *probeRecord) complete() bool { return len(r.Multicast) == 0 && len(r.Unicast) == 0 }
+// missing is how many paths have not carried the largest packet.
+func (r *probeRecord) missing() int { return len(r.Multicast) + len(r.Unicast) }
 
 // pathProbe finds out, on all ranks at once, what the paths between them carry.
 type pathProbe struct {
@@ -60,26 +65,24 @@ func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober *udp.Prober, 
 		return nil, err
 	}
 	var all []probeRecord
-	sizes, missed := []int{probeSmall, b.full}, true
-	for _, wait := range probeWaits {
-		if missed {
-			b.send(sizes)
+	last := len(probeWaits) - 1
+	for round, before := 0, 0; round < mostRounds; round++ {
+		if round == 0 || slices.ContainsFunc(all, func(r probeRecord) bool { return r.misses(b.rank) }) {
+			b.send(round >= last)
 		}
-		b.Listen(wait, func([]udp.Heard) bool { r := b.record(); return r.complete() })
+		b.Listen(probeWaits[min(round, last)], func([]udp.Heard) bool { r := b.record(); return r.missing() == 0 })
 		mine := b.record()
 		if all, err = b.exchange(ctx, &mine); err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(all, func(r probeRecord) bool { return !r.complete() }) {
+		missing := 0
+		for r := range all {
+			missing += all[r].missing()
+		}
+		if missing == 0 || round >= last && missing == before {
 			break
 		}
-		sizes = []int{probeSmall, b.full}
-		for _, s := range probeSteps {
-			if s < b.full {
-				sizes = append(sizes, s)
-			}
-		}
-		missed = slices.ContainsFunc(all, func(r probeRecord) bool { return r.misses(b.rank) })
+		before = missing
 	}
 	c := conclude(all, b.full)
 	return &c, nil
@@ -135,8 +138,15 @@ func (b *pathProbe) exchange(ctx context.Context, mine *probeRecord) ([]probeRec
 	return all, nil
 }
 
-// send probes all ranks by multicast and the neighbours by unicast as well.
-func (b *pathProbe) send(sizes []int) {
+// send probes all ranks by multicast and the neighbours by unicast as well, on request with all sizes
+// between a small and a full packet.
+func (b *pathProbe) send(all bool) {
+	sizes := []int{probeSmall, b.full}
+	for _, size := range probeSteps {
+		if all && size < b.full {
+			sizes = append(sizes, size)
+		}
+	}
 	for _, size := range sizes {
 		if err := b.Multicast(size); err != nil && b.failed == "" {
 			b.failed = err.Error()
