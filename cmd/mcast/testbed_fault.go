@@ -23,6 +23,7 @@ type testbedFaultCommand struct {
 	Address     testbedAddressCommand     `cmd:"" help:"Take the address of a host away and give it back at once."`
 	MTU         testbedMTUCommand         `cmd:"" name:"mtu" help:"Make the switch's port drop longer packets, without a word."`
 	Rate        testbedRateCommand        `cmd:"" help:"Make a host's link slower or faster."`
+	Delay       testbedDelayCommand       `cmd:"" help:"Make everything that goes to a host later, until ^C."`
 	IGMP        testbedIGMPCommand        `cmd:"" name:"igmp" help:"Make the switch forget a host's groups, or ask for them again."`
 	Signal      testbedSignalCommand      `cmd:"" help:"Stop, wake or kill the rank of a host, or an aggregation node."`
 	Freeze      testbedFreezeCommand      `cmd:"" help:"Stop all processes of a host for a time."`
@@ -176,6 +177,33 @@ func (c *testbedRateCommand) Run() error {
 		}
 	}
 	return c.each(func(tb *testbed.Testbed, namespace string) error { return tb.SetRate(namespace, rate) })
+}
+
+// testbedDelayCommand is the command line of `mcast testbed fault delay`.
+type testbedDelayCommand struct {
+	testbedName
+	Place string        `arg:"" help:"A host or an aggregation node: 2 or h2, n0, an address."`
+	Time  time.Duration `arg:"" help:"Such as 20ms, up to 10s."`
+	For   time.Duration `placeholder:"time" help:"How long. Default: until ^C."`
+}
+
+// Run does it: frames pass through this process.
+func (c *testbedDelayCommand) Run() error {
+	tb, namespace, err := openPlace(c.Name, c.Place)
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	if c.For < 0 {
+		return fmt.Errorf("--for=%v is not allowed: want more than 0s", c.For)
+	}
+	if c.For > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.For)
+		defer cancel()
+	}
+	return tb.Delay(ctx, namespace, c.Time, nil)
 }
 
 // testbedIGMPCommand is the command line of `mcast testbed fault igmp`.

@@ -37,7 +37,9 @@ func TestTestbedFaults(t *testing.T) {
 		require.NoError(t, err, out)
 		require.Contains(t, out, c.says)
 	}
-	out, err := run("fault", "heal", "--name", name)
+	out, err := run("fault", "delay", "h0", "5ms", "--for", "10ms", "--name", name)
+	require.NoError(t, err, out)
+	out, err = run("fault", "heal", "--name", name)
 	require.NoError(t, err, out)
 	out, err = run("status", "--name", name)
 	require.NoError(t, err, out)
@@ -54,6 +56,7 @@ func TestTestbedFaults(t *testing.T) {
 		{"freeze h0 0s", "0s is not allowed: want a time"},
 		{"descriptors h0 many", `"many" is not allowed: want a number`},
 		{"flap h0 --times 0", "want at least once"},
+		{"delay h0 1h", "a delay of 1h0m0s: want more than 0s, up to 10s"},
 		{"igmp h0 gone", `must be one of "aged","asked"`},
 	} {
 		out, err := run(append(append([]string{"fault"}, strings.Fields(c.args)...), "--name", name)...)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/testbed/launch"
@@ -18,15 +19,16 @@ import (
 // testbedRunCommand is the command line of `mcast testbed run`.
 type testbedRunCommand struct {
 	testbedName
-	Hosts   string     `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
-	PerHost int        `default:"1" placeholder:"K" help:"Ranks on each host. Default: ${default}."`
-	Switch  switchFlag `help:"Sum at aggregation nodes: those of the testbed, started for this run, or --switch=host:port[,host:port...]."`
-	Group   string     `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
-	Logs    string     `type:"path" placeholder:"DIR" help:"Keep the logs of the ranks here: rank0.log and so on."`
-	Env     []string   `sep:"none" placeholder:"K=V" help:"Another variable for the ranks; may be repeated."`
-	Tail    bool       `help:"Show what all ranks write, each line after its rank. Default: rank 0's output alone."`
-	MPI     bool       `name:"mpi" help:"The command is OpenMPI's mpirun: run it on the first host, told of the others."`
-	Command []string   `arg:"" passthrough:"" help:"What every rank runs, after --."`
+	Hosts   string                `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
+	PerHost int                   `default:"1" placeholder:"K" help:"Ranks on each host. Default: ${default}."`
+	Switch  switchFlag            `help:"Sum at aggregation nodes: those of the testbed, started for this run, or --switch=host:port[,host:port...]."`
+	Group   string                `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
+	Logs    string                `type:"path" placeholder:"DIR" help:"Keep the logs of the ranks here: rank0.log and so on."`
+	Env     []string              `sep:"none" placeholder:"K=V" help:"Another variable for the ranks; may be repeated."`
+	Late    map[int]time.Duration `placeholder:"RANK=TIME" help:"Ranks that begin later, such as 2=10s."`
+	Tail    bool                  `help:"Show what all ranks write, each line after its rank. Default: rank 0's output alone."`
+	MPI     bool                  `name:"mpi" help:"The command is OpenMPI's mpirun: run it on the first host, told of the others."`
+	Command []string              `arg:"" passthrough:"" help:"What every rank runs, after --."`
 }
 
 // Run runs the ranks until all have ended.
@@ -58,7 +60,7 @@ func (c *testbedRunCommand) job() (launch.Job, error) {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
-	j := launch.Job{Command: c.Command, PerHost: c.PerHost, Logs: c.Logs, Env: c.Env, MPI: c.MPI}
+	j := launch.Job{Command: c.Command, PerHost: c.PerHost, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
 	if c.PerHost < 1 {
 		return j, fmt.Errorf("--per-host=%d is not allowed: want at least 1", c.PerHost)
 	}

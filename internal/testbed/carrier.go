@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -12,7 +13,8 @@ const linkTime = 10 * time.Second
 
 // awaitCarriers returns when all links of a namespace are up for the kernel: it learns of a carrier from
 // a work queue, and until then a device drops what it is given, and a bridge does not forward to its port.
-func awaitCarriers(h *netlink.Handle) error {
+// With names, only those count.
+func awaitCarriers(h *netlink.Handle, names ...string) error {
 	for deadline := time.Now().Add(linkTime); ; time.Sleep(10 * time.Millisecond) {
 		links, err := h.LinkList()
 		if err != nil {
@@ -20,8 +22,9 @@ func awaitCarriers(h *netlink.Handle) error {
 		}
 		down := ""
 		for _, l := range links {
-			if l.Attrs().Name != "lo" && l.Attrs().OperState != netlink.OperUp {
-				down = l.Attrs().Name
+			name := l.Attrs().Name
+			if name != "lo" && (names == nil || slices.Contains(names, name)) && l.Attrs().OperState != netlink.OperUp {
+				down = name
 			}
 		}
 		if down == "" {

@@ -61,8 +61,24 @@ func (t *Testbed) SetLink(place string, up bool) error {
 		if err := switches.LinkSetUp(link); err != nil {
 			return err
 		}
-		return awaitCarriers(in.Handle)
+		return awaitLink(switches, in, s)
 	})
+}
+
+// awaitLink waits for a link to work, unless one of its ends is down.
+func awaitLink(switches, in *inside, s station) error {
+	port, err := switches.LinkByName(s.name)
+	if err != nil {
+		return err
+	}
+	eth0, err := in.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	if (port.Attrs().Flags & eth0.Attrs().Flags & net.FlagUp) == 0 {
+		return nil
+	}
+	return awaitCarriers(in.Handle)
 }
 
 // Flap takes the link of a place down and up several times. It leaves it up, also when ctx ends.
@@ -185,6 +201,27 @@ func (t *Testbed) SetAged(place string, aged bool) error {
 		}
 		return nil
 	})
+}
+
+// endDelays removes what killed processes have left that delayed places.
+func (t *Testbed) endDelays() error {
+	sw, err := enter(t.layout.namespace(switches))
+	if err != nil {
+		return err
+	}
+	defer sw.close()
+	links, err := sw.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, s := range t.layout.stations {
+		if slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == asideName+s.name }) {
+			if err := sw.undelay(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // link calls f with both ends of a place's link.
@@ -322,6 +359,9 @@ func agedPorts(sw *inside) (map[string]bool, error) {
 
 // Heal ends all faults, but for the loss that the Spec asks for.
 func (t *Testbed) Heal() error {
+	if err := t.endDelays(); err != nil {
+		return err
+	}
 	faults, err := t.Faults()
 	if err != nil {
 		return err

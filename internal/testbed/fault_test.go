@@ -1,7 +1,10 @@
 package testbed
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -131,6 +134,10 @@ func TestRootAnInterfaceGoesDownAndUp(t *testing.T) {
 	require.True(t, errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.ENETDOWN), err)
 	require.NoError(t, tb.SetInterface(h[0].Namespace, true))
 	require.Empty(t, faulty(t, tb))
+	require.NoError(t, tb.SetLink(h[0].Namespace, false))
+	require.NoError(t, tb.SetInterface(h[0].Namespace, false))
+	require.NoError(t, tb.Heal(), "of both ends")
+	require.Empty(t, faulty(t, tb))
 	for range 2 {
 		reach(t, all[0], h[1].Addr, all[1])
 		reach(t, all[1], h[0].Addr, all[0])
@@ -172,4 +179,58 @@ func TestRootARateIsNegotiatedAnew(t *testing.T) {
 	require.Empty(t, faulty(t, tb))
 	require.ErrorContains(t, tb.SetRate(h[1].Namespace, 1), "want 1 Mbit/s to 1 Tbit/s")
 	require.ErrorContains(t, tb.SetRate(tb.Nodes()[0].Namespace, 1e6), "the link of a node has no rate")
+}
+
+func TestRootADelay(t *testing.T) {
+	tb := up(t, Spec{Hosts: 2, Rate: 1e9})
+	all := openAll(t, tb)
+	h := tb.Hosts()
+	const delay = 200 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- tb.Delay(ctx, h[1].Namespace, delay, ready) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	for _, size := range []int{1, 8000} {
+		begin := time.Now()
+		all[0].send(h[1].Addr, "x", size)
+		require.Equal(t, "x", all[1].receive(patience))
+		require.GreaterOrEqual(t, time.Since(begin), delay)
+	}
+	// TCP needs the way back, and right checksums.
+	var listener net.Listener
+	require.NoError(t, tb.In(h[1].Namespace, func() (err error) {
+		listener, err = net.Listen("tcp4", ":7001")
+		return err
+	}))
+	defer listener.Close()
+	begin := time.Now()
+	require.NoError(t, tb.In(h[0].Namespace, func() error {
+		d := net.Dialer{FallbackDelay: -1}
+		c, err := d.Dial("tcp4", netip.AddrPortFrom(h[1].Addr, 7001).String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write(make([]byte, 100_000))
+		return err
+	}))
+	c, err := listener.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	n, err := io.Copy(io.Discard, c)
+	require.NoError(t, err)
+	require.Equal(t, int64(100_000), n)
+	require.GreaterOrEqual(t, time.Since(begin), delay)
+	cancel()
+	require.NoError(t, <-ended)
+	reach(t, all[0], h[1].Addr, all[1])
+	begin = time.Now()
+	require.True(t, arrives(t, true, all[0], all[1], h[1].Addr, 1))
+	require.Less(t, time.Since(begin), patience)
+	require.ErrorContains(t, tb.Delay(ctx, h[1].Namespace, time.Hour, nil), "want more than 0s, up to 10s")
 }

@@ -11,7 +11,7 @@ import (
 // SetInterface takes eth0 of a place down, as `ip link set eth0 down` does, or
 // up: routes and neighbours go with it, and come back with it.
 func (t *Testbed) SetInterface(place string, up bool) error {
-	return t.link(place, func(_, in *inside, s station) error {
+	return t.link(place, func(switches, in *inside, s station) error {
 		eth0, err := in.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -25,7 +25,7 @@ func (t *Testbed) SetInterface(place string, up bool) error {
 		if err := t.layout.ways(in, s, eth0.Attrs().Index); err != nil {
 			return err
 		}
-		return awaitCarriers(in.Handle)
+		return awaitLink(switches, in, s)
 	})
 }
 

@@ -131,6 +131,15 @@ func rate(at place, bits float64) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetRate(at(s), bits) }
 }
 
+// delay makes what goes to a place so much later, for a time.
+func delay(at place, d, lasts time.Duration) func(*Scene) error {
+	return func(s *Scene) error {
+		ctx, cancel := context.WithTimeout(s.ctx, lasts)
+		defer cancel()
+		return s.tb.Delay(ctx, at(s), d, nil)
+	}
+}
+
 func aged(at place) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetAged(at(s), true) }
 }

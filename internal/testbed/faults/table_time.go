@@ -43,6 +43,11 @@ var timeRows = slices.Concat(
 			job: job{timeout: lateness / 2, acts: []worker.Act{{Rank: 3, Round: 5, Before: "allreduce", Do: "wait", For: lateness}}}}
 	}, SHM, UDP, Switch, Tree),
 	across(func(over Over) Row {
+		return Row{ID: "/delayed", Family: Time, Fault: "everything that goes to host 2 takes 50 ms longer, for 3 s",
+			Then: "no operation fails", Ends: Succeeds, Bound: Timeout,
+			job: job{during: delay(host(2), 50*time.Millisecond, 3*time.Second)}}
+	}, UDP, Switch, Tree),
+	across(func(over Over) Row {
 		return Row{ID: "/late-rejoin", Family: Time, Fault: "the aggregation node is back while rank 0 computes for three times `MCAST_TIMEOUT`",
 			Then: "all wait for it, and Reduce-Scatters go through the node again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{timeout: lateness / 2, early: true, during: then(stopNode(0), lasts(time.Second), startNode(0)),

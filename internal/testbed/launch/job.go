@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/testbed"
 )
@@ -33,6 +34,8 @@ type Job struct {
 	MPI   bool
 	Mcast string // path of the program that mpirun starts its daemons by; empty: that of this process
 
+	// Late are ranks whose command begins so much later than the others'.
+	Late map[int]time.Duration
 	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they do.
 	KeepGoing bool
 
@@ -69,6 +72,11 @@ func (j *Job) check(tb *testbed.Testbed) error {
 	}
 	if j.PerHost < 1 {
 		return fmt.Errorf("%d ranks a host are not allowed: want at least 1", j.PerHost)
+	}
+	for rank, d := range j.Late {
+		if ranks := len(j.Hosts) * j.PerHost; rank < 0 || rank >= ranks || d < 0 {
+			return fmt.Errorf("rank %d late by %v is not allowed: want a rank from 0 to %d, and at least 0s", rank, d, ranks-1)
+		}
 	}
 	for _, e := range j.Env {
 		name, _, ok := strings.Cut(e, "=")

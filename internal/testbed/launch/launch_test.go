@@ -90,6 +90,32 @@ func TestADeadRankEndsTheRun(t *testing.T) {
 	require.Empty(t, marked(t, mark))
 }
 
+// Ranks that keep going outlive one that fails, whose error is the run's all the same; and one comes late.
+func TestOthersKeepGoing(t *testing.T) {
+	tb := up(t, 3, 1, 0)
+	logs := t.TempDir()
+	begin := time.Now()
+	run, err := launch.Start(t.Context(), tb, launch.Job{
+		Command: []string{"sh", "-c", "date +%s%N; [ $RANK != 1 ] || exit 3; sleep 0.5; echo end"},
+		Late:    map[int]time.Duration{2: 500 * time.Millisecond}, KeepGoing: true, Logs: logs,
+	})
+	require.NoError(t, err)
+	require.Positive(t, run.Process(0))
+	var dead *launch.DeadRankError
+	require.ErrorAs(t, run.Wait(), &dead)
+	require.Equal(t, 1, dead.Rank)
+	require.GreaterOrEqual(t, time.Since(begin), time.Second)
+	started := make([]int64, 3)
+	for rank := range 3 {
+		text, err := os.ReadFile(run.Log(rank))
+		require.NoError(t, err)
+		require.Equal(t, rank != 1, strings.HasSuffix(string(text), "\nend\n"), "rank %d: %s", rank, text)
+		_, err = fmt.Sscan(string(text), &started[rank])
+		require.NoError(t, err)
+	}
+	require.GreaterOrEqual(t, started[2]-begin.UnixNano(), (500 * time.Millisecond).Nanoseconds())
+}
+
 func TestAnEndedContextEndsAllRanks(t *testing.T) {
 	tb := up(t, 3, 1, 0)
 	mark := "MARK=" + t.Name() + tb.Name()
@@ -124,6 +150,7 @@ func TestARankThatCannotStart(t *testing.T) {
 		`"X" is no variable`:    {Command: []string{"true"}, Env: []string{"X"}},
 		"TORCHELASTIC_RUN_ID=7": {Command: []string{"true"}, Env: []string{"TORCHELASTIC_RUN_ID=7"}},
 		"10.0.0.1 is no group":  {Command: []string{"true"}, Group: mustAddr(t, "10.0.0.1")},
+		"rank 2 late by 1s":     {Command: []string{"true"}, Late: map[int]time.Duration{2: time.Second}},
 		"MCAST_SUBGROUPS":       {Command: []string{"true"}, Env: []string{"MCAST_SUBGROUPS=65"}},
 	} {
 		_, err := launch.Start(t.Context(), tb, job)

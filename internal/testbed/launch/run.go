@@ -100,7 +100,11 @@ func (r *Run) start(ctx context.Context) (err error) {
 }
 
 func (r *Run) startRank(rank int, env []string) error {
-	cmd := exec.Command(r.job.Command[0], r.job.Command[1:]...)
+	command := r.job.Command
+	if d := r.job.Late[rank]; d > 0 {
+		command = append([]string{"sh", "-c", fmt.Sprintf("sleep %f && exec \"$@\"", d.Seconds()), "sh"}, command...)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Env = r.job.Dir, env
 	if r.job.Output != nil {
 		cmd.Stdout, cmd.Stderr = r.job.Output(rank)
