@@ -34,11 +34,16 @@ const (
 	leave
 	records
 	notice
+	piece // of records; more of them follow
 )
 
 const (
 	frameHead  = 8
 	maxPayload = 1 << 24
+	// pieceBytes is what a frame holds of records: so little that frames of other kinds are not late.
+	pieceBytes = 64 << 10
+	// maxRecords bounds the records of all ranks together.
+	maxRecords = 1 << 28
 	// grace is how long after a data connection was lost the reason, on another
 	// connection, may still come.
 	grace = 250 * time.Millisecond
@@ -59,6 +64,7 @@ type Mesh struct {
 	first    *Fault
 	failed   chan struct{} // closed with the first fault
 	departed departures
+	pieces   map[int][]byte // of rounds whose records are not complete
 	rounds   map[int][]byte
 	arrived  chan struct{} // replaced whenever rounds grows
 	agreed   int
@@ -87,7 +93,7 @@ func New(
 	m := &Mesh{
 		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
 		failed: make(chan struct{}), departed: departures{leaving: map[int]bool{}, all: make(chan struct{})},
-		rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
+		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
 		m.edges[peer] = &edge{peer: peer, conn: c}
@@ -150,16 +156,19 @@ func (m *Mesh) Err() error {
 	return m.first
 }
 
-// Agree gives every rank what every rank brings (at most 16 MiB together), in rank order: a
+// Agree gives every rank what every rank brings (at most 256 MiB together), in rank order: a
 // dissemination Allgather over the mesh. All ranks must call it equally often.
 func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
+	if limit := maxRecords/m.size - recordHead; len(mine) > limit {
+		return nil, fmt.Errorf("a record of %d bytes to agree on; with %d ranks at most %d are allowed", len(mine), m.size, limit)
+	}
 	known := make([][]byte, m.size)
 	known[m.rank] = mine
 	round := m.agreed * 32
 	m.agreed++
 	for step := 1; step < m.size; step *= 2 {
 		to := m.edges[(m.rank+step)%m.size]
-		if err := m.write(to, records, byte(round), m.rank, pack(known)); err != nil { //nolint:gosec // a small number
+		if err := m.sendRecords(to, byte(round), pack(known)); err != nil { //nolint:gosec // a small number
 			m.Lost(to.peer, err)
 		}
 		payload, err := m.wait(ctx, round&0xff, (m.rank+m.size-step)%m.size)
@@ -172,6 +181,16 @@ func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
 		round++
 	}
 	return known, nil
+}
+
+func (m *Mesh) sendRecords(to *edge, round byte, all []byte) error {
+	for len(all) > pieceBytes {
+		if err := m.write(to, piece, round, m.rank, all[:pieceBytes]); err != nil {
+			return err
+		}
+		all = all[pieceBytes:]
+	}
+	return m.write(to, records, round, m.rank, all)
 }
 
 // wait returns the records of a round.
@@ -296,11 +315,14 @@ func (m *Mesh) listen(e *edge) {
 			m.broken(e, err, silence)
 			return
 		}
-		m.handle(head[0], head[1], int(binary.BigEndian.Uint16(head[2:])), payload)
+		if err := m.handle(head[0], head[1], int(binary.BigEndian.Uint16(head[2:])), payload); err != nil {
+			m.broken(e, err, silence)
+			return
+		}
 	}
 }
 
-func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
+func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
 	switch kind {
 	case fault:
 		if len(payload) > 0 && payload[0] > 0 && payload[0] < byte(faultKinds) {
@@ -314,13 +336,23 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) {
 		if len(payload) >= 4 {
 			m.spread(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
 		}
-	case records:
+	case piece, records:
 		m.mu.Lock()
-		m.rounds[int(round)] = payload
+		defer m.mu.Unlock()
+		all := append(m.pieces[int(round)], payload...)
+		if len(all) > maxRecords {
+			return fmt.Errorf("records of more than %d bytes", maxRecords)
+		}
+		if kind == piece {
+			m.pieces[int(round)] = all
+			break
+		}
+		delete(m.pieces, int(round))
+		m.rounds[int(round)] = all
 		close(m.arrived)
 		m.arrived = make(chan struct{})
-		m.mu.Unlock()
 	}
+	return nil
 }
 
 // broken ends an edge: because all ranks leave, by our own Close, or as a fault.
@@ -350,6 +382,9 @@ func brokenBy(err error, silence time.Duration) string {
 	return "its connection failed: " + err.Error()
 }
 
+// recordHead is the length of what pack writes before a record.
+const recordHead = 6
+
 // pack writes the records that are known: rank u16, length u32, bytes each.
 func pack(known [][]byte) []byte {
 	var b []byte
@@ -365,15 +400,15 @@ func pack(known [][]byte) []byte {
 
 func unpack(b []byte, known [][]byte) error {
 	for len(b) > 0 {
-		if len(b) < 6 {
+		if len(b) < recordHead {
 			return errors.New("mesh: record is cut short")
 		}
 		r, n := int(binary.BigEndian.Uint16(b)), int(binary.BigEndian.Uint32(b[2:]))
-		if r >= len(known) || n > len(b)-6 {
+		if r >= len(known) || n > len(b)-recordHead {
 			return fmt.Errorf("mesh: record of rank %d with %d bytes does not fit", r, n)
 		}
-		known[r] = append([]byte{}, b[6:6+n]...)
-		b = b[6+n:]
+		known[r] = append([]byte{}, b[recordHead:recordHead+n]...)
+		b = b[recordHead+n:]
 	}
 	return nil
 }

@@ -87,6 +87,29 @@ func TestAgree(t *testing.T) {
 	}
 }
 
+// TestAgreeOnMuch has ranks bring more than a frame may hold.
+func TestAgreeOnMuch(t *testing.T) {
+	const size, bytes = 4, maxPayload/3 + 1
+	g := newGraph(t, size, time.Minute)
+	var wg sync.WaitGroup
+	for r := range size {
+		wg.Go(func() {
+			mine := make([]byte, bytes)
+			mine[bytes-1] = byte(r)
+			got, err := g.mesh[r].Agree(t.Context(), mine)
+			if assert.NoError(t, err) {
+				for q := range size {
+					assert.Len(t, got[q], bytes)
+					assert.Equal(t, byte(q), got[q][bytes-1])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	_, err := g.mesh[0].Agree(t.Context(), make([]byte, maxRecords/size))
+	require.ErrorContains(t, err, "with 4 ranks at most 67108858 are allowed")
+}
+
 func TestAgreeNamesWhoDoesNotAnswer(t *testing.T) {
 	g := newGraph(t, 2, time.Minute)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
