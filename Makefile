@@ -42,7 +42,7 @@ test: setup build check ## everything that a change must pass
 	scripts/conformance
 	cd python && ../$(PYTHON) -m pytest tests
 
-conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the race detector; the harness's mutants
+conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
 
 check: setup ## formatting, vet, linters, types

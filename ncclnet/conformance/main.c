@@ -20,8 +20,8 @@ const char *__asan_default_options(void) { return "detect_leaks=0"; }
 
 static bool wanted(const struct options *o, const struct test *t)
 {
-	return (!o->cases || fnmatch(o->cases, t->name, 0) == 0) &&
-		(!o->rules_tested || fnmatch(o->rules_tested, rules[t->rule].name, 0) == 0);
+	return (!o->cases || fnmatch(o->cases, t->name, FNM_EXTMATCH) == 0) &&
+		(!o->rules_tested || fnmatch(o->rules_tested, rules[t->rule].name, FNM_EXTMATCH) == 0);
 }
 
 /* Whether the case runs with n ranks. A count outside the range of a case that

@@ -2,7 +2,8 @@
 # The harness tested: the reference plugin passes all, and each of its mutants
 # (MUTANTS: name, rule) fails in the rule that it breaks.
 #   mutants.sh BUILD [name ...]
-#   REFERENCE_ABI=12  versions in which the reference is run; all
+#   REFERENCE_ABI=12           versions in which the reference is run; all
+#   REFERENCE_BUILD=DIRECTORY  the build whose harness runs its reference; BUILD
 set -u
 build=$1
 shift
@@ -13,7 +14,8 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 if [ $# -eq 0 ]; then
-	"$harness" --plugin "$plugin" --strict ${REFERENCE_ABI:+--abi "$REFERENCE_ABI"} >"$out/log" 2>&1
+	whole=${REFERENCE_BUILD:-$build}
+	"$whole/nccl-net-conformance" --plugin "$whole/libnccl-net-reference.so" --strict ${REFERENCE_ABI:+--abi "$REFERENCE_ABI"} >"$out/log" 2>&1
 	status=$?
 	if [ $status -ne 0 ]; then
 		cat "$out/log"

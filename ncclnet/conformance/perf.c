@@ -164,7 +164,7 @@ static int measure(struct contestant *all, int n, const struct options *o, const
 {
 	int failures = 0, first = test->kind == NET ? LATENCY : ALLGATHER, last = test->kind == NET ? BANDWIDTH : ALLREDUCE;
 
-	if (o->cases && fnmatch(o->cases, test->name, 0) != 0)
+	if (o->cases && fnmatch(o->cases, test->name, FNM_EXTMATCH) != 0)
 		return 0;
 	for (int c = 0; c < n; c++) {
 		memset(all[c].rounds, 0, sizeof(struct perf_round) * (size_t)o->rounds);
