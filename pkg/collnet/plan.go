@@ -91,6 +91,9 @@ func (p *plan) countSwitches(all []blob) {
 	}
 }
 
+// minMTU is the least that IPv4 works with (RFC 791).
+const minMTU = 68
+
 // add takes one rank's blob into account.
 func (p *plan) add(r int, b, first *blob) error {
 	switch {
@@ -108,8 +111,12 @@ func (p *plan) add(r int, b, first *blob) error {
 		return fmt.Errorf("blob of rank %d has the key %q", r, b.Key)
 	}
 	addr, err := netip.ParseAddr(b.Address)
-	if err != nil || b.Port < 1 || b.Port > 65535 {
-		return fmt.Errorf("blob of rank %d has the address %q, port %d", r, b.Address, b.Port)
+	if err != nil || !addr.Is4() || b.Port < 1 || b.Port > 65535 {
+		return fmt.Errorf("blob of rank %d has the address %q, port %d; want IPv4 and a port from 1 to 65535", r, b.Address, b.Port)
+	}
+	if b.MTU < minMTU || b.RcvBuf < 0 || b.Switches < 0 {
+		return fmt.Errorf("blob of rank %d has an MTU of %d, a receive buffer of %d bytes and %d switches; want an MTU of at least %d, and nothing below 0",
+			r, b.MTU, b.RcvBuf, b.Switches, minMTU)
 	}
 	p.keys = append(p.keys, key)
 	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) //nolint:gosec // checked above

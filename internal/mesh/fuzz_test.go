@@ -1,0 +1,70 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tape is a connection whose peer says what was recorded, then hangs up, and listens to nothing.
+type tape struct {
+	net.Conn
+	io.Reader
+	over chan struct{} // closed at its end
+}
+
+func (t tape) Read(b []byte) (int, error) {
+	n, err := t.Reader.Read(b)
+	if err != nil {
+		close(t.over) // listen reads no more
+	}
+	return n, err
+}
+
+func (tape) Write(b []byte) (int, error)      { return len(b), nil }
+func (tape) Close() error                     { return nil }
+func (tape) SetReadDeadline(time.Time) error  { return nil }
+func (tape) SetWriteDeadline(time.Time) error { return nil }
+
+// frame returns one as it travels.
+func frame(kind, round byte, rank, length int, payload string) []byte {
+	return append([]byte{kind, round, byte(rank >> 8), byte(rank), byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}, payload...)
+}
+
+// FuzzFrames has a neighbour say anything. The mesh must not panic, and report one fault at most.
+func FuzzFrames(f *testing.F) {
+	f.Add(frame(beat, 0, 1, 0, ""))
+	f.Add(append(frame(records, 0, 1, 8, "\x00\x01\x00\x00\x00\x02hi"), frame(leave, 0, 1, 16, "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02")...))
+	f.Add(append(frame(notice, 0, 1, 6, "\x00\x00\x00\x07hi"), frame(fault, 0, 65535, 3, "\x01hi")...))
+	f.Add(frame(fault, 0, 1, 1<<31, ""))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		faults := make(chan *Fault, 2)
+		over := make(chan struct{})
+		m := New(0, 2, map[int]net.Conn{1: tape{Reader: bytes.NewReader(b), over: over}}, time.Hour, time.Hour, func(f *Fault) { faults <- f },
+			func(rank int, _ Posted) { require.Equal(t, 1, rank) })
+		select {
+		case <-over:
+		case <-m.failed:
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("no time"))
+		known, err := m.Agree(ctx, []byte("mine"))
+		if err == nil {
+			require.Len(t, known, 2)
+		}
+		m.Staying()
+		m.Close()
+		close(faults)
+		n := 0
+		for range faults {
+			n++
+		}
+		require.LessOrEqual(t, n, 1)
+	})
+}
