@@ -117,6 +117,24 @@ func TestForgedDatagramEndsNothing(t *testing.T) {
 	}
 }
 
+// What a forged datagram has begun leaves nothing behind where another operation is posted: here it
+// was of the third shard, and the one posted has one shard.
+func TestForgedBeginningIsForgotten(t *testing.T) {
+	n := newNet(small(3, 1024))
+	h := wire.Data{Job: job, Collective: wire.Allgather, Root: 2, Bytes: 64}
+	_, ok := n.comms[0].Place(0, &h, 64)
+	require.True(t, ok)
+	n.comms[0].Received(0, &h)
+	require.NoError(t, n.post(Op{Collective: wire.Broadcast, Root: 1, Bytes: 200_000}, 0, 2))
+	n.run()
+	require.NoError(t, n.post(Op{Collective: wire.Broadcast, Root: 1, Bytes: 200_000}, 1))
+	for len(n.way) > 0 {
+		_, _ = n.comms[0].Expect()
+		n.step()
+	}
+	require.True(t, n.done())
+}
+
 // forger draws datagrams that are well-formed, but of another operation than that of their number.
 type forger struct {
 	*rand.Rand

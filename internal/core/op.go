@@ -84,7 +84,6 @@ func (p *op) known() bool { return p.shape.chunks > 0 }
 
 // setShape gives an operation the memory that its shape takes.
 func (c *Comm) setShape(p *op, s shape) {
-	c.forget(p)
 	p.shape = s
 	n := s.shards * s.chunks
 	p.memory = c.pool.take(n)
@@ -115,9 +114,15 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	if p.state != early || p.seq != seq {
 		p.blank(seq)
 	}
-	if !p.known() || p.arena != r.arena || p.shape.mismatch(&s) {
-		p.disputed = p.disputed || p.known()
-		c.setShape(p, s) // what was begun here is not what was posted, so nothing of it counts
+	if p.known() && (p.arena != r.arena || p.shape.mismatch(&s)) {
+		// What was begun here is not what is posted: nothing of it counts but what messages said.
+		calls := p.calls
+		c.forget(p)
+		p.blank(seq)
+		p.calls, p.disputed = calls, true
+	}
+	if !p.known() {
+		c.setShape(p, s)
 	}
 	p.state, p.moved = active, c.now
 	p.road = r
