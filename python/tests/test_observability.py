@@ -125,14 +125,26 @@ def fails() -> tuple[str, str]:
     return outcome(future), outcome(after)
 
 
+def goes_on() -> list[int]:
+    """Leave the rank that was killed behind."""
+    group = distributed.shrink_group([1])
+    out = torch.zeros(2, dtype=torch.int64)
+    dist.all_gather_into_tensor(out, torch.tensor([10 * dist.get_rank()]))
+    assert dist.get_process_group_ranks(group) == [0, 2]
+    return [int(x) for x in out]
+
+
 @pytest.fixture
 def traces(tmp_path: Path) -> Iterator[Path]:
-    """Give the traces that two ranks left after the third was killed."""
+    """Give the traces that two ranks left after the third was killed, and have them go on."""
     world = World(3, MCAST_FABRIC="shm", TORCH_FR_DUMP_TEMP_FILE=f"{tmp_path}/trace_rank_")
     try:
         world.start(fails)
         world.collect([0, 2], timeout=90)
         yield tmp_path
+        for rank in (0, 2):
+            world.pipes[rank].send((goes_on, ()))
+        assert world.collect([0, 2], timeout=90) == [[0, 10]] * 2
     finally:
         world.close()
 

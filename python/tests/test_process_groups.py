@@ -123,7 +123,7 @@ def test_a_coalescing_manager_of_a_device(world: World) -> None:
 def answers() -> None:
     backend = dist.distributed_c10d._get_default_group()._get_backend(CPU)
     assert not backend.supports_coalescing
-    assert not backend.supports_shrinking
+    assert backend.supports_splitting
     assert not distributed.distributed_c10d._supports_window()
     assert not distributed.distributed_c10d._supports_reconfigure()
     assert backend.options.backend.startswith("mcast")

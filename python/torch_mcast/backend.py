@@ -57,6 +57,7 @@ class MulticastBackend(GlooBacked):
         """
         super().__init__(rank, size, timeout, options)
         forward_holders()
+        self._store = store
         self.group = Group(
             rank,
             size,
@@ -95,6 +96,17 @@ class MulticastBackend(GlooBacked):
                 f"split_group: rank {self.rank()} is in none of split_ranks, which must name every rank "
                 "of the group: give the others a list of their own, or use new_group"
             )
+        return self._part(store, ranks, opts)
+
+    def shrink(
+        self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts_override: Any = None
+    ) -> MulticastBackend:
+        """Make a group of the other ranks, which alone call it. This group ends on all ranks."""
+        self.abort()
+        ranks = [r for r in range(self.size()) if r not in ranks_to_exclude]
+        return self._part(PrefixStore("shrunk", self._store), ranks, opts_override or self.options)
+
+    def _part(self, store: Store, ranks: list[int], opts: Backend.Options) -> MulticastBackend:
         return MulticastBackend(store.clone(), ranks.index(self.rank()), len(ranks), opts._timeout, opts)
 
     # ---- Allgather

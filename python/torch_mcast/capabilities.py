@@ -27,7 +27,7 @@ class Capabilities(Backend):
 
     supports_coalescing = False  # each send and receive of a batch is a work of its own
     supports_splitting = True
-    supports_shrinking = False
+    supports_shrinking = True
     supports_reconfigure = False
     supports_window = False
     _supports_time_estimate = False
@@ -38,7 +38,7 @@ class Capabilities(Backend):
         self._timeout = timeout
         self._options = Options.of(options)
         self._options._timeout = timeout
-        self._recorder = Recorder(self._options.group_name)
+        self._recorder = Recorder()
         self._sequence = 0
         self._coalesced: list[AnyWork] | None = None
 
@@ -57,6 +57,11 @@ class Capabilities(Backend):
         self._options._timeout = timeout
 
     _set_default_timeout = set_timeout
+
+    def _set_group_uid(self, uid: str) -> None:
+        """Take the name of the process group."""
+        super()._set_group_uid(uid)  # type: ignore[misc]  # torch types it not
+        self._recorder.open(uid)
 
     def _get_sequence_number_for_group(self) -> int:
         """Return how many collectives this rank has posted: the same on all ranks that are in step."""

@@ -24,12 +24,9 @@ class Options(Backend.Options):
     @classmethod
     def of(cls, options: Backend.Options | None) -> Options:
         """Return new options like others, which may be torch's copy of such options."""
-        if options is None:
-            return cls()
-        pairs = (line.split("=", 1) for line in options.backend.split("\n")[1:])
-        new = cls(**{name.removeprefix("MCAST_").lower(): value for name, value in pairs})
-        new.group_name = options.group_name
-        return new
+        lines = options.backend.split("\n")[1:] if options is not None else []
+        pairs = (line.split("=", 1) for line in lines)
+        return cls(**{name.removeprefix("MCAST_").lower(): value for name, value in pairs})
 
     def lines(self) -> str:
         """Return the settings as the library takes them."""

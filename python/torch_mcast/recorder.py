@@ -27,17 +27,16 @@ _log = logging.getLogger(__name__)
 class Recorder:
     """The operations of one group that are not known to be done, by the number that torch records."""
 
-    def __init__(self, group: str) -> None:
-        """Begin with no operation.
-
-        Args:
-            group: torch's name of the process group.
-        """
-        self._group = group
+    def __init__(self) -> None:
+        self._group = ""
         self._newest = 0
         self._posted: dict[McastWork, int] = {}
         self._failed: set[int] = set()
         self._delegated: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
+
+    def open(self, group: str) -> None:
+        """Take torch's name of the process group, by which its entries are known."""
+        self._group = group
         _recorders[group] = self
 
     def posted(self, work: McastWork, number: int) -> None:

@@ -19,9 +19,7 @@ def create(opts: Any, options: object | None) -> MulticastBackend:
         raise errors.ArgumentError(
             f"pg_options is a {type(options).__name__}: the mcast backend takes torch_mcast.Options"
         )
-    named = Options.of(options)
-    named.group_name = opts.group_id
-    return MulticastBackend(opts.store, opts.group_rank, opts.group_size, opts.timeout, named)
+    return MulticastBackend(opts.store, opts.group_rank, opts.group_size, opts.timeout, options)
 
 
 def register() -> None:
