@@ -172,7 +172,7 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	j.session, j.err = session.Dial(ctx, j.address, session.Hello{
 		Job: r.plan.job, Epoch: epoch, Ranks: r.plan.size, Rank: r.plan.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
-		Chunk: s.Chunk, Offload: offload,
+		Chunk: r.switchChunk(), Offload: offload,
 	})
 	if j.err != nil {
 		return j
@@ -198,6 +198,19 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 		j.err = fmt.Errorf("switch at %s: %w", j.address, err)
 	}
 	return j
+}
+
+// switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
+// found to carry, since a rank's port is on its path to the switch too. 0: by neither.
+func (r *route) switchChunk() int {
+	chunk := r.plan.settings.Chunk
+	if segment := r.plan.segment; segment > 0 {
+		narrow := segment - wire.SlotSize - session.TagSize // a datagram's headers are shorter than a segment's
+		if chunk == 0 || narrow < chunk {
+			chunk = narrow
+		}
+	}
+	return chunk
 }
 
 // probeLimit is how long datagrams may take to a switch and back, the first polls lost. Not longer:

@@ -285,6 +285,16 @@ func TestChunkBoundsTheSwitchs(t *testing.T) {
 	require.Equal(t, "switch", g[0].Info().ReduceScatter, g[0].Info().ReduceScatterReason)
 }
 
+// TestSwitchChunk: what the paths between ranks carry, the path to the switch is asked for at most.
+func TestSwitchChunk(t *testing.T) {
+	for _, c := range []struct{ chunk, segment, want int }{
+		{0, 0, 0}, {1408, 0, 1408}, {0, 1460, 1412}, {4096, 1460, 1412}, {1024, 1460, 1024},
+	} {
+		r := route{Group: &Group{plan: &plan{settings: config.Settings{Chunk: c.chunk}, segment: c.segment}}}
+		assert.Equal(t, c.want, r.switchChunk(), "%+v", c)
+	}
+}
+
 // TestPathShrinks: what the kernel refuses to send, because the path takes less by now, will never
 // pass. Ranks finish directly and join again, with chunks that do.
 func TestPathShrinks(t *testing.T) {
