@@ -55,7 +55,7 @@ var table = []Variable{
 	row("MCAST_SUBGROUPS", "1", func(s *Settings) *int { return &s.Subgroups }, number(1, 16),
 		"How many multicast groups share the load (G in the paper)."),
 	row("MCAST_CHUNK", "0", func(s *Settings) *int { return &s.Chunk }, orZero(size(64, maxPayload), "from the interface's MTU"),
-		"Payload of a datagram."),
+		"Payload of a datagram. Also bounds the chunks of a switch."),
 	row("MCAST_WINDOW", "0", func(s *Settings) *int { return &s.Window }, orZero(size(4<<10, 1<<30), "from the socket buffer"),
 		"How much a root may have on its way to the slowest receiver."),
 	row("MCAST_RCVBUF", "0", func(s *Settings) *int { return &s.ReceiveBuffer }, orZero(size(4<<10, 1<<30), "as large as the kernel allows"),

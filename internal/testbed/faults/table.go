@@ -18,6 +18,3 @@ func across(row func(Over) Row, overs ...Over) []Row {
 
 // among says whether an over is one of some, for what is not the same everywhere.
 func among(over Over, some ...Over) bool { return slices.Contains(some, over) }
-
-// unmended is of rows that say what is to be, and is not yet.
-const unmended = "not mended yet"

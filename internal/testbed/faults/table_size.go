@@ -52,7 +52,7 @@ var sizeRows = slices.Concat(
 			job: job{before: loss(host(1), testbed.Loss{Share: 1, Above: 1500, At: "in", Protocol: "udp"}), rounds: 3}}
 	}, UDP),
 	across(func(over Over) Row {
-		return Row{ID: "/node-mtu-at-start", Shortfall: unmended, Family: Size, Fault: "the port to an aggregation node has an MTU of 1500 bytes, hosts 9000",
+		return Row{ID: "/node-mtu-at-start", Family: Size, Fault: "the port to an aggregation node has an MTU of 1500 bytes, hosts 9000",
 			Then: "no operation fails; Reduce-Scatters go directly, and a rank says why", Ends: Succeeds, Bound: slowly, Route: "direct", Warns: []string{"bytes"},
 			Quick: over == Switch, job: job{before: mtu(node(0), 1500), rounds: 3}}
 	}, Switch, Tree),
