@@ -9,6 +9,7 @@ import "C"
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unsafe"
@@ -120,7 +121,8 @@ func goJoin(handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.
 		}
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if timeoutMS > 0 {
-			ctx, cancel = context.WithTimeout(ctx, time.Duration(timeoutMS)*time.Millisecond)
+			limit := time.Duration(timeoutMS) * time.Millisecond
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("the time given to mcast_join, %v, is over: %w", limit, context.DeadlineExceeded))
 		}
 		defer cancel()
 		g, err := ep.Join(ctx, all)
@@ -206,11 +208,78 @@ func goStats(group C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t) 
 func goClose(group C.int64_t, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
-		g, err := groups.take(int64(group))
+		g, err := groups.get(int64(group))
 		if err != nil {
 			return err
 		}
-		return g.Close()
+		err = g.Close()
+		_, _ = groups.take(int64(group)) // another caller may have been first
+		return err
+	}()
+	return fail(err, e, n)
+}
+
+// closing is a group that is being closed.
+type closing struct {
+	done chan struct{}
+	err  error // once done
+}
+
+func (c *closing) Done() <-chan struct{} { return c.done }
+
+func (c *closing) WaitUntil(deadline time.Time) error {
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-late:
+		return context.DeadlineExceeded
+	}
+}
+
+//export goLeave
+func goLeave(group C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if work == nil {
+			return argument("mcast_leave: work must not be NULL")
+		}
+		g, err := groups.get(int64(group))
+		if err != nil {
+			return err
+		}
+		c := &closing{done: make(chan struct{})}
+		go func() {
+			defer close(c.done)
+			defer guard(&c.err)
+			c.err = g.Close()
+			_, _ = groups.take(int64(group))
+		}()
+		*work = C.int64_t(works.add(c))
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
+//export goAbort
+func goAbort(group C.int64_t, reason, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if reason == nil {
+			return argument("mcast_abort: reason must not be NULL")
+		}
+		g, err := groups.get(int64(group))
+		if err != nil {
+			return err
+		}
+		err = g.Abort(C.GoString(reason))
+		_, _ = groups.take(int64(group))
+		return err
 	}()
 	return fail(err, e, n)
 }

@@ -5,6 +5,8 @@ package main
 
 /*
 #include "mcast.h"
+
+void mcast_set_error_rank(int rank);
 */
 import "C"
 
@@ -30,7 +32,7 @@ var version = C.CString(fmt.Sprintf("0.1.0 (%s, %s/%s, %v)", runtime.Version(), 
 //export goVersion
 func goVersion() *C.char { return version }
 
-// fail writes err to the caller's buffer and returns its code.
+// fail writes err to the caller's buffer, notes which rank it is about, and returns its code.
 func fail(err error, buf *C.char, size C.size_t) C.int {
 	if err == nil {
 		return C.MCAST_OK
@@ -40,6 +42,11 @@ func fail(err error, buf *C.char, size C.size_t) C.int {
 		n := copy(b[:len(b)-1], err.Error())
 		b[n] = 0
 	}
+	rank, ok := collnet.RankOf(err)
+	if !ok {
+		rank = -1
+	}
+	C.mcast_set_error_rank(C.int(rank)) //nolint:gosec // a rank
 	return code(err)
 }
 
@@ -68,6 +75,9 @@ func code(err error) C.int {
 		return C.MCAST_E_UNAVAILABLE
 	case errors.Is(err, context.DeadlineExceeded):
 		return C.MCAST_E_TIMEOUT
+	}
+	if _, named := collnet.RankOf(err); named {
+		return C.MCAST_E_RANK
 	}
 	return C.MCAST_E_INTERNAL
 }

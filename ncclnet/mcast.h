@@ -3,7 +3,7 @@
  * Conventions. Handles are positive integers, never reused in a process; no
  * pointer of the library's is handed out. Every call that can fail returns 0 or
  * an MCAST_E_* code and, when err is not NULL, writes a zero-terminated message
- * of at most errlen bytes to err. Buffers given to an operation belong to the
+ * of at most errlen bytes to err; mcast_error_rank says which rank it is about. Buffers given to an operation belong to the
  * library until its work is done; nothing is kept afterwards. Calls may come
  * from any thread. Operations of one group must be posted in the same order by
  * every rank; Allgather, Broadcast and Barrier form one order, Reduce-Scatter
@@ -20,15 +20,15 @@
 extern "C" {
 #endif
 
-#define MCAST_ABI 1
+#define MCAST_ABI 2
 
 /* Error codes. */
 enum {
 	MCAST_OK = 0,
 	MCAST_E_ARGUMENT = 1,    /* a wrong argument; the message names it and what is allowed */
 	MCAST_E_UNAVAILABLE = 2, /* the machine lacks something; the message says what */
-	MCAST_E_TIMEOUT = 3,     /* the time given to mcast_wait or mcast_join ran out; the operation goes on */
-	MCAST_E_RANK = 4,        /* a rank died, stopped or was cut off; the message names it */
+	MCAST_E_TIMEOUT = 3,     /* the time given to mcast_wait or mcast_join, or MCAST_JOIN_TIMEOUT, ran out */
+	MCAST_E_RANK = 4,        /* a rank died, stopped, was cut off, left or aborted */
 	MCAST_E_MISMATCH = 5,    /* ranks disagree about an operation or a setting */
 	MCAST_E_CLOSED = 6,      /* the handle is unknown or closed */
 	MCAST_E_BUSY = 7,        /* 1024 operations are waiting already (mcast_wait on one) */
@@ -49,6 +49,11 @@ enum { MCAST_SUM = 0, MCAST_PROD = 1, MCAST_MAX = 2, MCAST_MIN = 3, MCAST_AVG = 
 
 /* mcast_version returns e.g. "0.1.0 (go1.26, linux/amd64, avx512)". Static. */
 const char *mcast_version(void);
+
+/* mcast_error_rank returns the number of the rank that the last call of this
+ * thread that failed was about, such as the one that died or did not come; -1:
+ * none in particular. */
+int mcast_error_rank(void);
 
 /* mcast_open starts rank `rank` of `size` and returns in *endpoint a handle,
  * and in blob (cap bytes, *len used; 512 are always enough) what the other
@@ -92,10 +97,11 @@ int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 /* mcast_test sets *done to 1 once a work is done, well or not. */
 int mcast_test(int64_t work, int *done, char *err, size_t errlen);
 /* mcast_wait blocks until a work is done, at most timeout_ms (<0: for ever),
- * and returns its outcome. After MCAST_E_TIMEOUT the work goes on and may be
- * waited for again; after any other result the handle is gone. */
+ * and returns its outcome. After MCAST_E_TIMEOUT the work goes on. It may be
+ * waited for again, by any thread: the outcome stays until mcast_forget. */
 int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen);
-/* mcast_forget drops a handle without waiting; the operation goes on. */
+/* mcast_forget drops the handle of a work, done or not; an operation in flight
+ * goes on. Until then it keeps memory, also that of a group that is closed. */
 int mcast_forget(int64_t work);
 
 /* mcast_info writes a JSON object about a group into buf: rank, size, fabric,
@@ -138,10 +144,19 @@ struct mcast_stats {
 };
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
 
-/* mcast_close waits until no peer needs this rank any more, then frees the
- * group; after MCAST_TIMEOUT it frees it all the same and returns
- * MCAST_E_TIMEOUT. Operations in flight fail with MCAST_E_CLOSED. */
+/* mcast_close leaves a group: it waits until all ranks close, as long as they
+ * live, since others may still need this one, then frees the group. Operations
+ * in flight fail with MCAST_E_CLOSED. Who waits for an operation that this rank
+ * has not posted gets MCAST_E_RANK. */
 int mcast_close(int64_t group, char *err, size_t errlen);
+/* mcast_leave is mcast_close that returns at once, with a work that is done when
+ * the group is closed. Several groups that are left at the same time wait for
+ * nobody in turn. */
+int mcast_leave(int64_t group, int64_t *work, char *err, size_t errlen);
+/* mcast_abort ends a group on all ranks at once: operations fail with
+ * MCAST_E_RANK and a message that names this rank and gives the reason, such as
+ * "its script ended with ValueError". A mcast_close that waits ends. */
+int mcast_abort(int64_t group, const char *reason, char *err, size_t errlen);
 
 #ifdef __cplusplus
 }

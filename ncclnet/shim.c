@@ -11,6 +11,19 @@ const char *mcast_version(void)
 	return mcast_forked() ? "unknown, in a fork of the process that loaded the library" : goVersion();
 }
 
+static __thread int error_rank = -1;
+
+int mcast_error_rank(void)
+{
+	return error_rank;
+}
+
+/* mcast_set_error_rank is called by Go, on the thread of the caller. */
+void mcast_set_error_rank(int rank)
+{
+	error_rank = rank;
+}
+
 int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,
 	int64_t *endpoint, char *err, size_t errlen)
 {
@@ -116,4 +129,18 @@ int mcast_close(int64_t group, char *err, size_t errlen)
 	if (mcast_forked())
 		return mcast_forked_text(err, errlen);
 	return goClose(group, err, errlen);
+}
+
+int mcast_leave(int64_t group, int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goLeave(group, work, err, errlen);
+}
+
+int mcast_abort(int64_t group, const char *reason, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goAbort(group, (char *)reason, err, errlen);
 }

@@ -17,7 +17,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
-var works = handles[*collnet.Work]{what: "work"}
+// pending is what can be waited for: an operation, or a group that is being left.
+type pending interface {
+	Done() <-chan struct{}
+	WaitUntil(deadline time.Time) error
+}
+
+var works = handles[pending]{what: "work"}
 
 // start begins an operation of a group and hands out its handle.
 func start(group C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*collnet.Group) (*collnet.Work, error)) C.int {
@@ -165,7 +171,6 @@ func goWait(work, timeoutMS C.int64_t, e *C.char, n C.size_t) C.int {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("not done within %d ms; the operation goes on: %w", timeoutMS, err)
 		}
-		_, _ = works.take(int64(work)) // another waiter may have been first
 		return err
 	}()
 	return fail(err, e, n)

@@ -73,6 +73,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != p.rank) {
 			err = f // rather than what it led to
 		}
+		g.mesh.Report(p.cannotJoin(err))
 		g.end(err)
 		g.mesh.Close()
 		return nil, err
@@ -137,7 +138,7 @@ func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdic
 	}
 	for r := range all {
 		if all[r].Error != "" {
-			return nil, fmt.Errorf("rank %d: %s", r, all[r].Error)
+			return nil, &Fault{Kind: Aborted, Rank: r, Text: "it cannot join: " + all[r].Error}
 		}
 	}
 	return all, nil

@@ -10,17 +10,23 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from torch_mcast import _lib
+import torch_mcast
+from torch_mcast import _lib, errors
+from torch_mcast import group as group_module
 from torch_mcast.group import Group, Info, Lane
+from torch_mcast.recorder import Recorder
+from torch_mcast.work import McastWork
 
 from .world import World
 
+LONG = timedelta(seconds=60)
 BOUND = 60.0  # seconds; for a busy machine, no test waits this long when all is well
 
 
@@ -44,35 +50,105 @@ def single(**functions: Any) -> Group:
     real: Any = group.lib
 
     class Replaced:
+        def __init__(self) -> None:
+            self.functions = functions
+
         def __getattr__(self, name: str) -> Any:
-            return functions.get(name) or getattr(real, name)
+            return self.functions.get(name) or getattr(real, name)
 
     replaced: Any = Replaced()
     group.lib = replaced
     return group
 
 
+def work_of(group: Group, handle: int, finish: Callable[[], None] | None) -> McastWork:
+    """Return the work of an operation of the gather lane without tensors."""
+    return McastWork(group, group.gather, handle, "one", [], (), finish, LONG, 1, Recorder("test"), None)
+
+
 def test_an_interrupted_close_keeps_tensors_until_the_library_is_done() -> None:
-    release = threading.Event()
-    closers: list[threading.Thread] = []
+    left = threading.Event()
 
-    def close(handle: int) -> None:
-        closers.append(threading.current_thread())
-        _thread.interrupt_main()
-        assert release.wait(BOUND)
-        _lib.library().close(handle)
+    def wait(handle: int, timeout_ms: int) -> bool:
+        if not left.is_set():
+            _thread.interrupt_main()
+            return False
+        return _lib.library().wait(handle, timeout_ms)
 
-    group = single(close=close)
+    group = single(wait=wait)
     lanes = (group.gather, group.reduce)
     tensors = [weakref.ref(lane.post(lambda: 1, lambda _: Operation()).tensor) for lane in lanes]
     with pytest.raises(KeyboardInterrupt):
         group.close()
     gc.collect()
     assert all(tensor() is not None for tensor in tensors)
-    release.set()
-    closers[0].join(BOUND)
+    left.set()
+    group.close()
     gc.collect()
     assert [tensor() for tensor in tensors] == [None, None]
+
+
+def test_a_closed_group_keeps_no_work_of_the_library() -> None:
+    group = single()
+    ones, out = torch.ones(3), torch.zeros(3)
+    works = [
+        group.gather.post(
+            lambda: group.lib.allgather(group.live(), ones.data_ptr(), out.data_ptr(), ones.nbytes),
+            lambda handle: work_of(group, handle, None),
+        )
+        for _ in range(3)
+    ]
+    group.close()
+    for work in works:  # nobody has waited for them
+        with pytest.raises(torch_mcast.ClosedError, match="unknown or closed handle"):
+            _lib.library().test(work._handle)
+        assert work.is_completed()  # well, or because the group was closed
+
+
+def test_the_outcome_that_an_interrupt_lost_is_there_for_the_next_wait() -> None:
+    interrupts = 0
+
+    def wait(handle: int, timeout_ms: int) -> bool:
+        nonlocal interrupts
+        done = _lib.library().wait(handle, timeout_ms)
+        if done and interrupts < 2:
+            interrupts += 1
+            raise KeyboardInterrupt  # as a signal that came while the library waited
+        return done
+
+    group = single(wait=wait)
+    staged: list[int] = []
+    work = group.gather.post(
+        lambda: group.lib.barrier(group.live()),
+        lambda handle: work_of(group, handle, lambda: staged.append(1)),
+    )
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            work.wait()
+    assert work.wait()
+    assert staged == [1]
+    assert not group.failed
+    group.close()
+
+
+def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:
+    said: list[str] = []
+    groups = {name: single() for name in "ab"}
+    for name, group in groups.items():
+
+        def leave(handle: int, name: str = name) -> int:
+            said.append(f"leave {name}")
+            return _lib.library().leave(handle)
+
+        def wait(handle: int, timeout_ms: int, name: str = name) -> bool:
+            said.append(f"wait {name}")
+            raise errors.InternalError("no")
+
+        replaced: Any = group.lib
+        replaced.functions |= {"leave": leave, "wait": wait}
+    group_module._close_all()
+    assert sorted(said[:2]) == ["leave a", "leave b"]
+    assert sorted(said[2:]) == ["wait a", "wait b"]  # though the first failed
 
 
 def test_a_future_that_cannot_be_completed_does_not_stop_those_after_it(

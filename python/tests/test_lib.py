@@ -52,7 +52,7 @@ def test_another_library_is_refused(tmp_path: Path) -> None:
 
 
 def test_error_codes_have_their_exceptions() -> None:
-    error = errors.from_code(4, "rank 3 of 8 has not answered for 2s")
+    error = errors.from_code(4, "rank 3 of 8 has not answered for 2s", 3)
     assert isinstance(error, errors.RankError)
     assert error.rank == 3
     assert isinstance(errors.from_code(3, "late"), TimeoutError)

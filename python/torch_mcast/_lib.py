@@ -97,6 +97,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_info": [c.c_int64, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
     "mcast_stats": [c.c_int64, c.POINTER(StatsStruct), *_ERR],
     "mcast_close": [c.c_int64, *_ERR],
+    "mcast_leave": [c.c_int64, *_WORK],
+    "mcast_abort": [c.c_int64, c.c_char_p, *_ERR],
+    "mcast_error_rank": [],
 }  # fmt: skip
 
 
@@ -169,11 +172,6 @@ def usable() -> bool:
     return _library is not None and not _forked_from
 
 
-def _check(code: int) -> None:
-    if code != OK:
-        raise errors.from_code(code, _scratch.err.value.decode(errors="replace"))
-
-
 class Library:
     """The functions of mcast.h. Errors are raised (see errors.py); pointers are plain addresses.
 
@@ -197,6 +195,12 @@ class Library:
         except AttributeError as e:
             raise errors.LibraryError(f"{path} is not the library that torch_mcast needs: {e}") from e
 
+    def _check(self, code: int) -> None:
+        if code != OK:
+            rank: int = self._dll.mcast_error_rank()
+            text = _scratch.err.value.decode(errors="replace")
+            raise errors.from_code(code, text, rank if rank >= 0 else None)
+
     def version(self) -> str:
         """Return the library's version, e.g. "0.1.0 (go1.26, linux/amd64, avx512)"."""
         text: bytes = self._dll.mcast_version()
@@ -206,7 +210,7 @@ class Library:
         """Start a rank; return its endpoint and the blob that the others need."""
         blob = c.create_string_buffer(_BLOB_BYTES)
         length, endpoint = c.c_size_t(), c.c_int64()
-        _check(
+        self._check(
             self._dll.mcast_open(
                 rank, size, options.encode(), blob, _BLOB_BYTES, c.byref(length), c.byref(endpoint),
                 _scratch.err, _ERROR_BYTES,
@@ -218,7 +222,7 @@ class Library:
         """Connect all ranks; return the group. Blocks."""
         lengths = (c.c_size_t * len(blobs))(*(len(b) for b in blobs))
         group = c.c_int64()
-        _check(
+        self._check(
             self._dll.mcast_join(
                 endpoint, b"".join(blobs), lengths, timeout_ms, c.byref(group), _scratch.err, _ERROR_BYTES
             )
@@ -228,13 +232,13 @@ class Library:
     def allgather(self, group: int, send: int, recv: int, nbytes: int) -> int:
         """Start an Allgather of nbytes a rank; return the work."""
         s = _scratch
-        _check(self._dll.mcast_allgather(group, send, recv, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
+        self._check(self._dll.mcast_allgather(group, send, recv, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
 
     def broadcast(self, group: int, buf: int, nbytes: int, root: int) -> int:
         """Start a Broadcast; return the work."""
         s = _scratch
-        _check(self._dll.mcast_broadcast(group, buf, nbytes, root, s.handle_ref, s.err, _ERROR_BYTES))
+        self._check(self._dll.mcast_broadcast(group, buf, nbytes, root, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
 
     def reduce_scatter(
@@ -242,7 +246,7 @@ class Library:
     ) -> int:
         """Start a Reduce-Scatter of count elements a rank; return the work."""
         s = _scratch
-        _check(
+        self._check(
             self._dll.mcast_reduce_scatter(
                 group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
             )
@@ -254,7 +258,7 @@ class Library:
     ) -> int:
         """Start an Allreduce of count elements; return the work."""
         s = _scratch
-        _check(
+        self._check(
             self._dll.mcast_allreduce(
                 group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
             )
@@ -264,25 +268,29 @@ class Library:
     def barrier(self, group: int) -> int:
         """Start a barrier; return the work."""
         s = _scratch
-        _check(self._dll.mcast_barrier(group, s.handle_ref, s.err, _ERROR_BYTES))
+        self._check(self._dll.mcast_barrier(group, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
 
     def test(self, work: int) -> bool:
         """Say whether a work is done, well or not."""
         s = _scratch
-        _check(self._dll.mcast_test(work, s.flag_ref, s.err, _ERROR_BYTES))
+        self._check(self._dll.mcast_test(work, s.flag_ref, s.err, _ERROR_BYTES))
         return s.flag.value != 0
 
     def wait(self, work: int, timeout_ms: int) -> bool:
-        """Wait for a work; return False when timeout_ms (<0: for ever) ran out before it was done."""
+        """Wait for a work; return False when timeout_ms (<0: for ever) ran out before it was done.
+
+        The outcome stays until forget(), so that one that an exception of a signal handler lost can
+        be had again.
+        """
         code = self._dll.mcast_wait(work, timeout_ms, _scratch.err, _ERROR_BYTES)
         if code == E_TIMEOUT:
             return False
-        _check(code)
+        self._check(code)
         return True
 
     def forget(self, work: int) -> None:
-        """Drop a work handle without waiting."""
+        """Drop a work handle; an operation in flight goes on."""
         self._dll.mcast_forget(work)
 
     def info(self, group: int) -> str:
@@ -294,16 +302,26 @@ class Library:
             if code == E_ARGUMENT and length.value > cap:
                 cap = length.value
                 continue
-            _check(code)
+            self._check(code)
             return text.value.decode()
 
     def stats(self, group: int) -> StatsStruct:
         """Return the counters of a group."""
         stats = StatsStruct()
         stats.size = c.sizeof(stats)
-        _check(self._dll.mcast_stats(group, c.byref(stats), _scratch.err, _ERROR_BYTES))
+        self._check(self._dll.mcast_stats(group, c.byref(stats), _scratch.err, _ERROR_BYTES))
         return stats
 
     def close(self, group: int) -> None:
-        """Leave a group. Blocks until no peer needs this rank."""
-        _check(self._dll.mcast_close(group, _scratch.err, _ERROR_BYTES))
+        """Leave a group. Blocks until all ranks do."""
+        self._check(self._dll.mcast_close(group, _scratch.err, _ERROR_BYTES))
+
+    def leave(self, group: int) -> int:
+        """Begin to leave a group; return a work that is done when all ranks have left."""
+        s = _scratch
+        self._check(self._dll.mcast_leave(group, s.handle_ref, s.err, _ERROR_BYTES))
+        return s.handle.value
+
+    def abort(self, group: int, reason: str) -> None:
+        """End a group on all ranks, which get the reason. Does not wait for them."""
+        self._check(self._dll.mcast_abort(group, reason.encode(), _scratch.err, _ERROR_BYTES))

@@ -78,12 +78,19 @@ class MulticastBackend(GlooBacked):
 
     def shutdown(self) -> None:
         """Leave the group."""
-        if self in _alive:
-            _alive.remove(self)
+        self._forgotten()
         self.group.close()
         self._recorder.close()
 
-    abort = shutdown
+    def abort(self) -> None:
+        """End the group on all ranks at once, without waiting for them."""
+        self._forgotten()
+        self.group.abort("its program called abort()")
+        self._recorder.close()
+
+    def _forgotten(self) -> None:
+        if self in _alive:
+            _alive.remove(self)
 
     def get_error(self) -> ErrorType:
         """Say whether an operation of the group has failed."""
@@ -313,9 +320,7 @@ class MulticastBackend(GlooBacked):
         return self._post(
             "reduce_scatter",
             self.group.reduce,
-            lambda g: g.lib.reduce_scatter(
-                g.live(), send.data_ptr(), recv.data_ptr(), count, *known
-            ),
+            lambda g: g.lib.reduce_scatter(g.live(), send.data_ptr(), recv.data_ptr(), count, *known),
             f"of {count} elements ({output.dtype}) a rank",
             [send],
             [output],

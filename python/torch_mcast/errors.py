@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 
 class McastError(RuntimeError):
-    """Anything that torch_mcast reports; the message says what was wrong and what is allowed."""
+    """Anything that torch_mcast reports; the message says what was wrong and what is allowed.
+
+    Attributes:
+        rank: the number in the group of the rank that it is about, or None where it is about none.
+    """
+
+    rank: int | None = None
 
 
 class LibraryError(McastError, OSError):
@@ -30,21 +34,11 @@ class UnavailableError(McastError):
 
 
 class WaitTimeoutError(McastError, TimeoutError):
-    """The time given to a wait ran out; the operation itself goes on."""
+    """The time given to a wait ran out, and the operation itself goes on; or that given to a join."""
 
 
 class RankError(McastError):
-    """A rank died, stopped or was cut off.
-
-    Attributes:
-        rank: its number in the group, or None where the message names none.
-    """
-
-    def __init__(self, message: str) -> None:
-        """Take the number of the rank from the library's message."""
-        super().__init__(message)
-        found = re.search(r"\brank (\d+)", message)
-        self.rank: int | None = int(found.group(1)) if found else None
+    """A rank died, stopped, was cut off, left the group or aborted: see its attribute rank."""
 
 
 class MismatchError(McastError):
@@ -75,9 +69,11 @@ _BY_CODE: dict[int, type[McastError]] = {
 }
 
 
-def from_code(code: int, message: str) -> McastError:
-    """Return the exception for an MCAST_E_* code of mcast.h."""
+def from_code(code: int, message: str, rank: int | None = None) -> McastError:
+    """Return the exception for an MCAST_E_* code of mcast.h that is about a rank."""
     kind = _BY_CODE.get(code)
     if kind is None:
         return InternalError(f"unknown error code {code}: {message}")
-    return kind(message or kind.__doc__ or "")
+    error = kind(message or kind.__doc__ or "")
+    error.rank = rank
+    return error

@@ -12,12 +12,16 @@ import os
 import queue
 import sys
 import threading
-import weakref
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from . import _lib, errors
+
+# How long close() waits for ranks that come later. They are waited for behind it, and at exit.
+LINGER_S = 10.0
 
 # A blocking call into C keeps Python from running signal handlers, so long
 # waits are cut into slices: ^C is answered within one.
@@ -215,8 +219,10 @@ class Lane:
             self._watched.put(work)
 
     def clear(self) -> None:
-        """Forget all operations, once the group is closed."""
+        """Settle and forget all operations, once the group is closed and has ended them."""
         with self._lock:
+            for work in list(self._inflight):
+                work.poll()  # whose handle the library would keep, and with it the group's memory
             self._inflight.clear()
             if self._watched is not None:
                 self._watched.put(None)
@@ -263,9 +269,12 @@ class Group:
         self.handle: int = _interruptible(lambda: lib.join(endpoint, blobs, timeout_ms))
         self.lib = lib
         self._pid = os.getpid()
+        self._ending = threading.Lock()
         self._closed = False
+        self._leaving: int | None = None  # the library's work, while the group is being left
         self.failed = False  # an operation ended in an error, which its waiter has been told
         _open_groups.add(self)
+        _watch_exceptions()
 
     def info(self) -> Info:
         """Return what the group runs on."""
@@ -280,25 +289,65 @@ class Group:
         return Stats(*(getattr(raw, f.name) for f in fields(Stats)))
 
     def close(self) -> None:
-        """Leave the group; blocks until no peer needs this rank. A second call does nothing."""
-        if self._closed or self._pid != os.getpid() or not _lib.usable():
-            return
-        self._closed = True
-        try:
-            _interruptible(self._leave)
-        except errors.McastError:
-            # After a failed operation peers are gone, and whoever waited knows.
-            if not self.failed:
-                raise
+        """Leave the group, once no other rank needs this one any more.
 
-    def _leave(self) -> None:
-        # Runs to its end even where ^C ends close(): until the library has
-        # returned, it may write to the tensors that the lanes keep.
+        Ranks that come later than LINGER_S are waited for behind this call, and at exit. So a rank
+        may be late, and ranks may close several groups in different orders. A second call goes on
+        waiting if ^C ended the first, and does nothing otherwise.
+        """
+        self.leave()
+        self.wait_left(LINGER_S)
+
+    def leave(self) -> None:
+        """Begin to leave the group, without waiting."""
+        with self._ending:
+            if not self._closed and self._usable():
+                self._closed = True
+                self._leaving = self.lib.leave(self.handle)
+
+    def wait_left(self, seconds: float | None) -> None:
+        """Wait at most this long until a group that is being left is gone; None: as long as it takes."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        with self._ending:
+            if self._leaving is None or not self._usable():
+                return
+            try:
+                while not self.lib.wait(self._leaving, SLICE_MS):
+                    if deadline is not None and time.monotonic() > deadline:
+                        return
+            except errors.McastError:
+                # After a failed operation peers are gone, and whoever waited knows.
+                if not self.failed:
+                    self._gone()
+                    raise
+            self._gone()
+
+    def abort(self, reason: str) -> None:
+        """End the group on all ranks, whose operations fail with this rank's number and the reason.
+
+        Does not wait for them. A close() under way in another thread ends.
+        """
+        if not self._usable():
+            return
+        self._closed = self.failed = True
         try:
-            self.lib.close(self.handle)
-        finally:
-            for lane in self._lanes:
-                lane.clear()
+            self.lib.abort(self.handle, reason)
+        except errors.ClosedError:
+            return  # it is gone already
+        with self._ending:
+            self._gone()
+
+    def _gone(self) -> None:
+        """Let go of what the library may have written to until now."""
+        if self._leaving is not None:
+            self.lib.forget(self._leaving)
+            self._leaving = None
+        for lane in self._lanes:
+            lane.clear()
+        _open_groups.discard(self)
+
+    def _usable(self) -> bool:
+        return self._pid == os.getpid() and _lib.usable()
 
     def live(self) -> int:
         """Return the handle for a call of the library, or raise if there is none to use."""
@@ -328,14 +377,52 @@ def _interruptible(call: Callable[[], Any]) -> Any:
     return outcome[0]
 
 
-_open_groups: weakref.WeakSet[Group] = weakref.WeakSet()
+_open_groups: set[Group] = set()
+
+
+def abort_all(reason: str) -> None:
+    """Abort all groups of this process."""
+    for group in list(_open_groups):
+        try:
+            group.abort(reason)
+        except errors.McastError as e:
+            print(f"torch_mcast: aborting a group: {e}", file=sys.stderr)
+
+
+_watching = False
+_MOST_SAID = 300  # characters of an exception
+
+
+def _watch_exceptions() -> None:
+    """Have an exception that ends the program tell the other ranks at once, not at exit."""
+    global _watching
+    if _watching:
+        return
+    _watching = True
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        try:
+            if not (sys.flags.interactive or hasattr(sys, "ps1")):  # where it ends a line, not the program
+                what = " ".join(f"{kind.__name__}: {value}".split())
+                abort_all(f"its script ended with {what[:_MOST_SAID]}")
+        finally:
+            before(kind, value, trace)
+
+    sys.excepthook = hook
 
 
 @atexit.register
 def _close_all() -> None:
-    """Leave groups that the program did not destroy, so that peers are not told of a dead rank."""
+    """Leave groups that the program did not destroy, so that peers are not told of a dead rank.
+
+    All are left before any is waited for: ranks may come to them in any order. No thread is
+    started, which Python 3.12.0 and 3.12.1 refuse at exit.
+    """
+    for group in list(_open_groups):
+        group.leave()
     for group in list(_open_groups):
         try:
-            group.close()
+            group.wait_left(None)
         except errors.McastError as e:
             print(f"torch_mcast: closing a group at exit: {e}", file=sys.stderr)

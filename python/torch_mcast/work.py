@@ -24,9 +24,9 @@ _NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
 class McastWork(Work):
     """An operation in flight, on tensors that it keeps alive.
 
-    All methods may be called from any thread. The library forgets a work at
-    the first wait that returns its outcome, so exactly one thread settles it,
-    and the outcome stays here.
+    All methods may be called from any thread. The library keeps the outcome
+    until it is told to forget the work, so a wait that a signal handler ends
+    with an exception, such as that of ^C, loses nothing: the next one gets it.
     """
 
     def __init__(
@@ -100,22 +100,15 @@ class McastWork(Work):
 
     def poll(self) -> bool:
         """Say whether the operation is done, without blocking."""
-        if self._done:
-            return True
-        if not self._settling.acquire(blocking=False):
-            return self._done
-        try:
-            if not self._done:
-                try:
-                    ready = self._group.lib.test(self._handle)
-                except errors.McastError as e:
-                    self._end(e)
-                else:
-                    if ready:
-                        self._advance(-1)
-            return self._done
-        finally:
-            self._settling.release()
+        if not self._done:
+            try:
+                ready = self._group.lib.test(self._handle)
+            except errors.McastError as e:
+                self._end(e)
+            else:
+                if ready:
+                    self._advance(-1)
+        return self._done
 
     def is_completed(self) -> bool:
         """Say whether the operation is done, well or not."""
@@ -171,45 +164,49 @@ class McastWork(Work):
     def _settle(self, seconds: float | None) -> bool:
         """Wait at most this long; return whether the operation is done."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        if not self._settling.acquire(timeout=-1 if seconds is None else seconds):
-            return self._done
-        try:
-            while not self._done:
-                left = SLICE_MS
-                if deadline is not None:
-                    left = min(SLICE_MS, int((deadline - time.monotonic()) * 1000))
-                    if left < 0:
-                        return False
-                self._advance(left)
-            return True
-        finally:
-            self._settling.release()
+        while not self._done:
+            left = SLICE_MS
+            if deadline is not None:
+                left = min(SLICE_MS, int((deadline - time.monotonic()) * 1000))
+                if left < 0:
+                    return False
+            self._advance(left)
+        return True
 
     def _advance(self, timeout_ms: int) -> None:
-        """Wait for the library, with the lock held, and keep the outcome if there is one."""
+        """Wait for the library, and keep the outcome if there is one."""
         try:
             if not _lib.usable():
                 _lib.library()  # raises ForkError
             if not self._group.lib.wait(self._handle, timeout_ms):
                 return
-            if self._finish is not None:
-                with torch.no_grad():
-                    self._finish()
-        except Exception as e:
+        except errors.McastError as e:
             self._end(e)
         else:
             self._end(None)
 
     def _end(self, error: Exception | None) -> None:
-        if error is not None:
-            self._group.failed = True
-            if isinstance(error, errors.McastError):
-                error.args = (f"{self._name}: {error}",)
-        self._error = error
+        """Keep an outcome of the library, unless another thread has done so; then let it forget."""
+        with self._settling:
+            if self._done:
+                return
+            if error is None and self._finish is not None:
+                try:
+                    with torch.no_grad():
+                        self._finish()
+                except Exception as e:
+                    error = e
+            if error is not None:
+                self._group.failed = True
+                if isinstance(error, errors.McastError):
+                    error.args = (f"{self._name}: {error}",)
+            self._error = error
+            self._done = True
         self._keep = ()
         self._finish = None
-        self._done = True
         self._lane.drop(self)
+        if _lib.usable():
+            self._group.lib.forget(self._handle)
         profile.end(self._event)
         self._event = None
         if error is None:

@@ -1,0 +1,135 @@
+"""Ranks that end in many ways, and what the others are told.
+
+Run as a program with cases, FABRIC/ENDING/OPERATION each, it prints a JSON object for each. One
+process forks all ranks, so that torch is loaded once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
+
+import torch_mcast
+
+RANKS, VICTIM = 4, 2
+LIMIT_S = 100.0  # for a rank to come to its end, on a busy machine
+
+
+def kill() -> None:
+    """End as the machine does it when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_parent() -> None:
+    """End, but for a child that does not notice, as a worker of a DataLoader may."""
+    if os.fork() == 0:
+        time.sleep(LIMIT_S)
+        os._exit(0)
+    kill()
+
+
+def abort() -> None:
+    """Abort, and live on."""
+    world: Any = dist.group.WORLD
+    world.abort()
+    time.sleep(LIMIT_S)
+
+
+def destroy() -> None:
+    """Leave, and live on."""
+    dist.destroy_process_group()
+    time.sleep(LIMIT_S)
+
+
+ENDINGS: dict[str, Callable[[], object]] = {
+    "raise": lambda: [0][3],
+    "exit": lambda: sys.exit(1),
+    "_exit": lambda: os._exit(1),
+    "kill": kill,
+    "kill-parent": kill_parent,
+    "abort": abort,
+    "destroy": destroy,
+}
+
+
+def operations() -> dict[str, Callable[[], object]]:
+    """Return what the others do meanwhile."""
+    small, large = torch.ones(1 << 10), torch.zeros(RANKS << 10)
+    return {
+        "all_gather": lambda: dist.all_gather_into_tensor(large, small),
+        "reduce_scatter": lambda: dist.reduce_scatter_tensor(small, large),
+        "all_reduce": lambda: dist.all_reduce(torch.ones(1 << 20)),
+    }
+
+
+def play(rank: int, store: str, ending: str, operation: str, out: int) -> None:
+    """Be a rank; write when the victim ended, and what the others were told and when."""
+    torch.set_num_threads(1)
+    dist.init_process_group("mcast", store=FileStore(store, RANKS), rank=rank, world_size=RANKS)
+    known = operations()
+    for run in known.values():
+        run()
+    if rank == VICTIM:
+        time.sleep(0.2)  # in which the others come to their operation
+        os.write(out, json.dumps({"at": time.monotonic()}).encode())
+        ENDINGS[ending]()
+        return
+    try:
+        while True:
+            known[operation]()
+    except torch_mcast.McastError as e:
+        end = {"at": time.monotonic(), "kind": type(e).__name__, "rank": e.rank, "text": str(e)}
+        os.write(out, json.dumps(end).encode())
+    os._exit(0)
+
+
+def end(fabric: str, ending: str, operation: str) -> bool:
+    """Play a case, and print what came of it; return whether this process is a rank of it."""
+    os.environ["MCAST_FABRIC"] = fabric
+    store = tempfile.mktemp(prefix="mcast-test-")
+    ranks, pipes = [], []
+    for rank in range(RANKS):
+        mine, theirs = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            play(rank, store, ending, operation, theirs)  # an exception ends this program, as it does any
+            return True
+        os.close(theirs)
+        ranks.append(pid)
+        pipes.append(mine)
+    said = []
+    for pipe in pipes:
+        ready, _, _ = select.select([pipe], [], [], LIMIT_S)
+        said.append(os.read(pipe, 4096) if ready else b"")
+        os.close(pipe)
+    for pid in ranks:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    os.unlink(store)
+    told = [json.loads(line) if line else {} for line in said]
+    began = told.pop(VICTIM).get("at", 0.0)
+    took = max(one.get("at", float("inf")) for one in told) - began
+    print(json.dumps({"case": f"{fabric}/{ending}/{operation}", "took": took, "told": told}), flush=True)
+    return False
+
+
+def main() -> None:
+    """Play the cases of the command line."""
+    for case in sys.argv[1:]:
+        if end(*case.split("/")):
+            return
+
+
+if __name__ == "__main__":
+    main()
