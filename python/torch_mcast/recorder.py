@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,18 @@ class Recorder:
         self._posted.pop(work, None)
 
     def failed(self, work: McastWork, what: str) -> None:
-        """Note that an operation has failed, and write the trace of this process if it is the first."""
+        """Note that an operation has failed, and write the trace of this process if it is the first.
+
+        A thread writes it, since torch takes seconds to name the lines of the program, and whoever
+        waits for the operation is told at once. The end of the program waits for the thread.
+        """
         first = not self._failed
         self._failed.add(self._posted.pop(work))
-        if first:
+        if not first:
+            return
+        try:
+            threading.Thread(target=self.report, args=(what,), name="mcast-trace").start()
+        except RuntimeError:  # at exit
             self.report(what)
 
     def report(self, what: str) -> None:
