@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -294,7 +294,7 @@ func (c *testbedHealCommand) Run() error {
 }
 
 // writeFaults says what is wrong with a place; own is the loss that it has always.
-func writeFaults(w io.Writer, f testbed.Faults, own testbed.Loss) {
+func writeFaults(w *strings.Builder, f testbed.Faults, own testbed.Loss) {
 	for _, fault := range []struct {
 		is   bool
 		text string

@@ -160,14 +160,6 @@ func (r *Row) bound() time.Duration {
 // runs says whether the row is tried on a testbed.
 func (r *Row) runs() bool { return r.Test == "" }
 
-// test says how to try it.
-func (r *Row) test() string {
-	if r.runs() {
-		return "mcast testbed faults --only " + r.ID
-	}
-	return r.Test
-}
-
 // told says whether a rank must learn of the fault as the row says.
 func (r *Row) told(rank int) bool { return !slices.Contains(r.Fails, rank) }
 

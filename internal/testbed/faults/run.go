@@ -92,6 +92,7 @@ var specs = map[Over]testbed.Spec{
 	SHM:    {Hosts: 1, Rate: linkRate},
 	UDP:    {Hosts: ranksOfAJob, Rate: linkRate},
 	Switch: {Hosts: ranksOfAJob, Rate: linkRate},
+	Net:    {Hosts: ranksOfAJob, Rate: linkRate},
 	Tree:   {Hosts: ranksOfAJob, Leaves: 2, Spines: 1, Rate: linkRate},
 }
 

@@ -27,7 +27,7 @@ func late(over Over, operation, name string, rank int) Row {
 // Rows about ranks that are late, and about what lasts.
 var timeRows = slices.Concat(
 	lateRows(),
-	across(func(over Over) Row {
+	across(func(Over) Row {
 		return Row{ID: "/late-start", Family: Time, Fault: "rank 0 is started later than the others by twice `MCAST_TIMEOUT`",
 			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce,
 			job: job{timeout: lateness / 2, rounds: 3, acts: []worker.Act{{Rank: 0, Before: "join", Do: "wait", For: lateness}}}}
@@ -37,17 +37,17 @@ var timeRows = slices.Concat(
 			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce, Quick: over == SHM,
 			job: job{timeout: lateness / 2, rounds: 3, acts: []worker.Act{{Rank: 1, Round: 2, Before: "close", Do: "wait", For: lateness}}}}
 	}, SHM, UDP, Switch, Tree),
-	across(func(over Over) Row {
+	across(func(Over) Row {
 		return Row{ID: "/late-again", Family: Time, Fault: "rank 3 comes to an Allreduce in the midst of the job later than the others by twice `MCAST_TIMEOUT`",
 			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce,
 			job: job{timeout: lateness / 2, acts: []worker.Act{{Rank: 3, Round: 5, Before: "allreduce", Do: "wait", For: lateness}}}}
 	}, SHM, UDP, Switch, Tree),
-	across(func(over Over) Row {
+	across(func(Over) Row {
 		return Row{ID: "/delayed", Family: Time, Fault: "everything that goes to host 2 takes 50 ms longer, for 3 s",
 			Then: "no operation fails", Ends: Succeeds, Bound: Timeout,
 			job: job{during: delay(host(2), 50*time.Millisecond, 3*time.Second)}}
 	}, UDP, Switch, Tree),
-	across(func(over Over) Row {
+	across(func(Over) Row {
 		return Row{ID: "/late-rejoin", Family: Time, Fault: "the aggregation node is back while rank 0 computes for three times `MCAST_TIMEOUT`",
 			Then: "all wait for it, and Reduce-Scatters go through the node again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{timeout: lateness / 2, early: true, during: then(stopNode(0), lasts(time.Second), startNode(0)),

@@ -99,6 +99,9 @@ func (t *trial) start(mcast string, perHost int) (err error) {
 	if plan.Operations == nil {
 		plan.Operations = []string{"allgather", "reducescatter", "allreduce", "broadcast", "barrier"}
 	}
+	if t.row.Over == Net {
+		plan.Operations = []string{worker.Ring}
+	}
 	if plan.Bytes == 0 {
 		plan.Bytes = defaultBytes
 	}

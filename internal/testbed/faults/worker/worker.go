@@ -22,7 +22,7 @@ import (
 
 // Plan is what a rank is to do, the same for all ranks.
 type Plan struct {
-	Operations []string `json:"operations"` // of a round, in order; see Operations
+	Operations []string `json:"operations"` // of a round, in order; see Operations; or Ring alone
 	Bytes      int      `json:"bytes"`      // of a shard
 	Rounds     int      `json:"rounds"`     // 0: until Stop exists
 	Stop       string   `json:"stop"`       // path of a file; rank 0 looks for it after each round
@@ -85,6 +85,9 @@ func Run(ctx context.Context, plan Plan, out io.Writer) error {
 	if err := r.check(os.LookupEnv); err != nil {
 		return err
 	}
+	if r.passes() {
+		return r.runRing(ctx)
+	}
 	before := descriptors()
 	err := r.join(ctx)
 	if err != nil {
@@ -125,7 +128,7 @@ func (r *rank) check(lookup func(string) (string, bool)) (err error) {
 		return err
 	}
 	for _, name := range r.Operations {
-		if operations[name] == nil {
+		if operations[name] == nil && !r.passes() {
 			return fmt.Errorf("%q is no operation: want some of %s", name, strings.Join(Operations(), ", "))
 		}
 	}
@@ -139,6 +142,9 @@ func (r *rank) check(lookup func(string) (string, bool)) (err error) {
 	}
 	return nil
 }
+
+// passes says whether ranks pass messages round.
+func (p *Plan) passes() bool { return len(p.Operations) == 1 && p.Operations[0] == Ring }
 
 // join makes this process a rank of the group.
 func (r *rank) join(ctx context.Context) error {
@@ -190,7 +196,11 @@ func (r *rank) sayRound() {
 	if time.Since(r.spoke) < sayEvery {
 		return
 	}
-	r.say(Line{Event: "round", Round: r.round, Longest: milliseconds(r.longest), Wrong: r.wrong, Route: r.group.Info().ReduceScatter})
+	l := Line{Event: "round", Round: r.round, Longest: milliseconds(r.longest), Wrong: r.wrong}
+	if r.group != nil {
+		l.Route = r.group.Info().ReduceScatter
+	}
+	r.say(l)
 	r.longest = 0
 }
 
