@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // FuzzHandle reads handles of any content: with a right checksum, or they would all be refused for that.
@@ -66,25 +64,6 @@ func FuzzGreetings(f *testing.F) {
 			if a.lanes < 1 || a.lanes > MaxLanes || a.ready != ready {
 				t.Fatalf("%+v", a)
 			}
-		}
-	})
-}
-
-// FuzzDescriptor reads control messages that could bring a ring. No descriptor comes of them that the
-// kernel did not hand over: here it hands over none.
-func FuzzDescriptor(f *testing.F) {
-	f.Add(unix.UnixRights(1 << 20))
-	f.Add(unix.UnixRights(1<<20, 1<<20+1))
-	f.Add(unix.UnixRights())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for i := 0; i+4 <= len(b); i += 4 { // what is refused is closed
-			if binary.LittleEndian.Uint32(b[i:]) < 1<<20 && i >= unix.SizeofCmsghdr {
-				return
-			}
-		}
-		fd, err := descriptor(b)
-		if err == nil && fd < 1<<20 && fd >= 0 {
-			t.Fatal(fd)
 		}
 	})
 }
