@@ -63,7 +63,7 @@ def single(**functions: Any) -> Group:
 
 def work_of(group: Group, handle: int, finish: Callable[[], None] | None) -> McastWork:
     """Return the work of an operation of the gather lane without tensors."""
-    return McastWork(group, group.gather, handle, "one", [], (), finish, LONG, 1, Recorder("test"), None)
+    return McastWork(group, group.gather, handle, "one", [], (), finish, LONG, 1, Recorder(), None)
 
 
 def test_an_interrupted_close_keeps_tensors_until_the_library_is_done() -> None:

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,9 @@ def traces(tmp_path: Path) -> Iterator[Path]:
     try:
         world.start(fails)
         world.collect([0, 2], timeout=90)
+        deadline = time.monotonic() + 90  # a thread of each rank writes its trace
+        while len(list(tmp_path.glob("trace_rank_?"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
         yield tmp_path
         for rank in (0, 2):
             world.pipes[rank].send((goes_on, ()))

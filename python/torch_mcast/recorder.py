@@ -119,7 +119,9 @@ def write() -> str:
         recorder.complete(trace["entries"])
     path = Path(_prefix() + str(dist.get_rank() if dist.is_initialized() else 0))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(trace))
+    half = path.with_name(path.name + ".part")
+    half.write_bytes(pickle.dumps(trace))
+    half.rename(path)
     return str(path)
 
 
