@@ -19,7 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// endpoint is what mcast_open leaves for mcast_join.
+// endpoint is what mcast_open leaves for mcast_join or mcast_close_endpoint.
 type endpoint struct {
 	*collnet.Endpoint
 	size int
@@ -132,6 +132,15 @@ func goJoin(handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.
 		*out = C.int64_t(groups.add(g))
 		return nil
 	}()
+	return fail(err, e, n)
+}
+
+//export goCloseEndpoint
+func goCloseEndpoint(handle C.int64_t, e *C.char, n C.size_t) C.int {
+	ep, err := endpoints.take(int64(handle))
+	if err == nil {
+		ep.Close()
+	}
 	return fail(err, e, n)
 }
 

@@ -65,9 +65,14 @@ int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, 
 
 /* mcast_join connects all ranks. blobs: size blobs one after another in rank
  * order, lens[i] bytes each. Ends the endpoint whether it succeeds or not.
- * timeout_ms <= 0: MCAST_TIMEOUT. Blocks. */
+ * It may take timeout_ms, and never more than MCAST_JOIN_TIMEOUT, which
+ * timeout_ms <= 0 stands for. Blocks. */
 int mcast_join(int64_t endpoint, const void *blobs, const size_t *lens, int64_t timeout_ms,
 	int64_t *group, char *err, size_t errlen);
+
+/* mcast_close_endpoint gives up a rank that will not join, because the
+ * exchange of the blobs has failed. */
+int mcast_close_endpoint(int64_t endpoint, char *err, size_t errlen);
 
 /* Operations return at once with a work handle; see mcast_wait.
  * Allgather: send is bytes long, recv size*bytes; in place when send is

@@ -40,6 +40,13 @@ int mcast_join(int64_t endpoint, const void *blobs, const size_t *lens, int64_t 
 	return goJoin(endpoint, (void *)blobs, (size_t *)lens, timeout_ms, group, err, errlen);
 }
 
+int mcast_close_endpoint(int64_t endpoint, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goCloseEndpoint(endpoint, err, errlen);
+}
+
 int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
 	int64_t *work, char *err, size_t errlen)
 {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import _thread
 import gc
 import json
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +151,32 @@ def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:
     group_module._close_all()
     assert sorted(said[:2]) == ["leave a", "leave b"]
     assert sorted(said[2:]) == ["wait a", "wait b"]  # though the first failed
+
+
+def listeners() -> set[str]:
+    """Return the TCP sockets of this process that listen."""
+    ours = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            ours.add(os.readlink(f"/proc/self/fd/{fd}"))
+        except FileNotFoundError:  # of the listing itself
+            continue
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return {row[9] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in ours}
+
+
+def test_an_exchange_that_fails_leaves_nothing_open() -> None:
+    def exchange(_blob: bytes) -> list[bytes]:
+        assert listeners() - before
+        raise ConnectionError("the store is gone")
+
+    before = listeners()
+    with pytest.raises(ConnectionError, match="the store is gone"):
+        Group(0, 2, "MCAST_FABRIC=shm", exchange, 1000)
+    deadline = time.monotonic() + BOUND
+    while listeners() - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not listeners() - before
 
 
 def test_a_future_that_cannot_be_completed_does_not_stop_those_after_it(

@@ -82,6 +82,7 @@ _SIGNATURES: dict[str, list[Any]] = {
         c.POINTER(c.c_size_t), c.POINTER(c.c_int64), *_ERR,
     ],
     "mcast_join": [c.c_int64, c.c_char_p, c.POINTER(c.c_size_t), c.c_int64, c.POINTER(c.c_int64), *_ERR],
+    "mcast_close_endpoint": [c.c_int64, *_ERR],
     "mcast_allgather": [c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, *_WORK],
     "mcast_broadcast": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
     "mcast_reduce_scatter": [
@@ -228,6 +229,10 @@ class Library:
             )
         )
         return group.value
+
+    def close_endpoint(self, endpoint: int) -> None:
+        """Give up a rank that will not join."""
+        _check(self._dll.mcast_close_endpoint(endpoint, _scratch.err, _ERROR_BYTES))
 
     def allgather(self, group: int, send: int, recv: int, nbytes: int) -> int:
         """Start an Allgather of nbytes a rank; return the work."""

@@ -257,7 +257,7 @@ class Group:
             size: ranks in the group.
             options: "NAME=value" lines that override MCAST_* variables.
             exchange: takes this rank's blob, returns all blobs in rank order.
-            timeout_ms: how long the join may take; <= 0: MCAST_TIMEOUT.
+            timeout_ms: how long the join may take, MCAST_JOIN_TIMEOUT at most, which <= 0 stands for.
         """
         lib = _lib.library()
         self.rank, self.size = rank, size
@@ -265,7 +265,11 @@ class Group:
         self.gather, self.reduce = Lane(self._lanes), Lane(self._lanes)
         self.both = Lane(self._lanes)  # Allreduce, which takes a place in the orders of both
         endpoint, blob = lib.open(rank, size, options)
-        blobs = exchange(blob)
+        try:
+            blobs = exchange(blob)
+        except BaseException:
+            lib.close_endpoint(endpoint)
+            raise
         self.handle: int = _interruptible(lambda: lib.join(endpoint, blobs, timeout_ms))
         self.lib = lib
         self._pid = os.getpid()
