@@ -133,6 +133,9 @@ func program(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
+	if testing.Short() {
+		t.Skip("what this runs is another program, which has no race detector: it runs without -short")
+	}
 	path, err := built()
 	require.NoError(t, err)
 	return path
