@@ -123,7 +123,7 @@ func (u *Uplink) lose(err error) {
 // failed looks at an error of a socket. That nobody listens may be an old
 // datagram's fate, or a lie; the silence that follows, or the session, decides.
 func (u *Uplink) failed(err error) {
-	if err != nil && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ENETUNREACH) {
+	if err != nil && !datagram.Unreachable(err) {
 		u.lose(err)
 	}
 }

@@ -114,7 +114,7 @@ func (p *prober) ask() error {
 			p.add(i, p.chunk)
 		}
 		_, err := p.batch.Flush(p.session.sockets[i])
-		if err != nil && !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.ENETUNREACH) {
+		if err != nil && !datagram.Unreachable(err) {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ var portList = regexp.MustCompile(`"ports":(\[[0-9,]+\])`)
 
 // copy passes on what comes, and tells of the first list of ports.
 func (p *path) copy(to, from net.Conn, tell func(ports []uint16)) {
-	defer to.Close() //nolint:errcheck // it is over
+	defer func() { _ = to.Close() }() // it is over
 	b := make([]byte, 64<<10)
 	for told := false; ; {
 		n, err := from.Read(b)

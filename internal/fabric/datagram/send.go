@@ -74,6 +74,12 @@ func (b *Batch) Forget() {
 	b.added, b.bytes = 0, 0
 }
 
+// Unreachable reports whether an error is what the network, or somebody in its name, said about an
+// earlier datagram: that nobody listens at the peer, or that there is no way to it.
+func Unreachable(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
+}
+
 // transmit sends datagrams from the first-th on in one call and returns how
 // many went. If there is an error, none did.
 func (b *Batch) transmit(s *Socket, first int) (int, syscall.Errno) {
