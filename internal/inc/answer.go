@@ -77,7 +77,7 @@ func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) 
 			m.whole++
 		}
 		if before(m.whole, st.Next) {
-			s.await(now, member, &m.up, m.whole, st.Heard, false, s.cfg.Chunk)
+			s.judge(m.up.poll(now, m.taken, st.Heard, s.cfg.Timeout), PathError{Member: member, Bytes: s.cfg.Chunk})
 			if m.up.name(now) {
 				m.lacks(m.whole, st.Next)
 			}
@@ -116,7 +116,8 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 		}
 		if !missing && sl.sent {
 			missing = true
-			s.await(now, member, &m.down, n, st.Heard, true, sl.elements*reduce.Type(sl.head.Type).Size())
+			waited := m.down.poll(now, st.Have+uint32(held.Count()), st.Heard, s.cfg.Timeout) //nolint:gosec // bounded
+			s.judge(waited, PathError{Member: member, Down: true, Bytes: sl.elements * reduce.Type(sl.head.Type).Size()})
 		}
 		switch {
 		case !sl.asked && !before(n, overtaken):

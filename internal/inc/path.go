@@ -25,8 +25,8 @@ func repeatAfter(repeats int) Time {
 }
 
 // PathError says that datagrams with elements do not pass between a node and a member, although
-// polls and their answers do: a slot was missing on the other side in all polls of so long a time,
-// however often it was sent.
+// polls and their answers do: something was missing on the other side in all polls of so long a
+// time, and nothing arrived, however often it was sent.
 type PathError struct {
 	Member int
 	Down   bool // from the node to the member
@@ -43,25 +43,25 @@ func (e *PathError) Error() string {
 	return fmt.Sprintf("payloads of %d bytes %s member %d have not arrived for %v", e.Bytes, how, e.Member, e.For)
 }
 
-// overdue is the first slot that polls of a member show to be missing, in one direction.
+// overdue is what polls of a member show to be missing, in one direction, since something arrived.
 type overdue struct {
-	slot    uint32
-	repeats int  // polls of which the answer named it
-	named   Time // when the last did
-	polled  Time // the last poll
-	waited  Time // for how long polls have shown it to be missing
+	arrived uint32 // counts what has
+	repeats int    // polls of which the answer asked for it
+	named   Time   // when the last did
+	polled  Time   // the last poll
+	waited  Time   // for how long polls have shown the same
 	active  bool
 }
 
 // clear notes that nothing is missing.
 func (o *overdue) clear() { o.active = false }
 
-// poll notes that a poll shows a slot to be missing, and returns for how long polls have that heard
-// of answers to those before: whether those come is another question, which the member asks itself. Between
-// two polls a quarter of limit counts at most: a member that stood still did not wait.
-func (o *overdue) poll(now Time, slot uint32, heard bool, limit Time) Time {
-	if !o.active || o.slot != slot {
-		*o = overdue{slot: slot, polled: now, active: true}
+// poll notes that a poll shows something to be missing, and returns for how long nothing has arrived
+// by polls that heard of answers to those before: whether answers come is another question, which the
+// member asks itself. Between two polls a quarter of limit counts at most: a member that stood still did not wait.
+func (o *overdue) poll(now Time, arrived uint32, heard bool, limit Time) Time {
+	if !o.active || o.arrived != arrived {
+		*o = overdue{arrived: arrived, polled: now, active: true}
 		return 0
 	}
 	if heard {
@@ -71,7 +71,7 @@ func (o *overdue) poll(now Time, slot uint32, heard bool, limit Time) Time {
 	return o.waited
 }
 
-// name reports whether the answer to a poll may ask for the slot again.
+// name reports whether the answer to a poll may ask for what is missing.
 func (o *overdue) name(now Time) bool {
 	if o.repeats > 0 && now-o.named < repeatAfter(o.repeats) {
 		return false
@@ -81,11 +81,11 @@ func (o *overdue) name(now Time) bool {
 	return true
 }
 
-// await looks at what a poll shows to be missing, and ends the job where it has been for too long.
-func (s *Stage) await(now Time, member int, o *overdue, slot uint32, heard, down bool, bytes int) {
-	waited := o.poll(now, slot, heard, s.cfg.Timeout)
+// judge ends the job where nothing has arrived for too long of what a poll shows to be missing.
+func (s *Stage) judge(waited Time, path PathError) {
 	if s.err == nil && s.cfg.Timeout > 0 && waited >= s.cfg.Timeout {
-		s.err = &PathError{Member: member, Down: down, Bytes: bytes, For: waited}
+		path.For = waited
+		s.err = &path
 	}
 }
 

@@ -118,6 +118,7 @@ type member struct {
 	from  uint32 // missing contributions to report, from ... to
 	to    uint32
 	owed  bool    // it lacks results that were sent, to the best of our knowledge
+	taken uint32  // its contributions, counted
 	up    overdue // of its contributions
 	down  overdue // of the results for it
 	isDue bool
@@ -288,6 +289,7 @@ func (s *Stage) enter(member int, h *wire.Slot, elements int) bool {
 	}
 	s.bits[i*s.words+member>>6] |= 1 << (member & 63)
 	sl.count++
+	s.members[member].taken++
 	s.stats.Contributions++
 	s.top = later(s.top, h.Slot+1)
 	return true

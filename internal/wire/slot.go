@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // SlotSize is the length of the header of a slot datagram in bytes.
@@ -267,6 +268,14 @@ func slotBits(b []byte) ([]byte, error) {
 
 // Len returns how many slots the bits cover.
 func (s *SlotSet) Len() int { return 8 * len(s.Bits) }
+
+// Count returns how many slots the set has.
+func (s *SlotSet) Count() (n int) {
+	for _, b := range s.Bits {
+		n += bits.OnesCount8(b)
+	}
+	return n
+}
 
 // Has reports whether the slot From+i is in the set.
 func (s *SlotSet) Has(i int) bool { return s.Bits[i>>3]&(1<<(i&7)) != 0 }

@@ -34,6 +34,7 @@ func TestSlotLayout(t *testing.T) {
 func TestSlotSet(t *testing.T) {
 	s := SlotSet{From: 7, Bits: []byte{0b101, 0x80}}
 	require.Equal(t, 16, s.Len())
+	require.Equal(t, 3, s.Count())
 	for i := range s.Len() {
 		assert.Equal(t, i == 0 || i == 2 || i == 15, s.Has(i), i)
 	}

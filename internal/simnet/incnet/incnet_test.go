@@ -163,6 +163,41 @@ func TestGapIsReported(t *testing.T) {
 	}
 }
 
+// TestPathsThatBreak: from some moment on no contribution arrives, or no result, while polls and
+// answers do. The job ends soon after the timeout of its nodes.
+func TestPathsThatBreak(t *testing.T) {
+	for _, kind := range []wire.SlotKind{wire.Contribution, wire.Result} {
+		for _, tree := range []bool{false, true} {
+			for seed := uint64(1); seed <= few(20, 4); seed++ {
+				s := stream(seed, tree, 16, 50)
+				passed := int(seed * 37 % 200) //nolint:gosec // small
+				s.Net.Drop = func(h *wire.Slot, _ int) bool {
+					if h.Kind == kind {
+						passed--
+					}
+					return h.Kind == kind && passed < 0
+				}
+				r := s.Run()
+				var path *inc.PathError
+				require.ErrorAs(t, r.Err, &path, "%s", r.String())
+				require.Equal(t, kind == wire.Result, path.Down, "%s", r.String())
+				require.Less(t, r.Time, timeout+100*time.Millisecond, "%s", r.String())
+			}
+		}
+	}
+}
+
+// TestLateRanksBreakNothing: ranks that post seconds after each other are waited for.
+func TestLateRanksBreakNothing(t *testing.T) {
+	for _, tree := range []bool{false, true} {
+		s := stream(1, tree, 16, 50)
+		s.Skew, s.Net.Loss = 10*timeout, 0.01
+		r := s.Run()
+		require.NoError(t, r.Err, "%s", r.String())
+		require.Greater(t, r.Time, 2*timeout, "%s", r.String())
+	}
+}
+
 // TestOwnersKeepTheirShards: without losses a rank sends the shards of the others
 // once, and its own only if its sums are rounded, in trees as well.
 func TestOwnersKeepTheirShards(t *testing.T) {

@@ -2,6 +2,7 @@ package incnet
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
@@ -25,6 +26,9 @@ type stage struct {
 	timer  inc.Time        // of the last wake-up asked for
 	later  bool            // flush is scheduled
 }
+
+// timeout is how long nodes take a path for whole that brings nothing.
+const timeout = time.Second
 
 const guard = 64 // bytes behind a stage's memory that must stay as they are
 
@@ -72,6 +76,7 @@ func (s *sim) open() {
 		for i := range t.Stripes {
 			c := inc.StageConfig{
 				Terms: t, Stripe: i, Members: len(members[n]), Owner: owner[n], Reproducible: s.Reproducible, Parent: parent >= 0, Number: numbers[n],
+				Timeout: timeout,
 			}
 			st := &stage{node: s.nodes[n], memory: bytes.Repeat([]byte{0xa5}, inc.MemoryFor(&c)+guard)}
 			c.Memory = st.memory[:len(st.memory)-guard]
@@ -213,7 +218,7 @@ func (st *stage) flushLater() {
 func (st *stage) check() {
 	s := st.node.s
 	if err := st.Err(); err != nil {
-		s.fail("stage: %v", err)
+		s.fail("stage: %w", err)
 	}
 	if n := st.InUse(); n < 0 || n > s.Terms.Slots {
 		s.fail("stage has %d slots in use, %d are allowed", n, s.Terms.Slots)
