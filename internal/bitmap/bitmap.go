@@ -28,9 +28,6 @@ func (b *Bitmap) grow() {
 	clear(b.words)
 }
 
-// Footprint returns how many bytes of memory the bitmap holds.
-func (b *Bitmap) Footprint() int { return 8 * cap(b.words) }
-
 // Len returns the number of bits.
 func (b *Bitmap) Len() int { return b.n }
 

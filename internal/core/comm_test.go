@@ -270,11 +270,9 @@ func TestReleaseForgetsWishes(t *testing.T) {
 
 // TestNumbersWrap runs past the largest operation number.
 func TestNumbersWrap(t *testing.T) {
-	n := newNet(small(3, 1024))
-	for _, c := range n.comms {
-		c.oldest, c.first, c.posted = math.MaxUint32-99, math.MaxUint32-99, math.MaxUint32-99
-		c.opened, c.epoch.opener = math.MaxUint32-100, math.MaxUint32-100
-	}
+	cfg := small(3, 1024)
+	cfg.First = math.MaxUint32 - 99
+	n := newNet(cfg)
 	for i := range 300 {
 		o := Op{Collective: wire.Allgather, Bytes: 8}
 		if i%40 == 7 {

@@ -87,6 +87,7 @@ type Config struct {
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
+	First       uint32        `json:",omitempty"` // number of the first operation; not 0 where numbers are to come round
 }
 
 // Check returns what is wrong with a configuration, and what is allowed, or nil.
@@ -204,8 +205,8 @@ func New(cfg Config) *Comm {
 	c.pace = pace{least: cfg.Cutoff, alpha: cfg.Cutoff, reorder: cfg.Reorder, order: cfg.Reorder}
 	// Nothing precedes the first operation, so it needs no barrier of its own
 	// to open an epoch: joining was one.
-	c.epoch.opener = ^uint32(0)
-	c.opened = ^uint32(0)
+	c.oldest, c.first, c.posted, c.begun = cfg.First, cfg.First, cfg.First, cfg.First
+	c.opened, c.epoch.opener = cfg.First-1, cfg.First-1
 	return c
 }
 

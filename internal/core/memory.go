@@ -1,10 +1,6 @@
 package core
 
-import (
-	"unsafe"
-
-	"github.com/torch-mcast/torch-mcast/internal/bitmap"
-)
+import "github.com/torch-mcast/torch-mcast/internal/bitmap"
 
 // memory is the part of an operation's state that grows with the operation. When one is over, the
 // next takes it, so that in the long run nothing is allocated.
@@ -66,27 +62,4 @@ func (l *pool) put(chunks int, m *memory) {
 		*list = append(*list, *m)
 	}
 	*m = memory{}
-}
-
-func (m *memory) footprint() int {
-	return m.have.Footprint() + m.asked.Footprint() + m.wanted.Footprint() + m.guess.Footprint() +
-		8*cap(m.seen) + 8*(cap(m.reached)+cap(m.taken)+cap(m.granted)) + 4*(cap(m.child)+cap(m.reported)) +
-		int(unsafe.Sizeof(gap{}))*cap(m.gaps)
-}
-
-// Footprint returns how many bytes the communicator's state takes.
-func (c *Comm) Footprint() int {
-	n := int(unsafe.Sizeof(*c)) + int(unsafe.Sizeof(memory{}))*(cap(c.pool.small)+cap(c.pool.large)) +
-		int(unsafe.Sizeof(Message{}))*cap(c.control.items) + int(unsafe.Sizeof(Completion{}))*cap(c.done.items)
-	for i := range c.ring {
-		p := &c.ring[i]
-		n += p.footprint() + int(unsafe.Sizeof(callOf{}))*cap(p.calls)
-	}
-	for i := range c.pool.small {
-		n += c.pool.small[i].footprint()
-	}
-	for i := range c.pool.large {
-		n += c.pool.large[i].footprint()
-	}
-	return n
 }

@@ -81,7 +81,7 @@ func (j *Job) token(root, index, psn int) uint64 {
 
 // transmit multicasts the first chunks of a run.
 func (n *rank) transmit(run *core.Run, count int) {
-	b := n.ops[run.Head.Seq]
+	b := n.operation(run.Head.Seq)
 	if b.done || b.own < 0 || int(run.Head.PSN) != b.sent || b.sent+run.Count > b.chunks || int(run.Head.Root) != n.rank {
 		n.fail("rank %d: is told to send %d chunks as %+v, but has sent %d of %d", n.rank, run.Count, run.Head, b.sent, b.chunks)
 		return
@@ -137,11 +137,11 @@ func (n *rank) put(h *wire.Data, pl core.Place, size int, payload []byte, token 
 		copy(n.arena[pl.Offset:], payload)
 		return true
 	}
-	if int(pl.Seq) >= len(n.ops) || n.ops[pl.Seq].done {
+	b := n.operation(pl.Seq)
+	if b == nil || b.done {
 		n.fail("rank %d: %+v is placed in a buffer that is not the protocol's", n.rank, *h)
 		return false
 	}
-	b := n.ops[pl.Seq]
 	s := 0
 	if b.Collective != wire.Broadcast {
 		s = int(h.Root)
@@ -167,7 +167,7 @@ func (n *rank) repair(r *core.Repair) ([]byte, uint64) {
 	if r.Place.Arena {
 		return bytes.Clone(n.arena[r.Place.Offset:][:size]), 0
 	}
-	b := n.ops[r.Place.Seq]
+	b := n.operation(r.Place.Seq)
 	if b.done {
 		n.fail("rank %d: repairs from the buffers of operation %d, which are released", n.rank, r.Place.Seq)
 	}
@@ -190,11 +190,11 @@ func (n *rank) repair(r *core.Repair) ([]byte, uint64) {
 
 // complete checks a finished operation and takes its buffers back.
 func (n *rank) complete(d *core.Completion) {
-	if int(d.Seq) >= len(n.ops) || n.ops[d.Seq].done {
+	b := n.operation(d.Seq)
+	if b == nil || b.done {
 		n.fail("rank %d: operation %d is done twice, or before it was posted", n.rank, d.Seq)
 		return
 	}
-	b := n.ops[d.Seq]
 	b.done = true
 	n.open--
 	n.moved()
@@ -292,11 +292,11 @@ func (n *rank) check() {
 	if !ok {
 		return
 	}
-	if int(e.Seq) >= len(n.ops) || n.ops[e.Seq].done {
+	b := n.operation(e.Seq)
+	if b == nil || b.done {
 		n.fail("rank %d: expects %+v of an operation that is not in flight", n.rank, e)
 		return
 	}
-	b := n.ops[e.Seq]
 	s := 0
 	if b.Collective != wire.Broadcast {
 		s = e.Root
@@ -339,7 +339,7 @@ func (j *Job) atEnd() {
 			}
 		}
 	}
-	if j.err == nil && len(j.Crashes) == 0 {
+	if j.err == nil && len(j.Crashes) == 0 && !j.broken {
 		j.checkTraffic()
 	}
 }

@@ -8,7 +8,9 @@
 // of the protocol: what is sent, asked for, waited for and when is the core's
 // alone. What a run must satisfy is checked after every event (see check.go): no
 // wrong byte, nothing outside its buffer, no buffer used after its release, no
-// operation lost or finished twice, no hang, traffic within its law.
+// operation lost or finished twice, no hang, traffic within its law. Paths may die for good (dead.go):
+// then each operation ends all the same, well or with an error. Strangers may send (forge.go):
+// then nothing changes.
 //
 // Random draws a scenario from a seed, and Cluster makes one of equal operations
 // at any size.

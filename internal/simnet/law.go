@@ -13,7 +13,7 @@ import (
 // as long as the network makes it wait.
 func (sc *Scenario) patience() core.Time {
 	f := &sc.Net.Faults
-	t := 1500*time.Millisecond + 1000*sc.Net.Latency + 100*f.Jitter + 1000*sc.Net.RTO + 4*sc.Core.Cutoff
+	t := 1500*time.Millisecond + 1000*sc.Net.Latency + 100*f.Jitter + 1000*sc.Net.RTO + 4*sc.Core.Cutoff + sc.Net.GiveUp
 	for _, p := range f.Pauses {
 		t += p.For
 	}
@@ -65,6 +65,9 @@ func (j *Job) checkTraffic() {
 		if got := r.Control[law.kind]; got > law.most {
 			j.fail("%d messages %v; the operations take %d at most", got, law.kind, law.most)
 		}
+	}
+	if got := r.Control[wire.Compare]; got > 0 && j.Forged == 0 || got > len(j.Ops)*p {
+		j.fail("%d messages compare for %d operations", got, len(j.Ops))
 	}
 	if got := r.Control[wire.Ready]; got != barriers*rounds {
 		j.fail("%d messages ready for %d barriers of %d rounds", got, barriers, rounds)

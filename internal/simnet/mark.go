@@ -44,12 +44,12 @@ func (n *rank) note(b *buffers, p Phase) {
 	s.To = max(n.net.Now(), 1)
 }
 
-// operation returns what the script calls the operation of a message, or nil.
+// operation returns what the script calls the operation of a number, or nil.
 func (n *rank) operation(seq uint32) *buffers {
-	if int(seq) >= len(n.ops) {
-		return nil
+	if i := int(seq - n.Core.First); i < len(n.ops) {
+		return n.ops[i]
 	}
-	return n.ops[seq]
+	return nil
 }
 
 // markReceived notes what a message from another rank says of its operation.

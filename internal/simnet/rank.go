@@ -40,6 +40,7 @@ type rank struct {
 	held    [][]*Datagram // of a lossless fabric: what each root has sent and this rank not taken
 	belled  bool          // a bell is scheduled
 	roomy   bool          // a look for room to send is scheduled
+	queued  int           // bytes of repairs that have not reached the right neighbour
 	timerAt core.Time     // of the earliest timer, 0: none
 
 	dead   bool
@@ -122,10 +123,7 @@ func (n *rank) Wake(tag uint64) {
 		n.belled = false
 		n.takeHeld()
 	case wakeDetect:
-		if n.failed == nil {
-			n.failed = fmt.Errorf("rank %d crashed", arg)
-			n.comm.Fail(n.failed)
-		}
+		n.hear(arg)
 	}
 	n.drive()
 	n.check()
@@ -135,6 +133,9 @@ func (n *rank) Wake(tag uint64) {
 func (n *rank) Receive(p *network.Packet) {
 	if n.dead || n.gone {
 		return
+	}
+	if n.Forged > 0 && n.forger.Float64() < n.Forged {
+		n.forge()
 	}
 	switch b := p.Body.(type) {
 	case *Datagram:
@@ -154,6 +155,14 @@ func (n *rank) Receive(p *network.Packet) {
 	n.check()
 }
 
+// hear lets the rank's operations end: another rank is lost.
+func (n *rank) hear(lost int) {
+	if n.failed == nil {
+		n.failed = fmt.Errorf("rank %d is lost", lost)
+		n.comm.Fail(n.failed)
+	}
+}
+
 // postNext posts the next operation of the script.
 func (n *rank) postNext() {
 	i := len(n.ops)
@@ -170,7 +179,7 @@ func (n *rank) postNext() {
 	n.posted[i]++
 	n.note(b, Barrier)
 	seq, err := n.comm.Post(n.net.Now(), o.Op)
-	if err != nil || seq != uint32(i) { //nolint:gosec // small
+	if err != nil || seq != n.Core.First+uint32(i) { //nolint:gosec // small
 		n.fail("rank %d: post of operation %d returned %d, %v", n.rank, i, seq, err)
 	}
 }
@@ -221,6 +230,7 @@ func (n *rank) receive(h *wire.Data, size int, payload []byte, token uint64) {
 func (n *rank) control(from int, m *Message) {
 	n.markReceived(&m.Control)
 	if m.Kind == wire.Repair {
+		n.ranks[from].arrived(m)
 		h := fabric.RepairHeader(&m.Control)
 		n.receive(&h, m.Payload(), m.payload, m.token)
 		return
@@ -323,12 +333,16 @@ func (n *rank) messages() {
 		n.comm.PopControl()
 	}
 	for range n.Burst {
+		if n.full() {
+			return // a repair that arrives looks again for us
+		}
 		r, ok := n.comm.NextRepair()
 		if !ok {
 			return
 		}
 		m := &Message{Control: r.Message}
 		m.payload, m.token = n.repair(&r)
+		n.queued += m.size()
 		n.reply(r.To, network.Repair, m)
 		n.comm.Repaired(&r)
 	}
@@ -343,7 +357,7 @@ func (n *rank) reply(to int, class uint8, m *Message) {
 	m.life = n.life
 	p := n.net.Packet()
 	p.From, p.To, p.Reliable, p.Class, p.Body = int32(n.rank), int32(to), true, class, m //nolint:gosec // ranks
-	p.Bytes = int32(wire.ControlSize + m.Payload())                                      //nolint:gosec // a chunk
+	p.Bytes = int32(m.size())                                                            //nolint:gosec // a chunk
 	p.Count = n.packets(m.Payload())
 	n.net.Send(p)
 }
@@ -360,7 +374,7 @@ func (n *rank) packets(bytes int) int32 {
 func (n *rank) owes() bool {
 	_, message := n.comm.NextControl()
 	_, repair := n.comm.NextRepair()
-	return message || repair
+	return message || repair && !n.full()
 }
 
 // finish takes the completions.

@@ -32,6 +32,8 @@ type Scenario struct {
 	// Slots is how many chunks of each root a lossless fabric holds for a rank.
 	Slots   int     `json:",omitempty"`
 	Crashes []Crash `json:",omitempty"`
+	// Forged is the probability that a stranger's datagram comes before a packet that a rank receives.
+	Forged float64 `json:",omitempty"`
 	// Calm says that nothing is lost, late or overtaken, so that the laws of
 	// traffic must hold exactly.
 	Calm bool `json:",omitempty"`
@@ -92,6 +94,14 @@ func Random(seed uint64) Scenario {
 	s.Skew = pick(r, 0, 10*time.Microsecond, time.Millisecond, 10*time.Millisecond)
 	s.Burst = pick(r, 1, 8, 64)
 	randomNet(r, &s)
+	if !s.Calm && !s.Core.Lossless {
+		randomStrangers(r, &s)
+		randomDead(r, &s)
+	}
+	if r.IntN(6) == 0 {
+		wrap := pick(r, uint32(1<<31), 0)                  // what the numbers come round at, as signed ones and as unsigned
+		s.Core.First = wrap - uint32(r.IntN(len(s.Ops)+1)) //nolint:gosec // small
+	}
 	return s
 }
 

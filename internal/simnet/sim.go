@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
@@ -45,6 +46,7 @@ type Job struct {
 	*Scenario
 	net      *network.Network
 	rng      *rand.Rand
+	forger   *rand.Rand // of what strangers send
 	ranks    []*rank
 	progress core.Time // when a chunk was last placed, an operation completed, or a rank restarted
 	events   uint64    // there had been by then
@@ -53,6 +55,7 @@ type Job struct {
 	whole    []uint64  // digest of an operation's whole buffer
 	silence  core.Time // after which a run hangs
 	peak     int       // packets in flight
+	broken   bool      // a message was not delivered for too long
 	result   Result
 	err      error
 }
@@ -74,7 +77,7 @@ func (sc *Scenario) Run() Result {
 // wake-ups on if more than a rank lives there. A scenario that cannot be run is
 // a Job that has failed.
 func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
-	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1))} //nolint:gosec // repeatable on purpose
+	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))} //nolint:gosec // repeatable on purpose
 	j.result.Scenario = *sc
 	if j.err = sc.check(); j.err != nil {
 		return j
@@ -203,6 +206,12 @@ func (sc *Scenario) check() error {
 		return fmt.Errorf("simnet: %d ranks on %d hosts; each rank needs one", p, sc.Net.Tree.Hosts)
 	case sc.Digest && (sc.Core.Eager > 0 || sc.Core.Lossless):
 		return errors.New("simnet: a digest does not cover the arena of eager operations, nor a lossless fabric; set Eager to 0")
+	case sc.Digest && sc.Forged > 0:
+		return errors.New("simnet: a digest does not show what strangers have overwritten; set Forged to 0")
+	case !(sc.Forged >= 0 && sc.Forged <= 1):
+		return fmt.Errorf("simnet: Forged is %v, allowed are 0 to 1", sc.Forged)
+	case sc.Net.GiveUp == 0 && slices.ContainsFunc(sc.Net.Faults.Dead, func(d network.Dead) bool { return d.Unicast }):
+		return errors.New("simnet: a path that is dead to messages needs Net.GiveUp, or they are sent for ever")
 	case sc.Core.Lossless && sc.Slots < 1:
 		return errors.New("simnet: a lossless fabric needs Slots")
 	}

@@ -55,7 +55,7 @@ func (c *Config) check(t *fattree.Tree) error {
 	for _, x := range []struct {
 		name string
 		time Time
-	}{{"Latency", c.Latency}, {"Cost", c.Cost}, {"RTO", c.RTO}, {"Faults.Jitter", c.Faults.Jitter}} {
+	}{{"Latency", c.Latency}, {"Cost", c.Cost}, {"RTO", c.RTO}, {"GiveUp", c.GiveUp}, {"Faults.Jitter", c.Faults.Jitter}} {
 		if err := within(x.name, x.time); err != nil {
 			return err
 		}
@@ -114,6 +114,9 @@ func (f *Faults) check(t *fattree.Tree) error {
 		for _, h := range p.Hosts {
 			errs = append(errs, host(name, h))
 		}
+	}
+	for i := range f.Dead {
+		errs = append(errs, f.Dead[i].check(fmt.Sprintf("Faults.Dead[%d]", i), t.Hosts))
 	}
 	for _, err := range errs {
 		if err != nil {

@@ -50,7 +50,10 @@ type Config struct {
 	Adaptive bool
 	// RTO is after how long a lost reliable packet is sent again, doubled with
 	// each loss of the same packet up to 64 times; 0: 1 ms.
-	RTO    Time
+	RTO Time
+	// GiveUp is after how long a reliable packet that is lost again is given up, and its Sender told, as
+	// TCP does with a user timeout; 0: never.
+	GiveUp Time `json:",omitempty"`
 	Faults Faults
 }
 
@@ -78,6 +81,7 @@ type Faults struct {
 	Slow       []Slow // of a host's receive path
 	SlowNIC    []Slow // of a host's links
 	Partitions []Partition
+	Dead       []Dead `json:",omitempty"`
 }
 
 // LossyLink is all links between two nodes.

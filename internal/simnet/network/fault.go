@@ -60,7 +60,7 @@ func (n *Network) loses(l *link, at int64, p *Packet) bool {
 	if l.down != nil && l.down.has(at) {
 		return true
 	}
-	if n.apart(l, at, p) {
+	if n.apart(l, at, p) || n.dead(l, at, p) {
 		return true
 	}
 	if l.loss < 0 {

@@ -27,14 +27,15 @@ import (
 type kind uint8
 
 const (
-	nothing kind = iota
-	arrive       // the head of a packet reaches switches
-	land         // the head of a packet reaches hosts
-	again        // so does what takes no room on a link: a duplicate, or what a host sends to itself
-	deliver      // hosts have taken a packet off their queue
-	wake         // a node asked for it
-	resend       // a lost reliable packet is sent again
-	sent         // a lossless port has sent a packet
+	nothing     kind = iota
+	arrive           // the head of a packet reaches switches
+	land             // the head of a packet reaches hosts
+	again            // so does what takes no room on a link: a duplicate, or what a host sends to itself
+	deliver          // hosts have taken a packet off their queue
+	wake             // a node asked for it
+	resend           // a lost reliable packet is sent again
+	undelivered      // ... is given up
+	sent             // a lossless port has sent a packet
 )
 
 // event is something that happens to a packet behind n ports side by side, or
@@ -175,6 +176,8 @@ func (n *Network) Step() bool {
 		}
 	case resend:
 		n.resend(p)
+	case undelivered:
+		n.undelivered(p)
 	case sent:
 		n.sent(p, int(e.port))
 	}

@@ -43,6 +43,7 @@ type Packet struct {
 	flow   int32 // of a reliable packet
 	seq    uint32
 	tries  uint32 // losses so far
+	since  Time   // when it was sent first
 	path   uint64 // hash that picks among equal ports
 	landed int64  // when a held packet had arrived, ps
 }
@@ -98,7 +99,7 @@ func (n *Network) Send(p *Packet) {
 		panic(fmt.Sprintf("network: Send of %+v; allowed are nodes 0 to %d, To also Multicast unless Reliable, "+
 			"Bytes and Count not negative, Class below %d, a packet once", *p, n.tree.Nodes-1, Classes))
 	}
-	p.refs = 1
+	p.refs, p.since = 1, n.now
 	p.Count = max(1, p.Count)
 	p.wire = p.Bytes + Header*p.Count
 	p.worker = int32(uint32(p.Group) % uint32(n.Workers)) //nolint:gosec // a remainder

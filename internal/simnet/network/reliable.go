@@ -39,6 +39,10 @@ func (n *Network) lost(p *Packet) {
 	if !p.Reliable {
 		return
 	}
+	if n.GiveUp > 0 && n.now-p.since > n.GiveUp {
+		n.push(ps(n.now), event{kind: undelivered, port: p.From}, p)
+		return
+	}
 	n.push(ps(n.now+n.RTO<<min(p.tries, 6)), event{kind: resend, port: p.From}, p)
 	p.tries++
 }

@@ -46,6 +46,36 @@ var coreBugs = []bug{
 `,
 	},
 	{
+		name: "a datagram alone ends the communicator", file: "core/compare.go",
+		old: `if IsRepair(h) || c.cfg.Lossless {`,
+		new: `if true {`,
+	},
+	{
+		name: "a stranger's chunk may lie anywhere in the arena", file: "core/receive.go",
+		old: `return entered && int(arena) >= c.epoch.bytes`,
+		new: `return entered || true`,
+	},
+	{
+		name: "what a stranger has begun is not forgotten", file: "core/op.go",
+		old: `		p.blank(seq)
+		p.calls, p.disputed = calls, true
+`,
+		new: `		p.shape = shape{}
+		p.calls, p.disputed = calls, true
+`,
+	},
+	{
+		name: "nobody asks after a silence", file: "core/repair.go",
+		old: `				c.cutOff(p)
+`,
+		new: ``,
+	},
+	{
+		name: "numbers are compared as they are", file: "core/op.go",
+		old: `int32(a-b) < 0 }`,
+		new: `a < b }`,
+	},
+	{
 		name: "a chunk number is off by one", file: "core/receive.go",
 		old: `s, psn := p.shape.shard(int(h.Root)), int(h.PSN)`,
 		new: `s, psn := p.shape.shard(int(h.Root)), min(int(h.PSN)+1, p.shape.chunks-1)`,

@@ -74,6 +74,7 @@ func fitMulticast(s *simnet.Scenario) bool {
 	switch {
 	case last < 0, s.Leave && (!s.Ops[last].Sync || s.Ops[last].Collective != wire.Barrier),
 		s.Calm && (s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond || s.Net.Depth > 0 && !isNarrow(s)),
+		s.Calm && (s.Forged > 0 || len(s.Net.Faults.Dead) > 0), s.Net.GiveUp < simnet.GiveUp && slices.ContainsFunc(s.Net.Faults.Dead, func(x network.Dead) bool { return x.Unicast }),
 		c.Rank != 0, c.Arena < c.Eager, c.Cutoff < leastCutoff, s.Depth > core.MaxInFlight, chunks > mostChunks:
 		return false
 	}
@@ -93,6 +94,7 @@ func fitNetwork(n *network.Config, hosts int) bool {
 	}
 	f.Partitions = slices.DeleteFunc(f.Partitions, func(x network.Partition) bool { return len(x.Hosts) == 0 })
 	f.Lossy = slices.DeleteFunc(f.Lossy, func(x network.LossyLink) bool { return x.A >= hosts })
+	f.Dead = slices.DeleteFunc(f.Dead, func(x network.Dead) bool { return x.From >= hosts || x.To >= hosts })
 	tree, err := fattree.New(n.Tree)
 	if err != nil {
 		return false
