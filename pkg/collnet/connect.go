@@ -119,7 +119,7 @@ func dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TC
 			}
 			fallthrough
 		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, errRefused):
-			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v: %w", p.addrs[peer], err)}
+			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", p.addrs[peer], p.why(), err)}
 		}
 		last = err
 		select {
@@ -127,6 +127,14 @@ func dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TC
 		case <-ctx.Done():
 		}
 	}
+}
+
+// why says why a rank is looked for where it is, if that may be wrong.
+func (p *plan) why() string {
+	if !p.oneHost {
+		return ""
+	}
+	return " (boot id, network namespace and address say that all ranks share one host)"
 }
 
 // greet dials once, and returns the connection when the peer has answered the greeting.

@@ -54,7 +54,7 @@ type blob struct {
 	Version  int    `json:"v"`
 	Rank     int    `json:"r"`
 	Size     int    `json:"n"`
-	Host     string `json:"h"` // same for ranks that share memory and loopback
+	Host     string `json:"h"` // nic.HostID
 	Address  string `json:"a"` // where other hosts reach it
 	Port     int    `json:"p"` // of its listener
 	Key      string `json:"k"` // that its listener wants to hear

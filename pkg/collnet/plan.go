@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/shm"
+	"github.com/torch-mcast/torch-mcast/internal/nic"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -125,7 +126,7 @@ func (p *plan) add(r int, b, first *blob) error {
 	}
 	p.mtu = min(p.mtu, b.MTU)
 	p.rcvBuf = min(p.rcvBuf, b.RcvBuf)
-	p.oneHost = p.oneHost && b.Host == first.Host
+	p.oneHost = p.oneHost && nic.SameHost(b.Host, first.Host)
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (p *plan) choose(all []blob) error {
 		p.fabric = "shm"
 	case p.fabric == "shm" && !p.oneHost:
 		for r := range all {
-			if all[r].Host != all[0].Host {
+			if !nic.SameHost(all[r].Host, all[0].Host) {
 				return fmt.Errorf("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
 			}
 		}
