@@ -58,21 +58,27 @@ func TestRowsAreWhole(t *testing.T) {
 
 // Tests that rows name are there.
 func TestNamedTestsAre(t *testing.T) {
-	named := regexp.MustCompile(`^go test \./(\S+) -run \^(\w+)\$$`)
+	inGo := regexp.MustCompile(`^go test \./(\S+) -run \^(\w+)\$$`)
+	inPython := regexp.MustCompile(`^pytest (\S+)::(\w+)$`)
 	for i := range All {
 		r := &All[i]
 		if r.runs() {
 			continue
 		}
-		part := named.FindStringSubmatch(r.Test)
-		require.NotNil(t, part, "%s: %q: want go test ./package -run ^Test$", r.ID, r.Test)
-		files, err := filepath.Glob(filepath.Join("../../..", part[1], "*_test.go"))
+		pattern, want := "", ""
+		if part := inGo.FindStringSubmatch(r.Test); part != nil {
+			pattern, want = part[1]+"/*_test.go", "\nfunc "+part[2]+"(t *testing.T) {"
+		} else if part := inPython.FindStringSubmatch(r.Test); part != nil {
+			pattern, want = part[1], "\ndef "+part[2]+"("
+		}
+		require.NotEmpty(t, pattern, "%s: %q: want go test ./package -run ^Test$ or pytest file::test", r.ID, r.Test)
+		files, err := filepath.Glob(filepath.Join("../../..", pattern))
 		require.NoError(t, err)
 		require.True(t, slices.ContainsFunc(files, func(path string) bool {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			return strings.Contains(string(text), "\nfunc "+part[2]+"(t *testing.T) {")
-		}), "%s: there is no %s in %s", r.ID, part[2], part[1])
+			return strings.Contains(string(text), want)
+		}), "%s: there is no %s", r.ID, r.Test)
 	}
 }
 
@@ -164,10 +170,12 @@ func TestABrokenRowIsFoundOut(t *testing.T) {
 	All = nil
 	broken("rank 0 failed: ", func(r *Row) { r.Ends, r.Says = Succeeds, nil })
 	broken(`does not say "rank 3 is lost"`, func(r *Row) { r.Says = []string{"rank 3 is lost"} })
-	broken("ranks [2] were still not to be told", func(r *Row) { r.Fails = nil })
+	broken("ranks [2] have not been told", func(r *Row) { r.Fails = nil })
 	broken(`no rank warned of "a flood"`, func(r *Row) { r.Warns = []string{"a flood"} })
 	broken("s, and not at most 1ns", func(r *Row) { r.Bound = Bound{Plus: 1} })
-	broken("ranks [0 1 3] were still not to be told", func(r *Row) { r.job.during = lasts(0) })
+	broken("ranks [0 1 3] have not been told", func(r *Row) { r.job.during = lasts(0) })
+	broken("it could not be tried: ", func(r *Row) { r.job.during = link(func(*Scene) string { return "nowhere" }, false) })
+	broken("rank 0 failed: ", func(r *Row) { r.Ends, r.Says = Succeeds, nil })
 	var out bytes.Buffer
 	outcomes, err := Run(t.Context(), Options{Mcast: program(t), JSON: &out, Patience: 2 * time.Second})
 	require.ErrorIs(t, err, ErrBroken)

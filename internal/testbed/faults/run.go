@@ -114,6 +114,16 @@ func (l *lab) bed(ctx context.Context, over Over) (*bed, error) {
 	return b, nil
 }
 
+// drop removes a testbed, which may not be what it was; the next row builds it anew.
+func (l *lab) drop(over Over) error {
+	b := l.beds[over]
+	if b == nil {
+		return nil
+	}
+	delete(l.beds, over)
+	return b.tb.Down()
+}
+
 // close removes all testbeds.
 func (l *lab) close() error {
 	var errs []error
@@ -156,8 +166,14 @@ func Run(ctx context.Context, o Options) (_ []Outcome, err error) {
 	for _, row := range rows {
 		for run := range l.Repeat {
 			outcome, err := l.try(ctx, row, run)
+			if ctx.Err() != nil {
+				return all, context.Cause(ctx)
+			}
 			if err != nil {
-				return all, fmt.Errorf("row %s: %w", row.ID, err)
+				outcome = Outcome{Row: row.ID, Run: run, At: time.Now(), Bound: row.bound().Seconds(), Why: []string{"it could not be tried: " + err.Error()}}
+				if err := l.drop(row.Over); err != nil {
+					return all, err
+				}
 			}
 			all = append(all, outcome)
 			if err := l.say(row, outcome); err != nil {

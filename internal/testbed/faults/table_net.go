@@ -11,7 +11,7 @@ import (
 
 // p2p is a row that a test of the plugin's connections holds.
 func p2p(id string, family Family, fault string, ends Ending, then string, bound Bound, test string) Row {
-	return Row{ID: "net/" + id, Over: Net, Family: family, Fault: fault, Then: then, Ends: ends, Bound: bound, Test: "go test ./internal/p2p -run ^" + test + "$"}
+	return held(Net, id, family, fault, ends, then, bound, goTest("internal/p2p", test))
 }
 
 // Rows about NCCL's point-to-point messages: four ranks pass messages round by the plugin's connections. Who has lost a

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -49,7 +48,7 @@ type trial struct {
 }
 
 // try runs a row once. The error says that it could not be tried.
-func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error) {
+func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error) {
 	b, err := l.bed(ctx, row.Over)
 	if err != nil {
 		return Outcome{}, err
@@ -72,7 +71,11 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error)
 		if t.nodes, err = launch.StartNodes(ctx, t.tb, launch.NodeOptions{Mcast: l.Mcast}); err != nil {
 			return Outcome{}, err
 		}
-		defer func() { err = errors.Join(err, t.nodes.Close()) }()
+		defer func() {
+			if died := t.nodes.Close(); died != nil {
+				o.Why, o.Kept = append(o.Why, died.Error()), false
+			}
+		}()
 	}
 	if row.job.before != nil {
 		if err := row.job.before(t.Scene); err != nil {
@@ -85,7 +88,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (_ Outcome, err error)
 	err = t.watch()
 	if !errors.Is(err, errHang) && err != nil {
 		cancel(err)
-		return Outcome{}, errors.Join(err, t.wait4())
+		return Outcome{}, errors.Join(err, t.ended())
 	}
 	t.end(err, cancel)
 	t.outcome.Why, t.outcome.Kept = t.why, len(t.why) == 0
@@ -119,8 +122,8 @@ func (t *trial) start(mcast string, perHost int) (err error) {
 	return err
 }
 
-// wait4 waits for the end of all ranks. That one has died is no error here.
-func (t *trial) wait4() error {
+// ended waits for the end of all ranks. That one has died is no error here.
+func (t *trial) ended() error {
 	err := t.run.Wait()
 	var died *launch.DeadRankError
 	if errors.As(err, &died) || t.ctx.Err() != nil {
@@ -134,7 +137,7 @@ func (t *trial) watch() error {
 	j := &t.row.job
 	t.over = t.began
 	if j.during != nil {
-		if err := t.until("to begin", time.Now().Add(beginTime), func(all []said) bool {
+		if err := t.until("begun", time.Now().Add(beginTime), func(all []said) bool {
 			return each(all, func(_ int, s *said) bool { return s.joined && (j.early || s.round > 0) })
 		}); err != nil {
 			return err
@@ -158,7 +161,7 @@ func (t *trial) watch() error {
 func (t *trial) acts() error {
 	for _, a := range t.row.job.acts {
 		var at time.Time
-		if err := t.until("to do "+a.Do, time.Now().Add(beginTime), func(all []said) bool {
+		if err := t.until("come to "+a.Do, time.Now().Add(beginTime), func(all []said) bool {
 			at = all[a.Rank].acted
 			return !at.IsZero()
 		}); err != nil {
@@ -177,7 +180,7 @@ func (t *trial) acts() error {
 // untilTold waits until every rank that must learn of the fault has.
 func (t *trial) untilTold() error {
 	deadline := t.began.Add(t.watched)
-	err := t.until("to be told", deadline, func(all []said) bool {
+	err := t.until("been told", deadline, func(all []said) bool {
 		return each(all, func(rank int, s *said) bool { return s.failed != nil || !t.row.told(rank) })
 	})
 	t.ranks.look(func(all []said) {
@@ -200,7 +203,7 @@ func (t *trial) untilOver() error {
 				from[rank] = all[rank].round
 			}
 		})
-		if err := t.until("to go on", deadline, func(all []said) bool {
+		if err := t.until("gone on", deadline, func(all []said) bool {
 			return failed(all) || each(all, func(rank int, s *said) bool {
 				return s.round >= from[rank]+roundsAfter && (t.row.Route == "" || s.route == t.row.Route)
 			})
@@ -213,7 +216,7 @@ func (t *trial) untilOver() error {
 		}
 		deadline = time.Now().Add(t.watched)
 	}
-	if err := t.until("to close", deadline, func(all []said) bool {
+	if err := t.until("closed", deadline, func(all []said) bool {
 		return each(all, func(_ int, s *said) bool { return s.closed != nil || s.failed != nil && !s.joined })
 	}); err != nil {
 		return err
@@ -261,7 +264,7 @@ func (t *trial) until(what string, deadline time.Time, done func(all []said) boo
 		case <-t.ctx.Done():
 			return context.Cause(t.ctx)
 		case <-late.C:
-			t.blame("ranks %v were still %s", unfinished, strings.Replace(what, "to ", "not to ", 1))
+			t.blame("ranks %v have not %s", unfinished, what)
 			return errHang
 		}
 	}
@@ -276,7 +279,7 @@ func (t *trial) end(hung error, cancel context.CancelCauseFunc) {
 		}
 		go func() {
 			defer close(gone)
-			if err := t.wait4(); err != nil {
+			if err := t.ended(); err != nil {
 				t.blame("%v", err)
 			}
 		}()
@@ -289,7 +292,7 @@ func (t *trial) end(hung error, cancel context.CancelCauseFunc) {
 		}
 	} else {
 		cancel(errHang)
-		_ = t.wait4()
+		_ = t.ended()
 	}
 	t.judge(hung)
 }
