@@ -232,7 +232,7 @@ class Library:
 
     def close_endpoint(self, endpoint: int) -> None:
         """Give up a rank that will not join."""
-        _check(self._dll.mcast_close_endpoint(endpoint, _scratch.err, _ERROR_BYTES))
+        self._check(self._dll.mcast_close_endpoint(endpoint, _scratch.err, _ERROR_BYTES))
 
     def allgather(self, group: int, send: int, recv: int, nbytes: int) -> int:
         """Start an Allgather of nbytes a rank; return the work."""
