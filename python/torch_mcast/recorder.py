@@ -81,8 +81,8 @@ class Recorder:
             _log.warning("%s; the operations of this rank are in %s, for torchfrtrace", what, path)
 
     def close(self) -> None:
-        """Leave the entries of this group as torch recorded them."""
-        if _recorders.get(self._group) is self:
+        """Leave the entries of a group that never failed as torch recorded them."""
+        if not self._failed and _recorders.get(self._group) is self:
             del _recorders[self._group]
 
     def complete(self, entries: list[dict[str, Any]]) -> None:

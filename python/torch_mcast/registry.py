@@ -39,6 +39,7 @@ def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | Non
         backend = group._get_backend(torch.device("cpu"))
     except RuntimeError:
         return None
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     return backend if isinstance(backend, MulticastBackend) else None
 
 

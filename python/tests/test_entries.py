@@ -1,0 +1,70 @@
+"""Every public function of torch.distributed: it does what docs/TORCH.md says, by whom the table says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+
+from torch_mcast import work
+
+from . import entries_functional, entries_groups  # noqa: F401
+from .entries import ENTRIES
+from .world import World
+
+DOCUMENT = Path(__file__).parents[2] / "docs/TORCH.md"
+TABLE = dict(re.findall(r"^\| `([\w.]+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE))
+_INTERNAL = re.compile(r"^_|_(backward|setup_context|inplace|ctx)$")  # parts of autograd and of the compiler
+
+
+def public() -> set[str]:
+    names = {n for n in dir(dist) if not n.startswith("_")} - {"reduce_op"}  # which warns when it is touched
+    found = {n for n in names if inspect.isroutine(getattr(dist, n))}
+    own = {n: f for n, f in vars(functional).items() if inspect.isfunction(f)}
+    found |= {
+        f"functional.{name}"
+        for name, function in own.items()
+        if function.__module__ == functional.__name__ and not _INTERNAL.search(name)
+    }
+    return found
+
+
+def test_the_table_has_every_function() -> None:
+    assert set(TABLE) == public()
+    assert set(ENTRIES) == public()
+    assert set(TABLE.values()) <= {"mcast", "gloo", "torch", "refused"}
+
+
+def by_whom(name: str) -> list[str]:
+    """Check the function of this name; return who worked for it on this rank."""
+    workers: set[str] = set()
+    classes: dict[str, Any] = {"mcast": work.McastWork, "gloo": work.DelegatedWork}
+    originals = {who: kind.__init__ for who, kind in classes.items()}
+
+    def noted(who: str) -> Any:
+        def init(self: Any, *args: Any) -> None:
+            workers.add(who)
+            originals[who](self, *args)
+
+        return init
+
+    for who, kind in classes.items():
+        kind.__init__ = noted(who)
+    try:
+        ENTRIES[name](dist.get_rank(), dist.get_world_size())
+    finally:
+        for who, kind in classes.items():
+            kind.__init__ = originals[who]
+    return sorted(workers)
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_it_works_as_the_table_says(world: World, name: str) -> None:
+    seen = {who for workers in world.run(by_whom, name) for who in workers}
+    if TABLE[name] in ("mcast", "gloo") and name != "monitored_barrier":  # which makes no work
+        assert TABLE[name] in seen
