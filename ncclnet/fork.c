@@ -1,7 +1,9 @@
 #include "fork.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mcast.h"
@@ -9,7 +11,46 @@
 int mcast_fork_child;
 static long loader; /* process that loaded the library */
 
-static void in_child(void) { mcast_fork_child = 1; }
+/* The inode of each socket that a child closes, by its descriptor; 0: none.
+ * Nobody takes an entry out: a descriptor that stands for another file by then
+ * has another inode. Those beyond the end of the table stay open in children. */
+static ino_t sockets[1 << 16];
+static int sockets_end;
+
+static ino_t socket_inode(int fd)
+{
+	struct stat s;
+
+	return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) ? s.st_ino : 0;
+}
+
+void mcast_close_in_child(int fd)
+{
+	int end;
+
+	if (fd < 0 || fd >= (int)(sizeof(sockets) / sizeof(sockets[0])))
+		return;
+	__atomic_store_n(&sockets[fd], socket_inode(fd), __ATOMIC_RELAXED);
+	end = __atomic_load_n(&sockets_end, __ATOMIC_RELAXED);
+	while (end <= fd && !__atomic_compare_exchange_n(&sockets_end, &end, fd + 1, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
+/* Other threads of the parent are not here, so only what a signal handler may
+ * call is called. */
+static void in_child(void)
+{
+	int fd, end = __atomic_load_n(&sockets_end, __ATOMIC_ACQUIRE), before = errno;
+	ino_t inode;
+
+	mcast_fork_child = 1;
+	for (fd = 0; fd < end; fd++) {
+		inode = __atomic_load_n(&sockets[fd], __ATOMIC_RELAXED);
+		if (inode != 0 && inode == socket_inode(fd))
+			close(fd);
+	}
+	errno = before;
+}
 
 /* Neither vfork() nor posix_spawn() runs the handler: their child shares the
  * parent's memory until it executes a program, and must not mark the parent. */

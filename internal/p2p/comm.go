@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 )
 
 // open turns the sockets of a connection, and its ring unless that is negative,
@@ -75,7 +77,10 @@ func duplicate(c net.Conn) (fd int, err error) {
 		return -1, err
 	}
 	cerr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3) })
-	return fd, errors.Join(cerr, err)
+	if err = errors.Join(cerr, err); err == nil {
+		sys.Private(fd)
+	}
+	return fd, err
 }
 
 // Comm is a comm for Go callers: tests and benchmarks. The plugin calls C.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -73,6 +74,7 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	sys.PrivateConn(conn.(*net.TCPConn))
 	s := &Session{
 		line: newLine(conn, h.Timeout), hello: h,
 		ready: make(chan struct{}), lost: make(chan struct{}),

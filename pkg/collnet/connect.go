@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
@@ -93,6 +94,7 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 			_ = c.Close()
 			continue
 		}
+		sys.PrivateConn(c)
 		out[peers[i]] = c
 	}
 	return out, err

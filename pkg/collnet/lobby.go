@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/torch-mcast/torch-mcast/internal/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
@@ -40,6 +41,7 @@ func newLobby() (*lobby, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for peers: %w", err)
 	}
+	sys.PrivateConn(ln.(*net.TCPListener))
 	l := &lobby{
 		listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}),

@@ -436,6 +436,44 @@ def test_a_forked_child_is_refused_by_every_function() -> None:
     """)
 
 
+def test_a_forked_child_holds_no_socket_of_its_parents_group() -> None:
+    # Or the peers would not learn of the end of the parent before that of the child.
+    host("""
+        import socket
+        from torch_mcast.group import Group
+
+        def sockets():
+            opened = {}
+            for fd in map(int, os.listdir("/proc/self/fd")):
+                try:
+                    if (where := os.readlink(f"/proc/self/fd/{fd}")).startswith("socket:"):
+                        opened[fd] = where
+                except OSError:
+                    pass  # the listing's own
+            return opened
+
+        def child(see):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if see() else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+        before = sockets()
+        group = Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], 30_000)
+        ours = sockets().items() - before.items()
+        assert len(ours) >= 2, ours  # the listener, and those of multicast
+        child(lambda: not sockets().items() & ours)
+        assert sockets().items() >= ours  # the parent goes on
+        group.close()
+
+        # Who has got the descriptors since keeps them.
+        keep = [socket.socket() for _ in range(64)]
+        assert {fd for fd, _ in ours} <= {one.fileno() for one in keep}, (ours, keep)
+        theirs = sockets()
+        child(lambda: sockets().items() >= theirs.items())
+    """)
+
+
 def test_a_forked_child_may_load_what_its_parent_has_not() -> None:
     host("""
         pid = os.fork()

@@ -74,6 +74,7 @@ func (s *Socket) open(o *Options) (err error) {
 	if s.fd, err = unix.Socket(s.family.domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		return fmt.Errorf("%w: open UDP socket: %w", fabric.ErrUnavailable, err)
 	}
+	sys.Private(s.fd)
 	if s.kernel, err = probe(s.fd).limit(o.Offload); err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ func Take(conn *net.TCPConn) (int, error) {
 	}
 	// An older kernel refuses.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, tcpRTOMin, leastRTOMicro)
+	Private(fd)
 	_ = conn.Close() // The duplicate keeps the connection open.
 	return fd, nil
 }

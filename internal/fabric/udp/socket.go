@@ -43,6 +43,7 @@ func newSocket() (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open UDP socket: %w", err)
 	}
+	sys.Private(fd)
 	return fd, nil
 }
 

@@ -1,0 +1,25 @@
+package sys
+
+import "syscall"
+
+// OnSocket, if not nil, is told the descriptor of every socket that is Private. It is set once,
+// before any is opened, by who knows about forks: a program in Go alone never forks.
+var OnSocket func(fd int)
+
+// Private says that a socket must not live on in a child of fork(): while a child holds it as well,
+// the end of this process closes nothing, and the peer does not learn of it.
+func Private(fd int) {
+	if OnSocket != nil {
+		OnSocket(fd)
+	}
+}
+
+// PrivateConn is Private for what Go holds.
+func PrivateConn(c syscall.Conn) {
+	if OnSocket == nil {
+		return
+	}
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { OnSocket(int(fd)) }) // closed already: nothing to keep
+	}
+}

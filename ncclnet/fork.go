@@ -1,0 +1,12 @@
+package main
+
+/*
+#include "fork.h"
+*/
+import "C"
+
+import "github.com/torch-mcast/torch-mcast/internal/fabric/sys"
+
+func init() {
+	sys.OnSocket = func(fd int) { C.mcast_close_in_child(C.int(fd)) } //nolint:gosec // a descriptor
+}
