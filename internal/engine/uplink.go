@@ -108,7 +108,11 @@ func (u *Uplink) work(now inc.Time) bool {
 		u.resent = resent
 	}
 	if silence := u.member.Silence(now); silence > u.cfg.Timeout {
-		u.lose(fmt.Errorf("it has not answered on the data path for %v", silence.Round(time.Millisecond)))
+		text := fmt.Sprintf("it has not answered on the data path for %v", silence.Round(time.Millisecond))
+		if n := u.batch.Refused.Load(); n > 0 {
+			text += fmt.Sprintf("; a firewall or security policy of this host refused %d datagrams to it (EPERM)", n)
+		}
+		u.lose(errors.New(text))
 	}
 	return busy
 }

@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/inc"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/scatter"
@@ -232,6 +234,21 @@ func TestWhatWasLostDoesNotYield(t *testing.T) {
 		require.NoError(t, err)
 		return len(m.heads) == 7
 	})
+}
+
+// TestFirewallIsNamed: where the silence of a switch has its cause on this host, it is said.
+func TestFirewallIsNamed(t *testing.T) {
+	u, _, o := rig(t, 1024, nil, false)
+	var lost error
+	u.cfg.Lost = func(err error) { lost = err }
+	u.lane.Post(now(), o)
+	systest.InSandbox(t, unix.EPERM, []uint32{unix.SYS_SENDMSG, unix.SYS_SENDMMSG}, func() {
+		for at := now(); lost == nil && at < now()+100*time.Hour; at += 2 * time.Hour {
+			u.work(at)
+		}
+	})
+	require.ErrorContains(t, lost, "it has not answered on the data path for ")
+	require.ErrorContains(t, lost, "; a firewall or security policy of this host refused ")
 }
 
 // TestUplinkAllocatesNothing while datagrams come and go.
