@@ -37,8 +37,7 @@ setup: toolchain ## what build, test and demo need: a Python environment with to
 nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the plugin
 
 test: setup build check ## everything that a change must pass
-	go test -race -short -timeout 15m ./...
-	go test -timeout 15m ./...
+	scripts/test
 	scripts/conformance
 	cd python && ../$(PYTHON) -m pytest tests
 

@@ -32,8 +32,8 @@ func FuzzMerged(f *testing.F) {
 		defer func() { require.NoError(t, in.Close()) }()
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 		require.NoError(t, err)
-		defer unix.Close(pair[0]) //nolint:errcheck // tests
-		defer unix.Close(pair[1]) //nolint:errcheck // tests
+		defer unix.Close(pair[0])
+		defer unix.Close(pair[1])
 		b = b[:min(len(b), maxPacket)]
 		require.NoError(t, unix.Send(pair[0], b, 0))
 
