@@ -43,6 +43,14 @@ var timeRows = slices.Concat(
 			job: job{timeout: lateness / 2, acts: []worker.Act{{Rank: 3, Round: 5, Before: "allreduce", Do: "wait", For: lateness}}}}
 	}, SHM, UDP, Switch, Tree),
 	across(func(Over) Row {
+		const late = 10 * time.Second
+		return Row{ID: "/late-10s", Family: Time, Fault: "every rank is 10 s late once: at the first Allgather, the first Reduce-Scatter, the first Broadcast, at closing; `MCAST_TIMEOUT` is 3 s",
+			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce,
+			job: job{timeout: 3 * time.Second, rounds: 3, acts: []worker.Act{
+				{Rank: 0, Before: "allgather", Do: "wait", For: late}, {Rank: 3, Before: "reducescatter", Do: "wait", For: late},
+				{Rank: 1, Before: "broadcast", Do: "wait", For: late}, {Rank: 2, Round: 2, Before: "close", Do: "wait", For: late}}}}
+	}, SHM, UDP, Switch, Tree),
+	across(func(Over) Row {
 		return Row{ID: "/delayed", Family: Time, Fault: "everything that goes to host 2 takes 50 ms longer, for 3 s",
 			Then: "no operation fails", Ends: Succeeds, Bound: Timeout,
 			job: job{during: delay(host(2), 50*time.Millisecond, 3*time.Second)}}
