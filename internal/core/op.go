@@ -53,13 +53,13 @@ type op struct {
 	tries      uint
 	alarm      Time // when a cutoff passed of which it is not known yet whether rightly, 0: none
 	silent     bool // a cutoff has passed: the time taken may say nothing about the rate
-	mended     bool // chunks came by repair: it says nothing
+	repaired   bool // chunks came by repair: it says nothing
 	// guessed says that chunks were asked for after a silence, here or further
-	// right; inVain, that some were asked for that only came late.
-	guessed, inVain bool
+	// right; spurious, that some were asked for that only came late.
+	guessed, spurious bool
 
 	rightDone bool // the right neighbour has every chunk
-	told      bool // the left neighbour was told that this rank has every chunk
+	doneSent  bool // the left neighbour was told that this rank has every chunk
 }
 
 // seen says what has arrived of a shard.
@@ -213,7 +213,7 @@ func (c *Comm) advance() {
 			p.entered = true
 			c.barrier(p)
 		}
-		if p.open && p.full() && p.sent() && c.shake(p) {
+		if p.open && p.full() && p.sent() && c.finishHandshake(p) {
 			c.learn(p)
 			c.complete(p, nil)
 			continue
@@ -229,14 +229,14 @@ func (c *Comm) advance() {
 	c.release()
 }
 
-// shake plays the final handshake of an operation that this rank has
+// finishHandshake plays the final handshake of an operation that this rank has
 // completely received, and reports whether it is over.
-func (c *Comm) shake(p *op) bool {
+func (c *Comm) finishHandshake(p *op) bool {
 	if !p.handshake {
 		return true
 	}
-	if !p.told {
-		p.told = true
+	if !p.doneSent {
+		p.doneSent = true
 		c.send(c.topo.left(), wire.Control{Kind: wire.Done, Collective: p.shape.coll, Seq: p.seq})
 	}
 	return p.rightDone

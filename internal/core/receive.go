@@ -21,7 +21,7 @@ func (c *Comm) Hold(h *wire.Data) bool {
 // Place returns where the payload (n bytes) of a chunk goes, or false if it is
 // to be dropped. The PSN alone gives the address, so order does not matter
 // (paper 000, III-B). It is called for chunks that have arrived, not on a guess: what is dropped
-// is counted here, and a duplicate tells how hasty a request for repair was. Of a chunk that is
+// is counted here, and a duplicate tells that a request for repair was spurious. Of a chunk that is
 // not dropped nothing is recorded until Received, so a second Place before that answers the same.
 func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 	c.tick(now)
@@ -31,7 +31,7 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 		return Place{}, false
 	}
 	if bit := s*p.shape.chunks + int(h.PSN); p.have.Has(bit) {
-		c.twice(p, bit, IsRepair(h))
+		c.duplicate(p, bit, IsRepair(h))
 		c.stats.Dropped++
 		return Place{}, false
 	}
@@ -148,10 +148,10 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		p.cutoff = 0
 		if !p.eager {
 			// A few bytes between many ranks, as in a barrier, say nothing about a rate.
-			if total := p.shape.total(); total >= 4*c.cfg.Chunk && (!p.silent || c.pace.rate == 0 && !p.mended) {
+			if total := p.shape.total(); total >= 4*c.cfg.Chunk && (!p.silent || c.pace.rate == 0 && !p.repaired) {
 				c.pace.measure(total, c.now-p.since)
 			}
-			if !p.inVain {
+			if !p.spurious {
 				c.pace.kept()
 			}
 			c.activeOps(func(q *op) bool { c.arm(q); return true }) // the next one's turn has come

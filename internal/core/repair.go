@@ -171,11 +171,11 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 func (c *Comm) answered(p *op, bit int, repair bool) {
 	if repair {
 		c.stats.Repaired++
-		p.mended = true
-		c.judge(p, true)
+		p.repaired = true
+		c.judgeCutoff(p, true)
 	} else if p.asked.Count() > 0 && p.asked.Clear(bit) {
 		c.stats.Lost-- // it was only late
-		c.hasty(p)
+		c.spurious(p)
 	}
 	if p.wanted.Count() == 0 || !p.wanted.Has(bit) {
 		return
@@ -199,34 +199,34 @@ func (c *Comm) owe(p *op, bit int) {
 	p.repairs++
 }
 
-// twice takes note of a chunk that this rank has already. If one copy came by
-// repair and the other by multicast, the request was hasty.
-func (c *Comm) twice(p *op, bit int, repair bool) {
+// duplicate takes note of a chunk that this rank has already. If one copy came by
+// repair and the other by multicast, the request was spurious.
+func (c *Comm) duplicate(p *op, bit int, repair bool) {
 	asked := p.asked.Clear(bit)
 	if asked && !repair {
 		c.stats.Lost--
 	}
 	if asked || repair {
-		c.hasty(p)
-		c.judge(p, false)
+		c.spurious(p)
+		c.judgeCutoff(p, false)
 	}
 }
 
-// judge lets the cutoff learn, once for each time that it has passed.
-func (c *Comm) judge(p *op, right bool) {
+// judgeCutoff lets the cutoff learn, once for each time that it has passed.
+func (c *Comm) judgeCutoff(p *op, right bool) {
 	if p.alarm != 0 {
 		c.pace.learn(right, c.now-p.alarm)
 		p.alarm = 0
 	}
 }
 
-// hasty takes note of a request that multicast answers after all. Unless one of
+// spurious takes note of a request that multicast answers after all. Unless one of
 // this operation was a guess, it was for a gap, in which the chunk was overtaken.
-func (c *Comm) hasty(p *op) {
+func (c *Comm) spurious(p *op) {
 	if p.guessed {
 		return
 	}
-	p.inVain = true
+	p.spurious = true
 	if more := c.pace.overtake(c.now); more > 0 {
 		c.activeOps(func(q *op) bool { // what is open is of the same kind
 			for i := range q.gaps {
@@ -423,7 +423,7 @@ func (p *pace) measure(bytes int, took time.Duration) {
 }
 
 // learn adapts to a request after a silence: it was right if the chunk came by
-// repair alone, and hasty if it came by multicast as well, by up to the
+// repair alone, and spurious if it came by multicast as well, by up to the
 // time since. That may have other reasons too, so alpha no more than doubles.
 func (p *pace) learn(right bool, since time.Duration) {
 	if right {
