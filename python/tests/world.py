@@ -81,7 +81,8 @@ class World:
 
 
 def _serve(rank: int, size: int, backend: str, scratch: str, env: dict[str, str], pipe: Connection) -> None:
-    os.environ.update({"GLOO_SOCKET_IFNAME": "lo", **env})
+    traces = f"{scratch}/trace_rank_"
+    os.environ.update({"GLOO_SOCKET_IFNAME": "lo", "TORCH_FR_DUMP_TEMP_FILE": traces, **env})
     import torch
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore

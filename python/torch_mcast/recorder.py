@@ -33,6 +33,7 @@ class Recorder:
         self._newest = 0
         self._posted: dict[McastWork, int] = {}
         self._failed: set[int] = set()
+        self._late = False
         self._delegated: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
 
     def open(self, group: str) -> None:
@@ -55,30 +56,30 @@ class Recorder:
         self._posted.pop(work, None)
 
     def failed(self, work: McastWork, what: str) -> None:
-        """Note that an operation has failed, and write the trace of this process if it is the first.
+        """Note that an operation has failed, and write the trace of this process if it is the first."""
+        first = not self._failed
+        self._failed.add(self._posted.pop(work))
+        if first:
+            self._report(what)
+
+    def late(self, what: str) -> None:
+        """Write the trace of this process if this is the first wait of the group that runs out of time."""
+        first, self._late = not self._late, True
+        if first:
+            self._report(what)
+
+    def _report(self, what: str) -> None:
+        """Write the trace because of what has happened, if torch's settings allow it.
 
         A thread writes it, since torch takes seconds to name the lines of the program, and whoever
         waits for the operation is told at once. The end of the program waits for the thread.
         """
-        first = not self._failed
-        self._failed.add(self._posted.pop(work))
-        if not first:
-            return
-        try:
-            threading.Thread(target=self.report, args=(what,), name="mcast-trace").start()
-        except RuntimeError:  # at exit
-            self.report(what)
-
-    def report(self, what: str) -> None:
-        """Write the trace of this process because of what has happened, if torch's settings allow it."""
         if not _wanted():
             return
         try:
-            path = write()
-        except Exception as e:  # what has happened matters more than its trace
-            _log.debug("no trace of the Flight Recorder: %s", e)
-        else:
-            _log.warning("%s; the operations of this rank are in %s, for torchfrtrace", what, path)
+            threading.Thread(target=_write_because, args=(what,), name="mcast-trace").start()
+        except RuntimeError:  # at exit
+            _write_because(what)
 
     def close(self) -> None:
         """Leave the entries of a group that never failed as torch recorded them."""
@@ -104,6 +105,7 @@ class Recorder:
 
 
 _recorders: dict[str, Recorder] = {}
+_writing = threading.Lock()  # one dead rank fails many groups
 
 
 def write() -> str:
@@ -114,15 +116,25 @@ def write() -> str:
     """
     if not hasattr(c10d, "FlightRecorderHook"):
         raise errors.UnsupportedError("this torch records its own backends alone; torch 2.15 records ours")
-    trace: dict[str, Any] = pickle.loads(c10d._dump_fr_trace(True, None, False, NAME))
-    for recorder in list(_recorders.values()):
-        recorder.complete(trace["entries"])
-    path = Path(_prefix() + str(dist.get_rank() if dist.is_initialized() else 0))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(path.name + ".part")
-    half.write_bytes(pickle.dumps(trace))
-    half.rename(path)
+    with _writing:
+        trace: dict[str, Any] = pickle.loads(c10d._dump_fr_trace(True, None, False, NAME))
+        for recorder in list(_recorders.values()):
+            recorder.complete(trace["entries"])
+        path = Path(_prefix() + str(dist.get_rank() if dist.is_initialized() else 0))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_name(path.name + ".part")
+        half.write_bytes(pickle.dumps(trace))
+        half.rename(path)
     return str(path)
+
+
+def _write_because(what: str) -> None:
+    try:
+        path = write()
+    except Exception as e:  # what has happened matters more than its trace
+        _log.debug("no trace of the Flight Recorder: %s", e)
+    else:
+        _log.warning("%s; the operations of this rank are in %s, for torchfrtrace", what, path)
 
 
 def _prefix() -> str:

@@ -88,7 +88,7 @@ class McastWork(Work):
             limit = timeout if timeout > _NO_TIMEOUT else self._timeout
             if not self._settle(limit.total_seconds()):
                 late = f"{self._name} was not done after {limit.total_seconds():g} s; it goes on"
-                self._recorder.report(late)
+                self._recorder.late(late)
                 raise errors.WaitTimeoutError(late)
         if self._error is not None:
             raise self._error
