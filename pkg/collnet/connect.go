@@ -85,6 +85,11 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 		}
 	}
 	err := g.Wait()
+	for _, c := range conns {
+		if c != nil && err == nil {
+			err = sys.Persist(c)
+		}
+	}
 	out := map[int]*net.TCPConn{}
 	for i, c := range conns {
 		if c == nil {

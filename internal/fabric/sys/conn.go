@@ -1,8 +1,10 @@
 package sys
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,9 +14,38 @@ import (
 // not sent. Linux takes another bound since 6.15 (TCP_RTO_MIN_US in linux/tcp.h);
 // before, a route can have one (ip route change ... rto_min 5ms).
 const (
+	tcpRTOMax     = 44
 	tcpRTOMin     = 45
 	leastRTOMicro = 5000
+	mostRTOMilli  = 1000
+	giveUpMilli   = 24 * 60 * 60 * 1000
 )
+
+// Persist makes TCP repeat what is not acknowledged once a second at least, for a day. By itself it
+// doubles the wait each time, so after a link that was down for some seconds nothing passes for as
+// long again, and where a link comes and goes each repeat may meet it down. And it gives up after
+// net.ipv4.tcp_retries2 such waits, which then would be 14 s; so it is given another limit. As
+// that one also ends connections whose peer has no room, which a rank has a right to whose program is
+// late, it is far away: who is dead is for others to say. Linux before 6.15 has no such bound, and
+// is left as it is.
+func Persist(conn syscall.Conn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("bound TCP's waits: %w", err)
+	}
+	if e := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax, mostRTOMilli) //nolint:gosec // a descriptor
+		if err == nil {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, giveUpMilli) //nolint:gosec // a descriptor
+		}
+	}); e != nil {
+		err = e
+	}
+	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
+		return fmt.Errorf("bound TCP's waits: %w", err)
+	}
+	return nil
+}
 
 // Take moves a connection out of Go's network poller and returns its
 // descriptor, non-blocking, with Nagle's algorithm off and soon to retransmit. The connection

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 )
 
 func TestTake(t *testing.T) {
@@ -31,4 +33,24 @@ func TestTake(t *testing.T) {
 	}
 	require.NoError(t, err)
 	require.Less(t, n, 20000, "5 ms, and some timer ticks")
+}
+
+func TestPersist(t *testing.T) {
+	a, b := systest.Pair(t)
+	defer func() { require.NoError(t, errors.Join(a.Close(), b.Close())) }()
+	raw, err := a.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, Persist(a))
+	var most, end int
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		if most, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax); err == nil { //nolint:gosec // a descriptor
+			end, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) //nolint:gosec // a descriptor
+		}
+	}))
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return // Linux before 6.15
+	}
+	require.NoError(t, err)
+	require.Equal(t, mostRTOMilli, most)
+	require.Equal(t, giveUpMilli, end)
 }
