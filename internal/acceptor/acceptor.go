@@ -40,8 +40,9 @@ func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, pr
 			time.Sleep(retry)
 			continue
 		}
-		s.enter(conn)
+		ended := s.enter(conn)
 		all.Go(func() {
+			defer close(ended)
 			_ = conn.SetDeadline(time.Now().Add(patience))
 			greet(conn, func() bool { return s.leave(conn) && conn.SetDeadline(time.Time{}) == nil })
 			if s.leave(conn) {
@@ -61,20 +62,25 @@ type strangers struct {
 type stranger struct {
 	net.Conn
 	since time.Time
+	ended chan struct{} // closed when its goroutine has; only then is the descriptor free
 }
 
 // enter adds a connection. If there are too many with it, it waits until one leaves, or the oldest
 // is old enough to be closed.
-func (s *strangers) enter(conn net.Conn) {
+func (s *strangers) enter(conn net.Conn) (ended chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, stranger{conn, time.Now()})
+	ended = make(chan struct{})
+	s.all = append(s.all, stranger{conn, time.Now(), ended})
 	for len(s.all) >= limit {
 		oldest := s.all[0]
 		wait := time.Until(oldest.since.Add(leastAge))
 		if wait <= 0 {
 			s.all = s.all[1:]
 			_ = oldest.Close()
+			s.mu.Unlock()
+			<-oldest.ended
+			s.mu.Lock()
 			continue
 		}
 		s.mu.Unlock()
@@ -84,6 +90,7 @@ func (s *strangers) enter(conn net.Conn) {
 		}
 		s.mu.Lock()
 	}
+	return ended
 }
 
 // leave removes a connection and reports whether it was still there.

@@ -61,9 +61,8 @@ func (p *plan) callers() (all []caller) {
 	return all
 }
 
-// connect makes a connection to each of the given peers. A higher one has to answer within
-// MCAST_TIMEOUT once the group is joined: its program has no part in that. A lower one connects when
-// its program comes to it, however late.
+// connect makes a connection to each of the given peers. A lower one connects when its program comes
+// to it, however late.
 func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]*net.TCPConn, error) {
 	conns := make([]*net.TCPConn, len(peers))
 	g, ctx := errgroup.WithContext(ctx)
@@ -79,7 +78,7 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 	for i, peer := range peers {
 		if peer > p.rank {
 			g.Go(func() (err error) {
-				conns[i], err = dial(ctx, p, purpose, peer)
+				conns[i], err = l.dial(ctx, p, purpose, peer)
 				return err
 			})
 		}
@@ -105,35 +104,61 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 	return out, err
 }
 
-// dial connects to a peer's lobby. What may pass is tried again for a while: a link that is down, no
-// descriptor left, a lobby that was too busy to hear the greeting.
-func dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
-	if limit := p.settings.Timeout; purpose == wire.PurposeStream {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, &timeoutError{"MCAST_TIMEOUT", limit})
-		defer cancel()
+// dial connects to a peer's lobby. What may pass is tried again: a process at either end that has no
+// descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the group
+// is joined the mesh says who is dead; a path on which no connection comes about for MCAST_TIMEOUT is
+// then given up.
+func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
+	defer l.failing(peer, nil)
+	d := net.Dialer{Control: p.limitSegments}
+	if purpose == wire.PurposeStream {
+		d.Timeout = p.settings.Timeout
 	}
-	var last error
+	var since time.Time // when the path began to fail; zero if it does not
+	var before error
 	for {
-		c, err := greet(ctx, p, purpose, peer)
+		start := time.Now()
+		c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
 		switch {
 		case err == nil:
-			return c, nil
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-			if last != nil {
-				err = fmt.Errorf("%w; before: %w", err, last)
+			since = time.Time{}
+			if err = greet(ctx, c, p, purpose, peer); err == nil {
+				return c.(*net.TCPConn), nil
 			}
-			fallthrough
-		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, errRefused):
+			_ = c.Close()
+		case since.IsZero() && !lacking(err):
+			since = start
+		}
+		final := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, errRefused)
+		switch limit := d.Timeout; {
+		case ctx.Err() != nil:
+			if before == nil {
+				before = err // rather the end of ctx than nothing
+			}
+			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
+		case limit > 0 && !since.IsZero() && time.Since(since) >= limit:
+			err, final = fmt.Errorf("%w: %w", &timeoutError{"MCAST_TIMEOUT", limit}, err), true
+		}
+		if final {
 			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", p.addrs[peer], p.why(), err)}
 		}
-		last = err
+		before = err
+		l.failing(peer, err)
 		select {
 		case <-time.After(redialEvery):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// lacking reports whether this machine, for now, lacks what a connection needs.
+func lacking(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // why says why a rank is looked for where it is, if that may be wrong.
@@ -144,17 +169,12 @@ func (p *plan) why() string {
 	return " (boot id, network namespace and address say that all ranks share one host)"
 }
 
-// greet dials once, and returns the connection when the peer has answered the greeting.
-func greet(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
-	d := net.Dialer{Control: p.limitSegments}
-	c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
-	if err != nil {
-		return nil, err
-	}
+// greet says who connects, and for what, and returns once the peer has answered.
+func greet(ctx context.Context, c net.Conn, p *plan, purpose wire.Purpose, peer int) error {
 	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]} //nolint:gosec // a rank
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
-	err = within(ctx, c, 0, func() error {
+	err := within(ctx, c, 0, func() error {
 		if _, err := c.Write(b[:]); err != nil {
 			return err
 		}
@@ -163,15 +183,11 @@ func greet(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.T
 	})
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		err = errHungUp
+		return errHungUp
 	case err == nil && wire.Answer(b[0]) == wire.Refused:
-		err = errRefused
+		return errRefused
 	case err == nil && wire.Answer(b[0]) != wire.Welcome:
-		err = errHungUp // whatever it is, it is no rank
+		return errHungUp // whatever it is, it is no rank
 	}
-	if err != nil {
-		_ = c.Close()
-		return nil, err
-	}
-	return c.(*net.TCPConn), nil
+	return err
 }

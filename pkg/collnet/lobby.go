@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 
@@ -26,6 +27,7 @@ type lobby struct {
 	taken   map[caller]bool
 	missing map[caller]bool // not greeted yet; nil until expect
 	changed chan struct{}   // replaced with every greeting
+	errs    map[int]error   // why ranks that are dialled cannot be reached yet
 	closed  bool
 }
 
@@ -44,7 +46,7 @@ func newLobby() (*lobby, error) {
 	sys.PrivateConn(ln.(*net.TCPListener))
 	l := &lobby{
 		listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, taken: map[caller]bool{},
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), errs: map[int]error{},
 	}
 	go acceptor.Serve(ln, acceptor.Patience, l.greet)
 	return l, nil
@@ -151,6 +153,22 @@ func (l *lobby) absent(p *plan, purpose wire.Purpose) (ranks []int) {
 		}
 	}
 	return ranks
+}
+
+// failing notes why a rank cannot be reached yet; nil: it can, or nobody tries any more.
+func (l *lobby) failing(rank int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.errs[rank] = err; err == nil {
+		delete(l.errs, rank)
+	}
+}
+
+// unreached returns why ranks cannot be reached yet.
+func (l *lobby) unreached() map[int]error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.errs)
 }
 
 func (l *lobby) close() {

@@ -37,10 +37,12 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestLobbyWithoutDescriptors takes all descriptors for a moment in which a peer connects.
+// TestLobbyWithoutDescriptors takes all descriptors while a peer connects, for longer than
+// MCAST_TIMEOUT: first there is none for the caller's own end, then none for the lobby's.
 func TestLobbyWithoutDescriptors(t *testing.T) {
 	l := openLobby(t)
 	p := callerPlan(l)
+	p.settings.Timeout = 100 * time.Millisecond
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := was
@@ -63,17 +65,19 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 		fill = append(fill, fd)
 	}
 	require.NotEmpty(t, fill)
-	_ = unix.Close(fill[0]) // for the caller's own end: the lobby finds none
-	fill = fill[1:]
 	conns := make(chan error, 1)
 	go func() {
-		c, err := dial(t.Context(), p, wire.PurposeStream, 1)
+		c, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
 		if err == nil {
 			defer c.Close() //nolint:errcheck // all was said
 		}
 		conns <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(3 * p.settings.Timeout)
+	require.ErrorIs(t, l.unreached()[1], unix.EMFILE)
+	_ = unix.Close(fill[0])
+	fill = fill[1:]
+	time.Sleep(3 * p.settings.Timeout)
 	release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -128,10 +132,10 @@ func TestConnectedTwice(t *testing.T) {
 	l := openLobby(t)
 	p := callerPlan(l)
 	who := caller{wire.PurposeStream, 0, 5}
-	first, err := dial(t.Context(), p, wire.PurposeStream, 1)
+	first, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
 	require.NoError(t, err)
 	defer first.Close() //nolint:errcheck // test
-	second, err := dial(t.Context(), p, wire.PurposeStream, 1)
+	second, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
 	require.NoError(t, err)
 	defer second.Close() //nolint:errcheck // test
 	_, err = first.Read(make([]byte, 1))
@@ -140,7 +144,7 @@ func TestConnectedTwice(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close() //nolint:errcheck // test
 	require.Equal(t, second.LocalAddr().String(), taken.RemoteAddr().String())
-	_, err = dial(t.Context(), p, wire.PurposeStream, 1)
+	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
 	require.ErrorIs(t, err, errRefused)
 	_, err = second.Write([]byte{1})
 	require.NoError(t, err)
@@ -155,12 +159,20 @@ func TestDialAgain(t *testing.T) {
 	p.keys[1]++ // for which the lobby hangs up
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := dial(ctx, p, wire.PurposeMesh, 1)
+	_, err := l.dial(ctx, p, wire.PurposeMesh, 1)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, errHungUp)
 	require.ErrorContains(t, err, "rank 1 cannot be reached at 127.0.0.1:")
 
+	p.settings.Timeout = 200 * time.Millisecond
+	at := p.addrs[1]
+	p.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
+	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	require.ErrorContains(t, err, "MCAST_TIMEOUT of 200ms is over: ")
+	require.Empty(t, l.unreached())
+
+	p.addrs[1] = at
 	require.NoError(t, l.listener.Close())
-	_, err = dial(t.Context(), p, wire.PurposeMesh, 1)
+	_, err = l.dial(t.Context(), p, wire.PurposeMesh, 1)
 	require.ErrorIs(t, err, unix.ECONNREFUSED, "nobody listens: that does not pass")
 }

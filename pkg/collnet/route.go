@@ -127,6 +127,9 @@ func (r *route) openStreams() (err error) {
 		if ranks := r.lobby.absent(r.plan, wire.PurposeStream); len(ranks) > 0 {
 			r.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
 		}
+		for rank, err := range r.lobby.unreached() {
+			r.log.Warn("a rank cannot be reached yet", "peer", rank, "error", err)
+		}
 	})
 	defer late.Stop()
 	r.streams, err = r.open(r.life)
