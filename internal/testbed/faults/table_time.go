@@ -9,7 +9,7 @@ import (
 )
 
 // lateness is by how much a rank is late, with half of it for MCAST_TIMEOUT.
-const lateness = 2 * time.Second
+const lateness = 2 * defaultTimeout
 
 // operationNames are those of operations in IDs and sentences.
 var operationNames = []struct{ operation, name string }{
