@@ -93,6 +93,7 @@ func packetFor(o *udp.Options) int {
 func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error) {
 	mtu := o.Interface.MTU
 	if paths.packet < paths.full {
+		p.narrow = paths.packet
 		text := paths.narrow(o.Interface.Name, mtu)
 		chunk := udp.ChunkFor(paths.packet)
 		switch {

@@ -26,6 +26,7 @@ type plan struct {
 	oneHost    bool
 	mtu        int // of the smallest uplink; unused on one host
 	rcvBuf     int
+	narrow     int    // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
 	segment    int    // payload bytes of the largest TCP segments between ranks; 0: as TCP finds right
 	switches   int    // addresses of aggregation nodes that every rank has
 	noSwitch   string // why Reduce-Scatter goes directly, at first or for good

@@ -206,12 +206,10 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 // switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
 // found to carry, since a rank's port is on its path to the switch too. 0: by neither.
 func (r *route) switchChunk() int {
-	chunk := r.plan.settings.Chunk
-	if segment := r.plan.segment; segment > 0 {
-		narrow := segment - wire.SlotSize - session.TagSize // a datagram's headers are shorter than a segment's
-		if chunk == 0 || narrow < chunk {
-			chunk = narrow
-		}
+	const headers = 40 + 8 + wire.SlotSize + session.TagSize // those of IPv6 and UDP, the longest
+	chunk, narrow := r.plan.settings.Chunk, r.plan.narrow-headers
+	if narrow > 0 && (chunk == 0 || narrow < chunk) {
+		return narrow
 	}
 	return chunk
 }

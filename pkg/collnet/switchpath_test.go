@@ -287,10 +287,10 @@ func TestChunkBoundsTheSwitchs(t *testing.T) {
 
 // TestSwitchChunk: what the paths between ranks carry, the path to the switch is asked for at most.
 func TestSwitchChunk(t *testing.T) {
-	for _, c := range []struct{ chunk, segment, want int }{
-		{0, 0, 0}, {1408, 0, 1408}, {0, 1460, 1412}, {4096, 1460, 1412}, {1024, 1460, 1024},
+	for _, c := range []struct{ chunk, narrow, want int }{
+		{0, 0, 0}, {1408, 0, 1408}, {0, 1500, 1404}, {4096, 1500, 1404}, {1024, 1500, 1024},
 	} {
-		r := route{Group: &Group{plan: &plan{settings: config.Settings{Chunk: c.chunk}, segment: c.segment}}}
+		r := route{Group: &Group{plan: &plan{settings: config.Settings{Chunk: c.chunk}, narrow: c.narrow}}}
 		assert.Equal(t, c.want, r.switchChunk(), "%+v", c)
 	}
 }
