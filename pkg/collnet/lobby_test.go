@@ -69,7 +69,7 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 	go func() {
 		c, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
 		if err == nil {
-			defer c.Close() //nolint:errcheck // all was said
+			defer c.Close()
 		}
 		conns <- err
 	}()
@@ -96,7 +96,7 @@ func TestStrangersHoldFewDescriptors(t *testing.T) {
 	for i := range strangers {
 		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", g[1].lobby.port()))
 		require.NoError(t, err)
-		defer c.Close() //nolint:errcheck // test
+		defer c.Close()
 		require.LessOrEqual(t, descriptors(t)-before-(i+1), 64)
 	}
 	each(t, 2, firstReduction(g))
@@ -134,15 +134,15 @@ func TestConnectedTwice(t *testing.T) {
 	who := caller{wire.PurposeStream, 0, 5}
 	first, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
 	require.NoError(t, err)
-	defer first.Close() //nolint:errcheck // test
+	defer first.Close()
 	second, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
 	require.NoError(t, err)
-	defer second.Close() //nolint:errcheck // test
+	defer second.Close()
 	_, err = first.Read(make([]byte, 1))
 	require.Error(t, err, "it is replaced")
 	taken, err := l.take(t.Context(), who)
 	require.NoError(t, err)
-	defer taken.Close() //nolint:errcheck // test
+	defer taken.Close()
 	require.Equal(t, second.LocalAddr().String(), taken.RemoteAddr().String())
 	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
 	require.ErrorIs(t, err, errRefused)
