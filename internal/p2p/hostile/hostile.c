@@ -1,5 +1,5 @@
 /* hostile CONNECTIONS [SEED]: comms whose peers say what they like. A receiver reads streams that are cut,
- * repeated and garbled, a sender hears nonsense, a ring's counters jump. scripts/sanitize builds it with
+ * repeated and garbled, a sender hears nonsense, a ring's counters jump. scripts/conformance builds it with
  * the sanitizers, which judge; nothing here may crash, hang or bring more bytes than there is room for. */
 #include <arpa/inet.h>
 #include <endian.h>
