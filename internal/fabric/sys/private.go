@@ -2,7 +2,7 @@ package sys
 
 import "syscall"
 
-// OnSocket, if not nil, is told the descriptor of every socket that is Private. It is set once,
+// OnSocket is told the descriptor of every socket that is Private, unless it is nil. It is set once,
 // before any is opened, by who knows about forks: a program in Go alone never forks.
 var OnSocket func(fd int)
 
