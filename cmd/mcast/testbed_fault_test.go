@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/testbed"
 )
 
 // Each fault is set, shown and healed; and a wrong argument is answered by what is allowed.
@@ -22,7 +24,7 @@ func TestTestbedFaults(t *testing.T) {
 	}
 	_, err := run("up", "--name", name, "--hosts", "2", "--rate", "1gbit")
 	require.NoError(t, err)
-	t.Cleanup(func() { _, _ = run("down", "--name", name) })
+	t.Cleanup(func() { require.NoError(t, testbed.Down(name)) })
 	for _, c := range []struct{ args, says string }{
 		{"loss n0 1 --peer h1 --protocol udp --above 1500 --at in", "n0: its link loses 1 --at in --protocol udp --above 1500 --peer 10.77.0.2"},
 		{"link 0 down", "h0: its link is down"},
