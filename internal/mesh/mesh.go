@@ -72,6 +72,7 @@ type Mesh struct {
 	noticed  chan struct{} // replaced with every notice
 	closing  bool
 	wg       sync.WaitGroup
+	reports  sync.WaitGroup // of faults to neighbours
 	stop     chan struct{}
 }
 
@@ -116,8 +117,10 @@ func (m *Mesh) Report(f *Fault) {
 	}
 	m.first = f
 	close(m.failed)
+	m.reports.Add(1) // under the lock: Close waits only once closing is set
 	m.mu.Unlock()
 	m.flood(fault, f.Rank, append([]byte{byte(f.Kind)}, f.Text...))
+	m.reports.Done()
 	m.onFault(f)
 }
 
@@ -237,13 +240,14 @@ func (m *Mesh) Close() {
 // does. Who closes a connection while bytes of the peer come resets it, and the last words, that all
 // leave or what failed, are lost where they are still on their way.
 func (m *Mesh) linger(wait time.Duration) {
+	enough := time.AfterFunc(min(m.timeout/3, wait), m.hangUp)
+	defer enough.Stop()
+	m.reports.Wait() // else a rank that leaves because of a fault looks dead to those who do not know it
 	for _, e := range m.edges {
 		if c, ok := e.conn.(interface{ CloseWrite() error }); ok {
 			_ = c.CloseWrite()
 		}
 	}
-	enough := time.AfterFunc(min(m.timeout/3, wait), m.hangUp)
-	defer enough.Stop()
 	m.wg.Wait()
 }
 

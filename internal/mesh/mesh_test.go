@@ -63,6 +63,32 @@ func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph
 	return g
 }
 
+// slow is a connection that takes its time to write a fault.
+type slow struct{ *net.TCPConn }
+
+func (c slow) Write(b []byte) (int, error) {
+	if b[0] == fault {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return c.TCPConn.Write(b)
+}
+
+// TestReportBeforeClose has a rank leave while it still tells its neighbours why.
+func TestReportBeforeClose(t *testing.T) {
+	g := newGraph(t, 3, time.Minute, 0)
+	conns := map[int]net.Conn{}
+	for r, c := range g.conns[0] {
+		conns[r] = slow{c.(*net.TCPConn)}
+	}
+	m := New(0, 3, conns, time.Minute, time.Minute, func(*Fault) {}, func(int, Posted) {})
+	go m.Report(&Fault{Kind: Local, Rank: 0, Text: "no memory"})
+	require.Eventually(t, func() bool { return m.Err() != nil }, 10*time.Second, time.Microsecond)
+	m.Close()
+	for r := 1; r < 3; r++ {
+		require.Equal(t, &Fault{Kind: Local, Rank: 0, Text: "no memory"}, <-g.faults[r])
+	}
+}
+
 func TestAgree(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5, 8, 13} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
