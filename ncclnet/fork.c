@@ -67,5 +67,6 @@ int mcast_forked_text(char *err, size_t errlen)
 			"this process (%ld) is a fork of the one that loaded the library (%ld), and the "
 			"library does not survive a fork: fork before it is loaded, or start the process "
 			"with exec or spawn", (long)getpid(), loader);
+	mcast_set_error_rank(-1);
 	return MCAST_E_UNAVAILABLE;
 }

@@ -15,9 +15,9 @@ const (
 	Patience = time.Second
 	// limit is how many connections that have not greeted are open, the one accepted last included.
 	limit = 64
-	// leastAge is what the oldest of them must have before it is closed for the sake of a new one:
+	// leastAge divides patience: so old the oldest of them must be to be closed for the sake of a new one, as
 	// a group's ranks come all at once, and each needs a moment to be read.
-	leastAge = 20 * time.Millisecond
+	leastAge = 50
 	// retry is the pause after a failure to accept: out of descriptors, perhaps only for now.
 	retry = 10 * time.Millisecond
 )
@@ -29,7 +29,7 @@ const (
 func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, proven func() bool)) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	s := strangers{left: make(chan struct{}, 1)}
+	s := strangers{leastAge: patience / leastAge, left: make(chan struct{}, 1)}
 	defer s.closeAll()
 	for {
 		conn, err := ln.Accept()
@@ -54,6 +54,8 @@ func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, pr
 
 // strangers are the connections that have not greeted yet, oldest first.
 type strangers struct {
+	leastAge time.Duration
+
 	mu   sync.Mutex
 	all  []stranger
 	left chan struct{} // holds a token when one has left
@@ -74,7 +76,7 @@ func (s *strangers) enter(conn net.Conn) (ended chan struct{}) {
 	s.all = append(s.all, stranger{conn, time.Now(), ended})
 	for len(s.all) >= limit {
 		oldest := s.all[0]
-		wait := time.Until(oldest.since.Add(leastAge))
+		wait := time.Until(oldest.since.Add(s.leastAge))
 		if wait <= 0 {
 			s.all = s.all[1:]
 			_ = oldest.Close()

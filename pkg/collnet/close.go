@@ -142,6 +142,9 @@ func few(ranks []int) string {
 // release frees what a group held that this rank has left.
 func (g *Group) release() error {
 	g.mesh.Close()
+	if f := g.mesh.Err(); f != nil {
+		g.fail(f) // the cause, where whoever reported it has not come to that yet
+	}
 	g.fail(g.closed())
 	g.end(g.closed())
 	g.watchers.Wait()

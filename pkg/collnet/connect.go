@@ -111,7 +111,10 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
 	defer l.failing(peer, nil)
 	d := net.Dialer{Control: p.limitSegments}
-	if purpose == wire.PurposeStream {
+	switch purpose {
+	case wire.PurposeMesh:
+		d.Control = smallSegments // what the path carries is found out over it
+	case wire.PurposeStream:
 		d.Timeout = p.settings.Timeout
 	}
 	var since time.Time // when the path began to fail; zero if it does not
@@ -121,11 +124,24 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 		c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
 		switch {
 		case err == nil:
-			since = time.Time{}
-			if err = greet(ctx, c, p, purpose, peer); err == nil {
-				return c.(*net.TCPConn), nil
+			conn := c.(*net.TCPConn)
+			// A peer may take its time to answer, but its kernel acknowledges at once.
+			if err = acknowledged(conn, d.Timeout); err == nil {
+				err = greet(ctx, c, p, purpose, peer)
+			}
+			if err == nil {
+				err = acknowledged(conn, 0)
+			}
+			if err == nil {
+				return conn, nil
 			}
 			_ = c.Close()
+			switch {
+			case !errors.Is(err, unix.ETIMEDOUT):
+				since = time.Time{} // the path carries what is said
+			case since.IsZero():
+				since = start
+			}
 		case since.IsZero() && !lacking(err):
 			since = start
 		}
@@ -149,6 +165,20 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 		case <-ctx.Done():
 		}
 	}
+}
+
+// acknowledged has TCP end a connection on which nothing is acknowledged for so long, or, with 0, when it likes.
+func acknowledged(conn *net.TCPConn, within time.Duration) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(within.Milliseconds())) //nolint:gosec // a descriptor
+	}); e != nil {
+		err = e
+	}
+	return err
 }
 
 // lacking reports whether this machine, for now, lacks what a connection needs.

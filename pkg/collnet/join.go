@@ -180,8 +180,11 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 // tellOthers spares the other ranks, which may wait for this one's connections, waiting until their time is over.
 func tellOthers(ctx context.Context, m *mesh.Mesh, rank int, err error) {
 	var absent *absentError
+	var fault *Fault
 	switch {
 	case ctx.Err() != nil: // they know, or their time is over, too
+	case errors.As(err, &fault):
+		m.Report(fault) // all come to the same conclusion
 	case errors.As(err, &absent):
 		m.Lost(absent.rank, absent)
 	default:
@@ -248,7 +251,11 @@ func (g *Group) reduceBroken(err error) {
 	case errors.As(err, &lost):
 		g.broken(lost.Rank, lost)
 	case errors.As(err, &absent):
-		g.broken(absent.rank, absent)
+		if errors.As(err, new(*timeoutError)) {
+			err = &Fault{Kind: Path, Rank: absent.rank, Text: fmt.Sprintf(
+				"rank %d cannot connect to rank %d, though it answers: %v", g.plan.rank, absent.rank, absent.err)}
+		}
+		g.broken(absent.rank, err)
 	default:
 		g.broken(-1, err)
 	}
@@ -259,7 +266,10 @@ func (g *Group) broken(rank int, err error) {
 	var one *core.MismatchError
 	var two *direct.MismatchError
 	var stall *sys.StallError
+	var fault *Fault
 	switch {
+	case errors.As(err, &fault):
+		g.mesh.Report(fault)
 	case errors.As(err, &one), errors.As(err, &two):
 		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.plan.rank, Text: err.Error()})
 	case errors.As(err, &stall):

@@ -2,10 +2,8 @@ package collnet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/fabric"
@@ -59,7 +57,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 func (p *plan) udpOptions() (udp.Options, error) {
 	var addrs []netip.Addr // of all ranks
 	for _, a := range p.addrs {
-		addrs = append(addrs, a.Addr().Unmap())
+		addrs = append(addrs, a.Addr())
 	}
 	ifi, _, err := udp.Choose(p.settings.Interface, addrs)
 	if err != nil {
@@ -72,7 +70,7 @@ func (p *plan) udpOptions() (udp.Options, error) {
 	group, port := p.group()
 	return udp.Options{
 		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
-		Interface: ifi, Sources: sources(addrs), TTL: p.settings.TTL, Chunk: p.settings.Chunk, RcvBuf: p.rcvBuf,
+		Interface: ifi, Sources: addrs, TTL: p.settings.TTL, Chunk: p.settings.Chunk, RcvBuf: p.rcvBuf,
 		Window: 2 * p.settings.Window, Offload: offload, Stall: p.settings.Timeout,
 	}, nil
 }
@@ -97,10 +95,11 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error)
 		text := paths.narrow(o.Interface.Name, mtu)
 		chunk := udp.ChunkFor(paths.packet)
 		switch {
-		case chunk < udp.MinChunk:
-			return nil, errors.New(text)
+		case paths.packet < leastPacket:
+			return nil, &Fault{Kind: Path, Rank: paths.to, Text: text}
 		case o.Chunk > 0:
-			return nil, fmt.Errorf("MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk)
+			return nil, &Fault{Kind: Path, Rank: paths.to, Text: fmt.Sprintf(
+				"MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk)}
 		}
 		found = append(found, warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})
 	}
@@ -111,15 +110,6 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error)
 		p.segment = min(paths.packet-ipAndTCP, mostSegment)
 	}
 	return append(found, paths.warnings()...), nil
-}
-
-// sources are the addresses that ranks multicast from, by rank: those at which others reach them.
-// Ranks that reach each other by IPv6 have other ones for multicast, which nobody knows.
-func sources(addrs []netip.Addr) []netip.Addr {
-	if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Is4() }) {
-		return nil
-	}
-	return addrs
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not

@@ -17,9 +17,12 @@ import (
 // probeSmall is a packet that passes where anything does.
 const probeSmall = 128
 
+// leastPacket is what every host must take (RFC 791), and the least that is worth while.
+const leastPacket = 576
+
 // probeSteps are the sizes of packet tried where the largest does not pass: jumbo frames in a
 // tunnel, Ethernet, and Ethernet in the tunnels of clouds, containers and VPNs.
-var probeSteps = []int{8896, 4096, 1500, 1460, 1450, 1420, 1400, 1280, 576}
+var probeSteps = []int{8896, 4096, 1500, 1460, 1450, 1420, 1400, 1280, leastPacket}
 
 // probeWaits is how long each round of probing waits for what is missing; a network without faults
 // takes a round trip. In the first rounds datagrams may merely have been lost. Sizes in between are
@@ -40,8 +43,15 @@ type probeRecord struct {
 	Error     string   `json:"e,omitempty"` // why it could not multicast
 }
 
-// missing is how many paths have not carried the largest packet.
-func (r *probeRecord) missing() int { return len(r.Multicast) + len(r.Unicast) }
+// unheard is 0 if a packet of full bytes has come on every path, and less whenever a larger one than before has.
+func (r *probeRecord) unheard(full int) (bytes int) {
+	for _, heard := range [][][2]int{r.Multicast, r.Unicast} {
+		for _, h := range heard {
+			bytes += full - h[1]
+		}
+	}
+	return bytes
+}
 
 // pathProbe finds out, on all ranks at once, what the paths between them carry.
 type pathProbe struct {
@@ -70,19 +80,20 @@ func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober *udp.Prober, 
 		if round == 0 || slices.ContainsFunc(all, func(r probeRecord) bool { return r.misses(b.rank) }) {
 			b.send(round >= last)
 		}
-		b.Listen(probeWaits[min(round, last)], func([]udp.Heard) bool { r := b.record(); return r.missing() == 0 })
+		b.Listen(probeWaits[min(round, last)], func([]udp.Heard) bool { r := b.record(); return r.unheard(b.full) == 0 })
 		mine := b.record()
 		if all, err = b.exchange(ctx, &mine); err != nil {
 			return nil, err
 		}
-		missing := 0
+		unheard := 0
 		for r := range all {
-			missing += all[r].missing()
+			unheard += all[r].unheard(b.full)
 		}
-		if missing == 0 || round >= last && missing == before {
+		// What was sent in a round is heard in the next one at the latest, or is lost.
+		if unheard == 0 || round > last && unheard == before {
 			break
 		}
-		before = missing
+		before = unheard
 	}
 	c := conclude(all, b.full)
 	return &c, nil
@@ -104,7 +115,7 @@ func (b *pathProbe) meet(ctx context.Context, p *plan, packet int, err error) er
 	b.full = packet
 	for r := range all {
 		if all[r].Fatal != "" {
-			return fmt.Errorf("rank %d: %s", r, all[r].Fatal)
+			return &Fault{Kind: mesh.Local, Rank: r, Text: all[r].Fatal}
 		}
 		b.full = min(b.full, all[r].Packet)
 	}

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"syscall"
@@ -74,12 +75,18 @@ func (g *Gather) reattach(now time.Time) {
 	}
 	old := g.options
 	g.options.Interface = ifi
+	var errs []error
 	for subgroup, fd := range g.receivers {
 		_ = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_DROP_MEMBERSHIP, old.membership(subgroup))
-		g.note(joinGroup(fd, &g.options, subgroup))
+		if err := joinGroup(fd, &g.options, subgroup); !errors.Is(err, unix.EADDRINUSE) { // joined the last time
+			errs = append(errs, err)
+		}
 	}
 	for subgroup := range g.senders {
-		g.note(sendThrough(g.senders[subgroup].fd, &g.options))
+		errs = append(errs, sendThrough(g.senders[subgroup].fd, &g.options))
+	}
+	if errors.Join(errs...) != nil {
+		g.options = old // It has gone again: look again later.
 	}
 }
 

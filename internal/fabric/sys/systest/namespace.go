@@ -134,7 +134,7 @@ func (n *Namespace) Heal(t testing.TB) {
 	n.nft(t, (*nftables.Conn).FlushRuleset)
 }
 
-// drop adds a rule to what arrives.
+// drop adds a rule to what arrives from other hosts.
 func (n *Namespace) drop(t testing.TB, match ...expr.Any) {
 	t.Helper()
 	n.nft(t, func(c *nftables.Conn) {
@@ -143,7 +143,11 @@ func (n *Namespace) drop(t testing.TB, match ...expr.Any) {
 			Name: "in", Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
 		})
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(match, &expr.Verdict{Kind: expr.VerdictDrop})})
+		exprs := append([]expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: append([]byte("lo"), make([]byte, unix.IFNAMSIZ-2)...)},
+		}, match...)
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(exprs, &expr.Verdict{Kind: expr.VerdictDrop})})
 	})
 }
 
