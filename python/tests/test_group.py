@@ -6,6 +6,7 @@ import _thread
 import gc
 import json
 import os
+import signal
 import threading
 import time
 import weakref
@@ -131,6 +132,30 @@ def test_the_outcome_that_an_interrupt_lost_is_there_for_the_next_wait() -> None
     assert staged == [1]
     assert not group.failed
     group.close()
+
+
+def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None:
+    def wait(_handle: int, _timeout_ms: int) -> bool:
+        signal.raise_signal(signal.SIGUSR1)  # as one that comes while the library waits
+        return False
+
+    def stuck(*_: object) -> None:
+        raise TimeoutError("abort() waits for the close that it has interrupted")
+
+    group = single(leave=lambda _: 0, wait=wait)
+    before = [
+        signal.signal(signal.SIGUSR1, lambda *_: group.abort("told to end")),
+        signal.signal(signal.SIGALRM, stuck),
+    ]
+    signal.alarm(5)
+    try:
+        group.close()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGUSR1, before[0])
+        signal.signal(signal.SIGALRM, before[1])
+    assert group.failed
+    assert group not in group_module._open_groups
 
 
 def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:

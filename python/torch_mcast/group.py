@@ -174,7 +174,7 @@ class Lane:
         """Make a lane beside the others of its group, which is then one of the list."""
         self._group = [] if group is None else group
         self._group.append(self)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as post waits, a signal handler may end the group
         self._inflight: dict[Pending, None] = {}  # a set in posting order
         self._watched: queue.SimpleQueue[Pending | None] | None = None
 
@@ -273,7 +273,7 @@ class Group:
         self.handle: int = _interruptible(lambda: lib.join(endpoint, blobs, timeout_ms))
         self.lib = lib
         self._pid = os.getpid()
-        self._ending = threading.Lock()
+        self._ending = threading.RLock()  # a signal handler may end the group while its thread closes it
         self._closed = False
         self._leaving: int | None = None  # the library's work, while the group is being left
         self.failed = False  # an operation ended in an error, which its waiter has been told
@@ -313,15 +313,17 @@ class Group:
         """Wait at most this long until a group that is being left is gone; None: as long as it takes."""
         deadline = None if seconds is None else time.monotonic() + seconds
         with self._ending:
-            if self._leaving is None or not self._usable():
+            leaving = self._leaving
+            if leaving is None or not self._usable():
                 return
             try:
-                while not self.lib.wait(self._leaving, SLICE_MS):
+                # A signal handler that runs meanwhile may end the group, and forget the work.
+                while self._leaving is not None and not self.lib.wait(leaving, SLICE_MS):
                     if deadline is not None and time.monotonic() > deadline:
                         return
             except errors.McastError:
                 # After a failed operation peers are gone, and whoever waited knows.
-                if not self.failed:
+                if self._leaving is not None and not self.failed:
                     self._gone()
                     raise
             self._gone()
