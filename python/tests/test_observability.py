@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
 import torch_mcast
+from torch_mcast import recorder
 
 from .values import distributed
 from .world import World
@@ -164,3 +166,22 @@ def test_a_killed_rank_fails_futures_and_leaves_traces(traces: Path) -> None:
     said = analysed(traces, "--allow-incomplete-ranks")
     assert "mcast:_all_gather_base" in said
     assert re.search(r"missed FR dumps from ranks \(\{1\}\)", said)
+
+
+def test_at_exit_a_trace_is_written_before_the_program_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(recorder.Recorder):
+        def complete(self, entries: list[dict[str, Any]]) -> None:
+            super().complete(entries)
+            self.late("this is found as the trace is written")
+
+    monkeypatch.setenv("TORCH_FR_DUMP_TEMP_FILE", f"{tmp_path}/trace_rank_")
+    monkeypatch.setattr(recorder, "_recorders", {})
+    monkeypatch.setattr(threading.main_thread(), "is_alive", lambda: False)
+    Failing().open("a group")
+    writer = threading.Thread(target=recorder.Recorder().late, args=("the first",), daemon=True)
+    writer.start()
+    writer.join(60)
+    assert not writer.is_alive()
+    assert [path.name for path in tmp_path.iterdir()] == ["trace_rank_0"]

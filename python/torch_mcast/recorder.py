@@ -72,13 +72,14 @@ class Recorder:
         """Write the trace because of what has happened, if torch's settings allow it.
 
         A thread writes it, since torch takes seconds to name the lines of the program, and whoever
-        waits for the operation is told at once. The end of the program waits for the thread.
+        waits for the operation is told at once. The end of the program waits for the thread, but for
+        one that starts later than that: at exit the trace is written here.
         """
         if not _wanted():
             return
-        try:
+        if threading.main_thread().is_alive():
             threading.Thread(target=_write_because, args=(what,), name="mcast-trace").start()
-        except RuntimeError:  # at exit
+        else:
             _write_because(what)
 
     def close(self) -> None:
@@ -105,7 +106,9 @@ class Recorder:
 
 
 _recorders: dict[str, Recorder] = {}
-_writing = threading.Lock()  # one dead rank fails many groups
+# One dead rank fails many groups. Reentrant: to write is to ask works whether they are done, and a
+# failure that is found so may be written, too.
+_writing = threading.RLock()
 
 
 def write() -> str:
