@@ -158,6 +158,18 @@ def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None
     assert group not in group_module._open_groups
 
 
+def test_a_group_that_is_left_behind_its_close_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "LINGER_S", 0.0)
+    left = False
+    late = single(test=lambda _: left, wait=lambda _handle, _timeout_ms: left)
+    late.close()
+    single().close()
+    assert late in group_module._open_groups
+    left = True
+    single().close()
+    assert late not in group_module._open_groups
+
+
 def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:
     said: list[str] = []
     groups = {name: single() for name in "ab"}

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -260,6 +261,8 @@ class Group:
             timeout_ms: how long the join may take, MCAST_JOIN_TIMEOUT at most, which <= 0 stands for.
         """
         lib = _lib.library()
+        for group in list(_open_groups):
+            group.let_go()
         self.rank, self.size = rank, size
         self._lanes: list[Lane] = []
         self.gather, self.reduce = Lane(self._lanes), Lane(self._lanes)
@@ -336,12 +339,22 @@ class Group:
         if not self._usable():
             return
         self._closed = self.failed = True
-        try:
+        with suppress(errors.ClosedError):  # it is gone already
             self.lib.abort(self.handle, reason)
-        except errors.ClosedError:
-            return  # it is gone already
         with self._ending:
             self._gone()
+
+    def let_go(self) -> None:
+        """Let go of a group that was left behind its close(), if it is gone by now. Does not block."""
+        if not self._ending.acquire(blocking=False):
+            return  # somebody waits for it
+        try:
+            if self._leaving is not None and self._usable() and self.lib.test(self._leaving):
+                self.wait_left(0)
+        except errors.McastError as e:
+            _log.warning("closing a group: %s", e)
+        finally:
+            self._ending.release()
 
     def _gone(self) -> None:
         """Let go of what the library may have written to until now."""
