@@ -22,6 +22,8 @@ from torch.profiler import ProfilerActivity, profile
 
 import torch_mcast
 from torch_mcast import recorder
+from torch_mcast.capabilities import collective
+from torch_mcast.work import DelegatedWork, JoinedWork
 
 from .values import distributed
 from .world import World
@@ -185,3 +187,22 @@ def test_at_exit_a_trace_is_written_before_the_program_goes_on(
     writer.join(60)
     assert not writer.is_alive()
     assert [path.name for path in tmp_path.iterdir()] == ["trace_rank_0"]
+
+
+def test_operations_of_gloo_within_a_joined_work_are_known() -> None:
+    class Backend:
+        def __init__(self) -> None:
+            self._sequence = 0
+            self._recorder = recorder.Recorder()
+
+        def _coalesce(self, work: Any) -> Any:
+            return work
+
+        @collective
+        def posted(self) -> Any:
+            return JoinedWork([DelegatedWork(torch._C._distributed_c10d.Work()) for _ in range(2)])
+
+    backend = Backend()
+    work = backend.posted()
+    assert list(backend._recorder._delegated.values()) == [1, 1]
+    del work

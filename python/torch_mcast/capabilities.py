@@ -89,8 +89,9 @@ def collective(method: MethodT) -> MethodT:
     def counted(self: Capabilities, *args: Any) -> AnyWork:
         self._sequence = number = self._sequence + 1
         work = self._coalesce(method(self, *args))
-        if isinstance(work, DelegatedWork):
-            self._recorder.delegated(work, number)
+        for one in work._works if isinstance(work, JoinedWork) else [work]:
+            if isinstance(one, DelegatedWork):
+                self._recorder.delegated(one, number)
         return work
 
     return cast(MethodT, counted)
