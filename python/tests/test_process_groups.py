@@ -111,8 +111,12 @@ def coalesced() -> None:
     with c10d._coalescing_manager(device=CPU, async_ops=True) as manager:
         dist.broadcast(second, src=0, async_op=True)
         exchange = [dist.isend(first, (rank + 1) % size), dist.irecv(got, (rank - 1) % size)]
+        dist.reduce(torch.ones(3), 0, async_op=True)
+        backend: Any = dist.distributed_c10d._get_default_group()._get_backend(CPU)
+        posted = len(backend._coalesced)
     manager.wait()
     assert len(exchange) == 2
+    assert posted == 4
     assert got.tolist() == first.tolist()
 
 

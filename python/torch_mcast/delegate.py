@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -34,15 +35,25 @@ def _delegate(name: str) -> Callable[..., DelegatedWork]:
     def method(self: GlooBacked, *args: Any) -> DelegatedWork:
         require_dense(*tensors_in(args))
         require_mean(name, args)
-        return self._coalesce(DelegatedWork(getattr(self._gloo, name)(*args)))
+        return DelegatedWork(getattr(self._gloo, name)(*args))
 
     method.__name__ = name
     method.__doc__ = f"Do {name} over gloo."
     return method
 
 
+def _coalescing(method: Callable[..., DelegatedWork]) -> Callable[..., DelegatedWork]:
+    """Have a call that is no collective be one of the works that are coalesced."""
+
+    @functools.wraps(method)
+    def coalesced(self: GlooBacked, *args: Any) -> DelegatedWork:
+        return self._coalesce(method(self, *args))
+
+    return coalesced
+
+
 for _name in ("send", "recv", "recv_anysource"):
-    setattr(GlooBacked, _name, _delegate(_name))
+    setattr(GlooBacked, _name, _coalescing(_delegate(_name)))
 for _name in ("reduce", "gather", "scatter", "alltoall", "alltoall_base", "all_to_all_single"):
     if hasattr(ProcessGroupGloo, _name):
         setattr(GlooBacked, _name, collective(_delegate(_name)))
