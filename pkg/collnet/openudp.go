@@ -106,7 +106,7 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error)
 	if o.Chunk == 0 {
 		o.Chunk = udp.ChunkFor(paths.packet)
 	}
-	if paths.packet < mtu {
+	if paths.packet < min(mtu, udp.MaxPacket) {
 		p.segment = min(paths.packet-ipAndTCP, mostSegment)
 	}
 	return append(found, paths.warnings()...), nil
