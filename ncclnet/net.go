@@ -21,7 +21,8 @@ func netOptions(dev int) (p2p.Options, error) {
 	}
 	return p2p.Options{
 		Addr: d.Addr, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
-		Log: func(line string) { say(C.NCCL_LOG_INFO, line) },
+		Log:  func(line string) { say(C.NCCL_LOG_INFO, line) },
+		Warn: func(line string) { say(C.NCCL_LOG_WARN, line) },
 	}, nil
 }
 

@@ -36,6 +36,12 @@ void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
 
 void p2p_lost(struct p2p_comm *c, const char *doing)
 {
+	const unsigned segment = __atomic_load_n(&c->unanswered, __ATOMIC_ACQUIRE);
+
+	if (segment > 0) {
+		p2p_fail(c, P2P_E_REMOTE, P2P_UNANSWERED, c->timeout, segment);
+		return;
+	}
 	switch (errno) {
 	case EPIPE:
 	case ESHUTDOWN:
@@ -222,6 +228,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 		free(c);
 		return NULL;
 	}
+	p2p_watch_add(c);
 	return c;
 }
 
@@ -238,6 +245,7 @@ void p2p_close(struct p2p_comm *c)
 
 	if (c == NULL)
 		return;
+	p2p_watch_remove(c);
 	for (i = 0; i < c->lanes; i++) {
 		if (c->lane[i].pinned != c->lane[i].released)
 			p2p_socket_abort(&c->lane[i]);

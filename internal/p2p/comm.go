@@ -49,6 +49,7 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	if c == nil {
 		return nil, fmt.Errorf("p2p: set up the connection with %v: %w", conns[0].RemoteAddr(), err)
 	}
+	watchSenders(o.Warn)
 	return unsafe.Pointer(c), nil
 }
 

@@ -74,8 +74,10 @@ struct lane {
 	uint32_t pinned, released;
 	struct p2p_request *owner[PINS];
 
-	/* The kernel's counts of segments that came in, and of retransmissions by then. */
+	/* The watch's: the kernel's counts of segments that came in, and of retransmissions by then. */
 	uint32_t heard, retried;
+	/* The watch's: bytes acknowledged, and since when (ms) no more are though they should be; 0: they are. */
+	uint64_t acked, since;
 };
 
 struct p2p_comm {
@@ -88,6 +90,9 @@ struct p2p_comm {
 	unsigned eager, skipped; /* idle steps until tests are thinned out; tests since */
 	uint32_t sequence;
 	uint32_t free; /* bit set: the request with this index is free */
+	unsigned unanswered; /* the watch gave up the connection: its largest segments; else 0 */
+	int watched;
+	struct p2p_comm *next; /* that is watched */
 	struct p2p_request requests[P2P_IN_FLIGHT];
 	struct lane lane[P2P_LANES];
 	char peer[128];
@@ -110,7 +115,13 @@ int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true 
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */
+int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
+
+/* watch.c: a comm that sends over sockets is watched from p2p_open to p2p_close. */
+#define P2P_UNANSWERED "the peer has acknowledged nothing for %u ms, not even segments of %u bytes: it is gone, or they do not pass"
+void p2p_watch_add(struct p2p_comm *c);
+void p2p_watch_remove(struct p2p_comm *c);
 
 /* ring.c */
 extern const struct stream p2p_ring;

@@ -3,6 +3,7 @@ package p2p
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -48,23 +49,95 @@ func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
 	return send, c.(*net.TCPConn)
 }
 
-// A host that is gone acknowledges nothing any more; the kernel alone would try
-// for a quarter of an hour.
-func TestSilentHost(t *testing.T) {
-	send, far := greeted(t, Options{Timeout: time.Second})
-	raw, err := far.SyscallConn()
+// dropLarger keeps packets of more bytes than these from a socket, as a path does whose MTU has shrunk.
+func dropLarger(t *testing.T, c *net.TCPConn, bytes uint32) {
+	t.Helper()
+	raw, err := c.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}} // every packet
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_LEN},
+		{Code: unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K, K: bytes, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 20},
+	}
 	cerr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]})
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	})
 	if cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
+}
+
+// sender is a comm that sends, and the other end of its connection. The caller closes it.
+func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close() // the comm has a duplicate
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	comm, err := open(&o, true, []net.Conn{near}, noRing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Wrap(comm), far.(*net.TCPConn)
+}
+
+// A host that is gone acknowledges nothing any more; the kernel alone would try
+// for a quarter of an hour.
+func TestSilentHost(t *testing.T) {
+	send, far := greeted(t, Options{Timeout: time.Second})
+	dropLarger(t, far, 0)
 	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "acknowledged nothing") {
 		t.Fatal(e)
+	}
+}
+
+// On a path that carries small packets only, keepalives come and go. A message that the kernel has
+// taken counts as sent; that it does not arrive is noticed though its sender looks no more.
+func TestPathNarrows(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("closed=%v", closed), func(t *testing.T) {
+			t.Parallel()
+			warned := make(chan string, 1)
+			send, far := sender(t, Options{Timeout: time.Second, Warn: func(line string) { warned <- line }})
+			if err := far.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			dropLarger(t, far, 1500)
+			finish(t, must(t)(send.Isend(memory(t, 64<<10))))
+			if closed {
+				time.Sleep(time.Second) // it is sent again now
+				send.Close()
+			} else {
+				defer send.Close()
+			}
+			_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
+			if _, err := io.Copy(io.Discard, far); !errors.Is(err, unix.ECONNRESET) {
+				t.Fatal(err)
+			}
+			if closed {
+				return
+			}
+			if line := <-warned; !strings.Contains(line, far.LocalAddr().String()) {
+				t.Fatal(line)
+			}
+			if e := failsSending(t, send, memory(t, 10)); e.Code != Remote || !strings.Contains(e.Text, "do not pass") {
+				t.Fatal(e)
+			}
+		})
 	}
 }
 

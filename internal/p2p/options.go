@@ -26,6 +26,7 @@ type Options struct {
 	Fabric   string        // "auto" (""): shm within a host, else tcp; "tcp", "shm": that one or an error
 	Timeout  time.Duration // for a connection to come about or be asked for, and for a peer to acknowledge what it was sent; 0: 30 s
 	Log      func(string)  // notes on what was chosen; may be nil
+	Warn     func(string)  // what ended a connection on which nobody may wait; may be nil
 }
 
 // fabrics is a set.

@@ -72,6 +72,11 @@ void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy);
 /* Bytes of a memfd that holds a ring with this capacity, a power of two. */
 size_t p2p_ring_size(size_t capacity);
 
+/* Ends connections whose peers have acknowledged nothing within their timeouts,
+ * and returns after how many ms to look again; 0: there is nothing to look at.
+ * lost becomes what was found about the first of them, or empty. */
+unsigned p2p_watch(char *lost, size_t size);
+
 #pragma GCC visibility pop
 
 #endif

@@ -2,19 +2,17 @@
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
 #include <linux/errqueue.h> /* needs timespec */
-#include <linux/tcp.h> /* tcpi_segs_in, which the libc lacks */
-
 #include "comm.h"
 
 enum {
 	VERDICT = 0x5645, /* magic of what a receiver says when it gives up */
 	PIECE = 1 << 10,  /* bytes of a write that are worth a copy */
-	TRIES = 2,        /* in vain, before a silent peer may be gone: one may be on its way */
 	RUN = 8,          /* small messages in a row after which they count as the rule */
 	DRAIN = 100,      /* times 1 ms in which a device is through with what it sends */
 };
@@ -164,33 +162,6 @@ int p2p_socket_release(struct lane *l)
 	return some;
 }
 
-/* Whether a sender's bytes have gone unacknowledged for longer than the timeout.
- * Keepalive does not look while there are any. TCP_USER_TIMEOUT does, but it also
- * ends a connection whose peer is well and just receives nothing for a while: that
- * peer answers every try, however rare they become, so only tries since its last
- * segment count. */
-static int unanswered(struct p2p_comm *c)
-{
-	struct tcp_info info;
-	socklen_t size;
-	int i;
-
-	for (i = 0; c->timeout > 0 && i < c->lanes; i++) {
-		struct lane *l = &c->lane[i];
-
-		size = sizeof(info);
-		if (getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
-			continue;
-		if (l->heard != info.tcpi_segs_in) {
-			l->heard = info.tcpi_segs_in;
-			l->retried = info.tcpi_total_retrans;
-		}
-		if (info.tcpi_total_retrans - l->retried + info.tcpi_probes >= TRIES && info.tcpi_last_ack_recv >= c->timeout)
-			return 1;
-	}
-	return 0;
-}
-
 /* Looks at lane 0 for the end of the peer. A sender also hears its verdict. */
 int p2p_socket_alive(struct p2p_comm *c)
 {
@@ -210,12 +181,8 @@ int p2p_socket_alive(struct p2p_comm *c)
 		return n > 0 || (n < 0 && nothing() == 0);
 	}
 	n = recv(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT);
-	if (n < 0 && nothing() == 0) {
-		if (!unanswered(c))
-			return 1;
-		p2p_fail(c, P2P_E_REMOTE, "the peer has acknowledged nothing for %u ms", c->timeout);
-		return 0;
-	}
+	if (n < 0 && nothing() == 0)
+		return 1;
 	if (n == (ssize_t)sizeof(h) && le16toh(h.magic) == VERDICT) {
 		if (le32toh(h.sequence) == P2P_E_MISMATCH)
 			p2p_fail(c, P2P_E_MISMATCH, "a message is larger than the receive it met");
@@ -223,10 +190,9 @@ int p2p_socket_alive(struct p2p_comm *c)
 			p2p_fail(c, P2P_E_REMOTE, "the peer gave up; it says why");
 		return 0;
 	}
-	if (n < 0)
-		p2p_lost(c, "look at the peer");
-	else
-		p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
+	if (n >= 0)
+		errno = ESHUTDOWN;
+	p2p_lost(c, "look at the peer");
 	return 0;
 }
 
@@ -241,20 +207,27 @@ void p2p_socket_verdict(struct p2p_comm *c)
 		(void)shutdown(c->lane[i].fd, SHUT_WR);
 }
 
-/* The kernel must not send from memory that is the caller's again. AF_UNSPEC drops what is queued and
- * resets the connection at once, also where a forked child still has the socket; a linger of 0, where
- * that is not known, only with the last descriptor. What a device sends right now may end. */
-void p2p_socket_abort(struct lane *l)
+/* AF_UNSPEC drops what is queued and resets the connection at once, also where a forked child still has
+ * the socket; a linger of 0, where that is not known, only with the last descriptor. */
+int p2p_socket_reset(struct lane *l)
 {
 	const struct linger none = {.l_onoff = 1, .l_linger = 0};
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+
+	if (connect(l->fd, &nobody, sizeof(nobody)) == 0)
+		return 1;
+	(void)setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	return 0;
+}
+
+/* The kernel must not send from memory that is the caller's again. What a device sends right now may end. */
+void p2p_socket_abort(struct lane *l)
+{
 	const struct timespec pause = {.tv_nsec = 1000000};
 	int tries;
 
-	if (connect(l->fd, &nobody, sizeof(nobody)) < 0) {
-		(void)setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	if (!p2p_socket_reset(l))
 		return;
-	}
 	for (tries = 0; tries < DRAIN && l->pinned != l->released; tries++)
 		if (!p2p_socket_release(l))
 			(void)nanosleep(&pause, NULL);

@@ -37,8 +37,8 @@ var netRows = slices.Concat(netTests, across(func(Over) Row {
 		Then: "no message fails", Ends: Succeeds, Bound: Timeout,
 		job: job{during: everywhere(func(p place) func(*Scene) error { return loss(p, testbed.Loss{Share: 0.01}) })}}
 }, Net), across(func(Over) Row {
-	return Row{ID: "/mtu-shrinks", Shortfall: "a message that the kernel has taken counts as sent; where all ranks then only receive, nobody looks whether it arrives", Family: Size, Fault: "the MTU of a switch's port to host 2 shrinks from 9000 to 1500 bytes",
-		Then: "who sends to it or by it is told, and the others when that rank ends", Ends: Errors, Bound: Timeout, Says: []string{"10.77.0."},
+	return Row{ID: "/mtu-shrinks", Family: Size, Fault: "the MTU of a switch's port to host 2 shrinks from 9000 to 1500 bytes",
+		Then: "who sends to it or by it is told, and the others when that rank ends", Ends: Errors, Bound: netTimeout, Says: []string{"10.77.0."},
 		job: job{during: mtu(host(2), 1500)}}
 }, Net), across(func(Over) Row {
 	return Row{ID: "/flow-dies", Family: Flow, Fault: "nothing passes between hosts 1 and 2 any more",

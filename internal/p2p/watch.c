@@ -1,0 +1,140 @@
+/* Connections that send, looked at whether or not their owner does. What the
+ * kernel has taken counts as sent, so an owner who only receives from then on
+ * would never learn that it does not arrive; its peer, who waits, neither. */
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <linux/tcp.h> /* tcpi_segs_in, which the libc lacks */
+
+#include "comm.h"
+
+enum {
+	TRIES = 2,          /* in vain, before a silent peer may be gone: one may be on its way */
+	LONGEST_PAUSE = 500 /* ms between two looks */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct p2p_comm *first; /* of those that are watched */
+
+static int look(struct lane *l, struct tcp_info *info)
+{
+	socklen_t size = sizeof(*info);
+
+	memset(info, 0, sizeof(*info)); /* older kernels fill less */
+	return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, info, &size) == 0;
+}
+
+/* Whether bytes are sent again though the peer has room for them. Kernels before
+ * 5.4 do not tell the room and leave it 0. */
+static int repeated(const struct tcp_info *info)
+{
+	return info->tcpi_unacked > 0 && info->tcpi_retransmits > 0 && info->tcpi_snd_wnd >= info->tcpi_snd_mss;
+}
+
+void p2p_watch_add(struct p2p_comm *c)
+{
+	if (!c->sending || c->lane[0].ring != NULL || c->timeout == 0)
+		return;
+	pthread_mutex_lock(&lock);
+	c->watched = 1;
+	c->next = first;
+	first = c;
+	pthread_mutex_unlock(&lock);
+}
+
+void p2p_watch_remove(struct p2p_comm *c)
+{
+	struct p2p_comm **at;
+	struct tcp_info info;
+	int i;
+
+	if (!c->watched)
+		return;
+	pthread_mutex_lock(&lock);
+	for (at = &first; *at != c; at = &(*at)->next)
+		;
+	*at = c->next;
+	pthread_mutex_unlock(&lock);
+	/* What does not arrive now keeps the end of the connection from arriving, too. The kernel gives up
+	 * after the timeout instead of minutes, and then answers the peer's keepalive by a reset. */
+	for (i = 0; i < c->lanes; i++)
+		if (look(&c->lane[i], &info) && repeated(&info))
+			(void)setsockopt(c->lane[i].fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &c->timeout, sizeof(c->timeout));
+}
+
+/* Whether the peer has answered nothing for longer than the timeout. Keepalive
+ * does not look while bytes are unacknowledged. TCP_USER_TIMEOUT does, but it also
+ * ends a connection whose peer is well and just receives nothing for a while: that
+ * peer answers every try, however rare they become, so only tries since its last
+ * segment count. */
+static int silent(struct lane *l, const struct tcp_info *info, unsigned timeout)
+{
+	if (l->heard != info->tcpi_segs_in) {
+		l->heard = info->tcpi_segs_in;
+		l->retried = info->tcpi_total_retrans;
+	}
+	return info->tcpi_total_retrans - l->retried + info->tcpi_probes >= TRIES && info->tcpi_last_ack_recv >= timeout;
+}
+
+/* Whether none of what is sent again has been acknowledged for longer than the
+ * timeout, though the peer's keepalives may arrive: the path does not carry
+ * segments of this size. */
+static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout, uint64_t now)
+{
+	if (!repeated(info)) {
+		l->since = 0;
+		return 0;
+	}
+	if (l->since == 0 || l->acked != info->tcpi_bytes_acked) {
+		l->since = now;
+		l->acked = info->tcpi_bytes_acked;
+	}
+	return now - l->since >= timeout;
+}
+
+/* The largest segments of a connection whose peer acknowledges nothing, else 0. */
+static unsigned unanswered(struct lane *l, unsigned timeout)
+{
+	struct tcp_info info;
+	struct timespec t;
+
+	if (!look(l, &info))
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	if (!silent(l, &info, timeout) && !stalled(l, &info, timeout, (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000))
+		return 0;
+	return info.tcpi_snd_mss;
+}
+
+unsigned p2p_watch(char *lost, size_t size)
+{
+	struct p2p_comm *c;
+	unsigned pause = 0, soon, segment;
+	int i;
+
+	*lost = 0;
+	pthread_mutex_lock(&lock);
+	for (c = first; c != NULL; c = c->next) {
+		soon = c->timeout / 8 < LONGEST_PAUSE ? c->timeout / 8 + 1 : LONGEST_PAUSE;
+		pause = pause == 0 || soon < pause ? soon : pause;
+		if (c->unanswered)
+			continue;
+		for (i = 0, segment = 0; i < c->lanes && segment == 0; i++)
+			segment = unanswered(&c->lane[i], c->timeout);
+		if (segment == 0)
+			continue;
+		/* The owner fails when it comes by. The peer hears of it now: a reset fits any
+		 * path, while an orderly end would wait behind what does not arrive. */
+		__atomic_store_n(&c->unanswered, segment, __ATOMIC_RELEASE);
+		for (i = 0; i < c->lanes; i++)
+			(void)p2p_socket_reset(&c->lane[i]);
+		if (*lost == 0)
+			snprintf(lost, size, "send to %s: " P2P_UNANSWERED, c->peer, c->timeout, segment);
+	}
+	pthread_mutex_unlock(&lock);
+	return pause;
+}
