@@ -112,3 +112,37 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert "2 of 3 ranks have not come to the rendezvous after 1 s: [1, 2]" in done.stdout, done.stderr
+
+
+def test_a_rank_that_exits_ends_what_others_do_with_it_over_gloo(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import sys, torch, torch.distributed as dist
+        from torch._C._distributed_c10d import FileStore
+        rank = int(sys.argv[1])
+        dist.init_process_group("mcast", store=FileStore(sys.argv[2], 2), rank=rank, world_size=2)
+        dist.barrier()
+        if rank == 1:
+            pending = dist.isend(torch.ones(4), 0, tag=7)  # keeps gloo's connections open
+            sys.exit(1)
+        try:
+            dist.recv(torch.ones(4), 1)
+        except RuntimeError as e:
+            print(e)
+    """)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MCAST_FABRIC": "shm", "GLOO_SOCKET_IFNAME": "lo"},
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        said, _ = ranks[0].communicate(timeout=60)
+        assert "Connection closed by peer" in said
+        assert ranks[1].wait(timeout=60) == 1
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()

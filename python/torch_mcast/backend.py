@@ -6,6 +6,7 @@ reductions that the library does not know, goes to an embedded gloo group.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import errors, profile, reduction
+from . import connections, errors, profile, reduction
 from .capabilities import collective
 from .delegate import GlooBacked
 from .group import Group, Info, Lane, Stats
@@ -65,7 +66,9 @@ class MulticastBackend(GlooBacked):
             lambda blob: exchange(store, rank, size, blob, timeout),
             int(timeout.total_seconds() * 1000),
         )
-        self._gloo = ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout)
+        self._gloo, self._connections = connections.made_by(
+            lambda: ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout), size - 1
+        )
         _alive.append(self)
 
     def info(self) -> Info:
@@ -86,6 +89,7 @@ class MulticastBackend(GlooBacked):
         """End the group on all ranks at once, without waiting for them."""
         self._forgotten()
         self.group.abort("its program called abort()")
+        self._connections.end()
         self._recorder.close()
 
     def _forgotten(self) -> None:
@@ -402,3 +406,10 @@ class MulticastBackend(GlooBacked):
 
 # torch holds backends in C++ alone and would lose their Python half.
 _alive: list[MulticastBackend] = []
+
+
+@atexit.register  # after group.py's, so it runs before that, which waits for ranks that may wait for us
+def _end_gloo() -> None:
+    """Tell ranks that are in an operation of gloo with this one that it has ended."""
+    for backend in _alive:
+        backend._connections.end()
