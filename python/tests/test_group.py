@@ -10,7 +10,8 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -134,28 +135,52 @@ def test_the_outcome_that_an_interrupt_lost_is_there_for_the_next_wait() -> None
     group.close()
 
 
-def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None:
-    def wait(_handle: int, _timeout_ms: int) -> bool:
-        signal.raise_signal(signal.SIGUSR1)  # as one that comes while the library waits
-        return False
+@contextmanager
+def aborted_by_a_signal(group: Group) -> Iterator[None]:
+    """Have SIGUSR1 abort the group, and whoever waits for that end after 5 s."""
 
     def stuck(*_: object) -> None:
-        raise TimeoutError("abort() waits for the close that it has interrupted")
+        raise TimeoutError("abort() waits for the call that it has interrupted")
 
-    group = single(leave=lambda _: 0, wait=wait)
     before = [
         signal.signal(signal.SIGUSR1, lambda *_: group.abort("told to end")),
         signal.signal(signal.SIGALRM, stuck),
     ]
     signal.alarm(5)
     try:
-        group.close()
+        yield
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGUSR1, before[0])
         signal.signal(signal.SIGALRM, before[1])
     assert group.failed
     assert group not in group_module._open_groups
+
+
+def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None:
+    def wait(_handle: int, _timeout_ms: int) -> bool:
+        signal.raise_signal(signal.SIGUSR1)  # as one that comes while the library waits
+        return False
+
+    group = single(leave=lambda _: 0, wait=wait)
+    with aborted_by_a_signal(group):
+        group.close()
+
+
+def test_a_signal_handler_may_abort_a_group_while_its_thread_copies_a_result() -> None:
+    group, copied = single(), False
+
+    def copy() -> None:
+        nonlocal copied
+        signal.raise_signal(signal.SIGUSR1)
+        copied = True
+
+    work = group.gather.post(
+        lambda: group.lib.barrier(group.live()), lambda handle: work_of(group, handle, copy)
+    )
+    with aborted_by_a_signal(group):
+        assert work.wait()
+    assert copied
 
 
 def test_a_group_that_is_left_behind_its_close_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,8 @@ class McastWork(Work):
         self._timeout = timeout
         self._recorder = recorder
         self._event = event
-        self._settling = threading.Lock()
+        self._settling = threading.RLock()  # as finish copies, a signal handler may abort the group
+        self._finishing = False
         self._futures = threading.Lock()
         self._done = False
         self._error: Exception | None = None
@@ -186,16 +187,19 @@ class McastWork(Work):
             self._end(None)
 
     def _end(self, error: Exception | None) -> None:
-        """Keep an outcome of the library, unless another thread has done so; then let it forget."""
+        """Keep an outcome of the library, unless another call has done so; then let it forget."""
         with self._settling:
-            if self._done:
+            if self._done or self._finishing:  # by the call that a signal handler interrupts
                 return
-            if error is None and self._finish is not None:
-                try:
+            self._finishing = True
+            try:
+                if error is None and self._finish is not None:
                     with torch.no_grad():
                         self._finish()
-                except Exception as e:
-                    error = e
+            except Exception as e:
+                error = e
+            finally:  # ^C leaves the outcome to the next call
+                self._finishing = False
             if error is not None:
                 self._group.failed = True
                 if isinstance(error, errors.McastError):
