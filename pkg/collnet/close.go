@@ -125,18 +125,9 @@ func (g *Group) leave(late <-chan time.Time) error {
 			return context.DeadlineExceeded
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
-				"ranks", few(g.mesh.Staying()), "waited", g.plan.settings.Timeout)
+				"for", rankList(g.mesh.Staying()), "waited", g.plan.settings.Timeout)
 		}
 	}
-}
-
-// few shortens a list of ranks for a message.
-func few(ranks []int) string {
-	const most = 8
-	if len(ranks) <= most {
-		return fmt.Sprint(ranks)
-	}
-	return fmt.Sprintf("%v and %d more", ranks[:most], len(ranks)-most)
 }
 
 // release frees what a group held that this rank has left.

@@ -98,7 +98,6 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 			_ = c.Close()
 			continue
 		}
-		sys.PrivateConn(c)
 		out[peers[i]] = c
 	}
 	return out, err
@@ -125,6 +124,7 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 		switch {
 		case err == nil:
 			conn := c.(*net.TCPConn)
+			sys.PrivateConn(conn)
 			// A peer may take its time to answer, but its kernel acknowledges at once.
 			if err = acknowledged(conn, d.Timeout); err == nil {
 				err = greet(ctx, c, p, purpose, peer)

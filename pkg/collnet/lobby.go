@@ -93,6 +93,7 @@ func (l *lobby) welcome(c *net.TCPConn, who caller) {
 	if old := l.waiting[who]; old != nil {
 		_ = old.Close()
 	}
+	sys.PrivateConn(c)
 	l.waiting[who] = c
 	close(l.changed)
 	l.changed = make(chan struct{})

@@ -24,7 +24,6 @@ type plan struct {
 	fabric     string // "shm" or "udp"
 	reason     string // why that one
 	oneHost    bool
-	mtu        int // of the smallest uplink; unused on one host
 	rcvBuf     int
 	narrow     int    // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
 	segment    int    // payload bytes of the largest TCP segments between ranks; 0: as TCP finds right
@@ -123,9 +122,8 @@ func (p *plan) add(r int, b, first *blob) error {
 	p.keys = append(p.keys, key)
 	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) //nolint:gosec // checked above
 	if r == 0 {
-		p.mtu, p.rcvBuf, p.oneHost = b.MTU, b.RcvBuf, true
+		p.rcvBuf, p.oneHost = b.RcvBuf, true
 	}
-	p.mtu = min(p.mtu, b.MTU)
 	p.rcvBuf = min(p.rcvBuf, b.RcvBuf)
 	p.oneHost = p.oneHost && nic.SameHost(b.Host, first.Host)
 	return nil

@@ -64,7 +64,6 @@ func FuzzPlan(f *testing.F) {
 			require.True(t, at.Addr().Is4())
 			require.NotZero(t, at.Port())
 		}
-		require.GreaterOrEqual(t, a.mtu, minMTU)
 		require.GreaterOrEqual(t, a.rcvBuf, 0)
 		require.GreaterOrEqual(t, a.switches, 0)
 		require.NotZero(t, a.job)

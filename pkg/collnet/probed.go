@@ -83,10 +83,12 @@ func deafText(pairs [][2]int) string {
 // rankList spells sorted ranks: "rank 3", "ranks 1, 2 and 5".
 func rankList(ranks []int) string {
 	const most = 8
-	if len(ranks) == 1 {
+	switch {
+	case len(ranks) == 0:
+		return "no rank"
+	case len(ranks) == 1:
 		return fmt.Sprintf("rank %d", ranks[0])
-	}
-	if len(ranks) > most {
+	case len(ranks) > most:
 		return fmt.Sprintf("%d ranks", len(ranks))
 	}
 	text := make([]string, len(ranks))
