@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -32,9 +33,15 @@ const (
 	// A rank that takes longer than this to read rank 0's answer does without.
 	answerPatience = 5 * time.Second
 	redialEvery    = 50 * time.Millisecond
+	// Ranks that begin together run out of time together: rank 0 then says who has not come, and
+	// the others listen so much longer.
+	verdictPatience = time.Second
 )
 
-var errStranger = errors.New("not a torch-mcast rendezvous")
+var (
+	errStranger = errors.New("not a torch-mcast rendezvous")
+	errNoAnswer = errors.New("it listens, and has not answered")
+)
 
 // refusal is what rank 0 tells a rank that it cannot serve.
 type refusal string
@@ -224,7 +231,7 @@ func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil || errors.Is(err, errNoAnswer) {
 			last = err // Not the end of our patience, but what we ran into before.
 		}
 		select {
@@ -242,13 +249,22 @@ func visitOnce(ctx context.Context, addr string, size int, message []byte) (blob
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return blobs, within(ctx, conn, 0, func() error {
-		if _, err := conn.Write(message); err != nil {
-			return err
+	stop := context.AfterFunc(ctx, func() {
+		patience := verdictPatience
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			patience = 0
 		}
-		blobs, err = readAnswer(conn, size)
-		return err
+		_ = conn.SetDeadline(time.Now().Add(patience))
 	})
+	defer stop()
+	if _, err := conn.Write(message); err != nil {
+		return nil, err
+	}
+	blobs, err = readAnswer(conn, size)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errNoAnswer
+	}
+	return blobs, err
 }
 
 // within runs f, whose reads and writes on conn end with ctx or, when it is

@@ -161,6 +161,39 @@ func TestRendezvousWithoutRankZero(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
+// Ranks that began together run out of time together, and rank 0 knows why.
+func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
+	ln := listen(t)
+	addr := ln.Addr().String()
+	host, giveUp := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := RendezvousOn(host, ln, 3, nil)
+		ended <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	context.AfterFunc(ctx, func() { giveUp(errors.New("enough")) })
+	_, err := Rendezvous(ctx, addr, 1, 3, nil)
+	const want = "rendezvous: rank 2 of 3 has not come: enough"
+	require.EqualError(t, err, want)
+	require.EqualError(t, <-ended, want)
+}
+
+func TestRendezvousWhereNobodyAnswers(t *testing.T) {
+	ln := listen(t) // and accepts nothing
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
+	require.ErrorContains(t, err, "(it listens, and has not answered)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	ctx, give := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, give)
+	_, err = Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 func TestRendezvousIgnoresStrangers(t *testing.T) {
 	ln := listen(t)
 	addr := ln.Addr().String()
