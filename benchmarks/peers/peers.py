@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
 
 def target(collective: str, path: str, size: int) -> Target | None:
-    """Return the target of issue 3, if it has one for this size."""
+    """Return the target for this size, if there is one."""
     if collective == "broadcast":
         return None
     if size <= 16 << 10:

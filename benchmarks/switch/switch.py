@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600  # for one run of one contender
-LAW = 1.03  # how much of what the algorithm must move may be moved: issue 4
+LAW = 1.03  # how much of what the algorithm must move may be moved
 
 
 def commands(ranks: int, size: str) -> dict[str, list[str]]:

@@ -36,7 +36,7 @@ void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
 
 void p2p_lost(struct p2p_comm *c, const char *doing)
 {
-	const unsigned segment = __atomic_load_n(&c->unanswered, __ATOMIC_ACQUIRE);
+	const unsigned segment = p2p_unanswered(c);
 
 	if (segment > 0) {
 		p2p_fail(c, P2P_E_REMOTE, P2P_UNANSWERED, c->timeout, segment);
@@ -241,19 +241,10 @@ void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
 
 void p2p_close(struct p2p_comm *c)
 {
-	int i;
-
 	if (c == NULL)
 		return;
-	p2p_watch_remove(c);
-	for (i = 0; i < c->lanes; i++) {
-		if (c->lane[i].pinned != c->lane[i].released)
-			p2p_socket_abort(&c->lane[i]);
-		else /* the peer hears of it even if a forked child still has the socket */
-			(void)shutdown(c->lane[i].fd, SHUT_RDWR);
-		(void)close(c->lane[i].fd);
-	}
 	if (c->lane[0].ring != NULL)
 		p2p_ring_unmap(c->lane[0].ring);
-	free(c);
+	if (p2p_watch_close(c))
+		free(c);
 }

@@ -90,8 +90,8 @@ struct p2p_comm {
 	unsigned eager, skipped; /* idle steps until tests are thinned out; tests since */
 	uint32_t sequence;
 	uint32_t free; /* bit set: the request with this index is free */
-	unsigned unanswered; /* the watch gave up the connection: its largest segments; else 0 */
-	int watched;
+	unsigned unanswered; /* see p2p_unanswered */
+	int watched, closed;
 	struct p2p_comm *next; /* that is watched */
 	struct p2p_request requests[P2P_IN_FLIGHT];
 	struct lane lane[P2P_LANES];
@@ -118,10 +118,17 @@ void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 
-/* watch.c: a comm that sends over sockets is watched from p2p_open to p2p_close. */
-#define P2P_UNANSWERED "the peer has acknowledged nothing for %u ms, not even segments of %u bytes: it is gone, or they do not pass"
+/* watch.c: a comm that sends over sockets is watched from p2p_open on. */
+#define P2P_UNANSWERED "nothing of what was sent is acknowledged for %u ms, in segments of up to %u bytes: the peer is gone, or they do not pass"
+/* The largest segments of a connection that the watch has given up, else 0. */
+static inline unsigned p2p_unanswered(const struct p2p_comm *c)
+{
+	return __atomic_load_n(&c->unanswered, __ATOMIC_ACQUIRE);
+}
 void p2p_watch_add(struct p2p_comm *c);
-void p2p_watch_remove(struct p2p_comm *c);
+/* Ends the connection. False if the watch keeps the comm until what was sent has
+ * arrived, and frees it then. */
+int p2p_watch_close(struct p2p_comm *c);
 
 /* ring.c */
 extern const struct stream p2p_ring;

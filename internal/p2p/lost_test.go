@@ -3,7 +3,6 @@ package p2p
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -100,44 +99,78 @@ func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
 func TestSilentHost(t *testing.T) {
 	send, far := greeted(t, Options{Timeout: time.Second})
 	dropLarger(t, far, 0)
-	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "acknowledged nothing") {
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
 	}
 }
 
-// On a path that carries small packets only, keepalives come and go. A message that the kernel has
-// taken counts as sent; that it does not arrive is noticed though its sender looks no more.
+// narrow is a connection over a path that carries small packets only, on which a message has been
+// sent: its sender and what that warns of, and its other end, whose keepalives come and go.
+func narrow(t *testing.T, size int) (Comm, <-chan string, *net.TCPConn) {
+	t.Helper()
+	warned := make(chan string, 1)
+	warn := func(line string) {
+		select {
+		case warned <- line:
+		default:
+		}
+	}
+	// A copy: a pinned message is done only once it has arrived.
+	send, far := sender(t, Options{Timeout: time.Second, Zerocopy: "off", Warn: warn})
+	if err := far.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	dropLarger(t, far, 1500)
+	finish(t, must(t)(send.Isend(memory(t, size))))
+	return send, warned, far
+}
+
+// isReset waits until the far end of a connection is told that it has ended.
+func isReset(t *testing.T, far *net.TCPConn) {
+	t.Helper()
+	_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.Copy(io.Discard, far); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatal(err)
+	}
+}
+
+// A message that the kernel has taken counts as sent; that it does not arrive is noticed though its
+// sender looks no more.
 func TestPathNarrows(t *testing.T) {
-	for _, closed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("closed=%v", closed), func(t *testing.T) {
-			t.Parallel()
-			warned := make(chan string, 1)
-			send, far := sender(t, Options{Timeout: time.Second, Warn: func(line string) { warned <- line }})
-			if err := far.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}); err != nil {
-				t.Fatal(err)
-			}
-			dropLarger(t, far, 1500)
-			finish(t, must(t)(send.Isend(memory(t, 64<<10))))
-			if closed {
-				time.Sleep(time.Second) // it is sent again now
-				send.Close()
-			} else {
-				defer send.Close()
-			}
-			_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
-			if _, err := io.Copy(io.Discard, far); !errors.Is(err, unix.ECONNRESET) {
-				t.Fatal(err)
-			}
-			if closed {
-				return
-			}
-			if line := <-warned; !strings.Contains(line, far.LocalAddr().String()) {
-				t.Fatal(line)
-			}
-			if e := failsSending(t, send, memory(t, 10)); e.Code != Remote || !strings.Contains(e.Text, "do not pass") {
-				t.Fatal(e)
-			}
+	send, warned, far := narrow(t, 64<<10)
+	defer send.Close()
+	isReset(t, far)
+	if line := <-warned; !strings.Contains(line, far.LocalAddr().String()) {
+		t.Fatal(line)
+	}
+	if e := failsSending(t, send, memory(t, 10)); e.Code != Remote || !strings.Contains(e.Text, "do not pass") {
+		t.Fatal(e)
+	}
+}
+
+// A close does not leave the peer to the kernel, which tries for minutes, whether or not it has begun to.
+func TestCloseOnANarrowPath(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			send, _, far := narrow(t, 64<<10)
+			time.Sleep(wait)
+			send.Close()
+			isReset(t, far)
 		})
+	}
+}
+
+// What was sent before a close arrives on a path that recovers, however late the receiver reads.
+func TestCloseOnAPathThatRecovers(t *testing.T) {
+	const n = 2 << 20
+	send, _, far := narrow(t, n)
+	time.Sleep(300 * time.Millisecond) // of a second: it is sent again now
+	send.Close()
+	dropLarger(t, far, 1<<20)
+	time.Sleep(3 * time.Second)
+	_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.Copy(io.Discard, far); got != 16+n || err != nil {
+		t.Fatal(got, err)
 	}
 }
 

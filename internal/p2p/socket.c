@@ -181,7 +181,7 @@ int p2p_socket_alive(struct p2p_comm *c)
 		return n > 0 || (n < 0 && nothing() == 0);
 	}
 	n = recv(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT);
-	if (n < 0 && nothing() == 0)
+	if (n < 0 && nothing() == 0 && !p2p_unanswered(c))
 		return 1;
 	if (n == (ssize_t)sizeof(h) && le16toh(h.magic) == VERDICT) {
 		if (le32toh(h.sequence) == P2P_E_MISMATCH)

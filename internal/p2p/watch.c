@@ -1,13 +1,18 @@
 /* Connections that send, looked at whether or not their owner does. What the
  * kernel has taken counts as sent, so an owner who only receives from then on
- * would never learn that it does not arrive; its peer, who waits, neither. */
+ * would never learn that it does not arrive; its peer, who waits, neither. What
+ * was closed is looked at until all of it has arrived. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <linux/sockios.h>
 #include <linux/tcp.h> /* tcpi_segs_in, which the libc lacks */
 
 #include "comm.h"
@@ -29,41 +34,10 @@ static int look(struct lane *l, struct tcp_info *info)
 }
 
 /* Whether bytes are sent again though the peer has room for them. Kernels before
- * 5.4 do not tell the room and leave it 0. */
+ * 5.4 do not tell the room and leave it 0: there this is never so. */
 static int repeated(const struct tcp_info *info)
 {
 	return info->tcpi_unacked > 0 && info->tcpi_retransmits > 0 && info->tcpi_snd_wnd >= info->tcpi_snd_mss;
-}
-
-void p2p_watch_add(struct p2p_comm *c)
-{
-	if (!c->sending || c->lane[0].ring != NULL || c->timeout == 0)
-		return;
-	pthread_mutex_lock(&lock);
-	c->watched = 1;
-	c->next = first;
-	first = c;
-	pthread_mutex_unlock(&lock);
-}
-
-void p2p_watch_remove(struct p2p_comm *c)
-{
-	struct p2p_comm **at;
-	struct tcp_info info;
-	int i;
-
-	if (!c->watched)
-		return;
-	pthread_mutex_lock(&lock);
-	for (at = &first; *at != c; at = &(*at)->next)
-		;
-	*at = c->next;
-	pthread_mutex_unlock(&lock);
-	/* What does not arrive now keeps the end of the connection from arriving, too. The kernel gives up
-	 * after the timeout instead of minutes, and then answers the peer's keepalive by a reset. */
-	for (i = 0; i < c->lanes; i++)
-		if (look(&c->lane[i], &info) && repeated(&info))
-			(void)setsockopt(c->lane[i].fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &c->timeout, sizeof(c->timeout));
 }
 
 /* Whether the peer has answered nothing for longer than the timeout. Keepalive
@@ -96,7 +70,18 @@ static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout
 	return now - l->since >= timeout;
 }
 
-/* The largest segments of a connection whose peer acknowledges nothing, else 0. */
+/* What a closed connection sends again in vain also keeps its end from the peer.
+ * Should this process end, the kernel gives up after the timeout instead of
+ * minutes, and answers the peer's keepalive by a reset. Not while the peer has no
+ * room: it may just be late. */
+static void bequeath(struct lane *l, const struct tcp_info *info, unsigned timeout)
+{
+	const unsigned limit = repeated(info) ? timeout : 0;
+
+	(void)setsockopt(l->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit));
+}
+
+/* The largest segments of a connection on which nothing is acknowledged, else 0. */
 static unsigned unanswered(struct lane *l, unsigned timeout)
 {
 	struct tcp_info info;
@@ -104,36 +89,121 @@ static unsigned unanswered(struct lane *l, unsigned timeout)
 
 	if (!look(l, &info))
 		return 0;
+	if (l->comm->closed)
+		bequeath(l, &info, timeout);
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	if (!silent(l, &info, timeout) && !stalled(l, &info, timeout, (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000))
 		return 0;
 	return info.tcpi_snd_mss;
 }
 
+/* Closes the lanes of a closed comm on which all has arrived, or all of them.
+ * Returns whether none is left. */
+static int finish(struct p2p_comm *c, int all)
+{
+	int i, left = 0, unsent;
+
+	for (i = 0; i < c->lanes; i++) {
+		if (c->lane[i].fd < 0)
+			continue;
+		if (!all && ioctl(c->lane[i].fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+			left = 1;
+			continue;
+		}
+		(void)close(c->lane[i].fd);
+		c->lane[i].fd = -1;
+	}
+	return !left;
+}
+
+void p2p_watch_add(struct p2p_comm *c)
+{
+	if (!c->sending || c->lane[0].ring != NULL || c->timeout == 0)
+		return;
+	pthread_mutex_lock(&lock);
+	c->watched = 1;
+	c->next = first;
+	first = c;
+	pthread_mutex_unlock(&lock);
+}
+
+static void drop(struct p2p_comm *c)
+{
+	struct p2p_comm **at;
+
+	for (at = &first; *at != c; at = &(*at)->next)
+		;
+	*at = c->next;
+}
+
+static void end(struct lane *l)
+{
+	if (l->pinned == l->released) {
+		/* The peer hears of it even if a forked child still has the socket. */
+		(void)shutdown(l->fd, SHUT_RDWR);
+		return;
+	}
+	p2p_socket_abort(l);
+	(void)close(l->fd);
+	l->fd = -1;
+}
+
+int p2p_watch_close(struct p2p_comm *c)
+{
+	struct tcp_info info;
+	int i, done;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < c->lanes; i++)
+		end(&c->lane[i]);
+	done = finish(c, !c->watched || c->unanswered);
+	if (done && c->watched)
+		drop(c);
+	c->closed = 1;
+	for (i = 0; i < c->lanes; i++)
+		if (c->lane[i].fd >= 0 && look(&c->lane[i], &info))
+			bequeath(&c->lane[i], &info, c->timeout);
+	pthread_mutex_unlock(&lock);
+	return done;
+}
+
+/* Gives up a connection. The owner fails when it comes by. The peer hears of it
+ * now: a reset fits any path, while an orderly end would wait behind what does not
+ * arrive. */
+static void give_up(struct p2p_comm *c, unsigned segment)
+{
+	int i;
+
+	__atomic_store_n(&c->unanswered, segment, __ATOMIC_RELEASE);
+	for (i = 0; i < c->lanes; i++)
+		if (c->lane[i].fd >= 0 && !p2p_socket_reset(&c->lane[i]))
+			(void)shutdown(c->lane[i].fd, SHUT_RDWR);
+}
+
 unsigned p2p_watch(char *lost, size_t size)
 {
-	struct p2p_comm *c;
+	struct p2p_comm *c, *next;
 	unsigned pause = 0, soon, segment;
 	int i;
 
 	*lost = 0;
 	pthread_mutex_lock(&lock);
-	for (c = first; c != NULL; c = c->next) {
+	for (c = first; c != NULL && *lost == 0; c = next) {
+		next = c->next;
 		soon = c->timeout / 8 < LONGEST_PAUSE ? c->timeout / 8 + 1 : LONGEST_PAUSE;
 		pause = pause == 0 || soon < pause ? soon : pause;
-		if (c->unanswered)
-			continue;
-		for (i = 0, segment = 0; i < c->lanes && segment == 0; i++)
-			segment = unanswered(&c->lane[i], c->timeout);
-		if (segment == 0)
-			continue;
-		/* The owner fails when it comes by. The peer hears of it now: a reset fits any
-		 * path, while an orderly end would wait behind what does not arrive. */
-		__atomic_store_n(&c->unanswered, segment, __ATOMIC_RELEASE);
-		for (i = 0; i < c->lanes; i++)
-			(void)p2p_socket_reset(&c->lane[i]);
-		if (*lost == 0)
+		for (i = 0, segment = 0; i < c->lanes && segment == 0 && !c->unanswered; i++)
+			if (c->lane[i].fd >= 0)
+				segment = unanswered(&c->lane[i], c->timeout);
+		if (segment > 0) {
+			give_up(c, segment);
 			snprintf(lost, size, "send to %s: " P2P_UNANSWERED, c->peer, c->timeout, segment);
+			pause = 1; /* there may be more */
+		}
+		if (c->closed && finish(c, segment > 0)) {
+			drop(c);
+			free(c);
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	return pause;

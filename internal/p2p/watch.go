@@ -35,13 +35,14 @@ func watchSenders(warn func(string)) {
 
 // look returns after how long to look again; 0: the watch has ended.
 func look() time.Duration {
-	watch.Lock()
-	defer watch.Unlock()
 	var lost [256]C.char
+	watch.Lock()
 	pause := time.Duration(C.p2p_watch(&lost[0], C.size_t(len(lost)))) * time.Millisecond
-	if lost[0] != 0 && watch.warn != nil {
-		watch.warn("p2p: " + C.GoString(&lost[0]))
-	}
 	watch.running = pause > 0
+	warn := watch.warn
+	watch.Unlock()
+	if lost[0] != 0 && warn != nil {
+		warn("p2p: " + C.GoString(&lost[0]))
+	}
 	return pause
 }

@@ -125,7 +125,7 @@ func (g *Group) leave(late <-chan time.Time) error {
 			return context.DeadlineExceeded
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
-				"for", rankList(g.mesh.Staying()), "waited", g.plan.settings.Timeout)
+				"missing", rankList(g.mesh.Staying()), "waited", g.plan.settings.Timeout)
 		}
 	}
 }

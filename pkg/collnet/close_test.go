@@ -150,7 +150,7 @@ func TestLateClose(t *testing.T) {
 					}
 					return g[r].Close()
 				})
-				assert.Contains(t, said.String(), fmt.Sprintf("for=\"rank %d\" waited=300ms", late))
+				assert.Contains(t, said.String(), fmt.Sprintf("missing=\"rank %d\" waited=300ms", late))
 			})
 		}
 	}

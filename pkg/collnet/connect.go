@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -116,6 +117,10 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 	case wire.PurposeStream:
 		d.Timeout = p.settings.Timeout
 	}
+	options := d.Control
+	d.Control = func(network, address string, c syscall.RawConn) error {
+		return errors.Join(c.Control(func(fd uintptr) { sys.Private(int(fd)) }), options(network, address, c)) //nolint:gosec // a descriptor
+	}
 	var since time.Time // when the path began to fail; zero if it does not
 	var before error
 	for {
@@ -124,7 +129,6 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 		switch {
 		case err == nil:
 			conn := c.(*net.TCPConn)
-			sys.PrivateConn(conn)
 			// A peer may take its time to answer, but its kernel acknowledges at once.
 			if err = acknowledged(conn, d.Timeout); err == nil {
 				err = greet(ctx, c, p, purpose, peer)

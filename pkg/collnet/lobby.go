@@ -68,6 +68,7 @@ func (l *lobby) greet(c net.Conn, proven func() bool) {
 		return
 	}
 	if proven() {
+		sys.PrivateConn(c.(*net.TCPConn))
 		l.welcome(c.(*net.TCPConn), caller{h.Purpose, int(h.Rank), h.Job})
 	}
 }
@@ -93,7 +94,6 @@ func (l *lobby) welcome(c *net.TCPConn, who caller) {
 	if old := l.waiting[who]; old != nil {
 		_ = old.Close()
 	}
-	sys.PrivateConn(c)
 	l.waiting[who] = c
 	close(l.changed)
 	l.changed = make(chan struct{})

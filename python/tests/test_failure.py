@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -114,24 +115,31 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
     assert "2 of 3 ranks have not come to the rendezvous after 1 s: [1, 2]" in done.stdout, done.stderr
 
 
-def test_a_rank_that_exits_ends_what_others_do_with_it_over_gloo(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["sys.exit(1)", "dist.destroy_process_group()", "group.abort()"])
+def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(tmp_path: Path, ending: str) -> None:
     script = textwrap.dedent("""
-        import sys, torch, torch.distributed as dist
-        from torch._C._distributed_c10d import FileStore
+        import socket, sys, torch, torch.distributed as dist, torch_mcast.group
+        socket.setdefaulttimeout(30)  # which sockets that are looked at must not take over
+        torch_mcast.group.LINGER_S = 0.5
         rank = int(sys.argv[1])
-        dist.init_process_group("mcast", store=FileStore(sys.argv[2], 2), rank=rank, world_size=2)
+        dist.init_process_group("mcast", init_method=sys.argv[2], rank=rank, world_size=2)
+        group = dist.distributed_c10d._get_default_group()
         dist.barrier()
         if rank == 1:
             pending = dist.isend(torch.ones(4), 0, tag=7)  # keeps gloo's connections open
+            exec(sys.argv[3])
             sys.exit(1)
         try:
             dist.recv(torch.ones(4), 1)
         except RuntimeError as e:
             print(e)
     """)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(rank), str(tmp_path / "store")],
+            [sys.executable, "-c", script, str(rank), url, ending],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "MCAST_FABRIC": "shm", "GLOO_SOCKET_IFNAME": "lo"},

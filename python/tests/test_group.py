@@ -168,19 +168,36 @@ def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None
 
 
 def test_a_signal_handler_may_abort_a_group_while_its_thread_copies_a_result() -> None:
-    group, copied = single(), False
+    group = single()
+    full, copied = threading.Event(), threading.Event()
 
     def copy() -> None:
-        nonlocal copied
+        other.start()
+        assert full.wait(BOUND)
         signal.raise_signal(signal.SIGUSR1)
-        copied = True
+        with pytest.raises(RuntimeError, match="waits for what it has interrupted"):
+            work.wait()
+        copied.set()
 
+    def busy() -> int:
+        if copied.is_set():
+            raise errors.ClosedError("closed")
+        full.set()
+        raise errors.BusyError("full")
+
+    def post() -> None:
+        with pytest.raises(errors.ClosedError):  # once the work is done that it waits for
+            group.gather.post(busy, lambda _: work_of(group, 0, None))
+
+    other = threading.Thread(target=post)
     work = group.gather.post(
         lambda: group.lib.barrier(group.live()), lambda handle: work_of(group, handle, copy)
     )
     with aborted_by_a_signal(group):
         assert work.wait()
-    assert copied
+    assert copied.is_set()
+    other.join(BOUND)
+    assert not other.is_alive()
 
 
 def test_a_group_that_is_left_behind_its_close_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ reductions that the library does not know, goes to an embedded gloo group.
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -66,9 +65,10 @@ class MulticastBackend(GlooBacked):
             lambda blob: exchange(store, rank, size, blob, timeout),
             int(timeout.total_seconds() * 1000),
         )
-        self._gloo, self._connections = connections.made_by(
-            lambda: ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout), size - 1
+        self._gloo, gloo = connections.made_by(
+            lambda: ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout), size - 1, store
         )
+        self.group.disconnect = gloo.end
         _alive.append(self)
 
     def info(self) -> Info:
@@ -89,7 +89,6 @@ class MulticastBackend(GlooBacked):
         """End the group on all ranks at once, without waiting for them."""
         self._forgotten()
         self.group.abort("its program called abort()")
-        self._connections.end()
         self._recorder.close()
 
     def _forgotten(self) -> None:
@@ -406,10 +405,3 @@ class MulticastBackend(GlooBacked):
 
 # torch holds backends in C++ alone and would lose their Python half.
 _alive: list[MulticastBackend] = []
-
-
-@atexit.register  # after group.py's, so it runs before that, which waits for ranks that may wait for us
-def _end_gloo() -> None:
-    """Tell ranks that are in an operation of gloo with this one that it has ended."""
-    for backend in _alive:
-        backend._connections.end()

@@ -2,61 +2,94 @@
 
 from __future__ import annotations
 
+import ctypes
+import logging
 import os
 import socket
-import stat
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
+_ESTABLISHED = "01"
+_log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None)
+
+
+class Connection(NamedTuple):
+    """A TCP connection: a descriptor may become somebody else's, which has another inode."""
+
+    fd: int
+    inode: int
+
 
 class Connections:
-    """Those of one group, by descriptor and inode: a descriptor may become somebody else's."""
+    """Those of one group."""
 
-    def __init__(self, sockets: set[tuple[int, int]]) -> None:
-        """Take the sockets that are known to be gloo's."""
-        self._sockets = sockets
+    def __init__(self, connections: set[Connection]) -> None:
+        """Take those that are known to be gloo's."""
+        self._connections = connections
         self._pid = os.getpid()
 
     def end(self) -> None:
-        """Have the peers' operations fail, though this process goes on. What was sent arrives first."""
+        """Have the peers' operations fail, though this process goes on. Raises nothing.
+
+        What gloo has written arrives first. What was only posted, as a send whose receive has not
+        been posted, does not.
+        """
+        ended, self._connections = self._connections, set()
         if os.getpid() != self._pid:  # a forked child has them, too, and they are not its own
             return
-        for fd, _ in self._sockets & _connected():
-            with socket.socket(fileno=os.dup(fd)) as connection:
-                try:
-                    connection.shutdown(socket.SHUT_WR)
-                except OSError:  # the peer has ended it
-                    continue
-        self._sockets = set()
+        for fd, inode in ended:
+            try:
+                own = os.dup(fd)  # gloo may close its descriptor at any time
+            except OSError:
+                continue
+            if os.fstat(own).st_ino == inode:
+                # No socket.socket: to make one may change whether gloo's blocks.
+                _libc.shutdown(own, socket.SHUT_WR)
+            os.close(own)
 
 
-def made_by(make: Callable[[], T], peers: int) -> tuple[T, Connections]:
-    """Return what is made, and its connections: one to each peer.
+def made_by(make: Callable[[], T], peers: int, store: Any) -> tuple[T, Connections]:
+    """Return what is made, and its connections: one to each peer, beside those to the store.
 
     If there are more, another thread has connected meanwhile, and if there are less, torch connects
     later: then none is known, and none is ended.
     """
-    before = _connected()
+    before = _established(0)
     made = make()
-    new = _connected() - before
-    return made, Connections(new if len(new) == peers else set())
+    new = _established(_port(store)) - before
+    if len(new) != peers:
+        _log.debug("gloo's connections cannot be told from others: %d are new, not %d", len(new), peers)
+        new = set()
+    return made, Connections(new)
 
 
-def _connected() -> set[tuple[int, int]]:
-    """Return the TCP sockets of this process that are connected: descriptor and inode."""
+def _port(store: Any) -> int:
+    """Return the port of a TCPStore, also under prefixes, or 0."""
+    while (inner := getattr(store, "underlying_store", None)) is not None:
+        store = inner
+    return getattr(store, "port", 0)
+
+
+def _established(without: int) -> set[Connection]:
+    """Return the TCP connections of this process, but those from or to a port."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        path = Path("/proc/self/net", table)
+        for row in path.read_text().splitlines()[1:] if path.exists() else []:
+            _, local, remote, state, *rest = row.split()
+            ports = {int(address.rpartition(":")[2], 16) for address in (local, remote)}
+            if state == _ESTABLISHED and without not in ports:
+                inodes.add(f"socket:[{rest[5]}]")
     found = set()
     for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
         try:
-            about = os.fstat(fd)
-            if not stat.S_ISSOCK(about.st_mode):
-                continue
-            with socket.socket(fileno=os.dup(fd)) as one:
-                if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                    one.getpeername()
-                    found.add((fd, about.st_ino))
-        except OSError:  # closed meanwhile, or not connected
+            link = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # closed meanwhile
             continue
+        if link in inodes:
+            found.add(Connection(int(name), int(link[len("socket:[") : -1])))
     return found

@@ -175,7 +175,8 @@ class Lane:
         """Make a lane beside the others of its group, which is then one of the list."""
         self._group = [] if group is None else group
         self._group.append(self)
-        self._lock = threading.RLock()  # as post waits, a signal handler may end the group
+        self._lock = threading.RLock()  # as post waits, a signal handler may post
+        self._watching = threading.RLock()
         self._inflight: dict[Pending, None] = {}  # a set in posting order
         self._watched: queue.SimpleQueue[Pending | None] | None = None
 
@@ -211,7 +212,7 @@ class Lane:
 
     def watch(self, work: Pending) -> None:
         """Complete the work's future when it is done. One thread a lane does it, in posting order."""
-        with self._lock:
+        with self._watching:
             if self._watched is None:
                 self._watched = queue.SimpleQueue()
                 threading.Thread(
@@ -220,11 +221,14 @@ class Lane:
             self._watched.put(work)
 
     def clear(self) -> None:
-        """Settle and forget all operations, once the group is closed and has ended them."""
-        with self._lock:
-            for work in list(self._inflight):
-                work.poll()  # whose handle the library would keep, and with it the group's memory
-            self._inflight.clear()
+        """Settle and forget all operations, once the group is closed and has ended them.
+
+        Waits for nobody: a signal handler may call it whose thread another one waits for in post.
+        """
+        for work in list(self._inflight):
+            work.poll()  # whose handle the library would keep, and with it the group's memory
+        self._inflight.clear()
+        with self._watching:
             if self._watched is not None:
                 self._watched.put(None)
                 self._watched = None
@@ -279,6 +283,9 @@ class Group:
         self._ending = threading.RLock()  # a signal handler may end the group while its thread closes it
         self._closed = False
         self._leaving: int | None = None  # the library's work, while the group is being left
+        # Ends what goes past the library, such as gloo's connections, so that no rank waits for this
+        # one in it for ever. Called once this one has waited long enough for the others, or aborts.
+        self.disconnect: Callable[[], None] = _nothing
         self.failed = False  # an operation ended in an error, which its waiter has been told
         _open_groups.add(self)
         _watch_exceptions()
@@ -304,6 +311,8 @@ class Group:
         """
         self.leave()
         self.wait_left(LINGER_S)
+        if self._leaving is not None:
+            self.disconnect()
 
     def leave(self) -> None:
         """Begin to leave the group, without waiting."""
@@ -341,6 +350,7 @@ class Group:
         self._closed = self.failed = True
         with suppress(errors.ClosedError):  # it is gone already
             self.lib.abort(self.handle, reason)
+        self.disconnect()
         with self._ending:
             self._gone()
 
@@ -438,10 +448,23 @@ def _close_all() -> None:
     All are left before any is waited for: ranks may come to them in any order. No thread is
     started, which Python 3.12.0 and 3.12.1 refuse at exit.
     """
+    deadline = time.monotonic() + LINGER_S
     for group in list(_open_groups):
         group.leave()
     for group in list(_open_groups):
-        try:
-            group.wait_left(None)
-        except errors.McastError as e:
-            print(f"torch_mcast: closing a group at exit: {e}", file=sys.stderr)
+        _wait_left(group, max(0.0, deadline - time.monotonic()))
+    for group in list(_open_groups):
+        group.disconnect()
+    for group in list(_open_groups):
+        _wait_left(group, None)
+
+
+def _wait_left(group: Group, seconds: float | None) -> None:
+    try:
+        group.wait_left(seconds)
+    except errors.McastError as e:
+        print(f"torch_mcast: closing a group at exit: {e}", file=sys.stderr)
+
+
+def _nothing() -> None:
+    """Do nothing."""

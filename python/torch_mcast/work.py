@@ -70,7 +70,7 @@ class McastWork(Work):
         self._recorder = recorder
         self._event = event
         self._settling = threading.RLock()  # as finish copies, a signal handler may abort the group
-        self._finishing = False
+        self._finisher: int | None = None  # the thread that runs finish
         self._futures = threading.Lock()
         self._done = False
         self._error: Exception | None = None
@@ -101,7 +101,7 @@ class McastWork(Work):
 
     def poll(self) -> bool:
         """Say whether the operation is done, without blocking."""
-        if not self._done:
+        if not self._done and self._finisher is None:
             try:
                 ready = self._group.lib.test(self._handle)
             except errors.McastError as e:
@@ -166,6 +166,8 @@ class McastWork(Work):
         """Wait at most this long; return whether the operation is done."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._done:
+            if self._finisher == threading.get_ident():
+                raise RuntimeError(f"{self._name}: a signal handler waits for what it has interrupted")
             left = SLICE_MS
             if deadline is not None:
                 left = min(SLICE_MS, int((deadline - time.monotonic()) * 1000))
@@ -189,9 +191,9 @@ class McastWork(Work):
     def _end(self, error: Exception | None) -> None:
         """Keep an outcome of the library, unless another call has done so; then let it forget."""
         with self._settling:
-            if self._done or self._finishing:  # by the call that a signal handler interrupts
+            if self._done or self._finisher is not None:  # the call that a signal handler interrupts
                 return
-            self._finishing = True
+            self._finisher = threading.get_ident()
             try:
                 if error is None and self._finish is not None:
                     with torch.no_grad():
@@ -199,7 +201,7 @@ class McastWork(Work):
             except Exception as e:
                 error = e
             finally:  # ^C leaves the outcome to the next call
-                self._finishing = False
+                self._finisher = None
             if error is not None:
                 self._group.failed = True
                 if isinstance(error, errors.McastError):
