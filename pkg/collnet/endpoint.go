@@ -79,7 +79,7 @@ func Open(o Options) (*Endpoint, error) {
 	}
 	l, err := newLobby()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	b, err := json.Marshal(blob{
 		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: nic.HostID(),

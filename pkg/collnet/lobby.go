@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
@@ -41,6 +44,9 @@ type caller struct {
 func newLobby() (*lobby, error) {
 	ln, err := net.Listen("tcp4", ":0")
 	if err != nil {
+		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
+			err = fmt.Errorf("%w: all ports of net.ipv4.ip_local_port_range are taken", err)
+		}
 		return nil, fmt.Errorf("cannot listen for peers: %w", err)
 	}
 	sys.PrivateConn(ln.(*net.TCPListener))

@@ -231,7 +231,7 @@ func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
 		}
-		if ctx.Err() == nil || errors.Is(err, errNoAnswer) {
+		if !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
 			last = err // Not the end of our patience, but what we ran into before.
 		}
 		select {

@@ -38,7 +38,7 @@ var netRows = slices.Concat(netTests, across(func(Over) Row {
 		job: job{during: everywhere(func(p place) func(*Scene) error { return loss(p, testbed.Loss{Share: 0.01}) })}}
 }, Net), across(func(Over) Row {
 	return Row{ID: "/mtu-shrinks", Family: Size, Fault: "the MTU of a switch's port to host 2 shrinks from 9000 to 1500 bytes",
-		Then: "who receives from it or by it is told, the sender's log has the cause, and the others are told when that rank ends (Linux 5.4 and later)", Ends: Errors, Bound: netTimeout, Says: []string{"10.77.0."},
+		Then: "who receives from it or by it is told, the sender's log has the cause, and the others are told when that rank ends (Linux 5.4 and later)", Ends: Errors, Bound: Bound{Of: "MCAST_TIMEOUT", Plus: 3 * time.Second}, Says: []string{"10.77.0."},
 		job: job{during: mtu(host(2), 1500)}}
 }, Net), across(func(Over) Row {
 	return Row{ID: "/flow-dies", Family: Flow, Fault: "nothing passes between hosts 1 and 2 any more",

@@ -52,7 +52,7 @@ var resourceRows = slices.Concat(
 	}, UDP),
 	across(func(Over) Row {
 		return Row{ID: "/no-ports", Family: Resource, Fault: "host 3 has two ports left to connect from",
-			Then: "joining ends with an error that names the rank, and the cause if it comes as far as the rendezvous", Ends: Errors, Bound: JoinTimeout, Says: []string{"rank 3", "resource temporarily unavailable|assign requested address|has not come"},
+			Then: "joining ends with an error that names the rank, and the cause if it comes as far as the rendezvous", Ends: Errors, Bound: JoinTimeout, Says: []string{"rank 3", "resource temporarily unavailable|assign requested address|has not come|ip_local_port_range"},
 			job: job{before: setting(host(3), "ipv4/ip_local_port_range", "61000 61001"), after: setting(host(3), "ipv4/ip_local_port_range", "32768 60999")}}
 	}, UDP),
 	across(func(Over) Row {
