@@ -148,14 +148,44 @@ func TestPathNarrows(t *testing.T) {
 	}
 }
 
+// watchEnds waits until the watch has closed what was left to it.
+func watchEnds(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		watch.Lock()
+		running := watch.running
+		watch.Unlock()
+		if !running {
+			return
+		}
+	}
+	t.Fatal("the watch has something left")
+}
+
+// A connection that the peer has reset is closed for good, with what was in flight.
+func TestCloseAfterAReset(t *testing.T) {
+	send, far := sender(t, Options{Timeout: time.Second, Zerocopy: "off"})
+	s := must(t)(send.Isend(memory(t, 8<<20)))
+	for range 100 {
+		if done, _, err := s.Test(); done || err != nil {
+			t.Fatal(done, err)
+		}
+	}
+	_ = far.Close() // with unread data: a reset
+	send.Close()
+	watchEnds(t)
+}
+
 // A close does not leave the peer to the kernel, which tries for minutes, whether or not it has begun to.
 func TestCloseOnANarrowPath(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			send, _, far := narrow(t, 64<<10)
+			send, warned, far := narrow(t, 64<<10)
 			time.Sleep(wait)
 			send.Close()
 			isReset(t, far)
+			<-warned
+			watchEnds(t)
 		})
 	}
 }

@@ -18,8 +18,10 @@
 #include "comm.h"
 
 enum {
-	TRIES = 2,          /* in vain, before a silent peer may be gone: one may be on its way */
-	LONGEST_PAUSE = 500 /* ms between two looks */
+	TRIES = 2,           /* in vain, before a silent peer may be gone: one may be on its way */
+	LONGEST_PAUSE = 500, /* ms between two looks */
+	CLOSED = 7,          /* TCP_CLOSE of <netinet/tcp.h>, which does not go with <linux/tcp.h> */
+	SPARE = 1000         /* ms that the kernel has beyond the watch, which says what it does */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -76,7 +78,7 @@ static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout
  * room: it may just be late. */
 static void bequeath(struct lane *l, const struct tcp_info *info, unsigned timeout)
 {
-	const unsigned limit = repeated(info) ? timeout : 0;
+	const unsigned limit = repeated(info) ? timeout + SPARE : 0;
 
 	(void)setsockopt(l->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit));
 }
@@ -97,16 +99,26 @@ static unsigned unanswered(struct lane *l, unsigned timeout)
 	return info.tcpi_snd_mss;
 }
 
+/* Whether something is still on its way. What a reset has dropped counts as unsent
+ * for good. */
+static int unsent(struct lane *l)
+{
+	struct tcp_info info;
+	int bytes;
+
+	return look(l, &info) && info.tcpi_state != CLOSED && ioctl(l->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
 /* Closes the lanes of a closed comm on which all has arrived, or all of them.
  * Returns whether none is left. */
 static int finish(struct p2p_comm *c, int all)
 {
-	int i, left = 0, unsent;
+	int i, left = 0;
 
 	for (i = 0; i < c->lanes; i++) {
 		if (c->lane[i].fd < 0)
 			continue;
-		if (!all && ioctl(c->lane[i].fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+		if (!all && unsent(&c->lane[i])) {
 			left = 1;
 			continue;
 		}
@@ -136,26 +148,27 @@ static void drop(struct p2p_comm *c)
 	*at = c->next;
 }
 
-static void end(struct lane *l)
-{
-	if (l->pinned == l->released) {
-		/* The peer hears of it even if a forked child still has the socket. */
-		(void)shutdown(l->fd, SHUT_RDWR);
-		return;
-	}
-	p2p_socket_abort(l);
-	(void)close(l->fd);
-	l->fd = -1;
-}
-
 int p2p_watch_close(struct p2p_comm *c)
 {
 	struct tcp_info info;
+	int aborted[P2P_LANES];
 	int i, done;
 
+	/* May take a moment, so without the lock. The watch may look at these meanwhile, and closes nothing. */
+	for (i = 0; i < c->lanes; i++) {
+		aborted[i] = c->lane[i].pinned != c->lane[i].released;
+		if (aborted[i])
+			p2p_socket_abort(&c->lane[i]);
+	}
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < c->lanes; i++)
-		end(&c->lane[i]);
+	for (i = 0; i < c->lanes; i++) {
+		if (aborted[i]) {
+			(void)close(c->lane[i].fd);
+			c->lane[i].fd = -1;
+		} else { /* the peer hears of it even if a forked child still has the socket */
+			(void)shutdown(c->lane[i].fd, SHUT_RDWR);
+		}
+	}
 	done = finish(c, !c->watched || c->unanswered);
 	if (done && c->watched)
 		drop(c);

@@ -224,14 +224,15 @@ func absent(guests []net.Conn) string {
 // visit is the part of every rank but 0: it tries until rank 0 answers.
 func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
 	message := putGreeting(g)
-	last := errors.New("nothing listens there")
+	last := errors.New("no connection came about")
 	for {
 		blobs, err := visitOnce(ctx, addr, g.size, message)
 		var no refusal
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
 		}
-		if !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
+		timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+		if !timedOut && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
 			last = err // Not the end of our patience, but what we ran into before.
 		}
 		select {

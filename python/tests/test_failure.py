@@ -154,3 +154,43 @@ def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(tmp_path: Path, 
         for process in ranks:
             process.kill()
             process.communicate()
+
+
+def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import os, signal, sys, torch, torch.distributed as dist, torch_mcast.group
+        from torch._C._distributed_c10d import FileStore
+        torch_mcast.group.LINGER_S = 0.5
+        rank = int(sys.argv[1])
+        dist.init_process_group("mcast", store=FileStore(sys.argv[2], 3), rank=rank, world_size=3)
+        pair = dist.new_group([0, 1])
+        dist.barrier()
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            if rank == 0:
+                dist.all_reduce(torch.ones(4))
+            else:
+                dist.recv(torch.ones(4), 0)
+        except RuntimeError as e:
+            print(e)
+        if rank == 0:
+            sys.exit(1)
+    """)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MCAST_FABRIC": "shm", "GLOO_SOCKET_IFNAME": "lo"},
+        )
+        for rank in (0, 1, 2)
+    ]
+    try:
+        told, _ = ranks[1].communicate(timeout=60)
+        assert "Connection closed by peer" in told
+        assert ranks[0].wait(timeout=60) == 1
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,12 +46,18 @@ class Connections:
         for fd, inode in ended:
             try:
                 own = os.dup(fd)  # gloo may close its descriptor at any time
-            except OSError:
+            except OSError as e:
+                if e.errno == errno.EMFILE:
+                    _shut(fd, inode)
                 continue
-            if os.fstat(own).st_ino == inode:
-                # No socket.socket: to make one may change whether gloo's blocks.
-                _libc.shutdown(own, socket.SHUT_WR)
+            _shut(own, inode)
             os.close(own)
+
+
+def _shut(fd: int, inode: int) -> None:
+    with suppress(OSError):
+        if os.fstat(fd).st_ino == inode:
+            _libc.shutdown(fd, socket.SHUT_WR)  # socket.socket could make gloo's non-blocking
 
 
 def made_by(make: Callable[[], T], peers: int, store: Any) -> tuple[T, Connections]:
@@ -78,8 +86,10 @@ def _established(without: int) -> set[Connection]:
     """Return the TCP connections of this process, but those from or to a port."""
     inodes = set()
     for table in ("tcp", "tcp6"):
-        path = Path("/proc/self/net", table)
-        for row in path.read_text().splitlines()[1:] if path.exists() else []:
+        rows = ""
+        with suppress(OSError):  # e.g. no IPv6
+            rows = Path("/proc/self/net", table).read_text()
+        for row in rows.splitlines()[1:]:
             _, local, remote, state, *rest = row.split()
             ports = {int(address.rpartition(":")[2], 16) for address in (local, remote)}
             if state == _ESTABLISHED and without not in ports:

@@ -213,12 +213,13 @@ class Lane:
     def watch(self, work: Pending) -> None:
         """Complete the work's future when it is done. One thread a lane does it, in posting order."""
         with self._watching:
-            if self._watched is None:
-                self._watched = queue.SimpleQueue()
+            works = self._watched
+            if works is None:
+                works = self._watched = queue.SimpleQueue()
                 threading.Thread(
-                    target=_complete_futures, args=(self._watched,), name="mcast-futures", daemon=True
+                    target=_complete_futures, args=(works,), name="mcast-futures", daemon=True
                 ).start()
-            self._watched.put(work)
+            works.put(work)
 
     def clear(self) -> None:
         """Settle and forget all operations, once the group is closed and has ended them.
@@ -284,7 +285,7 @@ class Group:
         self._closed = False
         self._leaving: int | None = None  # the library's work, while the group is being left
         # Ends what goes past the library, such as gloo's connections, so that no rank waits for this
-        # one in it for ever. Called once this one has waited long enough for the others, or aborts.
+        # one in it for ever. Called once the group is gone, this rank has waited long enough, or aborts.
         self.disconnect: Callable[[], None] = _nothing
         self.failed = False  # an operation ended in an error, which its waiter has been told
         _open_groups.add(self)
@@ -368,6 +369,7 @@ class Group:
 
     def _gone(self) -> None:
         """Let go of what the library may have written to until now."""
+        self.disconnect()  # the group may have failed, and a rank may wait for this one in gloo
         if self._leaving is not None:
             self.lib.forget(self._leaving)
             self._leaving = None
