@@ -3,6 +3,7 @@ package main
 /*
 #include <stdlib.h>
 #include "mcast.h"
+extern char **environ;
 */
 import "C"
 
@@ -10,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 	"unsafe"
@@ -45,6 +47,11 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		if err != nil {
 			return argument("%v", err)
 		}
+		warnOnce.Do(func() {
+			for _, warning := range config.Unknown(environ()) {
+				slog.Warn(warning, "lib", "mcast", "rank", int(rank))
+			}
+		})
 		ep, err := collnet.Open(collnet.Options{Rank: int(rank), Size: int(size), Settings: settings})
 		if err != nil {
 			return err
@@ -64,6 +71,14 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		return nil
 	}()
 	return fail(err, e, n)
+}
+
+// environ is C's environment: Go's is as it was when the process began.
+func environ() (all []string) {
+	for at := C.environ; at != nil && *at != nil; at = (**C.char)(unsafe.Add(unsafe.Pointer(at), unsafe.Sizeof(*at))) {
+		all = append(all, C.GoString(*at))
+	}
+	return all
 }
 
 // environment looks a variable up in C's environment. Go's own copy is from

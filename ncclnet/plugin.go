@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +36,7 @@ var plugin struct {
 }
 
 // warnOnce is for what is said once a process.
+// warnOnce is for variables that have no effect.
 var warnOnce sync.Once
 
 //export goPluginInit
@@ -47,7 +47,7 @@ func goPluginInit() C.nccl_result {
 			return argument("%v", err)
 		}
 		warnOnce.Do(func() {
-			for _, warning := range config.Unknown(os.Environ()) {
+			for _, warning := range config.Unknown(environ()) {
 				say(C.NCCL_LOG_WARN, warning)
 			}
 		})

@@ -111,3 +111,16 @@ def test_a_forked_child_gets_an_error_and_bystanders_none() -> None:
         print("alive")
     """)
     assert out.split() == ["28", "7", "alive"]
+
+
+def test_a_mistyped_variable_is_noted_once() -> None:
+    out = python("""
+        import os
+        os.dup2(1, 2)
+        os.environ["MCAST_FABRICC"] = "udp"
+        import torch.distributed as dist, torch_mcast
+        dist.init_process_group("mcast", store=dist.HashStore(), rank=0, world_size=1)
+        dist.new_group([0], backend="mcast")
+        dist.destroy_process_group()
+    """)
+    assert out.count("MCAST_FABRICC has no effect: did you mean MCAST_FABRIC?") == 1
