@@ -38,11 +38,8 @@ nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the
 
 test: setup build check ## everything that a change must pass
 	scripts/test
-	@# Both sleep more than they compute, so they share the cores; what conformance says comes last.
-	@said=$$(mktemp); scripts/conformance >"$$said" 2>&1 & conformance=$$!; \
-	trap 'kill $$conformance 2>/dev/null || true; rm -f "$$said"' EXIT; \
-	(cd python && ../$(PYTHON) -m pytest tests); \
-	status=0; wait $$conformance || status=$$?; cat "$$said"; exit $$status
+	scripts/conformance
+	cd python && ../$(PYTHON) -m pytest tests
 
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance

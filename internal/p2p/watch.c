@@ -99,14 +99,14 @@ static unsigned unanswered(struct lane *l, unsigned timeout)
 	return info.tcpi_snd_mss;
 }
 
-/* Whether something is still on its way. What a reset has dropped counts as unsent
- * for good. */
+/* Whether data are still on their way. The end of the connection counts as a byte,
+ * and passes any path; what a reset has dropped counts as unsent for good. */
 static int unsent(struct lane *l)
 {
 	struct tcp_info info;
 	int bytes;
 
-	return look(l, &info) && info.tcpi_state != CLOSED && ioctl(l->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+	return look(l, &info) && info.tcpi_state != CLOSED && ioctl(l->fd, SIOCOUTQ, &bytes) == 0 && bytes > 1;
 }
 
 /* Closes the lanes of a closed comm on which all has arrived, or all of them.
@@ -128,17 +128,6 @@ static int finish(struct p2p_comm *c, int all)
 	return !left;
 }
 
-void p2p_watch_add(struct p2p_comm *c)
-{
-	if (!c->sending || c->lane[0].ring != NULL || c->timeout == 0)
-		return;
-	pthread_mutex_lock(&lock);
-	c->watched = 1;
-	c->next = first;
-	first = c;
-	pthread_mutex_unlock(&lock);
-}
-
 static void drop(struct p2p_comm *c)
 {
 	struct p2p_comm **at;
@@ -146,6 +135,38 @@ static void drop(struct p2p_comm *c)
 	for (at = &first; *at != c; at = &(*at)->next)
 		;
 	*at = c->next;
+}
+
+/* Frees a closed comm if all has arrived, or in any case. */
+static void reap(struct p2p_comm *c, int all)
+{
+	if (!c->closed || !finish(c, all))
+		return;
+	drop(c);
+	free(c);
+}
+
+/* Descriptors are not kept until the next look where connections come and go. */
+static void reap_all(void)
+{
+	struct p2p_comm *c, *next;
+
+	for (c = first; c != NULL; c = next) {
+		next = c->next;
+		reap(c, 0);
+	}
+}
+
+void p2p_watch_add(struct p2p_comm *c)
+{
+	if (!c->sending || c->lane[0].ring != NULL || c->timeout == 0)
+		return;
+	pthread_mutex_lock(&lock);
+	reap_all();
+	c->watched = 1;
+	c->next = first;
+	first = c;
+	pthread_mutex_unlock(&lock);
 }
 
 int p2p_watch_close(struct p2p_comm *c)
@@ -161,6 +182,7 @@ int p2p_watch_close(struct p2p_comm *c)
 			p2p_socket_abort(&c->lane[i]);
 	}
 	pthread_mutex_lock(&lock);
+	reap_all();
 	for (i = 0; i < c->lanes; i++) {
 		if (aborted[i]) {
 			(void)close(c->lane[i].fd);
@@ -213,10 +235,7 @@ unsigned p2p_watch(char *lost, size_t size)
 			snprintf(lost, size, "send to %s: " P2P_UNANSWERED, c->peer, c->timeout, segment);
 			pause = 1; /* there may be more */
 		}
-		if (c->closed && finish(c, segment > 0)) {
-			drop(c);
-			free(c);
-		}
+		reap(c, segment > 0);
 	}
 	pthread_mutex_unlock(&lock);
 	return pause;
