@@ -47,11 +47,7 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		if err != nil {
 			return argument("%v", err)
 		}
-		warnOnce.Do(func() {
-			for _, warning := range config.Unknown(environ()) {
-				slog.Warn(warning, "lib", "mcast", "rank", int(rank))
-			}
-		})
+		warnUnknown(func(warning string) { slog.Warn(warning, "lib", "mcast", "rank", int(rank)) })
 		ep, err := collnet.Open(collnet.Options{Rank: int(rank), Size: int(size), Settings: settings})
 		if err != nil {
 			return err
@@ -73,7 +69,7 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 	return fail(err, e, n)
 }
 
-// environ is C's environment: Go's is as it was when the process began.
+// environ is C's environment, as environment sees it.
 func environ() (all []string) {
 	for at := C.environ; at != nil && *at != nil; at = (**C.char)(unsafe.Add(unsafe.Pointer(at), unsafe.Sizeof(*at))) {
 		all = append(all, C.GoString(*at))

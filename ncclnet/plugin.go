@@ -35,9 +35,16 @@ var plugin struct {
 	strings  map[string]C.struct_device // by device's name; NCCL keeps them
 }
 
-// warnOnce is for what is said once a process.
-// warnOnce is for variables that have no effect.
 var warnOnce sync.Once
+
+// warnUnknown names variables that have no effect, once a process.
+func warnUnknown(warn func(warning string)) {
+	warnOnce.Do(func() {
+		for _, warning := range config.Unknown(environ()) {
+			warn(warning)
+		}
+	})
+}
 
 //export goPluginInit
 func goPluginInit() C.nccl_result {
@@ -46,11 +53,7 @@ func goPluginInit() C.nccl_result {
 		if err != nil {
 			return argument("%v", err)
 		}
-		warnOnce.Do(func() {
-			for _, warning := range config.Unknown(environ()) {
-				say(C.NCCL_LOG_WARN, warning)
-			}
-		})
+		warnUnknown(func(warning string) { say(C.NCCL_LOG_WARN, warning) })
 		found, err := nic.Devices(s.Interface)
 		if err != nil && s.Interface != "" {
 			err = fmt.Errorf("MCAST_IFACE=%q: %w", s.Interface, err)

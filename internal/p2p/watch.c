@@ -76,7 +76,7 @@ static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout
  * Should this process end, the kernel gives up after the timeout instead of
  * minutes, and answers the peer's keepalive by a reset. Not while the peer has no
  * room: it may just be late. */
-static void bequeath(struct lane *l, const struct tcp_info *info, unsigned timeout)
+static void bound_retries(struct lane *l, const struct tcp_info *info, unsigned timeout)
 {
 	const unsigned limit = repeated(info) ? timeout + SPARE : 0;
 
@@ -92,7 +92,7 @@ static unsigned unanswered(struct lane *l, unsigned timeout)
 	if (!look(l, &info))
 		return 0;
 	if (l->comm->closed)
-		bequeath(l, &info, timeout);
+		bound_retries(l, &info, timeout);
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	if (!silent(l, &info, timeout) && !stalled(l, &info, timeout, (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000))
 		return 0;
@@ -197,7 +197,7 @@ int p2p_watch_close(struct p2p_comm *c)
 	c->closed = 1;
 	for (i = 0; i < c->lanes; i++)
 		if (c->lane[i].fd >= 0 && look(&c->lane[i], &info))
-			bequeath(&c->lane[i], &info, c->timeout);
+			bound_retries(&c->lane[i], &info, c->timeout);
 	pthread_mutex_unlock(&lock);
 	return done;
 }

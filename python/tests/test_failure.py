@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -115,9 +117,29 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
     assert "2 of 3 ranks have not come to the rendezvous after 1 s: [1, 2]" in done.stdout, done.stderr
 
 
+@contextmanager
+def started(size: int, script: str, *args: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start ranks over shm that run a script with their rank and the arguments; kill what is left."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script), str(rank), *args],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MCAST_FABRIC": "shm", "GLOO_SOCKET_IFNAME": "lo"},
+        )
+        for rank in range(size)
+    ]
+    try:
+        yield ranks
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+
+
 @pytest.mark.parametrize("ending", ["sys.exit(1)", "dist.destroy_process_group()", "group.abort()"])
-def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(tmp_path: Path, ending: str) -> None:
-    script = textwrap.dedent("""
+def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(ending: str) -> None:
+    script = """
         import socket, sys, torch, torch.distributed as dist, torch_mcast.group
         socket.setdefaulttimeout(30)  # which sockets that are looked at must not take over
         torch_mcast.group.LINGER_S = 0.5
@@ -133,31 +155,18 @@ def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(tmp_path: Path, 
             dist.recv(torch.ones(4), 1)
         except RuntimeError as e:
             print(e)
-    """)
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(rank), url, ending],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "MCAST_FABRIC": "shm", "GLOO_SOCKET_IFNAME": "lo"},
-        )
-        for rank in (0, 1)
-    ]
-    try:
+    with started(2, script, url, ending) as ranks:
         said, _ = ranks[0].communicate(timeout=60)
         assert "Connection closed by peer" in said
         assert ranks[1].wait(timeout=60) == 1
-    finally:
-        for process in ranks:
-            process.kill()
-            process.communicate()
 
 
 def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(tmp_path: Path) -> None:
-    script = textwrap.dedent("""
+    script = """
         import os, signal, sys, torch, torch.distributed as dist, torch_mcast.group
         from torch._C._distributed_c10d import FileStore
         torch_mcast.group.LINGER_S = 0.5
@@ -176,21 +185,8 @@ def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(
             print(e)
         if rank == 0:
             sys.exit(1)
-    """)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "MCAST_FABRIC": "shm", "GLOO_SOCKET_IFNAME": "lo"},
-        )
-        for rank in (0, 1, 2)
-    ]
-    try:
+    """
+    with started(3, script, str(tmp_path / "store")) as ranks:
         told, _ = ranks[1].communicate(timeout=60)
         assert "Connection closed by peer" in told
         assert ranks[0].wait(timeout=60) == 1
-    finally:
-        for process in ranks:
-            process.kill()
-            process.communicate()

@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None)
 
 
 class Connection(NamedTuple):
-    """A TCP connection: a descriptor may become somebody else's, which has another inode."""
+    """A socket: a descriptor may become somebody else's, which has another inode."""
 
     fd: int
     inode: int
@@ -66,9 +66,10 @@ def made_by(make: Callable[[], T], peers: int, store: Any) -> tuple[T, Connectio
     If there are more, another thread has connected meanwhile, and if there are less, torch connects
     later: then none is known, and none is ended.
     """
-    before = _established(0)
+    before = _sockets()
     made = make()
-    new = _established(_port(store)) - before
+    connected = _established(_port(store))
+    new = {one for one in _sockets() - before if one.inode in connected}
     if len(new) != peers:
         _log.debug("gloo's connections cannot be told from others: %d are new, not %d", len(new), peers)
         new = set()
@@ -82,8 +83,8 @@ def _port(store: Any) -> int:
     return getattr(store, "port", 0)
 
 
-def _established(without: int) -> set[Connection]:
-    """Return the TCP connections of this process, but those from or to a port."""
+def _established(without: int) -> set[int]:
+    """Return the inodes of TCP connections, but those from or to a port."""
     inodes = set()
     for table in ("tcp", "tcp6"):
         rows = ""
@@ -93,13 +94,16 @@ def _established(without: int) -> set[Connection]:
             _, local, remote, state, *rest = row.split()
             ports = {int(address.rpartition(":")[2], 16) for address in (local, remote)}
             if state == _ESTABLISHED and without not in ports:
-                inodes.add(f"socket:[{rest[5]}]")
+                inodes.add(int(rest[5]))
+    return inodes
+
+
+def _sockets() -> set[Connection]:
+    """Return the sockets of this process, of any kind."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
-        try:
+        with suppress(OSError):  # closed meanwhile
             link = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:  # closed meanwhile
-            continue
-        if link in inodes:
-            found.add(Connection(int(name), int(link[len("socket:[") : -1])))
+            if link.startswith("socket:["):
+                found.add(Connection(int(name), int(link[len("socket:[") : -1])))
     return found
