@@ -21,7 +21,7 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
@@ -30,7 +30,7 @@ import (
 type collListener struct {
 	net.Listener
 	settings config.Settings
-	device   nic.Device
+	device   netdev.Device
 	once     sync.Once
 	err      error
 }

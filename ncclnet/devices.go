@@ -3,13 +3,13 @@ package main
 import (
 	"slices"
 
-	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // device is an interface that an init has found. Its place among the devices
 // and what NCCL may have kept of it never change.
 type device struct {
-	nic.Device
+	netdev.Device
 	gone error // why the last init could not use it; nil if it could
 }
 
@@ -17,7 +17,7 @@ type device struct {
 // are new: NCCL asks how many there are after its first init only, and goes on
 // to use their numbers (2.28 to 2.30 init once a communicator). One that was not found is looked up: it
 // may be there and merely not be the first choice any more.
-func refreshed(known []device, found []nic.Device, look func(name string) ([]nic.Device, error)) []device {
+func refreshed(known []device, found []netdev.Device, look func(name string) ([]netdev.Device, error)) []device {
 	all := slices.Clone(known)
 	for i := range all {
 		now, err := found, error(nil)
@@ -36,12 +36,12 @@ func refreshed(known []device, found []nic.Device, look func(name string) ([]nic
 	return all
 }
 
-func place(devices []nic.Device, name string) int {
-	return slices.IndexFunc(devices, func(d nic.Device) bool { return d.Name == name })
+func place(devices []netdev.Device, name string) int {
+	return slices.IndexFunc(devices, func(d netdev.Device) bool { return d.Name == name })
 }
 
 // move brings a device up to date. It stays the one that it was for NCCL, with its GUID and path.
-func (d *device) move(now nic.Device) {
+func (d *device) move(now netdev.Device) {
 	now.GUID, now.PCIPath = d.GUID, d.PCIPath
 	d.Device = now
 }

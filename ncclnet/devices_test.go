@@ -7,34 +7,34 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 func TestDevicesKeepTheirPlaces(t *testing.T) {
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	down := errors.New("interface eth0 is down")
-	never := func(string) ([]nic.Device, error) { return nil, down }
+	never := func(string) ([]netdev.Device, error) { return nil, down }
 
-	first := refreshed(nil, []nic.Device{{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}, {Name: "eth1"}}, never)
-	require.Equal(t, []device{{Device: nic.Device{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}}, {Device: nic.Device{Name: "eth1"}}}, first)
+	first := refreshed(nil, []netdev.Device{{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}, {Name: "eth1"}}, never)
+	require.Equal(t, []device{{Device: netdev.Device{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}}, {Device: netdev.Device{Name: "eth1"}}}, first)
 
 	// The default route moved to a new interface, an address and a speed changed.
-	next := refreshed(first, []nic.Device{{Name: "eth2"}, {Name: "eth1"}, {Name: "eth0", Addr: b, GUID: 8, SpeedMbps: 20}}, never)
-	require.Equal(t, []device{{Device: nic.Device{Name: "eth0", Addr: b, GUID: 7, SpeedMbps: 20}}, {Device: nic.Device{Name: "eth1"}}, {Device: nic.Device{Name: "eth2"}}}, next)
+	next := refreshed(first, []netdev.Device{{Name: "eth2"}, {Name: "eth1"}, {Name: "eth0", Addr: b, GUID: 8, SpeedMbps: 20}}, never)
+	require.Equal(t, []device{{Device: netdev.Device{Name: "eth0", Addr: b, GUID: 7, SpeedMbps: 20}}, {Device: netdev.Device{Name: "eth1"}}, {Device: netdev.Device{Name: "eth2"}}}, next)
 	require.Equal(t, a, first[0].Addr, "who holds the older list keeps it")
 
 	// One is down, another is there but not listed: MCAST_IFACE names the third.
-	last := refreshed(next, []nic.Device{{Name: "eth2"}}, func(name string) ([]nic.Device, error) {
+	last := refreshed(next, []netdev.Device{{Name: "eth2"}}, func(name string) ([]netdev.Device, error) {
 		if name == "eth0" {
 			return nil, down
 		}
-		return []nic.Device{{Name: name, Addr: a}}, nil
+		return []netdev.Device{{Name: name, Addr: a}}, nil
 	})
 	require.Len(t, last, 3)
 	require.Equal(t, down, last[0].gone)
 	require.Equal(t, b, last[0].Addr, "as it was last seen")
-	require.Equal(t, device{Device: nic.Device{Name: "eth1", Addr: a}}, last[1])
+	require.Equal(t, device{Device: netdev.Device{Name: "eth1", Addr: a}}, last[1])
 	require.NoError(t, last[2].gone)
 
-	require.NoError(t, refreshed(last, []nic.Device{{Name: "eth0"}}, never)[0].gone, "it came back")
+	require.NoError(t, refreshed(last, []netdev.Device{{Name: "eth0"}}, never)[0].gone, "it came back")
 }

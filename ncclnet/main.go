@@ -18,8 +18,8 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )

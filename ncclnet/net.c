@@ -1,7 +1,7 @@
-/* Point to point: internal/p2p moves the bytes, Go makes the connections. */
+/* Point to point: ncclnet/p2p moves the bytes, Go makes the connections. */
 #include <limits.h>
 
-#include "../internal/p2p/p2p.h"
+#include "p2p/p2p.h"
 #include "_cgo_export.h"
 #include "plugin.h"
 

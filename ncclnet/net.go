@@ -8,7 +8,7 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/torch-mcast/torch-mcast/internal/p2p"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
 )
 
 var netListeners = handles[*p2p.Listener]{what: "listener"}

@@ -16,7 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
@@ -54,7 +54,7 @@ func goPluginInit() C.nccl_result {
 			return argument("%v", err)
 		}
 		warnUnknown(func(warning string) { say(C.NCCL_LOG_WARN, warning) })
-		found, err := nic.Devices(s.Interface)
+		found, err := netdev.Devices(s.Interface)
 		if err != nil && s.Interface != "" {
 			err = fmt.Errorf("MCAST_IFACE=%q: %w", s.Interface, err)
 		}
@@ -75,7 +75,7 @@ func goPluginInit() C.nccl_result {
 		}
 		plugin.settings = s
 		if err == nil {
-			plugin.devices = refreshed(plugin.devices, found, nic.Devices)
+			plugin.devices = refreshed(plugin.devices, found, netdev.Devices)
 		}
 		for i, d := range plugin.devices {
 			switch {
@@ -100,7 +100,7 @@ func known(dev int) (config.Settings, device, error) {
 }
 
 // current is known for whoever is about to use the device.
-func current(dev int) (config.Settings, nic.Device, error) {
+func current(dev int) (config.Settings, netdev.Device, error) {
 	s, d, err := known(dev)
 	if err == nil && d.gone != nil {
 		err = fmt.Errorf("device %d, %s, was there once and cannot be used now: %w", dev, d.Name, d.gone)

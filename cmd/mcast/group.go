@@ -7,8 +7,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/ring"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/ring"
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -65,7 +65,7 @@ func (b *bench) join(ctx context.Context) (group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return multicast{g}, nil
+	return lanes{g}, nil
 }
 
 // endpoint is a rank that others can reach, but that has not joined them.
@@ -91,10 +91,10 @@ func (b *bench) meet(ctx context.Context, e endpoint) (blobs [][]byte, err error
 	return collnet.RendezvousOn(ctx, ln, b.ranks, e.Blob())
 }
 
-// multicast is this project's own group.
-type multicast struct{ *collnet.Group }
+// lanes is this project's own group.
+type lanes struct{ *collnet.Group }
 
-func (g multicast) together(a *allgather, r *reduceScatter) error {
+func (g lanes) together(a *allgather, r *reduceScatter) error {
 	gather, err := g.StartAllgather(a.send, a.recv)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (g multicast) together(a *allgather, r *reduceScatter) error {
 	return scatter.Wait(context.Background())
 }
 
-func (g multicast) count() (c [numCounters]uint64) {
+func (g lanes) count() (c [numCounters]uint64) {
 	s := g.Stats()
 	c[counterSent] = s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
 	c[counterReceived] = s.GatherReceived + s.ReduceReceived

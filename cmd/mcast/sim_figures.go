@@ -7,7 +7,7 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/figures"
 )
 
 type simFigures struct {

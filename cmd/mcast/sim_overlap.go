@@ -8,9 +8,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/simnet"
-	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
-	"github.com/torch-mcast/torch-mcast/internal/simnet/network"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/figures"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
 type simOverlap struct {
@@ -76,7 +76,7 @@ func lawNotes(o *figures.PairOutcome, net *network.Config) (notes []string) {
 	if o.Bytes < large {
 		notes = append(notes, fmt.Sprintf("shards of %s are small for an overlap: 2 - 2/P is for large ones, from about %s", config.FormatBytes(o.Bytes), config.FormatBytes(large)))
 	}
-	if net.Queue > 0 && !net.Lossless && (o.Window == 0 || o.Window*simnet.PacketBytes > net.Queue) {
+	if net.Queue > 0 && !net.Lossless && (o.Window == 0 || o.Window*sim.PacketBytes > net.Queue) {
 		notes = append(notes, fmt.Sprintf("what %d chains may have under way does not fit a --queue of %s: S suffers where ports drop; --lossless ones wait", o.Chains, config.FormatBytes(net.Queue)))
 	}
 	if f := &net.Faults; f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0 {

@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
-	"github.com/torch-mcast/torch-mcast/internal/simnet/trace"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/figures"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/trace"
 )
 
 // simRun are the flags of a collective.

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/simnet/figures"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/figures"
 )
 
 // parseSim reads a command line as main does.

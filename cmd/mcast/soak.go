@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/simnet/search"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/search"
 )
 
 // soakCommand is the command line of `mcast sim soak`.

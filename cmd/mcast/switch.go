@@ -16,9 +16,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // switchCommand is the command line of `mcast switch`.
@@ -55,7 +55,7 @@ func (c *switchCommand) Run() error {
 	if len(secrets) == 0 && !loopback(c.Bind) {
 		log.Warn("everybody who reaches this address may use the switch; see --secrets", "bind", c.Bind)
 	}
-	s, err := aggregator.Start(aggregator.Config{
+	s, err := switchd.Start(switchd.Config{
 		Bind: c.Bind, Workers: c.Workers, Memory: int64(c.Memory), JobMemory: int64(c.JobMemory), Rate: float64(c.Rate),
 		Parent: c.Parent, FirstPort: c.DataPorts.first, LastPort: c.DataPorts.last, Secrets: secrets,
 		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log,
@@ -77,7 +77,7 @@ func (c *switchCommand) Run() error {
 }
 
 // drain lets the members leave; a second signal ends that, a third the process.
-func (c *switchCommand) drain(s *aggregator.Server, signals chan os.Signal, log *slog.Logger) error {
+func (c *switchCommand) drain(s *switchd.Server, signals chan os.Signal, log *slog.Logger) error {
 	log.Info("draining", "jobs", s.Stats().Jobs, "timeout", c.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()

@@ -16,10 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator/aggtest"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
 )
 
 // lines makes lines that a process writes available as they come.
@@ -102,13 +102,13 @@ func TestSwitch(t *testing.T) {
 	addr := p.out.match(t, `^listening on (.*)$`)
 	metrics := p.err.match(t, `"url":"([^"]*)"`)
 
-	rank, err := aggtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse", Timeout: 20 * time.Second})
+	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse", Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	defer func() { _ = rank.Close() }()
 	require.Equal(t, 2, rank.Terms.Stripes)
 	send, recv := bytes.Repeat([]byte("some"), 50_000), make([]byte, 200_000)
-	require.NoError(t, rank.ReduceScatter(t.Context(), inc.Op{Count: 50_000, Type: reduce.I32}, send, recv))
-	require.NoError(t, aggtest.Equal(send, recv))
+	require.NoError(t, rank.ReduceScatter(t.Context(), innetwork.Op{Count: 50_000, Type: reduce.I32}, send, recv))
+	require.NoError(t, switchtest.Equal(send, recv))
 
 	require.Eventually(t, func() bool {
 		status, text := get(t, metrics)

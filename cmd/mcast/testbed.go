@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
 // testbedCommand is the command line of `mcast testbed`.

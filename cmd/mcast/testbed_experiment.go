@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed/experiment"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/experiment"
 )
 
 // testbedExperimentCommand is the command line of `mcast testbed experiment`.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
 // testbedFaultCommand is the command line of `mcast testbed fault`.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
 // Each fault is set, shown and healed; and a wrong argument is answered by what is allowed.

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed/faults"
-	"github.com/torch-mcast/torch-mcast/internal/testbed/faults/worker"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults/worker"
 )
 
 // testbedFaultsCommand is the command line of `mcast testbed faults`.

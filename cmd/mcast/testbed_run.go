@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed"
-	"github.com/torch-mcast/torch-mcast/internal/testbed/launch"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
 
 // testbedRunCommand is the command line of `mcast testbed run`.

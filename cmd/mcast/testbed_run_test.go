@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
 func TestHostList(t *testing.T) {

@@ -17,7 +17,7 @@ func (w windows) gather(a *allgather) load {
 	if w.bytes == 0 {
 		return a
 	}
-	return gatherInWindows{a, w, a.group.(multicast)}
+	return gatherInWindows{a, w, a.group.(lanes)}
 }
 
 // scatter cuts a Reduce-Scatter.
@@ -25,7 +25,7 @@ func (w windows) scatter(r *reduceScatter) load {
 	if w.bytes == 0 {
 		return r
 	}
-	return scatterInWindows{r, w, r.group.(multicast)}
+	return scatterInWindows{r, w, r.group.(lanes)}
 }
 
 // run starts the windows of a buffer one after another, as many in flight as may be.
@@ -59,7 +59,7 @@ func (p place) own(shard []byte, from, to int) []byte {
 type gatherInWindows struct {
 	*allgather
 	windows windows
-	group   multicast
+	group   lanes
 }
 
 func (a gatherInWindows) run() error {
@@ -71,7 +71,7 @@ func (a gatherInWindows) run() error {
 type scatterInWindows struct {
 	*reduceScatter
 	windows windows
-	group   multicast
+	group   lanes
 }
 
 func (r scatterInWindows) run() error {

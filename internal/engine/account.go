@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -59,7 +59,7 @@ func (g *Gather) yielded(o *gatherOp) {
 // moved ends the transfer of an operation that is done: what came after its
 // last chunk was the handshake.
 func (g *Gather) moved(o *gatherOp) {
-	if last := max(o.in, o.out); last != core.Time(0) {
+	if last := max(o.in, o.out); last != multicast.Time(0) {
 		o.work.watch.Enter(overlap.Finish, last)
 	}
 }

@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // delayed are the messages for a rank whose path had no room. They keep their order; those for other

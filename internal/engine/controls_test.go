@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // narrow is a fabric without peers, of which the paths to some ranks have no room for messages.
@@ -52,10 +52,10 @@ func (f *narrow) Poll(s fabric.Sink, _ int) int {
 func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	f := &narrow{full: map[int]bool{2: true}, messages: map[int][]wire.Control{}}
 	g := NewGather(GatherConfig{
-		Core: core.Config{Rank: 1, Size: 4, Chunk: 4, Chains: 1, Subgroups: 1, Window: 8, Cutoff: time.Hour}, Fabric: f, Job: 1,
+		Core: multicast.Config{Rank: 1, Size: 4, Chunk: 4, Chains: 1, Subgroups: 1, Window: 8, Cutoff: time.Hour}, Fabric: f, Job: 1,
 	})
 	recv := make([]byte, 64)
-	o := GatherOp{Op: core.Op{Collective: wire.Broadcast, Bytes: 64}, Recv: recv}
+	o := GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: 64}, Recv: recv}
 	w, err := g.Submit(o, nil)
 	require.NoError(t, err)
 	g.Work()
@@ -68,7 +68,7 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	require.Len(t, f.messages[3], 1, "the second round, for rank 3, is on its way")
 	f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, Count: 4, Round: 1}}, []int{2}
 	for psn := range uint32(16) {
-		f.incoming = append(f.incoming, wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 64, PSN: psn, Arena: core.NotEager})
+		f.incoming = append(f.incoming, wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 64, PSN: psn, Arena: multicast.NotEager})
 	}
 	g.Work()
 	kinds := func(rank int) (all []wire.Kind) {

@@ -7,15 +7,15 @@ import (
 
 	"go.uber.org/atomic"
 
-	"github.com/torch-mcast/torch-mcast/internal/bulk"
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 )
 
 // slots is the number of operations whose buffers an engine remembers. It
-// exceeds core.MaxInFlight, so a slot is never reused too early.
-const slots = 2 * core.MaxInFlight
+// exceeds multicast.MaxInFlight, so a slot is never reused too early.
+const slots = 2 * multicast.MaxInFlight
 
 // pollBudget bounds the chunks taken in one round, so that sending, repairs
 // and timers have their turn.
@@ -23,7 +23,7 @@ const pollBudget = 64
 
 // GatherOp is an operation for the gather lane. Buffers may live in C memory.
 type GatherOp struct {
-	core.Op
+	multicast.Op
 	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
 	Send []byte
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
@@ -41,13 +41,13 @@ type GatherOp struct {
 
 // GatherConfig says how a Gather engine is set up.
 type GatherConfig struct {
-	Core   core.Config
+	Core   multicast.Config
 	Job    uint64
 	Fabric fabric.Gather
 	// Broken is called when the path to a rank is lost or, with rank -1, when
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
-	// Shared, if not nil, says whether a reduction shares the links, see core.Comm.Share.
+	// Shared, if not nil, says whether a reduction shares the links, see multicast.Comm.Share.
 	Shared func() bool
 }
 
@@ -55,10 +55,10 @@ type GatherConfig struct {
 // overlap.Worker and fabric.Sink.
 type Gather struct {
 	cfg      GatherConfig
-	comm     *core.Comm
+	comm     *multicast.Comm
 	fab      fabric.Gather
 	arena    []byte
-	now      core.Time
+	now      multicast.Time
 	ops      [slots]gatherOp
 	front    uint32 // the oldest operation that is not done
 	clogged  bool   // the fabric had no room for what could be sent
@@ -84,20 +84,20 @@ type Gather struct {
 type gatherOp struct {
 	GatherOp
 	work   *Work
-	copied int       // bytes of the own shard that are in Recv
-	out    core.Time // when something of it was last sent, or could have been
-	in     core.Time // ... last received
+	copied int            // bytes of the own shard that are in Recv
+	out    multicast.Time // when something of it was last sent, or could have been
+	in     multicast.Time // ... last received
 }
 
 // bulk reports whether the result will not be found in a cache anyway.
-func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= bulk.From }
+func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.From }
 
 func (o *gatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
 	return &Gather{
-		cfg: cfg, comm: core.New(cfg.Core), fab: cfg.Fabric,
+		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric,
 		arena: make([]byte, cfg.Core.Arena),
 	}
 }
@@ -276,7 +276,7 @@ func (g *Gather) multicast() bool {
 		}
 		g.run = fabric.Run{Head: r.Head, Count: r.Count, Shard: o.Send}
 		g.run.Head.Job = g.cfg.Job
-		if r.Head.Arena != core.NotEager {
+		if r.Head.Arena != multicast.NotEager {
 			at := int(r.Head.Arena) + g.ownOffset(o)
 			g.run.Shard = g.arena[at : at+o.Bytes]
 			if r.Head.PSN == 0 {
@@ -291,8 +291,8 @@ func (g *Gather) multicast() bool {
 			return busy
 		}
 		busy = true
-		g.sent(o, r.Head.Arena == core.NotEager)
-		if r.Head.Arena == core.NotEager {
+		g.sent(o, r.Head.Arena == multicast.NotEager)
+		if r.Head.Arena == multicast.NotEager {
 			g.copyOwn(o, (int(r.Head.PSN)+n)*g.cfg.Core.Chunk)
 		}
 		g.comm.Sent(r.Head.Seq, n)
@@ -306,7 +306,7 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 	if to = min(to, o.Bytes); to > o.copied {
 		dst, src := g.ownSlot(o)[o.copied:to], o.Send[o.copied:to]
 		if o.bulk() {
-			bulk.Copy(dst, src)
+			streamcopy.Copy(dst, src)
 		} else {
 			copy(dst, src)
 		}
@@ -315,7 +315,7 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 }
 
 // held returns the bytes of a chunk that this rank holds.
-func (g *Gather) held(r *core.Repair) []byte {
+func (g *Gather) held(r *multicast.Repair) []byte {
 	n := int(r.Message.Bytes) //nolint:gosec // a chunk
 	if r.Place.Arena {
 		return g.arena[r.Place.Offset : r.Place.Offset+n]
@@ -342,7 +342,7 @@ func (g *Gather) finish() {
 		o := &g.ops[d.Seq%slots]
 		w := o.work
 		if d.Err == nil {
-			if d.Arena != core.NotEager {
+			if d.Arena != multicast.NotEager {
 				copy(o.Recv, g.arena[d.Arena:])
 			} else if o.Send != nil {
 				g.copyOwn(o, o.Bytes)
@@ -416,7 +416,7 @@ func (g *Gather) Broken(rank int, err error) {
 }
 
 // Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
-func (g *Gather) Stats() (core.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
+func (g *Gather) Stats() (multicast.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
 
 // Close closes the fabric. Nobody may drive the engine any more.
 func (g *Gather) Close() error { return g.fab.Close() }

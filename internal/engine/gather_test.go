@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -54,20 +54,20 @@ func (f *lossless) Poll(s fabric.Sink, _ int) int {
 func rank0() (*Gather, *lossless) {
 	f := &lossless{room: 1 << 20}
 	return NewGather(GatherConfig{
-		Core: core.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f,
+		Core: multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f,
 	}), f
 }
 
 func allgather(chunks int) GatherOp {
 	recv := make([]byte, 8*chunks)
-	return GatherOp{Op: core.Op{Collective: wire.Allgather, Bytes: 4 * chunks}, Send: recv[:4*chunks], Recv: recv}
+	return GatherOp{Op: multicast.Op{Collective: wire.Allgather, Bytes: 4 * chunks}, Send: recv[:4*chunks], Recv: recv}
 }
 
 // arrive brings chunks [from, to) of the other rank's shard of an operation.
 func (f *lossless) arrive(seq uint32, from, to, chunks int) {
 	for psn := from; psn < to; psn++ {
 		f.incoming = append(f.incoming, wire.Data{
-			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: core.NotEager, //nolint:gosec // small
+			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: multicast.NotEager, //nolint:gosec // small
 		})
 	}
 }

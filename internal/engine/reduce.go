@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/atomic"
 
-	"github.com/torch-mcast/torch-mcast/internal/direct"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/scatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -32,7 +32,7 @@ type ReduceConfig struct {
 // Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker.
 type Reduce struct {
 	cfg      ReduceConfig
-	lane     *scatter.Lane
+	lane     *reducescatter.Lane
 	works    [slots]*Work // by number
 	queue    inbox[reduceOp]
 	flying   atomic.Int64
@@ -68,7 +68,7 @@ type order struct {
 
 // NewReduce returns an engine that takes operations, and begins them once Route calls Begin.
 func NewReduce(cfg ReduceConfig) *Reduce {
-	return &Reduce{cfg: cfg, lane: scatter.New(cfg.Rank, cfg.Size), orders: make(chan order, 1), wake: make(chan struct{}, 1)}
+	return &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan order, 1), wake: make(chan struct{}, 1)}
 }
 
 // Submit queues an operation whose arguments are checked. after, if not nil,

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/direct"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
 // TestStopWithASwitchThatCannotBeClosed: the switch is lost anyway, and the group goes on.
@@ -21,7 +21,7 @@ func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
 	ours, _ := pair(t)
 	closed := false
 	u, err := NewUplink(UplinkConfig{
-		Epoch: 1, Terms: inc.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
+		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
 		Sockets: []*datagram.Socket{ours}, Head: wire.SlotSize, Timeout: time.Hour,
 		Close: func() error {
 			closed = true

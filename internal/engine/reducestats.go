@@ -3,12 +3,12 @@ package engine
 import (
 	"sync/atomic"
 
-	"github.com/torch-mcast/torch-mcast/internal/scatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 )
 
 // ReduceStats count what a Reduce engine did.
 type ReduceStats struct {
-	scatter.Stats
+	reducescatter.Stats
 	// SentBytes and ReceivedBytes are of streams and datagrams, headers of ours included.
 	SentBytes, ReceivedBytes uint64
 	Resent                   uint64 // contributions to the switch that were sent again
@@ -23,12 +23,12 @@ type uplinkCounters struct{ sent, received, injected, refused, dropped, resent a
 // scatterBox hands the lane's counters to other goroutines.
 type scatterBox struct{ switched, direct, resumed atomic.Uint64 }
 
-func (b *scatterBox) store(s scatter.Stats) {
+func (b *scatterBox) store(s reducescatter.Stats) {
 	b.switched.Store(s.Switched)
 	b.direct.Store(s.Direct)
 	b.resumed.Store(s.Resumed)
 }
 
-func (b *scatterBox) load() scatter.Stats {
-	return scatter.Stats{Switched: b.switched.Load(), Direct: b.direct.Load(), Resumed: b.resumed.Load()}
+func (b *scatterBox) load() reducescatter.Stats {
+	return reducescatter.Stats{Switched: b.switched.Load(), Direct: b.direct.Load(), Resumed: b.resumed.Load()}
 }

@@ -3,13 +3,13 @@ package engine
 import (
 	"sync/atomic"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 )
 
 // statsBox hands the protocol's counters to other goroutines.
 type statsBox struct{ done, lost, repaired, dropped, barriers, mismatched atomic.Uint64 }
 
-func (b *statsBox) store(s core.Stats) {
+func (b *statsBox) store(s multicast.Stats) {
 	b.done.Store(s.Done)
 	b.lost.Store(s.Lost)
 	b.repaired.Store(s.Repaired)
@@ -18,8 +18,8 @@ func (b *statsBox) store(s core.Stats) {
 	b.mismatched.Store(s.Mismatched)
 }
 
-func (b *statsBox) load() core.Stats {
-	return core.Stats{
+func (b *statsBox) load() multicast.Stats {
+	return multicast.Stats{
 		Done: b.done.Load(), Lost: b.lost.Load(), Repaired: b.repaired.Load(),
 		Dropped: b.dropped.Load(), Barriers: b.barriers.Load(), Mismatched: b.mismatched.Load(),
 	}

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/scatter"
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // uplinkBudget bounds the datagrams of a stripe that are taken in one round, and the runs sent.
@@ -23,7 +23,7 @@ const uplinkBudget = 64
 // UplinkConfig says how a rank reaches the switch that it has joined.
 type UplinkConfig struct {
 	Epoch   uint32
-	Terms   inc.Terms
+	Terms   innetwork.Terms
 	Rank    int
 	Number  int // member number at the switch
 	Sockets []*datagram.Socket
@@ -41,8 +41,8 @@ type UplinkConfig struct {
 // goroutine that drives the engine, but for Wake.
 type Uplink struct {
 	cfg     UplinkConfig
-	member  *inc.Member
-	lane    *scatter.Lane // knows the buffers
+	member  *innetwork.Member
+	lane    *reducescatter.Lane // knows the buffers
 	batch   *datagram.Batch
 	poller  *sys.Poller
 	blocked []bool // sockets that had no room, by stripe
@@ -52,7 +52,7 @@ type Uplink struct {
 	count   *uplinkCounters
 
 	// What Datagram needs to know beside its arguments.
-	now    inc.Time
+	now    innetwork.Time
 	stripe int
 	taken  int // bytes
 
@@ -64,7 +64,7 @@ type Uplink struct {
 // NewUplink prepares an uplink. An error leaves the sockets to the caller.
 func NewUplink(c UplinkConfig) (*Uplink, error) {
 	u := &Uplink{
-		cfg: c, member: inc.NewMember(c.Rank, c.Number, c.Terms), blocked: make([]bool, len(c.Sockets)),
+		cfg: c, member: innetwork.NewMember(c.Rank, c.Number, c.Terms), blocked: make([]bool, len(c.Sockets)),
 		count: new(uplinkCounters),                       // until an engine has it
 		rng:   rand.New(rand.NewPCG(c.Seed, 0x736c6f74)), //nolint:gosec // repeatable on purpose
 	}
@@ -89,7 +89,7 @@ func (u *Uplink) Close() error {
 }
 
 // work takes what has come and sends what may be sent.
-func (u *Uplink) work(now inc.Time) bool {
+func (u *Uplink) work(now innetwork.Time) bool {
 	u.now = now
 	busy := false
 	for i := range u.cfg.Sockets {
@@ -264,7 +264,7 @@ func (u *Uplink) contribute(stripe int) bool {
 }
 
 // keep tells the switch that a run is kept, and reports whether that went.
-func (u *Uplink) keep(stripe int, r *inc.Run) bool {
+func (u *Uplink) keep(stripe int, r *innetwork.Run) bool {
 	if !u.inject() {
 		h, k := r.Kept(r.Count)
 		u.add(&h, u.body[:k.Put(u.body[:])])

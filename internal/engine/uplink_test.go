@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/direct"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/scatter"
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // pair returns two sockets on lo that are connected with each other.
@@ -87,7 +87,7 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 	t.Helper()
 	ours, theirs := pair(t)
 	c := UplinkConfig{
-		Epoch: 1, Terms: inc.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
+		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
 		Sockets: []*datagram.Socket{ours}, Head: wire.SlotSize, Close: func() error { return nil }, Timeout: time.Hour,
 		Lost: func(err error) { t.Errorf("lost: %v", err) },
 	}
@@ -102,7 +102,7 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 	u, err := NewUplink(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, u.Close()) })
-	u.lane, u.count = scatter.New(0, 2), new(uplinkCounters)
+	u.lane, u.count = reducescatter.New(0, 2), new(uplinkCounters)
 	u.lane.Begin(1, u.member)
 	n := 2 * chunk
 	o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), Count: n / 4, Type: reduce.F32}
@@ -278,8 +278,8 @@ func TestHint(t *testing.T) {
 	const n = 64 << 10
 	for _, to := range []wire.Target{0, wire.ToRank(1)} {
 		for _, inPlace := range []bool{true, false} {
-			terms := inc.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
-			u := &Uplink{cfg: UplinkConfig{Rank: 1, Terms: terms}, member: inc.NewMember(1, 1, terms), lane: scatter.New(1, 2)}
+			terms := innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
+			u := &Uplink{cfg: UplinkConfig{Rank: 1, Terms: terms}, member: innetwork.NewMember(1, 1, terms), lane: reducescatter.New(1, 2)}
 			u.lane.Begin(1, u.member)
 			o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), To: to, Count: n / 4, Type: reduce.F32}
 			if inPlace {

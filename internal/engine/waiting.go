@@ -3,12 +3,12 @@ package engine
 import (
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 )
 
 // Waiting says what the oldest operation of a gather lane waits for.
 type Waiting struct {
-	core.Waiting
+	multicast.Waiting
 	At time.Duration // when the lane was looked at, by Clock
 	// Idle is for how long nothing of the operation had happened then. A driver that did not run
 	// meanwhile has not looked: one look proves nothing, two with rounds between them do.

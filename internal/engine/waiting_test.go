@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 )
 
 // Whoever watches asks from another goroutine; the driver answers in its next round.
@@ -17,7 +17,7 @@ func TestWaitingIsAnsweredByTheDriver(t *testing.T) {
 	require.Nil(t, g.Waiting(), "nobody has looked yet")
 	g.Work()
 	w := g.Waiting()
-	require.Equal(t, core.PhaseChunks, w.Phase)
+	require.Equal(t, multicast.PhaseChunks, w.Phase)
 	require.Equal(t, []int{1}, w.Ranks)
 	require.Equal(t, 2, w.Missing)
 	time.Sleep(5 * time.Millisecond)

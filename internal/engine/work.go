@@ -1,5 +1,5 @@
 // Package engine runs the pure protocols over fabrics: Gather drives
-// internal/core over a fabric.Gather, Reduce drives internal/direct over
+// internal/protocol/multicast over a fabric.Gather, Reduce drives internal/protocol/direct over
 // fabric.Streams. Both are workers of a pkg/overlap lane. This is the only place
 // of the data path that reads the clock.
 package engine

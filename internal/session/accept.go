@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/inc"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // Peer is the node's end of a session. One goroutine reads (Accept, Offer,
@@ -137,7 +137,7 @@ func (p *Peer) Next() (Branches, error) {
 }
 
 // Ready tells the member that all ranks are there, the terms and its number.
-func (p *Peer) Ready(t inc.Terms, number int) error {
+func (p *Peer) Ready(t innetwork.Terms, number int) error {
 	return p.line.write(note{Kind: ready, Terms: pack(t, number)})
 }
 

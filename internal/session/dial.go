@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // DefaultTimeout is the silence after which a side counts as lost, unless told otherwise.
@@ -48,7 +48,7 @@ type Session struct {
 	keys     *keys
 
 	mu     sync.Mutex
-	terms  inc.Terms
+	terms  innetwork.Terms
 	number int
 	err    error
 	ready  chan struct{} // closed with terms
@@ -269,7 +269,7 @@ func (s *Session) Seals() (out, in *Sealer) {
 
 // Ready waits until all ranks are there and returns the terms, without timers,
 // and this member's number. It ends early if the session does.
-func (s *Session) Ready(ctx context.Context) (t inc.Terms, number int, err error) {
+func (s *Session) Ready(ctx context.Context) (t innetwork.Terms, number int, err error) {
 	select {
 	case <-s.ready:
 		s.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions (wire.Kept), from 3 on
@@ -117,7 +117,7 @@ type Branches struct {
 	Room int `json:"room"`
 }
 
-// terms are inc.Terms as they travel, without the timers, which are everyone's own.
+// terms are innetwork.Terms as they travel, without the timers, which are everyone's own.
 type terms struct {
 	Job     uint64 `json:"job,string"`
 	Number  int    `json:"number"`
@@ -130,12 +130,12 @@ type terms struct {
 	Wide    bool   `json:"wide"`
 }
 
-func pack(t inc.Terms, number int) *terms {
+func pack(t innetwork.Terms, number int) *terms {
 	return &terms{t.Job, number, t.Ranks, t.Stripes, t.Chunk, t.Slots, t.First, t.Queue, t.Wide}
 }
 
-func (t *terms) unpack() inc.Terms {
-	return inc.Terms{
+func (t *terms) unpack() innetwork.Terms {
+	return innetwork.Terms{
 		Job: t.Job, Ranks: t.Ranks, Stripes: t.Stripes, Chunk: t.Chunk,
 		Slots: t.Slots, First: t.First, Queue: t.Queue, Wide: t.Wide,
 	}

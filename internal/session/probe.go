@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // probePause is the time between two probes of a stripe of which not all has come back.
@@ -37,7 +37,7 @@ type passed struct {
 // prober is a Probe under way. It is the sink of what the node answers.
 type prober struct {
 	session *Session
-	terms   inc.Terms
+	terms   innetwork.Terms
 	number  int
 	out, in *Sealer
 	batch   *datagram.Batch
@@ -51,7 +51,7 @@ type prober struct {
 // stripe: that a session is open does not say what passes on the path of the data. It is for
 // before anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
 // the error says what did not pass, in which direction, and the cause.
-func (s *Session) Probe(ctx context.Context, t inc.Terms, number int) (err error) {
+func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int) (err error) {
 	p := &prober{session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets))}
 	p.out, p.in = s.Seals()
 	if p.batch, err = datagram.NewBatch(s.Head(), t.Chunk); err != nil {

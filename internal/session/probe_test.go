@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
 // echo answers the probes of a member as a node does, but for what the path does not carry.
@@ -82,7 +82,9 @@ func TestProbe(t *testing.T) {
 			done := make(chan error, 1)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, over)
 			defer cancel()
-			go func() { done <- s.Probe(ctx, inc.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: chunk, Slots: 16}, 1) }()
+			go func() {
+				done <- s.Probe(ctx, innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: chunk, Slots: 16}, 1)
+			}()
 			for len(done) == 0 {
 				for _, e := range stripes {
 					_, err := e.batch.Receive(e.socket, nil, 8, e)
@@ -106,7 +108,7 @@ func TestProbeEndsWithTheSession(t *testing.T) {
 	s, _ := probed(t, "")
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Probe(t.Context(), inc.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16}, 1)
+		done <- s.Probe(t.Context(), innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16}, 1)
 	}()
 	s.lose(ErrDraining)
 	select {

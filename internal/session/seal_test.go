@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // TestSealsHold changes one bit of a sealed datagram anywhere, or takes another key.

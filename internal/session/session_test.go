@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 	secret   = "correct-horse"
 )
 
-var someTerms = inc.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
+var someTerms = innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
 
 // node is what is at the other end of a Dial.
 type node struct {
@@ -180,8 +180,8 @@ func TestHowASessionEnds(t *testing.T) {
 			require.True(t, e.Mismatch)
 		}},
 		"closed": {func(p *Peer) { p.Close() }, "without a farewell", nil},
-		"terms":  {func(p *Peer) { _ = p.Ready(inc.Terms{Ranks: 3, Stripes: 2, Chunk: 1 << 20, Slots: 1}, 0) }, "chunks of 1048576 bytes", nil},
-		"slots":  {func(p *Peer) { _ = p.Ready(inc.Terms{Job: 1, Ranks: 3, Stripes: 2, Chunk: 8, Slots: 3}, 0) }, "3 slots", nil},
+		"terms":  {func(p *Peer) { _ = p.Ready(innetwork.Terms{Ranks: 3, Stripes: 2, Chunk: 1 << 20, Slots: 1}, 0) }, "chunks of 1048576 bytes", nil},
+		"slots":  {func(p *Peer) { _ = p.Ready(innetwork.Terms{Job: 1, Ranks: 3, Stripes: 2, Chunk: 8, Slots: 3}, 0) }, "3 slots", nil},
 		"number": {func(p *Peer) { _ = p.Ready(someTerms, 3) }, "member number 3", nil},
 		"kind":   {func(p *Peer) { _ = p.line.write(note{Kind: "dance"}) }, "dance", nil},
 		"junk":   {func(p *Peer) { _, _ = p.line.conn.Write([]byte("\x00\x00\x00\x02no")) }, "invalid character", nil},

@@ -3,11 +3,11 @@ package collnet
 import (
 	"cmp"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -110,7 +110,7 @@ func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, g
 		return nil, nil, err
 	}
 	next, err := g.post(engine.GatherOp{
-		Op:   core.Op{Collective: wire.Allgather, Bytes: n},
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: n},
 		Send: own, Recv: s.recv, After: sum.Work,
 	}, n, ended)
 	if err != nil {

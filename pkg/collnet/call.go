@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
 )
 
 // callBytes is the length of a call. A cache line, so that elements behind it stay aligned.
@@ -64,7 +64,7 @@ func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error)
 		return err
 	})
 	w, err := g.post(engine.GatherOp{
-		Op:   core.Op{Collective: wire.Allgather, Bytes: callBytes},
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: callBytes},
 		Send: own, Recv: all,
 	}, 0, joint.Ended)
 	if err != nil {

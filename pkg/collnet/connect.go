@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // dials is how many connections a rank makes at a time.
@@ -56,7 +56,7 @@ func (p *plan) callers() (all []caller) {
 	}
 	lower(wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
 	if p.fabric == "udp" {
-		lower(wire.PurposeControl, core.Neighbours(p.rank, p.size))
+		lower(wire.PurposeControl, multicast.Neighbours(p.rank, p.size))
 		lower(wire.PurposeStream, p.others())
 	}
 	return all

@@ -23,9 +23,9 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
-	"github.com/torch-mcast/torch-mcast/internal/nic"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // MaxRanks is the largest number of ranks in a group.
@@ -54,7 +54,7 @@ type blob struct {
 	Version  int    `json:"v"`
 	Rank     int    `json:"r"`
 	Size     int    `json:"n"`
-	Host     string `json:"h"` // nic.HostID
+	Host     string `json:"h"` // netdev.HostID
 	Address  string `json:"a"` // where other hosts reach it
 	Port     int    `json:"p"` // of its listener
 	Key      string `json:"k"` // that its listener wants to hear
@@ -82,7 +82,7 @@ func Open(o Options) (*Endpoint, error) {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	b, err := json.Marshal(blob{
-		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: nic.HostID(),
+		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: netdev.HostID(),
 		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: agreedSettings(o.Settings),
@@ -111,7 +111,7 @@ func uplink(name string) (*net.Interface, net.IP, error) {
 		}
 		return ifi, addr.AsSlice(), nil
 	}
-	if at := nic.Uplink(); at.IsValid() {
+	if at := netdev.Uplink(); at.IsValid() {
 		ip := net.IP(at.AsSlice())
 		if ifi := interfaceOf(ip); ifi != nil {
 			return ifi, ip, nil

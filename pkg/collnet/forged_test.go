@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // TestForgedDatagramsEndNoGroup has somebody on a rank's host, whose datagrams pass every filter, send 10,000

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -168,7 +168,7 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 			g.plan.rank*len(send), (g.plan.rank+1)*len(send))
 	}
 	return g.submitGather(engine.GatherOp{
-		Op:   core.Op{Collective: wire.Allgather, Bytes: len(send)},
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
 		Send: nonNil(send), Recv: recv,
 	}, len(send))
 }
@@ -188,7 +188,7 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.plan.size-1)
 	}
 	o := engine.GatherOp{
-		Op:   core.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
+		Op:   multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
 		Recv: buf,
 	}
 	own := 0
@@ -206,7 +206,7 @@ func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()
 
 func (g *Group) startBarrier() (*Work, error) {
 	return g.submitGather(engine.GatherOp{
-		Op:   core.Op{Collective: wire.Barrier},
+		Op:   multicast.Op{Collective: wire.Barrier},
 		Send: nonNil(nil),
 	}, 0)
 }

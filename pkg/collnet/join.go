@@ -8,14 +8,14 @@ import (
 	"net"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -217,7 +217,7 @@ func (g *Group) start(c *carrier, window int) error {
 		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+p.noSwitch)
 	}
 	g.gather = engine.NewGather(engine.GatherConfig{
-		Core: core.Config{
+		Core: multicast.Config{
 			Rank: p.rank, Size: p.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
 			Chains: p.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: s.Cutoff, Reorder: reorder,
@@ -263,7 +263,7 @@ func (g *Group) reduceBroken(err error) {
 
 // broken turns what an engine noticed into the fault that all ranks get.
 func (g *Group) broken(rank int, err error) {
-	var one *core.MismatchError
+	var one *multicast.MismatchError
 	var two *direct.MismatchError
 	var stall *sys.StallError
 	var fault *Fault

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/acceptor"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // lobby is where a rank receives the connections of its peers until they are asked for. It answers

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 func openLobby(t *testing.T) *lobby {

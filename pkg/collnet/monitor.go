@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 const (
@@ -28,7 +28,7 @@ type sample struct {
 	offline    uint64
 	tooLarge   uint64
 	forged     uint64
-	link       nic.Link
+	link       netdev.Link
 	mtu, chunk int
 }
 
@@ -60,7 +60,7 @@ func (m *monitor) sample() sample {
 	c, f := m.gather.Stats()
 	s := sample{
 		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
-		tooLarge: f.TooLarge, forged: c.Mismatched, link: nic.LinkOf(m.info.Interface), chunk: m.info.ChunkBytes,
+		tooLarge: f.TooLarge, forged: c.Mismatched, link: netdev.LinkOf(m.info.Interface), chunk: m.info.ChunkBytes,
 	}
 	if ifi, err := net.InterfaceByName(m.info.Interface); err == nil {
 		s.mtu = ifi.MTU

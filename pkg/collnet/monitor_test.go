@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/nic"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // watcher is a monitor of a group that has only what a monitor needs.
@@ -15,7 +15,7 @@ func watcher() *monitor {
 }
 
 func TestMonitorWarnsOnceACause(t *testing.T) {
-	quiet := sample{link: nic.Link{Changes: 2, Mbps: 10000}, mtu: 9000, chunk: 8928, repairsOf: make([]uint64, 4)}
+	quiet := sample{link: netdev.Link{Changes: 2, Mbps: 10000}, mtu: 9000, chunk: 8928, repairsOf: make([]uint64, 4)}
 	for want, change := range map[string]func(s *sample){
 		"":                                  func(*sample) {},
 		"refuses datagrams of ours (EPERM)": func(s *sample) { s.refused++ },

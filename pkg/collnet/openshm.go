@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/shm"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
 // openShm attaches to the window that rank 0 serves.

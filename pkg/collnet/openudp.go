@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/fault"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/tcp"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
+	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // openUDP finds out what the paths carry, joins the multicast group and connects the control edges.
@@ -33,7 +33,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	if o.Conns, err = l.connect(ctx, p, wire.PurposeControl, core.Neighbours(p.rank, p.size)); err != nil {
+	if o.Conns, err = l.connect(ctx, p, wire.PurposeControl, multicast.Neighbours(p.rank, p.size)); err != nil {
 		return nil, err
 	}
 	u, err := udp.Open(o)

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 const (

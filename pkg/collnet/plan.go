@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/shm"
-	"github.com/torch-mcast/torch-mcast/internal/nic"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
 // plan is what all ranks conclude from the blobs of all ranks, each for
@@ -125,7 +125,7 @@ func (p *plan) add(r int, b, first *blob) error {
 		p.rcvBuf, p.oneHost = b.RcvBuf, true
 	}
 	p.rcvBuf = min(p.rcvBuf, b.RcvBuf)
-	p.oneHost = p.oneHost && nic.SameHost(b.Host, first.Host)
+	p.oneHost = p.oneHost && netdev.SameHost(b.Host, first.Host)
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (p *plan) choose(all []blob) error {
 		p.fabric = "shm"
 	case p.fabric == "shm" && !p.oneHost:
 		for r := range all {
-			if !nic.SameHost(all[r].Host, all[0].Host) {
+			if !netdev.SameHost(all[r].Host, all[0].Host) {
 				return fmt.Errorf("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
 			}
 		}

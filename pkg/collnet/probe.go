@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/udp"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // probeSmall is a packet that passes where anything does.
@@ -69,7 +69,7 @@ type pathProbe struct {
 func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober *udp.Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: p.rank, size: p.size,
-		neighbours: core.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},
+		neighbours: multicast.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},
 	}
 	if err := b.meet(ctx, p, packet, err); err != nil {
 		return nil, err

@@ -1,10 +1,10 @@
 package collnet
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 

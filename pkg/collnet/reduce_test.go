@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // TestReduce: every type, reduction and root, in place and not; the inputs of
@@ -32,7 +32,7 @@ func TestReduce(t *testing.T) {
 }
 
 func TestReduceThroughTheSwitch(t *testing.T) {
-	g := world(t, 4, via("shm", node(t, aggregator.Config{})))
+	g := world(t, 4, via("shm", node(t, switchd.Config{})))
 	for i, count := range []int{0, 1, 999, 65536, 300_001} {
 		for root := range g {
 			reduceTo(t, g, root, []reduce.Type{reduce.F32, reduce.BF16, reduce.I8}[(i+root)%3], reduce.Sum, count, root%2 == 0)
@@ -117,7 +117,7 @@ func TestReduceMismatch(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%t", name, switched), func(t *testing.T) {
 				change := func(s *config.Settings) { s.Fabric = "shm" }
 				if switched {
-					change = via("shm", node(t, aggregator.Config{}))
+					change = via("shm", node(t, switchd.Config{}))
 				}
 				g := world(t, 4, change)
 				each(t, 4, func(r int) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // TestLateRankWhileTheSwitchIsGone: one that posts nothing for much longer than MCAST_TIMEOUT, while
@@ -19,7 +19,7 @@ func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
 	for name, late := range map[string]int{"first": 0, "last": ranks - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first, err := aggregator.Start(aggregator.Config{Workers: 1})
+			first, err := switchd.Start(switchd.Config{Workers: 1})
 			require.NoError(t, err)
 			address := first.Addr().String()
 			g := world(t, ranks, func(s *config.Settings) {
@@ -41,7 +41,7 @@ func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
 			run(func() {
 				assert.NoError(t, first.Close())
 				time.Sleep(timeout / 2)
-				node(t, aggregator.Config{Workers: 1, Bind: address})
+				node(t, switchd.Config{Workers: 1, Bind: address})
 				time.Sleep(lateness)
 			})
 			until(t, g, "switch")

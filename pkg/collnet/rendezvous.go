@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 )
 
 // Rendezvous is a small TCP exchange of blobs for programs that bring no

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/inc"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // Pauses between attempts to join a switch again: each twice the one before. A node keeps
@@ -219,7 +219,7 @@ func (r *route) switchChunk() int {
 const probeLimit = 2 * time.Second
 
 // probe returns once datagrams of all sizes have gone to the switch and back.
-func (r *route) probe(ctx context.Context, s *session.Session, t inc.Terms, number int) error {
+func (r *route) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
 	limit := min(probeLimit, r.plan.settings.SwitchTimeout)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
 	defer stop()

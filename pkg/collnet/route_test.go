@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // stream keeps several Reduce-Scatters, and Reduces, in flight on all ranks, n in all, and
@@ -102,7 +102,7 @@ func until(t *testing.T, g []*Group, way string) {
 func TestSwitchKilledAndRestarted(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
-			first, err := aggregator.Start(aggregator.Config{Workers: 2})
+			first, err := switchd.Start(switchd.Config{Workers: 2})
 			require.NoError(t, err)
 			address := first.Addr().String()
 			g := world(t, 4, via(fabric, first))
@@ -114,7 +114,7 @@ func TestSwitchKilledAndRestarted(t *testing.T) {
 				assert.Positive(t, g[r].Stats().SwitchOps)
 				assert.Positive(t, g[r].Stats().DirectOps)
 			}
-			second := node(t, aggregator.Config{Workers: 1, Bind: address})
+			second := node(t, switchd.Config{Workers: 1, Bind: address})
 			until(t, g, "switch")
 			before := make([]Stats, len(g))
 			for r := range g {
@@ -207,7 +207,7 @@ func worldOf(t *testing.T, p int, change func(r int, s *config.Settings)) []*Gro
 // TestOneRankLosesTheSwitch: what one of them alone has lost none uses any more.
 func TestOneRankLosesTheSwitch(t *testing.T) {
 	const odd = 2
-	n := node(t, aggregator.Config{Workers: 1})
+	n := node(t, switchd.Config{Workers: 1})
 	between := newRelay(t, "127.0.0.1", n.Addr().String())
 	g := worldOf(t, 4, func(r int, s *config.Settings) {
 		via("udp", n)(s)
@@ -228,7 +228,7 @@ func TestOneRankLosesTheSwitch(t *testing.T) {
 // have joined again, do not wait for it.
 func TestDatagramsDoNotPass(t *testing.T) {
 	const ranks = 3
-	n := node(t, aggregator.Config{Workers: 2})
+	n := node(t, switchd.Config{Workers: 2})
 	between := newRelay(t, "127.0.0.2", n.Addr().String())
 	for name, blocked := range map[string]func(r int) bool{
 		"all ranks": func(int) bool { return true },
@@ -272,9 +272,9 @@ func TestReasonsToGoDirectly(t *testing.T) {
 	require.NoError(t, err)
 	closed := ln.Addr().String()
 	require.NoError(t, ln.Close())
-	open := node(t, aggregator.Config{})
-	sealed := node(t, aggregator.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
-	tiny := node(t, aggregator.Config{Memory: 4096})
+	open := node(t, switchd.Config{})
+	sealed := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
+	tiny := node(t, switchd.Config{Memory: 4096})
 	for name, c := range map[string]struct {
 		change func(r int, s *config.Settings)
 		reason string
@@ -325,7 +325,7 @@ func TestPauses(t *testing.T) {
 
 // TestSecondAddress: of several nodes the first that all ranks can join is used.
 func TestSecondAddress(t *testing.T) {
-	n := node(t, aggregator.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
+	n := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
 	g := worldOf(t, 3, func(_ int, s *config.Settings) {
 		s.Switch, s.Secret = "127.0.0.1:1,"+n.Addr().String(), "correct-horse"
 	})
@@ -357,7 +357,7 @@ func TestRetriesAreNoFallbacks(t *testing.T) {
 func TestLossOnTheWayToTheSwitch(t *testing.T) {
 	for _, loss := range []float64{0.01, 0.2} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
-			n := node(t, aggregator.Config{Workers: 2})
+			n := node(t, switchd.Config{Workers: 2})
 			g := worldOf(t, 4, func(_ int, s *config.Settings) {
 				via("udp", n)(s)
 				s.Loss = loss
@@ -376,7 +376,7 @@ func TestLossOnTheWayToTheSwitch(t *testing.T) {
 
 // TestMismatchThroughTheSwitch: ranks that call different things get an error, all of them.
 func TestMismatchThroughTheSwitch(t *testing.T) {
-	n := node(t, aggregator.Config{})
+	n := node(t, switchd.Config{})
 	g := world(t, 3, via("shm", n))
 	errs := make([]error, 3)
 	each(t, 3, func(r int) error {
@@ -399,7 +399,7 @@ func TestMismatchThroughTheSwitch(t *testing.T) {
 func TestCloseWhileRejoining(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("group", func(t *testing.T) {
-		n, err := aggregator.Start(aggregator.Config{})
+		n, err := switchd.Start(switchd.Config{})
 		require.NoError(t, err)
 		g := world(t, 3, via("udp", n))
 		stream(t, g, 7, 20, 10, func() { assert.NoError(t, n.Close()) })

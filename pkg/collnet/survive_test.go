@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // A rank of these tests is this test binary, run again with roleEnv set.
@@ -107,7 +107,7 @@ func playRank(text string) int {
 
 // playNode is an aggregation node until its standard input ends.
 func playNode() int {
-	n, err := aggregator.Start(aggregator.Config{})
+	n, err := switchd.Start(switchd.Config{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -267,7 +267,7 @@ func TestRankGoneThroughTheSwitch(t *testing.T) {
 	const victim, size = 1, 4
 	for name, sig := range map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
-			n := node(t, aggregator.Config{})
+			n := node(t, switchd.Config{})
 			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 6 * time.Second, Call: "reduce-scatter", Switch: n.Addr().String()})
 			require.Positive(t, n.Stats().Contributions)
 			require.NoError(t, kids[victim].cmd.Process.Signal(sig))

@@ -12,22 +12,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // node starts an aggregation node that ends with the test.
-func node(t *testing.T, c aggregator.Config) *aggregator.Server {
+func node(t *testing.T, c switchd.Config) *switchd.Server {
 	t.Helper()
-	s, err := aggregator.Start(c)
+	s, err := switchd.Start(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
 
 // via sets a group up to use nodes.
-func via(fabric string, nodes ...*aggregator.Server) func(*config.Settings) {
+func via(fabric string, nodes ...*switchd.Server) func(*config.Settings) {
 	return func(s *config.Settings) {
 		s.Fabric, s.Timeout = fabric, 30*time.Second
 		for i, n := range nodes {
@@ -110,7 +110,7 @@ func TestThroughTheSwitch(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		for _, ranks := range []int{1, 2, 3, 5} {
 			t.Run(fmt.Sprintf("%s/%d", fabric, ranks), func(t *testing.T) {
-				n := node(t, aggregator.Config{Workers: 2})
+				n := node(t, switchd.Config{Workers: 2})
 				g := world(t, ranks, via(fabric, n))
 				rng, did := seeded(1), 0
 				for i, count := range []int{0, 1, 1000, 40_003, 100_000} {
@@ -138,7 +138,7 @@ func TestSameBits(t *testing.T) {
 	const ranks = 4
 	for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {
 		t.Run(typ.String(), func(t *testing.T) {
-			g := world(t, ranks, via("udp", node(t, aggregator.Config{Workers: 2})))
+			g := world(t, ranks, via("udp", node(t, switchd.Config{Workers: 2})))
 			direct := world(t, ranks, via("udp"))
 			s := newExercise(seeded(2), ranks, 30_000, typ, reduce.Sum)
 			for range 100 {
@@ -174,7 +174,7 @@ func TestBytesThroughTheSwitch(t *testing.T) {
 func bytesThroughTheSwitch(t *testing.T, typ reduce.Type, shards int) {
 	t.Helper()
 	const ranks, shard, rounds, most = 4, 4 << 20, 20, 1.03
-	g := world(t, ranks, via("udp", node(t, aggregator.Config{Workers: 2})))
+	g := world(t, ranks, via("udp", node(t, switchd.Config{Workers: 2})))
 	sent, received := make([]float64, ranks), make([]float64, ranks) // in shards that had to be
 	for range rounds {
 		each(t, ranks, func(r int) error {
@@ -208,7 +208,7 @@ func BenchmarkReduceScatter(b *testing.B) {
 				g := world(b, ranks, func(s *config.Settings) {
 					s.Fabric, s.Timeout = "udp", 30*time.Second
 					if way == "switch" {
-						n, err := aggregator.Start(aggregator.Config{Workers: 1, JobMemory: 256 << 20})
+						n, err := switchd.Start(switchd.Config{Workers: 1, JobMemory: 256 << 20})
 						require.NoError(b, err)
 						b.Cleanup(func() { assert.NoError(b, n.Close()) })
 						s.Switch = n.Addr().String()

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // all is longer than any datagram.
@@ -162,13 +162,13 @@ var places = map[string]struct {
 	group  func(t *testing.T, p func(node string) *path) []*Group
 }{
 	"rank and switch": {"rank 1", func(t *testing.T, p func(string) *path) []*Group {
-		n := node(t, aggregator.Config{Workers: 2})
+		n := node(t, switchd.Config{Workers: 2})
 		odd := p(n.Addr().String())
 		return impatient(t, func(r int) string { return []string{n.Addr().String(), odd.Addr().String()}[r%2] })
 	}},
 	"leaf and root": {"the switch", func(t *testing.T, p func(string) *path) []*Group {
-		root := node(t, aggregator.Config{Workers: 2})
-		leaf := node(t, aggregator.Config{Workers: 2, Parent: p(root.Addr().String()).Addr().String()})
+		root := node(t, switchd.Config{Workers: 2})
+		leaf := node(t, switchd.Config{Workers: 2, Parent: p(root.Addr().String()).Addr().String()})
 		return impatient(t, func(int) string { return leaf.Addr().String() })
 	}},
 }
@@ -274,7 +274,7 @@ func TestLateRankAtTheSwitch(t *testing.T) {
 
 // TestChunkBoundsTheSwitchs: MCAST_CHUNK is the remedy that errors name, so it must be one.
 func TestChunkBoundsTheSwitchs(t *testing.T) {
-	n := node(t, aggregator.Config{})
+	n := node(t, switchd.Config{})
 	p := newPath(t, n.Addr().String())
 	p.up.Store(small)
 	p.down.Store(small)
@@ -301,7 +301,7 @@ func TestPathShrinks(t *testing.T) {
 	if !systest.Apart(t) {
 		return
 	}
-	n := node(t, aggregator.Config{Bind: "127.0.0.3:0"})
+	n := node(t, switchd.Config{Bind: "127.0.0.3:0"})
 	g := worldOf(t, 2, func(_ int, s *config.Settings) { s.Fabric, s.Switch = "shm", n.Addr().String() })
 	reduceWithin(t, g, 0, 10*time.Second)
 	require.Equal(t, "switch", g[0].Info().ReduceScatter, g[0].Info().ReduceScatterReason)

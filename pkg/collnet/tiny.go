@@ -1,10 +1,10 @@
 package collnet
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/core"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -37,7 +37,7 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
 	w, err := g.submit(engine.GatherOp{
-		Op:   core.Op{Collective: wire.Allgather, Bytes: n},
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: n},
 		Send: own, Recv: a.all,
 	}, len(send), joint.Ended)
 	if err != nil {

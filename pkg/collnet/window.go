@@ -3,11 +3,11 @@ package collnet
 import (
 	"sync/atomic"
 
-	"github.com/torch-mcast/torch-mcast/internal/core"
-	"github.com/torch-mcast/torch-mcast/internal/direct"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -92,7 +92,7 @@ func (g *Group) startAllgatherWindow(send, buf []byte, shard, offset int) (*Work
 	ops := make([]engine.GatherOp, 0, end-first)
 	for r := first; r < end; r++ {
 		o := engine.GatherOp{Recv: w.in(r), Whole: shard * g.plan.size, Yield: g.yielding(wire.Broadcast)}
-		o.Op = core.Op{Collective: wire.Broadcast, Root: r, Bytes: len(o.Recv)}
+		o.Op = multicast.Op{Collective: wire.Broadcast, Root: r, Bytes: len(o.Recv)}
 		if r == g.plan.rank {
 			o.Send = send
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/aggregator"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
 // windowed is an Allgather and a Reduce-Scatter cut into windows, with all that they give.
@@ -150,7 +150,7 @@ func TestWindows(t *testing.T) {
 
 // TestWindowsThroughTheSwitch: the switch has them all, and when it is lost, they end all the same.
 func TestWindowsThroughTheSwitch(t *testing.T) {
-	n := node(t, aggregator.Config{})
+	n := node(t, switchd.Config{})
 	g := world(t, 3, via("udp", n))
 	rng := seeded(2)
 	run := func() {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabric/sys/systest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // memfd returns a file in memory of so many bytes. It may not shrink, which

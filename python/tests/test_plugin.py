@@ -111,10 +111,10 @@ ip("link set v0 down")  # and v1 has no carrier
 assert n.begin(MCAST_IFACE="lo") == 0
 assert [n.name_of(d) for d in range(n.count())] == ["v0", "v1", "lo"]
 assert n.listening(0)[0] == 2
-assert all(said("device 0, v0, was there once and cannot be used now: nic: interface v0 is down"))
+assert all(said("device 0, v0, was there once and cannot be used now: netdev: interface v0 is down"))
 assert n.listening(2)[0] == 0
 assert n.begin(MCAST_IFACE="absent") == 0 and n.count() == 3
-assert all(said('3 devices of an earlier one: MCAST_IFACE="absent": nic: there is no interface'))
+assert all(said('3 devices of an earlier one: MCAST_IFACE="absent": netdev: there is no interface'))
 assert n.begin(MCAST_NET_LANES="none", MCAST_IFACE="lo") == 4
 ip("link set v0 up")
 deadline = time.monotonic() + 20

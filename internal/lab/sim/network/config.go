@@ -1,0 +1,115 @@
+package network
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
+)
+
+// Time is virtual, from the start of a run.
+type Time = time.Duration
+
+// Header is what every packet takes on the wire beside its payload, in bytes.
+const Header = 64
+
+// Config describes a network. Like a Scenario it is kept as JSON.
+type Config struct {
+	Tree fattree.Config
+	// Gbps is the rate of the hosts' links, UplinkGbps of those between
+	// switches (0: as Gbps).
+	Gbps, UplinkGbps float64
+	// Latency of a link and of the switch or NIC behind it.
+	Latency Time
+	// Queue is how many bytes an output port of a switch holds, with the packet
+	// that it sends; 0: any. What does not fit is dropped. A train is dropped as
+	// a whole if one of its packets would not fit, as they come and as the port
+	// drains meanwhile; a reliable one that is sent again after a loss is so only
+	// if its first does not, as its sender would go no faster than the port.
+	Queue int
+	// Lossless says that nothing is dropped for want of room: a packet waits
+	// until there is room for it at the other end of the link, Queue bytes a
+	// link there. A host takes packets off a link as its workers finish them,
+	// and Depth does not count.
+	Lossless bool
+	// MTU is the wire bytes of a full packet: so much of a train has to have
+	// arrived before it moves on. 0: 4096+Header.
+	MTU int
+	// Workers take packets off a host's receive queues, each off its own: that
+	// of a packet is its Group modulo Workers. 0: 1. A packet takes Cost and
+	// CostPerByte (ns a byte of payload); a queue holds Depth packets, with the
+	// one being taken (0: any).
+	Workers     int
+	Cost        Time
+	CostPerByte float64
+	Depth       int
+	// Adaptive says that switches send unicast packets up by the port with the
+	// shortest queue, so that they overtake each other. Multicast packets do not:
+	// as in InfiniBand's multicast forwarding tables a tree fixes its links, one
+	// of each bundle, whatever waits there. Those of one sender and group overtake
+	// each other by Jitter only; those of several groups take several trees.
+	Adaptive bool
+	// RTO is after how long a lost reliable packet is sent again, doubled with
+	// each loss of the same packet up to 64 times; 0: 1 ms.
+	RTO Time
+	// GiveUp is after how long a reliable packet that is lost again is given up, and its Sender told, as
+	// TCP does with a user timeout; 0: never.
+	GiveUp Time `json:",omitempty"`
+	Faults Faults
+}
+
+// Faults are what goes wrong.
+type Faults struct {
+	// Loss is the probability that a packet is lost on a link to a host, each
+	// receiver by itself; LinkLoss on any link. A train is lost as a whole if
+	// any of its packets is, which for Count of them each by itself has the
+	// probability 1-(1-p)^Count, here as for MulticastLoss and Corrupt.
+	Loss, LinkLoss float64
+	// MulticastLoss is that of a multicast packet on a link to a host, besides:
+	// 1 where the network does not pass the group.
+	MulticastLoss float64
+	// Burst is the mean length of a run of losses on a link, in packets, with
+	// the same mean loss; 0 or 1: each by itself.
+	Burst float64
+	// Lossy links lose more, in both directions.
+	Lossy []LossyLink
+	// Corrupt is the probability that a packet arrives at a host damaged; the
+	// NIC drops it. Duplicate, that it, or a train as one, arrives a second time.
+	Corrupt, Duplicate float64
+	// Jitter is up to how much later a packet reaches a host, each by itself.
+	Jitter     Time
+	Pauses     []Pause
+	Slow       []Slow // of a host's receive path
+	SlowNIC    []Slow // of a host's links
+	Partitions []Partition
+	Dead       []Dead `json:",omitempty"`
+}
+
+// LossyLink is all links between two nodes.
+type LossyLink struct {
+	A, B int
+	Loss float64
+}
+
+// Pause stops a host: it takes nothing off its queues, which go on filling,
+// and its Wakes wait.
+type Pause struct {
+	Node    int
+	At, For Time
+}
+
+// Slow makes a host Factor times slower.
+type Slow struct {
+	Node   int
+	Factor float64
+}
+
+// Partition takes the links of some hosts down.
+type Partition struct {
+	Hosts   []int
+	At, For Time
+	// Split leaves the links up, and lets pass what both comes from these hosts
+	// and goes to them, or neither: the two sides talk among themselves. The
+	// rest, copies of a multicast too, is lost on the last link. Switches as
+	// senders and receivers are on the other hosts' side.
+	Split bool
+}

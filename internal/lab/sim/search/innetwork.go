@@ -1,0 +1,96 @@
+package search
+
+import (
+	"slices"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/incnet"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// InNetwork is internal/protocol/innetwork over internal/lab/sim/incnet.
+var InNetwork = &Kind[incnet.Scenario]{
+	Title:  "the in-network Reduce-Scatter",
+	Flags:  " --inc",
+	Random: incnet.Random,
+	Run: func(s *incnet.Scenario) Outcome {
+		r := s.Run()
+		return Outcome{Err: r.Err, Ops: r.Ops / s.Terms.Ranks, Ranks: r.Ops, Events: r.Events, Bytes: r.Bytes, Hash: r.Hash, Text: func() string { return r.String() }}
+	},
+	Fit:     fitInNetwork,
+	Changes: []Change[incnet.Scenario]{fewerNodes},
+}
+
+// fewerNodes gives what is below a node of the tree to its parent.
+func fewerNodes(s *incnet.Scenario, n int) bool {
+	n++ // the root stays
+	if n >= len(s.Parents) {
+		return false
+	}
+	up := s.Parents[n]
+	move := func(x int) int { // the number of what was node x
+		switch {
+		case x == n:
+			return up
+		case x > n:
+			return x - 1
+		}
+		return x
+	}
+	s.Parents = slices.Delete(s.Parents, n, n+1)
+	for i, x := range s.Parents {
+		s.Parents[i] = move(x)
+	}
+	for i, x := range s.At {
+		s.At[i] = move(x)
+	}
+	for i := range s.NodeCrashes {
+		c := &s.NodeCrashes[i]
+		c.Who = move(c.Who)
+	}
+	return true
+}
+
+// fitInNetwork mends what names a rank or a node that is gone. The bounds are those of incnet.Random.
+func fitInNetwork(s *incnet.Scenario) bool {
+	t := &s.Terms
+	t.Ranks = min(t.Ranks, len(s.At))
+	s.At = s.At[:t.Ranks]
+	if t.Ranks == 0 || len(s.Parents) == 0 || s.Parents[0] != -1 {
+		return false
+	}
+	for n, up := range s.Parents[1:] {
+		if up < 0 || up > n {
+			return false
+		}
+	}
+	for _, at := range s.At {
+		if at < 0 || at >= len(s.Parents) {
+			return false
+		}
+	}
+	for n := len(s.Parents) - 1; n > 0; n-- {
+		if !slices.Contains(s.At, n) && !slices.Contains(s.Parents, n) {
+			fewerNodes(s, n-1)
+		}
+	}
+	t.Wide = len(s.Parents) > 1
+	t.Stripes, t.Chunk, t.Slots = max(t.Stripes, 1), max(t.Chunk, 8), max(t.Slots, 1)
+	s.Depth, s.Net.Queue = max(s.Depth, 1), max(s.Net.Queue, 1)
+	s.Net.Delay = max(s.Net.Delay, time.Microsecond) // time must pass, or what happens together always does
+	for i := range s.Ops {
+		o := &s.Ops[i]
+		if root, one := o.To.Root(); one {
+			o.To = wire.ToRank(min(root, t.Ranks-1))
+		}
+		if !o.Type.Valid() || !o.Reduction.Valid() || o.Count < 0 {
+			return false
+		}
+	}
+	s.NodeCrashes = slices.DeleteFunc(s.NodeCrashes, func(c incnet.Crash) bool { return c.Who >= len(s.Parents) })
+	if s.RankCrash != nil && s.RankCrash.Who >= t.Ranks {
+		s.RankCrash = nil
+	}
+	return t.Check() == nil && t.Job == 0 && t.First == 0 && t.Cutoff >= leastCutoff && s.Depth <= innetwork.MaxInFlight && s.Net.Loss <= 0.3
+}

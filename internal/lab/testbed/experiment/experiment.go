@@ -1,0 +1,162 @@
+// Package experiment measures torch-mcast beside its peers on testbeds: the same
+// collectives, on the same links, by turns in one run. Every experiment leaves
+// its numbers, plots, and what was to be shown beside what came out.
+package experiment
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
+)
+
+// Experiment is one question and its measurements.
+type Experiment struct {
+	Name  string // of its files
+	Title string
+	run   func(*lab) error
+}
+
+// All are the experiments.
+var All = []Experiment{
+	{"traffic", "Fig. 12 of paper 000 by the kernel's port counters", traffic},
+	{"overlap", "Allgather and Reduce-Scatter together: multicast and aggregation against two rings", overlap},
+	{"loss", "goodput on links that lose frames", loss},
+	{"isolation", "two jobs on the same hosts", isolation},
+	{"fsdp", "a training step of FSDP2 beside gloo, and what it waits for", fsdp},
+	{"allgather", "Allgather at link rate: time and bytes sent", allgather},
+}
+
+// Names returns the names of all experiments.
+func Names() []string {
+	var names []string
+	for _, e := range All {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// Find returns the experiments of the given names; "all" is every one.
+func Find(names []string) ([]Experiment, error) {
+	if slices.Contains(names, "all") {
+		return All, nil
+	}
+	var found []Experiment
+	for _, name := range names {
+		i := slices.IndexFunc(All, func(e Experiment) bool { return e.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no experiment %q: want all, or of %s", name, strings.Join(Names(), ", "))
+		}
+		found = append(found, All[i])
+	}
+	return found, nil
+}
+
+// Options say how experiments are done. Where one is left out, each experiment has its own default.
+type Options struct {
+	Dir    string        // where NAME.ndjson and NAME[-suffix].png go
+	Hosts  []int         // how many, for one point each
+	Rates  []float64     // of a host's link, bits per second; 0: unlimited
+	Bytes  []int         // of a rank's shard
+	Losses []float64     // shares of frames
+	Peers  []string      // of Peers
+	Rounds int           // each measures every peer once; 0: DefaultRounds
+	MTU    int           // 0: 9000
+	Burst  int           // of a link, bytes; 0: what passes in 2 ms, at least 4 frames
+	TCP    string        // congestion control of hosts, such as reno; empty: that of the machine
+	Limit  time.Duration // of one run of one peer; 0: DefaultLimit
+
+	Mcast      string    // path of the program; empty: that of this process
+	Repository string    // directory that has benchmarks/ and .venv/; empty: here
+	Text       io.Writer // gets tables and remarks; nil: nobody
+	// Step is told what is being done; nil: nobody is.
+	Step func(what string)
+}
+
+// Defaults of Options.
+const (
+	DefaultRounds = 5
+	DefaultLimit  = 3 * time.Minute
+	defaultMTU    = 9000
+)
+
+// Goal is what was to be shown, and what came out.
+type Goal struct {
+	Experiment string `json:"experiment"`
+	What       string `json:"goal"`
+	Want       string `json:"want"`
+	Got        string `json:"got"`
+	Met        bool   `json:"met"`
+}
+
+// Run does the experiment on a testbed of its own, which it removes whatever
+// happens, and writes its files and tables. The end of ctx ends it.
+func (e Experiment) Run(ctx context.Context, o Options) (err error) {
+	l, err := newLab(ctx, e.Name, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	begin := time.Now()
+	if err := errors.Join(e.run(l), l.down()); err != nil {
+		return fmt.Errorf("experiment %s: %w", e.Name, err)
+	}
+	if len(l.rows) == 0 {
+		return fmt.Errorf("experiment %s: nothing was measured: it knows none of the peers asked for, or they are not here", e.Name)
+	}
+	l.remark("It took %v.", time.Since(begin).Round(time.Second))
+	if err := l.files(); err != nil {
+		return err
+	}
+	return l.print(e.Title)
+}
+
+// files writes the numbers and plots.
+func (l *lab) files() error {
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
+		return err
+	}
+	for _, g := range l.goals {
+		l.row(g)
+	}
+	base := filepath.Join(l.Dir, l.name)
+	f, err := os.Create(base + ".ndjson") //nolint:gosec // the user says where
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	if err := errors.Join(writeRows(w, l.rows), w.Flush(), f.Close()); err != nil {
+		return err
+	}
+	for _, c := range l.charts {
+		if err := c.SavePNG(base + c.suffix + ".png"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeRows(w io.Writer, rows []any) error {
+	out := json.NewEncoder(w)
+	for _, r := range rows {
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named is a plot; the suffix, such as -broadcast, tells several of an experiment apart.
+type named struct {
+	suffix string
+	*chart.Chart
+}

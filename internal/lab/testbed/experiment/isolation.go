@@ -1,0 +1,219 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+)
+
+// kind is a sort of job that shares its hosts with another.
+type kind struct {
+	name   string
+	work   work
+	shards func(ranks int) int // how many times Bytes its busiest link takes
+}
+
+// tcpStream is a stream from host to host to host, as large files go.
+const tcpStream = "TCP stream"
+
+// kinds are those of every pair.
+func kinds(bytes int, nodes *launch.Nodes) []kind {
+	others := func(ranks int) int { return ranks - 1 }
+	of := func(peer, collective string, n int) work {
+		return work{peer: peer, collective: collective, bytes: []int{n}, iters: 1, warmup: 1}
+	}
+	scatter, recovery := of(ours, "reducescatter", bytes), of(ours, "allgather", bytes)
+	scatter.nodes = nodes
+	recovery.env = []string{"MCAST_LOSS=0.01"}
+	checkpoint := of(ours, "broadcast", 3*bytes)
+	checkpoint.env = []string{"MCAST_CLASS=background"}
+	once := func(int) int { return 1 }
+	return []kind{
+		{"allgather", of(ours, "allgather", bytes), others},
+		{"reducescatter", scatter, others},
+		{"recovery", recovery, others},
+		{"checkpoint", checkpoint, once},
+		{tcpStream, of(ring, "broadcast", 3*bytes), once},
+	}
+}
+
+// isolationRow is a victim, alone or beside an aggressor.
+type isolationRow struct {
+	Row
+	Victim    string  `json:"victim"`
+	Aggressor string  `json:"aggressor"` // empty: none
+	Rate      float64 `json:"rate_victim_bps"`
+	Kept      float64 `json:"kept"` // Rate to the least of the rate alone and half the link
+}
+
+const wantKept = 0.75
+
+// isolation runs two jobs on the same hosts, every pair of kinds.
+func isolation(l *lab) error {
+	hosts := or(l.Hosts, 4)[0]
+	rate := or(l.Rates, 200e6)[0]
+	n := or(l.Bytes, 4<<20)[0]
+	tb, err := l.bedWithNodes(testbed.Spec{Hosts: hosts, Rate: rate})
+	if err != nil {
+		return err
+	}
+	all := kinds(n, l.nodes)
+	var rows []isolationRow
+	for round := range l.Rounds {
+		for a := -1; a < len(all); a++ { // -1: alone
+			if rows, err = l.beside(tb, all, a, round, rows); err != nil {
+				return err
+			}
+		}
+	}
+	l.isolationResults(rate, all, rows)
+	return nil
+}
+
+// beside measures all kinds once while aggressor a, one of them, runs.
+func (l *lab) beside(tb *testbed.Testbed, all []kind, a, round int, rows []isolationRow) ([]isolationRow, error) {
+	aggressor := ""
+	if a >= 0 {
+		aggressor = all[a].name
+		end, err := l.aggress(tb, all[a].work)
+		if err != nil {
+			return nil, err
+		}
+		rows, err = l.victims(tb, all, aggressor, round, rows)
+		return rows, errors.Join(err, end())
+	}
+	return l.victims(tb, all, aggressor, round, rows)
+}
+
+func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round int, rows []isolationRow) ([]isolationRow, error) {
+	for _, k := range all {
+		l.step("round %d of %d: %s beside %s", round+1, l.Rounds, k.name, or([]string{aggressor}, "none")[0])
+		found, err := l.measure(tb, k.work)
+		if err != nil {
+			return nil, fmt.Errorf("%s beside %q: %w", k.name, aggressor, err)
+		}
+		for _, r := range found {
+			i := find(rows, k.name, aggressor)
+			if i < 0 {
+				i = len(rows)
+				rows = append(rows, isolationRow{Row: l.newRow(k.work, r.Collective, r.Bytes), Victim: k.name, Aggressor: aggressor})
+			}
+			row := &rows[i]
+			row.take(r)
+			row.Rate = float64(k.shards(row.Hosts)*row.Bytes) * 8 / row.TimeUS * 1e6
+		}
+	}
+	return rows, nil
+}
+
+func find(rows []isolationRow, victim, aggressor string) int {
+	return slices.IndexFunc(rows, func(r isolationRow) bool { return r.Victim == victim && r.Aggressor == aggressor })
+}
+
+// errEnough ends an aggressor.
+var errEnough = errors.New("measured")
+
+// aggress starts a job that runs until end is called, and returns once its ranks
+// have met and fill the links. That it ended before is an error of end.
+func (l *lab) aggress(tb *testbed.Testbed, w work) (end func() error, err error) {
+	w.iters = 1 << 20
+	job, err := l.job(tb, w)
+	if err != nil {
+		return nil, err
+	}
+	before, err := tb.Counters()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	run, err := launch.Start(ctx, tb, job)
+	if err != nil {
+		cancel(err)
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
+	early := func(err error) error { return fmt.Errorf("the aggressor, %s, ended too early: %w", w.collective, err) }
+	end = func() error {
+		cancel(errEnough)
+		if err := <-ended; !errors.Is(err, errEnough) && l.ctx.Err() == nil {
+			return early(err)
+		}
+		return nil
+	}
+	late := time.After(l.limit)
+	for {
+		now, err := tb.Counters()
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		if now.Sub(before).Total(testbed.HostNIC).ReceivedBytes > uint64(2*w.bytes[0]*len(tb.Hosts())) { //nolint:gosec // positive
+			return end, nil
+		}
+		select {
+		case err := <-ended:
+			cancel(err)
+			return nil, early(err)
+		case <-late:
+			return nil, errors.Join(errors.New("the aggressor sends nothing"), end())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// isolationResults compares with the rate alone and half the link.
+func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
+	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and what it keeps of min(alone, half the link)", rows[0].Hosts, testbed.FormatRate(rate)),
+		append([]string{"victim", "alone"}, names(all)...)...)
+	kept := make([][]float64, len(all))
+	var low []string
+	least := map[bool]float64{} // of victims, by whether they are TCP streams
+	for v, k := range all {
+		alone := rows[find(rows, k.name, "")]
+		cells := []string{k.name, fmt.Sprintf("%.0f", alone.Rate/1e6)}
+		for _, a := range all {
+			r := &rows[find(rows, k.name, a.name)]
+			r.Kept = r.Rate / min(alone.Rate, rate/2)
+			kept[v] = append(kept[v], 100*r.Kept)
+			cells = append(cells, fmt.Sprintf("%.0f (%.0f %%)", r.Rate/1e6, 100*r.Kept))
+			if r.Kept < wantKept {
+				low = append(low, k.name+" beside "+a.name)
+			}
+			if x, any := least[k.name == tcpStream]; !any || r.Kept < x {
+				least[k.name == tcpStream] = r.Kept
+			}
+		}
+		t.row(cells...)
+	}
+	for _, r := range rows {
+		l.row(r)
+	}
+	for i, victim := range []string{"a job of ours", "a TCP stream"} {
+		if x, any := least[i == 1]; any {
+			l.goal("the least that "+victim+" keeps of min(alone, half the link)", "at least "+percent(wantKept), percent(x), x >= wantKept)
+		}
+	}
+	if low != nil {
+		l.remark("Below: %s.", strings.Join(low, ", "))
+	}
+	l.remark("A rate is what the victim's busiest link carries for it: N(P-1) over the time, of checkpoint traffic and the TCP stream N.")
+	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group (which yields to its own process alone); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through an aggregation node whose port has no limit.", rows[0].TCP)
+	c := chart.New("Kept of min(alone, half the link), %", "aggressor", "victim")
+	c.Cells(names(all), names(all), kept)
+	l.chart("", c)
+}
+
+func names(all []kind) []string {
+	var n []string
+	for _, k := range all {
+		n = append(n, k.name)
+	}
+	return n
+}

@@ -1,0 +1,170 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+)
+
+// lab is where an experiment is done, and what it writes on.
+type lab struct {
+	Options
+	ctx    context.Context
+	name   string
+	kernel string
+	limit  time.Duration    // of a run of a peer
+	tb     *testbed.Testbed // that of now; nil: none
+	nodes  *launch.Nodes    // its aggregation nodes; nil: none were started
+
+	machineTCP, hostsTCP string // congestion control, of the machine and of the testbed's hosts now
+
+	mpiPeer   string   // the program, once it is compiled
+	temporary []string // directories
+
+	rows    []any
+	charts  []named
+	tables  []*table
+	goals   []Goal
+	remarks []string
+}
+
+func newLab(ctx context.Context, name string, o Options) (*lab, error) {
+	l := &lab{Options: o, ctx: ctx, name: name}
+	for _, p := range o.Peers {
+		if !slices.Contains(Peers, p) {
+			return nil, fmt.Errorf("there is no peer %q: want some of %s", p, strings.Join(Peers, ", "))
+		}
+	}
+	for _, p := range o.Losses {
+		if !(p >= 0 && p < 1) {
+			return nil, fmt.Errorf("a loss of %g is not allowed: want shares of 0 and more, less than 1", p)
+		}
+	}
+	if l.Rounds == 0 {
+		l.Rounds = DefaultRounds
+	}
+	if l.limit = l.Limit; l.limit == 0 {
+		l.limit = DefaultLimit
+	}
+	if l.MTU == 0 {
+		l.MTU = defaultMTU
+	}
+	if l.Repository == "" {
+		l.Repository = "."
+	}
+	if l.Mcast == "" {
+		var err error
+		if l.Mcast, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if l.machineTCP, err = machineTCP(); err != nil {
+		return nil, err
+	}
+	var uname unix.Utsname
+	if err := unix.Uname(&uname); err != nil {
+		return nil, err
+	}
+	l.kernel = unix.ByteSliceToString(uname.Release[:])
+	return l, testbed.RemoveAbandoned(bedNames)
+}
+
+// bedNames begin the names of the testbeds of all experiments.
+const bedNames = "experiment-"
+
+// bed builds the testbed of the next measurements, in place of the last one. MTU
+// and burst are those of the Options.
+func (l *lab) bed(spec testbed.Spec) (*testbed.Testbed, error) {
+	if err := l.down(); err != nil {
+		return nil, err
+	}
+	spec.Name, spec.MTU = testbed.ProcessName(bedNames+l.name), l.MTU
+	if spec.Rate > 0 && l.Burst > 0 {
+		spec.Burst = l.Burst
+	}
+	l.step("building %v", spec)
+	tb, err := testbed.Up(l.ctx, spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.tb, l.hostsTCP = tb, l.machineTCP
+	return tb, nil
+}
+
+// close removes all that the lab has made but its results.
+func (l *lab) close() error {
+	errs := []error{l.down()}
+	for _, dir := range l.temporary {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// down removes the testbed of now. A node that had died by itself is an error.
+func (l *lab) down() error {
+	if l.tb == nil {
+		return nil
+	}
+	var err error
+	if l.nodes != nil {
+		err = l.nodes.Close()
+	}
+	tb := l.tb
+	l.tb, l.nodes = nil, nil
+	return errors.Join(err, tb.Down())
+}
+
+// row adds a line to the experiment's NDJSON.
+func (l *lab) row(v any) { l.rows = append(l.rows, v) }
+
+// chart adds a plot; the suffix, empty or such as -broadcast, tells several of an experiment apart.
+func (l *lab) chart(suffix string, c *chart.Chart) { l.charts = append(l.charts, named{suffix, c}) }
+
+// goal puts what was to be shown beside what came out.
+func (l *lab) goal(what, want, got string, met bool) {
+	l.goals = append(l.goals, Goal{l.name, what, want, got, met})
+}
+
+// remark adds a sentence below the tables.
+func (l *lab) remark(format string, args ...any) {
+	l.remarks = append(l.remarks, fmt.Sprintf(format, args...))
+}
+
+func (l *lab) step(format string, args ...any) {
+	if l.Step != nil {
+		l.Step(l.name + ": " + fmt.Sprintf(format, args...))
+	}
+}
+
+// Setting is on what a row was measured, so that it can be measured again.
+type Setting struct {
+	Experiment string  `json:"experiment"`
+	Hosts      int     `json:"hosts"`
+	Leaves     int     `json:"leaves"`
+	Spines     int     `json:"spines"`
+	Rate       float64 `json:"rate_bps"` // of a host's link in each direction; 0: unlimited
+	MTU        int     `json:"mtu"`
+	Burst      int     `json:"burst"` // bytes
+	Loss       float64 `json:"loss"`  // of a host's link in each direction
+	TCP        string  `json:"tcp"`   // congestion control
+	Kernel     string  `json:"kernel"`
+	CPUs       int     `json:"cpus"` // that all hosts share
+}
+
+// setting returns that of now; the loss of links is what an experiment has made it.
+func (l *lab) setting(loss float64) Setting {
+	s := l.tb.Spec()
+	return Setting{l.name, s.Hosts, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), l.kernel, runtime.NumCPU()}
+}

@@ -1,0 +1,161 @@
+package experiment
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+)
+
+// program is built for these tests.
+var program = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(scratch, "mcast")
+	out, err := exec.Command("go", "build", "-o", path, "../../../../cmd/mcast").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return path, err
+})
+
+var scratch string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if scratch, err = os.MkdirTemp("", "experiment-test-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(scratch) }()
+		return m.Run()
+	}())
+}
+
+// build returns the path of the program, for tests that need root.
+func build(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a testbed needs root")
+	}
+	path, err := program()
+	require.NoError(t, err)
+	return path
+}
+
+// requireNoBed says that this process has left no testbed.
+func requireNoBed(t *testing.T) {
+	t.Helper()
+	names, err := testbed.List()
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NotRegexp(t, fmt.Sprintf(`^experiment-.*-%d$`, os.Getpid()), name)
+	}
+}
+
+// The smallest experiment from end to end: what it writes, says and leaves.
+func TestExperiment(t *testing.T) {
+	var text bytes.Buffer
+	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 2, Peers: []string{ours, ring}, TCP: "reno",
+		Mcast: build(t), Repository: "../../../..", Text: &text}
+	e, err := Find([]string{"allgather"})
+	require.NoError(t, err)
+	require.NoError(t, e[0].Run(t.Context(), o))
+	requireNoBed(t)
+	requireDrawn(t, filepath.Join(o.Dir, "allgather-500mbit.png"))
+	require.Contains(t, text.String(), "Allgather on 2 hosts")
+	file, err := os.ReadFile(filepath.Join(o.Dir, "allgather.ndjson"))
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(file)), "\n")
+	require.Len(t, lines, 2)
+	for i, peer := range []string{ours, ring} {
+		var row allgatherRow
+		require.NoError(t, json.Unmarshal([]byte(lines[i]), &row))
+		require.Equal(t, peer, row.Peer)
+		require.Equal(t, 64<<10, row.Bytes)
+		require.Equal(t, Setting{"allgather", 2, 1, 0, 500e6, 9000, 125_000, 0, "reno", row.Kernel, row.CPUs}, row.Setting)
+		require.NotEmpty(t, row.Kernel)
+		require.Len(t, row.RoundsUS, 2)
+		require.Positive(t, row.TimeUS)
+		require.Positive(t, row.Fraction)
+		require.NotZero(t, row.SentRatio, "counted; on a busy machine some is sent twice")
+		require.Empty(t, row.Ended)
+	}
+}
+
+// A peer that does not end in time is a result where that was to be seen, and nothing of it is left.
+func TestLate(t *testing.T) {
+	l, err := newLab(t.Context(), "late", Options{Rounds: 3, Limit: 300 * time.Millisecond, Mcast: build(t)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.close()) }()
+	tb, err := l.bed(testbed.Spec{Hosts: 2, Rate: 1e6})
+	require.NoError(t, err)
+	w := work{peer: ours, collective: "allgather", bytes: []int{16 << 20}, iters: 1, warmup: 1, loss: 0.25, mayFail: true}
+	rows, err := l.compare(tb, w)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.Equal(t, "did not finish in 300ms", rows[0].Ended)
+	require.Empty(t, rows[0].RoundsUS)
+	require.Equal(t, 0.25, rows[0].Loss)
+	faults, err := tb.Faults()
+	require.NoError(t, err)
+	for _, f := range faults[:len(tb.Hosts())] {
+		require.Equal(t, testbed.Loss{Share: 0.25}, f.Loss)
+	}
+	living, err := tb.Processes()
+	require.NoError(t, err)
+	require.Empty(t, living)
+	w.mayFail = false
+	_, err = l.compare(tb, w)
+	require.ErrorIs(t, err, errLate)
+}
+
+// An experiment that is told to end removes its testbed, and writes nothing.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	o := Options{Dir: t.TempDir(), Mcast: build(t), Repository: "../../../..", Rates: []float64{1e6}, Peers: []string{ours}}
+	o.Step = func(what string) {
+		if strings.Contains(what, "round 1") {
+			time.AfterFunc(200*time.Millisecond, func() { cancel(stop) })
+		}
+	}
+	e, err := Find([]string{"allgather"})
+	require.NoError(t, err)
+	require.ErrorIs(t, e[0].Run(ctx, o), stop)
+	requireNoBed(t)
+	files, err := os.ReadDir(o.Dir)
+	require.NoError(t, err)
+	require.Empty(t, files)
+}
+
+// Beside an aggressor that runs until it is told to end, a victim is measured.
+func TestBeside(t *testing.T) {
+	l, err := newLab(t.Context(), "beside", Options{Rounds: 1, Mcast: build(t)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.close()) }()
+	tb, err := l.bed(testbed.Spec{Hosts: 2, Rate: 500e6})
+	require.NoError(t, err)
+	all := kinds(64<<10, nil)[:1]
+	rows, err := l.beside(tb, all, 0, 0, nil)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.Equal(t, "allgather", rows[0].Aggressor)
+	require.Positive(t, rows[0].Rate)
+	living, err := tb.Processes()
+	require.NoError(t, err)
+	require.Empty(t, living, "the aggressor has ended")
+	_, err = l.aggress(tb, work{peer: ours, collective: "nothing", bytes: []int{1 << 20}})
+	require.ErrorContains(t, err, "ended too early")
+}

@@ -1,0 +1,186 @@
+// Package faults is the catalogue of faults: what may go wrong with processes, hosts, links and paths, what a job does
+// about it, and within which time. Each row is tried on a testbed: a job is started, broken, and watched. The table is
+// also docs/FAULTS.md.
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults/worker"
+)
+
+// Family is what kind of thing is broken.
+type Family string
+
+// The families, in the order of the document.
+const (
+	Process   Family = "process"
+	Host      Family = "host"
+	Link      Family = "link"
+	Path      Family = "path"
+	Size      Family = "size"
+	Direction Family = "direction"
+	Flow      Family = "flow"
+	Resource  Family = "resource"
+	Time      Family = "time"
+)
+
+// Families are all.
+var Families = []Family{Process, Host, Link, Path, Size, Direction, Flow, Resource, Time}
+
+// Over is what carries the bytes of the job.
+type Over string
+
+// What jobs go over.
+const (
+	SHM    Over = "shm"    // four ranks on one host
+	UDP    Over = "udp"    // four hosts on one leaf
+	Switch Over = "switch" // the same, and an aggregation node
+	Tree   Over = "tree"   // four hosts on two leaves, and a tree of three nodes
+	Net    Over = "net"    // NCCL's point-to-point messages
+)
+
+// Overs are all.
+var Overs = []Over{SHM, UDP, Switch, Tree, Net}
+
+// Row is a fault and what is promised about it.
+type Row struct {
+	ID     string // OVER/NAME, such as udp/link-down
+	Family Family
+	Over   Over
+	Fault  string // what is broken, and where
+	Then   string // what happens
+	Ends   Ending
+	Bound  Bound
+
+	// Says are texts of which the error of every rank that is told contains each; "a|b": one of them.
+	Says []string
+	// Fails are ranks that may end in any way: those that the fault itself has cut off or ended.
+	Fails []int
+	// Warns are texts that some rank's log or notes contain in the end; "a|b": one of them.
+	Warns []string
+	// Route is how Reduce-Scatters go again when the fault is over; empty: does not matter.
+	Route string
+
+	// Test is what holds the row where no testbed is needed; empty: `mcast testbed faults --only ID`.
+	Test string
+	// Quick rows run with every change; all of them in a soak.
+	Quick bool
+	// Shortfall says why the row is not kept today; empty: it is.
+	Shortfall string
+
+	job job
+}
+
+// Ending is how a job ends.
+type Ending bool
+
+// The endings.
+const (
+	Succeeds Ending = true
+	Errors   Ending = false
+)
+
+func (e Ending) String() string {
+	if e == Succeeds {
+		return "success"
+	}
+	return "error"
+}
+
+// Bound is a time: a multiple of a setting and some more.
+type Bound struct {
+	Of   string // a setting, such as MCAST_TIMEOUT; empty: none
+	Plus time.Duration
+}
+
+// Bounds that many rows have.
+var (
+	AtOnce        = Bound{Plus: 2 * time.Second}
+	Timeout       = Bound{Of: "MCAST_TIMEOUT", Plus: time.Second}
+	SwitchTimeout = Bound{Of: "MCAST_SWITCH_TIMEOUT", Plus: time.Second}
+	JoinTimeout   = Bound{Of: "MCAST_JOIN_TIMEOUT", Plus: time.Second}
+)
+
+func (b Bound) String() string {
+	if b.Of == "" {
+		return b.Plus.String()
+	}
+	return fmt.Sprintf("`%s` + %v", b.Of, b.Plus)
+}
+
+// job is what is run for a row, and how it is broken.
+type job struct {
+	timeout    time.Duration // MCAST_TIMEOUT; 0: 2 s
+	env        []string
+	operations []string // nil: all
+	bytes      int      // of a shard; 0: 256 KiB
+	rounds     int      // 0: until the row has seen enough
+	acts       []worker.Act
+	// before breaks what the job is to start on.
+	before func(*Scene) error
+	// during breaks what it runs on, once all ranks have joined and, unless early, done a round. It returns when a fault that passes has passed, or
+	// when one that stays is there.
+	during func(*Scene) error
+	early  bool
+	// after ends what healing the testbed does not.
+	after func(*Scene) error
+}
+
+// settings of jobs, short so that the catalogue is.
+const (
+	defaultTimeout = 2 * time.Second
+	switchTimeout  = time.Second
+	joinTimeout    = 5 * time.Second
+	defaultBytes   = 256 << 10
+)
+
+func (r *Row) timeout() time.Duration {
+	if r.job.timeout != 0 {
+		return r.job.timeout
+	}
+	return defaultTimeout
+}
+
+// bound is the row's with the settings of its job.
+func (r *Row) bound() time.Duration {
+	switch r.Bound.Of {
+	case "MCAST_TIMEOUT":
+		return r.timeout() + r.Bound.Plus
+	case "MCAST_SWITCH_TIMEOUT":
+		return switchTimeout + r.Bound.Plus
+	case "MCAST_JOIN_TIMEOUT":
+		return joinTimeout + r.Bound.Plus
+	}
+	return r.Bound.Plus
+}
+
+// runs says whether the row is tried on a testbed.
+func (r *Row) runs() bool { return r.Test == "" }
+
+// told says whether a rank must learn of the fault as the row says.
+func (r *Row) told(rank int) bool { return !slices.Contains(r.Fails, rank) }
+
+// Check says what is wrong with a row.
+func (r *Row) Check() error {
+	wrong := func(what string) error { return fmt.Errorf("faults: row %s: %s", r.ID, what) }
+	switch {
+	case len(r.ID) <= len(r.Over) || r.ID[:len(r.Over)+1] != string(r.Over)+"/":
+		return wrong("its ID begins with what it goes over and a slash")
+	case !slices.Contains(Families, r.Family):
+		return wrong("no such family")
+	case !slices.Contains(Overs, r.Over):
+		return wrong("it goes over nothing that there is")
+	case r.Fault == "" || r.Then == "":
+		return wrong("what is broken, and what happens then?")
+	case r.Bound == Bound{}:
+		return wrong("within which bound?")
+	case r.Ends == Errors && r.runs() && len(r.Says) == 0:
+		return wrong("what does the error say?")
+	case r.Ends == Succeeds && len(r.Says) > 0:
+		return wrong("a success says nothing")
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+// Package launch runs processes on the hosts of a testbed: the ranks of a job, with what
+// torchrun would tell them, and the aggregation nodes that sum for them.
+package launch
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+)
+
+// Job is what to run on which hosts.
+type Job struct {
+	Command []string // of every rank
+	Dir     string   // where they run; empty: here
+	Env     []string // NAME=value; overrides the environment of this process and what the launcher sets
+	Hosts   []int    // by index, nil: all; ranks go to them in this order
+	PerHost int      // ranks on each; 0: 1
+
+	// Group is the multicast group of the job; the zero Addr takes one of the
+	// testbed's that no running job has. A group that another job has is
+	// allowed: both must still get nothing but their own.
+	Group netip.Addr
+	// Nodes are the aggregation nodes to sum at; nil: those of MCAST_SWITCH, if Env or the environment has it.
+	Nodes *Nodes
+
+	// MPI runs the command once, on the first host, told how to reach the others: it is mpirun.
+	MPI   bool
+	Mcast string // path of the program that mpirun starts its daemons by; empty: that of this process
+
+	// Late are ranks whose command begins so much later than the others'.
+	Late map[int]time.Duration
+	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they do.
+	KeepGoing bool
+
+	// Logs is the directory of the logs, rank0.log and so on; empty: they are removed in the end.
+	Logs string
+	// Output returns where a rank's outputs go besides its log, nil: nowhere.
+	Output func(rank int) (stdout, stderr io.Writer)
+}
+
+// check fills in what was left out.
+func (j *Job) check(tb *testbed.Testbed) error {
+	if len(j.Command) == 0 {
+		return fmt.Errorf("a job without a command: want the command of a rank")
+	}
+	hosts := len(tb.Hosts())
+	if j.Hosts == nil {
+		for h := range hosts {
+			j.Hosts = append(j.Hosts, h)
+		}
+	}
+	for i, h := range j.Hosts {
+		if h < 0 || h >= hosts {
+			return fmt.Errorf("host %d is not in testbed %s: want 0 to %d", h, tb.Name(), hosts-1)
+		}
+		if slices.Contains(j.Hosts[:i], h) {
+			return fmt.Errorf("host %d is named twice; more ranks a host: --per-host", h)
+		}
+	}
+	if len(j.Hosts) == 0 {
+		return fmt.Errorf("a job on no host: want at least one of 0 to %d", hosts-1)
+	}
+	if j.PerHost == 0 {
+		j.PerHost = 1
+	}
+	if j.PerHost < 1 {
+		return fmt.Errorf("%d ranks a host are not allowed: want at least 1", j.PerHost)
+	}
+	for rank, d := range j.Late {
+		if ranks := len(j.Hosts) * j.PerHost; rank < 0 || rank >= ranks || d < 0 {
+			return fmt.Errorf("rank %d late by %v is not allowed: want a rank from 0 to %d, and at least 0s", rank, d, ranks-1)
+		}
+	}
+	for _, e := range j.Env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("%q is no variable: want NAME=value", e)
+		}
+		if name == runID {
+			return fmt.Errorf("%s is not allowed: it is by this variable that what ranks have started is found and ended", e)
+		}
+	}
+	if j.Group.IsValid() && !j.Group.Is4() || j.Group.IsValid() && !j.Group.IsMulticast() {
+		return fmt.Errorf("%v is no group: want an IPv4 multicast address", j.Group)
+	}
+	return nil
+}
+
+// subgroups returns how many multicast groups the job uses: the one that it is given and those above it.
+func (j *Job) subgroups() (int, error) {
+	const name = "MCAST_SUBGROUPS"
+	text := os.Getenv(name)
+	for _, e := range j.Env {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			text = value
+		}
+	}
+	if text == "" {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > testbed.Groups {
+		return 0, fmt.Errorf("%s=%q is not allowed: want a number of groups, 1 to %d", name, text, testbed.Groups)
+	}
+	return n, nil
+}
+
+// interfaces are the variables by which libraries that would take the address
+// of the host's name learn the interface. One thread a rank is torchrun's default.
+var interfaces = []string{"GLOO_SOCKET_IFNAME=eth0", "NCCL_SOCKET_IFNAME=eth0", "OMP_NUM_THREADS=1"}
+
+// common is the environment of a run's processes on a host; the last of equal names counts.
+func (r *Run) common(host testbed.Host) []string {
+	env := slices.Concat(interfaces, os.Environ(), []string{
+		runID + "=" + r.id,
+		"MCAST_GROUP=" + r.lease.group.String(),
+		"MASTER_ADDR=" + r.hosts[0].Addr.String(), "MASTER_PORT=" + strconv.Itoa(r.lease.port),
+	})
+	if r.job.Nodes != nil {
+		env = append(env, "MCAST_SWITCH="+r.job.Nodes.Address(host))
+	}
+	return env
+}
+
+// rankEnv is the environment of a rank: what torchrun sets
+// (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables), but for
+// the store, which rank 0 holds, not an agent.
+func (r *Run) rankEnv(rank int) []string {
+	j := &r.job
+	node, local := rank/j.PerHost, rank%j.PerHost
+	env := r.common(r.hosts[node])
+	for name, value := range map[string]int{
+		"RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": local, "GROUP_RANK": node, "NODE_RANK": node,
+		"WORLD_SIZE": r.size(), "ROLE_WORLD_SIZE": r.size(), "LOCAL_WORLD_SIZE": j.PerHost, "GROUP_WORLD_SIZE": len(j.Hosts),
+		"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
+	} {
+		env = append(env, name+"="+strconv.Itoa(value))
+	}
+	env = append(env, "ROLE_NAME=default", "TORCHELASTIC_USE_AGENT_STORE=False")
+	return append(env, j.Env...)
+}
+
+// size is the number of ranks.
+func (r *Run) size() int { return len(r.job.Hosts) * r.job.PerHost }

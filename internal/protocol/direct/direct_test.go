@@ -1,0 +1,207 @@
+package direct
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// network joins ranks by byte queues that take and give random amounts, so
+// that every split of headers, shards and padding comes up.
+type network struct {
+	queues map[[2]int][]byte // from, to
+	room   int
+	rng    *rand.Rand
+}
+
+type end struct {
+	*network
+	rank int
+	err  map[int]error
+}
+
+var _ fabric.Streams = (*end)(nil)
+
+func (e *end) Send(to int, b []byte) int {
+	q := [2]int{e.rank, to}
+	n := min(len(b), e.room-len(e.queues[q]), 1+e.rng.IntN(e.room))
+	e.queues[q] = append(e.queues[q], b[:n]...)
+	return n
+}
+
+func (e *end) Peek(from, most int) []byte {
+	b := e.queues[[2]int{from, e.rank}]
+	return b[:min(len(b), most)]
+}
+
+func (e *end) Consume(from, n int) {
+	q := [2]int{from, e.rank}
+	e.queues[q] = append([]byte{}, e.queues[q][n:]...)
+}
+
+func (e *end) Err(rank int) error  { return e.err[rank] }
+func (e *end) Sleep(time.Duration) {}
+func (e *end) Wake()               {}
+func (e *end) Close() error        { return nil }
+func (e *end) Stats() fabric.Stats { return fabric.Stats{} }
+
+func newNetwork(size, room int, seed uint64) []*Comm {
+	n := &network{queues: map[[2]int][]byte{}, room: room, rng: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // repeatable
+	comms := make([]*Comm, size)
+	for r := range comms {
+		comms[r] = New(r, size, &end{network: n, rank: r, err: map[int]error{}})
+	}
+	return comms
+}
+
+// target draws who gets the result among ranks.
+func target(rng *rand.Rand, size int) wire.Target {
+	if rng.IntN(2) == 0 {
+		return 0
+	}
+	return wire.ToRank(rng.IntN(size))
+}
+
+// random returns what a rank sends: n random bytes for each that gets a result.
+func random(rng *rand.Rand, to wire.Target, size, n int) []byte {
+	if _, one := to.Root(); !one {
+		n *= size
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// sumOf returns the result of an owner.
+func sumOf(calls []Op, owner int) []byte {
+	srcs := make([][]byte, len(calls))
+	for q := range srcs {
+		srcs[q] = append([]byte{}, calls[q].Shard(owner)...)
+	}
+	o := &calls[owner]
+	sum := make([]byte, o.Bytes())
+	reduce.Fold(sum, reduce.InOrder(srcs, owner, o.Type), o.Type, o.Reduction, o.Factor)
+	return sum
+}
+
+func TestAnySizeAndSplit(t *testing.T) {
+	types := []reduce.Type{reduce.I8, reduce.I16, reduce.F32, reduce.F64, reduce.BF16, reduce.E4M3, reduce.E5M2}
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 6).Draw(t, "ranks")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 2)) //nolint:gosec // repeatable
+		comms := newNetwork(size, rapid.IntRange(64, 5000).Draw(t, "room"), rng.Uint64())
+		ops := rapid.IntRange(1, 5).Draw(t, "operations")
+		want, got := make([][][]byte, ops), make([][][]byte, ops)
+		for i := range ops {
+			typ := rapid.SampledFrom(types).Draw(t, "type")
+			op := rapid.SampledFrom([]reduce.Op{reduce.Sum, reduce.Avg, reduce.Max, reduce.PremulSum}).Draw(t, "op")
+			count := rapid.IntRange(0, 3000).Draw(t, "count")
+			n := count * typ.Size()
+			to := target(rng, size)
+			calls := make([]Op, size)
+			for r := range calls {
+				calls[r] = Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ, Reduction: op, Factor: 3}
+			}
+			for r := range comms {
+				var sum, recv []byte
+				if to.Includes(r) {
+					sum, recv = sumOf(calls, r), make([]byte, n)
+				}
+				if i%2 == 1 {
+					recv = calls[r].Shard(r) // in place
+				}
+				want[i], got[i] = append(want[i], sum), append(got[i], recv)
+			}
+			for r := range comms {
+				calls[r].Recv = got[i][r]
+				comms[r].Post(calls[r], uint32(i), nil) //nolint:gosec // small
+			}
+		}
+		done := make([]int, size)
+		for range 200000 {
+			r := rng.IntN(size)
+			comms[r].Work(true)
+			for {
+				seq, ok := comms[r].NextDone()
+				if !ok {
+					break
+				}
+				require.EqualValues(t, done[r], seq, "completions come in posting order")
+				done[r]++
+			}
+		}
+		for r := range comms {
+			require.NoError(t, comms[r].Err())
+			require.Equal(t, ops, done[r], "rank %d", r)
+			for i := range ops {
+				require.Equal(t, want[i][r], got[i][r], "operation %d, rank %d", i, r)
+			}
+		}
+	})
+}
+
+func TestRoom(t *testing.T) {
+	c := newNetwork(2, 4096, 1)[0]
+	for i := range MaxInFlight {
+		require.Equal(t, MaxInFlight-i, c.Room())
+		c.Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, uint32(i), nil) //nolint:gosec // small
+	}
+	assert.Zero(t, c.Room())
+}
+
+func TestMismatch(t *testing.T) {
+	base := Op{Send: make([]byte, 16), Recv: make([]byte, 8), Count: 2, Type: reduce.F32, Reduction: reduce.Sum}
+	for name, other := range map[string]Op{
+		"type":  {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.I32, Reduction: reduce.Sum},
+		"op":    {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.F32, Reduction: reduce.Max},
+		"count": {Send: base.Send, Recv: base.Recv, Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
+		"root":  {Send: base.Send, Recv: base.Recv, To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum},
+	} {
+		t.Run(name, func(t *testing.T) {
+			comms := newNetwork(2, 4096, 1)
+			comms[0].Post(base, 0, nil)
+			comms[1].Post(other, 0, nil)
+			for range 100 {
+				comms[0].Work(true)
+				comms[1].Work(true)
+			}
+			for r, c := range comms {
+				var m *MismatchError
+				require.ErrorAs(t, c.Err(), &m)
+				assert.Equal(t, r, m.Rank)
+				assert.Equal(t, 1-r, m.Peer)
+				_, ok := c.NextDone()
+				assert.False(t, ok)
+			}
+		})
+	}
+}
+
+func TestGarbageAndBrokenStreams(t *testing.T) {
+	comms := newNetwork(2, 4096, 1)
+	e := comms[0].streams.(*end)
+	e.queues[[2]int{1, 0}] = make([]byte, 64) // version 0
+	comms[0].Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, 0, nil)
+	comms[0].Work(true)
+	var b *BrokenError
+	require.ErrorAs(t, comms[0].Err(), &b)
+	assert.Equal(t, 1, b.Rank)
+
+	comms = newNetwork(2, 4096, 1)
+	gone := errors.New("gone")
+	comms[0].streams.(*end).err[1] = gone
+	comms[0].Check()
+	require.ErrorIs(t, comms[0].Err(), gone)
+	assert.False(t, comms[0].Work(true))
+}

@@ -1,0 +1,101 @@
+package direct
+
+import (
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
+type Op struct {
+	// Send holds a shard of Count elements for each rank that To includes, Recv one
+	// if this rank is such a one. Recv may be this rank's shard of Send.
+	Send, Recv []byte
+	To         wire.Target
+	Count      int
+	Type       reduce.Type
+	Reduction  reduce.Op
+	Factor     float64
+}
+
+// Range is a part of a shard: bytes From to To.
+type Range struct{ From, To int }
+
+// Bytes returns the length of a shard.
+func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
+
+// Shard returns what of Send an owner gets; it is empty if To does not include it.
+func (o *Op) Shard(owner int) []byte {
+	n := o.Bytes()
+	switch _, one := o.To.Root(); {
+	case !o.To.Includes(owner):
+		return nil
+	case one:
+		return o.Send[:n]
+	}
+	return o.Send[owner*n : (owner+1)*n]
+}
+
+// op is an operation in flight.
+type op struct {
+	Op
+	seq     uint32 // counts what this Comm has posted
+	number  uint32 // of all ranks
+	need    [][]Range
+	news    Announcement
+	summing int // part of the own shard
+	folded  int // bytes of that part that are summed
+	sent    int // owners that have all of theirs
+	summed  bool
+}
+
+// part returns the i-th part of its shard that an owner needs.
+func (p *op) part(owner, i int) (Range, bool) {
+	if p.need == nil {
+		return Range{0, p.Bytes()}, i == 0 && p.Count > 0 && p.To.Includes(owner)
+	}
+	if i >= len(p.need[owner]) {
+		return Range{}, false
+	}
+	return p.need[owner][i], true
+}
+
+func (p *op) header() wire.Stream {
+	h := wire.Stream{
+		Type: uint8(p.Type), Op: uint8(p.Reduction), Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
+		Bytes: uint64(p.Bytes()), //nolint:gosec // not negative
+	}
+	if p.Reduction == reduce.PremulSum {
+		h.Factor = p.Factor
+	}
+	return h
+}
+
+func describe(h *wire.Stream) string {
+	return fmt.Sprintf("%v number %d (%v of %v, %d bytes a shard, factor %v)",
+		h.To, h.Seq, reduce.Op(h.Op), reduce.Type(h.Type), h.Bytes, h.Factor)
+}
+
+// MismatchError says that another rank called something else.
+type MismatchError struct {
+	Rank, Peer   int
+	Mine, Theirs string
+}
+
+// Error names the ranks and what each of them called.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("ranks disagree: rank %d called %s, rank %d %s", e.Rank, e.Mine, e.Peer, e.Theirs)
+}
+
+// BrokenError says that the stream of a rank is lost.
+type BrokenError struct {
+	Rank int
+	Err  error
+}
+
+// Error names the rank and the cause.
+func (e *BrokenError) Error() string { return fmt.Sprintf("stream of rank %d: %v", e.Rank, e.Err) }
+
+// Unwrap returns the cause.
+func (e *BrokenError) Unwrap() error { return e.Err }

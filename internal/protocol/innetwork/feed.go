@@ -1,0 +1,210 @@
+package innetwork
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// longestPause bounds the time between two polls. They are small, and a rank
+// that waited for slow others must not wait long for a lost allowance too.
+const longestPause = 20 * time.Millisecond
+
+// feed is what a member keeps of the contributions of a stripe: how far it has
+// sent and may send, what it has to send again, and when to ask.
+type feed struct {
+	window int
+	base   uint32        // all slots below are free at the node
+	next   uint32        // first slot never sent
+	limit  uint32        // slots below may be sent
+	end    uint32        // slots below have something to send
+	again  bitmap.Bitmap // slots to send again, by slot modulo window
+	scan   uint32        // no slot below is in again
+
+	cutoff   Time // the least pause before a poll
+	pause    Time // before the next poll; doubles while nothing is new
+	pollAt   Time // 0: nothing is outstanding
+	polled   Time // when the first poll went that no allowance followed yet, 0: none
+	asked    Time // when the first poll went that nothing answered, 0: none
+	rtt      Time // of polls, smoothed
+	answered bool // an allowance has come since the poll before
+	poll     bool // a poll is due
+	more     bool // it may be followed by one without a pause, if results are owed
+	resent   uint64
+	polls    uint64
+}
+
+func (f *feed) init(t *Terms) {
+	f.window = t.Slots
+	f.base, f.next, f.end, f.scan = t.First, t.First, t.First, t.First
+	f.limit = t.First + t.allowance()
+	f.again.Reset(t.Slots)
+	f.cutoff = max(t.Cutoff, time.Microsecond)
+	f.pause = f.cutoff
+}
+
+func (f *feed) index(slot uint32) int { return int(slot % uint32(f.window)) } //nolint:gosec // bounded
+
+// take returns the next slot to send and whether it was sent before.
+func (f *feed) take() (slot uint32, again, ok bool) {
+	if f.again.Count() > 0 {
+		for ; f.scan != f.next; f.scan++ {
+			if f.again.Has(f.index(f.scan)) {
+				return f.scan, true, true
+			}
+		}
+	}
+	if before(f.next, f.end) && before(f.next, f.limit) {
+		return f.next, false, true
+	}
+	return 0, false, false
+}
+
+// reach returns how many slots from slot on may be sent in a row, at most n: so many have something to send.
+func (f *feed) reach(slot uint32, again bool, n int) int {
+	if !again {
+		return min(n, int(f.limit-slot))
+	}
+	for i := 1; i < n; i++ {
+		if s := slot + uint32(i); s == f.next || !f.again.Has(f.index(s)) { //nolint:gosec // bounded
+			return i
+		}
+	}
+	return n
+}
+
+// sent notes that n slots from slot on were sent.
+func (f *feed) sent(now Time, slot uint32, again bool, n int) {
+	if again {
+		for i := range uint32(n) { //nolint:gosec // bounded
+			f.again.Clear(f.index(slot + i))
+		}
+		f.resent += uint64(n) //nolint:gosec // a count
+		return
+	}
+	f.next += uint32(n) //nolint:gosec // bounded
+	if f.pollAt == 0 {
+		f.arm(now)
+	}
+}
+
+// arm sets the time of the next poll after news.
+func (f *feed) arm(now Time) {
+	f.pause = max(f.cutoff, min(2*f.rtt, longestPause))
+	f.pollAt = 0
+	if f.base != f.next {
+		f.pollAt = now + f.pause
+	}
+}
+
+// hasten makes the next poll come within d. While a poll is on its way this does nothing:
+// its answer may bring what is missing, and a poll for every result would bring all of them every time.
+func (f *feed) hasten(now, d Time) {
+	if f.polled == 0 && f.pollAt > now+d {
+		f.pollAt = now + d
+	}
+}
+
+// heard notes that the node lives.
+func (f *feed) heard() { f.asked = 0 }
+
+// measure learns from an allowance how long an answer takes. It may be the
+// answer to an earlier poll that was lost: rather too long than too short.
+func (f *feed) measure(now Time) {
+	if f.polled == 0 {
+		return
+	}
+	sample := now - f.polled
+	if f.rtt == 0 {
+		f.rtt = sample
+	}
+	f.rtt += (sample - f.rtt) / 8
+	f.polled = 0
+}
+
+// credit takes what the node grants and lacks, and reports whether the base has moved. What
+// cannot be true is ignored.
+func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
+	if before(f.next, c.Base) || !before(c.Base, c.Limit) || before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
+		return false
+	}
+	f.heard()
+	f.answered = true
+	f.measure(now)
+	moved := before(f.base, c.Base)
+	news, again := moved, false
+	if moved {
+		for ; f.base != c.Base; f.base++ {
+			f.again.Clear(f.index(f.base))
+		}
+		f.scan = later(f.scan, f.base)
+	}
+	if before(f.limit, c.Limit) {
+		f.limit = c.Limit
+		news = true
+	}
+	for i := range c.Missing.Len() {
+		slot := c.Missing.From + uint32(i) //nolint:gosec // bounded
+		if !c.Missing.Has(i) || before(slot, f.base) || !before(slot, f.next) {
+			continue
+		}
+		f.again.Set(f.index(slot))
+		if before(slot, f.scan) {
+			f.scan = slot
+		}
+		again = true
+	}
+	if c.Owed && f.more {
+		// Once for each poll that a timer made: if every allowance were answered by a poll, as polls are
+		// by allowances, each copy of either would go round for as long as results are owed.
+		f.poll, f.more = true, false
+	}
+	switch {
+	case news:
+		f.arm(now)
+	case again: // What is sent again has a pause as long as the last to arrive.
+		f.pollAt = now + f.pause
+	}
+	return moved
+}
+
+// deadline returns when expire is to be called.
+func (f *feed) deadline() (Time, bool) { return f.pollAt, f.pollAt != 0 }
+
+// expire makes a poll due if it is time.
+func (f *feed) expire(now Time) {
+	if f.pollAt == 0 || now < f.pollAt {
+		return
+	}
+	f.more = true
+	f.poll = true
+	f.pause = min(2*f.pause, max(longestPause, f.cutoff))
+	f.pollAt = now + f.pause
+}
+
+// polling reports whether a poll is due, which is then taken to be sent, and whether it says that an
+// allowance has come since the one before.
+func (f *feed) polling(now Time) (poll, heard bool) {
+	if !f.poll {
+		return false, false
+	}
+	heard = f.answered
+	f.poll, f.answered = false, false
+	f.polls++
+	if f.polled == 0 {
+		f.polled = now
+	}
+	if f.asked == 0 {
+		f.asked = now
+	}
+	return true, heard
+}
+
+// silence returns for how long polls have gone unanswered.
+func (f *feed) silence(now Time) Time {
+	if f.asked == 0 {
+		return 0
+	}
+	return now - f.asked
+}

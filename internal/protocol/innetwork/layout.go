@@ -1,0 +1,123 @@
+package innetwork
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// layout says how an operation lies in the slots of the stripes. A shard is cut
+// into chunks and these into blocks of consecutive chunks. Row i is block i of owner
+// 0, then of owner 1, and so on, so that no owner's link is hit by all at once;
+// rows go to the stripes in turn. A Reduce is the same with one owner.
+type layout struct {
+	owners  int
+	lead    int // the first owner
+	stripes int
+	first   int // stripe of row 0
+	bytes   int // of a shard
+	step    int // bytes of a full chunk
+	chunks  int // of a shard
+	block   int // chunks of a full block
+	rows    int
+}
+
+// keeps reports whether the owner of a result keeps its own contribution and adds it last. A rank alone
+// does not: then there would be nothing to send.
+func (t *Terms) keeps(typ reduce.Type) bool { return t.Ranks > 1 && typ.OwnLast() }
+
+// chunkElements returns how many elements of a type a chunk holds: so many that
+// a slot has room for their partial result.
+func (t *Terms) chunkElements(typ reduce.Type) int {
+	return min(t.Chunk/typ.Size(), t.accumulators()/typ.Accumulator().Size())
+}
+
+// accumulators is the room of a slot for a partial result, in bytes. That of
+// halves is twice as long as a chunk; in a tree, where it is sent in one
+// itself, and of 8-bit floats it is the chunks that are shorter.
+func (t *Terms) accumulators() int {
+	if t.Wide {
+		return t.Chunk
+	}
+	return 2 * t.Chunk
+}
+
+// layoutOf returns where operation number seq lies.
+func (t *Terms) layoutOf(seq uint32, o *Op) layout {
+	l := layout{
+		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)), //nolint:gosec // small numbers
+		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
+		block: max(1, BlockBytes/t.Chunk),
+	}
+	if root, one := o.To.Root(); one {
+		l.owners, l.lead = 1, root
+	}
+	l.chunks = (l.bytes + l.step - 1) / l.step
+	l.rows = (l.chunks + l.block - 1) / l.block
+	return l
+}
+
+// rowBlock returns how many chunks the blocks of a row have.
+func (l *layout) rowBlock(row int) int { return min(l.block, l.chunks-row*l.block) }
+
+// firstRow returns the first row of a stripe; it may be past the last one.
+func (l *layout) firstRow(stripe int) int { return (stripe - l.first + l.stripes) % l.stripes }
+
+// slots returns how many slots the operation takes in a stripe.
+func (l *layout) slots(stripe int) int {
+	first := l.firstRow(stripe)
+	if first >= l.rows {
+		return 0
+	}
+	n := (l.rows - first + l.stripes - 1) / l.stripes // rows
+	last := first + (n-1)*l.stripes
+	return ((n-1)*l.block + l.rowBlock(last)) * l.owners
+}
+
+// chunk is what a slot carries.
+type chunk struct {
+	owner  int
+	number int // of the chunk in the owner's shard
+	offset int // bytes
+	bytes  int
+	run    int // chunks that follow in the same block, this one included
+}
+
+// at returns what slot i of the operation in a stripe carries.
+func (l *layout) at(stripe, i int) chunk {
+	row := l.firstRow(stripe) + i/(l.block*l.owners)*l.stripes
+	i %= l.block * l.owners
+	size := l.rowBlock(row)
+	within := i % size
+	number := row*l.block + within
+	c := chunk{owner: l.lead + i/size, number: number, offset: number * l.step, run: size - within}
+	c.bytes = min(l.step, l.bytes-c.offset)
+	return c
+}
+
+// seek returns the first slot from i on that owner owns; slots(stripe) if there is none.
+func (l *layout) seek(stripe, i, owner int) int {
+	end := l.slots(stripe)
+	if owner -= l.lead; owner < 0 || owner >= l.owners {
+		return end
+	}
+	for i < end {
+		full := l.block * l.owners
+		row := l.firstRow(stripe) + i/full*l.stripes
+		size := l.rowBlock(row)
+		start := i / full * full
+		switch at := (i - start) / size; {
+		case at == owner:
+			return i
+		case at < owner:
+			return start + owner*size
+		}
+		i = start + full
+	}
+	return end
+}
+
+// shape is a digest of the operation's length, number and owners.
+func (o *Op) shape(seq uint32) uint16 {
+	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 ^ uint64(o.To)*0x8cb92ba72f3d8dd7 //nolint:gosec // a length
+	return uint16(h>>40) % wire.MaxSlotShape
+}

@@ -1,0 +1,375 @@
+package innetwork
+
+import (
+	"math"
+	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// Member is a rank's side of a job.
+type Member struct {
+	terms   Terms
+	rank    int
+	number  int
+	stripes []stripe
+	ops     []*op // in flight, oldest first
+	spare   []*op
+	posted  uint32
+}
+
+// op is an operation in flight.
+type op struct {
+	Op
+	layout
+	seq   uint32
+	shape uint16
+	keeps bool     // the contribution to the own shard is not sent
+	begin []uint32 // its first slot in each stripe
+	end   []uint32 // the slot after its last
+}
+
+// stripe is a member's side of a stripe.
+type stripe struct {
+	feed
+	have uint32        // every own result in slots below is held
+	held bitmap.Bitmap // own results from have on that are held, by slot modulo window
+	ack  bool          // there is something to acknowledge
+	bits slotBits
+}
+
+// NewMember returns the state of a rank that was admitted as member number of a
+// node. The terms have been checked.
+func NewMember(rank, number int, t Terms) *Member {
+	m := &Member{terms: t, rank: rank, number: number, stripes: make([]stripe, t.Stripes)}
+	for i := range m.stripes {
+		m.stripes[i].init(&t)
+		m.stripes[i].have = t.First
+		m.stripes[i].held.Reset(t.Slots)
+	}
+	return m
+}
+
+// Room returns how many operations may be posted now.
+func (m *Member) Room() int { return MaxInFlight - len(m.ops) }
+
+// Post begins an operation and returns its number. The caller has checked the
+// arguments and that there is room.
+func (m *Member) Post(_ Time, o Op) uint32 {
+	var p *op
+	if n := len(m.spare); n > 0 {
+		p, m.spare = m.spare[n-1], m.spare[:n-1]
+	} else {
+		p = &op{begin: make([]uint32, len(m.stripes)), end: make([]uint32, len(m.stripes))}
+	}
+	if o.Reduction != reduce.PremulSum {
+		o.Factor = 0
+	}
+	p.Op, p.layout, p.seq, p.shape = o, m.terms.layoutOf(m.posted, &o), m.posted, o.shape(m.posted)
+	p.keeps = m.terms.keeps(o.Type)
+	for i := range m.stripes {
+		s := &m.stripes[i]
+		p.begin[i] = s.end
+		s.end += uint32(p.slots(i)) //nolint:gosec // fewer chunks than memory has bytes
+		p.end[i] = s.end
+	}
+	m.posted++
+	m.ops = append(m.ops, p)
+	for i := range m.stripes {
+		m.advance(i)
+	}
+	return p.seq
+}
+
+// find returns the operation in flight that a slot belongs to, or nil.
+func (m *Member) find(stripe int, slot uint32) *op {
+	for _, p := range m.ops {
+		if before(slot, p.end[stripe]) {
+			if before(slot, p.begin[stripe]) {
+				return nil
+			}
+			return p
+		}
+	}
+	return nil
+}
+
+// at returns what a slot of an operation carries.
+func (p *op) at(stripe int, slot uint32) chunk { return p.layout.at(stripe, int(slot-p.begin[stripe])) }
+
+// Run is a stretch of chunks of one owner's shard to be sent. If its kind is wire.Kept, the
+// shard is this rank's own, which it keeps: one datagram stands for all of them, see Kept.
+type Run struct {
+	// Head is of the first chunk. In those that follow Slot counts up; Last is
+	// of the last one alone: see Header.
+	Head   wire.Slot
+	Seq    uint32 // of the operation
+	Owner  int    // whose shard it is
+	Offset int    // in the shard, in bytes
+	Bytes  int    // of all chunks
+	Step   int    // bytes of a chunk, the last may be shorter
+	Count  int    // chunks
+	Again  bool   // they were sent before, and lost
+}
+
+// Header returns the header of the i-th chunk of a run.
+func (r *Run) Header(i int) wire.Slot {
+	h := r.Head
+	h.Slot += uint32(i) //nolint:gosec // bounded
+	h.Last = h.Last && i == r.Count-1
+	return h
+}
+
+// Kept returns the datagram that says of the first n chunks of a run that they are kept.
+func (r *Run) Kept(n int) (wire.Slot, wire.SlotKept) {
+	h := r.Head
+	h.Last = h.Last && n == r.Count
+	return h, wire.SlotKept{Slots: uint32(n), Bytes: uint32(min(n*r.Step, r.Bytes))} //nolint:gosec // of a block
+}
+
+// NextRun returns what to send next in a stripe: what was lost first.
+func (m *Member) NextRun(stripe int) (Run, bool) {
+	s := &m.stripes[stripe]
+	slot, again, ok := s.take()
+	if !ok {
+		return Run{}, false
+	}
+	p := m.find(stripe, slot)
+	c := p.at(stripe, slot)
+	n := s.reach(slot, again, c.run)
+	r := Run{
+		Head: wire.Slot{
+			Kind: wire.Contribution, Type: uint8(p.Type), Op: uint8(p.Reduction), Stripe: uint8(stripe), //nolint:gosec // below 256
+			Member: uint16(m.number), Owner: uint16(c.owner), Shape: p.shape, Last: slot+uint32(n) == p.end[stripe], //nolint:gosec // ranks
+			Slot: slot, Job: m.terms.Job, Factor: p.Factor,
+		},
+		Seq: p.seq, Owner: c.owner, Offset: c.offset, Step: p.step, Count: n, Again: again,
+	}
+	r.Bytes = min(n*p.step, p.bytes-c.offset)
+	if p.keeps && c.owner == m.rank {
+		r.Head.Kind = wire.Kept
+	}
+	return r, true
+}
+
+// Sent says that the first n chunks of a run that NextRun has just returned were sent.
+func (m *Member) Sent(now Time, r *Run, n int) {
+	m.stripes[r.Head.Stripe].sent(now, r.Head.Slot, r.Again, n)
+}
+
+// Place is a stretch of this rank's own shard of an operation.
+type Place struct {
+	Seq           uint32
+	Offset, Bytes int
+	// Partial says that what comes is the partial result of the others: before
+	// Received, it is to be completed by what this rank has there (reduce.Complete).
+	Partial bool
+}
+
+// Expect returns where the next result will lie, if all goes well.
+func (m *Member) Expect(stripe int) (Place, bool) {
+	s := &m.stripes[stripe]
+	if !before(s.have, s.next) {
+		return Place{}, false
+	}
+	p := m.find(stripe, s.have)
+	c := p.at(stripe, s.have)
+	return Place{p.seq, c.offset, c.bytes, p.keeps}, true
+}
+
+// Place returns where the n payload bytes of a result belong. It is not ok to
+// take a result that came before, or that nobody can have sent.
+func (m *Member) Place(_ Time, h *wire.Slot, n int) (Place, bool) {
+	if h.Kind != wire.Result || h.Job != m.terms.Job || int(h.Stripe) >= len(m.stripes) || int(h.Owner) != m.rank {
+		return Place{}, false
+	}
+	s := &m.stripes[h.Stripe]
+	if before(h.Slot, s.base) || !before(h.Slot, s.next) {
+		return Place{}, false
+	}
+	if before(h.Slot, s.have) || s.held.Has(s.index(h.Slot)) {
+		s.ack = true // the acknowledgement was lost
+		return Place{}, false
+	}
+	p := m.find(int(h.Stripe), h.Slot)
+	if p == nil || h.Type != uint8(p.Type) || h.Op != uint8(p.Reduction) || h.Shape != p.shape || h.Wide {
+		return Place{}, false
+	}
+	c := p.at(int(h.Stripe), h.Slot)
+	if c.owner != m.rank || n != c.bytes {
+		return Place{}, false
+	}
+	s.heard()
+	return Place{p.seq, c.offset, c.bytes, p.keeps}, true
+}
+
+// Received says that the payload of a result for which Place was ok is there.
+func (m *Member) Received(now Time, h *wire.Slot) {
+	s := &m.stripes[h.Stripe]
+	s.held.Set(s.index(h.Slot))
+	s.ack = true
+	m.advance(int(h.Stripe))
+	s.arm(now)
+	if s.held.Count() > 0 {
+		s.hasten(now, m.terms.Reorder)
+	}
+}
+
+// advance moves have to the next own slot whose result is not held.
+func (m *Member) advance(stripe int) {
+	s := &m.stripes[stripe]
+	for before(s.have, s.end) {
+		p := m.find(stripe, s.have)
+		if p == nil {
+			return // Post appends it
+		}
+		i := int(s.have - p.begin[stripe])
+		s.have += uint32(p.seek(stripe, i, m.rank) - i) //nolint:gosec // bounded
+		if s.have == p.end[stripe] {
+			continue
+		}
+		if !s.held.Clear(s.index(s.have)) {
+			return
+		}
+		s.have++
+	}
+}
+
+// Credit takes an allowance.
+func (m *Member) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
+	if h.Kind == wire.Allowance && h.Job == m.terms.Job && int(h.Stripe) < len(m.stripes) && int(h.Member) == m.number {
+		s := &m.stripes[h.Stripe]
+		if before(s.have, c.Base) {
+			return // no node can know that we hold what we do not
+		}
+		s.credit(now, c)
+	}
+}
+
+// NextStatus returns a message to send now, if there is one. To ask for it once a
+// round, after all that has arrived was taken, makes one acknowledgement of many.
+func (m *Member) NextStatus(now Time, stripe int) (wire.Slot, wire.SlotStatus, bool) {
+	s := &m.stripes[stripe]
+	poll, heard := s.polling(now)
+	if !poll && !s.ack {
+		return wire.Slot{}, wire.SlotStatus{}, false
+	}
+	s.ack = false
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(stripe), Member: uint16(m.number), Job: m.terms.Job}, //nolint:gosec // bounded
+		wire.SlotStatus{Have: s.have, Next: s.next, Poll: poll, Heard: heard, Held: s.heldBits()}, true
+}
+
+// heldBits returns the results beyond have that are held, as a SlotStatus has them.
+func (s *stripe) heldBits() []byte {
+	if s.held.Count() == 0 {
+		return nil
+	}
+	return s.bits.pack(int(s.next-s.have), func(i int) bool {
+		return s.held.Has(s.index(s.have + uint32(i))) //nolint:gosec // bounded
+	})
+}
+
+// Deadline returns when Expire is to be called, unless something comes before.
+func (m *Member) Deadline() (Time, bool) {
+	first := Time(math.MaxInt64)
+	for i := range m.stripes {
+		if at, ok := m.stripes[i].deadline(); ok {
+			first = min(first, at)
+		}
+	}
+	return first, first != math.MaxInt64
+}
+
+// Expire lets the timers run that are due.
+func (m *Member) Expire(now Time) {
+	for i := range m.stripes {
+		m.stripes[i].expire(now)
+	}
+}
+
+// Silence returns for how long the node has not answered although it was asked to.
+func (m *Member) Silence(now Time) Time {
+	var longest Time
+	for i := range m.stripes {
+		longest = max(longest, m.stripes[i].silence(now))
+	}
+	return longest
+}
+
+// NextDone removes the oldest operation if it is done, and returns its number.
+// Then nobody needs this rank's input any more.
+func (m *Member) NextDone() (seq uint32, ok bool) {
+	if len(m.ops) == 0 {
+		return 0, false
+	}
+	p := m.ops[0]
+	for i := range m.stripes {
+		if before(m.stripes[i].base, p.end[i]) {
+			return 0, false
+		}
+	}
+	copy(m.ops, m.ops[1:])
+	m.ops = m.ops[:len(m.ops)-1]
+	m.spare = append(m.spare, p)
+	return p.seq, true
+}
+
+// Oldest says of the oldest operation in flight whether results have come,
+// whether all have, and whether this rank still has something of it to send.
+func (m *Member) Oldest() (moving, whole, sending bool) {
+	if len(m.ops) == 0 {
+		return false, false, false
+	}
+	p := m.ops[0]
+	whole = true
+	for i := range m.stripes {
+		s := &m.stripes[i]
+		own := p.begin[i] + uint32(p.seek(i, 0, m.rank)) //nolint:gosec // bounded
+		moving = moving || own != p.end[i] && (before(own, s.have) || s.held.Count() > 0)
+		whole = whole && !before(s.have, p.end[i])
+		sending = sending || before(s.next, p.end[i])
+	}
+	return moving, whole, sending
+}
+
+// Held returns which bytes of this rank's shard of an operation in flight hold
+// the result already, in order and without touching ranges.
+func (m *Member) Held(seq uint32) []Range {
+	var held []Range
+	for _, p := range m.ops {
+		if p.seq != seq {
+			continue
+		}
+		for i := range m.stripes {
+			s := &m.stripes[i]
+			for n := p.seek(i, 0, m.rank); n < p.slots(i); n = p.seek(i, n+1, m.rank) {
+				slot := p.begin[i] + uint32(n) //nolint:gosec // bounded
+				if before(slot, s.have) || before(slot, s.next) && s.held.Has(s.index(slot)) {
+					c := p.layout.at(i, n)
+					held = append(held, Range{c.offset, c.offset + c.bytes})
+				}
+			}
+		}
+	}
+	slices.SortFunc(held, func(a, b Range) int { return a.From - b.From })
+	merged := held[:0]
+	for _, r := range held {
+		if n := len(merged); n > 0 && merged[n-1].To == r.From {
+			merged[n-1].To = r.To
+		} else {
+			merged = append(merged, r)
+		}
+	}
+	return merged
+}
+
+// Resent returns how many contributions were sent more than once, and how many polls.
+func (m *Member) Resent() (contributions, polls uint64) {
+	for i := range m.stripes {
+		contributions += m.stripes[i].resent
+		polls += m.stripes[i].polls
+	}
+	return contributions, polls
+}

@@ -1,0 +1,144 @@
+// Package innetwork is in-network Reduce-Scatter as pure state machines (paper 000,
+// Insight 2 and appendix B; the roles are SHARP's, the slots SwitchML's). Every
+// rank streams its contributions once to an aggregation node, which reduces them and sends
+// each shard's result to its owner only. Member is a rank's side, Stage a
+// node's. Neither has a clock, socket, goroutine, lock or random source: whoever
+// drives them says what happened and asks what to do. Only members have
+// timers: a Stage just answers, so that the same protocol fits a network switch.
+//
+// A job is one communicator's Reduce-Scatter at a node. It is cut into stripes
+// that share nothing, one for each worker of the node. A stripe is a sequence of
+// slots, numbered on and on over all operations; the node holds a window of
+// them. To each slot every member contributes once, and one rank owns its result.
+//
+//   - A member may send slots below a limit that the node grants; the node
+//     knows by a bit for each member and slot what it has, so a contribution
+//     that comes twice changes nothing.
+//   - An owner acknowledges results. When the results of all slots below some number are
+//     acknowledged, these slots are free for good: that number is the base. An
+//     operation is done at a rank when the base has passed its last slot, for
+//     then every owner holds its result and nobody needs anybody's input.
+//   - A member that hears nothing new polls; the answer names what is missing.
+//     A node that sees a gap says so at once.
+package innetwork
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// Time is a moment: how long after some fixed one. It must not go backwards.
+type Time = time.Duration
+
+// MaxInFlight is how many operations of a member may be posted and not done.
+const MaxInFlight = 32
+
+// Limits of a job.
+const (
+	// MaxSlots bounds the window of a stripe: the missing ones of a whole window fit one message.
+	MaxSlots = 8 * wire.MaxSlotSet
+	// BlockBytes is about how much of one shard follows in one go, before the next owner's turn: what one call to the kernel takes.
+	BlockBytes = 64 << 10
+)
+
+// Terms are what a node and the members of a job agree on when it is admitted.
+type Terms struct {
+	Job     uint64 // in every datagram; drawn by the node for each admission
+	Ranks   int    // P, of the whole job
+	Stripes int    // S
+	Chunk   int    // most payload bytes of a datagram, a multiple of 8
+	Slots   int    // W, the window of each stripe, a power of two
+	First   uint32 // number of the first slot of every stripe; any
+	// Queue is how many slots a member may have on their way that the node has
+	// not read: what the node's receive queue for it holds. 0: no limit.
+	Queue int
+	// Wide says that nodes form a tree: slots have room for partial results
+	// in the accumulator type, whatever the type.
+	Wide bool
+	// Cutoff is how long a member waits for news before it polls, at first;
+	// Reorder how long a gap in its results may be one overtaken by another.
+	// Each member has its own.
+	Cutoff, Reorder Time
+}
+
+// Check returns what is wrong with the terms, or nil.
+func (t *Terms) Check() error {
+	switch {
+	case t.Ranks < 1 || t.Ranks > 1<<15:
+		return fmt.Errorf("innetwork: %d ranks: want 1 to %d", t.Ranks, 1<<15)
+	case t.Stripes < 1 || t.Stripes > 256:
+		return fmt.Errorf("innetwork: %d stripes: want 1 to 256", t.Stripes)
+	case t.Chunk < 8 || t.Chunk%8 != 0 || t.Chunk > 1<<16:
+		return fmt.Errorf("innetwork: chunk of %d bytes: want a multiple of 8 up to %d", t.Chunk, 1<<16)
+	case t.Slots < 1 || t.Slots > MaxSlots || t.Slots&(t.Slots-1) != 0:
+		return fmt.Errorf("innetwork: %d slots: want a power of two up to %d", t.Slots, MaxSlots)
+	case t.Queue < 0:
+		return fmt.Errorf("innetwork: queue of %d slots: want 0 or more", t.Queue)
+	}
+	return nil
+}
+
+// allowance is how many slots a member may have under way at most.
+func (t *Terms) allowance() uint32 {
+	if t.Queue > 0 {
+		return uint32(min(t.Slots, t.Queue)) //nolint:gosec // bounded
+	}
+	return uint32(t.Slots) //nolint:gosec // bounded
+}
+
+// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
+type Op struct {
+	To        wire.Target
+	Count     int
+	Type      reduce.Type
+	Reduction reduce.Op
+	Factor    float64 // of reduce.PremulSum
+}
+
+// Range is a stretch of bytes of a shard, From to To.
+type Range struct{ From, To int }
+
+// MismatchError says that two members of a job contribute different things to one slot.
+type MismatchError struct {
+	Members [2]int
+	What    [2]string
+}
+
+// Error names the members, by their numbers at the node, and what each of them called.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("members disagree: member %d called %s, member %d %s", e.Members[0], e.What[0], e.Members[1], e.What[1])
+}
+
+var errNoMemory = errors.New("innetwork: not enough slot memory; see MemoryFor")
+
+// slotBits is room for the bits of a wire.SlotSet.
+type slotBits [wire.MaxSlotSet]byte
+
+// pack returns the bits of which has is true, from 0 up to n, as a wire.SlotSet has them.
+func (b *slotBits) pack(n int, has func(i int) bool) []byte {
+	clear(b[:])
+	last := -1
+	for i := range min(n, 8*len(b)) {
+		if has(i) {
+			b[i>>3] |= 1 << (i & 7)
+			last = i
+		}
+	}
+	return b[:(last+8)>>3]
+}
+
+// before reports whether slot a comes before slot b, in serial arithmetic
+// (RFC 1982): slot numbers wrap around.
+func before(a, b uint32) bool { return int32(a-b) < 0 } //nolint:gosec // the wrap is the point
+
+// later returns the slot that comes after the other.
+func later(a, b uint32) uint32 {
+	if before(a, b) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,168 @@
+package innetwork
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// uplink makes a node a member of its parent: what is complete here is its
+// contribution there, and the parent's base is the base here.
+type uplink struct {
+	feed
+	number int
+	have   uint32 // the owners below have acknowledged all results in slots below
+	wanted uint32 // no result is missing in slots below
+	ack    bool
+	bits   slotBits
+	kept   []byte // bodies of what the only rank below keeps, by slot modulo window
+}
+
+func newUplink(c *StageConfig) *uplink {
+	u := &uplink{number: c.Number, have: c.First, wanted: c.First, kept: make([]byte, c.Slots*wire.SlotKeptSize)}
+	u.init(&c.Terms)
+	return u
+}
+
+// extend lets slots be sent that are complete, in order.
+func (u *uplink) extend(s *Stage) {
+	for u.end != s.top && s.slots[s.index(u.end)].complete {
+		u.end++
+	}
+}
+
+// contribution returns the next partial result to send up.
+func (u *uplink) contribution(s *Stage) (Out, bool) {
+	n, again, ok := u.take()
+	if !ok {
+		return Out{}, false
+	}
+	i := s.index(n)
+	sl := &s.slots[i]
+	out := Out{Member: Up, Head: sl.head, again: again}
+	out.Head.Member = uint16(u.number) //nolint:gosec // bounded
+	if sl.summed == 0 {
+		out.Head.Kind, out.Head.Wide = wire.Kept, false
+		out.Payload = u.kept[i*wire.SlotKeptSize:][:wire.SlotKeptSize]
+		k := wire.SlotKept{Slots: 1, Bytes: uint32(sl.elements * reduce.Type(sl.head.Type).Size())} //nolint:gosec // of a chunk
+		k.Put(out.Payload)
+		return out, true
+	}
+	out.Head.Kind, out.Head.Wide = wire.Contribution, true
+	out.Payload = s.area(i, 0)[:sl.elements*reduce.Type(sl.head.Type).Accumulator().Size()]
+	return out, true
+}
+
+// settle moves have past the slots that no owner below waits for.
+func (u *uplink) settle(s *Stage) {
+	for u.have != u.next {
+		sl := &s.slots[s.index(u.have)]
+		if to := s.cfg.Owner[sl.head.Owner]; to >= 0 {
+			if !s.acknowledged(u.have, sl) {
+				return
+			}
+			u.ack = true
+		}
+		u.have++
+	}
+}
+
+// want moves wanted to the next slot whose result the parent owes.
+func (u *uplink) want(s *Stage) {
+	u.wanted = later(u.wanted, u.base)
+	for u.wanted != u.next {
+		if sl := &s.slots[s.index(u.wanted)]; s.cfg.Owner[sl.head.Owner] >= 0 && !sl.result {
+			return
+		}
+		u.wanted++
+	}
+}
+
+// Result takes a result that the parent has sent.
+func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
+	if !s.meant(h, wire.Result, s.up.number) || !s.inWindow(h.Slot) || !before(h.Slot, s.up.next) {
+		s.stats.Malformed++
+		return
+	}
+	i := s.index(h.Slot)
+	sl := &s.slots[i]
+	if !same(&sl.head, h) || s.cfg.Owner[sl.head.Owner] < 0 || len(payload) != sl.elements*reduce.Type(h.Type).Size() {
+		s.stats.Malformed++
+		return
+	}
+	s.up.heard()
+	s.up.ack = true
+	if sl.result {
+		s.stats.Duplicates++
+		return
+	}
+	copy(s.area(i, 0), payload)
+	s.resulted(sl)
+	s.up.again.Clear(s.up.index(h.Slot))
+	s.up.arm(now)
+	if s.up.want(s); before(s.up.wanted, h.Slot) {
+		s.up.hasten(now, s.cfg.Reorder)
+	}
+}
+
+// Credit takes an allowance of the parent.
+func (s *Stage) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
+	u := s.up
+	u.settle(s)
+	if !s.meant(h, wire.Allowance, u.number) || before(u.have, c.Base) {
+		s.stats.Malformed++
+		return
+	}
+	if u.credit(now, c) {
+		for s.base != u.base {
+			s.free()
+		}
+		s.allow(false)
+	}
+	for n := u.base; u.again.Count() > 0 && n != u.next; n++ {
+		if s.slots[s.index(n)].result {
+			u.again.Clear(u.index(n)) // its place holds the result by now
+		}
+	}
+}
+
+// NextStatus returns a message to the parent to send now, if there is one.
+func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
+	u := s.up
+	u.settle(s)
+	poll, heard := u.polling(now)
+	if !poll && !u.ack {
+		return wire.Slot{}, wire.SlotStatus{}, false
+	}
+	u.ack = false
+	held := u.bits[:0]
+	if s.results > 0 {
+		held = u.bits.pack(int(u.next-u.have), func(i int) bool {
+			return s.slots[s.index(u.have+uint32(i))].result //nolint:gosec // bounded
+		})
+	}
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job}, //nolint:gosec // bounded
+		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Heard: heard, Held: held}, true
+}
+
+// Deadline returns when Expire is to be called. Only a node with a parent has timers.
+func (s *Stage) Deadline() (Time, bool) {
+	if s.up == nil {
+		return 0, false
+	}
+	return s.up.deadline()
+}
+
+// Expire lets the timers run that are due.
+func (s *Stage) Expire(now Time) {
+	if s.up != nil {
+		s.up.expire(now)
+	}
+}
+
+// Silence returns for how long the parent has not answered although it was asked to.
+func (s *Stage) Silence(now Time) Time {
+	if s.up == nil {
+		return 0
+	}
+	return s.up.silence(now)
+}

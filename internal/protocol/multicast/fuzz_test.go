@@ -1,0 +1,177 @@
+package multicast
+
+import (
+	"testing"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// FuzzComm throws arbitrary headers, messages and calls at a communicator, as
+// strangers and broken peers may. It must not panic, place nothing outside the
+// buffers, send nothing that it does not have, and keep its counts straight.
+func FuzzComm(f *testing.F) {
+	f.Add(byte(0), []byte("posts, chunks and messages of ranks that may not even exist"))
+	f.Add(byte(1), []byte{0, 3, 100, 0, 1, 1, 3, 1, 0, 0, 100, 0, 2, 1, 1, 0, 0, 0, 0, 0, 3, 4, 1, 0, 0, 0, 0, 1})
+	f.Add(byte(2), []byte{0, 3, 250, 1, 0, 3, 10, 0, 2, 1, 1, 0, 0, 0, 0, 0, 2, 4, 1, 0, 0, 0, 0, 1, 4, 200, 5})
+	f.Add(byte(4), []byte{0, 2, 10, 1, 1, 2, 0, 0, 0, 0, 10, 0})
+	f.Fuzz(func(t *testing.T, mode byte, script []byte) {
+		cfg := Config{
+			Rank: 1, Size: 4, Chunk: 16, Chains: 1 + int(mode>>4)%4, Subgroups: 1 + int(mode>>6), Window: int(mode >> 2 & 3 * 3),
+			Cutoff: 10, Reorder: Time(mode >> 3 & 1 * 5), Lossless: mode&1 != 0, Eager: 400 * int(mode>>1&1), Arena: 1000, EagerChunks: 40,
+		}
+		z := &fuzzer{t: t, c: New(cfg), cfg: cfg, ops: map[uint32]shape{}, script: script}
+		for len(z.script) > 0 {
+			z.step()
+			z.drain()
+			z.count()
+		}
+	})
+}
+
+// fuzzer turns bytes into calls.
+type fuzzer struct {
+	t      *testing.T
+	c      *Comm
+	cfg    Config
+	ops    map[uint32]shape // in flight
+	script []byte
+	now    Time
+}
+
+func (z *fuzzer) byte() byte {
+	if len(z.script) == 0 {
+		return 0
+	}
+	b := z.script[0]
+	z.script = z.script[1:]
+	return b
+}
+
+// number returns mostly small numbers, and the largest ones.
+func (z *fuzzer) number() uint32 {
+	b := z.byte()
+	if b >= 250 {
+		return ^uint32(0) - uint32(b-250)
+	}
+	return uint32(b)
+}
+
+func (z *fuzzer) step() {
+	switch z.byte() % 6 {
+	case 0:
+		o := Op{Collective: wire.Collective(z.byte() % 5), Bytes: int(z.byte()) - 2, Root: int(z.byte()%7) - 1}
+		o.Sync = o.Bytes%5 == 0
+		if seq, err := z.c.Post(z.now, o); err == nil {
+			z.ops[seq] = shapeOf(o, z.cfg.Size, z.cfg.Chunk)
+		}
+	case 1, 2:
+		h := wire.Data{
+			Collective: wire.Collective(1 + z.byte()%3), Root: uint16(z.byte() % 6), Seq: z.number(), PSN: z.number(), Bytes: z.number(),
+			Arena: z.number() * 64, Job: uint64(z.byte() % 4),
+		}
+		z.chunk(&h, int(z.byte()%18))
+	case 3, 4:
+		m := wire.Control{
+			Kind: wire.Kind(1 + z.byte()%6), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5, Root: uint16(z.byte() % 6),
+			Seq: z.number(), PSN: z.number(), Count: z.number(), Bytes: uint64(z.number()),
+		}
+		z.c.Control(z.now, int(z.byte()%4), &m)
+	case 5:
+		z.now += Time(z.byte())
+		z.c.Expire(z.now)
+	}
+}
+
+func (z *fuzzer) chunk(h *wire.Data, n int) {
+	if z.cfg.Lossless && z.c.Hold(h) {
+		return
+	}
+	pl, ok := z.c.Place(z.now, h, n)
+	if !ok {
+		return
+	}
+	z.inside(pl, n, "places")
+	z.c.Received(z.now, h)
+}
+
+// inside checks that a place lies in the arena or in the buffer of an operation in flight.
+func (z *fuzzer) inside(pl Place, n int, what string) {
+	room := z.cfg.Arena
+	if !pl.Arena {
+		s, ok := z.ops[pl.Seq]
+		if !ok {
+			z.t.Fatalf("%s %d bytes in operation %d, which is not in flight", what, n, pl.Seq)
+		}
+		room = s.total()
+	}
+	if pl.Offset < 0 || n < 0 || pl.Offset+n > room {
+		z.t.Fatalf("%s %d bytes at %+v, of %d", what, n, pl, room)
+	}
+}
+
+func (z *fuzzer) drain() {
+	for {
+		d, ok := z.c.NextDone()
+		if !ok {
+			break
+		}
+		if _, ok := z.ops[d.Seq]; !ok {
+			z.t.Fatalf("operation %d is done, but was not in flight", d.Seq)
+		}
+		delete(z.ops, d.Seq)
+	}
+	if r, ok := z.c.NextRun(); ok {
+		s := z.ops[r.Head.Seq]
+		if int(r.Head.Root) != z.cfg.Rank || r.Count < 1 || int(r.Head.PSN)+r.Count > s.chunks || int(r.Head.Subgroup) >= z.cfg.Subgroups {
+			z.t.Fatalf("sends %+v of %+v", r, s)
+		}
+		z.c.Sent(r.Head.Seq, 1+int(z.byte())%r.Count)
+	}
+	if m, ok := z.c.NextControl(); ok {
+		if m.To == z.cfg.Rank || m.To < 0 || m.To >= z.cfg.Size {
+			z.t.Fatalf("sends %+v", m)
+		}
+		z.c.PopControl()
+	}
+	if r, ok := z.c.NextRepair(); ok {
+		z.inside(r.Place, int(r.Message.Bytes), "repairs") //nolint:gosec // a chunk
+		z.c.Repaired(&r)
+	}
+	if e, ok := z.c.Expect(); ok {
+		s := z.ops[e.Seq]
+		if e.Offset < 0 || e.Bytes < 0 || e.Offset+e.Bytes > s.total() || e.PSN+e.Count > s.chunks {
+			z.t.Fatalf("expects %+v of %+v", e, s)
+		}
+	}
+}
+
+// count recomputes what the communicator keeps as counters.
+func (z *fuzzer) count() {
+	if z.c.InFlight() != len(z.ops)-z.c.doneWaiting() {
+		z.t.Fatalf("%d operations in flight, not %d", z.c.InFlight(), len(z.ops))
+	}
+	repairs := 0
+	for i := range z.c.ring {
+		p := &z.c.ring[i]
+		if p.state == free || !p.known() {
+			continue
+		}
+		before := repairs
+		for b := range p.wanted.Len() {
+			if p.wanted.Has(b) && p.have.Has(b) {
+				if repairs++; b < p.repairFrom {
+					z.t.Fatalf("chunk %d is to be repaired, but is looked for from %d", b, p.repairFrom)
+				}
+			}
+		}
+		if repairs-before != p.repairs {
+			z.t.Fatalf("%d repairs of operation %d are possible, it counts %d", repairs-before, p.seq, p.repairs)
+		}
+	}
+	if z.c.err == nil && repairs != z.c.repairs {
+		z.t.Fatalf("%d repairs are possible, it counts %d", repairs, z.c.repairs)
+	}
+}
+
+// doneWaiting returns how many completions have not been taken.
+func (c *Comm) doneWaiting() int { return len(c.done.items) - c.done.head }

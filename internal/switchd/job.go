@@ -1,0 +1,435 @@
+package switchd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+)
+
+// job is one communicator's Reduce-Scatter at this node.
+type job struct {
+	server       *Server
+	key          jobKey
+	epoch        uint32
+	ranks        int
+	reproducible bool
+	name         string // for logs
+	sessions     int    // of the server's lock
+	timer        *time.Timer
+	offered      chan struct{} // closed when width is known
+	over         chan struct{} // closed with err when the job ends
+	released     chan struct{} // closed when it has given back what it took
+	cancel       context.CancelFunc
+
+	mu      sync.Mutex
+	width   int // stripes
+	uplink  *session.Session
+	claims  map[int]*session.Peer // who brings a rank
+	told    map[int]bool          // ranks that the parent was told of
+	members []*member             // in the order of their numbers, once running
+	running bool
+	ended   bool
+	err     *session.Error // why it ended; nil: everybody left
+	stripes []*stripe
+	window  []byte // slots of all stripes
+	drained bool
+}
+
+func jobName(p *session.Peer) string {
+	name := fmt.Sprintf("%016x", p.Job)
+	if p.Tenant.Name != "" {
+		name = p.Tenant.Name + "/" + name
+	}
+	return name
+}
+
+// newJob opens the job that the first of its members asks for.
+func newJob(s *Server, key jobKey, p *session.Peer) *job {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.JoinTimeout)
+	j := &job{
+		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
+		offered: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
+		claims: map[int]*session.Peer{}, told: map[int]bool{},
+	}
+	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.late)
+	if s.cfg.Parent == "" {
+		j.width = len(s.workers)
+		close(j.offered)
+	} else {
+		s.sessions.Go(func() { j.ascend(ctx, p.Tenant, p.Milliseconds) })
+	}
+	return j
+}
+
+// admit claims a member's rank, or reports why it cannot be one of this job's.
+func (j *job) admit(p *session.Peer) error {
+	if p.Epoch < j.epoch {
+		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
+	}
+	if p.Ranks != j.ranks || p.Reproducible != j.reproducible {
+		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Rank, mode(p.Ranks, p.Reproducible), mode(j.ranks, j.reproducible))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return refuse(stale, "epoch %d of the job has ended: %s", j.epoch, j.reason())
+	}
+	if p.Child {
+		return nil
+	}
+	return j.claim(p, []int{p.Rank})
+}
+
+// claim notes who brings ranks. Each comes once.
+func (j *job) claim(p *session.Peer, ranks []int) error {
+	seen := make(map[int]bool, len(ranks))
+	for _, r := range ranks {
+		if r < 0 || r >= j.ranks || seen[r] {
+			return refuse(mismatched, "rank %d of %d, or twice", r, j.ranks)
+		}
+		seen[r] = true
+		if other := j.claims[r]; other != nil && other != p {
+			return refuse(mismatched, "rank %d has joined already, from %v", r, other.Remote())
+		}
+	}
+	for _, r := range ranks {
+		j.claims[r] = p
+	}
+	return nil
+}
+
+// disclaim is for a member that was admitted and then does not join.
+func (j *job) disclaim(p *session.Peer) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.DeleteFunc(j.claims, func(_ int, by *session.Peer) bool { return by == p })
+}
+
+func mode(ranks int, reproducible bool) string {
+	if reproducible {
+		return fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=reproducible", ranks)
+	}
+	return fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=fast", ranks)
+}
+
+func (j *job) reason() string {
+	if j.err == nil {
+		return "all have left"
+	}
+	return j.err.Text
+}
+
+// serve runs a member's session from its admission to its end.
+func (j *job) serve(p *session.Peer) {
+	select {
+	case <-j.offered:
+	case <-j.over:
+		p.Refuse(j.fate())
+		return
+	}
+	ctx, joined := context.WithCancel(context.Background())
+	j.server.sessions.Go(func() { j.outlast(ctx, p) })
+	m, err := j.open(p)
+	if err == nil {
+		err = j.join(m)
+	}
+	joined()
+	if err != nil {
+		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
+		p.Refuse(asError(err))
+		m.close()
+		j.disclaim(p)
+		return
+	}
+	for {
+		b, err := p.Next()
+		if err != nil {
+			j.leave(m, err)
+			p.Close()
+			return
+		}
+		j.branch(m, b)
+	}
+}
+
+// outlast hangs up on a peer that does not join before the job is over. One
+// that is about to has a moment to learn why it cannot any more.
+func (j *job) outlast(ctx context.Context, p *session.Peer) {
+	select {
+	case <-j.over:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(farewell):
+		p.Close()
+	case <-ctx.Done():
+	}
+}
+
+// open makes a member's sockets and tells each side the other's ports. The member is
+// never nil.
+func (j *job) open(p *session.Peer) (*member, error) {
+	c := &j.server.cfg
+	m := &member{peer: p}
+	var ports []uint16
+	for range j.width {
+		socket, err := datagram.Open(datagram.Options{Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload})
+		if err != nil {
+			j.server.counters.refuse(noSocket)
+			return m, err
+		}
+		m.sockets = append(m.sockets, socket)
+		ports = append(ports, socket.Port())
+	}
+	if err := p.Offer(ports); err != nil {
+		j.server.counters.refuse(unproven)
+		return m, err
+	}
+	m.chunk = p.Datagram - p.Head()
+	for i, socket := range m.sockets {
+		if err := socket.Connect(netip.AddrPortFrom(p.Remote(), p.Ports[i])); err != nil {
+			return m, err
+		}
+		if err := mute(socket); err != nil {
+			return m, err
+		}
+		m.chunk = min(m.chunk, socket.MTU()-p.Head())
+	}
+	if !p.Child {
+		m.ranks = []int{p.Rank}
+	}
+	return m, nil
+}
+
+// join makes a member one of the job's, and starts the job with the last one.
+func (j *job) join(m *member) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return j.fateLocked()
+	}
+	if j.running {
+		return refuse(mismatched, "all ranks of the job are there")
+	}
+	j.members = append(j.members, m)
+	if j.drained {
+		_ = m.peer.Drain() // its session notices if that does not arrive
+	}
+	j.progress()
+	return nil
+}
+
+// branch takes what a node below says.
+func (j *job) branch(m *member, b session.Branches) {
+	j.mu.Lock()
+	err := j.claim(m.peer, b.Ranks)
+	if b.Chunk < 8 || b.Room < 1 {
+		err = fmt.Errorf("chunks of %d and room for %d bytes", b.Chunk, b.Room)
+	}
+	if err == nil && !j.running && !j.ended {
+		m.ranks = append(m.ranks, b.Ranks...)
+		slices.Sort(m.ranks)
+		m.ranks = slices.Compact(m.ranks) // it may say the same twice
+		m.chunk, m.room = min(m.chunk, b.Chunk), b.Room
+		j.progress()
+	}
+	j.mu.Unlock()
+	if err != nil {
+		j.end(&session.Error{Text: fmt.Sprintf("the switch at %v reports: %v", m.peer.Remote(), err)})
+	}
+}
+
+// present returns the ranks that are there.
+func (j *job) present() (ranks []int) {
+	for _, m := range j.members {
+		ranks = append(ranks, m.ranks...)
+	}
+	slices.Sort(ranks)
+	return ranks
+}
+
+// progress goes on when another rank is there: a node with a parent tells it,
+// the root starts the job with the last one.
+func (j *job) progress() {
+	if j.running {
+		return
+	}
+	ranks := j.present()
+	if j.uplink != nil {
+		ranks = slices.DeleteFunc(ranks, func(r int) bool { return j.told[r] })
+		for _, r := range ranks {
+			j.told[r] = true
+		}
+		if err := j.uplink.Has(session.Branches{Ranks: ranks, Chunk: j.chunk(), Room: j.room()}); err != nil {
+			go j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
+		}
+		return
+	}
+	if len(ranks) < j.ranks {
+		return
+	}
+	j.number()
+	terms, err := j.terms()
+	if err == nil {
+		err = j.start(terms, 0)
+	}
+	if err != nil {
+		go j.end(asError(err))
+	}
+}
+
+// number sorts the members by their lowest rank: that is their number.
+func (j *job) number() {
+	j.members = slices.DeleteFunc(j.members, func(m *member) bool {
+		if len(m.ranks) == 0 { // a node below which nobody joined
+			m.close()
+			go m.peer.Close()
+			return true
+		}
+		return false
+	})
+	slices.SortFunc(j.members, func(a, b *member) int { return a.ranks[0] - b.ranks[0] })
+}
+
+// leave takes the end of a member's session.
+func (j *job) leave(m *member, err error) {
+	j.mu.Lock()
+	running := j.running
+	gone := slices.Contains(j.members, m)
+	j.mu.Unlock()
+	var why *session.Error
+	switch {
+	case !gone:
+	case errors.Is(err, session.ErrClosed) && running:
+		// The others may still wait for the end of an operation that is over for this one.
+	case errors.Is(err, session.ErrClosed):
+		j.end(&session.Error{Text: fmt.Sprintf("%v left before all ranks were there", m)})
+	case errors.As(err, &why):
+		j.end(&session.Error{Text: fmt.Sprintf("%v left: %s", m, why.Text)})
+	default:
+		j.end(&session.Error{Text: fmt.Sprintf("%v is gone: %v", m, err)})
+	}
+}
+
+// late ends a job that is not complete in time.
+func (j *job) late() {
+	j.mu.Lock()
+	running, ranks := j.running, j.present()
+	j.mu.Unlock()
+	if !running {
+		j.server.counters.refuse(incomplete)
+		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %s of %d have joined", j.server.cfg.JoinTimeout, list(ranks), j.ranks)})
+	}
+}
+
+// drain asks all members to leave.
+func (j *job) drain() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.drained = true
+	for _, m := range j.members {
+		_ = m.peer.Drain() // its session notices if that does not arrive
+	}
+}
+
+// fail ends a job that has begun and cannot go on. Members are named as people know them.
+func (j *job) fail(err error) {
+	why := &session.Error{Text: err.Error()}
+	var mismatch *innetwork.MismatchError
+	var path *innetwork.PathError
+	j.mu.Lock()
+	switch {
+	case errors.As(err, &mismatch):
+		a, b := j.members[mismatch.Members[0]], j.members[mismatch.Members[1]]
+		why = &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, mismatch.What[0], b, mismatch.What[1]), Mismatch: true}
+	case errors.As(err, &path):
+		m := j.members[path.Member]
+		from, to := m.place(), session.NodeAt(m.peer.Local())
+		if path.Down {
+			from, to = to, from
+		}
+		why.Text = session.BrokenPath(m.peer.Head()+path.Bytes, from, to)
+	}
+	j.mu.Unlock()
+	j.end(why)
+}
+
+// timeout is the least that members asked for.
+func (j *job) timeout() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, m := range j.members {
+		least = min(least, m.peer.Timeout())
+	}
+	return least
+}
+
+// end ends the job, tells its members why, and gives back what it took. It
+// must not be called by a worker. Only the first call counts.
+func (j *job) end(why *session.Error) {
+	j.mu.Lock()
+	if j.ended {
+		j.mu.Unlock()
+		return
+	}
+	j.ended, j.err = true, why
+	j.mu.Unlock()
+	defer close(j.released)
+	close(j.over)
+	j.timer.Stop()
+	j.cancel()
+	if why != nil {
+		j.server.cfg.Log.Warn("job ended", "job", j.name, "epoch", j.epoch, "error", why.Text)
+	} else {
+		j.server.cfg.Log.Info("job ended", "job", j.name, "epoch", j.epoch)
+	}
+	for _, m := range j.members { // nobody changes them any more
+		if why != nil {
+			_ = m.peer.Fail(why) // the end of the session says it too
+		}
+		m.peer.Close()
+	}
+	j.release()
+	if j.uplink != nil {
+		var text error
+		if why != nil {
+			text = errors.New(strings.TrimSuffix(why.Text, "."))
+		}
+		_ = j.uplink.Close(text) // it is gone in any case
+	}
+}
+
+// fate is what a member is told that comes when the job has ended.
+func (j *job) fate() *session.Error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fateLocked()
+}
+
+func (j *job) fateLocked() *session.Error {
+	if j.err == nil {
+		return &session.Error{Text: "the job has ended: " + j.reason()}
+	}
+	return j.err
+}
+
+// asError makes an error one that members can be told.
+func asError(err error) *session.Error {
+	var e *session.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	var no *refusal
+	return &session.Error{Text: err.Error(), Mismatch: errors.As(err, &no) && no.reason == mismatched}
+}

@@ -1,0 +1,67 @@
+package switchd
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+)
+
+// member is who contributes: a rank, or a node with ranks below it.
+type member struct {
+	peer    *session.Peer
+	ranks   []int // sorted
+	chunk   int   // bytes of elements that a datagram carries on every path to it
+	room    int   // bytes of chunks a stripe and member below; 0: nothing is below
+	sockets []*datagram.Socket
+}
+
+func (m *member) String() string {
+	if !m.peer.Child {
+		return fmt.Sprintf("rank %d", m.peer.Rank)
+	}
+	return fmt.Sprintf("the switch at %v, with ranks %s,", m.peer.Remote(), list(m.ranks))
+}
+
+// place names the member and where it is.
+func (m *member) place() string {
+	if m.peer.Child {
+		return session.NodeAt(m.peer.Remote())
+	}
+	return fmt.Sprintf("%v at %v", m, m.peer.Remote())
+}
+
+// list names ranks, not all if they are many: what members are told must fit a frame.
+func list(ranks []int) string {
+	const most = 64
+	if len(ranks) > most {
+		return fmt.Sprintf("%v and %d more", ranks[:most], len(ranks)-most)
+	}
+	return fmt.Sprint(ranks)
+}
+
+// mute has the kernel drop what comes to a socket. Nobody reads it until all
+// ranks are there; until then a member must not fill the kernel's memory.
+func mute(s *datagram.Socket) error {
+	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+	if err := unix.SetsockoptSockFprog(s.FD(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing}); err != nil {
+		return fmt.Errorf("drop what comes to port %d: %w", s.Port(), err)
+	}
+	return nil
+}
+
+// unmute undoes mute.
+func unmute(s *datagram.Socket) error {
+	if err := unix.SetsockoptInt(s.FD(), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil {
+		return fmt.Errorf("take what comes to port %d: %w", s.Port(), err)
+	}
+	return nil
+}
+
+func (m *member) close() {
+	for _, socket := range m.sockets {
+		_ = socket.Close() // nothing to be done
+	}
+}

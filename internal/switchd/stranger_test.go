@@ -1,0 +1,231 @@
+package switchd
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+)
+
+// stranger speaks the frames of a session by hand, as far as it likes.
+type stranger struct{ net.Conn }
+
+// come connects to a node and takes its greeting.
+func come(t *testing.T, s *Server) stranger {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	c := stranger{conn}
+	var greeting struct{ Magic string }
+	require.NoError(t, c.read(&greeting))
+	require.Equal(t, "mcast switch", greeting.Magic)
+	return c
+}
+
+func (c stranger) read(v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head[:]))
+	if _, err := io.ReadFull(c, body); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, v)
+}
+
+func (c stranger) write(t *testing.T, v any) {
+	t.Helper()
+	body, err := json.Marshal(v)
+	require.NoError(t, err)
+	_, err = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	require.NoError(t, err)
+}
+
+// ask requests to join a job, with a timeout of ten minutes, and takes the ports that the node offers.
+func (c stranger) ask(t *testing.T, r session.Request) (ports []uint16) {
+	t.Helper()
+	r.Version, r.Milliseconds, r.Nonce = session.Version, 600_000, make([]byte, 32)
+	c.write(t, r)
+	var offer struct {
+		Error string
+		Ports []uint16
+	}
+	require.NoError(t, c.read(&offer))
+	require.Empty(t, offer.Error)
+	return offer.Ports
+}
+
+// TestTinyDatagrams has members claim paths that carry next to nothing.
+func TestTinyDatagrams(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	for more := -1; more <= 8; more++ {
+		c := come(t, s)
+		ports := c.ask(t, session.Request{Job: uint64(100 + more), Ranks: 1})
+		require.Len(t, ports, 1)
+		c.write(t, session.Sockets{Ports: []uint16{9}, Queue: 1, Datagram: wire.SlotSize + more})
+		var note struct{ Kind, Text string }
+		require.NoError(t, c.read(&note))
+		require.Equal(t, "error", note.Kind)
+		require.Contains(t, note.Text, fmt.Sprintf("datagrams of %d bytes", wire.SlotSize+more))
+	}
+	reduceScatter(t, 1, join(t, 2, at(s), nil), someOps...)
+}
+
+// TestAMemberThatNeverAnswers is admitted and then tells nothing of its
+// sockets. It goes with its job, whatever silence it asked for.
+func TestAMemberThatNeverAnswers(t *testing.T) {
+	s := start(t, Config{JoinTimeout: 50 * time.Millisecond})
+	c := come(t, s)
+	c.ask(t, session.Request{Job: 1, Ranks: 2})
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.Eventually(t, func() bool { return s.Stats().Jobs == 0 }, patience, time.Millisecond)
+	require.Equal(t, uint64(1), s.counters.refused[incomplete].Load())
+}
+
+// TestCloseHangsUp on strangers, on those who are admitted and never answer,
+// and on members, however long they ask to be waited for.
+func TestCloseHangsUp(t *testing.T) {
+	s := start(t, Config{JoinTimeout: 10 * time.Minute})
+	silent, offered, joined := come(t, s), come(t, s), come(t, s)
+	offered.ask(t, session.Request{Job: 1, Ranks: 2})
+	ports := joined.ask(t, session.Request{Job: 1, Ranks: 2, Rank: 1})
+	joined.write(t, session.Sockets{Ports: ports, Queue: 1, Datagram: 1400})
+	require.NoError(t, s.Close())
+	for _, c := range []stranger{silent, offered, joined} {
+		_, err := io.Copy(io.Discard, c.Conn)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded) // a reset will do
+	}
+	require.Empty(t, s.conns)
+}
+
+// TestEarlyDatagrams of a member whose job waits for another rank take no
+// memory of the node's kernel: nothing of them is there when the job starts.
+func TestEarlyDatagrams(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	job := session.Hello{Job: 1, Ranks: 2}
+	early, err := dial(t, s, job)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, j := range s.jobs {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return len(j.members) == 1
+		}
+		return false
+	}, patience, time.Millisecond)
+	for range 100 {
+		_, err := unix.Write(early.Sockets()[0].FD(), make([]byte, 1000))
+		require.NoError(t, err)
+	}
+	job.Rank = 1
+	_, err = dial(t, s, job)
+	require.NoError(t, err)
+	_, _, err = early.Ready(t.Context())
+	require.NoError(t, err)
+	_, err = unix.Write(early.Sockets()[0].FD(), make([]byte, 1000)) // on loopback behind all others
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Stats().Garbage > 0 }, patience, time.Millisecond)
+	require.Equal(t, uint64(1), s.Stats().Garbage)
+}
+
+// TestManyStrangers take all places that those of their address have, and none of others.
+func TestManyStrangers(t *testing.T) {
+	s := start(t, Config{Members: 200})
+	silent := make([]stranger, leastUnproven)
+	for i := range silent {
+		silent[i] = come(t, s)
+	}
+	conn, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	n, _ := io.Copy(io.Discard, conn)
+	require.Zero(t, n, "a greeting")
+	other, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = other.Close() }()
+	require.NoError(t, stranger{other}.read(&struct{}{}))
+	require.NoError(t, silent[0].Close())
+	require.Eventually(t, func() bool {
+		_, err := dial(t, s, session.Hello{Job: 1})
+		return err == nil
+	}, patience, time.Millisecond)
+}
+
+// TestAChildTellsTheDifference has ranks join a child one after another: it
+// tells its parent of each once, so what it says is as long as what is new.
+func TestAChildTellsTheDifference(t *testing.T) {
+	root, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = root.Close() }()
+	s := start(t, Config{Parent: root.Addr().String()})
+	const ranks = 5
+	said := make(chan []int, ranks)
+	go func() {
+		conn, err := root.Accept()
+		if err != nil {
+			return
+		}
+		p, err := session.Accept(conn, nil, patience)
+		if err != nil {
+			return
+		}
+		defer p.Close()
+		if p.Offer([]uint16{9}) != nil {
+			return
+		}
+		for b, err := p.Next(); err == nil; b, err = p.Next() {
+			said <- b.Ranks
+		}
+	}()
+	for r := range ranks {
+		_, err := dial(t, s, session.Hello{Job: 1, Ranks: ranks + 1, Rank: r})
+		require.NoError(t, err)
+		select {
+		case news := <-said:
+			require.Equal(t, []int{r}, news)
+		case <-time.After(patience):
+			require.Fail(t, "the parent hears nothing")
+		}
+	}
+}
+
+// TestAChildThatRepeatsItself brings no ranks that it has named before.
+func TestAChildThatRepeatsItself(t *testing.T) {
+	s := start(t, Config{Workers: 1})
+	child, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Child: true})
+	require.NoError(t, err)
+	for _, ranks := range [][]int{{2}, {0, 2}, {2}} {
+		require.NoError(t, child.Has(session.Branches{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
+	}
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, j := range s.jobs {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return !j.running && len(j.present()) == 2
+		}
+		return false
+	}, patience, time.Millisecond)
+	last, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1})
+	require.NoError(t, err)
+	_, number, err := last.Ready(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, number) // after the child, whose lowest rank is 0
+}

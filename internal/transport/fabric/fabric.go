@@ -1,0 +1,164 @@
+// Package fabric defines what moves bytes between ranks. A fabric is thin: it
+// decides nothing about the protocol, it only carries what internal/protocol/multicast asks
+// for. There are two kinds of traffic and one interface for each:
+//
+//   - Gather: multicast datagrams and control messages of Allgather and
+//     Broadcast (internal/protocol/multicast drives it through internal/engine);
+//   - Streams: ordered, reliable byte streams between pairs of ranks, for the
+//     direct Reduce-Scatter (internal/protocol/direct drives it).
+//
+// Neither is safe for concurrent use, except for Wake, Stats and Close's
+// documented exceptions: one agent at a time owns a fabric (pkg/overlap hands
+// the ownership around). Nothing here blocks but Sleep.
+package fabric
+
+import (
+	"errors"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// ErrUnavailable says that a fabric cannot work on this machine. It is wrapped
+// with what is missing and how to mend it.
+var ErrUnavailable = errors.New("fabric: not available here")
+
+// Run is a stretch of consecutive chunks of this rank's own shard, to be
+// multicast. Head is the header of its first chunk; only PSN differs in the
+// following ones.
+type Run struct {
+	Head  wire.Data
+	Count int    // chunks, at least 1
+	Shard []byte // the whole shard; chunk i is Shard[i*chunk : min((i+1)*chunk, len)]
+}
+
+// Expected is a guess at what arrives next: chunks PSN, PSN+1, ... PSN+Count-1 of Root's
+// shard in operation Seq. A fabric may read straight to where they belong;
+// what it read amiss is moved afterwards (Sink.Place says where to).
+// Dst is where chunk PSN goes, with room for Count chunks one after another
+// (the last may be short, Dst ends there). An empty Dst means: no guess.
+type Expected struct {
+	Seq  uint32
+	Root uint16
+	PSN  uint32
+	Dst  []byte
+}
+
+// Sink receives what a fabric's Poll finds. The engine implements it.
+type Sink interface {
+	// Expect returns the best guess at what arrives next.
+	Expect() Expected
+	// Place returns where the n payload bytes of a chunk go, or nil when the
+	// chunk is to be dropped (duplicate, stale, malformed). The slice is n
+	// bytes long and valid until the next call of any method of the Sink.
+	// A chunk of length 0 gets an empty, non-nil slice.
+	Place(h *wire.Data, n int) []byte
+	// Hold reports whether a chunk must stay where it is for now because this rank
+	// has not posted its operation yet. Only a Lossless fabric asks, before Place.
+	Hold(h *wire.Data) bool
+	// Bulk reports whether the chunk that Place was asked for last is of a result so large that
+	// copies of it should go past the caches (internal/transport/streamcopy).
+	Bulk(h *wire.Data) bool
+	// Received says that the payload of a chunk is in its place. It follows a
+	// Place that returned non-nil.
+	Received(h *wire.Data)
+	// Control delivers a control message other than Repair. Repairs arrive by
+	// Place and Received with the header that RepairHeader builds.
+	Control(from int, m *wire.Control)
+	// Broken says that the path to a rank is lost for good; with the own rank, that the fabric is.
+	Broken(rank int, err error)
+}
+
+// RepairHeader is the Data header under which the payload of a Repair is placed.
+func RepairHeader(m *wire.Control) wire.Data {
+	return wire.Data{Collective: m.Collective, Root: m.Root, Seq: m.Seq, PSN: m.PSN, Bytes: m.Count}
+}
+
+// Gather carries the multicast protocol.
+type Gather interface {
+	// Traits says how the fabric behaves. It does not change.
+	Traits() Traits
+	// Multicast sends the first chunks of a run to every other rank and
+	// returns how many it took; 0 means that there is no room now. It does
+	// not keep Shard.
+	Multicast(r *Run) int
+	// Control queues a message to a rank that Neighbours lists, payload (of a Repair)
+	// included, and reports whether there was room. All of it is taken or
+	// none. It does not keep payload.
+	Control(to int, m *wire.Control, payload []byte) bool
+	// Flush hands queued control messages to the operating system. Engines
+	// call it once after a round of work.
+	Flush()
+	// Poll moves what has arrived into the sink, at most budget chunks and
+	// messages, and returns how many there were.
+	Poll(s Sink, budget int) int
+	Sleeper
+	// Stats may be called from any goroutine.
+	Stats() Stats
+	Close() error
+}
+
+// Streams carries ordered bytes between pairs of ranks, in both directions at once.
+type Streams interface {
+	// Send puts as much of b as there is room for into the stream to a rank
+	// and returns how many bytes that was. It does not keep b.
+	Send(to int, b []byte) int
+	// Peek returns bytes that have arrived from a rank and were not consumed
+	// yet, in order and contiguous, at most max. Fewer than have arrived may be returned (a
+	// ring wraps), none only if there are none. The slice is valid until
+	// Consume. It starts at an 8-byte boundary if what was consumed before
+	// is a multiple of 8.
+	Peek(from, max int) []byte
+	// Consume frees the first n bytes that Peek returned.
+	Consume(from, n int)
+	// Err returns why the stream to or from a rank is broken, or nil.
+	Err(rank int) error
+	Sleeper
+	// Stats may be called from any goroutine.
+	Stats() Stats
+	Close() error
+}
+
+// Sleeper is how an idle agent waits for a fabric.
+type Sleeper interface {
+	// Sleep blocks until something arrived, or room became free for something
+	// that was refused, or Wake was called (since the last Sleep began or ended), or
+	// at most d has passed. It may return early for no reason.
+	Sleep(d time.Duration)
+	// Wake ends a Sleep, now or the next one. It may be called from any goroutine.
+	Wake()
+}
+
+// Traits are the fixed properties of a fabric.
+type Traits struct {
+	Name  string // "udp", "shm", ...
+	Chunk int    // payload bytes of a full chunk, at least 1
+	// Window is how many chunks may be on their way to a receiver that does
+	// not read, before it loses any, with one root sending. 0: the fabric never loses for want of room.
+	Window int
+	// Lossless fabrics deliver everything once and in order, and keep what the receiver has
+	// not posted yet: the protocol then needs no barrier, repair or handshake.
+	Lossless bool
+	// Notes tell, one sentence each, what the fabric does without and why
+	// ("no UDP_GRO before Linux 5.0: one datagram a call").
+	Notes []string
+}
+
+// Stats count what a fabric moved, since it was opened.
+type Stats struct {
+	SentBytes      uint64 // multicast or stream bytes sent, headers included, each byte once
+	ControlBytes   uint64 // control bytes sent, repairs included
+	SentChunks     uint64
+	ReceivedChunks uint64 // datagrams that passed the filter
+	ReceivedBytes  uint64
+	Dropped        uint64 // received and thrown away: duplicates, stale, malformed
+	Injected       uint64 // lost on purpose (fabric/fault)
+	Misplaced      uint64 // read to the wrong place first, then moved
+	Syscalls       uint64
+	Repairs        []uint64 // chunks that came by repair, duplicates included, by root; nil: there are no repairs
+
+	// Multicast datagrams that the kernel did not take. They count as lost: repairs bring them.
+	Refused     uint64 // by a firewall or a security policy (EPERM)
+	Unreachable uint64 // the interface is down, or its address is gone (ENETUNREACH, ENETDOWN, EINVAL, ...)
+	TooLarge    uint64 // the interface's MTU is smaller now than a datagram (EMSGSIZE)
+}

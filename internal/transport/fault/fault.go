@@ -1,0 +1,58 @@
+// Package fault wraps a fabric so that it loses datagrams on purpose: for tests, and for
+// MCAST_LOSS, with which people see what loss costs them.
+package fault
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Gather is a fabric that drops received multicast chunks at random.
+// Control messages and repairs, which travel on a reliable path, are not touched.
+type Gather struct {
+	fabric.Gather
+	sink     sink
+	injected atomic.Uint64
+}
+
+// Lossy wraps g so that each chunk is lost with probability loss (0 to 1),
+// independently. The same seed and the same arrivals lose the same chunks.
+func Lossy(g fabric.Gather, loss float64, seed uint64) *Gather {
+	f := &Gather{Gather: g}
+	f.sink = sink{fabric: f, loss: loss, rng: rand.New(rand.NewPCG(seed, 0x6d63617374))} //nolint:gosec // repeatable on purpose
+	return f
+}
+
+// Poll implements fabric.Gather.
+func (f *Gather) Poll(s fabric.Sink, budget int) int {
+	f.sink.Sink = s
+	return f.Gather.Poll(&f.sink, budget)
+}
+
+// Stats implements fabric.Gather.
+func (f *Gather) Stats() fabric.Stats {
+	s := f.Gather.Stats()
+	s.Injected += f.injected.Load()
+	return s
+}
+
+// sink refuses some of the chunks that the fabric wants to place.
+type sink struct {
+	fabric.Sink
+	fabric *Gather
+	loss   float64
+	rng    *rand.Rand
+}
+
+// Place implements fabric.Sink.
+func (s *sink) Place(h *wire.Data, n int) []byte {
+	if !multicast.IsRepair(h) && s.rng.Float64() < s.loss {
+		s.fabric.injected.Add(1)
+		return nil
+	}
+	return s.Sink.Place(h, n)
+}

@@ -1,0 +1,231 @@
+// Package netdev lists the network interfaces that an NCCL plugin offers as devices.
+package netdev
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// GuessedSpeed stands, in Mbit/s, for a speed that the kernel does not know:
+// that of virtual interfaces (lo, veth, bridge, virtio). NCCL's own Socket
+// transport guesses the same (src/transport/net_socket.cc, v2.30.7).
+const GuessedSpeed = 10000
+
+// Device is an interface that is up and has an IPv4 address.
+type Device struct {
+	Name       string
+	Index      int
+	Addr       netip.Addr // its first IPv4 address; one that is not link-local where it has both
+	MTU        int        // in bytes
+	SpeedMbps  int        // as the driver says, or GuessedSpeed
+	SpeedKnown bool       // the driver says it
+	PCIPath    string     // real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or several
+	GUID       uint64     // of host, interface name and MAC: the same in all processes of a host
+}
+
+// Devices returns this host's devices, the one of the default route first and
+// the others by index. If name is not empty, it returns that one alone,
+// whatever it is.
+//
+// Without a name only interfaces are listed by which other hosts can be
+// expected to reach this one, for NCCL spreads its connections over all devices
+// and does not try another when one leads nowhere: the interface of the default
+// route, and those with hardware below them and an address that is not
+// link-local. Only if there is none, it is the virtual and link-local ones
+// (docker0, veth, tun, a BMC's USB); only if there are none either, loopback.
+//
+// The error says which interfaces there are and why they do not do.
+func Devices(name string) ([]Device, error) {
+	h, err := thisHost()
+	if err != nil {
+		return nil, err
+	}
+	return h.devices(name)
+}
+
+// host is what the devices are made from.
+type host struct {
+	name       string // hostname
+	sysfs      string // mount point, /sys
+	interfaces []link
+	uplink     netip.Addr // this host's address on the default route; not valid if there is none
+}
+
+// link is an interface with its IPv4 addresses.
+type link struct {
+	net.Interface
+	addrs []netip.Addr
+}
+
+func thisHost() (host, error) {
+	h := host{sysfs: "/sys", uplink: Uplink()}
+	h.name, _ = os.Hostname() // the GUID does without
+	var err error
+	h.interfaces, err = links()
+	return h, err
+}
+
+// links returns all interfaces.
+func links() (found []link, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("netdev: list interfaces: %w", err)
+	}
+	for _, ifi := range all {
+		addrs, err := ifi.Addrs()
+		if err != nil {
+			continue // it went away just now
+		}
+		l := link{Interface: ifi}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				l.addrs = append(l.addrs, p.Addr())
+			}
+		}
+		found = append(found, l)
+	}
+	return found, nil
+}
+
+// Uplink asks the routing table for the address that this host has on its
+// default route, or, on a network without one, on its only interface that is up.
+// It is not valid if there is neither. Connecting a datagram socket sends
+// nothing, and 192.0.2.1 is nobody (RFC 5737).
+func Uplink() netip.Addr {
+	conn, err := net.Dial("udp4", "192.0.2.1:9")
+	if err != nil {
+		return onlyAddress()
+	}
+	defer func() { _ = conn.Close() }()
+	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+}
+
+// onlyAddress returns the address of the only interface, but for loopback, that is up and has one.
+func onlyAddress() (at netip.Addr) {
+	all, _ := links() // none is found then
+	for _, l := range all {
+		if l.Flags&net.FlagUp == 0 || l.Flags&net.FlagLoopback != 0 || len(l.addrs) == 0 {
+			continue
+		}
+		if at.IsValid() {
+			return netip.Addr{}
+		}
+		at = l.addrs[0]
+	}
+	return at
+}
+
+func (h host) devices(name string) ([]Device, error) {
+	// The best class that has any interface is listed, and no other.
+	var classes [lastClass + 1][]link
+	var why []string
+	for _, l := range h.interfaces {
+		if name != "" && l.Name != name {
+			continue
+		}
+		if err := l.usable(); err != nil {
+			why = append(why, err.Error())
+			continue
+		}
+		c := h.classOf(l)
+		classes[c] = append(classes[c], l)
+	}
+	for _, links := range classes {
+		if len(links) == 0 {
+			continue
+		}
+		slices.SortFunc(links, func(a, b link) int {
+			return cmp.Or(h.distance(a)-h.distance(b), cmp.Compare(a.Index, b.Index))
+		})
+		found := make([]Device, len(links))
+		for i, l := range links {
+			found[i] = h.device(l)
+		}
+		return found, nil
+	}
+	switch {
+	case len(why) > 0:
+		return nil, fmt.Errorf("netdev: %s", strings.Join(why, "; "))
+	case name != "":
+		return nil, fmt.Errorf("netdev: there is no interface %q (have %s)", name, h.names())
+	}
+	return nil, fmt.Errorf("netdev: this host has no network interface")
+}
+
+// usable says why an interface cannot be a device.
+func (l link) usable() error {
+	switch {
+	case l.Flags&net.FlagUp == 0:
+		return fmt.Errorf("interface %s is down (ip link set %s up)", l.Name, l.Name)
+	case l.Flags&net.FlagRunning == 0:
+		return fmt.Errorf("interface %s has no carrier", l.Name)
+	case len(l.addrs) == 0:
+		return fmt.Errorf("interface %s has no IPv4 address", l.Name)
+	}
+	return nil
+}
+
+// The classes of interfaces, the best first.
+const (
+	reachable = iota // of the default route, or hardware with an address of more than the link
+	local            // virtual or link-local
+	loopback
+	lastClass = loopback
+)
+
+func (h host) classOf(l link) int {
+	switch {
+	case l.Flags&net.FlagLoopback != 0:
+		return loopback
+	case h.distance(l) == 0, h.hardware(l.Name) && !l.addr().IsLinkLocalUnicast():
+		return reachable
+	}
+	return local
+}
+
+// distance is 0 for the interface of the default route and 1 for any other.
+func (h host) distance(l link) int {
+	if slices.Contains(l.addrs, h.uplink) {
+		return 0
+	}
+	return 1
+}
+
+// addr is the first address that is not link-local, or else the first.
+func (l link) addr() netip.Addr {
+	if i := slices.IndexFunc(l.addrs, func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() }); i >= 0 {
+		return l.addrs[i]
+	}
+	return l.addrs[0]
+}
+
+func (h host) device(l link) Device {
+	d := Device{Name: l.Name, Index: l.Index, Addr: l.addr(), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
+	d.SpeedMbps, d.SpeedKnown = h.speed(l.Name)
+	return d
+}
+
+// guid tells apart interfaces that share a MAC, such as a VLAN and the
+// interface below it, and hosts whose containers have the same MACs.
+func (h host) guid(l link) uint64 {
+	sum := fnv.New64a()
+	_, _ = fmt.Fprintf(sum, "%s %s %s", h.name, l.Name, l.HardwareAddr)
+	return sum.Sum64()
+}
+
+func (h host) names() string {
+	if len(h.interfaces) == 0 {
+		return "none"
+	}
+	names := make([]string, len(h.interfaces))
+	for i, l := range h.interfaces {
+		names[i] = l.Name
+	}
+	return strings.Join(names, " ")
+}

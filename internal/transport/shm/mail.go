@@ -1,0 +1,120 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// boxBytes is the size of a mailbox: head, tail, letters.
+const boxBytes = 2*line + letters*wire.ControlSize
+
+// mail is a rank's ends of the mailboxes: one each way for each neighbour in
+// the circulant graph.
+type mail struct {
+	out  []outBox // by rank; no head where there is no edge
+	outs []int    // ranks with an entry in out
+	in   []inBox
+}
+
+// box is a queue of control messages with one writer and one reader.
+// Positions count messages.
+type box struct {
+	head, tail *atomic.Uint64
+	letters    []byte
+}
+
+type outBox struct {
+	box
+	at      uint64 // next message to write
+	read    uint64 // the reader's position, as last seen
+	refused bool
+}
+
+type inBox struct {
+	box
+	from int
+	at   uint64 // next message to read
+}
+
+func newMail(w *Window) mail {
+	size, away := w.lay.Size, offsets(w.lay.Size)
+	m := mail{out: make([]outBox, size)}
+	// The boxes of a receiver lie together, in the order of the offsets to the senders.
+	at := func(receiver, i int) box {
+		b := w.mem[w.lay.places().boxes+(receiver*len(away)+i)*boxBytes:][:boxBytes]
+		return box{head: word64(b, 0), tail: word64(b, line), letters: b[2*line:]}
+	}
+	for i, d := range away {
+		from, to := (w.rank+d)%size, (w.rank+size-d)%size
+		m.in = append(m.in, inBox{box: at(w.rank, i), from: from})
+		m.out[to] = outBox{box: at(to, i)}
+		m.outs = append(m.outs, to)
+	}
+	return m
+}
+
+func (b *box) letter(at uint64) []byte {
+	return b.letters[at%letters*wire.ControlSize:][:wire.ControlSize]
+}
+
+// put reports whether there was room.
+func (b *outBox) put(m *wire.Control) (bool, error) {
+	if b.at-b.read == letters {
+		b.read = b.tail.Load()
+		b.refused = b.at-b.read == letters
+		if b.at-b.read > letters {
+			return false, fmt.Errorf("shm: a mailbox that holds messages %d to %d was read up to %d", b.at-letters, b.at, b.read)
+		}
+		if b.refused {
+			return false, nil
+		}
+	}
+	m.Put(b.letter(b.at))
+	b.at++
+	b.head.Store(b.at)
+	return true, nil
+}
+
+// get reports whether there was a message.
+func (b *inBox) get(m *wire.Control) (bool, error) {
+	head := b.head.Load()
+	if head == b.at {
+		return false, nil
+	}
+	if head-b.at > letters {
+		return false, fmt.Errorf("shm: rank %d has put %d messages into a mailbox of %d that is read up to %d", b.from, head, letters, b.at)
+	}
+	if err := m.Get(b.letter(b.at)); err != nil {
+		return false, fmt.Errorf("shm: message %d of rank %d: %w", b.at, b.from, err)
+	}
+	b.at++
+	b.tail.Store(b.at)
+	return true, nil
+}
+
+// full tells whether a message was refused and has not been taken since.
+func (m *mail) full() bool {
+	for _, to := range m.outs {
+		if m.out[to].refused {
+			return true
+		}
+	}
+	return false
+}
+
+// ready tells whether a message has arrived, or room for a refused one.
+func (m *mail) ready() bool {
+	for i := range m.in {
+		if b := &m.in[i]; b.head.Load() != b.at {
+			return true
+		}
+	}
+	for _, to := range m.outs {
+		if b := &m.out[to]; b.refused && b.tail.Load() != b.read {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,82 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// ringSize is the receive buffer of a stream: large enough for few system
+// calls, small enough that what is read is still in the cache when it is summed.
+// A multiple of 8, so that elements never straddle the wrap.
+const ringSize = 256 << 10
+
+// stream is the connection to one rank. What arrived lies in a ring, between
+// the counts of bytes consumed and received.
+type stream struct {
+	rank     int
+	fd       int
+	ring     []byte
+	received uint64
+	consumed uint64
+	readable bool // the kernel may hold bytes for us
+	writable bool // the kernel may have room for ours
+	ending   bool // the peer has closed: keep reading until the end
+	stall    sys.Stall
+	err      error
+}
+
+// buffered returns the bytes that have arrived and lie in one piece.
+func (s *stream) buffered() []byte {
+	at := int(s.consumed % ringSize)
+	n := int(s.received - s.consumed) //nolint:gosec // At most ringSize.
+	return s.ring[at:min(at+n, ringSize)]
+}
+
+// fill reads into the free part of the ring and returns how many bytes came.
+func (s *stream) fill() int {
+	start, free := s.received%ringSize, ringSize-(s.received-s.consumed)
+	room := s.ring[start:min(start+free, ringSize)]
+	if len(room) == 0 {
+		return 0
+	}
+	n, e := sys.Receive(s.fd, room)
+	switch {
+	case e == unix.EAGAIN:
+		s.readable = false
+		return 0
+	case e != 0:
+		s.fail(e)
+		return 0
+	case n == 0:
+		s.fail(io.EOF)
+		return 0
+	}
+	s.received += uint64(n)
+	if n < len(room) {
+		s.readable = s.ending
+	}
+	return n
+}
+
+// fail keeps the first error.
+func (s *stream) fail(cause error) {
+	s.readable, s.writable = false, false
+	if s.err != nil {
+		return
+	}
+	var e syscall.Errno
+	switch {
+	case errors.Is(cause, io.EOF):
+		s.err = fmt.Errorf("tcp: rank %d closed its stream: %w", s.rank, cause)
+	case errors.As(cause, &e):
+		s.err = fmt.Errorf("tcp: stream of rank %d: %w", s.rank, e)
+	default:
+		s.err = cause
+	}
+}

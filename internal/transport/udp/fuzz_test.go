@@ -1,0 +1,121 @@
+package udp
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// catcher is a sink that expects a run of chunks and compares what it is given with what was sent.
+type catcher struct {
+	t      *testing.T
+	guess  fabric.Expected
+	chunk  int
+	came   map[uint32]bool // chunks that have their place
+	aside  [slots * maxChunk]byte
+	placed []byte
+	sent   [][]byte // datagrams that are to come, in order
+}
+
+func (c *catcher) Expect() fabric.Expected    { return c.guess }
+func (c *catcher) Hold(*wire.Data) bool       { return false }
+func (c *catcher) Bulk(*wire.Data) bool       { return false }
+func (c *catcher) Control(int, *wire.Control) {}
+func (c *catcher) Broken(int, error)          {}
+
+func (c *catcher) Place(h *wire.Data, n int) []byte {
+	c.placed = nil
+	at := int(h.PSN-c.guess.PSN) * c.chunk
+	switch {
+	case h.Seq&3 == 3: // nobody wants it
+		return nil
+	case h.Root != c.guess.Root || h.Seq != c.guess.Seq || h.PSN-c.guess.PSN >= slots || at+n > len(c.guess.Dst) || n > c.chunk:
+		c.placed = c.aside[:n]
+	case c.came[h.PSN]:
+		return nil
+	default:
+		c.came[h.PSN] = true
+		c.placed = c.guess.Dst[at:][:n]
+	}
+	if n == 0 {
+		c.placed = c.aside[:1]
+	}
+	return c.placed
+}
+
+// Received finds the datagram among those that were sent: some before it may have been dropped.
+func (c *catcher) Received(h *wire.Data) {
+	for i, d := range c.sent {
+		var head wire.Data
+		if len(d) < wire.DataSize || head.Get(d) != nil || head != *h {
+			continue
+		}
+		require.Equal(c.t, d[wire.DataSize:], c.placed[:len(d)-wire.DataSize], "%+v", h)
+		c.sent = c.sent[i+1:]
+		return
+	}
+	require.Fail(c.t, "a datagram that nobody sent", "%+v", h)
+}
+
+// FuzzMerged has the kernel merge datagrams of any content and size, the last one shorter, which
+// chunks may or may not be expected.
+func FuzzMerged(f *testing.F) {
+	const chunk, job, rank, size = MinChunk, 7, 0, 3
+	datagram := func(psn uint32, n int) []byte {
+		b := make([]byte, wire.DataSize+n)
+		(&wire.Data{Collective: wire.Allgather, Root: 1, Seq: 5, PSN: psn, Bytes: 1000, Job: job}).Put(b)
+		for i := range n {
+			b[wire.DataSize+i] = byte(psn) + 1
+		}
+		return b
+	}
+	full := append(append(datagram(10, chunk), datagram(11, chunk)...), datagram(12, 20)...)
+	odd := append(append(datagram(12, chunk), datagram(10, chunk)...), datagram(11, 0)...)
+	small := append(append(datagram(11, 20), datagram(10, 20)...), datagram(30, 9)...)
+	for _, room := range []int{0, 1, 2 * chunk, 2*chunk + 20, 10 * chunk} {
+		f.Add(full, chunk+wire.DataSize, room)
+		f.Add(odd, chunk+wire.DataSize, room)
+		f.Add(small, 20+wire.DataSize, room)
+		f.Add(full, 0, room)
+	}
+	f.Add(full, 1, 0)
+	f.Add(full, 1<<31, 0)
+	f.Fuzz(func(t *testing.T, b []byte, each, room int) {
+		g := &Gather{rank: rank, size: size, job: job, chunk: chunk, plan: plan{messages: 1, merge: true}}
+		require.NoError(t, g.openBoxes())
+		defer func() { require.NoError(t, g.Close()) }()
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		require.NoError(t, err)
+		defer unix.Close(pair[0])
+		defer unix.Close(pair[1])
+		b = b[:min(len(b), maxDatagram)]
+		require.NoError(t, unix.Send(pair[0], b, 0))
+
+		c := &catcher{t: t, chunk: chunk, came: map[uint32]bool{}}
+		c.guess = fabric.Expected{Root: 1, Seq: 5, PSN: 10, Dst: make([]byte, uint(room)%(20*chunk))} //nolint:gosec // any
+		n := int(uint32(each))                                                                        //nolint:gosec // as the kernel has it
+		if n == 0 {
+			n = max(1, len(b))
+		}
+		for rest := b; len(rest) > 0; rest = rest[min(n, len(rest)):] {
+			c.sent = append(c.sent, rest[:min(n, len(rest))])
+		}
+		messages := g.offer(c.guess.Dst, 100)
+		got, e := g.fetch(pair[1], messages)
+		require.Zero(t, e)
+		require.Equal(t, 1, got)
+		m := &g.in.messages[0]
+		if each != 0 {
+			m.Hdr.Controllen = uint64(unix.CmsgLen(4)) //nolint:gosec // small
+			binary.NativeEndian.PutUint32(g.in.control[8:], unix.IPPROTO_UDP)
+			binary.NativeEndian.PutUint32(g.in.control[12:], unix.UDP_GRO)
+			binary.NativeEndian.PutUint32(g.in.control[16:], uint32(n)) //nolint:gosec // was one
+		}
+		g.split(c, &c.guess)
+	})
+}

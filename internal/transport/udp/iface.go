@@ -1,0 +1,141 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Choose returns the interface for multicast and its IPv4 address: the one
+// called name; or, if name is empty, lo when all peers are on this host and
+// else the interface of the route to them. Peers are the addresses of all
+// other ranks; there may be none.
+func Choose(name string, peers []netip.Addr) (*net.Interface, netip.Addr, error) {
+	if name != "" {
+		ifi, err := net.InterfaceByName(name)
+		if err != nil {
+			return nil, netip.Addr{}, unavailable("there is no interface %s (have %s)", name, interfaceNames())
+		}
+		return usable(ifi)
+	}
+	local, err := localAddrs()
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	var chosen *net.Interface
+	var via netip.Addr
+	for _, peer := range peers {
+		peer = peer.Unmap()
+		if peer.IsLoopback() || local[peer] != nil {
+			continue
+		}
+		ifi, err := routeTo(peer, local)
+		if err != nil {
+			return nil, netip.Addr{}, err
+		}
+		if chosen != nil && chosen.Index != ifi.Index {
+			return nil, netip.Addr{}, unavailable("%v is reached by %s and %v by %s: name one interface for all ranks (MCAST_IFACE)",
+				via, chosen.Name, peer, ifi.Name)
+		}
+		chosen, via = ifi, peer
+	}
+	if chosen == nil {
+		return loopback()
+	}
+	return usable(chosen)
+}
+
+// usable checks that an interface can carry IPv4 multicast and returns its address.
+func usable(ifi *net.Interface) (*net.Interface, netip.Addr, error) {
+	if ifi.Flags&net.FlagUp == 0 {
+		return nil, netip.Addr{}, unavailable("interface %s is down (ip link set %s up)", ifi.Name, ifi.Name)
+	}
+	// Linux loops multicast on lo whether the flag is set or not.
+	if ifi.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
+		return nil, netip.Addr{}, unavailable("interface %s does not do multicast (ip link set %s multicast on)", ifi.Name, ifi.Name)
+	}
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return nil, netip.Addr{}, fmt.Errorf("udp: addresses of %s: %w", ifi.Name, err)
+	}
+	for _, a := range addrs {
+		if addr, ok := addrOf(a); ok && addr.Is4() {
+			return ifi, addr, nil
+		}
+	}
+	return nil, netip.Addr{}, unavailable("interface %s has no IPv4 address", ifi.Name)
+}
+
+func loopback() (*net.Interface, netip.Addr, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, netip.Addr{}, fmt.Errorf("udp: list interfaces: %w", err)
+	}
+	for i := range all {
+		if all[i].Flags&net.FlagLoopback != 0 {
+			return usable(&all[i])
+		}
+	}
+	return nil, netip.Addr{}, unavailable("all ranks are on this host, and it has no loopback interface")
+}
+
+// routeTo asks the routing table, by connecting a socket that never sends.
+func routeTo(peer netip.Addr, local map[netip.Addr]*net.Interface) (*net.Interface, error) {
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer, 9)))
+	if err != nil {
+		return nil, unavailable("no route to %v: %w", peer, errors.Unwrap(err))
+	}
+	defer func() { _ = conn.Close() }()
+	from := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+	if ifi := local[from]; ifi != nil {
+		return ifi, nil
+	}
+	return nil, unavailable("the route to %v starts at %v, which no interface has: name one (MCAST_IFACE)", peer, from)
+}
+
+// localAddrs maps this host's addresses to their interfaces.
+func localAddrs() (map[netip.Addr]*net.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("udp: list interfaces: %w", err)
+	}
+	local := make(map[netip.Addr]*net.Interface)
+	for i := range all {
+		addrs, err := all[i].Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("udp: addresses of %s: %w", all[i].Name, err)
+		}
+		for _, a := range addrs {
+			if addr, ok := addrOf(a); ok {
+				local[addr] = &all[i]
+			}
+		}
+	}
+	return local, nil
+}
+
+func addrOf(a net.Addr) (netip.Addr, bool) {
+	prefix, err := netip.ParsePrefix(a.String())
+	return prefix.Addr().Unmap(), err == nil
+}
+
+func interfaceNames() string {
+	all, err := net.Interfaces()
+	if err != nil || len(all) == 0 {
+		return "none"
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	slices.Sort(names)
+	return fmt.Sprint(names)
+}
+
+func unavailable(format string, args ...any) error {
+	return fmt.Errorf("%w: udp: %w", fabric.ErrUnavailable, fmt.Errorf(format, args...))
+}

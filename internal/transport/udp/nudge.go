@@ -1,0 +1,74 @@
+package udp
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// TCP learns that a segment is lost from those that arrive after it (RFC 8985).
+// Nothing comes after the last one, so its loss shows by timers alone: of
+// some round trips, doubled each time, and 200 ms at least before Linux 6.15 (sys.Take). Credits and
+// repairs are few, one of them is often the last for a while, and a root waits for
+// it. So where bytes rest without being acknowledged, a message that means
+// nothing goes after them.
+const (
+	nudgeAfter = 2 * time.Millisecond // the first, each later one twice as long after the one before
+	maxNudges  = 5                    // what is lost then is TCP's business
+)
+
+// tail is the end of what a peer was sent.
+type tail struct {
+	watched bool // in Gather.tails
+	nudges  int  // sent after it
+	due     time.Time
+}
+
+// watch begins to watch for what has just been sent to be acknowledged.
+func (g *Gather) watch(p *peer) {
+	p.tail.nudges, p.tail.due = 0, time.Now().Add(nudgeAfter)
+	if !p.tail.watched {
+		p.tail.watched = true
+		g.tails = append(g.tails, p)
+	}
+}
+
+// nudge nudges the peers whose tails are due, and strikes off those that need no more.
+func (g *Gather) nudge(now time.Time) {
+	kept := g.tails[:0]
+	for _, p := range g.tails {
+		if now.Before(p.tail.due) || g.nudged(p, now) {
+			kept = append(kept, p)
+		} else {
+			p.tail.watched = false
+		}
+	}
+	g.tails = kept
+}
+
+// nudged nudges a peer, unless that is no use, and reports whether it did.
+func (g *Gather) nudged(p *peer, now time.Time) bool {
+	t := &p.tail
+	if p.fd < 0 || t.nudges == maxNudges || len(p.out) > 0 {
+		return false // of what is in out, some will be the tail
+	}
+	g.stats.syscalls.Add(1)
+	if n, err := unix.IoctlGetInt(p.fd, unix.SIOCOUTQ); err != nil || n == 0 {
+		return false // all has been acknowledged; of a lost connection, reading tells
+	}
+	nudges := t.nudges + 1
+	p.push(&wire.Control{Kind: wire.Nudge}, nil)
+	g.flush(p)
+	t.nudges, t.due = nudges, now.Add(nudgeAfter<<nudges)
+	return true
+}
+
+// untilNudge returns when a tail is due, if that is sooner than in d.
+func (g *Gather) untilNudge(d time.Duration) time.Duration {
+	for _, p := range g.tails {
+		d = min(d, max(0, time.Until(p.tail.due)))
+	}
+	return d
+}

@@ -1,0 +1,149 @@
+// Package udp is the fabric for hosts on one Ethernet: datagrams of
+// Allgather and Broadcast travel by IPv4 multicast, control messages by TCP
+// connections between the ranks that talk (paper 000, III-B: the fast path is
+// unreliable multicast, the slow path is reliable and between two ranks).
+//
+// Datagrams cross the kernel in batches, by segmentation offload where it
+// exists, and their payload is received straight to where the protocol expects
+// it. A receiver's socket buffer is the only queue between two ranks; Traits
+// says how many chunks it surely holds.
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+)
+
+// Offload says how many datagrams cross the kernel in one call.
+type Offload = datagram.Offload
+
+// The steps, from the best to the simplest; see datagram.
+const (
+	OffloadAuto   = datagram.OffloadAuto
+	OffloadGSO    = datagram.OffloadGSO
+	OffloadBatch  = datagram.OffloadBatch
+	OffloadSingle = datagram.OffloadSingle
+)
+
+// Options describe one rank's end of the fabric. Job, Group, Port, Subgroups,
+// Size and Chunk must be the same on all ranks.
+type Options struct {
+	Rank      int
+	Size      int
+	Job       uint64
+	Group     netip.Addr     // IPv4 multicast address of subgroup 0; subgroup g has the address g above it
+	Port      uint16         // of all subgroups
+	Subgroups int            // 1 to 256; 0 means 1
+	Interface *net.Interface // from Choose
+	// Sources are the IPv4 addresses of all ranks, by rank: each multicasts from its own, and what
+	// comes from another is refused. None: from any address, and nothing is refused.
+	Sources []netip.Addr
+	Conns   map[int]*net.TCPConn // to every rank that Control may name; Open takes them over, and closes them if it fails
+	TTL     int                  // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
+	Chunk   int                  // payload bytes of a datagram; 0: ChunkFor(Interface)
+	RcvBuf  int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
+	Window  int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
+	Offload Offload
+	// Stall is how long what was sent on a control connection may go unacknowledged before the
+	// connection counts as lost, with a *sys.StallError; 0: for ever.
+	Stall time.Duration
+}
+
+// Limits of a datagram: IPv4's length field, less its header and UDP's.
+const (
+	ipHeader    = 20
+	udpHeader   = 8
+	maxDatagram = 65535 - ipHeader - udpHeader
+	maxChunk    = maxDatagram - wire.DataSize
+	maxRanks    = 1 << 16
+
+	// MinChunk is the least payload of a full datagram, in bytes.
+	MinChunk = 64
+)
+
+// ChunkFor returns the largest payload of a datagram that travels in an IPv4 packet of so many bytes,
+// an interface's MTU for instance, and keeps chunks on 32-byte boundaries (a SIMD register): 1440
+// bytes of 1500. Ranks whose interfaces differ must agree on the smallest.
+func ChunkFor(packet int) int {
+	return min(packet-ipHeader-udpHeader-wire.DataSize, maxChunk) / 32 * 32
+}
+
+// PacketFor returns the bytes of the packet that a chunk travels in, the inverse of ChunkFor.
+func PacketFor(chunk int) int { return chunk + wire.DataSize + udpHeader + ipHeader }
+
+// complete checks the options and fills in what was left to choose.
+func (o *Options) complete() error {
+	switch {
+	case o.Size < 1 || o.Size > maxRanks:
+		return fmt.Errorf("udp: group of %d ranks: want 1 to %d", o.Size, maxRanks)
+	case o.Rank < 0 || o.Rank >= o.Size:
+		return fmt.Errorf("udp: rank %d of %d: want 0 to %d", o.Rank, o.Size, o.Size-1)
+	case o.Interface == nil:
+		return errors.New("udp: no interface given")
+	case o.Port == 0:
+		return errors.New("udp: no port given")
+	case o.TTL > 255:
+		return fmt.Errorf("udp: TTL %d: want 0 to 255", o.TTL)
+	}
+	if o.TTL < 0 {
+		o.TTL = 1
+	}
+	if o.Subgroups == 0 {
+		o.Subgroups = 1
+	}
+	if o.Subgroups < 1 || o.Subgroups > 256 {
+		return fmt.Errorf("udp: %d subgroups: want 1 to 256", o.Subgroups)
+	}
+	last := o.Group
+	for range o.Subgroups - 1 {
+		last = last.Next()
+	}
+	if !o.Group.Is4() || !o.Group.IsMulticast() || !last.IsMulticast() {
+		return fmt.Errorf("udp: groups %v to %v: want IPv4 multicast addresses, 224.0.0.0 to 239.255.255.255", o.Group, last)
+	}
+	if len(o.Sources) != 0 && len(o.Sources) != o.Size {
+		return fmt.Errorf("udp: addresses of %d ranks: want those of all %d, or none", len(o.Sources), o.Size)
+	}
+	for rank, source := range o.Sources {
+		if !source.Is4() || source.IsMulticast() {
+			return fmt.Errorf("udp: address %v of rank %d: want a host's IPv4 address", source, rank)
+		}
+	}
+	for rank, conn := range o.Conns {
+		if rank < 0 || rank >= o.Size || rank == o.Rank || conn == nil {
+			return fmt.Errorf("udp: control connection of rank %d to rank %d of %d: want another rank's", o.Rank, rank, o.Size)
+		}
+	}
+	return o.completeSizes()
+}
+
+func (o *Options) completeSizes() error {
+	largest := ChunkFor(o.Interface.MTU)
+	if largest < MinChunk {
+		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d",
+			o.Interface.MTU, o.Interface.Name, MinChunk+wire.DataSize+udpHeader+ipHeader)
+	}
+	if o.Chunk == 0 {
+		o.Chunk = largest
+	}
+	if o.Chunk < MinChunk || o.Chunk > o.Interface.MTU-ipHeader-udpHeader-wire.DataSize || o.Chunk > maxChunk {
+		return fmt.Errorf("udp: chunk of %d bytes on %s: want %d to %d (MTU %d less headers)",
+			o.Chunk, o.Interface.Name, MinChunk, min(o.Interface.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk), o.Interface.MTU)
+	}
+	if o.RcvBuf < 0 || o.Window < 0 {
+		return fmt.Errorf("udp: receive buffer %d, window %d: want sizes in bytes, or 0", o.RcvBuf, o.Window)
+	}
+	if o.Window == 0 {
+		o.Window = defaultWindow
+	}
+	if o.Offload > OffloadSingle {
+		return fmt.Errorf("udp: %v: want auto, gso, batch or single", o.Offload)
+	}
+	return nil
+}

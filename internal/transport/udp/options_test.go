@@ -1,0 +1,137 @@
+package udp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+func TestChunkFor(t *testing.T) {
+	for mtu, want := range map[int]int{65536: 65472, 9000: 8928, 1500: 1440, 1400: 1312} {
+		require.Equal(t, want, ChunkFor(mtu))
+	}
+}
+
+func TestOpenRefusesBadOptions(t *testing.T) {
+	good := func() Options {
+		addr, port := freshGroup()
+		return Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: lo(t)}
+	}
+	for want, change := range map[string]func(o *Options){
+		"group of 0 ranks: want 1 to 65536":                                  func(o *Options) { o.Size = 0 },
+		"rank 1 of 1: want 0 to 0":                                           func(o *Options) { o.Rank = 1 },
+		"no interface given":                                                 func(o *Options) { o.Interface = nil },
+		"no port given":                                                      func(o *Options) { o.Port = 0 },
+		"TTL 256: want 0 to 255":                                             func(o *Options) { o.TTL = 256 },
+		"257 subgroups: want 1 to 256":                                       func(o *Options) { o.Subgroups = 257 },
+		"groups 10.0.0.1 to 10.0.0.1: want IPv4 multicast addresses":         func(o *Options) { o.Group = netip.MustParseAddr("10.0.0.1") },
+		"groups ff02::1 to ff02::1: want IPv4":                               func(o *Options) { o.Group = netip.MustParseAddr("ff02::1") },
+		"groups invalid IP to":                                               func(o *Options) { o.Group = netip.Addr{} },
+		"groups 239.255.255.255 to 240.0.0.0":                                func(o *Options) { o.Group, o.Subgroups = netip.MustParseAddr("239.255.255.255"), 2 },
+		"chunk of 63 bytes on lo: want 64 to 65475 (MTU 65536 less headers)": func(o *Options) { o.Chunk = 63 },
+		"chunk of 65476 bytes on lo: want 64 to 65475":                       func(o *Options) { o.Chunk = 65476 },
+		"MTU 100 of lo leaves no room for a chunk: want at least 124":        func(o *Options) { o.Interface.MTU = 100 },
+		"receive buffer -1":                                                  func(o *Options) { o.RcvBuf = -1 },
+		"offload(9): want auto, gso, batch or single":                        func(o *Options) { o.Offload = 9 },
+		"addresses of 2 ranks: want those of all 1, or none":                 func(o *Options) { o.Sources = make([]netip.Addr, 2) },
+		"address ::1 of rank 0: want a host's IPv4 address":                  func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
+		"control connection of rank 0 to rank 3 of 1: want another rank's":   func(o *Options) { o.Conns = map[int]*net.TCPConn{3: nil} },
+	} {
+		o := good()
+		change(&o)
+		_, err := Open(o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestOpenClosesConnectionsWhenItFails(t *testing.T) {
+	a, b := systest.Pair(t)
+	_, err := Open(Options{Rank: 0, Size: 2, Conns: map[int]*net.TCPConn{1: a}})
+	require.Error(t, err)
+	_, err = b.Read(make([]byte, 1))
+	require.Error(t, err, "the peer notices")
+}
+
+// TestPortInUse has a socket hold the address that does not share it.
+func TestPortInUse(t *testing.T) {
+	addr, port := freshGroup()
+	fd, err := newSocket()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(fd)) }()
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Port: int(port)}))
+	_, err = Open(Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: lo(t)})
+	require.ErrorIs(t, err, fabric.ErrUnavailable)
+	require.ErrorContains(t, err, fmt.Sprintf("%v:%d is in use by a socket that does not share it", addr, port))
+}
+
+func TestPlan(t *testing.T) {
+	all := kernel{segment: true, merge: true, batch: true}
+	for _, c := range []struct {
+		kernel kernel
+		want   Offload
+		chunk  int
+		plan   plan
+	}{
+		{all, OffloadAuto, 1440, plan{segments: 44, messages: 64, merge: true}},
+		{all, OffloadGSO, 1440, plan{segments: 44, messages: 64, merge: true}},
+		{all, OffloadAuto, 8896, plan{segments: 7, messages: 58, merge: true}},
+		{all, OffloadAuto, 64, plan{segments: 64, messages: 64, merge: true}},
+		{all, OffloadAuto, 64512, plan{segments: 1, messages: 8}},
+		{all, OffloadBatch, 1440, plan{segments: 1, messages: 64}},
+		{all, OffloadSingle, 1440, plan{segments: 1, messages: 1}},
+		{kernel{batch: true, segment: true}, OffloadAuto, 1440, plan{segments: 44, messages: 64,
+			notes: []string{"no UDP_GRO before Linux 5.0: datagrams are received one by one"}}},
+		{kernel{batch: true}, OffloadAuto, 1440, plan{segments: 1, messages: 64, notes: []string{
+			"no UDP_SEGMENT before Linux 4.18: datagrams are sent without segmentation offload",
+			"no UDP_GRO before Linux 5.0: datagrams are received one by one"}}},
+		{kernel{}, OffloadAuto, 64512, plan{segments: 1, messages: 1, notes: []string{"no sendmmsg and recvmmsg here: one message a call"}}},
+		{kernel{}, OffloadSingle, 1440, plan{segments: 1, messages: 1}},
+	} {
+		p, err := c.kernel.plan(c.want, c.chunk)
+		require.NoError(t, err)
+		require.Equal(t, c.plan, p)
+	}
+	_, err := kernel{batch: true}.plan(OffloadGSO, 1440)
+	require.ErrorIs(t, err, fabric.ErrUnavailable)
+	require.ErrorContains(t, err, "offload gso: no UDP_SEGMENT before Linux 4.18")
+	_, err = kernel{}.plan(OffloadBatch, 1440)
+	require.ErrorContains(t, err, "offload batch: no sendmmsg")
+}
+
+// TestProbe runs on kernels that have everything (Linux 5.0 is from 2019), so
+// a probe that finds less is wrong.
+func TestProbe(t *testing.T) {
+	k, err := probe()
+	require.NoError(t, err)
+	require.Equal(t, kernel{segment: true, merge: true, batch: true}, k)
+}
+
+// TestFootprint compares the estimate with what the kernel says that a queued
+// datagram takes.
+func TestFootprint(t *testing.T) {
+	for _, chunk := range []int{64, 1000, 1440, 2000, 4000, 8896, 16 << 10, 20000, 32 << 10, 65472} {
+		ranks, o := group(t, 2, func(o *Options) { o.Chunk, o.Offload, o.RcvBuf = chunk, OffloadBatch, 4<<20 })
+		require.Equal(t, 1, ranks[0].Multicast(run(0, 1, make([]byte, chunk), 0, 1)))
+		// The first word of SO_MEMINFO is what the receive queue takes.
+		taken, err := unix.GetsockoptInt(ranks[1].receivers[0], unix.SOL_SOCKET, unix.SO_MEMINFO)
+		require.NoError(t, err)
+		require.Positive(t, taken)
+		require.GreaterOrEqual(t, footprint(chunk, o.Interface), taken, chunk)
+	}
+}
+
+func TestWindow(t *testing.T) {
+	lo := &net.Interface{Flags: net.FlagLoopback, MTU: 65536}
+	eth := &net.Interface{MTU: 1500}
+	require.Equal(t, 4, window(2*212992, 65472, 1<<30, lo), "the default of net.core.rmem_max, twice as the kernel counts")
+	require.Equal(t, 69, window(2*212992, 1440, 1<<30, eth))
+	require.Equal(t, 2, window(8<<20, 65472, 128<<10, lo), "limited")
+	require.Equal(t, 1, window(4<<10, 65472, 1, lo), "never none")
+}

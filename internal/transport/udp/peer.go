@@ -1,0 +1,196 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// outLimit bounds what waits for a peer that does not read.
+const outLimit = 1 << 20
+
+// inSize is the least size of a peer's receive buffer.
+const inSize = 64 << 10
+
+// peer is the control connection to one rank.
+type peer struct {
+	rank int
+	tag  int // in the poller
+	fd   int // -1 once the connection is lost
+
+	out     []byte // queued, not sent yet
+	queued  bool   // in Gather.dirty
+	blocked bool   // the kernel had no room; watched until it has
+	mute    bool   // sending failed; reading will tell why
+	tail    tail
+	stall   sys.Stall
+	stalled *sys.StallError // found by Sleep, for Poll to tell
+
+	in   []byte // in[read:filled] was received and not delivered yet
+	read int
+	fill int
+	more bool // a whole message may be left in in
+}
+
+// push queues a message and reports whether there was room.
+func (p *peer) push(m *wire.Control, payload []byte) bool {
+	if p.fd < 0 || p.mute {
+		return true // Broken has told, or will; nobody waits for this message.
+	}
+	n := len(p.out)
+	if n+wire.ControlSize+len(payload) > cap(p.out) {
+		return false
+	}
+	p.out = p.out[:n+wire.ControlSize]
+	m.Put(p.out[n:])
+	p.out = append(p.out, payload...)
+	return true
+}
+
+// flush sends what is queued, as far as the kernel has room.
+func (g *Gather) flush(p *peer) {
+	if p.fd < 0 || len(p.out) == 0 {
+		return
+	}
+	g.stats.syscalls.Add(1)
+	n, e := sys.Send(p.fd, p.out)
+	if e != 0 && e != unix.EAGAIN {
+		p.mute = true
+		n = len(p.out)
+	} else {
+		g.stats.controlBytes.Add(uint64(n))
+		if n > 0 {
+			g.watch(p)
+		}
+	}
+	p.out = p.out[:copy(p.out, p.out[n:])]
+	if blocked := len(p.out) > 0; blocked != p.blocked {
+		p.blocked = blocked
+		events := uint32(unix.EPOLLIN)
+		if blocked {
+			events |= unix.EPOLLOUT
+		}
+		g.note(g.poller.Change(p.fd, p.tag, events))
+	}
+}
+
+// hear reads from a peer once and delivers what it said. It returns how many
+// messages that were.
+func (g *Gather) hear(p *peer, s fabric.Sink, budget int) int {
+	if p.fd < 0 {
+		return 0
+	}
+	if p.more { // There may be no room to read more.
+		return g.parse(p, s, budget)
+	}
+	g.stats.syscalls.Add(1)
+	n, e := sys.Receive(p.fd, p.in[p.fill:])
+	switch {
+	case e == unix.EAGAIN:
+		return 0
+	case e != 0:
+		g.lost(p, s, e)
+		return 0
+	case n == 0:
+		g.hungUp(p, s)
+		return 0
+	}
+	p.fill += n
+	return g.parse(p, s, budget)
+}
+
+// parse delivers whole messages.
+func (g *Gather) parse(p *peer, s fabric.Sink, budget int) int {
+	done := 0
+	for done < budget && g.next(p, s) {
+		done++
+	}
+	g.setMore(p, done == budget && p.fd >= 0)
+	if !p.more && p.read > 0 {
+		p.fill = copy(p.in, p.in[p.read:p.fill])
+		p.read = 0
+	}
+	return done
+}
+
+func (g *Gather) setMore(p *peer, more bool) {
+	if more != p.more {
+		p.more = more
+		if more {
+			g.backlog++
+		} else {
+			g.backlog--
+		}
+	}
+}
+
+// next delivers one message, if it has arrived as a whole.
+func (g *Gather) next(p *peer, s fabric.Sink) bool {
+	b := p.in[p.read:p.fill]
+	if len(b) < wire.ControlSize {
+		return false
+	}
+	m := &g.message
+	if err := m.Get(b); err != nil {
+		g.lost(p, s, fmt.Errorf("control message % x: %w", b[:wire.ControlSize], err))
+		return false
+	}
+	if int(m.Root) >= g.size || m.Payload() > g.chunk {
+		g.lost(p, s, fmt.Errorf("%v message of rank %d with root %d and %d bytes of payload: want a root below %d and at most %d bytes",
+			m.Kind, p.rank, m.Root, m.Payload(), g.size, g.chunk))
+		return false
+	}
+	size := wire.ControlSize + m.Payload()
+	if len(b) < size {
+		return false
+	}
+	p.read += size
+	switch m.Kind {
+	case wire.Repair:
+		g.repaired(m, b[wire.ControlSize:size], s)
+	case wire.Nudge:
+	default:
+		s.Control(p.rank, m)
+	}
+	return true
+}
+
+// repaired delivers a chunk that came by repair.
+func (g *Gather) repaired(m *wire.Control, payload []byte, s fabric.Sink) {
+	g.repairs[m.Root].Add(1)
+	h := &g.repair
+	*h = fabric.RepairHeader(m)
+	if to := s.Place(h, len(payload)); to != nil {
+		copy(to, payload)
+		s.Received(h)
+	} else {
+		g.stats.dropped.Add(1)
+	}
+}
+
+func (g *Gather) hungUp(p *peer, s fabric.Sink) {
+	err := io.EOF
+	if p.fill > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	g.lost(p, s, fmt.Errorf("closed its control connection: %w", err))
+}
+
+// lost gives a connection up and tells the sink.
+func (g *Gather) lost(p *peer, s fabric.Sink, cause error) {
+	if e := syscall.Errno(0); errors.As(cause, &e) {
+		cause = fmt.Errorf("control connection: %w", e)
+	}
+	g.note(g.poller.Unwatch(p.fd))
+	_ = unix.Close(p.fd)
+	p.fd = -1
+	p.out = p.out[:0]
+	s.Broken(p.rank, fmt.Errorf("udp: rank %d: %w", p.rank, cause))
+}

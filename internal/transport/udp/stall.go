@@ -1,0 +1,36 @@
+package udp
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// findStalls looks for control connections on which nothing is acknowledged any more. Whoever is
+// held up by one sleeps, so Sleep is where to look; Poll, which has the sink, tells of them.
+func (g *Gather) findStalls(now time.Time) {
+	if g.stall == 0 || now.Sub(g.looked) < sys.StallPause(g.stall) {
+		return
+	}
+	g.looked = now
+	for _, p := range g.peers {
+		if p.fd < 0 {
+			continue
+		}
+		if p.stalled = p.stall.Check(p.fd, now, g.stall); p.stalled != nil {
+			g.stalls++
+		}
+	}
+}
+
+// loseStalled gives up the connections that findStalls has found.
+func (g *Gather) loseStalled(s fabric.Sink) {
+	g.stalls = 0
+	for _, p := range g.peers {
+		if p.stalled != nil && p.fd >= 0 {
+			g.lost(p, s, p.stalled)
+		}
+		p.stalled = nil
+	}
+}

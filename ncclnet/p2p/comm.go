@@ -1,0 +1,175 @@
+package p2p
+
+// #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow
+// #include <stdlib.h>
+// #include "p2p.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// open turns the sockets of a connection, and its ring unless that is negative,
+// into a comm. The sockets and the ring stay the caller's, who closes them.
+func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Pointer, err error) {
+	peer := C.CString(conns[0].RemoteAddr().String())
+	defer C.free(unsafe.Pointer(peer))
+	s := C.struct_p2p_setup{
+		lanes: C.int(len(conns)), memfd: C.int(ring), cut: C.size_t(cutOf(o, conns[0])),
+		zerocopy: C.int(zerocopies[o.Zerocopy]), timeout: C.uint(min(o.Timeout.Milliseconds(), math.MaxInt32)), peer: peer,
+	}
+	if sending {
+		s.sending = 1
+	}
+	var fds []int
+	defer func() {
+		if err != nil {
+			for _, fd := range fds {
+				_ = unix.Close(fd)
+			}
+		}
+	}()
+	for i, c := range conns {
+		fd, err := duplicate(c)
+		if err != nil {
+			return nil, fmt.Errorf("p2p: %w", err)
+		}
+		fds = append(fds, fd)
+		s.fds[i] = C.int(fd)
+	}
+	c, err := C.p2p_open(&s)
+	if c == nil {
+		return nil, fmt.Errorf("p2p: set up the connection with %v: %w", conns[0].RemoteAddr(), err)
+	}
+	watchSenders(o.Warn)
+	return unsafe.Pointer(c), nil
+}
+
+// localCut is the cut within a host: the cores that copy are the limit there, and
+// the one socket of a smaller message asks less of them.
+const localCut = 1 << 20
+
+// cutOf returns the size from which messages use all lanes; 0: C's default.
+func cutOf(o *Options, c net.Conn) int {
+	local, lok := c.LocalAddr().(*net.TCPAddr)
+	remote, rok := c.RemoteAddr().(*net.TCPAddr)
+	if o.Cut == 0 && lok && rok && local.IP.Equal(remote.IP) {
+		return localCut
+	}
+	return o.Cut
+}
+
+// duplicate returns a descriptor of a connection that Go's poller knows nothing of.
+func duplicate(c net.Conn) (fd int, err error) {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return -1, fmt.Errorf("%T is no TCP connection", c)
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	cerr := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3) })
+	if err = errors.Join(cerr, err); err == nil {
+		sys.Private(fd)
+	}
+	return fd, err
+}
+
+// Comm is a comm for Go callers: tests and benchmarks. The plugin calls C.
+// Memory that it sends from or receives into must not be Go's, see Alloc.
+type Comm struct{ c *C.struct_p2p_comm }
+
+// Request is a send or receive in flight; nil when 32 are.
+type Request struct{ r *C.struct_p2p_request }
+
+// Code is one of p2p.h's error codes, with its text.
+type Code struct {
+	Code int
+	Text string
+}
+
+func (e *Code) Error() string { return fmt.Sprintf("p2p: code %d: %s", e.Code, e.Text) }
+
+// The codes of p2p.h.
+const (
+	BadArgument = int(C.P2P_E_ARGUMENT)
+	Remote      = int(C.P2P_E_REMOTE)
+	System      = int(C.P2P_E_SYSTEM)
+	Mismatch    = int(C.P2P_E_MISMATCH)
+)
+
+// Wrap makes a Comm of what Connect or Accept returned.
+func Wrap(comm unsafe.Pointer) Comm { return Comm{(*C.struct_p2p_comm)(comm)} }
+
+// Alloc returns C memory; Free releases it.
+func Alloc(size int) []byte {
+	if size == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(C.calloc(1, C.size_t(size))), size)
+}
+
+// Free releases what Alloc returned.
+func Free(b []byte) { C.free(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func (c Comm) err(code C.int) error {
+	if code == C.P2P_OK {
+		return nil
+	}
+	return &Code{int(code), C.GoString(C.p2p_error(c.c))}
+}
+
+// Isend is p2p_isend.
+func (c Comm) Isend(b []byte) (*Request, error) {
+	var r *C.struct_p2p_request
+	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), &r))
+	if r == nil {
+		return nil, err
+	}
+	return &Request{r}, err
+}
+
+// Irecv is p2p_irecv. It starts with a request of 0x1, as NCCL may.
+func (c Comm) Irecv(b []byte) (*Request, error) {
+	slot := (*uintptr)(C.calloc(1, C.size_t(unsafe.Sizeof(uintptr(0)))))
+	defer C.free(unsafe.Pointer(slot))
+	*slot = 1
+	at := (**C.struct_p2p_request)(unsafe.Pointer(slot))
+	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), at))
+	if *slot == 0 {
+		return nil, err
+	}
+	return &Request{*at}, err
+}
+
+// Test is p2p_test.
+func (r *Request) Test() (done bool, size int, err error) {
+	var d C.int
+	var n C.size_t
+	comm := Comm{C.p2p_of(r.r)}
+	err = comm.err(C.p2p_test(r.r, &d, &n))
+	return d == 1, int(n), err
+}
+
+// shape returns the number of sockets, whether there is a ring, and whether
+// large messages are sent without a copy at present.
+func (c Comm) shape() (lanes int, ring, zerocopy bool) {
+	var n, r, z C.int
+	C.p2p_shape(c.c, &n, &r, &z)
+	return int(n), r == 1, z == 1
+}
+
+// Error is p2p_error.
+func (c Comm) Error() string { return C.GoString(C.p2p_error(c.c)) }
+
+// Close is p2p_close.
+func (c Comm) Close() { C.p2p_close(c.c) }

@@ -1,0 +1,104 @@
+package p2p
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+)
+
+// HandleSize is that of the buffer in which NCCL carries a listener's address
+// to the other side (NCCL_NET_HANDLE_MAXSIZE).
+const HandleSize = 128
+
+// Where things lie in a handle, little endian. Everything before the state is
+// the listener's and covered by the checksum; the state is Connect's own.
+const (
+	atMagic    = 0  // 4 bytes
+	atVersion  = 4  // 2
+	atPort     = 6  // 2
+	atAddress  = 8  // 16, IPv4 as ::ffff:a.b.c.d
+	atKey      = 24 // 8
+	atHost     = 32 // 8
+	atLanes    = 40 // 2
+	atFabrics  = 42 // 2
+	atZone     = 44 // 16, of a link-local address
+	atChecksum = 60 // 4
+	atState    = 64 // 8
+)
+
+const (
+	magic   = 0x5032434d // "MC2P"
+	version = 2          // of handles, greetings and frames
+)
+
+var (
+	errHandle = errors.New("p2p: the handle is garbled, or not one of this library")
+	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for longer than the timeout")
+)
+
+// place is what a handle says: where a listener is and what it wants to hear.
+type place struct {
+	addr    netip.AddrPort
+	key     uint64
+	host    uint64 // same for processes that can share memory
+	lanes   int
+	fabrics fabrics
+}
+
+func (p place) put(h []byte) {
+	clear(h[:HandleSize])
+	binary.LittleEndian.PutUint32(h[atMagic:], magic)
+	binary.LittleEndian.PutUint16(h[atVersion:], version)
+	binary.LittleEndian.PutUint16(h[atPort:], p.addr.Port())
+	a := p.addr.Addr().As16()
+	copy(h[atAddress:], a[:])
+	binary.LittleEndian.PutUint64(h[atKey:], p.key)
+	binary.LittleEndian.PutUint64(h[atHost:], p.host)
+	binary.LittleEndian.PutUint16(h[atLanes:], uint16(p.lanes))
+	binary.LittleEndian.PutUint16(h[atFabrics:], uint16(p.fabrics))
+	copy(h[atZone:atChecksum], p.addr.Addr().Zone())
+	binary.LittleEndian.PutUint32(h[atChecksum:], crc32.ChecksumIEEE(h[:atChecksum]))
+}
+
+func parseHandle(h []byte) (place, error) {
+	if len(h) < HandleSize {
+		return place{}, fmt.Errorf("p2p: a handle has %d bytes, not %d", HandleSize, len(h))
+	}
+	if binary.LittleEndian.Uint32(h[atMagic:]) != magic || binary.LittleEndian.Uint32(h[atChecksum:]) != crc32.ChecksumIEEE(h[:atChecksum]) {
+		return place{}, errHandle
+	}
+	if v := binary.LittleEndian.Uint16(h[atVersion:]); v != version {
+		return place{}, fmt.Errorf("p2p: the peer's library speaks version %d, this one %d", v, version)
+	}
+	addr := netip.AddrFrom16([16]byte(h[atAddress : atAddress+16])).Unmap()
+	if zone := strings.TrimRight(string(h[atZone:atChecksum]), "\x00"); zone != "" {
+		addr = addr.WithZone(zone)
+	}
+	return place{
+		addr:    netip.AddrPortFrom(addr, binary.LittleEndian.Uint16(h[atPort:])),
+		key:     binary.LittleEndian.Uint64(h[atKey:]),
+		host:    binary.LittleEndian.Uint64(h[atHost:]),
+		lanes:   int(binary.LittleEndian.Uint16(h[atLanes:])),
+		fabrics: fabrics(binary.LittleEndian.Uint16(h[atFabrics:])),
+	}, nil
+}
+
+// door names the Unix socket, in the abstract name space, at which a listener
+// takes rings. It does not give away the key to those who see the name.
+func (p place) door() string {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte("door"), p.key))
+	return "@torch-mcast-p2p-" + hex.EncodeToString(sum[:8])
+}
+
+// hostDigest is the same for processes of one host and network namespace.
+func hostDigest() uint64 {
+	sum := sha256.Sum256([]byte(netdev.HostID()))
+	return binary.LittleEndian.Uint64(sum[:])
+}

@@ -1,0 +1,161 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+)
+
+// Listener is where others connect to. Strangers, silent and slow peers keep
+// nobody else waiting.
+type Listener struct {
+	opts  Options
+	place place
+	tcp   net.Listener
+	unix  net.Listener // nil without shm
+
+	quit     chan struct{} // closed at Close
+	mu       sync.Mutex
+	ready    []result
+	arrivals map[uint64]*arrival // by greeting.id
+	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
+}
+
+// greetTime is how long a connection may take over its greeting. Longer than acceptor.Patience, for
+// nobody connects again.
+const greetTime = 5 * time.Second
+
+var errSlow = errors.New("the timeout for a connection is over")
+
+// result is a finished connection, or why it failed.
+type result struct {
+	comm unsafe.Pointer
+	err  error
+}
+
+// Listen opens a port on an address of this host.
+func Listen(o Options) (*Listener, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if !o.Addr.IsValid() {
+		return nil, errors.New("p2p: a listener needs an address")
+	}
+	addr := o.Addr.Unmap()
+	lc := net.ListenConfig{KeepAlive: -1}
+	if o.Buffer > 0 {
+		lc.Control = bufferControl(o.Buffer) // those of the sockets it accepts follow
+	}
+	t, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, 0).String())
+	if err != nil {
+		return nil, fmt.Errorf("p2p: %w", err)
+	}
+	l := &Listener{opts: o, tcp: t, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{}}
+	l.place = place{
+		addr: netip.AddrPortFrom(addr, t.Addr().(*net.TCPAddr).AddrPort().Port()),
+		key:  random64(), host: hostDigest(), lanes: o.Lanes, fabrics: o.fabrics(),
+	}
+	if l.place.fabrics&shm != 0 {
+		l.unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: l.place.door()})
+		if err != nil && o.Fabric == "shm" {
+			_ = t.Close()
+			return nil, fmt.Errorf("p2p: %w", err)
+		}
+		if err != nil {
+			o.note("p2p: no shared memory: %v", err)
+			l.unix, l.place.fabrics = nil, tcp
+		}
+	}
+	go acceptor.Serve(t, min(greetTime, o.Timeout), l.greetLane)
+	if l.unix != nil {
+		go acceptor.Serve(l.unix, min(greetTime, o.Timeout), l.greetRing)
+	}
+	return l, nil
+}
+
+// Handle writes HandleSize bytes that lead Connect here. It panics on less room.
+func (l *Listener) Handle(h []byte) { l.place.put(h) }
+
+// Accept returns the next connection as a *C.struct_p2p_comm that receives, nil
+// if there is none yet, or why one failed that knew the key. It does not wait.
+func (l *Listener) Accept() (unsafe.Pointer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.ready) == 0 {
+		if l.closed() {
+			return nil, errors.New("p2p: the listener is closed")
+		}
+		return nil, nil
+	}
+	r := l.ready[0]
+	l.ready = l.ready[1:]
+	return r.comm, r.err
+}
+
+// Close ends the listener, and connections that nobody accepted.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed() {
+		return nil
+	}
+	close(l.quit)
+	for _, r := range l.ready {
+		if r.comm != nil {
+			Wrap(r.comm).Close()
+		}
+	}
+	l.ready = nil
+	for c := range l.sockets {
+		_ = c.Close()
+	}
+	if l.unix != nil {
+		_ = l.unix.Close()
+	}
+	return l.tcp.Close()
+}
+
+func (l *Listener) closed() bool {
+	select {
+	case <-l.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// adopt makes a connection that has greeted the listener's until it is part of a comm, or dropped.
+// Close ends it, and so does ctx, or its deadline.
+func (l *Listener) adopt(c net.Conn, proven func() bool) (ctx context.Context, drop func(), ok bool) {
+	if !proven() {
+		return nil, nil, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed() {
+		_ = c.Close()
+		return nil, nil, false
+	}
+	l.sockets[c] = true
+	ctx, cancel := context.WithTimeoutCause(context.Background(), l.opts.Timeout, errSlow)
+	deadline, _ := ctx.Deadline()
+	_ = c.SetDeadline(deadline)
+	return ctx, func() {
+		cancel()
+		l.drop(c)
+	}, true
+}
+
+func (l *Listener) drop(c net.Conn) {
+	l.mu.Lock()
+	delete(l.sockets, c)
+	l.mu.Unlock()
+	_ = c.Close()
+}
