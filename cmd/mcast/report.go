@@ -136,7 +136,7 @@ func meanWaits(reports [][]uint64, ops, first int) waits {
 // law returns how many bytes an algorithm has the busiest rank send and
 // receive of a shard of n bytes: a root of a multicast sends it once and receives the others';
 // a Reduce-Scatter sends the shards of the others, through the switch its own as well if sums of that type are
-// rounded; it receives one through the switch, directly as much as it sends (paper 000, section II and appendix B).
+// rounded; it receives one through the switch, directly as much as it sends (Khalilov et al., SC24, section II and appendix B).
 // On a ring everything but a broadcast sends, and receives, the shards of all others.
 func law(name, algorithm string, t reduce.Type, n, ranks int) (sent, received float64) {
 	shard, others := float64(n), float64((ranks-1)*n)

@@ -155,7 +155,7 @@ func TestSameBits(t *testing.T) {
 }
 
 // TestBytesThroughTheSwitch: a rank sends the shards of the others once and receives its own
-// (paper 000, appendix B), but for headers, credits and acknowledgements. Its own it sends too where partial
+// (Khalilov et al., SC24, appendix B), but for headers, credits and acknowledgements. Its own it sends too where partial
 // results would have to be rounded.
 func TestBytesThroughTheSwitch(t *testing.T) {
 	for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {

@@ -1,5 +1,5 @@
 // Package overlap lets Allgather and Reduce-Scatter be in flight together: the
-// two load opposite directions of a link (paper 000, Insight 2), so neither may
+// two load opposite directions of a link (Khalilov et al., SC24, Insight 2), so neither may
 // wait behind the other. Each runs on a Lane of its own, with its own agent,
 // queues, sockets and credits; lanes share nothing. A Meter tells afterwards how long both were
 // in flight.

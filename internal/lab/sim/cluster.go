@@ -10,7 +10,7 @@ import (
 
 const (
 	// PacketBytes is what a packet carries of a chunk: InfiniBand's largest
-	// MTU, which paper 000 measures with.
+	// MTU, which Khalilov et al. (SC24) measures with.
 	PacketBytes = 4096
 	// digestAbove is the sum of all receive buffers above which a Cluster
 	// keeps checksums instead of bytes.

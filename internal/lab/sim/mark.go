@@ -4,7 +4,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Phase is a part of an operation at a rank (paper 000, fig. 10).
+// Phase is a part of an operation at a rank (Khalilov et al., SC24, fig. 10).
 type Phase uint8
 
 // The phases.

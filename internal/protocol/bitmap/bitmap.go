@@ -1,4 +1,4 @@
-// Package bitmap records which chunks of a buffer have arrived (paper 000,
+// Package bitmap records which chunks of a buffer have arrived (Khalilov et al. (SC24),
 // III-C): one bit a chunk, and the runs of missing ones on demand.
 package bitmap
 

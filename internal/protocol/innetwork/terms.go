@@ -1,4 +1,4 @@
-// Package innetwork is in-network Reduce-Scatter as pure state machines (paper 000,
+// Package innetwork is in-network Reduce-Scatter as pure state machines (Khalilov et al. (SC24),
 // Insight 2 and appendix B; the roles are SHARP's, the slots SwitchML's). Every
 // rank streams its contributions once to an aggregation node, which reduces them and sends
 // each shard's result to its owner only. Member is a rank's side, Stage a

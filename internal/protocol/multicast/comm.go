@@ -1,4 +1,4 @@
-// Package multicast is the multicast protocol of paper 000, sections III and IV, as
+// Package multicast is the multicast protocol of Khalilov et al., SC24, sections III and IV, as
 // a pure state machine: reliable Broadcast over unreliable multicast, and
 // Allgather as a composition of Broadcasts. It has no clock, socket,
 // goroutine, lock or random source; it does not even touch the bytes, only

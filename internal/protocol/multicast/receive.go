@@ -20,7 +20,7 @@ func (c *Comm) Hold(h *wire.Data) bool {
 
 // Place returns where the payload (n bytes) of a chunk goes, or false if it is
 // to be dropped. The PSN alone gives the address, so order does not matter
-// (paper 000, III-B). It is called for chunks that have arrived, not on a guess: what is dropped
+// (Khalilov et al., SC24, III-B). It is called for chunks that have arrived, not on a guess: what is dropped
 // is counted here, and a duplicate tells that a request for repair was spurious. Of a chunk that is
 // not dropped nothing is recorded until Received, so a second Place before that answers the same.
 func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {

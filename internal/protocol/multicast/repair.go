@@ -297,7 +297,7 @@ func (c *Comm) Repaired(r *Repair) {
 }
 
 // arm sets the moment after which silence counts as loss: the time that a
-// window takes at the measured rate, and alpha (paper 000, III-C).
+// window takes at the measured rate, and alpha (Khalilov et al., SC24, III-C).
 func (c *Comm) arm(p *op) {
 	bytes := c.cfg.Window * c.cfg.Chunk
 	if c.pace.rate == 0 { // what is assumed may be far too slow

@@ -84,7 +84,7 @@ func (c *Comm) isHead(p *op) bool {
 const blockChunks = 64
 
 // run describes up to n chunks from p.next, all of one subgroup: contiguous
-// blocks of a shard go to the multicast groups (paper 000, IV-C), by turns, so
+// blocks of a shard go to the multicast groups (Khalilov et al., SC24, IV-C), by turns, so
 // that all of a receiver's workers have something to do while one root sends.
 func (c *Comm) run(p *op, n int) Run {
 	k, g := p.shape.chunks, c.cfg.Subgroups

@@ -142,7 +142,7 @@ func Neighbours(rank, size int) []int {
 }
 
 // chains splits the ranks into m contiguous chains whose lengths differ by one
-// at most (paper 000, IV-A and appendix A, without its need that m divides P).
+// at most (Khalilov et al., SC24, IV-A and appendix A, without its need that m divides P).
 type chains struct{ size, m int }
 
 // of returns the chain of a rank.

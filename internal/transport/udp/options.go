@@ -1,6 +1,6 @@
 // Package udp is the fabric for hosts on one Ethernet: datagrams of
 // Allgather and Broadcast travel by IPv4 multicast, control messages by TCP
-// connections between the ranks that talk (paper 000, III-B: the fast path is
+// connections between the ranks that talk (Khalilov et al., SC24, III-B: the fast path is
 // unreliable multicast, the slow path is reliable and between two ranks).
 //
 // Datagrams cross the kernel in batches, by segmentation offload where it

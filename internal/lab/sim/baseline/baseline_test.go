@@ -122,7 +122,7 @@ func TestDefaultSegment(t *testing.T) {
 	require.Equal(t, same, train, "a train is passed on whole")
 }
 
-// TestSharingRings: two rings on the same NICs take 2N(P-1)/B (paper 000, appendix B).
+// TestSharingRings: two rings on the same NICs take 2N(P-1)/B (Khalilov et al., SC24, appendix B).
 func TestSharingRings(t *testing.T) {
 	for _, p := range []int{4, 16, 64} {
 		c := Config{Net: star(p), Algorithm: RingRing, Bytes: 1 << 20, Segment: 64 << 10}

@@ -74,7 +74,7 @@ func TestMemory(t *testing.T) {
 	require.InEpsilon(t, (2.0+9.8+3.0+114.4)*mb, inPlace, 0.01)
 	require.InEpsilon(t, 4.9*gb, rows["selective repeat, all state on chip"].Total-inPlace, 0.01)
 	require.InEpsilon(t, 0.92*mb, 1024*GleamTable(64), 0.01)
-	// Paper 000, III-D: 64 KiB for a 2 GiB buffer of 4 KiB chunks.
+	// Khalilov et al., SC24, III-D: 64 KiB for a 2 GiB buffer of 4 KiB chunks.
 	require.EqualValues(t, 64<<10, BitmapBytes(1, 2<<30, 4096))
 	require.EqualValues(t, 4<<10, rows["ours, bitmap"].Bytes, "1024 ranks of 32 chunks: 32,768 bits")
 }

@@ -2,7 +2,7 @@
 // the same network model: ring, linear and recursive-doubling Allgather, tree
 // and pipelined-chain Broadcast, ring Reduce-Scatter (alone, and together with
 // the ring Allgather), over an ideal reliable transport, go-back-N or selective
-// repeat, and Gleam's multicast (paper 002).
+// repeat, and Gleam's multicast.
 //
 // No bytes are moved, but every piece is accounted for: a host that would send
 // what it does not hold, a piece that arrives twice, or one that never arrives
@@ -38,9 +38,9 @@ const (
 	BroadcastChain Algorithm = "broadcast-chain"
 	// ReduceScatterRing: P-1 steps, each host adds its part to a shard and passes it on.
 	ReduceScatterRing Algorithm = "reduce-scatter-ring"
-	// RingRing: ReduceScatterRing and AllgatherRing at once on the same NICs (paper 000, appendix B).
+	// RingRing: ReduceScatterRing and AllgatherRing at once on the same NICs (Khalilov et al., SC24, appendix B).
 	RingRing Algorithm = "ring+ring"
-	// BroadcastGleam: one go-back-N sender, multicast data, feedback aggregated in switches (paper 002).
+	// BroadcastGleam: one go-back-N sender, multicast data, feedback aggregated in switches, as Gleam does.
 	BroadcastGleam Algorithm = "broadcast-gleam"
 )
 
@@ -61,7 +61,7 @@ const (
 	Reliable Transport = "reliable"
 	// GoBackN is RC as RoCE NICs do it: a receiver takes packets in order only.
 	GoBackN Transport = "go-back-n"
-	// SelectiveRepeat resends only what is lost (SRNIC, paper 004).
+	// SelectiveRepeat resends only what is lost (SRNIC, NSDI 23).
 	SelectiveRepeat Transport = "selective-repeat"
 )
 

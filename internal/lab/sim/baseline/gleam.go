@@ -6,7 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// gleam is a Broadcast by one sender over multicast (paper 002).
+// gleam is a Broadcast by one sender over multicast, as Gleam does it.
 type gleam struct{ tree }
 
 func (g gleam) begin(h *host) {

@@ -23,13 +23,13 @@ type MemoryRow struct {
 
 // What the papers give, in bytes.
 const (
-	commodityContext = 375 // of an RC connection, ConnectX-5 (SRNIC, paper 004, 2.2)
+	commodityContext = 375 // of an RC connection, ConnectX-5 (SRNIC, NSDI 23, 2.2)
 	srnicContext     = 210 // of a connection (3.2.1)
 	srnicQueueCache  = 2 * 8 * 64
 	srnicOutstanding = 24             // an entry of the table of outstanding requests
 	srnicBitmaps     = 5              // bits a packet of a window, one in each bitmap
 	srnicReorder     = 1 << 20 / 1000 // of the reordering buffer, a packet: 0.5 MB a connection
-	ringConnections  = 2              // our reliable path (paper 000, III-D)
+	ringConnections  = 2              // our reliable path (Khalilov et al., SC24, III-D)
 )
 
 // GleamTable returns the bytes of a Gleam switch's table for a group with

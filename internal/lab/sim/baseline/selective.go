@@ -4,7 +4,7 @@ import "math/bits"
 
 // selectiveSender resends what is lost and nothing else. Each transmission has
 // a serial that feedback echoes (SRNIC puts such metadata into its headers,
-// paper 004, 4.4.1): one that is not acknowledged when a later transmission is
+// SRNIC, NSDI 23, 4.4.1): one that is not acknowledged when a later transmission is
 // has been lost, whether it was the first of its packet or not.
 type selectiveSender struct {
 	una, next int64

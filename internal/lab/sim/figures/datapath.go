@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// The DPA (paper 000, II-C): cores of 16 hardware threads at 1.8 GHz, each of
+// The DPA (Khalilov et al., SC24, II-C): cores of 16 hardware threads at 1.8 GHz, each of
 // which issues one instruction a cycle.
 const (
 	dpaGHz     = 1.8

@@ -24,17 +24,17 @@ type Figure struct {
 
 // All are the figures, in the order of docs/REPRODUCTION.md.
 var All = []Figure{
-	{"fig02", "Paper 000, fig. 2: traffic of an Allgather", traffic},
-	{"fig07", "Paper 000, fig. 7: bitmap and receive buffer over PSN bits", bitmaps},
-	{"fig10", "Paper 000, fig. 10: break-down of the critical path", criticalPath},
-	{"fig11", "Paper 000, fig. 11: throughput on 188 nodes", throughput},
-	{"fig12", "Paper 000, fig. 12: port counters on 188 nodes", counters},
-	{"fig13", "Paper 000, fig. 13 and table I: receive threads", threads},
-	{"fig14", "Paper 000, fig. 14: receive threads and buffer sizes", buffers},
-	{"fig16", "Paper 000, fig. 16: chunk rate", rate},
-	{"appendix-b", "Paper 000, appendix B: S against P", concurrent},
-	{"gleam", "Paper 002, fig. 16: goodput against loss", gleam},
-	{"srnic", "Paper 004 (SRNIC), fig. 11 and table 1: goodput against loss, memory", srnic},
+	{"fig02", "Khalilov et al., SC24, fig. 2: traffic of an Allgather", traffic},
+	{"fig07", "Khalilov et al., SC24, fig. 7: bitmap and receive buffer over PSN bits", bitmaps},
+	{"fig10", "Khalilov et al., SC24, fig. 10: break-down of the critical path", criticalPath},
+	{"fig11", "Khalilov et al., SC24, fig. 11: throughput on 188 nodes", throughput},
+	{"fig12", "Khalilov et al., SC24, fig. 12: port counters on 188 nodes", counters},
+	{"fig13", "Khalilov et al., SC24, fig. 13 and table I: receive threads", threads},
+	{"fig14", "Khalilov et al., SC24, fig. 14: receive threads and buffer sizes", buffers},
+	{"fig16", "Khalilov et al., SC24, fig. 16: chunk rate", rate},
+	{"appendix-b", "Khalilov et al., SC24, appendix B: S against P", concurrent},
+	{"gleam", "Gleam, fig. 16: goodput against loss", gleam},
+	{"srnic", "SRNIC (NSDI 23), fig. 11 and table 1: goodput against loss, memory", srnic},
 	{"schedule", "The choice of chains (M) and subgroups (G)", schedule},
 }
 

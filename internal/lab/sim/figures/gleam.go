@@ -18,7 +18,7 @@ const (
 	quickCutoff = 100 * time.Microsecond
 )
 
-// gleam shows the goodput of a Broadcast against loss (paper 002, fig. 16).
+// gleam shows the goodput of a Broadcast against loss (Gleam, fig. 16).
 func gleam(s *sheet) error {
 	groups := pick(s, []int{64, 512}, []int{8, 32})
 	// Ports of a switch, so few that a group lies in several pods of three tiers, as one of a large cluster does.

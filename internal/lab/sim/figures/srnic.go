@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// connections and their bytes on chip, before SRNIC's changes and after (paper 004, table 1).
+// connections and their bytes on chip, before SRNIC's changes and after (SRNIC, NSDI 23, table 1).
 const connections = 10_000
 
 var onChip = []struct {

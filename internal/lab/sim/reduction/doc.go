@@ -1,6 +1,6 @@
 // Package reduction runs internal/protocol/innetwork, unchanged, over internal/lab/sim/network:
 // an in-network Reduce-Scatter of P hosts on a fat tree in virtual time, alone
-// or beside other traffic on the same NICs (paper 000, Insight 2 and appendix B).
+// or beside other traffic on the same NICs (Khalilov et al., SC24, Insight 2 and appendix B).
 //
 // Every host has an innetwork.Member, and every switch of an aggregation tree an
 // innetwork.Stage for each stripe. Stripe s uses multicast tree s modulo the number of

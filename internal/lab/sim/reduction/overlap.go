@@ -18,7 +18,7 @@ const (
 )
 
 // Overlap is a Reduce-Scatter and an Allgather of the same ranks and shards, at
-// once on the same NICs (paper 000, appendix B). N is Config.Bytes.
+// once on the same NICs (Khalilov et al., SC24, appendix B). N is Config.Bytes.
 type Overlap struct {
 	Config
 	// Chains, Subgroups and Window are the Allgather's. 0 chains: one a rank, up

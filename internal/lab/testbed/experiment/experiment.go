@@ -28,7 +28,7 @@ type Experiment struct {
 
 // All are the experiments.
 var All = []Experiment{
-	{"traffic", "Fig. 12 of paper 000 by the kernel's port counters", traffic},
+	{"traffic", "Fig. 12 of Khalilov et al. (SC24) by the kernel's port counters", traffic},
 	{"overlap", "Allgather and Reduce-Scatter together: multicast and aggregation against two rings", overlap},
 	{"loss", "goodput on links that lose frames", loss},
 	{"isolation", "two jobs on the same hosts", isolation},

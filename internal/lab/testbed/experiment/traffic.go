@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// trafficRow is what an operation passes at all switch ports (fig. 12 of paper 000).
+// trafficRow is what an operation passes at all switch ports (fig. 12 of Khalilov et al. (SC24)).
 type trafficRow struct {
 	Setting
 	Peer       string   `json:"peer"`
