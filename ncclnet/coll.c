@@ -1,4 +1,4 @@
-/* CollNet: pkg/collnet does the work, Go posts it, C answers test. */
+/* CollNet: internal/group does the work, Go posts it, C answers test. */
 #include <string.h>
 
 #include "_cgo_export.h"

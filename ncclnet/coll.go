@@ -17,13 +17,13 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // collGroup is a group that NCCL has connected.
 type collGroup struct {
-	*collnet.Group
+	*group.Group
 	pending sync.WaitGroup // requests that Go will still write to
 	told    sync.Once      // why they fail
 }
@@ -33,9 +33,9 @@ var collGroups = handles[*collGroup]{what: "CollNet communicator"}
 // post begins an operation that completes a request of C's. The request stays
 // until its operation has ended: coll_close waits for that. It is left COLL_FREE if too much
 // waits already: then NCCL is to ask again.
-func post(call string, group C.int64_t, r *C.struct_coll_request, f func(*collnet.Group) (*collnet.Work, error)) C.nccl_result {
+func post(call string, handle C.int64_t, r *C.struct_coll_request, f func(*group.Group) (*group.Work, error)) C.nccl_result {
 	return verdict(call, func() error {
-		g, err := collGroups.get(int64(group))
+		g, err := collGroups.get(int64(handle))
 		if err != nil {
 			return argument("%v", err)
 		}
@@ -69,8 +69,8 @@ func (g *collGroup) complete(call string, r *C.struct_coll_request, err error) {
 	if err != nil {
 		state = C.COLL_FAILED
 		r.result = C.int(resultOf(err)) //nolint:gosec // an enum
-		var fault *collnet.Fault
-		if !errors.As(err, &fault) || fault.Kind != collnet.Closed {
+		var fault *group.Fault
+		if !errors.As(err, &fault) || fault.Kind != group.Closed {
 			g.told.Do(func() { say(C.NCCL_LOG_WARN, call+": "+err.Error()) })
 		}
 	}
@@ -95,8 +95,8 @@ func bounded(w *C.struct_coll_window) (shard, offset int, err error) {
 }
 
 //export goCollAllgather
-func goCollAllgather(group C.int64_t, send unsafe.Pointer, own C.size_t, window unsafe.Pointer, w C.struct_coll_window, r *C.struct_coll_request) C.nccl_result {
-	return post("iallgather", group, r, func(g *collnet.Group) (*collnet.Work, error) {
+func goCollAllgather(handle C.int64_t, send unsafe.Pointer, own C.size_t, window unsafe.Pointer, w C.struct_coll_window, r *C.struct_coll_request) C.nccl_result {
+	return post("iallgather", handle, r, func(g *group.Group) (*group.Work, error) {
 		shard, offset, err := bounded(&w)
 		if err != nil {
 			return nil, err
@@ -106,8 +106,8 @@ func goCollAllgather(group C.int64_t, send unsafe.Pointer, own C.size_t, window 
 }
 
 //export goCollReduceScatter
-func goCollReduceScatter(group C.int64_t, window unsafe.Pointer, w C.struct_coll_window, recv unsafe.Pointer, own C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
-	return post("ireducescatter", group, r, func(g *collnet.Group) (*collnet.Work, error) {
+func goCollReduceScatter(handle C.int64_t, window unsafe.Pointer, w C.struct_coll_window, recv unsafe.Pointer, own C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
+	return post("ireducescatter", handle, r, func(g *group.Group) (*group.Work, error) {
 		shard, offset, err := bounded(&w)
 		if err != nil {
 			return nil, err
@@ -121,8 +121,8 @@ func goCollReduceScatter(group C.int64_t, window unsafe.Pointer, w C.struct_coll
 }
 
 //export goCollAllreduce
-func goCollAllreduce(group C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
-	return post("iallreduce", group, r, func(g *collnet.Group) (*collnet.Work, error) {
+func goCollAllreduce(handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
+	return post("iallreduce", handle, r, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("iallreduce", dtype, op)
 		if err != nil {
 			return nil, err
@@ -143,8 +143,8 @@ func callersDrive(s config.Settings) bool {
 }
 
 //export goCollHelp
-func goCollHelp(group C.int64_t) {
-	g, err := collGroups.get(int64(group))
+func goCollHelp(handle C.int64_t) {
+	g, err := collGroups.get(int64(handle))
 	if err != nil {
 		return
 	}
@@ -159,8 +159,8 @@ func goCollHelp(group C.int64_t) {
 }
 
 //export goCollAbort
-func goCollAbort(group C.int64_t) {
-	if g, err := collGroups.get(int64(group)); err == nil {
+func goCollAbort(handle C.int64_t) {
+	if g, err := collGroups.get(int64(handle)); err == nil {
 		_ = g.Abort("NCCL freed a buffer that an operation in flight uses, as it does when a communicator is aborted")
 		g.pending.Wait()
 	}
@@ -171,9 +171,9 @@ func goCollAbort(group C.int64_t) {
 const leaving = 2 * time.Second
 
 //export goCollClose
-func goCollClose(group C.int64_t) C.nccl_result {
+func goCollClose(handle C.int64_t) C.nccl_result {
 	return verdict("closeColl", func() error {
-		g, err := collGroups.take(int64(group))
+		g, err := collGroups.take(int64(handle))
 		if err != nil {
 			return argument("%v", err)
 		}

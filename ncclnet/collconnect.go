@@ -21,8 +21,8 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // collListener is where other ranks of a communicator that is about to
@@ -46,8 +46,8 @@ var collListeners = handles[*collListener]{what: "CollNet listener"}
 // collHandle is what a rank's listen tells the others.
 type collHandle struct {
 	at   netip.AddrPort
-	key  collnet.Key // of the rendezvous there: ports are used again
-	guid uint64      // of the device
+	key  group.Key // of the rendezvous there: ports are used again
+	guid uint64    // of the device
 }
 
 // In NCCL's bytes: 8 of magic with its version, IPv4 address, port, key, GUID, checksum of these.
@@ -73,7 +73,7 @@ func (c *collHandle) read(h []byte) bool {
 		return false
 	}
 	c.at = netip.AddrPortFrom(netip.AddrFrom4([4]byte(h[8:12])), binary.BigEndian.Uint16(h[12:]))
-	c.key, c.guid = collnet.Key(binary.BigEndian.Uint64(h[14:])), binary.BigEndian.Uint64(h[22:])
+	c.key, c.guid = group.Key(binary.BigEndian.Uint64(h[14:])), binary.BigEndian.Uint64(h[22:])
 	return true
 }
 
@@ -114,7 +114,7 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		}
 		var key [8]byte
 		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
-		h := collHandle{at: at, key: collnet.Key(binary.BigEndian.Uint64(key[:])), guid: d.GUID}
+		h := collHandle{at: at, key: group.Key(binary.BigEndian.Uint64(key[:])), guid: d.GUID}
 		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
 		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d}))
 		return nil
@@ -154,8 +154,8 @@ func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t,
 	if err != nil {
 		return argument("%v", err)
 	}
-	if ranks < 1 || ranks > collnet.MaxRanks || rank < 0 || rank >= ranks {
-		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks), collnet.MaxRanks)
+	if ranks < 1 || ranks > group.MaxRanks || rank < 0 || rank >= ranks {
+		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks), group.MaxRanks)
 	}
 	first, oneHost, err := readCollHandles(unsafe.Slice(handles, int(ranks)))
 	if err != nil {
@@ -187,11 +187,11 @@ const failedBlob = "failed: "
 // connect makes the group. All ranks come to one verdict: NCCL never ends if one rank's
 // connect succeeds and another's fails. They come within moments of each other, for NCCL has
 // just exchanged their handles: so a rank that is late is one that is lost.
-func (l *collListener) connect(first collHandle, rank, size int) (*collnet.Group, error) {
+func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
-	endpoint, unfit := collnet.Open(collnet.Options{
+	endpoint, unfit := group.Open(group.Options{
 		Rank: rank, Size: size, Settings: l.settings, Logger: slog.New(ncclHandler{}),
 	})
 	var blob string

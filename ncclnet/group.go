@@ -17,19 +17,19 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // endpoint is what mcast_open leaves for mcast_join or mcast_close_endpoint.
 type endpoint struct {
-	*collnet.Endpoint
+	*group.Endpoint
 	size int
 }
 
 var (
 	endpoints = handles[*endpoint]{what: "endpoint"}
-	groups    = handles[*collnet.Group]{what: "group"}
+	groups    = handles[*group.Group]{what: "group"}
 )
 
 //export goOpen
@@ -48,7 +48,7 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 			return argument("%v", err)
 		}
 		warnUnknown(func(warning string) { slog.Warn(warning, "lib", "mcast", "rank", int(rank)) })
-		ep, err := collnet.Open(collnet.Options{Rank: int(rank), Size: int(size), Settings: settings})
+		ep, err := group.Open(group.Options{Rank: int(rank), Size: int(size), Settings: settings})
 		if err != nil {
 			return err
 		}
@@ -156,10 +156,10 @@ func goCloseEndpoint(handle C.int64_t, e *C.char, n C.size_t) C.int {
 }
 
 //export goInfo
-func goInfo(group C.int64_t, buf *C.char, capacity C.size_t, length *C.size_t, e *C.char, n C.size_t) C.int {
+func goInfo(handle C.int64_t, buf *C.char, capacity C.size_t, length *C.size_t, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
-		g, err := groups.get(int64(group))
+		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
@@ -189,10 +189,10 @@ func goBadStats(e *C.char, n C.size_t) C.int {
 }
 
 //export goStats
-func goStats(group C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t) C.int {
+func goStats(handle C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
-		g, err := groups.get(int64(group))
+		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
@@ -225,15 +225,15 @@ func goStats(group C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t) 
 }
 
 //export goClose
-func goClose(group C.int64_t, e *C.char, n C.size_t) C.int {
+func goClose(handle C.int64_t, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
-		g, err := groups.get(int64(group))
+		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
 		err = g.Close()
-		_, _ = groups.take(int64(group)) // another caller may have been first
+		_, _ = groups.take(int64(handle)) // another caller may have been first
 		return err
 	}()
 	return fail(err, e, n)
@@ -263,13 +263,13 @@ func (c *closing) WaitUntil(deadline time.Time) error {
 }
 
 //export goLeave
-func goLeave(group C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goLeave(handle C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if work == nil {
 			return argument("mcast_leave: work must not be NULL")
 		}
-		g, err := groups.get(int64(group))
+		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func goLeave(group C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
 			defer close(c.done)
 			defer guard(&c.err)
 			c.err = g.Close()
-			_, _ = groups.take(int64(group))
+			_, _ = groups.take(int64(handle))
 		}()
 		*work = C.int64_t(works.add(c))
 		return nil
@@ -287,18 +287,18 @@ func goLeave(group C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
 }
 
 //export goAbort
-func goAbort(group C.int64_t, reason, e *C.char, n C.size_t) C.int {
+func goAbort(handle C.int64_t, reason, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if reason == nil {
 			return argument("mcast_abort: reason must not be NULL")
 		}
-		g, err := groups.get(int64(group))
+		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
 		err = g.Abort(C.GoString(reason))
-		_, _ = groups.take(int64(group))
+		_, _ = groups.take(int64(handle))
 		return err
 	}()
 	return fail(err, e, n)

@@ -18,9 +18,9 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
 
@@ -42,7 +42,7 @@ func fail(err error, buf *C.char, size C.size_t) C.int {
 		n := copy(b[:len(b)-1], err.Error())
 		b[n] = 0
 	}
-	rank, ok := collnet.RankOf(err)
+	rank, ok := group.RankOf(err)
 	if !ok {
 		rank = -1
 	}
@@ -52,16 +52,16 @@ func fail(err error, buf *C.char, size C.size_t) C.int {
 
 // code maps an error to an MCAST_E_* code.
 func code(err error) C.int {
-	var fault *collnet.Fault
-	var arg *collnet.ArgumentError
+	var fault *group.Fault
+	var arg *group.ArgumentError
 	switch {
 	case errors.As(err, &fault):
 		switch {
 		case fault.Remote():
 			return C.MCAST_E_RANK
-		case fault.Kind == collnet.Mismatch:
+		case fault.Kind == group.Mismatch:
 			return C.MCAST_E_MISMATCH
-		case fault.Kind == collnet.Closed:
+		case fault.Kind == group.Closed:
 			return C.MCAST_E_CLOSED
 		}
 		return C.MCAST_E_INTERNAL
@@ -76,7 +76,7 @@ func code(err error) C.int {
 	case errors.Is(err, context.DeadlineExceeded):
 		return C.MCAST_E_TIMEOUT
 	}
-	if _, named := collnet.RankOf(err); named {
+	if _, named := group.RankOf(err); named {
 		return C.MCAST_E_RANK
 	}
 	return C.MCAST_E_INTERNAL
@@ -90,7 +90,7 @@ func guard(err *error) {
 }
 
 func argument(format string, args ...any) error {
-	return &collnet.ArgumentError{Text: fmt.Sprintf(format, args...)}
+	return &group.ArgumentError{Text: fmt.Sprintf(format, args...)}
 }
 
 // memory is a buffer of the caller's. Its length is bounded so that a garbled
@@ -106,7 +106,7 @@ func memory(name string, p unsafe.Pointer, n C.size_t) ([]byte, error) {
 		return nil, argument("%s is NULL but should hold %d bytes", name, uint64(n))
 	}
 	if err := gpudirect.RequireHost(name, p); err != nil {
-		return nil, &collnet.ArgumentError{Text: err.Error()}
+		return nil, &group.ArgumentError{Text: err.Error()}
 	}
 	return unsafe.Slice((*byte)(p), int(n)), nil
 }

@@ -16,8 +16,8 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // The plugin is what NCCL's tables (abi_v8.c ...) and tuner stand on, besides
@@ -179,12 +179,12 @@ func verdict(call string, f func() error) C.nccl_result {
 }
 
 func resultOf(err error) C.nccl_result {
-	var fault *collnet.Fault
-	var arg *collnet.ArgumentError
+	var fault *group.Fault
+	var arg *group.ArgumentError
 	switch {
 	case errors.As(err, &arg):
 		return C.NCCL_INVALID_ARGUMENT
-	case errors.As(err, &fault) && fault.Kind == collnet.Mismatch:
+	case errors.As(err, &fault) && fault.Kind == group.Mismatch:
 		return C.NCCL_INVALID_USAGE
 	case errors.As(err, &fault) && fault.Remote(), errors.As(err, new(*remoteError)), errors.Is(err, context.DeadlineExceeded):
 		return C.NCCL_REMOTE_ERROR

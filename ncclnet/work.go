@@ -13,8 +13,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // pending is what can be waited for: an operation, or a group that is being left.
@@ -26,13 +26,13 @@ type pending interface {
 var works = handles[pending]{what: "work"}
 
 // start begins an operation of a group and hands out its handle.
-func start(group C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*collnet.Group) (*collnet.Work, error)) C.int {
+func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*group.Group) (*group.Work, error)) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if out == nil {
 			return argument("work must not be NULL")
 		}
-		g, err := groups.get(int64(group))
+		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ func start(group C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*colln
 }
 
 //export goAllgather
-func goAllgather(group C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+func goAllgather(handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
 		s, err := memory("mcast_allgather: send", send, bytes)
 		if err != nil {
 			return nil, err
@@ -69,8 +69,8 @@ func shards(name string, p unsafe.Pointer, bytes C.size_t, ranks int) ([]byte, e
 }
 
 //export goBroadcast
-func goBroadcast(group C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+func goBroadcast(handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
 		b, err := memory("mcast_broadcast: buf", buf, bytes)
 		if err != nil {
 			return nil, err
@@ -80,8 +80,8 @@ func goBroadcast(group C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int
 }
 
 //export goReduceScatter
-func goReduceScatter(group C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+func goReduceScatter(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("mcast_reduce_scatter", dtype, op)
 		if err != nil {
 			return nil, err
@@ -110,8 +110,8 @@ func reduction(name string, dtype, op C.int) (reduce.Type, reduce.Op, error) {
 }
 
 //export goAllreduce
-func goAllreduce(group C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(group, work, e, n, func(g *collnet.Group) (*collnet.Work, error) {
+func goAllreduce(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("mcast_allreduce", dtype, op)
 		if err != nil {
 			return nil, err
@@ -129,8 +129,8 @@ func goAllreduce(group C.int64_t, send, recv unsafe.Pointer, count C.size_t, dty
 }
 
 //export goBarrier
-func goBarrier(group C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(group, work, e, n, (*collnet.Group).StartBarrier)
+func goBarrier(handle C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+	return start(handle, work, e, n, (*group.Group).StartBarrier)
 }
 
 //export goTest

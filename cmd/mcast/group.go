@@ -7,14 +7,14 @@ import (
 	"net"
 	"os"
 
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/ring"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// group is who runs the collectives: pkg/collnet, or a peer that it is compared with.
-type group interface {
+// contender is who runs the collectives: internal/group, or a peer that it is compared with.
+type contender interface {
 	Allgather(send, recv []byte) error
 	Broadcast(buf []byte, root int) error
 	ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error
@@ -24,7 +24,7 @@ type group interface {
 	Barrier() error
 	// count reads this rank's counters. Sent and received is everything: data with headers, control, repairs.
 	count() [numCounters]uint64
-	Info() collnet.Info
+	Info() group.Info
 	Close() error
 }
 
@@ -35,7 +35,7 @@ const (
 )
 
 // join makes this process a rank of the group that is asked for.
-func (b *bench) join(ctx context.Context) (group, error) {
+func (b *bench) join(ctx context.Context) (contender, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.settings.JoinTimeout)
 	defer cancel()
 	if b.algorithm == ringAlgorithm {
@@ -53,7 +53,7 @@ func (b *bench) join(ctx context.Context) (group, error) {
 		}
 		return unicast{g}, nil
 	}
-	e, err := collnet.Open(collnet.Options{Rank: b.rank, Size: b.ranks, Settings: b.settings})
+	e, err := group.Open(group.Options{Rank: b.rank, Size: b.ranks, Settings: b.settings})
 	if err != nil {
 		return nil, err
 	}
@@ -82,17 +82,17 @@ func (b *bench) meet(ctx context.Context, e endpoint) (blobs [][]byte, err error
 		}
 	}()
 	if !b.spawned || b.rank > 0 {
-		return collnet.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
+		return group.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
 	}
 	ln, err := net.FileListener(os.NewFile(listenerFD, "rendezvous"))
 	if err != nil {
 		return nil, err
 	}
-	return collnet.RendezvousOn(ctx, ln, b.ranks, e.Blob())
+	return group.RendezvousOn(ctx, ln, b.ranks, e.Blob())
 }
 
 // lanes is this project's own group.
-type lanes struct{ *collnet.Group }
+type lanes struct{ *group.Group }
 
 func (g lanes) together(a *allgather, r *reduceScatter) error {
 	gather, err := g.StartAllgather(a.send, a.recv)
@@ -156,8 +156,8 @@ func (g unicast) count() (c [numCounters]uint64) {
 	return c
 }
 
-func (unicast) Info() collnet.Info {
-	return collnet.Info{Fabric: "tcp", Reason: "unicast", ReduceScatter: ringAlgorithm, ReduceScatterReason: "--algorithm=ring"}
+func (unicast) Info() group.Info {
+	return group.Info{Fabric: "tcp", Reason: "unicast", ReduceScatter: ringAlgorithm, ReduceScatterReason: "--algorithm=ring"}
 }
 
 func (g unicast) Close() error { return g.ring.Close() }

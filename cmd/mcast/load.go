@@ -18,7 +18,7 @@ type load interface {
 
 // place is what all loads know: the group and where this rank stands in it.
 type place struct {
-	group       group
+	group       contender
 	rank, ranks int
 }
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -18,12 +18,12 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 	if b.spawned {
 		go endWithParent()
 	}
-	group, err := b.join(ctx)
+	g, err := b.join(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, group.Close()) }()
-	m := &meter{place: place{group, b.rank, b.ranks}, bench: b}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	m := &meter{place: place{g, b.rank, b.ranks}, bench: b}
 	out := newReport(os.Stdout, b)
 	var wrong uint64
 	for _, n := range b.sizes {
@@ -35,7 +35,7 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 			wrong += results[i].Wrong
 		}
 		if b.rank == 0 {
-			if err := out.print(results, group.Info()); err != nil {
+			if err := out.print(results, g.Info()); err != nil {
 				return err
 			}
 		}
@@ -43,7 +43,7 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 	if wrong > 0 {
 		return fmt.Errorf("%d elements are wrong%s", wrong, b.rounding())
 	}
-	return b.asAsked(group.Info())
+	return b.asAsked(g.Info())
 }
 
 // rounding says what else than a fault may make sums differ.
@@ -56,7 +56,7 @@ func (b *bench) rounding() string {
 
 // asAsked reports a Reduce-Scatter that did not go through the switch, although it should have.
 // One rank says so: ranks always agree.
-func (b *bench) asAsked(info collnet.Info) error {
+func (b *bench) asAsked(info group.Info) error {
 	if b.rank != 0 || !b.reduces() || b.algorithm == ringAlgorithm || b.settings.Switch == "" || info.ReduceScatter == switched {
 		return nil
 	}

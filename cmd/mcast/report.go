@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -64,11 +64,11 @@ type waits struct {
 	Finish   float64 `json:"finish_us"`
 }
 
-// switched is what collnet.Info calls a Reduce-Scatter that goes through a switch.
+// switched is what group.Info calls a Reduce-Scatter that goes through a switch.
 const switched = "switch"
 
 // newResult sums up the reports of all ranks. copied and copyTime are of meter.memcpy.
-func newResult(b *bench, info collnet.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) result {
+func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) result {
 	ranks := len(reports)
 	r := result{
 		Collective: name, Fabric: info.Fabric, Ranks: ranks, Bytes: n, Count: n, Type: reduce.U8.String(),

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // sample is what two ranks measured in three iterations of 1000 bytes.
@@ -28,7 +28,7 @@ func sample(name string, b *bench) result {
 	}
 	ranks[0] = append(ranks[0], 10_000, 40_000, 20_000)
 	ranks[1] = append(ranks[1], 30_000, 10_000, 10_000)
-	info := collnet.Info{Fabric: "udp", ReduceScatter: "switch", ReduceScatterReason: "asked for"}
+	info := group.Info{Fabric: "udp", ReduceScatter: "switch", ReduceScatterReason: "asked for"}
 	return newResult(b, info, 1000, name, ranks, 4000, time.Microsecond)
 }
 
@@ -101,7 +101,7 @@ func TestMedian(t *testing.T) {
 func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 	var out bytes.Buffer
 	r := sample("allgather", &bench{})
-	require.NoError(t, newReport(&out, &bench{json: true}).print([]result{r}, collnet.Info{}))
+	require.NoError(t, newReport(&out, &bench{json: true}).print([]result{r}, group.Info{}))
 	require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &fields))
@@ -117,7 +117,7 @@ func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	b := &bench{collective: "reducescatter", ranks: 2, dtype: reduce.F32}
-	info := collnet.Info{Fabric: "udp", Reason: "asked for", Interface: "lo", ChunkBytes: 1440, Notes: []string{"no GRO"},
+	info := group.Info{Fabric: "udp", Reason: "asked for", Interface: "lo", ChunkBytes: 1440, Notes: []string{"no GRO"},
 		ReduceScatter: "switch", ReduceScatterReason: "through there"}
 	report := newReport(&out, b)
 	r := sample("reducescatter", b)
@@ -141,7 +141,7 @@ func TestTableOfAnOverlap(t *testing.T) {
 	b := &bench{collective: "overlap", ranks: 2, dtype: reduce.F32}
 	all := []result{sample("allgather", b), sample("reducescatter", b), sample("overlap", b)}
 	all[2].Speedup, all[2].SumAloneUS = 1.5, 45
-	require.NoError(t, newReport(&out, b).print(all, collnet.Info{Fabric: "shm", Reason: "one host", ReduceScatter: "direct", ReduceScatterReason: "no switch"}))
+	require.NoError(t, newReport(&out, b).print(all, group.Info{Fabric: "shm", Reason: "one host", ReduceScatter: "direct", ReduceScatterReason: "no switch"}))
 	require.Equal(t, `# overlap, 2 ranks, fabric shm (one host), chunks of 0 bytes
 # Reduce-Scatter: direct (no switch)
 # size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.

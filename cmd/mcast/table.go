@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // report prints results as they come, as a table or as JSON.
@@ -21,7 +21,7 @@ type report struct {
 func newReport(w io.Writer, b *bench) *report { return &report{w: w, bench: b} }
 
 // print shows the results of a size.
-func (r *report) print(results []result, info collnet.Info) error {
+func (r *report) print(results []result, info group.Info) error {
 	if r.bench.json {
 		out := json.NewEncoder(r.w)
 		for i := range results {
@@ -48,7 +48,7 @@ func (r *report) print(results []result, info collnet.Info) error {
 }
 
 // head says where the run is and what the columns mean.
-func (r *report) head(text *strings.Builder, info collnet.Info) {
+func (r *report) head(text *strings.Builder, info group.Info) {
 	where := []string{"fabric " + info.Fabric + " (" + info.Reason + ")"}
 	if info.Interface != "" {
 		where = append(where, "interface "+info.Interface)

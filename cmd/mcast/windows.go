@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
 // windows says how a collective is cut. The zero value is not at all.
@@ -29,8 +29,8 @@ func (w windows) scatter(r *reduceScatter) load {
 }
 
 // run starts the windows of a buffer one after another, as many in flight as may be.
-func (w windows) run(size int, start func(from, to int) (*collnet.Work, error)) error {
-	flying := make([]*collnet.Work, 0, w.inFlight)
+func (w windows) run(size int, start func(from, to int) (*group.Work, error)) error {
+	flying := make([]*group.Work, 0, w.inFlight)
 	for from := 0; from < size || len(flying) > 0; from += w.bytes {
 		if len(flying) == w.inFlight || from >= size {
 			if err := flying[0].WaitUntil(time.Time{}); err != nil {
@@ -63,7 +63,7 @@ type gatherInWindows struct {
 }
 
 func (a gatherInWindows) run() error {
-	return a.windows.run(len(a.recv), func(from, to int) (*collnet.Work, error) {
+	return a.windows.run(len(a.recv), func(from, to int) (*group.Work, error) {
 		return a.group.StartAllgatherWindow(a.own(a.send, from, to), a.recv[from:to], len(a.send), from)
 	})
 }
@@ -75,7 +75,7 @@ type scatterInWindows struct {
 }
 
 func (r scatterInWindows) run() error {
-	return r.windows.run(len(r.send), func(from, to int) (*collnet.Work, error) {
+	return r.windows.run(len(r.send), func(from, to int) (*group.Work, error) {
 		return r.group.StartReduceScatterWindow(r.send[from:to], r.place.own(r.recv, from, to), len(r.recv), from, r.dtype, r.op, factor)
 	})
 }

@@ -26,9 +26,9 @@ var heldRows = []Row{
 	held(UDP, "random-headers", Resource, "a stranger sends a million headers of random fields", Succeeds, "no operation fails, and no byte is wrong", AtOnce,
 		goTest("internal/protocol/multicast", "TestRandomDatagramsAreHarmless")),
 	held(UDP, "forged-source", Resource, "a host that knows the job sends what another rank would, before it does", Succeeds, "no byte is wrong", AtOnce,
-		goTest("pkg/collnet", "TestForgedSource")),
+		goTest("internal/group", "TestForgedSource")),
 	held(UDP, "never-joins", Time, "a rank comes to the rendezvous, and never joins", Errors, "the others are told which", JoinTimeout,
-		goTest("pkg/collnet", "TestJoinTimeoutNamesWhoIsLate")),
+		goTest("internal/group", "TestJoinTimeoutNamesWhoIsLate")),
 	held(Switch, "numbers-wrap", Time, "2^31 and 2^32 Reduce-Scatters have gone through the switch, and it is lost", Succeeds, "no operation fails", AtOnce,
 		goTest("internal/protocol/reducescatter", "TestNumbersWrapAround")),
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
 // Ring is what a Plan has for its operations when ranks pass messages round by the connections of NCCL's plugin, in
@@ -60,7 +60,7 @@ func (r *rank) joinRing(ctx context.Context) (*ring, error) {
 	l.Handle(handle)
 	ctx, cancel := context.WithTimeout(ctx, r.settings.JoinTimeout)
 	defer cancel()
-	handles, err := collnet.Rendezvous(ctx, r.address, r.rank, r.size, handle)
+	handles, err := group.Rendezvous(ctx, r.address, r.rank, r.size, handle)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/pkg/collnet"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
 // Plan is what a rank is to do, the same for all ranks.
@@ -72,7 +72,7 @@ type rank struct {
 	address    string // of the rendezvous
 	out        *json.Encoder
 
-	group   *collnet.Group
+	group   *group.Group
 	round   int
 	wrong   uint64
 	longest time.Duration
@@ -151,11 +151,11 @@ func (r *rank) join(ctx context.Context) error {
 	_ = r.act("join")
 	ctx, cancel := context.WithTimeout(ctx, r.settings.JoinTimeout)
 	defer cancel()
-	e, err := collnet.Open(collnet.Options{Rank: r.rank, Size: r.size, Settings: r.settings})
+	e, err := group.Open(group.Options{Rank: r.rank, Size: r.size, Settings: r.settings})
 	if err != nil {
 		return err
 	}
-	blobs, err := collnet.Rendezvous(ctx, r.address, r.rank, r.size, e.Blob())
+	blobs, err := group.Rendezvous(ctx, r.address, r.rank, r.size, e.Blob())
 	if err != nil {
 		e.Close()
 		return err

@@ -1,0 +1,165 @@
+package group
+
+import (
+	"cmp"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// An Allreduce is a Reduce-Scatter and an Allgather of what it leaves, on the
+// two lanes. Large ones go in segments: while one is gathered, the next is
+// reduced. Before them ranks tell each other what they called, on the lane where tiny ones
+// (see tiny.go) say it: else one that calls a tiny one would wait there, and
+// one that calls a large one on the other lane, both for ever.
+const (
+	// segmentBytes is the least that a rank has of a segment, but for the last.
+	segmentBytes = 1 << 20
+	// maxSegments bounds the operations that one Allreduce posts to a lane.
+	maxSegments = 64
+	// scratchBytes is the largest operation that is copied to make its length a
+	// multiple of the ranks. A larger one has its last few elements reduced apart.
+	scratchBytes = 64 << 10
+)
+
+// Allreduce gives every rank the reduction of all ranks' send. send and recv
+// have the same length and may be the same memory; otherwise they must not overlap. factor
+// multiplies every input of a reduce.PremulSum. All ranks get the same bits, and
+// the same inputs give the same bits. It takes a place in both orders of operations, that of
+// ReduceScatter and that of Allgather.
+func (g *Group) Allreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
+	return g.wait(g.startAllreduce(send, recv, t, op, factor))
+}
+
+// StartAllreduce begins an Allreduce.
+func (g *Group) StartAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+	return g.posted(g.startAllreduce(send, recv, t, op, factor))
+}
+
+func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+	if err := checkReduction("allreduce", t, op); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(send) != len(recv):
+		return nil, argument("allreduce: send has %d bytes and recv %d; they must be equal", len(send), len(recv))
+	case len(send)%t.Size() != 0:
+		return nil, argument("allreduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
+	case overlaps(send, recv) && !engine.SameMemory(send, recv):
+		return nil, argument("allreduce: recv overlaps send without being the same memory")
+	}
+	if tiny(len(send), g.plan.size) {
+		return g.startTiny(send, recv, t, op, factor)
+	}
+	a := newAllreduce(send, recv, t.Size(), g.plan.size)
+	g.posting.Lock()
+	defer g.posting.Unlock()
+	if k := len(a.segments); g.reduce.InFlight()+k > engine.MaxQueued || g.gather.InFlight()+k+1 > engine.MaxQueued {
+		return nil, engine.ErrBusy // all of them are posted, or none
+	}
+	parts := 1 + 2*len(a.segments)
+	joint := engine.NewJoint(parts, a.finish)
+	w := &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}
+	announced, err := g.announce(newCall(t, op, factor, len(send)), func(err error) {
+		a.disagree = err
+		joint.Ended()
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.lane.Posted() // whoever waits drives the other lane first
+	gathers := []*engine.Work{announced}
+	for _, s := range a.segments {
+		sum, gather, err := g.startSegment(s, direct.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
+		if sum != nil {
+			w.before = append(w.before, sum)
+		}
+		if gather != nil {
+			gathers = append(gathers, gather)
+		}
+		if err != nil {
+			// The group has failed. Until what was posted has too, it may use the buffers.
+			a.refused = err
+			break
+		}
+	}
+	for range parts - len(w.before) - len(gathers) {
+		joint.Ended()
+	}
+	joint.Posted(gathers)
+	return w, nil
+}
+
+// startSegment posts the two steps of a segment; the second waits for the first. ended is
+// called at the end of each. With an error, those that are not nil were posted all the same.
+func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, gather *engine.Work, err error) {
+	n := len(s.send) / g.plan.size
+	own := s.recv[g.plan.rank*n:][:n]
+	o.Send, o.Recv, o.Count = s.send, own, n/o.Type.Size()
+	sum, err = g.submitReduce(o, func() {
+		g.begun(overlap.Gather)
+		g.ended(overlap.Reduce)
+		g.lanes[overlap.Gather].Nudge()
+		ended()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	next, err := g.post(engine.GatherOp{
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: n},
+		Send: own, Recv: s.recv, After: sum.Work,
+	}, n, ended)
+	if err != nil {
+		return sum, nil, err
+	}
+	return sum, next.Work, nil
+}
+
+// segment is a part of an Allreduce with a shard of equal length for each rank.
+type segment struct{ send, recv []byte }
+
+// allreduce is an Allreduce cut into segments.
+type allreduce struct {
+	segments []segment
+	scratch  []byte // holds the segment whose length is made a multiple of the ranks
+	tail     []byte // of recv: gets what is reduced there
+	disagree error  // what is wrong with the calls of all ranks
+	refused  error  // why not all segments were posted
+}
+
+// newAllreduce cuts a buffer of elements of a size for ranks.
+func newAllreduce(send, recv []byte, size, ranks int) *allreduce {
+	a := new(allreduce)
+	row := size * ranks // one element for each rank
+	whole := len(send) / row * row
+	if whole < len(send) && len(send) <= scratchBytes {
+		whole = 0
+	}
+	const line = 64 // shards begin where memory accesses are fast
+	step := max(segmentBytes, (whole/ranks+maxSegments-1)/maxSegments)
+	step = (step + line - 1) &^ (line - 1) * ranks
+	for at := 0; at < whole; at += step {
+		end := min(at+step, whole)
+		a.segments = append(a.segments, segment{send[at:end:end], recv[at:end:end]})
+	}
+	if rest := send[whole:]; len(rest) > 0 || whole == 0 {
+		a.tail = recv[whole:]
+		a.scratch = make([]byte, (len(rest)+row-1)/row*row)
+		copy(a.scratch, rest)
+		a.segments = append(a.segments, segment{a.scratch, a.scratch})
+	}
+	return a
+}
+
+// finish is called when all steps of all segments are done.
+func (a *allreduce) finish(err error) error {
+	err = cmp.Or(err, a.disagree, a.refused)
+	if err == nil {
+		copy(a.tail, a.scratch)
+	}
+	return err
+}

@@ -1,0 +1,75 @@
+package group
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// callBytes is the length of a call. A cache line, so that elements behind it stay aligned.
+const callBytes = 64
+
+// call is what a rank called, as it tells the others: type u8, reduction u8, zeros;
+// at 8 the factor, IEEE 754; at 16 the length in bytes; zeros. Big-endian.
+type call [callBytes]byte
+
+func newCall(t reduce.Type, op reduce.Op, factor float64, bytes int) (c call) {
+	c[0], c[1] = byte(t), byte(op)
+	if op == reduce.PremulSum {
+		binary.BigEndian.PutUint64(c[8:], math.Float64bits(factor))
+	}
+	binary.BigEndian.PutUint64(c[16:], uint64(bytes)) //nolint:gosec // a length
+	return c
+}
+
+func (c *call) String() string {
+	if !reduce.Type(c[0]).Valid() || !reduce.Op(c[1]).Valid() {
+		return "an allgather"
+	}
+	return fmt.Sprintf("allreduce (%v of %v, %d bytes, factor %v)", reduce.Op(c[1]), reduce.Type(c[0]),
+		binary.BigEndian.Uint64(c[16:]), math.Float64frombits(binary.BigEndian.Uint64(c[8:])))
+}
+
+// compare looks at the calls of all ranks, each at the beginning of its record of equal length.
+// If another rank's differs, the group fails, and so does whoever called it.
+func (g *Group) compare(mine call, records []byte) error {
+	n := len(records) / g.plan.size
+	for r := range g.plan.size {
+		if theirs := call(records[r*n:]); theirs != mine {
+			f := &Fault{Kind: Mismatch, Rank: g.plan.rank, Text: fmt.Sprintf(
+				"ranks disagree: rank %d called %v, rank %d %v", g.plan.rank, &mine, r, &theirs)}
+			g.mesh.Report(f)
+			return f
+		}
+	}
+	return nil
+}
+
+// announce gathers the calls of all ranks by themselves. ended is called when
+// they are compared, with what is wrong or nil. g.posting is held.
+func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error) {
+	all := make([]byte, g.plan.size*callBytes)
+	own := all[g.plan.rank*callBytes:][:callBytes]
+	copy(own, mine[:])
+	joint := engine.NewJoint(1, func(err error) error {
+		if err == nil {
+			err = g.compare(mine, all)
+		}
+		ended(err)
+		return err
+	})
+	w, err := g.post(engine.GatherOp{
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: callBytes},
+		Send: own, Recv: all,
+	}, 0, joint.Ended)
+	if err != nil {
+		return nil, err
+	}
+	joint.Posted([]*engine.Work{w.Work})
+	return w.Work, nil
+}

@@ -1,0 +1,153 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// A rank that closes a group tells all how many operations it has posted, and stays until all
+// ranks close: others may need it for operations that it has done itself. Whoever has posted more
+// waits for something that will never come, and fails at once.
+
+// onLane says what goes over each lane.
+var onLane = [...]string{
+	overlap.Gather: "an Allgather, Broadcast, Barrier or Allreduce",
+	overlap.Reduce: "a Reduce-Scatter, Reduce or Allreduce",
+}
+
+// departure says that a rank has closed the group after so many operations of a lane.
+type departure struct {
+	rank   int
+	posted uint64
+}
+
+// left takes that a rank leaves.
+func (g *Group) left(rank int, posted mesh.Posted) {
+	g.mu.Lock()
+	for lane := range onLane {
+		if known := g.departed[lane].Load(); known == nil || posted[lane] < known.posted {
+			g.departed[lane].Store(&departure{rank, posted[lane]})
+		}
+	}
+	started := g.started
+	g.mu.Unlock()
+	if started {
+		g.checkDeparted(overlap.Gather)
+		g.checkDeparted(overlap.Reduce)
+	}
+}
+
+// checkDeparted ends the group if a rank that leaves will never post what this one has posted.
+func (g *Group) checkDeparted(lane overlap.Class) {
+	d := g.departed[lane].Load()
+	if d == nil {
+		return
+	}
+	posted := g.gather.Posted()
+	if lane == overlap.Reduce {
+		posted = g.reduce.Posted()
+	}
+	if posted > d.posted {
+		g.mesh.Report(&Fault{Kind: Left, Rank: d.rank, Text: fmt.Sprintf(
+			"while %s was in flight on rank %d", onLane[lane], g.plan.rank)})
+	}
+}
+
+// closed is why operations end once this rank has closed the group.
+func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.plan.rank} }
+
+// Close leaves the group. It waits until all ranks close, as long as they live, since others may
+// still need this one; it does not wait with operations in flight, which fail, nor after a
+// failure. It returns what could not be freed, or nil; the group is gone either way.
+//
+// A rank that posts an operation that this one has not posted gets an error that says so.
+func (g *Group) Close() error { return g.close(nil) }
+
+// CloseWithin is Close for callers whose ranks leave at different times: it waits for others so
+// long at most. Whoever still used the group then gets an error.
+func (g *Group) CloseWithin(wait time.Duration) error {
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	err := g.close(late.C)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("close: not all ranks closed the group within %v: %w", wait, err)
+	}
+	return err
+}
+
+// Abort ends the group on all ranks at once: their operations fail with an error that names this
+// rank and gives the reason, such as "its script ended with ValueError". A Close that waits, ends.
+func (g *Group) Abort(reason string) error {
+	g.mesh.Report(&Fault{Kind: Aborted, Rank: g.plan.rank, Text: reason})
+	return g.close(nil)
+}
+
+// close leaves the group, and frees what it held; only the first call does.
+func (g *Group) close(late <-chan time.Time) error {
+	g.once.Do(func() {
+		err := g.leave(late)
+		g.err = errors.Join(err, g.release())
+	})
+	return g.err
+}
+
+// leave waits until all ranks leave, or, with DeadlineExceeded, until late comes.
+func (g *Group) leave(late <-chan time.Time) error {
+	g.posting.Lock()
+	g.leaving = true
+	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0
+	g.posting.Unlock()
+	switch {
+	case g.mesh.Err() != nil:
+		return nil // operations report it
+	case !idle:
+		g.fail(g.closed())
+		g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.rank, Text: "with operations of its own in flight"})
+		return nil
+	}
+	g.mesh.Leave(mesh.Posted{overlap.Gather: g.gather.Posted(), overlap.Reduce: g.reduce.Posted()})
+	long := time.NewTimer(g.plan.settings.Timeout)
+	defer long.Stop()
+	for {
+		select {
+		case <-g.mesh.AllLeave():
+			return nil
+		case <-g.life.Done():
+			return nil
+		case <-late:
+			g.fail(g.closed())
+			g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.rank, Text: "before all ranks did"})
+			return context.DeadlineExceeded
+		case <-long.C:
+			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
+				"missing", rankList(g.mesh.Staying()), "waited", g.plan.settings.Timeout)
+		}
+	}
+}
+
+// release frees what a group held that this rank has left.
+func (g *Group) release() error {
+	g.mesh.Close()
+	if f := g.mesh.Err(); f != nil {
+		g.fail(f) // the cause, where whoever reported it has not come to that yet
+	}
+	g.fail(g.closed())
+	g.end(g.closed())
+	g.watchers.Wait()
+	for _, l := range g.lanes {
+		l.Close()
+	}
+	// Nobody drives any more: end what is still in flight.
+	g.gather.Work()
+	g.reduce.Work()
+	if g.background != nil {
+		g.background.Close()
+	}
+	g.lobby.close()
+	return errors.Join(g.reduce.Close(), g.gather.Close(), g.free())
+}

@@ -1,0 +1,227 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// dials is how many connections a rank makes at a time.
+const dials = 64
+
+// absentError says that a rank cannot be connected.
+type absentError struct {
+	rank int
+	err  error
+}
+
+func (e *absentError) Error() string { return fmt.Sprintf("rank %d %v", e.rank, e.err) }
+func (e *absentError) Unwrap() error { return e.err }
+
+var (
+	errRefused = errors.New("it refuses the connection: it has one of this rank already")
+	errHungUp  = errors.New("it hung up on the greeting: perhaps another program listens there")
+)
+
+// others are the ranks that this one shares streams with: all.
+func (p *plan) others() (ranks []int) {
+	for r := range p.size {
+		if r != p.rank {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// callers are all that will ever connect to this rank: of two ranks the lower one dials.
+func (p *plan) callers() (all []caller) {
+	lower := func(purpose wire.Purpose, peers []int) {
+		for _, r := range peers {
+			if r < p.rank {
+				all = append(all, caller{purpose, r, p.job})
+			}
+		}
+	}
+	lower(wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
+	if p.fabric == "udp" {
+		lower(wire.PurposeControl, multicast.Neighbours(p.rank, p.size))
+		lower(wire.PurposeStream, p.others())
+	}
+	return all
+}
+
+// connect makes a connection to each of the given peers. A lower one connects when its program comes
+// to it, however late.
+func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]*net.TCPConn, error) {
+	conns := make([]*net.TCPConn, len(peers))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(1 + dials)
+	g.Go(func() (err error) {
+		for i, peer := range peers {
+			if peer < p.rank && err == nil {
+				conns[i], err = l.take(ctx, caller{purpose, peer, p.job})
+			}
+		}
+		return err
+	})
+	for i, peer := range peers {
+		if peer > p.rank {
+			g.Go(func() (err error) {
+				conns[i], err = l.dial(ctx, p, purpose, peer)
+				return err
+			})
+		}
+	}
+	err := g.Wait()
+	for _, c := range conns {
+		if c != nil && err == nil {
+			err = sys.Persist(c)
+		}
+	}
+	out := map[int]*net.TCPConn{}
+	for i, c := range conns {
+		if c == nil {
+			continue
+		}
+		if err != nil {
+			_ = c.Close()
+			continue
+		}
+		out[peers[i]] = c
+	}
+	return out, err
+}
+
+// dial connects to a peer's lobby. What may pass is tried again: a process at either end that has no
+// descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the group
+// is joined the mesh says who is dead; a path on which no connection comes about for MCAST_TIMEOUT is
+// then given up.
+func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
+	defer l.failing(peer, nil)
+	d := net.Dialer{Control: p.limitSegments}
+	switch purpose {
+	case wire.PurposeMesh:
+		d.Control = smallSegments // what the path carries is found out over it
+	case wire.PurposeStream:
+		d.Timeout = p.settings.Timeout
+	}
+	options := d.Control
+	d.Control = func(network, address string, c syscall.RawConn) error {
+		return errors.Join(c.Control(func(fd uintptr) { sys.Private(int(fd)) }), options(network, address, c)) //nolint:gosec // a descriptor
+	}
+	var since time.Time // when the path began to fail; zero if it does not
+	var before error
+	for {
+		start := time.Now()
+		c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
+		switch {
+		case err == nil:
+			conn := c.(*net.TCPConn)
+			// A peer may take its time to answer, but its kernel acknowledges at once.
+			if err = acknowledged(conn, d.Timeout); err == nil {
+				err = greet(ctx, c, p, purpose, peer)
+			}
+			if err == nil {
+				err = acknowledged(conn, 0)
+			}
+			if err == nil {
+				return conn, nil
+			}
+			_ = c.Close()
+			switch {
+			case !errors.Is(err, unix.ETIMEDOUT):
+				since = time.Time{} // the path carries what is said
+			case since.IsZero():
+				since = start
+			}
+		case since.IsZero() && !lacking(err):
+			since = start
+		}
+		final := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, errRefused)
+		switch limit := d.Timeout; {
+		case ctx.Err() != nil:
+			if before == nil {
+				before = err // rather the end of ctx than nothing
+			}
+			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
+		case limit > 0 && !since.IsZero() && time.Since(since) >= limit:
+			err, final = fmt.Errorf("%w: %w", &timeoutError{"MCAST_TIMEOUT", limit}, err), true
+		}
+		if final {
+			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", p.addrs[peer], p.why(), err)}
+		}
+		before = err
+		l.failing(peer, err)
+		select {
+		case <-time.After(redialEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// acknowledged has TCP end a connection on which nothing is acknowledged for so long, or, with 0, when it likes.
+func acknowledged(conn *net.TCPConn, within time.Duration) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(within.Milliseconds())) //nolint:gosec // a descriptor
+	}); e != nil {
+		err = e
+	}
+	return err
+}
+
+// lacking reports whether this machine, for now, lacks what a connection needs.
+func lacking(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// why says why a rank is looked for where it is, if that may be wrong.
+func (p *plan) why() string {
+	if !p.oneHost {
+		return ""
+	}
+	return " (boot id, network namespace and address say that all ranks share one host)"
+}
+
+// greet says who connects, and for what, and returns once the peer has answered.
+func greet(ctx context.Context, c net.Conn, p *plan, purpose wire.Purpose, peer int) error {
+	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]} //nolint:gosec // a rank
+	var b [wire.HelloSize]byte
+	h.Put(b[:])
+	err := within(ctx, c, 0, func() error {
+		if _, err := c.Write(b[:]); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(c, b[:1])
+		return err
+	})
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return errHungUp
+	case err == nil && wire.Answer(b[0]) == wire.Refused:
+		return errRefused
+	case err == nil && wire.Answer(b[0]) != wire.Welcome:
+		return errHungUp // whatever it is, it is no rank
+	}
+	return err
+}

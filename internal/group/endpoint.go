@@ -1,0 +1,185 @@
+// Package group is collectives among a fixed group of
+// ranks, one process each.
+//
+//	e, err := group.Open(group.Options{Rank: r, Size: p, Settings: s})
+//	blobs, err := group.Rendezvous(ctx, addr, r, p, e.Blob()) // or any other exchange
+//	g, err := e.Join(ctx, blobs)
+//	err = g.Allgather(send, recv)
+//
+// All ranks post the same operations in the same order; Allgather, Broadcast
+// and Barrier form one order and Reduce-Scatter another, and the two never
+// wait for each other (pkg/overlap). A Group may be used by many goroutines.
+package group
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// MaxRanks is the largest number of ranks in a group.
+const MaxRanks = 1 << 15
+
+// Options say which rank of which group to be.
+type Options struct {
+	Rank, Size int
+	// Settings are the MCAST_* variables, see internal/config. All ranks need
+	// the same values, but for those that docs/ENVIRONMENT.md exempts.
+	// MCAST_SIMD holds for the whole process: the last group's counts.
+	Settings config.Settings
+	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
+	Logger *slog.Logger
+}
+
+// Endpoint is a rank that its peers can reach, but that has not joined them.
+type Endpoint struct {
+	opts  Options
+	lobby *lobby
+	blob  []byte
+}
+
+// blob is what a rank tells the others before any connection exists.
+type blob struct {
+	Version  int    `json:"v"`
+	Rank     int    `json:"r"`
+	Size     int    `json:"n"`
+	Host     string `json:"h"` // netdev.HostID
+	Address  string `json:"a"` // where other hosts reach it
+	Port     int    `json:"p"` // of its listener
+	Key      string `json:"k"` // that its listener wants to hear
+	Job      string `json:"j"` // drawn by every rank, rank 0's counts
+	MTU      int    `json:"m"` // of the interface of Address
+	RcvBuf   int    `json:"b"` // largest receive buffer of a socket
+	Switches int    `json:"x"` // aggregation nodes that it knows
+	Settings string `json:"s"` // those that must agree
+}
+
+// Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
+func Open(o Options) (*Endpoint, error) {
+	if o.Size < 1 || o.Size > MaxRanks {
+		return nil, argument("group of %d ranks; allowed are 1 to %d", o.Size, MaxRanks)
+	}
+	if o.Rank < 0 || o.Rank >= o.Size {
+		return nil, argument("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
+	}
+	ifi, addr, err := uplink(o.Settings.Interface)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLobby()
+	if err != nil {
+		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
+	}
+	b, err := json.Marshal(blob{
+		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: netdev.HostID(),
+		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
+		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
+		Switches: len(o.Settings.Switches()), Settings: agreedSettings(o.Settings),
+	})
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return &Endpoint{opts: o, lobby: l, blob: b}, nil
+}
+
+// Blob returns what the other ranks need to know about this one: JSON, less
+// than 512 bytes.
+func (e *Endpoint) Blob() []byte { return e.blob }
+
+// Close gives up an endpoint that has not joined. Join does so by itself.
+func (e *Endpoint) Close() { e.lobby.close() }
+
+// uplink returns the interface by which other hosts reach this one: the one
+// asked for, or that of the default route, or loopback.
+func uplink(name string) (*net.Interface, net.IP, error) {
+	if name != "" {
+		ifi, addr, err := udp.Choose(name, nil)
+		if err != nil {
+			return nil, nil, fmt.Errorf("MCAST_IFACE=%q: %w", name, err)
+		}
+		return ifi, addr.AsSlice(), nil
+	}
+	if at := netdev.Uplink(); at.IsValid() {
+		ip := net.IP(at.AsSlice())
+		if ifi := interfaceOf(ip); ifi != nil {
+			return ifi, ip, nil
+		}
+	}
+	if ifi := interfaceOf(net.IPv4(127, 0, 0, 1)); ifi != nil {
+		return ifi, net.IPv4(127, 0, 0, 1), nil
+	}
+	return nil, nil, errors.New("this machine has no IPv4 interface; even loopback is down (ip link set lo up)")
+}
+
+func interfaceOf(ip net.IP) *net.Interface {
+	all, _ := net.Interfaces() // none is found then
+	for i := range all {
+		addrs, _ := all[i].Addrs()
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+				return &all[i]
+			}
+		}
+	}
+	return nil
+}
+
+// receiveLimit returns the largest receive buffer that an unprivileged socket gets here.
+func receiveLimit(s config.Settings) int {
+	limit := 212992 // the kernel's default
+	if text, err := os.ReadFile("/proc/sys/net/core/rmem_max"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			limit = n
+		}
+	}
+	if s.ReceiveBuffer > 0 {
+		limit = min(limit, s.ReceiveBuffer)
+	}
+	return limit
+}
+
+// agreedSettings spells those settings that change what a rank does on the
+// wire; ranks that differ in them must not start.
+func agreedSettings(s config.Settings) string {
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
+		s.Fabric, groupText(s), s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
+}
+
+func groupText(s config.Settings) string {
+	if !s.Group.IsValid() {
+		return ""
+	}
+	return s.Group.String()
+}
+
+// Join connects all ranks. blobs holds every rank's Blob, in rank order. It
+// fails on all ranks, each with the reason, if it fails on one; and when ctx
+// ends or MCAST_JOIN_TIMEOUT is over. The endpoint is used up either way.
+func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
+	limit := e.opts.Settings.JoinTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &timeoutError{"MCAST_JOIN_TIMEOUT", limit})
+	defer cancel()
+	p, err := newPlan(e.opts, blobs)
+	if err != nil {
+		e.lobby.close()
+		return nil, err
+	}
+	g, err := join(ctx, e, p)
+	if err != nil {
+		e.lobby.close()
+		return nil, fmt.Errorf("rank %d of %d cannot join: %w", e.opts.Rank, e.opts.Size, err)
+	}
+	return g, nil
+}

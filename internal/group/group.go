@@ -1,0 +1,271 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// Fault is the error with which every operation of a group ends once something
+// has gone wrong; it names the rank at fault.
+type Fault = mesh.Fault
+
+// The kinds of Fault.
+const (
+	Dead     = mesh.Dead     // a rank died, stopped, or was cut off
+	Mismatch = mesh.Mismatch // ranks disagree about an operation
+	Closed   = mesh.Closed   // this rank closed the group
+	Path     = mesh.Path     // data do not pass between two ranks that both answer
+	Left     = mesh.Left     // a rank closed the group while others still used it
+	Aborted  = mesh.Aborted  // a rank gave the group up, and said why
+)
+
+// ArgumentError says that a call was wrong in a way that this rank can see by
+// itself. The group goes on.
+type ArgumentError struct{ Text string }
+
+// Error names the argument and what is allowed.
+func (e *ArgumentError) Error() string { return e.Text }
+
+func argument(format string, args ...any) error {
+	return &ArgumentError{fmt.Sprintf(format, args...)}
+}
+
+// Group is a communicator that this rank has joined.
+type Group struct {
+	plan   *plan
+	info   Info
+	meter  *overlap.Meter
+	gather *engine.Gather
+	reduce *engine.Reduce
+	lanes  [2]*overlap.Lane // of gather and reduce
+	mesh   *mesh.Mesh
+	lobby  *lobby
+	log    *slog.Logger
+	free   func() error // what both fabrics share
+
+	life    context.Context // ends with the group
+	end     context.CancelCauseFunc
+	mu      sync.Mutex
+	started bool // there are engines
+
+	posting    sync.RWMutex // held for reading to post to one lane, else to keep the operations of a call together
+	enlist     sync.Once
+	background *overlap.Background // nil in the foreground
+
+	tally    tally
+	warnings warnings
+	watchers sync.WaitGroup      // goroutines that end with life
+	way      atomic.Pointer[way] // of Reduce-Scatters
+	waited   [2]overlap.Ledger   // of gather and reduce
+
+	leaving  bool                                   // this rank posts nothing more; guarded by posting
+	departed [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
+	once     sync.Once
+	err      error // of Close
+}
+
+// Rank returns this rank's number.
+func (g *Group) Rank() int { return g.plan.rank }
+
+// Size returns the number of ranks.
+func (g *Group) Size() int { return g.plan.size }
+
+// Work is an operation in flight.
+type Work struct {
+	*engine.Work
+	lane   *overlap.Lane
+	before []*Work // steps of it, on another lane, that whoever waits drives first
+}
+
+// Wait waits until the operation is done and returns its outcome, or until
+// ctx ends and returns its error; the operation then goes on.
+func (w *Work) Wait(ctx context.Context) error {
+	if ctx == nil || ctx.Done() == nil {
+		return w.WaitUntil(time.Time{})
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	defer context.AfterFunc(ctx, w.nudge)()
+	if !w.drive(ctx.Done(), time.Time{}) {
+		return ctx.Err()
+	}
+	return w.Err()
+}
+
+// WaitUntil is Wait with a deadline; the zero time is none.
+func (w *Work) WaitUntil(deadline time.Time) error {
+	if !w.drive(nil, deadline) {
+		return context.DeadlineExceeded
+	}
+	return w.Err()
+}
+
+// drive reports whether the operation was done before quit was closed and the deadline had passed.
+func (w *Work) drive(quit <-chan struct{}, deadline time.Time) bool {
+	for _, step := range w.before {
+		if !step.lane.Drive(step.Done(), quit, deadline) {
+			return false
+		}
+	}
+	return w.lane.Drive(w.Done(), quit, deadline)
+}
+
+// nudge has drive look at once whether it shall go on.
+func (w *Work) nudge() {
+	for _, step := range w.before {
+		step.lane.Nudge()
+	}
+	w.lane.Nudge()
+}
+
+// Help does a little of what the group has to do, if nobody else is at it: see overlap.Lane.
+func (g *Group) Help() {
+	for _, l := range g.lanes {
+		l.Help()
+	}
+}
+
+// posted leaves the operation to the agents.
+func (w *Work) posted() {
+	if len(w.before) > 0 {
+		w.before[0].lane.Posted()
+	}
+	w.lane.Posted()
+}
+
+// Allgather gives every rank the shards of all ranks in rank order. send is
+// this rank's shard of N bytes, recv takes P*N. send may be recv's own slot,
+// recv[rank*N:(rank+1)*N]; otherwise they must not overlap.
+func (g *Group) Allgather(send, recv []byte) error {
+	return g.wait(g.startAllgather(send, recv))
+}
+
+// StartAllgather begins an Allgather. The buffers belong to the group until
+// the work is done.
+func (g *Group) StartAllgather(send, recv []byte) (*Work, error) {
+	return g.posted(g.startAllgather(send, recv))
+}
+
+func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
+	if len(recv) != len(send)*g.plan.size {
+		return nil, argument("allgather: recv has %d bytes; %d ranks with a shard of %d bytes need %d",
+			len(recv), g.plan.size, len(send), len(send)*g.plan.size)
+	}
+	own := recv[g.plan.rank*len(send):][:len(send)]
+	if overlaps(send, recv) && !engine.SameMemory(send, own) {
+		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
+			g.plan.rank*len(send), (g.plan.rank+1)*len(send))
+	}
+	return g.submitGather(engine.GatherOp{
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
+		Send: nonNil(send), Recv: recv,
+	}, len(send))
+}
+
+// Broadcast copies root's buf to every rank's.
+func (g *Group) Broadcast(buf []byte, root int) error {
+	return g.wait(g.startBroadcast(buf, root))
+}
+
+// StartBroadcast begins a Broadcast.
+func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
+	return g.posted(g.startBroadcast(buf, root))
+}
+
+func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
+	if root < 0 || root >= g.plan.size {
+		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.plan.size-1)
+	}
+	o := engine.GatherOp{
+		Op:   multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
+		Recv: buf,
+	}
+	own := 0
+	if root == g.plan.rank {
+		o.Send, own = nonNil(buf), len(buf)
+	}
+	return g.submitGather(o, own)
+}
+
+// Barrier returns when all ranks have called it.
+func (g *Group) Barrier() error { return g.wait(g.startBarrier()) }
+
+// StartBarrier begins a Barrier.
+func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()) }
+
+func (g *Group) startBarrier() (*Work, error) {
+	return g.submitGather(engine.GatherOp{
+		Op:   multicast.Op{Collective: wire.Barrier},
+		Send: nonNil(nil),
+	}, 0)
+}
+
+func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
+	return g.submit(o, own, func() {})
+}
+
+// submit hands an operation to the gather lane. own is what this rank gives to
+// it, in bytes; after is called when it is done.
+func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) {
+	g.posting.RLock()
+	defer g.posting.RUnlock()
+	return g.post(o, own, after)
+}
+
+// post is submit with g.posting held.
+func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
+	if g.leaving {
+		return nil, g.closed()
+	}
+	o.Yield = g.yielding(o.Collective)
+	if o.After == nil {
+		g.begun(overlap.Gather) // otherwise the end of what it follows begins it
+	}
+	w, err := g.gather.Submit(o, func() {
+		g.ended(overlap.Gather)
+		after()
+	})
+	if err != nil {
+		g.ended(overlap.Gather)
+		return nil, err
+	}
+	g.checkDeparted(overlap.Gather)
+	w.Book(&g.waited[overlap.Gather])
+	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
+	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
+}
+
+// yielding returns what tells an operation that it must not send now; nil if it always may.
+func (g *Group) yielding(c wire.Collective) func() bool {
+	if c == wire.Barrier || !g.inBackground() {
+		return nil
+	}
+	return g.yield
+}
+
+// wait drives an operation to its end: for calls that block.
+func (g *Group) wait(w *Work, err error) error {
+	if err != nil {
+		return err
+	}
+	return w.WaitUntil(time.Time{})
+}
+
+// posted leaves an operation to the lane: for calls that do not block.
+func (g *Group) posted(w *Work, err error) (*Work, error) {
+	if err == nil {
+		w.posted()
+	}
+	return w, err
+}

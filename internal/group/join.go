@@ -1,0 +1,282 @@
+package group
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// Sizes that all ranks share.
+const (
+	// arenaBytes is the receive memory for eager operations. An epoch of them
+	// must also fit the receive queue of a socket beside a window of large
+	// chunks, hence eagerChunks.
+	arenaBytes  = 128 << 10
+	eagerChunks = 128
+	// reorder is how long a hole in a root's chunks may be mere reordering.
+	reorder = 200 * time.Microsecond
+	// maxChains bounds how many ranks multicast at a time if nobody says, and
+	// chainWindow is how many chunks each of them may then have on its way.
+	maxChains   = 64
+	chainWindow = 4
+)
+
+// carrier is an opened fabric: its two kinds of traffic.
+type carrier struct {
+	gather  fabric.Gather
+	streams func(context.Context) (fabric.Streams, error) // opened when first needed
+	iface   string
+	found   []warning // while it was opened
+	free    func() error
+}
+
+// join connects this rank to the others. On an error it leaves nothing behind
+// but the endpoint's lobby, which Join closes.
+func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
+	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger()}
+	g.lobby.expect(p.callers())
+	conns, err := e.lobby.connect(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
+	if err != nil {
+		return nil, err
+	}
+	edges := make(map[int]net.Conn, len(conns))
+	for r, c := range conns {
+		edges[r] = c
+	}
+	g.life, g.end = context.WithCancelCause(context.Background())
+	joinTime := p.settings.JoinTimeout + p.settings.Timeout // ctx, which ends first, says what is over
+	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, joinTime, g.failed, g.left)
+	joining, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
+	c, window, err := open(joining, g.mesh, e.lobby, p)
+	if err == nil {
+		if err = g.start(c, window); err != nil {
+			err = errors.Join(err, c.gather.Close(), c.free())
+		}
+	}
+	if err != nil {
+		var f *Fault
+		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != p.rank) {
+			err = f // rather than what it led to
+		}
+		g.mesh.Report(p.cannotJoin(err))
+		g.end(err)
+		g.mesh.Close()
+		return nil, err
+	}
+	g.free = c.free
+	if f := g.mesh.Err(); f != nil {
+		g.fail(f) // it came before there was anything to fail
+	}
+	g.logJoined()
+	if p.fabric == "udp" {
+		g.watchers.Go((&monitor{Group: g}).run)
+	}
+	return g, nil
+}
+
+// failed ends the group with the first fault that any rank reports.
+func (g *Group) failed(f *Fault) {
+	g.log.Info("the group has failed", "error", f)
+	g.end(f)
+	g.mu.Lock()
+	started := g.started
+	g.mu.Unlock()
+	if started {
+		g.fail(f)
+	}
+}
+
+func (g *Group) fail(err error) {
+	g.gather.Fail(err)
+	g.reduce.Fail(err)
+}
+
+// verdict is what ranks tell each other about opening the fabric.
+type verdict struct {
+	Error  string `json:"e,omitempty"`
+	Window int    `json:"w"` // chunks
+	Chunk  int    `json:"c"`
+	Shm    string `json:"s,omitempty"` // rank 0: where its window is
+}
+
+// agree exchanges verdicts. If any rank has failed, all do, with its reason.
+func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdict, error) {
+	if err != nil {
+		mine.Error = err.Error()
+	}
+	b, e := json.Marshal(mine)
+	if e != nil {
+		return nil, e
+	}
+	records, e := m.Agree(ctx, b)
+	if err != nil {
+		return nil, err // perhaps why others do not answer
+	}
+	if e != nil {
+		return nil, e
+	}
+	all := make([]verdict, len(records))
+	for r := range records {
+		if e := json.Unmarshal(records[r], &all[r]); e != nil {
+			return nil, fmt.Errorf("verdict of rank %d: %w", r, e)
+		}
+	}
+	for r := range all {
+		if all[r].Error != "" {
+			return nil, &Fault{Kind: Aborted, Rank: r, Text: "it cannot join: " + all[r].Error}
+		}
+	}
+	return all, nil
+}
+
+// open opens the planned fabric on all ranks, or on none.
+func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, error) {
+	opener := openUDP
+	if p.fabric == "shm" {
+		opener = openShm
+	}
+	c, err := opener(ctx, m, l, p)
+	var mine verdict
+	if err != nil {
+		tellOthers(ctx, m, p.rank, err)
+	} else {
+		t := c.gather.Traits()
+		mine.Window, mine.Chunk = t.Window, t.Chunk
+	}
+	all, err := agree(ctx, m, mine, err)
+	// Two operations may be under way at the same time, so each has half of
+	// what a queue surely holds.
+	window := mine.Window
+	for r := range all {
+		window = min(window, all[r].Window)
+		if all[r].Chunk != mine.Chunk {
+			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, p.rank, mine.Chunk)
+		}
+	}
+	if err != nil && c != nil {
+		err = errors.Join(err, c.gather.Close(), c.free())
+	}
+	if window > 1 {
+		window /= 2
+	}
+	return c, window, err
+}
+
+// tellOthers spares the other ranks, which may wait for this one's connections, waiting until their time is over.
+func tellOthers(ctx context.Context, m *mesh.Mesh, rank int, err error) {
+	var absent *absentError
+	var fault *Fault
+	switch {
+	case ctx.Err() != nil: // they know, or their time is over, too
+	case errors.As(err, &fault):
+		m.Report(fault) // all come to the same conclusion
+	case errors.As(err, &absent):
+		m.Lost(absent.rank, absent)
+	default:
+		m.Report(&Fault{Kind: mesh.Local, Rank: rank, Text: err.Error()})
+	}
+}
+
+// start sets up the two lanes over an open fabric.
+func (g *Group) start(c *carrier, window int) error {
+	p, s := g.plan, g.plan.settings
+	level, err := reduce.ParseLevel(s.SIMD)
+	if err != nil {
+		return err
+	}
+	if err := reduce.Use(level); err != nil {
+		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
+	}
+	t := c.gather.Traits()
+	g.info = Info{
+		Rank: p.rank, Size: p.size, Fabric: t.Name, Reason: p.reason, Interface: c.iface,
+		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
+	}
+	for _, w := range c.found {
+		g.warnings.add(w.cause, w.text) // logJoined logs it
+	}
+	if t.Lossless && s.Loss > 0 && p.switches == 0 {
+		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
+	}
+	if p.oddSwitch {
+		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+p.noSwitch)
+	}
+	g.gather = engine.NewGather(engine.GatherConfig{
+		Core: multicast.Config{
+			Rank: p.rank, Size: p.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
+			Chains: p.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Cutoff: s.Cutoff, Reorder: reorder,
+		},
+		Job: p.job, Fabric: c.gather,
+		Broken: g.broken,
+		Shared: func() bool { return g.reduce.InFlight() > 0 },
+	})
+	g.way.Store(&way{reason: p.noSwitch})
+	g.reduce = engine.NewReduce(engine.ReduceConfig{
+		Rank: p.rank, Size: p.size,
+		Yield:  g.yield,
+		Route:  (&route{Group: g, open: c.streams}).run,
+		Broken: g.reduceBroken,
+	})
+	g.lanes = [2]*overlap.Lane{
+		overlap.Gather: overlap.NewLane(g.gather),
+		overlap.Reduce: overlap.NewLane(g.reduce),
+	}
+	g.mu.Lock()
+	g.started = true
+	g.mu.Unlock()
+	return nil
+}
+
+// reduceBroken is broken for the reduce lane.
+func (g *Group) reduceBroken(err error) {
+	var lost *direct.BrokenError
+	var absent *absentError
+	switch {
+	case errors.As(err, &lost):
+		g.broken(lost.Rank, lost)
+	case errors.As(err, &absent):
+		if errors.As(err, new(*timeoutError)) {
+			err = &Fault{Kind: Path, Rank: absent.rank, Text: fmt.Sprintf(
+				"rank %d cannot connect to rank %d, though it answers: %v", g.plan.rank, absent.rank, absent.err)}
+		}
+		g.broken(absent.rank, err)
+	default:
+		g.broken(-1, err)
+	}
+}
+
+// broken turns what an engine noticed into the fault that all ranks get.
+func (g *Group) broken(rank int, err error) {
+	var one *multicast.MismatchError
+	var two *direct.MismatchError
+	var stall *sys.StallError
+	var fault *Fault
+	switch {
+	case errors.As(err, &fault):
+		g.mesh.Report(fault)
+	case errors.As(err, &one), errors.As(err, &two):
+		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.plan.rank, Text: err.Error()})
+	case errors.As(err, &stall):
+		g.mesh.Report(&Fault{Kind: mesh.Path, Rank: rank, Text: g.stalled(rank, stall)})
+	case rank >= 0:
+		g.mesh.Lost(rank, err)
+	default:
+		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.plan.rank, Text: err.Error()})
+	}
+}

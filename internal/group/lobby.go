@@ -1,0 +1,190 @@
+package group
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// lobby is where a rank receives the connections of its peers until they are asked for. It answers
+// each greeting, so that whoever connects knows that this rank has the connection. What does not
+// open with the right greeting is closed and forgotten.
+type lobby struct {
+	listener net.Listener
+	key      uint64
+
+	mu      sync.Mutex
+	waiting map[caller]*net.TCPConn
+	taken   map[caller]bool
+	missing map[caller]bool // not greeted yet; nil until expect
+	changed chan struct{}   // replaced with every greeting
+	errs    map[int]error   // why ranks that are dialled cannot be reached yet
+	closed  bool
+}
+
+// caller is who connects, and for what.
+type caller struct {
+	purpose wire.Purpose
+	rank    int
+	job     uint64
+}
+
+func newLobby() (*lobby, error) {
+	ln, err := net.Listen("tcp4", ":0")
+	if err != nil {
+		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
+			err = fmt.Errorf("%w: all ports of net.ipv4.ip_local_port_range are taken", err)
+		}
+		return nil, fmt.Errorf("cannot listen for peers: %w", err)
+	}
+	sys.PrivateConn(ln.(*net.TCPListener))
+	l := &lobby{
+		listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, taken: map[caller]bool{},
+		changed: make(chan struct{}), errs: map[int]error{},
+	}
+	go acceptor.Serve(ln, acceptor.Patience, l.greet)
+	return l, nil
+}
+
+// random64 returns a number that nobody can guess, never 0.
+func random64() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
+	return binary.BigEndian.Uint64(b[:]) | 1
+}
+
+func (l *lobby) port() int { return l.listener.Addr().(*net.TCPAddr).Port }
+
+func (l *lobby) greet(c net.Conn, proven func() bool) {
+	var b [wire.HelloSize]byte
+	var h wire.Hello
+	if _, err := io.ReadFull(c, b[:]); err != nil || h.Get(b[:]) != nil || h.Key != l.key {
+		return
+	}
+	if proven() {
+		sys.PrivateConn(c.(*net.TCPConn))
+		l.welcome(c.(*net.TCPConn), caller{h.Purpose, int(h.Rank), h.Job})
+	}
+}
+
+// welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
+// only when its first connection has broken. One that comes when the first is in use is refused.
+func (l *lobby) welcome(c *net.TCPConn, who caller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answer := wire.Welcome
+	if l.taken[who] {
+		answer = wire.Refused
+	}
+	if l.closed {
+		_ = c.Close()
+		return
+	}
+	// One byte on a new connection: it does not block.
+	if _, err := c.Write([]byte{byte(answer)}); err != nil || answer == wire.Refused {
+		_ = c.Close()
+		return
+	}
+	if old := l.waiting[who]; old != nil {
+		_ = old.Close()
+	}
+	l.waiting[who] = c
+	close(l.changed)
+	l.changed = make(chan struct{})
+	if l.missing != nil {
+		delete(l.missing, who)
+		l.closeIfComplete()
+	}
+}
+
+// expect says who will connect. Nobody else can once all of them have.
+func (l *lobby) expect(callers []caller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing = map[caller]bool{}
+	for _, who := range callers {
+		if l.waiting[who] == nil && !l.taken[who] {
+			l.missing[who] = true
+		}
+	}
+	l.closeIfComplete()
+}
+
+// closeIfComplete stops listening when everybody is here. l.mu is held.
+func (l *lobby) closeIfComplete() {
+	if len(l.missing) == 0 {
+		_ = l.listener.Close()
+	}
+}
+
+// take returns the connection that a peer has opened, or will.
+func (l *lobby) take(ctx context.Context, who caller) (*net.TCPConn, error) {
+	for {
+		l.mu.Lock()
+		c, changed := l.waiting[who], l.changed
+		if c != nil {
+			delete(l.waiting, who)
+			l.taken[who] = true
+		}
+		l.mu.Unlock()
+		if c != nil {
+			return c, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, &absentError{who.rank, fmt.Errorf("has not connected: %w", context.Cause(ctx))}
+		}
+	}
+}
+
+// absent returns the lower ranks that have not connected for a purpose.
+func (l *lobby) absent(p *plan, purpose wire.Purpose) (ranks []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range p.rank {
+		if who := (caller{purpose, r, p.job}); l.waiting[who] == nil && !l.taken[who] {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// failing notes why a rank cannot be reached yet; nil: it can, or nobody tries any more.
+func (l *lobby) failing(rank int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.errs[rank] = err; err == nil {
+		delete(l.errs, rank)
+	}
+}
+
+// unreached returns why ranks cannot be reached yet.
+func (l *lobby) unreached() map[int]error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.errs)
+}
+
+func (l *lobby) close() {
+	l.mu.Lock()
+	l.closed = true
+	for who, c := range l.waiting {
+		_ = c.Close()
+		delete(l.waiting, who)
+	}
+	l.mu.Unlock()
+	_ = l.listener.Close()
+}

@@ -1,0 +1,178 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+func openLobby(t *testing.T) *lobby {
+	t.Helper()
+	l, err := newLobby()
+	require.NoError(t, err)
+	t.Cleanup(l.close)
+	return l
+}
+
+// callerPlan is that of rank 0, which connects to rank 1 in a lobby.
+func callerPlan(l *lobby) *plan {
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port())) //nolint:gosec // a port
+	return &plan{size: 2, job: 5, keys: []uint64{0, l.key}, addrs: []netip.AddrPort{{}, at}, settings: config.Default()}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
+
+// TestLobbyWithoutDescriptors takes all descriptors while a peer connects, for longer than
+// MCAST_TIMEOUT: first there is none for the caller's own end, then none for the lobby's.
+func TestLobbyWithoutDescriptors(t *testing.T) {
+	l := openLobby(t)
+	p := callerPlan(l)
+	p.settings.Timeout = 100 * time.Millisecond
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	few := was
+	few.Cur = uint64(descriptors(t)) + 8 //nolint:gosec // a few
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	var fill []int
+	release := func() {
+		for _, fd := range fill {
+			_ = unix.Close(fd)
+		}
+		fill = nil
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	}
+	defer release()
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		fill = append(fill, fd)
+	}
+	require.NotEmpty(t, fill)
+	conns := make(chan error, 1)
+	go func() {
+		c, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
+		if err == nil {
+			defer c.Close()
+		}
+		conns <- err
+	}()
+	time.Sleep(3 * p.settings.Timeout)
+	require.ErrorIs(t, l.unreached()[1], unix.EMFILE)
+	_ = unix.Close(fill[0])
+	fill = fill[1:]
+	time.Sleep(3 * p.settings.Timeout)
+	release()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := l.take(ctx, caller{wire.PurposeStream, 0, 5})
+	require.NoError(t, err)
+	require.NoError(t, <-conns)
+	require.NoError(t, c.Close())
+}
+
+// TestStrangersHoldFewDescriptors connects many who say nothing to a group that has joined; it may
+// still get connections, for its first Reduce-Scatter.
+func TestStrangersHoldFewDescriptors(t *testing.T) {
+	g := world(t, 2, func(s *config.Settings) { s.Fabric = "udp" })
+	before := descriptors(t)
+	const strangers = 500
+	for i := range strangers {
+		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", g[1].lobby.port()))
+		require.NoError(t, err)
+		defer c.Close()
+		require.LessOrEqual(t, descriptors(t)-before-(i+1), 64)
+	}
+	each(t, 2, firstReduction(g))
+}
+
+func firstReduction(g []*Group) func(r int) error {
+	return func(r int) error { return firsts()["reduce-scatter"](g[r]) }
+}
+
+// TestLobbyClosesWhenAllAreHere: who cannot be missing any more cannot be imitated either.
+func TestLobbyClosesWhenAllAreHere(t *testing.T) {
+	open := func(g *Group) bool {
+		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", g.lobby.port()))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}
+	for _, g := range world(t, 3, func(s *config.Settings) { s.Fabric = "shm" }) {
+		require.False(t, open(g), "rank %d over shm", g.Rank())
+	}
+	g := world(t, 3, func(s *config.Settings) { s.Fabric = "udp" })
+	require.False(t, open(g[0]), "nobody dials rank 0")
+	require.True(t, open(g[2]), "before its streams")
+	each(t, 3, firstReduction(g))
+	require.False(t, open(g[1]))
+	require.False(t, open(g[2]))
+}
+
+// TestConnectedTwice has a rank connect again for the same purpose: instead of its first connection
+// while nobody has that, and never once it is in use.
+func TestConnectedTwice(t *testing.T) {
+	l := openLobby(t)
+	p := callerPlan(l)
+	who := caller{wire.PurposeStream, 0, 5}
+	first, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
+	require.NoError(t, err)
+	defer first.Close()
+	second, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
+	require.NoError(t, err)
+	defer second.Close()
+	_, err = first.Read(make([]byte, 1))
+	require.Error(t, err, "it is replaced")
+	taken, err := l.take(t.Context(), who)
+	require.NoError(t, err)
+	defer taken.Close()
+	require.Equal(t, second.LocalAddr().String(), taken.RemoteAddr().String())
+	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	require.ErrorIs(t, err, errRefused)
+	_, err = second.Write([]byte{1})
+	require.NoError(t, err)
+	_, err = taken.Read(make([]byte, 1))
+	require.NoError(t, err, "the one in use is not touched")
+}
+
+// TestDialAgain dials a program that hangs up on the greeting until it is replaced by a rank.
+func TestDialAgain(t *testing.T) {
+	l := openLobby(t)
+	p := callerPlan(l)
+	p.keys[1]++ // for which the lobby hangs up
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := l.dial(ctx, p, wire.PurposeMesh, 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, errHungUp)
+	require.ErrorContains(t, err, "rank 1 cannot be reached at 127.0.0.1:")
+
+	p.settings.Timeout = 200 * time.Millisecond
+	at := p.addrs[1]
+	p.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
+	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	require.ErrorContains(t, err, "MCAST_TIMEOUT of 200ms is over: ")
+	require.Empty(t, l.unreached())
+
+	p.addrs[1] = at
+	require.NoError(t, l.listener.Close())
+	_, err = l.dial(t.Context(), p, wire.PurposeMesh, 1)
+	require.ErrorIs(t, err, unix.ECONNREFUSED, "nobody listens: that does not pass")
+}

@@ -1,0 +1,26 @@
+package group
+
+import (
+	"log/slog"
+	"os"
+)
+
+// logger returns where the group logs: the caller's, or standard error, from MCAST_LOG on.
+func (o *Options) logger() *slog.Logger {
+	l := o.Logger
+	if l == nil {
+		l = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.Settings.Log})).With("lib", "mcast")
+	}
+	return l.With("rank", o.Rank)
+}
+
+// logJoined tells once what was chosen and why. What the machine lacks is a
+// warning only where it costs something that the user could mend.
+func (g *Group) logJoined() {
+	i := g.Info()
+	g.log.Info("joined", "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
+		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason)
+	for _, note := range i.Notes {
+		g.log.Warn(note)
+	}
+}

@@ -1,0 +1,160 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+)
+
+const (
+	monitorPause  = time.Second
+	monitorWindow = 10               // samples over which losses are counted
+	tooManyLost   = 0.01             // share of chunks that come by repair
+	fewChunks     = 100              // of which a share says nothing
+	longWait      = 10 * time.Second // for ranks that are late
+)
+
+// sample is what the monitor looks at, once a second.
+type sample struct {
+	chunks     uint64   // that came by multicast
+	repairs    uint64   // that came by repair
+	repairsOf  []uint64 // by root
+	refused    uint64   // datagrams that did not leave this host
+	offline    uint64
+	tooLarge   uint64
+	forged     uint64
+	link       netdev.Link
+	mtu, chunk int
+}
+
+// monitor watches a group for what is no fault but makes it slow, and says so.
+type monitor struct {
+	*Group
+	samples []sample // of the last seconds, oldest first
+	waited  uint32   // the operation whose long wait was logged, plus one
+}
+
+// run looks until the group ends.
+func (m *monitor) run() {
+	tick := time.NewTicker(monitorPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.life.Done():
+			return
+		}
+		m.look(m.sample())
+		if w := m.gather.Waiting(); w != nil {
+			m.wait(w)
+		}
+	}
+}
+
+func (m *monitor) sample() sample {
+	c, f := m.gather.Stats()
+	s := sample{
+		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
+		tooLarge: f.TooLarge, forged: c.Mismatched, link: netdev.LinkOf(m.info.Interface), chunk: m.info.ChunkBytes,
+	}
+	if ifi, err := net.InterfaceByName(m.info.Interface); err == nil {
+		s.mtu = ifi.MTU
+	}
+	return s
+}
+
+// look warns of what has changed since the samples before.
+func (m *monitor) look(s sample) {
+	if len(m.samples) > monitorWindow {
+		m.samples = m.samples[1:]
+	}
+	m.samples = append(m.samples, s)
+	if len(m.samples) < 2 {
+		return
+	}
+	iface, last := m.info.Interface, &m.samples[len(m.samples)-2]
+	if s.refused > 0 {
+		m.warn("datagrams refused", fmt.Sprintf("a firewall or security policy on the host of rank %d refuses datagrams of ours (EPERM); they come by repair, slowly: "+
+			"let UDP to the group pass (nft list ruleset, iptables -L OUTPUT)", m.plan.rank))
+	}
+	if s.offline > 0 {
+		m.warn("interface unusable", fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; what was not sent comes by repair", iface, m.plan.rank))
+	}
+	if s.tooLarge > 0 {
+		m.warn("datagrams too large", fmt.Sprintf("the MTU of %s of rank %d is %d now, too small for chunks of %d bytes: its multicast comes by repair, slowly; "+
+			"set it back, or join again", iface, m.plan.rank, s.mtu, s.chunk))
+	}
+	if s.forged > 0 {
+		m.warn("datagrams of strangers", fmt.Sprintf("rank %d drops datagrams that claim to be of this group and belong to none of its operations: "+
+			"something else on the network sends to it (MCAST_GROUP, MCAST_PORT)", m.plan.rank))
+	}
+	if s.link.Changes > last.link.Changes {
+		m.warn("link lost", fmt.Sprintf("%s of rank %d has lost its link and found it again: look at cable, transceiver and switch port", iface, m.plan.rank))
+	}
+	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
+		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.plan.rank, s.link.Mbps, last.link.Mbps))
+	}
+	m.lookAtLosses(iface)
+}
+
+// lookAtLosses warns of losses that go on: in the first and in the second half of the window.
+func (m *monitor) lookAtLosses(iface string) {
+	if len(m.samples) <= monitorWindow {
+		return
+	}
+	first, middle, last := &m.samples[0], &m.samples[monitorWindow/2], &m.samples[monitorWindow]
+	if share(first, middle) < tooManyLost || share(middle, last) < tooManyLost {
+		return
+	}
+	lost := share(first, last)
+	text := fmt.Sprintf("%.0f %% of the chunks of rank %d have come by repair for %v", 100*lost, m.plan.rank, monitorWindow*monitorPause)
+	if root, of := worstRoot(first, last); of > 0.6 {
+		text += fmt.Sprintf(", most of them rank %d's", root)
+	}
+	if lost > 0.9 {
+		m.warn(noMulticast, text+": its multicast does not arrive any more; a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass")
+		return
+	}
+	m.warn("multicast lost", fmt.Sprintf("%s: datagrams are lost on the way. Look at the drops of %s (ethtool -S, ip -s link) and of the switch's ports, raise net.core.rmem_max, "+
+		"or lower MCAST_WINDOW", text, iface))
+}
+
+// share is how much of what came between two samples came by repair.
+func share(from, to *sample) float64 {
+	repairs, chunks := to.repairs-from.repairs, to.chunks-from.chunks
+	if repairs+chunks < fewChunks {
+		return 0
+	}
+	return float64(repairs) / float64(repairs+chunks)
+}
+
+// worstRoot returns the root of which most chunks were repaired, and their share of all.
+func worstRoot(from, to *sample) (root int, of float64) {
+	var most, all uint64
+	for r := range to.repairsOf {
+		n := to.repairsOf[r] - from.repairsOf[r]
+		if all += n; n > most {
+			root, most = r, n
+		}
+	}
+	return root, float64(most) / float64(max(1, all))
+}
+
+// wait logs an operation that has not moved for long, and which ranks it waits for. A rank may be as
+// late as it likes, so that is no fault; whoever looks for one wants to know.
+func (m *monitor) wait(w *engine.Waiting) {
+	if w.Idle < longWait || m.waited == w.Seq+1 {
+		return
+	}
+	level := slog.LevelInfo
+	if m.waited == 0 {
+		level = slog.LevelWarn
+	}
+	m.waited = w.Seq + 1
+	m.log.Log(context.Background(), level, "an operation does not move, though all ranks answer", "for", w.Idle.Round(time.Second), "operation", w.String())
+}

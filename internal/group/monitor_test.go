@@ -1,0 +1,79 @@
+package group
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+)
+
+// watcher is a monitor of a group that has only what a monitor needs.
+func watcher() *monitor {
+	return &monitor{Group: &Group{plan: &plan{rank: 3, size: 4}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
+}
+
+func TestMonitorWarnsOnceACause(t *testing.T) {
+	quiet := sample{link: netdev.Link{Changes: 2, Mbps: 10000}, mtu: 9000, chunk: 8928, repairsOf: make([]uint64, 4)}
+	for want, change := range map[string]func(s *sample){
+		"":                                  func(*sample) {},
+		"refuses datagrams of ours (EPERM)": func(s *sample) { s.refused++ },
+		"eth0 of rank 3 was down":           func(s *sample) { s.offline++ },
+		"the MTU of eth0 of rank 3 is 1400 now, too small for chunks of 8928 bytes": func(s *sample) { s.tooLarge++; s.mtu = 1400 },
+		"belong to none of its operations":                                          func(s *sample) { s.forged++ },
+		"eth0 of rank 3 has lost its link":                                          func(s *sample) { s.link.Changes++ },
+		"eth0 of rank 3 runs at 1000 Mbit/s now, before at 10000":                   func(s *sample) { s.link.Mbps = 1000 },
+	} {
+		t.Run(want, func(t *testing.T) {
+			m, s := watcher(), quiet
+			m.look(s)
+			for range 3 {
+				change(&s)
+				m.look(s)
+			}
+			if want == "" {
+				require.Empty(t, m.warnings.all())
+				return
+			}
+			require.Len(t, m.warnings.all(), 1)
+			require.Contains(t, m.warnings.all()[0], want)
+		})
+	}
+}
+
+// TestMonitorWarnsOfLossesThatGoOn has 1000 chunks a second come.
+func TestMonitorWarnsOfLossesThatGoOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		repairs func(second int) uint64 // of the 1000
+		root    int                     // that they are of
+		want    string
+	}{
+		"none":           {func(int) uint64 { return 0 }, 1, ""},
+		"half a percent": {func(int) uint64 { return 5 }, 1, ""},
+		"one bad second": {func(second int) uint64 { return uint64(500 * max(0, 1-(second-3)*(second-3))) }, 1, ""}, //nolint:gosec // 500 or 0
+		"two percent":    {func(int) uint64 { return 20 }, 1, "2 % of the chunks of rank 3 have come by repair for 10s, most of them rank 1's: datagrams are lost on the way"},
+		"all":            {func(int) uint64 { return 1000 }, 2, "100 % of the chunks of rank 3 have come by repair for 10s, most of them rank 2's: its multicast does not arrive any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := watcher()
+			s := sample{repairsOf: make([]uint64, 4)}
+			for second := range 2 * monitorWindow {
+				n := c.repairs(second)
+				s.repairs, s.chunks = s.repairs+n, s.chunks+1000-n
+				s.repairsOf = append([]uint64{}, s.repairsOf...)
+				s.repairsOf[c.root] += n
+				m.look(s)
+				if second < monitorWindow {
+					require.Empty(t, m.warnings.all())
+				}
+			}
+			if c.want == "" {
+				require.Empty(t, m.warnings.all())
+				return
+			}
+			require.Len(t, m.warnings.all(), 1)
+			require.Contains(t, m.warnings.all()[0], c.want)
+		})
+	}
+}

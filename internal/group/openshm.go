@@ -1,0 +1,40 @@
+package group
+
+import (
+	"context"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
+)
+
+// openShm attaches to the window that rank 0 serves.
+func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, error) {
+	var server *shm.Server
+	var mine verdict
+	var err error
+	if p.rank == 0 {
+		lay := shm.DefaultLayout(p.size)
+		lay.Slots = p.settings.ShmSlots
+		if p.settings.ShmChunk != config.Default().ShmChunk {
+			lay.Chunk = p.settings.ShmChunk // asked for, so not scaled to the number of ranks
+		}
+		if server, err = shm.Serve(ctx, p.job, p.keys[0], lay); err == nil {
+			mine.Shm = server.Address()
+		}
+	}
+	all, err := agree(ctx, m, mine, err)
+	if err != nil {
+		return nil, err
+	}
+	w, err := shm.Attach(ctx, all[0].Shm, p.job, p.keys[0], p.rank, p.size)
+	if err != nil {
+		return nil, err
+	}
+	return &carrier{
+		gather:  w.Gather(),
+		streams: func(context.Context) (fabric.Streams, error) { return w.Streams(), nil },
+		free:    w.Close,
+	}, nil
+}

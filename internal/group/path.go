@@ -1,0 +1,57 @@
+package group
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+const (
+	ipAndTCP   = 20 + 20       // what TCP_MAXSEG leaves out of a packet: headers without options
+	tcpHeaders = ipAndTCP + 12 // with timestamps, as Linux sends them
+	plainMTU   = 1500          // what every Ethernet carries
+	minIPv6MTU = 1280          // what every path carries, tunnels too
+
+	mostSegment = 32767 // that TCP_MAXSEG takes
+)
+
+// limitSegments keeps both ends of a connection that is about to be dialled from sending larger packets
+// than the path carries: TCP goes by the MTU of the interface, and where packets are lost without a
+// word it would not learn of the path's.
+func (p *plan) limitSegments(_, _ string, c syscall.RawConn) (err error) {
+	if p.segment == 0 {
+		return nil
+	}
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.segment) //nolint:gosec // a descriptor
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// smallSegments keeps both ends of a connection that is about to be dialled to packets that every path carries:
+// ranks meet before they know what the path between them does.
+func smallSegments(_, _ string, c syscall.RawConn) (err error) {
+	const segment = minIPv6MTU - 60 // less an IPv6 and a TCP header
+	if e := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) //nolint:gosec // a descriptor
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
+// has found no rank dead, so it is the path that does not carry what it should.
+func (g *Group) stalled(rank int, e *sys.StallError) string {
+	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: TCP %v", g.plan.rank, rank, e)
+	if packet := e.Segment + tcpHeaders; packet > plainMTU {
+		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
+			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)
+	}
+	return text + "; a firewall, or one link of a bundle, drops this connection, or the path's MTU is smaller than the hosts'"
+}

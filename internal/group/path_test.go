@@ -1,0 +1,225 @@
+package group
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+// hostEnv makes the test binary a rank on one of two hosts that a cable joins.
+const hostEnv = "COLLNET_TEST_HOST"
+
+// hostRole is what the test wants of a rank.
+type hostRole struct {
+	Rank, Size, Chunk int
+	Timeout           time.Duration
+}
+
+// hostReport is what a rank answers when it has joined, and after each line that it is sent.
+type hostReport struct {
+	Error string
+	Kind  mesh.FaultKind
+	Rank  int // that the fault names
+	Info  Info
+	Stats Stats
+}
+
+// playHost is a rank that does an Allgather and a Reduce-Scatter for each line of its standard input.
+func playHost(text string) int {
+	var r hostRole
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	say := func(g *Group, err error) {
+		var rep hostReport
+		if err != nil {
+			rep.Error = err.Error()
+			var f *Fault
+			if errors.As(err, &f) {
+				rep.Kind, rep.Rank = f.Kind, f.Rank
+			}
+		}
+		if g != nil {
+			rep.Info, rep.Stats = g.Info(), g.Stats()
+		}
+		_ = json.NewEncoder(os.Stdout).Encode(&rep)
+	}
+	s := config.Default()
+	s.Fabric, s.Timeout, s.Chunk, s.Interface = "udp", r.Timeout, r.Chunk, fmt.Sprintf("v%d", r.Rank%2)
+	g, err := joinHost(r, s)
+	say(g, err)
+	if err != nil {
+		return 0
+	}
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		say(g, bothKinds(g, r.Rank))
+	}
+	_ = g.CloseWithin(0)
+	return 0
+}
+
+func joinHost(r hostRole, s config.Settings) (*Group, error) {
+	e, err := Open(Options{Rank: r.Rank, Size: r.Size, Settings: s})
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := Rendezvous(context.Background(), "10.9.0.1:7999", r.Rank, r.Size, e.Blob())
+	if err != nil {
+		return nil, err
+	}
+	return e.Join(context.Background(), blobs)
+}
+
+// bothKinds checks every byte.
+func bothKinds(g *Group, rank int) error {
+	const n = 1 << 20
+	size := g.Size()
+	mine, all := bytes.Repeat([]byte{byte(rank + 1)}, n), make([]byte, size*n)
+	if err := g.Allgather(mine, all); err != nil {
+		return err
+	}
+	var want []byte
+	for root := range size {
+		want = append(want, bytes.Repeat([]byte{byte(root + 1)}, n)...)
+	}
+	if !bytes.Equal(all, want) {
+		return fmt.Errorf("rank %d: allgather brought the wrong bytes", rank)
+	}
+	if err := g.ReduceScatter(all, mine, reduce.U8, reduce.Sum, 1); err != nil {
+		return err
+	}
+	if !bytes.Equal(mine, bytes.Repeat([]byte{byte(size * (rank + 1))}, n)) {
+		return fmt.Errorf("rank %d: reduce-scatter brought the wrong bytes", rank)
+	}
+	return nil
+}
+
+// pair is two hosts, with the even ranks on one and the odd ones on the other.
+type pair struct {
+	hosts [2]*systest.Namespace
+	in    []io.WriteCloser // of each rank
+	out   []*json.Decoder
+}
+
+// startPair joins ranks over a cable of MTU 9000 that prepare may have broken.
+func startPair(t *testing.T, size, chunk int, timeout time.Duration, prepare func(hosts [2]*systest.Namespace)) *pair {
+	t.Helper()
+	p := &pair{hosts: systest.Cable(t, 9000), in: make([]io.WriteCloser, size), out: make([]*json.Decoder, size)}
+	for i, h := range p.hosts {
+		h.Unmerged(t, fmt.Sprintf("v%d", i))
+	}
+	if prepare != nil {
+		prepare(p.hosts)
+	}
+	for r := range size {
+		role, err := json.Marshal(hostRole{Rank: r, Size: size, Chunk: chunk, Timeout: timeout})
+		require.NoError(t, err)
+		cmd := exec.Command(os.Args[0]) //nolint:gosec // this binary
+		cmd.Env = append(os.Environ(), hostEnv+"="+string(role))
+		cmd.Stderr = os.Stderr
+		p.in[r], err = cmd.StdinPipe()
+		require.NoError(t, err)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		p.out[r] = json.NewDecoder(out)
+		p.hosts[r%2].Do(func() { err = cmd.Start() }) // a child is where the thread is that starts it
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			_ = p.in[r].Close()
+			_ = cmd.Wait()
+		})
+	}
+	return p
+}
+
+// reports returns what the ranks say next.
+func (p *pair) reports(t *testing.T) []hostReport {
+	t.Helper()
+	r := make([]hostReport, len(p.out))
+	for i := range r {
+		require.NoError(t, p.out[i].Decode(&r[i]), "rank %d has ended", i)
+	}
+	return r
+}
+
+// run has the ranks do their operations.
+func (p *pair) run(t *testing.T) []hostReport {
+	t.Helper()
+	for _, in := range p.in {
+		_, err := in.Write([]byte("\n"))
+		require.NoError(t, err)
+	}
+	return p.reports(t)
+}
+
+func TestNarrowPathIsFoundAtJoin(t *testing.T) {
+	// So many ranks that what they tell each other of the path does not fit one packet.
+	p := startPair(t, 12, 0, 3*time.Second, func(h [2]*systest.Namespace) { h[1].DropLarger(t, 1500) })
+	for _, r := range p.reports(t) {
+		require.Empty(t, r.Error)
+		require.Equal(t, 1440, r.Info.ChunkBytes)
+		require.Len(t, r.Info.Notes, 1)
+		require.Contains(t, r.Info.Notes[0], "packets of 9000 bytes from rank 0 do not reach rank 1, those of 1500 do")
+		require.Contains(t, r.Info.Notes[0], "mtu 1500)")
+	}
+	for _, r := range p.run(t) {
+		require.Empty(t, r.Error)
+	}
+}
+
+func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
+	p := startPair(t, 2, 8000, 3*time.Second, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
+	for _, r := range p.reports(t) {
+		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, those of 1500 do")
+		require.Contains(t, r.Error, "set MCAST_CHUNK to 1440 at most")
+		require.Equal(t, Path, r.Kind)
+		require.Zero(t, r.Rank)
+	}
+}
+
+func TestPathThatNarrowsIsNamed(t *testing.T) {
+	p := startPair(t, 2, 0, time.Second, nil)
+	for _, r := range p.reports(t) {
+		require.Empty(t, r.Error)
+		require.Equal(t, 8928, r.Info.ChunkBytes)
+		require.Empty(t, r.Info.Notes)
+	}
+	p.hosts[1].DropLarger(t, 1500)
+	start := time.Now()
+	for _, r := range p.run(t) {
+		require.Equal(t, Path, r.Kind, r.Error)
+		require.Equal(t, 1, r.Rank)
+		require.Contains(t, r.Error, "data from rank 0 do not reach rank 1, though it answers: TCP segments of 8948 bytes have not been acknowledged for ")
+		require.Contains(t, r.Error, "v0's MTU")
+	}
+	t.Logf("after %v, MCAST_TIMEOUT is 1s", time.Since(start))
+}
+
+func TestNetworkWithoutMulticastIsNoted(t *testing.T) {
+	p := startPair(t, 2, 0, 3*time.Second, func(h [2]*systest.Namespace) { h[0].DropMulticast(t) })
+	for _, r := range p.reports(t) {
+		require.Empty(t, r.Error)
+		require.Equal(t, 8928, r.Info.ChunkBytes)
+		require.Len(t, r.Info.Notes, 1)
+		require.Contains(t, r.Info.Notes[0], "multicast does not pass from rank 1 to rank 0: Allgather and Broadcast go by repair")
+	}
+	for _, r := range p.run(t) {
+		require.Empty(t, r.Error)
+	}
+}

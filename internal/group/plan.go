@@ -1,0 +1,201 @@
+package group
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
+)
+
+// plan is what all ranks conclude from the blobs of all ranks, each for
+// itself and all alike; only rank differs.
+type plan struct {
+	rank, size int
+	settings   config.Settings
+	job        uint64
+	keys       []uint64
+	addrs      []netip.AddrPort
+	fabric     string // "shm" or "udp"
+	reason     string // why that one
+	oneHost    bool
+	rcvBuf     int
+	narrow     int    // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
+	segment    int    // payload bytes of the largest TCP segments between ranks; 0: as TCP finds right
+	switches   int    // addresses of aggregation nodes that every rank has
+	noSwitch   string // why Reduce-Scatter goes directly, at first or for good
+	oddSwitch  bool   // some ranks name nodes, and others none or not as many
+}
+
+func newPlan(o Options, blobs [][]byte) (*plan, error) {
+	if len(blobs) != o.Size {
+		return nil, fmt.Errorf("%d blobs for a group of %d ranks", len(blobs), o.Size)
+	}
+	p := &plan{rank: o.Rank, size: o.Size, settings: o.Settings}
+	all := make([]blob, o.Size)
+	for r := range blobs {
+		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
+			return nil, fmt.Errorf("blob of rank %d is not one of ours: %w", r, err)
+		}
+		if err := p.add(r, &all[r], &all[0]); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if p.job, err = strconv.ParseUint(all[0].Job, 16, 64); err != nil || p.job == 0 {
+		return nil, fmt.Errorf("blob of rank 0 names the job %q", all[0].Job)
+	}
+	if p.oneHost && o.Settings.Interface == "" {
+		for r := range p.addrs {
+			p.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.addrs[r].Port())
+		}
+	}
+	if err := p.reachable(all); err != nil {
+		return nil, err
+	}
+	p.countSwitches(all)
+	return p, p.choose(all)
+}
+
+// reachable finds a rank that others would look for on their own loopback.
+func (p *plan) reachable(all []blob) error {
+	if p.oneHost {
+		return nil
+	}
+	for r, addr := range p.addrs {
+		if addr.Addr().IsLoopback() {
+			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: it has no default route, so set MCAST_IFACE to the interface that reaches the others",
+				r, all[r].Host, addr.Addr())
+		}
+	}
+	return nil
+}
+
+// countSwitches finds out whether there are aggregation nodes for all ranks.
+func (p *plan) countSwitches(all []blob) {
+	p.switches = all[0].Switches
+	for r := range all {
+		if all[r].Switches != all[0].Switches {
+			p.noSwitch = fmt.Sprintf("MCAST_SWITCH names %d nodes at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
+			p.switches, p.oddSwitch = 0, true
+			return
+		}
+	}
+	p.noSwitch = "no aggregation node is configured: each owner sums its own shard"
+	if p.switches > 0 {
+		p.noSwitch = "ranks join the switch at the first Reduce-Scatter"
+	}
+}
+
+// minMTU is the least that IPv4 works with (RFC 791).
+const minMTU = 68
+
+// add takes one rank's blob into account.
+func (p *plan) add(r int, b, first *blob) error {
+	switch {
+	case b.Version != wire.Version:
+		return fmt.Errorf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, p.rank, wire.Version)
+	case b.Rank != r:
+		return fmt.Errorf("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
+	case b.Size != p.size:
+		return fmt.Errorf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, p.rank, p.size)
+	case b.Settings != first.Settings:
+		return fmt.Errorf("ranks have different settings: %s", difference(first.Settings, b.Settings, r))
+	}
+	key, err := strconv.ParseUint(b.Key, 16, 64)
+	if err != nil {
+		return fmt.Errorf("blob of rank %d has the key %q", r, b.Key)
+	}
+	addr, err := netip.ParseAddr(b.Address)
+	if err != nil || !addr.Is4() || b.Port < 1 || b.Port > 65535 {
+		return fmt.Errorf("blob of rank %d has the address %q, port %d; want IPv4 and a port from 1 to 65535", r, b.Address, b.Port)
+	}
+	if b.MTU < minMTU || b.RcvBuf < 0 || b.Switches < 0 {
+		return fmt.Errorf("blob of rank %d has an MTU of %d, a receive buffer of %d bytes and %d switches; want an MTU of at least %d, and nothing below 0",
+			r, b.MTU, b.RcvBuf, b.Switches, minMTU)
+	}
+	p.keys = append(p.keys, key)
+	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) //nolint:gosec // checked above
+	if r == 0 {
+		p.rcvBuf, p.oneHost = b.RcvBuf, true
+	}
+	p.rcvBuf = min(p.rcvBuf, b.RcvBuf)
+	p.oneHost = p.oneHost && netdev.SameHost(b.Host, first.Host)
+	return nil
+}
+
+// difference names the settings in which rank r differs from rank 0.
+func difference(first, other string, r int) string {
+	a, b := strings.Fields(first), strings.Fields(other)
+	var out []string
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			out = append(out, fmt.Sprintf("rank 0 has %s, rank %d %s", a[i], r, b[i]))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// choose picks the fabric.
+func (p *plan) choose(all []blob) error {
+	p.fabric = p.settings.Fabric
+	switch {
+	case p.fabric == "udp":
+		p.reason = "MCAST_FABRIC=udp"
+	case p.oneHost && p.size <= shm.MaxSize:
+		p.reason = "all ranks share one host"
+		if p.fabric == "shm" {
+			p.reason = "MCAST_FABRIC=shm"
+		}
+		p.fabric = "shm"
+	case p.fabric == "shm" && !p.oneHost:
+		for r := range all {
+			if !netdev.SameHost(all[r].Host, all[0].Host) {
+				return fmt.Errorf("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
+			}
+		}
+	case p.fabric == "shm":
+		return fmt.Errorf("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", p.size, shm.MaxSize)
+	default:
+		p.fabric, p.reason = "udp", "ranks are on several hosts"
+		if p.oneHost {
+			p.reason = fmt.Sprintf("%d ranks are more than shm's %d", p.size, shm.MaxSize)
+		}
+	}
+	return nil
+}
+
+// group returns the multicast group and port: those configured, or ones drawn
+// from the job's number in the organisation-local block 239.192.0.0/14 (RFC 2365).
+func (p *plan) group() (netip.Addr, uint16) {
+	addr, port := p.settings.Group, p.settings.Port
+	if !addr.IsValid() {
+		j := p.job >> 1
+		// Subgroups take the addresses that follow, so the last byte leaves room.
+		addr = netip.AddrFrom4([4]byte{239, 192 | byte(j>>16)&3, byte(j >> 8), byte(j) &^ 15})
+	}
+	if port == 0 {
+		// Below the range from which Linux takes ephemeral ports.
+		port = 10000 + uint16(p.job>>32%20000) //nolint:gosec // under 20000
+	}
+	return addr, port
+}
+
+// chains returns how many ranks multicast at a time (decision 0019). On one
+// host the receivers of one root at a time find its bytes in the cache. Over a
+// network the link into a root lies idle while it alone sends, so all send at
+// once, as far as a window in chunks leaves each of them a few.
+func (p *plan) chains(window int) int {
+	switch {
+	case p.settings.Chains > 0:
+		return p.settings.Chains
+	case p.oneHost:
+		return 1
+	}
+	return max(1, min(p.size, maxChains, window/chainWindow))
+}

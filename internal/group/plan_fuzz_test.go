@@ -1,0 +1,75 @@
+package group
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// FuzzPlan has a store hand out anything for the blobs of two ranks. It is refused with a reason, or gives
+// a plan that both make alike and that what follows can work with.
+func FuzzPlan(f *testing.F) {
+	settings := config.Default()
+	good := func(rank int) blob {
+		return blob{
+			Version: wire.Version, Rank: rank, Size: 2, Host: "a/1", Address: "10.0.0.1", Port: 7000, Key: "1", Job: "1",
+			MTU: 1500, RcvBuf: 212992, Settings: agreedSettings(settings),
+		}
+	}
+	for _, change := range []func(*blob){
+		func(*blob) {},
+		func(b *blob) { b.Host = "b/2" },
+		func(b *blob) { b.MTU = -1 },
+		func(b *blob) { b.MTU, b.RcvBuf, b.Switches = 0, -1, -1 },
+		func(b *blob) { b.Host, b.Address = "b/2", "fe80::1%eth0" },
+		func(b *blob) { b.Host, b.Address = "b/2", "127.0.0.1" },
+		func(b *blob) { b.Settings = "" },
+		func(b *blob) { b.Switches = 1 },
+		func(b *blob) { b.Rank, b.Port, b.Key, b.Job = 7, 1<<20, "key", "0" },
+	} {
+		b := [2]blob{good(0), good(1)}
+		change(&b[1])
+		var texts [2][]byte
+		for r := range b {
+			text, err := json.Marshal(b[r])
+			require.NoError(f, err)
+			texts[r] = text
+		}
+		f.Add(texts[0], texts[1], "auto")
+		f.Add(texts[0], texts[1], "udp")
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte, fabric string) {
+		var plans [2]*plan
+		var errs [2]error
+		for rank := range plans {
+			o := Options{Rank: rank, Size: 2, Settings: settings}
+			o.Settings.Fabric = fabric
+			plans[rank], errs[rank] = newPlan(o, [][]byte{first, second})
+		}
+		require.Equal(t, errs[0] == nil, errs[1] == nil)
+		if errs[0] != nil {
+			require.NotEmpty(t, errs[0].Error())
+			return
+		}
+		a, b := plans[0], plans[1]
+		b.rank = a.rank
+		require.Equal(t, a, b)
+		require.Len(t, a.keys, 2)
+		require.Len(t, a.addrs, 2)
+		for _, at := range a.addrs {
+			require.True(t, at.Addr().Is4())
+			require.NotZero(t, at.Port())
+		}
+		require.GreaterOrEqual(t, a.rcvBuf, 0)
+		require.GreaterOrEqual(t, a.switches, 0)
+		require.NotZero(t, a.job)
+		group, port := a.group()
+		require.True(t, group.IsMulticast())
+		require.NotZero(t, port)
+		require.Positive(t, a.chains(1000))
+	})
+}

@@ -1,0 +1,185 @@
+package group
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// probeSmall is a packet that passes where anything does.
+const probeSmall = 128
+
+// leastPacket is what every host must take (RFC 791), and the least that is worth while.
+const leastPacket = 576
+
+// probeSteps are the sizes of packet tried where the largest does not pass: jumbo frames in a
+// tunnel, Ethernet, and Ethernet in the tunnels of clouds, containers and VPNs.
+var probeSteps = []int{8896, 4096, 1500, 1460, 1450, 1420, 1400, 1280, leastPacket}
+
+// probeWaits is how long each round of probing waits for what is missing; a network without faults
+// takes a round trip. In the first rounds datagrams may merely have been lost. Sizes in between are
+// tried in the last of them, and in those that follow while each brings something: where many ranks
+// share few cores, the queues of who does not run overflow.
+var probeWaits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
+
+// mostRounds bounds how often ranks probe.
+const mostRounds = 16
+
+// probeRecord is what a rank tells all others before the first round, and after each.
+type probeRecord struct {
+	Fatal     string   `json:"x,omitempty"` // why it cannot take part
+	Packet    int      `json:"s,omitempty"` // bytes of the largest packet that it wants to send
+	Port      uint16   `json:"p,omitempty"` // where it takes unicast probes
+	Multicast [][2]int `json:"m,omitempty"` // rank and the largest packet heard from it, where that is less than wanted
+	Unicast   [][2]int `json:"u,omitempty"` // likewise, from neighbours
+	Error     string   `json:"e,omitempty"` // why it could not multicast
+}
+
+// unheard is 0 if a packet of full bytes has come on every path, and less whenever a larger one than before has.
+func (r *probeRecord) unheard(full int) (bytes int) {
+	for _, heard := range [][][2]int{r.Multicast, r.Unicast} {
+		for _, h := range heard {
+			bytes += full - h[1]
+		}
+	}
+	return bytes
+}
+
+// pathProbe finds out, on all ranks at once, what the paths between them carry.
+type pathProbe struct {
+	*udp.Prober
+	mesh       *mesh.Mesh
+	rank, size int
+	neighbours []int
+	to         map[int]netip.AddrPort // neighbours' ports for unicast
+	full       int                    // bytes of the largest packet that all want to send
+	failed     string
+}
+
+// probePaths probes with packets of up to the given size, or less if another rank wants less. All
+// ranks take part, also one that cannot and says why by err; all come to the same conclusion.
+func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober *udp.Prober, packet int, err error) (*probed, error) {
+	b := &pathProbe{
+		Prober: prober, mesh: m, rank: p.rank, size: p.size,
+		neighbours: multicast.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},
+	}
+	if err := b.meet(ctx, p, packet, err); err != nil {
+		return nil, err
+	}
+	var all []probeRecord
+	last := len(probeWaits) - 1
+	for round, before := 0, 0; round < mostRounds; round++ {
+		if round == 0 || slices.ContainsFunc(all, func(r probeRecord) bool { return r.misses(b.rank) }) {
+			b.send(round >= last)
+		}
+		b.Listen(probeWaits[min(round, last)], func([]udp.Heard) bool { r := b.record(); return r.unheard(b.full) == 0 })
+		mine := b.record()
+		if all, err = b.exchange(ctx, &mine); err != nil {
+			return nil, err
+		}
+		unheard := 0
+		for r := range all {
+			unheard += all[r].unheard(b.full)
+		}
+		// What was sent in a round is heard in the next one at the latest, or is lost.
+		if unheard == 0 || round > last && unheard == before {
+			break
+		}
+		before = unheard
+	}
+	c := conclude(all, b.full)
+	return &c, nil
+}
+
+// meet tells all ranks where this one takes probes, and what size it wants to try.
+func (b *pathProbe) meet(ctx context.Context, p *plan, packet int, err error) error {
+	mine := probeRecord{Packet: packet}
+	if err == nil {
+		mine.Port, err = b.Port()
+	}
+	if err != nil {
+		mine.Fatal = err.Error()
+	}
+	all, e := b.exchange(ctx, &mine)
+	if err != nil || e != nil {
+		return errors.Join(err, e)
+	}
+	b.full = packet
+	for r := range all {
+		if all[r].Fatal != "" {
+			return &Fault{Kind: mesh.Local, Rank: r, Text: all[r].Fatal}
+		}
+		b.full = min(b.full, all[r].Packet)
+	}
+	for _, r := range b.neighbours {
+		b.to[r] = netip.AddrPortFrom(p.addrs[r].Addr(), all[r].Port)
+	}
+	return nil
+}
+
+// misses says that a rank has not heard all of another one.
+func (r *probeRecord) misses(rank int) bool {
+	of := func(p [2]int) bool { return p[0] == rank }
+	return slices.ContainsFunc(r.Multicast, of) || slices.ContainsFunc(r.Unicast, of)
+}
+
+func (b *pathProbe) exchange(ctx context.Context, mine *probeRecord) ([]probeRecord, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	records, err := b.mesh.Agree(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]probeRecord, len(records))
+	for r := range records {
+		if err := json.Unmarshal(records[r], &all[r]); err != nil {
+			return nil, fmt.Errorf("probe record of rank %d: %w", r, err)
+		}
+	}
+	return all, nil
+}
+
+// send probes all ranks by multicast and the neighbours by unicast as well, on request with all sizes
+// between a small and a full packet.
+func (b *pathProbe) send(all bool) {
+	sizes := []int{probeSmall, b.full}
+	for _, size := range probeSteps {
+		if all && size < b.full {
+			sizes = append(sizes, size)
+		}
+	}
+	for _, size := range sizes {
+		if err := b.Multicast(size); err != nil && b.failed == "" {
+			b.failed = err.Error()
+		}
+		for _, to := range b.to {
+			_ = b.Unicast(to, size) // what does not arrive shows at the other end
+		}
+	}
+}
+
+// record says what this rank has not heard so far.
+func (b *pathProbe) record() probeRecord {
+	r, heard := probeRecord{Error: b.failed}, b.Heard()
+	for from := range b.size {
+		if from != b.rank && heard[from].Multicast < b.full {
+			r.Multicast = append(r.Multicast, [2]int{from, heard[from].Multicast})
+		}
+	}
+	for _, from := range b.neighbours {
+		if heard[from].Unicast < b.full {
+			r.Unicast = append(r.Unicast, [2]int{from, heard[from].Unicast})
+		}
+	}
+	return r
+}

@@ -1,0 +1,105 @@
+package group
+
+import (
+	"fmt"
+	"strings"
+)
+
+// probed is what all ranks conclude from their probes, each for itself and all alike.
+type probed struct {
+	full     int      // bytes of the packets wanted
+	packet   int      // of the largest that passes wherever small ones do
+	from, to int      // ranks between which no larger one passes; where packet is full, no ranks
+	deaf     [][2]int // from, to: no multicast passes, not even small packets
+	mute     []string // why ranks could not multicast at all
+}
+
+// conclude works out what the paths carry. A rank that hears nothing of another one says nothing
+// about size: that there is no multicast, or that a firewall lets no datagrams pass, is another fault.
+func conclude(records []probeRecord, full int) probed {
+	c := probed{full: full, packet: full}
+	for to := range records {
+		r := &records[to]
+		for _, heard := range [][][2]int{r.Multicast, r.Unicast} {
+			for _, h := range heard {
+				if from, largest := h[0], h[1]; largest > 0 && largest < c.packet {
+					c.packet, c.from, c.to = largest, from, to
+				}
+			}
+		}
+		for _, h := range r.Multicast {
+			if h[1] == 0 {
+				c.deaf = append(c.deaf, [2]int{h[0], to})
+			}
+		}
+		if r.Error != "" {
+			c.mute = append(c.mute, fmt.Sprintf("rank %d: %s", to, r.Error))
+		}
+	}
+	return c
+}
+
+// narrow says in words that the path is narrower than the interface's MTU.
+func (c *probed) narrow(iface string, mtu int) string {
+	return fmt.Sprintf("packets of %d bytes from rank %d do not reach rank %d, those of %d do: the path's MTU is smaller than %s's %d; "+
+		"mend the MTU of the switch port or tunnel, or lower the hosts' (ip link set %s mtu %d)",
+		c.full, c.from, c.to, c.packet, iface, mtu, iface, c.packet)
+}
+
+// warnings are for whoever uses the group: what multicast does not reach, and why.
+func (c *probed) warnings() []warning {
+	if len(c.deaf) == 0 {
+		return nil
+	}
+	note := "multicast does not pass " + deafText(c.deaf) + ": Allgather and Broadcast go by repair over TCP, several times slower"
+	if len(c.mute) > 0 {
+		return []warning{{noMulticast, note + "; " + strings.Join(c.mute, "; ")}}
+	}
+	return []warning{{noMulticast, note + "; a switch that snoops IGMP needs a querier, firewalls must let UDP to the group pass, " +
+		"and most clouds and container networks have no multicast at all"}}
+}
+
+// deafText lists pairs of ranks by who is not heard, as far as that is readable.
+func deafText(pairs [][2]int) string {
+	const most = 4
+	var roots []int
+	ears := map[int][]int{}
+	for _, p := range pairs {
+		if ears[p[0]] == nil {
+			roots = append(roots, p[0])
+		}
+		ears[p[0]] = append(ears[p[0]], p[1])
+	}
+	var out []string
+	for _, root := range roots[:min(len(roots), most)] {
+		out = append(out, fmt.Sprintf("from rank %d to %s", root, rankList(ears[root])))
+	}
+	if len(roots) > most {
+		out = append(out, fmt.Sprintf("from %d more", len(roots)-most))
+	}
+	return strings.Join(out, ", ")
+}
+
+// rankList spells sorted ranks: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more".
+func rankList(ranks []int) string {
+	const most = 8
+	switch {
+	case len(ranks) == 0:
+		return "no rank"
+	case len(ranks) == 1:
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	more := len(ranks) - most
+	if more > 0 {
+		ranks = ranks[:most]
+	}
+	text := make([]string, len(ranks))
+	for i, r := range ranks {
+		text[i] = fmt.Sprint(r)
+	}
+	if more > 0 {
+		text = append(text, fmt.Sprintf("%d more", more))
+	}
+	last := len(text) - 1
+	return "ranks " + strings.Join(text[:last], ", ") + " and " + text[last]
+}

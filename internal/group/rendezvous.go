@@ -1,0 +1,370 @@
+package group
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+)
+
+// Rendezvous is a small TCP exchange of blobs for programs that bring no
+// store of their own. Every rank but 0 connects and sends a greeting; once all
+// have come, rank 0 answers each with all blobs. Integers are big-endian.
+//
+//	greeting  0 magic u64, 8 key u64, 16 size u32, 20 rank u32, 24 length u32, then the blob
+//	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else a message), 12 count u32, then count times: length u32, bytes
+const (
+	greetingMagic = 0x6d63_6173_742d_6869 // "mcast-hi"
+	answerMagic   = 0x6d63_6173_742d_6f6b // "mcast-ok"
+	greetingSize  = 28
+	answerSize    = 16
+	maxRanks      = 1 << 16
+	maxBlob       = 64 << 10
+	// A rank that takes longer than this to read rank 0's answer does without.
+	answerPatience = 5 * time.Second
+	redialEvery    = 50 * time.Millisecond
+	// Ranks that begin together run out of time together: rank 0 then says who has not come, and
+	// the others listen so much longer.
+	verdictPatience = time.Second
+)
+
+var (
+	errStranger = errors.New("not a torch-mcast rendezvous")
+	errNoAnswer = errors.New("it listens, and has not answered")
+)
+
+// refusal is what rank 0 tells a rank that it cannot serve.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// Key tells jobs apart that may come to one address, one after the other: a rank with
+// another key is turned away, so that one left over from a job that died
+// takes nobody's place. The functions without a key have all the same, 0.
+type Key uint64
+
+// Rendezvous is Key.Rendezvous for those who need no key.
+func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+	return Key(0).Rendezvous(ctx, addr, rank, size, blob)
+}
+
+// RendezvousOn is Key.RendezvousOn for those who need no key.
+func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
+	return Key(0).RendezvousOn(ctx, ln, size, blob)
+}
+
+// Rendezvous gives every rank the blobs of all, in rank order. Rank 0 listens
+// on addr ("host:port"), the others connect to it, at any time before ctx
+// ends. Connections that do not open with a proper greeting have no effect.
+// When ctx ends first, the error names the ranks that have not come.
+func (k Key) Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+	if err := checkRendezvous(rank, size, blob); err != nil {
+		return nil, err
+	}
+	if size == 1 {
+		return [][]byte{blob}, nil
+	}
+	if rank > 0 {
+		return visit(ctx, addr, greeting{k, size, rank, blob})
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", listenAddr(addr))
+	if err != nil {
+		return nil, fmt.Errorf("rendezvous: rank 0 cannot listen for the others: %w", err)
+	}
+	return k.RendezvousOn(ctx, ln, size, blob)
+}
+
+// RendezvousOn is rank 0's part of Rendezvous on a listener that is open
+// already. It closes ln.
+func (k Key) RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
+	if err := checkRendezvous(0, size, blob); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	blobs := make([][]byte, size)
+	blobs[0] = blob
+	guests, err := gather(ctx, ln, k, blobs)
+	var message []byte
+	if err != nil {
+		message = putAnswer(1, [][]byte{[]byte(err.Error())})
+	} else {
+		message = putAnswer(0, blobs)
+	}
+	for r, conn := range guests {
+		if conn == nil {
+			continue
+		}
+		if sendErr := send(ctx, conn, message); sendErr != nil && err == nil {
+			err = fmt.Errorf("rendezvous: rank %d of %d came and was lost: %w", r, size, sendErr)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return blobs, nil
+}
+
+func checkRendezvous(rank, size int, blob []byte) error {
+	switch {
+	case size < 1 || size > maxRanks:
+		return fmt.Errorf("rendezvous: size %d is not allowed: want 1 to %d", size, maxRanks)
+	case rank < 0 || rank >= size:
+		return fmt.Errorf("rendezvous: rank %d is not allowed: want 0 to %d", rank, size-1)
+	case len(blob) > maxBlob:
+		return fmt.Errorf("rendezvous: a blob of %d bytes is not allowed: want up to %d", len(blob), maxBlob)
+	}
+	return nil
+}
+
+// listenAddr keeps a loopback address and widens any other to all interfaces:
+// a host's own name often resolves to a loopback address there and to a real
+// one elsewhere.
+func listenAddr(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // Listen says what is wrong with it.
+	}
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+		return addr
+	}
+	return ":" + port
+}
+
+// arrival is a connection that opened with a proper greeting.
+type arrival struct {
+	conn net.Conn
+	greeting
+}
+
+// gather fills blobs[1:] and returns the connection of each rank, those of
+// ranks that came even when it fails. It closes ln and every other connection.
+func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]net.Conn, error) {
+	size := len(blobs)
+	guests := make([]net.Conn, size)
+	inside, leave := context.WithCancel(ctx)
+	arrivals := make(chan arrival)
+	var served sync.WaitGroup
+	served.Go(func() {
+		acceptor.Serve(ln, acceptor.Patience, func(conn net.Conn, proven func() bool) {
+			var g greeting
+			if g.read(conn) != nil || !proven() {
+				return
+			}
+			select {
+			case arrivals <- arrival{conn, g}:
+			case <-inside.Done():
+				_ = conn.Close()
+			}
+		})
+	})
+	defer served.Wait()
+	defer leave()
+	context.AfterFunc(inside, func() { _ = ln.Close() })
+
+	var turnedAway string
+	for missing := size - 1; missing > 0; {
+		select {
+		case <-ctx.Done():
+			return guests, fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
+		case a := <-arrivals:
+			if a.key != key {
+				turnedAway = "; a process of another job was turned away"
+				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte("rendezvous: rank 0 of another job listens there by now")}))
+				continue
+			}
+			if a.size != size || a.rank < 1 || a.rank >= size {
+				reason := fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size)
+				turnedAway = fmt.Sprintf("; a process that came as rank %d of %d was turned away", a.rank, a.size)
+				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte(reason)}))
+				continue
+			}
+			// The last one to come as a rank is that rank: the earlier one
+			// may be a process that died and was started again.
+			if old := guests[a.rank]; old != nil {
+				_ = send(ctx, old, putAnswer(1, [][]byte{fmt.Appendf(nil, "rendezvous: another process came as rank %d", a.rank)}))
+			} else {
+				missing--
+			}
+			guests[a.rank], blobs[a.rank] = a.conn, a.blob
+		}
+	}
+	return guests, nil
+}
+
+// absent names the ranks that have not come.
+func absent(guests []net.Conn) string {
+	var names []string
+	for r := 1; r < len(guests); r++ {
+		if guests[r] == nil {
+			names = append(names, fmt.Sprint(r))
+		}
+	}
+	const most = 8
+	if len(names) == 1 {
+		return fmt.Sprintf("rank %s of %d has not come", names[0], len(guests))
+	}
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return fmt.Sprintf("ranks %s%s of %d have not come", strings.Join(names, ", "), more, len(guests))
+}
+
+// visit is the part of every rank but 0: it tries until rank 0 answers.
+func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
+	message := putGreeting(g)
+	last := errors.New("no connection came about")
+	for {
+		blobs, err := visitOnce(ctx, addr, g.size, message)
+		var no refusal
+		if err == nil || errors.As(err, &no) {
+			return blobs, err
+		}
+		timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+		if !timedOut && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
+			last = err // Not the end of our patience, but what we ran into before.
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", g.rank, g.size, addr, last, context.Cause(ctx))
+		case <-time.After(redialEvery):
+		}
+	}
+}
+
+func visitOnce(ctx context.Context, addr string, size int, message []byte) (blobs [][]byte, err error) {
+	d := net.Dialer{Control: smallSegments}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	stop := context.AfterFunc(ctx, func() {
+		patience := verdictPatience
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			patience = 0
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+	})
+	defer stop()
+	if _, err := conn.Write(message); err != nil {
+		return nil, err
+	}
+	blobs, err = readAnswer(conn, size)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errNoAnswer
+	}
+	return blobs, err
+}
+
+// within runs f, whose reads and writes on conn end with ctx or, when it is
+// not 0, after patience.
+func within(ctx context.Context, conn net.Conn, patience time.Duration, f func() error) error {
+	if patience > 0 {
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := f()
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// send writes a message and closes the connection. It is given a moment even when ctx has ended,
+// so that the others learn why.
+func send(ctx context.Context, conn net.Conn, message []byte) error {
+	err := within(context.WithoutCancel(ctx), conn, answerPatience, func() error {
+		_, err := conn.Write(message)
+		return err
+	})
+	return errors.Join(err, conn.Close())
+}
+
+type greeting struct {
+	key        Key
+	size, rank int
+	blob       []byte
+}
+
+func putGreeting(g greeting) []byte {
+	b := binary.BigEndian.AppendUint64(nil, greetingMagic)
+	b = binary.BigEndian.AppendUint64(b, uint64(g.key))
+	b = binary.BigEndian.AppendUint32(b, uint32(g.size)) //nolint:gosec // checkRendezvous bounds all three.
+	b = binary.BigEndian.AppendUint32(b, uint32(g.rank)) //nolint:gosec
+	b = binary.BigEndian.AppendUint32(b, uint32(len(g.blob)))
+	return append(b, g.blob...)
+}
+
+func (g *greeting) read(r io.Reader) error {
+	var head [greetingSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[24:])
+	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxBlob {
+		return errStranger
+	}
+	g.key = Key(binary.BigEndian.Uint64(head[8:]))
+	g.size = int(binary.BigEndian.Uint32(head[16:]))
+	g.rank = int(binary.BigEndian.Uint32(head[20:]))
+	g.blob = make([]byte, n)
+	_, err := io.ReadFull(r, g.blob)
+	return err
+}
+
+func putAnswer(verdict uint32, parts [][]byte) []byte {
+	b := binary.BigEndian.AppendUint64(nil, answerMagic)
+	b = binary.BigEndian.AppendUint32(b, verdict)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(parts))) //nolint:gosec // at most maxRanks
+	for _, part := range parts {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part))) //nolint:gosec // at most maxBlob
+		b = append(b, part...)
+	}
+	return b
+}
+
+// readAnswer returns the blobs, or a refusal.
+func readAnswer(r io.Reader, size int) ([][]byte, error) {
+	var head [answerSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	verdict, count := binary.BigEndian.Uint32(head[8:]), binary.BigEndian.Uint32(head[12:])
+	if binary.BigEndian.Uint64(head[:]) != answerMagic || verdict == 0 && int(count) != size || verdict != 0 && count != 1 {
+		return nil, errStranger
+	}
+	var parts [][]byte
+	for range count {
+		var length [4]byte
+		if _, err := io.ReadFull(r, length[:]); err != nil {
+			return nil, err
+		}
+		n := binary.BigEndian.Uint32(length[:])
+		if n > maxBlob {
+			return nil, errStranger
+		}
+		part := make([]byte, n)
+		if _, err := io.ReadFull(r, part); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	if verdict != 0 {
+		return nil, refusal(parts[0])
+	}
+	return slices.Clip(parts), nil
+}

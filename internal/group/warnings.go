@@ -1,0 +1,45 @@
+package group
+
+import (
+	"slices"
+	"sync"
+)
+
+// warning is something that makes a group slow, and what can be done.
+type warning struct{ cause, text string }
+
+// noMulticast is the cause found at join or later.
+const noMulticast = "no multicast"
+
+// warnings are what a group has warned of since it was joined, each cause once.
+type warnings struct {
+	mu     sync.Mutex
+	causes []string
+	notes  []string
+}
+
+// add notes what is wrong and reports whether its cause is new.
+func (w *warnings) add(cause, text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Contains(w.causes, cause) {
+		return false
+	}
+	w.causes = append(w.causes, cause)
+	w.notes = append(w.notes, text)
+	return true
+}
+
+func (w *warnings) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.notes)
+}
+
+// warn tells whoever uses the group that something makes it slow, what it is and what can be done:
+// by one line in the log and a note in Info, once a cause.
+func (g *Group) warn(cause, text string) {
+	if g.warnings.add(cause, text) {
+		g.log.Warn(text, "cause", cause)
+	}
+}
