@@ -44,6 +44,7 @@ type GatherConfig struct {
 	Core   multicast.Config
 	Job    uint64
 	Fabric fabric.Gather
+	Clock  Clock // nil: the machine's
 	// Broken is called when the path to a rank is lost or, with rank -1, when
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
@@ -57,6 +58,7 @@ type Gather struct {
 	cfg      GatherConfig
 	comm     *multicast.Comm
 	fab      fabric.Gather
+	clock    Clock
 	arena    []byte
 	now      multicast.Time
 	ops      [slots]gatherOp
@@ -96,8 +98,11 @@ func (o *gatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
+	if cfg.Clock == nil {
+		cfg.Clock = sinceNow()
+	}
 	return &Gather{
-		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric,
+		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, clock: cfg.Clock,
 		arena: make([]byte, cfg.Core.Arena),
 	}
 }
@@ -105,7 +110,7 @@ func NewGather(cfg GatherConfig) *Gather {
 // Submit queues an operation. after, if not nil, is called when it is done.
 // The caller tells the lane, or drives it.
 func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
-	w := newWork(after)
+	w := newWork(g.clock(), after)
 	return w, g.queueAll(gatherOp{GatherOp: o, work: w})
 }
 
@@ -114,7 +119,7 @@ func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
 func (g *Gather) SubmitAll(ops []GatherOp, after func()) ([]*Work, error) {
 	works, items := make([]*Work, len(ops)), make([]gatherOp, len(ops))
 	for i, o := range ops {
-		works[i] = newWork(after)
+		works[i] = newWork(g.clock(), after)
 		items[i] = gatherOp{GatherOp: o, work: works[i]}
 	}
 	return works, g.queueAll(items...)
@@ -149,7 +154,7 @@ func (g *Gather) Wake() { g.fab.Wake() }
 // Sleep waits for the fabric, at most until the protocol's next deadline.
 func (g *Gather) Sleep(most time.Duration) {
 	if at, ok := g.comm.Deadline(); ok {
-		most = min(most, at-now())
+		most = min(most, at-g.clock())
 	}
 	if most > 0 && (g.comm.Room() == 0 || !g.queue.ready((*gatherOp).mayGo)) {
 		g.fab.Sleep(most)
@@ -158,7 +163,7 @@ func (g *Gather) Sleep(most time.Duration) {
 
 // Work does one round: operations in, chunks in, chunks and messages out.
 func (g *Gather) Work() bool {
-	g.now = now()
+	g.now = g.clock()
 	if g.checkFault() {
 		return false
 	}
@@ -206,7 +211,7 @@ func (g *Gather) checkFault() bool {
 	}
 	for _, w := range g.stranded {
 		g.flying.Dec()
-		w.finish(err)
+		w.finish(g.clock(), err)
 	}
 	g.stranded = nil
 	return true
@@ -230,7 +235,7 @@ func (g *Gather) post() bool {
 				continue
 			}
 			g.flying.Dec()
-			o.work.finish(err)
+			o.work.finish(g.clock(), err)
 			continue
 		}
 		g.toFront()
@@ -356,7 +361,7 @@ func (g *Gather) finish() {
 		if d.Err != nil {
 			d.Err = g.fault.Load()
 		}
-		w.finish(d.Err)
+		w.finish(g.clock(), d.Err)
 	}
 }
 

@@ -83,7 +83,7 @@ func done(w *Work) bool {
 
 func TestGateHoldsTheLane(t *testing.T) {
 	g, f := rank0()
-	gate := newWork(nil)
+	gate := newWork(0, nil)
 	o := allgather(1)
 	first, err := g.Submit(allgather(1), nil)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestGateHoldsTheLane(t *testing.T) {
 	require.Len(t, f.sent, 1)
 	g.Sleep(time.Second)
 	require.Equal(t, 1, f.slept, "there is nothing to do")
-	gate.finish(nil)
+	gate.finish(0, nil)
 	g.Sleep(time.Second)
 	require.Equal(t, 1, f.slept, "there is")
 	g.Work()
@@ -116,13 +116,13 @@ func TestGateHoldsTheLane(t *testing.T) {
 
 func TestGateThatFailsStaysClosed(t *testing.T) {
 	g, f := rank0()
-	gate := newWork(nil)
+	gate := newWork(0, nil)
 	o := allgather(1)
 	o.After = gate
 	w, err := g.Submit(o, nil)
 	require.NoError(t, err)
 	why := errors.New("a rank is lost")
-	gate.finish(why)
+	gate.finish(0, why)
 	g.Work()
 	require.Empty(t, f.sent)
 	g.Fail(why)
@@ -191,9 +191,9 @@ func TestAccountOfPhases(t *testing.T) {
 	var l overlap.Ledger
 	first.Book(&l)
 	assert.Equal(t, a, l.Sum())
-	late := newWork(nil)
+	late := newWork(0, nil)
 	late.Book(&l)
-	late.finish(nil)
+	late.finish(pause, nil)
 	assert.Equal(t, a.Plus(late.Account()), l.Sum())
 }
 
@@ -205,12 +205,12 @@ func TestJoint(t *testing.T) {
 			heard = err
 			return err
 		})
-		a, b := newWork(j.Ended), newWork(j.Ended)
-		a.finish(want)
+		a, b := newWork(0, j.Ended), newWork(0, j.Ended)
+		a.finish(0, want)
 		require.False(t, done(j.Work))
 		j.Posted([]*Work{a, b})
 		require.False(t, done(j.Work))
-		b.finish(nil)
+		b.finish(0, nil)
 		require.True(t, done(j.Work))
 		require.Equal(t, want, j.Err())
 		require.Equal(t, want, heard)

@@ -74,7 +74,7 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 // Submit queues an operation whose arguments are checked. after, if not nil,
 // is called when it is done. The caller tells the lane, or drives it.
 func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
-	w := newWork(after)
+	w := newWork(now(), after)
 	return w, r.queueAll(reduceOp{o, w})
 }
 
@@ -83,7 +83,7 @@ func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
 func (r *Reduce) SubmitAll(ops []direct.Op, after func()) ([]*Work, error) {
 	works, items := make([]*Work, len(ops)), make([]reduceOp, len(ops))
 	for i, o := range ops {
-		works[i] = newWork(after)
+		works[i] = newWork(now(), after)
 		items[i] = reduceOp{o, works[i]}
 	}
 	return works, r.queueAll(items...)
@@ -316,7 +316,7 @@ func (r *Reduce) finish() bool {
 		r.works[number%slots] = nil
 		r.flying.Dec()
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
-		w.finish(nil)
+		w.finish(now(), nil)
 	}
 }
 
@@ -345,13 +345,13 @@ func (r *Reduce) checkFault() bool {
 	}
 	for _, o := range r.queue.shut(err) {
 		r.flying.Dec()
-		o.work.finish(err)
+		o.work.finish(now(), err)
 	}
 	for i, w := range r.works {
 		if w != nil {
 			r.works[i] = nil
 			r.flying.Dec()
-			w.finish(err)
+			w.finish(now(), err)
 		}
 	}
 	return true

@@ -9,14 +9,11 @@ import (
 // Waiting says what the oldest operation of a gather lane waits for.
 type Waiting struct {
 	multicast.Waiting
-	At time.Duration // when the lane was looked at, by Clock
+	At time.Duration // when the lane was looked at, by the engine's clock
 	// Idle is for how long nothing of the operation had happened then. A driver that did not run
 	// meanwhile has not looked: one look proves nothing, two with rounds between them do.
 	Idle time.Duration
 }
-
-// Clock is the time that Waiting.At is told in: since the program began.
-func Clock() time.Duration { return now() }
 
 // Waiting returns what the oldest operation waited for when the lane's driver last looked, or nil if none
 // was in flight, and has the driver look again. Whoever watches calls it time and again, from any

@@ -24,7 +24,7 @@ func TestWaitingIsAnsweredByTheDriver(t *testing.T) {
 	g.Work()
 	w = g.Waiting()
 	require.GreaterOrEqual(t, w.Idle, 5*time.Millisecond)
-	require.LessOrEqual(t, w.At, Clock())
+	require.LessOrEqual(t, w.At, g.clock())
 	f.arrive(0, 0, 2, 2)
 	g.Work()
 	require.Nil(t, g.Waiting(), "it is done")

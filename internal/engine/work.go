@@ -1,7 +1,7 @@
 // Package engine runs the pure protocols over fabrics: Gather drives
 // internal/protocol/multicast over a fabric.Gather, Reduce drives internal/protocol/direct over
 // fabric.Streams. Both are workers of a pkg/overlap lane. This is the only place
-// of the data path that reads the clock.
+// of the data path that reads a clock.
 package engine
 
 import (
@@ -14,10 +14,18 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-var start = time.Now()
+// Clock tells the moment, as the protocols take it: how long ago a start was that it chooses. Any
+// goroutine may call it. A simulator gives engines its virtual time.
+type Clock func() time.Duration
 
-// now returns the moment, as the protocols take it.
-func now() time.Duration { return time.Since(start) }
+// sinceNow is the Clock of an engine that is given none: the machine's monotonic clock. It begins
+// with the engine, not with the process, for inside a testing/synctest bubble time is another one.
+func sinceNow() Clock {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+var now = sinceNow() // Reduce's
 
 // MaxQueued bounds how many operations may wait behind those in flight. Where none
 // waits, one call may post more.
@@ -49,9 +57,10 @@ const (
 	pastHook
 )
 
-func newWork(after func()) *Work {
+// newWork returns a work that is posted at a moment.
+func newWork(at time.Duration, after func()) *Work {
 	w := &Work{done: make(chan struct{}), after: after}
-	w.watch.Start(now())
+	w.watch.Start(at)
 	return w
 }
 
@@ -84,8 +93,8 @@ func (w *Work) Book(l *overlap.Ledger) {
 	}
 }
 
-func (w *Work) finish(err error) {
-	w.end(err, w.watch.Stop(now()))
+func (w *Work) finish(at time.Duration, err error) {
+	w.end(err, w.watch.Stop(at))
 }
 
 func (w *Work) end(err error, a overlap.Account) {

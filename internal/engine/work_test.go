@@ -16,7 +16,7 @@ func TestOnDone(t *testing.T) {
 	why := errors.New("a rank is lost")
 	for _, want := range []error{nil, why} {
 		order := ""
-		w := newWork(func() { order += "after " })
+		w := newWork(0, func() { order += "after " })
 		w.OnDone(func(err error) {
 			assert.Equal(t, want, err)
 			assert.False(t, done(w), "Done is closed behind it")
@@ -24,11 +24,11 @@ func TestOnDone(t *testing.T) {
 			order += "hook"
 		})
 		require.Empty(t, order)
-		w.finish(want)
+		w.finish(0, want)
 		require.Equal(t, "after hook", order)
 
-		w = newWork(nil)
-		w.finish(want)
+		w = newWork(0, nil)
+		w.finish(0, want)
 		called := 0
 		w.OnDone(func(err error) {
 			assert.Equal(t, want, err)
@@ -43,8 +43,8 @@ func TestOnDoneMeetsTheEnd(t *testing.T) {
 	for range 2000 {
 		var called atomic.Int64
 		var both sync.WaitGroup
-		w := newWork(nil)
-		both.Go(func() { w.finish(nil) })
+		w := newWork(0, nil)
+		both.Go(func() { w.finish(0, nil) })
 		both.Go(func() { w.OnDone(func(error) { called.Inc() }) })
 		both.Wait()
 		require.EqualValues(t, 1, called.Load())
@@ -54,7 +54,7 @@ func TestOnDoneMeetsTheEnd(t *testing.T) {
 func TestOnDoneOfAJoint(t *testing.T) {
 	why := errors.New("they disagree")
 	j := NewJoint(2, func(error) error { return why })
-	parts := []*Work{newWork(j.Ended), newWork(j.Ended)}
+	parts := []*Work{newWork(0, j.Ended), newWork(0, j.Ended)}
 	var got error
 	j.OnDone(func(err error) { got = err })
 	j.Posted(parts)
