@@ -61,6 +61,9 @@ soak: toolchain ## OPERATIONS=1000000 of both protocols each on random bad netwo
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
+imports: toolchain ## draw which package imports which, by wings; fails if one imports from a higher wing
+	@go run ./internal/lab/imports
+
 bench-reduce: toolchain ## the sums beside a plain copy and what the memory allows
 	go run ./internal/reduce/bench
 
@@ -102,4 +105,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build setup nccl test conformance check demo soak fuzz bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
+.PHONY: help build setup nccl test conformance check demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain

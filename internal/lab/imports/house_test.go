@@ -1,0 +1,49 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestNothingPointsUpward holds the order of wings.txt.
+func TestNothingPointsUpward(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	for _, folder := range []string{"cmd", "internal", "ncclnet", "pkg"} { // so that go test does not repeat a result from before a change
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				_, err = os.Stat(path)
+			}
+			return err
+		}))
+	}
+	packages, err := load(root)
+	require.NoError(t, err)
+	h, err := newHouse(parseWings(wingsHere), packages)
+	require.NoError(t, err)
+	assert.Empty(t, h.up, "imports from a higher wing; see internal/lab/imports/wings.txt")
+	assert.Empty(t, h.circles())
+}
+
+func TestHouse(t *testing.T) {
+	wings := parseWings("# a house\nroof a # the top\n\nmiddle b c\ncellar a/x\n")
+	h, err := newHouse(wings, map[string][]string{
+		"a": {"b", "a/x"}, "a/x": nil, "a/x/y": {"a/x", "b/z"}, "b/z": {"c"}, "b": {"a/x/y"}, "c": nil,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []arrow{{"a/x/y", "b/z"}}, h.up)
+	assert.Equal(t, [][]string{{"middle", "cellar"}}, h.circles())
+	assert.Equal(t, map[string]int{"a/x": 1, "c": 1, "b/z": 2, "a/x/y": 3, "b": 4, "a": 5}, h.floor)
+	drawing := h.draw(true)
+	assert.Contains(t, drawing, "roof    1      5-5     middle 1, cellar 1\n")
+	assert.Contains(t, drawing, "b/z -> c\n")
+	assert.Contains(t, drawing, "up: a/x/y -> b/z\n")
+	assert.Contains(t, drawing, "rooms 6, wings 3, floors 5, arrows 6, upward 1, circles 1\n")
+
+	_, err = newHouse(wings, map[string][]string{"ab": nil})
+	assert.ErrorContains(t, err, "ab is in no wing")
+}
