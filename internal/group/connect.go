@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +14,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // dials is how many connections a rank makes at a time.
@@ -64,8 +62,8 @@ func (p *plan) callers() (all []caller) {
 
 // connect makes a connection to each of the given peers. A lower one connects when its program comes
 // to it, however late.
-func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]*net.TCPConn, error) {
-	conns := make([]*net.TCPConn, len(peers))
+func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
+	conns := make([]net.Conn, len(peers))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(1 + dials)
 	g.Go(func() (err error) {
@@ -87,10 +85,10 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 	err := g.Wait()
 	for _, c := range conns {
 		if c != nil && err == nil {
-			err = sys.Persist(c)
+			err = l.network.Persist(c)
 		}
 	}
-	out := map[int]*net.TCPConn{}
+	out := map[int]net.Conn{}
 	for i, c := range conns {
 		if c == nil {
 			continue
@@ -108,36 +106,31 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 // descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the group
 // is joined the mesh says who is dead; a path on which no connection comes about for MCAST_TIMEOUT is
 // then given up.
-func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (*net.TCPConn, error) {
+func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
-	d := net.Dialer{Control: p.limitSegments}
+	d := Dialing{Segment: p.segment}
 	switch purpose {
 	case wire.PurposeMesh:
-		d.Control = smallSegments // what the path carries is found out over it
+		d.Segment = smallSegment // what the path carries is found out over it
 	case wire.PurposeStream:
 		d.Timeout = p.settings.Timeout
-	}
-	options := d.Control
-	d.Control = func(network, address string, c syscall.RawConn) error {
-		return errors.Join(c.Control(func(fd uintptr) { sys.Private(int(fd)) }), options(network, address, c)) //nolint:gosec // a descriptor
 	}
 	var since time.Time // when the path began to fail; zero if it does not
 	var before error
 	for {
 		start := time.Now()
-		c, err := d.DialContext(ctx, "tcp4", p.addrs[peer].String())
+		c, err := l.network.Dial(ctx, "tcp4", p.addrs[peer].String(), d)
 		switch {
 		case err == nil:
-			conn := c.(*net.TCPConn)
 			// A peer may take its time to answer, but its kernel acknowledges at once.
-			if err = acknowledged(conn, d.Timeout); err == nil {
+			if err = l.network.Acknowledged(c, d.Timeout); err == nil {
 				err = greet(ctx, c, p, purpose, peer)
 			}
 			if err == nil {
-				err = acknowledged(conn, 0)
+				err = l.network.Acknowledged(c, 0)
 			}
 			if err == nil {
-				return conn, nil
+				return c, nil
 			}
 			_ = c.Close()
 			switch {
@@ -169,20 +162,6 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 		case <-ctx.Done():
 		}
 	}
-}
-
-// acknowledged has TCP end a connection on which nothing is acknowledged for so long, or, with 0, when it likes.
-func acknowledged(conn *net.TCPConn, within time.Duration) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if e := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(within.Milliseconds())) //nolint:gosec // a descriptor
-	}); e != nil {
-		err = e
-	}
-	return err
 }
 
 // lacking reports whether this machine, for now, lacks what a connection needs.

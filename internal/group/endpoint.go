@@ -40,6 +40,8 @@ type Options struct {
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
+	// Network is what other hosts are reached through; nil: the kernel.
+	Network Network
 }
 
 // Endpoint is a rank that its peers can reach, but that has not joined them.
@@ -73,16 +75,19 @@ func Open(o Options) (*Endpoint, error) {
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, argument("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
 	}
-	ifi, addr, err := uplink(o.Settings.Interface)
+	if o.Network == nil {
+		o.Network = kernel{}
+	}
+	ifi, addr, err := o.Network.Uplink(o.Settings.Interface)
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLobby()
+	l, err := newLobby(o.Network)
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	b, err := json.Marshal(blob{
-		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: netdev.HostID(),
+		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(),
 		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: agreedSettings(o.Settings),
@@ -97,6 +102,11 @@ func Open(o Options) (*Endpoint, error) {
 // Blob returns what the other ranks need to know about this one: JSON, less
 // than 512 bytes.
 func (e *Endpoint) Blob() []byte { return e.blob }
+
+// Rendezvous exchanges the Blobs of all ranks, see Key.Rendezvous; rank 0 listens at addr.
+func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error) {
+	return Key(0).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
+}
 
 // Close gives up an endpoint that has not joined. Join does so by itself.
 func (e *Endpoint) Close() { e.lobby.close() }

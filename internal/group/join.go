@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -52,13 +51,9 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 	if err != nil {
 		return nil, err
 	}
-	edges := make(map[int]net.Conn, len(conns))
-	for r, c := range conns {
-		edges[r] = c
-	}
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := p.settings.JoinTimeout + p.settings.Timeout // ctx, which ends first, says what is over
-	g.mesh = mesh.New(p.rank, p.size, edges, p.settings.Timeout, joinTime, g.failed, g.left)
+	g.mesh = mesh.New(p.rank, p.size, conns, p.settings.Timeout, joinTime, g.failed, g.left)
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()

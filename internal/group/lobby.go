@@ -15,18 +15,18 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // lobby is where a rank receives the connections of its peers until they are asked for. It answers
 // each greeting, so that whoever connects knows that this rank has the connection. What does not
 // open with the right greeting is closed and forgotten.
 type lobby struct {
+	network  Network
 	listener net.Listener
 	key      uint64
 
 	mu      sync.Mutex
-	waiting map[caller]*net.TCPConn
+	waiting map[caller]net.Conn
 	taken   map[caller]bool
 	missing map[caller]bool // not greeted yet; nil until expect
 	changed chan struct{}   // replaced with every greeting
@@ -41,17 +41,17 @@ type caller struct {
 	job     uint64
 }
 
-func newLobby() (*lobby, error) {
-	ln, err := net.Listen("tcp4", ":0")
+func newLobby(n Network) (*lobby, error) {
+	ln, err := n.Listen(context.Background(), "tcp4", ":0")
 	if err != nil {
 		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
 			err = fmt.Errorf("%w: all ports of net.ipv4.ip_local_port_range are taken", err)
 		}
 		return nil, fmt.Errorf("cannot listen for peers: %w", err)
 	}
-	sys.PrivateConn(ln.(*net.TCPListener))
+	private(ln)
 	l := &lobby{
-		listener: ln, key: random64(), waiting: map[caller]*net.TCPConn{}, taken: map[caller]bool{},
+		network: n, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}), errs: map[int]error{},
 	}
 	go acceptor.Serve(ln, acceptor.Patience, l.greet)
@@ -74,14 +74,14 @@ func (l *lobby) greet(c net.Conn, proven func() bool) {
 		return
 	}
 	if proven() {
-		sys.PrivateConn(c.(*net.TCPConn))
-		l.welcome(c.(*net.TCPConn), caller{h.Purpose, int(h.Rank), h.Job})
+		private(c)
+		l.welcome(c, caller{h.Purpose, int(h.Rank), h.Job})
 	}
 }
 
 // welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
 // only when its first connection has broken. One that comes when the first is in use is refused.
-func (l *lobby) welcome(c *net.TCPConn, who caller) {
+func (l *lobby) welcome(c net.Conn, who caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer := wire.Welcome
@@ -130,7 +130,7 @@ func (l *lobby) closeIfComplete() {
 }
 
 // take returns the connection that a peer has opened, or will.
-func (l *lobby) take(ctx context.Context, who caller) (*net.TCPConn, error) {
+func (l *lobby) take(ctx context.Context, who caller) (net.Conn, error) {
 	for {
 		l.mu.Lock()
 		c, changed := l.waiting[who], l.changed

@@ -18,7 +18,7 @@ import (
 
 func openLobby(t *testing.T) *lobby {
 	t.Helper()
-	l, err := newLobby()
+	l, err := newLobby(kernel{})
 	require.NoError(t, err)
 	t.Cleanup(l.close)
 	return l

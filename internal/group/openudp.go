@@ -17,10 +17,10 @@ import (
 
 // openUDP finds out what the paths carry, joins the multicast group and connects the control edges.
 func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
-	o, err := p.udpOptions()
-	var prober *udp.Prober
+	o, err := p.udpOptions(l.network)
+	var prober Prober
 	if err == nil {
-		if prober, err = udp.OpenProber(o); err == nil {
+		if prober, err = l.network.Probe(&o); err == nil {
 			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
 			defer prober.Close()
 		}
@@ -33,16 +33,16 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	if o.Conns, err = l.connect(ctx, p, wire.PurposeControl, multicast.Neighbours(p.rank, p.size)); err != nil {
-		return nil, err
-	}
-	u, err := udp.Open(o)
+	conns, err := l.connect(ctx, p, wire.PurposeControl, multicast.Neighbours(p.rank, p.size))
 	if err != nil {
 		return nil, err
 	}
-	var gather fabric.Gather = u
+	gather, err := l.network.Gather(&o, conns)
+	if err != nil {
+		return nil, err
+	}
 	if p.settings.Loss > 0 {
-		gather = fault.Lossy(u, p.settings.Loss, p.settings.LossSeed+uint64(p.rank)) //nolint:gosec // a rank
+		gather = fault.Lossy(gather, p.settings.Loss, p.settings.LossSeed+uint64(p.rank)) //nolint:gosec // a rank
 	}
 	return &carrier{
 		gather:  gather,
@@ -54,12 +54,12 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 }
 
 // udpOptions are this rank's, but for the connections.
-func (p *plan) udpOptions() (udp.Options, error) {
+func (p *plan) udpOptions(n Network) (udp.Options, error) {
 	var addrs []netip.Addr // of all ranks
 	for _, a := range p.addrs {
 		addrs = append(addrs, a.Addr())
 	}
-	ifi, _, err := udp.Choose(p.settings.Interface, addrs)
+	ifi, err := n.Multicast(p.settings.Interface, addrs)
 	if err != nil {
 		return udp.Options{}, err
 	}
@@ -119,5 +119,5 @@ func openStreams(ctx context.Context, l *lobby, p *plan) (fabric.Streams, error)
 	if err != nil {
 		return nil, err
 	}
-	return tcp.Open(tcp.Options{Rank: p.rank, Size: p.size, Conns: conns, Stall: p.settings.Timeout})
+	return l.network.Streams(&tcp.Options{Rank: p.rank, Size: p.size, Stall: p.settings.Timeout}, conns)
 }

@@ -2,9 +2,6 @@ package group
 
 import (
 	"fmt"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -18,32 +15,9 @@ const (
 	mostSegment = 32767 // that TCP_MAXSEG takes
 )
 
-// limitSegments keeps both ends of a connection that is about to be dialled from sending larger packets
-// than the path carries: TCP goes by the MTU of the interface, and where packets are lost without a
-// word it would not learn of the path's.
-func (p *plan) limitSegments(_, _ string, c syscall.RawConn) (err error) {
-	if p.segment == 0 {
-		return nil
-	}
-	if e := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, p.segment) //nolint:gosec // a descriptor
-	}); e != nil {
-		return e
-	}
-	return err
-}
-
-// smallSegments keeps both ends of a connection that is about to be dialled to packets that every path carries:
-// ranks meet before they know what the path between them does.
-func smallSegments(_, _ string, c syscall.RawConn) (err error) {
-	const segment = minIPv6MTU - 60 // less an IPv6 and a TCP header
-	if e := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) //nolint:gosec // a descriptor
-	}); e != nil {
-		return e
-	}
-	return err
-}
+// smallSegment keeps both ends of a connection to packets that every path carries, in bytes less an IPv6
+// and a TCP header: ranks meet before they know what the path between them does.
+const smallSegment = minIPv6MTU - 60
 
 // stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.

@@ -25,11 +25,13 @@ type plan struct {
 	reason     string // why that one
 	oneHost    bool
 	rcvBuf     int
-	narrow     int    // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
-	segment    int    // payload bytes of the largest TCP segments between ranks; 0: as TCP finds right
-	switches   int    // addresses of aggregation nodes that every rank has
-	noSwitch   string // why Reduce-Scatter goes directly, at first or for good
-	oddSwitch  bool   // some ranks name nodes, and others none or not as many
+	narrow     int // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
+	// payload bytes of the largest TCP segments between ranks; 0: as TCP finds right, which goes by the
+	// interface's MTU and, where packets are lost without a word, does not learn of the path's
+	segment   int
+	switches  int    // addresses of aggregation nodes that every rank has
+	noSwitch  string // why Reduce-Scatter goes directly, at first or for good
+	oddSwitch bool   // some ranks name nodes, and others none or not as many
 }
 
 func newPlan(o Options, blobs [][]byte) (*plan, error) {

@@ -55,7 +55,7 @@ func (r *probeRecord) unheard(full int) (bytes int) {
 
 // pathProbe finds out, on all ranks at once, what the paths between them carry.
 type pathProbe struct {
-	*udp.Prober
+	Prober
 	mesh       *mesh.Mesh
 	rank, size int
 	neighbours []int
@@ -66,7 +66,7 @@ type pathProbe struct {
 
 // probePaths probes with packets of up to the given size, or less if another rank wants less. All
 // ranks take part, also one that cannot and says why by err; all come to the same conclusion.
-func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober *udp.Prober, packet int, err error) (*probed, error) {
+func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: p.rank, size: p.size,
 		neighbours: multicast.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},

@@ -55,7 +55,7 @@ type Key uint64
 
 // Rendezvous is Key.Rendezvous for those who need no key.
 func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
-	return Key(0).Rendezvous(ctx, addr, rank, size, blob)
+	return Key(0).rendezvous(ctx, kernel{}, addr, rank, size, blob)
 }
 
 // RendezvousOn is Key.RendezvousOn for those who need no key.
@@ -68,6 +68,10 @@ func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) (
 // ends. Connections that do not open with a proper greeting have no effect.
 // When ctx ends first, the error names the ranks that have not come.
 func (k Key) Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+	return k.rendezvous(ctx, kernel{}, addr, rank, size, blob)
+}
+
+func (k Key) rendezvous(ctx context.Context, n Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(rank, size, blob); err != nil {
 		return nil, err
 	}
@@ -75,10 +79,9 @@ func (k Key) Rendezvous(ctx context.Context, addr string, rank, size int, blob [
 		return [][]byte{blob}, nil
 	}
 	if rank > 0 {
-		return visit(ctx, addr, greeting{k, size, rank, blob})
+		return visit(ctx, n, addr, greeting{k, size, rank, blob})
 	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", listenAddr(addr))
+	ln, err := n.Listen(ctx, "tcp", listenAddr(addr))
 	if err != nil {
 		return nil, fmt.Errorf("rendezvous: rank 0 cannot listen for the others: %w", err)
 	}
@@ -222,11 +225,11 @@ func absent(guests []net.Conn) string {
 }
 
 // visit is the part of every rank but 0: it tries until rank 0 answers.
-func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
+func visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, error) {
 	message := putGreeting(g)
 	last := errors.New("no connection came about")
 	for {
-		blobs, err := visitOnce(ctx, addr, g.size, message)
+		blobs, err := visitOnce(ctx, n, addr, g.size, message)
 		var no refusal
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
@@ -243,9 +246,8 @@ func visit(ctx context.Context, addr string, g greeting) ([][]byte, error) {
 	}
 }
 
-func visitOnce(ctx context.Context, addr string, size int, message []byte) (blobs [][]byte, err error) {
-	d := net.Dialer{Control: smallSegments}
-	conn, err := d.DialContext(ctx, "tcp", addr)
+func visitOnce(ctx context.Context, n Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
+	conn, err := n.Dial(ctx, "tcp", addr, Dialing{Segment: smallSegment})
 	if err != nil {
 		return nil, err
 	}

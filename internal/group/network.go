@@ -1,0 +1,135 @@
+package group
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// Network is what a rank reaches other hosts through: the kernel, unless Options name another.
+// internal/lab/world has one in virtual time.
+type Network interface {
+	// Host names this host in the words of netdev.HostID.
+	Host() string
+	// Uplink returns the interface by which other hosts reach this one, of this name if there is one,
+	// and its address.
+	Uplink(name string) (*net.Interface, net.IP, error)
+	// Multicast returns the interface for multicast to ranks at these addresses.
+	Multicast(name string, ranks []netip.Addr) (*net.Interface, error)
+	// Listen and Dial are net's.
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+	Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error)
+	// Acknowledged ends a connection on which nothing is acknowledged for so long, or, with 0, when TCP likes.
+	Acknowledged(c net.Conn, within time.Duration) error
+	// Persist keeps a connection that is in use alive as long as the peer may live, see sys.Persist.
+	Persist(c net.Conn) error
+	// Probe opens what finds out what paths carry.
+	Probe(o *udp.Options) (Prober, error)
+	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections.
+	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
+	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections.
+	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+}
+
+// Dialing says how a connection is made.
+type Dialing struct {
+	Timeout time.Duration // of the attempt; 0: as TCP likes
+	Segment int           // payload bytes of the largest segments, both ways; 0: as TCP finds right
+}
+
+// Prober is udp.Prober.
+type Prober interface {
+	Port() (uint16, error)
+	Multicast(packet int) error
+	Unicast(to netip.AddrPort, packet int) error
+	Listen(most time.Duration, enough func([]udp.Heard) bool)
+	Heard() []udp.Heard
+	Close()
+}
+
+// kernel is the Network of a process.
+type kernel struct{}
+
+func (kernel) Host() string { return netdev.HostID() }
+
+func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return uplink(name) }
+
+func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {
+	ifi, _, err := udp.Choose(name, ranks)
+	return ifi, err
+}
+
+func (kernel) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, network, address)
+}
+
+func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error) {
+	d := net.Dialer{Timeout: o.Timeout, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		e := c.Control(func(fd uintptr) {
+			sys.Private(int(fd))
+			if o.Segment > 0 {
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, o.Segment)
+			}
+		})
+		if e != nil {
+			return e
+		}
+		return err
+	}}
+	return d.DialContext(ctx, network, address)
+}
+
+func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(within.Milliseconds()))
+	}); e != nil {
+		err = e
+	}
+	return err
+}
+
+func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
+
+func (kernel) Probe(o *udp.Options) (Prober, error) { return udp.OpenProber(*o) }
+
+func (kernel) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
+	own := *o
+	own.Conns = ofTCP(control)
+	return udp.Open(own)
+}
+
+func (kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+	own := *o
+	own.Conns = ofTCP(conns)
+	return tcp.Open(own)
+}
+
+// ofTCP says what the kernel's connections are.
+func ofTCP(conns map[int]net.Conn) map[int]*net.TCPConn {
+	out := make(map[int]*net.TCPConn, len(conns))
+	for rank, c := range conns {
+		out[rank] = c.(*net.TCPConn)
+	}
+	return out
+}
+
+// private keeps what the kernel holds out of the children that the process forks.
+func private(c any) {
+	if held, ok := c.(syscall.Conn); ok {
+		sys.PrivateConn(held)
+	}
+}
