@@ -27,6 +27,7 @@ type ReduceConfig struct {
 	Yield func() bool
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
+	Clock  Clock // nil: the machine's
 }
 
 // Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker.
@@ -46,11 +47,10 @@ type Reduce struct {
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
 	streams atomic.Pointer[streamsBox]
-	uplink  atomic.Pointer[Uplink] // set by the driver, for the driver and Wake
+	uplink  uplinkBox
 
 	switched atomic.Bool
 	counted  scatterBox
-	count    uplinkCounters
 }
 
 type streamsBox struct{ fabric.Streams }
@@ -68,13 +68,16 @@ type order struct {
 
 // NewReduce returns an engine that takes operations, and begins them once Route calls Begin.
 func NewReduce(cfg ReduceConfig) *Reduce {
+	if cfg.Clock == nil {
+		cfg.Clock = sinceNow()
+	}
 	return &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan order, 1), wake: make(chan struct{}, 1)}
 }
 
 // Submit queues an operation whose arguments are checked. after, if not nil,
 // is called when it is done. The caller tells the lane, or drives it.
 func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
-	w := newWork(now(), after)
+	w := newWork(r.cfg.Clock(), after)
 	return w, r.queueAll(reduceOp{o, w})
 }
 
@@ -83,7 +86,7 @@ func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
 func (r *Reduce) SubmitAll(ops []direct.Op, after func()) ([]*Work, error) {
 	works, items := make([]*Work, len(ops)), make([]reduceOp, len(ops))
 	for i, o := range ops {
-		works[i] = newWork(now(), after)
+		works[i] = newWork(r.cfg.Clock(), after)
 		items[i] = reduceOp{o, works[i]}
 	}
 	return works, r.queueAll(items...)
@@ -125,32 +128,31 @@ func (r *Reduce) order(ctx context.Context, do func()) error {
 
 // Begin lets operations go: through u, if all ranks have joined the switch under this epoch, else
 // over the streams s. The other one is nil. It is for Route, as are Stop, Resume and Join.
-func (r *Reduce) Begin(ctx context.Context, epoch uint32, u *Uplink, s fabric.Streams) error {
+func (r *Reduce) Begin(ctx context.Context, epoch uint32, u *reducescatter.Uplink, s fabric.Streams) error {
 	return r.order(ctx, func() {
 		if u == nil {
 			r.open(s)
-			r.lane.Begin(epoch, nil)
-			return
+		} else {
+			r.uplink.set(u)
 		}
-		r.attach(u)
-		r.lane.Begin(epoch, u.member)
+		r.lane.Begin(epoch, u)
 	})
 }
 
 // Join says that this rank has joined the switch again.
-func (r *Reduce) Join(ctx context.Context, u *Uplink) error {
+func (r *Reduce) Join(ctx context.Context, u *reducescatter.Uplink) error {
 	return r.order(ctx, func() {
-		r.attach(u)
-		r.lane.Join(u.cfg.Epoch, u.member)
+		r.uplink.set(u)
+		r.lane.Join(u)
 	})
 }
 
 // Stop leaves the switch, if this rank had joined it under that epoch, and returns the record for Resume.
 func (r *Reduce) Stop(ctx context.Context, epoch uint32) (record []byte, err error) {
-	var u *Uplink
+	var u *reducescatter.Uplink
 	err = r.order(ctx, func() {
 		record = r.lane.Stop(epoch)
-		u = r.uplink.Swap(nil)
+		u = r.uplink.set(nil)
 	})
 	if u != nil {
 		_ = u.Close() // what it tells is about a switch that nobody uses any more
@@ -175,11 +177,6 @@ func (r *Reduce) open(s fabric.Streams) {
 	}
 }
 
-func (r *Reduce) attach(u *Uplink) {
-	u.lane, u.count = r.lane, &r.count
-	r.uplink.Store(u)
-}
-
 // Fail ends all operations, now and later, with err. Any goroutine may call it.
 func (r *Reduce) Fail(err error) {
 	if r.fault.CompareAndSwap(nil, err) {
@@ -199,7 +196,7 @@ func (r *Reduce) Wake() {
 		s.Wake()
 	}
 	if u := r.uplink.Load(); u != nil {
-		u.poller.Wake()
+		u.Wake()
 	}
 	select {
 	case r.wake <- struct{}{}:
@@ -233,12 +230,12 @@ func (r *Reduce) Sleep(most time.Duration) {
 	case u == nil:
 		s.Sleep(most)
 	case s == nil || !r.lane.Directly():
-		u.sleep(most)
+		u.Sleep(r.cfg.Clock(), most)
 	default:
-		if _, waits := u.member.Deadline(); waits {
+		if u.Waits() {
 			most = min(most, both)
 		}
-		if most = u.patience(most); most > 0 {
+		if most = u.Patience(r.cfg.Clock(), most); most > 0 {
 			s.Sleep(most)
 		}
 	}
@@ -252,7 +249,7 @@ func (r *Reduce) Work() bool {
 	busy := r.obey()
 	busy = r.post() || busy
 	if u := r.uplink.Load(); u != nil {
-		busy = u.work(now()) || busy
+		busy = u.Work(r.cfg.Clock()) || busy
 	}
 	busy = r.lane.Work(r.cfg.Yield == nil || !r.cfg.Yield()) || busy
 	busy = r.finish() || busy
@@ -277,7 +274,7 @@ func (r *Reduce) book(busy bool) {
 		phase = overlap.Transfer
 	}
 	if phase != w.watch.Phase() {
-		w.watch.Enter(phase, now())
+		w.watch.Enter(phase, r.cfg.Clock())
 	}
 }
 
@@ -297,7 +294,7 @@ func (r *Reduce) post() bool {
 	r.switched.Store(r.lane.Switched())
 	items := r.queue.take(r.lane.Room())
 	for i := range items {
-		number := r.lane.Post(now(), items[i].Op)
+		number := r.lane.Post(r.cfg.Clock(), items[i].Op)
 		r.works[number%slots] = items[i].work
 	}
 	return len(items) > 0
@@ -316,7 +313,7 @@ func (r *Reduce) finish() bool {
 		r.works[number%slots] = nil
 		r.flying.Dec()
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
-		w.finish(now(), nil)
+		w.finish(r.cfg.Clock(), nil)
 	}
 }
 
@@ -339,19 +336,19 @@ func (r *Reduce) checkFault() bool {
 		return true
 	}
 	r.failed = true
-	if u := r.uplink.Swap(nil); u != nil {
+	if u := r.uplink.set(nil); u != nil {
 		// The switch need not wait for the end of this process to forget the rank.
 		r.ended.Go(func() { _ = u.Close() })
 	}
 	for _, o := range r.queue.shut(err) {
 		r.flying.Dec()
-		o.work.finish(now(), err)
+		o.work.finish(r.cfg.Clock(), err)
 	}
 	for i, w := range r.works {
 		if w != nil {
 			r.works[i] = nil
 			r.flying.Dec()
-			w.finish(now(), err)
+			w.finish(r.cfg.Clock(), err)
 		}
 	}
 	return true
@@ -362,11 +359,7 @@ func (r *Reduce) Switched() bool { return r.switched.Load() }
 
 // Stats returns the counters. Any goroutine may call it.
 func (r *Reduce) Stats() ReduceStats {
-	s := ReduceStats{
-		Stats:    r.counted.load(),
-		Injected: r.count.injected.Load(), Refused: r.count.refused.Load(), Dropped: r.count.dropped.Load(), Resent: r.count.resent.Load(),
-	}
-	s.SentBytes, s.ReceivedBytes = r.count.sent.Load(), r.count.received.Load()
+	s := ReduceStats{r.counted.load(), r.uplink.stats()}
 	if b := r.streams.Load(); b != nil {
 		f := b.Stats()
 		s.SentBytes += f.SentBytes
@@ -380,7 +373,7 @@ func (r *Reduce) Close() error {
 	r.start.Do(func() {}) // nobody starts Route from now on, or is about to
 	r.ended.Wait()
 	var errs []error
-	if u := r.uplink.Swap(nil); u != nil {
+	if u := r.uplink.set(nil); u != nil {
 		errs = append(errs, u.Close())
 	}
 	if b := r.streams.Load(); b != nil {

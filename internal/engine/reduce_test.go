@@ -12,23 +12,34 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
+
+// deaf is a path to a switch on which nothing comes and goes.
+type deaf struct{ closed bool }
+
+func (*deaf) Add(*wire.Slot, []byte) bool { return true }
+func (*deaf) Flush(int) (int, error)      { return 0, nil }
+func (*deaf) Receive(int, []byte, int, fabric.SlotSink) (int, error) {
+	return 0, nil
+}
+func (*deaf) Sleep(d time.Duration) { time.Sleep(d) }
+func (*deaf) Wake()                 {}
+func (*deaf) Stats() fabric.Stats   { return fabric.Stats{} }
+func (d *deaf) Close() error {
+	d.closed = true
+	return errors.New("bad file descriptor")
+}
 
 // TestStopWithASwitchThatCannotBeClosed: the switch is lost anyway, and the group goes on.
 func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
-	ours, _ := pair(t)
-	closed := false
-	u, err := NewUplink(UplinkConfig{
+	path := new(deaf)
+	u := reducescatter.NewUplink(reducescatter.UplinkConfig{
 		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
-		Sockets: []*datagram.Socket{ours}, Head: wire.SlotSize, Timeout: time.Hour,
-		Close: func() error {
-			closed = true
-			return errors.New("bad file descriptor")
-		},
+		Switch: path, Timeout: time.Hour,
 	})
-	require.NoError(t, err)
 	r := NewReduce(ReduceConfig{Size: 2, Route: func() {}})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -47,7 +58,7 @@ func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
 	record, err := r.Stop(t.Context(), 1)
 	require.NoError(t, err)
 	assert.NotEmpty(t, record)
-	assert.True(t, closed)
+	assert.True(t, path.closed)
 	close(stop)
 	<-stopped
 	require.NoError(t, r.Close())

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
@@ -9,16 +10,39 @@ import (
 // ReduceStats count what a Reduce engine did.
 type ReduceStats struct {
 	reducescatter.Stats
-	// SentBytes and ReceivedBytes are of streams and datagrams, headers of ours included.
-	SentBytes, ReceivedBytes uint64
-	Resent                   uint64 // contributions to the switch that were sent again
-	Injected                 uint64 // datagrams lost on purpose
-	Dropped                  uint64 // results from the switch that came again, or that nobody waited for
-	Refused                  uint64 // datagrams from the switch's address that are not the switch's: malformed, or with a wrong tag
+	reducescatter.UplinkStats // SentBytes and ReceivedBytes are of streams as well
 }
 
-// uplinkCounters are of all uplinks of an engine.
-type uplinkCounters struct{ sent, received, injected, refused, dropped, resent atomic.Uint64 }
+// uplinkBox holds the uplink in use, or nil, and what all before have counted. The driver sets it.
+type uplinkBox struct {
+	atomic.Pointer[reducescatter.Uplink]
+	mu   sync.Mutex
+	past reducescatter.UplinkStats
+}
+
+// set changes the uplink in use and returns the one before.
+func (b *uplinkBox) set(u *reducescatter.Uplink) *reducescatter.Uplink {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.Swap(u)
+	if before != nil {
+		s := before.Stats()
+		b.past.Add(&s)
+	}
+	return before
+}
+
+// stats returns what all uplinks have counted.
+func (b *uplinkBox) stats() reducescatter.UplinkStats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.past
+	if u := b.Load(); u != nil {
+		now := u.Stats()
+		s.Add(&now)
+	}
+	return s
+}
 
 // scatterBox hands the lane's counters to other goroutines.
 type scatterBox struct{ switched, direct, resumed atomic.Uint64 }

@@ -25,8 +25,6 @@ func sinceNow() Clock {
 	return func() time.Duration { return time.Since(start) }
 }
 
-var now = sinceNow() // Reduce's
-
 // MaxQueued bounds how many operations may wait behind those in flight. Where none
 // waits, one call may post more.
 const MaxQueued = 1024

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 )
 
 // Pauses between attempts to join a switch again: each twice the one before. A node keeps
@@ -49,7 +50,7 @@ type route struct {
 // joined is what an attempt to join a switch has brought.
 type joined struct {
 	session *session.Session
-	uplink  *engine.Uplink
+	uplink  *reducescatter.Uplink
 	address string
 	all     bool       // all ranks had sessions: others may use the switch already
 	lost    chan error // why the data path is, once
@@ -186,21 +187,28 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	}
 	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
-		out, in := j.session.Seals()
-		session := j.session
-		j.uplink, err = engine.NewUplink(engine.UplinkConfig{
-			Epoch: epoch, Terms: terms, Rank: r.plan.rank, Number: number,
-			Sockets: session.Sockets(), Head: session.Head(), Out: out, In: in,
-			Close:   func() error { return session.Close(nil) },
-			Timeout: s.SwitchTimeout, Loss: s.Loss, Seed: s.LossSeed + uint64(r.plan.rank), //nolint:gosec // a rank
-			Yield: r.yield,
-			Lost:  func(err error) { j.lost <- err },
+		j.uplink, err = r.attach(j.session, reducescatter.UplinkConfig{
+			Epoch: epoch, Terms: terms, Rank: r.plan.rank, Number: number, Timeout: s.SwitchTimeout, Yield: r.yield,
+			Lost: func(err error) { j.lost <- err },
 		})
 	}
 	if err != nil {
 		j.err = fmt.Errorf("switch at %s: %w", j.address, err)
 	}
 	return j
+}
+
+// attach makes an uplink of a session, which it closes.
+func (r *route) attach(s *session.Session, c reducescatter.UplinkConfig) (*reducescatter.Uplink, error) {
+	path, err := s.Datapath(c.Terms.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	c.Switch = path
+	if set := &r.plan.settings; set.Loss > 0 {
+		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(r.plan.rank))
+	}
+	return reducescatter.NewUplink(c), nil
 }
 
 // switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were

@@ -160,12 +160,12 @@ func (p *Peer) Head() int {
 	return wire.SlotSize
 }
 
-// Seals returns new sealers for datagrams to the member and from it; nil without a secret.
-func (p *Peer) Seals() (out, in *Sealer) {
+// Seals returns new sealers for datagrams to the member and from it; none without a secret.
+func (p *Peer) Seals() Seals {
 	if p.keys == nil {
-		return nil, nil
+		return Seals{}
 	}
-	return NewSealer(p.keys.tagsDown), NewSealer(p.keys.tagsUp)
+	return Seals{NewSealer(p.keys.tagsDown), NewSealer(p.keys.tagsUp)}
 }
 
 // Local is the node's address, as the member sees it; Remote the member's.

@@ -259,12 +259,12 @@ func (s *Session) Head() int {
 	return wire.SlotSize
 }
 
-// Seals returns new sealers for datagrams to the node and from it; nil without a secret.
-func (s *Session) Seals() (out, in *Sealer) {
+// Seals returns new sealers for datagrams to the node and from it; none without a secret.
+func (s *Session) Seals() Seals {
 	if s.keys == nil {
-		return nil, nil
+		return Seals{}
 	}
-	return NewSealer(s.keys.tagsUp), NewSealer(s.keys.tagsDown)
+	return Seals{NewSealer(s.keys.tagsUp), NewSealer(s.keys.tagsDown)}
 }
 
 // Ready waits until all ranks are there and returns the terms, without timers,

@@ -7,12 +7,9 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // probePause is the time between two probes of a stripe of which not all has come back.
@@ -37,14 +34,11 @@ type passed struct {
 // prober is a Probe under way. It is the sink of what the node answers.
 type prober struct {
 	session *Session
+	path    *Datapath
 	terms   innetwork.Terms
 	number  int
-	out, in *Sealer
-	batch   *datagram.Batch
-	poller  *sys.Poller
 	chunk   []byte
 	stripes []passed
-	stripe  int // that is received from
 }
 
 // Probe sends the node short datagrams and such as hold a chunk, until both have come back on every
@@ -53,20 +47,10 @@ type prober struct {
 // the error says what did not pass, in which direction, and the cause.
 func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int) (err error) {
 	p := &prober{session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets))}
-	p.out, p.in = s.Seals()
-	if p.batch, err = datagram.NewBatch(s.Head(), t.Chunk); err != nil {
+	if p.path, err = s.Datapath(t.Chunk); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.batch.Close()) }()
-	if p.poller, err = sys.NewPoller(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.poller.Close()) }()
-	for i, socket := range s.sockets {
-		if err := p.poller.Watch(socket.FD(), i, unix.EPOLLIN); err != nil {
-			return err
-		}
-	}
+	defer func() { err = errors.Join(err, p.path.release()) }()
 	return p.run(ctx)
 }
 
@@ -77,7 +61,7 @@ func (p *prober) run(ctx context.Context) error {
 			return err
 		}
 		for left := probePause; left > 0; left = probePause - time.Since(asked) {
-			p.poller.Wait(left)
+			p.path.Sleep(left)
 			p.receive()
 			if p.first() < 0 {
 				return nil
@@ -107,34 +91,24 @@ func (p *prober) first() int {
 // counts as silence.
 func (p *prober) ask() error {
 	for i, s := range p.stripes {
+		h := wire.Slot{Kind: wire.Echo, Stripe: uint8(i), Member: uint16(p.number), Job: p.terms.Job} // both below their Terms' limits
 		if !s.small {
-			p.add(i, nil)
+			p.path.Add(&h, nil)
 		}
 		if !s.up || !s.down {
-			p.add(i, p.chunk)
+			p.path.Add(&h, p.chunk)
 		}
-		_, err := p.batch.Flush(p.session.sockets[i])
-		if err != nil && !datagram.Unreachable(err) {
+		if _, err := p.path.Flush(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *prober) add(stripe int, payload []byte) {
-	h := wire.Slot{Kind: wire.Echo, Stripe: uint8(stripe), Member: uint16(p.number), Job: p.terms.Job} //nolint:gosec // bounded
-	head := p.batch.Add(payload)
-	h.Put(head)
-	if p.out != nil {
-		p.out.Seal(head, payload)
-	}
-}
-
 func (p *prober) receive() {
-	for i, socket := range p.session.sockets {
-		p.stripe = i
+	for i := range p.stripes {
 		for {
-			n, err := p.batch.Receive(socket, nil, datagram.MaxBatch, p)
+			n, err := p.path.Receive(i, nil, datagram.MaxBatch, p)
 			if n == 0 || err != nil {
 				break
 			}
@@ -142,14 +116,12 @@ func (p *prober) receive() {
 	}
 }
 
-// Datagram implements datagram.Sink.
-func (p *prober) Datagram(head, payload []byte) {
-	var h wire.Slot
-	if h.Get(head) != nil || h.Kind != wire.Echo || h.Job != p.terms.Job || int(h.Member) != p.number || int(h.Stripe) != p.stripe ||
-		len(head) != p.session.Head() || p.in != nil && !p.in.Open(head, payload) {
+// Slot implements fabric.SlotSink.
+func (p *prober) Slot(h *wire.Slot, payload []byte) {
+	if h.Kind != wire.Echo || h.Job != p.terms.Job || int(h.Member) != p.number {
 		return
 	}
-	s := &p.stripes[p.stripe]
+	s := &p.stripes[h.Stripe]
 	whole := int(h.Slot) == len(p.chunk)
 	s.small = s.small || len(payload) == 0
 	s.up = s.up || whole

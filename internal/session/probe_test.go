@@ -18,20 +18,19 @@ import (
 // echo answers the probes of a member as a node does, but for what the path does not carry.
 type echo struct {
 	*testing.T
-	socket  *datagram.Socket
-	batch   *datagram.Batch
-	out, in *Sealer
-	job     uint64 // of the answers
-	up      int    // the longest payload that arrives
-	down    int    // the longest that goes
-	late    int    // how many probes are lost first
+	socket *datagram.Socket
+	batch  *datagram.Batch
+	seals  Seals
+	job    uint64 // of the answers
+	up     int    // the longest payload that arrives
+	down   int    // the longest that goes
+	late   int    // how many probes are lost first
 }
 
 func (e *echo) Datagram(head, payload []byte) {
 	var h wire.Slot
-	require.NoError(e, h.Get(head))
+	require.True(e, e.seals.Open(&h, head, payload))
 	require.Equal(e, wire.Slot{Kind: wire.Echo, Stripe: h.Stripe, Member: 1, Job: 77}, h)
-	require.True(e, e.in == nil || e.in.Open(head, payload))
 	if e.late--; e.late >= 0 || len(payload) > e.up {
 		return
 	}
@@ -40,11 +39,8 @@ func (e *echo) Datagram(head, payload []byte) {
 		if len(answer) > e.down {
 			continue
 		}
-		head := e.batch.Add(answer)
-		h.Put(head)
-		if e.out != nil {
-			e.out.Seal(head, answer)
-		}
+		_, ok := e.seals.Add(e.batch, &h, answer)
+		require.True(e, ok)
 		_, err := e.batch.Flush(e.socket)
 		require.NoError(e, err)
 	}
@@ -137,7 +133,7 @@ func probed(t *testing.T, secret string) (*Session, []*echo) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, batch.Close()) })
 		e := &echo{T: t, socket: socket, batch: batch}
-		e.out, e.in = p.Seals()
+		e.seals = p.Seals()
 		stripes = append(stripes, e)
 	}
 	return s, stripes

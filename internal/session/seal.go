@@ -6,6 +6,9 @@ import (
 	"hash"
 
 	"github.com/minio/highwayhash"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
 // TagSize is the length of the tag behind the header of a sealed datagram, in bytes.
@@ -45,4 +48,34 @@ func (s *Sealer) sum(header, payload []byte) []byte {
 	_, _ = s.hash.Write(header) // a hash never fails
 	_, _ = s.hash.Write(payload)
 	return s.hash.Sum(s.tag[:0])
+}
+
+// Seals are those of a member's datagrams in both directions; nil: there are no tags.
+type Seals struct{ Out, In *Sealer }
+
+// Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
+func (s *Seals) Head() int {
+	if s.Out == nil {
+		return wire.SlotSize
+	}
+	return wire.SlotSize + TagSize
+}
+
+// Add puts a datagram with those that the batch sends next, and returns its length in bytes. It is
+// not ok if there is no room.
+func (s *Seals) Add(b *datagram.Batch, h *wire.Slot, payload []byte) (bytes int, ok bool) {
+	head := b.Add(payload)
+	if head == nil {
+		return 0, false
+	}
+	h.Put(head)
+	if s.Out != nil {
+		s.Out.Seal(head, payload)
+	}
+	return len(head) + len(payload), true
+}
+
+// Open reads the header of a datagram and reports whether it and its tag are right.
+func (s *Seals) Open(h *wire.Slot, head, payload []byte) bool {
+	return len(head) == s.Head() && h.Get(head) == nil && (s.In == nil || s.In.Open(head, payload))
 }

@@ -141,8 +141,8 @@ func TestASession(t *testing.T) {
 			require.Equal(t, 2, number)
 
 			head, payload := make([]byte, s.Head()), []byte("payload")
-			mine, fromNode := s.Seals()
-			nodes, fromMember := p.Seals()
+			of, at := s.Seals(), p.Seals()
+			mine, fromNode, nodes, fromMember := of.Out, of.In, at.Out, at.In
 			if word == "" {
 				require.Nil(t, mine)
 				require.Nil(t, nodes)

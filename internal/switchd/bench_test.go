@@ -119,8 +119,8 @@ func BenchmarkReduceScatter(b *testing.B) {
 					require.NoError(b, all.Wait())
 				}
 				b.ReportMetric(float64(b.N*ranks*len(send))/float64(cpu(b, pid)-before), "GB/s/core")
-				b.ReportMetric(float64(members[0].Sent)/float64(b.N*len(send)), "sent/byte")
-				b.ReportMetric(float64(members[0].Received)/float64(b.N*len(recv[0])), "received/byte")
+				b.ReportMetric(float64(members[0].Stats().SentBytes)/float64(b.N*len(send)), "sent/byte")
+				b.ReportMetric(float64(members[0].Stats().ReceivedBytes)/float64(b.N*len(recv[0])), "received/byte")
 				b.ReportMetric(float64(members[0].Terms.Slots), "slots")
 				for _, m := range members {
 					_ = m.Close()

@@ -67,12 +67,14 @@ func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
 	s := &stripe{job: j, stage: stage, large: c.Chunk >= datagram.Straight, timeout: c.Timeout}
 	for i, m := range j.members {
 		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe]}
-		l.out, l.in = m.peer.Seals()
+		seals := m.peer.Seals()
+		l.out, l.in = seals.Out, seals.In
 		s.links = append(s.links, l)
 	}
 	if j.uplink != nil {
 		s.up = &link{stripe: s, member: innetwork.Up, socket: j.uplink.Sockets()[c.Stripe]}
-		s.up.out, s.up.in = j.uplink.Seals()
+		seals := j.uplink.Seals()
+		s.up.out, s.up.in = seals.Out, seals.In
 	}
 	return s, nil
 }

@@ -78,21 +78,26 @@ func (l *Lane) Open(s fabric.Streams) { l.direct = direct.New(l.rank, l.size, s)
 // Opened reports whether Open was called.
 func (l *Lane) Opened() bool { return l.direct != nil }
 
-// Begin lets operations be posted: through the switch as member m if all ranks have
+// Begin lets operations be posted: through the switch by an uplink if all ranks have
 // joined it under this epoch, or directly if all ranks pass nil.
-func (l *Lane) Begin(epoch uint32, m *innetwork.Member) {
+func (l *Lane) Begin(epoch uint32, u *Uplink) {
 	l.stopped = false
-	if m != nil {
-		l.member, l.epoch, l.news = m, epoch, direct.Announcement{From: l.posted, Epoch: epoch}
+	if u != nil {
+		l.attach(u)
+		l.epoch, l.news = epoch, direct.Announcement{From: l.posted, Epoch: epoch}
 	} else {
 		l.over = epoch
 	}
 }
 
-// Join says that this rank has joined the switch again, as m under an epoch that
+func (l *Lane) attach(u *Uplink) { u.lane, l.member = l, u.member }
+
+// Join says that this rank has joined the switch again, by an uplink under an epoch that
 // is greater than any before, and that all others have, or know it soon.
-func (l *Lane) Join(epoch uint32, m *innetwork.Member) {
-	l.member, l.epoch = m, epoch
+func (l *Lane) Join(u *Uplink) {
+	epoch := u.cfg.Epoch
+	l.attach(u)
+	l.epoch = epoch
 	if l.rank == 0 {
 		// Whoever posts that operation has completed the one MaxInFlight before it, whose header tells it.
 		next := l.posted
@@ -192,12 +197,8 @@ func (l *Lane) Err() error {
 	return l.direct.Err()
 }
 
-// Member returns the rank's side of the switch, for whoever moves its
-// datagrams; nil if there is none, or none any more.
-func (l *Lane) Member() *innetwork.Member { return l.member }
-
-// Buffers returns the operation that the member knows as seq.
-func (l *Lane) Buffers(seq uint32) *direct.Op { return &l.ops[(l.first+seq)%MaxInFlight].Op }
+// buffers returns the operation that the member knows as seq.
+func (l *Lane) buffers(seq uint32) *direct.Op { return &l.ops[(l.first+seq)%MaxInFlight].Op }
 
 // Switched reports whether the switch is what the next operation goes through.
 func (l *Lane) Switched() bool {

@@ -26,7 +26,7 @@ func (w *world) begin(switched bool) {
 			r.lane.Begin(1, nil)
 			continue
 		}
-		r.lane.Begin(1, innetwork.NewMember(r.number, r.number, w.terms))
+		r.lane.Begin(1, w.joins(r.number, 1))
 	}
 }
 
@@ -74,7 +74,7 @@ func (w *world) lose(epoch uint32) {
 func (w *world) rejoin(epoch uint32, ranks int) {
 	w.start()
 	for _, r := range w.rng.Perm(len(w.ranks))[:ranks] {
-		w.ranks[r].lane.Join(epoch, innetwork.NewMember(r, r, w.terms))
+		w.ranks[r].lane.Join(w.joins(r, epoch))
 		w.steps(60)
 	}
 }
@@ -136,7 +136,7 @@ func TestSwitchComesAndGoes(t *testing.T) {
 		if joined && w.stages != nil {
 			joinedAll := true
 			for _, r := range w.ranks {
-				joinedAll = joinedAll && r.lane.Member() != nil
+				joinedAll = joinedAll && r.lane.member != nil
 			}
 			if !joinedAll {
 				w.lose(epoch)
@@ -241,7 +241,7 @@ func TestEmptyOperationsAheadOfALoss(t *testing.T) {
 func (w *world) join(epoch uint32) {
 	w.start()
 	for _, r := range w.ranks {
-		r.lane.Join(epoch, innetwork.NewMember(r.number, r.number, w.terms))
+		r.lane.Join(w.joins(r.number, epoch))
 	}
 }
 
@@ -346,7 +346,7 @@ func TestRecordDoesNotChange(t *testing.T) {
 func TestRecordsThatDiffer(t *testing.T) {
 	stop := func(rank, count int, to wire.Target) (*Lane, []byte) {
 		l := New(rank, 2)
-		l.Begin(1, innetwork.NewMember(rank, rank, innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}))
+		l.Begin(1, NewUplink(UplinkConfig{Rank: rank, Number: rank, Terms: innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}}))
 		o := direct.Op{To: to, Count: count, Type: reduce.F32, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
 		l.Post(0, o)
 		l.Open(nil)

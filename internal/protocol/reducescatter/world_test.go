@@ -20,8 +20,8 @@ type world struct {
 	rng    *rand.Rand
 	now    innetwork.Time
 	ranks  []*rank
-	queues map[[2]int][]byte  // of the streams: from, to
-	stages []*innetwork.Stage // by stripe; nil while there is no switch
+	queues map[[2]int][]byte // of the streams: from, to
+	stages []stage           // by stripe; nil while there is no switch
 	terms  innetwork.Terms
 	loss   float64
 	first  uint32 // number of the first call
@@ -41,16 +41,11 @@ type rank struct {
 	*world
 	number  int
 	lane    *Lane
-	inbox   []packet
+	uplink  *Uplink
+	port    *port
 	flying  map[uint32]direct.Op
 	done    int
 	through map[uint32]bool
-}
-
-type packet struct {
-	head    wire.Slot
-	payload []byte
-	credit  wire.SlotCredit
 }
 
 // end is a rank's end of the streams: it takes and gives random amounts.
@@ -145,10 +140,10 @@ func (w *world) start() {
 		c.Memory = make([]byte, innetwork.MemoryFor(&c))
 		s, err := innetwork.NewStage(c)
 		require.NoError(w, err)
-		w.stages = append(w.stages, s)
+		w.stages = append(w.stages, stage{s})
 	}
 	for _, r := range w.ranks {
-		r.inbox = nil
+		r.port = nil
 	}
 }
 
@@ -165,8 +160,12 @@ func (r *rank) step() {
 	if next < len(r.calls) && r.lane.Room() > 0 && r.rng.IntN(3) == 0 {
 		r.post(&r.calls[next])
 	}
-	if m := r.lane.Member(); m != nil && r.stages != nil {
-		r.exchange(m)
+	if r.lane.member != nil && r.stages != nil {
+		r.port.left = r.rng.IntN(6)
+		r.uplink.Work(r.now)
+		for _, s := range r.stages {
+			r.deliver(s)
+		}
 	}
 	r.lane.Work(true)
 	require.NoError(r, r.lane.Err())
@@ -204,94 +203,4 @@ func (r *rank) complete(number uint32) {
 	}
 	delete(r.flying, number)
 	r.done++
-}
-
-// exchange moves some datagrams between a rank and the switch.
-func (r *rank) exchange(m *innetwork.Member) {
-	if at, ok := m.Deadline(); ok && at <= r.now {
-		m.Expire(r.now)
-	}
-	for n := r.rng.IntN(6); n > 0 && len(r.inbox) > 0; n-- {
-		i := 0
-		if r.loss > 0 {
-			i = r.rng.IntN(min(3, len(r.inbox))) // reordered
-		}
-		p := r.inbox[i]
-		r.inbox = append(r.inbox[:i], r.inbox[i+1:]...)
-		if p.head.Kind == wire.Allowance {
-			m.Credit(r.now, &p.head, &p.credit)
-			continue
-		}
-		if at, ok := m.Place(r.now, &p.head, len(p.payload)); ok {
-			o := r.lane.Buffers(at.Seq)
-			to := o.Recv[at.Offset:][:at.Bytes]
-			if at.Partial {
-				reduce.Complete(to, p.payload, o.Shard(r.number)[at.Offset:][:at.Bytes], o.Type, o.Reduction, o.Factor, len(r.ranks))
-			} else {
-				copy(to, p.payload)
-			}
-			m.Received(r.now, &p.head)
-		}
-	}
-	for i, s := range r.stages {
-		if h, st, ok := m.NextStatus(r.now, i); ok && !r.lost() {
-			s.Status(r.now, r.number, &h, &st)
-		}
-		r.contribute(m, s, i)
-		r.deliver(s)
-	}
-}
-
-func (r *rank) contribute(m *innetwork.Member, s *innetwork.Stage, stripe int) {
-	for range r.rng.IntN(4) {
-		run, ok := m.NextRun(stripe)
-		if !ok {
-			return
-		}
-		o := r.lane.Buffers(run.Seq)
-		shard := o.Shard(run.Owner)
-		n := 1 + r.rng.IntN(run.Count)
-		if run.Head.Kind == wire.Kept {
-			if h, k := run.Kept(n); !r.lost() {
-				s.Kept(r.number, &h, &k)
-			}
-			m.Sent(r.now, &run, n)
-			continue
-		}
-		for i := range n {
-			h := run.Header(i)
-			at := run.Offset + i*run.Step
-			if !r.lost() {
-				s.Contribute(r.number, &h, shard[at:min(at+run.Step, run.Offset+run.Bytes)])
-			}
-		}
-		m.Sent(r.now, &run, n)
-	}
-}
-
-// deliver takes what the switch has for anybody.
-func (r *rank) deliver(s *innetwork.Stage) {
-	for range 4 {
-		out, ok := s.Next()
-		if !ok {
-			break
-		}
-		if !r.lost() {
-			to := r.ranks[out.Member]
-			to.inbox = append(to.inbox, packet{head: out.Head, payload: append([]byte{}, out.Payload...)})
-		}
-		s.Pop(r.now, &out)
-	}
-	for {
-		member, h, c, ok := s.NextCredit()
-		if !ok {
-			break
-		}
-		c.Missing.Bits = append([]byte{}, c.Missing.Bits...)
-		if !r.lost() {
-			to := r.ranks[member]
-			to.inbox = append(to.inbox, packet{head: h, credit: c})
-		}
-	}
-	require.NoError(r, s.Err())
 }

@@ -1,4 +1,4 @@
-// Package switchtest has a rank for tests of the aggregation node: internal/protocol/innetwork
+// Package switchtest has a rank for tests of the aggregation node: internal/protocol/reducescatter
 // over the sockets of a session, and nothing else of a communicator.
 package switchtest
 
@@ -8,45 +8,27 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 )
 
 // Rank is a member of a job. It belongs to one goroutine at a time.
 type Rank struct {
 	Session *session.Session
 	Terms   innetwork.Terms
-	// Drop, if set, is asked before a datagram is sent, and after one was
-	// received, whether it is lost.
-	Drop func() bool
-	// Sent and Received count bytes of datagrams, headers included.
-	Sent, Received uint64
 
-	rank    int
-	member  *innetwork.Member
-	batch   *datagram.Batch
-	out, in *session.Sealer
-	poller  *sys.Poller
-	start   time.Time
-	ops     []op // posted, oldest first
-	body    [wire.SlotBodySize + wire.MaxSlotSet]byte
-}
-
-type op struct {
-	innetwork.Op
-	seq        uint32
-	send, recv []byte
-}
-
-func (o *op) shard(rank int) []byte {
-	n := o.Count * o.Type.Size()
-	return o.send[rank*n : (rank+1)*n]
+	rank   int
+	number int // at the node
+	path   fabric.Switch
+	lane   *reducescatter.Lane
+	uplink *reducescatter.Uplink
+	start  time.Time
+	next   uint32 // operation that is done next
+	lost   error  // why the data path is
 }
 
 // Join dials the node at addr and waits until all ranks are there.
@@ -55,7 +37,7 @@ func Join(ctx context.Context, addr string, h session.Hello) (*Rank, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := Attach(ctx, s, h.Rank)
+	r, err := Attach(ctx, s, h)
 	if err != nil {
 		_ = s.Close(nil) // err says more
 	}
@@ -63,35 +45,41 @@ func Join(ctx context.Context, addr string, h session.Hello) (*Rank, error) {
 }
 
 // Attach waits until all ranks of a session that was dialed are there.
-func Attach(ctx context.Context, s *session.Session, rank int) (*Rank, error) {
+func Attach(ctx context.Context, s *session.Session, h session.Hello) (*Rank, error) {
 	t, number, err := s.Ready(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t.Cutoff, t.Reorder = 5*time.Millisecond, 200*time.Microsecond
-	r := &Rank{Session: s, Terms: t, rank: rank, member: innetwork.NewMember(rank, number, t), start: time.Now()}
-	r.out, r.in = s.Seals()
-	if r.batch, err = datagram.NewBatch(s.Head(), t.Chunk); err != nil {
+	datapath, err := s.Datapath(t.Chunk)
+	if err != nil {
 		return nil, err
 	}
-	if r.poller, err = sys.NewPoller(); err != nil {
-		return nil, err
-	}
-	for i, socket := range s.Sockets() {
-		if err := r.poller.Watch(socket.FD(), i, unix.EPOLLIN|unix.EPOLLET); err != nil {
-			return nil, err
-		}
-	}
+	r := &Rank{Session: s, Terms: t, rank: h.Rank, number: number, path: datapath, start: time.Now()}
+	r.begin()
 	return r, nil
 }
 
-// Close leaves the job.
-func (r *Rank) Close() error {
-	err := r.Session.Close(nil)
-	_ = r.poller.Close()
-	_ = r.batch.Close()
-	return err
+// begin lets operations be posted.
+func (r *Rank) begin() {
+	r.uplink = reducescatter.NewUplink(reducescatter.UplinkConfig{
+		Epoch: 1, Terms: r.Terms, Rank: r.rank, Number: r.number, Switch: r.path, Timeout: time.Hour, Lost: func(err error) { r.lost = err },
+	})
+	r.lane = reducescatter.New(r.rank, r.Terms.Ranks)
+	r.lane.Begin(1, r.uplink)
 }
+
+// Lossy loses a share of what the rank contributes and receives. It is for before the first operation.
+func (r *Rank) Lossy(loss float64, seed uint64) {
+	r.path = fault.LossySwitch(r.path, loss, seed)
+	r.begin()
+}
+
+// Close leaves the job.
+func (r *Rank) Close() error { return r.uplink.Close() }
+
+// Stats count what went over the data path.
+func (r *Rank) Stats() reducescatter.UplinkStats { return r.uplink.Stats() }
 
 // ReduceScatter runs an operation to its end. send holds a shard for each rank, recv takes one.
 func (r *Rank) ReduceScatter(ctx context.Context, o innetwork.Op, send, recv []byte) error {
@@ -101,13 +89,12 @@ func (r *Rank) ReduceScatter(ctx context.Context, o innetwork.Op, send, recv []b
 
 // Post begins an operation.
 func (r *Rank) Post(o innetwork.Op, send, recv []byte) {
-	seq := r.member.Post(r.now(), o)
-	r.ops = append(r.ops, op{o, seq, send, recv})
+	r.lane.Post(r.now(), direct.Op{Send: send, Recv: recv, To: o.To, Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})
 }
 
 // Finish works until all operations are done, the session is lost, or ctx ends.
 func (r *Rank) Finish(ctx context.Context) error {
-	for len(r.ops) > 0 {
+	for r.lane.Room() < reducescatter.MaxInFlight {
 		if err := r.Work(ctx); err != nil {
 			return err
 		}
@@ -117,37 +104,16 @@ func (r *Rank) Finish(ctx context.Context) error {
 
 // Work does one round, and sleeps if there is nothing to do.
 func (r *Rank) Work(ctx context.Context) error {
-	busy := false
-	for i, socket := range r.Session.Sockets() {
-		for {
-			n, err := r.batch.Receive(socket, nil, 16, &sink{r, i})
-			if err != nil || n == 0 {
-				break // a refused datagram: the session says what it means
-			}
-			busy = true
-		}
-	}
-	now := r.now()
-	r.member.Expire(now)
-	for i, socket := range r.Session.Sockets() {
-		if h, st, ok := r.member.NextStatus(now, i); ok {
-			r.put(&h, r.body[:st.Put(r.body[:])])
-			_, _ = r.batch.Flush(socket) // lost: it will be repeated
-		}
-		if run, ok := r.member.NextRun(i); ok {
-			r.run(socket, &run)
-			busy = true
-		}
-	}
+	busy := r.uplink.Work(r.now())
 	for {
-		seq, ok := r.member.NextDone()
+		number, ok := r.lane.NextDone()
 		if !ok {
 			break
 		}
-		if r.ops[0].seq != seq {
-			return fmt.Errorf("operation %d is done before %d", seq, r.ops[0].seq)
+		if number != r.next {
+			return fmt.Errorf("operation %d is done before %d", number, r.next)
 		}
-		r.ops = r.ops[1:]
+		r.next++
 		busy = true
 	}
 	select {
@@ -158,94 +124,12 @@ func (r *Rank) Work(ctx context.Context) error {
 	default:
 	}
 	if !busy {
-		d := 50 * time.Millisecond
-		if at, ok := r.member.Deadline(); ok {
-			d = min(d, at-r.now())
-		}
-		r.poller.Wait(max(d, 0))
+		r.uplink.Sleep(r.now(), 50*time.Millisecond)
 	}
-	return nil
+	return r.lost
 }
 
 func (r *Rank) now() innetwork.Time { return time.Since(r.start) }
-
-func (r *Rank) op(seq uint32) *op {
-	for i := range r.ops {
-		if r.ops[i].seq == seq {
-			return &r.ops[i]
-		}
-	}
-	return nil
-}
-
-// run sends a run; chunks that are dropped count as sent.
-func (r *Rank) run(socket *datagram.Socket, run *innetwork.Run) {
-	shard := r.op(run.Seq).shard(run.Owner)[run.Offset:][:run.Bytes]
-	if run.Head.Kind == wire.Kept {
-		h, k := run.Kept(run.Count)
-		r.put(&h, r.body[:k.Put(r.body[:])])
-	} else {
-		for i := range run.Count {
-			h := run.Header(i)
-			r.put(&h, shard[i*run.Step:min((i+1)*run.Step, run.Bytes)])
-		}
-	}
-	if added := r.batch.Added(); added > 0 {
-		if sent, err := r.batch.Flush(socket); err == nil && sent < added {
-			return // no room: the same run comes again
-		}
-	}
-	r.member.Sent(r.now(), run, run.Count)
-}
-
-func (r *Rank) put(h *wire.Slot, payload []byte) {
-	if r.Drop != nil && r.Drop() {
-		return
-	}
-	head := r.batch.Add(payload)
-	h.Put(head)
-	if r.out != nil {
-		r.out.Seal(head, payload)
-	}
-	r.Sent += uint64(len(head) + len(payload))
-}
-
-type sink struct {
-	*Rank
-	stripe int
-}
-
-// Datagram implements datagram.Sink.
-func (s *sink) Datagram(head, payload []byte) {
-	var h wire.Slot
-	if s.Drop != nil && s.Drop() || h.Get(head) != nil || s.in != nil && !s.in.Open(head, payload) {
-		return
-	}
-	s.Received += uint64(len(head) + len(payload))
-	switch h.Kind {
-	case wire.Allowance:
-		var c wire.SlotCredit
-		if c.Get(payload) == nil {
-			s.member.Credit(s.now(), &h, &c)
-		}
-	case wire.Result:
-		if p, ok := s.member.Place(s.now(), &h, len(payload)); ok {
-			s.take(&p, payload)
-			s.member.Received(s.now(), &h)
-		}
-	}
-}
-
-// take puts a result in its place.
-func (r *Rank) take(p *innetwork.Place, payload []byte) {
-	o := r.op(p.Seq)
-	at := o.recv[p.Offset:][:p.Bytes]
-	if p.Partial {
-		reduce.Complete(at, payload, o.shard(r.rank)[p.Offset:][:p.Bytes], o.Type, o.Reduction, o.Factor, r.Terms.Ranks)
-		return
-	}
-	copy(at, payload)
-}
 
 // Equal reports the first byte in which two results differ.
 func Equal(want, got []byte) error {

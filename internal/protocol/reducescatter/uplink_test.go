@@ -1,4 +1,4 @@
-package engine
+package reducescatter
 
 import (
 	"bytes"
@@ -12,13 +12,18 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
+
+// now is a clock of the tests that use sockets.
+var now = func() func() innetwork.Time {
+	start := time.Now()
+	return func() innetwork.Time { return time.Since(start) }
+}()
 
 // pair returns two sockets on lo that are connected with each other.
 func pair(t *testing.T) (a, b *datagram.Socket) {
@@ -49,7 +54,7 @@ func until(t *testing.T, step func() bool) {
 type mirror struct {
 	*datagram.Socket
 	batch *datagram.Batch
-	seal  *session.Sealer
+	seals session.Seals
 	heads []wire.Slot
 	data  [][]byte
 	kept  []wire.SlotKept
@@ -72,11 +77,8 @@ func (m *mirror) Datagram(head, payload []byte) {
 }
 
 func (m *mirror) send(t *testing.T, h wire.Slot, payload []byte) {
-	head := m.batch.Add(payload)
-	h.Put(head)
-	if m.seal != nil {
-		m.seal.Seal(head, payload)
-	}
+	_, ok := m.seals.Add(m.batch, &h, payload)
+	require.True(t, ok)
 	n, err := m.batch.Flush(m.Socket)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -88,22 +90,24 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 	ours, theirs := pair(t)
 	c := UplinkConfig{
 		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
-		Sockets: []*datagram.Socket{ours}, Head: wire.SlotSize, Close: func() error { return nil }, Timeout: time.Hour,
-		Lost: func(err error) { t.Errorf("lost: %v", err) },
+		Timeout: time.Hour, Lost: func(err error) { t.Errorf("lost: %v", err) },
 	}
 	m := &mirror{Socket: theirs}
+	var seals session.Seals
 	if key != nil {
-		c.Head += session.TagSize
-		c.Out, c.In, m.seal = session.NewSealer(key), session.NewSealer(key), session.NewSealer(key)
+		seals = session.Seals{Out: session.NewSealer(key), In: session.NewSealer(key)}
+		m.seals = session.Seals{Out: session.NewSealer(key), In: session.NewSealer(key)}
 	}
 	var err error
-	m.batch, err = datagram.NewBatch(c.Head, chunk)
+	m.batch, err = datagram.NewBatch(m.seals.Head(), chunk)
 	require.NoError(t, err)
-	u, err := NewUplink(c)
+	c.Switch, err = session.NewDatapath(session.DatapathConfig{
+		Sockets: []*datagram.Socket{ours}, Seals: seals, Chunk: chunk, Close: func() error { return nil },
+	})
 	require.NoError(t, err)
+	u := NewUplink(c)
 	t.Cleanup(func() { assert.NoError(t, u.Close()) })
-	u.lane, u.count = reducescatter.New(0, 2), new(uplinkCounters)
-	u.lane.Begin(1, u.member)
+	New(0, 2).Begin(1, u)
 	n := 2 * chunk
 	o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), Count: n / 4, Type: reduce.F32}
 	for i := range o.Send {
@@ -113,7 +117,7 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 		o.Recv = o.Send[:n]
 	}
 	u.lane.Post(now(), o)
-	u.work(now())
+	u.Work(now())
 	until(t, func() bool {
 		_, err := m.batch.Receive(theirs, nil, 8, m)
 		require.NoError(t, err)
@@ -144,27 +148,27 @@ func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 		u, m, o := rig(t, chunk, key, true)
 		before := append([]byte{}, o.Send...)
 		forged, garbage := make([]byte, chunk), make([]byte, chunk)
-		seal := m.seal
-		m.seal = session.NewSealer(append([]byte{1}, key[1:]...))
+		seal := m.seals.Out
+		m.seals.Out = session.NewSealer(append([]byte{1}, key[1:]...))
 		m.send(t, m.result(0), forged)
-		m.seal = seal
+		m.seals.Out = seal
 		other := m.result(0)
 		other.Job++
 		m.send(t, other, garbage)
 		until(t, func() bool {
-			u.work(now())
-			return u.count.refused.Load()+u.count.dropped.Load() == 2
+			u.Work(now())
+			return u.Stats().Refused+u.Stats().Dropped == 2
 		})
 		assert.Equal(t, before, o.Send)
-		assert.EqualValues(t, 1, u.count.refused.Load())
+		assert.EqualValues(t, 1, u.Stats().Refused)
 		assert.Empty(t, u.member.Held(0))
 
 		right := bytes.Repeat([]byte{1, 2, 3, 0x40}, chunk/4)
 		m.send(t, m.result(0), right)
 		m.send(t, m.result(0), right)
 		until(t, func() bool {
-			u.work(now())
-			return len(u.member.Held(0)) > 0 && u.count.dropped.Load() == 2
+			u.Work(now())
+			return len(u.member.Held(0)) > 0 && u.Stats().Dropped == 2
 		})
 		assert.Equal(t, completed(right, before[:chunk]), o.Recv[:chunk])
 	}
@@ -180,7 +184,7 @@ func TestResultOutOfTurn(t *testing.T) {
 		second := bytes.Repeat([]byte{1, 2, 3, 0x40}, chunk/4)
 		m.send(t, m.result(1), second)
 		until(t, func() bool {
-			u.work(now())
+			u.Work(now())
 			return len(u.member.Held(0)) > 0
 		})
 		assert.Equal(t, before[:chunk], o.Send[:chunk])
@@ -215,21 +219,21 @@ func TestWhatWasLostDoesNotYield(t *testing.T) {
 	(&wire.SlotCredit{Limit: 8, Missing: wire.SlotSet{From: m.heads[1].Slot, Bits: []byte{1}}}).Put(credit)
 	m.send(t, wire.Slot{Kind: wire.Allowance, Job: 7}, credit)
 	until(t, func() bool {
-		u.work(now())
+		u.Work(now())
 		_, err := m.batch.Receive(m.Socket, nil, 8, m)
 		require.NoError(t, err)
 		return len(m.heads) == 4
 	})
 	require.Equal(t, m.heads[1], m.heads[3])
 	for range 100 {
-		u.work(now())
+		u.Work(now())
 	}
 	_, err := m.batch.Receive(m.Socket, nil, 8, m)
 	require.NoError(t, err)
 	require.Len(t, m.heads, 4)
 	u.cfg.Yield = nil
 	until(t, func() bool {
-		u.work(now())
+		u.Work(now())
 		_, err := m.batch.Receive(m.Socket, nil, 8, m)
 		require.NoError(t, err)
 		return len(m.heads) == 7
@@ -244,7 +248,7 @@ func TestFirewallIsNamed(t *testing.T) {
 	u.lane.Post(now(), o)
 	systest.InSandbox(t, unix.EPERM, []uint32{unix.SYS_SENDMSG, unix.SYS_SENDMMSG}, func() {
 		for at := now(); lost == nil && at < now()+100*time.Hour; at += 2 * time.Hour {
-			u.work(at)
+			u.Work(at)
 		}
 	})
 	require.ErrorContains(t, lost, "it has not answered on the data path for ")
@@ -267,9 +271,9 @@ func TestUplinkAllocatesNothing(t *testing.T) {
 		alone := testing.AllocsPerRun(100, answer)
 		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
 			answer()
-			u.work(now())
+			u.Work(now())
 		}), alone)
-		assert.Positive(t, u.count.dropped.Load())
+		assert.Positive(t, u.Stats().Dropped)
 	}
 }
 
@@ -279,8 +283,8 @@ func TestHint(t *testing.T) {
 	for _, to := range []wire.Target{0, wire.ToRank(1)} {
 		for _, inPlace := range []bool{true, false} {
 			terms := innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
-			u := &Uplink{cfg: UplinkConfig{Rank: 1, Terms: terms}, member: innetwork.NewMember(1, 1, terms), lane: reducescatter.New(1, 2)}
-			u.lane.Begin(1, u.member)
+			u := NewUplink(UplinkConfig{Rank: 1, Number: 1, Terms: terms})
+			New(1, 2).Begin(1, u)
 			o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), To: to, Count: n / 4, Type: reduce.F32}
 			if inPlace {
 				o.Recv = o.Shard(1)
@@ -293,7 +297,7 @@ func TestHint(t *testing.T) {
 				require.Nil(t, hint, to.String())
 			} else {
 				require.Len(t, hint, terms.Chunk)
-				require.True(t, SameMemory(hint, o.Recv[:terms.Chunk]))
+				require.True(t, sameMemory(hint, o.Recv[:terms.Chunk]))
 			}
 		}
 	}

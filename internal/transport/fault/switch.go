@@ -1,0 +1,86 @@
+package fault
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Switch is a path to a switch that loses contributions and whatever it receives at random.
+// What a rank says about results, and its polls, are not touched: they are small and few.
+type Switch struct {
+	fabric.Switch
+	sink     slotSink
+	added    int   // since the last Flush, with those that are lost
+	lost     []int // which of them
+	injected atomic.Uint64
+}
+
+// LossySwitch wraps s so that each datagram is lost with probability loss (0 to 1), independently.
+// The same seed and the same datagrams lose the same ones.
+func LossySwitch(s fabric.Switch, loss float64, seed uint64) *Switch {
+	f := &Switch{Switch: s}
+	f.sink = slotSink{fabric: f, loss: loss, rng: rand.New(rand.NewPCG(seed, 0x736c6f74))}
+	return f
+}
+
+// Add implements fabric.Switch.
+func (f *Switch) Add(h *wire.Slot, payload []byte) bool {
+	if (h.Kind == wire.Contribution || h.Kind == wire.Kept) && f.sink.loses() {
+		f.lost = append(f.lost, f.added)
+	} else if !f.Switch.Add(h, payload) {
+		return false
+	}
+	f.added++
+	return true
+}
+
+// Flush implements fabric.Switch. What is lost counts as sent with the datagram before it.
+func (f *Switch) Flush(stripe int) (int, error) {
+	sent, err := f.Switch.Flush(stripe)
+	for _, at := range f.lost {
+		if at <= sent {
+			sent++
+		}
+	}
+	f.added, f.lost = 0, f.lost[:0]
+	return sent, err
+}
+
+// Receive implements fabric.Switch.
+func (f *Switch) Receive(stripe int, hint []byte, budget int, s fabric.SlotSink) (int, error) {
+	f.sink.SlotSink = s
+	return f.Switch.Receive(stripe, hint, budget, &f.sink)
+}
+
+// Stats implements fabric.Switch.
+func (f *Switch) Stats() fabric.Stats {
+	s := f.Switch.Stats()
+	s.Injected += f.injected.Load()
+	return s
+}
+
+// slotSink loses some of what has arrived.
+type slotSink struct {
+	fabric.SlotSink
+	fabric *Switch
+	loss   float64
+	rng    *rand.Rand
+}
+
+func (s *slotSink) loses() bool {
+	lost := s.rng.Float64() < s.loss
+	if lost {
+		s.fabric.injected.Add(1)
+	}
+	return lost
+}
+
+// Slot implements fabric.SlotSink.
+func (s *slotSink) Slot(h *wire.Slot, payload []byte) {
+	if !s.loses() {
+		s.SlotSink.Slot(h, payload)
+	}
+}
