@@ -38,7 +38,7 @@ func (f *narrow) Poll(s fabric.Sink, _ int) int {
 		s.Control(f.from[i], &f.heard[i])
 	}
 	for i := range f.incoming {
-		if s.Place(&f.incoming[i], 4) != nil {
+		if _, verdict, _ := s.Accept(&f.incoming[i], 4); verdict == fabric.Take {
 			s.Received(&f.incoming[i])
 		}
 	}

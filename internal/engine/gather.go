@@ -377,25 +377,20 @@ func (g *Gather) Expect() fabric.Expected {
 	}
 }
 
-// Hold implements fabric.Sink.
-func (g *Gather) Hold(h *wire.Data) bool { return g.comm.Hold(h) }
-
-// Bulk implements fabric.Sink.
-func (g *Gather) Bulk(h *wire.Data) bool { return g.ops[h.Seq%slots].bulk() }
-
-// Place implements fabric.Sink.
-func (g *Gather) Place(h *wire.Data, n int) []byte {
+// Accept implements fabric.Sink.
+func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
+	if g.cfg.Core.Lossless && g.comm.Hold(h) {
+		return nil, fabric.Hold, false
+	}
 	p, ok := g.comm.Place(g.now, h, n)
 	if !ok {
-		return nil
+		return nil, fabric.Drop, false
 	}
 	if p.Arena {
-		return g.arena[p.Offset : p.Offset+n : p.Offset+n]
+		return g.arena[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, false
 	}
-	if n == 0 {
-		return g.arena[:0:0]
-	}
-	return g.ops[p.Seq%slots].Recv[p.Offset : p.Offset+n : p.Offset+n]
+	o := &g.ops[p.Seq%slots]
+	return o.Recv[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, o.bulk()
 }
 
 // Received implements fabric.Sink.

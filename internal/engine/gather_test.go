@@ -38,11 +38,12 @@ func (f *lossless) Sleep(time.Duration)                     { f.slept++ }
 func (f *lossless) Poll(s fabric.Sink, _ int) int {
 	n := 0
 	for _, h := range f.incoming {
-		if s.Hold(&h) {
+		_, verdict, _ := s.Accept(&h, min(int(h.Bytes), 4))
+		if verdict == fabric.Hold {
 			continue
 		}
 		n++
-		if s.Place(&h, min(int(h.Bytes), 4)) != nil {
+		if verdict == fabric.Take {
 			s.Received(&h)
 		}
 	}

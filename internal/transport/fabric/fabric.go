@@ -34,7 +34,7 @@ type Run struct {
 
 // Expected is a guess at what arrives next: chunks PSN, PSN+1, ... PSN+Count-1 of Root's
 // shard in operation Seq. A fabric may read straight to where they belong;
-// what it read amiss is moved afterwards (Sink.Place says where to).
+// what it read amiss is moved afterwards (Sink.Accept says where to).
 // Dst is where chunk PSN goes, with room for Count chunks one after another
 // (the last may be short, Dst ends there). An empty Dst means: no guess.
 type Expected struct {
@@ -44,26 +44,34 @@ type Expected struct {
 	Dst  []byte
 }
 
+// Verdict is what a Sink wants done with a chunk that has arrived.
+type Verdict uint8
+
+const (
+	// Drop throws the chunk away: it is a duplicate, of no operation here, or malformed.
+	Drop Verdict = iota
+	// Take has the payload brought to its place, and then Received called.
+	Take
+	// Hold leaves the chunk, and all from the same root behind it, where they are until a later
+	// Poll, because this rank has not posted the operation yet. Only a Lossless fabric is told so.
+	Hold
+)
+
 // Sink receives what a fabric's Poll finds. The engine implements it.
 type Sink interface {
 	// Expect returns the best guess at what arrives next.
 	Expect() Expected
-	// Place returns where the n payload bytes of a chunk go, or nil when the
-	// chunk is to be dropped (duplicate, stale, malformed). The slice is n
-	// bytes long and valid until the next call of any method of the Sink.
-	// A chunk of length 0 gets an empty, non-nil slice.
-	Place(h *wire.Data, n int) []byte
-	// Hold reports whether a chunk must stay where it is for now because this rank
-	// has not posted its operation yet. Only a Lossless fabric asks, before Place.
-	Hold(h *wire.Data) bool
-	// Bulk reports whether the chunk that Place was asked for last is of a result so large that
-	// copies of it should go past the caches (internal/transport/streamcopy).
-	Bulk(h *wire.Data) bool
-	// Received says that the payload of a chunk is in its place. It follows a
-	// Place that returned non-nil.
+	// Accept says what becomes of a chunk with a payload of n bytes. It is asked for chunks that
+	// have arrived, once for each unless it says Hold: what is dropped is counted there. With
+	// Take, dst is where the payload goes: n bytes long, and valid until the next call of any
+	// method of the Sink. stream advises that a copy to dst go past the caches
+	// (internal/transport/streamcopy), since the result is too large to be found there later.
+	Accept(h *wire.Data, n int) (dst []byte, verdict Verdict, stream bool)
+	// Received says that the payload of a chunk is where Accept said. It follows every Take,
+	// before Accept is called again.
 	Received(h *wire.Data)
 	// Control delivers a control message other than Repair. Repairs arrive by
-	// Place and Received with the header that RepairHeader builds.
+	// Accept and Received with the header that RepairHeader builds.
 	Control(from int, m *wire.Control)
 	// Broken says that the path to a rank is lost for good; with the own rank, that the fabric is.
 	Broken(rank int, err error)
@@ -82,9 +90,12 @@ type Gather interface {
 	// returns how many it took; 0 means that there is no room now. It does
 	// not keep Shard.
 	Multicast(r *Run) int
-	// Control queues a message to a rank that Neighbours lists, payload (of a Repair)
-	// included, and reports whether there was room. All of it is taken or
-	// none. It does not keep payload.
+	// Control queues a message to a rank that multicast.Neighbours lists, payload (of a Repair)
+	// included, and reports whether it was taken: all of it, or, for want of room, none. It does
+	// not keep payload. A message for a rank whose path is broken is taken and thrown away: the
+	// Sink has been told by Broken, or is by the next Poll. So is one that the fabric cannot carry,
+	// to a rank that is no neighbour or with a payload on a Lossless fabric: a defect of the
+	// caller, of which the next Poll tells by Broken, too.
 	Control(to int, m *wire.Control, payload []byte) bool
 	// Flush hands queued control messages to the operating system. Engines
 	// call it once after a round of work.

@@ -20,10 +20,11 @@ type Gather struct {
 }
 
 // Lossy wraps g so that each chunk is lost with probability loss (0 to 1),
-// independently. The same seed and the same arrivals lose the same chunks.
+// independently. The same seed and the same arrivals lose the same chunks. It is not for a
+// Lossless fabric: there nothing would bring back what is lost.
 func Lossy(g fabric.Gather, loss float64, seed uint64) *Gather {
 	f := &Gather{Gather: g}
-	f.sink = sink{fabric: f, loss: loss, rng: rand.New(rand.NewPCG(seed, 0x6d63617374))} //nolint:gosec // repeatable on purpose
+	f.sink = sink{fabric: f, loss: loss, rng: rand.New(rand.NewPCG(seed, 0x6d63617374))}
 	return f
 }
 
@@ -40,7 +41,7 @@ func (f *Gather) Stats() fabric.Stats {
 	return s
 }
 
-// sink refuses some of the chunks that the fabric wants to place.
+// sink drops some of the chunks that arrive.
 type sink struct {
 	fabric.Sink
 	fabric *Gather
@@ -48,11 +49,11 @@ type sink struct {
 	rng    *rand.Rand
 }
 
-// Place implements fabric.Sink.
-func (s *sink) Place(h *wire.Data, n int) []byte {
+// Accept implements fabric.Sink.
+func (s *sink) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	if !multicast.IsRepair(h) && s.rng.Float64() < s.loss {
 		s.fabric.injected.Add(1)
-		return nil
+		return nil, fabric.Drop, false
 	}
-	return s.Sink.Place(h, n)
+	return s.Sink.Accept(h, n)
 }

@@ -19,14 +19,15 @@ type greedy struct {
 }
 
 func (g *greedy) Expect() fabric.Expected { return fabric.Expected{} }
-func (g *greedy) Bulk(h *wire.Data) bool  { return h.PSN&1 != 0 }
-func (g *greedy) Hold(h *wire.Data) bool  { return h.Seq&7 == 7 }
 func (g *greedy) Received(*wire.Data)     {}
 func (g *greedy) Broken(_ int, err error) { require.Error(g.t, err) }
 
-func (g *greedy) Place(_ *wire.Data, n int) []byte {
+func (g *greedy) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	require.LessOrEqual(g.t, n, g.chunk)
-	return g.into[:n]
+	if h.Seq&7 == 7 {
+		return nil, fabric.Hold, false
+	}
+	return g.into[:n], fabric.Take, h.PSN&1 != 0
 }
 
 func (g *greedy) Control(from int, m *wire.Control) {

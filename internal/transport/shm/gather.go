@@ -141,22 +141,23 @@ func (g *Gather) ringAll(reason uint32) (calls uint64) {
 // path, and so does a message to any other rank.
 func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
 	if g.broken[to] != nil {
-		return false
+		return true // Poll has told the sink, or will; nobody waits for this message.
 	}
 	b := &g.posts.out[to]
 	switch {
 	case b.head == nil:
 		g.fail(to, fmt.Errorf("shm: rank %d has no mailbox for rank %d, only for those a power of two away", g.win.rank, to))
-		return false
+		return true
 	case m.Payload() > 0 || len(payload) > 0:
 		g.fail(to, fmt.Errorf("shm: %v with a payload for rank %d: shared memory loses nothing and carries no repairs", m.Kind, to))
-		return false
+		return true
 	}
-	took, err := b.put(m)
+	fitted, err := b.put(m)
 	if err != nil {
 		g.fail(to, err)
+		return true
 	}
-	if !took {
+	if !fitted {
 		return false
 	}
 	g.tally.control(wire.ControlSize, g.bells[to].ring(forData))
@@ -201,7 +202,9 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 		return 0
 	}
 	var bytes, dropped, calls uint64
-	for r.seen = r.at; r.at != head; n++ {
+	r.seen = r.at
+chunks:
+	for ; r.at != head; n++ {
 		if n == budget {
 			return g.polled(n, bytes, dropped, calls)
 		}
@@ -213,19 +216,20 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 			g.fail(rank, fmt.Errorf("shm: ring of rank %d: %w", rank, err))
 			break
 		}
-		if s.Hold(h) {
-			break
-		}
-		if dst := s.Place(h, len(payload)); dst != nil {
-			if s.Bulk(h) {
+		dst, verdict, stream := s.Accept(h, len(payload))
+		switch verdict {
+		case fabric.Hold:
+			break chunks
+		case fabric.Drop:
+			dropped++
+		case fabric.Take:
+			if stream {
 				streamcopy.Copy(dst, payload)
 			} else {
 				copy(dst, payload)
 			}
 			bytes += uint64(wire.DataSize + len(payload))
 			s.Received(h)
-		} else {
-			dropped++
 		}
 		r.at++
 		r.tail.Store(r.at)

@@ -139,7 +139,9 @@ func TestHoldLeavesChunksWhereTheyAre(t *testing.T) {
 // dropper wants nothing.
 type dropper struct{ probe }
 
-func (d *dropper) Place(*wire.Data, int) []byte { return nil }
+func (d *dropper) Accept(*wire.Data, int) ([]byte, fabric.Verdict, bool) {
+	return nil, fabric.Drop, false
+}
 
 func TestDroppedChunksFreeTheirSlots(t *testing.T) {
 	w := windows(t, small(2))
@@ -207,11 +209,13 @@ func TestFullMailboxRefuses(t *testing.T) {
 func TestControlThatShmDoesNotCarry(t *testing.T) {
 	w := windows(t, small(7))
 	p := newProbe(w[0])
-	require.False(t, p.g.Control(1, &wire.Control{Kind: wire.Repair, Bytes: 5}, make([]byte, 5)))
+	require.True(t, p.g.Control(1, &wire.Control{Kind: wire.Repair, Bytes: 5}, make([]byte, 5)), "thrown away")
 	w = windows(t, small(8))
 	q := newProbe(w[0])
-	require.False(t, q.g.Control(3, &wire.Control{Kind: wire.Done}, nil))
-	require.False(t, q.g.Control(3, &wire.Control{Kind: wire.Done}, nil))
+	require.True(t, q.g.Control(3, &wire.Control{Kind: wire.Done}, nil), "thrown away")
+	for range 2 * letters {
+		require.True(t, p.g.Control(1, &wire.Control{Kind: wire.Done}, nil), "a broken path has room for ever")
+	}
 	p.g.Poll(p, 1)
 	q.g.Poll(q, 1)
 	assert.EqualError(t, p.broken[1], "shm: repair with a payload for rank 1: shared memory loses nothing and carries no repairs")

@@ -32,17 +32,16 @@ func newProbe(w *Window) *probe {
 
 func (p *probe) Expect() fabric.Expected { return fabric.Expected{} }
 
-func (p *probe) Bulk(*wire.Data) bool { return false }
-
-func (p *probe) Hold(h *wire.Data) bool { return h.Seq != p.seq || p.left == 0 }
-
-func (p *probe) Place(h *wire.Data, n int) []byte {
+func (p *probe) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
+	if h.Seq != p.seq || p.left == 0 {
+		return nil, fabric.Hold, false
+	}
 	chunk := p.g.Traits().Chunk
 	at := int(h.PSN) * chunk
 	if want := min(chunk, p.shard-at); n != want && p.problem == nil {
 		p.problem = fmt.Errorf("chunk %d of root %d has %d bytes, want %d", h.PSN, h.Root, n, want)
 	}
-	return p.out[int(h.Root)*p.shard+at:][:n]
+	return p.out[int(h.Root)*p.shard+at:][:n], fabric.Take, false
 }
 
 func (p *probe) Received(*wire.Data) { p.left-- }

@@ -181,9 +181,21 @@ func TestLostConnectionIsQuiet(t *testing.T) {
 	require.Empty(t, g.poller.Ready())
 }
 
-func TestControlToNoNeighbourPanics(t *testing.T) {
+func TestControlToNoNeighbourIsToldOf(t *testing.T) {
 	ranks, _ := group(t, 1, nil)
-	require.PanicsWithValue(t, "udp: rank 0 has no control connection to rank 7", func() {
-		ranks[0].Control(7, &wire.Control{Kind: wire.Done}, nil)
-	})
+	require.True(t, ranks[0].Control(7, &wire.Control{Kind: wire.Done}, nil), "thrown away")
+	s := newSink(0, 1, 1024, 0)
+	ranks[0].Poll(s, 1)
+	require.EqualError(t, s.broken[0], "udp: rank 0: no control connection to rank 7")
+}
+
+// A rank that is lost does not hold up the others: what is said to it is thrown away, for ever.
+func TestControlToALostRankIsThrownAway(t *testing.T) {
+	ranks, _ := group(t, 2, nil)
+	s := newSink(0, 2, 1024, 0)
+	require.NoError(t, ranks[1].Close())
+	pollUntil(t, ranks[0], s, func() bool { return s.broken[1] != nil })
+	for range 2 * outLimit / wire.ControlSize {
+		require.True(t, ranks[0].Control(1, &wire.Control{Kind: wire.Done}, nil))
+	}
 }

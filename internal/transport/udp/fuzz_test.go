@@ -23,29 +23,24 @@ type catcher struct {
 }
 
 func (c *catcher) Expect() fabric.Expected    { return c.guess }
-func (c *catcher) Hold(*wire.Data) bool       { return false }
-func (c *catcher) Bulk(*wire.Data) bool       { return false }
 func (c *catcher) Control(int, *wire.Control) {}
 func (c *catcher) Broken(int, error)          {}
 
-func (c *catcher) Place(h *wire.Data, n int) []byte {
+func (c *catcher) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	c.placed = nil
 	at := int(h.PSN-c.guess.PSN) * c.chunk
 	switch {
 	case h.Seq&3 == 3: // nobody wants it
-		return nil
+		return nil, fabric.Drop, false
 	case h.Root != c.guess.Root || h.Seq != c.guess.Seq || h.PSN-c.guess.PSN >= slots || at+n > len(c.guess.Dst) || n > c.chunk:
 		c.placed = c.aside[:n]
 	case c.came[h.PSN]:
-		return nil
+		return nil, fabric.Drop, false
 	default:
 		c.came[h.PSN] = true
 		c.placed = c.guess.Dst[at:][:n]
 	}
-	if n == 0 {
-		c.placed = c.aside[:1]
-	}
-	return c.placed
+	return c.placed, fabric.Take, false
 }
 
 // Received finds the datagram among those that were sent: some before it may have been dropped.

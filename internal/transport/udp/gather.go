@@ -182,12 +182,12 @@ func (g *Gather) openPeers(conns map[int]*net.TCPConn) error {
 // Traits implements fabric.Gather.
 func (g *Gather) Traits() fabric.Traits { return g.traits }
 
-// Control implements fabric.Gather. What is said to a rank that is Broken is
-// taken and thrown away.
+// Control implements fabric.Gather. A message to a rank without a connection ends this rank's part.
 func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
 	p := g.byRank[to]
 	if p == nil {
-		panic(fmt.Sprintf("udp: rank %d has no control connection to rank %d", g.rank, to))
+		g.note(fmt.Errorf("no control connection to rank %d", to))
+		return true
 	}
 	if !p.push(m, payload) {
 		return false

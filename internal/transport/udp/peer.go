@@ -42,7 +42,7 @@ type peer struct {
 // push queues a message and reports whether there was room.
 func (p *peer) push(m *wire.Control, payload []byte) bool {
 	if p.fd < 0 || p.mute {
-		return true // Broken has told, or will; nobody waits for this message.
+		return true // Poll has told the sink, or will; nobody waits for this message.
 	}
 	n := len(p.out)
 	if n+wire.ControlSize+len(payload) > cap(p.out) {
@@ -167,12 +167,13 @@ func (g *Gather) repaired(m *wire.Control, payload []byte, s fabric.Sink) {
 	g.repairs[m.Root].Add(1)
 	h := &g.repair
 	*h = fabric.RepairHeader(m)
-	if to := s.Place(h, len(payload)); to != nil {
-		copy(to, payload)
-		s.Received(h)
-	} else {
+	to, verdict, _ := s.Accept(h, len(payload))
+	if verdict != fabric.Take {
 		g.stats.dropped.Add(1)
+		return
 	}
+	copy(to, payload)
+	s.Received(h)
 }
 
 func (g *Gather) hungUp(p *peer, s fabric.Sink) {

@@ -157,8 +157,8 @@ func (g *Gather) deliver(s fabric.Sink, guess *fabric.Expected) {
 func (g *Gather) place(s fabric.Sink, h *wire.Data, payload []byte, guessed bool) {
 	g.stats.receivedChunks.Add(1)
 	g.stats.receivedBytes.Add(uint64(wire.DataSize + len(payload)))
-	to := s.Place(h, len(payload))
-	if to == nil {
+	to, verdict, _ := s.Accept(h, len(payload))
+	if verdict != fabric.Take {
 		g.stats.dropped.Add(1)
 		return
 	}

@@ -91,24 +91,17 @@ func (s *sink) expect(root int) fabric.Expected {
 	}
 }
 
-func (s *sink) Place(h *wire.Data, n int) []byte {
+func (s *sink) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	if h.Seq != s.seq || int(h.PSN) >= s.chunks() || s.got[h.Root][h.PSN] {
-		return nil
+		return nil, fabric.Drop, false
 	}
 	start := int(h.PSN) * s.chunk
 	end := min(start+s.chunk, s.shard)
 	if n != end-start {
-		return nil
+		return nil, fabric.Drop, false
 	}
-	if n == 0 {
-		return []byte{}
-	}
-	return s.of(int(h.Root))[start:end]
+	return s.of(int(h.Root))[start:end], fabric.Take, false
 }
-
-func (s *sink) Hold(*wire.Data) bool { return false }
-
-func (s *sink) Bulk(*wire.Data) bool { return false }
 
 func (s *sink) Received(h *wire.Data) {
 	got, root := s.got[h.Root], h.Root
