@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -54,7 +54,7 @@ func (p *plan) callers() (all []caller) {
 	}
 	lower(wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
 	if p.fabric == "udp" {
-		lower(wire.PurposeControl, multicast.Neighbours(p.rank, p.size))
+		lower(wire.PurposeControl, topology.Neighbours(p.rank, p.size))
 		lower(wire.PurposeStream, p.others())
 	}
 	return all

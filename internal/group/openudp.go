@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -33,7 +33,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	conns, err := l.connect(ctx, p, wire.PurposeControl, multicast.Neighbours(p.rank, p.size))
+	conns, err := l.connect(ctx, p, wire.PurposeControl, topology.Neighbours(p.rank, p.size))
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -69,7 +69,7 @@ type pathProbe struct {
 func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: p.rank, size: p.size,
-		neighbours: multicast.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},
+		neighbours: topology.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},
 	}
 	if err := b.meet(ctx, p, packet, err); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 )
 
 // frame kinds. A frame is kind u8, round u8, rank u16, length u32, payload.
@@ -83,7 +83,7 @@ type edge struct {
 }
 
 // New starts the mesh of a rank. conns holds a connection for each of
-// multicast.Neighbours(rank, size) and belongs to the mesh from now on. A neighbour that is
+// topology.Neighbours(rank, size) and belongs to the mesh from now on. A neighbour that is
 // silent for two thirds of timeout counts as dead, so that all know it before
 // timeout is over; one that has not called New yet may be silent for joining. onFault is called once,
 // with the first fault; onLeave for each other rank that leaves.
@@ -418,4 +418,4 @@ func unpack(b []byte, known [][]byte) error {
 }
 
 // Neighbours returns the ranks that New wants a connection to.
-func Neighbours(rank, size int) []int { return multicast.Neighbours(rank, size) }
+func Neighbours(rank, size int) []int { return topology.Neighbours(rank, size) }

@@ -7,9 +7,9 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // ready. After ceil(log2 P) rounds everybody has heard of everybody. (For P a power
 // of two this is as fast as recursive doubling; it works for any P.)
 func (c *Comm) barrier(p *op) {
-	rounds := c.topo.rounds()
+	rounds := c.topo.Rounds()
 	for p.entered && p.nextSend < rounds && p.heard|^uint32(0)<<p.nextSend == ^uint32(0) {
-		c.send(c.topo.to(p.nextSend), wire.Control{
+		c.send(c.topo.To(p.nextSend), wire.Control{
 			Kind: wire.Ready, Round: uint8(p.nextSend), Seq: p.seq, //nolint:gosec // under 17
 			Collective: p.shape.coll, Root: uint16(p.shape.root), Bytes: uint64(p.shape.bytes), //nolint:gosec // checked by Post
 		})
@@ -26,7 +26,7 @@ func (c *Comm) barrier(p *op) {
 
 // ready takes a message of the barrier of an operation that was posted.
 func (c *Comm) ready(p *op, from int, m *wire.Control) {
-	if int(m.Round) >= c.topo.rounds() || from != c.topo.from(int(m.Round)) {
+	if int(m.Round) >= c.topo.Rounds() || from != c.topo.From(int(m.Round)) {
 		c.stats.Dropped++
 		return
 	}
@@ -46,7 +46,7 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 // call takes a message that says what another rank has called. What comes before Post waits for it.
 func (c *Comm) call(p *op, from int, m *wire.Control) {
 	switch {
-	case p.state == early && len(p.calls) <= c.topo.rounds(): // one for each round, and one from the left
+	case p.state == early && len(p.calls) <= c.topo.Rounds(): // one for each round, and one from the left
 		p.calls = append(p.calls, callOf{from, *m})
 	case p.state == early:
 		c.stats.Dropped++
@@ -75,14 +75,14 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	switch {
 	case m.Kind == wire.Ready || m.Kind == wire.Compare:
 		c.call(p, from, m)
-	case m.Kind == wire.Done && from == c.topo.right() && p.state == active:
+	case m.Kind == wire.Done && from == c.topo.Right() && p.state == active:
 		c.rightIsDone(p)
-	case m.Kind == wire.Activate && from == c.topo.left() && p.state == active:
+	case m.Kind == wire.Activate && from == c.topo.Left() && p.state == active:
 		p.turn, p.moved = true, c.now
 	case m.Kind == wire.Credit && (p.state == active || p.state == retained) && !p.eager:
 		c.credit(p, from, m) // after the end, too: its root learns from the last
 		return
-	case m.Kind == wire.Fetch && from == c.topo.right() && p.known() && !p.rightDone:
+	case m.Kind == wire.Fetch && from == c.topo.Right() && p.known() && !p.rightDone:
 		c.fetch(p, from, m)
 		return
 	default:

@@ -39,8 +39,8 @@ func openLarge(b testing.TB, cfg Config, bytes int) *Comm {
 	if _, err := c.Post(0, Op{Collective: wire.Allgather, Bytes: bytes}); err != nil {
 		b.Fatal(err)
 	}
-	for k := range c.topo.rounds() {
-		c.Control(0, c.topo.from(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Collective: wire.Allgather, Bytes: uint64(bytes)}) //nolint:gosec // small
+	for k := range c.topo.Rounds() {
+		c.Control(0, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Collective: wire.Allgather, Bytes: uint64(bytes)}) //nolint:gosec // small
 	}
 	for {
 		if _, ok := c.NextControl(); !ok {
@@ -67,8 +67,8 @@ func oneSmall(b testing.TB, c *Comm, seq *uint32) {
 	if _, err := c.Post(now, Op{Collective: wire.Allgather, Bytes: 1024}); err != nil {
 		b.Fatal(err)
 	}
-	for k := 0; k < c.topo.rounds() && c.ring[*seq%slots].barrier; k++ { // it opens an epoch
-		c.Control(now, c.topo.from(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: *seq, Collective: wire.Allgather, Bytes: 1024}) //nolint:gosec // small
+	for k := 0; k < c.topo.Rounds() && c.ring[*seq%slots].barrier; k++ { // it opens an epoch
+		c.Control(now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: *seq, Collective: wire.Allgather, Bytes: 1024}) //nolint:gosec // small
 	}
 	if c.Err() != nil {
 		b.Fatal(c.Err())

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -141,8 +142,8 @@ type Stats struct {
 // Comm is one rank's side of a communicator.
 type Comm struct {
 	cfg    Config
-	topo   topology
-	chains chains
+	topo   topology.Graph
+	chains topology.Chains
 	window int // chunks that a chain of an Allgather may have under way, 0: no limit
 	now    Time
 
@@ -200,7 +201,7 @@ func New(cfg Config) *Comm {
 	if cfg.Window > 0 {
 		m = min(m, cfg.Window)
 	}
-	c := &Comm{cfg: cfg, topo: topology{cfg.Rank, cfg.Size}, chains: chains{cfg.Size, m}}
+	c := &Comm{cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size}, chains: topology.Chains{Size: cfg.Size, M: m}}
 	c.window = cfg.Window / m
 	c.pace = pace{least: cfg.Cutoff, alpha: cfg.Cutoff, reorder: cfg.Reorder, order: cfg.Reorder}
 	// Nothing precedes the first operation, so it needs no barrier of its own

@@ -16,7 +16,7 @@ func (c *Comm) compare(p *op) {
 		return
 	}
 	p.compared = true
-	c.send(c.topo.right(), wire.Control{
+	c.send(c.topo.Right(), wire.Control{
 		Kind: wire.Compare, Seq: p.seq, Collective: p.shape.coll,
 		Root: uint16(p.shape.root), Bytes: uint64(p.shape.bytes), //nolint:gosec // checked by Post
 	})
@@ -25,7 +25,7 @@ func (c *Comm) compare(p *op) {
 // compared takes what the left neighbour has called.
 func (c *Comm) compared(p *op, from int, m *wire.Control) {
 	switch {
-	case from != c.topo.left():
+	case from != c.topo.Left():
 		c.stats.Dropped++
 	case c.sameCall(p, from, m):
 		c.compare(p)
@@ -55,7 +55,7 @@ func (c *Comm) announce(p *op) {
 
 // differs takes a chunk of another operation than this rank has called, or seen begun.
 func (c *Comm) differs(p *op, h *wire.Data, theirs *shape) {
-	if IsRepair(h) || c.cfg.Lossless { // it came over the reliable path
+	if h.IsRepair() || c.cfg.Lossless { // it came over the reliable path
 		if p.state != early {
 			c.disagree(p.seq, c.cfg.Rank, describe(&p.shape), int(h.Root), describe(theirs))
 		}

@@ -15,8 +15,8 @@ func (c *Comm) line(p *op, shard int) (chain, index int) {
 	if p.shape.coll == wire.Broadcast {
 		return 0, 0
 	}
-	chain = c.chains.of(shard)
-	return chain, shard - c.chains.head(chain)
+	chain = c.chains.Of(shard)
+	return chain, shard - c.chains.Head(chain)
 }
 
 // limit returns up to which chunk a root may send its shard for all that this
@@ -42,16 +42,16 @@ func (c *Comm) postCredit(p *op) {
 		p.window = c.cfg.Window
 	}
 	p.step, p.floor = creditStep(p.window), p.window
-	if p.shape.coll == wire.Broadcast || c.chains.m == p.shape.shards {
+	if p.shape.coll == wire.Broadcast || c.chains.M == p.shape.shards {
 		p.step = fineStep(p.window)
 		p.floor = min(p.window, 2*int(p.step))
 	}
-	p.taken = zeroed(p.taken, c.chains.m)
-	p.granted = zeroed(p.granted, c.chains.m)
+	p.taken = zeroed(p.taken, c.chains.M)
+	p.granted = zeroed(p.granted, c.chains.M)
 	if p.window == 0 {
 		return
 	}
-	p.child = zeroed(p.child, c.topo.allChildren())
+	p.child = zeroed(p.child, c.topo.AllChildren())
 	p.reported = zeroed(p.reported, p.shape.shards)
 	for s := range p.shape.shards {
 		limit := uint32(c.limit(p, s)) //nolint:gosec // at most a shard and a window
@@ -67,7 +67,7 @@ func (c *Comm) postCredit(p *op) {
 // tree have reported.
 func (c *Comm) below(p *op, shard int) []uint32 {
 	root := p.shape.rootOf(shard)
-	return p.child[c.topo.firstChild(root):][:c.topo.children(root)]
+	return p.child[c.topo.FirstChild(root):][:c.topo.Children(root)]
 }
 
 // creditOf returns up to which chunk of the own shard this rank may send with so many under
@@ -105,7 +105,7 @@ func (c *Comm) took(p *op, shard, psn int) {
 	p.taken[chain] = taken
 	head, end := 0, p.shape.shards
 	if p.shape.coll != wire.Broadcast {
-		head, end = c.chains.head(chain), c.chains.head(chain+1)
+		head, end = c.chains.Head(chain), c.chains.Head(chain+1)
 	}
 	for s := head + p.granted[chain]; s < end && c.limit(p, s) > 0; s++ {
 		c.report(p, s)
@@ -123,7 +123,7 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 		c.stats.Dropped++
 		return
 	}
-	j := c.topo.childIndex(int(m.Root), from)
+	j := c.topo.ChildIndex(int(m.Root), from)
 	if j < 0 {
 		c.stats.Dropped++
 		return
@@ -158,7 +158,7 @@ func (c *Comm) report(p *op, s int) {
 		return
 	}
 	p.reported[s] = low
-	c.send(c.topo.parent(root), wire.Control{
+	c.send(c.topo.Parent(root), wire.Control{
 		Kind: wire.Credit, Collective: p.shape.coll, Root: uint16(root), Seq: p.seq, PSN: low, //nolint:gosec // a rank
 	})
 }

@@ -33,7 +33,7 @@ func slowRootsGetOn(t *testing.T, cfg Config, o Op) {
 	require.NoError(t, n.post(o, n.all()...))
 	most := n.comms[0].ring[0].floor
 	if o.Collective == wire.Allgather {
-		most *= n.comms[0].chains.m
+		most *= n.comms[0].chains.M
 	}
 	for len(n.way) > 0 {
 		under := 0 // way to the last rank

@@ -46,8 +46,8 @@ func TestMemoryOfLostOperations(t *testing.T) {
 	post := func() {
 		seq, err := c.Post(c.now, o)
 		require.NoError(t, err)
-		for k := range c.topo.rounds() {
-			c.Control(c.now, c.topo.from(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: seq, Collective: o.Collective, Bytes: size}) //nolint:gosec // small
+		for k := range c.topo.Rounds() {
+			c.Control(c.now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: seq, Collective: o.Collective, Bytes: size}) //nolint:gosec // small
 		}
 	}
 	post()

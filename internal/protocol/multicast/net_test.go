@@ -149,7 +149,7 @@ func (n *net) deliver(p packet) {
 	o := Op{Collective: p.data.Collective, Root: int(p.data.Root), Bytes: int(p.data.Bytes)}
 	sh := shapeOf(o, n.cfg.Size, n.cfg.Chunk)
 	size := sh.length(int(p.data.PSN), n.cfg.Chunk)
-	if !IsRepair(p.data) && n.lose != nil && n.lose(p) {
+	if !p.data.IsRepair() && n.lose != nil && n.lose(p) {
 		n.logf("%d   loses %s", p.to, name(p.data))
 		return
 	}

@@ -129,7 +129,7 @@ func (p *op) post(c *Comm, seq uint32, s shape, r road) {
 	p.shape = s
 	if !c.cfg.Lossless && !r.eager {
 		c.postCredit(p)
-		p.reached = zeroed(p.reached, c.chains.m)
+		p.reached = zeroed(p.reached, c.chains.M)
 	}
 	if !p.barrier {
 		p.open = true
@@ -237,7 +237,7 @@ func (c *Comm) finishHandshake(p *op) bool {
 	}
 	if !p.doneSent {
 		p.doneSent = true
-		c.send(c.topo.left(), wire.Control{Kind: wire.Done, Collective: p.shape.coll, Seq: p.seq})
+		c.send(c.topo.Left(), wire.Control{Kind: wire.Done, Collective: p.shape.coll, Seq: p.seq})
 	}
 	return p.rightDone
 }

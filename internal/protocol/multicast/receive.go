@@ -9,9 +9,6 @@ type Place struct {
 	Arena  bool // which of the two
 }
 
-// IsRepair reports whether a header came with a Repair: it carries no job.
-func IsRepair(h *wire.Data) bool { return h.Job == 0 }
-
 // Hold reports whether a chunk of a lossless fabric has to wait there for this
 // rank to post its operation.
 func (c *Comm) Hold(h *wire.Data) bool {
@@ -31,7 +28,7 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 		return Place{}, false
 	}
 	if bit := s*p.shape.chunks + int(h.PSN); p.have.Has(bit) {
-		c.duplicate(p, bit, IsRepair(h))
+		c.duplicate(p, bit, h.IsRepair())
 		c.stats.Dropped++
 		return Place{}, false
 	}
@@ -69,7 +66,7 @@ func (c *Comm) find(h *wire.Data) (*op, int, bool) {
 // begin opens the state of an eager operation that another rank has begun and
 // this one has not posted. Only what fits the arena is believed.
 func (c *Comm) begin(p *op, h *wire.Data) bool {
-	if c.cfg.Lossless || h.Arena == NotEager || h.Arena%64 != 0 || IsRepair(h) || int(h.Bytes) > c.cfg.Eager {
+	if c.cfg.Lossless || h.Arena == NotEager || h.Arena%64 != 0 || h.IsRepair() || int(h.Bytes) > c.cfg.Eager {
 		return false
 	}
 	o := Op{Collective: h.Collective, Bytes: int(h.Bytes)}
@@ -130,8 +127,8 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		}
 		return
 	}
-	c.answered(p, bit, IsRepair(h))
-	if !IsRepair(h) {
+	c.answered(p, bit, h.IsRepair())
+	if !h.IsRepair() {
 		if h.PSN > hole {
 			c.suspect(p, s, int(hole), psn)
 		}

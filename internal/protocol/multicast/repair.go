@@ -73,8 +73,8 @@ func (c *Comm) overtaken(p *op, s int) {
 // chainReached notes that a root of a chain sends, so that all before it in
 // the chain have sent everything.
 func (c *Comm) chainReached(p *op, root int) {
-	ch := c.chains.of(root)
-	for s := max(p.reached[ch], c.chains.head(ch)); s < root; s++ {
+	ch := c.chains.Of(root)
+	for s := max(p.reached[ch], c.chains.Head(ch)); s < root; s++ {
 		if int(p.seen[s].count) < p.shape.chunks {
 			c.suspect(p, s, 0, p.shape.chunks)
 		}
@@ -126,7 +126,7 @@ func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
 		if certain {
 			m.Round = 1
 		}
-		c.send(c.topo.left(), m)
+		c.send(c.topo.Left(), m)
 		i = j
 	}
 }
@@ -273,7 +273,7 @@ func (c *Comm) NextRepair() (Repair, bool) {
 func (c *Comm) repairOf(p *op, bit int) Repair {
 	s, psn := bit/p.shape.chunks, bit%p.shape.chunks
 	r := Repair{
-		To: c.topo.right(),
+		To: c.topo.Right(),
 		Message: wire.Control{
 			Kind: wire.Repair, Collective: p.shape.coll, Root: uint16(p.shape.rootOf(s)), Seq: p.seq, //nolint:gosec // a rank
 			PSN: uint32(psn), Count: uint32(p.shape.bytes), Bytes: uint64(p.shape.length(psn, c.cfg.Chunk)), //nolint:gosec // as on the wire
@@ -369,8 +369,8 @@ func (c *Comm) cutOff(p *op) {
 		}
 		return
 	}
-	for ch := range c.chains.m {
-		for s := c.chains.head(ch); s < c.chains.head(ch+1); s++ {
+	for ch := range c.chains.M {
+		for s := c.chains.Head(ch); s < c.chains.Head(ch+1); s++ {
 			if int(p.seen[s].count) < p.shape.chunks {
 				c.ask(p, s, 0, c.horizon(p, s), false, true)
 				break

@@ -60,13 +60,13 @@ func (c *Comm) sendable(p *op, received bool) int {
 // those into the others, so once a chain has finished before the rest, a link
 // is the limit that would not have been.
 func (c *Comm) abreast(p *op, underWay int) int {
-	if p.window == 0 || c.chains.m == 1 || p.shape.coll == wire.Broadcast {
+	if p.window == 0 || c.chains.M == 1 || p.shape.coll == wire.Broadcast {
 		return p.shape.chunks
 	}
 	mine, index := c.line(p, c.cfg.Rank)
 	bound := (index + 1) * p.shape.chunks
 	for ch, taken := range p.taken {
-		length := (c.chains.head(ch+1) - c.chains.head(ch)) * p.shape.chunks
+		length := (c.chains.Head(ch+1) - c.chains.Head(ch)) * p.shape.chunks
 		if ch != mine && taken < length {
 			bound = min(bound, taken+underWay)
 		}
@@ -76,7 +76,7 @@ func (c *Comm) abreast(p *op, underWay int) int {
 
 // isHead reports whether this rank is the first root of its chain.
 func (c *Comm) isHead(p *op) bool {
-	return p.shape.coll == wire.Broadcast || c.chains.head(c.chains.of(c.cfg.Rank)) == c.cfg.Rank
+	return p.shape.coll == wire.Broadcast || c.chains.Head(c.chains.Of(c.cfg.Rank)) == c.cfg.Rank
 }
 
 // blockChunks is how many chunks in a row go to one subgroup: a word of the
@@ -121,7 +121,7 @@ func (c *Comm) Sent(seq uint32, n int) {
 		return
 	}
 	if next := c.cfg.Rank + 1; !c.cfg.Lossless && !p.eager && p.shape.coll != wire.Broadcast &&
-		next < c.cfg.Size && c.chains.of(next) == c.chains.of(c.cfg.Rank) {
+		next < c.cfg.Size && c.chains.Of(next) == c.chains.Of(c.cfg.Rank) {
 		c.send(next, wire.Control{Kind: wire.Activate, Collective: p.shape.coll, Seq: seq})
 	}
 	c.advance()

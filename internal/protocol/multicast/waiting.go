@@ -78,9 +78,9 @@ func (c *Comm) Waiting() (w Waiting, ok bool) {
 func (c *Comm) awaits(p *op) (Phase, []int) {
 	if !p.open {
 		var ranks []int
-		for k := range c.topo.rounds() {
+		for k := range c.topo.Rounds() {
 			if p.heard&(1<<k) == 0 {
-				ranks = append(ranks, c.topo.from(k))
+				ranks = append(ranks, c.topo.From(k))
 			}
 		}
 		return PhaseBarrier, ranks
@@ -90,11 +90,11 @@ func (c *Comm) awaits(p *op) (Phase, []int) {
 	}
 	switch {
 	case !p.sent() && !c.cfg.Lossless && !p.eager && !p.turn && !c.isHead(p):
-		return PhaseTurn, []int{c.topo.left()}
+		return PhaseTurn, []int{c.topo.Left()}
 	case !p.sent():
 		return PhaseCredit, c.slowest(p)
 	}
-	return PhaseHandshake, []int{c.topo.right()}
+	return PhaseHandshake, []int{c.topo.Right()}
 }
 
 // awaitedRoots returns the roots whose chunks are to come next: where roots take turns, the first of
@@ -103,12 +103,12 @@ func (c *Comm) awaitedRoots(p *op) (ranks []int) {
 	if p.eager || c.cfg.Lossless || p.shape.coll == wire.Broadcast {
 		return c.incomplete(p, 0, p.shape.shards, p.shape.shards)
 	}
-	for ch := range c.chains.m {
-		end := c.chains.head(ch + 1)
-		if ch == c.chains.of(c.cfg.Rank) && !p.sent() {
+	for ch := range c.chains.M {
+		end := c.chains.Head(ch + 1)
+		if ch == c.chains.Of(c.cfg.Rank) && !p.sent() {
 			end = c.cfg.Rank
 		}
-		ranks = append(ranks, c.incomplete(p, c.chains.head(ch), end, 1)...)
+		ranks = append(ranks, c.incomplete(p, c.chains.Head(ch), end, 1)...)
 	}
 	return ranks
 }

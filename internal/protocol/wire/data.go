@@ -66,6 +66,10 @@ type Data struct {
 	Arena      uint32
 }
 
+// IsRepair reports whether the header was made from a Repair, which came over the reliable path: it
+// carries no job.
+func (d *Data) IsRepair() bool { return d.Job == 0 }
+
 // Put writes the header to b, which must hold DataSize bytes.
 func (d *Data) Put(b []byte) {
 	_ = b[DataSize-1]

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
@@ -51,7 +50,7 @@ type sink struct {
 
 // Accept implements fabric.Sink.
 func (s *sink) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
-	if !multicast.IsRepair(h) && s.rng.Float64() < s.loss {
+	if !h.IsRepair() && s.rng.Float64() < s.loss {
 		s.fabric.injected.Add(1)
 		return nil, fabric.Drop, false
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
@@ -159,7 +160,7 @@ func TestControl(t *testing.T) {
 	const size = 6
 	w := windows(t, small(size))
 	for from := range size {
-		for _, d := range offsets(size) {
+		for _, d := range topology.Distances(size) {
 			to := (from + d) % size
 			for i := range 3 {
 				require.True(t, w[from].Gather().Control(to, &wire.Control{Kind: wire.Ready, Seq: uint32(from*100 + to*10 + i)}, nil))
@@ -173,14 +174,14 @@ func TestControl(t *testing.T) {
 		for got := 1; got > 0; n += got {
 			got = p.g.Poll(p, 4)
 		}
-		require.Equal(t, 3*len(offsets(size)), n)
+		require.Equal(t, 3*len(topology.Distances(size)), n)
 		count := map[int]int{}
 		for i, m := range p.messages {
 			from := p.from[i]
 			require.EqualValues(t, from*100+to*10+count[from], m.Seq, "from %d to %d", from, to)
 			count[from]++
 		}
-		assert.Len(t, count, len(offsets(size)))
+		assert.Len(t, count, len(topology.Distances(size)))
 		assert.EqualValues(t, n*wire.ControlSize, p.g.Stats().ControlBytes)
 	}
 }

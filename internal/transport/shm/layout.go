@@ -2,7 +2,8 @@ package shm
 
 import (
 	"fmt"
-	"math/bits"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 )
 
 const (
@@ -75,7 +76,7 @@ func (l Layout) places() (p places) {
 	p.bells = page
 	p.rings = p.bells + l.Size*2*line
 	p.boxes = p.rings + l.Size*l.ringBytes()
-	p.slots = p.boxes + l.Size*len(offsets(l.Size))*boxBytes
+	p.slots = p.boxes + l.Size*len(topology.Distances(l.Size))*boxBytes
 	p.streams = p.slots + l.Size*l.Slots*l.slotBytes()
 	p.bytes = roundUp(p.streams+l.Size*l.Size*2*line, page)
 	p.end = p.bytes + l.Size*(l.Size-1)*l.Stream
@@ -88,17 +89,5 @@ func (l Layout) ringBytes() int { return (1 + l.Size) * line }
 // slotBytes is the distance between two slots. The line for the header also
 // keeps slots from starting in the same set of the cache.
 func (l Layout) slotBytes() int { return line + roundUp(l.Chunk, line) }
-
-// offsets returns the distances, modulo size and ascending, between ranks that
-// share an edge of the circulant graph: ±2^k. They are the same for every rank.
-func offsets(size int) []int {
-	var list []int
-	for d := 1; d < size; d++ {
-		if bits.OnesCount(uint(d)) == 1 || bits.OnesCount(uint(size-d)) == 1 {
-			list = append(list, d)
-		}
-	}
-	return list
-}
 
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 )
 
 func TestLayoutCheck(t *testing.T) {
@@ -52,24 +54,9 @@ func TestRegions(t *testing.T) {
 		}
 		claim("bells", p.bells, p.bells+2*size*line)
 		claim("rings", p.rings, p.rings+size*l.ringBytes())
-		claim("boxes", p.boxes, p.boxes+size*len(offsets(size))*boxBytes)
+		claim("boxes", p.boxes, p.boxes+size*len(topology.Distances(size))*boxBytes)
 		claim("slots", p.slots, p.slots+size*l.Slots*l.slotBytes())
 		claim("streams", p.streams, p.streams+size*size*2*line)
 		claim("bytes", p.bytes, p.bytes+size*(size-1)*l.Stream)
-	}
-}
-
-func TestOffsets(t *testing.T) {
-	assert.Empty(t, offsets(1))
-	assert.Equal(t, []int{1}, offsets(2))
-	assert.Equal(t, []int{1, 2}, offsets(3))
-	assert.Equal(t, []int{1, 2, 3}, offsets(4))
-	assert.Equal(t, []int{1, 2, 4, 5, 7, 8}, offsets(9))
-	for size := 1; size <= MaxSize; size++ {
-		list := offsets(size)
-		assert.LessOrEqual(t, len(list), 16)
-		for _, d := range list {
-			assert.Contains(t, list, size-d, "%d ranks", size)
-		}
 	}
 }

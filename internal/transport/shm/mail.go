@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -39,7 +40,7 @@ type inBox struct {
 }
 
 func newMail(w *Window) mail {
-	size, away := w.lay.Size, offsets(w.lay.Size)
+	size, away := w.lay.Size, topology.Distances(w.lay.Size)
 	m := mail{out: make([]outBox, size)}
 	// The boxes of a receiver lie together, in the order of the offsets to the senders.
 	at := func(receiver, i int) box {

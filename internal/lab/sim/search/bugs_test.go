@@ -47,7 +47,7 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a datagram alone ends the communicator", file: "protocol/multicast/compare.go",
-		old: `if IsRepair(h) || c.cfg.Lossless {`,
+		old: `if h.IsRepair() || c.cfg.Lossless {`,
 		new: `if true {`,
 	},
 	{
@@ -100,7 +100,7 @@ var coreBugs = []bug{
 	{
 		name: "a duplicate counts", file: "protocol/multicast/receive.go",
 		old: `if bit := s*p.shape.chunks + int(h.PSN); p.have.Has(bit) {`,
-		new: `if bit := s*p.shape.chunks + int(h.PSN); p.have.Has(bit) && IsRepair(h) {`,
+		new: `if bit := s*p.shape.chunks + int(h.PSN); p.have.Has(bit) && h.IsRepair() {`,
 	},
 
 	{
@@ -129,8 +129,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "the right to send is not passed on", file: "protocol/multicast/send.go",
-		old: `next < c.cfg.Size && c.chains.of(next)`,
-		new: `next < c.cfg.Size-1 && c.chains.of(next)`,
+		old: `next < c.cfg.Size && c.chains.Of(next)`,
+		new: `next < c.cfg.Size-1 && c.chains.Of(next)`,
 	},
 	{
 		name: "a credit is larger than the window", file: "protocol/multicast/credit.go",
@@ -144,9 +144,9 @@ var coreBugs = []bug{
 		new: `return 1`,
 	},
 	{
-		name: "children of two trees share a limit", file: "protocol/multicast/shape.go",
-		old: `return t.rounds() + v - 1 - bits.OnesCount(uint(v-1))`,
-		new: `return t.rounds() + v - 2 - bits.OnesCount(uint(v-1))`,
+		name: "children of two trees share a limit", file: "protocol/topology/topology.go",
+		old: `return g.Rounds() + v - 1 - bits.OnesCount(uint(v-1))`,
+		new: `return g.Rounds() + v - 2 - bits.OnesCount(uint(v-1))`,
 	},
 	{
 		name: "silence goes unnoticed for seconds", file: "protocol/multicast/repair.go",
