@@ -14,23 +14,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/version"
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
 
 func main() {} // required by -buildmode=c-shared, never called
 
-// version is C memory that lives as long as the library.
-var version = C.CString(fmt.Sprintf("0.1.0 (%s, %s/%s, %v)", runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active()))
+// versionText is C memory that lives as long as the library.
+var versionText = C.CString(version.Long(reduce.Active()))
 
 //export goVersion
-func goVersion() *C.char { return version }
+func goVersion() *C.char { return versionText }
 
 // fail writes err to the caller's buffer, notes which rank it is about, and returns its code.
 func fail(err error, buf *C.char, size C.size_t) C.int {

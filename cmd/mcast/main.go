@@ -9,16 +9,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/version"
 )
-
-const version = "0.1.0"
 
 type commands struct {
 	Bench   benchCommand   `cmd:"" help:"Run a collective, check every byte and print times and bandwidths."`
@@ -33,7 +31,7 @@ type versionCommand struct{}
 
 // Run prints the version and what it was built with.
 func (versionCommand) Run() error {
-	fmt.Printf("mcast %s (%s, %s/%s, %v)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active())
+	fmt.Println("mcast", version.Long(reduce.Active()))
 	return nil
 }
 

@@ -8,6 +8,7 @@ torch_mcast.fsdp.enable(model)      # FSDP2: overlap Allgather, Reduce-Scatter a
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import (
@@ -29,7 +30,7 @@ from .group import Info, Stats
 if TYPE_CHECKING:
     from . import fsdp
 
-__version__ = "0.1.0"
+__version__ = Path(__file__).with_name("VERSION").read_text().strip()
 
 __all__ = [
     "ArgumentError",

@@ -14,11 +14,17 @@ type wing struct {
 	prefixes []string
 }
 
-// parseWings reads a line for each wing, its name and its prefixes, the highest wing first.
+// parseWings reads a line for each wing, its name and its prefixes, the highest wing first. Lines of one name
+// that follow each other are of one wing.
 func parseWings(text string) (wings []wing) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
-		if words := strings.Fields(line); len(words) > 0 {
+		words := strings.Fields(line)
+		switch last := len(wings) - 1; {
+		case len(words) == 0:
+		case last >= 0 && wings[last].name == words[0]:
+			wings[last].prefixes = append(wings[last].prefixes, words[1:]...)
+		default:
 			wings = append(wings, wing{words[0], words[1:]})
 		}
 	}

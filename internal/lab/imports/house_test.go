@@ -30,7 +30,7 @@ func TestNothingPointsUpward(t *testing.T) {
 }
 
 func TestHouse(t *testing.T) {
-	wings := parseWings("# a house\nroof a # the top\n\nmiddle b c\ncellar a/x\n")
+	wings := parseWings("# a house\nroof a # the top\n\nmiddle b\nmiddle c\ncellar a/x\n")
 	h, err := newHouse(wings, map[string][]string{
 		"a": {"b", "a/x"}, "a/x": nil, "a/x/y": {"a/x", "b/z"}, "b/z": {"c"}, "b": {"a/x/y"}, "c": nil,
 	})

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package bulk
+package streamcopy
 
 // Copy copies src to dst, which is as long.
 func Copy(dst, src []byte) { copy(dst, src) }
