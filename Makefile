@@ -7,6 +7,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 LINT_VERSION := v2.15.0
 LINT := .tools/bin/golangci-lint-$(LINT_VERSION)
+RUFF := .tools/ruff/.stamp
 NCCL := .tools/nccl/.stamp
 
 # Passed through to the demo: share of datagrams to lose, training steps.
@@ -19,24 +20,32 @@ FUZZTIME ?= 10s
 PEERS ?=
 GPU ?=
 ROUNDS ?= 5
+# Where build leaves bin and lib.
+OUT := .
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
-	go build -trimpath -o bin/mcast ./cmd/mcast
-	@[ ! lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f lib/libnccl-net-mcast.so # go does not watch the map
+	go build -trimpath -o $(OUT)/bin/mcast ./cmd/mcast
+	@[ ! $(OUT)/lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f $(OUT)/lib/libnccl-net-mcast.so # go does not watch the map
 	go build -trimpath -buildmode=c-shared -ldflags '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map' \
-		-o lib/libnccl-net-mcast.so ./ncclnet
-	rm -f lib/libnccl-net-mcast.h
-	cp ncclnet/mcast.h lib/
+		-o $(OUT)/lib/libnccl-net-mcast.so ./ncclnet
+	rm -f $(OUT)/lib/libnccl-net-mcast.h
+	cp ncclnet/mcast.h $(OUT)/lib/
+
+build-arm64: ## the same for arm64, in build/arm64 (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)
+	GOARCH=arm64 CGO_ENABLED=1 CC=aarch64-linux-gnu-gcc $(MAKE) --no-print-directory build OUT=build/arm64
 
 setup: toolchain ## what build, test and demo need: a Python environment with torch, the linter, NCCL
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT) $(NCCL)
 
 nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the plugin
 
-test: setup build check ## everything that a change must pass
+quick: toolchain ## the inner loop, under a minute: formatting, vet, the tests that need neither root nor torch nor patience
+	scripts/quick
+
+test: setup build check check-py ## everything that a change must pass
 	scripts/test
 	scripts/conformance
 	cd python && ../$(PYTHON) -m pytest tests
@@ -44,11 +53,14 @@ test: setup build check ## everything that a change must pass
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
 
-check: setup ## formatting, vet, linters, types
+check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it builds for arm64; without torch
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	go vet ./...
 	$(LINT) run ./...
-	cd python && ../$(VENV)/bin/ruff check --config pyproject.toml . ../benchmarks
+	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks
+
+check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy
 
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
@@ -100,9 +112,14 @@ $(LINT): | toolchain
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	@mv .tools/bin/golangci-lint $@
 
+$(RUFF): python/requirements-dev.txt | toolchain
+	python3 -m venv .tools/ruff
+	.tools/ruff/bin/python -m pip install --quiet "$$(grep '^ruff==' $<)"
+	@touch $@
+
 # pip comes from the environment.
 $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build setup nccl test conformance check demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
+.PHONY: help build build-arm64 setup nccl quick test conformance check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
