@@ -171,7 +171,7 @@ static int post_raw(struct rank *r, struct message *m)
 
 /* Drives m until all are done, a call fails, or part of the case's time is over.
  * Returns the error, ABI_SUCCESS for all done, -1 for silence. */
-static int until_told(struct rank *r, struct message *m, int count)
+static int until_reported(struct rank *r, struct message *m, int count)
 {
 	double end = now() + r->timeout * 0.4;
 	int result = ABI_SUCCESS;
@@ -209,7 +209,7 @@ static void close_in_flight(struct rank *r, int closer)
 {
 	struct message m[PENDING];
 	struct link l;
-	int told;
+	int reported;
 
 	net_begin(r);
 	links_open(r, &l, 1, 0, 1);
@@ -220,8 +220,8 @@ static void close_in_flight(struct rank *r, int closer)
 		for (int i = 0; i < PENDING; i++)
 			OK(net_dereg_mr(&r->net, m[i].comm, m[i].mhandle));
 	} else {
-		told = until_told(r, m, PENDING);
-		EXPECT_RULE(NET_PEER_LOST, told >= 0, "expected completions or an error after the peer closed, got neither");
+		reported = until_reported(r, m, PENDING);
+		EXPECT_RULE(NET_PEER_LOST, reported >= 0, "expected completions or an error after the peer closed, got neither");
 	}
 	links_close(r, &l, 1);
 	OK(net_finalize(&r->net, r->net.ctx));
@@ -257,7 +257,7 @@ CASE(net_peer_lost, "net.peer-lost", NET, 2, 2, NET_PEER_LOST, "the peer is kill
 	struct message m[2][PENDING];
 	struct link links[2];
 	double start;
-	int told;
+	int reported;
 
 	net_begin(r);
 	links_open(r, &links[0], 1, 0, 1);
@@ -271,9 +271,9 @@ CASE(net_peer_lost, "net.peer-lost", NET, 2, 2, NET_PEER_LOST, "the peer is kill
 	if (r->rank == 1)
 		die(r);
 	start = now();
-	told = until_told(r, m[1], PENDING);
-	EXPECT(told > 0, "expected an error from test, irecv or isend, got %s in %.0f s",
-		told < 0 ? "none" : "completions", r->timeout * 0.4);
-	note("told after %.2f s: %s", now() - start, told > 0 ? result_name(told) : "nothing");
+	reported = until_reported(r, m[1], PENDING);
+	EXPECT(reported > 0, "expected an error from test, irecv or isend, got %s in %.0f s",
+		reported < 0 ? "none" : "completions", r->timeout * 0.4);
+	note("reported after %.2f s: %s", now() - start, reported > 0 ? result_name(reported) : "nothing");
 	links_close(r, links, 2);
 }

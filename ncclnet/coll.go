@@ -25,7 +25,7 @@ import (
 type collGroup struct {
 	*group.Group
 	pending sync.WaitGroup // requests that Go will still write to
-	told    sync.Once      // why they fail
+	warned  sync.Once      // why they fail
 }
 
 var collGroups = handles[*collGroup]{what: "CollNet communicator"}
@@ -71,7 +71,7 @@ func (g *collGroup) complete(call string, r *C.struct_coll_request, err error) {
 		r.result = C.int(resultOf(err)) //nolint:gosec // an enum
 		var fault *group.Fault
 		if !errors.As(err, &fault) || fault.Kind != group.Closed {
-			g.told.Do(func() { say(C.NCCL_LOG_WARN, call+": "+err.Error()) })
+			g.warned.Do(func() { say(C.NCCL_LOG_WARN, call+": "+err.Error()) })
 		}
 	}
 	atomic.StoreUint32((*uint32)(&r.state), state)

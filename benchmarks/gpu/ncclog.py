@@ -75,24 +75,24 @@ def problems(log: Log, network: str, collnet: bool, sizes: list[int]) -> list[st
     found = []
     if set(log.networks) != {network} or log.networks[network] < log.ranks:
         found.append(
-            f"{log.ranks} ranks should have used network {network}; the log names {told(log.networks)}"
+            f"{log.ranks} ranks should have used network {network}; the log names {listed(log.networks)}"
         )
     if not collnet:
         if log.collnet:
-            found.append(f"CollNet was off, and yet the log names {told(log.collnet)}")
+            found.append(f"CollNet was off, and yet the log names {listed(log.collnet)}")
         return found
     if set(log.collnet) != {PLUGIN}:
-        found.append(f"CollNet should have been {PLUGIN}'s; the log names {told(log.collnet)}")
+        found.append(f"CollNet should have been {PLUGIN}'s; the log names {listed(log.collnet)}")
     for collective in COLLECTIVES:
         for size in sizes:
             ways = algorithms(log, collective, size)
             if set(ways) != {DIRECT}:
                 found.append(
-                    f"{collective} of {size} bytes should have run by {DIRECT}; the log names {told(ways)}"
+                    f"{collective} of {size} bytes should have run by {DIRECT}; the log names {listed(ways)}"
                 )
     return found
 
 
-def told(counts: Mapping[str, int]) -> str:
+def listed(counts: Mapping[str, int]) -> str:
     """Return e.g. "RING (3 times)" or "none"."""
     return ", ".join(f"{name} ({n} times)" for name, n in sorted(counts.items())) or "none"

@@ -121,7 +121,7 @@ func uplink(name string) (*net.Interface, net.IP, error) {
 		}
 		return ifi, addr.AsSlice(), nil
 	}
-	if at := netdev.Uplink(); at.IsValid() {
+	if at := netdev.DefaultRouteAddr(); at.IsValid() {
 		ip := net.IP(at.AsSlice())
 		if ifi := interfaceOf(ip); ifi != nil {
 			return ifi, ip, nil

@@ -16,10 +16,10 @@ type departures struct {
 
 // Leave tells all ranks that this one posts nothing more than it has posted, and stays until all
 // ranks leave. A second call does nothing.
-func (m *Mesh) Leave(posted Posted) { m.departs(m.rank, posted) }
+func (m *Mesh) Leave(posted Posted) { m.noteLeaving(m.rank, posted) }
 
 // AllLeave returns a channel that is closed when all ranks leave: from then on nobody needs this one.
-func (m *Mesh) AllLeave() <-chan struct{} { return m.departed.all }
+func (m *Mesh) AllLeave() <-chan struct{} { return m.departures.all }
 
 // Staying returns the ranks that do not leave.
 func (m *Mesh) Staying() []int {
@@ -27,19 +27,19 @@ func (m *Mesh) Staying() []int {
 	defer m.mu.Unlock()
 	var ranks []int
 	for r := range m.size {
-		if !m.departed.leaving[r] {
+		if !m.departures.leaving[r] {
 			ranks = append(ranks, r)
 		}
 	}
 	return ranks
 }
 
-// departs takes that a rank leaves, and passes it on. Only then does the rank count: a neighbour
+// noteLeaving notes that a rank leaves, and passes it on. Only then does the rank count: a neighbour
 // whose connection ends because all leave has heard of all of them on that connection.
-func (m *Mesh) departs(rank int, posted Posted) {
+func (m *Mesh) noteLeaving(rank int, posted Posted) {
 	m.mu.Lock()
-	known := m.departed.leaving[rank]
-	m.departed.leaving[rank] = true
+	known := m.departures.leaving[rank]
+	m.departures.leaving[rank] = true
 	m.mu.Unlock()
 	if known {
 		return
@@ -51,10 +51,10 @@ func (m *Mesh) departs(rank int, posted Posted) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.departed.passedOn++; m.departed.passedOn == m.size {
-		close(m.departed.all)
+	if m.departures.passedOn++; m.departures.passedOn == m.size {
+		close(m.departures.all)
 	}
 }
 
 // allLeave reports whether all ranks leave, with m.mu held: then no connection that ends is a fault.
-func (m *Mesh) allLeave() bool { return len(m.departed.leaving) == m.size }
+func (m *Mesh) allLeave() bool { return len(m.departures.leaving) == m.size }

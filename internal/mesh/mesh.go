@@ -60,20 +60,20 @@ type Mesh struct {
 	onFault    func(*Fault)
 	onLeave    func(rank int, posted Posted)
 
-	mu       sync.Mutex
-	first    *Fault
-	failed   chan struct{} // closed with the first fault
-	departed departures
-	pieces   map[int][]byte // of rounds whose records are not complete
-	rounds   map[int][]byte
-	arrived  chan struct{} // replaced whenever rounds grows
-	agreed   int
-	latest   Notice
-	noticed  chan struct{} // replaced with every notice
-	closing  bool
-	wg       sync.WaitGroup
-	reports  sync.WaitGroup // of faults to neighbours
-	stop     chan struct{}
+	mu         sync.Mutex
+	first      *Fault
+	failed     chan struct{} // closed with the first fault
+	departures departures
+	pieces     map[int][]byte // of rounds whose records are not complete
+	rounds     map[int][]byte
+	arrived    chan struct{} // replaced whenever rounds grows
+	agreed     int
+	latest     Notice
+	noticed    chan struct{} // replaced with every notice
+	closing    bool
+	wg         sync.WaitGroup
+	reports    sync.WaitGroup // of faults to neighbours
+	stop       chan struct{}
 }
 
 type edge struct {
@@ -93,7 +93,7 @@ func New(
 ) *Mesh {
 	m := &Mesh{
 		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
-		failed: make(chan struct{}), departed: departures{leaving: map[int]bool{}, all: make(chan struct{})},
+		failed: make(chan struct{}), departures: departures{leaving: map[int]bool{}, all: make(chan struct{})},
 		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
@@ -232,15 +232,15 @@ func (m *Mesh) Close() {
 	}
 	m.mu.Unlock()
 	close(m.stop)
-	m.linger(wait)
-	m.hangUp()
+	m.awaitNeighbours(wait)
+	m.closeEdges()
 }
 
-// linger waits until the neighbours have hung up, too, but not for long, and for all that the mesh
-// does. Who closes a connection while bytes of the peer come resets it, and the last words, that all
-// leave or what failed, are lost where they are still on their way.
-func (m *Mesh) linger(wait time.Duration) {
-	enough := time.AfterFunc(min(m.timeout/3, wait), m.hangUp)
+// awaitNeighbours waits until the neighbours have closed their connections, too, but not for long,
+// and for all that the mesh does. Who closes a connection while bytes of the peer come resets it, and
+// the last message, that all leave or what failed, is lost where it is still on its way.
+func (m *Mesh) awaitNeighbours(wait time.Duration) {
+	enough := time.AfterFunc(min(m.timeout/3, wait), m.closeEdges)
 	defer enough.Stop()
 	m.reports.Wait() // else a rank that leaves because of a fault looks dead to those who do not know it
 	for _, e := range m.edges {
@@ -251,7 +251,7 @@ func (m *Mesh) linger(wait time.Duration) {
 	m.wg.Wait()
 }
 
-func (m *Mesh) hangUp() {
+func (m *Mesh) closeEdges() {
 	for _, e := range m.edges {
 		_ = e.conn.Close()
 	}
@@ -334,11 +334,11 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
 		}
 	case leave:
 		if len(payload) == 16 && rank < m.size {
-			m.departs(rank, Posted{binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])})
+			m.noteLeaving(rank, Posted{binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])})
 		}
 	case notice:
 		if len(payload) >= 4 {
-			m.spread(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
+			m.spreadNotice(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
 		}
 	case piece, records:
 		m.mu.Lock()
@@ -371,11 +371,11 @@ func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
 	if quiet {
 		return
 	}
-	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", brokenBy(err, silence), m.rank)})
+	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", describeBreak(err, silence), m.rank)})
 }
 
-// brokenBy says what an error of a connection tells of the peer.
-func brokenBy(err error, silence time.Duration) string {
+// describeBreak says what an error of a connection tells of the peer.
+func describeBreak(err error, silence time.Duration) string {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Sprintf("silent for %v: it was stopped or cut off", silence)

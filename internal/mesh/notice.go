@@ -12,10 +12,10 @@ type Notice struct {
 }
 
 // Notify tells all ranks, unless this one knows a notice with that number, or a greater one, already.
-func (m *Mesh) Notify(number uint32, text string) { m.spread(Notice{number, m.rank, text}) }
+func (m *Mesh) Notify(number uint32, text string) { m.spreadNotice(Notice{number, m.rank, text}) }
 
-// spread takes a notice that is new, and passes it on.
-func (m *Mesh) spread(n Notice) {
+// spreadNotice takes a notice that is new, and passes it on.
+func (m *Mesh) spreadNotice(n Notice) {
 	m.mu.Lock()
 	known := n.Number <= m.latest.Number || m.closing
 	if !known {

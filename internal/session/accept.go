@@ -40,7 +40,7 @@ func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error)
 	if errors.As(err, &no) {
 		_ = p.line.write(offer{Error: no.Text}) // best effort
 	}
-	p.line.hangUp()
+	p.line.close()
 	return nil, err
 }
 
@@ -120,20 +120,20 @@ func (p *Peer) Refuse(e *Error) {
 
 // Next waits for news of the member: what is below it, if it is a node. An
 // error is the end of the session: ErrClosed if the member left, an *Error with its reason, or what happened.
-func (p *Peer) Next() (Branches, error) {
+func (p *Peer) Next() (Below, error) {
 	n, err := p.line.next()
 	if err != nil {
-		return Branches{}, err
+		return Below{}, err
 	}
 	switch {
 	case n.Kind == below && p.Child && n.Below != nil:
 		return *n.Below, nil
 	case n.Kind == bye:
-		return Branches{}, ErrClosed
+		return Below{}, ErrClosed
 	case n.Kind == failed:
-		return Branches{}, &Error{Text: n.Text}
+		return Below{}, &Error{Text: n.Text}
 	}
-	return Branches{}, fmt.Errorf("a note of kind %q", n.Kind)
+	return Below{}, fmt.Errorf("a note of kind %q", n.Kind)
 }
 
 // Ready tells the member that all ranks are there, the terms and its number.
@@ -150,7 +150,7 @@ func (p *Peer) Fail(e *Error) error {
 }
 
 // Close ends the session; what the member was told before still arrives.
-func (p *Peer) Close() { p.line.hangUp() }
+func (p *Peer) Close() { p.line.close() }
 
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (p *Peer) Head() int {

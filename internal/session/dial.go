@@ -85,7 +85,7 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		err = errors.Join(context.Cause(ctx), err)
 	}
 	if err != nil {
-		s.line.hangUp()
+		s.line.close()
 		return nil, errors.Join(fmt.Errorf("join the switch at %s: %w", addr, err), s.closeSockets())
 	}
 	s.line.ping()
@@ -202,16 +202,16 @@ func (s *Session) listen() {
 	for {
 		n, err := s.line.next()
 		if err == nil {
-			err = s.take(&n)
+			err = s.handle(&n)
 		}
 		if err != nil {
-			s.lose(err)
+			s.end(err)
 			return
 		}
 	}
 }
 
-func (s *Session) take(n *note) error {
+func (s *Session) handle(n *note) error {
 	switch n.Kind {
 	case ready:
 		if err := n.Terms.check(s.hello.Ranks, len(s.sockets), s.datagram, s.Head()); err != nil {
@@ -235,7 +235,7 @@ func (s *Session) take(n *note) error {
 	return fmt.Errorf("a note of kind %q", n.Kind)
 }
 
-func (s *Session) lose(err error) {
+func (s *Session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -282,8 +282,8 @@ func (s *Session) Ready(ctx context.Context) (t innetwork.Terms, number int, err
 	}
 }
 
-// Has tells the parent what is below a child node now.
-func (s *Session) Has(b Branches) error { return s.line.write(note{Kind: below, Below: &b}) }
+// ReportBelow tells the parent which ranks have joined below a child node.
+func (s *Session) ReportBelow(b Below) error { return s.line.write(note{Kind: below, Below: &b}) }
 
 // Lost is closed when the session has ended: the node drains, reports an error, or is gone.
 func (s *Session) Lost() <-chan struct{} { return s.lost }
@@ -299,18 +299,18 @@ func (s *Session) Err() error {
 // Close ends the session. why, if not nil, is told to the other members
 // as the reason that the job cannot go on. Nobody may use the sockets any more.
 func (s *Session) Close(why error) error {
-	farewell := note{Kind: bye}
+	last := note{Kind: bye}
 	if why != nil {
-		farewell = note{Kind: failed, Text: why.Error()}
+		last = note{Kind: failed, Text: why.Error()}
 	}
 	s.mu.Lock()
 	ended := s.err != nil
 	s.mu.Unlock()
-	s.lose(ErrClosed)
+	s.end(ErrClosed)
 	if !ended || errors.Is(s.Err(), ErrDraining) {
-		_ = s.line.write(farewell) // if it does not arrive, the end of the connection does
+		_ = s.line.write(last) // if it does not arrive, the end of the connection does
 	}
-	s.line.hangUp()
+	s.line.close()
 	return s.closeSockets()
 }
 

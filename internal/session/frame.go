@@ -191,8 +191,8 @@ func (l *line) next() (note, error) {
 	}
 }
 
-// hangUp closes the connection; what was written is still delivered.
-func (l *line) hangUp() {
+// close closes the connection; what was written is still delivered.
+func (l *line) close() {
 	l.once.Do(func() {
 		close(l.stop)
 		_ = l.conn.Close() // nobody can do anything about it

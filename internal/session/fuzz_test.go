@@ -51,7 +51,7 @@ func record(f *testing.F, frames ...any) []byte {
 func FuzzAccept(f *testing.F) {
 	ask := Request{Version: Version, Job: 1, Ranks: 2, Rank: 1, Milliseconds: 1000, Nonce: make([]byte, nonceSize), Child: true}
 	have := Sockets{Ports: []uint16{1, 2}, Queue: 9, Datagram: 1400}
-	tell := note{Kind: below, Below: &Branches{Ranks: []int{1, -7}, Chunk: 1, Room: 2}}
+	tell := note{Kind: below, Below: &Below{Ranks: []int{1, -7}, Chunk: 1, Room: 2}}
 	f.Add(false, record(f, ask, have, note{Kind: ping}, tell, note{Kind: bye}))
 	f.Add(false, record(f, ask, have, note{Kind: failed, Text: "no"}))
 	f.Add(true, record(f, ask))

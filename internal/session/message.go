@@ -99,15 +99,15 @@ const (
 
 // note is any frame after the first four.
 type note struct {
-	Kind     string    `json:"kind"`
-	Terms    *terms    `json:"terms,omitempty"`    // ready
-	Text     string    `json:"text,omitempty"`     // error
-	Mismatch bool      `json:"mismatch,omitempty"` // error: the ranks called different things
-	Below    *Branches `json:"below,omitempty"`    // below
+	Kind     string `json:"kind"`
+	Terms    *terms `json:"terms,omitempty"`    // ready
+	Text     string `json:"text,omitempty"`     // error
+	Mismatch bool   `json:"mismatch,omitempty"` // error: the ranks called different things
+	Below    *Below `json:"below,omitempty"`    // below
 }
 
-// Branches is what a child node tells of its members.
-type Branches struct {
+// Below is what a child node tells of its members.
+type Below struct {
 	// Ranks that have joined below the child since it told of some before.
 	Ranks []int `json:"ranks"`
 	// Chunk is the most bytes of elements that a datagram carries on every path below.

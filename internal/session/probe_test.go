@@ -106,7 +106,7 @@ func TestProbeEndsWithTheSession(t *testing.T) {
 	go func() {
 		done <- s.Probe(t.Context(), innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16}, 1)
 	}()
-	s.lose(ErrDraining)
+	s.end(ErrDraining)
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, ErrDraining)

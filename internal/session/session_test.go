@@ -221,8 +221,8 @@ func TestAChildTellsWhatIsBelow(t *testing.T) {
 	require.NoError(t, err)
 	p := n.peer(t)
 	require.True(t, p.Child)
-	for _, b := range []Branches{{[]int{2}, 1472, 1 << 20}, {[]int{2, 0}, 1400, 1 << 19}} {
-		require.NoError(t, s.Has(b))
+	for _, b := range []Below{{[]int{2}, 1472, 1 << 20}, {[]int{2, 0}, 1400, 1 << 19}} {
+		require.NoError(t, s.ReportBelow(b))
 		got, err := p.Next()
 		require.NoError(t, err)
 		require.Equal(t, b, got)
@@ -231,7 +231,7 @@ func TestAChildTellsWhatIsBelow(t *testing.T) {
 	s, err = dial(t, n, nil)
 	require.NoError(t, err)
 	p = n.peer(t)
-	require.NoError(t, s.Has(Branches{}))
+	require.NoError(t, s.ReportBelow(Below{}))
 	_, err = p.Next()
 	require.ErrorContains(t, err, "below")
 }
@@ -277,7 +277,7 @@ func TestRequestsAreChecked(t *testing.T) {
 			conn, err := net.Dial("tcp", n.Addr().String())
 			require.NoError(t, err)
 			l := newLine(conn, patience)
-			defer l.hangUp()
+			defer l.close()
 			var g greeting
 			require.NoError(t, l.read(&g, patience))
 			r := good

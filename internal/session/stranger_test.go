@@ -56,7 +56,7 @@ func TestStrangersAreHeardBriefly(t *testing.T) {
 		} else {
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded) // it waits for the rest
 		}
-		l.hangUp()
+		l.close()
 	}
 }
 
@@ -66,7 +66,7 @@ func TestAKeyWithoutSecrets(t *testing.T) {
 	conn, err := net.Dial("tcp", n.Addr().String())
 	require.NoError(t, err)
 	l := newLine(conn, patience)
-	defer l.hangUp()
+	defer l.close()
 	require.NoError(t, l.read(&greeting{}, patience))
 	require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: 20_000, Nonce: make([]byte, nonceSize), Key: "mine"}))
 	var o offer
@@ -95,7 +95,7 @@ func TestDialEndsBetweenFrames(t *testing.T) {
 			}
 			cancel()
 			_, _ = io.Copy(io.Discard, conn) // until the member hangs up
-			l.hangUp()
+			l.close()
 		}()
 		_, err := Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: patience})
 		require.ErrorIs(t, err, context.Canceled)

@@ -147,7 +147,7 @@ func TestManyRanksThatAreNeverComplete(t *testing.T) {
 		for i := range ranks {
 			ranks[i] = half*len(ranks) + i
 		}
-		require.NoError(t, child.Has(session.Branches{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
+		require.NoError(t, child.ReportBelow(session.Below{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
 	}
 	var j *job
 	require.Eventually(t, func() bool {
@@ -156,11 +156,11 @@ func TestManyRanksThatAreNeverComplete(t *testing.T) {
 		for _, j = range s.jobs {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			return len(j.present()) == 2*len(ranks)
+			return len(j.presentRanks()) == 2*len(ranks)
 		}
 		return false
 	}, patience, time.Millisecond)
-	j.late()
+	j.joinTimedOut()
 	require.ErrorContains(t, lost(t, child), "62 63] and 19936 more of 32768 have joined")
 }
 

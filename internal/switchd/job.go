@@ -32,18 +32,18 @@ type job struct {
 	released     chan struct{} // closed when it has given back what it took
 	cancel       context.CancelFunc
 
-	mu      sync.Mutex
-	width   int // stripes
-	uplink  *session.Session
-	claims  map[int]*session.Peer // who brings a rank
-	told    map[int]bool          // ranks that the parent was told of
-	members []*member             // in the order of their numbers, once running
-	running bool
-	ended   bool
-	err     *session.Error // why it ended; nil: everybody left
-	stripes []*stripe
-	window  []byte // slots of all stripes
-	drained bool
+	mu       sync.Mutex
+	width    int // stripes
+	parent   *session.Session
+	reserved map[int]*session.Peer // who brings a rank
+	reported map[int]bool          // ranks that the parent knows of
+	members  []*member             // in the order of their numbers, once running
+	running  bool
+	ended    bool
+	err      *session.Error // why it ended; nil: everybody left
+	stripes  []*stripe
+	window   []byte // slots of all stripes
+	drained  bool
 }
 
 func jobName(p *session.Peer) string {
@@ -60,19 +60,19 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	j := &job{
 		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
 		offered: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
-		claims: map[int]*session.Peer{}, told: map[int]bool{},
+		reserved: map[int]*session.Peer{}, reported: map[int]bool{},
 	}
-	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.late)
+	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
 	if s.cfg.Parent == "" {
 		j.width = len(s.workers)
 		close(j.offered)
 	} else {
-		s.sessions.Go(func() { j.ascend(ctx, p.Tenant, p.Milliseconds) })
+		s.sessions.Go(func() { j.joinParent(ctx, p.Tenant, p.Milliseconds) })
 	}
 	return j
 }
 
-// admit claims a member's rank, or reports why it cannot be one of this job's.
+// admit reserves a member's rank, or reports why it cannot be one of this job's.
 func (j *job) admit(p *session.Peer) error {
 	if p.Epoch < j.epoch {
 		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
@@ -88,32 +88,32 @@ func (j *job) admit(p *session.Peer) error {
 	if p.Child {
 		return nil
 	}
-	return j.claim(p, []int{p.Rank})
+	return j.reserve(p, []int{p.Rank})
 }
 
-// claim notes who brings ranks. Each comes once.
-func (j *job) claim(p *session.Peer, ranks []int) error {
+// reserve keeps ranks for whoever brings them. Each comes once.
+func (j *job) reserve(p *session.Peer, ranks []int) error {
 	seen := make(map[int]bool, len(ranks))
 	for _, r := range ranks {
 		if r < 0 || r >= j.ranks || seen[r] {
 			return refuse(mismatched, "rank %d of %d, or twice", r, j.ranks)
 		}
 		seen[r] = true
-		if other := j.claims[r]; other != nil && other != p {
+		if other := j.reserved[r]; other != nil && other != p {
 			return refuse(mismatched, "rank %d has joined already, from %v", r, other.Remote())
 		}
 	}
 	for _, r := range ranks {
-		j.claims[r] = p
+		j.reserved[r] = p
 	}
 	return nil
 }
 
-// disclaim is for a member that was admitted and then does not join.
-func (j *job) disclaim(p *session.Peer) {
+// unreserve frees the ranks of a member that was admitted and then does not join.
+func (j *job) unreserve(p *session.Peer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	maps.DeleteFunc(j.claims, func(_ int, by *session.Peer) bool { return by == p })
+	maps.DeleteFunc(j.reserved, func(_ int, by *session.Peer) bool { return by == p })
 }
 
 func mode(ranks int, reproducible bool) string {
@@ -135,11 +135,11 @@ func (j *job) serve(p *session.Peer) {
 	select {
 	case <-j.offered:
 	case <-j.over:
-		p.Refuse(j.fate())
+		p.Refuse(j.whyEnded())
 		return
 	}
 	ctx, joined := context.WithCancel(context.Background())
-	j.server.sessions.Go(func() { j.outlast(ctx, p) })
+	j.server.sessions.Go(func() { j.closeUnlessJoined(ctx, p) })
 	m, err := j.open(p)
 	if err == nil {
 		err = j.join(m)
@@ -149,7 +149,7 @@ func (j *job) serve(p *session.Peer) {
 		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
 		m.close()
-		j.disclaim(p)
+		j.unreserve(p)
 		return
 	}
 	for {
@@ -159,20 +159,20 @@ func (j *job) serve(p *session.Peer) {
 			p.Close()
 			return
 		}
-		j.branch(m, b)
+		j.childReports(m, b)
 	}
 }
 
-// outlast hangs up on a peer that does not join before the job is over. One
-// that is about to has a moment to learn why it cannot any more.
-func (j *job) outlast(ctx context.Context, p *session.Peer) {
+// closeUnlessJoined closes the connection of a peer that does not join before the job is over.
+// One that is about to has a moment to learn why it cannot any more.
+func (j *job) closeUnlessJoined(ctx context.Context, p *session.Peer) {
 	select {
 	case <-j.over:
 	case <-ctx.Done():
 		return
 	}
 	select {
-	case <-time.After(farewell):
+	case <-time.After(endGrace):
 		p.Close()
 	case <-ctx.Done():
 	}
@@ -218,7 +218,7 @@ func (j *job) join(m *member) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ended {
-		return j.fateLocked()
+		return j.whyEndedLocked()
 	}
 	if j.running {
 		return refuse(mismatched, "all ranks of the job are there")
@@ -227,14 +227,14 @@ func (j *job) join(m *member) error {
 	if j.drained {
 		_ = m.peer.Drain() // its session notices if that does not arrive
 	}
-	j.progress()
+	j.startIfComplete()
 	return nil
 }
 
-// branch takes what a node below says.
-func (j *job) branch(m *member, b session.Branches) {
+// childReports takes from a node below which ranks it has.
+func (j *job) childReports(m *member, b session.Below) {
 	j.mu.Lock()
-	err := j.claim(m.peer, b.Ranks)
+	err := j.reserve(m.peer, b.Ranks)
 	if b.Chunk < 8 || b.Room < 1 {
 		err = fmt.Errorf("chunks of %d and room for %d bytes", b.Chunk, b.Room)
 	}
@@ -243,7 +243,7 @@ func (j *job) branch(m *member, b session.Branches) {
 		slices.Sort(m.ranks)
 		m.ranks = slices.Compact(m.ranks) // it may say the same twice
 		m.chunk, m.room = min(m.chunk, b.Chunk), b.Room
-		j.progress()
+		j.startIfComplete()
 	}
 	j.mu.Unlock()
 	if err != nil {
@@ -251,8 +251,8 @@ func (j *job) branch(m *member, b session.Branches) {
 	}
 }
 
-// present returns the ranks that are there.
-func (j *job) present() (ranks []int) {
+// presentRanks returns the ranks that are there.
+func (j *job) presentRanks() (ranks []int) {
 	for _, m := range j.members {
 		ranks = append(ranks, m.ranks...)
 	}
@@ -260,19 +260,19 @@ func (j *job) present() (ranks []int) {
 	return ranks
 }
 
-// progress goes on when another rank is there: a node with a parent tells it,
+// startIfComplete is called when another rank is there: a node with a parent reports it there,
 // the root starts the job with the last one.
-func (j *job) progress() {
+func (j *job) startIfComplete() {
 	if j.running {
 		return
 	}
-	ranks := j.present()
-	if j.uplink != nil {
-		ranks = slices.DeleteFunc(ranks, func(r int) bool { return j.told[r] })
+	ranks := j.presentRanks()
+	if j.parent != nil {
+		ranks = slices.DeleteFunc(ranks, func(r int) bool { return j.reported[r] })
 		for _, r := range ranks {
-			j.told[r] = true
+			j.reported[r] = true
 		}
-		if err := j.uplink.Has(session.Branches{Ranks: ranks, Chunk: j.chunk(), Room: j.room()}); err != nil {
+		if err := j.parent.ReportBelow(session.Below{Ranks: ranks, Chunk: j.chunk(), Room: j.room()}); err != nil {
 			go j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
 		}
 		return
@@ -280,7 +280,7 @@ func (j *job) progress() {
 	if len(ranks) < j.ranks {
 		return
 	}
-	j.number()
+	j.numberMembers()
 	terms, err := j.terms()
 	if err == nil {
 		err = j.start(terms, 0)
@@ -290,8 +290,8 @@ func (j *job) progress() {
 	}
 }
 
-// number sorts the members by their lowest rank: that is their number.
-func (j *job) number() {
+// numberMembers sorts the members by their lowest rank: that is their number.
+func (j *job) numberMembers() {
 	j.members = slices.DeleteFunc(j.members, func(m *member) bool {
 		if len(m.ranks) == 0 { // a node below which nobody joined
 			m.close()
@@ -323,10 +323,10 @@ func (j *job) leave(m *member, err error) {
 	}
 }
 
-// late ends a job that is not complete in time.
-func (j *job) late() {
+// joinTimedOut ends a job that is not complete in time.
+func (j *job) joinTimedOut() {
 	j.mu.Lock()
-	running, ranks := j.running, j.present()
+	running, ranks := j.running, j.presentRanks()
 	j.mu.Unlock()
 	if !running {
 		j.server.counters.refuse(incomplete)
@@ -356,7 +356,7 @@ func (j *job) fail(err error) {
 		why = &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, mismatch.What[0], b, mismatch.What[1]), Mismatch: true}
 	case errors.As(err, &path):
 		m := j.members[path.Member]
-		from, to := m.place(), session.NodeAt(m.peer.Local())
+		from, to := m.location(), session.NodeAt(m.peer.Local())
 		if path.Down {
 			from, to = to, from
 		}
@@ -401,23 +401,23 @@ func (j *job) end(why *session.Error) {
 		m.peer.Close()
 	}
 	j.release()
-	if j.uplink != nil {
+	if j.parent != nil {
 		var text error
 		if why != nil {
 			text = errors.New(strings.TrimSuffix(why.Text, "."))
 		}
-		_ = j.uplink.Close(text) // it is gone in any case
+		_ = j.parent.Close(text) // it is gone in any case
 	}
 }
 
-// fate is what a member is told that comes when the job has ended.
-func (j *job) fate() *session.Error {
+// whyEnded is the answer to a member that comes when the job has ended.
+func (j *job) whyEnded() *session.Error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.fateLocked()
+	return j.whyEndedLocked()
 }
 
-func (j *job) fateLocked() *session.Error {
+func (j *job) whyEndedLocked() *session.Error {
 	if j.err == nil {
 		return &session.Error{Text: "the job has ended: " + j.reason()}
 	}

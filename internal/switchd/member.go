@@ -25,8 +25,8 @@ func (m *member) String() string {
 	return fmt.Sprintf("the switch at %v, with ranks %s,", m.peer.Remote(), list(m.ranks))
 }
 
-// place names the member and where it is.
-func (m *member) place() string {
+// location names the member and where it is.
+func (m *member) location() string {
 	if m.peer.Child {
 		return session.NodeAt(m.peer.Remote())
 	}

@@ -17,9 +17,9 @@ const (
 	probeLimit = 2 * time.Second
 )
 
-// ascend makes this node a member of its parent in the job, and starts the
+// joinParent makes this node a member of its parent in the job, and starts the
 // job here when the parent says that all ranks are there.
-func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds int64) {
+func (j *job) joinParent(ctx context.Context, tenant session.Secret, milliseconds int64) {
 	timeout := time.Duration(milliseconds) * time.Millisecond
 	up, err := session.Dial(ctx, j.server.cfg.Parent, session.Hello{
 		Job: j.key.id, Epoch: j.epoch, Ranks: j.ranks, Child: true, Reproducible: j.reproducible,
@@ -35,7 +35,7 @@ func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds in
 		_ = up.Close(nil) // it is of no use any more
 		return
 	}
-	j.uplink, j.width = up, len(up.Sockets())
+	j.parent, j.width = up, len(up.Sockets())
 	j.mu.Unlock()
 	close(j.offered)
 	terms, number, err := up.Ready(ctx)
@@ -45,7 +45,7 @@ func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds in
 	if err == nil {
 		j.mu.Lock()
 		if !j.ended {
-			j.number()
+			j.numberMembers()
 			terms.Cutoff, terms.Reorder = cutoff, reorder
 			terms.Queue = min(terms.Queue, j.queue(&terms))
 			err = j.start(terms, number)
@@ -53,12 +53,12 @@ func (j *job) ascend(ctx context.Context, tenant session.Secret, milliseconds in
 		j.mu.Unlock()
 	}
 	if err != nil {
-		j.end(asParent(err))
+		j.end(parentError(err))
 		return
 	}
 	select {
 	case <-up.Lost():
-		j.end(asParent(up.Err()))
+		j.end(parentError(up.Err()))
 	case <-j.over:
 	}
 }
@@ -71,8 +71,8 @@ func probe(ctx context.Context, up *session.Session, t innetwork.Terms, number i
 	return up.Probe(ctx, t, number)
 }
 
-// asParent is what members are told when the parent is lost or says no.
-func asParent(err error) *session.Error {
+// parentError is the error for members when the parent is lost or refuses.
+func parentError(err error) *session.Error {
 	e := asError(err)
 	return &session.Error{Text: "parent switch: " + e.Text, Mismatch: e.Mismatch}
 }

@@ -35,8 +35,8 @@ type Server struct {
 // acceptPause is for when there are no descriptors left: some job will end.
 const acceptPause = 100 * time.Millisecond
 
-// farewell is how long members that do not answer are told that their job is over.
-const farewell = time.Second
+// endGrace is how long the node waits for members to take the news that their job is over.
+const endGrace = time.Second
 
 // leastUnproven is for the ranks of a host, which come all at once.
 const leastUnproven = 64
@@ -90,10 +90,10 @@ func (s *Server) accept() {
 		select {
 		case s.open <- struct{}{}:
 			s.sessions.Go(func() {
-				if s.enter(conn) {
+				if s.addConn(conn) {
 					s.serve(conn)
 				}
-				s.exit(conn)
+				s.removeConn(conn)
 				<-s.open
 			})
 		default:
@@ -103,24 +103,24 @@ func (s *Server) accept() {
 	}
 }
 
-// enter notes a connection; it reports whether the node still takes any.
-func (s *Server) enter(conn net.Conn) bool {
+// addConn notes a connection; it reports whether the node still takes any.
+func (s *Server) addConn(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[conn] = struct{}{}
 	return !s.closed
 }
 
-// exit closes a connection, if nobody has, and forgets it.
-func (s *Server) exit(conn net.Conn) {
+// removeConn closes a connection, if nobody has, and forgets it.
+func (s *Server) removeConn(conn net.Conn) {
 	_ = conn.Close() // nobody can do anything about it
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, conn)
 }
 
-// hangUp closes all connections.
-func (s *Server) hangUp() {
+// closeConns closes all connections.
+func (s *Server) closeConns() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for conn := range s.conns {
@@ -135,9 +135,9 @@ func network(conn net.Conn) netip.Prefix {
 	return p
 }
 
-// arrive counts one more connection that has not asked for a job yet, if the
+// reserveUnproven counts one more connection that has not asked for a job yet, if the
 // network may have as many: others shall have places too.
-func (s *Server) arrive(from netip.Prefix) bool {
+func (s *Server) reserveUnproven(from netip.Prefix) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unproven[from] >= max(leastUnproven, s.cfg.Members/8) {
@@ -147,8 +147,8 @@ func (s *Server) arrive(from netip.Prefix) bool {
 	return true
 }
 
-// arrived counts one less.
-func (s *Server) arrived(from netip.Prefix) {
+// releaseUnproven counts one less.
+func (s *Server) releaseUnproven(from netip.Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unproven[from]--; s.unproven[from] == 0 {
@@ -156,15 +156,15 @@ func (s *Server) arrived(from netip.Prefix) {
 	}
 }
 
-// serve runs a session from greeting to farewell.
+// serve runs a session from greeting to end.
 func (s *Server) serve(conn net.Conn) {
 	from := network(conn)
-	if !s.arrive(from) {
+	if !s.reserveUnproven(from) {
 		s.counters.refuse(tooMany)
 		return // the connection is closed: nothing was promised
 	}
 	p, err := session.Accept(conn, s.cfg.Secrets, handshake)
-	s.arrived(from)
+	s.releaseUnproven(from)
 	if err != nil {
 		s.counters.refuse(unproven)
 		s.cfg.Log.Debug("no member", "from", conn.RemoteAddr().String(), "error", err)
@@ -213,7 +213,7 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 		j = nil
 	}
 	if !known {
-		if err := s.place(p.Key); err != nil {
+		if err := s.checkJobs(p.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -228,8 +228,8 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 	return j, nil
 }
 
-// place reports why there can be no further job of a secret, if there cannot.
-func (s *Server) place(secret string) error {
+// checkJobs reports why there can be no further job of a secret, if there cannot.
+func (s *Server) checkJobs(secret string) error {
 	if len(s.jobs) >= s.cfg.Jobs {
 		return refuse(tooMany, "the switch has %d jobs and takes no more", len(s.jobs))
 	}
@@ -321,12 +321,12 @@ func (s *Server) Close() error {
 	jobs := s.all()
 	s.mu.Unlock()
 	err := s.listener.Close()
-	late := time.AfterFunc(farewell, s.hangUp) // for members that do not take theirs
+	late := time.AfterFunc(endGrace, s.closeConns) // for members that do not take theirs
 	for _, j := range jobs {
 		j.end(&session.Error{Text: "the switch ends"})
 	}
 	late.Stop()
-	s.hangUp()
+	s.closeConns()
 	s.sessions.Wait()
 	for _, w := range s.workers {
 		w.stop()

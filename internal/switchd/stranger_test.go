@@ -211,7 +211,7 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 	child, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Child: true})
 	require.NoError(t, err)
 	for _, ranks := range [][]int{{2}, {0, 2}, {2}} {
-		require.NoError(t, child.Has(session.Branches{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
+		require.NoError(t, child.ReportBelow(session.Below{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
 	}
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
@@ -219,7 +219,7 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 		for _, j := range s.jobs {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			return !j.running && len(j.present()) == 2
+			return !j.running && len(j.presentRanks()) == 2
 		}
 		return false
 	}, patience, time.Millisecond)

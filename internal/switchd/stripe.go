@@ -71,9 +71,9 @@ func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
 		l.out, l.in = seals.Out, seals.In
 		s.links = append(s.links, l)
 	}
-	if j.uplink != nil {
-		s.up = &link{stripe: s, member: innetwork.Up, socket: j.uplink.Sockets()[c.Stripe]}
-		seals := j.uplink.Seals()
+	if j.parent != nil {
+		s.up = &link{stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe]}
+		seals := j.parent.Seals()
 		s.up.out, s.up.in = seals.Out, seals.In
 	}
 	return s, nil

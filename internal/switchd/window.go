@@ -161,7 +161,7 @@ func (j *job) start(t innetwork.Terms, number int) error {
 			}
 		}
 	}
-	shape.Parent, shape.Number, shape.Timeout = j.uplink != nil, number, j.timeout()
+	shape.Parent, shape.Number, shape.Timeout = j.parent != nil, number, j.timeout()
 	for i := range j.width {
 		shape.Stripe, shape.Memory = i, window[i*size:(i+1)*size]
 		s, err := newStripe(j, shape)

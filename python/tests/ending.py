@@ -1,4 +1,4 @@
-"""Ranks that end in many ways, and what the others are told.
+"""Ranks that end in many ways, and what the others report.
 
 Run as a program with cases, FABRIC/ENDING/OPERATION each, it prints a JSON object for each. One
 process forks all ranks, so that torch is loaded once.
@@ -74,7 +74,7 @@ def operations() -> dict[str, Callable[[], object]]:
 
 
 def play(rank: int, store: str, ending: str, operation: str, out: int) -> None:
-    """Be a rank; write when the victim ended, and what the others were told and when."""
+    """Be a rank; write when the victim ended, and what the others reported and when."""
     torch.set_num_threads(1)
     dist.init_process_group("mcast", store=FileStore(store, RANKS), rank=rank, world_size=RANKS)
     known = operations()
@@ -117,10 +117,10 @@ def end(fabric: str, ending: str, operation: str) -> bool:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     os.unlink(store)
-    told = [json.loads(line) if line else {} for line in said]
-    began = told.pop(VICTIM).get("at", 0.0)
-    took = max(one.get("at", float("inf")) for one in told) - began
-    print(json.dumps({"case": f"{fabric}/{ending}/{operation}", "took": took, "told": told}), flush=True)
+    reports = [json.loads(line) if line else {} for line in said]
+    began = reports.pop(VICTIM).get("at", 0.0)
+    took = max(one.get("at", float("inf")) for one in reports) - began
+    print(json.dumps({"case": f"{fabric}/{ending}/{operation}", "took": took, "reports": reports}), flush=True)
     return False
 
 

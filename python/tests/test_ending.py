@@ -50,7 +50,7 @@ def test_the_others_are_told() -> None:
     played = [json.loads(line) for line in out.splitlines()]
     assert [one["case"] for one in played] == cases, err
     for one in played:
-        for told in one["told"]:
-            assert (told["kind"], told["rank"]) == ("RankError", ending.VICTIM), one
-            assert re.search(CAUSES[one["case"].split("/")[1]], told["text"]), one
+        for report in one["reports"]:
+            assert (report["kind"], report["rank"]) == ("RankError", ending.VICTIM), one
+            assert re.search(CAUSES[one["case"].split("/")[1]], report["text"]), one
         assert one["took"] < BOUND_S, one

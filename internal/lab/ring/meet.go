@@ -29,7 +29,7 @@ func Open(rank, size int, iface string) (*Endpoint, error) {
 	if size < 1 || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("ring: rank %d of %d; want a rank from 0 to one below the size", rank, size)
 	}
-	at := netdev.Uplink()
+	at := netdev.DefaultRouteAddr()
 	if iface != "" {
 		var err error
 		if _, at, err = udp.Choose(iface, nil); err != nil {

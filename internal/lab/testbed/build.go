@@ -250,7 +250,7 @@ func (b *builder) finish(s station) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.namespace(s.name), err)
 	}
-	if err := b.ways(in, s, eth0.Attrs().Index); err != nil {
+	if err := b.routes(in, s, eth0.Attrs().Index); err != nil {
 		return fmt.Errorf("%s: %w", b.namespace(s.name), err)
 	}
 	if err := awaitCarriers(in.Handle); err != nil {

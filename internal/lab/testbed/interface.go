@@ -22,7 +22,7 @@ func (t *Testbed) SetInterface(place string, up bool) error {
 		if err := in.LinkSetUp(eth0); err != nil {
 			return err
 		}
-		if err := t.layout.ways(in, s, eth0.Attrs().Index); err != nil {
+		if err := t.layout.routes(in, s, eth0.Attrs().Index); err != nil {
 			return err
 		}
 		return awaitLink(switches, in, s)
@@ -43,7 +43,7 @@ func (t *Testbed) RenewAddress(place string) error {
 		if err := in.AddrAdd(eth0, s.address()); err != nil {
 			return err
 		}
-		return t.layout.ways(in, s, eth0.Attrs().Index)
+		return t.layout.routes(in, s, eth0.Attrs().Index)
 	})
 }
 
@@ -51,8 +51,8 @@ func (s station) address() *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: s.addr.AsSlice(), Mask: net.CIDRMask(Subnet.Bits(), 32)}}
 }
 
-// ways gives the eth0 of a host or node its default route and all its neighbours.
-func (y *layout) ways(in *inside, s station, eth0 int) error {
+// routes gives the eth0 of a host or node its default route and all its neighbours.
+func (y *layout) routes(in *inside, s station, eth0 int) error {
 	everywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
 	if err := in.RouteReplace(&netlink.Route{LinkIndex: eth0, Dst: everywhere, Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("default route: %w", err)

@@ -51,10 +51,10 @@ func Devices(name string) ([]Device, error) {
 
 // host is what the devices are made from.
 type host struct {
-	name       string // hostname
-	sysfs      string // mount point, /sys
-	interfaces []link
-	uplink     netip.Addr // this host's address on the default route; not valid if there is none
+	name         string // hostname
+	sysfs        string // mount point, /sys
+	interfaces   []link
+	defaultRoute netip.Addr // this host's address on the default route; not valid if there is none
 }
 
 // link is an interface with its IPv4 addresses.
@@ -64,7 +64,7 @@ type link struct {
 }
 
 func thisHost() (host, error) {
-	h := host{sysfs: "/sys", uplink: Uplink()}
+	h := host{sysfs: "/sys", defaultRoute: DefaultRouteAddr()}
 	h.name, _ = os.Hostname() // the GUID does without
 	var err error
 	h.interfaces, err = links()
@@ -93,11 +93,11 @@ func links() (found []link, err error) {
 	return found, nil
 }
 
-// Uplink asks the routing table for the address that this host has on its
+// DefaultRouteAddr asks the routing table for the address that this host has on its
 // default route, or, on a network without one, on its only interface that is up.
 // It is not valid if there is neither. Connecting a datagram socket sends
 // nothing, and 192.0.2.1 is nobody (RFC 5737).
-func Uplink() netip.Addr {
+func DefaultRouteAddr() netip.Addr {
 	conn, err := net.Dial("udp4", "192.0.2.1:9")
 	if err != nil {
 		return onlyAddress()
@@ -191,7 +191,7 @@ func (h host) classOf(l link) int {
 
 // distance is 0 for the interface of the default route and 1 for any other.
 func (h host) distance(l link) int {
-	if slices.Contains(l.addrs, h.uplink) {
+	if slices.Contains(l.addrs, h.defaultRoute) {
 		return 0
 	}
 	return 1

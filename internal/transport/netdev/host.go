@@ -20,8 +20,8 @@ func HostID() string {
 	}
 	ns, _ := os.Readlink("/proc/self/ns/net")
 	at := ""
-	if uplink := Uplink(); uplink.IsValid() {
-		at = uplink.String()
+	if addr := DefaultRouteAddr(); addr.IsValid() {
+		at = addr.String()
 	}
 	return strings.TrimSpace(string(boot)) + "/" + strings.Trim(strings.TrimPrefix(ns, "net:"), "[]") + "/" + at
 }

@@ -146,7 +146,7 @@ func strangers(from, at place, pid func(*Scene) (int, error), count int, d time.
 			}
 			// What the job itself opens meanwhile is less than a few.
 			if now-before > mostUngreeted+8 {
-				s.blame("%d of %d strangers hold descriptors", now-before, count)
+				s.report("%d of %d strangers hold descriptors", now-before, count)
 				return nil
 			}
 		}

@@ -160,8 +160,8 @@ func (r *Row) bound() time.Duration {
 // runs says whether the row is tried on a testbed.
 func (r *Row) runs() bool { return r.Test == "" }
 
-// told says whether a rank must learn of the fault as the row says.
-func (r *Row) told(rank int) bool { return !slices.Contains(r.Fails, rank) }
+// mustReport says whether a rank must learn of the fault as the row says.
+func (r *Row) mustReport(rank int) bool { return !slices.Contains(r.Fails, rank) }
 
 // Check says what is wrong with a row.
 func (r *Row) Check() error {

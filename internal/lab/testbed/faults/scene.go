@@ -22,8 +22,8 @@ type Scene struct {
 	why   []string // the row is not kept
 }
 
-// blame notes why the row is not kept.
-func (s *Scene) blame(format string, args ...any) {
+// report notes why the row is not kept.
+func (s *Scene) report(format string, args ...any) {
 	s.why = append(s.why, fmt.Sprintf(format, args...))
 }
 

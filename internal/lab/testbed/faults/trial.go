@@ -181,11 +181,11 @@ func (t *trial) acts() error {
 func (t *trial) untilTold() error {
 	deadline := t.began.Add(t.watched)
 	err := t.until("been told", deadline, func(all []said) bool {
-		return each(all, func(rank int, s *said) bool { return s.failed != nil || !t.row.told(rank) })
+		return each(all, func(rank int, s *said) bool { return s.failed != nil || !t.row.mustReport(rank) })
 	})
 	t.ranks.look(func(all []said) {
 		for rank := range all {
-			if f := all[rank].failed; f != nil && t.row.told(rank) {
+			if f := all[rank].failed; f != nil && t.row.mustReport(rank) {
 				t.outcome.Took = max(t.outcome.Took, f.At.Sub(t.began).Seconds())
 			}
 		}
@@ -250,7 +250,7 @@ func (t *trial) until(what string, deadline time.Time, done func(all []said) boo
 		t.ranks.look(func(all []said) {
 			if is = done(all); !is {
 				for rank := range all {
-					if all[rank].failed == nil && t.row.told(rank) {
+					if all[rank].failed == nil && t.row.mustReport(rank) {
 						unfinished = append(unfinished, rank)
 					}
 				}
@@ -264,7 +264,7 @@ func (t *trial) until(what string, deadline time.Time, done func(all []said) boo
 		case <-t.ctx.Done():
 			return context.Cause(t.ctx)
 		case <-late.C:
-			t.blame("ranks %v have not %s", unfinished, what)
+			t.report("ranks %v have not %s", unfinished, what)
 			return errHang
 		}
 	}
@@ -280,13 +280,13 @@ func (t *trial) end(hung error, cancel context.CancelCauseFunc) {
 		go func() {
 			defer close(gone)
 			if err := t.ended(); err != nil {
-				t.blame("%v", err)
+				t.report("%v", err)
 			}
 		}()
 		select {
 		case <-gone:
 		case <-time.After(t.watched):
-			t.blame("some processes did not end")
+			t.report("some processes did not end")
 			cancel(errHang)
 			<-gone
 		}
@@ -294,5 +294,5 @@ func (t *trial) end(hung error, cancel context.CancelCauseFunc) {
 		cancel(errHang)
 		_ = t.ended()
 	}
-	t.judge(hung)
+	t.compare(hung)
 }

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// judge compares what ranks have said with what the row says.
-func (t *trial) judge(hung error) {
+// compare compares what ranks have said with what the row says.
+func (t *trial) compare(hung error) {
 	if t.ranks.wrong != nil {
-		t.blame("%v", t.ranks.wrong)
+		t.report("%v", t.ranks.wrong)
 	}
 	for rank := range t.ranks.all {
-		t.judgeRank(rank, &t.ranks.all[rank], hung)
+		t.compareRank(rank, &t.ranks.all[rank], hung)
 	}
 	if bound := t.row.bound() + t.slack; hung == nil && t.outcome.Took > bound.Seconds() {
-		t.blame("it took %.1f s, and not at most %v", t.outcome.Took, t.row.bound())
+		t.report("it took %.1f s, and not at most %v", t.outcome.Took, t.row.bound())
 	}
 	for _, w := range t.row.Warns {
 		if !t.warned(w) {
-			t.blame("no rank warned of %q", w)
+			t.report("no rank warned of %q", w)
 		}
 	}
 }
 
-func (t *trial) judgeRank(rank int, s *said, hung error) {
+func (t *trial) compareRank(rank int, s *said, hung error) {
 	t.outcome.Longest = max(t.outcome.Longest, s.longest)
 	if s.wrong > 0 {
-		t.blame("rank %d has %d wrong elements", rank, s.wrong)
+		t.report("rank %d has %d wrong elements", rank, s.wrong)
 	}
 	if s.closed != nil && s.closed.Descriptors > 0 {
-		t.blame("rank %d has left %d descriptors open", rank, s.closed.Descriptors)
+		t.report("rank %d has left %d descriptors open", rank, s.closed.Descriptors)
 	}
 	if s.failed != nil {
 		text := s.failed.Op + ": " + s.failed.Error
@@ -41,19 +41,19 @@ func (t *trial) judgeRank(rank int, s *said, hung error) {
 		}
 	}
 	switch {
-	case !t.row.told(rank) || hung != nil && s.failed == nil:
+	case !t.row.mustReport(rank) || hung != nil && s.failed == nil:
 	case t.row.Ends == Succeeds && s.failed != nil:
-		t.blame("rank %d failed: %s: %s", rank, s.failed.Op, s.failed.Error)
+		t.report("rank %d failed: %s: %s", rank, s.failed.Op, s.failed.Error)
 	case t.row.Ends == Succeeds && s.closed != nil && s.closed.Error != "":
-		t.blame("rank %d could not close well: %s", rank, s.closed.Error)
+		t.report("rank %d could not close well: %s", rank, s.closed.Error)
 	case t.row.Ends == Succeeds && s.closed == nil:
-		t.blame("rank %d has not closed%s", rank, t.tail(rank))
+		t.report("rank %d has not closed%s", rank, t.tail(rank))
 	case t.row.Ends == Errors && s.failed == nil:
-		t.blame("rank %d was told nothing%s", rank, t.tail(rank))
+		t.report("rank %d was told nothing%s", rank, t.tail(rank))
 	case t.row.Ends == Errors:
 		for _, want := range t.row.Says {
 			if !contains(s.failed.Error, want) {
-				t.blame("the error of rank %d does not say %q: %s", rank, want, s.failed.Error)
+				t.report("the error of rank %d does not say %q: %s", rank, want, s.failed.Error)
 			}
 		}
 	}
