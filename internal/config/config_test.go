@@ -177,3 +177,14 @@ func TestErrorsKeepTheSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "correct-horse", s.Secret)
 }
+
+func TestSet(t *testing.T) {
+	s := Default()
+	require.NoError(t, s.Set("MCAST_TTL", "7"))
+	require.Equal(t, 7, s.TTL)
+	require.NoError(t, s.Set("MCAST_TTL", ""))
+	require.Equal(t, Default(), s)
+	require.EqualError(t, s.Set("MCAST_TTL", "x"), `"x" is not allowed: want a whole number from 0 to 255`)
+	require.ErrorContains(t, s.Set("MCAST_SECRET", "short"), `"..." is not allowed`)
+	require.ErrorContains(t, s.Set("MCAST_TTTL", "1"), "did you mean MCAST_TTL?")
+}

@@ -80,14 +80,8 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 		if text == "" && lookup != nil {
 			text, _ = lookup(v.Name)
 		}
-		if text == "" {
-			text = v.Default
-		}
-		if !v.set(&s, text) {
-			if v.Secret {
-				text = "..."
-			}
-			errs = append(errs, fmt.Errorf("%s=%q is not allowed: want %s", v.Name, text, v.Allowed))
+		if err := v.give(&s, text); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%w", v.Name, err))
 		}
 	}
 	for _, name := range sortedKeys(overrides) {
@@ -96,12 +90,36 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, s.check())
+		errs = append(errs, s.Check())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Settings{}, err
 	}
 	return s, nil
+}
+
+// Set gives one variable a value in its own syntax; the empty text is its default. The error says
+// what is allowed, and leaves it to the caller to name what it is that has the value.
+func (s *Settings) Set(name, text string) error {
+	i := slices.IndexFunc(table, func(v Variable) bool { return v.Name == name })
+	if i < 0 {
+		return fmt.Errorf("there is no variable %s; %s", name, suggestion(name))
+	}
+	return table[i].give(s, text)
+}
+
+// give gives a variable a value, or, for the empty text, its default.
+func (v *Variable) give(s *Settings, text string) error {
+	if text == "" {
+		text = v.Default
+	}
+	if v.set(s, text) {
+		return nil
+	}
+	if v.Secret {
+		text = "..."
+	}
+	return fmt.Errorf("%q is not allowed: want %s", text, v.Allowed)
 }
 
 // FromEnviron loads the settings from the environment of the process.
@@ -116,8 +134,8 @@ func Default() Settings {
 	return s
 }
 
-// check finds values that are allowed each but not together.
-func (s *Settings) check() error {
+// Check finds values that are allowed each but not together.
+func (s *Settings) Check() error {
 	if s.Group.IsValid() && s.Subgroups > 1 {
 		last := s.Group
 		for range s.Subgroups - 1 {

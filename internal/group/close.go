@@ -66,14 +66,14 @@ func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.plan.rank}
 // failure. It returns what could not be freed, or nil; the group is gone either way.
 //
 // A rank that posts an operation that this one has not posted gets an error that says so.
-func (g *Group) Close() error { return g.close(nil) }
+func (g *Group) Close() error { return g.CloseUntil(context.Background()) }
 
 // CloseWithin is Close for callers whose ranks leave at different times: it waits for others so
 // long at most. Whoever still used the group then gets an error.
 func (g *Group) CloseWithin(wait time.Duration) error {
-	late := time.NewTimer(wait)
-	defer late.Stop()
-	err := g.close(late.C)
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	err := g.CloseUntil(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("close: not all ranks closed the group within %v: %w", wait, err)
 	}
@@ -84,20 +84,21 @@ func (g *Group) CloseWithin(wait time.Duration) error {
 // rank and gives the reason, such as "its script ended with ValueError". A Close that waits, ends.
 func (g *Group) Abort(reason string) error {
 	g.mesh.Report(&Fault{Kind: Aborted, Rank: g.plan.rank, Text: reason})
-	return g.close(nil)
+	return g.Close()
 }
 
-// close leaves the group, and frees what it held; only the first call does.
-func (g *Group) close(late <-chan time.Time) error {
+// CloseUntil is Close that waits for others until ctx ends at most. Whoever still used the group then
+// gets an error. Only the first call of all that close does anything; the others return the same.
+func (g *Group) CloseUntil(ctx context.Context) error {
 	g.once.Do(func() {
-		err := g.leave(late)
+		err := g.leave(ctx)
 		g.err = errors.Join(err, g.release())
 	})
 	return g.err
 }
 
-// leave waits until all ranks leave, or, with DeadlineExceeded, until late comes.
-func (g *Group) leave(late <-chan time.Time) error {
+// leave waits until all ranks leave, or, with ctx's error, until ctx ends.
+func (g *Group) leave(ctx context.Context) error {
 	g.posting.Lock()
 	g.leaving = true
 	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0
@@ -119,10 +120,10 @@ func (g *Group) leave(late <-chan time.Time) error {
 			return nil
 		case <-g.life.Done():
 			return nil
-		case <-late:
+		case <-ctx.Done():
 			g.fail(g.closed())
 			g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.rank, Text: "before all ranks did"})
-			return context.DeadlineExceeded
+			return ctx.Err()
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
 				"missing", rankList(g.mesh.Staying()), "waited", g.plan.settings.Timeout)

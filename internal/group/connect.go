@@ -150,7 +150,7 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 			}
 			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
 		case limit > 0 && !since.IsZero() && time.Since(since) >= limit:
-			err, final = fmt.Errorf("%w: %w", &timeoutError{"MCAST_TIMEOUT", limit}, err), true
+			err, final = fmt.Errorf("%w: %w", &TimeoutError{"MCAST_TIMEOUT", limit}, err), true
 		}
 		if final {
 			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", p.addrs[peer], p.why(), err)}

@@ -1,5 +1,5 @@
-// Package group is collectives among a fixed group of
-// ranks, one process each.
+// Package group is collectives among a fixed group of ranks, one process each. It is what
+// pkg/collnet, the C library (ncclnet) and cmd/mcast share; the first of them is for other modules.
 //
 //	e, err := group.Open(group.Options{Rank: r, Size: p, Settings: s})
 //	blobs, err := group.Rendezvous(ctx, addr, r, p, e.Blob()) // or any other exchange
@@ -174,12 +174,28 @@ func groupText(s config.Settings) string {
 	return s.Group.String()
 }
 
+// Meet is Rendezvous and Join, both within MCAST_JOIN_TIMEOUT. The endpoint is used up either way.
+func (e *Endpoint) Meet(ctx context.Context, addr string, k Key) (*Group, error) {
+	ctx, cancel := e.withinJoinTimeout(ctx)
+	defer cancel()
+	blobs, err := k.Rendezvous(ctx, addr, e.opts.Rank, e.opts.Size, e.blob)
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e.Join(ctx, blobs)
+}
+
+func (e *Endpoint) withinJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := e.opts.Settings.JoinTimeout
+	return context.WithTimeoutCause(ctx, limit, &TimeoutError{"MCAST_JOIN_TIMEOUT", limit})
+}
+
 // Join connects all ranks. blobs holds every rank's Blob, in rank order. It
 // fails on all ranks, each with the reason, if it fails on one; and when ctx
 // ends or MCAST_JOIN_TIMEOUT is over. The endpoint is used up either way.
 func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
-	limit := e.opts.Settings.JoinTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &timeoutError{"MCAST_JOIN_TIMEOUT", limit})
+	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
 	p, err := newPlan(e.opts, blobs)
 	if err != nil {

@@ -93,9 +93,6 @@ func (w *Work) Wait(ctx context.Context) error {
 	if ctx == nil || ctx.Done() == nil {
 		return w.WaitUntil(time.Time{})
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	defer context.AfterFunc(ctx, w.nudge)()
 	if !w.drive(ctx.Done(), time.Time{}) {
 		return ctx.Err()

@@ -246,9 +246,8 @@ func (g *Group) reduceBroken(err error) {
 	case errors.As(err, &lost):
 		g.broken(lost.Rank, lost)
 	case errors.As(err, &absent):
-		if errors.As(err, new(*timeoutError)) {
-			err = &Fault{Kind: Path, Rank: absent.rank, Text: fmt.Sprintf(
-				"rank %d cannot connect to rank %d, though it answers: %v", g.plan.rank, absent.rank, absent.err)}
+		if errors.As(err, new(*TimeoutError)) {
+			err = g.cannotConnect(absent)
 		}
 		g.broken(absent.rank, err)
 	default:

@@ -19,6 +19,12 @@ const (
 // and a TCP header: ranks meet before they know what the path between them does.
 const smallSegment = minIPv6MTU - 60
 
+// cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.
+func (g *Group) cannotConnect(absent *absentError) *Fault {
+	return &Fault{Kind: Path, Rank: absent.rank, Text: fmt.Sprintf(
+		"rank %d cannot connect to rank %d, though it answers: %v", g.plan.rank, absent.rank, absent.err)}
+}
+
 // stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.
 func (g *Group) stalled(rank int, e *sys.StallError) string {

@@ -101,13 +101,19 @@ const minMTU = 68
 func (p *plan) add(r int, b, first *blob) error {
 	switch {
 	case b.Version != wire.Version:
-		return fmt.Errorf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, p.rank, wire.Version)
+		return &MismatchError{
+			Ranks: [2]int{r, p.rank}, What: [2]string{fmt.Sprintf("version %d", b.Version), fmt.Sprintf("version %d", wire.Version)},
+			Text: fmt.Sprintf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, p.rank, wire.Version),
+		}
 	case b.Rank != r:
 		return fmt.Errorf("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
 	case b.Size != p.size:
-		return fmt.Errorf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, p.rank, p.size)
+		return &MismatchError{
+			Ranks: [2]int{r, p.rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", p.size)},
+			Text: fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, p.rank, p.size),
+		}
 	case b.Settings != first.Settings:
-		return fmt.Errorf("ranks have different settings: %s", difference(first.Settings, b.Settings, r))
+		return difference(first.Settings, b.Settings, r)
 	}
 	key, err := strconv.ParseUint(b.Key, 16, 64)
 	if err != nil {
@@ -132,15 +138,19 @@ func (p *plan) add(r int, b, first *blob) error {
 }
 
 // difference names the settings in which rank r differs from rank 0.
-func difference(first, other string, r int) string {
+func difference(first, other string, r int) *MismatchError {
 	a, b := strings.Fields(first), strings.Fields(other)
-	var out []string
+	var text, zero, theirs []string
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
-			out = append(out, fmt.Sprintf("rank 0 has %s, rank %d %s", a[i], r, b[i]))
+			text = append(text, fmt.Sprintf("rank 0 has %s, rank %d %s", a[i], r, b[i]))
+			zero, theirs = append(zero, a[i]), append(theirs, b[i])
 		}
 	}
-	return strings.Join(out, "; ")
+	return &MismatchError{
+		Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")},
+		Text: "ranks have different settings: " + strings.Join(text, "; "),
+	}
 }
 
 // choose picks the fabric.

@@ -178,7 +178,8 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 	for missing := size - 1; missing > 0; {
 		select {
 		case <-ctx.Done():
-			return guests, fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
+			err := fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
+			return guests, &missingError{1 + slices.Index(guests[1:], nil), err}
 		case a := <-arrivals:
 			if a.key != key {
 				turnedAway = "; a process of another job was turned away"
@@ -203,6 +204,14 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 	}
 	return guests, nil
 }
+
+// missingError is about the first rank that has not come to the rendezvous.
+type missingError struct {
+	rank int
+	error
+}
+
+func (e *missingError) Unwrap() error { return e.error }
 
 // absent names the ranks that have not come.
 func absent(guests []net.Conn) string {

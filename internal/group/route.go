@@ -142,7 +142,7 @@ func (r *route) openStreams() (err error) {
 func (r *route) joinTogether() (joined, error) {
 	r.epoch++
 	limit := r.plan.settings.SwitchTimeout
-	ctx, cancel := context.WithTimeoutCause(r.life, limit, &timeoutError{"MCAST_SWITCH_TIMEOUT", limit})
+	ctx, cancel := context.WithTimeoutCause(r.life, limit, &TimeoutError{"MCAST_SWITCH_TIMEOUT", limit})
 	defer cancel()
 	j := r.join(ctx, r.epoch)
 	text := []byte{0} // a record of the mesh is never empty

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// timeoutError says which setting ended something. It is a context.DeadlineExceeded.
-type timeoutError struct {
-	setting string
-	after   time.Duration
+// TimeoutError says which setting ended something. It is a context.DeadlineExceeded.
+type TimeoutError struct {
+	Setting string // MCAST_...
+	After   time.Duration
 }
 
-func (e *timeoutError) Error() string { return fmt.Sprintf("%s of %v is over", e.setting, e.after) }
+// Error names the setting and its value.
+func (e *TimeoutError) Error() string { return fmt.Sprintf("%s of %v is over", e.Setting, e.After) }
 
 // Is makes it known to errors.Is as what it is.
-func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

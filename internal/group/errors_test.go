@@ -1,0 +1,70 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// TestMismatchOf takes the texts from whoever writes them.
+func TestMismatchOf(t *testing.T) {
+	mine, theirs := newCall(reduce.F32, reduce.Sum, 0, 8), newCall(reduce.I32, reduce.Max, 0, 64)
+	for _, c := range []struct {
+		err   error
+		ranks [2]int
+		what  [2]string
+	}{
+		{
+			&multicast.MismatchError{Seq: 7, Ranks: [2]int{2, 11}, What: [2]string{"broadcast (root 3, 8 bytes)", "a barrier"}},
+			[2]int{2, 11}, [2]string{"broadcast (root 3, 8 bytes)", "a barrier"},
+		},
+		{
+			&direct.MismatchError{Rank: 1, Peer: 0, Mine: "reduce to rank 3 number 5 (sum of f32)", Theirs: "reduce to rank 2 number 5 (sum of f32)"},
+			[2]int{1, 0}, [2]string{"reduce to rank 3 number 5 (sum of f32)", "reduce to rank 2 number 5 (sum of f32)"},
+		},
+		{
+			fmt.Errorf("ranks disagree: rank %d called %v, rank %d %v", 4, &mine, 5, &theirs),
+			[2]int{4, 5}, [2]string{mine.String(), theirs.String()},
+		},
+	} {
+		ranks, what, ok := MismatchOf(fmt.Errorf("rank 0 of 9: %w", &Fault{Kind: Mismatch, Rank: 1, Text: c.err.Error()}))
+		require.True(t, ok, c.err)
+		require.Equal(t, c.ranks, ranks, c.err)
+		require.Equal(t, c.what, what, c.err)
+	}
+	ranks, what, ok := MismatchOf(&Fault{Kind: Mismatch, Rank: 1, Text: "other words"})
+	require.True(t, ok)
+	require.Equal(t, [2]int{1, -1}, ranks)
+	require.Equal(t, [2]string{"other words", ""}, what)
+	ranks, what, ok = MismatchOf(difference("MCAST_A=1 MCAST_B=2 MCAST_C=3", "MCAST_A=1 MCAST_B=x MCAST_C=y", 6))
+	require.True(t, ok)
+	require.Equal(t, [2]int{0, 6}, ranks)
+	require.Equal(t, [2]string{"MCAST_B=2 MCAST_C=3", "MCAST_B=x MCAST_C=y"}, what)
+	_, _, ok = MismatchOf(&Fault{Kind: Dead, Rank: 1, Text: "rank 1 called x, rank 2 y"})
+	require.False(t, ok)
+}
+
+// TestPathOf takes the texts from whoever writes them.
+func TestPathOf(t *testing.T) {
+	g := &Group{plan: &plan{rank: 3}}
+	narrow := (&probed{full: 9000, packet: 1500, from: 3, to: 12}).narrow("eth0", 9000)
+	for _, text := range []string{
+		g.stalled(12, &sys.StallError{For: time.Second}),
+		narrow,
+		"MCAST_CHUNK=8000 is too large: " + narrow,
+		g.cannotConnect(&absentError{12, fmt.Errorf("cannot be reached at 10.0.0.1:1: %w", &TimeoutError{"MCAST_TIMEOUT", time.Second})}).Text,
+	} {
+		from, to, ok := PathOf(fmt.Errorf("rank 7 of 20 cannot join: %w", &Fault{Kind: Path, Rank: 12, Text: text}))
+		require.True(t, ok, text)
+		require.Equal(t, [2]int{3, 12}, [2]int{from, to}, text)
+	}
+	_, _, ok := PathOf(&Fault{Kind: Dead, Rank: 12, Text: narrow})
+	require.False(t, ok)
+}

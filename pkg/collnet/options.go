@@ -1,0 +1,129 @@
+package collnet
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
+)
+
+// MaxRanks is the largest number of ranks in a group.
+const MaxRanks = group.MaxRanks
+
+// Fabric is what carries the bytes.
+type Fabric string
+
+// The fabrics. The zero value is Auto.
+const (
+	Auto         Fabric = "auto" // SharedMemory if all ranks are on one host, else UDP
+	UDP          Fabric = "udp"  // multicast, and TCP for what multicast does not carry
+	SharedMemory Fabric = "shm"  // all ranks are on one host and in one network namespace
+)
+
+// Options are what programs choose. The zero value of each field is its default, so Options{} works
+// and does the same whatever the environment says. Give every rank the same Fabric, MulticastGroup,
+// Port and Timeout (Join compares them), as many Switches, and the same Secret and Job.
+//
+// FromEnv fills them from the MCAST_* variables named here. Some 25 more, most of them for tuning and
+// tests, have no field: they count in Options that come from FromEnv, else their defaults do.
+// docs/ENVIRONMENT.md lists all.
+type Options struct {
+	// Fabric is what carries the bytes (MCAST_FABRIC).
+	Fabric Fabric
+	// Interface names the network interface, such as eth0 (MCAST_IFACE); empty: that of the route to
+	// the other ranks.
+	Interface string
+	// MulticastGroup is the IPv4 group, from 224.0.1.0 to 239.255.255.255 (MCAST_GROUP); zero: drawn
+	// for the job from 239.192.0.0/14.
+	MulticastGroup netip.Addr
+	// Port is the UDP port of the group, 1024 or more (MCAST_PORT); 0: drawn for the job.
+	Port uint16
+	// Switches are host:port of nodes that add (`mcast switch`), in the order in which to try them
+	// (MCAST_SWITCH); none: each rank sums its own shard.
+	Switches []string
+	// Secret is what ranks and switch prove to each other, 8 to 256 characters (MCAST_SECRET);
+	// empty: the switch must admit everybody.
+	Secret string
+	// Timeout is how long a rank may give no sign of life, or a path acknowledge no data, from 100ms
+	// to 1h (MCAST_TIMEOUT); 0: 30s.
+	Timeout time.Duration
+	// JoinTimeout is how long the ranks wait for each other when they join, from 100ms to 24h
+	// (MCAST_JOIN_TIMEOUT); 0: 5m. A ctx may end it earlier.
+	JoinTimeout time.Duration
+	// Background has the group send only while no other group of this process has an operation
+	// that moves (MCAST_CLASS=background): for checkpoints.
+	Background bool
+	// Job keeps jobs apart that meet at one address, one after the other: Join turns away a rank
+	// with another number.
+	Job uint64
+	// Logger takes what the group has to say, from warnings of what makes it slow to what was chosen
+	// (info); nil: standard error, warnings and errors (or from MCAST_LOG on, after FromEnv).
+	Logger *slog.Logger
+
+	environment *config.Settings // of FromEnv, for what has no field; nil: defaults
+}
+
+// FromEnv returns the options that the MCAST_* variables ask for. The error, an *ArgumentError, names
+// every bad variable, its value and what is allowed; a variable that does not exist is a warning of
+// log/slog.
+func FromEnv() (Options, error) {
+	s, err := config.FromEnviron()
+	if err != nil {
+		return Options{}, &ArgumentError{Text: err.Error()}
+	}
+	for _, warning := range config.Unknown(os.Environ()) {
+		slog.Warn(warning, "lib", "mcast")
+	}
+	return Options{
+		Fabric: Fabric(s.Fabric), Interface: s.Interface, MulticastGroup: s.Group, Port: s.Port,
+		Switches: s.Switches(), Secret: s.Secret, Timeout: s.Timeout, JoinTimeout: s.JoinTimeout,
+		Background: s.Class == background, environment: &s,
+	}, nil
+}
+
+const background = "background" // of MCAST_CLASS
+
+// settings returns what the group is opened with.
+func (o *Options) settings() (config.Settings, error) {
+	s := config.Default()
+	if o.environment != nil {
+		s = *o.environment
+	}
+	class := ""
+	if o.Background {
+		class = background
+	}
+	for _, f := range []struct{ field, variable, text string }{
+		{"Fabric", "MCAST_FABRIC", string(o.Fabric)},
+		{"Interface", "MCAST_IFACE", o.Interface},
+		{"MulticastGroup", "MCAST_GROUP", unlessZero(o.MulticastGroup, o.MulticastGroup.String())},
+		{"Port", "MCAST_PORT", unlessZero(o.Port, strconv.Itoa(int(o.Port)))},
+		{"Switches", "MCAST_SWITCH", strings.Join(o.Switches, ",")},
+		{"Secret", "MCAST_SECRET", o.Secret},
+		{"Timeout", "MCAST_TIMEOUT", unlessZero(o.Timeout, o.Timeout.String())},
+		{"JoinTimeout", "MCAST_JOIN_TIMEOUT", unlessZero(o.JoinTimeout, o.JoinTimeout.String())},
+		{"Background", "MCAST_CLASS", class},
+	} {
+		if err := s.Set(f.variable, f.text); err != nil {
+			return s, argument("Options.%s: %v", f.field, err)
+		}
+	}
+	if err := s.Check(); err != nil {
+		return s, argument("Options: %v", err)
+	}
+	return s, nil
+}
+
+// unlessZero returns text, or for a zero value the empty text, which stands for the default.
+func unlessZero[T comparable](v T, text string) string {
+	var zero T
+	if v == zero {
+		return ""
+	}
+	return text
+}

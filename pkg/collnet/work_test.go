@@ -1,0 +1,133 @@
+package collnet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bound is far beyond what anything here takes.
+const bound = 30 * time.Second
+
+// TestContextsEndWaits: a context with a deadline that is cancelled, one that is only cancelled, and one
+// that runs out each end the wait of every form that blocks; the operation goes on and can be waited
+// for; and with a context that has ended nothing is begun.
+func TestContextsEndWaits(t *testing.T) {
+	goOn := make(chan struct{})
+	require.NoError(t, InProcess(t.Context(), 2, Options{}, func(g *Group) error {
+		if g.Rank() == 1 {
+			<-goOn
+			for range 7 {
+				if err := g.Barrier(t.Context()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		defer close(goOn)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, g.Barrier(ended), context.Canceled)
+		w, err := g.StartBarrier()
+		require.NoError(t, err)
+		for _, parent := range []func() (context.Context, context.CancelFunc){
+			func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) },
+			func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+		} {
+			for _, wait := range []func(context.Context) error{w.Wait, g.Barrier} {
+				ctx, cancel := parent()
+				time.AfterFunc(10*time.Millisecond, cancel)
+				require.ErrorIs(t, within(t, ctx, wait), context.Canceled)
+			}
+		}
+		for _, wait := range []func(context.Context) error{w.Wait, g.Barrier} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			require.ErrorIs(t, within(t, ctx, wait), context.DeadlineExceeded)
+			cancel()
+		}
+		require.ErrorIs(t, w.Wait(ended), context.Canceled)
+		require.NoError(t, w.Err(), "in flight")
+		require.Zero(t, w.Account(), "in flight")
+		outcome := make(chan error, 1)
+		w.OnDone(func(err error) { outcome <- err })
+		goOn <- struct{}{}
+		require.NoError(t, w.Wait(t.Context()))
+		require.NoError(t, w.Wait(ended), "it is done: that counts")
+		require.NoError(t, <-outcome)
+		require.Positive(t, w.Account().Total())
+		// The one begun by hand, and one for each context that ended Barrier.
+		for range 3 {
+			if err := g.Barrier(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// within fails the test when a wait does not end by itself.
+func within(t *testing.T, ctx context.Context, wait func(context.Context) error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- wait(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(bound):
+		require.Fail(t, "the wait goes on though its context has ended")
+		return nil
+	}
+}
+
+// TestCloseUntil: a context ends the wait for ranks that do not close, and they hear who left.
+func TestCloseUntil(t *testing.T) {
+	left := make(chan struct{})
+	err := InProcess(t.Context(), 2, Options{}, func(g *Group) error {
+		if g.Rank() == 0 {
+			defer close(left)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, g.Close(ctx), context.DeadlineExceeded)
+			require.ErrorIs(t, g.Close(t.Context()), context.DeadlineExceeded, "the same again")
+			_, err := g.StartBarrier()
+			require.Equal(t, ClosedError{}, err)
+			require.ErrorAs(t, err, new(ClosedError))
+			return nil
+		}
+		<-left
+		err := g.Barrier(t.Context())
+		var gone *RankError
+		require.ErrorAs(t, err, &gone)
+		require.Equal(t, 0, gone.Rank)
+		require.Equal(t, RankLeft, gone.Reason)
+		return nil
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// TestAbortEndsWork: who waits, and who was told to be told, hear it as an error of this package.
+func TestAbortEndsWork(t *testing.T) {
+	posted := make(chan struct{})
+	err := InProcess(t.Context(), 2, Options{}, func(g *Group) error {
+		if g.Rank() == 1 {
+			<-posted
+			return errors.New("no more disk")
+		}
+		w, err := g.StartBarrier()
+		require.NoError(t, err)
+		outcome := make(chan error, 1)
+		w.OnDone(func(err error) { outcome <- err })
+		close(posted)
+		<-w.Done()
+		for _, err := range []error{w.Wait(t.Context()), w.Err(), <-outcome} {
+			var gone *RankError
+			require.ErrorAs(t, err, &gone)
+			require.Equal(t, RankError{Rank: 1, Reason: RankAborted, Text: "rank 1 aborted: no more disk", cause: gone.cause}, *gone)
+		}
+		return nil
+	})
+	require.EqualError(t, err, "no more disk")
+}
