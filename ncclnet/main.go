@@ -105,8 +105,8 @@ func memory(name string, p unsafe.Pointer, n C.size_t) ([]byte, error) {
 	case p == nil:
 		return nil, argument("%s is NULL but should hold %d bytes", name, uint64(n))
 	}
-	if err := gpudirect.RequireHost(name, p); err != nil {
-		return nil, &group.ArgumentError{Text: err.Error()}
+	if kind := gpudirect.KindOf(p); kind != gpudirect.Host {
+		return nil, argument("%s is %v memory; only host memory is supported so far: copy it to the CPU first", name, kind)
 	}
 	return unsafe.Slice((*byte)(p), int(n)), nil
 }

@@ -2,11 +2,14 @@ package group
 
 import "github.com/torch-mcast/torch-mcast/pkg/overlap"
 
+// foreground is what the groups of this process in the foreground are to those in the background.
+var foreground overlap.Foreground
+
 // begun notes that an operation was posted, or that what it waited for is done.
 func (g *Group) begun(c overlap.Class) {
 	g.meter.Begin(c)
 	if !g.inBackground() {
-		overlap.InProcess.Begin(g.lanes[c])
+		foreground.Begin(g.lanes[c])
 	}
 }
 
@@ -14,7 +17,7 @@ func (g *Group) begun(c overlap.Class) {
 func (g *Group) ended(c overlap.Class) {
 	g.meter.End(c)
 	if !g.inBackground() {
-		overlap.InProcess.End(g.lanes[c])
+		foreground.End(g.lanes[c])
 	}
 }
 
@@ -27,7 +30,7 @@ func (g *Group) yield() bool {
 		return false
 	}
 	g.enlist.Do(func() {
-		g.background = overlap.InProcess.Background(func() {
+		g.background = foreground.Background(func() {
 			g.gather.Wake()
 			g.reduce.Wake()
 		})

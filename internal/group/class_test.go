@@ -49,7 +49,7 @@ func TestBackgroundSendsInGaps(t *testing.T) {
 				fill(want, try)
 				m := &mover{last: time.Now()}
 				front := overlap.NewLane(m)
-				overlap.InProcess.Begin(front)
+				foreground.Begin(front)
 				before := g[0].Stats().GatherSentBytes + g[1].Stats().GatherSentBytes
 				recv, works := [2][]byte{}, [2]*Work{}
 				each(t, 2, func(r int) (err error) {
@@ -67,7 +67,7 @@ func TestBackgroundSendsInGaps(t *testing.T) {
 					held++
 					require.Equal(t, before, after)
 				}
-				overlap.InProcess.End(front)
+				foreground.End(front)
 				each(t, 2, func(r int) error { return works[r].Wait(context.Background()) })
 				for r := range g {
 					require.True(t, bytes.Equal(want, recv[r]))
@@ -154,7 +154,7 @@ func TestThreeCommunicators(t *testing.T) {
 					return nil
 				})
 			}
-			require.Zero(t, overlap.InProcess.InFlight())
+			require.Zero(t, foreground.InFlight())
 			for _, g := range worlds {
 				a := g[0].Waited(overlap.Gather)
 				assert.Positive(t, a.Total())

@@ -1,6 +1,13 @@
-// Package gpudirect knows what memory a buffer lies in, keeps what is registered
-// with a fabric, and maps DMA-BUFs. A pointer to GPU memory that the CPU cannot
-// read is refused with a clear error instead of a crash.
+// Package gpudirect is for programs that move the bytes of buffers which may be a GPU's, such as
+// network plugins of NCCL and libraries under a framework:
+//
+//   - KindOf tells host memory from CUDA's, in any process, with a driver or without;
+//   - CPUAccessible tells whether a load from a pointer would end the process;
+//   - Cache keeps memory registered with whatever moves it (a Registrar), so that the next
+//     registration of the same buffer is free;
+//   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins.
+//
+// It needs neither CUDA's headers nor its libraries.
 package gpudirect
 
 /*
@@ -70,10 +77,7 @@ static unsigned int cuda_memory_type(uintptr_t p)
 */
 import "C"
 
-import (
-	"fmt"
-	"unsafe"
-)
+import "unsafe"
 
 // Kind is where memory lies.
 type Kind int
@@ -101,12 +105,4 @@ func KindOf(p unsafe.Pointer) Kind {
 		return CUDA
 	}
 	return Host
-}
-
-// RequireHost returns an error that names the buffer if it is not host memory.
-func RequireHost(name string, p unsafe.Pointer) error {
-	if k := KindOf(p); k != Host {
-		return fmt.Errorf("%s is %v memory; only host memory is supported so far: copy it to the CPU first", name, k)
-	}
-	return nil
 }

@@ -27,9 +27,6 @@ type Foreground struct {
 	backs map[*Background]struct{}
 }
 
-// InProcess is the Foreground that all groups of this process share.
-var InProcess Foreground
-
 // patience is how long foreground operations may stand still before background
 // ones go on. Longer than a scheduler keeps a busy rank waiting.
 const patience = 100 * time.Millisecond

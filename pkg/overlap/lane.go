@@ -1,8 +1,13 @@
-// Package overlap lets Allgather and Reduce-Scatter be in flight together: the
-// two load opposite directions of a link (Khalilov et al., SC24, Insight 2), so neither may
-// wait behind the other. Each runs on a Lane of its own, with its own agent,
-// queues, sockets and credits; lanes share nothing. A Meter tells afterwards how long both were
-// in flight.
+// Package overlap lets kinds of operations be in flight together, and beside the caller's compute,
+// so that none waits behind another. Allgather and Reduce-Scatter are such kinds: the two load
+// opposite directions of a link (Khalilov et al., SC24, Insight 2). It is for libraries that move
+// bytes without a thread of their own; programs that want collectives use pkg/collnet.
+//
+//   - A Lane drives one Worker, which has queues and sockets of its own, by the goroutine that waits
+//     for an operation or else by an agent. Lanes share nothing.
+//   - A Meter tells how long operations of each Class were in flight, and how long both were.
+//   - A Watch books what one operation waits for, an Account says it, a Ledger sums Accounts.
+//   - A Foreground keeps Background operations back, such as those of a checkpoint, while its own move.
 package overlap
 
 import (
