@@ -18,7 +18,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // endpoint is what mcast_open leaves for mcast_join or mcast_close_endpoint.
@@ -197,28 +196,7 @@ func goStats(handle C.int64_t, out *C.struct_mcast_stats, e *C.char, n C.size_t)
 			return err
 		}
 		s := g.Stats()
-		out.gather_ops, out.gather_bytes = C.uint64_t(s.GatherOps), C.uint64_t(s.GatherBytes)
-		out.gather_sent_bytes = C.uint64_t(s.GatherSentBytes)
-		out.gather_control_bytes = C.uint64_t(s.GatherControlBytes)
-		out.gather_received_bytes = C.uint64_t(s.GatherReceived)
-		out.reduce_ops, out.reduce_bytes = C.uint64_t(s.ReduceOps), C.uint64_t(s.ReduceBytes)
-		out.reduce_sent_bytes = C.uint64_t(s.ReduceSentBytes)
-		out.chunks_lost, out.chunks_repaired = C.uint64_t(s.ChunksLost), C.uint64_t(s.ChunksRepaired)
-		out.chunks_injected, out.chunks_dropped = C.uint64_t(s.ChunksInjected), C.uint64_t(s.ChunksDropped)
-		out.gather_busy_ns, out.reduce_busy_ns = C.uint64_t(s.GatherBusy), C.uint64_t(s.ReduceBusy)
-		out.overlap_ns = C.uint64_t(s.Overlap)
-		a, r := g.Waited(overlap.Gather), g.Waited(overlap.Reduce)
-		out.gather_queued_ns, out.reduce_queued_ns = C.uint64_t(a[overlap.Queued]), C.uint64_t(r[overlap.Queued])
-		out.gather_peers_ns, out.reduce_peers_ns = C.uint64_t(a[overlap.Peers]), C.uint64_t(r[overlap.Peers])
-		out.gather_turn_ns, out.reduce_turn_ns = C.uint64_t(a[overlap.Turn]), C.uint64_t(r[overlap.Turn])
-		out.gather_transfer_ns, out.reduce_transfer_ns = C.uint64_t(a[overlap.Transfer]), C.uint64_t(r[overlap.Transfer])
-		out.gather_finish_ns, out.reduce_finish_ns = C.uint64_t(a[overlap.Finish]), C.uint64_t(r[overlap.Finish])
-		out.reduce_received_bytes, out.reduce_resent = C.uint64_t(s.ReduceReceived), C.uint64_t(s.ReduceResent)
-		out.reduce_refused, out.fallbacks = C.uint64_t(s.ReduceRefused), C.uint64_t(s.Fallbacks)
-		out.switch_ops, out.direct_ops = C.uint64_t(s.SwitchOps), C.uint64_t(s.DirectOps)
-		out.chunks_mismatched, out.warnings = C.uint64_t(s.ChunksMismatched), C.uint64_t(s.Warnings)
-		out.sends_refused, out.sends_offline = C.uint64_t(s.SendsRefused), C.uint64_t(s.SendsOffline)
-		out.sends_too_large = C.uint64_t(s.SendsTooLarge)
+		copyStats(out, &s)
 		return nil
 	}()
 	return fail(err, e, n)

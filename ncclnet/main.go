@@ -11,15 +11,11 @@ void mcast_set_error_rank(int rank);
 import "C"
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"unsafe"
 
-	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/version"
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
@@ -46,40 +42,14 @@ func fail(err error, buf *C.char, size C.size_t) C.int {
 	if !ok {
 		rank = -1
 	}
-	C.mcast_set_error_rank(C.int(rank)) //nolint:gosec // a rank
+	C.mcast_set_error_rank(C.int(rank))
 	return code(err)
 }
 
-// code maps an error to an MCAST_E_* code.
-func code(err error) C.int {
-	var fault *group.Fault
-	var arg *group.ArgumentError
-	switch {
-	case errors.As(err, &fault):
-		switch {
-		case fault.Remote():
-			return C.MCAST_E_RANK
-		case fault.Kind == group.Mismatch:
-			return C.MCAST_E_MISMATCH
-		case fault.Kind == group.Closed:
-			return C.MCAST_E_CLOSED
-		}
-		return C.MCAST_E_INTERNAL
-	case errors.As(err, &arg):
-		return C.MCAST_E_ARGUMENT
-	case errors.Is(err, errClosed):
-		return C.MCAST_E_CLOSED
-	case errors.Is(err, engine.ErrBusy):
-		return C.MCAST_E_BUSY
-	case errors.Is(err, fabric.ErrUnavailable):
-		return C.MCAST_E_UNAVAILABLE
-	case errors.Is(err, context.DeadlineExceeded):
-		return C.MCAST_E_TIMEOUT
-	}
-	if _, named := group.RankOf(err); named {
-		return C.MCAST_E_RANK
-	}
-	return C.MCAST_E_INTERNAL
+// aboutRank reports whether an error names the rank that caused it.
+func aboutRank(err error) bool {
+	_, ok := group.RankOf(err)
+	return ok
 }
 
 // guard turns a panic, which must not cross into C, into an error.

@@ -3,12 +3,12 @@
  * Conventions. Handles are positive integers, never reused in a process; no
  * pointer of the library's is handed out. Every call that can fail returns 0 or
  * an MCAST_E_* code and, when err is not NULL, writes a zero-terminated message
- * of at most errlen bytes to err; mcast_error_rank says which rank it is about. Buffers given to an operation belong to the
- * library until its work is done; nothing is kept afterwards. Calls may come
- * from any thread. Operations of one group must be posted in the same order by
- * every rank; Allgather, Broadcast and Barrier form one order, Reduce-Scatter
- * another. The two wait for each other only where an Allreduce, which is both,
- * stands between.
+ * of at most errlen bytes to err; mcast_error_rank says which rank it is about.
+ * Buffers given to an operation belong to the library until its work is done;
+ * nothing is kept afterwards. Calls may come from any thread. Operations of one
+ * group must be posted in the same order by every rank; Allgather, Broadcast
+ * and Barrier form one order, Reduce-Scatter another. The two wait for each
+ * other only where an Allreduce, which is both, stands between.
  */
 #ifndef MCAST_H
 #define MCAST_H
@@ -22,18 +22,29 @@ extern "C" {
 
 #define MCAST_ABI 2
 
+/* BEGIN errors: written by "go generate ./internal/api" from internal/api/errors.go */
 /* Error codes. */
 enum {
 	MCAST_OK = 0,
-	MCAST_E_ARGUMENT = 1,    /* a wrong argument; the message names it and what is allowed */
-	MCAST_E_UNAVAILABLE = 2, /* the machine lacks something; the message says what */
-	MCAST_E_TIMEOUT = 3,     /* the time given to mcast_wait or mcast_join, or MCAST_JOIN_TIMEOUT, ran out */
-	MCAST_E_RANK = 4,        /* a rank died, stopped, was cut off, left or aborted */
-	MCAST_E_MISMATCH = 5,    /* ranks disagree about an operation or a setting */
-	MCAST_E_CLOSED = 6,      /* the handle is unknown or closed */
-	MCAST_E_BUSY = 7,        /* 1024 operations are waiting already (mcast_wait on one) */
-	MCAST_E_INTERNAL = 8
+	/* A wrong argument, setting or option; the message names it and what is allowed. */
+	MCAST_E_ARGUMENT = 1,
+	/* The machine lacks something that the group needs; the message says what. */
+	MCAST_E_UNAVAILABLE = 2,
+	/* The time given to a wait ran out, or that of a join (MCAST_JOIN_TIMEOUT at most). */
+	MCAST_E_TIMEOUT = 3,
+	/* A rank died, stopped, was cut off, left or aborted; its number comes with the error. */
+	MCAST_E_RANK = 4,
+	/* Ranks disagree about an operation or a setting. */
+	MCAST_E_MISMATCH = 5,
+	/* The group, endpoint or work is unknown or closed. */
+	MCAST_E_CLOSED = 6,
+	/* Too many operations, 1024, are waiting already. */
+	MCAST_E_BUSY = 7,
+	/* Something failed that is none of the others: the operating system, or a defect of the
+	 * library. */
+	MCAST_E_INTERNAL = 8,
 };
+/* END errors */
 
 /* Element types: NCCL's numbers, and two of our own. The 8-bit floats are OCP's
  * (E4M3 without infinities); what is too large for them becomes their largest
@@ -115,38 +126,111 @@ int mcast_forget(int64_t work);
  * terminating zero included; MCAST_E_ARGUMENT when cap is too small. */
 int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
-/* Counters since mcast_join. Times are nanoseconds. size must be set to
- * sizeof(struct mcast_stats); newer libraries fill no more than that. */
+/* BEGIN counters: written by "go generate ./internal/api" from internal/api/counters.go */
+/* Counters of this rank since mcast_join. Times (_ns) are nanoseconds. size must be set to
+ * sizeof(struct mcast_stats); newer libraries fill no more than that. docs/COUNTERS.md says of
+ * each whether it is normal. */
 struct mcast_stats {
 	uint64_t size;
-	uint64_t gather_ops, gather_bytes;         /* operations done, shard bytes of this rank in them */
-	uint64_t gather_sent_bytes;                /* multicast bytes this rank sent, headers included */
-	uint64_t gather_control_bytes;             /* control and repair bytes this rank sent */
+	/* Allgathers, Broadcasts and Barriers done, those that Allreduces are made of included. */
+	uint64_t gather_ops;
+	/* This rank's own shards in the Allgathers and Broadcasts that it has posted. */
+	uint64_t gather_bytes;
+	/* Bytes of Allgathers and Broadcasts sent by multicast, or written to shared memory, headers
+	 * included. */
+	uint64_t gather_sent_bytes;
+	/* Bytes of control messages and repairs of Allgathers, Broadcasts and Barriers, sent to single
+	 * ranks. */
+	uint64_t gather_control_bytes;
+	/* Bytes of Allgathers and Broadcasts received by multicast, or read from shared memory,
+	 * headers included, repairs not. */
 	uint64_t gather_received_bytes;
-	uint64_t reduce_ops, reduce_bytes, reduce_sent_bytes;
-	uint64_t chunks_lost;                      /* chunks asked for that multicast did not bring after all */
-	uint64_t chunks_repaired;                  /* chunks that arrived by repair */
-	uint64_t chunks_injected;                  /* chunks dropped on purpose (MCAST_LOSS) */
-	uint64_t chunks_dropped;                   /* duplicates, stale and malformed ones */
-	uint64_t gather_busy_ns, reduce_busy_ns;   /* time with an operation of that kind in flight */
-	uint64_t overlap_ns;                       /* time with both kinds in flight together */
-	/* What operations that are done waited for, summed over them. */
-	uint64_t gather_queued_ns, reduce_queued_ns;     /* older operations of the same order */
-	uint64_t gather_peers_ns, reduce_peers_ns;       /* other ranks to post it */
-	uint64_t gather_turn_ns, reduce_turn_ns;         /* a turn or credit to send, or the foreground */
-	uint64_t gather_transfer_ns, reduce_transfer_ns; /* bytes on their way */
-	uint64_t gather_finish_ns, reduce_finish_ns;     /* the word of others, all bytes being there */
-	uint64_t reduce_received_bytes;            /* from ranks and the switch */
-	uint64_t reduce_resent;                    /* contributions that the switch had not got */
-	uint64_t reduce_refused;                   /* datagrams that claimed to be the switch's and were not, or were garbled */
-	uint64_t switch_ops, direct_ops;           /* of reduce_ops: done through the switch, and directly */
-	uint64_t fallbacks;                        /* times that the switch was given up */
-	uint64_t chunks_mismatched;                /* of chunks_dropped: of no operation of this group */
-	uint64_t sends_refused;                    /* multicast datagrams that a firewall of this host refused */
-	uint64_t sends_offline;                    /* not sent: the interface was down or had no address */
-	uint64_t sends_too_large;                  /* not sent: the interface's MTU was lowered */
-	uint64_t warnings;                         /* causes of slowness that were logged and noted in mcast_info */
+	/* Reduce-Scatters and Reduces done, those that Allreduces are made of included: switch_ops and
+	 * direct_ops. */
+	uint64_t reduce_ops;
+	/* This rank's own results of the Reduce-Scatters and Reduces that it has posted. */
+	uint64_t reduce_bytes;
+	/* Bytes of Reduce-Scatters and Reduces sent to the switch or to other ranks, headers included.
+	 * */
+	uint64_t reduce_sent_bytes;
+	/* Chunks that this rank asked for and that multicast did not bring after all. */
+	uint64_t chunks_lost;
+	/* Chunks that came by repair, over TCP, because multicast had not brought them in time. */
+	uint64_t chunks_repaired;
+	/* Chunks and datagrams of the switch that this rank threw away on purpose. */
+	uint64_t chunks_injected;
+	/* Chunks that arrived and were of no use: mostly second copies, of which one came by multicast
+	 * and one by repair, else late or malformed ones. No data are missing for it. */
+	uint64_t chunks_dropped;
+	/* Time with an Allgather, Broadcast or Barrier in flight. */
+	uint64_t gather_busy_ns;
+	/* Time with a Reduce-Scatter or Reduce in flight. */
+	uint64_t reduce_busy_ns;
+	/* Time with an Allgather, Broadcast or Barrier and a Reduce-Scatter or Reduce in flight. */
+	uint64_t overlap_ns;
+	/* Time that Allgathers, Broadcasts and Barriers have waited for older ones, summed over those
+	 * that are done. */
+	uint64_t gather_queued_ns;
+	/* Time that Reduce-Scatters and Reduces have waited for older ones, summed over those that are
+	 * done. */
+	uint64_t reduce_queued_ns;
+	/* Time that Allgathers, Broadcasts and Barriers have waited for other ranks to post them,
+	 * summed over those that are done. */
+	uint64_t gather_peers_ns;
+	/* Time that Reduce-Scatters and Reduces have waited for other ranks to post them, summed over
+	 * those that are done. */
+	uint64_t reduce_peers_ns;
+	/* Time that Allgathers, Broadcasts and Barriers have waited with something to send, for a
+	 * turn, credit or the foreground, summed over those that are done. */
+	uint64_t gather_turn_ns;
+	/* Time that Reduce-Scatters and Reduces have waited with something to send, for credit or the
+	 * foreground, summed over those that are done. */
+	uint64_t reduce_turn_ns;
+	/* Time that Allgathers, Broadcasts and Barriers have waited for bytes on their way, summed
+	 * over those that are done. */
+	uint64_t gather_transfer_ns;
+	/* Time that Reduce-Scatters and Reduces have waited for bytes on their way, summed over those
+	 * that are done. */
+	uint64_t reduce_transfer_ns;
+	/* Time that Allgathers, Broadcasts and Barriers have waited for the word of other ranks, all
+	 * bytes being there, summed over those that are done. */
+	uint64_t gather_finish_ns;
+	/* Time that Reduce-Scatters and Reduces have waited for the word of other ranks, all bytes
+	 * being there, summed over those that are done. */
+	uint64_t reduce_finish_ns;
+	/* Bytes of Reduce-Scatters and Reduces received from the switch or from other ranks, headers
+	 * included. */
+	uint64_t reduce_received_bytes;
+	/* Contributions that were sent to the switch again. */
+	uint64_t reduce_resent;
+	/* Datagrams that claimed to be the switch's and were garbled, or had a wrong tag: they were
+	 * thrown away. */
+	uint64_t reduce_refused;
+	/* Of reduce_ops, those done through the switch. */
+	uint64_t switch_ops;
+	/* Of reduce_ops, those done directly, from the beginning or after the switch was lost. */
+	uint64_t direct_ops;
+	/* Times that the switch was given up, and operations went on directly. */
+	uint64_t fallbacks;
+	/* Of chunks_dropped, those that belong to none of the group's operations. As the operations
+	 * did not fail, they are a stranger's. */
+	uint64_t chunks_mismatched;
+	/* Multicast datagrams that a firewall or security policy of this host refused; repairs bring
+	 * what was in them. */
+	uint64_t sends_refused;
+	/* Multicast datagrams that were not sent because the interface was down or had no address;
+	 * repairs bring what was in them. */
+	uint64_t sends_offline;
+	/* Multicast datagrams that were not sent because the interface's MTU has been lowered; repairs
+	 * bring what was in them. */
+	uint64_t sends_too_large;
+	/* Causes of slowness that were logged and are in the notes of info(). */
+	uint64_t warnings;
+	/* Results from the switch that came twice, or that nothing waited for. No data are missing for
+	 * it. */
+	uint64_t reduce_dropped;
 };
+/* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);
 
 /* mcast_close leaves a group: it waits until all ranks close, as long as they

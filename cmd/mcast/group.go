@@ -112,12 +112,12 @@ func (g lanes) together(a *allgather, r *reduceScatter) error {
 func (g lanes) count() (c [numCounters]uint64) {
 	s := g.Stats()
 	c[counterSent] = s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
-	c[counterReceived] = s.GatherReceived + s.ReduceReceived
+	c[counterReceived] = s.GatherReceivedBytes + s.ReduceReceivedBytes
 	c[counterLost], c[counterInjected] = s.ChunksLost, s.ChunksInjected
 	c[counterGatherOps], c[counterReduceOps] = s.GatherOps, s.ReduceOps
 	for class, at := range map[overlap.Class]int{overlap.Gather: counterGatherWaits, overlap.Reduce: counterReduceWaits} {
 		for phase, waited := range g.Waited(class) {
-			c[at+phase] = uint64(waited) //nolint:gosec // a duration
+			c[at+phase] = uint64(waited)
 		}
 	}
 	return c

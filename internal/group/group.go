@@ -24,6 +24,7 @@ const (
 	Dead     = mesh.Dead     // a rank died, stopped, or was cut off
 	Mismatch = mesh.Mismatch // ranks disagree about an operation
 	Closed   = mesh.Closed   // this rank closed the group
+	Local    = mesh.Local    // something on a rank failed that has nothing to do with its peers
 	Path     = mesh.Path     // data do not pass between two ranks that both answer
 	Left     = mesh.Left     // a rank closed the group while others still used it
 	Aborted  = mesh.Aborted  // a rank gave the group up, and said why
@@ -239,7 +240,7 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	}
 	g.checkDeparted(overlap.Gather)
 	w.Book(&g.waited[overlap.Gather])
-	g.tally.gatherBytes.Add(uint64(own)) //nolint:gosec // a length
+	g.tally.gatherBytes.Add(uint64(own))
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
 }
 

@@ -4,6 +4,11 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // Info describes a group. All but Notes, ReduceScatter and its reason does not change.
@@ -27,37 +32,6 @@ type Info struct {
 	ReduceScatterReason string `json:"reduce_scatter_reason"`
 }
 
-// Stats count what a group did since Join. Bytes are of this rank.
-type Stats struct {
-	GatherOps          uint64 // operations done
-	GatherBytes        uint64 // shards of this rank in operations posted
-	GatherSentBytes    uint64 // multicast, headers included
-	GatherControlBytes uint64 // control messages and repairs sent
-	GatherReceived     uint64 // bytes received
-	ReduceOps          uint64
-	ReduceBytes        uint64
-	ReduceSentBytes    uint64
-	ChunksLost         uint64 // asked for, and multicast did not bring them after all
-	ChunksRepaired     uint64 // arrived by repair
-	ChunksInjected     uint64 // dropped on purpose, MCAST_LOSS
-	ChunksDropped      uint64 // duplicates, stale, malformed
-	GatherBusy         time.Duration
-	ReduceBusy         time.Duration
-	Overlap            time.Duration // both kinds in flight together
-	ReduceReceived     uint64        // bytes received from ranks and the switch
-	ReduceResent       uint64        // contributions that the switch had not got
-	ReduceRefused      uint64        // datagrams that claimed to be the switch's and were not, or were garbled
-	SwitchOps          uint64        // of ReduceOps, done through the switch
-	DirectOps          uint64        // of ReduceOps, done directly, perhaps after the switch was lost
-	Fallbacks          uint64        // times that the switch was given up
-	ReduceDropped      uint64        // results from the switch that came again
-	ChunksMismatched   uint64        // of another operation than this rank has called: a stranger's, as no error followed
-	SendsRefused       uint64        // multicast datagrams that a firewall or security policy of this host refused
-	SendsOffline       uint64        // multicast datagrams not sent because the interface was down or had no address
-	SendsTooLarge      uint64        // multicast datagrams larger than the interface's MTU, which was lowered
-	Warnings           uint64        // causes of slowness that were logged and noted, see Info
-}
-
 type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
 
 // Info returns what the group is now.
@@ -71,21 +45,27 @@ func (g *Group) Info() Info {
 	return i
 }
 
+// sources are what the counters are read from, as internal/api says.
+type sources struct {
+	gather                   multicast.Stats
+	fabric                   fabric.Stats
+	reduce                   engine.ReduceStats
+	gatherBytes, reduceBytes uint64
+	fallbacks                uint64
+	warnings                 []string
+
+	gatherWaits, reduceWaits        overlap.Account
+	gatherBusy, reduceBusy, overlap time.Duration
+}
+
 // Stats returns the counters.
 func (g *Group) Stats() Stats {
-	c, f := g.gather.Stats()
-	r := g.reduce.Stats()
-	s := Stats{
-		GatherOps: c.Done, GatherBytes: g.tally.gatherBytes.Load(),
-		GatherSentBytes: f.SentBytes, GatherControlBytes: f.ControlBytes, GatherReceived: f.ReceivedBytes,
-		ReduceOps: r.Switched + r.Direct, ReduceBytes: g.tally.reduceBytes.Load(), ReduceSentBytes: r.SentBytes,
-		ChunksLost: c.Lost, ChunksRepaired: c.Repaired, ChunksInjected: f.Injected + r.Injected,
-		ChunksDropped: f.Dropped - min(f.Injected, f.Dropped), ChunksMismatched: c.Mismatched,
+	s := sources{
+		reduce: g.reduce.Stats(), gatherBytes: g.tally.gatherBytes.Load(), reduceBytes: g.tally.reduceBytes.Load(),
+		fallbacks: g.tally.fallbacks.Load(), warnings: g.warnings.all(),
+		gatherWaits: g.Waited(overlap.Gather), reduceWaits: g.Waited(overlap.Reduce),
 	}
-	s.ReduceReceived, s.ReduceResent, s.ReduceRefused, s.ReduceDropped = r.ReceivedBytes, r.Resent, r.Refused, r.Dropped
-	s.SwitchOps, s.DirectOps, s.Fallbacks = r.Switched, r.Direct, g.tally.fallbacks.Load()
-	s.SendsRefused, s.SendsOffline, s.SendsTooLarge = f.Refused, f.Unreachable, f.TooLarge
-	s.Warnings = uint64(len(g.warnings.all()))
-	s.GatherBusy, s.ReduceBusy, s.Overlap = g.meter.Times()
-	return s
+	s.gather, s.fabric = g.gather.Stats()
+	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()
+	return s.stats()
 }

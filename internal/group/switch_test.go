@@ -184,7 +184,7 @@ func bytesThroughTheSwitch(t *testing.T, typ reduce.Type, shards int) {
 			}
 			after := g[r].Stats()
 			sent[r] = float64(after.ReduceSentBytes-before.ReduceSentBytes) / float64(shards*shard)
-			received[r] = float64(after.ReduceReceived-before.ReduceReceived) / shard
+			received[r] = float64(after.ReduceReceivedBytes-before.ReduceReceivedBytes) / shard
 			return nil
 		})
 		for r := range g {

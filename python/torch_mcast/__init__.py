@@ -11,6 +11,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .counters import Stats
 from .errors import (
     ArgumentError,
     BusyError,
@@ -25,7 +26,7 @@ from .errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from .group import Info, Stats
+from .group import Info
 
 if TYPE_CHECKING:
     from . import fsdp

@@ -11,14 +11,15 @@ from __future__ import annotations
 import ctypes as c
 import os
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from . import errors
+from .counters import Stats
 
 NAME = "libnccl-net-mcast.so"
 
-OK, E_ARGUMENT, E_TIMEOUT, E_BUSY = 0, 1, 3, 7
 SUM, PROD, MAX, MIN, AVG, PREMUL_SUM = range(6)
 I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
 I16, U16 = 100, 101
@@ -30,48 +31,7 @@ _BLOB_BYTES = 4096
 class StatsStruct(c.Structure):
     """struct mcast_stats."""
 
-    _fields_ = [
-        (name, c.c_uint64)
-        for name in (
-            "size",
-            "gather_ops",
-            "gather_bytes",
-            "gather_sent_bytes",
-            "gather_control_bytes",
-            "gather_received_bytes",
-            "reduce_ops",
-            "reduce_bytes",
-            "reduce_sent_bytes",
-            "chunks_lost",
-            "chunks_repaired",
-            "chunks_injected",
-            "chunks_dropped",
-            "gather_busy_ns",
-            "reduce_busy_ns",
-            "overlap_ns",
-            "gather_queued_ns",
-            "reduce_queued_ns",
-            "gather_peers_ns",
-            "reduce_peers_ns",
-            "gather_turn_ns",
-            "reduce_turn_ns",
-            "gather_transfer_ns",
-            "reduce_transfer_ns",
-            "gather_finish_ns",
-            "reduce_finish_ns",
-            "reduce_received_bytes",
-            "reduce_resent",
-            "reduce_refused",
-            "switch_ops",
-            "direct_ops",
-            "fallbacks",
-            "chunks_mismatched",
-            "sends_refused",
-            "sends_offline",
-            "sends_too_large",
-            "warnings",
-        )
-    ]
+    _fields_ = [("size", c.c_uint64), *((f.name, c.c_uint64) for f in fields(Stats))]
 
 
 _ERR = [c.c_char_p, c.c_size_t]
@@ -197,7 +157,7 @@ class Library:
             raise errors.LibraryError(f"{path} is not the library that torch_mcast needs: {e}") from e
 
     def _check(self, code: int) -> None:
-        if code != OK:
+        if code != errors.OK:
             rank: int = self._dll.mcast_error_rank()
             text = _scratch.err.value.decode(errors="replace")
             raise errors.from_code(code, text, rank if rank >= 0 else None)
@@ -289,7 +249,7 @@ class Library:
         be had again.
         """
         code = self._dll.mcast_wait(work, timeout_ms, _scratch.err, _ERROR_BYTES)
-        if code == E_TIMEOUT:
+        if code == errors.E_TIMEOUT:
             return False
         self._check(code)
         return True
@@ -304,7 +264,7 @@ class Library:
         while True:
             text = c.create_string_buffer(cap)
             code = self._dll.mcast_info(group, text, cap, c.byref(length), _scratch.err, _ERROR_BYTES)
-            if code == E_ARGUMENT and length.value > cap:
+            if code == errors.E_ARGUMENT and length.value > cap:
                 cap = length.value
                 continue
             self._check(code)

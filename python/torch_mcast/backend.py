@@ -15,8 +15,9 @@ from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessG
 
 from . import connections, errors, profile, reduction
 from .capabilities import collective
+from .counters import Stats
 from .delegate import GlooBacked
-from .group import Group, Info, Lane, Stats
+from .group import Group, Info, Lane
 from .reduction import Reduction
 from .rendezvous import exchange
 from .tensor import (

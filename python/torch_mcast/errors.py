@@ -13,67 +13,115 @@ class McastError(RuntimeError):
     rank: int | None = None
 
 
-class LibraryError(McastError, OSError):
-    """The shared library was not found, or is not one that this package understands."""
-
-
-class ForkError(McastError):
-    """The library was used in a child of fork() whose parent had loaded it already."""
+# BEGIN errors: written by "go generate ./internal/api" from internal/api/errors.go
 
 
 class ArgumentError(McastError, ValueError):
-    """A wrong argument or option."""
+    """A wrong argument, setting or option; the message names it and what is allowed.
 
-
-class UnsupportedError(McastError, NotImplementedError):
-    """Something of torch.distributed that the backend does not do."""
+    Nothing was begun, and the group goes on.
+    """
 
 
 class UnavailableError(McastError):
-    """The machine lacks something that the fabric needs."""
+    """The machine lacks something that the group needs; the message says what.
+
+    There is no group: provide it, or set what the message names.
+    """
 
 
 class WaitTimeoutError(McastError, TimeoutError):
-    """The time given to a wait ran out, and the operation itself goes on; or that given to a join."""
+    """The time given to a wait ran out, or that of a join (MCAST_JOIN_TIMEOUT at most).
+
+    The operation goes on: wait again. After a join there is no group.
+    """
 
 
 class RankError(McastError):
-    """A rank died, stopped, was cut off, left the group or aborted: see its attribute rank."""
+    """A rank died, stopped, was cut off, left or aborted; its number comes with the error.
+
+    The group has ended on all ranks: read the log of that rank first.
+    """
 
 
 class MismatchError(McastError):
-    """Ranks disagree about an operation or a setting."""
+    """Ranks disagree about an operation or a setting.
+
+    The group has ended on all ranks: the script calls different things on them, or settings
+    differ.
+    """
 
 
 class ClosedError(McastError):
-    """The group, endpoint or work is closed."""
+    """The group, endpoint or work is unknown or closed.
+
+    It was used after this rank had closed or destroyed it.
+    """
 
 
 class BusyError(McastError):
-    """As many operations as the library holds are in flight already."""
+    """Too many operations, 1024, are waiting already.
+
+    The group goes on: wait for one of them. torch_mcast does so by itself.
+    """
 
 
 class InternalError(McastError):
-    """A defect of the library."""
+    """Something failed that is none of the others: the operating system, or a defect of the library.
+
+    The message says what failed; if that is no fault of the machine, report it.
+    """
 
 
-_BY_CODE: dict[int, type[McastError]] = {
-    1: ArgumentError,
-    2: UnavailableError,
-    3: WaitTimeoutError,
-    4: RankError,
-    5: MismatchError,
-    6: ClosedError,
-    7: BusyError,
-    8: InternalError,
+class LibraryError(McastError, OSError):
+    """The shared library was not found, or is not one that this package understands.
+
+    Run `make build`, or set MCAST_LIBRARY.
+    """
+
+
+class ForkError(McastError):
+    """The library was used in a child of fork() whose parent had loaded it already.
+
+    Start the child by spawn, or fork before the first group is made.
+    """
+
+
+class UnsupportedError(McastError, NotImplementedError):
+    """Something of torch.distributed that the backend does not do.
+
+    Use another group for it, of gloo say (TORCH.md).
+    """
+
+
+OK = 0
+E_ARGUMENT = 1
+E_UNAVAILABLE = 2
+E_TIMEOUT = 3
+E_RANK = 4
+E_MISMATCH = 5
+E_CLOSED = 6
+E_BUSY = 7
+E_INTERNAL = 8
+
+BY_CODE: dict[int, type[McastError]] = {
+    E_ARGUMENT: ArgumentError,
+    E_UNAVAILABLE: UnavailableError,
+    E_TIMEOUT: WaitTimeoutError,
+    E_RANK: RankError,
+    E_MISMATCH: MismatchError,
+    E_CLOSED: ClosedError,
+    E_BUSY: BusyError,
+    E_INTERNAL: InternalError,
 }
+# END errors
 
 
 def from_code(code: int, message: str, rank: int | None = None) -> McastError:
     """Return the exception for an MCAST_E_* code of mcast.h that is about a rank."""
-    kind = _BY_CODE.get(code)
+    kind = BY_CODE.get(code)
     if kind is None:
         return InternalError(f"unknown error code {code}: {message}")
-    error = kind(message or kind.__doc__ or "")
+    error = kind(message or (kind.__doc__ or "").partition("\n")[0])
     error.rank = rank
     return error

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from . import _lib, errors
+from .counters import Stats
 
 # How long close() waits for ranks that come later. They are waited for behind it, and at exit.
 LINGER_S = 10.0
@@ -61,91 +62,6 @@ class Info:
     notes: tuple[str, ...]
     reduce_scatter: str
     reduce_scatter_reason: str
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Counters of one rank since the group was joined; bytes, chunks and nanoseconds.
-
-    Attributes:
-        gather_ops: Allgathers, Broadcasts and barriers done.
-        gather_bytes: shard bytes of this rank in them.
-        gather_sent_bytes: multicast bytes sent, headers included.
-        gather_control_bytes: control and repair bytes sent.
-        gather_received_bytes: bytes received by the gather lane.
-        reduce_ops: Reduce-Scatters done.
-        reduce_bytes: shard bytes of this rank in them.
-        reduce_sent_bytes: bytes sent for them.
-        chunks_lost: chunks asked for that multicast did not bring after all.
-        chunks_repaired: chunks that arrived by repair.
-        chunks_injected: chunks dropped on purpose (MCAST_LOSS).
-        chunks_dropped: duplicates, stale and malformed chunks.
-        gather_busy_ns: time with a gather operation in flight.
-        reduce_busy_ns: time with a Reduce-Scatter in flight.
-        overlap_ns: time with both in flight together.
-        gather_queued_ns: what gather operations that are done waited for, summed: older ones,
-        reduce_queued_ns: and the same of Reduce-Scatters;
-        gather_peers_ns: other ranks to post the operation,
-        reduce_peers_ns: (Reduce-Scatters);
-        gather_turn_ns: a turn or credit to send, or operations of the foreground,
-        reduce_turn_ns: (Reduce-Scatters);
-        gather_transfer_ns: bytes on their way,
-        reduce_transfer_ns: (Reduce-Scatters);
-        gather_finish_ns: the word of other ranks, all bytes being there,
-        reduce_finish_ns: (Reduce-Scatters).
-        reduce_received_bytes: bytes received for Reduce-Scatters, from ranks and the switch.
-        reduce_resent: contributions that the switch had not got.
-        reduce_refused: datagrams that claimed to be the switch's and were not, or were garbled.
-        switch_ops: of reduce_ops, done through the switch.
-        direct_ops: of reduce_ops, done directly, perhaps after the switch was lost.
-        fallbacks: times that the switch was given up.
-        chunks_mismatched: of chunks_dropped, those of no operation of this group.
-        sends_refused: multicast datagrams that a firewall or policy of this host refused.
-        sends_offline: multicast datagrams not sent, the interface being down or without address.
-        sends_too_large: multicast datagrams not sent, the interface's MTU having been lowered.
-        warnings: causes of slowness that were logged and are in the notes of info().
-    """
-
-    gather_ops: int
-    gather_bytes: int
-    gather_sent_bytes: int
-    gather_control_bytes: int
-    gather_received_bytes: int
-    reduce_ops: int
-    reduce_bytes: int
-    reduce_sent_bytes: int
-    chunks_lost: int
-    chunks_repaired: int
-    chunks_injected: int
-    chunks_dropped: int
-    gather_busy_ns: int
-    reduce_busy_ns: int
-    overlap_ns: int
-    gather_queued_ns: int
-    reduce_queued_ns: int
-    gather_peers_ns: int
-    reduce_peers_ns: int
-    gather_turn_ns: int
-    reduce_turn_ns: int
-    gather_transfer_ns: int
-    reduce_transfer_ns: int
-    gather_finish_ns: int
-    reduce_finish_ns: int
-    reduce_received_bytes: int
-    reduce_resent: int
-    reduce_refused: int
-    switch_ops: int
-    direct_ops: int
-    fallbacks: int
-    chunks_mismatched: int
-    sends_refused: int
-    sends_offline: int
-    sends_too_large: int
-    warnings: int
-
-    def __sub__(self, earlier: Stats) -> Stats:
-        """Return what was counted since an earlier reading."""
-        return Stats(*(getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)))
 
 
 class Pending(Protocol):

@@ -9,7 +9,8 @@ import torch.distributed as dist
 
 from . import errors
 from .backend import MulticastBackend
-from .group import Info, Stats
+from .counters import Stats
+from .group import Info
 from .options import NAME, Options
 
 

@@ -1,0 +1,200 @@
+# Written by "go generate ./internal/api"; change internal/api/counters.go instead.
+"""The counters of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .readings import Readings
+
+
+@dataclass(frozen=True)
+class Stats(Readings):
+    """Counters of one rank since its group was joined, or between two readings (a - b).
+
+    Printed, they are those that are not 0, by group. docs/COUNTERS.md has all of them by group.
+
+    Attributes:
+        gather_ops (operations): Allgathers, Broadcasts and Barriers done, those that Allreduces
+            are made of included. Normal.
+        gather_bytes (bytes): This rank's own shards in the Allgathers and Broadcasts that it has
+            posted. Normal.
+        gather_sent_bytes (bytes): Bytes of Allgathers and Broadcasts sent by multicast, or written
+            to shared memory, headers included. Normal: a few per cent more than gather_bytes, at
+            any number of ranks.
+        gather_control_bytes (bytes): Bytes of control messages and repairs of Allgathers,
+            Broadcasts and Barriers, sent to single ranks. Normal; where it comes near
+            gather_sent_bytes, look at chunks_repaired of the other ranks.
+        gather_received_bytes (bytes): Bytes of Allgathers and Broadcasts received by multicast, or
+            read from shared memory, headers included, repairs not. Normal.
+        reduce_ops (operations): Reduce-Scatters and Reduces done, those that Allreduces are made
+            of included: switch_ops and direct_ops. Normal.
+        reduce_bytes (bytes): This rank's own results of the Reduce-Scatters and Reduces that it
+            has posted. Normal.
+        reduce_sent_bytes (bytes): Bytes of Reduce-Scatters and Reduces sent to the switch or to
+            other ranks, headers included. Normal: reduce_bytes times the number of other ranks,
+            and a few per cent.
+        chunks_lost (chunks): Chunks that this rank asked for and that multicast did not bring
+            after all. Normal up to 1 % of what is received; beyond, a warning says where to look.
+        chunks_repaired (chunks): Chunks that came by repair, over TCP, because multicast had not
+            brought them in time. Normal up to 1 % of what is received; beyond, a warning says
+            where to look.
+        chunks_injected (chunks): Chunks and datagrams of the switch that this rank threw away on
+            purpose. Should be 0; otherwise MCAST_LOSS is set.
+        chunks_dropped (chunks): Chunks that arrived and were of no use: mostly second copies, of
+            which one came by multicast and one by repair, else late or malformed ones. No data are
+            missing for it. Normal beside chunks_repaired; where it grows without, look at
+            chunks_mismatched.
+        gather_busy_ns (ns): Time with an Allgather, Broadcast or Barrier in flight. Normal.
+        reduce_busy_ns (ns): Time with a Reduce-Scatter or Reduce in flight. Normal.
+        overlap_ns (ns): Time with an Allgather, Broadcast or Barrier and a Reduce-Scatter or
+            Reduce in flight. Normal: FSDP hides one behind the other that long.
+        gather_queued_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for older
+            ones, summed over those that are done. Normal where several are posted at once.
+        reduce_queued_ns (ns): Time that Reduce-Scatters and Reduces have waited for older ones,
+            summed over those that are done. Normal where several are posted at once.
+        gather_peers_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for other
+            ranks to post them, summed over those that are done. If it is the largest, look at what
+            the slowest rank does meanwhile.
+        reduce_peers_ns (ns): Time that Reduce-Scatters and Reduces have waited for other ranks to
+            post them, summed over those that are done. If it is the largest, look at what the
+            slowest rank does meanwhile.
+        gather_turn_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited with
+            something to send, for a turn, credit or the foreground, summed over those that are
+            done. Normal; in a group of MCAST_CLASS=background it is what training takes.
+        reduce_turn_ns (ns): Time that Reduce-Scatters and Reduces have waited with something to
+            send, for credit or the foreground, summed over those that are done. Normal; in a group
+            of MCAST_CLASS=background it is what training takes.
+        gather_transfer_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for
+            bytes on their way, summed over those that are done. Normal; if the network should be
+            faster, look at chunks_repaired.
+        reduce_transfer_ns (ns): Time that Reduce-Scatters and Reduces have waited for bytes on
+            their way, summed over those that are done. Normal; if the network should be faster,
+            look at reduce_resent and fallbacks.
+        gather_finish_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for the
+            word of other ranks, all bytes being there, summed over those that are done. Normal; if
+            it is large, look at chunks_repaired of the other ranks.
+        reduce_finish_ns (ns): Time that Reduce-Scatters and Reduces have waited for the word of
+            other ranks, all bytes being there, summed over those that are done. Normal.
+        reduce_received_bytes (bytes): Bytes of Reduce-Scatters and Reduces received from the
+            switch or from other ranks, headers included. Normal: about reduce_bytes through a
+            switch; directly, that times the number of other ranks.
+        reduce_resent (contributions): Contributions that were sent to the switch again. Normal up
+            to 1 % of what is sent; beyond, look at the drops of the interface, of the ports and of
+            the switch.
+        reduce_refused (datagrams): Datagrams that claimed to be the switch's and were garbled, or
+            had a wrong tag: they were thrown away. Should be 0; otherwise look at who else sends
+            to this rank (SECURITY.md).
+        switch_ops (operations): Of reduce_ops, those done through the switch. Normal.
+        direct_ops (operations): Of reduce_ops, those done directly, from the beginning or after
+            the switch was lost. Normal without MCAST_SWITCH; with it, info() says why.
+        fallbacks (times): Times that the switch was given up, and operations went on directly.
+            Should be 0; otherwise info() says why, and the log of the switch.
+        chunks_mismatched (chunks): Of chunks_dropped, those that belong to none of the group's
+            operations. As the operations did not fail, they are a stranger's. Should be 0;
+            otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT.
+        sends_refused (datagrams): Multicast datagrams that a firewall or security policy of this
+            host refused; repairs bring what was in them. Should be 0; otherwise let UDP to the
+            group pass (nft list ruleset).
+        sends_offline (datagrams): Multicast datagrams that were not sent because the interface was
+            down or had no address; repairs bring what was in them. Should be 0; otherwise look at
+            the interface (ip addr, dmesg).
+        sends_too_large (datagrams): Multicast datagrams that were not sent because the interface's
+            MTU has been lowered; repairs bring what was in them. Should be 0; otherwise set the
+            MTU back, or join again.
+        warnings (causes): Causes of slowness that were logged and are in the notes of info().
+            Should be 0; otherwise read the notes.
+        reduce_dropped (results): Results from the switch that came twice, or that nothing waited
+            for. No data are missing for it. Normal beside reduce_resent.
+    """
+
+    units: ClassVar[dict[str, dict[str, str]]] = {
+        "Allgather, Broadcast and Barrier": {
+            "gather_ops": "operations",
+            "gather_bytes": "bytes",
+            "gather_sent_bytes": "bytes",
+            "gather_control_bytes": "bytes",
+            "gather_received_bytes": "bytes",
+            "gather_busy_ns": "ns",
+            "gather_queued_ns": "ns",
+            "gather_peers_ns": "ns",
+            "gather_turn_ns": "ns",
+            "gather_transfer_ns": "ns",
+            "gather_finish_ns": "ns",
+        },
+        "Reduce-Scatter and Reduce": {
+            "reduce_ops": "operations",
+            "reduce_bytes": "bytes",
+            "reduce_sent_bytes": "bytes",
+            "reduce_busy_ns": "ns",
+            "reduce_queued_ns": "ns",
+            "reduce_peers_ns": "ns",
+            "reduce_turn_ns": "ns",
+            "reduce_transfer_ns": "ns",
+            "reduce_finish_ns": "ns",
+            "reduce_received_bytes": "bytes",
+        },
+        "Both at once": {
+            "overlap_ns": "ns",
+        },
+        "Losses and repairs": {
+            "chunks_lost": "chunks",
+            "chunks_repaired": "chunks",
+            "chunks_injected": "chunks",
+            "chunks_dropped": "chunks",
+            "chunks_mismatched": "chunks",
+        },
+        "The switch": {
+            "reduce_resent": "contributions",
+            "reduce_refused": "datagrams",
+            "switch_ops": "operations",
+            "direct_ops": "operations",
+            "fallbacks": "times",
+            "reduce_dropped": "results",
+        },
+        "This host": {
+            "sends_refused": "datagrams",
+            "sends_offline": "datagrams",
+            "sends_too_large": "datagrams",
+            "warnings": "causes",
+        },
+    }
+
+    gather_ops: int
+    gather_bytes: int
+    gather_sent_bytes: int
+    gather_control_bytes: int
+    gather_received_bytes: int
+    reduce_ops: int
+    reduce_bytes: int
+    reduce_sent_bytes: int
+    chunks_lost: int
+    chunks_repaired: int
+    chunks_injected: int
+    chunks_dropped: int
+    gather_busy_ns: int
+    reduce_busy_ns: int
+    overlap_ns: int
+    gather_queued_ns: int
+    reduce_queued_ns: int
+    gather_peers_ns: int
+    reduce_peers_ns: int
+    gather_turn_ns: int
+    reduce_turn_ns: int
+    gather_transfer_ns: int
+    reduce_transfer_ns: int
+    gather_finish_ns: int
+    reduce_finish_ns: int
+    reduce_received_bytes: int
+    reduce_resent: int
+    reduce_refused: int
+    switch_ops: int
+    direct_ops: int
+    fallbacks: int
+    chunks_mismatched: int
+    sends_refused: int
+    sends_offline: int
+    sends_too_large: int
+    warnings: int
+    reduce_dropped: int
