@@ -68,6 +68,8 @@ func each(t testing.TB, p int, f func(r int) error) {
 	}
 }
 
+//
+//go:norace
 func fill(b []byte, seed int) {
 	x := uint32(seed)*2654435761 + 1
 	for i := range b {
