@@ -41,18 +41,21 @@ func buildOutside(t *testing.T) string {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, to), b, 0o600))
 	}
+	// It requires what this module does: `go mod tidy`, which finds out, would need a network.
+	mod, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	requirements, ok := bytes.CutPrefix(mod, []byte("module "+module+"\n"))
+	require.True(t, ok)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, `module example.com/outside
-
-go 1.26.0
-
+%[3]s
 require %[1]s v0.0.0
 
 replace %[1]s => %[2]s
-`, module, checkout), 0o600))
+`, module, checkout, requirements), 0o600))
 	for _, verb := range [][]string{{"vet", "."}, {"build", "-o", "outside", "."}} {
-		c := exec.Command("go", append([]string{verb[0], "-mod=mod"}, verb[1:]...)...)
+		c := exec.Command("go", verb...)
 		c.Dir = dir
-		c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
+		c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=")
 		out, err := c.CombinedOutput()
 		require.NoError(t, err, "go %v\n%s", verb, out)
 	}
