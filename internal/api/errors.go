@@ -36,6 +36,7 @@ var errorTable = []Error{
 		Then:   "The group has ended on all ranks: read the log of that rank first."},
 	{Code: 5, Name: "MISMATCH", Exception: "MismatchError",
 		Faults: []string{"Mismatch"},
+		Match:  "errors.As(err, new(*group.MismatchError))",
 		What:   "Ranks disagree about an operation or a setting.",
 		Then:   "The group has ended on all ranks: the script calls different things on them, or settings differ."},
 	{Code: 6, Name: "CLOSED", Exception: "ClosedError",

@@ -27,6 +27,7 @@ type output struct {
 
 var outputs = []output{
 	{"internal/group/stats.go", "group.go.tmpl", ""},
+	{"pkg/collnet/stats.go", "collnet.go.tmpl", ""},
 	{"ncclnet/mcast.h", "stats.h.tmpl", "counters"},
 	{"ncclnet/mcast.h", "errors.h.tmpl", "errors"},
 	{"ncclnet/stats.go", "ncclnet_stats.go.tmpl", ""},
@@ -102,6 +103,7 @@ func base(e Error) string {
 
 // forGo has a sentence name counters as Go does.
 func forGo(text string) string {
+	text = strings.ReplaceAll(text, "info()", "Info")
 	return names.ReplaceAllStringFunc(text, func(name string) string {
 		for _, c := range counters {
 			if c.Name == name {

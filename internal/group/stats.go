@@ -112,10 +112,10 @@ type Stats struct {
 	// SwitchOps (operations): Of ReduceOps, those done through the switch. Normal.
 	SwitchOps uint64
 	// DirectOps (operations): Of ReduceOps, those done directly, from the beginning or after the
-	// switch was lost. Normal without MCAST_SWITCH; with it, info() says why.
+	// switch was lost. Normal without MCAST_SWITCH; with it, Info says why.
 	DirectOps uint64
 	// Fallbacks (times): Times that the switch was given up, and operations went on directly.
-	// Should be 0; otherwise info() says why, and the log of the switch.
+	// Should be 0; otherwise Info says why, and the log of the switch.
 	Fallbacks uint64
 	// ChunksMismatched (chunks): Of ChunksDropped, those that belong to none of the group's
 	// operations. As the operations did not fail, they are a stranger's. Should be 0; otherwise
@@ -133,8 +133,8 @@ type Stats struct {
 	// MTU has been lowered; repairs bring what was in them. Should be 0; otherwise set the MTU
 	// back, or join again.
 	SendsTooLarge uint64
-	// Warnings (causes): Causes of slowness that were logged and are in the notes of info().
-	// Should be 0; otherwise read the notes.
+	// Warnings (causes): Causes of slowness that were logged and are in the notes of Info. Should
+	// be 0; otherwise read the notes.
 	Warnings uint64
 	// ReduceDropped (results): Results from the switch that came twice, or that nothing waited
 	// for. No data are missing for it. Normal beside ReduceResent.

@@ -8,10 +8,16 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// ErrBusy says that 1024 operations wait already. Nothing was begun: wait for one.
-var ErrBusy = engine.ErrBusy
+var (
+	// ErrBusy says that 1024 operations wait already. Nothing was begun: wait for one.
+	ErrBusy = engine.ErrBusy
+	// ErrUnavailable says that the machine lacks what a group needs. There is none: the text says what
+	// to provide, or to set.
+	ErrUnavailable = fabric.ErrUnavailable
+)
 
 // ArgumentError says what is wrong with a call or an option, and what is allowed. Nothing was begun.
 type ArgumentError struct{ Text string }
@@ -106,12 +112,11 @@ func public(err error) error {
 		return nil
 	}
 	text := err.Error()
-	var argument *group.ArgumentError
-	if errors.As(err, &argument) {
+	if _, ok := errors.AsType[*group.ArgumentError](err); ok {
 		return &ArgumentError{Text: text}
 	}
-	var fault *group.Fault
-	if errors.As(err, &fault) && fault.Kind == group.Closed {
+	fault, _ := errors.AsType[*group.Fault](err)
+	if fault != nil && fault.Kind == group.Closed {
 		return ClosedError{}
 	}
 	if ranks, what, ok := group.MismatchOf(err); ok {
@@ -121,9 +126,7 @@ func public(err error) error {
 		return &PathError{From: from, To: to, Text: text}
 	}
 	cause := err
-	var timeout *group.TimeoutError
-	late := errors.As(err, &timeout)
-	if late {
+	if timeout, ok := errors.AsType[*group.TimeoutError](err); ok {
 		cause = &TimeoutError{Setting: timeout.Setting, After: timeout.After, Text: text}
 	}
 	if rank, ok := group.RankOf(err); ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // TestEveryFaultHasAType: none of package group's errors comes out as it is.
@@ -33,7 +34,8 @@ func TestEveryFaultHasAType(t *testing.T) {
 	}
 	require.NoError(t, public(nil))
 	require.Equal(t, &ArgumentError{Text: "x"}, public(&group.ArgumentError{Text: "x"}))
-	require.ErrorIs(t, public(engine.ErrBusy), ErrBusy)
+	require.ErrorIs(t, public(fmt.Errorf("x: %w", engine.ErrBusy)), ErrBusy)
+	require.ErrorIs(t, public(fmt.Errorf("x: %w", fabric.ErrUnavailable)), ErrUnavailable)
 	require.Equal(t, context.Canceled, public(context.Canceled))
 	late := public(&group.TimeoutError{Setting: "MCAST_X", After: time.Second})
 	require.Equal(t, &TimeoutError{Setting: "MCAST_X", After: time.Second, Text: "MCAST_X of 1s is over"}, late)

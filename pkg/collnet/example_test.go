@@ -120,8 +120,7 @@ func ExampleRankError() {
 			return errors.New("out of disk") // InProcess aborts the group
 		}
 		err := g.Barrier(ctx)
-		var gone *collnet.RankError
-		if errors.As(err, &gone) {
+		if gone, ok := errors.AsType[*collnet.RankError](err); ok {
 			fmt.Println(gone.Rank, gone.Reason)
 		}
 		fmt.Println(err)

@@ -16,6 +16,9 @@ import (
 // TestAnotherModule builds testdata/outside in a module of its own, which has this one by a replace
 // directive and nothing but what the module cache holds, and runs it as two processes.
 func TestAnotherModule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
 	program := buildOutside(t)
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {

@@ -131,3 +131,19 @@ func TestAbortEndsWork(t *testing.T) {
 	})
 	require.EqualError(t, err, "no more disk")
 }
+
+func TestStatsAndInfo(t *testing.T) {
+	require.NoError(t, InProcess(t.Context(), 2, Options{Fabric: UDP}, func(g *Group) error {
+		err := errors.Join(
+			g.Allgather(t.Context(), make([]byte, 1000), make([]byte, 2000)),
+			g.ReduceScatter(t.Context(), make([]byte, 800), make([]byte, 400), Reduction{Type: Int32}),
+		)
+		s, i := g.Stats(), g.Info()
+		require.Equal(t, []uint64{1, 1000, 1, 400, 1}, []uint64{s.GatherOps, s.GatherBytes, s.ReduceOps, s.ReduceBytes, s.DirectOps})
+		require.Positive(t, s.GatherBusy)
+		require.Equal(t, []any{g.Rank(), 2, UDP, "MCAST_FABRIC=udp", false}, []any{i.Rank, i.Size, i.Fabric, i.Reason, i.Switched})
+		require.NotEmpty(t, i.Interface)
+		require.Contains(t, i.Switch, "no aggregation node is configured")
+		return err
+	}))
+}

@@ -26,8 +26,7 @@ var (
 func main() {
 	flag.Parse()
 	if err := run(context.Background()); err != nil {
-		var gone *collnet.RankError
-		if errors.As(err, &gone) {
+		if gone, ok := errors.AsType[*collnet.RankError](err); ok {
 			fmt.Printf("rank %d: rank %d is %v\n", *rank, gone.Rank, gone.Reason)
 		}
 		log.Fatal(err)
