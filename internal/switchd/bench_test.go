@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	_ = s.Close()
 }
 
-// node starts a node as a process and returns its address and id.
-func node(tb testing.TB) (addr string, pid int) {
+// startProcess starts a node as a process and returns its address and id.
+func startProcess(tb testing.TB) (addr string, pid int) {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), beSwitch+"=1")
@@ -98,7 +98,7 @@ func joinAt(tb testing.TB, addr string, ranks int, reproducible bool) []*switcht
 // second of processor time of the node's process.
 func BenchmarkReduceScatter(b *testing.B) {
 	const ranks, count = 4, 4 << 20
-	addr, pid := node(b)
+	addr, pid := startProcess(b)
 	for _, fast := range []bool{false, true} {
 		for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {
 			b.Run(fmt.Sprintf("fast=%v/%v", fast, typ), func(b *testing.B) {
@@ -135,7 +135,7 @@ func BenchmarkReduceScatter(b *testing.B) {
 // that is its share of all that is summed.
 func BenchmarkTwoJobs(b *testing.B) {
 	const count = 1 << 20
-	addr, _ := node(b)
+	addr, _ := startProcess(b)
 	jobs := [][]*switchtest.Rank{joinAt(b, addr, 2, true), joinAt(b, addr, 4, true)}
 	summed := make([]float64, len(jobs))
 	for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -21,12 +22,14 @@ func TestADefectEndsOneJob(t *testing.T) {
 	others := join(t, 2, at(n), nil)
 	op := innetwork.Op{Count: 10_000, Type: reduce.F32, Reduction: reduce.Sum}
 	reduceScatter(t, 1, others, op)
-	n.workers[0].add(&stripe{
-		job: jobs[0], stage: new(innetwork.Stage),
-		unsent: []innetwork.Out{{Member: 7}}, // there is no such member
-	})
+	c := innetwork.StageConfig{Terms: innetwork.Terms{Ranks: 1, Stripes: 1, Chunk: 8, Slots: 1}, Members: 1, Owner: []int{0}}
+	c.Memory = make([]byte, innetwork.MemoryFor(&c))
+	broken, err := node.New(c)
+	require.NoError(t, err)
+	broken.Connect([]node.Link{nil}, nil, false) // there is no such link
+	n.workers[0].add(&stripe{job: jobs[0], node: broken})
 	for _, r := range unlucky {
-		require.ErrorContains(t, lost(t, r.Session), "a defect of the switch: runtime error: index out of range")
+		require.ErrorContains(t, lost(t, r.Session), "a defect of the switch: runtime error: invalid memory address")
 	}
 	reduceScatter(t, 2, others, op)
 }

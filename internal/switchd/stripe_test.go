@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
@@ -87,7 +88,7 @@ func TestShares(t *testing.T) {
 			for ; rounds < 1000; rounds++ {
 				theirs := charged(hostile)
 				own := charged(honest)
-				if own < quantum/2 { // nothing is left
+				if own < node.Quantum/2 { // nothing is left
 					break
 				}
 				mine, all = mine+own, all+own+theirs

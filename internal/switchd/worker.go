@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// quantum is how many bytes a job may receive and send in a round before
-	// it is the next one's turn.
-	quantum = 256 << 10
 	// nap bounds a sleep; it is for the counters alone.
 	nap = time.Second
 	// countEvery is how often a busy worker makes its counters known.
@@ -37,7 +34,6 @@ type worker struct {
 	spare   []int   // tags
 	plain   *datagram.Batch
 	sealed  *datagram.Batch // made when the first job with a secret comes
-	body    [wire.SlotBodySize + wire.MaxSlotSet]byte
 
 	retired  tally // of stripes that are gone
 	moved    tally // what is counted here rather than by stages
@@ -169,7 +165,7 @@ func (w *worker) adopt(s *stripe) {
 
 func (w *worker) watch(l *link) (err error) {
 	l.batch = w.plain
-	if l.out != nil {
+	if l.seals.Out != nil {
 		if w.sealed == nil {
 			if w.sealed, err = newBatch(wire.SlotSize + session.TagSize); err != nil {
 				return err
@@ -189,7 +185,7 @@ func (w *worker) watch(l *link) (err error) {
 
 // retire lets go of a stripe's links. Closing takes a socket off the poller.
 func (w *worker) retire(s *stripe) {
-	w.retired.addStage(s.stage.Stats())
+	w.retired.addStage(s.node.Stats())
 	for l := range s.all() {
 		_ = l.socket.Close() // nothing to be done
 		if l.batch != nil {
@@ -216,7 +212,7 @@ func (w *worker) mark(ready []unix.EpollEvent) {
 func (w *worker) pause() time.Duration {
 	d := nap
 	for _, s := range w.stripes {
-		if at, ok := s.stage.Deadline(); ok && !s.failed {
+		if at, ok := s.node.Deadline(); ok && !s.failed {
 			d = min(d, at-w.now)
 		}
 	}
@@ -236,8 +232,8 @@ func (w *worker) count() {
 	t := w.retired
 	t.add(&w.moved)
 	for _, s := range w.stripes {
-		t.addStage(s.stage.Stats())
-		t.SlotsInUse += uint64(s.stage.InUse()) //nolint:gosec // not negative
+		t.addStage(s.node.Stats())
+		t.SlotsInUse += uint64(s.node.InUse()) //nolint:gosec // not negative
 	}
 	if t != *w.counted.Load() {
 		news := t

@@ -54,13 +54,13 @@ func (w *world) lose(epoch uint32) {
 	records := make([][]byte, len(w.ranks))
 	for i, r := range order {
 		if i == w.rng.IntN(len(order)) {
-			w.stages = nil // with those still on it, or after all have left
+			w.stripes = nil // with those still on it, or after all have left
 		}
 		records[r] = w.ranks[r].lane.Stop(epoch)
 		require.Zero(w, w.ranks[r].lane.Room())
 		w.steps(40)
 	}
-	w.stages = nil
+	w.stripes = nil
 	for _, r := range w.rng.Perm(len(w.ranks)) {
 		if !w.ranks[r].lane.Opened() {
 			w.ranks[r].lane.Open(end{w.ranks[r]})
@@ -133,7 +133,7 @@ func TestSwitchComesAndGoes(t *testing.T) {
 				joined = false
 			}
 		}
-		if joined && w.stages != nil {
+		if joined && w.stripes != nil {
 			joinedAll := true
 			for _, r := range w.ranks {
 				joinedAll = joinedAll && r.lane.member != nil
@@ -278,7 +278,7 @@ func TestOldAnnouncement(t *testing.T) {
 		w.ranks[0].step()
 	}
 	records := [][]byte{w.ranks[0].lane.Stop(2), w.ranks[1].lane.Stop(2)}
-	w.stages = nil
+	w.stripes = nil
 	for _, r := range w.ranks {
 		require.NoError(t, r.lane.Resume(records))
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
@@ -48,7 +48,8 @@ func (p *port) Flush(stripe int) (int, error) {
 	n := p.rng.IntN(len(p.added) + 1)
 	for _, d := range p.added[:n] {
 		if !p.lost() {
-			p.stages[stripe].take(p.world, p.number, &d)
+			to := p.stripes[stripe].branches[p.number]
+			to.inbox = append(to.inbox, d)
 		}
 	}
 	p.added = p.added[:0]
@@ -80,47 +81,48 @@ func (*port) Wake()               {}
 func (*port) Close() error        { return nil }
 func (*port) Stats() fabric.Stats { return fabric.Stats{} }
 
-// stage is a stripe of the switch.
-type stage struct{ *innetwork.Stage }
-
-// take gives the switch what a rank has sent.
-func (s stage) take(w *world, member int, d *packet) {
-	switch d.head.Kind {
-	case wire.Contribution:
-		s.Contribute(member, &d.head, d.payload)
-	case wire.Kept:
-		var k wire.SlotKept
-		require.NoError(w, k.Get(d.payload))
-		s.Kept(member, &d.head, &k)
-	default:
-		var st wire.SlotStatus
-		require.NoError(w, st.Get(d.payload))
-		s.Status(w.now, member, &d.head, &st)
-	}
+// branch is the switch's path to a rank on a stripe.
+type branch struct {
+	*world
+	node   *node.Node
+	member int
+	added  []packet
+	inbox  []packet
 }
 
-// deliver takes what the switch has for anybody.
-func (r *rank) deliver(s stage) {
-	send := func(member int, d packet) {
-		if to := r.ranks[member].port; to != nil && !r.lost() {
+var _ node.Link = (*branch)(nil)
+
+func (b *branch) Receive(hint []byte) bool {
+	if len(b.inbox) == 0 {
+		return false
+	}
+	d := b.inbox[0]
+	b.inbox = b.inbox[1:]
+	if len(hint) >= len(d.payload) && b.rng.IntN(2) == 0 {
+		d.payload = hint[:copy(hint, d.payload)]
+	}
+	b.node.Charge(len(d.payload))
+	require.True(b, b.node.Take(b.member, &d.head, d.payload))
+	return true
+}
+
+func (*branch) Writable() bool { return true }
+
+func (b *branch) Add(h *wire.Slot, payload []byte) bool {
+	if len(b.added) > 0 && b.rng.IntN(8) == 0 {
+		return false
+	}
+	b.added = append(b.added, packet{*h, append([]byte{}, payload...)})
+	return true
+}
+
+func (b *branch) Flush() int {
+	n := b.rng.IntN(len(b.added) + 1)
+	for _, d := range b.added[:n] {
+		if to := b.ranks[b.member].port; to != nil && !b.lost() {
 			to.inbox = append(to.inbox, d)
 		}
 	}
-	for range 4 {
-		out, ok := s.Next()
-		if !ok {
-			break
-		}
-		send(out.Member, packet{out.Head, append([]byte{}, out.Payload...)})
-		s.Pop(r.now, &out)
-	}
-	for {
-		member, h, c, ok := s.NextCredit()
-		if !ok {
-			break
-		}
-		body := make([]byte, wire.SlotBodySize+len(c.Missing.Bits))
-		send(member, packet{h, body[:c.Put(body)]})
-	}
-	require.NoError(r, s.Err())
+	b.added = nil
+	return n
 }

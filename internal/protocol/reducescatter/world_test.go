@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -17,15 +18,21 @@ import (
 // that happens is drawn from one seed.
 type world struct {
 	require.TestingT
-	rng    *rand.Rand
-	now    innetwork.Time
-	ranks  []*rank
-	queues map[[2]int][]byte // of the streams: from, to
-	stages []stage           // by stripe; nil while there is no switch
-	terms  innetwork.Terms
-	loss   float64
-	first  uint32 // number of the first call
-	calls  []call // the program that all ranks run
+	rng     *rand.Rand
+	now     innetwork.Time
+	ranks   []*rank
+	queues  map[[2]int][]byte // of the streams: from, to
+	stripes []stripe          // of the switch; nil while there is none
+	terms   innetwork.Terms
+	loss    float64
+	first   uint32 // number of the first call
+	calls   []call // the program that all ranks run
+}
+
+// stripe is one of the switch.
+type stripe struct {
+	*node.Node
+	branches []*branch // by member
 }
 
 // call is one Reduce-Scatter or Reduce of the program.
@@ -134,13 +141,20 @@ func (w *world) start() {
 	for r := range owner {
 		owner[r] = r
 	}
-	w.stages = nil
+	w.stripes = nil
 	for i := range w.terms.Stripes {
 		c := innetwork.StageConfig{Terms: w.terms, Stripe: i, Members: len(w.ranks), Owner: owner, Reproducible: true}
 		c.Memory = make([]byte, innetwork.MemoryFor(&c))
-		s, err := innetwork.NewStage(c)
+		n, err := node.New(c)
 		require.NoError(w, err)
-		w.stages = append(w.stages, stage{s})
+		s := stripe{Node: n}
+		var links []node.Link
+		for r := range w.ranks {
+			b := &branch{world: w, node: n, member: r}
+			s.branches, links = append(s.branches, b), append(links, b)
+		}
+		n.Connect(links, nil, true)
+		w.stripes = append(w.stripes, s)
 	}
 	for _, r := range w.ranks {
 		r.port = nil
@@ -160,11 +174,12 @@ func (r *rank) step() {
 	if next < len(r.calls) && r.lane.Room() > 0 && r.rng.IntN(3) == 0 {
 		r.post(&r.calls[next])
 	}
-	if r.lane.member != nil && r.stages != nil {
+	if r.lane.member != nil && r.stripes != nil {
 		r.port.left = r.rng.IntN(6)
 		r.uplink.Work(r.now)
-		for _, s := range r.stages {
-			r.deliver(s)
+		for _, s := range r.stripes {
+			s.Work(r.now)
+			require.NoError(r, s.Err())
 		}
 	}
 	r.lane.Work(true)
