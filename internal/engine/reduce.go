@@ -17,10 +17,10 @@ import (
 // ReduceConfig says how a Reduce engine is set up.
 type ReduceConfig struct {
 	Rank, Size int
-	// Route decides how operations go: it calls Begin first, and then Stop, Resume and Join
+	// Route decides how operations go: it has Begin called first, and then Stop, Resume and Join
 	// as switches come and go. It runs on a goroutine of its own from
 	// the first operation on, for a communicator that never reduces needs no
-	// connections for it, and returns when the communicator ends.
+	// connections for it, and returns when the communicator ends. nil: whoever drives the engine decides.
 	Route func()
 	// Yield, if not nil, says that nothing may be sent now, see
 	// overlap.Background. An uplink is told by itself.
@@ -99,14 +99,16 @@ func (r *Reduce) queueAll(items ...reduceOp) error {
 		return err
 	}
 	r.posted.Add(uint64(len(items)))
-	r.start.Do(func() { r.ended.Go(r.cfg.Route) })
+	if r.cfg.Route != nil {
+		r.start.Do(func() { r.ended.Go(r.cfg.Route) })
+	}
 	return nil
 }
 
-// order has whoever drives the engine do something, and waits for that. If
-// ctx ends before, it is not done: then, and only then, there is an error.
-func (r *Reduce) order(ctx context.Context, do func()) error {
-	o := order{do, make(chan struct{})}
+// Do has whoever drives the engine call f between two rounds, and waits for that. If
+// ctx ends before, f is not called: then, and only then, there is an error.
+func (r *Reduce) Do(ctx context.Context, f func()) error {
+	o := order{f, make(chan struct{})}
 	select {
 	case r.orders <- o:
 	case <-ctx.Done():
@@ -127,47 +129,33 @@ func (r *Reduce) order(ctx context.Context, do func()) error {
 }
 
 // Begin lets operations go: through u, if all ranks have joined the switch under this epoch, else
-// over the streams s. The other one is nil. It is for Route, as are Stop, Resume and Join.
-func (r *Reduce) Begin(ctx context.Context, epoch uint32, u *reducescatter.Uplink, s fabric.Streams) error {
-	return r.order(ctx, func() {
-		if u == nil {
-			r.open(s)
-		} else {
-			r.uplink.set(u)
-		}
-		r.lane.Begin(epoch, u)
-	})
+// over the streams s. The other one is nil. It is for whoever drives the engine, as are Stop, Resume
+// and Join: see Do.
+func (r *Reduce) Begin(epoch uint32, u *reducescatter.Uplink, s fabric.Streams) {
+	if u == nil {
+		r.open(s)
+	} else {
+		r.uplink.set(u)
+	}
+	r.lane.Begin(epoch, u)
 }
 
 // Join says that this rank has joined the switch again.
-func (r *Reduce) Join(ctx context.Context, u *reducescatter.Uplink) error {
-	return r.order(ctx, func() {
-		r.uplink.set(u)
-		r.lane.Join(u)
-	})
+func (r *Reduce) Join(u *reducescatter.Uplink) {
+	r.uplink.set(u)
+	r.lane.Join(u)
 }
 
-// Stop leaves the switch, if this rank had joined it under that epoch, and returns the record for Resume.
-func (r *Reduce) Stop(ctx context.Context, epoch uint32) (record []byte, err error) {
-	var u *reducescatter.Uplink
-	err = r.order(ctx, func() {
-		record = r.lane.Stop(epoch)
-		u = r.uplink.set(nil)
-	})
-	if u != nil {
-		_ = u.Close() // what it tells is about a switch that nobody uses any more
-	}
-	return record, err
+// Stop leaves the switch, if this rank had joined it under that epoch, and returns the record for
+// Resume and the uplink, or nil, for the caller to close.
+func (r *Reduce) Stop(epoch uint32) (record []byte, u *reducescatter.Uplink) {
+	return r.lane.Stop(epoch), r.uplink.set(nil)
 }
 
 // Resume goes on without the switch, over s, given all ranks' records. s counts only the first time.
-func (r *Reduce) Resume(ctx context.Context, records [][]byte, s fabric.Streams) error {
-	var err error
-	e := r.order(ctx, func() {
-		r.open(s)
-		err = r.lane.Resume(records)
-	})
-	return errors.Join(e, err)
+func (r *Reduce) Resume(records [][]byte, s fabric.Streams) error {
+	r.open(s)
+	return r.lane.Resume(records)
 }
 
 func (r *Reduce) open(s fabric.Streams) {
@@ -204,6 +192,14 @@ func (r *Reduce) Wake() {
 	}
 }
 
+// Deadline returns when Work is to be called, unless something comes before.
+func (r *Reduce) Deadline() (time.Duration, bool) {
+	if u := r.uplink.Load(); u != nil {
+		return u.Deadline()
+	}
+	return 0, false
+}
+
 // both is how long the streams are slept on while the switch is in use as well,
 // for a moment at a change from one to the other.
 const both = time.Millisecond
@@ -232,7 +228,7 @@ func (r *Reduce) Sleep(most time.Duration) {
 	case s == nil || !r.lane.Directly():
 		u.Sleep(r.cfg.Clock(), most)
 	default:
-		if u.Waits() {
+		if _, waits := u.Deadline(); waits {
 			most = min(most, both)
 		}
 		if most = u.Patience(r.cfg.Clock(), most); most > 0 {

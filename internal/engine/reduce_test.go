@@ -54,10 +54,12 @@ func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
 			}
 		}
 	}()
-	require.NoError(t, r.Begin(t.Context(), 1, u, nil))
-	record, err := r.Stop(t.Context(), 1)
-	require.NoError(t, err)
-	assert.NotEmpty(t, record)
+	require.NoError(t, r.Do(t.Context(), func() { r.Begin(1, u, nil) }))
+	require.NoError(t, r.Do(t.Context(), func() {
+		record, left := r.Stop(1)
+		assert.NotEmpty(t, record)
+		assert.Error(t, left.Close())
+	}))
 	assert.True(t, path.closed)
 	close(stop)
 	<-stopped

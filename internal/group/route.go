@@ -89,7 +89,7 @@ func (r *route) begin() error {
 		}
 		if j.err == nil {
 			r.through(&j)
-			if err := r.reduce.Begin(r.life, r.epoch, j.uplink, nil); err != nil {
+			if err := r.reduce.Do(r.life, func() { r.reduce.Begin(r.epoch, j.uplink, nil) }); err != nil {
 				j.close()
 				return err
 			}
@@ -113,7 +113,7 @@ func (r *route) directly(reason string) error {
 	if err := r.openStreams(); err != nil {
 		return err
 	}
-	return r.reduce.Begin(r.life, r.epoch, nil, r.streams)
+	return r.reduce.Do(r.life, func() { r.reduce.Begin(r.epoch, nil, r.streams) })
 }
 
 // overdue is how late a rank may be before the others say that they wait for it.
@@ -287,9 +287,13 @@ func (r *route) use(j *joined) error {
 // leave ends an epoch: nobody uses the switch any more, and what it has left
 // undone is finished directly.
 func (r *route) leave(reason string) error {
-	record, err := r.reduce.Stop(r.life, r.epoch)
-	if err != nil {
+	var record []byte
+	var left *reducescatter.Uplink
+	if err := r.reduce.Do(r.life, func() { record, left = r.reduce.Stop(r.epoch) }); err != nil {
 		return err
+	}
+	if left != nil {
+		_ = left.Close() // what it tells is about a switch that nobody uses any more
 	}
 	records, err := r.mesh.Agree(r.life, record)
 	if err != nil {
@@ -299,7 +303,8 @@ func (r *route) leave(reason string) error {
 		return err
 	}
 	r.setReason(reason) // whoever waited may look at it next
-	if err := r.reduce.Resume(r.life, records, r.streams); err != nil {
+	e := r.reduce.Do(r.life, func() { err = r.reduce.Resume(records, r.streams) })
+	if err := errors.Join(e, err); err != nil {
 		return err
 	}
 	if r.reduce.Stats().Switched > r.served {
@@ -334,7 +339,7 @@ func (r *route) await() (*joined, error) {
 				return nil, nil // the group has ended
 			}
 			r.through(&j)
-			if err := r.reduce.Join(r.life, j.uplink); err != nil {
+			if err := r.reduce.Do(r.life, func() { r.reduce.Join(j.uplink) }); err != nil {
 				j.close()
 				return nil, err
 			}

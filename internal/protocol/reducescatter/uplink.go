@@ -234,11 +234,8 @@ func (u *Uplink) flush(stripe int) int {
 	return sent
 }
 
-// Waits reports whether the switch owes an answer.
-func (u *Uplink) Waits() bool {
-	_, waits := u.member.Deadline()
-	return waits
-}
+// Deadline returns when Work is to be called, unless datagrams come before: while the switch owes an answer.
+func (u *Uplink) Deadline() (innetwork.Time, bool) { return u.member.Deadline() }
 
 // Patience returns for how long, at most, nobody needs to look at the switch unless datagrams come.
 func (u *Uplink) Patience(now innetwork.Time, most time.Duration) time.Duration {

@@ -20,9 +20,9 @@ const far = 1 << 30
 
 var (
 	otherJob    = func(_ *sim, p *packet) { p.head.Job ^= 1 }
-	otherStripe = func(s *sim, p *packet) { p.head.Stripe += uint8(s.Terms.Stripes) } //nolint:gosec // small
+	otherStripe = func(s *sim, p *packet) { p.head.Stripe += uint8(s.Terms.Stripes) }
 	otherMember = func(_ *sim, p *packet) { p.head.Member++ }
-	otherOwner  = func(s *sim, p *packet) { p.head.Owner += uint16(s.Terms.Ranks) } //nolint:gosec // small
+	otherOwner  = func(s *sim, p *packet) { p.head.Owner += uint16(s.Terms.Ranks) }
 	laterSlot   = func(_ *sim, p *packet) { p.head.Slot += far }
 	olderSlot   = func(_ *sim, p *packet) { p.head.Slot -= far }
 	noType      = func(_ *sim, p *packet) { p.head.Type = 77 }
@@ -66,14 +66,63 @@ var spoils = map[wire.SlotKind][]spoil{
 	},
 }
 
+// packet is a datagram taken apart.
+type packet struct {
+	head    wire.Slot
+	payload []byte // of elements
+	credit  wire.SlotCredit
+	status  wire.SlotStatus
+	kept    wire.SlotKept
+}
+
+// unpack takes a datagram apart.
+func unpack(data []byte) (p packet) {
+	p.head = headOf(data)
+	body := append([]byte(nil), data[wire.SlotSize:]...)
+	var err error
+	switch p.head.Kind {
+	case wire.Allowance:
+		err = p.credit.Get(body)
+	case wire.Status:
+		err = p.status.Get(body)
+	case wire.Kept:
+		err = p.kept.Get(body)
+	default:
+		p.payload = body
+	}
+	if err != nil {
+		panic(err) // it was made here
+	}
+	return p
+}
+
+// pack puts it together.
+func (p *packet) pack() []byte {
+	data := make([]byte, wire.SlotSize+wire.SlotBodySize+wire.MaxSlotSet)
+	p.head.Put(data)
+	body := data[wire.SlotSize:]
+	n := 0
+	switch p.head.Kind {
+	case wire.Allowance:
+		n = p.credit.Put(body)
+	case wire.Status:
+		n = p.status.Put(body)
+	case wire.Kept:
+		n = p.kept.Put(body)
+	default:
+		return append(data[:wire.SlotSize], p.payload...)
+	}
+	return data[:wire.SlotSize+n]
+}
+
 // forge returns a copy of a datagram in which a field is spoiled, and all that
 // is worth something to an attacker.
-func (s *sim) forge(p *packet) *packet {
-	q := *p
-	q.payload = bytes.Repeat([]byte{poison}, len(p.payload))
-	q.credit.Missing.From = p.credit.Base
+func (s *sim) forge(data []byte) []byte {
+	q := unpack(data)
+	q.payload = bytes.Repeat([]byte{poison}, len(q.payload))
+	q.credit.Missing.From = q.credit.Base
 	q.credit.Missing.Bits = bytes.Repeat([]byte{0xff}, 20)
-	q.status.Have += uint32(s.rng.IntN(10)) //nolint:gosec // small
-	pick(s.rng, spoils[p.head.Kind]...)(s, &q)
-	return &q
+	q.status.Have += uint32(s.rng.IntN(10))
+	pick(s.rng, spoils[q.head.Kind]...)(s, &q)
+	return q.pack()
 }

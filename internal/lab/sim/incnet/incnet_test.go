@@ -55,7 +55,7 @@ func TestSeeds(t *testing.T) {
 	assert.Positive(t, forged)
 	assert.Positive(t, late)
 	assert.Positive(t, full)
-	assert.Greater(t, total.Sessions, int(seeds)) //nolint:gosec // small
+	assert.Greater(t, total.Sessions, int(seeds))
 }
 
 func TestSeedReplays(t *testing.T) {
@@ -128,13 +128,16 @@ func TestGapIsReported(t *testing.T) {
 	for _, kind := range []wire.SlotKind{wire.Contribution, wire.Kept} {
 		for _, tree := range []bool{false, true} {
 			for _, queue := range []int{0, 16} {
+				if kind == wire.Kept && queue > 0 {
+					continue // one message is all that a member may have unread: no other comes behind it
+				}
 				for seed := uint64(1); seed <= few(40, 4); seed++ {
 					s := stream(seed, tree, queue, chunks)
 					s.Terms.Cutoff = time.Hour
 					var first uint32
-					seen, sent, at, lost := false, 0, int(seed*37%200), 0 //nolint:gosec // small
+					seen, sent, at, lost := false, 0, int(seed*37%200), 0
 					if kind == wire.Kept {
-						at = int(seed % 3) //nolint:gosec // small
+						at = int(seed % 3)
 					}
 					s.Net.Drop = func(h *wire.Slot, slots int) bool {
 						if !seen {
@@ -144,7 +147,7 @@ func TestGapIsReported(t *testing.T) {
 							return false
 						}
 						sent++
-						if lost > 0 || sent < at || h.Slot-first+uint32(slots)-1 > 4*chunks-5 { //nolint:gosec // small
+						if lost > 0 || sent < at || h.Slot-first+uint32(slots)-1 > 4*chunks-5 {
 							return false
 						}
 						lost = slots
@@ -170,7 +173,7 @@ func TestPathsThatBreak(t *testing.T) {
 		for _, tree := range []bool{false, true} {
 			for seed := uint64(1); seed <= few(20, 4); seed++ {
 				s := stream(seed, tree, 16, 50)
-				passed := int(seed * 37 % 200) //nolint:gosec // small
+				passed := int(seed * 37 % 200)
 				s.Net.Drop = func(h *wire.Slot, _ int) bool {
 					if h.Kind == kind {
 						passed--
@@ -247,7 +250,7 @@ func TestLossCosts(t *testing.T) {
 			lost, slots := map[wire.SlotKind]int{}, 0
 			for seed := uint64(1); seed <= few(5, 1); seed++ {
 				s := stream(seed, tree, queue, 500)
-				rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // repeatable on purpose
+				rng := rand.New(rand.NewPCG(seed, 3))
 				s.Net.Drop = func(h *wire.Slot, n int) bool {
 					if rng.IntN(100) > 0 {
 						return false

@@ -5,26 +5,24 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 )
 
-// node is an aggregation node in one session.
-type node struct {
-	s       *sim
-	session int
-	dead    bool
-	stages  []*stage
+// aggregator is an aggregation node in one session.
+type aggregator struct {
+	s      *sim
+	dead   bool
+	stages []*stage
 }
 
 // stage is one stripe of a node with its links.
 type stage struct {
-	*innetwork.Stage
-	node   *node
+	*node.Node
+	of     *aggregator
 	memory []byte
-	down   []func(*packet) // to members
-	up     *link           // at the parent, from this node
-	timer  innetwork.Time  // of the last wake-up asked for
-	later  bool            // flush is scheduled
+	down   []*branch // to members
+	up     *branch   // to the parent, or nil
+	timer  innetwork.Time
 }
 
 // timeout is how long nodes take a path for whole that brings nothing.
@@ -41,182 +39,114 @@ func (s *sim) open() {
 	if s.rng.IntN(2) == 0 {
 		t.First = -uint32(s.rng.IntN(100)) // wraps around soon
 	}
-	members := make([][]func(st int, n *node) func(*packet), len(s.Parents)) // ways down, by node
-	owner := make([][]int, len(s.Parents))
-	numbers := make([]int, len(s.Parents)) // of nodes at their parents
-	rankNumbers := make([]int, t.Ranks)
-	for n := range owner {
-		owner[n] = make([]int, t.Ranks)
-		for r := range owner[n] {
-			owner[n][r] = -1
-		}
-	}
 	s.nodes = nil
 	for n := range s.Parents {
-		s.nodes = append(s.nodes, &node{s: s, session: s.session, stages: make([]*stage, t.Stripes)})
-		_ = n
-	}
-	// In rank order, a node takes its place at its parent with its lowest rank.
-	known := map[int]bool{0: true}
-	for r := range t.Ranks {
-		rankNumbers[r] = len(members[s.At[r]])
-		members[s.At[r]] = append(members[s.At[r]], s.wayToRank(r))
-		owner[s.At[r]][r] = rankNumbers[r]
-		for n := s.At[r]; n != 0; n = s.Parents[n] {
-			up := s.Parents[n]
-			if !known[n] {
-				known[n] = true
-				numbers[n] = len(members[up])
-				members[up] = append(members[up], s.wayToNode(n))
-			}
-			owner[up][r] = numbers[n]
-		}
-	}
-	for n, parent := range s.Parents {
+		a := &aggregator{s: s}
 		for i := range t.Stripes {
-			c := innetwork.StageConfig{
-				Terms: t, Stripe: i, Members: len(members[n]), Owner: owner[n], Reproducible: s.Reproducible, Parent: parent >= 0, Number: numbers[n],
-				Timeout: timeout,
-			}
-			st := &stage{node: s.nodes[n], memory: bytes.Repeat([]byte{0xa5}, innetwork.MemoryFor(&c)+guard)}
-			c.Memory = st.memory[:len(st.memory)-guard]
-			var err error
-			if st.Stage, err = innetwork.NewStage(c); err != nil {
-				s.fail("stage: %v", err)
+			st, err := s.newStage(a, n, i, t)
+			if err != nil {
+				s.fail("stage: %w", err)
 				return
 			}
-			s.nodes[n].stages[i] = st
+			a.stages = append(a.stages, st)
 		}
+		s.nodes = append(s.nodes, a)
 	}
-	for n, parent := range s.Parents {
-		for i, st := range s.nodes[n].stages {
-			for _, way := range members[n] {
-				st.down = append(st.down, way(i, s.nodes[n]))
-			}
-			if parent >= 0 {
-				st.up = &link{s: s, handle: func(p *packet) { s.nodes[parent].stages[i].fromMember(numbers[n], p) }}
-			}
-		}
-	}
-	s.stopped = 0
+	session := s.session
 	for _, r := range s.ranks {
-		r.join(t, rankNumbers[r.rank])
+		r.up = nil
+		for i := range t.Stripes {
+			r.up = append(r.up, s.pipeUp(r.number, s.At[r.number], s.numbers[r.number], i))
+		}
+		if session == 1 {
+			r.join(session, t, s.numbers[r.number])
+			continue
+		}
+		s.after(upTo(s.rng, s.Skew), func() { r.join(session, t, s.numbers[r.number]) })
 	}
 }
 
-// wayToRank makes the links from a node's stages down to a rank.
-func (s *sim) wayToRank(r int) func(int, *node) func(*packet) {
-	return func(_ int, _ *node) func(*packet) {
-		l := &link{s: s, handle: func(p *packet) { s.ranks[r].receive(p) }}
-		return l.send
+// newStage makes a stripe of a node with its links.
+func (s *sim) newStage(a *aggregator, n, stripe int, t innetwork.Terms) (*stage, error) {
+	at, parent := &s.places[n], s.Parents[n]
+	c := innetwork.StageConfig{
+		Terms: t, Stripe: stripe, Members: len(at.children), Owner: at.owner, Reproducible: s.Reproducible,
+		Parent: parent >= 0, Number: at.number, Timeout: timeout,
 	}
+	st := &stage{of: a, memory: bytes.Repeat([]byte{0xa5}, innetwork.MemoryFor(&c)+guard)}
+	c.Memory = st.memory[:len(st.memory)-guard]
+	var err error
+	if st.Node, err = node.New(c); err != nil {
+		return nil, err
+	}
+	var links []node.Link
+	for member, host := range at.children {
+		b := &branch{pipe: s.pipeDown(n, host, stripe), stage: st, member: member}
+		st.down, links = append(st.down, b), append(links, b)
+	}
+	if parent < 0 {
+		st.Connect(links, nil, true)
+		return st, nil
+	}
+	st.up = &branch{pipe: s.pipeUp(t.Ranks+n, parent, at.number, stripe), stage: st, member: innetwork.Up}
+	st.Connect(links, st.up, true)
+	return st, nil
 }
 
-// wayToNode makes the links from a node's stages down to a node below.
-func (s *sim) wayToNode(n int) func(int, *node) func(*packet) {
-	return func(i int, _ *node) func(*packet) {
-		l := &link{s: s, handle: func(p *packet) { s.nodes[n].stages[i].fromParent(p) }}
-		return l.send
-	}
+// pipeUp is the way from a host to the node that it is a member of.
+func (s *sim) pipeUp(host, n, member, stripe int) *pipe {
+	return &pipe{s: s, from: host, to: s.Terms.Ranks + n, queue: int32(member*s.Terms.Stripes + stripe), take: func(data []byte) {
+		st := s.nodes[n].stages[stripe]
+		st.receive(st.down[member], data)
+	}}
 }
 
-// fromMember takes what a member has sent.
-func (st *stage) fromMember(member int, p *packet) {
-	if st.node.dead {
+// pipeDown is the way from a node to one of its members.
+func (s *sim) pipeDown(n, host, stripe int) *pipe {
+	p := &pipe{s: s, from: s.Terms.Ranks + n, to: host, queue: int32(stripe)}
+	below := host - s.Terms.Ranks
+	if below < 0 {
+		p.take = func(data []byte) { s.ranks[host].receive(data) }
+		return p
+	}
+	p.queue += int32(len(s.places[below].children) * s.Terms.Stripes)
+	p.take = func(data []byte) {
+		st := s.nodes[below].stages[stripe]
+		st.receive(st.up, data)
+	}
+	return p
+}
+
+// receive takes what has come by a link.
+func (st *stage) receive(from *branch, data []byte) {
+	from.inbox = append(from.inbox, data)
+	st.round()
+}
+
+// round drives the node until there is nothing to do, and has it woken when there is.
+func (st *stage) round() {
+	s := st.of.s
+	if st.of.dead {
 		return
 	}
-	switch p.head.Kind {
-	case wire.Contribution:
-		payload := p.payload
-		// As a socket would: receive where it is expected, if it fits.
-		if to := st.Expect(member); to != nil && st.node.s.rng.IntN(2) == 0 {
-			payload = to[:copy(to, payload)]
-		}
-		st.Contribute(member, &p.head, payload)
-	case wire.Status:
-		st.Status(st.node.s.now, member, &p.head, &p.status)
-	case wire.Kept:
-		st.Kept(member, &p.head, &p.kept)
-	}
-	st.flush()
-}
-
-// fromParent takes what the parent has sent.
-func (st *stage) fromParent(p *packet) {
-	if st.node.dead {
-		return
-	}
-	now := st.node.s.now
-	switch p.head.Kind {
-	case wire.Result:
-		st.Result(now, &p.head, p.payload)
-	case wire.Allowance:
-		st.Credit(now, &p.head, &p.credit)
-	}
-	st.flush()
-}
-
-// flush sends what there is to send, unless a socket has no room.
-func (st *stage) flush() {
-	s := st.node.s
-	for {
-		if s.Net.Full > 0 && s.rng.Float64() < s.Net.Full {
-			st.flushLater()
-			break
-		}
-		o, ok := st.Next()
-		if !ok {
-			break
-		}
-		p := wired(o.Head, o.Payload, nil, nil)
-		if o.Member == innetwork.Up {
-			st.up.send(p)
-		} else {
-			st.down[o.Member](p)
-		}
-		st.Pop(s.now, &o)
-	}
-	for {
-		member, h, c, ok := st.NextCredit()
-		if !ok {
-			break
-		}
-		st.down[member](wired(h, nil, &c, nil))
-	}
-	if st.up != nil {
-		if h, status, ok := st.NextStatus(s.now); ok {
-			st.up.send(wired(h, nil, nil, &status))
-		}
-		if at, ok := st.Deadline(); ok && at != st.timer {
-			st.timer = at
-			s.after(max(0, at-s.now), func() {
-				if !st.node.dead {
-					st.Expire(s.now)
-					st.flush()
-				}
-			})
-		}
+	for s.err == nil && st.Work(s.net.Now()) {
+		st.check()
 	}
 	st.check()
-}
-
-// flushLater flushes once there may be room again.
-func (st *stage) flushLater() {
-	if st.later {
-		return
+	if at, ok := st.Deadline(); ok && at != st.timer {
+		st.timer = at
+		s.after(max(0, at-s.net.Now()), func() {
+			if st.timer == at {
+				st.timer = 0
+				st.round()
+			}
+		})
 	}
-	st.later = true
-	st.node.s.after(st.node.s.Net.Delay/2, func() {
-		st.later = false
-		if !st.node.dead {
-			st.flush()
-		}
-	})
 }
 
 // check tells whether a stage keeps its bounds.
 func (st *stage) check() {
-	s := st.node.s
+	s := st.of.s
 	if err := st.Err(); err != nil {
 		s.fail("stage: %w", err)
 	}

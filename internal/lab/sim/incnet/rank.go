@@ -1,67 +1,87 @@
 package incnet
 
 import (
+	"bytes"
+	"errors"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 )
 
-// rank runs the script.
+// rank runs the script by an engine, which ships, and does what a group does around it: it joins
+// sessions, and leaves them when a node is lost.
 type rank struct {
 	s         *sim
-	rank      int
-	member    *innetwork.Member
-	links     []*link // at the node, by stripe
-	session   int
-	base      int // operation that is number 0 of the session
-	stopped   bool
+	number    int
+	reduce    *engine.Reduce
+	path      *uplink // in the present session; nil: it has left it, or not joined yet
+	up        []*pipe // to the node, by stripe
+	streams   *streams
+	left      int // sessions that it has left
 	crashed   bool
 	told      bool // of another's crash
 	posted    int
 	completed int
-	waiting   bool // post is scheduled
+	switched  uint64 // operations that the switch has done
+	waiting   bool   // post is scheduled
 	buffers   []*buffer
-	timer     innetwork.Time
+	timer     innetwork.Time // of the last wake-up asked for
 }
 
-// buffer is what an operation in flight works on.
+// buffer is what an operation works on.
 type buffer struct {
 	send, recv []byte
-	held       []innetwork.Range // when its session ended
 	done       bool
 }
 
-func newRank(s *sim, r int) *rank { return &rank{s: s, rank: r} }
+func newRank(s *sim, number int) *rank {
+	r := &rank{s: s, number: number}
+	r.reduce = engine.NewReduce(engine.ReduceConfig{
+		Rank: number, Size: s.Terms.Ranks, Clock: s.net.Now,
+		Broken: func(err error) { s.fail("rank %d: %w", number, err) },
+	})
+	r.streams = newStreams(r)
+	return r
+}
 
-// join makes the rank a member in a new session.
-func (r *rank) join(t innetwork.Terms, number int) {
-	r.member, r.session, r.stopped, r.base, r.timer = innetwork.NewMember(r.rank, number, t), r.s.session, false, r.s.restart, 0
-	r.links = nil
-	for i := range t.Stripes {
-		r.links = append(r.links, &link{s: r.s, handle: func(p *packet) { r.s.nodes[r.s.At[r.rank]].stages[i].fromMember(number, p) }})
-	}
+// ended reports whether nothing is to be expected of the rank any more.
+func (r *rank) ended() bool { return r.crashed || r.told }
+
+// uplink makes the rank a member in a session.
+func (r *rank) uplink(session int, t innetwork.Terms, number int) *reducescatter.Uplink {
+	r.path = &uplink{rank: r}
+	return reducescatter.NewUplink(reducescatter.UplinkConfig{
+		Epoch: uint32(session), Terms: t, Rank: r.number, Number: number, Switch: r.path, Timeout: patience,
+		Lost: func(err error) { r.s.fail("rank %d: %w", r.number, err) },
+	})
 }
 
 // post posts operations up to the depth.
 func (r *rank) post() {
 	r.waiting = false
-	if r.crashed || r.told {
+	if r.ended() || r.posted == len(r.s.Ops) || r.posted-r.completed >= r.s.Depth {
 		return
 	}
-	if r.posted < len(r.s.Ops) && r.posted-r.completed < r.s.Depth {
-		o := &r.s.Ops[r.posted]
-		r.buffers = append(r.buffers, r.s.newBuffer(r.posted, r.rank))
-		r.posted++
-		switch {
-		case r.stopped: // it is finished directly: see reopen
-		case r.posted <= r.s.restart:
-			r.s.settle()
-		default:
-			r.member.Post(r.s.now, o.Op)
-		}
-		r.flush()
-		r.again()
+	i, o := r.posted, &r.s.Ops[r.posted]
+	b := r.s.newBuffer(i, r.number)
+	r.buffers = append(r.buffers, b)
+	r.posted++
+	w, err := r.reduce.Submit(direct.Op{
+		Send: b.send, Recv: b.recv, To: o.To, Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor,
+	}, nil)
+	if err != nil {
+		r.s.fail("rank %d: operation %d: %w", r.number, i, err)
+		return
 	}
+	w.OnDone(func(err error) {
+		if !errors.Is(err, errTold) {
+			r.complete(i, err)
+		}
+	})
+	r.round()
+	r.again()
 }
 
 // again schedules the next post.
@@ -73,112 +93,69 @@ func (r *rank) again() {
 }
 
 // receive takes what the node has sent.
-func (r *rank) receive(p *packet) {
-	if r.crashed || r.told || r.stopped {
+func (r *rank) receive(data []byte) {
+	if r.path == nil || r.ended() {
 		return
 	}
-	now := r.s.now
-	switch p.head.Kind {
-	case wire.Result:
-		payload := r.land(p)
-		place, ok := r.member.Place(now, &p.head, len(payload))
-		if !ok {
-			break
-		}
-		if place.Bytes != len(payload) {
-			r.s.fail("rank %d: place of %d bytes for %d", r.rank, place.Bytes, len(payload))
-			return
-		}
-		r.take(&place, payload)
-		r.member.Received(now, &p.head)
-		r.s.progress = now
-	case wire.Allowance:
-		r.member.Credit(now, &p.head, &p.credit)
+	r.path.inbox = append(r.path.inbox, data)
+	r.round()
+	if r.path != nil {
+		r.path.inbox = r.path.inbox[:0] // of no stripe
 	}
-	r.flush()
 }
 
-// take puts a result in its place, completed by what this rank has kept.
-func (r *rank) take(place *innetwork.Place, payload []byte) {
-	o := r.base + int(place.Seq)
-	op, b := &r.s.Ops[o], r.buffers[o]
-	at := b.recv[place.Offset:][:place.Bytes]
-	if !place.Partial {
-		copy(at, payload)
-		return
+// round drives the engine until there is nothing to do, and has it woken when there is.
+func (r *rank) round() {
+	for !r.crashed && r.s.err == nil && r.reduce.Work() {
 	}
-	own := op.shard(b.send, r.rank)[place.Offset:][:place.Bytes]
-	reduce.Complete(at, payload, own, op.Type, op.Reduction, op.Factor, r.s.Terms.Ranks)
-}
-
-// land puts a payload where the next result is expected, as a socket may that
-// must be told before: a wrong guess spoils what nobody has read yet.
-func (r *rank) land(p *packet) []byte {
-	if int(p.head.Stripe) >= r.s.Terms.Stripes {
-		return p.payload
-	}
-	to, ok := r.member.Expect(int(p.head.Stripe))
-	if !ok || to.Bytes < len(p.payload) || r.s.Ops[r.base+int(to.Seq)].InPlace || r.s.rng.IntN(2) == 0 {
-		return p.payload
-	}
-	b := r.buffers[r.base+int(to.Seq)].recv[to.Offset:][:to.Bytes]
-	return b[:copy(b, p.payload)]
-}
-
-// flush sends what there is to send, and completes what is done.
-func (r *rank) flush() {
-	if r.crashed || r.told || r.stopped {
-		return
-	}
-	s := r.s
-	for i := range s.Terms.Stripes {
-		if h, st, ok := r.member.NextStatus(s.now, i); ok {
-			r.links[i].send(wired(h, nil, nil, &st))
-		}
-		for {
-			run, ok := r.member.NextRun(i)
-			if !ok {
-				break
-			}
-			r.send(i, &run)
-		}
-	}
-	for r.completed >= s.restart { // what is finished directly comes first
-		seq, ok := r.member.NextDone()
-		if !ok {
-			break
-		}
-		r.complete(r.base+int(seq), false)
-	}
-	if at, ok := r.member.Deadline(); ok && at != r.timer {
+	if at, ok := r.reduce.Deadline(); ok && at != r.timer && !r.ended() {
 		r.timer = at
-		session := r.session
-		s.after(max(0, at-s.now), func() {
-			if r.session == session && !r.stopped {
-				r.member.Expire(s.now)
-				r.flush()
+		r.s.after(max(0, at-r.s.net.Now()), func() {
+			if r.timer == at {
+				r.timer = 0
+				r.round()
 			}
 		})
 	}
 }
 
-// send sends some or all of a run.
-func (r *rank) send(stripe int, run *innetwork.Run) {
-	o := r.base + int(run.Seq)
-	n := 1 + r.s.rng.IntN(run.Count)
-	shard := r.s.Ops[o].shard(r.buffers[o].send, run.Owner)
-	if run.Head.Kind == wire.Kept {
-		var body [wire.SlotKeptSize]byte
-		h, k := run.Kept(n)
-		r.links[stripe].send(wired(h, body[:k.Put(body[:])], nil, nil))
-		r.member.Sent(r.s.now, run, n)
-		return
+// complete checks an operation that is done, and takes its buffers away.
+func (r *rank) complete(o int, err error) {
+	s, b := r.s, r.buffers[o]
+	switched := r.reduce.Stats().Switched
+	direct := switched == r.switched
+	r.switched = switched
+	switch {
+	case err != nil:
+		s.fail("rank %d: operation %d: %w", r.number, o, err)
+	case b.done:
+		s.fail("rank %d: operation %d is done twice", r.number, o)
+	case !bytes.Equal(b.recv, s.expected[o][r.number]):
+		s.fail("rank %d: operation %d (%v of %v) has a wrong result", r.number, o, s.Ops[o].Reduction, s.Ops[o].Type)
 	}
-	for i := range n {
-		from := run.Offset + i*run.Step
-		to := min(from+run.Step, run.Offset+run.Bytes)
-		r.links[stripe].send(wired(run.Header(i), shard[from:to], nil, nil))
-		r.s.result.Sent += to - from
+	for _, p := range s.ranks { // what others still need of this rank they must not need
+		if !direct && p != r && !p.crashed && !p.has(o) {
+			s.fail("rank %d: operation %d is done, but rank %d lacks its result", r.number, o, p.number)
+		}
 	}
-	r.member.Sent(r.s.now, run, n)
+	s.result.Ops++
+	s.result.Bytes += len(b.recv)
+	if direct {
+		s.result.Direct++
+	}
+	b.done = true
+	for i := range b.send {
+		b.send[i] = poison
+	}
+	r.completed++
+	s.progress = s.net.Now()
+	r.again()
+}
+
+// has reports whether a rank holds its whole result of an operation.
+func (r *rank) has(o int) bool {
+	if o >= r.posted {
+		return r.s.Ops[o].Count == 0
+	}
+	return r.buffers[o].done || bytes.Equal(r.buffers[o].recv, r.s.expected[o][r.number])
 }

@@ -63,7 +63,7 @@ func (o *Op) shard(input []byte, owner int) []byte {
 type Net struct {
 	Delay, Jitter innetwork.Time // jitter reorders
 	Loss, Dup     float64        // of a datagram
-	Queue         int            // datagrams that a receiver's queue for one link holds
+	Queue         int            // datagrams that a receiver's queue for one link holds, without the one being taken
 	Work          innetwork.Time // to take a datagram off a queue
 	Late          float64        // of what was read coming once more, up to lateness later
 	Forge         float64        // of a copy with a spoiled field
@@ -87,7 +87,7 @@ const (
 
 // Random returns the scenario of a seed.
 func Random(seed uint64) Scenario {
-	r := rand.New(rand.NewPCG(seed, 0x696e63)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(seed, 0x696e63))
 	s := Scenario{Seed: seed, Parents: []int{-1}}
 	p := 1 + r.IntN(6)
 	if r.IntN(4) == 0 {

@@ -44,9 +44,9 @@ type Node struct {
 	timeout  innetwork.Time // the parent counts as lost after such a silence
 	now      innetwork.Time
 
-	credit int // bytes that it may still move in this round
-	first  int // the link whose turn it is
-	unsent []innetwork.Out
+	credit int             // bytes that it may still move in this round
+	first  int             // the link whose turn it is
+	unsent []innetwork.Out // of one link
 	adding []innetwork.Out // in the batch of the link that is sent to
 	to     Link
 

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
@@ -16,9 +18,10 @@ func (n *Node) allow() {
 	}
 }
 
-// acknowledge tells the parent what is held here.
+// acknowledge tells the parent what is held here. It says what was sent as well, so what there was no
+// room for goes first: else the parent takes it for lost.
 func (n *Node) acknowledge() {
-	if n.up == nil {
+	if n.up == nil || len(n.unsent) > 0 && n.unsent[0].Member == innetwork.Up {
 		return
 	}
 	if h, st, ok := n.stage.NextStatus(n.now); ok {
@@ -95,8 +98,8 @@ func (n *Node) flush() bool {
 	}
 	sent := n.to.Flush()
 	all := sent == len(n.adding)
-	if !all {
-		n.unsent = append(n.unsent, n.adding[sent:]...)
+	if !all { // in their order, before what is unsent already
+		n.unsent = slices.Insert(n.unsent, 0, n.adding[sent:]...)
 	}
 	n.adding, n.to = n.adding[:0], nil
 	return all
