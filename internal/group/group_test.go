@@ -12,6 +12,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
+// waits is for a test that waits most of the time: it does so beside others, and not in the inner loop.
+func waits(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it waits: make test runs it")
+	}
+	t.Parallel()
+}
+
 // world joins p ranks in this process, which leave when the test ends.
 func world(t testing.TB, p int, change func(*config.Settings)) []*Group {
 	t.Helper()

@@ -49,7 +49,7 @@ func ip(args string) error {
 
 // TestOutage takes the network from a group in the middle of operations, for a moment. None fails.
 func TestOutage(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	if !alone(t) {
 		return
 	}

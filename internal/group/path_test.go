@@ -169,7 +169,7 @@ func (p *pair) run(t *testing.T) []hostReport {
 }
 
 func TestNarrowPathIsFoundAtJoin(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	// So many ranks that what they tell each other of the path does not fit one packet.
 	p := startPair(t, 12, 0, 3*time.Second, func(h [2]*systest.Namespace) { h[1].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
@@ -185,7 +185,7 @@ func TestNarrowPathIsFoundAtJoin(t *testing.T) {
 }
 
 func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	p := startPair(t, 2, 8000, 3*time.Second, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
 		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, those of 1500 do")
@@ -196,7 +196,7 @@ func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 }
 
 func TestPathThatNarrowsIsNamed(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	p := startPair(t, 2, 0, time.Second, nil)
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
@@ -215,7 +215,7 @@ func TestPathThatNarrowsIsNamed(t *testing.T) {
 }
 
 func TestNetworkWithoutMulticastIsNoted(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	p := startPair(t, 2, 0, 3*time.Second, func(h [2]*systest.Namespace) { h[0].DropMulticast(t) })
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)

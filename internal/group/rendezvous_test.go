@@ -181,7 +181,7 @@ func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
 }
 
 func TestRendezvousWhereNobodyAnswers(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	ln := listen(t) // and accepts nothing
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

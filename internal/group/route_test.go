@@ -100,7 +100,7 @@ func until(t *testing.T, g []*Group, way string) {
 // TestSwitchKilledAndRestarted: all that was in flight ends right at all ranks,
 // each falls back once, and the node is used again once it is back.
 func TestSwitchKilledAndRestarted(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +208,7 @@ func worldOf(t *testing.T, p int, change func(r int, s *config.Settings)) []*Gro
 
 // TestOneRankLosesTheSwitch: what one of them alone has lost none uses any more.
 func TestOneRankLosesTheSwitch(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	const odd = 2
 	n := node(t, switchd.Config{Workers: 1})
 	between := newRelay(t, "127.0.0.1", n.Addr().String())
@@ -230,7 +230,7 @@ func TestOneRankLosesTheSwitch(t *testing.T) {
 // ports, is not one: operations go directly. If that is so for one rank alone, the others, who
 // have joined again, do not wait for it.
 func TestDatagramsDoNotPass(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	const ranks = 3
 	n := node(t, switchd.Config{Workers: 2})
 	between := newRelay(t, "127.0.0.2", n.Addr().String())
@@ -272,7 +272,7 @@ func TestDatagramsDoNotPass(t *testing.T) {
 }
 
 func TestReasonsToGoDirectly(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	closed := ln.Addr().String()
@@ -331,7 +331,7 @@ func TestPauses(t *testing.T) {
 
 // TestSecondAddress: of several nodes the first that all ranks can join is used.
 func TestSecondAddress(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	n := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
 	g := worldOf(t, 3, func(_ int, s *config.Settings) {
 		s.Switch, s.Secret = "127.0.0.1:1,"+n.Addr().String(), "correct-horse"
@@ -345,7 +345,7 @@ func TestSecondAddress(t *testing.T) {
 
 // TestRetriesAreNoFallbacks: to try one address after the other is not to lose a switch.
 func TestRetriesAreNoFallbacks(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	g := worldOf(t, 3, func(_ int, s *config.Settings) { s.Switch = "127.0.0.1:1,127.0.0.1:1" })
 	stream(t, g, 10, 10, -1, nil)
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -363,7 +363,7 @@ func TestRetriesAreNoFallbacks(t *testing.T) {
 
 // TestLossOnTheWayToTheSwitch: a share of the datagrams is lost in both directions.
 func TestLossOnTheWayToTheSwitch(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	for _, loss := range []float64{0.01, 0.2} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {
 			t.Parallel()
@@ -407,7 +407,7 @@ func TestMismatchThroughTheSwitch(t *testing.T) {
 
 // TestCloseWhileRejoining leaves no goroutine behind.
 func TestCloseWhileRejoining(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	before := runtime.NumGoroutine()
 	t.Run("group", func(t *testing.T) {
 		n, err := switchd.Start(switchd.Config{})

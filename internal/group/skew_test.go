@@ -44,7 +44,7 @@ func firsts() map[string]func(g *Group) error {
 
 // TestLateAtTheFirst has each rank come late to each call that may be a group's first.
 func TestLateAtTheFirst(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	var all sync.WaitGroup
 	for _, fabric := range []string{"shm", "udp"} {
 		for name, call := range firsts() {
@@ -67,7 +67,7 @@ func TestLateAtTheFirst(t *testing.T) {
 // TestLateAtJoin has each rank come late to Join: when the others have its blob and connect to it
 // already.
 func TestLateAtJoin(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	var all sync.WaitGroup
 	for _, fabric := range []string{"shm", "udp"} {
 		for late := range skewRanks {
@@ -92,7 +92,7 @@ func TestLateAtJoin(t *testing.T) {
 // TestJoinTimeoutNamesWhoIsLate has a rank never come to Join: the others give up when
 // MCAST_JOIN_TIMEOUT is over, not when MCAST_TIMEOUT is.
 func TestJoinTimeoutNamesWhoIsLate(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	const limit = 1200 * time.Millisecond
 	eps, blobs := openAll(t, 2, func(s *config.Settings) { s.Timeout, s.JoinTimeout = limit/4, limit })
 	defer eps[1].Close()

@@ -241,7 +241,7 @@ func startRanks(t *testing.T, proto role) []child {
 // TestSurvivorsNameTheRank kills, stops or cuts off one rank in the midst of
 // large operations. Every other rank must report it, by number, in time.
 func TestSurvivorsNameTheRank(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	const victim, size, timeout = 2, 4, 2 * time.Second
 	faults := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP, "cut": syscall.SIGUSR1}
 	for _, fabric := range []string{"shm", "udp"} {
@@ -266,7 +266,7 @@ func TestSurvivorsNameTheRank(t *testing.T) {
 // TestRankGoneThroughTheSwitch: what a rank's death does to the switch does not
 // hide who died.
 func TestRankGoneThroughTheSwitch(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	const victim, size = 1, 4
 	for name, sig := range map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestRankGoneThroughTheSwitch(t *testing.T) {
 // TestSwitchFrozen stops the node's process in the midst of operations: they
 // end right without it, and when it runs again it is used again.
 func TestSwitchFrozen(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	frozen := spawn(t, role{})
 	address, err := frozen.out.ReadString('\n')
 	require.NoError(t, err)

@@ -144,7 +144,7 @@ func TestThroughTheSwitch(t *testing.T) {
 
 // TestSameBits: 100 runs with ranks that come in any order give the bits of the direct path.
 func TestSameBits(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	const ranks = 4
 	for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {
 		t.Run(typ.String(), func(t *testing.T) {

@@ -298,7 +298,7 @@ func TestSwitchChunk(t *testing.T) {
 // TestPathShrinks: what the kernel refuses to send, because the path takes less by now, will never
 // pass. Ranks finish directly and join again, with chunks that do.
 func TestPathShrinks(t *testing.T) {
-	t.Parallel()
+	waits(t)
 	if !systest.Apart(t) {
 		return
 	}
