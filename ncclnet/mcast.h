@@ -49,11 +49,24 @@ enum {
 /* Element types: NCCL's numbers, and two of our own. The 8-bit floats are OCP's
  * (E4M3 without infinities); what is too large for them becomes their largest
  * number, as in NCCL. */
+/* BEGIN types: internal/api writes them */
 enum {
-	MCAST_I8 = 0, MCAST_U8 = 1, MCAST_I32 = 2, MCAST_U32 = 3, MCAST_I64 = 4, MCAST_U64 = 5,
-	MCAST_F16 = 6, MCAST_F32 = 7, MCAST_F64 = 8, MCAST_BF16 = 9,
-	MCAST_E4M3 = 10, MCAST_E5M2 = 11, MCAST_I16 = 100, MCAST_U16 = 101
+	MCAST_I8 = 0,
+	MCAST_U8 = 1,
+	MCAST_I16 = 100,
+	MCAST_U16 = 101,
+	MCAST_I32 = 2,
+	MCAST_U32 = 3,
+	MCAST_I64 = 4,
+	MCAST_U64 = 5,
+	MCAST_E4M3 = 10,
+	MCAST_E5M2 = 11,
+	MCAST_F16 = 6,
+	MCAST_BF16 = 9,
+	MCAST_F32 = 7,
+	MCAST_F64 = 8,
 };
+/* END types */
 
 /* Reductions: NCCL's numbers. */
 enum { MCAST_SUM = 0, MCAST_PROD = 1, MCAST_MAX = 2, MCAST_MIN = 3, MCAST_AVG = 4, MCAST_PREMUL_SUM = 5 };

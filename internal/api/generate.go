@@ -1,5 +1,5 @@
 // Package api holds what the API says in every language, each in one table: the counters of a
-// group (counters.go) and the kinds of errors (errors.go). Go, C and Python code and the
+// group (counters.go), the kinds of errors (errors.go) and the element types (types.go). Go, C and Python code and the
 // documents that speak of them are written from it by "go generate ./internal/api".
 package api
 
@@ -30,10 +30,14 @@ var outputs = []output{
 	{"pkg/collnet/stats.go", "collnet.go.tmpl", ""},
 	{"ncclnet/mcast.h", "stats.h.tmpl", "counters"},
 	{"ncclnet/mcast.h", "errors.h.tmpl", "errors"},
+	{"ncclnet/mcast.h", "types.h.tmpl", "types"},
 	{"ncclnet/stats.go", "ncclnet_stats.go.tmpl", ""},
 	{"ncclnet/errors.go", "ncclnet_errors.go.tmpl", ""},
 	{"python/torch_mcast/counters.py", "counters.py.tmpl", ""},
 	{"python/torch_mcast/errors.py", "errors.py.tmpl", "errors"},
+	{"python/torch_mcast/_lib.py", "types_lib.py.tmpl", "types"},
+	{"python/torch_mcast/reduction.py", "types_torch.py.tmpl", "types"},
+	{"pkg/collnet/types.go", "types.go.tmpl", ""},
 	{"docs/COUNTERS.md", "counters.md.tmpl", ""},
 	{"docs/TROUBLESHOOTING.md", "errors.md.tmpl", "errors"},
 }
@@ -61,7 +65,7 @@ func (o *output) written(is string) (string, error) {
 // render fills a template with the tables.
 func render(name string) (string, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{
-		"comment": comment, "counters": Counters, "errors": Errors, "groups": Groups, "in": in, "base": base, "forGo": forGo,
+		"comment": comment, "counters": Counters, "errors": Errors, "types": Types, "groups": Groups, "in": in, "base": base, "forGo": forGo,
 	}).ParseFS(templates, "templates/*")
 	if err != nil {
 		return "", err

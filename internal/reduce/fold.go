@@ -155,10 +155,10 @@ func operand(t Type, op Op, sources int, factor float64) uint64 {
 	default:
 		return 0
 	}
-	switch t {
+	switch t.Accumulator() {
 	case F64:
 		return math.Float64bits(value)
-	case F32, F16, BF16, E4M3, E5M2:
+	case F32:
 		return uint64(math.Float32bits(float32(value)))
 	}
 	if op == Avg {

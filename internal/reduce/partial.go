@@ -19,11 +19,10 @@ import (
 // Accumulator returns the type in which partial results of t are kept: F32 for
 // the floats that are shorter, so that they are rounded once; else t itself.
 func (t Type) Accumulator() Type {
-	switch t {
-	case F16, BF16, E4M3, E5M2:
-		return F32
+	if !t.Valid() {
+		return t
 	}
-	return t
+	return known[t.position()].sum
 }
 
 // Begin makes dst the partial result of one contribution, src (of type t,

@@ -42,7 +42,7 @@ func plain(dst []byte, srcs [][]byte, from, to int, t Type, op Op, scalar uint64
 		plainFloats(dst, srcs, from, to, op, math.Float32frombits(uint32(scalar)), canonicalNaN32)
 	case F64:
 		plainFloats(dst, srcs, from, to, op, math.Float64frombits(scalar), canonicalNaN64)
-	case F16, BF16, E4M3, E5M2:
+	default: // floats that are summed in F32
 		plainShort(dst, srcs, from, to, t, op, math.Float32frombits(uint32(scalar)))
 	}
 }

@@ -51,24 +51,25 @@ type traits struct {
 	of   Type
 	name string
 	size int
+	sum  Type // in which partial results are kept
 }
 
 // known holds the traits of every type at its position.
 var known = [numTypes]traits{
-	positionI8:   {I8, "i8", 1},
-	positionU8:   {U8, "u8", 1},
-	positionI32:  {I32, "i32", 4},
-	positionU32:  {U32, "u32", 4},
-	positionI64:  {I64, "i64", 8},
-	positionU64:  {U64, "u64", 8},
-	positionF16:  {F16, "f16", 2},
-	positionF32:  {F32, "f32", 4},
-	positionF64:  {F64, "f64", 8},
-	positionBF16: {BF16, "bf16", 2},
-	positionE4M3: {E4M3, "e4m3", 1},
-	positionE5M2: {E5M2, "e5m2", 1},
-	positionI16:  {I16, "i16", 2},
-	positionU16:  {U16, "u16", 2},
+	positionI8:   {I8, "i8", 1, I8},
+	positionU8:   {U8, "u8", 1, U8},
+	positionI32:  {I32, "i32", 4, I32},
+	positionU32:  {U32, "u32", 4, U32},
+	positionI64:  {I64, "i64", 8, I64},
+	positionU64:  {U64, "u64", 8, U64},
+	positionF16:  {F16, "f16", 2, F32},
+	positionF32:  {F32, "f32", 4, F32},
+	positionF64:  {F64, "f64", 8, F64},
+	positionBF16: {BF16, "bf16", 2, F32},
+	positionE4M3: {E4M3, "e4m3", 1, F32},
+	positionE5M2: {E5M2, "e5m2", 1, F32},
+	positionI16:  {I16, "i16", 2, I16},
+	positionU16:  {U16, "u16", 2, U16},
 }
 
 // position returns where t stands in a table, or -1 for a type that is none.

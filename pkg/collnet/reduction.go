@@ -16,37 +16,6 @@ type Reduction struct {
 	Factor float64
 }
 
-// Type is the type of an element.
-type Type uint8
-
-// The element types. The zero value is none of them.
-const (
-	Int8 Type = 1 + iota
-	Uint8
-	Int16
-	Uint16
-	Int32
-	Uint32
-	Int64
-	Uint64
-	Float8E4M3 // 8-bit float up to 448, without infinities
-	Float8E5M2 // 8-bit float up to 57344
-	Float16    // IEEE 754 binary16
-	BFloat16   // the upper half of a Float32
-	Float32
-	Float64
-)
-
-var types = [...]struct {
-	name string
-	is   reduce.Type
-}{
-	Int8: {"int8", reduce.I8}, Uint8: {"uint8", reduce.U8}, Int16: {"int16", reduce.I16}, Uint16: {"uint16", reduce.U16},
-	Int32: {"int32", reduce.I32}, Uint32: {"uint32", reduce.U32}, Int64: {"int64", reduce.I64}, Uint64: {"uint64", reduce.U64},
-	Float8E4M3: {"float8_e4m3", reduce.E4M3}, Float8E5M2: {"float8_e5m2", reduce.E5M2},
-	Float16: {"float16", reduce.F16}, BFloat16: {"bfloat16", reduce.BF16}, Float32: {"float32", reduce.F32}, Float64: {"float64", reduce.F64},
-}
-
 func (t Type) valid() bool { return t >= Int8 && int(t) < len(types) }
 
 // Size returns the bytes of one element; 0 for a value that is no type.

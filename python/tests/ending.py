@@ -120,7 +120,8 @@ def end(fabric: str, ending: str, operation: str) -> bool:
     reports = [json.loads(line) if line else {} for line in said]
     began = reports.pop(VICTIM).get("at", 0.0)
     took = max(one.get("at", float("inf")) for one in reports) - began
-    print(json.dumps({"case": f"{fabric}/{ending}/{operation}", "took": took, "reports": reports}), flush=True)
+    case = f"{fabric}/{ending}/{operation}"
+    print(json.dumps({"case": case, "took": took, "reports": reports}), flush=True)
     return False
 
 

@@ -21,8 +21,22 @@ from .counters import Stats
 NAME = "libnccl-net-mcast.so"
 
 SUM, PROD, MAX, MIN, AVG, PREMUL_SUM = range(6)
-I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 = range(12)
-I16, U16 = 100, 101
+# BEGIN types: internal/api writes them
+I8 = 0
+U8 = 1
+I16 = 100
+U16 = 101
+I32 = 2
+U32 = 3
+I64 = 4
+U64 = 5
+E4M3 = 10
+E5M2 = 11
+F16 = 6
+BF16 = 9
+F32 = 7
+F64 = 8
+# END types
 
 _ERROR_BYTES = 1024
 _BLOB_BYTES = 4096

@@ -10,6 +10,7 @@ from torch._C._distributed_c10d import ReduceOp
 from . import _lib
 
 _DTYPES: dict[torch.dtype, int] = {
+    # BEGIN types: internal/api writes them
     torch.int8: _lib.I8,
     torch.uint8: _lib.U8,
     torch.int16: _lib.I16,
@@ -24,6 +25,7 @@ _DTYPES: dict[torch.dtype, int] = {
     torch.bfloat16: _lib.BF16,
     torch.float32: _lib.F32,
     torch.float64: _lib.F64,
+    # END types
 }
 _OPS: dict[Any, int] = {
     ReduceOp.SUM: _lib.SUM,
