@@ -103,7 +103,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	}
 	return &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, clock: cfg.Clock,
-		arena: make([]byte, cfg.Core.Arena),
+		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First,
 	}
 }
 
@@ -151,14 +151,26 @@ func (g *Gather) Posted() uint64 { return g.posted.Load() }
 // Wake ends a Sleep.
 func (g *Gather) Wake() { g.fab.Wake() }
 
-// Sleep waits for the fabric, at most until the protocol's next deadline.
+// Sleep waits for the fabric, at most until there is something to do.
 func (g *Gather) Sleep(most time.Duration) {
-	if at, ok := g.comm.Deadline(); ok {
+	if at, ok := g.Next(); ok {
 		most = min(most, at-g.clock())
 	}
-	if most > 0 && (g.comm.Room() == 0 || !g.queue.ready((*gatherOp).mayGo)) {
+	if most > 0 {
 		g.fab.Sleep(most)
 	}
+}
+
+// Next returns when Work has something to do though nothing arrives and nothing is submitted, and
+// whether it ever has. That moment may have passed.
+func (g *Gather) Next() (multicast.Time, bool) {
+	if g.comm.Err() != nil {
+		return 0, false // until Fail
+	}
+	if g.comm.Room() > 0 && g.queue.ready((*gatherOp).mayGo) {
+		return 0, true
+	}
+	return g.comm.Deadline()
 }
 
 // Work does one round: operations in, chunks in, chunks and messages out.
@@ -168,11 +180,9 @@ func (g *Gather) Work() bool {
 		return false
 	}
 	busy := g.post()
-	busy = g.fab.Poll(g, pollBudget) > 0 || busy
-	if at, ok := g.comm.Deadline(); ok && at <= g.now {
-		g.comm.Expire(g.now)
-		busy = true
-	}
+	polled := g.fab.Poll(g, pollBudget)
+	busy = polled > 0 || busy
+	busy = g.expire(polled >= pollBudget) || busy
 	busy = g.multicast() || busy
 	busy = g.controls() || busy
 	g.fab.Flush()
@@ -182,6 +192,18 @@ func (g *Gather) Work() bool {
 		g.counted.store(g.comm.Stats())
 	}
 	return busy
+}
+
+// expire lets the protocol ask for what is overdue. While more may wait in the fabric's queues, silence
+// is no sign of loss: a rank that was kept from running for a while looks there first. But not for
+// ever, since strangers may fill them.
+func (g *Gather) expire(more bool) bool {
+	at, ok := g.comm.Deadline()
+	if !ok || at > g.now || more && at+g.cfg.Core.Cutoff > g.now {
+		return false
+	}
+	g.comm.Expire(g.now)
+	return true
 }
 
 // checkFault ends everything once Fail was called, or the protocol failed, and

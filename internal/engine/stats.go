@@ -7,9 +7,16 @@ import (
 )
 
 // statsBox hands the protocol's counters to other goroutines.
-type statsBox struct{ done, lost, repaired, dropped, barriers, mismatched atomic.Uint64 }
+type statsBox struct {
+	last                                                multicast.Stats // what was stored, for the driver
+	done, lost, repaired, dropped, barriers, mismatched atomic.Uint64
+}
 
 func (b *statsBox) store(s multicast.Stats) {
+	if s == b.last {
+		return // most rounds change nothing
+	}
+	b.last = s
 	b.done.Store(s.Done)
 	b.lost.Store(s.Lost)
 	b.repaired.Store(s.Repaired)

@@ -2,10 +2,8 @@ package sim
 
 import (
 	"bytes"
-	"errors"
+	"unsafe"
 
-	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -35,14 +33,18 @@ func (n *rank) newBuffers(index int, o *Op) *buffers {
 		}
 	}
 	if n.Digest {
-		return b
+		b.recv = n.untouched[:b.shards*o.Bytes]
+	} else {
+		b.recv = make([]byte, b.shards*o.Bytes)
+		poison(b.recv)
 	}
-	b.recv = make([]byte, b.shards*o.Bytes)
-	poison(b.recv)
 	if b.own < 0 {
 		return b
 	}
 	b.send = b.recv[b.own*o.Bytes : (b.own+1)*o.Bytes]
+	if n.Digest {
+		return b
+	}
 	if o.Collective != wire.Broadcast && !o.InPlace {
 		b.send = make([]byte, o.Bytes)
 	}
@@ -57,9 +59,9 @@ const poisoned = 0xee
 
 // fill writes the pattern of a rank's shard in an operation. It has no byte of poison.
 func fill(b []byte, rank, pattern int) {
-	x := uint32(rank)*0x9e3779b1 + uint32(pattern)*0x85ebca6b //nolint:gosec // a hash
+	x := uint32(rank)*0x9e3779b1 + uint32(pattern)*0x85ebca6b
 	for i := range b {
-		b[i] = byte((uint32(i)*0x9e3779b1 + x) >> 24) //nolint:gosec // a hash
+		b[i] = byte((uint32(i)*0x9e3779b1 + x) >> 24)
 		if b[i] == poisoned {
 			b[i] = 0
 		}
@@ -76,146 +78,45 @@ func poison(b []byte) {
 
 // token stands for the bytes of a chunk of a root's shard.
 func (j *Job) token(root, index, psn int) uint64 {
-	return mix(mix(uint64(root)<<32|uint64(psn), uint64(j.pattern(index))), j.Seed) //nolint:gosec // a hash
+	return mix(mix(uint64(root)<<32|uint64(psn), uint64(j.pattern(index))), j.Seed)
 }
 
-// transmit multicasts the first chunks of a run.
-func (n *rank) transmit(run *multicast.Run, count int) {
-	b := n.operation(run.Head.Seq)
-	if b.done || b.own < 0 || int(run.Head.PSN) != b.sent || b.sent+run.Count > b.chunks || int(run.Head.Root) != n.rank {
-		n.fail("rank %d: is told to send %d chunks as %+v, but has sent %d of %d", n.rank, run.Count, run.Head, b.sent, b.chunks)
-		return
-	}
-	shard := b.send
-	if run.Head.Arena != multicast.NotEager {
-		at := int(run.Head.Arena) + b.own*b.Bytes
-		shard = n.arena[at : at+b.Bytes]
-		if b.sent == 0 {
-			copy(shard, b.send)
-		}
-	}
-	for range count {
-		from := b.sent * n.Core.Chunk
-		to := min(from+n.Core.Chunk, b.Bytes)
-		d := &Datagram{head: run.Head, size: to - from}
-		d.head.Job, d.head.PSN = n.number(), uint32(b.sent) //nolint:gosec // small
-		if n.Digest {
-			d.token = n.token(n.rank, b.index, b.sent)
-		} else {
-			d.payload = bytes.Clone(shard[from:to])
-		}
-		n.multicast(d)
-		b.sent++
-	}
-}
-
-// multicast sends a chunk to all other ranks.
-func (n *rank) multicast(d *Datagram) {
-	n.result.Chunks++
-	if n.held != nil {
-		for _, m := range n.ranks {
-			if m != n {
-				m.held[n.rank] = append(m.held[n.rank], d) // it is published at once
-				m.bell(n.Net.Latency)
-			}
-		}
-		return
-	}
-	p := n.net.Packet()
-	p.From, p.To, p.Group, p.Body = int32(n.rank), network.Multicast, int32(d.head.Subgroup), d //nolint:gosec // ranks
-	p.Bytes, p.Count = int32(wire.DataSize+d.size), n.packets(d.size)                           //nolint:gosec // a chunk
-	n.net.Send(p)
-}
-
-// put writes a chunk where the core says, after a check that it may go there.
-func (n *rank) put(h *wire.Data, pl multicast.Place, size int, payload []byte, token uint64) bool {
-	if pl.Arena {
-		if pl.Offset < 0 || pl.Offset+size > len(n.arena) {
-			n.fail("rank %d: %+v is placed at %d, outside the arena", n.rank, *h, pl.Offset)
-			return false
-		}
-		copy(n.arena[pl.Offset:], payload)
+// put writes a chunk where the engine says, after a check that it may go there. In the arena of
+// eager operations the bytes of the result tell.
+func (n *rank) put(h *wire.Data, dst, payload []byte, token uint64) bool {
+	b := n.operation(h.Seq)
+	if b == nil {
+		copy(dst, payload) // others are faster
 		return true
 	}
-	b := n.operation(pl.Seq)
-	if b == nil || b.done {
-		n.fail("rank %d: %+v is placed in a buffer that is not the protocol's", n.rank, *h)
-		return false
+	s := b.shard(h.Root)
+	want := s*b.Bytes + int(h.PSN)*n.Core.Chunk
+	at, in := b.offset(dst)
+	if len(dst) == 0 {
+		at, in = want, true
 	}
-	s := 0
-	if b.Collective != wire.Broadcast {
-		s = int(h.Root)
+	if !in && !n.Digest {
+		copy(dst, payload)
+		return true
 	}
-	twice := !n.Digest && size > 0 && b.recv[pl.Offset] != poisoned
-	if pl.Offset != s*b.Bytes+int(h.PSN)*n.Core.Chunk || pl.Offset+size > (s+1)*b.Bytes || twice {
-		n.fail("rank %d: %+v of %d bytes is placed at %d; something is there already: %t", n.rank, *h, size, pl.Offset, twice)
+	twice := !n.Digest && len(dst) > 0 && b.recv[at] != poisoned
+	if b.done || at != want || at+len(dst) > (s+1)*b.Bytes || twice {
+		n.fail("rank %d: %+v of %d bytes is placed at %d; something is there already: %t", n.rank, *h, len(dst), at, twice)
 		return false
 	}
 	n.note(b, Receive)
 	if n.Digest {
-		b.digest += mix(token, uint64(pl.Offset)) //nolint:gosec // a hash
+		b.digest += mix(token, uint64(at))
 	} else {
-		copy(b.recv[pl.Offset:], payload)
+		copy(dst, payload)
 	}
 	return true
 }
 
-// repair returns what the right neighbour wants of a chunk. A digest does not
-// tell one chunk from another, so there it is taken on trust that this rank has it.
-func (n *rank) repair(r *multicast.Repair) ([]byte, uint64) {
-	size := int(r.Message.Bytes) //nolint:gosec // a chunk
-	if r.Place.Arena {
-		return bytes.Clone(n.arena[r.Place.Offset:][:size]), 0
-	}
-	b := n.operation(r.Place.Seq)
-	if b.done {
-		n.fail("rank %d: repairs from the buffers of operation %d, which are released", n.rank, r.Place.Seq)
-	}
-	s := int(r.Message.Root)
-	if b.Collective == wire.Broadcast {
-		s = 0
-	}
-	if at := s*b.Bytes + int(r.Message.PSN)*n.Core.Chunk; r.Place.Offset != at {
-		n.fail("rank %d: repairs %+v from %d, not %d", n.rank, r.Message, r.Place.Offset, at)
-		return make([]byte, size), 0
-	}
-	switch {
-	case n.Digest:
-		return nil, n.token(int(r.Message.Root), b.index, int(r.Message.PSN))
-	case int(r.Message.Root) == n.rank:
-		return bytes.Clone(b.send[int(r.Message.PSN)*n.Core.Chunk:][:size]), 0
-	}
-	return bytes.Clone(b.recv[r.Place.Offset:][:size]), 0
-}
-
-// complete checks a finished operation and takes its buffers back.
-func (n *rank) complete(d *multicast.Completion) {
-	b := n.operation(d.Seq)
-	if b == nil || b.done {
-		n.fail("rank %d: operation %d is done twice, or before it was posted", n.rank, d.Seq)
-		return
-	}
-	b.done = true
-	n.open--
-	n.moved()
-	switch {
-	case d.Err != nil:
-		if n.failed == nil || !errors.Is(d.Err, n.failed) {
-			n.fail("rank %d: operation %d ends with %v", n.rank, d.Seq, d.Err)
-		}
-	default:
-		if d.Arena != multicast.NotEager {
-			copy(b.recv, n.arena[d.Arena:])
-		} else if b.own >= 0 && !n.Digest {
-			copy(b.recv[b.own*b.Bytes:], b.send)
-		}
-		n.verify(b)
-		n.markDone(b)
-		n.result.Ops++
-		n.result.Spans[b.index].To = n.net.Now()
-	}
-	poison(b.recv)
-	poison(b.send)
+// offset returns where a part of the receive buffer lies in it, and whether it does.
+func (b *buffers) offset(part []byte) (at int, in bool) {
+	at = int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(b.recv))))
+	return at, at >= 0 && at+len(part) <= len(b.recv)
 }
 
 // verify compares a result with the patterns of its roots.
@@ -272,7 +173,7 @@ func (j *Job) shardDigest(b *buffers, s int) uint64 {
 	}
 	var d uint64
 	for psn := range b.chunks {
-		d += mix(j.token(root, b.index, psn), uint64(s*b.Bytes+psn*j.Core.Chunk)) //nolint:gosec // a hash
+		d += mix(j.token(root, b.index, psn), uint64(s*b.Bytes+psn*j.Core.Chunk))
 	}
 	return d
 }
@@ -282,14 +183,14 @@ const checkExpected = 32
 
 // check verifies what must hold after every event.
 func (n *rank) check() {
-	if in := n.comm.InFlight(); in != n.open || in > multicast.MaxInFlight {
+	if in := n.engine.InFlight(); in != n.open {
 		n.fail("rank %d: %d operations in flight, not %d", n.rank, in, n.open)
 	}
 	if n.Digest {
 		return
 	}
-	e, ok := n.comm.Expect()
-	if !ok {
+	e := n.engine.Expect()
+	if len(e.Dst) == 0 {
 		return
 	}
 	b := n.operation(e.Seq)
@@ -297,24 +198,24 @@ func (n *rank) check() {
 		n.fail("rank %d: expects %+v of an operation that is not in flight", n.rank, e)
 		return
 	}
-	s := 0
-	if b.Collective != wire.Broadcast {
-		s = e.Root
-	}
-	if e.Count < 1 || e.PSN+e.Count > b.chunks || e.Offset != s*b.Bytes+e.PSN*n.Core.Chunk || e.Offset+e.Bytes > (s+1)*b.Bytes {
+	s, psn := b.shard(e.Root), int(e.PSN)
+	at, in := b.offset(e.Dst)
+	end := at + len(e.Dst)
+	if !in || at != s*b.Bytes+psn*n.Core.Chunk || end > (s+1)*b.Bytes {
 		n.fail("rank %d: expects %+v, outside its shard", n.rank, e)
 		return
 	}
-	for i := range min(e.Count, checkExpected) {
-		if at := e.Offset + i*n.Core.Chunk; at < e.Offset+e.Bytes && b.recv[at] != poisoned {
-			n.fail("rank %d: expects %+v, of which chunk %d has arrived", n.rank, e, e.PSN+i)
+	for ; at < min(end, (psn+checkExpected)*n.Core.Chunk+s*b.Bytes); at += n.Core.Chunk {
+		if b.recv[at] != poisoned {
+			n.fail("rank %d: expects %+v, of which the chunk at %d has arrived", n.rank, e, at)
 		}
 	}
 }
 
-// account adds what a rank's core has counted.
+// account adds what a rank's engine has counted.
 func (n *rank) account() {
-	st, sum := n.comm.Stats(), &n.result.Stats
+	st, _ := n.engine.Stats()
+	sum := &n.result.Stats
 	sum.Done += st.Done
 	sum.Lost += st.Lost
 	sum.Repaired += st.Repaired

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // A path that is dead for good (network.Dead) must hang nobody. Where it is the datagrams' alone,
@@ -17,28 +16,22 @@ import (
 // GiveUp is that of a random scenario with dead paths: longer than queues and chance hold up a message.
 const GiveUp = 10 * time.Second
 
-// connectionBytes is what a connection holds that has not arrived, where one may break: else repairs
-// of a dead path would pile up that nobody gets.
+// connectionBytes is what a connection holds where one may break: else repairs of a dead path would
+// pile up that nobody gets.
 const connectionBytes = 64 << 10
 
-// full reports whether the connection to the right neighbour takes no more repairs.
-func (n *rank) full() bool { return n.Net.GiveUp > 0 && n.queued >= connectionBytes }
-
-// arrived takes a repair off the connection.
-func (n *rank) arrived(m *Message) {
-	full := n.full()
-	if n.queued -= m.size(); full && !n.dead && !n.gone {
-		n.look(0)
+// connection is how many bytes a connection holds that have not arrived; 0: any number.
+func (sc *Scenario) connection() int {
+	if sc.Connection == 0 && sc.Net.GiveUp > 0 {
+		return connectionBytes
 	}
+	return sc.Connection
 }
-
-// size is what a message takes on the wire.
-func (m *Message) size() int { return wire.ControlSize + m.Payload() }
 
 // tellWithin bounds how long the news of a broken connection take to reach a rank.
 const tellWithin = 10 * time.Millisecond
 
-// Undelivered says that a message was not delivered for too long.
+// Undelivered says that a message was not delivered for too long: its connection is broken.
 func (n *rank) Undelivered(p *network.Packet) {
 	m, ok := p.Body.(*Message)
 	if !ok || n.dead || m.life != n.life || n.broken {
@@ -49,18 +42,28 @@ func (n *rank) Undelivered(p *network.Packet) {
 		n.fail("rank %d: its connection to rank %d breaks, but the path is not dead", n.rank, to)
 		return
 	}
-	n.broken = true
 	n.moved()
+	if n.gone {
+		n.cut(to, nil)
+		return
+	}
+	n.fabric.broken = to
+	n.drive()
+}
+
+// cut lets all ranks hear that a path is lost, as over the mesh. The protocol itself never gives up.
+func (n *rank) cut(to int, err error) {
+	if to < 0 {
+		n.fail("rank %d: %v", n.rank, err)
+		return
+	}
+	n.broken = true
 	for _, other := range n.ranks {
 		if other != n {
 			other.at(n.net.Now()+upTo(n.rng, tellWithin), wakeDetect, to)
 		}
 	}
-	if !n.gone {
-		n.hear(to)
-		n.drive()
-		n.check()
-	}
+	n.hear(to)
 }
 
 // mayBreak reports whether messages of one rank to another may be lost for good.

@@ -5,10 +5,13 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// What strangers send must change nothing, however well it is formed, but for one thing that the
-// protocol cannot see: a chunk of the right operation, of the right size, that comes before the true one.
+// What strangers send must change nothing, however well it is formed, but for two things that the
+// protocol cannot see: a chunk of the right operation, of the right size, that comes before the true
+// one; and one of an eager operation to come, once this rank has entered the barrier before it, on top
+// of an old one of which the right neighbour still wants repairs.
 
 // randomStrangers draws whether there are some.
 func randomStrangers(r *rand.Rand, s *Scenario) {
@@ -17,16 +20,28 @@ func randomStrangers(r *rand.Rand, s *Scenario) {
 	}
 }
 
-// forge offers the rank a datagram that no rank has sent.
-func (n *rank) forge() {
+// owesCopies reports whether the right neighbour lacks an operation that this rank has.
+func (f *fabricOf) owesCopies() bool {
+	right := f.n.ranks[(f.n.rank+1)%f.n.Core.Size]
+	for i := len(f.n.ops) - 1; i >= 0; i-- {
+		if f.n.ops[i].done && (i >= len(right.ops) || !right.ops[i].done) {
+			return true
+		}
+	}
+	return false
+}
+
+// forge offers the engine a datagram that no rank has sent.
+func (f *fabricOf) forge(s fabric.Sink) {
+	n := f.n
 	r := n.forger
 	h := wire.Data{
-		Job: n.number(), Collective: wire.Collective(1 + r.IntN(3)), Root: uint16(r.IntN(n.Core.Size)), //nolint:gosec // small
-		Seq: n.comm.Posted() + uint32(r.IntN(120)) - 40, PSN: uint32(r.IntN(3)), //nolint:gosec // small
-		Bytes: uint32(r.IntN(4*n.Core.Chunk + 1)), Arena: multicast.NotEager, //nolint:gosec // small
+		Job: n.number(), Collective: wire.Collective(1 + r.IntN(3)), Root: uint16(r.IntN(n.Core.Size)),
+		Seq: n.Core.First + uint32(len(n.ops)) + uint32(r.IntN(120)) - 40, PSN: uint32(r.IntN(3)),
+		Bytes: uint32(r.IntN(4*n.Core.Chunk + 1)), Arena: multicast.NotEager,
 	}
 	if n.Core.Arena > 0 && r.IntN(4) > 0 {
-		h.Arena = uint32(r.IntN(n.Core.Arena+64)) / 64 * 64 //nolint:gosec // small
+		h.Arena = uint32(r.IntN(n.Core.Arena+64)) / 64 * 64
 	}
 	if i := int(h.Seq - n.Core.First); i < len(n.Ops) {
 		o := &n.Ops[i]
@@ -34,16 +49,20 @@ func (n *rank) forge() {
 			return // it could be a true one
 		}
 	}
+	if h.Arena != multicast.NotEager && f.owesCopies() {
+		return
+	}
 	size := max(0, min(n.Core.Chunk, int(h.Bytes)-int(h.PSN)*n.Core.Chunk))
-	pl, ok := n.comm.Place(n.net.Now(), &h, size)
-	if !ok {
+	dst, verdict, _ := s.Accept(&h, size)
+	if verdict != fabric.Take {
 		return
 	}
-	if !pl.Arena {
-		n.fail("rank %d: a stranger's %+v is placed in a buffer", n.rank, h)
-		return
+	for _, b := range n.ops {
+		if _, in := b.offset(dst); in && size > 0 && !b.done {
+			n.fail("rank %d: a stranger's %+v is placed in a buffer", n.rank, h)
+			return
+		}
 	}
-	poison(n.arena[pl.Offset : pl.Offset+size])
-	n.comm.Received(n.net.Now(), &h)
-	n.finish()
+	poison(dst)
+	s.Received(&h)
 }

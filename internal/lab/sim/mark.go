@@ -44,14 +44,6 @@ func (n *rank) note(b *buffers, p Phase) {
 	s.To = max(n.net.Now(), 1)
 }
 
-// operation returns what the script calls the operation of a number, or nil.
-func (n *rank) operation(seq uint32) *buffers {
-	if i := int(seq - n.Core.First); i < len(n.ops) {
-		return n.ops[i]
-	}
-	return nil
-}
-
 // markReceived notes what a message from another rank says of its operation.
 func (n *rank) markReceived(m *wire.Control) {
 	switch m.Kind {
@@ -85,7 +77,7 @@ func (n *rank) markDone(b *buffers) {
 			s.To++
 		}
 		if s.To > s.From {
-			n.result.Marks = append(n.result.Marks, Mark{Rank: n.rank, Op: b.index, Phase: Phase(p), Span: s}) //nolint:gosec // five
+			n.result.Marks = append(n.result.Marks, Mark{Rank: n.rank, Op: b.index, Phase: Phase(p), Span: s})
 		}
 	}
 }

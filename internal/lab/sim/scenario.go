@@ -32,6 +32,9 @@ type Scenario struct {
 	// Slots is how many chunks of each root a lossless fabric holds for a rank.
 	Slots   int     `json:",omitempty"`
 	Crashes []Crash `json:",omitempty"`
+	// Connection is how many bytes of messages to a rank may be on their way before there is no room
+	// for more; 0: any number, or some where a connection may break.
+	Connection int `json:",omitempty"`
 	// Forged is the probability that a stranger's datagram comes before a packet that a rank receives.
 	Forged float64 `json:",omitempty"`
 	// Calm says that nothing is lost, late or overtaken, so that the laws of
@@ -71,7 +74,7 @@ const MaxEvents = 6_000_000
 
 // Random returns the scenario of a seed.
 func Random(seed uint64) Scenario {
-	r := rand.New(rand.NewPCG(seed, 0x6d63617374)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(seed, 0x6d63617374))
 	s := Scenario{Seed: seed, MaxEvents: MaxEvents}
 	p := 1 + r.IntN(6)
 	if r.IntN(3) == 0 {
@@ -99,8 +102,8 @@ func Random(seed uint64) Scenario {
 		randomDead(r, &s)
 	}
 	if r.IntN(6) == 0 {
-		wrap := pick(r, uint32(1<<31), 0)                  // what the numbers come round at, as signed ones and as unsigned
-		s.Core.First = wrap - uint32(r.IntN(len(s.Ops)+1)) //nolint:gosec // small
+		wrap := pick(r, uint32(1<<31), 0) // what the numbers come round at, as signed ones and as unsigned
+		s.Core.First = wrap - uint32(r.IntN(len(s.Ops)+1))
 	}
 	return s
 }

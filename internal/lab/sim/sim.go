@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -53,11 +55,14 @@ type Job struct {
 	posted   []int          // ranks that have posted an operation
 	life     int            // communicators before this one
 	whole    []uint64       // digest of an operation's whole buffer
-	silence  multicast.Time // after which a run hangs
-	peak     int            // packets in flight
-	broken   bool           // a message was not delivered for too long
-	result   Result
-	err      error
+	// untouched is the buffer of all operations of all ranks where digests stand for bytes: memory
+	// that has addresses and nothing else, so that the engine's chunks have places.
+	untouched []byte
+	silence   multicast.Time // after which a run hangs
+	peak      int            // packets in flight
+	broken    bool           // a message was not delivered for too long
+	result    Result
+	err       error
 }
 
 // Run runs the scenario to its end or to the first violation.
@@ -77,12 +82,17 @@ func (sc *Scenario) Run() Result {
 // wake-ups on if more than a rank lives there. A scenario that cannot be run is
 // a Job that has failed.
 func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
-	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))} //nolint:gosec // repeatable on purpose
+	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))}
 	j.result.Scenario = *sc
 	if j.err = sc.check(); j.err != nil {
 		return j
 	}
 	j.whole, j.silence = make([]uint64, len(sc.Ops)), sc.patience()
+	if sc.Digest {
+		if j.untouched, j.err = reserve(sc.longest()); j.err != nil {
+			return j
+		}
+	}
 	for r := range sc.Core.Size {
 		n := &rank{Job: j, rank: r}
 		j.ranks = append(j.ranks, n)
@@ -102,6 +112,29 @@ func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Nod
 		}
 	}
 	return j
+}
+
+// reserve returns memory that has addresses and nothing else: whoever touches it crashes.
+func reserve(bytes int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("sim: address space of %d bytes for the buffers: %w", bytes, err)
+	}
+	return b, nil
+}
+
+// longest returns the size of the largest receive buffer; at least 1.
+func (sc *Scenario) longest() int {
+	most := 1
+	for i := range sc.Ops {
+		o := &sc.Ops[i]
+		if o.Collective == wire.Broadcast {
+			most = max(most, o.Bytes)
+		} else {
+			most = max(most, o.Bytes*sc.Core.Size)
+		}
+	}
+	return most
 }
 
 // restartAfter is how long after the last rank has heard of a crash all begin again.
@@ -130,7 +163,7 @@ func (j *Job) restart(crashed int) {
 }
 
 // number is the job that this life's datagrams carry.
-func (j *Job) number() uint64 { return 0x51b + uint64(j.life) } //nolint:gosec // small
+func (j *Job) number() uint64 { return 0x51b + uint64(j.life) }
 
 // Step lets the next event happen, and reports whether there was one and no
 // violation.
@@ -167,14 +200,18 @@ func (j *Job) over() bool {
 // Finish checks what must hold when nothing is left to happen.
 func (j *Job) Finish() Result {
 	j.atEnd()
+	if j.untouched != nil {
+		_ = unix.Munmap(j.untouched) // else it is address space
+		j.untouched = nil
+	}
 	r := &j.result
 	r.Err, r.Time, r.Events = j.err, j.net.Now(), j.net.Events()
-	r.Hash = mix(j.net.Hash(), uint64(r.Bytes)<<20^uint64(r.Chunks)) //nolint:gosec // not negative
+	r.Hash = mix(j.net.Hash(), uint64(r.Bytes)<<20^uint64(r.Chunks))
 	for _, v := range []uint64{r.Stats.Done, r.Stats.Lost, r.Stats.Repaired, r.Stats.Dropped} {
 		r.Hash = mix(r.Hash, v)
 	}
 	for h := range j.ranks {
-		r.Overflow += int(j.net.Host(h).Overflow) //nolint:gosec // a count
+		r.Overflow += int(j.net.Host(h).Overflow)
 	}
 	return *r
 }

@@ -1,0 +1,317 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Datagram is the body of a multicast packet: a chunk. Its token stands for the
+// payload where a scenario has digests instead of bytes.
+type Datagram struct {
+	head    wire.Data
+	size    int // of the payload
+	payload []byte
+	token   uint64
+}
+
+// Message is the body of a packet of the reliable class.
+type Message struct {
+	wire.Control
+	life    int // of the communicator whose connection it came over
+	payload []byte
+	token   uint64
+}
+
+// size is what a message takes on the wire.
+func (m *Message) size() int { return wire.ControlSize + m.Payload() }
+
+// fabricOf is the fabric.Gather of a rank: multicast and reliable packets of the simulated network or,
+// lossless, what each root has published for the others to read. It never sleeps: whoever drives the
+// rank does so when a packet comes, or when the fabric has asked for a look.
+type fabricOf struct {
+	n       *rank
+	packet  *network.Packet // that is being received
+	broken  int             // rank to which nothing could be delivered and nobody was told, -1: none
+	chunks  int             // that this round may still send
+	repairs int             // likewise
+	refused bool            // something, in this round
+	queued  map[int]int     // bytes that have not arrived, by rank, where connections have a limit
+	held    [][]*Datagram   // of a lossless fabric: what each root has sent and this rank not taken
+	belled  bool            // a look at what is held is scheduled
+	roomy   bool            // a look for room to send is scheduled
+}
+
+var _ fabric.Gather = (*fabricOf)(nil)
+
+// round begins a round of the engine: a burst may be sent.
+func (f *fabricOf) round() { f.chunks, f.repairs, f.refused = f.n.Burst, f.n.Burst, false }
+
+// Traits implements fabric.Gather.
+func (f *fabricOf) Traits() fabric.Traits {
+	c := &f.n.Core
+	return fabric.Traits{Name: "simulated", Chunk: c.Chunk, Window: c.Window, Lossless: c.Lossless}
+}
+
+// Multicast implements fabric.Gather: a burst at a time, once the NIC has sent what it was given.
+func (f *fabricOf) Multicast(r *fabric.Run) int {
+	n := f.n
+	if wait := f.backlog(int(r.Head.Subgroup)); wait > 0 || f.chunks == 0 {
+		f.refused = true
+		f.look(wait)
+		return 0
+	}
+	count := min(r.Count, f.chunks, f.room())
+	if count == 0 {
+		f.refused = true
+		return 0 // a reader of the lossless fabric looks again for us
+	}
+	b := n.operation(r.Head.Seq)
+	if b == nil || b.done || b.own < 0 || int(r.Head.PSN) != b.sent || b.sent+r.Count > b.chunks || int(r.Head.Root) != n.rank {
+		n.fail("rank %d: is told to send %d chunks as %+v", n.rank, r.Count, r.Head)
+		return r.Count
+	}
+	if at, in := b.offset(r.Shard); n.Digest && (!in || at != b.own*b.Bytes) {
+		n.fail("rank %d: sends %+v from %d", n.rank, r.Head, at)
+	}
+	n.note(b, Multicast)
+	f.chunks -= count
+	for range count {
+		from := b.sent * n.Core.Chunk
+		to := min(from+n.Core.Chunk, b.Bytes)
+		d := &Datagram{head: r.Head, size: to - from}
+		d.head.PSN = uint32(b.sent)
+		if n.Digest {
+			d.token = n.token(n.rank, b.index, b.sent)
+		} else {
+			d.payload = bytes.Clone(r.Shard[from:to])
+		}
+		f.publish(d)
+		b.sent++
+	}
+	return count
+}
+
+// publish sends a chunk to all other ranks.
+func (f *fabricOf) publish(d *Datagram) {
+	n := f.n
+	n.result.Chunks++
+	if f.held != nil {
+		for _, m := range n.ranks {
+			if m != n {
+				m.fabric.held[n.rank] = append(m.fabric.held[n.rank], d) // it is published at once
+				m.fabric.bell(n.Net.Latency)
+			}
+		}
+		return
+	}
+	p := n.net.Packet()
+	p.From, p.To, p.Group, p.Body = int32(n.rank), network.Multicast, int32(d.head.Subgroup), d
+	p.Bytes, p.Count = int32(wire.DataSize+d.size), n.packets(d.size)
+	n.net.Send(p)
+}
+
+// room is how many chunks the slowest receiver of a lossless fabric has room for.
+func (f *fabricOf) room() int {
+	n := f.n
+	if f.held == nil {
+		return n.Burst
+	}
+	left := n.Slots
+	for _, m := range n.ranks {
+		if m != n && !m.dead {
+			left = min(left, n.Slots-len(m.fabric.held[n.rank]))
+		}
+	}
+	return max(0, left)
+}
+
+// Control implements fabric.Gather: repairs go a burst at a time.
+func (f *fabricOf) Control(to int, c *wire.Control, payload []byte) bool {
+	n := f.n
+	if f.full(to) {
+		f.refused = true
+		return false // what arrives there looks again for us
+	}
+	m, class := &Message{Control: *c, life: n.life}, uint8(network.Control)
+	if c.Kind == wire.Repair {
+		if f.repairs == 0 {
+			f.refused = true
+			f.look(max(f.backlog(0), 1))
+			return false
+		}
+		f.repairs--
+		class = network.Repair
+		f.fill(m, payload)
+	}
+	n.markMessage(c)
+	n.result.Control[c.Kind]++
+	if limit := n.connection(); limit > 0 {
+		if f.queued == nil {
+			f.queued = map[int]int{}
+		}
+		f.queued[to] += m.size()
+	}
+	p := n.net.Packet()
+	p.From, p.To, p.Reliable, p.Class, p.Body = int32(n.rank), int32(to), true, class, m
+	p.Bytes, p.Count = int32(m.size()), n.packets(m.Payload())
+	n.net.Send(p)
+	return true
+}
+
+// fill gives a repair its payload. A digest does not tell one chunk from another, so there it is taken
+// on trust that this rank has it.
+func (f *fabricOf) fill(m *Message, payload []byte) {
+	n := f.n
+	if !n.Digest {
+		m.payload = bytes.Clone(payload)
+		return
+	}
+	b := n.operation(m.Seq)
+	if at, in := b.offset(payload); len(payload) > 0 && (!in || at != b.shard(m.Root)*b.Bytes+int(m.PSN)*n.Core.Chunk) {
+		n.fail("rank %d: repairs %+v from %d", n.rank, m.Control, at)
+	}
+	m.token = n.token(int(m.Root), b.index, int(m.PSN))
+}
+
+// full reports whether the connection to a rank takes nothing more.
+func (f *fabricOf) full(to int) bool {
+	limit := f.n.connection()
+	return limit > 0 && f.queued[to] >= limit
+}
+
+// delivered takes a message off the connection to a rank.
+func (f *fabricOf) delivered(to int, m *Message) {
+	full := f.full(to)
+	if f.queued != nil {
+		f.queued[to] -= m.size()
+	}
+	if full && !f.n.dead && !f.n.gone {
+		f.look(0)
+	}
+}
+
+// Flush implements fabric.Gather: nothing waits here.
+func (f *fabricOf) Flush() {}
+
+// Poll implements fabric.Gather. A packet comes as one event; that others wait behind it in the
+// host's queue is said as a fabric says it that has not reached its end.
+func (f *fabricOf) Poll(s fabric.Sink, budget int) int {
+	n := f.n
+	count := 0
+	if f.broken >= 0 {
+		to := f.broken
+		f.broken = -1
+		s.Broken(to, fmt.Errorf("nothing was delivered for %v", n.Net.GiveUp))
+		count++
+	}
+	if f.packet != nil {
+		if n.Forged > 0 && n.forger.Float64() < n.Forged {
+			f.forge(s)
+		}
+		f.receive(s, f.packet)
+		count++
+	}
+	for r := range f.held {
+		count += f.take(s, r, budget-count)
+	}
+	if overdue := n.next <= n.net.Now() || n.Core.Reorder == 0; count < budget && f.packet != nil && overdue && n.net.Busy(n.rank) > n.net.Now() {
+		return budget
+	}
+	return count
+}
+
+// receive hands a packet to the engine.
+func (f *fabricOf) receive(s fabric.Sink, p *network.Packet) {
+	n := f.n
+	switch b := p.Body.(type) {
+	case *Datagram:
+		if b.head.Job == n.number() { // a socket filter drops what another job sends
+			f.place(s, &b.head, b.size, b.payload, b.token)
+		}
+	case *Message:
+		if b.life != n.life {
+			return // its connection is closed
+		}
+		n.markReceived(&b.Control)
+		if b.Kind != wire.Repair {
+			s.Control(int(p.From), &b.Control)
+			return
+		}
+		h := fabric.RepairHeader(&b.Control)
+		f.place(s, &h, b.Payload(), b.payload, b.token)
+	default:
+		n.fail("rank %d: a packet with %T", n.rank, p.Body)
+	}
+}
+
+// place offers a chunk to the engine and puts it where it says.
+func (f *fabricOf) place(s fabric.Sink, h *wire.Data, size int, payload []byte, token uint64) fabric.Verdict {
+	dst, verdict, _ := s.Accept(h, size)
+	if verdict == fabric.Take && f.n.put(h, dst, payload, token) {
+		f.n.moved()
+		s.Received(h)
+	}
+	return verdict
+}
+
+// take takes what a root has published on a lossless fabric, as far as it may.
+func (f *fabricOf) take(s fabric.Sink, root, most int) (count int) {
+	q := &f.held[root]
+	for len(*q) > 0 {
+		if count == most {
+			f.bell(0)
+			break
+		}
+		d := (*q)[0]
+		if f.place(s, &d.head, d.size, d.payload, d.token) == fabric.Hold {
+			break
+		}
+		count++
+		*q = (*q)[1:]
+		f.n.ranks[root].fabric.look(0)
+	}
+	return count
+}
+
+// look schedules a look for room to send. Where a port waits for credit, its
+// backlog does not tell for how long.
+func (f *fabricOf) look(after multicast.Time) {
+	if !f.roomy {
+		f.roomy = true
+		if f.n.Net.Lossless {
+			after = max(after, f.n.Net.Latency/2)
+		}
+		f.n.at(f.n.net.Now()+after, wakeRoom, 0)
+	}
+}
+
+// bell schedules a look at what is held.
+func (f *fabricOf) bell(after multicast.Time) {
+	if !f.belled {
+		f.belled = true
+		f.n.at(f.n.net.Now()+after, wakeBell, 0)
+	}
+}
+
+// backlog is how long the NIC that a subgroup leaves by is busy.
+func (f *fabricOf) backlog(subgroup int) multicast.Time {
+	return f.n.net.Backlog(f.n.rank, subgroup%f.n.net.Tree().Planes())
+}
+
+// Sleep implements fabric.Gather. Nobody sleeps in virtual time.
+func (f *fabricOf) Sleep(time.Duration) { panic("sim: a rank's fabric is asked to sleep") }
+
+// Wake implements fabric.Gather.
+func (f *fabricOf) Wake() { f.look(0) }
+
+// Stats implements fabric.Gather. The network counts.
+func (f *fabricOf) Stats() fabric.Stats { return fabric.Stats{} }
+
+// Close implements fabric.Gather.
+func (f *fabricOf) Close() error { return nil }
