@@ -23,7 +23,7 @@ func newCall(t reduce.Type, op reduce.Op, factor float64, bytes int) (c call) {
 	if op == reduce.PremulSum {
 		binary.BigEndian.PutUint64(c[8:], math.Float64bits(factor))
 	}
-	binary.BigEndian.PutUint64(c[16:], uint64(bytes)) //nolint:gosec // a length
+	binary.BigEndian.PutUint64(c[16:], uint64(bytes))
 	return c
 }
 

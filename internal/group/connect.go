@@ -184,7 +184,7 @@ func (p *plan) why() string {
 
 // greet says who connects, and for what, and returns once the peer has answered.
 func greet(ctx context.Context, c net.Conn, p *plan, purpose wire.Purpose, peer int) error {
-	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]} //nolint:gosec // a rank
+	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]}
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
 	err := within(ctx, c, 0, func() error {

@@ -17,9 +17,11 @@ type MismatchError struct {
 // Error names both ranks and what they have.
 func (e *MismatchError) Error() string { return e.Text }
 
-// A fault reaches a rank as its kind, one rank and its text: of a second rank, and of what each of
-// two called, only the text tells.
+// A fault reaches a rank as its kind, one rank and its text, and what rank 0 of a rendezvous answers
+// as text alone: of a second rank, and of what each of two called, only the text tells.
 var (
+	notCome  = regexp.MustCompile(`\branks? (\d+)[^:]* of \d+ (?:has|have) not come`)
+	started  = regexp.MustCompile(`\brank 0 was started for (\d+ ranks), this is rank (\d+) of (\d+)`)
 	anyRank  = regexp.MustCompile(`\brank (\d+)`)
 	disagree = regexp.MustCompile(`\brank (\d+) called (.+?), rank (\d+) (.+)`)
 )
@@ -28,6 +30,7 @@ var (
 func MismatchOf(err error) (ranks [2]int, what [2]string, ok bool) {
 	var start *MismatchError
 	var fault *Fault
+	var answer refusal
 	switch {
 	case errors.As(err, &start):
 		return start.Ranks, start.What, true
@@ -36,6 +39,10 @@ func MismatchOf(err error) (ranks [2]int, what [2]string, ok bool) {
 			return [2]int{number(m[1]), number(m[3])}, [2]string{m[2], m[4]}, true
 		}
 		return [2]int{fault.Rank, -1}, [2]string{fault.Text, ""}, true
+	case errors.As(err, &answer):
+		if m := started.FindStringSubmatch(string(answer)); m != nil {
+			return [2]int{0, number(m[2])}, [2]string{m[1], m[3] + " ranks"}, true
+		}
 	}
 	return ranks, what, false
 }
@@ -68,6 +75,7 @@ func RankOf(err error) (rank int, ok bool) {
 	var fault *Fault
 	var absent *absentError
 	var missing *missingError
+	var answer refusal
 	switch {
 	case errors.As(err, &fault):
 		return fault.Rank, fault.Kind != Closed
@@ -75,6 +83,10 @@ func RankOf(err error) (rank int, ok bool) {
 		return absent.rank, true
 	case errors.As(err, &missing):
 		return missing.rank, true
+	case errors.As(err, &answer):
+		if m := notCome.FindStringSubmatch(string(answer)); m != nil {
+			return number(m[1]), true
+		}
 	}
 	return 0, false
 }

@@ -42,7 +42,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 		return nil, err
 	}
 	if p.settings.Loss > 0 {
-		gather = fault.Lossy(gather, p.settings.Loss, p.settings.LossSeed+uint64(p.rank)) //nolint:gosec // a rank
+		gather = fault.Lossy(gather, p.settings.Loss, p.settings.LossSeed+uint64(p.rank))
 	}
 	return &carrier{
 		gather:  gather,

@@ -128,7 +128,7 @@ func (p *plan) add(r int, b, first *blob) error {
 			r, b.MTU, b.RcvBuf, b.Switches, minMTU)
 	}
 	p.keys = append(p.keys, key)
-	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) //nolint:gosec // checked above
+	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) // checked above
 	if r == 0 {
 		p.rcvBuf, p.oneHost = b.RcvBuf, true
 	}
@@ -193,7 +193,7 @@ func (p *plan) group() (netip.Addr, uint16) {
 	}
 	if port == 0 {
 		// Below the range from which Linux takes ephemeral ports.
-		port = 10000 + uint16(p.job>>32%20000) //nolint:gosec // under 20000
+		port = 10000 + uint16(p.job>>32%20000) // under 20000
 	}
 	return addr, port
 }

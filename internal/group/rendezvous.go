@@ -249,7 +249,11 @@ func visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, e
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", g.rank, g.size, addr, last, context.Cause(ctx))
+			err := fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", g.rank, g.size, addr, last, context.Cause(ctx))
+			if errors.Is(last, errNoAnswer) {
+				return nil, err // rank 0 may be there and wait for others
+			}
+			return nil, &missingError{0, err}
 		case <-time.After(redialEvery):
 		}
 	}
@@ -314,8 +318,8 @@ type greeting struct {
 func putGreeting(g greeting) []byte {
 	b := binary.BigEndian.AppendUint64(nil, greetingMagic)
 	b = binary.BigEndian.AppendUint64(b, uint64(g.key))
-	b = binary.BigEndian.AppendUint32(b, uint32(g.size)) //nolint:gosec // checkRendezvous bounds all three.
-	b = binary.BigEndian.AppendUint32(b, uint32(g.rank)) //nolint:gosec
+	b = binary.BigEndian.AppendUint32(b, uint32(g.size)) // checkRendezvous bounds all three.
+	b = binary.BigEndian.AppendUint32(b, uint32(g.rank))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(g.blob)))
 	return append(b, g.blob...)
 }
@@ -340,9 +344,9 @@ func (g *greeting) read(r io.Reader) error {
 func putAnswer(verdict uint32, parts [][]byte) []byte {
 	b := binary.BigEndian.AppendUint64(nil, answerMagic)
 	b = binary.BigEndian.AppendUint32(b, verdict)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(parts))) //nolint:gosec // at most maxRanks
+	b = binary.BigEndian.AppendUint32(b, uint32(len(parts))) // at most maxRanks
 	for _, part := range parts {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(part))) //nolint:gosec // at most maxBlob
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part))) // at most maxBlob
 		b = append(b, part...)
 	}
 	return b

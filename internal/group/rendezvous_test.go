@@ -118,8 +118,18 @@ func TestRendezvousNamesWhoIsMissing(t *testing.T) {
 	waiting, _ := comeTwice(t, ln, 4, 2)
 	giveUp(errors.New("enough"))
 	const want = "rendezvous: ranks 1, 3 of 4 have not come: enough"
-	require.EqualError(t, <-host, want)
-	require.EqualError(t, <-waiting, want, "rank 2 learns it too")
+	for _, err := range []error{<-host, <-waiting} { // rank 2 learns it, too
+		require.EqualError(t, err, want)
+		requireRank(t, 1, err)
+	}
+}
+
+// requireRank wants an error to be about a rank.
+func requireRank(t *testing.T, want int, err error) {
+	t.Helper()
+	rank, ok := RankOf(err)
+	require.True(t, ok, err)
+	require.Equal(t, want, rank, err)
 }
 
 // comeTwice greets rank 0 as the same rank from two processes and returns
@@ -158,6 +168,7 @@ func TestRendezvousWithoutRankZero(t *testing.T) {
 	_, err := Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
 	require.ErrorContains(t, err, "rank 1 of 2 got no answer from rank 0 at "+ln.Addr().String())
 	require.ErrorContains(t, err, "refused")
+	requireRank(t, 0, err)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -177,6 +188,7 @@ func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
 	_, err := Rendezvous(ctx, addr, 1, 3, nil)
 	const want = "rendezvous: rank 2 of 3 has not come: enough"
 	require.EqualError(t, err, want)
+	requireRank(t, 2, err)
 	require.EqualError(t, <-ended, want)
 }
 
@@ -187,6 +199,8 @@ func TestRendezvousWhereNobodyAnswers(t *testing.T) {
 	defer cancel()
 	_, err := Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
 	require.ErrorContains(t, err, "(it listens, and has not answered)")
+	_, ok := RankOf(err)
+	require.False(t, ok, "it may be there and wait for others")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	ctx, give := context.WithCancel(t.Context())
@@ -232,6 +246,10 @@ func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 	}()
 	_, err := Rendezvous(ctx, ln.Addr().String(), 3, 4, nil)
 	require.EqualError(t, err, "rendezvous: rank 0 was started for 2 ranks, this is rank 3 of 4")
+	ranks, what, ok := MismatchOf(err)
+	require.True(t, ok)
+	require.Equal(t, [2]int{0, 3}, ranks)
+	require.Equal(t, [2]string{"2 ranks", "4 ranks"}, what)
 	giveUp(errors.New("enough"))
 	require.EqualError(t, <-host, "rendezvous: rank 1 of 2 has not come: enough; a process that came as rank 3 of 4 was turned away")
 }

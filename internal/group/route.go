@@ -28,7 +28,7 @@ const (
 // jitter shortens a pause by up to a quarter, for each rank and epoch by another share, so
 // that ranks whose attempts miss each other do not do so for ever.
 func jitter(pause time.Duration, rank int, epoch uint32) time.Duration {
-	share := rand.New(rand.NewPCG(uint64(rank), uint64(epoch))).Float64() //nolint:gosec // repeatable on purpose
+	share := rand.New(rand.NewPCG(uint64(rank), uint64(epoch))).Float64() // repeatable on purpose
 	return pause - time.Duration(share*float64(pause)/4)
 }
 

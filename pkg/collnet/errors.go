@@ -11,14 +11,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-var (
-	// ErrBusy says that 1024 operations wait already. Nothing was begun: wait for one.
-	ErrBusy = engine.ErrBusy
-	// ErrUnavailable says that the machine lacks what a group needs. There is none: the text says what
-	// to provide, or to set.
-	ErrUnavailable = fabric.ErrUnavailable
-)
-
 // ArgumentError says what is wrong with a call or an option, and what is allowed. Nothing was begun.
 type ArgumentError struct{ Text string }
 
@@ -99,6 +91,18 @@ func (e *TimeoutError) Error() string { return e.Text }
 // Is makes it known to errors.Is as what it is.
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
+// UnavailableError says what the machine lacks that a group needs, and what to provide or to set.
+type UnavailableError struct{ Text string }
+
+// Error returns the text.
+func (e *UnavailableError) Error() string { return e.Text }
+
+// BusyError says that 1024 operations wait already. Nothing was begun: wait for one.
+type BusyError struct{}
+
+// Error says so.
+func (BusyError) Error() string { return engine.ErrBusy.Error() }
+
 // ClosedError says that this rank has closed the group.
 type ClosedError struct{}
 
@@ -114,6 +118,12 @@ func public(err error) error {
 	text := err.Error()
 	if _, ok := errors.AsType[*group.ArgumentError](err); ok {
 		return &ArgumentError{Text: text}
+	}
+	if errors.Is(err, engine.ErrBusy) {
+		return BusyError{}
+	}
+	if errors.Is(err, fabric.ErrUnavailable) {
+		return &UnavailableError{Text: text}
 	}
 	fault, _ := errors.AsType[*group.Fault](err)
 	if fault != nil && fault.Kind == group.Closed {

@@ -34,8 +34,10 @@ func TestEveryFaultHasAType(t *testing.T) {
 	}
 	require.NoError(t, public(nil))
 	require.Equal(t, &ArgumentError{Text: "x"}, public(&group.ArgumentError{Text: "x"}))
-	require.ErrorIs(t, public(fmt.Errorf("x: %w", engine.ErrBusy)), ErrBusy)
-	require.ErrorIs(t, public(fmt.Errorf("x: %w", fabric.ErrUnavailable)), ErrUnavailable)
+	require.Equal(t, BusyError{}, public(fmt.Errorf("x: %w", engine.ErrBusy)))
+	require.Equal(t, "1024 operations are waiting already; wait for one", BusyError{}.Error())
+	lacking := fmt.Errorf("x: %w", fabric.ErrUnavailable)
+	require.Equal(t, &UnavailableError{Text: lacking.Error()}, public(lacking))
 	require.Equal(t, context.Canceled, public(context.Canceled))
 	late := public(&group.TimeoutError{Setting: "MCAST_X", After: time.Second})
 	require.Equal(t, &TimeoutError{Setting: "MCAST_X", After: time.Second, Text: "MCAST_X of 1s is over"}, late)

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
 // MaxRanks is the largest number of ranks in a group.
-const MaxRanks = group.MaxRanks
+const MaxRanks = 1 << 15
 
 // Fabric is what carries the bytes.
 type Fabric string

@@ -34,7 +34,7 @@ func CPUAccessible(p unsafe.Pointer, size uintptr) error {
 	defer func() { _ = errors.Join(unix.Close(pipe[0]), unix.Close(pipe[1])) }()
 	for _, at := range []uintptr{0, size - 1} {
 		// Not unix.Write: a race detector would look at the byte first.
-		if _, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(p)+at, 1); errno != 0 { //nolint:gosec // a descriptor
+		if _, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(p)+at, 1); errno != 0 {
 			return fmt.Errorf("%v memory at %#x, %d bytes: the CPU cannot read it: %w", KindOf(p), uintptr(p), size, errno)
 		}
 	}

@@ -65,7 +65,7 @@ type Cache struct {
 
 // NewCache returns an empty one.
 func NewCache(r Registrar, limits Limits) *Cache {
-	return &Cache{registrar: r, limits: limits, page: uintptr(os.Getpagesize())} //nolint:gosec // positive
+	return &Cache{registrar: r, limits: limits, page: uintptr(os.Getpagesize())}
 }
 
 // Acquire returns a registration that holds size bytes at addr, of the given

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var page = uintptr(os.Getpagesize()) //nolint:gosec // positive
+var page = uintptr(os.Getpagesize())
 
 // nicToken is what a strict Registrar hands out.
 type nicToken struct {
@@ -204,7 +204,7 @@ type modelled struct {
 // end to end.
 func TestCacheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{Count: rapid.IntRange(0, 4).Draw(t, "count"), Bytes: page * uintptr(rapid.IntRange(0, 20).Draw(t, "pages"))} //nolint:gosec // not negative
+		limits := Limits{Count: rapid.IntRange(0, 4).Draw(t, "count"), Bytes: page * uintptr(rapid.IntRange(0, 20).Draw(t, "pages"))}
 		n := newNIC()
 		c := NewCache(n, limits)
 		model := make(map[*Registration]*modelled)
@@ -234,8 +234,8 @@ func TestCacheModel(t *testing.T) {
 			return count, bytes, oldest
 		}
 		span := func(t *rapid.T) (addr, size uintptr) {
-			addr = uintptr(rapid.IntRange(0, 40*int(page)).Draw(t, "addr"))  //nolint:gosec // not negative
-			size = uintptr(rapid.IntRange(1, 12*int(page)).Draw(t, "bytes")) //nolint:gosec // positive
+			addr = uintptr(rapid.IntRange(0, 40*int(page)).Draw(t, "addr"))
+			size = uintptr(rapid.IntRange(1, 12*int(page)).Draw(t, "bytes"))
 			return addr, size
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -325,7 +325,7 @@ func TestCacheAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for seed := range uint64(8) {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible
+			rng := rand.New(rand.NewPCG(seed, 1))
 			for range 3000 {
 				addr, size := rng.Uint64N(64)*uint64(page), 1+rng.Uint64N(16*uint64(page))
 				if rng.Uint64N(16) == 0 {

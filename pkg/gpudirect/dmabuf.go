@@ -110,16 +110,16 @@ func mapShared(fd int, offset uint64, size int) (*Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("size of descriptor %d: %w", fd, err)
 	}
-	total := uint64(length) //nolint:gosec // an offset of a file is not negative
+	total := uint64(length) // an offset of a file is not negative
 	if size <= 0 || offset > total || uint64(size) > total-offset {
 		return nil, fmt.Errorf("%d bytes at offset %d: allowed are 1 byte or more within its %d", size, offset, total)
 	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) //nolint:gosec // it was a descriptor just now
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) // it was a descriptor just now
 	if err != nil {
 		return nil, fmt.Errorf("duplicate descriptor %d: %w", fd, err)
 	}
-	before := offset % uint64(os.Getpagesize())                                                                         //nolint:gosec // positive
-	mem, err := unix.Mmap(own, int64(offset-before), int(before)+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED) //nolint:gosec // within the file
+	before := offset % uint64(os.Getpagesize())
+	mem, err := unix.Mmap(own, int64(offset-before), int(before)+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED) // within the file
 	if err != nil {
 		_ = unix.Close(own)
 		return nil, fmt.Errorf("%d bytes at offset %d: %s: %w", size, offset, mmapReason(err), err)

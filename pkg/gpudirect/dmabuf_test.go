@@ -26,7 +26,7 @@ func memfd(t *testing.T, size int64) int {
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	require.NoError(t, unix.Ftruncate(fd, size))
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK) //nolint:gosec // just opened
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
 	require.NoError(t, err)
 	return fd
 }
@@ -40,7 +40,7 @@ func udmabuf(t *testing.T, memory int, size uint64) int {
 	create := struct {
 		memfd, flags uint32
 		offset, size uint64
-	}{memfd: uint32(memory), flags: 1 /* UDMABUF_FLAGS_CLOEXEC */, size: size} //nolint:gosec // a descriptor
+	}{memfd: uint32(memory), flags: 1 /* UDMABUF_FLAGS_CLOEXEC */, size: size}
 	const udmabufCreate = 0x40187542 // _IOW('u', 0x42, struct udmabuf_create)
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), udmabufCreate, uintptr(unsafe.Pointer(&create)))
 	require.Zero(t, errno, "UDMABUF_CREATE: %v", errno)
@@ -68,7 +68,7 @@ func openUdmabuf(t *testing.T) *os.File {
 		n, err := strconv.ParseUint(minor, 10, 32)
 		require.NoError(t, err)
 		node := filepath.Join(t.TempDir(), "udmabuf")
-		if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, uint32(n)))); err != nil { //nolint:gosec // a device number
+		if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, uint32(n)))); err != nil {
 			t.Skipf("the kernel has udmabuf, but its node cannot be made: %v", err)
 		}
 		device, err := os.OpenFile(node, os.O_RDWR, 0)
@@ -85,7 +85,7 @@ func openUdmabuf(t *testing.T) *os.File {
 func random(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(rand.Uint32()) //nolint:gosec // test data
+		b[i] = byte(rand.Uint32())
 	}
 	return b
 }
@@ -93,7 +93,7 @@ func random(n int) []byte {
 func TestDMABuf(t *testing.T) {
 	size := 16 * int(page)
 	memory := memfd(t, int64(size))
-	fd := udmabuf(t, memory, uint64(size)) //nolint:gosec // positive
+	fd := udmabuf(t, memory, uint64(size))
 	want := random(size)
 	_, err := unix.Pwrite(memory, want, 0)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestDMABuf(t *testing.T) {
 	for _, part := range [][2]int{{0, size}, {0, 1}, {size - 1, 1}, {int(page), int(page)}, {int(page) + 13, 5*int(page) + 1}} {
 		given, err := unix.Dup(fd)
 		require.NoError(t, err)
-		m, err := MapDMABuf(given, uint64(part[0]), part[1]) //nolint:gosec // not negative
+		m, err := MapDMABuf(given, uint64(part[0]), part[1])
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(given), "it stays the caller's")
 		require.NoError(t, m.Begin(ReadWrite))
@@ -119,7 +119,7 @@ func TestDMABuf(t *testing.T) {
 	for _, part := range []struct {
 		offset uint64
 		size   int
-	}{{0, size + 1}, {uint64(size), 1}, {1 << 63, 1}, {^uint64(0), 2}, {0, 0}, {0, -1}} { //nolint:gosec // positive
+	}{{0, size + 1}, {uint64(size), 1}, {1 << 63, 1}, {^uint64(0), 2}, {0, 0}, {0, -1}} {
 		_, err := MapDMABuf(fd, part.offset, part.size)
 		require.ErrorContains(t, err, "allowed are 1 byte or more within its "+strconv.Itoa(size))
 	}
@@ -193,7 +193,7 @@ func TestMapShared(t *testing.T) {
 	_, err := unix.Pwrite(fd, want, 0)
 	require.NoError(t, err)
 	offset := int(page) + 77
-	m, err := mapShared(fd, uint64(offset), size-offset) //nolint:gosec // positive
+	m, err := mapShared(fd, uint64(offset), size-offset)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(want[offset:], m.Bytes()))
 	copy(want[offset:], random(size-offset))
@@ -206,10 +206,10 @@ func TestMapShared(t *testing.T) {
 	require.ErrorIs(t, m.End(Write), unix.ENOTTY)
 	own := m.fd
 	require.NoError(t, m.Close())
-	_, err = unix.FcntlInt(uintptr(own), unix.F_GETFD, 0) //nolint:gosec // was a descriptor
+	_, err = unix.FcntlInt(uintptr(own), unix.F_GETFD, 0)
 	require.ErrorIs(t, err, unix.EBADF, "Close closes the duplicate")
 
-	_, err = mapShared(fd, uint64(offset), size-offset+1) //nolint:gosec // positive
+	_, err = mapShared(fd, uint64(offset), size-offset+1)
 	require.ErrorContains(t, err, strconv.Itoa(size-offset+1)+" bytes at offset "+strconv.Itoa(offset)+": allowed are 1 byte or more within its "+strconv.Itoa(size))
 
 	reading, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))

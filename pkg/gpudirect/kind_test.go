@@ -25,9 +25,9 @@ func TestKindOf(t *testing.T) {
 	}
 	// Again, in a process that has a driver loaded, which KindOf never does itself.
 	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", lib, "testdata/fakecuda.c").CombinedOutput() //nolint:gosec // fixed arguments
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", lib, "testdata/fakecuda.c").CombinedOutput()
 	require.NoError(t, err, string(out))
-	again := exec.Command(os.Args[0], "-test.run=TestKindOf") //nolint:gosec // ourselves
+	again := exec.Command(os.Args[0], "-test.run=TestKindOf")
 	again.Env = append(os.Environ(), driverEnv+"=1", "LD_PRELOAD="+lib)
 	out, err = again.CombinedOutput()
 	require.NoError(t, err, string(out))
