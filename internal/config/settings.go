@@ -60,6 +60,17 @@ type Settings struct {
 	Rendezvous string
 }
 
+// Agreed spells those settings that change what a rank does on the wire: ranks that differ in
+// them must not start.
+func (s *Settings) Agreed() string {
+	group := ""
+	if s.Group.IsValid() {
+		group = s.Group.String()
+	}
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
+		s.Fabric, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
+}
+
 // Switches returns the addresses of Switch, in order.
 func (s *Settings) Switches() []string {
 	return strings.FieldsFunc(s.Switch, func(r rune) bool { return r == ',' })

@@ -53,7 +53,7 @@ func (p *plan) callers() (all []caller) {
 		}
 	}
 	lower(wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
-	if p.fabric == "udp" {
+	if p.connects() {
 		lower(wire.PurposeControl, topology.Neighbours(p.rank, p.size))
 		lower(wire.PurposeStream, p.others())
 	}

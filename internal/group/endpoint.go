@@ -90,7 +90,7 @@ func Open(o Options) (*Endpoint, error) {
 		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(),
 		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
-		Switches: len(o.Settings.Switches()), Settings: agreedSettings(o.Settings),
+		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(),
 	})
 	if err != nil {
 		l.close()
@@ -158,20 +158,6 @@ func receiveLimit(s config.Settings) int {
 		limit = min(limit, s.ReceiveBuffer)
 	}
 	return limit
-}
-
-// agreedSettings spells those settings that change what a rank does on the
-// wire; ranks that differ in them must not start.
-func agreedSettings(s config.Settings) string {
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
-		s.Fabric, groupText(s), s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
-}
-
-func groupText(s config.Settings) string {
-	if !s.Group.IsValid() {
-		return ""
-	}
-	return s.Group.String()
 }
 
 // Meet is Rendezvous and Join, both within MCAST_JOIN_TIMEOUT. The endpoint is used up either way.

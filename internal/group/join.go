@@ -78,7 +78,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined()
-	if p.fabric == "udp" {
+	if p.connects() {
 		g.watchers.Go((&monitor{Group: g}).run)
 	}
 	return g, nil
@@ -141,11 +141,7 @@ func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdic
 
 // open opens the planned fabric on all ranks, or on none.
 func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, error) {
-	opener := openUDP
-	if p.fabric == "shm" {
-		opener = openShm
-	}
-	c, err := opener(ctx, m, l, p)
+	c, err := carriers[p.fabric].open(ctx, m, l, p)
 	var mine verdict
 	if err != nil {
 		tellOthers(ctx, m, p.rank, err)

@@ -17,7 +17,7 @@ func FuzzPlan(f *testing.F) {
 	good := func(rank int) blob {
 		return blob{
 			Version: wire.Version, Rank: rank, Size: 2, Host: "a/1", Address: "10.0.0.1", Port: 7000, Key: "1", Job: "1",
-			MTU: 1500, RcvBuf: 212992, Settings: agreedSettings(settings),
+			MTU: 1500, RcvBuf: 212992, Settings: settings.Agreed(),
 		}
 	}
 	for _, change := range []func(*blob){

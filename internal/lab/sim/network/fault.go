@@ -1,6 +1,135 @@
 package network
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
+)
+
+// Faults are what goes wrong.
+type Faults struct {
+	// Loss is the probability that a packet is lost on a link to a host, each
+	// receiver by itself; LinkLoss on any link. A train is lost as a whole if
+	// any of its packets is, which for Count of them each by itself has the
+	// probability 1-(1-p)^Count, here as for MulticastLoss and Corrupt.
+	Loss, LinkLoss float64
+	// MulticastLoss is that of a multicast packet on a link to a host, besides:
+	// 1 where the network does not pass the group.
+	MulticastLoss float64
+	// Burst is the mean length of a run of losses on a link, in packets, with
+	// the same mean loss; 0 or 1: each by itself.
+	Burst float64
+	// Lossy links lose more, in both directions.
+	Lossy []LossyLink
+	// Corrupt is the probability that a packet arrives at a host damaged; the
+	// NIC drops it. Duplicate, that it, or a train as one, arrives a second time.
+	Corrupt, Duplicate float64
+	// Jitter is up to how much later a packet reaches a host, each by itself.
+	Jitter     Time
+	Pauses     []Pause
+	Slow       []Slow // of a host's receive path
+	SlowNIC    []Slow // of a host's links
+	Partitions []Partition
+	Dead       []Dead `json:",omitempty"`
+}
+
+// LossyLink is all links between two nodes.
+type LossyLink struct {
+	A, B int
+	Loss float64
+}
+
+// Pause stops a host: it takes nothing off its queues, which go on filling,
+// and its Wakes wait.
+type Pause struct {
+	Node    int
+	At, For Time
+}
+
+// Slow makes a host Factor times slower.
+type Slow struct {
+	Node   int
+	Factor float64
+}
+
+// Partition takes the links of some hosts down.
+type Partition struct {
+	Hosts   []int
+	At, For Time
+	// Split leaves the links up, and lets pass what both comes from these hosts
+	// and goes to them, or neither: the two sides talk among themselves. The
+	// rest, copies of a multicast too, is lost on the last link. Switches as
+	// senders and receivers are on the other hosts' side.
+	Split bool
+}
+
+// check says what is wrong and what is allowed.
+func (f *Faults) check(t *fattree.Tree) error {
+	odds := func(name string, p float64) error {
+		if !(p >= 0 && p <= 1) {
+			return fmt.Errorf("network: Faults.%s is %v, allowed are 0 to 1", name, p)
+		}
+		return nil
+	}
+	host := func(name string, h int) error {
+		if h < 0 || h >= t.Hosts {
+			return fmt.Errorf("network: Faults.%s is of node %d, allowed are hosts, 0 to %d", name, h, t.Hosts-1)
+		}
+		return nil
+	}
+	var errs []error
+	errs = append(errs, odds("Loss", f.Loss), odds("LinkLoss", f.LinkLoss), odds("Corrupt", f.Corrupt), odds("Duplicate", f.Duplicate), odds("MulticastLoss", f.MulticastLoss))
+	if !(f.Burst >= 0 && f.Burst <= 1e9) || f.Burst > 0 && f.Burst < 1 {
+		errs = append(errs, fmt.Errorf("network: Faults.Burst is %v packets, allowed are 1 to 1e9, and 0 for 1", f.Burst))
+	}
+	for i, l := range f.Lossy {
+		errs = append(errs, odds(fmt.Sprintf("Lossy[%d].Loss", i), l.Loss))
+		if !linked(t, l.A, l.B) {
+			errs = append(errs, fmt.Errorf("network: Faults.Lossy[%d] is between nodes %d and %d, allowed are nodes with a link", i, l.A, l.B))
+		}
+	}
+	for i, p := range f.Pauses {
+		name := fmt.Sprintf("Pauses[%d]", i)
+		errs = append(errs, host(name, p.Node), within("Faults."+name+".At", p.At), within("Faults."+name+".For", p.For))
+	}
+	slow := func(name string, all []Slow) {
+		for i, s := range all {
+			errs = append(errs, host(fmt.Sprintf("%s[%d]", name, i), s.Node))
+			if !(s.Factor > 0 && s.Factor <= MaxFactor) {
+				errs = append(errs, fmt.Errorf("network: Faults.%s[%d].Factor is %v, allowed are above 0, up to %v", name, i, s.Factor, MaxFactor))
+			}
+		}
+	}
+	slow("Slow", f.Slow)
+	slow("SlowNIC", f.SlowNIC)
+	for i, p := range f.Partitions {
+		name := fmt.Sprintf("Partitions[%d]", i)
+		errs = append(errs, within("Faults."+name+".At", p.At), within("Faults."+name+".For", p.For))
+		for _, h := range p.Hosts {
+			errs = append(errs, host(name, h))
+		}
+	}
+	for i := range f.Dead {
+		errs = append(errs, f.Dead[i].check(fmt.Sprintf("Faults.Dead[%d]", i), t.Hosts))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linked says whether two nodes have a link.
+func linked(t *fattree.Tree, a, b int) bool {
+	for i := range t.Ports {
+		if t.Ports[i].From == a && t.Ports[i].To == b {
+			return true
+		}
+	}
+	return false
+}
 
 // chance is a probability as a bound for a random word, so that it needs no
 // floating point when it is drawn.
