@@ -5,10 +5,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -98,18 +100,47 @@ func TestErrorsAreComplete(t *testing.T) {
 
 // faultKinds reads the names of the constants of mesh.FaultKind.
 func faultKinds(t *testing.T) (names []string) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../mesh/fault.go", nil, 0)
+	for name, token := range declared(t, "../mesh/fault.go") {
+		if token == "const" {
+			names = append(names, name)
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+// TestErrorsOfGoExist: all that pkg/collnet has are in the table, but for what only the outside needs.
+func TestErrorsOfGoExist(t *testing.T) {
+	exported := declared(t, "../../pkg/collnet/errors.go")
+	for _, e := range errorTable {
+		for _, name := range e.Go {
+			assert.Contains(t, exported, name, e.Exception)
+			delete(exported, name)
+		}
+	}
+	for name := range exported {
+		assert.False(t, strings.HasPrefix(name, "Err") || strings.HasSuffix(name, "Error"), "%s is in no row", name)
+	}
+}
+
+// declared returns what a file exports on its top level: "const", "type" or "var" by name.
+func declared(t *testing.T, path string) map[string]string {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	require.NoError(t, err)
+	names := map[string]string{}
 	for _, d := range file.Decls {
-		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.CONST {
+		if d, ok := d.(*ast.GenDecl); ok {
 			for _, s := range d.Specs {
-				if name := s.(*ast.ValueSpec).Names[0]; name.IsExported() {
-					names = append(names, name.Name)
+				switch s := s.(type) {
+				case *ast.ValueSpec:
+					names[s.Names[0].Name] = d.Tok.String()
+				case *ast.TypeSpec:
+					names[s.Name.Name] = d.Tok.String()
 				}
 			}
 		}
 	}
-	require.NotEmpty(t, names)
+	maps.DeleteFunc(names, func(name, _ string) bool { return !ast.IsExported(name) })
 	return names
 }
 

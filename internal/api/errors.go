@@ -5,6 +5,7 @@ type Error struct {
 	Code      int      // in mcast.h; 0: Python alone raises it
 	Name      string   // of the code, without MCAST_E_
 	Exception string   // Python's class
+	Go        []string // of pkg/collnet
 	Builtin   string   // what else a Python program may catch it as
 	Faults    []string // the kinds of mesh.Fault that it stands for
 	Match     string   // a Go expression that says whether it is the kind of err, which is no fault
@@ -17,34 +18,34 @@ func Errors() []Error { return errorTable }
 
 // errorTable is the table. A code keeps its number for ever.
 var errorTable = []Error{
-	{Code: 1, Name: "ARGUMENT", Exception: "ArgumentError", Builtin: "ValueError",
+	{Code: 1, Name: "ARGUMENT", Exception: "ArgumentError", Go: []string{"ArgumentError"}, Builtin: "ValueError",
 		Match: "errors.As(err, new(*group.ArgumentError))",
 		What:  "A wrong argument, setting or option; the message names it and what is allowed.",
 		Then:  "Nothing was begun, and the group goes on."},
-	{Code: 2, Name: "UNAVAILABLE", Exception: "UnavailableError",
+	{Code: 2, Name: "UNAVAILABLE", Exception: "UnavailableError", Go: []string{"UnavailableError"},
 		Match: "errors.Is(err, fabric.ErrUnavailable)",
 		What:  "The machine lacks something that the group needs; the message says what.",
 		Then:  "There is no group: provide it, or set what the message names."},
-	{Code: 3, Name: "TIMEOUT", Exception: "WaitTimeoutError", Builtin: "TimeoutError",
+	{Code: 3, Name: "TIMEOUT", Exception: "WaitTimeoutError", Go: []string{"TimeoutError"}, Builtin: "TimeoutError",
 		Match: "errors.Is(err, context.DeadlineExceeded)",
 		What:  "The time given to a wait ran out, or that of a join (MCAST_JOIN_TIMEOUT at most).",
 		Then:  "The operation goes on: wait again. After a join there is no group."},
-	{Code: 4, Name: "RANK", Exception: "RankError",
+	{Code: 4, Name: "RANK", Exception: "RankError", Go: []string{"RankError", "PathError"},
 		Faults: []string{"Dead", "Path", "Left", "Aborted"},
 		Match:  "aboutRank(err)",
 		What:   "A rank died, stopped, was cut off, left or aborted; its number comes with the error.",
 		Then:   "The group has ended on all ranks: read the log of that rank first."},
-	{Code: 5, Name: "MISMATCH", Exception: "MismatchError",
+	{Code: 5, Name: "MISMATCH", Exception: "MismatchError", Go: []string{"MismatchError"},
 		Faults: []string{"Mismatch"},
 		Match:  "errors.As(err, new(*group.MismatchError))",
 		What:   "Ranks disagree about an operation or a setting.",
 		Then:   "The group has ended on all ranks: the script calls different things on them, or settings differ."},
-	{Code: 6, Name: "CLOSED", Exception: "ClosedError",
+	{Code: 6, Name: "CLOSED", Exception: "ClosedError", Go: []string{"ClosedError"},
 		Faults: []string{"Closed"},
 		Match:  "errors.Is(err, errClosed)",
 		What:   "The group, endpoint or work is unknown or closed.",
 		Then:   "It was used after this rank had closed or destroyed it."},
-	{Code: 7, Name: "BUSY", Exception: "BusyError",
+	{Code: 7, Name: "BUSY", Exception: "BusyError", Go: []string{"BusyError"},
 		Match: "errors.Is(err, engine.ErrBusy)",
 		What:  "Too many operations, 1024, are waiting already.",
 		Then:  "The group goes on: wait for one of them. torch_mcast does so by itself."},

@@ -139,3 +139,45 @@ type Stats struct {
 
 // Stats returns the counters.
 func (g *Group) Stats() Stats { return Stats(g.group.Stats()) }
+
+// Sub returns what was counted since an earlier reading.
+func (s Stats) Sub(earlier Stats) Stats {
+	s.GatherOps -= earlier.GatherOps
+	s.GatherBytes -= earlier.GatherBytes
+	s.GatherSentBytes -= earlier.GatherSentBytes
+	s.GatherControlBytes -= earlier.GatherControlBytes
+	s.GatherReceivedBytes -= earlier.GatherReceivedBytes
+	s.ReduceOps -= earlier.ReduceOps
+	s.ReduceBytes -= earlier.ReduceBytes
+	s.ReduceSentBytes -= earlier.ReduceSentBytes
+	s.ChunksLost -= earlier.ChunksLost
+	s.ChunksRepaired -= earlier.ChunksRepaired
+	s.ChunksInjected -= earlier.ChunksInjected
+	s.ChunksDropped -= earlier.ChunksDropped
+	s.GatherBusy -= earlier.GatherBusy
+	s.ReduceBusy -= earlier.ReduceBusy
+	s.Overlap -= earlier.Overlap
+	s.GatherQueued -= earlier.GatherQueued
+	s.ReduceQueued -= earlier.ReduceQueued
+	s.GatherPeers -= earlier.GatherPeers
+	s.ReducePeers -= earlier.ReducePeers
+	s.GatherTurn -= earlier.GatherTurn
+	s.ReduceTurn -= earlier.ReduceTurn
+	s.GatherTransfer -= earlier.GatherTransfer
+	s.ReduceTransfer -= earlier.ReduceTransfer
+	s.GatherFinish -= earlier.GatherFinish
+	s.ReduceFinish -= earlier.ReduceFinish
+	s.ReduceReceivedBytes -= earlier.ReduceReceivedBytes
+	s.ReduceResent -= earlier.ReduceResent
+	s.ReduceRefused -= earlier.ReduceRefused
+	s.SwitchOps -= earlier.SwitchOps
+	s.DirectOps -= earlier.DirectOps
+	s.Fallbacks -= earlier.Fallbacks
+	s.ChunksMismatched -= earlier.ChunksMismatched
+	s.SendsRefused -= earlier.SendsRefused
+	s.SendsOffline -= earlier.SendsOffline
+	s.SendsTooLarge -= earlier.SendsTooLarge
+	s.Warnings -= earlier.Warnings
+	s.ReduceDropped -= earlier.ReduceDropped
+	return s
+}
