@@ -78,7 +78,7 @@ type Gather struct {
 	run     fabric.Run
 	message wire.Control
 
-	counted statsBox
+	counted counters[multicast.Stats]
 	asked   atomic.Bool             // somebody wants to know what is waited for
 	waiting atomic.Pointer[Waiting] // as of the round after
 }

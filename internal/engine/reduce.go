@@ -50,7 +50,7 @@ type Reduce struct {
 	uplink  uplinkBox
 
 	switched atomic.Bool
-	counted  scatterBox
+	counted  counters[reducescatter.Stats]
 }
 
 type streamsBox struct{ fabric.Streams }

@@ -43,16 +43,3 @@ func (b *uplinkBox) stats() reducescatter.UplinkStats {
 	}
 	return s
 }
-
-// scatterBox hands the lane's counters to other goroutines.
-type scatterBox struct{ switched, direct, resumed atomic.Uint64 }
-
-func (b *scatterBox) store(s reducescatter.Stats) {
-	b.switched.Store(s.Switched)
-	b.direct.Store(s.Direct)
-	b.resumed.Store(s.Resumed)
-}
-
-func (b *scatterBox) load() reducescatter.Stats {
-	return reducescatter.Stats{Switched: b.switched.Load(), Direct: b.direct.Load(), Resumed: b.resumed.Load()}
-}
