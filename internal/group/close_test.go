@@ -78,7 +78,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 					for _, f := range faultsOf(t, g, 2, start, leave) {
 						assert.Equal(t, Left, f.Kind)
 						assert.Equal(t, 2, f.Rank)
-						assert.Regexp(t, `^rank 2 has closed the group while an? .* was in flight on rank [013]$`, f.Error())
+						assert.Regexp(t, `^rank 2 has left \(its script ended or destroyed the group\) while an? .* was in flight on rank [013]$`, f.Error())
 					}
 					require.NoError(t, <-closed)
 					each(t, 4, func(r int) error { return g[r].Close() })
@@ -193,7 +193,7 @@ func TestCloseSaysThatOthersStay(t *testing.T) {
 	err := g[0].CloseWithin(10 * time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "not all ranks closed the group within 10ms")
-	assert.Equal(t, "rank 0 has closed the group before all ranks did", asFault(t, g[1].Barrier()).Error())
+	assert.Equal(t, "rank 0 has left (its script ended or destroyed the group) before all ranks did", asFault(t, g[1].Barrier()).Error())
 	require.NoError(t, g[1].Close())
 }
 
@@ -209,6 +209,6 @@ func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	assert.Equal(t, Closed, asFault(t, err).Kind)
 	_, err = g[0].StartReduceScatter(make([]byte, 64), make([]byte, 32), reduce.F32, reduce.Sum, 0)
 	assert.Equal(t, Closed, asFault(t, err).Kind)
-	assert.Equal(t, "rank 0 has closed the group with operations of its own in flight", asFault(t, v.Wait(context.Background())).Error())
+	assert.Equal(t, "rank 0 has left (its script ended or destroyed the group) with operations of its own in flight", asFault(t, v.Wait(context.Background())).Error())
 	require.NoError(t, g[1].Close())
 }

@@ -47,7 +47,7 @@ func (f *Fault) Error() string {
 	case Closed:
 		return "the group is closed"
 	case Left:
-		return fmt.Sprintf("rank %d has closed the group %s", f.Rank, f.Text)
+		return fmt.Sprintf("rank %d has left (its script ended or destroyed the group) %s", f.Rank, f.Text)
 	case Aborted:
 		return fmt.Sprintf("rank %d aborted: %s", f.Rank, f.Text)
 	}

@@ -37,7 +37,7 @@ var processRows = slices.Concat(
 	}, SHM, UDP, Switch),
 	across(func(over Over) Row {
 		return Row{ID: "/closes-early", Family: Process, Fault: "rank 1 closes the group while others go on",
-			Then: "all others are told that rank 1 has closed the group", Ends: Errors, Bound: AtOnce, Says: []string{"rank 1 has closed the group"}, Fails: []int{1},
+			Then: "all others are told that rank 1 has left: its script ended or destroyed the group", Ends: Errors, Bound: AtOnce, Says: []string{"rank 1 has left (its script ended or destroyed the group)"}, Fails: []int{1},
 			Quick: over == SHM, job: job{acts: act(1, "close")}}
 	}, SHM, UDP, Switch),
 	across(func(over Over) Row {
