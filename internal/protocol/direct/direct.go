@@ -5,33 +5,36 @@
 // what they fall back to. Sums run in the order of reduce.InOrder, so that the same inputs give
 // the same bits whatever the timing, and whatever the path.
 //
-// Like internal/protocol/multicast it has no clock, goroutine or lock: Comm.Work moves what
-// can be moved and returns.
+// Like internal/protocol/multicast it has no clock, socket, goroutine or lock. Whoever drives it moves
+// the bytes: out of NextChunk into the stream to a rank (Sent), and out of the stream from a rank, of
+// which it Wants some, into Received and Sum. internal/protocol/reducescatter does.
 package direct
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // MaxInFlight is how many operations may be posted and not done.
 const MaxInFlight = 32
 
-// burst is how much of a shard goes to one owner before the next has its turn. All
-// owners are kept busy, and what is folded at once stays in the cache.
-const burst = 128 << 10
+// Burst is how much of a shard goes to one owner before the next has its turn, and is summed at once,
+// in bytes. All owners are kept busy, and what is summed stays in the cache.
+const Burst = 128 << 10
 
 // Comm is one rank's side of the direct Reduce-Scatter.
 type Comm struct {
 	rank, size int
-	streams    fabric.Streams
 	ops        []*op // in posting order, oldest first
+	summing    int   // index of the oldest that is not summed
 	spare      []*op
 	posted     uint32
 	out        []outbound
-	in         []bool // a rank's header of the oldest unsummed operation has come
-	srcs       [][]byte
+	in         []bool   // a rank's header of the oldest unsummed operation has come
+	headers    int      // how many
+	srcs       [][]byte // what the streams of all ranks hold, as far as it was shown in this round
+	common     int      // the least of what was shown, if short: fewer bytes than wanted
+	short      bool
 	head       [wire.StreamAlign]byte
 	news       Announcement
 	err        error
@@ -49,9 +52,9 @@ type outbound struct {
 type Announcement struct{ From, Epoch uint32 }
 
 // New returns the state of a rank.
-func New(rank, size int, s fabric.Streams) *Comm {
+func New(rank, size int) *Comm {
 	return &Comm{
-		rank: rank, size: size, streams: s,
+		rank: rank, size: size,
 		out: make([]outbound, size), in: make([]bool, size), srcs: make([][]byte, size),
 	}
 }
@@ -83,19 +86,6 @@ func (c *Comm) Announce(a Announcement) { c.news = a }
 // operation knows what rank 0 announced before it posted that one.
 func (c *Comm) Announced() Announcement { return c.news }
 
-// Work sums what it can and, unless others go first, sends. It returns whether
-// that was anything. Err says whether it can go on.
-func (c *Comm) Work(send bool) bool {
-	if c.err != nil || len(c.ops) == 0 {
-		return false
-	}
-	busy := false
-	for d := 1; send && d < c.size; d++ {
-		busy = c.sendTo((c.rank+d)%c.size) || busy
-	}
-	return c.fold() || busy
-}
-
 // Oldest says of the oldest operation in flight whether anything was summed,
 // whether all was (or sent, if nothing is to be summed here), and whether this rank still has something of it to send.
 func (c *Comm) Oldest() (moving, whole, sending bool) {
@@ -110,47 +100,39 @@ func (c *Comm) Oldest() (moving, whole, sending bool) {
 // Err returns why the lane cannot go on, or nil.
 func (c *Comm) Err() error { return c.err }
 
-// Check looks for broken streams. It is for when nothing else can be done.
-func (c *Comm) Check() {
-	for r := range c.size {
-		if r == c.rank || c.err != nil {
-			continue
-		}
-		if err := c.streams.Err(r); err != nil {
-			c.err = &BrokenError{r, err}
-		}
+// Break ends everything: the stream of a rank is lost.
+func (c *Comm) Break(rank int, err error) {
+	if c.err == nil {
+		c.err = &BrokenError{rank, err}
 	}
 }
 
-// sendTo streams up to a burst to an owner.
-func (c *Comm) sendTo(owner int) bool {
-	o := &c.out[owner]
-	if o.seq == c.posted {
-		return false
+// NextChunk returns what comes next in the stream to a rank; it is empty if there is nothing. It is
+// valid until the next call for any rank.
+func (c *Comm) NextChunk(to int) []byte {
+	o := &c.out[to]
+	if c.err != nil || o.seq == c.posted {
+		return nil
 	}
+	b, _ := c.piece(c.ops[o.seq-c.ops[0].seq], to, o.part, o.at)
+	return b
+}
+
+// Sent says that the first n bytes, at least one, of what NextChunk has just returned are in the stream.
+func (c *Comm) Sent(to, n int) {
+	o := &c.out[to]
 	p := c.ops[o.seq-c.ops[0].seq]
-	busy := false
-	for room := burst; room > 0; {
-		b, ok := c.piece(p, owner, o.part, o.at)
+	for o.at += n; ; o.part, o.at = o.part+1, 0 {
+		b, ok := c.piece(p, to, o.part, o.at)
 		if !ok {
 			p.sent++
 			*o = outbound{seq: o.seq + 1}
-			return true
+			return
 		}
-		if len(b) == 0 {
-			o.part++
-			o.at = 0
-			continue
+		if len(b) > 0 {
+			return
 		}
-		n := c.streams.Send(owner, b[:min(len(b), room)])
-		if n == 0 {
-			return busy
-		}
-		o.at += n
-		room -= n
-		busy = true
 	}
-	return busy
 }
 
 // piece returns what follows position at of the header or a part of the shard;
@@ -175,96 +157,116 @@ func (c *Comm) piece(p *op, owner, part, at int) (b []byte, ok bool) {
 
 func padded(n int) int { return (n + wire.StreamAlign - 1) &^ (wire.StreamAlign - 1) }
 
-// fold sums what has arrived from all ranks of the oldest operation that is
-// not summed yet.
-func (c *Comm) fold() bool {
-	p := c.unsummed()
-	if p == nil || !c.headers(p) {
-		return false
+// Wants returns how many bytes of the stream from a rank, at most, are of use now.
+func (c *Comm) Wants(from int) int {
+	if c.err != nil || c.summing == len(c.ops) {
+		return 0
 	}
+	if c.headers < c.size-1 {
+		if c.in[from] {
+			return 0
+		}
+		return wire.StreamAlign
+	}
+	if c.short {
+		return c.common
+	}
+	return c.wanted(c.ops[c.summing])
+}
+
+// wanted returns how many bytes of all streams come next: of a part, or of the padding behind it.
+func (c *Comm) wanted(p *op) int {
 	part, ok := p.part(c.rank, p.summing)
 	if !ok {
-		p.summed = true
-		clear(c.in)
-		return true
+		return 0
 	}
-	size := part.To - part.From
-	if p.folded < size {
-		at := part.From + p.folded
-		n := c.arrived(p, at, min(size-p.folded, burst))
-		if n == 0 {
-			return false
-		}
-		reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.Bytes())
-		c.consume(n)
-		p.folded += n
-		if p.folded < size {
-			return true
-		}
+	if size := part.To - part.From; p.folded < size {
+		return min(size-p.folded, Burst)
 	}
-	if !c.padding(padded(size) - size) {
+	return padded(part.To-part.From) - (part.To - part.From)
+}
+
+// Received shows what a rank's stream holds, of what this one Wants, and returns how many bytes were
+// taken. The others are looked at by Sum: until then they stay.
+func (c *Comm) Received(from int, b []byte) (taken int) {
+	if c.headers == c.size-1 {
+		if n := c.Wants(from); len(b) < n {
+			c.common, c.short = len(b)&^(wire.StreamAlign-1), true
+		}
+		c.srcs[from] = b
+		return 0
+	}
+	if len(b) < wire.StreamAlign || !c.header(c.ops[c.summing], from, b) {
+		return 0
+	}
+	c.in[from] = true
+	c.headers++
+	return wire.StreamAlign
+}
+
+// header compares what another rank called with what this one did.
+func (c *Comm) header(p *op, from int, b []byte) bool {
+	var theirs wire.Stream
+	if err := theirs.Get(b); err != nil {
+		c.Break(from, err)
 		return false
 	}
-	p.summing++
-	p.folded = 0
+	if mine := p.header(); !mine.Equal(&theirs) {
+		c.err = &MismatchError{c.rank, from, describe(&mine), describe(&theirs)}
+		return false
+	}
+	if from == 0 && theirs.Epoch != 0 {
+		c.news = Announcement{theirs.From, theirs.Epoch}
+	}
 	return true
 }
 
-// unsummed returns the oldest operation that is not summed yet, or nil.
-func (c *Comm) unsummed() *op {
-	for _, p := range c.ops {
-		if !p.summed {
-			return p
-		}
+// Sum sums what all ranks have sent of the oldest operation that is not summed yet. It returns how many bytes
+// of the streams of all others were taken, and whether it came any further.
+func (c *Comm) Sum() (taken int, further bool) {
+	if c.err != nil || c.summing == len(c.ops) || c.headers < c.size-1 {
+		return 0, false
 	}
-	return nil
-}
-
-// headers takes the headers of an operation, compares them with what this rank
-// called, and reports whether all have come.
-func (c *Comm) headers(p *op) bool {
-	all := true
+	p := c.ops[c.summing]
+	part, ok := p.part(c.rank, p.summing)
+	if !ok {
+		p.summed = true
+		c.summing++
+		c.headers = 0
+		clear(c.in)
+		return 0, true
+	}
+	c.short = false
+	defer clear(c.srcs)
+	size := part.To - part.From
+	if p.folded < size {
+		at := part.From + p.folded
+		n := c.arrived(p, at, c.wanted(p))
+		if n == 0 {
+			return 0, false
+		}
+		reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.Bytes())
+		p.folded += n
+		return n, true
+	}
+	n := c.wanted(p)
 	for r := range c.size {
-		if r == c.rank || c.in[r] {
-			continue
-		}
-		b := c.streams.Peek(r, wire.StreamAlign)
-		if len(b) < wire.StreamAlign {
-			all = false
-			continue
-		}
-		var theirs wire.Stream
-		if err := theirs.Get(b); err != nil {
-			c.err = &BrokenError{r, err}
-			return false
-		}
-		c.streams.Consume(r, wire.StreamAlign)
-		if mine := p.header(); !mine.Equal(&theirs) {
-			c.err = &MismatchError{c.rank, r, describe(&mine), describe(&theirs)}
-			return false
-		}
-		c.in[r] = true
-		if r == 0 && theirs.Epoch != 0 {
-			c.news = Announcement{theirs.From, theirs.Epoch}
+		if r != c.rank && len(c.srcs[r]) < n {
+			return 0, false
 		}
 	}
-	return all
+	p.summing++
+	p.folded = 0
+	return n, true
 }
 
 // arrived points srcs at the bytes of every rank's shard from position at, in the
 // order of the sum, and returns how many all of them have: up to n, whole elements.
 func (c *Comm) arrived(p *op, at, n int) int {
-	for r := range c.size {
-		if r == c.rank {
-			c.srcs[r] = p.Shard(r)[at:]
-			continue
-		}
-		c.srcs[r] = c.streams.Peek(r, n)
-		if len(c.srcs[r]) < n {
-			n = len(c.srcs[r]) &^ (wire.StreamAlign - 1)
-		}
-		if n == 0 {
-			return 0
+	c.srcs[c.rank] = p.Shard(c.rank)[at:]
+	for _, b := range c.srcs {
+		if len(b) < n {
+			n = len(b) &^ (wire.StreamAlign - 1)
 		}
 	}
 	for r := range c.srcs {
@@ -272,25 +274,6 @@ func (c *Comm) arrived(p *op, at, n int) int {
 	}
 	reduce.InOrder(c.srcs, c.rank, p.Type)
 	return n
-}
-
-// padding takes what follows a part of the shards, once all of it is there.
-func (c *Comm) padding(n int) bool {
-	for r := range c.size {
-		if r != c.rank && len(c.streams.Peek(r, n)) < n {
-			return false
-		}
-	}
-	c.consume(n)
-	return true
-}
-
-func (c *Comm) consume(n int) {
-	for r := range c.size {
-		if r != c.rank && n > 0 {
-			c.streams.Consume(r, n)
-		}
-	}
 }
 
 // NextDone removes the oldest operation if it is sent and summed, and returns
@@ -302,6 +285,7 @@ func (c *Comm) NextDone() (number uint32, ok bool) {
 	p := c.ops[0]
 	copy(c.ops, c.ops[1:])
 	c.ops = c.ops[:len(c.ops)-1]
+	c.summing--
 	number = p.number
 	*p = op{}
 	c.spare = append(c.spare, p)

@@ -1,4 +1,4 @@
-package direct
+package direct_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -54,11 +56,19 @@ func (e *end) Wake()               {}
 func (e *end) Close() error        { return nil }
 func (e *end) Stats() fabric.Stats { return fabric.Stats{} }
 
-func newNetwork(size, room int, seed uint64) []*Comm {
-	n := &network{queues: map[[2]int][]byte{}, room: room, rng: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // repeatable
-	comms := make([]*Comm, size)
+// rank is one with its streams, and what drives it.
+type rank struct {
+	*direct.Comm
+	end     *end
+	streams *reducescatter.Streams
+}
+
+func newNetwork(size, room int, seed uint64) []*rank {
+	n := &network{queues: map[[2]int][]byte{}, room: room, rng: rand.New(rand.NewPCG(seed, 1))}
+	comms := make([]*rank, size)
 	for r := range comms {
-		comms[r] = New(r, size, &end{network: n, rank: r, err: map[int]error{}})
+		c, e := direct.New(r, size), &end{network: n, rank: r, err: map[int]error{}}
+		comms[r] = &rank{c, e, reducescatter.NewStreams(r, size, c, e)}
 	}
 	return comms
 }
@@ -84,7 +94,7 @@ func random(rng *rand.Rand, to wire.Target, size, n int) []byte {
 }
 
 // sumOf returns the result of an owner.
-func sumOf(calls []Op, owner int) []byte {
+func sumOf(calls []direct.Op, owner int) []byte {
 	srcs := make([][]byte, len(calls))
 	for q := range srcs {
 		srcs[q] = append([]byte{}, calls[q].Shard(owner)...)
@@ -99,7 +109,7 @@ func TestAnySizeAndSplit(t *testing.T) {
 	types := []reduce.Type{reduce.I8, reduce.I16, reduce.F32, reduce.F64, reduce.BF16, reduce.E4M3, reduce.E5M2}
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 6).Draw(t, "ranks")
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 2)) //nolint:gosec // repeatable
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 2))
 		comms := newNetwork(size, rapid.IntRange(64, 5000).Draw(t, "room"), rng.Uint64())
 		ops := rapid.IntRange(1, 5).Draw(t, "operations")
 		want, got := make([][][]byte, ops), make([][][]byte, ops)
@@ -109,9 +119,9 @@ func TestAnySizeAndSplit(t *testing.T) {
 			count := rapid.IntRange(0, 3000).Draw(t, "count")
 			n := count * typ.Size()
 			to := target(rng, size)
-			calls := make([]Op, size)
+			calls := make([]direct.Op, size)
 			for r := range calls {
-				calls[r] = Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ, Reduction: op, Factor: 3}
+				calls[r] = direct.Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ, Reduction: op, Factor: 3}
 			}
 			for r := range comms {
 				var sum, recv []byte
@@ -125,13 +135,13 @@ func TestAnySizeAndSplit(t *testing.T) {
 			}
 			for r := range comms {
 				calls[r].Recv = got[i][r]
-				comms[r].Post(calls[r], uint32(i), nil) //nolint:gosec // small
+				comms[r].Post(calls[r], uint32(i), nil)
 			}
 		}
 		done := make([]int, size)
 		for range 200000 {
 			r := rng.IntN(size)
-			comms[r].Work(true)
+			comms[r].streams.Work(true)
 			for {
 				seq, ok := comms[r].NextDone()
 				if !ok {
@@ -153,16 +163,16 @@ func TestAnySizeAndSplit(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	c := newNetwork(2, 4096, 1)[0]
-	for i := range MaxInFlight {
-		require.Equal(t, MaxInFlight-i, c.Room())
-		c.Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, uint32(i), nil) //nolint:gosec // small
+	for i := range direct.MaxInFlight {
+		require.Equal(t, direct.MaxInFlight-i, c.Room())
+		c.Post(direct.Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, uint32(i), nil)
 	}
 	assert.Zero(t, c.Room())
 }
 
 func TestMismatch(t *testing.T) {
-	base := Op{Send: make([]byte, 16), Recv: make([]byte, 8), Count: 2, Type: reduce.F32, Reduction: reduce.Sum}
-	for name, other := range map[string]Op{
+	base := direct.Op{Send: make([]byte, 16), Recv: make([]byte, 8), Count: 2, Type: reduce.F32, Reduction: reduce.Sum}
+	for name, other := range map[string]direct.Op{
 		"type":  {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.I32, Reduction: reduce.Sum},
 		"op":    {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.F32, Reduction: reduce.Max},
 		"count": {Send: base.Send, Recv: base.Recv, Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
@@ -173,11 +183,11 @@ func TestMismatch(t *testing.T) {
 			comms[0].Post(base, 0, nil)
 			comms[1].Post(other, 0, nil)
 			for range 100 {
-				comms[0].Work(true)
-				comms[1].Work(true)
+				comms[0].streams.Work(true)
+				comms[1].streams.Work(true)
 			}
 			for r, c := range comms {
-				var m *MismatchError
+				var m *direct.MismatchError
 				require.ErrorAs(t, c.Err(), &m)
 				assert.Equal(t, r, m.Rank)
 				assert.Equal(t, 1-r, m.Peer)
@@ -190,18 +200,18 @@ func TestMismatch(t *testing.T) {
 
 func TestGarbageAndBrokenStreams(t *testing.T) {
 	comms := newNetwork(2, 4096, 1)
-	e := comms[0].streams.(*end)
+	e := comms[0].end
 	e.queues[[2]int{1, 0}] = make([]byte, 64) // version 0
-	comms[0].Post(Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, 0, nil)
-	comms[0].Work(true)
-	var b *BrokenError
+	comms[0].Post(direct.Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, 0, nil)
+	comms[0].streams.Work(true)
+	var b *direct.BrokenError
 	require.ErrorAs(t, comms[0].Err(), &b)
 	assert.Equal(t, 1, b.Rank)
 
 	comms = newNetwork(2, 4096, 1)
 	gone := errors.New("gone")
-	comms[0].streams.(*end).err[1] = gone
-	comms[0].Check()
+	comms[0].end.err[1] = gone
+	comms[0].streams.Check()
 	require.ErrorIs(t, comms[0].Err(), gone)
-	assert.False(t, comms[0].Work(true))
+	assert.False(t, comms[0].streams.Work(true))
 }

@@ -1,4 +1,4 @@
-package direct
+package direct_test
 
 import (
 	"math/rand/v2"
@@ -8,18 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
 // drive runs all ranks in random order until each has completed ops operations,
 // and returns their numbers by rank.
-func drive(t require.TestingT, comms []*Comm, rng *rand.Rand, ops int) [][]uint32 {
+func drive(t require.TestingT, comms []*rank, rng *rand.Rand, ops int) [][]uint32 {
 	done := make([][]uint32, len(comms))
 	missing := len(comms) * ops
 	for step := 0; missing > 0; step++ {
 		require.Less(t, step, 1_000_000, "no end: %v", done)
 		r := rng.IntN(len(comms))
-		comms[r].Work(true)
+		comms[r].streams.Work(true)
 		require.NoError(t, comms[r].Err())
 		for {
 			number, ok := comms[r].NextDone()
@@ -34,11 +35,11 @@ func drive(t require.TestingT, comms []*Comm, rng *rand.Rand, ops int) [][]uint3
 }
 
 // parts draws which bytes of a shard of count elements an owner lacks.
-func parts(rng *rand.Rand, count, size int) []Range {
-	var out []Range
+func parts(rng *rand.Rand, count, size int) []direct.Range {
+	var out []direct.Range
 	for at := rng.IntN(3); at < count; {
 		n := min(1+rng.IntN(1+count/2), count-at)
-		out = append(out, Range{at * size, (at + n) * size})
+		out = append(out, direct.Range{at * size, (at + n) * size})
 		at += n + 1 + rng.IntN(3)
 	}
 	return out
@@ -51,7 +52,7 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 5).Draw(t, "ranks")
 		typ := rapid.SampledFrom(types).Draw(t, "type")
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3)) //nolint:gosec // repeatable
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
 		comms := newNetwork(size, rapid.IntRange(64, 3000).Draw(t, "room"), rng.Uint64())
 		ops := rapid.IntRange(1, 4).Draw(t, "operations")
 		want, got := make([][][]byte, ops), make([][][]byte, ops)
@@ -59,9 +60,9 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 			count := rapid.IntRange(0, 500).Draw(t, "count")
 			n := count * typ.Size()
 			to := target(rng, size)
-			calls, need := make([]Op, size), make([][]Range, size)
+			calls, need := make([]direct.Op, size), make([][]direct.Range, size)
 			for r := range calls {
-				calls[r] = Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ}
+				calls[r] = direct.Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ}
 				if to.Includes(r) {
 					need[r] = parts(rng, count, typ.Size())
 				}
@@ -82,7 +83,7 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 				calls[r].Recv = recv
 			}
 			for r := range comms {
-				comms[r].Post(calls[r], uint32(7*i), need) //nolint:gosec // small
+				comms[r].Post(calls[r], uint32(7*i), need)
 			}
 		}
 		for _, done := range drive(t, comms, rng, ops) {
@@ -100,15 +101,15 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 // TestAnnouncementComesWithTheNextOperation: who has completed the operation that rank
 // 0 posted next knows the news; nobody knows it before.
 func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 4)) //nolint:gosec // repeatable
+	rng := rand.New(rand.NewPCG(1, 4))
 	comms := newNetwork(4, 200, 1)
 	post := func(number uint32) {
 		for _, c := range comms {
-			c.Post(Op{Send: make([]byte, 4*40), Recv: make([]byte, 40), Count: 10, Type: reduce.F32}, number, nil)
+			c.Post(direct.Op{Send: make([]byte, 4*40), Recv: make([]byte, 40), Count: 10, Type: reduce.F32}, number, nil)
 		}
 	}
 	post(0)
-	news := Announcement{From: 33, Epoch: 2}
+	news := direct.Announcement{From: 33, Epoch: 2}
 	comms[0].Announce(news)
 	drive(t, comms, rng, 1)
 	for _, c := range comms[1:] {
@@ -119,7 +120,7 @@ func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
 	for _, c := range comms {
 		assert.Equal(t, news, c.Announced())
 	}
-	comms[0].Announce(Announcement{})
+	comms[0].Announce(direct.Announcement{})
 	post(2)
 	drive(t, comms, rng, 1)
 	assert.Equal(t, news, comms[1].Announced(), "none is no news")

@@ -35,12 +35,13 @@ type Lane struct {
 	oldest     uint32   // all before are done
 	finished   []uint32 // done, and not reported yet
 
-	direct *direct.Comm      // nil until Open
-	member *innetwork.Member // nil while this rank has not joined the switch
-	epoch  uint32            // under which it has
-	news   direct.Announcement
-	over   uint32 // this epoch and those before are past
-	first  uint32 // number of the member's operation 0
+	direct  *direct.Comm // nil until Open
+	streams *Streams
+	member  *innetwork.Member // nil while this rank has not joined the switch
+	epoch   uint32            // under which it has
+	news    direct.Announcement
+	over    uint32 // this epoch and those before are past
+	first   uint32 // number of the member's operation 0
 
 	stopped bool
 	need    map[uint32][][]direct.Range // of operations that others had posted before Stop and this rank had not
@@ -73,7 +74,10 @@ func New(rank, size int) *Lane {
 }
 
 // Open gives the lane the streams of the direct path. It is called once, before anything goes that way.
-func (l *Lane) Open(s fabric.Streams) { l.direct = direct.New(l.rank, l.size, s) }
+func (l *Lane) Open(s fabric.Streams) {
+	l.direct = direct.New(l.rank, l.size)
+	l.streams = NewStreams(l.rank, l.size, l.direct, s)
+}
 
 // Opened reports whether Open was called.
 func (l *Lane) Opened() bool { return l.direct != nil }
@@ -166,7 +170,7 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 
 // Work moves what can be moved directly, sending only if told to, and reports
 // whether that was anything. Err says whether it can go on.
-func (l *Lane) Work(send bool) bool { return l.direct != nil && l.direct.Work(send) }
+func (l *Lane) Work(send bool) bool { return l.streams != nil && l.streams.Work(send) }
 
 // Oldest returns the number of the oldest operation in flight, and whether any
 // of its result is there, whether all is, and whether this rank still has to send of it.
@@ -184,8 +188,8 @@ func (l *Lane) Oldest() (number uint32, moving, whole, sending bool) {
 
 // Check looks for broken streams, for when nothing else can be done.
 func (l *Lane) Check() {
-	if l.direct != nil {
-		l.direct.Check()
+	if l.streams != nil {
+		l.streams.Check()
 	}
 }
 

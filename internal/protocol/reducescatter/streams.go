@@ -1,0 +1,87 @@
+package reducescatter
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Streams drives a rank's side of direct operations over the streams between ranks.
+type Streams struct {
+	comm       *direct.Comm
+	fabric     fabric.Streams
+	rank, size int
+}
+
+// NewStreams joins a rank's side of direct operations with its streams.
+func NewStreams(rank, size int, c *direct.Comm, s fabric.Streams) *Streams {
+	return &Streams{c, s, rank, size}
+}
+
+// Work sends what it can, unless others go first, and sums what it can. It reports whether that was
+// anything; direct.Comm.Err says whether it can go on.
+func (s *Streams) Work(send bool) bool {
+	if s.comm.InFlight() == 0 {
+		return false
+	}
+	busy := false
+	for d := 1; send && d < s.size; d++ {
+		busy = s.send((s.rank+d)%s.size) || busy
+	}
+	return s.receive() || busy
+}
+
+// send streams up to a burst to a rank.
+func (s *Streams) send(to int) bool {
+	busy := false
+	for room := direct.Burst; room > 0; {
+		b := s.comm.NextChunk(to)
+		if len(b) == 0 {
+			break
+		}
+		n := s.fabric.Send(to, b[:min(len(b), room)])
+		if n == 0 {
+			break
+		}
+		s.comm.Sent(to, n)
+		room -= n
+		busy = true
+	}
+	return busy
+}
+
+// receive shows what has come, and has it summed.
+func (s *Streams) receive() bool {
+	for r := range s.size {
+		if r == s.rank {
+			continue
+		}
+		if n := s.comm.Wants(r); n > 0 {
+			s.consume(r, s.comm.Received(r, s.fabric.Peek(r, n)))
+		}
+	}
+	n, busy := s.comm.Sum()
+	for r := range s.size {
+		if r != s.rank {
+			s.consume(r, n)
+		}
+	}
+	return busy
+}
+
+func (s *Streams) consume(from, n int) {
+	if n > 0 {
+		s.fabric.Consume(from, n)
+	}
+}
+
+// Check looks for broken streams. It is for when nothing else can be done.
+func (s *Streams) Check() {
+	for r := range s.size {
+		if r == s.rank {
+			continue
+		}
+		if err := s.fabric.Err(r); err != nil {
+			s.comm.Break(r, err)
+		}
+	}
+}
