@@ -50,22 +50,24 @@ func (s *Streams) send(to int) bool {
 }
 
 // receive shows what has come, and has it summed.
-func (s *Streams) receive() bool {
+func (s *Streams) receive() (busy bool) {
 	for r := range s.size {
 		if r == s.rank {
 			continue
 		}
 		if n := s.comm.Wants(r); n > 0 {
-			s.consume(r, s.comm.Received(r, s.fabric.Peek(r, n)))
+			taken := s.comm.Received(r, s.fabric.Peek(r, n))
+			s.consume(r, taken)
+			busy = busy || taken > 0 // what comes next may be there already
 		}
 	}
-	n, busy := s.comm.Sum()
+	n, further := s.comm.Sum()
 	for r := range s.size {
 		if r != s.rank {
 			s.consume(r, n)
 		}
 	}
-	return busy
+	return busy || further
 }
 
 func (s *Streams) consume(from, n int) {

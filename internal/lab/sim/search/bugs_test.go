@@ -271,4 +271,70 @@ var incBugs = []bug{
 		old: `c.bytes = min(l.step, l.bytes-c.offset)`,
 		new: `c.bytes = l.step`,
 	},
+
+	{
+		name: "a rank that has left the switch goes on with it", file: "engine/reduce.go",
+		old: `return r.lane.Stop(epoch), r.uplink.set(nil)`,
+		new: `return r.lane.Stop(epoch), nil`,
+	},
+	{
+		name: "what is in flight does not end with the group", file: "engine/reduce.go",
+		old: `	for i, w := range r.works {
+		if w != nil {`,
+		new: `	for i, w := range r.works {
+		if w != nil && i%2 == 1 {`,
+	},
+	{
+		name: "a partial result is taken for the whole", file: "protocol/reducescatter/uplink.go",
+		old: `	case p.Partial:`,
+		new: `	case p.Partial && p.Offset > 0:`,
+	},
+	{
+		name: "a result is received where the input lies", file: "protocol/reducescatter/uplink.go",
+		old: `	if sameMemory(o.Recv, o.Shard(u.cfg.Rank)) {`,
+		new: `	if len(o.Recv) == 0 {`,
+	},
+	{
+		name: "a node listens to its first member alone", file: "protocol/innetwork/node/node.go",
+		old: `n.first = (n.first + 1) % len(n.links)`,
+		new: `n.first = 0`,
+	},
+	{
+		name: "a node has no timers", file: "protocol/innetwork/node/node.go",
+		old: `	n.stage.Expire(now)
+`,
+		new: ``,
+	},
+	{
+		name: "an element is summed before all of it is there", file: "protocol/direct/direct.go",
+		old: `			n = len(b) &^ (wire.StreamAlign - 1)
+		}
+	}
+	for r`,
+		new: `			n = len(b)
+		}
+	}
+	for r`,
+	},
+	{
+		name: "the padding of a shard is taken for the next header", file: "protocol/direct/direct.go",
+		old: `return padded(part.To-part.From) - (part.To - part.From)`,
+		new: `return 0`,
+	},
+	{
+		name: "rank 0 announces the switch too early", file: "protocol/reducescatter/lane.go",
+		old: `From: next + MaxInFlight,`,
+		new: `From: next,`,
+	},
+	{
+		name: "who has not posted an operation is not waited for", file: "protocol/reducescatter/resume.go",
+		old: `			whole = false // it must still come to contribute
+`,
+		new: ``,
+	},
+	{
+		name: "of what a rank lacks the end is forgotten", file: "protocol/reducescatter/record.go",
+		old: `	if at < e.bytes {`,
+		new: `	if at < e.bytes && at == 0 {`,
+	},
 }
