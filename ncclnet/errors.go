@@ -2,7 +2,10 @@
 
 package main
 
-// #include "mcast.h"
+/*
+#include "abi.h"
+#include "mcast.h"
+*/
 import "C"
 
 import (
@@ -50,4 +53,27 @@ func faultCode(f *group.Fault) C.int {
 		return C.MCAST_E_INTERNAL
 	}
 	return C.MCAST_E_INTERNAL
+}
+
+// resultOf returns what the plugin returns to NCCL for an error.
+func resultOf(err error) C.nccl_result {
+	switch code(err) {
+	case C.MCAST_E_ARGUMENT:
+		return C.NCCL_INVALID_ARGUMENT
+	case C.MCAST_E_UNAVAILABLE:
+		return C.NCCL_SYSTEM_ERROR
+	case C.MCAST_E_TIMEOUT:
+		return C.NCCL_REMOTE_ERROR
+	case C.MCAST_E_RANK:
+		return C.NCCL_REMOTE_ERROR
+	case C.MCAST_E_MISMATCH:
+		return C.NCCL_INVALID_USAGE
+	case C.MCAST_E_CLOSED:
+		return C.NCCL_SYSTEM_ERROR
+	case C.MCAST_E_BUSY:
+		return C.NCCL_SYSTEM_ERROR
+	case C.MCAST_E_INTERNAL:
+		return C.NCCL_SYSTEM_ERROR
+	}
+	return C.NCCL_SYSTEM_ERROR
 }

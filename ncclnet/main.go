@@ -11,6 +11,7 @@ void mcast_set_error_rank(int rank);
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -46,10 +47,10 @@ func fail(err error, buf *C.char, size C.size_t) C.int {
 	return code(err)
 }
 
-// aboutRank reports whether an error names the rank that caused it.
+// aboutRank reports whether another rank has caused an error.
 func aboutRank(err error) bool {
-	_, ok := group.RankOf(err)
-	return ok
+	_, named := group.RankOf(err)
+	return named || errors.As(err, new(*remoteError))
 }
 
 // guard turns a panic, which must not cross into C, into an error.

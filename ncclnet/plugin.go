@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -176,20 +174,6 @@ func verdict(call string, f func() error) C.nccl_result {
 	}
 	say(C.NCCL_LOG_WARN, call+": "+err.Error())
 	return resultOf(err)
-}
-
-func resultOf(err error) C.nccl_result {
-	var fault *group.Fault
-	var arg *group.ArgumentError
-	switch {
-	case errors.As(err, &arg):
-		return C.NCCL_INVALID_ARGUMENT
-	case errors.As(err, &fault) && fault.Kind == group.Mismatch:
-		return C.NCCL_INVALID_USAGE
-	case errors.As(err, &fault) && fault.Remote(), errors.As(err, new(*remoteError)), errors.Is(err, context.DeadlineExceeded):
-		return C.NCCL_REMOTE_ERROR
-	}
-	return C.NCCL_SYSTEM_ERROR
 }
 
 // say writes a line to NCCL's log.

@@ -87,6 +87,7 @@ func TestErrorsAreComplete(t *testing.T) {
 		assert.Regexp(t, `^[A-Z][^|]*\.$`, e.What, e.Exception)
 		assert.Regexp(t, `^[A-Z][^|]*\.$`, e.Then, e.Exception)
 		assert.Equal(t, e.Code == 0, e.Name == "", e.Exception)
+		assert.Equal(t, e.Code == 0, e.NCCL == "", e.Exception)
 		if e.Code != 0 {
 			codes[e.Code] = e.Name
 		}

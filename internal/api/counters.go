@@ -50,12 +50,15 @@ func Groups() []Group { return []Group{gather, reduce, both, losses, node, host}
 func Counters() []Counter { return counters }
 
 // GoName returns the name of the field in Go.
-func (c *Counter) GoName() string {
-	var name strings.Builder
-	for _, part := range strings.Split(strings.TrimSuffix(c.Name, "_ns"), "_") {
-		name.WriteString(strings.ToUpper(part[:1]) + part[1:])
+func (c *Counter) GoName() string { return camel(strings.TrimSuffix(c.Name, "_ns")) }
+
+// camel writes sends_too_large as SendsTooLarge.
+func camel(name string) string {
+	var b strings.Builder
+	for _, part := range strings.Split(name, "_") {
+		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
 	}
-	return name.String()
+	return b.String()
 }
 
 // GoType returns the type of the field in Go.

@@ -65,7 +65,7 @@ func (o *output) written(is string) (string, error) {
 // render fills a template with the tables.
 func render(name string) (string, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{
-		"comment": comment, "counters": Counters, "errors": Errors, "types": Types, "groups": Groups, "in": in, "base": base, "forGo": forGo,
+		"comment": comment, "counters": Counters, "errors": Errors, "types": Types, "groups": Groups, "in": in, "base": base, "forGo": forGo, "nccl": nccl,
 	}).ParseFS(templates, "templates/*")
 	if err != nil {
 		return "", err
@@ -119,6 +119,9 @@ func forGo(text string) string {
 }
 
 var names = regexp.MustCompile(`[a-z]+(_[a-z]+)+`)
+
+// nccl returns NCCL's own name of a result: ncclSystemError for SYSTEM_ERROR.
+func nccl(result string) string { return "nccl" + camel(strings.ToLower(result)) }
 
 // comment wraps sentences at 100 columns; the first line begins with first, all others with next.
 func comment(first, next string, sentences ...string) string {

@@ -32,11 +32,6 @@ type Fault struct {
 	Text string
 }
 
-// Remote reports whether the communicator ended because of a rank, or of the path to it.
-func (f *Fault) Remote() bool {
-	return f.Kind == Dead || f.Kind == Path || f.Kind == Left || f.Kind == Aborted
-}
-
 // Error tells what happened and names the rank.
 func (f *Fault) Error() string {
 	switch f.Kind {

@@ -17,7 +17,10 @@ from . import ending
 ENV = {"MCAST_TIMEOUT": "60s", "GLOO_SOCKET_IFNAME": "lo"}
 BOUND_S = 10.0
 
-LEFT = r"rank 2 has left \(its script ended or destroyed the group\) while an? .* was in flight on rank [013]$"
+LEFT = (
+    r"rank 2 has left \(its script ended or destroyed the group\)"
+    r" while an? .* was in flight on rank [013]$"
+)
 ENDED = r"rank 2 is lost: its connection closed without a farewell: its process ended \(seen by rank [013]\)$"
 CAUSES = {
     "raise": r"rank 2 aborted: its script ended with IndexError: list index out of range$",
