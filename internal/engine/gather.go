@@ -71,7 +71,8 @@ type Gather struct {
 	stranded []*Work // operations that came after the protocol had failed
 	fault    atomic.Error
 	failed   bool
-	reported bool // Broken was called for the protocol's error
+	reported bool          // Broken was called for the protocol's error
+	wake     chan struct{} // ends a Sleep of an engine that has failed
 
 	// Arguments of interface calls, kept here so that they do not escape to
 	// the heap on every chunk.
@@ -103,7 +104,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	}
 	return &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, clock: cfg.Clock,
-		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First,
+		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -138,7 +139,7 @@ func (g *Gather) queueAll(items ...gatherOp) error {
 // Fail ends all operations, now and later, with err. Any goroutine may call it.
 func (g *Gather) Fail(err error) {
 	if g.fault.CompareAndSwap(nil, err) {
-		g.fab.Wake()
+		g.Wake()
 	}
 }
 
@@ -149,10 +150,24 @@ func (g *Gather) InFlight() int { return int(g.flying.Load()) }
 func (g *Gather) Posted() uint64 { return g.posted.Load() }
 
 // Wake ends a Sleep.
-func (g *Gather) Wake() { g.fab.Wake() }
+func (g *Gather) Wake() {
+	g.fab.Wake()
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
 
 // Sleep waits for the fabric, at most until there is something to do.
 func (g *Gather) Sleep(most time.Duration) {
+	if g.failed || g.comm.Err() != nil {
+		// Nobody takes what still arrives, and a fabric does not sleep while something is there.
+		select {
+		case <-g.wake:
+		case <-time.After(most):
+		}
+		return
+	}
 	if at, ok := g.Next(); ok {
 		most = min(most, at-g.clock())
 	}

@@ -218,3 +218,18 @@ func TestJoint(t *testing.T) {
 		require.Equal(t, a.Account().Plus(b.Account()), j.Account())
 	}
 }
+
+// TestSleepOfAFailedEngine has a fabric in which something lies that nobody takes any more: it never sleeps.
+func TestSleepOfAFailedEngine(t *testing.T) {
+	g, f := rank0()
+	g.Fail(errors.New("a rank is lost"))
+	f.arrive(0, 0, 1, 1)
+	g.Work()
+	g.Sleep(time.Hour) // ended by Fail
+	start := time.Now()
+	g.Sleep(5 * time.Millisecond)
+	require.Zero(t, f.slept, "the fabric would return at once, for ever")
+	require.GreaterOrEqual(t, time.Since(start), 5*time.Millisecond)
+	g.Wake()
+	g.Sleep(time.Hour)
+}
