@@ -133,14 +133,15 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 				return c, nil
 			}
 			_ = c.Close()
-			switch {
-			case !errors.Is(err, unix.ETIMEDOUT):
-				since = time.Time{} // the path carries what is said
-			case since.IsZero():
+			// Whoever hung up has perhaps not heard the greeting: that a connection came about
+			// does not say that the path carries what is said on it.
+			fallthrough
+		case !lacking(err):
+			if since.IsZero() {
 				since = start
 			}
-		case since.IsZero() && !lacking(err):
-			since = start
+		default:
+			since = time.Time{} // the path was not tried
 		}
 		final := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, errRefused)
 		switch limit := d.Timeout; {

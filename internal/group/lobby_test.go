@@ -165,6 +165,8 @@ func TestDialAgain(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 cannot be reached at 127.0.0.1:")
 
 	p.settings.Timeout = 200 * time.Millisecond
+	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	require.ErrorContains(t, err, "MCAST_TIMEOUT of 200ms is over: it hung up on the greeting")
 	at := p.addrs[1]
 	p.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
 	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
