@@ -10,26 +10,27 @@ type probed struct {
 	full     int      // bytes of the packets wanted
 	packet   int      // of the largest that passes wherever small ones do
 	from, to int      // ranks between which no larger one passes; where packet is full, no ranks
-	deaf     [][2]int // from, to: no multicast passes, not even small packets
+	deaf     [][2]int // from, to: no multicast passes, or only the smallest packets
 	mute     []string // why ranks could not multicast at all
 }
 
 // conclude works out what the paths carry. A rank that hears nothing of another one says nothing
 // about size: that there is no multicast, or that a firewall lets no datagrams pass, is another fault.
+// Nor does one that hears small multicast alone: it has ceased in the middle, or is of no use.
 func conclude(records []probeRecord, full int) probed {
 	c := probed{full: full, packet: full}
 	for to := range records {
 		r := &records[to]
-		for _, heard := range [][][2]int{r.Multicast, r.Unicast} {
-			for _, h := range heard {
-				if from, largest := h[0], h[1]; largest > 0 && largest < c.packet {
-					c.packet, c.from, c.to = largest, from, to
-				}
+		for _, h := range r.Multicast {
+			if h[1] < min(leastPacket, full) {
+				c.deaf = append(c.deaf, [2]int{h[0], to})
+			} else {
+				c.heard(h[0], to, h[1])
 			}
 		}
-		for _, h := range r.Multicast {
-			if h[1] == 0 {
-				c.deaf = append(c.deaf, [2]int{h[0], to})
+		for _, h := range r.Unicast {
+			if h[1] > 0 {
+				c.heard(h[0], to, h[1])
 			}
 		}
 		if r.Error != "" {
@@ -37,6 +38,13 @@ func conclude(records []probeRecord, full int) probed {
 		}
 	}
 	return c
+}
+
+// heard takes the largest packet that passes between two ranks.
+func (c *probed) heard(from, to, largest int) {
+	if largest < c.packet {
+		c.packet, c.from, c.to = largest, from, to
+	}
 }
 
 // narrow says in words that the path is narrower than the interface's MTU.

@@ -32,6 +32,16 @@ func TestConclude(t *testing.T) {
 			probed{full: full, packet: full, deaf: [][2]int{{1, 0}}, mute: []string{"rank 1: operation not permitted"}},
 			"several times slower; rank 1: operation not permitted",
 		},
+		"small multicast says nothing about size": {
+			[]probeRecord{{Multicast: [][2]int{{1, 128}}}, {Error: "operation not permitted"}},
+			probed{full: full, packet: full, deaf: [][2]int{{1, 0}}, mute: []string{"rank 1: operation not permitted"}},
+			"several times slower; rank 1: operation not permitted",
+		},
+		"small unicast does": {
+			[]probeRecord{{Multicast: [][2]int{{1, 128}}, Unicast: [][2]int{{1, 128}}}, {}},
+			probed{full: full, packet: 128, from: 1, to: 0, deaf: [][2]int{{1, 0}}},
+			"multicast does not pass from rank 1 to rank 0: ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := conclude(c.records, full)
