@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -60,11 +59,9 @@ func (m *monitor) sample() sample {
 	c, f := m.gather.Stats()
 	s := sample{
 		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
-		tooLarge: f.TooLarge, forged: c.Mismatched, link: netdev.LinkOf(m.info.Interface), chunk: m.info.ChunkBytes,
+		tooLarge: f.TooLarge, forged: c.Mismatched, chunk: m.info.ChunkBytes,
 	}
-	if ifi, err := net.InterfaceByName(m.info.Interface); err == nil {
-		s.mtu = ifi.MTU
-	}
+	s.link, s.mtu = m.lobby.network.Look(m.info.Interface)
 	return s
 }
 

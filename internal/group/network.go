@@ -26,6 +26,8 @@ type Network interface {
 	Uplink(name string) (*net.Interface, net.IP, error)
 	// Multicast returns the interface for multicast to ranks at these addresses.
 	Multicast(name string, ranks []netip.Addr) (*net.Interface, error)
+	// Look returns the state of the link of an interface, and its MTU now; zero where that is unknown.
+	Look(name string) (netdev.Link, int)
 	// Listen and Dial are net's.
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error)
@@ -60,19 +62,33 @@ type Prober interface {
 // kernel is the Network of a process.
 type kernel struct{}
 
+// Host implements Network.
 func (kernel) Host() string { return netdev.HostID() }
 
+// Uplink implements Network.
 func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return uplink(name) }
 
+// Multicast implements Network.
 func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {
 	ifi, _, err := udp.Choose(name, ranks)
 	return ifi, err
 }
 
+// Look implements Network.
+func (kernel) Look(name string) (netdev.Link, int) {
+	mtu := 0
+	if ifi, err := net.InterfaceByName(name); err == nil {
+		mtu = ifi.MTU
+	}
+	return netdev.LinkOf(name), mtu
+}
+
+// Listen implements Network.
 func (kernel) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, network, address)
 }
 
+// Dial implements Network.
 func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error) {
 	d := net.Dialer{Timeout: o.Timeout, Control: func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) {
@@ -89,6 +105,7 @@ func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net
 	return d.DialContext(ctx, network, address)
 }
 
+// Acknowledged implements Network.
 func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -102,16 +119,20 @@ func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 	return err
 }
 
+// Persist implements Network.
 func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
 
+// Probe implements Network.
 func (kernel) Probe(o *udp.Options) (Prober, error) { return udp.OpenProber(*o) }
 
+// Gather implements Network.
 func (kernel) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
 	own.Conns = ofTCP(control)
 	return udp.Open(own)
 }
 
+// Streams implements Network.
 func (kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 	own := *o
 	own.Conns = ofTCP(conns)
