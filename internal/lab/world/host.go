@@ -1,0 +1,199 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+)
+
+// Host is a host with one process: a rank. It implements group.Network.
+type Host struct {
+	world     *World
+	number    int
+	addr      netip.Addr
+	listeners map[uint16]*listener
+	ends      map[*end]struct{}
+	port      uint16
+	sent      time.Time     // when its link has carried all that it was given
+	received  time.Time     // ... the other way
+	gone      bool          // its process has ended
+	crashed   bool          // and the host with it: it says nothing any more
+	stopped   chan struct{} // closed when the process goes on; nil: it runs
+}
+
+var _ group.Network = (*Host)(nil)
+
+const iface = "sim0"
+
+// Host implements group.Network.
+func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.number, h.addr) }
+
+// Uplink implements group.Network.
+func (h *Host) Uplink(string) (*net.Interface, net.IP, error) {
+	return h.device(), h.addr.AsSlice(), nil
+}
+
+// Multicast implements group.Network.
+func (h *Host) Multicast(string, []netip.Addr) (*net.Interface, error) { return h.device(), nil }
+
+// Look implements group.Network.
+func (h *Host) Look(string) (netdev.Link, int) { return netdev.Link{}, h.world.cfg.MTU }
+
+func (h *Host) device() *net.Interface {
+	return &net.Interface{Index: 1, MTU: h.world.cfg.MTU, Name: iface, Flags: net.FlagUp | net.FlagMulticast}
+}
+
+// Kill ends the process: its kernel closes what it had open. With crash the host loses power: nobody hears of it.
+func (h *Host) Kill(crash bool) {
+	w := h.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.gone, h.crashed = true, crash
+	for _, l := range h.listeners {
+		l.close()
+	}
+	for e := range h.ends {
+		e.close()
+	}
+	h.resume()
+}
+
+// Stop stops the process, as SIGSTOP does, for so long.
+func (h *Host) Stop(d time.Duration) {
+	h.world.mu.Lock()
+	defer h.world.mu.Unlock()
+	if h.stopped != nil || h.gone {
+		return
+	}
+	h.stopped = make(chan struct{})
+	time.AfterFunc(d, func() {
+		h.world.mu.Lock()
+		defer h.world.mu.Unlock()
+		h.resume()
+	})
+}
+
+func (h *Host) resume() {
+	if h.stopped == nil {
+		return
+	}
+	close(h.stopped)
+	h.stopped = nil
+	for e := range h.ends {
+		e.notify()
+		e.repeat()
+	}
+}
+
+// failing returns the error of a system call, as package net does.
+func failing(call string, no syscall.Errno) error {
+	return &net.OpError{Op: call, Net: "tcp", Err: os.NewSyscallError(call, no)}
+}
+
+// free returns a port that nobody has.
+func (h *Host) free() uint16 {
+	h.port++
+	return h.port
+}
+
+// Listen implements group.Network.
+func (h *Host) Listen(_ context.Context, _, address string) (net.Listener, error) {
+	w := h.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.is(Descriptors, h) {
+		return nil, failing("listen", syscall.EMFILE)
+	}
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.LookupPort("tcp", text)
+	if err != nil {
+		return nil, err
+	}
+	if port == 0 {
+		port = int(h.free())
+	}
+	if h.listeners[uint16(port)] != nil {
+		return nil, failing("listen", syscall.EADDRINUSE)
+	}
+	l := &listener{host: h, port: uint16(port), changed: make(chan struct{})}
+	h.listeners[l.port] = l
+	return l, nil
+}
+
+// Times of TCP.
+const (
+	firstSYN  = time.Second // until a connection is asked for again
+	firstRTO  = 5 * time.Millisecond
+	lastRTO   = time.Second
+	patience  = 15 * time.Minute // tcp_retries2
+	headers   = 52               // of TCP over IPv4
+	smallest  = headers
+	streamMax = 256 << 10 // bytes that a stream holds
+)
+
+// Dial implements group.Network.
+func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (net.Conn, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	w := h.world
+	var late <-chan time.Time
+	if o.Timeout > 0 {
+		late = time.After(o.Timeout)
+	}
+	for pause := firstSYN; ; pause *= 2 {
+		w.mu.Lock()
+		if w.is(Descriptors, h) || h.gone {
+			w.mu.Unlock()
+			return nil, failing("socket", syscall.EMFILE)
+		}
+		to := w.at(at.Addr())
+		if to == nil {
+			w.mu.Unlock()
+			return nil, failing("connect", syscall.EHOSTUNREACH)
+		}
+		answered := w.passes(h, to, Meeting, smallest) && w.passes(to, h, Meeting, smallest)
+		l := to.listeners[at.Port()]
+		var c *end
+		if answered && l != nil {
+			c = l.connect(h, &o)
+		}
+		w.mu.Unlock()
+		if answered {
+			time.Sleep(2 * w.cfg.Delay)
+			if c == nil {
+				return nil, failing("connect", syscall.ECONNREFUSED)
+			}
+			return c, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-late:
+			return nil, failing("connect", syscall.ETIMEDOUT)
+		case <-ctx.Done():
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+		}
+	}
+}
+
+// Acknowledged implements group.Network.
+func (h *Host) Acknowledged(c net.Conn, within time.Duration) error {
+	h.world.mu.Lock()
+	defer h.world.mu.Unlock()
+	c.(*end).limit = within
+	return nil
+}
+
+// Persist implements group.Network.
+func (h *Host) Persist(c net.Conn) error { return h.Acknowledged(c, 24*time.Hour) }

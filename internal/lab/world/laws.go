@@ -1,0 +1,248 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
+)
+
+// Whether a fault may end a group.
+type verdict uint8
+
+const (
+	never verdict = iota // it is transient, or repairs make up for it
+	may                  // data that need the path never arrive
+	maybe                // too near to the bound between the two to tell
+)
+
+// mending is what TCP needs at most after a path is back: its longest pause, and a beat.
+func (s *Scenario) mending() time.Duration { return lastRTO + s.Timeout/8 + 200*time.Millisecond }
+
+// leastHole is the least size, in bytes, of packets that a path may lose and be of use: headers beside
+// the 576 bytes that every host takes.
+const leastHole = 600
+
+// ends says whether a fault may end the group.
+func (s *Scenario) ends(f *Fault) verdict {
+	if f.What != Drop {
+		if f.What == Descriptors && f.For == 0 {
+			return maybe
+		}
+		return never
+	}
+	if f.Flow&^Multicast == 0 {
+		return never
+	}
+	if f.Least > 0 && f.Least < leastHole {
+		return maybe // while ranks probe, it is a path that is not worth while
+	}
+	if f.Share > 0 {
+		if f.Share > 0.3 || f.Flow&Meeting != 0 && s.Timeout < manySYN {
+			return maybe
+		}
+		return never
+	}
+	if f.For == 0 {
+		return may
+	}
+	// A rank is dead after a silence of two thirds of MCAST_TIMEOUT, a path broken after all of it.
+	if f.For+s.mending() < s.Timeout*2/3 {
+		return never
+	}
+	return maybe
+}
+
+// cause is something that justifies an error.
+type cause struct {
+	since time.Duration
+	bound time.Duration // within which all know, once their operations need what is broken
+	kind  []int         // of mesh.FaultKind
+	ranks []int         // that the error may name
+	alone []int         // ranks that are cut off: what they say is their own affair
+	text  string
+}
+
+// causes lists what justifies an error.
+func (s *Scenario) causes() (all []cause) {
+	for _, e := range s.Events {
+		c := cause{since: e.At, bound: 2 * time.Second, ranks: []int{e.Rank}, alone: []int{e.Rank}, kind: []int{int(group.Dead)}}
+		switch e.Deed {
+		case Kill:
+		case Crash:
+			c.bound = s.Timeout + time.Second
+		case Stop:
+			if e.For <= s.Timeout/3 {
+				continue
+			}
+			c.bound = s.Timeout + time.Second
+		case Abort:
+			c.kind, c.alone, c.since = []int{int(group.Aborted)}, nil, never0
+		case Leave:
+			c.kind, c.alone, c.since = []int{int(group.Left)}, nil, never0
+		}
+		c.text = fmt.Sprintf("event %+v", e)
+		all = append(all, c)
+	}
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		if s.ends(f) != may {
+			continue
+		}
+		c := cause{since: f.At, bound: s.Timeout + 4*time.Second, kind: []int{int(group.Dead), int(group.Path)}, text: fmt.Sprintf("fault %+v", *f)}
+		for r := range s.Net.Hosts {
+			if f.From == Anybody || f.To == Anybody || r == f.From || r == f.To {
+				c.ranks = append(c.ranks, r)
+			}
+		}
+		if f.Flow&Mesh != 0 {
+			c.alone = c.ranks // either side of it may find the other dead
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// never0 stands for a moment that depends on the ranks.
+const never0 = time.Duration(0)
+
+// quiet is when the last transient fault is over, and TCP has mended what it broke.
+func (s *Scenario) quiet() (at time.Duration) {
+	for i := range s.Faults {
+		if f := &s.Faults[i]; s.ends(f) == never && f.For > 0 {
+			at = max(at, f.At+f.For+s.mending())
+		}
+	}
+	for _, e := range s.Events {
+		if e.Deed == Stop {
+			at = max(at, e.At+e.For+s.mending())
+		}
+	}
+	return at
+}
+
+// manySYN is how long TCP needs to ask for a connection so often that some request is surely answered.
+const manySYN = 30 * time.Second
+
+// slack is how long an operation may take once all ranks have come to it and nothing is wrong: queues
+// are short and links slow, and what is lost is found missing after a cutoff.
+func (s *Scenario) slack() time.Duration {
+	for _, f := range s.Faults {
+		if f.Share > 0 && f.Flow&Meeting != 0 {
+			return 5*time.Second + manySYN
+		}
+	}
+	return 5 * time.Second
+}
+
+// law checks what the ranks have seen, and returns the first violation.
+func (s *Scenario) law(ranks []*rank) error {
+	causes := s.causes()
+	for _, r := range ranks {
+		for step, o := range r.steps {
+			switch {
+			case o.wrong != "":
+				return fmt.Errorf("rank %d, %s: wrong bytes: %s", r.number, s.name(step), o.wrong)
+			case o.err == nil || r.departed:
+			case len(causes) == 0:
+				return fmt.Errorf("rank %d, %s: an error without a cause: %w", r.number, s.name(step), o.err)
+			default:
+				if err := s.justified(r, step, o.err, causes); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return s.alike(ranks, causes)
+}
+
+// justified checks that an error names what there is.
+func (s *Scenario) justified(r *rank, step int, err error, causes []cause) error {
+	if step == 0 {
+		return nil // before there is a mesh, a rank that gives up looks dead itself
+	}
+	var f *group.Fault
+	if !errors.As(err, &f) || f.Kind == group.Closed {
+		if step == s.steps()-1 {
+			return nil // what could not be freed
+		}
+		return fmt.Errorf("rank %d, %s: the error names no fault: %w", r.number, s.name(step), err)
+	}
+	for _, c := range causes {
+		if slices.Contains(c.alone, r.number) || slices.Contains(c.kind, int(f.Kind)) && slices.Contains(c.ranks, f.Rank) {
+			return nil
+		}
+	}
+	return fmt.Errorf("rank %d, %s: the error names something else than what is wrong: %w", r.number, s.name(step), err)
+}
+
+// alike checks that all ranks are told the same, where one thing alone is wrong and no rank is cut off from it.
+func (s *Scenario) alike(ranks []*rank, causes []cause) error {
+	if len(causes) != 1 || len(causes[0].ranks) != 1 {
+		return nil
+	}
+	var first *group.Fault
+	var of int
+	for _, r := range ranks {
+		if slices.Contains(causes[0].alone, r.number) || r.departed {
+			continue
+		}
+		for step, o := range r.steps {
+			var f *group.Fault
+			if step == 0 || !errors.As(o.err, &f) || f.Kind == group.Closed {
+				continue
+			}
+			if first == nil {
+				first, of = f, r.number
+			} else if f.Kind != first.Kind || f.Rank != first.Rank {
+				return fmt.Errorf("rank %d is told %q, rank %d %w", of, first.Error(), r.number, f)
+			}
+		}
+	}
+	return nil
+}
+
+// late returns a violation if an operation should have ended by now.
+func (s *Scenario) late(ranks []*rank, now time.Duration) error {
+	causes, quiet := s.causes(), s.quiet()
+	for step := range s.steps() {
+		all, missing := time.Duration(0), false // when the last rank came to it
+		for _, r := range ranks {
+			o := r.step(step)
+			missing = missing || !o.begun && !r.over()
+			all = max(all, o.at)
+		}
+		for _, r := range ranks {
+			o := r.step(step)
+			if !o.begun || o.ended || r.departed {
+				continue
+			}
+			due := max(all, quiet) + s.slack()
+			for _, c := range causes {
+				bound := c.bound
+				if step == 0 {
+					bound = max(bound, joinTimeout+s.Timeout+2*time.Second)
+				}
+				due = max(due, max(all, c.since, quiet)+bound+s.slack())
+			}
+			if !missing && now > due {
+				return fmt.Errorf("rank %d, %s: does not end: begun at %v, by all at %v, due at %v, now %v", r.number, s.name(step), o.at, all, due, now)
+			}
+		}
+	}
+	return nil
+}
+
+// name says what a step is.
+func (s *Scenario) name(step int) string {
+	switch {
+	case step == 0:
+		return "join"
+	case step == s.steps()-1:
+		return "close"
+	}
+	c := s.Calls[step-1]
+	return fmt.Sprintf("call %d, %v of %d bytes", step-1, c.Kind, c.Bytes)
+}

@@ -1,0 +1,278 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// meetingPoint is where rank 0 listens.
+const meetingPoint = "10.0.0.1:7000"
+
+// mostAsync is how many operations a rank has under way at most.
+const mostAsync = 6
+
+// outcome is what a rank sees of a step.
+type outcome struct {
+	begun, ended bool
+	at, end      time.Duration
+	err          error
+	wrong        string // bytes
+}
+
+// rank is a process: it joins, makes its calls, and closes.
+type rank struct {
+	s      *Scenario
+	number int
+	host   *Host
+	log    *slog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu       sync.Mutex
+	steps    []outcome
+	departed bool // killed, or left on purpose
+	gone     bool // its program has ended
+	ops      int  // calls that succeeded
+}
+
+func (r *rank) now() time.Duration { return time.Since(r.host.world.start) }
+
+func (r *rank) step(n int) outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.steps[n]
+}
+
+// over reports whether the rank comes to no further step.
+func (r *rank) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone || r.departed
+}
+
+func (r *rank) begin(step int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps[step].begun, r.steps[step].at = true, r.now()
+}
+
+func (r *rank) end(step int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := &r.steps[step]
+	o.ended, o.end = true, r.now()
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// depart notes that what happens to the rank from now on is its own affair.
+func (r *rank) depart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.departed = true
+}
+
+// settings are those of the scenario.
+func (s *Scenario) settings() config.Settings {
+	c := config.Default()
+	c.Fabric, c.Timeout, c.JoinTimeout, c.Chunk, c.Chains = "udp", s.Timeout, joinTimeout, s.Chunk, s.Chains
+	return c
+}
+
+// run is the program of a rank.
+func (r *rank) run() {
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.gone = true
+	}()
+	time.Sleep(r.s.lateness(r.number, 0))
+	r.begin(0)
+	g, err := r.join()
+	r.end(0, err)
+	if err != nil {
+		return
+	}
+	if r.calls(g) {
+		return
+	}
+	last := r.s.steps() - 1
+	time.Sleep(r.s.lateness(r.number, last))
+	r.begin(last)
+	r.end(last, g.Close())
+}
+
+func (r *rank) join() (*group.Group, error) {
+	e, err := group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(), Network: r.host, Logger: r.log})
+	for err != nil && r.ctx.Err() == nil && lacks(err) {
+		time.Sleep(100 * time.Millisecond) // a script that is started again
+		e, err = group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(), Network: r.host, Logger: r.log})
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, joinTimeout)
+	defer cancel()
+	blobs, err := e.Rendezvous(ctx, meetingPoint)
+	for err != nil && ctx.Err() == nil && lacks(err) {
+		time.Sleep(100 * time.Millisecond)
+		blobs, err = e.Rendezvous(ctx, meetingPoint)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e.Join(r.ctx, blobs)
+}
+
+// pending is an operation under way.
+type pending struct {
+	step  int
+	work  *group.Work
+	check func() string
+}
+
+// calls makes all calls; it reports whether the group is closed already.
+func (r *rank) calls(g *group.Group) (closed bool) {
+	var async []pending
+	finish := func(keep int) bool {
+		for len(async) > keep {
+			if !r.wait(&async[0]) {
+				for i := range async[1:] {
+					r.wait(&async[1+i])
+				}
+				async = nil
+				return false
+			}
+			async = async[1:]
+		}
+		return true
+	}
+	for i, c := range r.s.Calls {
+		step := i + 1
+		time.Sleep(r.s.Pause + r.s.lateness(r.number, step))
+		if e := r.s.event(r.number, step); e != nil {
+			if !finish(0) {
+				return false
+			}
+			r.depart()
+			if e.Deed == Abort {
+				_ = g.Abort("its script ended with ValueError: as the scenario says")
+			} else {
+				_ = g.Close()
+			}
+			return true
+		}
+		if !c.Async && !finish(0) || !finish(mostAsync-1) {
+			return false
+		}
+		p, err := r.start(g, step, &c)
+		if err != nil {
+			r.end(step, err)
+			finish(0)
+			return false
+		}
+		if async = append(async, p); !c.Async && !finish(0) {
+			return false
+		}
+	}
+	finish(0)
+	return false
+}
+
+// wait waits for an operation and reports whether all is well.
+func (r *rank) wait(p *pending) bool {
+	err := p.work.Wait(r.ctx)
+	wrong := ""
+	if err == nil {
+		wrong = p.check()
+	}
+	if errors.Is(err, context.Canceled) {
+		r.end(p.step, err) // the operation has not ended, or the rank was killed
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.steps[p.step].wrong = wrong; err == nil && wrong == "" {
+		r.ops++
+	}
+	return err == nil && wrong == ""
+}
+
+// start posts a call. Of buffers every byte is known.
+func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
+	p.step = step
+	r.begin(step)
+	size, n := r.s.Net.Hosts, c.Bytes
+	in := func(b []byte, from, first int) []byte {
+		for k := range b {
+			b[k] = given(step, from, first+k)
+		}
+		return b
+	}
+	sum := func(first int) func(k int) byte {
+		return func(k int) byte { return summed(step, size, first+k) }
+	}
+	switch c.Kind {
+	case Allgather:
+		recv := make([]byte, size*n)
+		p.check = func() string { return differs(recv, func(k int) byte { return given(step, k/n, k%n) }) }
+		p.work, err = g.StartAllgather(in(make([]byte, n), r.number, 0), recv)
+	case Broadcast:
+		buf := make([]byte, n)
+		if r.number == c.Root {
+			in(buf, c.Root, 0)
+		}
+		p.check = func() string { return differs(buf, func(k int) byte { return given(step, c.Root, k) }) }
+		p.work, err = g.StartBroadcast(buf, c.Root)
+	case Barrier:
+		p.check = func() string { return "" }
+		p.work, err = g.StartBarrier()
+	case ReduceScatter:
+		recv := make([]byte, n)
+		p.check = func() string { return differs(recv, sum(r.number*n)) }
+		p.work, err = g.StartReduceScatter(in(make([]byte, size*n), r.number, 0), recv, reduce.U8, reduce.Sum, 1)
+	case Reduce:
+		var recv []byte
+		if r.number == c.Root {
+			recv = make([]byte, n)
+		}
+		p.check = func() string { return differs(recv, sum(0)) }
+		p.work, err = g.StartReduce(in(make([]byte, n), r.number, 0), recv, reduce.U8, reduce.Sum, 1, c.Root)
+	case Allreduce:
+		recv := make([]byte, n)
+		p.check = func() string { return differs(recv, sum(0)) }
+		p.work, err = g.StartAllreduce(in(make([]byte, n), r.number, 0), recv, reduce.U8, reduce.Sum, 1)
+	}
+	if err == nil {
+		p.work.OnDone(func(err error) { r.end(step, err) })
+	}
+	return p, err
+}
+
+// given is byte k of what a rank gives to a call.
+func given(step, rank, k int) byte { return byte(step*31 + rank*17 + k*7 + k>>8) }
+
+// summed is byte k of the sum of what all give.
+func summed(step, size, k int) byte {
+	return byte(size*(step*31+k*7+k>>8) + 17*size*(size-1)/2)
+}
+
+// differs says where a buffer is not what it should be.
+func differs(got []byte, want func(k int) byte) string {
+	for k := range got {
+		if got[k] != want(k) {
+			return fmt.Sprintf("byte %d of %d is %d, not %d", k, len(got), got[k], want(k))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,148 @@
+package world
+
+import (
+	"fmt"
+	"time"
+)
+
+// Scenario is a group, what its ranks call, and what goes wrong. As JSON it says all that a run depends
+// on, but for the order in which Go's scheduler runs goroutines that are ready at the same moment.
+type Scenario struct {
+	Seed    uint64
+	Net     Config        // Hosts are the ranks
+	Timeout time.Duration // MCAST_TIMEOUT; MCAST_JOIN_TIMEOUT is a minute
+	Chunk   int           // MCAST_CHUNK
+	Chains  int           // MCAST_CHAINS
+	Pause   time.Duration // that each rank makes before each call
+	Calls   []Call
+	Late    []Late
+	Events  []Event
+	Faults  []Fault
+}
+
+// joinTimeout is that of all scenarios: longer than ranks are late.
+const joinTimeout = time.Minute
+
+// Kind is a collective.
+type Kind uint8
+
+// The collectives.
+const (
+	Allgather Kind = iota
+	Broadcast
+	Barrier
+	ReduceScatter
+	Reduce
+	Allreduce
+	kinds
+)
+
+// String returns the name.
+func (k Kind) String() string {
+	names := [...]string{"allgather", "broadcast", "barrier", "reduce-scatter", "reduce", "allreduce"}
+	return names[k%kinds]
+}
+
+// Call is a collective that all ranks call.
+type Call struct {
+	Kind  Kind
+	Bytes int  // of a shard, or of the whole where it is not cut
+	Root  int  // a rank
+	Async bool // ranks go on, and wait for it later
+}
+
+// Late says that a rank comes to a step later than others: 0 is to join, 1 the first call, and the last to close.
+type Late struct {
+	Rank, Step int
+	By         time.Duration
+}
+
+// Deed is what a rank does beside its calls, or what is done to it.
+type Deed uint8
+
+// The deeds.
+const (
+	Kill  Deed = iota + 1 // its process ends, as by SIGKILL
+	Crash                 // its host loses power
+	Stop                  // its process is stopped (SIGSTOP), and goes on For later
+	Abort                 // its script ends by an exception
+	Leave                 // it closes the group while others go on
+	deeds
+)
+
+// Event is a deed and when: Kill, Crash and Stop come at a time, the others at a step.
+type Event struct {
+	Rank int
+	Deed Deed
+	At   time.Duration
+	For  time.Duration
+	Step int
+}
+
+// String describes the scenario in a line.
+func (s *Scenario) String() string {
+	return fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %v", s.Net.Hosts, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+}
+
+// steps is how many there are: joining, the calls, and closing.
+func (s *Scenario) steps() int { return len(s.Calls) + 2 }
+
+// lateness is how much later a rank comes to a step.
+func (s *Scenario) lateness(rank, step int) (d time.Duration) {
+	for _, l := range s.Late {
+		if l.Rank == rank && l.Step == step {
+			d += l.By
+		}
+	}
+	return d
+}
+
+// event returns the deed of a rank at a step, or nil.
+func (s *Scenario) event(rank, step int) *Event {
+	for i := range s.Events {
+		if e := &s.Events[i]; e.Rank == rank && e.Step == step && (e.Deed == Abort || e.Deed == Leave) {
+			return e
+		}
+	}
+	return nil
+}
+
+// Fit mends what a change has left dangling and reports whether the scenario can be run.
+func (s *Scenario) Fit() bool {
+	if s.Net.Hosts < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
+		return false
+	}
+	rank := func(r int) bool { return r >= 0 && r < s.Net.Hosts }
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		c.Root = min(c.Root, s.Net.Hosts-1)
+		if c.Kind >= kinds || c.Bytes < 0 || !rank(c.Root) {
+			return false
+		}
+	}
+	for _, l := range s.Late {
+		if !rank(l.Rank) || l.By < 0 || l.By > 15*time.Second {
+			return false
+		}
+	}
+	for _, e := range s.Events {
+		if !rank(e.Rank) || e.Deed < Kill || e.Deed >= deeds || e.At < 0 {
+			return false
+		}
+		if e.Deed == Stop && e.For > s.Timeout/3 && e.For < s.Timeout*3/2 {
+			return false // whether it is dead is a matter of luck
+		}
+	}
+	for _, f := range s.Faults {
+		if f.From != Anybody && !rank(f.From) || f.To != Anybody && !rank(f.To) || f.At < 0 || f.For < 0 || f.Share < 0 || f.Share > 1 {
+			return false
+		}
+		if f.What != Drop && !rank(f.From) || f.What < Drop || f.What > Unreachable || f.What == Drop && f.Flow == 0 {
+			return false
+		}
+		if s.ends(&f) == maybe {
+			return false
+		}
+	}
+	return true
+}
