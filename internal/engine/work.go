@@ -2,6 +2,8 @@
 // internal/protocol/multicast over a fabric.Gather, Reduce drives internal/protocol/direct over
 // fabric.Streams. Both are workers of a pkg/overlap lane. This is the only place
 // of the data path that reads a clock.
+//
+// The words are in docs/GLOSSARY.md.
 package engine
 
 import (

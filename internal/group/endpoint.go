@@ -9,6 +9,8 @@
 // All ranks post the same operations in the same order; Allgather, Broadcast
 // and Barrier form one order and Reduce-Scatter another, and the two never
 // wait for each other (pkg/overlap). A Group may be used by many goroutines.
+//
+// The words are in docs/GLOSSARY.md.
 package group
 
 import (

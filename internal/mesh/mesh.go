@@ -8,6 +8,8 @@
 //   - agrees on what all must do alike (Agree).
 //
 // It is independent of the data path, which may be busy, and of the fabric.
+//
+// The words are in docs/GLOSSARY.md.
 package mesh
 
 import (

@@ -16,4 +16,6 @@
 // nonces of both. Every wait is bounded; what is no frame ends the connection.
 //
 // Sealer makes the keyed tags of datagrams from the same secret.
+//
+// The words are in docs/GLOSSARY.md.
 package session

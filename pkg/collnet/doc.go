@@ -37,4 +37,6 @@
 // that this rank has closed the group itself. After an *ArgumentError or BusyError nothing was
 // begun and the group goes on. A rank is as late as it likes: an operation has no time limit of its own
 // (Options.Timeout is about ranks and paths that give no sign of life).
+//
+// The words are in docs/GLOSSARY.md.
 package collnet

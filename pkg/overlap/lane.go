@@ -8,6 +8,8 @@
 //   - A Meter tells how long operations of each Class were in flight, and how long both were.
 //   - A Watch books what one operation waits for, an Account says it, a Ledger sums Accounts.
 //   - A Foreground keeps Background operations back, such as those of a checkpoint, while its own move.
+//
+// The words are in docs/GLOSSARY.md.
 package overlap
 
 import (

@@ -14,4 +14,6 @@
 //
 // Random draws a scenario from a seed, and Cluster makes one of equal operations
 // at any size.
+//
+// The words are in docs/GLOSSARY.md.
 package sim

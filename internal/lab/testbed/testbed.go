@@ -5,6 +5,8 @@
 //
 // It needs root. All that it makes is in namespaces that it made, and in
 // /run/netns and /run/mcast-testbed; nothing else of the machine is touched.
+//
+// The words are in docs/GLOSSARY.md.
 package testbed
 
 import (

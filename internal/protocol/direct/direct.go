@@ -8,6 +8,8 @@
 // Like internal/protocol/multicast it has no clock, socket, goroutine or lock. Whoever drives it moves
 // the bytes: out of NextChunk into the stream to a rank (Sent), and out of the stream from a rank, of
 // which it Wants some, into Received and Sum. internal/protocol/reducescatter does.
+//
+// The words are in docs/GLOSSARY.md.
 package direct
 
 import (

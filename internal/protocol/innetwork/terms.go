@@ -20,6 +20,8 @@
 //     then every owner holds its result and nobody needs anybody's input.
 //   - A member that hears nothing new polls; the answer names what is missing.
 //     A node that sees a gap says so at once.
+//
+// The words are in docs/GLOSSARY.md.
 package innetwork
 
 import (

@@ -6,6 +6,8 @@
 // All integers are big-endian. Sizes are fixed, so a reader never has to guess
 // how many bytes to wait for. docs/PROTOCOL.md shows the same layouts as byte
 // tables.
+//
+// The words are in docs/GLOSSARY.md.
 package wire
 
 import "errors"

@@ -10,6 +10,8 @@
 // Neither is safe for concurrent use, except for Wake, Stats and Close's
 // documented exceptions: one agent at a time owns a fabric (pkg/overlap hands
 // the ownership around). Nothing here blocks but Sleep.
+//
+// The words are in docs/GLOSSARY.md.
 package fabric
 
 import (

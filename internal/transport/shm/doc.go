@@ -18,4 +18,6 @@
 // Every counter is a cumulative 64-bit position in a cache line of its own and
 // has one writer. What other processes wrote is checked before it is used as
 // an index, so that a peer gone mad breaks its own path and nothing else.
+//
+// The words are in docs/GLOSSARY.md.
 package shm
