@@ -17,7 +17,7 @@ func TestChainsAreAbreast(t *testing.T) {
 	_, err := c.Post(0, Op{Collective: wire.Allgather, Bytes: chunks})
 	require.NoError(t, err)
 	for round, from := range []int{2, 1} {
-		c.Control(0, from, &wire.Control{Kind: wire.Ready, Round: uint8(round), Collective: wire.Allgather, Bytes: chunks}) //nolint:gosec // small
+		c.Control(0, from, &wire.Control{Kind: wire.Ready, Round: uint8(round), Collective: wire.Allgather, Bytes: chunks})
 	}
 	for _, from := range []int{1, 2} {
 		c.Control(0, from, &wire.Control{Kind: wire.Credit, Collective: wire.Allgather, Root: 0, PSN: chunks})
@@ -53,16 +53,16 @@ func TestChainsAreAbreast(t *testing.T) {
 // A silence that was no loss teaches the cutoff how long it lasted, and does
 // not keep the rate from being measured.
 func TestFalseAlarm(t *testing.T) {
-	p := pace{least: time.Millisecond, alpha: time.Millisecond}
-	p.learn(false, 500*time.Microsecond)
+	p := newPace(time.Millisecond, 0)
+	p.timeout(true, 500*time.Microsecond)
 	require.Equal(t, 1500*time.Microsecond, p.alpha)
-	p.learn(false, 0)
+	p.timeout(true, 0)
 	require.Equal(t, 1875*time.Microsecond, p.alpha)
 	for range 10 {
-		p.learn(false, time.Hour)
+		p.timeout(true, time.Hour)
 	}
 	require.Equal(t, maxAlpha, p.alpha)
-	p.learn(true, time.Hour)
+	p.timeout(false, time.Hour)
 	require.Equal(t, maxAlpha-maxAlpha/8, p.alpha)
 	require.Equal(t, p.alpha+10*time.Millisecond, p.cutoff(slowRate/100), "nothing is measured yet")
 

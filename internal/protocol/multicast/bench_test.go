@@ -21,7 +21,7 @@ func BenchmarkChunk(b *testing.B) {
 			c = openLarge(b, cfg, chunks*cfg.Chunk)
 			b.StartTimer()
 		}
-		h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, PSN: uint32(at), Bytes: uint32(chunks * cfg.Chunk)} //nolint:gosec // small
+		h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, PSN: uint32(at), Bytes: uint32(chunks * cfg.Chunk)}
 		if _, ok := c.Place(Time(at), &h, cfg.Chunk); !ok {
 			b.Fatal("not placed")
 		}
@@ -40,7 +40,7 @@ func openLarge(b testing.TB, cfg Config, bytes int) *Comm {
 		b.Fatal(err)
 	}
 	for k := range c.topo.Rounds() {
-		c.Control(0, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Collective: wire.Allgather, Bytes: uint64(bytes)}) //nolint:gosec // small
+		c.Control(0, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Collective: wire.Allgather, Bytes: uint64(bytes)})
 	}
 	for {
 		if _, ok := c.NextControl(); !ok {
@@ -67,8 +67,8 @@ func oneSmall(b testing.TB, c *Comm, seq *uint32) {
 	if _, err := c.Post(now, Op{Collective: wire.Allgather, Bytes: 1024}); err != nil {
 		b.Fatal(err)
 	}
-	for k := 0; k < c.topo.Rounds() && c.ring[*seq%slots].barrier; k++ { // it opens an epoch
-		c.Control(now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: *seq, Collective: wire.Allgather, Bytes: 1024}) //nolint:gosec // small
+	for k := 0; k < c.topo.Rounds() && c.ops.at(*seq).mode.barrier; k++ { // it opens an epoch
+		c.Control(now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: *seq, Collective: wire.Allgather, Bytes: 1024})
 	}
 	if c.Err() != nil {
 		b.Fatal(c.Err())
@@ -101,7 +101,7 @@ func oneSmall(b testing.TB, c *Comm, seq *uint32) {
 // TestSteadyStateDoesNotAllocate holds the data path to it.
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	c, seq := New(small(4, 1440)), uint32(0)
-	for range 2 * slots {
+	for range 2 * maxKnown {
 		oneSmall(t, c, &seq)
 	}
 	if n := testing.AllocsPerRun(1000, func() { oneSmall(t, c, &seq) }); n != 0 {
@@ -113,7 +113,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	c = openLarge(t, cfg, chunks*cfg.Chunk)
 	psn := uint32(0)
 	n := testing.AllocsPerRun(chunks-2, func() {
-		h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, PSN: psn, Bytes: uint32(chunks * cfg.Chunk)} //nolint:gosec // small
+		h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, PSN: psn, Bytes: uint32(chunks * cfg.Chunk)}
 		if _, ok := c.Place(Time(psn), &h, cfg.Chunk); !ok {
 			t.Fatal("not placed")
 		}

@@ -207,7 +207,7 @@ func TestImpossibleChunks(t *testing.T) {
 		"too long":           {func(*wire.Data) {}, 5},
 		"long last chunk":    {func(h *wire.Data) { h.PSN = 2 }, 4},
 		"stale":              {func(h *wire.Data) { h.Seq = math.MaxUint32 }, 4},
-		"far ahead":          {func(h *wire.Data) { h.Seq = slots }, 4},
+		"far ahead":          {func(h *wire.Data) { h.Seq = maxKnown }, 4},
 		"early, not eager":   {func(h *wire.Data) { h.Seq, h.Arena = 5, NotEager }, 4},
 		"early, unaligned":   {func(h *wire.Data) { h.Seq, h.Arena = 5, 32 }, 4},
 		"early, outside":     {func(h *wire.Data) { h.Seq, h.Arena = 5, 256<<10 }, 4},
@@ -244,7 +244,7 @@ func TestPlaceOnce(t *testing.T) {
 	}
 	n.comms[0].Received(0, &h)
 	n.comms[0].Received(0, &h)
-	assert.EqualValues(t, 1, n.comms[0].ring[0].seen[1].count, "the second does not count")
+	assert.EqualValues(t, 1, n.comms[0].ops.at(0).receiver.seen[1].count, "the second does not count")
 	_, ok := n.comms[0].Place(0, &h, 2)
 	assert.False(t, ok)
 }
@@ -257,13 +257,13 @@ func TestReleaseForgetsWishes(t *testing.T) {
 	n.run()
 	c := n.comms[0]
 	c.Control(0, 1, &wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Count: 1, Bytes: 8})
-	require.Equal(t, 1, c.repairs)
+	require.Equal(t, 1, c.backlog.chunks)
 	require.NoError(t, n.post(Op{Collective: wire.Barrier, Sync: true}, 0, 1))
 	n.way = nil // the repair was taken when rank 0 was driven; ask again, and do not drive
 	c.Control(0, 1, &wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Count: 1, Bytes: 8})
-	require.Equal(t, 1, c.repairs)
+	require.Equal(t, 1, c.backlog.chunks)
 	c.Control(0, 1, &wire.Control{Kind: wire.Ready, Seq: 1, Collective: wire.Barrier})
-	require.Zero(t, c.repairs)
+	require.Zero(t, c.backlog.chunks)
 	_, ok := c.NextRepair()
 	require.False(t, ok)
 }
@@ -296,7 +296,7 @@ func TestGapsAreNotedOnce(t *testing.T) {
 		require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 8}, 0, 1))
 	}
 	n.run()
-	assert.Equal(t, []gap{{shard: 1, from: 0, to: 1, due: time.Second}}, n.comms[0].ring[0].gaps)
+	assert.Equal(t, []gap{{shard: 1, from: 0, to: 1, due: time.Second}}, n.comms[0].ops.at(0).loss.gaps)
 }
 
 // TestBarrierWaitsForOldWindows: what two large operations have under way must
@@ -336,15 +336,15 @@ func TestReorderWidens(t *testing.T) {
 	p := pace{reorder: 50 * time.Microsecond}
 	now := time.Millisecond
 	for range 100 {
-		p.overtake(now)
+		p.reordered(now)
 	}
 	assert.Equal(t, 100*time.Microsecond, p.reorder)
 	for i := range 50 {
-		p.overtake(now + Time(i)*10*time.Millisecond)
+		p.reordered(now + Time(i)*10*time.Millisecond)
 	}
 	assert.Equal(t, maxReorder, p.reorder)
 	fixed := pace{}
-	fixed.overtake(now)
+	fixed.reordered(now)
 	assert.Zero(t, fixed.reorder, "0 is a fabric that keeps order")
 }
 
@@ -356,7 +356,7 @@ func TestClosedGapsAreStruckOff(t *testing.T) {
 	_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 10_000})
 	require.NoError(t, err)
 	take := func(psn int) {
-		h := wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 10_000, PSN: uint32(psn)} //nolint:gosec // small
+		h := wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 10_000, PSN: uint32(psn)}
 		_, ok := c.Place(1, &h, 1)
 		require.True(t, ok)
 		c.Received(1, &h)

@@ -145,9 +145,9 @@ type forger struct {
 func (f *forger) next(around uint32) (h wire.Data, size int) {
 	for {
 		h = wire.Data{
-			Job: job, Collective: wire.Collective(1 + f.IntN(3)), Root: uint16(f.IntN(f.cfg.Size)), //nolint:gosec // small
-			Seq: around + uint32(f.IntN(100)) - 20, PSN: uint32(f.IntN(4)), Bytes: uint32(f.IntN(200)), //nolint:gosec // small
-			Arena: uint32(f.IntN(f.cfg.Arena/64) * 64), //nolint:gosec // small
+			Job: job, Collective: wire.Collective(1 + f.IntN(3)), Root: uint16(f.IntN(f.cfg.Size)),
+			Seq: around + uint32(f.IntN(100)) - 20, PSN: uint32(f.IntN(4)), Bytes: uint32(f.IntN(200)),
+			Arena: uint32(f.IntN(f.cfg.Arena/64) * 64),
 		}
 		if f.IntN(4) == 0 {
 			h.Arena = NotEager
@@ -158,7 +158,7 @@ func (f *forger) next(around uint32) (h wire.Data, size int) {
 		}
 		s := shapeOf(o, f.cfg.Size, f.cfg.Chunk)
 		if int(h.Seq) >= len(f.ops) || f.ops[h.Seq] != o {
-			return h, s.length(int(h.PSN), f.cfg.Chunk)
+			return h, s.length(int(h.PSN))
 		}
 	}
 }
@@ -168,9 +168,9 @@ func (f *forger) next(around uint32) (h wire.Data, size int) {
 func TestForgedDatagramsAreHarmless(t *testing.T) {
 	cfg := small(4, 16)
 	cfg.Eager, cfg.Arena, cfg.EagerChunks, cfg.Window = 512, 2048, 128, 8
-	f := &forger{Rand: rand.New(rand.NewPCG(1, 2)), cfg: cfg} //nolint:gosec // repeatable on purpose
+	f := &forger{Rand: rand.New(rand.NewPCG(1, 2)), cfg: cfg}
 	for range 300 {
-		o := Op{Collective: wire.Collective(1 + f.IntN(3))} //nolint:gosec // small
+		o := Op{Collective: wire.Collective(1 + f.IntN(3))}
 		if o.Collective != wire.Barrier {
 			o.Bytes = f.IntN(400)
 		}
@@ -225,10 +225,10 @@ func TestRandomDatagramsAreHarmless(t *testing.T) {
 	op := Op{Collective: wire.Allgather, Bytes: 4000}
 	require.NoError(t, n.post(op, 0, 1))
 	n.run()
-	r := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(3, 4))
 	for range 1_000_000 {
 		h := wire.Data{
-			Job: job, Collective: wire.Collective(1 + r.IntN(3)), Root: uint16(r.Uint32()), Seq: r.Uint32(), PSN: r.Uint32(), //nolint:gosec // random
+			Job: job, Collective: wire.Collective(1 + r.IntN(3)), Root: uint16(r.Uint32()), Seq: r.Uint32(), PSN: r.Uint32(),
 			Bytes: r.Uint32(), Arena: r.Uint32(),
 		}
 		_, ok := n.comms[0].Place(0, &h, r.IntN(17))

@@ -28,12 +28,12 @@ func TestSlowRootsGetOn(t *testing.T) {
 func slowRootsGetOn(t *testing.T, cfg Config, o Op) {
 	n := newNet(cfg)
 	for _, c := range n.comms {
-		c.flows[0].rate, c.flows[1].rate = 1e-300, 1e-300
+		c.flows.many.rate, c.flows.one.rate = 1e-300, 1e-300
 	}
 	require.NoError(t, n.post(o, n.all()...))
-	most := n.comms[0].ring[0].floor
+	most := n.comms[0].ops.at(0).credit.floor
 	if o.Collective == wire.Allgather {
-		most *= n.comms[0].chains.M
+		most *= n.comms[0].ops.at(0).mode.chains.M
 	}
 	for len(n.way) > 0 {
 		under := 0 // way to the last rank
@@ -55,9 +55,8 @@ func slowRootsGetOn(t *testing.T, cfg Config, o Op) {
 
 func TestFlow(t *testing.T) {
 	const window, floor = 160, 20
-	var f flow
-	p := &op{window: window, floor: floor}
-	require.Equal(t, window, f.inFlight(p, false), "nothing is known")
+	f := newFlows().many
+	require.Equal(t, window, f.inFlight(window, floor, false), "nothing is known")
 	learn := func(chunks int, took, delay time.Duration) {
 		var p progress
 		p.credited(time.Hour, 170) // before anything was sent
@@ -72,22 +71,22 @@ func TestFlow(t *testing.T) {
 	}
 	learn(floor-1, time.Second, 0)
 	learn(1000, 0, 0)
-	require.Equal(t, window, f.inFlight(p, false), "that says nothing")
+	require.Equal(t, window, f.inFlight(window, floor, false), "that says nothing")
 
 	learn(1000, time.Second, 4*time.Millisecond)
 	require.Equal(t, 4*time.Millisecond, f.delay)
-	require.Equal(t, floor+9, f.inFlight(p, false), "beside the floor, what 5 ms take and credit takes")
-	require.Equal(t, window, f.inFlight(p, true), "a Reduce-Scatter shares the link")
-	p.shape.coll = wire.Broadcast
-	require.Equal(t, floor+4, f.inFlight(p, false), "of one root, what credit takes")
-	p.shape.coll = wire.Allgather
+	require.Equal(t, floor+9, f.inFlight(window, floor, false), "beside the floor, what 5 ms take and credit takes")
+	require.Equal(t, window, f.inFlight(window, floor, true), "a Reduce-Scatter shares the link")
+	one := newFlows().one
+	one.rate, one.delay = f.rate, f.delay
+	require.Equal(t, floor+4, one.inFlight(window, floor, false), "of one root, what credit takes")
 	learn(4000, time.Second, 10*time.Millisecond)
-	require.Equal(t, floor+36, f.inFlight(p, false), "the best counts")
+	require.Equal(t, floor+36, f.inFlight(window, floor, false), "the best counts")
 	learn(2400, time.Second, time.Millisecond)
 	require.InDelta(t, 3800, f.rate, 1e-9, "and fades")
 	require.InDelta(t, float64(time.Millisecond), float64(f.delay), 1e3)
 	learn(1<<40, time.Nanosecond, 0)
-	require.Equal(t, window, f.inFlight(p, false))
+	require.Equal(t, window, f.inFlight(window, floor, false))
 	require.Zero(t, f.delay)
 
 	for window := 1; window < 500; window++ {
@@ -112,8 +111,8 @@ func TestShardsOfAWindowAreMeasured(t *testing.T) {
 			}
 		}
 		for r, c := range n.comms {
-			require.NotZero(t, c.flows[0].rate, "%d chunks, rank %d", chunks, r)
-			require.Zero(t, c.flows[1].rate)
+			require.NotZero(t, c.flows.many.rate, "%d chunks, rank %d", chunks, r)
+			require.Zero(t, c.flows.one.rate)
 		}
 	}
 }

@@ -1,59 +1,62 @@
 package multicast
 
-import "github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
-
-// memory is the part of an operation's state that grows with the operation. When one is over, the
-// next takes it, so that in the long run nothing is allocated.
+// memory is the parts of an operation's state that grow with the operation. When one is over, the
+// next takes them, so that in the long run nothing is allocated.
 type memory struct {
-	// Receiving. have has shards*chunks bits.
-	have    bitmap.Bitmap
-	seen    []seen // of each shard
-	reached []int  // furthest shard seen of each chain
+	receiver receiver
+	credit   credit
+	loss     loss
+	fetch    fetch
+	repairs  repairs
+}
 
-	// Credit: see credit.go. Limits have one entry a shard.
-	taken    []int    // how far this rank has come in each chain, in chunks
-	granted  []int    // shards of each chain whose root needs no more from this rank
-	child    []uint32 // limits that children have reported: see below
-	reported []uint32 // what was passed on
+// prepare makes room for an operation of which nothing has happened.
+func (m *memory) prepare(l *layout) {
+	m.receiver.reset(l)
+	m.credit.reset(l)
+	m.loss.reset(l)
+	m.fetch.reset(l)
+	m.repairs.reset(l)
+}
 
-	// Repair. These take no room before something is lost.
-	asked  bitmap.Bitmap // asked for, not come by multicast
-	gaps   []gap
-	wanted bitmap.Bitmap // the right neighbour asked for it
-	guess  bitmap.Bitmap // ... without knowing it lost: a multicast chunk answers it
+// zeroed returns n zeros, in the memory of s if that is enough.
+func zeroed[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
 }
 
 const (
 	// smallChunks is up to how many chunks an operation is small to the pool.
 	smallChunks = 256
-	// spareMemories is how many memories of large operations are kept for later ones. There are as many
-	// more as operations in flight, at most.
+	// spareMemories is how many memories of large operations are kept for later ones. There are as
+	// many more as operations in flight, at most.
 	spareMemories = 2
 )
 
-// pool holds the memories of operations that are over: those of small and those of large ones.
-// All those of small ones are kept, which are at most as many as there are slots.
+// pool holds the memories of operations that are over: those of small and those of large ones. All
+// those of small ones are kept, which are at most as many as operations are known.
 type pool struct{ small, large []memory }
 
 // of returns the memories for operations of so many chunks, and how many are kept.
 func (l *pool) of(chunks int) (list *[]memory, keep int) {
 	if chunks <= smallChunks {
-		return &l.small, slots
+		return &l.small, maxKnown
 	}
 	return &l.large, spareMemories
 }
 
-// take returns memory for an operation of so many chunks.
-func (l *pool) take(chunks int) memory {
+// take gives memory, if there is some, to an operation of so many chunks, which has none.
+func (l *pool) take(chunks int, m *memory) {
 	list, _ := l.of(chunks)
-	n := len(*list)
-	if n == 0 {
-		return memory{}
+	if n := len(*list) - 1; n >= 0 {
+		*m = (*list)[n]
+		(*list)[n] = memory{}
+		*list = (*list)[:n]
 	}
-	m := (*list)[n-1]
-	(*list)[n-1] = memory{}
-	*list = (*list)[:n-1]
-	return m
 }
 
 // put takes the memory of an operation of so many chunks back.

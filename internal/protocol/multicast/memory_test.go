@@ -17,7 +17,7 @@ func held() int {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc) //nolint:gosec // fits
+	return int(m.HeapAlloc)
 }
 
 func TestMemoryOfManyLargeOperations(t *testing.T) {
@@ -47,14 +47,14 @@ func TestMemoryOfLostOperations(t *testing.T) {
 		seq, err := c.Post(c.now, o)
 		require.NoError(t, err)
 		for k := range c.topo.Rounds() {
-			c.Control(c.now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: seq, Collective: o.Collective, Bytes: size}) //nolint:gosec // small
+			c.Control(c.now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: seq, Collective: o.Collective, Bytes: size})
 		}
 	}
 	post()
 	settled := 0
 	for seq := range uint32(ops) {
 		post()
-		chunks := uint32(c.ring[seq%slots].shape.chunks) //nolint:gosec // small
+		chunks := uint32(c.ops.at(seq).chunks)
 		c.Control(c.now, 2, &wire.Control{Kind: wire.Fetch, Seq: seq, Collective: o.Collective, Bytes: size, Count: chunks})
 		at, ok := c.Deadline()
 		require.True(t, ok)

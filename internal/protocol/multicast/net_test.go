@@ -76,7 +76,7 @@ func (n *net) drive(r int) {
 		}
 		for i := range run.Count {
 			h := run.Head
-			h.Job, h.PSN = job, run.Head.PSN+uint32(i) //nolint:gosec // small
+			h.Job, h.PSN = job, run.Head.PSN+uint32(i)
 			for to := range n.comms {
 				if to != r {
 					n.way = append(n.way, packet{from: r, to: to, data: &h})
@@ -148,7 +148,7 @@ func (n *net) deliver(p packet) {
 	}
 	o := Op{Collective: p.data.Collective, Root: int(p.data.Root), Bytes: int(p.data.Bytes)}
 	sh := shapeOf(o, n.cfg.Size, n.cfg.Chunk)
-	size := sh.length(int(p.data.PSN), n.cfg.Chunk)
+	size := sh.length(int(p.data.PSN))
 	if !p.data.IsRepair() && n.lose != nil && n.lose(p) {
 		n.logf("%d   loses %s", p.to, name(p.data))
 		return
@@ -196,9 +196,9 @@ func name(h *wire.Data) string { return fmt.Sprintf("%d/%d.%d", h.Seq, h.Root, h
 func describeControl(m *wire.Control) string {
 	switch m.Kind {
 	case wire.Compare:
-		return fmt.Sprintf("compare %d (%v)", m.Seq, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}) //nolint:gosec // small
+		return fmt.Sprintf("compare %d (%v)", m.Seq, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)})
 	case wire.Ready:
-		return fmt.Sprintf("ready %d round %d (%v)", m.Seq, m.Round, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}) //nolint:gosec // small
+		return fmt.Sprintf("ready %d round %d (%v)", m.Seq, m.Round, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)})
 	case wire.Credit:
 		return fmt.Sprintf("credit %d/%d up to %d", m.Seq, m.Root, m.PSN)
 	case wire.Fetch:

@@ -1,29 +1,48 @@
 package multicast
 
-import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
 
-// shape is the geometry of an operation: how its buffer falls into shards and
-// a shard into chunks. It depends on nothing but the operation, the number of
-// ranks and the chunk size, so every rank computes the same one.
+// shape is the geometry of an operation: how its buffer falls into shards and a shard into chunks.
+// It depends on nothing but the operation, the number of ranks and the chunk size, so every rank
+// computes the same one.
 type shape struct {
 	coll   wire.Collective
 	root   int // the only root of a Broadcast
 	bytes  int // N, of one shard
 	shards int // P, or 1 for a Broadcast
 	chunks int // K, of one shard; at least 1, so that even an empty shard is announced
+	chunk  int // bytes of a chunk; the last of a shard may be shorter
 }
 
-func shapeOf(op Op, size, chunk int) shape {
-	s := shape{coll: op.Collective, bytes: op.Bytes, shards: size}
-	if op.Collective == wire.Broadcast {
-		s.root, s.shards = op.Root, 1
+func shapeOf(o Op, size, chunk int) shape {
+	s := shape{coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk}
+	if o.Collective == wire.Broadcast {
+		s.root, s.shards = o.Root, 1
 	}
-	s.chunks = max(1, (op.Bytes+chunk-1)/chunk)
+	s.chunks = max(1, (o.Bytes+chunk-1)/chunk)
 	return s
 }
 
-// op returns the operation of a shape, but for whether it is Sync.
-func (s *shape) op() Op { return Op{Collective: s.coll, Root: s.root, Bytes: s.bytes} }
+// opOf returns the operation that a header belongs to, as far as the header tells.
+func opOf(coll wire.Collective, root uint16, bytes int) Op {
+	o := Op{Collective: coll, Bytes: bytes}
+	if coll == wire.Broadcast {
+		o.Root = int(root)
+	}
+	return o
+}
+
+// called returns the operation of a shape, but for whether it is Sync.
+func (s *shape) called() Op { return Op{Collective: s.coll, Root: s.root, Bytes: s.bytes} }
+
+// differs reports whether the operation is another than o. Datagrams carry the low 32 bits of the
+// size, so no more of it is compared.
+func (s *shape) differs(o Op) bool {
+	return s.coll != o.Collective || s.root != o.Root || uint32(s.bytes) != uint32(o.Bytes)
+}
 
 // shard returns the index of root's shard in the buffer, or -1 if root has none.
 func (s *shape) shard(root int) int {
@@ -44,13 +63,64 @@ func (s *shape) rootOf(shard int) int {
 	return shard
 }
 
-// length returns the bytes of chunk psn, the last of a shard being shorter.
-func (s *shape) length(psn, chunk int) int {
-	return max(0, min(chunk, s.bytes-psn*chunk))
-}
+// bit returns the number of a chunk among those of all shards, as bitmaps count them.
+func (s *shape) bit(shard, psn int) int { return shard*s.chunks + psn }
+
+// all returns the number of chunks of all shards.
+func (s *shape) all() int { return s.shards * s.chunks }
+
+// length returns the bytes of chunk psn.
+func (s *shape) length(psn int) int { return max(0, min(s.chunk, s.bytes-psn*s.chunk)) }
 
 // offset returns where chunk psn of a shard lies in the buffer.
-func (s *shape) offset(shard, psn, chunk int) int { return shard*s.bytes + psn*chunk }
+func (s *shape) offset(shard, psn int) int { return shard*s.bytes + psn*s.chunk }
 
 // total returns the bytes of the whole buffer.
 func (s *shape) total() int { return s.shards * s.bytes }
+
+// layout is what of an operation does not change once it is known: its shape, the mode in which it
+// travels, and this rank's place in it. Every part of its state reads it.
+type layout struct {
+	seq  uint32
+	mode mode
+	shape
+	topo topology.Graph
+	own  int // this rank's shard, or -1
+}
+
+// control returns a control message about the operation.
+func (l *layout) control(k wire.Kind) wire.Control {
+	return wire.Control{Kind: k, Collective: l.coll, Seq: l.seq}
+}
+
+// position returns the chain that a shard's root is in, and which one of it.
+func (l *layout) position(shard int) (chain, index int) {
+	chain = l.mode.chains.Of(shard)
+	return chain, shard - l.mode.chains.Head(chain)
+}
+
+// leads reports whether this rank is the first root of its chain.
+func (l *layout) leads() bool {
+	if l.own < 0 {
+		return false
+	}
+	_, index := l.position(l.own)
+	return index == 0
+}
+
+// successor returns the shard whose root multicasts after this rank in its chain, or -1.
+func (l *layout) successor() int {
+	chains, next := &l.mode.chains, l.own+1
+	if next < chains.Size && chains.Of(next) == chains.Of(l.own) {
+		return next
+	}
+	return -1
+}
+
+// place returns where a chunk's payload belongs.
+func (l *layout) place(shard, psn int) Place {
+	if l.mode.kind == eager {
+		return Place{Seq: l.seq, Offset: int(l.mode.arena) + l.offset(shard, psn), Arena: true}
+	}
+	return Place{Seq: l.seq, Offset: l.offset(shard, psn)}
+}

@@ -23,8 +23,8 @@ func TestGeometry(t *testing.T) {
 		for i := range s.shards {
 			require.Equal(t, i, s.shard(s.rootOf(i)))
 			for k := range s.chunks {
-				require.Equal(t, at, s.offset(i, k, chunk))
-				n := s.length(k, chunk)
+				require.Equal(t, at, s.offset(i, k))
+				n := s.length(k)
 				require.True(t, n > 0 && n <= chunk || o.Bytes == 0 && n == 0)
 				at += n
 			}

@@ -35,7 +35,7 @@ func TestTranscripts(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file) //nolint:gosec // from the glob
+			want, err := os.ReadFile(file)
 			require.NoError(t, err)
 			got := replay(t, string(want))
 			if *rewrite {

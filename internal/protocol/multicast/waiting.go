@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // Phase says what an operation waits for.
@@ -64,75 +62,43 @@ func (w Waiting) String() string {
 
 // Waiting returns what the oldest operation in flight waits for, and false if none is in flight. It
 // allocates: it is for who watches, not for the path of a chunk.
-func (c *Comm) Waiting() (w Waiting, ok bool) {
-	c.activeOps(func(p *op) bool {
-		w, ok = Waiting{Seq: p.seq, Op: p.shape.op(), Moved: p.moved, Missing: p.have.Len() - p.have.Count()}, true
-		w.Phase, w.Ranks = c.awaits(p)
+func (c *Comm) Waiting() (Waiting, bool) {
+	for p := range c.ops.active {
+		w := Waiting{Seq: p.seq, Op: p.called(), Moved: p.moved, Missing: p.receiver.missing()}
+		w.Phase, w.Ranks = c.awaited(p)
 		slices.Sort(w.Ranks)
-		return false
-	})
-	return w, ok
+		return w, true
+	}
+	return Waiting{}, false
 }
 
-// awaits returns which ranks an operation waits for next, and for what.
-func (c *Comm) awaits(p *op) (Phase, []int) {
-	if !p.open {
-		var ranks []int
-		for k := range c.topo.Rounds() {
-			if p.heard&(1<<k) == 0 {
-				ranks = append(ranks, c.topo.From(k))
-			}
-		}
-		return PhaseBarrier, ranks
+// awaited returns which ranks an operation waits for next, and for what.
+func (c *Comm) awaited(p *op) (Phase, []int) {
+	if !p.barrier.open {
+		return PhaseBarrier, p.barrier.awaited(&p.layout)
 	}
-	if ranks := c.awaitedRoots(p); len(ranks) > 0 {
-		return PhaseChunks, ranks
+	if roots := p.awaitedRoots(); len(roots) > 0 {
+		return PhaseChunks, roots
 	}
 	switch {
-	case !p.sent() && !c.cfg.Lossless && !p.eager && !p.turn && !c.isHead(p):
+	case p.sender.done(&p.layout):
+		return PhaseHandshake, []int{c.topo.Right()}
+	case !p.sender.turn && !p.leads():
 		return PhaseTurn, []int{c.topo.Left()}
-	case !p.sent():
-		return PhaseCredit, c.slowest(p)
 	}
-	return PhaseHandshake, []int{c.topo.Right()}
+	return PhaseCredit, p.credit.slowest(&p.layout)
 }
 
-// awaitedRoots returns the roots whose chunks are to come next: where roots take turns, the first of
-// each chain, unless this rank is before it and has not sent.
-func (c *Comm) awaitedRoots(p *op) (ranks []int) {
-	if p.eager || c.cfg.Lossless || p.shape.coll == wire.Broadcast {
-		return c.incomplete(p, 0, p.shape.shards, p.shape.shards)
-	}
-	for ch := range c.chains.M {
-		end := c.chains.Head(ch + 1)
-		if ch == c.chains.Of(c.cfg.Rank) && !p.sent() {
-			end = c.cfg.Rank
+// awaitedRoots returns the roots whose chunks are to come next: the first of each chain, unless this
+// rank is before it and has not sent.
+func (p *op) awaitedRoots() (roots []int) {
+	chains := &p.mode.chains
+	for ch := range chains.M {
+		end := chains.Head(ch + 1)
+		if !p.sender.done(&p.layout) && ch == chains.Of(p.own) {
+			end = p.own
 		}
-		ranks = append(ranks, c.incomplete(p, c.chains.Head(ch), end, 1)...)
+		roots = append(roots, p.receiver.incomplete(&p.layout, chains.Head(ch), end, 1)...)
 	}
-	return ranks
-}
-
-// incomplete returns the roots of the first shards in [from, to) that have not arrived, so many at most.
-func (c *Comm) incomplete(p *op, from, to, most int) (ranks []int) {
-	for s := from; s < to && len(ranks) < most; s++ {
-		if int(p.seen[s].count) < p.shape.chunks {
-			ranks = append(ranks, p.shape.rootOf(s))
-		}
-	}
-	return ranks
-}
-
-// slowest returns the children in this rank's own tree that leave the least room to send.
-func (c *Comm) slowest(p *op) (ranks []int) {
-	if p.eager || p.window == 0 {
-		return nil
-	}
-	below := c.below(p, p.shape.shard(c.cfg.Rank))
-	for j, limit := range below {
-		if limit == slices.Min(below) {
-			ranks = append(ranks, (c.cfg.Rank+1<<j)%c.cfg.Size)
-		}
-	}
-	return ranks
+	return roots
 }

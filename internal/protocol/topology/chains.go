@@ -5,8 +5,15 @@ package topology
 // one after another, the chains beside each other; 1 <= M <= Size.
 type Chains struct{ Size, M int }
 
-// Of returns the chain of a root.
+// Of returns the chain of a root. It is asked for every chunk, and a division takes longer than all
+// else there, so what most have does without: one chain, or one for each root.
 func (c Chains) Of(root int) int {
+	if c.M == 1 {
+		return 0
+	}
+	if c.M == c.Size {
+		return root
+	}
 	q, r := c.Size/c.M, c.Size%c.M
 	if root < r*(q+1) {
 		return root / (q + 1)
@@ -16,6 +23,12 @@ func (c Chains) Of(root int) int {
 
 // Head returns the first root of a chain; Head(M) is Size.
 func (c Chains) Head(chain int) int {
+	if c.M == 1 {
+		return chain * c.Size
+	}
+	if c.M == c.Size {
+		return chain
+	}
 	q, r := c.Size/c.M, c.Size%c.M
 	return chain*q + min(chain, r)
 }

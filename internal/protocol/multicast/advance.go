@@ -1,0 +1,85 @@
+package multicast
+
+// advance does what has become possible. It is called after every event that may have made something
+// possible, and is the only place that does this, in this order:
+//
+//  1. for each operation in flight, from the oldest on:
+//     a. it enters its barrier, unless older ones are in the way (mayEnter);
+//     b. if all of its chunks are here and its own are sent, it takes its part in the final
+//     handshake, and when that is over it is done;
+//  2. what is not needed any more is released, from the oldest on.
+//
+// Older operations come first since they are in the way of later ones: what completes in 1b lets the
+// next enter its barrier in the same pass.
+func (c *Comm) advance() {
+	if c.err != nil {
+		return
+	}
+	var ahead ahead
+	for p := range c.ops.active {
+		if p.mode.barrier && !p.barrier.entered && ahead.mayEnter() {
+			p.barrier.enter()
+			c.disseminate(p)
+		}
+		if p.barrier.open && p.received() && p.sender.done(&p.layout) {
+			p.handshake.send(&p.layout, &c.out)
+			if p.handshake.over(&p.layout) {
+				c.flows.of(&p.layout).learn(&p.sender.progress, p.credit.floor)
+				c.complete(p, nil)
+				continue
+			}
+		}
+		ahead.count(p)
+	}
+	c.release()
+	c.verify()
+}
+
+// ahead is the operations in flight before one.
+type ahead struct {
+	eager int // the result of each is still in the arena, or on its way there
+	late  int // others that have not been received here
+}
+
+func (a *ahead) count(p *op) {
+	switch {
+	case p.mode.kind == eager:
+		a.eager++
+	case !p.received():
+		a.late++
+	}
+}
+
+// mayEnter reports whether an operation behind these may enter its barrier: it says that the arena is
+// free, and that this rank's queue has room. With one older operation still under way the barrier
+// hides behind its data. With more, their windows would add up in the queue.
+func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late < 2 }
+
+// disseminate sends what may be sent of an operation's barrier, and opens it once everybody is ready.
+func (c *Comm) disseminate(p *op) {
+	p.barrier.send(&p.layout, &c.out)
+	if !p.barrier.open && p.barrier.passed(c.topo.Rounds()) {
+		p.barrier.open = true
+		c.epoch.open(p.seq)
+		c.armAll()
+	}
+}
+
+// release frees finished operations in order. An eager one is kept until a later barrier has shown
+// that everybody has it; on a lossless fabric they are kept for a while to be compared with what a
+// slower neighbour tells.
+func (c *Comm) release() {
+	t := &c.ops
+	for t.first != t.posted && t.at(t.first).state != active {
+		t.first++
+	}
+	for t.oldest != t.first {
+		p := t.at(t.oldest)
+		if p.mode.kind == eager && !c.epoch.after(p.seq) || c.cfg.Lossless && t.posted-t.oldest <= epochOps {
+			return
+		}
+		c.forget(p)
+		p.state = free
+		t.oldest++
+	}
+}

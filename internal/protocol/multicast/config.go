@@ -1,0 +1,79 @@
+package multicast
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// Config holds what all ranks of a communicator must agree on, and a rank's place in it.
+type Config struct {
+	Rank, Size int
+	Chunk      int // payload bytes of a chunk
+	// Lossless says that the fabric delivers every chunk once, in order, and holds those of
+	// operations not posted yet. Barrier, sequencer, repair and handshake are then left out.
+	Lossless  bool
+	Window    int // chunks that may be under way to a receiver; 0: no limit
+	Chains    int // M, roots that multicast at the same time; at least 1
+	Subgroups int // G, multicast groups a root's chunks are spread over; at least 1
+	Eager     int // bytes of a whole buffer (P*N) up to which an operation is eager
+	Arena     int // bytes of the arena; at least Eager
+	// EagerChunks is how many chunks an epoch's eager operations may have in all.
+	EagerChunks int
+	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
+	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
+	First       uint32        `json:",omitempty"` // number of the first operation; not 0 where numbers are to come round
+}
+
+// Check returns what is wrong with a configuration, and what is allowed, or nil.
+func (c *Config) Check() error {
+	switch {
+	case c.Size > MaxRanks:
+		return fmt.Errorf("multicast: %d ranks; the headers have room for %d", c.Size, MaxRanks)
+	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
+		return fmt.Errorf("multicast: rank %d of %d", c.Rank, c.Size)
+	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0:
+		return fmt.Errorf("multicast: chunk %d, chains %d, subgroups %d, window %d; chunk and chains must be at least 1, subgroups 1 to %d, the window not negative",
+			c.Chunk, c.Chains, c.Subgroups, c.Window, MaxSubgroups)
+	case !c.Lossless && c.Arena < c.Eager:
+		return fmt.Errorf("multicast: arena of %d bytes for eager operations of up to %d", c.Arena, c.Eager)
+	}
+	return nil
+}
+
+// Op describes an operation as the caller posts it.
+type Op struct {
+	Collective wire.Collective
+	Root       int // of a Broadcast
+	Bytes      int // N, bytes of one shard; 0 is legal
+	// Sync gives the operation a barrier and a final handshake whatever its size: once it is done,
+	// no rank needs this one for anything before.
+	Sync bool
+}
+
+func (o Op) String() string {
+	switch o.Collective {
+	case wire.Broadcast:
+		return fmt.Sprintf("broadcast of %d bytes from rank %d", o.Bytes, o.Root)
+	case wire.Barrier:
+		return "barrier"
+	}
+	return fmt.Sprintf("%v of %d bytes", o.Collective, o.Bytes)
+}
+
+// check returns what is wrong with an operation, and what is allowed, or nil.
+func (o *Op) check(c *Config) error {
+	switch {
+	case o.Collective < wire.Barrier || o.Collective > wire.Allgather:
+		return fmt.Errorf("multicast: unknown collective %d", o.Collective)
+	case o.Root < 0 || o.Root >= c.Size:
+		return fmt.Errorf("root %d is not a rank; ranks are 0 to %d", o.Root, c.Size-1)
+	case o.Bytes < 0:
+		return fmt.Errorf("size of %d bytes; it must be at least 0", o.Bytes)
+	case o.Bytes/c.Chunk >= maxChunks/c.Size:
+		return fmt.Errorf("size of %d bytes; with %d ranks and chunks of %d bytes it must be below %d",
+			o.Bytes, c.Size, c.Chunk, maxChunks/c.Size*c.Chunk)
+	}
+	return nil
+}

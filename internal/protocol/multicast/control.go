@@ -1,0 +1,93 @@
+package multicast
+
+import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+
+// Control takes a control message from another rank. Messages that no correct rank sends are dropped
+// and counted.
+func (c *Comm) Control(now Time, from int, m *wire.Control) {
+	c.tick(now)
+	if c.err != nil {
+		return
+	}
+	p := c.ops.find(m.Seq)
+	if p == nil {
+		return // of an operation that everybody has finished with
+	}
+	if c.cfg.Lossless && m.Kind != wire.Compare {
+		c.stats.Dropped++
+		return
+	}
+	left, right := from == c.topo.Left(), from == c.topo.Right()
+	switch {
+	case m.Kind == wire.Ready || m.Kind == wire.Compare:
+		c.call(p, from, m)
+		c.advance()
+	case m.Kind == wire.Done && right && p.state == active:
+		c.rightDone(p)
+		c.advance()
+	case m.Kind == wire.Activate && left && p.state == active:
+		p.sender.turn, p.moved = true, c.now
+		c.advance()
+	case m.Kind == wire.Credit && (p.state == active || p.state == retained):
+		c.credit(p, from, m) // after the end, too: its root learns from the last
+		c.verify()
+	case m.Kind == wire.Fetch && right && p.known() && !p.handshake.right:
+		c.fetch(p, from, m)
+		c.verify()
+	default:
+		c.stats.Dropped++
+	}
+}
+
+// rightDone takes the right neighbour's final handshake. If it has everything, all roots have sent
+// everything.
+func (c *Comm) rightDone(p *op) {
+	p.handshake.right, p.moved = true, c.now
+	c.backlog.remove(p.repairs.drop())
+	if p.timer.armed() {
+		// Its word may have overtaken datagrams that wait in this rank's queue, so give those the
+		// time that a scheduler may take.
+		p.timer.hasten(c.now + c.pace.alpha)
+	}
+}
+
+// credit takes a child's word on how far a root may send for all that it and those below it care.
+func (c *Comm) credit(p *op, from int, m *wire.Control) {
+	shard := p.credit.hear(&p.layout, from, m)
+	if shard < 0 {
+		c.stats.Dropped++
+		return
+	}
+	p.moved = c.now
+	if shard != p.own {
+		p.credit.report(&p.layout, &c.out, shard)
+		return
+	}
+	p.sender.progress.credited(c.now, p.credit.room(&p.layout))
+	if p.sender.progress.reached == p.credit.most(&p.layout) { // none will follow
+		c.flows.of(&p.layout).learn(&p.sender.progress, p.credit.floor)
+	}
+}
+
+// fetch takes the right neighbour's request. What this rank holds is answered; what it lacks is
+// remembered, and asked for further left.
+func (c *Comm) fetch(p *op, from int, m *wire.Control) {
+	theirs, root := opOf(m.Collective, m.Root, int(m.Bytes)), int(m.Root)
+	if p.state != early && root < c.cfg.Size && theirs != p.called() {
+		c.disagree(p, p.called().String(), from, theirs.String())
+		return
+	}
+	if root >= c.cfg.Size || p.differs(theirs) || uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {
+		c.stats.Dropped++
+		return
+	}
+	shard, certain := p.shard(root), m.Round == 1
+	first, end := int(m.PSN), int(m.PSN)+int(m.Count)
+	if shard == p.own {
+		end = min(end, p.sender.next) // the rest is still to be multicast
+	}
+	c.backlog.add(p.seq, p.repairs.want(&p.layout, &p.receiver, shard, first, end, certain))
+	if shard != p.own && p.state == active {
+		c.ask(p, shard, first, end, certain, false)
+	}
+}

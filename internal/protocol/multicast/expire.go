@@ -1,0 +1,64 @@
+package multicast
+
+// Deadline returns when Expire wants to be called, and whether it does.
+func (c *Comm) Deadline() (Time, bool) {
+	var first Time
+	for p := range c.ops.active {
+		if at := p.timer.cutoff; at != 0 && (first == 0 || at < first) {
+			first = at
+		}
+		if at, ok := p.loss.next(); ok && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first, first != 0
+}
+
+// Expire asks for what is overdue.
+func (c *Comm) Expire(now Time) {
+	c.tick(now)
+	if c.err != nil {
+		return
+	}
+	behind := false // an older large operation is incomplete, whose roots go first
+	for p := range c.ops.active {
+		for _, g := range p.loss.gaps {
+			if g.due > c.now {
+				break
+			}
+			c.ask(p, g.shard, g.from, g.to, true, false)
+		}
+		p.loss.drop(c.now)
+		if p.timer.expired(c.now) {
+			if p.mode.kind == eager || !behind {
+				c.askAfterSilence(p)
+				p.timer.expire(c.now)
+			}
+			c.arm(p)
+		}
+		behind = behind || p.mode.kind == large && !p.received()
+	}
+	c.verify()
+}
+
+// askAfterSilence asks for what the roots in turn may have sent by now: with credits, not more than a
+// window beyond what has arrived.
+func (c *Comm) askAfterSilence(p *op) {
+	chains := &p.mode.chains
+	for ch := range chains.M {
+		for s := chains.Head(ch); s < chains.Head(ch+1); s++ {
+			if !p.receiver.whole(&p.layout, s) {
+				c.ask(p, s, 0, c.horizon(p, s), false, true)
+				break
+			}
+		}
+	}
+}
+
+// horizon returns up to which chunk of its shard a root may have sent.
+func (c *Comm) horizon(p *op, shard int) int {
+	if p.handshake.right { // it has everything
+		return p.chunks
+	}
+	return min(p.credit.limit(&p.layout, shard), p.chunks)
+}

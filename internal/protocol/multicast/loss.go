@@ -1,0 +1,88 @@
+package multicast
+
+import "slices"
+
+// gap is a stretch of chunks of a shard that seem lost: later ones have arrived. It is asked for
+// when due, unless the chunks arrive before.
+type gap struct {
+	shard, from, to int
+	due             Time
+}
+
+// maxGaps bounds the list; what is beyond, when those that have closed are struck off, is asked for
+// at once.
+const maxGaps = 256
+
+// loss is what seems lost of an operation.
+type loss struct {
+	gaps    []gap // in the order in which they fall due, no two the same; at most maxGaps
+	reached []int // of each chain with several roots, the furthest shard of which a chunk has come
+}
+
+// reset forgets everything, and makes room for an operation.
+func (o *loss) reset(l *layout) {
+	o.gaps, o.reached = o.gaps[:0], o.reached[:0]
+	if l.mode.chains.M < l.mode.chains.Size {
+		o.reached = zeroed(o.reached, l.mode.chains.M)
+	}
+}
+
+// noted reports whether a gap is in the list: each chunk of a later operation shows the same one.
+func (o *loss) noted(shard, from, to int) bool {
+	return slices.ContainsFunc(o.gaps, func(g gap) bool { return g.shard == shard && g.from == from && g.to == to })
+}
+
+// prune strikes off the gaps that have closed, if the list is full.
+func (o *loss) prune(l *layout, r *receiver) {
+	if o.full() {
+		o.gaps = slices.DeleteFunc(o.gaps, func(g gap) bool { return !r.lacks(l, g.shard, g.from, g.to) })
+	}
+}
+
+// full reports whether the list has no room.
+func (o *loss) full() bool { return len(o.gaps) == maxGaps }
+
+// note puts a gap into the list, which has room. It falls due after those noted before, though how
+// long a gap may stay open can have shrunk since.
+func (o *loss) note(g gap) {
+	if n := len(o.gaps); n > 0 {
+		g.due = max(g.due, o.gaps[n-1].due)
+	}
+	o.gaps = append(o.gaps, g)
+}
+
+// delay gives all gaps more time.
+func (o *loss) delay(more Time) {
+	for i := range o.gaps {
+		o.gaps[i].due += more
+	}
+}
+
+// next returns when the first gap falls due, and false if there is none.
+func (o *loss) next() (Time, bool) {
+	if len(o.gaps) == 0 {
+		return 0, false
+	}
+	return o.gaps[0].due, true
+}
+
+// drop removes the gaps that are due.
+func (o *loss) drop(now Time) {
+	n := 0
+	for n < len(o.gaps) && o.gaps[n].due <= now {
+		n++
+	}
+	o.gaps = append(o.gaps[:0], o.gaps[n:]...)
+}
+
+// passed notes that the root of a shard multicasts, so that all before it in its chain have sent
+// everything. It returns the shards of which that is news: [from, shard).
+func (o *loss) passed(l *layout, shard int) (from int) {
+	if len(o.reached) == 0 {
+		return shard // nobody is before it
+	}
+	chain, _ := l.position(shard)
+	from = max(o.reached[chain], l.mode.chains.Head(chain))
+	o.reached[chain] = max(o.reached[chain], shard)
+	return from
+}

@@ -1,0 +1,129 @@
+package multicast
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// kind says which of three ways an operation takes.
+type kind uint8
+
+const (
+	// reliable: the fabric loses nothing and holds what comes early, or there is nobody else. Chunks
+	// are sent at once into the user's buffer, and that is all.
+	reliable kind = iota
+	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready; what
+	// is lost is fetched.
+	eager
+	// large: a barrier announces it, roots take turns and are limited by credit, chunks land in the
+	// user's buffer, what is lost is fetched, and a handshake ends it.
+	large
+)
+
+// mode is how an operation travels. It is chosen once, when the operation is posted, from what was
+// posted before and the configuration, so all ranks choose alike.
+type mode struct {
+	kind kind
+	// barrier: the operation has one, which opens an epoch. Always if it is large.
+	barrier bool
+	// handshake: it is done only when the right neighbour has it too. An eager one needs that only
+	// if it is the last.
+	handshake bool
+	// compare: the right neighbour is told what was called, since nothing else may show a difference.
+	compare bool
+	opener  uint32 // the barrier that must be complete before anything is sent
+	arena   uint32 // where it lies in the arena: a multiple of 64; NotEager unless it is eager
+	window  int    // chunks that one chain may have under way; 0: no limit, always unless it is large
+	// chains are the shards whose roots multicast one after another. Unless the operation is large
+	// each shard is a chain of its own.
+	chains topology.Chains
+}
+
+// choose chooses how an operation travels.
+func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
+	m := mode{arena: NotEager, opener: c.epoch.opener, chains: topology.Chains{Size: s.shards, M: s.shards}}
+	if c.cfg.Lossless || c.cfg.Size == 1 {
+		// Where all ranks multicast, their chunks show a disagreement; but two ranks that each take
+		// the other for the root of a Broadcast would both wait for ever, and chunks carry no more
+		// than the low 32 bits of a size.
+		m.compare = c.cfg.Lossless && (s.coll == wire.Broadcast || s.bytes >= 1<<32)
+		return m
+	}
+	m.kind = large
+	if s.total() <= c.cfg.Eager && s.all() <= c.cfg.EagerChunks {
+		m.kind = eager
+	}
+	m.barrier = sync || m.kind == large || !c.epoch.fits(s, &c.cfg)
+	if m.barrier {
+		c.epoch.begin(seq)
+	}
+	m.opener, m.handshake = c.epoch.opener, sync || m.kind == large
+	switch {
+	case m.kind == eager:
+		m.arena = c.epoch.take(s)
+	case s.coll == wire.Broadcast:
+		m.window = c.cfg.Window
+	default:
+		m.chains = topology.Chains{Size: s.shards, M: min(c.cfg.Chains, s.shards)}
+		if c.cfg.Window > 0 {
+			m.chains.M = min(m.chains.M, c.cfg.Window)
+		}
+		m.window = c.cfg.Window / m.chains.M
+	}
+	return m
+}
+
+// earlyMode returns the mode of an eager operation that another rank has begun.
+func earlyMode(s *shape, arena uint32) mode {
+	return mode{kind: eager, arena: arena, chains: topology.Chains{Size: s.shards, M: s.shards}}
+}
+
+// epoch is the time between two barriers. Eager operations posted in it lie in the arena one behind
+// the other; all that came before has been received by everybody once its barrier is complete.
+type epoch struct {
+	opener uint32 // the operation whose barrier opens it
+	opened uint32 // the last operation whose barrier has completed; not after opener
+	bytes  int    // of the arena that its operations take, at most Config.Arena
+	chunks int    // of its operations, at most Config.EagerChunks
+	ops    int    // that are eager, at most epochOps
+}
+
+// room returns how much of the arena an operation takes. Places are cache-line aligned, which also
+// keeps elements aligned.
+func room(s *shape) int { return (s.total() + arenaAlign - 1) &^ (arenaAlign - 1) }
+
+// fits reports whether an operation may be one more of the epoch.
+func (e *epoch) fits(s *shape, cfg *Config) bool {
+	return e.ops < epochOps && e.bytes+room(s) <= cfg.Arena && e.chunks+s.all() <= cfg.EagerChunks
+}
+
+// begin begins the epoch that the barrier of an operation opens.
+func (e *epoch) begin(opener uint32) {
+	e.opener = opener
+	e.bytes, e.chunks, e.ops = 0, 0, 0
+}
+
+// take makes an eager operation one of the epoch, and returns where it lies in the arena.
+func (e *epoch) take(s *shape) (arena uint32) {
+	arena = uint32(e.bytes)
+	e.bytes += room(s)
+	e.chunks += s.all()
+	e.ops++
+	return arena
+}
+
+// open notes that the barrier of an operation has completed.
+func (e *epoch) open(seq uint32) {
+	if wire.Before(e.opened, seq) {
+		e.opened = seq
+	}
+}
+
+// begun reports whether the barrier that an operation has to wait for has completed.
+func (e *epoch) begun(m *mode) bool { return !wire.Before(e.opened, m.opener) }
+
+// after reports whether a barrier behind an operation has completed.
+func (e *epoch) after(seq uint32) bool { return wire.Before(seq, e.opened) }
+
+// isOpen reports whether the epoch's own barrier has completed.
+func (e *epoch) isOpen() bool { return !wire.Before(e.opened, e.opener) }

@@ -1,0 +1,63 @@
+package multicast
+
+// Post begins an operation and returns its number. It returns ErrBusy when Room is 0, the error that
+// Fail was given after a failure, or an error that names a wrong argument.
+func (c *Comm) Post(now Time, o Op) (uint32, error) {
+	c.tick(now)
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.Room() == 0 {
+		return 0, ErrBusy
+	}
+	if err := o.check(&c.cfg); err != nil {
+		return 0, err
+	}
+	p := c.post(o)
+	seq := p.seq
+	for _, e := range p.calls.early {
+		c.call(p, e.rank, &e.m)
+	}
+	p.calls.early = p.calls.early[:0]
+	c.dispute(p)
+	if p.mode.compare {
+		p.calls.tell(&p.layout, &c.out)
+	}
+	c.arm(p)
+	c.advance()
+	return seq, nil
+}
+
+// post makes an operation active: a new one, or one that others have begun.
+func (c *Comm) post(o Op) *op {
+	s := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
+	seq := c.ops.posted
+	m := c.choose(seq, &s, o.Sync)
+	c.ops.post()
+	c.inFlight++
+	p := c.ops.at(seq)
+	if p.state != early || p.seq != seq {
+		p.blank(seq)
+	}
+	if p.known() && (p.mode.arena != m.arena || p.differs(s.called())) {
+		// What was begun here is not what is posted: nothing of it counts but what messages said.
+		said := p.calls.early
+		c.forget(p)
+		p.blank(seq)
+		p.calls = calls{early: said, disputed: true}
+	}
+	if p.known() {
+		p.mode = m
+	} else {
+		c.lay(p, &s, &m)
+	}
+	p.state, p.moved = active, c.now
+	p.sender.reset(&p.layout)
+	p.receiver.own(&p.layout)
+	if m.barrier {
+		c.stats.Barriers++
+	} else {
+		p.barrier.open = true
+	}
+	return p
+}
