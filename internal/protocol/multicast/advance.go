@@ -78,6 +78,7 @@ func (c *Comm) release() {
 		if p.mode.kind == eager && !c.epoch.after(p.seq) || c.cfg.Lossless && t.posted-t.oldest <= epochOps {
 			return
 		}
+		c.verifyLast(p)
 		c.forget(p)
 		p.state = free
 		t.oldest++

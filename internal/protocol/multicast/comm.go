@@ -20,7 +20,7 @@
 // drift apart: they open an epoch, and all that was sent eagerly before has been received by
 // everybody when one completes (docs/decisions/0002).
 //
-// An operation is an op, which consists of parts, each a type in a file of its name: calls, barrier,
+// An operation is an op, which consists of components, each a type in a file of its name: calls, barrier,
 // sender, receiver, credit, loss, fetch, repairs, timer, handshake. They read the operation's layout
 // (shape and mode), know nothing of each other but what they are handed, and put messages into the
 // outbox. Comm has what spans operations (table, epoch, backlog, pace, flows, pool), and the events,
@@ -116,6 +116,7 @@ type Comm struct {
 	flows  flows
 	shared bool // see Share
 	stats  Stats
+	past   past // nothing without the build tag invariants
 }
 
 // New returns a communicator. It panics on a configuration that no fabric makes, such as a chunk of

@@ -10,6 +10,7 @@ import (
 // strangers and broken peers may. It must not panic, place nothing outside the
 // buffers, send nothing that it does not have, and keep its counts straight.
 func FuzzComm(f *testing.F) {
+	thorough(f)
 	f.Add(byte(0), []byte("posts, chunks and messages of ranks that may not even exist"))
 	f.Add(byte(1), []byte{0, 3, 100, 0, 1, 1, 3, 1, 0, 0, 100, 0, 2, 1, 1, 0, 0, 0, 0, 0, 3, 4, 1, 0, 0, 0, 0, 1})
 	f.Add(byte(2), []byte{0, 3, 250, 1, 0, 3, 10, 0, 2, 1, 1, 0, 0, 0, 0, 0, 2, 4, 1, 0, 0, 0, 0, 1, 4, 200, 5})

@@ -30,6 +30,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the transcri
 //	> fail 1 TEXT      rank 1 is told to fail
 //	> stats
 func TestTranscripts(t *testing.T) {
+	thorough(t)
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
