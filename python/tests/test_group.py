@@ -258,6 +258,17 @@ def test_an_exchange_that_fails_leaves_nothing_open() -> None:
     assert not listeners() - before
 
 
+def test_ranks_that_were_started_with_other_settings_disagree() -> None:
+    def exchange(blob: bytes) -> list[bytes]:
+        other = json.loads(blob)
+        other["r"] = 1
+        other["s"] = other["s"].replace("MCAST_CHUNK=0", "MCAST_CHUNK=512")
+        return [blob, json.dumps(other).encode()]
+
+    with pytest.raises(errors.MismatchError, match="rank 0 has MCAST_CHUNK=0, rank 1 MCAST_CHUNK=512"):
+        Group(0, 2, "MCAST_FABRIC=shm", exchange, 30_000)
+
+
 def test_a_future_that_cannot_be_completed_does_not_stop_those_after_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
