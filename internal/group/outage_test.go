@@ -23,7 +23,7 @@ import (
 // reports whether this is that process; in the other one, the test is over.
 func alone(t *testing.T) bool {
 	t.Helper()
-	const inside = "COLLNET_TEST_ALONE"
+	const inside = "GROUP_TEST_ALONE"
 	if os.Getenv(inside) == t.Name() {
 		require.NoError(t, ip("link set lo up"))
 		return true

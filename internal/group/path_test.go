@@ -22,7 +22,7 @@ import (
 )
 
 // hostEnv makes the test binary a rank on one of two hosts that a cable joins.
-const hostEnv = "COLLNET_TEST_HOST"
+const hostEnv = "GROUP_TEST_HOST"
 
 // hostRole is what the test wants of a rank.
 type hostRole struct {

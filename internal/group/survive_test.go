@@ -28,7 +28,7 @@ import (
 )
 
 // A rank of these tests is this test binary, run again with roleEnv set.
-const roleEnv = "COLLNET_TEST_ROLE"
+const roleEnv = "GROUP_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
