@@ -37,18 +37,16 @@ build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
 build-arm64: ## the same for arm64, in build/arm64 (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)
 	GOARCH=arm64 CGO_ENABLED=1 CC=aarch64-linux-gnu-gcc $(MAKE) --no-print-directory build OUT=build/arm64
 
-setup: toolchain ## what build, test and demo need: a Python environment with torch, the linter, NCCL
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT) $(NCCL)
+setup: toolchain ## what build, test and demo need: a Python environment with torch, the linters, NCCL
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT) $(RUFF) $(NCCL)
 
 nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the plugin
 
 quick: toolchain ## the inner loop, under a minute: formatting, vet, the tests that need neither root nor torch nor patience
 	scripts/quick
 
-test: setup build check check-py ## everything that a change must pass
-	scripts/test
-	scripts/conformance
-	cd python && ../$(PYTHON) -m pytest tests
+test: setup build ## everything that a change must pass: check, check-py, the Go tests, conformance, the Python tests
+	scripts/all
 
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
@@ -67,8 +65,9 @@ check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
-soak: toolchain ## OPERATIONS=1000000 of both protocols each on random bad networks; as root the catalogue of faults, REPEAT=20 times
+soak: build ## OPERATIONS=1000000 of both protocols each on random bad networks; all of conformance; as root the catalogue of faults, REPEAT=20 times
 	go run ./cmd/mcast sim soak --operations $(OPERATIONS)
+	scripts/conformance all
 	[ "$$(id -u)" != 0 ] || go run ./cmd/mcast testbed faults --repeat $(REPEAT)
 
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s

@@ -36,13 +36,13 @@ type plan struct {
 
 func newPlan(o Options, blobs [][]byte) (*plan, error) {
 	if len(blobs) != o.Size {
-		return nil, fmt.Errorf("%d blobs for a group of %d ranks", len(blobs), o.Size)
+		return nil, argument("%d blobs for a group of %d ranks", len(blobs), o.Size)
 	}
 	p := &plan{rank: o.Rank, size: o.Size, settings: o.Settings}
 	all := make([]blob, o.Size)
 	for r := range blobs {
 		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
-			return nil, fmt.Errorf("blob of rank %d is not one of ours: %w", r, err)
+			return nil, argument("blob of rank %d is not one of ours: %v", r, err)
 		}
 		if err := p.add(r, &all[r], &all[0]); err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ func newPlan(o Options, blobs [][]byte) (*plan, error) {
 	}
 	var err error
 	if p.job, err = strconv.ParseUint(all[0].Job, 16, 64); err != nil || p.job == 0 {
-		return nil, fmt.Errorf("blob of rank 0 names the job %q", all[0].Job)
+		return nil, argument("blob of rank 0 names the job %q", all[0].Job)
 	}
 	if p.oneHost && o.Settings.Interface == "" {
 		for r := range p.addrs {
@@ -106,7 +106,7 @@ func (p *plan) add(r int, b, first *blob) error {
 			Text: fmt.Sprintf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, p.rank, wire.Version),
 		}
 	case b.Rank != r:
-		return fmt.Errorf("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
+		return argument("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
 	case b.Size != p.size:
 		return &MismatchError{
 			Ranks: [2]int{r, p.rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", p.size)},
@@ -117,14 +117,14 @@ func (p *plan) add(r int, b, first *blob) error {
 	}
 	key, err := strconv.ParseUint(b.Key, 16, 64)
 	if err != nil {
-		return fmt.Errorf("blob of rank %d has the key %q", r, b.Key)
+		return argument("blob of rank %d has the key %q", r, b.Key)
 	}
 	addr, err := netip.ParseAddr(b.Address)
 	if err != nil || !addr.Is4() || b.Port < 1 || b.Port > 65535 {
-		return fmt.Errorf("blob of rank %d has the address %q, port %d; want IPv4 and a port from 1 to 65535", r, b.Address, b.Port)
+		return argument("blob of rank %d has the address %q, port %d; want IPv4 and a port from 1 to 65535", r, b.Address, b.Port)
 	}
 	if b.MTU < minMTU || b.RcvBuf < 0 || b.Switches < 0 {
-		return fmt.Errorf("blob of rank %d has an MTU of %d, a receive buffer of %d bytes and %d switches; want an MTU of at least %d, and nothing below 0",
+		return argument("blob of rank %d has an MTU of %d, a receive buffer of %d bytes and %d switches; want an MTU of at least %d, and nothing below 0",
 			r, b.MTU, b.RcvBuf, b.Switches, minMTU)
 	}
 	p.keys = append(p.keys, key)
@@ -168,11 +168,11 @@ func (p *plan) choose(all []blob) error {
 	case p.fabric == "shm" && !p.oneHost:
 		for r := range all {
 			if !netdev.SameHost(all[r].Host, all[0].Host) {
-				return fmt.Errorf("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
+				return argument("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
 			}
 		}
 	case p.fabric == "shm":
-		return fmt.Errorf("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", p.size, shm.MaxSize)
+		return argument("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", p.size, shm.MaxSize)
 	default:
 		p.fabric, p.reason = "udp", "ranks are on several hosts"
 		if p.oneHost {

@@ -135,6 +135,53 @@ func TestJoin(t *testing.T) {
 	require.NoError(t, <-joined)
 }
 
+// TestEndpointIsUsedOnce: it joins once, and to close it then leaves the group its port, where peers
+// connect for the first Reduce-Scatter.
+func TestEndpointIsUsedOnce(t *testing.T) {
+	endpoints, blobs, err := listenAll(2, Options{Fabric: UDP})
+	require.NoError(t, err)
+	done := make(chan error, 2)
+	for _, e := range endpoints {
+		go func() {
+			g, err := e.Join(t.Context(), blobs)
+			if err == nil {
+				e.Close()
+				err = g.ReduceScatter(t.Context(), make([]byte, 8), make([]byte, 4), Reduction{Type: Int32})
+				err = errors.Join(err, g.Close(t.Context()))
+			}
+			done <- err
+		}()
+	}
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	closed, err := Listen(0, 1, Options{})
+	require.NoError(t, err)
+	closed.Close()
+	for _, e := range []*Endpoint{endpoints[0], closed} {
+		_, err = e.Join(t.Context(), blobs)
+		var bad *ArgumentError
+		require.ErrorAs(t, err, &bad)
+	}
+}
+
+func TestBadBlobs(t *testing.T) {
+	for want, blobs := range map[string]func(mine, other []byte) [][]byte{
+		"1 blobs for a group of 2 ranks":            func(mine, _ []byte) [][]byte { return [][]byte{mine} },
+		"blob of rank 1 is not one of ours":         func(mine, _ []byte) [][]byte { return [][]byte{mine, []byte("x")} },
+		"blob number 0 is of rank 1; they must be ": func(mine, other []byte) [][]byte { return [][]byte{other, mine} },
+	} {
+		mine, err := Listen(0, 2, Options{})
+		require.NoError(t, err)
+		other, err := Listen(1, 2, Options{})
+		require.NoError(t, err)
+		_, err = mine.Join(t.Context(), blobs(mine.Blob(), other.Blob()))
+		var bad *ArgumentError
+		require.ErrorAs(t, err, &bad)
+		require.ErrorContains(t, err, want)
+		other.Close()
+	}
+}
+
 func TestBadBuffers(t *testing.T) {
 	require.NoError(t, InProcess(t.Context(), 1, Options{}, func(g *Group) error {
 		var bad *ArgumentError

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
@@ -36,7 +37,10 @@ func checkAddress(addr string) error {
 }
 
 // Endpoint is a rank that others can reach, but that has not joined them.
-type Endpoint struct{ endpoint *group.Endpoint }
+type Endpoint struct {
+	endpoint *group.Endpoint
+	used     atomic.Bool // by Join or Close
+}
 
 // Listen makes this process reachable as a rank of a group, for programs that bring an exchange of
 // their own: hand the Blobs of all ranks to all ranks, then call Endpoint.Join.
@@ -60,11 +64,18 @@ func (e *Endpoint) Blob() []byte { return e.endpoint.Blob() }
 // until ctx ends or Options.JoinTimeout is over, and fails on all ranks, each with the reason, if it
 // fails on one. The endpoint is used up either way.
 func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
+	if e.used.Swap(true) {
+		return nil, argument("join: the endpoint is used up, by Join or Close: call Listen again")
+	}
 	return opened(e.endpoint.Join(ctx, blobs))
 }
 
 // Close gives up an endpoint that will not join. After Join it does nothing.
-func (e *Endpoint) Close() { e.endpoint.Close() }
+func (e *Endpoint) Close() {
+	if !e.used.Swap(true) {
+		e.endpoint.Close()
+	}
+}
 
 // InProcess joins a group of which all ranks are in this process, and runs f for each of them in a
 // goroutine of its own: for tests, and to try things out. It closes the groups; that of an f that

@@ -17,7 +17,7 @@ const MaxRanks = 1 << 15
 // Fabric is what carries the bytes.
 type Fabric string
 
-// The fabrics. The zero value is Auto.
+// The fabrics. The empty text is Auto, too.
 const (
 	Auto         Fabric = "auto" // SharedMemory if all ranks are on one host, else UDP
 	UDP          Fabric = "udp"  // multicast, and TCP for what multicast does not carry

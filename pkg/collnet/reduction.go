@@ -34,7 +34,7 @@ func (t Type) String() string {
 	return types[t].name
 }
 
-// Op is an operator.
+// Op is an operator. Integers wrap around; a NaN among the inputs gives a NaN.
 type Op uint8
 
 // The operators.
@@ -43,8 +43,8 @@ const (
 	Prod
 	Max
 	Min
-	Avg       // the sum by the number of ranks; of integers the quotient is cut off
-	PremulSum // the sum of inputs times Reduction.Factor
+	Avg       // the sum divided by the number of ranks; of integers truncated towards zero
+	PremulSum // the sum of all inputs times Reduction.Factor, which for integers is truncated
 )
 
 var ops = [...]struct {
