@@ -68,7 +68,7 @@ func (g *collGroup) complete(call string, r *C.struct_coll_request, err error) {
 	state := uint32(C.COLL_DONE)
 	if err != nil {
 		state = C.COLL_FAILED
-		r.result = C.int(resultOf(err)) //nolint:gosec // an enum
+		r.result = C.int(resultOf(err))
 		var fault *group.Fault
 		if !errors.As(err, &fault) || fault.Kind != group.Closed {
 			g.warned.Do(func() { say(C.NCCL_LOG_WARN, call+": "+err.Error()) })
@@ -83,7 +83,7 @@ func buffer(p unsafe.Pointer, n C.size_t) []byte {
 	if n == 0 {
 		return []byte{}
 	}
-	return unsafe.Slice((*byte)(p), int(n)) //nolint:gosec // bounded by the address space
+	return unsafe.Slice((*byte)(p), int(n)) // bounded by the address space
 }
 
 // bounded refuses windows whose numbers do not fit an int.
@@ -91,7 +91,7 @@ func bounded(w *C.struct_coll_window) (shard, offset int, err error) {
 	if w.shard > math.MaxInt64 || w.offset > math.MaxInt64 {
 		return 0, 0, argument("%d bytes a rank, window at %d: that is too much", uint64(w.shard), uint64(w.offset))
 	}
-	return int(w.shard), int(w.offset), nil //nolint:gosec // checked
+	return int(w.shard), int(w.offset), nil // checked
 }
 
 //export goCollAllgather

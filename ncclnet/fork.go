@@ -8,5 +8,5 @@ import "C"
 import "github.com/torch-mcast/torch-mcast/internal/transport/sys"
 
 func init() {
-	sys.OnSocket = func(fd int) { C.mcast_close_in_child(C.int(fd)) } //nolint:gosec // a descriptor
+	sys.OnSocket = func(fd int) { C.mcast_close_in_child(C.int(fd)) }
 }

@@ -67,7 +67,7 @@ func goRegisterDMABuf(data unsafe.Pointer, size C.size_t, offset C.uint64_t, fd 
 		if setting := gpuMemory(); setting != "dmabuf" {
 			return argument("a DMA-BUF is not allowed with MCAST_GPU_MEMORY=%s: want dmabuf", setting)
 		}
-		m, err := gpudirect.MapDMABuf(int(fd), uint64(offset), int(size)) //nolint:gosec // checked there
+		m, err := gpudirect.MapDMABuf(int(fd), uint64(offset), int(size)) // checked there
 		if err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func gpuMemory() string {
 func goDevices(count *C.int) C.nccl_result {
 	plugin.RLock()
 	defer plugin.RUnlock()
-	*count = C.int(len(plugin.devices)) //nolint:gosec // interfaces
+	*count = C.int(len(plugin.devices))
 	return C.NCCL_SUCCESS
 }
 
@@ -141,7 +141,7 @@ func goDevice(dev C.int, out *C.struct_device) C.nccl_result {
 			}
 			plugin.strings[d.Name] = c
 		}
-		c.guid, c.speed = C.uint64_t(d.GUID), C.int(d.SpeedMbps) //nolint:gosec // Mbit/s
+		c.guid, c.speed = C.uint64_t(d.GUID), C.int(d.SpeedMbps)
 		c.ptr_support = pointers(s.GPUMemory)
 		*out = c
 		return nil

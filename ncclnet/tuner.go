@@ -17,7 +17,7 @@ func goTuner(allgather, reduceScatter *C.size_t) C.nccl_result {
 		if err != nil {
 			return argument("%v", err)
 		}
-		*allgather, *reduceScatter = C.size_t(s.TunerAllgather), C.size_t(s.TunerReduceScatter) //nolint:gosec // not negative
+		*allgather, *reduceScatter = C.size_t(s.TunerAllgather), C.size_t(s.TunerReduceScatter)
 		return nil
 	})
 }

@@ -62,7 +62,7 @@ func goAllgather(handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, wo
 
 // shards is memory for one shard a rank.
 func shards(name string, p unsafe.Pointer, bytes C.size_t, ranks int) ([]byte, error) {
-	if uint64(bytes) > math.MaxInt64/uint64(ranks) { //nolint:gosec // at least one rank
+	if uint64(bytes) > math.MaxInt64/uint64(ranks) {
 		return nil, argument("%s: %d shards of %d bytes are too many", name, ranks, uint64(bytes))
 	}
 	return memory(name, p, bytes*C.size_t(ranks))

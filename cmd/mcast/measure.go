@@ -140,7 +140,7 @@ func (m *meter) one(n int, l namedLoad) (result, error) {
 		for c := counterWrong + 1; c < numCounters; c++ {
 			report[c] += after[c] - before[c]
 		}
-		report = append(report, uint64(took)) //nolint:gosec // a duration
+		report = append(report, uint64(took))
 	}
 	reports, err := m.exchange(report)
 	if err != nil {
@@ -178,12 +178,12 @@ func (m *meter) memcpy(l load) (copied int, slowest time.Duration, err error) {
 		copied += l.copies()
 	}
 	took := time.Since(begin)
-	times, err := m.exchange([]uint64{uint64(took)}) //nolint:gosec // a duration
+	times, err := m.exchange([]uint64{uint64(took)})
 	if err != nil {
 		return 0, 0, err
 	}
-	worst := slices.MaxFunc(times, func(a, b []uint64) int { return int(a[0]) - int(b[0]) }) //nolint:gosec // durations
-	return copied, time.Duration(worst[0]), nil                                              //nolint:gosec // a duration
+	worst := slices.MaxFunc(times, func(a, b []uint64) int { return int(a[0]) - int(b[0]) })
+	return copied, time.Duration(worst[0]), nil
 }
 
 // exchange gives every rank the numbers of all ranks.

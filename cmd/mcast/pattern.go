@@ -21,7 +21,7 @@ const (
 // table returns the elements of a rank. Floating-point ones are of magnitude
 // 1 to 2, so that no reduction of a few of them overflows.
 func table(t reduce.Type, rank int) []byte {
-	random := rand.New(rand.NewPCG(uint64(t), uint64(rank))) //nolint:gosec // a test pattern
+	random := rand.New(rand.NewPCG(uint64(t), uint64(rank)))
 	b := make([]byte, period*t.Size())
 	var word [8]byte
 	for i := 0; i < len(b); i += len(word) {
@@ -64,7 +64,7 @@ func shorten(table []byte, t reduce.Type) {
 	for i := 0; i < len(table); i += t.Size() {
 		switch t.Size() {
 		case 4:
-			binary.NativeEndian.PutUint32(table[i:], binary.NativeEndian.Uint32(table[i:])&uint32(keep)) //nolint:gosec // its low half
+			binary.NativeEndian.PutUint32(table[i:], binary.NativeEndian.Uint32(table[i:])&uint32(keep)) // its low half
 		case 8:
 			binary.NativeEndian.PutUint64(table[i:], binary.NativeEndian.Uint64(table[i:])&keep)
 		}

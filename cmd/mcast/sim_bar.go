@@ -12,7 +12,7 @@ type bar struct{ *progressbar.ProgressBar }
 
 // newBar makes a bar of which nothing is known yet but what it is for.
 func newBar(what string) bar {
-	if !term.IsTerminal(int(os.Stderr.Fd())) { //nolint:gosec // a descriptor
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return bar{}
 	}
 	return bar{progressbar.NewOptions(-1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),

@@ -77,7 +77,7 @@ func (c *simRun) run(collective, algorithm string) error {
 }
 
 func writeTrace(path string, spans []trace.Span) error {
-	f, err := os.Create(path) //nolint:gosec // the user says where
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (c *soakCommand) progress(name string, l search.Limits) (seen func(*search.
 		case b.ProgressBar != nil && l.Operations > 0:
 			b.set(min(t.Ops, l.Operations), l.Operations)
 		case b.ProgressBar != nil && l.Seeds > 0:
-			b.set(int(t.Seeds), int(l.Seeds)) //nolint:gosec // a count
+			b.set(int(t.Seeds), int(l.Seeds))
 		case b.ProgressBar != nil:
 			b.set(int(min(t.Elapsed, l.Time).Milliseconds()), int(l.Time.Milliseconds()))
 		case t.Elapsed >= next:

@@ -270,7 +270,7 @@ func (c *testbedDescriptorsCommand) Run() error {
 		if err != nil {
 			return fmt.Errorf("%q is not allowed: want a number of descriptors from 0 to %d, or own", c.Most, 1<<20-1)
 		}
-		most = int(n) //nolint:gosec // 20 bits
+		most = int(n) // 20 bits
 	}
 	return c.each(func(tb *testbed.Testbed, namespace string) error {
 		n, err := tb.SetDescriptors(namespace, most)

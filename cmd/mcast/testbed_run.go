@@ -73,7 +73,7 @@ func (c *testbedRunCommand) job() (launch.Job, error) {
 	}
 	if c.Group != "" {
 		if n, err := strconv.ParseUint(c.Group, 10, 16); err == nil && n < testbed.Groups {
-			j.Group = testbed.Group(int(n)) //nolint:gosec // less than 64
+			j.Group = testbed.Group(int(n)) // less than 64
 		} else if j.Group, err = netip.ParseAddr(c.Group); err != nil {
 			return j, fmt.Errorf("--group=%s is not allowed: want 0 to %d or an address", c.Group, testbed.Groups-1)
 		}
@@ -103,7 +103,7 @@ func hostList(text string) ([]int, error) {
 		if n == 0 || n > testbed.MaxHosts {
 			return nil, wrong
 		}
-		for h := range int(n) { //nolint:gosec // at most MaxHosts
+		for h := range int(n) { // at most MaxHosts
 			hosts = append(hosts, h)
 		}
 		return hosts, nil
@@ -119,7 +119,7 @@ func hostList(text string) ([]int, error) {
 			return nil, wrong
 		}
 		for h := lo; h <= hi; h++ {
-			hosts = append(hosts, int(h)) //nolint:gosec // 16 bits
+			hosts = append(hosts, int(h)) // 16 bits
 		}
 	}
 	return hosts, nil

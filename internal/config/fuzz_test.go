@@ -17,7 +17,7 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, v int, text string) {
-		name := table[uint(v)%uint(len(table))].Name //nolint:gosec // any
+		name := table[uint(v)%uint(len(table))].Name
 		s, err := Load(from(map[string]string{name: text}), nil)
 		if err != nil {
 			require.ErrorContains(t, err, name)

@@ -61,7 +61,7 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	g.Work()
 	require.Empty(t, f.messages, "the first round of the barrier is for rank 2")
 	for round, from := range []int{0, 3} {
-		f.heard = append(f.heard, wire.Control{Kind: wire.Ready, Round: uint8(round), Collective: wire.Broadcast, Bytes: 64}) //nolint:gosec // small
+		f.heard = append(f.heard, wire.Control{Kind: wire.Ready, Round: uint8(round), Collective: wire.Broadcast, Bytes: 64})
 		f.from = append(f.from, from)
 	}
 	g.Work()

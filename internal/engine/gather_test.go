@@ -68,7 +68,7 @@ func allgather(chunks int) GatherOp {
 func (f *lossless) arrive(seq uint32, from, to, chunks int) {
 	for psn := from; psn < to; psn++ {
 		f.incoming = append(f.incoming, wire.Data{
-			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: multicast.NotEager, //nolint:gosec // small
+			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: multicast.NotEager,
 		})
 	}
 }

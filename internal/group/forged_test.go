@@ -25,9 +25,9 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	defer func() { require.NoError(t, unix.Close(fd)) }()
 	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF,
 		&unix.IPMreqn{Address: [4]byte{127, 0, 0, 1}, Ifindex: 1})) // lo
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(1, 2))
 	operation := func(rank, i int) error {
-		want := bytes.Repeat([]byte{byte(i), byte(i + 1), byte(i + 2)}, shard) //nolint:gosec // a pattern
+		want := bytes.Repeat([]byte{byte(i), byte(i + 1), byte(i + 2)}, shard)
 		got := make([]byte, ranks*shard)
 		err := g[rank].Allgather(want[rank*shard:][:shard], got)
 		if err == nil && !bytes.Equal(got, want) {
@@ -39,8 +39,8 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	for i := range 100 {
 		for ; sent < (i+1)*forgeries/100; sent++ {
 			h := wire.Data{
-				Job: g[0].plan.job, Collective: wire.Collective(2 + r.IntN(2)), Root: uint16(r.IntN(ranks)), //nolint:gosec // small
-				Seq: uint32(i + r.IntN(10)), Bytes: uint32(1 + r.IntN(shard-1)), Arena: uint32(64 * r.IntN(200)), //nolint:gosec // small
+				Job: g[0].plan.job, Collective: wire.Collective(2 + r.IntN(2)), Root: uint16(r.IntN(ranks)),
+				Seq: uint32(i + r.IntN(10)), Bytes: uint32(1 + r.IntN(shard-1)), Arena: uint32(64 * r.IntN(200)),
 			}
 			b := make([]byte, wire.DataSize+int(h.Bytes))
 			h.Put(b)

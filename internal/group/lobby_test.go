@@ -26,7 +26,7 @@ func openLobby(t *testing.T) *lobby {
 
 // callerPlan is that of rank 0, which connects to rank 1 in a lobby.
 func callerPlan(l *lobby) *plan {
-	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port())) //nolint:gosec // a port
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port()))
 	return &plan{size: 2, job: 5, keys: []uint64{0, l.key}, addrs: []netip.AddrPort{{}, at}, settings: config.Default()}
 }
 
@@ -46,7 +46,7 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := was
-	few.Cur = uint64(descriptors(t)) + 8 //nolint:gosec // a few
+	few.Cur = uint64(descriptors(t)) + 8
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	var fill []int
 	release := func() {

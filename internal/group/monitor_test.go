@@ -51,7 +51,7 @@ func TestMonitorWarnsOfLossesThatGoOn(t *testing.T) {
 	}{
 		"none":           {func(int) uint64 { return 0 }, 1, ""},
 		"half a percent": {func(int) uint64 { return 5 }, 1, ""},
-		"one bad second": {func(second int) uint64 { return uint64(500 * max(0, 1-(second-3)*(second-3))) }, 1, ""}, //nolint:gosec // 500 or 0
+		"one bad second": {func(second int) uint64 { return uint64(500 * max(0, 1-(second-3)*(second-3))) }, 1, ""},
 		"two percent":    {func(int) uint64 { return 20 }, 1, "2 % of the chunks of rank 3 have come by repair for 10s, most of them rank 1's: datagrams are lost on the way"},
 		"all":            {func(int) uint64 { return 1000 }, 2, "100 % of the chunks of rank 3 have come by repair for 10s, most of them rank 2's: its multicast does not arrive any more"},
 	} {

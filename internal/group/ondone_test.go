@@ -59,7 +59,7 @@ func everyKind(t *testing.T, g *Group, root int, post func(*Work, error)) (check
 	p, r := g.Size(), g.Rank()
 	want := make([]byte, p*n)
 	fill(want, 7)
-	ones, sum := recvLike(p*n, 1), recvLike(p*n, uint32(p)) //nolint:gosec // small
+	ones, sum := recvLike(p*n, 1), recvLike(p*n, uint32(p))
 	wanted := window{want[cut : p*n-cut], n, cut}
 
 	gathered, word, part := make([]byte, p*n), make([]byte, n), make([]byte, p*n-2*cut)

@@ -173,7 +173,7 @@ func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
 	m.agreed++
 	for step := 1; step < m.size; step *= 2 {
 		to := m.edges[(m.rank+step)%m.size]
-		if err := m.sendRecords(to, byte(round), pack(known)); err != nil { //nolint:gosec // a small number
+		if err := m.sendRecords(to, byte(round), pack(known)); err != nil {
 			m.Lost(to.peer, err)
 		}
 		payload, err := m.wait(ctx, round&0xff, (m.rank+m.size-step)%m.size)
@@ -269,8 +269,8 @@ func (m *Mesh) flood(kind byte, rank int, payload []byte) {
 func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error {
 	b := make([]byte, frameHead, frameHead+len(payload))
 	b[0], b[1] = kind, round
-	binary.BigEndian.PutUint16(b[2:], uint16(rank))         //nolint:gosec // a rank
-	binary.BigEndian.PutUint32(b[4:], uint32(len(payload))) //nolint:gosec // small
+	binary.BigEndian.PutUint16(b[2:], uint16(rank))
+	binary.BigEndian.PutUint32(b[4:], uint32(len(payload)))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.conn.SetWriteDeadline(time.Now().Add(m.timeout / 3)); err != nil {
@@ -396,8 +396,8 @@ func pack(known [][]byte) []byte {
 	var b []byte
 	for r, v := range known {
 		if v != nil {
-			b = binary.BigEndian.AppendUint16(b, uint16(r))      //nolint:gosec // a rank
-			b = binary.BigEndian.AppendUint32(b, uint32(len(v))) //nolint:gosec // small
+			b = binary.BigEndian.AppendUint16(b, uint16(r))
+			b = binary.BigEndian.AppendUint32(b, uint32(len(v)))
 			b = append(b, v...)
 		}
 	}

@@ -75,7 +75,7 @@ func (l *line) write(v any) error {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	length := uint32(len(body)) //nolint:gosec // bounded above
+	length := uint32(len(body))
 	if l.out != nil {
 		length |= macked
 	}

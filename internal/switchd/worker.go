@@ -233,7 +233,7 @@ func (w *worker) count() {
 	t.add(&w.moved)
 	for _, s := range w.stripes {
 		t.addStage(s.node.Stats())
-		t.SlotsInUse += uint64(s.node.InUse()) //nolint:gosec // not negative
+		t.SlotsInUse += uint64(s.node.InUse())
 	}
 	if t != *w.counted.Load() {
 		news := t

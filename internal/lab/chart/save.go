@@ -31,7 +31,7 @@ func within(c vg.CanvasSizer) draw.Canvas {
 }
 
 func write(path string, canvas vg.CanvasWriterTo) error {
-	f, err := os.Create(path) //nolint:gosec // the user says where
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (l *lane) receive(t *transfer) error {
 		if err != nil {
 			return t.lost(l.left, err)
 		}
-		l.received.Add(uint64(n)) //nolint:gosec // a length
+		l.received.Add(uint64(n))
 		have += n
 		whole := have - have%t.unit
 		if t.took != nil {

@@ -86,7 +86,7 @@ func (e *Endpoint) connect(ctx context.Context, g *Group, right, left int, addre
 		}
 		g.lanes[i].to = c
 		var b [wire.HelloSize]byte
-		h := wire.Hello{Purpose: wire.PurposeStream, Rank: uint16(e.rank), Job: uint64(i)} //nolint:gosec // a rank
+		h := wire.Hello{Purpose: wire.PurposeStream, Rank: uint16(e.rank), Job: uint64(i)}
 		h.Put(b[:])
 		if _, err := c.Write(b[:]); err != nil {
 			return fmt.Errorf("rank %d hung up: %w", right, err)

@@ -54,8 +54,8 @@ func (j *Job) checkTraffic() {
 	if j.Core.Lossless {
 		return
 	}
-	rounds := bits.Len(uint(p - 1))   //nolint:gosec // positive
-	barriers := int(r.Stats.Barriers) //nolint:gosec // a count
+	rounds := bits.Len(uint(p - 1))
+	barriers := int(r.Stats.Barriers)
 	for _, law := range []struct {
 		kind wire.Kind
 		most int

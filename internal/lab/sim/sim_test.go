@@ -29,7 +29,7 @@ func TestSeeds(t *testing.T) {
 	for part := range 4 {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(part + 1); seed <= fastSeeds(); seed += 4 { //nolint:gosec // small
+			for seed := uint64(part + 1); seed <= fastSeeds(); seed += 4 {
 				r := Run(seed)
 				require.NoError(t, r.Err, r.String())
 			}

@@ -43,7 +43,7 @@ func (r raw) request(kind, flags int, data ...nl.NetlinkRequestData) error {
 // setQuerier makes a bridge ask its ports for members: at once and in the
 // following seconds when a port comes up, later every two minutes.
 func (r raw) setQuerier(bridge int) error {
-	clock := func(d time.Duration) []byte { return nl.Uint64Attr(uint64(d / (10 * time.Millisecond))) } //nolint:gosec // USER_HZ is 100
+	clock := func(d time.Duration) []byte { return nl.Uint64Attr(uint64(d / (10 * time.Millisecond))) } // USER_HZ is 100
 	if err := r.setBridge(bridge, map[int][]byte{
 		nl.IFLA_BR_MCAST_QUERY_RESPONSE_INTVL: clock(responseTime),
 		nl.IFLA_BR_MCAST_STARTUP_QUERY_INTVL:  clock(time.Second),
@@ -56,7 +56,7 @@ func (r raw) setQuerier(bridge int) error {
 
 func (r raw) setBridge(bridge int, attributes map[int][]byte) error {
 	link := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	link.Index = int32(bridge) //nolint:gosec // an index
+	link.Index = int32(bridge)
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
 	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
@@ -69,7 +69,7 @@ func (r raw) setBridge(bridge int, attributes map[int][]byte) error {
 // setPort makes a port learn nothing, since all tables are static, and flood or not.
 func (r raw) setPort(port int, p portRules) error {
 	link := nl.NewIfInfomsg(unix.AF_BRIDGE)
-	link.Index = int32(port) //nolint:gosec // an index
+	link.Index = int32(port)
 	rules := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
 	flag := func(key int, on bool) {
 		value := byte(0)
@@ -126,9 +126,9 @@ func (r raw) forgetGroup(bridge, port int, group netip.Addr) error {
 // group is a request about a port's membership of a group.
 func (r raw) group(kind, flags, bridge, port int, state byte, group netip.Addr) error {
 	head := &portMessage{unix.AF_BRIDGE}
-	nl.NativeEndian().PutUint32(head[4:], uint32(bridge)) //nolint:gosec // an index
-	entry := make([]byte, 28)                             // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
-	nl.NativeEndian().PutUint32(entry, uint32(port))      //nolint:gosec // an index
+	nl.NativeEndian().PutUint32(head[4:], uint32(bridge))
+	entry := make([]byte, 28) // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
+	nl.NativeEndian().PutUint32(entry, uint32(port))
 	entry[4] = state
 	a := group.As4()
 	copy(entry[8:], a[:])

@@ -111,7 +111,7 @@ func aside(sw *inside, s station, device int) error {
 	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(relayMark)},
-		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(uint32(device))}, //nolint:gosec // an index
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(uint32(device))},
 		&expr.Dup{RegDev: 1, IsRegDevSet: true},
 		&expr.Verdict{Kind: expr.VerdictDrop},
 	}})

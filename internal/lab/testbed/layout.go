@@ -13,7 +13,7 @@ import (
 const Groups = 64
 
 // Group returns multicast group g, modulo Groups. It travels on tree g mod Spines.
-func Group(g int) netip.Addr { return netip.AddrFrom4([4]byte{239, 192, 77, byte(g % Groups)}) } //nolint:gosec // less than 64
+func Group(g int) netip.Addr { return netip.AddrFrom4([4]byte{239, 192, 77, byte(g % Groups)}) } // less than 64
 
 // Subnet holds the addresses of all hosts and nodes.
 var Subnet = netip.MustParsePrefix("10.77.0.0/16")
@@ -117,7 +117,7 @@ func newLayout(spec Spec) *layout {
 // address returns number n of a part of the subnet.
 func address(part, n int) netip.Addr {
 	b := Subnet.Addr().As4()
-	b[2], b[3] = byte((part+n)>>8), byte(part+n) //nolint:gosec // less than 1<<16
+	b[2], b[3] = byte((part+n)>>8), byte(part+n) // less than 1<<16
 	return netip.AddrFrom4(b)
 }
 

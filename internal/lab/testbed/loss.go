@@ -169,7 +169,7 @@ func (l Loss) match(peer uint32) []expr.Any {
 	}
 	if l.Above > 0 {
 		match = append(match, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1}, bigEndian(),
-			&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, uint32(l.Above))}) //nolint:gosec // less than 1<<16
+			&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, uint32(l.Above))}) // less than 1<<16
 	}
 	if l.Peer.IsValid() {
 		match = append(match, header(peer, 4), equal(l.Peer.AsSlice()))
@@ -193,7 +193,7 @@ func bigEndian() expr.Any {
 
 // drawn matches a share p of frames at random.
 func drawn(p float64) []expr.Any {
-	below := binary.BigEndian.AppendUint32(nil, uint32(math.Round(p*lossUnit))) //nolint:gosec // at most a million
+	below := binary.BigEndian.AppendUint32(nil, uint32(math.Round(p*lossUnit))) // at most a million
 	return []expr.Any{
 		&expr.Numgen{Register: 1, Modulus: lossUnit, Type: unix.NFT_NG_RANDOM},
 		bigEndian(),

@@ -52,7 +52,7 @@ func onThread(f func() error) error {
 // later, over namespaces that are there, that would keep their files from being removed, and them alive. So
 // where there are some already, of others, it is left as it is. The lock is the one that ip takes.
 func prepareRoot() error {
-	if err := os.MkdirAll(namespaceRoot, 0o755); err != nil { //nolint:gosec // as ip does
+	if err := os.MkdirAll(namespaceRoot, 0o755); err != nil { // as ip does
 		return err
 	}
 	dir, err := os.Open(namespaceRoot)
@@ -60,7 +60,7 @@ func prepareRoot() error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil { //nolint:gosec // a descriptor
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", namespaceRoot, err)
 	}
 	if _, err := dir.Readdirnames(1); !errors.Is(err, io.EOF) {
@@ -92,7 +92,7 @@ func makeNamespace(name string) error {
 			{"ipv6/conf/default/disable_ipv6", "1"}, // lo, which exists already, keeps ::1
 			{"bridge/bridge-nf-call-iptables", "0"},
 		} {
-			err := os.WriteFile("/proc/sys/net/"+setting.name, []byte(setting.value), 0) //nolint:gosec // of the thread's namespace
+			err := os.WriteFile("/proc/sys/net/"+setting.name, []byte(setting.value), 0) // of the thread's namespace
 			if err != nil && !errors.Is(err, os.ErrNotExist) {                           // a kernel without it needs no setting
 				return fmt.Errorf("namespace %s: %w", name, err)
 			}

@@ -35,7 +35,7 @@ func (s Spec) shape(h *netlink.Handle, link int) error {
 	return h.QdiscReplace(&netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		Rate:       rate,
-		Buffer:     netlink.Xmittime(rate, uint32(s.LinkBurst())), //nolint:gosec // at most 1 GiB
+		Buffer:     netlink.Xmittime(rate, uint32(s.LinkBurst())), // at most 1 GiB
 		Limit:      uint32(min(s.Rate/8+float64(s.LinkBurst()), math.MaxInt32)),
 	})
 }

@@ -27,7 +27,7 @@ type saved struct {
 
 func save(s saved) error {
 	dir := stateDir(s.Spec.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
+	if err := os.MkdirAll(dir, 0o755); err != nil { // nothing in it is secret
 		return err
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
@@ -35,7 +35,7 @@ func save(s saved) error {
 		return err
 	}
 	next := filepath.Join(dir, "testbed.json.new")
-	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil { //nolint:gosec // nothing in it is secret
+	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil { // nothing in it is secret
 		return err
 	}
 	return os.Rename(next, filepath.Join(dir, "testbed.json"))
@@ -85,7 +85,7 @@ func List() ([]string, error) {
 func lock(ctx context.Context, name string) (unlock func(), err error) {
 	path := filepath.Join(stateRoot, name+".lock")
 	for {
-		if err := os.MkdirAll(stateRoot, 0o755); err != nil { //nolint:gosec // nothing in it is secret
+		if err := os.MkdirAll(stateRoot, 0o755); err != nil { // nothing in it is secret
 			return nil, err
 		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -95,7 +95,7 @@ func lock(ctx context.Context, name string) (unlock func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil && current(f, path) {
 			return func() {
 				_ = os.Remove(path)      // before others may have it: who waits opens the next

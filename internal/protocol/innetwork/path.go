@@ -96,6 +96,6 @@ func (s *Stage) Echo(member int, h *wire.Slot, n int) bool {
 		s.stats.Malformed++
 		return false
 	}
-	h.Slot = uint32(n) //nolint:gosec // bounded
+	h.Slot = uint32(n)
 	return true
 }

@@ -30,7 +30,7 @@ func (a *poller) poll(st wire.SlotStatus, every, within Time) (results int, name
 	st.Poll, st.Heard = true, !a.deaf
 	for end := a.now + within; a.now < end && a.Err() == nil; {
 		a.now += every
-		a.Status(a.now, a.member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(a.member)}, &st) //nolint:gosec // small
+		a.Status(a.now, a.member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(a.member)}, &st)
 		for o, ok := a.Next(); ok; o, ok = a.Next() {
 			results++
 			a.Pop(a.now, &o)

@@ -32,7 +32,7 @@ func halves(member, owner int, slot uint32) wire.Slot {
 func gather(s *Stage, from uint32, owners ...int) {
 	for i, owner := range owners {
 		for member := range 2 {
-			h := halves(member, owner, from+uint32(i)) //nolint:gosec // small
+			h := halves(member, owner, from+uint32(i))
 			s.Contribute(member, &h, make([]byte, 32))
 		}
 	}

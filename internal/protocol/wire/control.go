@@ -123,7 +123,7 @@ func (c *Control) Get(b []byte) error {
 // Payload returns how many bytes follow the message.
 func (c *Control) Payload() int {
 	if c.Kind == Repair {
-		return int(c.Bytes) //nolint:gosec // Get bounds it by MaxPayload.
+		return int(c.Bytes) // Get bounds it by MaxPayload
 	}
 	return 0
 }

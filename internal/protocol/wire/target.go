@@ -7,7 +7,7 @@ import "strconv"
 type Target uint32
 
 // ToRank is the target of a Reduce to a rank.
-func ToRank(root int) Target { return Target(root) + 1 } //nolint:gosec // at most 1<<15 ranks
+func ToRank(root int) Target { return Target(root) + 1 } // at most 1<<15 ranks
 
 // Root returns the rank that alone gets the result; it is not ok if every rank gets a shard.
 func (t Target) Root() (root int, ok bool) { return int(t) - 1, t != 0 }

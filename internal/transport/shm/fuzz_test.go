@@ -42,7 +42,7 @@ func FuzzWindow(f *testing.F) {
 	lay := small(size)
 	p := lay.places()
 	poke := func(at int, value uint64) []byte {
-		b := binary.LittleEndian.AppendUint16([]byte{0}, uint16(at/8)) //nolint:gosec // small
+		b := binary.LittleEndian.AppendUint16([]byte{0}, uint16(at/8))
 		return append(binary.LittleEndian.AppendUint64(append(b, 0), value), 1, 2, 3, 4, 5)
 	}
 	ring := p.rings + lay.ringBytes()

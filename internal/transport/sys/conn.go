@@ -34,9 +34,9 @@ func Persist(conn syscall.Conn) error {
 		return fmt.Errorf("bound TCP's waits: %w", err)
 	}
 	if e := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax, mostRTOMilli) //nolint:gosec // a descriptor
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax, mostRTOMilli)
 		if err == nil {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, giveUpMilli) //nolint:gosec // a descriptor
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, giveUpMilli)
 		}
 	}); e != nil {
 		err = e

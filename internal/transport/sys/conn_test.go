@@ -43,8 +43,8 @@ func TestPersist(t *testing.T) {
 	require.NoError(t, Persist(a))
 	var most, end int
 	require.NoError(t, raw.Control(func(fd uintptr) {
-		if most, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax); err == nil { //nolint:gosec // a descriptor
-			end, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) //nolint:gosec // a descriptor
+		if most, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax); err == nil {
+			end, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 		}
 	}))
 	if errors.Is(err, unix.ENOPROTOOPT) {

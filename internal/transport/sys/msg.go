@@ -129,5 +129,5 @@ func count(n uintptr, e syscall.Errno) int {
 	if e != 0 {
 		return 0
 	}
-	return int(n) //nolint:gosec // The kernel returns at most MAX_RW_COUNT.
+	return int(n) // the kernel returns at most MAX_RW_COUNT
 }

@@ -19,7 +19,7 @@ type SegmentSize struct {
 // Set fills the message in: datagrams of size bytes each, of which the last may be shorter.
 func (s *SegmentSize) Set(size int) {
 	*s = SegmentSize{
-		length: uint64(unix.CmsgLen(2)), level: unix.IPPROTO_UDP, typ: unix.UDP_SEGMENT, size: uint16(size), //nolint:gosec // At most 65507.
+		length: uint64(unix.CmsgLen(2)), level: unix.IPPROTO_UDP, typ: unix.UDP_SEGMENT, size: uint16(size), // at most 65507
 	}
 }
 

@@ -78,7 +78,7 @@ func (p *Poller) Unwatch(fd int) error {
 }
 
 func (p *Poller) control(op, fd, tag int, events uint32) error {
-	e := unix.EpollEvent{Events: events, Fd: int32(tag)} //nolint:gosec // A tag is a small index.
+	e := unix.EpollEvent{Events: events, Fd: int32(tag)}
 	if err := unix.EpollCtl(p.epoll, op, fd, &e); err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
 	}

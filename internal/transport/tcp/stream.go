@@ -34,7 +34,7 @@ type stream struct {
 // buffered returns the bytes that have arrived and lie in one piece.
 func (s *stream) buffered() []byte {
 	at := int(s.consumed % ringSize)
-	n := int(s.received - s.consumed) //nolint:gosec // At most ringSize.
+	n := int(s.received - s.consumed) // at most ringSize
 	return s.ring[at:min(at+n, ringSize)]
 }
 

@@ -57,7 +57,7 @@ func TestOrder(t *testing.T) {
 // A queue that has grown allocates no more.
 func TestNoAllocation(t *testing.T) {
 	var q Queue[[3]uint64]
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {
 		q.Push(time.Duration(r.Int64N(1e6)), [3]uint64{})
 	}
@@ -79,7 +79,7 @@ func TestNoAllocation(t *testing.T) {
 // thousand to come.
 func BenchmarkChurn(b *testing.B) {
 	var q Queue[[3]uint64]
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {
 		q.Push(time.Duration(r.Int64N(1e5)), [3]uint64{})
 	}

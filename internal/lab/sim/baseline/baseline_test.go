@@ -37,7 +37,7 @@ func topology(t *testing.T, c Config) *fattree.Tree {
 func payload(c network.Counter) int64 {
 	n := int64(0)
 	for _, class := range []int{network.Data, network.Repair} {
-		n += int64(c.Bytes[class]) - network.Header*int64(c.Packets[class]) //nolint:gosec // small
+		n += int64(c.Bytes[class]) - network.Header*int64(c.Packets[class])
 	}
 	return n
 }
@@ -288,7 +288,7 @@ func TestNoAllocationPerPacket(t *testing.T) {
 			r, err := Run(Config{Net: star(4), Algorithm: AllgatherRing, Bytes: bytes, Transport: transport})
 			require.NoError(t, err)
 			runtime.ReadMemStats(&after)
-			allocations[i], packets[i] = after.Mallocs-before.Mallocs, uint64(r.Packets) //nolint:gosec // positive
+			allocations[i], packets[i] = after.Mallocs-before.Mallocs, uint64(r.Packets)
 		}
 		require.Less(t, float64(allocations[1])-float64(allocations[0]), 0.01*float64(packets[1]-packets[0]), transport)
 	}

@@ -44,9 +44,9 @@ const (
 	tagNack = 1 << 63
 )
 
-func pack(high, low int64) uint64 { return uint64(high&tagMask)<<tagBits | uint64(low&tagMask) } //nolint:gosec // not negative
+func pack(high, low int64) uint64 { return uint64(high&tagMask)<<tagBits | uint64(low&tagMask) }
 func unpack(tag uint64) (high, low int64) {
-	return int64(tag >> tagBits & tagMask), int64(tag & tagMask) //nolint:gosec // 31 bits
+	return int64(tag >> tagBits & tagMask), int64(tag & tagMask) // 31 bits
 }
 
 func (f feedback) tag() uint64 {
@@ -90,7 +90,7 @@ func newConnection(from *host, to int32, group int32, rail int) *connection {
 // add queues a message.
 func (c *connection) add(m message) {
 	size := int64(c.from.run.Packet)
-	m.packets = int32((m.bytes + size - 1) / size) //nolint:gosec // checked below
+	m.packets = int32((m.bytes + size - 1) / size) // checked below
 	m.psn = c.end
 	c.end += int64(m.packets)
 	if c.end > tagMask {
@@ -124,8 +124,8 @@ func (c *connection) send() (last bool) {
 	size := int64(r.Packet)
 	p := r.net.Packet()
 	p.From, p.To, p.Group = c.from.rank, c.to, c.group
-	p.Bytes = int32(min(count*size, m.bytes-(psn-m.psn)*size)) //nolint:gosec // a train is small
-	p.Count = int32(count)                                     //nolint:gosec // a train is small
+	p.Bytes = int32(min(count*size, m.bytes-(psn-m.psn)*size))
+	p.Count = int32(count)
 	p.Reliable = c.sender == nil
 	p.Class = network.Data
 	p.Body, p.Tag = c, pack(psn, serial)

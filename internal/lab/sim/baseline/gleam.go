@@ -115,13 +115,13 @@ func (r *run) attachAggregators() {
 	for todo := []visit{{t.Leaf(r.Root, r.tree%t.Planes()), r.Root}}; len(todo) > 0; {
 		v := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		a := &aggregator{run: r, node: int32(v.node), up: int32(v.from), ports: map[int32]int{}} //nolint:gosec // nodes
+		a := &aggregator{run: r, node: int32(v.node), up: int32(v.from), ports: map[int32]int{}}
 		for _, port := range t.Group(r.tree, v.node) {
 			to := t.Ports[port].To
 			if to == v.from {
 				continue
 			}
-			a.ports[int32(to)] = len(a.ports) //nolint:gosec // a node
+			a.ports[int32(to)] = len(a.ports)
 			if t.Switch(to) {
 				todo = append(todo, visit{to, v.node})
 			}

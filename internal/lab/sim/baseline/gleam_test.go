@@ -148,7 +148,7 @@ func TestGleamFeedbackIsAggregated(t *testing.T) {
 	require.NoError(t, err)
 	tree := topology(t, c)
 	at := r.Ports[tree.Ports[tree.Up(0, 0)].Reverse]
-	require.LessOrEqual(t, at.Packets[network.Control], uint64(r.Packets)) //nolint:gosec // positive
+	require.LessOrEqual(t, at.Packets[network.Control], uint64(r.Packets))
 	require.Positive(t, at.Packets[network.Control])
 	require.GreaterOrEqual(t, r.Feedback, 127*r.Packets, "every receiver says so")
 }

@@ -87,7 +87,7 @@ func (h *holding) take(s *stream, m *message) error {
 			h.missing--
 			continue
 		}
-		h.terms[piece] += uint16(m.terms) //nolint:gosec // ranks, which Config bounds
+		h.terms[piece] += uint16(m.terms) // ranks, which Config bounds
 		if piece/s.segments == h.shard {
 			if int(h.terms[piece]) != s.shards {
 				return fmt.Errorf("piece %d sums %d ranks of %d", piece, h.terms[piece], s.shards)

@@ -32,7 +32,7 @@ func (h *host) send(stream int, to, first, count int) {
 	r := h.run
 	s := &r.streams[stream]
 	m := message{
-		stream: int32(stream), first: int32(first), count: int32(count), //nolint:gosec // checked by Config
+		stream: int32(stream), first: int32(first), count: int32(count), // checked by Config
 		bytes: s.size(first, count),
 	}
 	if err := h.holdings[stream].lend(s, &m); err != nil {
@@ -57,7 +57,7 @@ func (h *host) connection(to, rail int) *connection {
 	if to == network.Multicast {
 		group = h.run.tree
 	}
-	c := newConnection(h, int32(to), int32(group), rail) //nolint:gosec // small
+	c := newConnection(h, int32(to), int32(group), rail)
 	h.connections = append(h.connections, c)
 	h.to[key] = c
 	return c
@@ -84,7 +84,7 @@ func (h *host) pump(n int) {
 	for r.head < len(r.turns) {
 		if busy := net.Backlog(int(h.rank), n); busy > h.run.ahead {
 			r.waiting = true
-			net.At(net.Now()+busy-h.run.ahead/2, int(h.rank), uint64(n)) //nolint:gosec // a few rails
+			net.At(net.Now()+busy-h.run.ahead/2, int(h.rank), uint64(n))
 			return
 		}
 		c := r.turns[r.head]
@@ -120,7 +120,7 @@ func (h *host) reply(c *connection, f feedback) {
 	p := r.net.Packet()
 	p.From, p.To, p.Group = h.rank, c.from.rank, c.group
 	if c.to == network.Multicast {
-		p.To = int32(r.net.Tree().Leaf(int(h.rank), c.rail)) //nolint:gosec // a node
+		p.To = int32(r.net.Tree().Leaf(int(h.rank), c.rail))
 	}
 	p.Class, p.Body, p.Tag = network.Control, c, f.tag()
 	r.result.Feedback++
@@ -131,7 +131,7 @@ func (h *host) reply(c *connection, f feedback) {
 func (h *host) Wake(tag uint64) {
 	if tag < tagTimer {
 		h.rails[tag].waiting = false
-		h.pump(int(tag)) //nolint:gosec // a few rails
+		h.pump(int(tag))
 		return
 	}
 	h.connections[tag-tagTimer].timer()

@@ -165,7 +165,7 @@ func (r *run) setHosts() {
 	r.unfinished = hosts
 	for i := range r.hosts {
 		h := &host{
-			run: r, rank: int32(i), to: map[int64]*connection{}, //nolint:gosec // Config bounds it
+			run: r, rank: int32(i), to: map[int64]*connection{}, // Config bounds it
 			rails: make([]rail, r.net.Tree().Planes()), holdings: make([]holding, len(r.streams)), missing: len(r.streams),
 		}
 		r.hosts[i] = h

@@ -55,7 +55,7 @@ type doubling struct {
 	come []uint // by rank: bit k: the message of step k has come
 }
 
-func (d *doubling) steps() int { return bits.Len(uint(d.shards - 1)) } //nolint:gosec // at least 2
+func (d *doubling) steps() int { return bits.Len(uint(d.shards - 1)) } // at least 2
 
 // peer returns where a rank's message of a step goes to and the shards in it.
 func (d *doubling) message(rank, step int) (to, first, count int) {
@@ -77,9 +77,9 @@ func (d *doubling) send(h *host) {
 // one; messages of later steps may come before that of this one.
 func (d *doubling) arrived(h *host, m message) {
 	rank := int(h.rank)
-	step := bits.Len(uint(m.count)) - 1 //nolint:gosec // at least 1
+	step := bits.Len(uint(m.count)) - 1 // at least 1
 	if d.shards&(d.shards-1) != 0 {
-		step = bits.Len(uint((int(m.first)-rank+d.shards)%d.shards)) - 1 //nolint:gosec // not negative
+		step = bits.Len(uint((int(m.first)-rank+d.shards)%d.shards)) - 1
 	}
 	d.come[rank] |= 1 << step
 	for d.come[rank]>>d.step[rank]&1 == 1 {

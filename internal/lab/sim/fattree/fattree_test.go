@@ -70,7 +70,7 @@ func choices(tree *Tree, node, to int) (ports []int) {
 		hashes = tree.Planes()
 	}
 	for h := range hashes {
-		first, n, step := tree.Equal(node, to, uint64(h)) //nolint:gosec // not negative
+		first, n, step := tree.Equal(node, to, uint64(h))
 		for i := range n {
 			ports = append(ports, first+step*i)
 		}
@@ -302,7 +302,7 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, err)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(32<<20)) //nolint:gosec // small
+	require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(32<<20))
 	runtime.KeepAlive(tree)
 }
 

@@ -194,7 +194,7 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 	j := s.On(net, net.Attach)
 	for j.Step() {
 		if progress != nil && net.Events()%(1<<18) == 0 {
-			progress(min(int(net.Host(last).Received), expected), expected) //nolint:gosec // a count
+			progress(min(int(net.Host(last).Received), expected), expected)
 		}
 	}
 	r := j.Finish()
@@ -206,8 +206,8 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 		total += span.To - span.From
 	}
 	o.TimeUS = micros(total) / float64(len(r.Spans))
-	o.Again = r.Stats.Repaired * uint64(c.Train)         //nolint:gosec // positive
-	o.Late, o.Full = r.Stats.Dropped, uint64(r.Overflow) //nolint:gosec // a count
+	o.Again = r.Stats.Repaired * uint64(c.Train)
+	o.Late, o.Full = r.Stats.Dropped, uint64(r.Overflow)
 	o.Events, o.Hash = r.Events, fmt.Sprintf("%016x", r.Hash)
 	o.traffic(net.Tree(), net.Counters())
 	o.marks(&r)
@@ -256,7 +256,7 @@ func (c *Case) baseline(o *Outcome, _ func(done, total int)) error {
 		return err
 	}
 	o.TimeUS = micros(r.Time)
-	o.Again = uint64(r.Retransmitted) //nolint:gosec // a count
+	o.Again = uint64(r.Retransmitted)
 	o.Events, o.Hash = r.Events, fmt.Sprintf("%016x", r.Hash)
 	o.traffic(t, r.Ports)
 	return nil

@@ -28,7 +28,7 @@ func TestCountersAreExact(t *testing.T) {
 			}
 			o, err := Case{Collective: c.collective, Algorithm: c.algorithm, Bytes: 3 * packetBytes, Net: net, Seed: 1}.Run(nil)
 			require.NoError(t, err)
-			require.Equal(t, want, int(o.Switch), "%v %v", c, tree) //nolint:gosec // small
+			require.Equal(t, want, int(o.Switch), "%v %v", c, tree)
 		}
 	}
 }

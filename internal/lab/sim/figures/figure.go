@@ -150,7 +150,7 @@ func (f Figure) Make(o Options) ([]Claim, error) {
 }
 
 func writeRows(path string, rows []any) error {
-	f, err := os.Create(path) //nolint:gosec // the user says where
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}

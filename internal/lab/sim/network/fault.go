@@ -231,17 +231,17 @@ func (n *Network) inRun(l *link, k *loss) bool {
 func (n *Network) mishap(p *Packet, q int, head, tail int64) (late int64, ok bool) {
 	f := &n.Faults
 	if f.MulticastLoss > 0 && p.To == Multicast && n.draw(newChance(f.MulticastLoss).anyOf(p.Count)) {
-		n.counts[q].Lost += uint64(p.Count) //nolint:gosec // positive
+		n.counts[q].Lost += uint64(p.Count)
 		n.lost(p)
 		return 0, false
 	}
 	if f.Corrupt > 0 && !p.spared() && n.draw(newChance(f.Corrupt).anyOf(p.Count)) {
-		n.counts[q].Corrupt += uint64(p.Count) //nolint:gosec // positive
+		n.counts[q].Corrupt += uint64(p.Count)
 		n.lost(p)
 		return 0, false
 	}
 	if f.Duplicate > 0 && !p.Reliable && n.draw(newChance(f.Duplicate)) {
-		n.push(head+n.jitter(), event{kind: again, port: int32(q), n: 1, tag: uint64(tail)}, p) //nolint:gosec // small
+		n.push(head+n.jitter(), event{kind: again, port: int32(q), n: 1, tag: uint64(tail)}, p)
 	}
 	return n.jitter(), true
 }

@@ -155,7 +155,7 @@ func TestAdaptive(t *testing.T) {
 		n, all := build(t, Config{Tree: two, UplinkGbps: 25, Latency: 500, Adaptive: adaptive})
 		for k := range uint64(400) {
 			for from := int32(1); from < 28; from += 7 { // of as many leaves
-				send(n, Packet{From: from, To: 30, Group: int32(k), Bytes: int32(k*uint64(from)*577) % 4097}) //nolint:gosec // small
+				send(n, Packet{From: from, To: 30, Group: int32(k), Bytes: int32(k*uint64(from)*577) % 4097})
 			}
 			send(n, Packet{To: 31, Bytes: 4096, Tag: k})
 		}
@@ -176,7 +176,7 @@ func TestPause(t *testing.T) {
 	c := Config{Tree: star, Cost: 100, Depth: 11, Faults: Faults{Pauses: []Pause{{3, 10_000, 5000}, {3, 14_000, 6000}}}}
 	n, all := build(t, c)
 	for k := range 30 {
-		n.At(Time(k)*1000, 7, uint64(k)) //nolint:gosec // small
+		n.At(Time(k)*1000, 7, uint64(k))
 	}
 	all[7].wake = func(tag uint64) { send(n, Packet{From: 7, To: 3, Bytes: 100, Tag: tag}) }
 	n.At(12_000, 3, 0)
@@ -186,7 +186,7 @@ func TestPause(t *testing.T) {
 	var tags []uint64
 	for _, g := range all[3].got {
 		require.False(t, g.at >= 10_000 && g.at < 20_000)
-		require.GreaterOrEqual(t, g.at, Time(g.tag)*1000) //nolint:gosec // small
+		require.GreaterOrEqual(t, g.at, Time(g.tag)*1000)
 		tags = append(tags, g.tag)
 	}
 	// Ten come in the pause, and one more before the first of them is taken.
@@ -199,7 +199,7 @@ func TestPause(t *testing.T) {
 	n, all = build(t, c)
 	all[7].wake = func(tag uint64) { send(n, Packet{From: 7, To: 3, Bytes: 100, Tag: tag}) }
 	for k := range 30 {
-		n.At(Time(k)*1000, 7, uint64(k)) //nolint:gosec // small
+		n.At(Time(k)*1000, 7, uint64(k))
 	}
 	run(t, n)
 	require.EqualValues(t, 7, n.Host(3).Overflow)

@@ -9,14 +9,14 @@ func (n *Network) arrive(p *Packet, q int, lag int64) {
 	if n.crashed && (n.state[node].dead || n.tree.Ports[q].Tier == 0 && n.stale(p)) {
 		// What a crashed host still had in its NIC is gone; a crashed switch
 		// is as good as a broken link.
-		n.counts[q].Lost += uint64(p.Count) //nolint:gosec // positive
+		n.counts[q].Lost += uint64(p.Count)
 		n.lost(p)
 		n.leave(q, p)
 		return
 	}
 	if node == int(p.To) {
 		if lag > 0 {
-			n.push(ps(n.now)+lag, event{kind: deliver, port: int32(q), n: 1, tag: n.takes()}, p) //nolint:gosec // small
+			n.push(ps(n.now)+lag, event{kind: deliver, port: int32(q), n: 1, tag: n.takes()}, p)
 			return
 		}
 		n.deliver(p, q)
@@ -70,7 +70,7 @@ func (n *Network) route(p *Packet, node int) int {
 
 // replicate sends a packet to all ports of its tree but the one it came from.
 func (n *Network) replicate(p *Packet, node, in int, lag int64) {
-	tree := int(uint32(p.Group) % uint32(n.tree.Trees())) //nolint:gosec // a remainder
+	tree := int(uint32(p.Group) % uint32(n.tree.Trees()))
 	up := n.tree.Uplink(tree, node)
 	first, downs := 0, 0
 	if n.tree.Switch(node) {
@@ -109,14 +109,14 @@ func (n *Network) spread(p *Packet, first, count, but int, lag int64) {
 		if k == nothing {
 			continue
 		}
-		if run.kind == k && t == at && int(run.port+run.n) == q && run.tag == uint64(tail) { //nolint:gosec // bits
+		if run.kind == k && t == at && int(run.port+run.n) == q && run.tag == uint64(tail) {
 			run.n++
 			continue
 		}
 		if run.kind != nothing {
 			n.push(at, run, p)
 		}
-		at, run = t, event{kind: k, port: int32(q), n: 1, tag: uint64(tail)} //nolint:gosec // small
+		at, run = t, event{kind: k, port: int32(q), n: 1, tag: uint64(tail)}
 	}
 	if run.kind != nothing {
 		n.push(at, run, p)

@@ -96,7 +96,7 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 		done = h.pauses.after(start, done-start)
 	}
 	if n.Depth > 0 && n.rooms == nil && !p.Reliable && !w.admit(head+tail, done, one, int(p.Count), n.Depth) {
-		h.Overflow += uint64(p.Count) //nolint:gosec // positive
+		h.Overflow += uint64(p.Count)
 		return 0, false
 	}
 	h.busy += work
@@ -158,7 +158,7 @@ func (n *Network) land(p *Packet, q int, lag int64, takes uint64) {
 	}
 	done, ok := n.work(p, int(n.links[q].to), ps(n.now), lag)
 	if ok {
-		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p) //nolint:gosec // small
+		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p)
 	} else if takes != 0 {
 		n.leave(q, p)
 	}
@@ -175,13 +175,13 @@ func (n *Network) deliver(p *Packet, q int) {
 		}
 		if stale || n.state[node].dead {
 			if host {
-				n.hosts[node].Gone += uint64(p.Count) //nolint:gosec // positive
+				n.hosts[node].Gone += uint64(p.Count)
 			}
 			return
 		}
 	}
 	if host {
-		n.hosts[node].Received += uint64(p.Count) //nolint:gosec // positive
+		n.hosts[node].Received += uint64(p.Count)
 	}
 	if x := n.nodes[node]; x != nil {
 		x.Receive(p)

@@ -44,7 +44,7 @@ func (n *Network) layLinks() {
 		}
 		*l = link{
 			perByte: 8000 / gbps, latency: ps(n.Latency), room: math.MaxInt64,
-			to: int32(p.To), reverse: int32(p.Reverse), loss: -1, //nolint:gosec // small
+			to: int32(p.To), reverse: int32(p.Reverse), loss: -1,
 		}
 		if n.Queue > 0 && !n.Lossless && n.tree.Switch(p.From) {
 			l.room = l.time(int64(n.Queue))
@@ -55,7 +55,7 @@ func (n *Network) layLinks() {
 		if mean := n.Faults.mean(p, host); mean > 0 {
 			k, ok := kinds[mean]
 			if !ok {
-				k = int32(len(n.losses)) //nolint:gosec // small
+				k = int32(len(n.losses))
 				kinds[mean] = k
 				n.losses = append(n.losses, newLoss(mean, n.Faults.Burst))
 			}
@@ -106,17 +106,17 @@ func (n *Network) transmit(p *Packet, q int, lag int64) (head, tail int64, ok bo
 		held = max(start-now+first, min(held, l.room))
 	}
 	if held > l.room {
-		c.Dropped += uint64(p.Count) //nolint:gosec // positive
+		c.Dropped += uint64(p.Count)
 		n.lost(p)
 		return 0, 0, false
 	}
 	l.most = max(l.most, held)
 	l.free = end
-	c.Packets[p.Class] += uint64(p.Count) //nolint:gosec // positive
-	c.Bytes[p.Class] += uint64(p.wire)    //nolint:gosec // positive
+	c.Packets[p.Class] += uint64(p.Count)
+	c.Bytes[p.Class] += uint64(p.wire)
 	if l.loss >= 0 || l.down != nil || len(n.splits) > 0 || len(n.Faults.Dead) > 0 {
 		if n.loses(l, start, p) {
-			c.Lost += uint64(p.Count) //nolint:gosec // positive
+			c.Lost += uint64(p.Count)
 			n.lost(p)
 			return 0, 0, false
 		}

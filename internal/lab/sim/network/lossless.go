@@ -53,7 +53,7 @@ func (n *Network) enter(in int, copies int) int32 {
 	r := n.rooms
 	if len(r.free) == 0 {
 		r.stays = append(r.stays, stay{})
-		r.free = append(r.free, int32(len(r.stays)-1)) //nolint:gosec // bounded by memory
+		r.free = append(r.free, int32(len(r.stays)-1)) // bounded by memory
 	}
 	s := r.free[len(r.free)-1]
 	r.free = r.free[:len(r.free)-1]
@@ -116,10 +116,10 @@ func (n *Network) serve(q int) {
 		if k == nothing {
 			n.vacate(q, p)
 		} else {
-			n.push(at, event{kind: k, port: int32(q), n: 1, tag: uint64(lag)}, p) //nolint:gosec // bits
+			n.push(at, event{kind: k, port: int32(q), n: 1, tag: uint64(lag)}, p)
 		}
 	}
-	n.push(n.links[q].free, event{kind: sent, port: int32(q), n: 1}, p) //nolint:gosec // small
+	n.push(n.links[q].free, event{kind: sent, port: int32(q), n: 1}, p)
 	n.done(p)
 }
 

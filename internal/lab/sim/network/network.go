@@ -98,7 +98,7 @@ func New(c Config, seed uint64) (*Network, error) {
 	}
 	c.fill()
 	n := &Network{
-		Config: c, tree: tree, rng: rand.New(rand.NewPCG(seed, 2)), //nolint:gosec // repeatable on purpose
+		Config: c, tree: tree, rng: rand.New(rand.NewPCG(seed, 2)), // repeatable on purpose
 		nodes: make([]Node, tree.Nodes), state: make([]state, tree.Nodes),
 		links: make([]link, len(tree.Ports)), counts: make([]Counter, len(tree.Ports)),
 		hosts: make([]host, tree.Hosts), workers: make([]worker, tree.Hosts*c.Workers),
@@ -127,7 +127,7 @@ func (n *Network) Now() Time { return n.now }
 
 // At asks for a Wake of a node; a moment that has passed is now.
 func (n *Network) At(at Time, node int, tag uint64) {
-	n.agenda.Push(max(at, n.now), event{kind: wake, port: int32(node), n: n.state[node].epoch, tag: tag}) //nolint:gosec // small
+	n.agenda.Push(max(at, n.now), event{kind: wake, port: int32(node), n: n.state[node].epoch, tag: tag})
 }
 
 // Events returns how many events there have been. One event may be the
@@ -149,24 +149,24 @@ func (n *Network) Step() bool {
 	}
 	n.now = at
 	n.events++
-	n.mix(uint64(at), uint64(e.kind)<<56^uint64(e.n)<<32^uint64(e.port)) //nolint:gosec // bits
+	n.mix(uint64(at), uint64(e.kind)<<56^uint64(e.n)<<32^uint64(e.port))
 	if e.kind == wake {
 		n.wake(&e)
 		return true
 	}
-	n.mix(uint64(e.packet), e.tag) //nolint:gosec // bits
+	n.mix(uint64(e.packet), e.tag)
 	p := n.packet(e.packet)
 	switch e.kind {
 	case arrive:
 		for q := int(e.port); q < int(e.port+e.n); q++ {
-			n.arrive(p, q, int64(e.tag)) //nolint:gosec // it was one
+			n.arrive(p, q, int64(e.tag))
 		}
 	case land:
 		for q := int(e.port); q < int(e.port+e.n); q++ {
-			n.land(p, q, int64(e.tag), n.takes()) //nolint:gosec // it was one
+			n.land(p, q, int64(e.tag), n.takes())
 		}
 	case again:
-		n.land(p, int(e.port), int64(e.tag), 0) //nolint:gosec // it was one
+		n.land(p, int(e.port), int64(e.tag), 0)
 	case deliver:
 		for q := int(e.port); q < int(e.port+e.n); q++ {
 			n.deliver(p, q)

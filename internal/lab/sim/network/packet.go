@@ -67,7 +67,7 @@ func (n *Network) Packet() *Packet {
 		base := len(n.slabs) * slabSize
 		n.slabs = append(n.slabs, make([]Packet, slabSize))
 		for i := range slabSize {
-			n.free = append(n.free, int32(base+slabSize-1-i)) //nolint:gosec // bounded by memory
+			n.free = append(n.free, int32(base+slabSize-1-i)) // bounded by memory
 		}
 	}
 	id := n.free[len(n.free)-1]
@@ -102,13 +102,13 @@ func (n *Network) Send(p *Packet) {
 	p.refs, p.since = 1, n.now
 	p.Count = max(1, p.Count)
 	p.wire = p.Bytes + Header*p.Count
-	p.worker = int32(uint32(p.Group) % uint32(n.Workers)) //nolint:gosec // a remainder
+	p.worker = int32(uint32(p.Group) % uint32(n.Workers))
 	from := &n.state[p.From]
 	p.epoch = from.epoch
 	if !from.dead {
 		if p.To != Multicast {
 			p.epoch += n.state[p.To].epoch
-			p.path = scramble(uint64(uint32(p.From))<<32|uint64(uint32(p.To)), uint64(uint32(p.Group))) //nolint:gosec // bits
+			p.path = scramble(uint64(uint32(p.From))<<32|uint64(uint32(p.To)), uint64(uint32(p.Group)))
 		}
 		if p.Reliable {
 			n.enlist(p)
@@ -143,7 +143,7 @@ func (n *Network) start(p *Packet) {
 
 // up returns the port of a host through which a packet leaves it.
 func (n *Network) up(p *Packet) int {
-	rail := int(uint32(p.Group) % uint32(n.tree.Planes())) //nolint:gosec // a remainder
+	rail := int(uint32(p.Group) % uint32(n.tree.Planes()))
 	if int(p.To) >= len(n.hosts) {
 		rail = n.tree.Rail(int(p.To))
 	}

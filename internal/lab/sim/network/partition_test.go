@@ -28,7 +28,7 @@ func TestSplit(t *testing.T) {
 		n, all := build(t, Config{Tree: two, Latency: 500, Lossless: lossless, Queue: 8320, Faults: Faults{Partitions: []Partition{{Hosts: inside, At: 1000, For: 40_000, Split: true}}}})
 		side := map[int32]bool{}
 		for _, h := range inside {
-			side[int32(h)] = true //nolint:gosec // small
+			side[int32(h)] = true
 		}
 		all[2].wake = func(tag uint64) {
 			for _, from := range []int32{0, 5, 31} {
@@ -68,7 +68,7 @@ func TestSplit(t *testing.T) {
 // Switches are on the side of those that a split does not name.
 func TestSplitSwitches(t *testing.T) {
 	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3}, For: time.Second, Split: true}}}})
-	root := int32(n.Tree().Root(0)) //nolint:gosec // small
+	root := int32(n.Tree().Root(0))
 	send(n, Packet{From: 3, To: root})
 	send(n, Packet{From: 4, To: root})
 	send(n, Packet{From: root, To: Multicast})

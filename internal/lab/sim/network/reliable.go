@@ -23,10 +23,10 @@ type flow struct {
 
 // enlist gives a packet its place in its flow.
 func (n *Network) enlist(p *Packet) {
-	key := uint64(uint32(p.From))<<32 | uint64(uint32(p.To)) //nolint:gosec // bits
+	key := uint64(uint32(p.From))<<32 | uint64(uint32(p.To))
 	f, ok := n.pair[key]
 	if !ok {
-		f = int32(len(n.flows)) //nolint:gosec // bounded by memory
+		f = int32(len(n.flows)) // bounded by memory
 		n.flows = append(n.flows, flow{from: p.From, to: p.To})
 		n.pair[key] = f
 	}
@@ -62,7 +62,7 @@ func (n *Network) landReliable(p *Packet, q int, head, tail int64, takes uint64)
 	f := &n.flows[p.flow]
 	switch {
 	case n.crashed && (n.state[p.To].dead || n.stale(p)):
-		n.hosts[p.To].Gone += uint64(p.Count) //nolint:gosec // positive
+		n.hosts[p.To].Gone += uint64(p.Count)
 	case p.seq != f.next:
 		p.refs++
 		p.landed = head + tail
@@ -71,7 +71,7 @@ func (n *Network) landReliable(p *Packet, q int, head, tail int64, takes uint64)
 	default:
 		f.next++
 		done := n.workInOrder(p, head, tail)
-		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p) //nolint:gosec // small
+		n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: takes}, p)
 		n.release(p, q, head+tail)
 		return
 	}
@@ -95,7 +95,7 @@ func (n *Network) release(p *Packet, q int, at int64) {
 		next := n.packet(id)
 		at = max(at, next.landed)
 		done := n.workInOrder(next, at, 0)
-		n.push(done, event{kind: deliver, port: int32(q), n: 1}, next) //nolint:gosec // small
+		n.push(done, event{kind: deliver, port: int32(q), n: 1}, next)
 		n.done(next)
 	}
 }
@@ -110,7 +110,7 @@ func (n *Network) workInOrder(p *Packet, head, tail int64) int64 {
 }
 
 func slot(flow int32, seq uint32) uint64 {
-	return uint64(uint32(flow))<<32 | uint64(seq) //nolint:gosec // bits
+	return uint64(uint32(flow))<<32 | uint64(seq)
 }
 
 // stale says whether a unicast packet's sender or receiver, or a multicast
@@ -149,8 +149,8 @@ func (n *Network) Crash(node int) {
 func (n *Network) age(node int) {
 	n.state[node].epoch++
 	for f := range n.flows {
-		if n.flows[f].from == int32(node) || n.flows[f].to == int32(node) { //nolint:gosec // small
-			n.breakOff(int32(f)) //nolint:gosec // small
+		if n.flows[f].from == int32(node) || n.flows[f].to == int32(node) {
+			n.breakOff(int32(f))
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (n *Network) breakOff(i int32) {
 			f.waiting--
 			p := n.packet(id)
 			if int(p.To) < len(n.hosts) {
-				n.hosts[p.To].Gone += uint64(p.Count) //nolint:gosec // positive
+				n.hosts[p.To].Gone += uint64(p.Count)
 			}
 			n.done(p)
 		}

@@ -87,7 +87,7 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 		rows := (c.Bytes + innetwork.BlockBytes - 1) / innetwork.BlockBytes // go to the stripes in turn
 		used := max(1, min(c.Stripes, rows))
 		window := max(leastWindow/used, 8*c.Bytes/min(used, 2)) / c.Chunk
-		c.Slots = min(innetwork.MaxSlots, 1<<bits.Len(uint(max(window, leastSlots)-1))) //nolint:gosec // not negative
+		c.Slots = min(innetwork.MaxSlots, 1<<bits.Len(uint(max(window, leastSlots)-1)))
 	}
 	terms := c.terms(true)
 	return c, terms.Check()

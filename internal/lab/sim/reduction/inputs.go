@@ -27,7 +27,7 @@ func newInputs(c *Config) *inputs {
 	in.vector = make([]byte, sums+c.Ranks*in.size)
 	rng := rand.NewPCG(c.Seed, 3)
 	for i := 0; i < len(in.vector); i += in.size {
-		put(in.vector[i:], t, uint8(rng.Uint64()>>56)) //nolint:gosec // eight bits
+		put(in.vector[i:], t, uint8(rng.Uint64()>>56))
 	}
 	windows := make([][]byte, c.Ranks)
 	for r := range windows {
@@ -46,7 +46,7 @@ func put(b []byte, t reduce.Type, v uint8) {
 	case reduce.F64:
 		binary.NativeEndian.PutUint64(b, math.Float64bits(float64(v)))
 	case reduce.BF16:
-		binary.NativeEndian.PutUint16(b, uint16(math.Float32bits(float32(v))>>16)) //nolint:gosec // the upper half
+		binary.NativeEndian.PutUint16(b, uint16(math.Float32bits(float32(v))>>16)) // the upper half
 	case reduce.I32:
 		binary.NativeEndian.PutUint32(b, uint32(v))
 	default:

@@ -29,9 +29,9 @@ func (b *Packet) stripe() int {
 // if it is larger than a packet.
 func (j *Job) post(from, to, tree int, class uint8, n int, tag uint64, body *Packet) {
 	p := j.net.Packet()
-	p.From, p.To, p.Group = int32(from), int32(to), int32(tree) //nolint:gosec // nodes
-	p.Bytes = int32(wire.SlotSize + n)                          //nolint:gosec // bounded by the terms
-	p.Count = int32(max(1, (n+j.packet-1)/j.packet))            //nolint:gosec // as above
+	p.From, p.To, p.Group = int32(from), int32(to), int32(tree)
+	p.Bytes = int32(wire.SlotSize + n) // bounded by the terms
+	p.Count = int32(max(1, (n+j.packet-1)/j.packet))
 	p.Class, p.Tag, p.Body = class, tag, body
 	j.net.Send(p)
 }
@@ -65,7 +65,7 @@ func (j *Job) open(b *Packet, tag uint64) (wire.Slot, []byte) {
 	if b.run == nil {
 		return b.head, b.payload
 	}
-	i := int(tag) //nolint:gosec // less than a run has chunks
+	i := int(tag) // less than a run has chunks
 	n := min(b.run.Step, b.run.Bytes-i*b.run.Step)
 	return b.run.Header(i), j.inputs.of(b.rank, b.run.Owner, b.run.Offset+i*b.run.Step, n)
 }

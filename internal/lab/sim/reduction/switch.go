@@ -71,7 +71,7 @@ func (sw *Switch) Receive(p *network.Packet) {
 	}
 	st.free = max(st.free, j.net.Now()) + cost
 	st.queue = append(st.queue, a)
-	j.net.At(st.free, sw.node, uint64(2*st.stripe+wakeQueue)) //nolint:gosec // small
+	j.net.At(st.free, sw.node, uint64(2*st.stripe+wakeQueue))
 }
 
 // Wake is a timer, or an engine that has read something.
@@ -152,6 +152,6 @@ func (sw *Switch) flush(st *stage) {
 	}
 	if at, ok := st.Deadline(); ok && (st.timer == 0 || at < st.timer) {
 		st.timer = max(at, now)
-		j.net.At(st.timer, sw.node, uint64(2*st.stripe+wakeStage)) //nolint:gosec // small
+		j.net.At(st.timer, sw.node, uint64(2*st.stripe+wakeStage))
 	}
 }

@@ -129,7 +129,7 @@ func (l *lab) files() error {
 		l.row(g)
 	}
 	base := filepath.Join(l.Dir, l.name)
-	f, err := os.Create(base + ".ndjson") //nolint:gosec // the user says where
+	f, err := os.Create(base + ".ndjson")
 	if err != nil {
 		return err
 	}

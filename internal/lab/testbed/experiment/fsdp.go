@@ -175,7 +175,7 @@ func (l *lab) train(tb *testbed.Testbed, r *trained) error {
 		return err
 	}
 	ended := run.Wait()
-	f, err := os.Open(out) //nolint:gosec // made above
+	f, err := os.Open(out)
 	if err != nil {
 		return errors.Join(ended, err)
 	}

@@ -154,7 +154,7 @@ func (l *lab) aggress(tb *testbed.Testbed, w work) (end func() error, err error)
 		if err != nil {
 			return nil, errors.Join(err, end())
 		}
-		if now.Sub(before).Total(testbed.HostNIC).ReceivedBytes > uint64(2*w.bytes[0]*len(tb.Hosts())) { //nolint:gosec // positive
+		if now.Sub(before).Total(testbed.HostNIC).ReceivedBytes > uint64(2*w.bytes[0]*len(tb.Hosts())) {
 			return end, nil
 		}
 		select {

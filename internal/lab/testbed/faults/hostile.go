@@ -206,7 +206,7 @@ func noise(from, at place, count int) func(*Scene) error {
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // noise
+			random := rand.New(rand.NewPCG(1, 2))
 			to := append(groups, s.addr(at))
 			b := make([]byte, 8896)
 			for i := range count {
@@ -275,7 +275,7 @@ func forge(from place, count int) func(*Scene) error {
 				return err
 			}
 			defer func() { _ = c.Close() }()
-			random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // to vary
+			random := rand.New(rand.NewPCG(3, 4))
 			for i := range count {
 				p := heard[random.IntN(len(heard))]
 				b := append([]byte(nil), p.payload()...)
@@ -285,7 +285,7 @@ func forge(from place, count int) func(*Scene) error {
 				case 2:
 					b[len(b)-1] ^= 0xff
 				case 3:
-					b[random.IntN(min(len(b), 40))] ^= byte(1 + random.IntN(255)) //nolint:gosec // a byte
+					b[random.IntN(min(len(b), 40))] ^= byte(1 + random.IntN(255))
 				}
 				_, _ = c.WriteToUDPAddrPort(b, netip.AddrPortFrom(p.destination(), p.port())) // a full queue is well
 			}
@@ -331,12 +331,12 @@ func checksum(b []byte) uint16 {
 	for sum>>16 > 0 {
 		sum = sum&0xffff + sum>>16
 	}
-	return ^uint16(sum) //nolint:gosec // folded
+	return ^uint16(sum)
 }
 
 // setting writes a setting of a place's network namespace, such as ipv4/igmp_max_memberships.
 func setting(at place, name, value string) func(*Scene) error {
 	return inside(at, func(*Scene) error {
-		return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) //nolint:gosec // of the thread's namespace
+		return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) // of the thread's namespace
 	})
 }

@@ -61,7 +61,7 @@ func (n *Namespace) IP(t testing.TB, args string) {
 	t.Helper()
 	var out []byte
 	var err error
-	n.Do(func() { out, err = exec.Command("ip", strings.Fields(args)...).CombinedOutput() }) //nolint:gosec // Arguments are constants.
+	n.Do(func() { out, err = exec.Command("ip", strings.Fields(args)...).CombinedOutput() }) // arguments are constants
 	require.NoError(t, err, "ip %s: %s", args, out)
 }
 
@@ -116,7 +116,7 @@ func (n *Namespace) DropLarger(t testing.TB, size int) {
 	t.Helper()
 	n.drop(t, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1},
 		&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4}, // Cmp compares bytes.
-		&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binaryutil.BigEndian.PutUint32(uint32(size))}) //nolint:gosec // A packet.
+		&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binaryutil.BigEndian.PutUint32(uint32(size))})
 }
 
 // DropMulticast makes the namespace lose IPv4 multicast that arrives.

@@ -21,7 +21,7 @@ func InSandbox(t testing.TB, e syscall.Errno, calls []uint32, f func()) {
 			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(e)})
 	}
 	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
-	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]} //nolint:gosec // A few instructions.
+	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	var entered error
 	done := make(chan struct{})
 	go func() {

@@ -87,7 +87,7 @@ func (r *rank) goOn() (on bool, failed *opError) {
 
 // base is element i of round n as rank 0 has it; rank r has r+1 times as much, modulo 2^32, so that a sum is known
 // without adding.
-func base(n, i int) uint32 { return uint32(n)*7919 + uint32(i)*2654435761 + 1 } //nolint:gosec // modulo 2^32
+func base(n, i int) uint32 { return uint32(n)*7919 + uint32(i)*2654435761 + 1 } // modulo 2^32
 
 // fill writes what a rank has from element first on, times factor.
 func fill(b []byte, n, first int, factor uint32) {
@@ -106,8 +106,8 @@ func check(b []byte, n, first int, factor uint32) (wrong uint64) {
 	return wrong
 }
 
-func (r *rank) factor() uint32 { return uint32(r.rank) + 1 }                    //nolint:gosec // a rank
-func (r *rank) sum() uint32    { return uint32(r.size) * uint32(r.size+1) / 2 } //nolint:gosec // of all factors
+func (r *rank) factor() uint32 { return uint32(r.rank) + 1 }
+func (r *rank) sum() uint32    { return uint32(r.size) * uint32(r.size+1) / 2 }
 
 func (r *rank) allgather(bytes int) (wrong uint64, err error) {
 	send, recv := make([]byte, bytes), make([]byte, bytes*r.size)
@@ -116,7 +116,7 @@ func (r *rank) allgather(bytes int) (wrong uint64, err error) {
 		return 0, err
 	}
 	for other := range r.size {
-		wrong += check(recv[other*bytes:(other+1)*bytes], r.round, 0, uint32(other)+1) //nolint:gosec // a rank
+		wrong += check(recv[other*bytes:(other+1)*bytes], r.round, 0, uint32(other)+1)
 	}
 	return wrong, nil
 }
@@ -148,5 +148,5 @@ func (r *rank) broadcast(bytes int) (uint64, error) {
 	if err := r.group.Broadcast(buf, root); err != nil {
 		return 0, fmt.Errorf("root %d: %w", root, err)
 	}
-	return check(buf, r.round, 0, uint32(root)+1), nil //nolint:gosec // a rank
+	return check(buf, r.round, 0, uint32(root)+1), nil
 }

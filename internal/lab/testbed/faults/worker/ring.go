@@ -105,10 +105,10 @@ func ownAddress() (netip.Addr, error) {
 // is the last, once rank 0 has said it; each rank passes on what it has heard.
 func (r *rank) pass(g *ring) error {
 	last := uint32(0)
-	for ; last == 0 || uint32(r.round) <= last; r.round++ { //nolint:gosec // a count
+	for ; last == 0 || uint32(r.round) <= last; r.round++ {
 		_ = r.act(Ring)
 		if _, err := os.Stat(r.Stop); err == nil && r.rank == 0 && last == 0 {
-			last = uint32(r.round + r.size) //nolint:gosec // a count
+			last = uint32(r.round + r.size)
 		}
 		binary.NativeEndian.PutUint32(g.send, last)
 		fill(g.send[4:], r.round, 1, r.factor())
@@ -118,7 +118,7 @@ func (r *rank) pass(g *ring) error {
 		}
 		r.longest = max(r.longest, time.Since(begin))
 		before := (r.rank + r.size - 1) % r.size
-		r.wrong += check(g.recv[4:], r.round, 1, uint32(before)+1) //nolint:gosec // a rank
+		r.wrong += check(g.recv[4:], r.round, 1, uint32(before)+1)
 		if heard := binary.NativeEndian.Uint32(g.recv); heard != 0 {
 			last = heard
 		}
