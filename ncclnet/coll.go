@@ -30,9 +30,9 @@ type collGroup struct {
 
 var collGroups = handles[*collGroup]{what: "CollNet communicator"}
 
-// post begins an operation that completes a request of C's. The request stays
-// until its operation has ended: coll_close waits for that. It is left COLL_FREE if too much
-// waits already: then NCCL is to ask again.
+// post begins an operation that completes a request of C's. The request stays until its operation
+// has ended: coll_close waits for that. It is left COLL_FREE if too much waits already: then NCCL
+// is to ask again.
 func post(call string, handle C.int64_t, r *C.struct_coll_request, f func(*group.Group) (*group.Work, error)) C.nccl_result {
 	return verdict(call, func() error {
 		g, err := collGroups.get(int64(handle))
@@ -166,8 +166,8 @@ func goCollAbort(handle C.int64_t) {
 	}
 }
 
-// leaving is how long closeColl waits for the other ranks. Their operations are as good as done when
-// ours are; one that is merely elsewhere must not hold NCCL up.
+// leaving is how long closeColl waits for the other ranks. Their operations are as good as done
+// when ours are; one that is merely elsewhere must not hold NCCL up.
 const leaving = 2 * time.Second
 
 //export goCollClose

@@ -230,7 +230,8 @@ func (l *collListener) exchange(ctx context.Context, first collHandle, rank, siz
 	return first.key.Rendezvous(ctx, first.at.String(), rank, size, blob)
 }
 
-// tuning spells the settings of the tuner: ranks that choose differently would wait for each other for ever.
+// tuning spells the settings of the tuner: ranks that choose differently would wait for each other
+// for ever.
 func (l *collListener) tuning() string {
 	return fmt.Sprintf("MCAST_TUNER_ALLGATHER=%d MCAST_TUNER_REDUCE_SCATTER=%d", l.settings.TunerAllgather, l.settings.TunerReduceScatter)
 }

@@ -13,10 +13,10 @@ type device struct {
 	gone error // why the last init could not use it; nil if it could
 }
 
-// refreshed returns the devices that are known, as found now, and behind them those that
-// are new: NCCL asks how many there are after its first init only, and goes on
-// to use their numbers (2.28 to 2.30 init once a communicator). One that was not found is looked up: it
-// may be there and merely not be the first choice any more.
+// refreshed returns the devices that are known, as found now, and behind them those that are new:
+// NCCL asks how many there are after its first init only, and goes on to use their numbers (2.28 to
+// 2.30 init once a communicator). One that was not found is looked up: it may be there and merely
+// not be the first choice any more.
 func refreshed(known []device, found []netdev.Device, look func(name string) ([]netdev.Device, error)) []device {
 	all := slices.Clone(known)
 	for i := range all {

@@ -11,7 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// FuzzCollHandle reads handles of any content: with a right checksum, or they would all be refused for that.
+// FuzzCollHandle reads handles of any content: with a right checksum, or they would all be refused
+// for that.
 func FuzzCollHandle(f *testing.F) {
 	const size = 128
 	good := make([]byte, size)

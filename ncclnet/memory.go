@@ -71,8 +71,8 @@ func goRegisterDMABuf(data unsafe.Pointer, size C.size_t, offset C.uint64_t, fd 
 		if err != nil {
 			return err
 		}
-		// One access for as long as the registration lasts. It tells the exporter, and is enough where
-		// CPU and GPU see each other's writes without being told of each: a machine that
+		// One access for as long as the registration lasts. It tells the exporter, and is enough
+		// where CPU and GPU see each other's writes without being told of each: a machine that
 		// needs caches flushed between them must stay with MCAST_GPU_MEMORY=host.
 		if err := m.Begin(gpudirect.ReadWrite); err != nil {
 			return errors.Join(err, m.Close())

@@ -23,9 +23,9 @@ import (
 // that move or test point-to-point messages never do.
 
 // plugin holds what NCCL's inits have found; the first is NCCL's measure for the process, so later
-// ones add to it. Settings are those of the last init: a connection keeps those
-// that it was begun with (a net listen or connect, a CollNet listen). MCAST_GPU_MEMORY is that of the
-// first, as memory that NCCL registers belongs to no communicator.
+// ones add to it. Settings are those of the last init: a connection keeps those that it was begun
+// with (a net listen or connect, a CollNet listen). MCAST_GPU_MEMORY is that of the first, as
+// memory that NCCL registers belongs to no communicator.
 var plugin struct {
 	sync.RWMutex
 	settings config.Settings

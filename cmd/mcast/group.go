@@ -22,7 +22,8 @@ type contender interface {
 	// together has an Allgather and a Reduce-Scatter in flight at a time.
 	together(a *allgather, r *reduceScatter) error
 	Barrier() error
-	// count reads this rank's counters. Sent and received is everything: data with headers, control, repairs.
+	// count reads this rank's counters. Sent and received is everything: data with headers,
+	// control, repairs.
 	count() [numCounters]uint64
 	Info() group.Info
 	Close() error

@@ -26,7 +26,8 @@ type launcher struct {
 	job   []string
 }
 
-// launchers are in the order of trust: torchrun may itself be started by srun or mpirun, so it is first.
+// launchers are in the order of trust: torchrun may itself be started by srun or mpirun, so it is
+// first.
 var launchers = []launcher{
 	{name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", job: []string{"TORCHELASTIC_RUN_ID"}},
 	{name: "mpirun (OpenMPI)", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE"}},

@@ -60,7 +60,8 @@ func startNode(ctx context.Context) (*node, error) {
 	return n, nil
 }
 
-// listen reads what the node says until it says where it listens, and leaves the rest to a goroutine.
+// listen reads what the node says until it says where it listens, and leaves the rest to a
+// goroutine.
 func (n *node) listen(ctx context.Context) error {
 	_ = n.output.SetReadDeadline(time.Now().Add(nodeStart))
 	stop := context.AfterFunc(ctx, func() { _ = n.output.SetReadDeadline(time.Unix(1, 0)) })

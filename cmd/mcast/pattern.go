@@ -90,9 +90,8 @@ func bounded(w uint64, t reduce.Type) uint64 {
 	return w
 }
 
-// folded returns the table of the reduction that an owner gets. It goes element by element,
-// which no vector kernel covers: what those compute is checked against plain
-// Go.
+// folded returns the table of the reduction that an owner gets. It goes element by element, which
+// no vector kernel covers: what those compute is checked against plain Go.
 func folded(tables [][]byte, t reduce.Type, op reduce.Op, owner int) []byte {
 	sum := make([]byte, len(tables[0]))
 	sources := make([][]byte, len(tables))

@@ -30,14 +30,16 @@ type result struct {
 	AlgBW      float64 `json:"algbw_GBps"`
 	BusBW      float64 `json:"busbw_GBps"`
 	Wrong      uint64  `json:"wrong"`
-	// SentBytes and ReceivedBytes are of the rank that moved most, an operation: data, headers, control and repairs.
+	// SentBytes and ReceivedBytes are of the rank that moved most, an operation: data, headers,
+	// control and repairs.
 	SentBytes     float64 `json:"sent_bytes_per_rank"`
 	ReceivedBytes float64 `json:"received_bytes_per_rank"`
 	SentRatio     float64 `json:"sent_ratio"` // to Bytes
 	// SentToLaw and ReceivedToLaw are how often these are what the algorithm must move; see law.
 	SentToLaw     float64 `json:"sent_to_law"`
 	ReceivedToLaw float64 `json:"received_to_law"`
-	// Algorithm is how reductions went by the end, "switch" or "direct", and why; of a ring always "ring".
+	// Algorithm is how reductions went by the end, "switch" or "direct", and why; of a ring always
+	// "ring".
 	Algorithm       string `json:"algorithm,omitempty"`
 	AlgorithmReason string `json:"algorithm_reason,omitempty"`
 	// Memcpy is how fast every rank copies the same bytes while all do, and
@@ -133,11 +135,12 @@ func meanWaits(reports [][]uint64, ops, first int) waits {
 	return waits{mean(overlap.Queued), mean(overlap.Peers), mean(overlap.Turn), mean(overlap.Transfer), mean(overlap.Finish)}
 }
 
-// law returns how many bytes an algorithm has the busiest rank send and
-// receive of a shard of n bytes: a root of a multicast sends it once and receives the others';
-// a Reduce-Scatter sends the shards of the others, through the switch its own as well if sums of that type are
-// rounded; it receives one through the switch, directly as much as it sends (Khalilov et al., SC24, section II and appendix B).
-// On a ring everything but a broadcast sends, and receives, the shards of all others.
+// law returns how many bytes an algorithm has the busiest rank send and receive of a shard of n
+// bytes: a root of a multicast sends it once and receives the others'; a Reduce-Scatter sends the
+// shards of the others, through the switch its own as well if sums of that type are rounded; it
+// receives one through the switch, directly as much as it sends (Khalilov et al., SC24, section II
+// and appendix B). On a ring everything but a broadcast sends, and receives, the shards of all
+// others.
 func law(name, algorithm string, t reduce.Type, n, ranks int) (sent, received float64) {
 	shard, others := float64(n), float64((ranks-1)*n)
 	if ranks == 1 {

@@ -129,8 +129,9 @@ func (x *result) row(text *strings.Builder) {
 		x.SentToLaw, x.ReceivedToLaw, x.Memcpy, x.RatioToMemcpy, x.Wrong)
 }
 
-// overlapRows prints the results of an overlap. The time of a part of it is what its
-// operation waited for in all; a ring knows no waits. Wrong elements, which end the run with an error, have no column.
+// overlapRows prints the results of an overlap. The time of a part of it is what its operation
+// waited for in all; a ring knows no waits. Wrong elements, which end the run with an error, have
+// no column.
 func overlapRows(text *strings.Builder, gather, scatter, both result) {
 	row := func(size, what string, x *result) {
 		fmt.Fprintf(text, timeLine, size, what, x.TimeUS, x.MinUS, x.MaxUS, x.AlgBW, x.SentToLaw, x.ReceivedToLaw)

@@ -110,7 +110,8 @@ func faultKinds(t *testing.T) (names []string) {
 	return names
 }
 
-// TestErrorsOfGoExist: all that pkg/collnet has are in the table, but for what only the outside needs.
+// TestErrorsOfGoExist: all that pkg/collnet has are in the table, but for what only the outside
+// needs.
 func TestErrorsOfGoExist(t *testing.T) {
 	exported := declared(t, "../../pkg/collnet/errors.go")
 	for _, e := range errorTable {

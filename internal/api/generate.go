@@ -1,6 +1,6 @@
-// Package api holds what the API says in every language, each in one table: the counters of a
-// group (counters.go), the kinds of errors (errors.go) and the element types (types.go). Go, C and Python code and the
-// documents that speak of them are written from it by "go generate ./internal/api".
+// Package api holds what the API says in every language, each in one table: the counters of a group
+// (counters.go), the kinds of errors (errors.go) and the element types (types.go). Go, C and Python
+// code and the documents that speak of them are written from it by "go generate ./internal/api".
 package api
 
 import (

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzLoad gives every variable any text. It is refused with its name, or understood the same way again.
+// FuzzLoad gives every variable any text. It is refused with its name, or understood the same way
+// again.
 func FuzzLoad(f *testing.F) {
 	for i, text := range []string{"", "auto", "eth0", "239.1.2.3", "5000", "2s", "0.01", "64K", "1MiB", "[::1]:4000", "a:1,b:2", "0", "-1", "NaN", "1e9", "off", "correct-horse"} {
 		for v := range table {

@@ -18,9 +18,9 @@ import (
 
 //go:generate go test -run ^TestReferenceIsCurrent$ -update
 
-// Settings are the values of the variables, checked. Sizes are in bytes.
-// A zero Group, Port, Chunk, Window or ReceiveBuffer and an empty Interface or
-// Rendezvous mean that the library chooses, as the table says.
+// Settings are the values of the variables, checked. Sizes are in bytes. A zero Group, Port, Chunk,
+// Window or ReceiveBuffer and an empty Interface or Rendezvous mean that the library chooses, as
+// the table says.
 type Settings struct {
 	Fabric        string // "auto", "udp" or "shm"
 	Interface     string

@@ -6,9 +6,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// delayed are the messages for a rank whose path had no room. They keep their order; those for other
-// ranks do not wait for them: a neighbour that is being repaired over a slow link must not hold up the
-// credit that all the others send by.
+// delayed are the messages for a rank whose path had no room. They keep their order; those for
+// other ranks do not wait for them: a neighbour that is being repaired over a slow link must not
+// hold up the credit that all the others send by.
 type delayed struct {
 	rank     int
 	messages []wire.Control

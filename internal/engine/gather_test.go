@@ -219,7 +219,8 @@ func TestJoint(t *testing.T) {
 	}
 }
 
-// TestSleepOfAFailedEngine has a fabric in which something lies that nobody takes any more: it never sleeps.
+// TestSleepOfAFailedEngine has a fabric in which something lies that nobody takes any more: it
+// never sleeps.
 func TestSleepOfAFailedEngine(t *testing.T) {
 	g, f := rank0()
 	g.Fail(errors.New("a rank is lost"))

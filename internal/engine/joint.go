@@ -16,8 +16,8 @@ type Joint struct {
 	parts []*Work
 }
 
-// NewJoint returns a work of this many parts. after is called when all are
-// done, by the goroutine that completes the last, and returns what the whole ends with. It must not block.
+// NewJoint returns a work of this many parts. after is called when all are done, by the goroutine
+// that completes the last, and returns what the whole ends with. It must not block.
 func NewJoint(parts int, after func(err error) error) *Joint {
 	j := &Joint{Work: newWork(0, nil), after: after}
 	j.left.Store(int64(parts) + 1)

@@ -17,10 +17,10 @@ import (
 // ReduceConfig says how a Reduce engine is set up.
 type ReduceConfig struct {
 	Rank, Size int
-	// Route decides how operations go: it has Begin called first, and then Stop, Resume and Join
-	// as switches come and go. It runs on a goroutine of its own from
-	// the first operation on, for a communicator that never reduces needs no
-	// connections for it, and returns when the communicator ends. nil: whoever drives the engine decides.
+	// Route decides how operations go: it has Begin called first, and then Stop, Resume and Join as
+	// switches come and go. It runs on a goroutine of its own from the first operation on, for a
+	// communicator that never reduces needs no connections for it, and returns when the
+	// communicator ends. nil: whoever drives the engine decides.
 	Route func()
 	// Yield, if not nil, says that nothing may be sent now, see
 	// overlap.Background. An uplink is told by itself.
@@ -129,8 +129,8 @@ func (r *Reduce) Do(ctx context.Context, f func()) error {
 }
 
 // Begin lets operations go: through u, if all ranks have joined the switch under this epoch, else
-// over the streams s. The other one is nil. It is for whoever drives the engine, as are Stop, Resume
-// and Join: see Do.
+// over the streams s. The other one is nil. It is for whoever drives the engine, as are Stop,
+// Resume and Join: see Do.
 func (r *Reduce) Begin(epoch uint32, u *reducescatter.Uplink, s fabric.Streams) {
 	if u == nil {
 		r.open(s)
@@ -152,7 +152,8 @@ func (r *Reduce) Stop(epoch uint32) (record []byte, u *reducescatter.Uplink) {
 	return r.lane.Stop(epoch), r.uplink.set(nil)
 }
 
-// Resume goes on without the switch, over s, given all ranks' records. s counts only the first time.
+// Resume goes on without the switch, over s, given all ranks' records. s counts only the first
+// time.
 func (r *Reduce) Resume(records [][]byte, s fabric.Streams) error {
 	r.open(s)
 	return r.lane.Resume(records)
@@ -364,7 +365,8 @@ func (r *Reduce) Stats() ReduceStats {
 	return s
 }
 
-// Close waits for Route, which must be about to return, and closes what it opened. Nobody may drive the engine any more.
+// Close waits for Route, which must be about to return, and closes what it opened. Nobody may drive
+// the engine any more.
 func (r *Reduce) Close() error {
 	r.start.Do(func() {}) // nobody starts Route from now on, or is about to
 	r.ended.Wait()

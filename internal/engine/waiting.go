@@ -15,9 +15,10 @@ type Waiting struct {
 	Idle time.Duration
 }
 
-// Waiting returns what the oldest operation waited for when the lane's driver last looked, or nil if none
-// was in flight, and has the driver look again. Whoever watches calls it time and again, from any
-// goroutine; what it returns is as old as the call before. It costs the driver nothing between calls.
+// Waiting returns what the oldest operation waited for when the lane's driver last looked, or nil
+// if none was in flight, and has the driver look again. Whoever watches calls it time and again,
+// from any goroutine; what it returns is as old as the call before. It costs the driver nothing
+// between calls.
 func (g *Gather) Waiting() *Waiting {
 	w := g.waiting.Load()
 	g.asked.Store(true)

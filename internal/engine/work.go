@@ -1,7 +1,6 @@
-// Package engine runs the pure protocols over fabrics: Gather drives
-// internal/protocol/multicast over a fabric.Gather, Reduce drives internal/protocol/direct over
-// fabric.Streams. Both are workers of a pkg/overlap lane. This is the only place
-// of the data path that reads a clock.
+// Package engine runs the pure protocols over fabrics: Gather drives internal/protocol/multicast
+// over a fabric.Gather, Reduce drives internal/protocol/direct over fabric.Streams. Both are
+// workers of a pkg/overlap lane. This is the only place of the data path that reads a clock.
 //
 // The words are in docs/GLOSSARY.md.
 package engine
@@ -70,9 +69,9 @@ func (w *Work) Done() <-chan struct{} { return w.done }
 // Err returns the outcome of an operation that is done.
 func (w *Work) Err() error { return w.err }
 
-// OnDone has f called with the outcome when the operation is done, before Done
-// is closed, by the goroutine that completes it; if it is done already, here and now. f must not
-// block, nor wait for anything of the same communicator. It may be called once.
+// OnDone has f called with the outcome when the operation is done, before Done is closed, by the
+// goroutine that completes it; if it is done already, here and now. f must not block, nor wait for
+// anything of the same communicator. It may be called once.
 func (w *Work) OnDone(f func(err error)) {
 	w.hook = f
 	if !w.hooked.CompareAndSwap(noHook, withHook) {

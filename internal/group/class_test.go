@@ -87,9 +87,9 @@ func TestPostsDoNotWaitForEachOther(t *testing.T) {
 	require.NoError(t, g.ReduceScatter(b, make([]byte, 8), reduce.I32, reduce.Sum, 0))
 }
 
-// TestClassesInOppositeOrder: rank 0 waits for the foreground first and rank 1
-// for the background. Each waits for what the other has not posted, so the foreground of rank 0,
-// which cannot move, must not hold the background back.
+// TestClassesInOppositeOrder: rank 0 waits for the foreground first and rank 1 for the background.
+// Each waits for what the other has not posted, so the foreground of rank 0, which cannot move,
+// must not hold the background back.
 func TestClassesInOppositeOrder(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {

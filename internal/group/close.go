@@ -87,8 +87,9 @@ func (g *Group) Abort(reason string) error {
 	return g.Close()
 }
 
-// CloseUntil is Close that waits for others until ctx ends at most. Whoever still used the group then
-// gets an error. Only the first call of all that close does anything; the others return the same.
+// CloseUntil is Close that waits for others until ctx ends at most. Whoever still used the group
+// then gets an error. Only the first call of all that close does anything; the others return the
+// same.
 func (g *Group) CloseUntil(ctx context.Context) error {
 	g.once.Do(func() {
 		err := g.leave(ctx)

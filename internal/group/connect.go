@@ -60,8 +60,8 @@ func (p *plan) callers() (all []caller) {
 	return all
 }
 
-// connect makes a connection to each of the given peers. A lower one connects when its program comes
-// to it, however late.
+// connect makes a connection to each of the given peers. A lower one connects when its program
+// comes to it, however late.
 func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
 	conns := make([]net.Conn, len(peers))
 	g, ctx := errgroup.WithContext(ctx)
@@ -102,10 +102,10 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 	return out, err
 }
 
-// dial connects to a peer's lobby. What may pass is tried again: a process at either end that has no
-// descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the group
-// is joined the mesh says who is dead; a path on which no connection comes about for MCAST_TIMEOUT is
-// then given up.
+// dial connects to a peer's lobby. What may pass is tried again: a process at either end that has
+// no descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the
+// group is joined the mesh says who is dead; a path on which no connection comes about for
+// MCAST_TIMEOUT is then given up.
 func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
 	d := Dialing{Segment: p.segment}

@@ -17,8 +17,8 @@ type MismatchError struct {
 // Error names both ranks and what they have.
 func (e *MismatchError) Error() string { return e.Text }
 
-// A fault reaches a rank as its kind, one rank and its text, and what rank 0 of a rendezvous answers
-// as text alone: of a second rank, and of what each of two called, only the text tells.
+// A fault reaches a rank as its kind, one rank and its text, and what rank 0 of a rendezvous
+// answers as text alone: of a second rank, and of what each of two called, only the text tells.
 var (
 	notCome  = regexp.MustCompile(`\branks? (\d+)[^:]* of \d+ (?:has|have) not come`)
 	started  = regexp.MustCompile(`\brank 0 was started for (\d+ ranks), this is rank (\d+) of (\d+)`)
@@ -26,7 +26,8 @@ var (
 	disagree = regexp.MustCompile(`\brank (\d+) called (.+?), rank (\d+) (.+)`)
 )
 
-// MismatchOf returns which two ranks an error says to disagree, and what each of them has or called.
+// MismatchOf returns which two ranks an error says to disagree, and what each of them has or
+// called.
 func MismatchOf(err error) (ranks [2]int, what [2]string, ok bool) {
 	var start *MismatchError
 	var fault *Fault
@@ -47,8 +48,8 @@ func MismatchOf(err error) (ranks [2]int, what [2]string, ok bool) {
 	return ranks, what, false
 }
 
-// PathOf returns from which rank to which one data do not pass, if that is what an error says; -1 is
-// a rank that it does not name.
+// PathOf returns from which rank to which one data do not pass, if that is what an error says; -1
+// is a rank that it does not name.
 func PathOf(err error) (from, to int, ok bool) {
 	var fault *Fault
 	if !errors.As(err, &fault) || fault.Kind != Path {

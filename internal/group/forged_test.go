@@ -14,8 +14,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestForgedDatagramsEndNoGroup has somebody on a rank's host, whose datagrams pass every filter, send 10,000
-// that are well-formed but of other operations than the ranks'. They change nothing, and are counted.
+// TestForgedDatagramsEndNoGroup has somebody on a rank's host, whose datagrams pass every filter,
+// send 10,000 that are well-formed but of other operations than the ranks'. They change nothing,
+// and are counted.
 func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	const ranks, shard, forgeries = 3, 64, 10_000
 	g := assemble(t, ranks, func(s *config.Settings) { s.Fabric = "udp" })

@@ -12,7 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// waits is for a test that waits most of the time: it does so beside others, and not in the inner loop.
+// waits is for a test that waits most of the time: it does so beside others, and not in the inner
+// loop.
 func waits(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

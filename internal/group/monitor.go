@@ -142,8 +142,8 @@ func worstRoot(from, to *sample) (root int, of float64) {
 	return root, float64(most) / float64(max(1, all))
 }
 
-// wait logs an operation that has not moved for long, and which ranks it waits for. A rank may be as
-// late as it likes, so that is no fault; whoever looks for one wants to know.
+// wait logs an operation that has not moved for long, and which ranks it waits for. A rank may be
+// as late as it likes, so that is no fault; whoever looks for one wants to know.
 func (m *monitor) wait(w *engine.Waiting) {
 	if w.Idle < longWait || m.waited == w.Seq+1 {
 		return

@@ -21,19 +21,22 @@ import (
 type Network interface {
 	// Host names this host in the words of netdev.HostID.
 	Host() string
-	// Uplink returns the interface by which other hosts reach this one, of this name if there is one,
-	// and its address.
+	// Uplink returns the interface by which other hosts reach this one, of this name if there is
+	// one, and its address.
 	Uplink(name string) (*net.Interface, net.IP, error)
 	// Multicast returns the interface for multicast to ranks at these addresses.
 	Multicast(name string, ranks []netip.Addr) (*net.Interface, error)
-	// Look returns the state of the link of an interface, and its MTU now; zero where that is unknown.
+	// Look returns the state of the link of an interface, and its MTU now; zero where that is
+	// unknown.
 	Look(name string) (netdev.Link, int)
 	// Listen and Dial are net's.
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error)
-	// Acknowledged ends a connection on which nothing is acknowledged for so long, or, with 0, when TCP likes.
+	// Acknowledged ends a connection on which nothing is acknowledged for so long, or, with 0, when
+	// TCP likes.
 	Acknowledged(c net.Conn, within time.Duration) error
-	// Persist keeps a connection that is in use alive as long as the peer may live, see sys.Persist.
+	// Persist keeps a connection that is in use alive as long as the peer may live, see
+	// sys.Persist.
 	Persist(c net.Conn) error
 	// Probe opens what finds out what paths carry.
 	Probe(o *udp.Options) (Prober, error)

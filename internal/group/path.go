@@ -15,8 +15,8 @@ const (
 	mostSegment = 32767 // that TCP_MAXSEG takes
 )
 
-// smallSegment keeps both ends of a connection to packets that every path carries, in bytes less an IPv6
-// and a TCP header: ranks meet before they know what the path between them does.
+// smallSegment keeps both ends of a connection to packets that every path carries, in bytes less an
+// IPv6 and a TCP header: ranks meet before they know what the path between them does.
 const smallSegment = minIPv6MTU - 60
 
 // cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.

@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// FuzzPlan has a store hand out anything for the blobs of two ranks. It is refused with a reason, or gives
-// a plan that both make alike and that what follows can work with.
+// FuzzPlan has a store hand out anything for the blobs of two ranks. It is refused with a reason,
+// or gives a plan that both make alike and that what follows can work with.
 func FuzzPlan(f *testing.F) {
 	settings := config.Default()
 	good := func(rank int) blob {

@@ -43,7 +43,8 @@ type probeRecord struct {
 	Error     string   `json:"e,omitempty"` // why it could not multicast
 }
 
-// unheard is 0 if a packet of full bytes has come on every path, and less whenever a larger one than before has.
+// unheard is 0 if a packet of full bytes has come on every path, and less whenever a larger one
+// than before has.
 func (r *probeRecord) unheard(full int) (bytes int) {
 	for _, heard := range [][][2]int{r.Multicast, r.Unicast} {
 		for _, h := range heard {
@@ -149,8 +150,8 @@ func (b *pathProbe) exchange(ctx context.Context, mine *probeRecord) ([]probeRec
 	return all, nil
 }
 
-// send probes all ranks by multicast and the neighbours by unicast as well, on request with all sizes
-// between a small and a full packet.
+// send probes all ranks by multicast and the neighbours by unicast as well, on request with all
+// sizes between a small and a full packet.
 func (b *pathProbe) send(all bool) {
 	sizes := []int{probeSmall, b.full}
 	for _, size := range probeSteps {

@@ -15,8 +15,9 @@ type probed struct {
 }
 
 // conclude works out what the paths carry. A rank that hears nothing of another one says nothing
-// about size: that there is no multicast, or that a firewall lets no datagrams pass, is another fault.
-// Nor does one that hears small multicast alone: it has ceased in the middle, or is of no use.
+// about size: that there is no multicast, or that a firewall lets no datagrams pass, is another
+// fault. Nor does one that hears small multicast alone: it has ceased in the middle, or is of no
+// use.
 func conclude(records []probeRecord, full int) probed {
 	c := probed{full: full, packet: full}
 	for to := range records {
@@ -88,7 +89,8 @@ func deafText(pairs [][2]int) string {
 	return strings.Join(out, ", ")
 }
 
-// rankList spells sorted ranks: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more".
+// rankList spells sorted ranks: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4
+// more".
 func rankList(ranks []int) string {
 	const most = 8
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
-// TestLateRankWhileTheSwitchIsGone: one that posts nothing for much longer than MCAST_TIMEOUT, while
-// the others lose the switch, join it again and wait for it, fails nothing, whichever it is.
+// TestLateRankWhileTheSwitchIsGone: one that posts nothing for much longer than MCAST_TIMEOUT,
+// while the others lose the switch, join it again and wait for it, fails nothing, whichever it is.
 func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
 	const ranks, timeout, lateness = 4, time.Second, 3 * time.Second
 	for name, late := range map[string]int{"first": 0, "last": ranks - 1} {
@@ -26,7 +26,8 @@ func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
 				via("udp", first)(s)
 				s.Timeout, s.SwitchTimeout = timeout, timeout
 			})
-			// More than a late rank's stream takes while nobody reads it: its peers stand at a zero window.
+			// More than a late rank's stream takes while nobody reads it: its peers stand at a zero
+			// window.
 			x := newExercise(seeded(3), ranks, 500_000, reduce.F32, reduce.Sum)
 			run := func(meanwhile func()) {
 				each(t, ranks, func(r int) error {

@@ -21,8 +21,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
-// stream keeps several Reduce-Scatters, and Reduces, in flight on all ranks, n in all, and
-// compares every byte. at is called once, on rank 0, when operation when was posted. It takes a minute at most.
+// stream keeps several Reduce-Scatters, and Reduces, in flight on all ranks, n in all, and compares
+// every byte. at is called once, on rank 0, when operation when was posted. It takes a minute at
+// most.
 func stream(t *testing.T, g []*Group, seed uint64, n, when int, at func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

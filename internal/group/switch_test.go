@@ -165,8 +165,8 @@ func TestSameBits(t *testing.T) {
 }
 
 // TestBytesThroughTheSwitch: a rank sends the shards of the others once and receives its own
-// (Khalilov et al., SC24, appendix B), but for headers, credits and acknowledgements. Its own it sends too where partial
-// results would have to be rounded.
+// (Khalilov et al., SC24, appendix B), but for headers, credits and acknowledgements. Its own it
+// sends too where partial results would have to be rounded.
 func TestBytesThroughTheSwitch(t *testing.T) {
 	for _, typ := range []reduce.Type{reduce.F32, reduce.BF16} {
 		t.Run(typ.String(), func(t *testing.T) {

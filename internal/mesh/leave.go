@@ -18,7 +18,8 @@ type departures struct {
 // ranks leave. A second call does nothing.
 func (m *Mesh) Leave(posted Posted) { m.noteLeaving(m.rank, posted) }
 
-// AllLeave returns a channel that is closed when all ranks leave: from then on nobody needs this one.
+// AllLeave returns a channel that is closed when all ranks leave: from then on nobody needs this
+// one.
 func (m *Mesh) AllLeave() <-chan struct{} { return m.departures.all }
 
 // Staying returns the ranks that do not leave.
@@ -34,8 +35,8 @@ func (m *Mesh) Staying() []int {
 	return ranks
 }
 
-// noteLeaving notes that a rank leaves, and passes it on. Only then does the rank count: a neighbour
-// whose connection ends because all leave has heard of all of them on that connection.
+// noteLeaving notes that a rank leaves, and passes it on. Only then does the rank count: a
+// neighbour whose connection ends because all leave has heard of all of them on that connection.
 func (m *Mesh) noteLeaving(rank int, posted Posted) {
 	m.mu.Lock()
 	known := m.departures.leaving[rank]
@@ -56,5 +57,6 @@ func (m *Mesh) noteLeaving(rank int, posted Posted) {
 	}
 }
 
-// allLeave reports whether all ranks leave, with m.mu held: then no connection that ends is a fault.
+// allLeave reports whether all ranks leave, with m.mu held: then no connection that ends is a
+// fault.
 func (m *Mesh) allLeave() bool { return len(m.departures.leaving) == m.size }

@@ -42,7 +42,8 @@ const (
 const (
 	frameHead  = 8
 	maxPayload = 1 << 24
-	// pieceBytes is what a frame holds of records: so little that frames of other kinds are not late.
+	// pieceBytes is what a frame holds of records: so little that frames of other kinds are not
+	// late.
 	pieceBytes = 64 << 10
 	// maxRecords bounds the records of all ranks together.
 	maxRecords = 1 << 28
@@ -84,11 +85,11 @@ type edge struct {
 	mu   sync.Mutex // one writer at a time
 }
 
-// New starts the mesh of a rank. conns holds a connection for each of
-// topology.Neighbours(rank, size) and belongs to the mesh from now on. A neighbour that is
-// silent for two thirds of timeout counts as dead, so that all know it before
-// timeout is over; one that has not called New yet may be silent for joining. onFault is called once,
-// with the first fault; onLeave for each other rank that leaves.
+// New starts the mesh of a rank. conns holds a connection for each of topology.Neighbours(rank,
+// size) and belongs to the mesh from now on. A neighbour that is silent for two thirds of timeout
+// counts as dead, so that all know it before timeout is over; one that has not called New yet may
+// be silent for joining. onFault is called once, with the first fault; onLeave for each other rank
+// that leaves.
 func New(
 	rank, size int, conns map[int]net.Conn, timeout, joining time.Duration,
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
@@ -239,8 +240,8 @@ func (m *Mesh) Close() {
 }
 
 // awaitNeighbours waits until the neighbours have closed their connections, too, but not for long,
-// and for all that the mesh does. Who closes a connection while bytes of the peer come resets it, and
-// the last message, that all leave or what failed, is lost where it is still on its way.
+// and for all that the mesh does. Who closes a connection while bytes of the peer come resets it,
+// and the last message, that all leave or what failed, is lost where it is still on its way.
 func (m *Mesh) awaitNeighbours(wait time.Duration) {
 	enough := time.AfterFunc(min(m.timeout/3, wait), m.closeEdges)
 	defer enough.Stop()

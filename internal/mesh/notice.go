@@ -11,7 +11,8 @@ type Notice struct {
 	Text   string
 }
 
-// Notify tells all ranks, unless this one knows a notice with that number, or a greater one, already.
+// Notify tells all ranks, unless this one knows a notice with that number, or a greater one,
+// already.
 func (m *Mesh) Notify(number uint32, text string) { m.spreadNotice(Notice{number, m.rank, text}) }
 
 // spreadNotice takes a notice that is new, and passes it on.

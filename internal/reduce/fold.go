@@ -26,10 +26,10 @@ const large = 16 << 20
 // index, taken in the order of srcs, which is that of InOrder. The numbers are in
 // the machine's byte order.
 //
-// All slices have the same length in bytes, a multiple of t.Size(), which may
-// be 0; they need no alignment. There is at least one source. dst may be one of the
-// sources, exactly; it must not overlap them otherwise. A violation of this, and a type or
-// operation that is not valid, is a mistake of the caller: Fold panics and says which.
+// All slices have the same length in bytes, a multiple of t.Size(), which may be 0; they need no
+// alignment. There is at least one source. dst may be one of the sources, exactly; it must not
+// overlap them otherwise. A violation of this, and a type or operation that is not valid, is a
+// mistake of the caller: Fold panics and says which.
 //
 //   - Integers wrap around. F16, BF16, E4M3 and E5M2 are accumulated in F32 over
 //     all sources and rounded once, to nearest even.

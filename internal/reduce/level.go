@@ -28,9 +28,8 @@ var needs = [numLevels][]cpuid.FeatureID{
 	AVX512: {cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL},
 }
 
-// kernel combines bytes from to to of every source into the same bytes of dst,
-// or takes a step with the only source.
-// scalar holds the factor or the divisor in the accumulate type (see operand).
+// kernel combines bytes from to to of every source into the same bytes of dst, or takes a step with
+// the only source. scalar holds the factor or the divisor in the accumulate type (see operand).
 type kernel func(dst []byte, srcs [][]byte, from, to int, scalar uint64)
 
 // table holds kernels by position of the type and operation; nil where the

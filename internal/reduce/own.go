@@ -36,10 +36,10 @@ func FoldOthers(dst []byte, srcs [][]byte, t Type, op Op, factor float64) {
 	Fold(dst, srcs, t, op, factor)
 }
 
-// Complete sets dst to the result of all ranks, given the partial result of the
-// others and what the owner brings itself. Avg divides by ranks, PremulSum multiplies own
-// by factor. dst may be others or own, exactly; it must not overlap them otherwise. t must be of those with
-// OwnLast. Complete allocates nothing.
+// Complete sets dst to the result of all ranks, given the partial result of the others and what the
+// owner brings itself. Avg divides by ranks, PremulSum multiplies own by factor. dst may be others
+// or own, exactly; it must not overlap them otherwise. t must be of those with OwnLast. Complete
+// allocates nothing.
 func Complete(dst, others, own []byte, t Type, op Op, factor float64, ranks int) {
 	checkStep(dst, t, others, t, op)
 	checkStep(dst, t, own, t, op)

@@ -43,7 +43,8 @@ func TestCompleteGivesFold(t *testing.T) {
 	}
 }
 
-// completeAt puts the result apart, where the partial one lies, and where the own contribution does.
+// completeAt puts the result apart, where the partial one lies, and where the own contribution
+// does.
 func completeAt(t *testing.T, r *rand.Rand, order [][]byte, typ Type, op Op, factor float64, want []byte, what string) {
 	t.Helper()
 	n, last := len(want), len(order)-1

@@ -26,9 +26,10 @@ type Peer struct {
 	offered bool
 }
 
-// Accept hears what the member at the other end of conn asks for. It waits at most
-// within for that, as Offer does for the answer; later the peer waits as long as the
-// member asks for. If secrets are given, the member has proved one. The connection belongs to the peer; Accept closes it if it fails.
+// Accept hears what the member at the other end of conn asks for. It waits at most within for that,
+// as Offer does for the answer; later the peer waits as long as the member asks for. If secrets are
+// given, the member has proved one. The connection belongs to the peer; Accept closes it if it
+// fails.
 func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error) {
 	p := &Peer{line: newLine(conn, within)}
 	p.line.largest = maxEarly
@@ -83,7 +84,8 @@ func (p *Peer) accept(secrets Secrets) error {
 	return nil
 }
 
-// minPayload is the least, in bytes, that a datagram must carry after its head. Every IP path carries more.
+// minPayload is the least, in bytes, that a datagram must carry after its head. Every IP path
+// carries more.
 const minPayload = 64
 
 // Offer admits the member: it names the ports of the node's sockets, by
@@ -118,8 +120,8 @@ func (p *Peer) Refuse(e *Error) {
 	p.Close()
 }
 
-// Next waits for news of the member: what is below it, if it is a node. An
-// error is the end of the session: ErrClosed if the member left, an *Error with its reason, or what happened.
+// Next waits for news of the member: what is below it, if it is a node. An error is the end of the
+// session: ErrClosed if the member left, an *Error with its reason, or what happened.
 func (p *Peer) Next() (Below, error) {
 	n, err := p.line.next()
 	if err != nil {

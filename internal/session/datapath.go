@@ -41,8 +41,8 @@ type DatapathConfig struct {
 	Close   func() error // gives the sockets back
 }
 
-// Datapath returns the data path of a session of which Ready has returned terms with that chunk. Its
-// Close ends the session. An error leaves the session as it was.
+// Datapath returns the data path of a session of which Ready has returned terms with that chunk.
+// Its Close ends the session. An error leaves the session as it was.
 func (s *Session) Datapath(chunk int) (*Datapath, error) {
 	return NewDatapath(DatapathConfig{Sockets: s.sockets, Seals: s.Seals(), Chunk: chunk, Close: func() error { return s.Close(nil) }})
 }

@@ -20,7 +20,8 @@ const (
 	maxEarly = 4 << 10 // of frames of who is not admitted yet
 	macSize  = sha256.Size
 	macked   = 1 << 31 // in the length: an HMAC follows the object
-	// maxWrite bounds a write: frames are few and small, so who leaves no room for one has stopped reading long ago.
+	// maxWrite bounds a write: frames are few and small, so who leaves no room for one has stopped
+	// reading long ago.
 	maxWrite = 5 * time.Second
 )
 
@@ -142,7 +143,8 @@ func (l *line) read(v any, within time.Duration) error {
 	return json.Unmarshal(body, v)
 }
 
-// Bounds of the time between pings. A member asks for a timeout, and must not make the node write often.
+// Bounds of the time between pings. A member asks for a timeout, and must not make the node write
+// often.
 const (
 	minInterval = 250 * time.Millisecond
 	maxInterval = time.Second

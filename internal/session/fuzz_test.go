@@ -47,7 +47,8 @@ func record(f *testing.F, frames ...any) []byte {
 	return b.Bytes()
 }
 
-// FuzzAccept has a stranger say anything to a node. It must not panic, or admit who did not ask properly.
+// FuzzAccept has a stranger say anything to a node. It must not panic, or admit who did not ask
+// properly.
 func FuzzAccept(f *testing.F) {
 	ask := Request{Version: Version, Job: 1, Ranks: 2, Rank: 1, Milliseconds: 1000, Nonce: make([]byte, nonceSize), Child: true}
 	have := Sockets{Ports: []uint16{1, 2}, Queue: 9, Datagram: 1400}
@@ -81,7 +82,8 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// FuzzDial has a node say anything to who joins. It must not panic, and take terms only that hold water.
+// FuzzDial has a node say anything to who joins. It must not panic, and take terms only that hold
+// water.
 func FuzzDial(f *testing.F) {
 	greet := greeting{Magic: magic, Version: Version, Nonce: make([]byte, nonceSize)}
 	where := offer{Ports: []uint16{9, 10}}

@@ -8,8 +8,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
-// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions (wire.Kept), from 3 on
-// members probe the path (wire.Echo).
+// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
+// (wire.Kept), from 3 on members probe the path (wire.Echo).
 const Version = 3
 
 // MaxRanks bounds a job: members are numbered in 16 bits.

@@ -15,7 +15,8 @@ import (
 // probePause is the time between two probes of a stripe of which not all has come back.
 const probePause = 20 * time.Millisecond
 
-// BrokenPath says, for people, that datagrams of so many bytes do not arrive although small ones do.
+// BrokenPath says, for people, that datagrams of so many bytes do not arrive although small ones
+// do.
 func BrokenPath(bytes int, from, to string) string {
 	return fmt.Sprintf("datagrams of %d bytes from %s to %s do not arrive, small ones do: the path's MTU is smaller than that of the "+
 		"interfaces at its ends; lower theirs, or set MCAST_CHUNK (1408 fits a path of 1500)", bytes, from, to)
@@ -42,8 +43,8 @@ type prober struct {
 }
 
 // Probe sends the node short datagrams and such as hold a chunk, until both have come back on every
-// stripe: that a session is open does not say what passes on the path of the data. It is for
-// before anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
+// stripe: that a session is open does not say what passes on the path of the data. It is for before
+// anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
 // the error says what did not pass, in which direction, and the cause.
 func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int) (err error) {
 	p := &prober{session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets))}

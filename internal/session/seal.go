@@ -22,7 +22,8 @@ type Sealer struct {
 	tag  [TagSize]byte
 }
 
-// NewSealer returns a Sealer for a key of 32 bytes. Another length is a mistake of the caller: it panics.
+// NewSealer returns a Sealer for a key of 32 bytes. Another length is a mistake of the caller: it
+// panics.
 func NewSealer(key []byte) *Sealer {
 	h, err := highwayhash.New128(key)
 	if err != nil {
@@ -37,7 +38,8 @@ func (s *Sealer) Seal(head, payload []byte) {
 	copy(head[header:], s.sum(head[:header], payload))
 }
 
-// Open reports whether the last TagSize bytes of head are the tag of what is before, and of payload.
+// Open reports whether the last TagSize bytes of head are the tag of what is before, and of
+// payload.
 func (s *Sealer) Open(head, payload []byte) bool {
 	header := len(head) - TagSize
 	return header >= 0 && subtle.ConstantTimeCompare(head[header:], s.sum(head[:header], payload)) == 1

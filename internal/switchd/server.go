@@ -47,7 +47,8 @@ type jobKey struct {
 	id     uint64
 }
 
-// Start runs a node until Close. Its errors say what the configuration or the machine does not allow.
+// Start runs a node until Close. Its errors say what the configuration or the machine does not
+// allow.
 func Start(c Config) (*Server, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -128,7 +129,8 @@ func (s *Server) closeConns() {
 	}
 }
 
-// network is what may be one host's: an IPv4 address, or the 64 bits of an IPv6 one that it cannot choose.
+// network is what may be one host's: an IPv4 address, or the 64 bits of an IPv6 one that it cannot
+// choose.
 func network(conn net.Conn) netip.Prefix {
 	addr := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("") // sessions are TCP
 	p, _ := addr.Prefix(min(addr.BitLen(), 64))                                     // never too long
@@ -310,7 +312,8 @@ func (s *Server) all() (jobs []*job) {
 	return jobs
 }
 
-// Close ends the node and all jobs, and hangs up on everybody. It waits for all its goroutines. Closing twice does nothing.
+// Close ends the node and all jobs, and hangs up on everybody. It waits for all its goroutines.
+// Closing twice does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {

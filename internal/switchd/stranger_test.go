@@ -54,7 +54,8 @@ func (c stranger) write(t *testing.T, v any) {
 	require.NoError(t, err)
 }
 
-// ask requests to join a job, with a timeout of ten minutes, and takes the ports that the node offers.
+// ask requests to join a job, with a timeout of ten minutes, and takes the ports that the node
+// offers.
 func (c stranger) ask(t *testing.T, r session.Request) (ports []uint16) {
 	t.Helper()
 	r.Version, r.Milliseconds, r.Nonce = session.Version, 600_000, make([]byte, 32)

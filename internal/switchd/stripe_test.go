@@ -76,7 +76,8 @@ func TestShares(t *testing.T) {
 				}
 			}
 			w.mark(w.poller.Ready())
-			// charged is what a round of a stripe costs the worker: bytes, and about as much as 2 KiB a datagram.
+			// charged is what a round of a stripe costs the worker: bytes, and about as much as 2
+			// KiB a datagram.
 			charged := func(s *stripe) (cost uint64) {
 				before := w.moved
 				w.serve(s)

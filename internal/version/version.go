@@ -1,5 +1,5 @@
-// Package version is the version of the whole: the command, the library and the Python package, which
-// reads the same file by a link.
+// Package version is the version of the whole: the command, the library and the Python package,
+// which reads the same file by a link.
 package version
 
 import (

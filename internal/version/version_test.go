@@ -12,7 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
-// TestOneVersion: everything that has a version takes it from VERSION, and CHANGELOG.md says what is in it.
+// TestOneVersion: everything that has a version takes it from VERSION, and CHANGELOG.md says what
+// is in it.
 func TestOneVersion(t *testing.T) {
 	read := func(path ...string) string {
 		b, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzHandle reads handles of any content: with a right checksum, or they would all be refused for that.
+// FuzzHandle reads handles of any content: with a right checksum, or they would all be refused for
+// that.
 func FuzzHandle(f *testing.F) {
 	for _, addr := range []string{"10.0.0.1:5000", "[fe80::1%eth0]:1", "[2001:db8::1]:65535"} {
 		h := make([]byte, HandleSize)

@@ -48,7 +48,8 @@ func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
 	return send, c.(*net.TCPConn)
 }
 
-// dropLarger keeps packets of more bytes than these from a socket, as a path does whose MTU has shrunk.
+// dropLarger keeps packets of more bytes than these from a socket, as a path does whose MTU has
+// shrunk.
 func dropLarger(t *testing.T, c *net.TCPConn, bytes uint32) {
 	t.Helper()
 	raw, err := c.SyscallConn()
@@ -176,7 +177,8 @@ func TestCloseAfterAReset(t *testing.T) {
 	watchEnds(t)
 }
 
-// A close does not leave the peer to the kernel, which tries for minutes, whether or not it has begun to.
+// A close does not leave the peer to the kernel, which tries for minutes, whether or not it has
+// begun to.
 func TestCloseOnANarrowPath(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

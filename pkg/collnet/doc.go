@@ -20,14 +20,14 @@
 //
 // # Buffers
 //
-// Buffers are bytes in the machine's byte order; Bytes shows a slice of numbers as such. They belong
-// to the group until the operation is done, or Close or Abort has returned.
+// Buffers are bytes in the machine's byte order; Bytes shows a slice of numbers as such. They
+// belong to the group until the operation is done, or Close or Abort has returned.
 //
 // # Contexts
 //
-// A ctx bounds how long a call waits, never the operation: what all ranks have begun cannot be taken
-// back by one. Where ctx ends first, the call returns ctx's error, the operation goes on, and its
-// buffers still belong to the group. With a ctx that has ended already nothing is begun.
+// A ctx bounds how long a call waits, never the operation: what all ranks have begun cannot be
+// taken back by one. Where ctx ends first, the call returns ctx's error, the operation goes on, and
+// its buffers still belong to the group. With a ctx that has ended already nothing is begun.
 //
 // # Errors
 //
@@ -35,8 +35,8 @@
 // cause: a *RankError names the rank that died, left or gave up, a *MismatchError two ranks that
 // called different things, a *PathError two ranks between which data do not pass. ClosedError says
 // that this rank has closed the group itself. After an *ArgumentError or BusyError nothing was
-// begun and the group goes on. A rank is as late as it likes: an operation has no time limit of its own
-// (Options.Timeout is about ranks and paths that give no sign of life).
+// begun and the group goes on. A rank is as late as it likes: an operation has no time limit of its
+// own (Options.Timeout is about ranks and paths that give no sign of life).
 //
 // The words are in docs/GLOSSARY.md.
 package collnet

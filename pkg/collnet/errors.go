@@ -11,7 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// ArgumentError says what is wrong with a call or an option, and what is allowed. Nothing was begun.
+// ArgumentError says what is wrong with a call or an option, and what is allowed. Nothing was
+// begun.
 type ArgumentError struct{ Text string }
 
 // Error returns the text.
@@ -77,8 +78,8 @@ type PathError struct {
 // Error returns the text.
 func (e *PathError) Error() string { return e.Text }
 
-// TimeoutError says that the time that an option allows is over. It is a context.DeadlineExceeded to
-// errors.Is. Where it is known for which rank was waited it is the cause of a *RankError.
+// TimeoutError says that the time that an option allows is over. It is a context.DeadlineExceeded
+// to errors.Is. Where it is known for which rank was waited it is the cause of a *RankError.
 type TimeoutError struct {
 	Setting string // the variable of the option, such as MCAST_JOIN_TIMEOUT
 	After   time.Duration
@@ -145,7 +146,8 @@ func public(err error) error {
 	return cause
 }
 
-// reasonOf returns the reason that a fault is; RankAbsent if there is none, since nobody has joined.
+// reasonOf returns the reason that a fault is; RankAbsent if there is none, since nobody has
+// joined.
 func reasonOf(f *group.Fault) Reason {
 	switch {
 	case f == nil:

@@ -111,8 +111,8 @@ func ExampleGroup_StartReduceScatter() {
 	// <nil>
 }
 
-// A rank that goes ends the operations of the others, with an error that names it. One that gives up
-// says why; of one whose process is killed the others hear that it is lost.
+// A rank that goes ends the operations of the others, with an error that names it. One that gives
+// up says why; of one whose process is killed the others hear that it is lost.
 func ExampleRankError() {
 	ctx := context.Background()
 	_ = collnet.InProcess(ctx, 2, collnet.Options{}, func(g *collnet.Group) error {

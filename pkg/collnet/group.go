@@ -43,11 +43,11 @@ func (g *Group) Barrier(ctx context.Context) error { return run(ctx, g.group.Sta
 // StartBarrier begins a Barrier and returns while it goes on.
 func (g *Group) StartBarrier() (*Work, error) { return begun(g.group.StartBarrier()) }
 
-// ReduceScatter gives every rank the reduction of all ranks' shards for it. send holds Size() shards
-// of equal length, in the order of the ranks that they are for; recv takes one. recv may be this
-// rank's shard of send; otherwise they must not overlap. The contributions of others are summed in
-// rank order and this rank's own last (16- and 8-bit floats: all in rank order), so the same inputs
-// give the same bits.
+// ReduceScatter gives every rank the reduction of all ranks' shards for it. send holds Size()
+// shards of equal length, in the order of the ranks that they are for; recv takes one. recv may be
+// this rank's shard of send; otherwise they must not overlap. The contributions of others are
+// summed in rank order and this rank's own last (16- and 8-bit floats: all in rank order), so the
+// same inputs give the same bits.
 func (g *Group) ReduceScatter(ctx context.Context, send, recv []byte, r Reduction) error {
 	t, op, err := r.check("reduce-scatter")
 	if err != nil {
@@ -86,8 +86,8 @@ func (g *Group) StartReduce(send, recv []byte, r Reduction, root int) (*Work, er
 }
 
 // Allreduce gives every rank the reduction of all ranks' send. recv is as long as send, and may be
-// the same memory; otherwise they must not overlap. All ranks get the same bits, and the same inputs
-// give the same bits.
+// the same memory; otherwise they must not overlap. All ranks get the same bits, and the same
+// inputs give the same bits.
 func (g *Group) Allreduce(ctx context.Context, send, recv []byte, r Reduction) error {
 	t, op, err := r.check("allreduce")
 	if err != nil {
@@ -105,11 +105,11 @@ func (g *Group) StartAllreduce(send, recv []byte, r Reduction) (*Work, error) {
 	return begun(g.group.StartAllreduce(send, recv, t, op, r.Factor))
 }
 
-// Close leaves the group. It waits until all ranks close, since others may still need this one, until
-// one of them dies, or until ctx ends; then ranks that still use the group get a *RankError. With
-// operations of this rank in flight, which then fail, it does not wait. The error says what could
-// not be freed, or that not all ranks closed in time (ctx's error); the group is gone either way.
-// Closing again returns the same.
+// Close leaves the group. It waits until all ranks close, since others may still need this one,
+// until one of them dies, or until ctx ends; then ranks that still use the group get a *RankError.
+// With operations of this rank in flight, which then fail, it does not wait. The error says what
+// could not be freed, or that not all ranks closed in time (ctx's error); the group is gone either
+// way. Closing again returns the same.
 func (g *Group) Close(ctx context.Context) error { return public(g.group.CloseUntil(ctx)) }
 
 // Abort ends the group on all ranks at once: operations fail with a *RankError that names this rank

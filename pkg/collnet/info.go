@@ -10,7 +10,8 @@ type Info struct {
 	// WindowBytes is how far a root sends ahead of the slowest receiver; 0: as far as it likes.
 	WindowBytes int
 	SIMD        string // instruction set of the sums
-	// Notes tell what the group does without, and why, and what has made it slow since it was joined.
+	// Notes tell what the group does without, and why, and what has made it slow since it was
+	// joined.
 	Notes []string
 	// Switched says that the next Reduce-Scatter goes through a switch, as far as this rank knows;
 	// Switch says which one, or why none.

@@ -27,8 +27,8 @@ func (w *Work) Err() error {
 	}
 }
 
-// Wait waits until the operation is done and returns its outcome, or until ctx ends and returns ctx's
-// error; then the operation goes on and keeps its buffers. It may be called again.
+// Wait waits until the operation is done and returns its outcome, or until ctx ends and returns
+// ctx's error; then the operation goes on and keeps its buffers. It may be called again.
 func (w *Work) Wait(ctx context.Context) error { return public(w.work.Wait(ctx)) }
 
 // OnDone has f called with the outcome when the operation is done, before Done is closed, by the

@@ -12,9 +12,9 @@ import (
 // bound is far beyond what anything here takes.
 const bound = 30 * time.Second
 
-// TestContextsEndWaits: a context with a deadline that is cancelled, one that is only cancelled, and one
-// that runs out each end the wait of every form that blocks; the operation goes on and can be waited
-// for; and with a context that has ended nothing is begun.
+// TestContextsEndWaits: a context with a deadline that is cancelled, one that is only cancelled,
+// and one that runs out each end the wait of every form that blocks; the operation goes on and can
+// be waited for; and with a context that has ended nothing is begun.
 func TestContextsEndWaits(t *testing.T) {
 	goOn := make(chan struct{})
 	require.NoError(t, InProcess(t.Context(), 2, Options{}, func(g *Group) error {

@@ -12,10 +12,10 @@ import (
 // size bytes at p: a load or store would end the process. The kernel tries it,
 // by copying a byte from there.
 //
-// The CPU can read memory of cudaMalloc where CPU and GPU share page tables and
-// caches: on Grace Hopper and its successors, over NVLink-C2C (CUDA
-// Programming Guide, "Unified Memory", hardware-coherent systems). Memory of cuMemCreate
-// is the CPU's only where cuMemSetAccess gave it access.
+// The CPU can read memory of cudaMalloc where CPU and GPU share page tables and caches: on Grace
+// Hopper and its successors, over NVLink-C2C (CUDA Programming Guide, "Unified Memory",
+// hardware-coherent systems). Memory of cuMemCreate is the CPU's only where cuMemSetAccess gave it
+// access.
 //
 // The CPU's own accesses to such memory, and to the host's, need no flush
 // before the GPU may read what was received: NCCL flushes because a NIC writes

@@ -50,7 +50,8 @@ func (c *countdown) Wake() {
 
 func (c *countdown) InFlight() int { return int(c.flying.Load()) }
 
-// The goroutine that waits moves the operation itself. Had nobody waited, the lane's agent would have.
+// The goroutine that waits moves the operation itself. Had nobody waited, the lane's agent would
+// have.
 func ExampleLane() {
 	w := &countdown{posted: make(chan chan struct{}, 8), wake: make(chan struct{}, 1)}
 	l := overlap.NewLane(w)

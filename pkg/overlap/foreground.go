@@ -76,7 +76,8 @@ func (f *Foreground) InFlight() int { return int(f.count.Load()) }
 
 func (f *Foreground) idle() bool { return f.count.Load() <= 0 || f.stuck() }
 
-// stuck reports whether operations are in flight, none has moved for patience, and none has begun since.
+// stuck reports whether operations are in flight, none has moved for patience, and none has begun
+// since.
 func (f *Foreground) stuck() bool {
 	n := f.stood.Load()
 	return n > 0 && n == f.begun.Load()

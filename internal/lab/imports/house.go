@@ -14,8 +14,8 @@ type wing struct {
 	prefixes []string
 }
 
-// parseWings reads a line for each wing, its name and its prefixes, the highest wing first. Lines of one name
-// that follow each other are of one wing.
+// parseWings reads a line for each wing, its name and its prefixes, the highest wing first. Lines
+// of one name that follow each other are of one wing.
 func parseWings(text string) (wings []wing) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -43,7 +43,8 @@ type house struct {
 	up      []arrow // into a higher wing
 }
 
-// newHouse sorts packages into wings. A package that no wing takes is an error: whoever adds it must say where it belongs.
+// newHouse sorts packages into wings. A package that no wing takes is an error: whoever adds it
+// must say where it belongs.
 func newHouse(wings []wing, imports map[string][]string) (*house, error) {
 	h := &house{wings: wings, imports: imports, wing: map[string]int{}, floor: map[string]int{}}
 	for name := range imports {

@@ -176,8 +176,8 @@ func (t *transfer) advance(count *int, to int) {
 	t.moved.Broadcast()
 }
 
-// reserve makes room for the partial results of blocks of n bytes. The room is as long as
-// what can be in it: the block that is being sent on, and the lead. Elements do not straddle its end.
+// reserve makes room for the partial results of blocks of n bytes. The room is as long as what can
+// be in it: the block that is being sent on, and the lead. Elements do not straddle its end.
 func (l *lane) reserve(n int) {
 	if want := (n + lead + 7) &^ 7; len(l.room) < want {
 		l.room = make([]byte, want)

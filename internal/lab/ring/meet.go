@@ -23,8 +23,8 @@ type Endpoint struct {
 	listener   net.Listener
 }
 
-// Open makes a rank reachable on the address of the interface called iface; empty: that of the default
-// route, or loopback if there is none. Exchange the Blobs of all ranks, then Join.
+// Open makes a rank reachable on the address of the interface called iface; empty: that of the
+// default route, or loopback if there is none. Exchange the Blobs of all ranks, then Join.
 func Open(rank, size int, iface string) (*Endpoint, error) {
 	if size < 1 || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("ring: rank %d of %d; want a rank from 0 to one below the size", rank, size)

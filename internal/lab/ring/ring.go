@@ -18,10 +18,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Group is one rank's part of a ring. One Allgather or Broadcast and one Reduce-Scatter may be under
-// way at a time: each kind has connections of its own. All ranks start the same ones in the
-// same order. A collective that fails, or whose context ends, ends its kind; an error names
-// the neighbour that was lost.
+// Group is one rank's part of a ring. One Allgather or Broadcast and one Reduce-Scatter may be
+// under way at a time: each kind has connections of its own. All ranks start the same ones in the
+// same order. A collective that fails, or whose context ends, ends its kind; an error names the
+// neighbour that was lost.
 type Group struct {
 	rank, size int
 	lanes      [2]lane

@@ -56,7 +56,8 @@ func random(seed uint64, n int) []byte {
 	return b
 }
 
-// sizes are below, at and above what a system call, the room's lead and the wrap of the room make different.
+// sizes are below, at and above what a system call, the room's lead and the wrap of the room make
+// different.
 var sizes = []int{1, 0, 3, 4095, 65537, lead + 9, lead + segment/2 + 5, 100003}
 
 func TestAllgather(t *testing.T) {
@@ -114,7 +115,8 @@ func contribution(r, n int, of reduce.Type) []byte {
 	return b
 }
 
-// TestReduceScatter has every ring reduce all types, so that one finds the room that another has left.
+// TestReduceScatter has every ring reduce all types, so that one finds the room that another has
+// left.
 func TestReduceScatter(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5} {
 		groups := join(t, size)
@@ -212,8 +214,8 @@ func TestAContextEndsIt(t *testing.T) {
 	require.ErrorContains(t, err, "ring: rank 0 of 2 cannot join: rank 1")
 }
 
-// TestStrangersAreTurnedAway lets some come first: one that leaves without a word, one that speaks another
-// language, and one that greets as a rank that is not the left neighbour.
+// TestStrangersAreTurnedAway lets some come first: one that leaves without a word, one that speaks
+// another language, and one that greets as a rank that is not the left neighbour.
 func TestStrangersAreTurnedAway(t *testing.T) {
 	endpoints := make([]*Endpoint, 2)
 	blobs := make([][]byte, 2)

@@ -8,12 +8,13 @@ import (
 )
 
 // A path that is dead for good (network.Dead) must hang nobody. Where it is the datagrams' alone,
-// repairs bring what they would have. Where messages are lost, a connection that delivers nothing for
-// Net.GiveUp is broken: its sender fails, and all ranks hear of it, as over the mesh. So every operation
-// ends, and a run fails if something waits and no connection has anything to deliver; or if one breaks
-// whose path is not dead.
+// repairs bring what they would have. Where messages are lost, a connection that delivers nothing
+// for Net.GiveUp is broken: its sender fails, and all ranks hear of it, as over the mesh. So every
+// operation ends, and a run fails if something waits and no connection has anything to deliver; or
+// if one breaks whose path is not dead.
 
-// GiveUp is that of a random scenario with dead paths: longer than queues and chance hold up a message.
+// GiveUp is that of a random scenario with dead paths: longer than queues and chance hold up a
+// message.
 const GiveUp = 10 * time.Second
 
 // connectionBytes is what a connection holds where one may break: else repairs of a dead path would
@@ -51,7 +52,8 @@ func (n *rank) Undelivered(p *network.Packet) {
 	n.drive()
 }
 
-// cut lets all ranks hear that a path is lost, as over the mesh. The protocol itself never gives up.
+// cut lets all ranks hear that a path is lost, as over the mesh. The protocol itself never gives
+// up.
 func (n *rank) cut(to int, err error) {
 	if to < 0 {
 		n.fail("rank %d: %v", n.rank, err)

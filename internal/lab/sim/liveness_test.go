@@ -13,8 +13,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestDeadPaths lets paths die for good, at the start and in the middle: where it is the datagrams' alone,
-// all operations succeed by repairs; where messages are lost, they end with an error. None hangs.
+// TestDeadPaths lets paths die for good, at the start and in the middle: where it is the datagrams'
+// alone, all operations succeed by repairs; where messages are lost, they end with an error. None
+// hangs.
 func TestDeadPaths(t *testing.T) {
 	for name, c := range map[string]struct {
 		dead   network.Dead
@@ -66,7 +67,8 @@ func TestStrangers(t *testing.T) {
 	assert.Greater(t, r.Stats.Mismatched, uint64(100))
 }
 
-// TestNumbersWrap lets the numbers of operations come round, as signed and as unsigned ones, with loss.
+// TestNumbersWrap lets the numbers of operations come round, as signed and as unsigned ones, with
+// loss.
 func TestNumbersWrap(t *testing.T) {
 	for _, wrap := range []uint32{1 << 31, 0} {
 		s := steady(0, 0)

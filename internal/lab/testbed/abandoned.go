@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// ProcessName is a name for a testbed that this process makes for itself: RemoveAbandoned knows by it whose it was.
+// ProcessName is a name for a testbed that this process makes for itself: RemoveAbandoned knows by
+// it whose it was.
 func ProcessName(purpose string) string { return fmt.Sprintf("%s-%d", purpose, os.Getpid()) }
 
 // RemoveAbandoned removes testbeds with names of ProcessName whose purpose begins so, and whose processes are gone:

@@ -27,7 +27,8 @@ func (t *Testbed) SetLoss(place string, l Loss) error {
 	return t.link(place, func(switches, in *inside, s station) error { return setLoss(switches.ns, in.ns, s.name, l) })
 }
 
-// SetLosses makes the links of all hosts lose that share of all packets; those that do are left alone.
+// SetLosses makes the links of all hosts lose that share of all packets; those that do are left
+// alone.
 func (t *Testbed) SetLosses(share float64) error {
 	if err := checkLoss(share); err != nil {
 		return err

@@ -27,7 +27,8 @@ func faulty(t *testing.T, tb *Testbed) (found []Faults) {
 	return found
 }
 
-// arrives says whether a datagram of that size does, as it should or should not: it waits long for one that should.
+// arrives says whether a datagram of that size does, as it should or should not: it waits long for
+// one that should.
 func arrives(t *testing.T, should bool, from, to socket, addr netip.Addr, size int) bool {
 	t.Helper()
 	wait := 50 * time.Millisecond

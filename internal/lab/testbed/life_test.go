@@ -161,8 +161,8 @@ func TestRootDownAsksOnce(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(<-said, "asked"), 1)
 }
 
-// TestRootDownAfterIPMadeANamespace runs where /run is new and seen by nobody else: then nothing is mounted
-// on /run/netns, and the first `ip netns add` mounts it.
+// TestRootDownAfterIPMadeANamespace runs where /run is new and seen by nobody else: then nothing is
+// mounted on /run/netns, and the first `ip netns add` mounts it.
 func TestRootDownAfterIPMadeANamespace(t *testing.T) {
 	name := newName(t)
 	child := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "mount -t tmpfs none /run && exec "+os.Args[0])

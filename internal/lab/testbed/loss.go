@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Loss says which packets of a host's or node's link are lost: a share of those that everything else says matches.
+// Loss says which packets of a host's or node's link are lost: a share of those that everything
+// else says matches.
 type Loss struct {
 	Share    float64    `json:"share"`              // 0 to 1
 	At       string     `json:"at,omitempty"`       // one of LossPlaces
@@ -29,10 +30,11 @@ type Loss struct {
 
 // What a Loss may say.
 var (
-	// LossPlaces: both directions of the link; into the host; out of it; or its own firewall, which tells the
-	// program that sends (EPERM).
+	// LossPlaces: both directions of the link; into the host; out of it; or its own firewall, which
+	// tells the program that sends (EPERM).
 	LossPlaces = []string{"", "in", "out", "firewall"}
-	// LossProtocols: all but IGMP, for a switch that missed a join would not be told for two minutes; or one.
+	// LossProtocols: all but IGMP, for a switch that missed a join would not be told for two
+	// minutes; or one.
 	LossProtocols = []string{"", "udp", "tcp", "igmp"}
 	// LossCasts: all; or what goes to one host, or to a group.
 	LossCasts = []string{"", "unicast", "multicast"}
@@ -108,8 +110,8 @@ const (
 	ipDestination = 16
 )
 
-// lossEnds are those of a link: at the switch's port, what comes from the host; at the host, what comes to it,
-// and what its programs send.
+// lossEnds are those of a link: at the switch's port, what comes from the host; at the host, what
+// comes to it, and what its programs send.
 func lossEnds(switches, host netns.NsHandle, port string) []lossEnd {
 	return []lossEnd{
 		{"out", switches, port, nftables.TableFamilyNetdev, ipDestination},

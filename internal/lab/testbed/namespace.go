@@ -48,9 +48,10 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// prepareRoot makes the directory of names a mount of its own, as `ip netns add` does where it is none: done
-// later, over namespaces that are there, that would keep their files from being removed, and them alive. So
-// where there are some already, of others, it is left as it is. The lock is the one that ip takes.
+// prepareRoot makes the directory of names a mount of its own, as `ip netns add` does where it is
+// none: done later, over namespaces that are there, that would keep their files from being removed,
+// and them alive. So where there are some already, of others, it is left as it is. The lock is the
+// one that ip takes.
 func prepareRoot() error {
 	if err := os.MkdirAll(namespaceRoot, 0o755); err != nil { // as ip does
 		return err

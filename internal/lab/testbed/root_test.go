@@ -26,7 +26,8 @@ const (
 	beside = "TESTBED_TEST_BESIDE"
 )
 
-// TestMain is also a program that builds a testbed and is killed on the way, and one that has ip make a namespace meanwhile.
+// TestMain is also a program that builds a testbed and is killed on the way, and one that has ip
+// make a namespace meanwhile.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(beside); name != "" {
 		if err := upBesideIP(name); err != nil {

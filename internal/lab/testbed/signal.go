@@ -22,9 +22,9 @@ func (t *Testbed) Signal(namespace string, sig syscall.Signal) (int, error) {
 	return len(pids), nil
 }
 
-// SetDescriptors bounds how many files and sockets the processes of a place may have open: with fewer than they have,
-// each new one is refused (EMFILE). A negative bound is each process's own hard limit again. It returns how many
-// processes there are.
+// SetDescriptors bounds how many files and sockets the processes of a place may have open: with
+// fewer than they have, each new one is refused (EMFILE). A negative bound is each process's own
+// hard limit again. It returns how many processes there are.
 func (t *Testbed) SetDescriptors(namespace string, most int) (int, error) {
 	pids, err := residents([]string{namespace})
 	if err != nil {

@@ -37,7 +37,8 @@ const (
 
 var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// checkName says whether a testbed may have this name, which is a part of the names of its namespaces.
+// checkName says whether a testbed may have this name, which is a part of the names of its
+// namespaces.
 func checkName(name string) error {
 	if !goodName.MatchString(name) || len(name) > maxName {
 		return fmt.Errorf("testbed: name %q: want up to %d lower case letters, digits and hyphens, not a hyphen first", name, maxName)

@@ -50,7 +50,8 @@ func (h *Host) device() *net.Interface {
 	return &net.Interface{Index: 1, MTU: h.world.cfg.MTU, Name: iface, Flags: net.FlagUp | net.FlagMulticast}
 }
 
-// Kill ends the process: its kernel closes what it had open. With crash the host loses power: nobody hears of it.
+// Kill ends the process: its kernel closes what it had open. With crash the host loses power:
+// nobody hears of it.
 func (h *Host) Kill(crash bool) {
 	w := h.world
 	w.mu.Lock()

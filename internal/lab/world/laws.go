@@ -21,8 +21,8 @@ const (
 // mending is what TCP needs at most after a path is back: its longest pause, and a beat.
 func (s *Scenario) mending() time.Duration { return lastRTO + s.Timeout/8 + 200*time.Millisecond }
 
-// leastHole is the least size, in bytes, of packets that a path may lose and be of use: headers beside
-// the 576 bytes that every host takes.
+// leastHole is the least size, in bytes, of packets that a path may lose and be of use: headers
+// beside the 576 bytes that every host takes.
 const leastHole = 600
 
 // ends says whether a fault may end the group.
@@ -123,11 +123,12 @@ func (s *Scenario) quiet() (at time.Duration) {
 	return at
 }
 
-// manySYN is how long TCP needs to ask for a connection so often that some request is surely answered.
+// manySYN is how long TCP needs to ask for a connection so often that some request is surely
+// answered.
 const manySYN = 30 * time.Second
 
-// slack is how long an operation may take once all ranks have come to it and nothing is wrong: queues
-// are short and links slow, and what is lost is found missing after a cutoff.
+// slack is how long an operation may take once all ranks have come to it and nothing is wrong:
+// queues are short and links slow, and what is lost is found missing after a cutoff.
 func (s *Scenario) slack() time.Duration {
 	for _, f := range s.Faults {
 		if f.Share > 0 && f.Flow&Meeting != 0 {
@@ -178,7 +179,8 @@ func (s *Scenario) justified(r *rank, step int, err error, causes []cause) error
 	return fmt.Errorf("rank %d, %s: the error names something else than what is wrong: %w", r.number, s.name(step), err)
 }
 
-// alike checks that all ranks are told the same, where one thing alone is wrong and no rank is cut off from it.
+// alike checks that all ranks are told the same, where one thing alone is wrong and no rank is cut
+// off from it.
 func (s *Scenario) alike(ranks []*rank, causes []cause) error {
 	if len(causes) != 1 || len(causes[0].ranks) != 1 {
 		return nil

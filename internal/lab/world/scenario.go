@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Scenario is a group, what its ranks call, and what goes wrong. As JSON it says all that a run depends
-// on, but for the order in which Go's scheduler runs goroutines that are ready at the same moment.
+// Scenario is a group, what its ranks call, and what goes wrong. As JSON it says all that a run
+// depends on, but for the order in which Go's scheduler runs goroutines that are ready at the same
+// moment.
 type Scenario struct {
 	Seed    uint64
 	Net     Config        // Hosts are the ranks
@@ -51,7 +52,8 @@ type Call struct {
 	Async bool // ranks go on, and wait for it later
 }
 
-// Late says that a rank comes to a step later than others: 0 is to join, 1 the first call, and the last to close.
+// Late says that a rank comes to a step later than others: 0 is to join, 1 the first call, and the
+// last to close.
 type Late struct {
 	Rank, Step int
 	By         time.Duration

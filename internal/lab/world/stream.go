@@ -275,7 +275,8 @@ func (e *end) close() {
 	e.forget()
 }
 
-// take returns up to n bytes that have arrived, or why there will be none. Neither: there is nothing yet.
+// take returns up to n bytes that have arrived, or why there will be none. Neither: there is
+// nothing yet.
 func (e *end) take(n int) ([]byte, error) {
 	if e.host.stopped != nil {
 		return nil, nil

@@ -1,11 +1,12 @@
 // Package world is a network in virtual time for ranks that run as they ship: it implements
-// group.Network, so everything above the sockets is the code of the product: rendezvous, lobby, mesh,
-// probes, both lanes, the route of reductions. Time is that of a bubble of testing/synctest, which
-// advances when all goroutines wait, so an hour of waiting costs nothing and a hang is seen at once.
+// group.Network, so everything above the sockets is the code of the product: rendezvous, lobby,
+// mesh, probes, both lanes, the route of reductions. Time is that of a bubble of testing/synctest,
+// which advances when all goroutines wait, so an hour of waiting costs nothing and a hang is seen
+// at once.
 //
-// A World has hosts, one rank each. Between them go multicast datagrams, which are lost where a queue
-// is full or a Fault says so, and streams, which repeat what is lost as TCP does. What is simulated is
-// said in decision 0031; what is not: the kernel's sockets, and shared memory.
+// A World has hosts, one rank each. Between them go multicast datagrams, which are lost where a
+// queue is full or a Fault says so, and streams, which repeat what is lost as TCP does. What is
+// simulated is said in decision 0031; what is not: the kernel's sockets, and shared memory.
 package world
 
 import (
@@ -38,7 +39,8 @@ type World struct {
 	lost    int                           // packets that faults have taken
 }
 
-// New returns a network in which nothing is wrong but for the given faults, whose times count from now.
+// New returns a network in which nothing is wrong but for the given faults, whose times count from
+// now.
 func New(c Config, faults ...Fault) *World {
 	w := &World{
 		cfg: c, start: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0x776f726c64)), faults: faults,

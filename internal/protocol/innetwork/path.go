@@ -56,9 +56,10 @@ type overdue struct {
 // clear notes that nothing is missing.
 func (o *overdue) clear() { o.active = false }
 
-// poll notes that a poll shows something to be missing, and returns for how long nothing has arrived
-// by polls that heard of answers to those before: whether answers come is another question, which the
-// member asks itself. Between two polls a quarter of limit counts at most: a member that stood still did not wait.
+// poll notes that a poll shows something to be missing, and returns for how long nothing has
+// arrived by polls that heard of answers to those before: whether answers come is another question,
+// which the member asks itself. Between two polls a quarter of limit counts at most: a member that
+// stood still did not wait.
 func (o *overdue) poll(now Time, arrived uint32, heard bool, limit Time) Time {
 	if !o.active || o.arrived != arrived {
 		*o = overdue{arrived: arrived, polled: now, active: true}

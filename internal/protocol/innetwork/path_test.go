@@ -42,7 +42,8 @@ func (a *poller) poll(st wire.SlotStatus, every, within Time) (results int, name
 	return results, named
 }
 
-// TestResultsThatDoNotArrive: polls pass and results do not, so the job ends, and says which way is broken.
+// TestResultsThatDoNotArrive: polls pass and results do not, so the job ends, and says which way is
+// broken.
 func TestResultsThatDoNotArrive(t *testing.T) {
 	a := newPoller(t, 0)
 	complete(a.Stage, 0, 0, 5)

@@ -84,7 +84,8 @@ func report(s *Stage, now Time) *wire.SlotStatus {
 	return &st
 }
 
-// TestNodeRefusesResults: what differs in one field from a result that is due is counted and forgotten.
+// TestNodeRefusesResults: what differs in one field from a result that is due is counted and
+// forgotten.
 func TestNodeRefusesResults(t *testing.T) {
 	s := newNode(t)
 	gather(s, 0, 0, 2, 1, 0)

@@ -1,7 +1,7 @@
 package multicast
 
-// advance does what has become possible. It is called after every event that may have made something
-// possible, and is the only place that does this, in this order:
+// advance does what has become possible. It is called after every event that may have made
+// something possible, and is the only place that does this, in this order:
 //
 //  1. for each operation in flight, from the oldest on:
 //     a. it enters its barrier, unless older ones are in the way (mayEnter);
@@ -9,8 +9,8 @@ package multicast
 //     handshake, and when that is over it is done;
 //  2. what is not needed any more is released, from the oldest on.
 //
-// Older operations come first since they are in the way of later ones: what completes in 1b lets the
-// next enter its barrier in the same pass.
+// Older operations come first since they are in the way of later ones: what completes in 1b lets
+// the next enter its barrier in the same pass.
 func (c *Comm) advance() {
 	if c.err != nil {
 		return
@@ -50,12 +50,13 @@ func (a *ahead) count(p *op) {
 	}
 }
 
-// mayEnter reports whether an operation behind these may enter its barrier: it says that the arena is
-// free, and that this rank's queue has room. With one older operation still under way the barrier
-// hides behind its data. With more, their windows would add up in the queue.
+// mayEnter reports whether an operation behind these may enter its barrier: it says that the arena
+// is free, and that this rank's queue has room. With one older operation still under way the
+// barrier hides behind its data. With more, their windows would add up in the queue.
 func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late < 2 }
 
-// disseminate sends what may be sent of an operation's barrier, and opens it once everybody is ready.
+// disseminate sends what may be sent of an operation's barrier, and opens it once everybody is
+// ready.
 func (c *Comm) disseminate(p *op) {
 	p.barrier.send(&p.layout, &c.out)
 	if !p.barrier.open && p.barrier.passed(c.topo.Rounds()) {

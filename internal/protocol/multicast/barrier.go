@@ -2,8 +2,8 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// barrier is an operation's dissemination barrier at one rank: in round i a rank tells rank+2^i that
-// it and everybody it has heard of is ready. After ceil(log2 P) rounds everybody has heard of
+// barrier is an operation's dissemination barrier at one rank: in round i a rank tells rank+2^i
+// that it and everybody it has heard of is ready. After ceil(log2 P) rounds everybody has heard of
 // everybody. (For P a power of two this is as fast as recursive doubling; it works for any P.)
 type barrier struct {
 	entered bool   // this rank is ready

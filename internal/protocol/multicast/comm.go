@@ -14,17 +14,17 @@
 // An operation is large or small, which is its mode. A large one is announced by a dissemination
 // barrier, so that every rank has its receive buffer ready (RNR synchronisation, III-C); its roots
 // take turns (the sequencer, IV-A) and send as far as the slowest receiver's credit allows; chunks
-// land in the user's buffer; and a rank keeps its buffer until its right neighbour is complete (final
-// handshake). A small one is eager: every rank holds an arena of receive memory ready for small
-// operations at all times, so they are sent at once. Barriers between them bound how far ranks
-// drift apart: they open an epoch, and all that was sent eagerly before has been received by
+// land in the user's buffer; and a rank keeps its buffer until its right neighbour is complete
+// (final handshake). A small one is eager: every rank holds an arena of receive memory ready for
+// small operations at all times, so they are sent at once. Barriers between them bound how far
+// ranks drift apart: they open an epoch, and all that was sent eagerly before has been received by
 // everybody when one completes (docs/decisions/0002).
 //
-// An operation is an op, which consists of components, each a type in a file of its name: calls, barrier,
-// sender, receiver, credit, loss, fetch, repairs, timer, handshake. They read the operation's layout
-// (shape and mode), know nothing of each other but what they are handed, and put messages into the
-// outbox. Comm has what spans operations (table, epoch, backlog, pace, flows, pool), and the events,
-// each of which ends in advance.
+// An operation is an op, which consists of components, each a type in a file of its name: calls,
+// barrier, sender, receiver, credit, loss, fetch, repairs, timer, handshake. They read the
+// operation's layout (shape and mode), know nothing of each other but what they are handed, and put
+// messages into the outbox. Comm has what spans operations (table, epoch, backlog, pace, flows,
+// pool), and the events, each of which ends in advance.
 package multicast
 
 import (

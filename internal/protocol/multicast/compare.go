@@ -4,11 +4,12 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
 // Ranks that call different operations by the same number have a bug that ends the communicator,
 // with an error that names two of them. What proves it has come over the reliable path: a barrier's
-// message, a request for chunks or a repair. A datagram proves nothing, since anybody on the network
-// can send one: if it does not fit the operation it is dropped and counted. A small operation has no
-// barrier, so there such a datagram makes a rank tell its right neighbour what it has called. The
-// neighbour compares that with its own call and tells its right neighbour in turn, each rank once an
-// operation, so that it goes round the ring: if any two ranks differ, then so do two neighbours.
+// message, a request for chunks or a repair. A datagram proves nothing, since anybody on the
+// network can send one: if it does not fit the operation it is dropped and counted. A small
+// operation has no barrier, so there such a datagram makes a rank tell its right neighbour what it
+// has called. The neighbour compares that with its own call and tells its right neighbour in turn,
+// each rank once an operation, so that it goes round the ring: if any two ranks differ, then so do
+// two neighbours.
 
 // compare takes what the left neighbour has called.
 func (c *Comm) compare(p *op, from int, m *wire.Control) {
@@ -20,8 +21,8 @@ func (c *Comm) compare(p *op, from int, m *wire.Control) {
 	}
 }
 
-// sameCall reports whether another rank has called the same as this one, by its word on the reliable
-// path. If not, the communicator fails.
+// sameCall reports whether another rank has called the same as this one, by its word on the
+// reliable path. If not, the communicator fails.
 func (c *Comm) sameCall(p *op, from int, m *wire.Control) bool {
 	theirs := Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}
 	if theirs != p.called() {

@@ -37,7 +37,8 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// mismatch lets all ranks call a, but one, which calls b, maybe after the others' messages have arrived.
+// mismatch lets all ranks call a, but one, which calls b, maybe after the others' messages have
+// arrived.
 func mismatch(t *testing.T, a, b Op, odd, size int, early bool) {
 	n := newNet(small(size, 1024))
 	called := make([]Op, size)
@@ -66,8 +67,9 @@ func mismatch(t *testing.T, a, b Op, odd, size int, early bool) {
 	require.ErrorContains(t, err, "operation 0")
 }
 
-// A datagram of another operation, which anybody can send, ends nothing: it is dropped and counted, ranks
-// compare what they have called, and the true one is still taken, whenever the forged one comes.
+// A datagram of another operation, which anybody can send, ends nothing: it is dropped and counted,
+// ranks compare what they have called, and the true one is still taken, whenever the forged one
+// comes.
 func TestForgedDatagramEndsNothing(t *testing.T) {
 	op := Op{Collective: wire.Allgather, Bytes: 64}
 	for name, forged := range map[string]wire.Data{
@@ -163,8 +165,9 @@ func (f *forger) next(around uint32) (h wire.Data, size int) {
 	}
 }
 
-// TestForgedDatagramsAreHarmless offers as many forged datagrams as true packets arrive ten times over, and
-// what no rank has sent before must not be overwritten: every chunk is placed where nothing that is true lies.
+// TestForgedDatagramsAreHarmless offers as many forged datagrams as true packets arrive ten times
+// over, and what no rank has sent before must not be overwritten: every chunk is placed where
+// nothing that is true lies.
 func TestForgedDatagramsAreHarmless(t *testing.T) {
 	cfg := small(4, 16)
 	cfg.Eager, cfg.Arena, cfg.EagerChunks, cfg.Window = 512, 2048, 128, 8

@@ -2,8 +2,8 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// Control takes a control message from another rank. Messages that no correct rank sends are dropped
-// and counted.
+// Control takes a control message from another rank. Messages that no correct rank sends are
+// dropped and counted.
 func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	c.tick(now)
 	if c.err != nil {

@@ -106,15 +106,16 @@ func (c *credit) abreast(l *layout, underWay int) int {
 	return max(0, bound-index*l.chunks)
 }
 
-// advance notes that this rank has taken the chunks of a shard before psn off its queue, or has sent
-// its own up to next, and reports the limits that this moves.
+// advance notes that this rank has taken the chunks of a shard before psn off its queue, or has
+// sent its own up to next, and reports the limits that this moves.
 func (c *credit) advance(l *layout, out *outbox, shard, psn, next int) {
 	if l.mode.window == 0 {
 		return
 	}
 	chain, index := l.position(shard)
 	taken := max(c.taken[chain], index*l.chunks+psn)
-	// The own shard takes no room: where the stream reaches it, what was sent of it counts as taken.
+	// The own shard takes no room: where the stream reaches it, what was sent of it counts as
+	// taken.
 	if l.own >= 0 {
 		if ch, i := l.position(l.own); ch == chain && taken >= i*l.chunks {
 			taken = max(taken, i*l.chunks+next)

@@ -41,8 +41,8 @@ func (c *Comm) Expire(now Time) {
 	c.verify()
 }
 
-// askAfterSilence asks for what the roots in turn may have sent by now: with credits, not more than a
-// window beyond what has arrived.
+// askAfterSilence asks for what the roots in turn may have sent by now: with credits, not more than
+// a window beyond what has arrived.
 func (c *Comm) askAfterSilence(p *op) {
 	chains := &p.mode.chains
 	for ch := range chains.M {

@@ -11,8 +11,8 @@ import (
 // operation among it, waits that long. So a root keeps less under way where it has seen that its
 // chunks leave slowly: what leaves within the time that credit takes and a queue, beside a floor.
 // That the floor is the same for all makes roots whose streams meet in one queue come to equal
-// shares of it. Where several roots share a chain, each would need word of what those before it have
-// under way, so there it is a window.
+// shares of it. Where several roots share a chain, each would need word of what those before it
+// have under way, so there it is a window.
 
 // flow is how fast the chunks of this rank's shards have left receivers' queues.
 type flow struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Roots that have seen the slowest of links keep next to nothing under way, and get on nevertheless.
+// Roots that have seen the slowest of links keep next to nothing under way, and get on
+// nevertheless.
 func TestSlowRootsGetOn(t *testing.T) {
 	for _, ranks := range []int{2, 3, 5, 8, 13} {
 		for _, chains := range []int{1, 2, ranks} {

@@ -17,7 +17,8 @@ func thorough(t testing.TB) {
 	t.Cleanup(func() { verifyEvery = was })
 }
 
-// TestInvariantsCatch breaks one thing at a time in the middle of an operation: the next call panics.
+// TestInvariantsCatch breaks one thing at a time in the middle of an operation: the next call
+// panics.
 func TestInvariantsCatch(t *testing.T) {
 	thorough(t)
 	for name, c := range map[string]struct {

@@ -35,7 +35,8 @@ func TestMemoryOfManyLargeOperations(t *testing.T) {
 	}
 }
 
-// The same where every chunk is lost and asked for by the right neighbour as well, with two operations in flight.
+// The same where every chunk is lost and asked for by the right neighbour as well, with two
+// operations in flight.
 func TestMemoryOfLostOperations(t *testing.T) {
 	const size, ops = 16 << 20, 20
 	cfg := plain(3, 1440)

@@ -9,11 +9,11 @@ import (
 type kind uint8
 
 const (
-	// reliable: the fabric loses nothing and holds what comes early, or there is nobody else. Chunks
-	// are sent at once into the user's buffer, and that is all.
+	// reliable: the fabric loses nothing and holds what comes early, or there is nobody else.
+	// Chunks are sent at once into the user's buffer, and that is all.
 	reliable kind = iota
-	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready; what
-	// is lost is fetched.
+	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready;
+	// what is lost is fetched.
 	eager
 	// large: a barrier announces it, roots take turns and are limited by credit, chunks land in the
 	// user's buffer, what is lost is fetched, and a handshake ends it.
@@ -29,7 +29,8 @@ type mode struct {
 	// handshake: it is done only when the right neighbour has it too. An eager one needs that only
 	// if it is the last.
 	handshake bool
-	// compare: the right neighbour is told what was called, since nothing else may show a difference.
+	// compare: the right neighbour is told what was called, since nothing else may show a
+	// difference.
 	compare bool
 	opener  uint32 // the barrier that must be complete before anything is sent
 	arena   uint32 // where it lies in the arena: a multiple of 64; NotEager unless it is eager

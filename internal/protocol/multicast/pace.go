@@ -41,9 +41,9 @@ func (p *pace) measure(bytes int, elapsed time.Duration) {
 	p.rate += (r - p.rate) / 8
 }
 
-// timeout learns from a request after a silence: it was right if the chunk came by repair alone, and
-// spurious if it came by multicast as well, by up to the time since. That may have other reasons
-// too, so alpha no more than doubles.
+// timeout learns from a request after a silence: it was right if the chunk came by repair alone,
+// and spurious if it came by multicast as well, by up to the time since. That may have other
+// reasons too, so alpha no more than doubles.
 func (p *pace) timeout(spurious bool, since time.Duration) {
 	if spurious {
 		p.alpha = min(p.alpha+min(max(p.alpha/4, since), p.alpha), max(maxAlpha, p.leastAlpha))
@@ -53,8 +53,8 @@ func (p *pace) timeout(spurious bool, since time.Duration) {
 }
 
 // reordered learns from a certain request that was spurious: paths differ by more than was thought,
-// as those of several trees do while their queues are long. Many chunks tell of one such difference,
-// so reorder doubles once in its time. It returns by how much reorder has grown.
+// as those of several trees do while their queues are long. Many chunks tell of one such
+// difference, so reorder doubles once in its time. It returns by how much reorder has grown.
 func (p *pace) reordered(now Time) (more time.Duration) {
 	if p.reorder > 0 && now >= p.grown+p.reorder {
 		more = min(p.reorder, max(0, maxReorder-p.reorder))

@@ -1,7 +1,7 @@
 package multicast
 
-// Post begins an operation and returns its number. It returns ErrBusy when Room is 0, the error that
-// Fail was given after a failure, or an error that names a wrong argument.
+// Post begins an operation and returns its number. It returns ErrBusy when Room is 0, the error
+// that Fail was given after a failure, or an error that names a wrong argument.
 func (c *Comm) Post(now Time, o Op) (uint32, error) {
 	c.tick(now)
 	if c.err != nil {

@@ -15,14 +15,15 @@ func (c *Comm) Hold(h *wire.Data) bool {
 	return c.err == nil && !wire.Before(h.Seq, c.ops.posted)
 }
 
-// Place returns where the payload (n bytes) of a chunk that has arrived goes, or false if it is to be
-// dropped. The PSN alone gives the address, so order does not matter (Khalilov et al., SC24, III-B).
-// Until Received the chunk counts as missing, so a second Place before that answers the same.
+// Place returns where the payload (n bytes) of a chunk that has arrived goes, or false if it is to
+// be dropped. The PSN alone gives the address, so order does not matter (Khalilov et al., SC24,
+// III-B). Until Received the chunk counts as missing, so a second Place before that answers the
+// same.
 //
 // It is for chunks that have arrived, not for guesses (see Expect): what is dropped is counted, and
-// tells what it can: a duplicate that a request for repair was spurious, a chunk of another operation
-// that ranks may have called different ones. The first chunk of an eager operation that this rank
-// has not posted opens its state.
+// tells what it can: a duplicate that a request for repair was spurious, a chunk of another
+// operation that ranks may have called different ones. The first chunk of an eager operation that
+// this rank has not posted opens its state.
 func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 	c.tick(now)
 	p, shard := c.find(h)
@@ -93,9 +94,9 @@ func (c *Comm) begin(p *op, h *wire.Data) bool {
 	return true
 }
 
-// vacant reports whether a place in the arena may be that of an operation to come. Whoever has begun
-// it has heard of all that they entered the last barrier posted here, and that it lies behind all
-// posted since. So what a stranger sends cannot overwrite a result.
+// vacant reports whether a place in the arena may be that of an operation to come. Whoever has
+// begun it has heard of all that they entered the last barrier posted here, and that it lies behind
+// all posted since. So what a stranger sends cannot overwrite a result.
 func (c *Comm) vacant(arena uint32) bool {
 	opener := c.ops.at(c.epoch.opener)
 	entered := c.epoch.isOpen() || opener.seq == c.epoch.opener && opener.barrier.entered

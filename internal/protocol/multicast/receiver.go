@@ -78,7 +78,8 @@ func (r *receiver) next(l *layout) (shard, psn int, ok bool) {
 	return 0, 0, false
 }
 
-// incomplete returns the roots of the first shards in [from, to) that are not here, so many at most.
+// incomplete returns the roots of the first shards in [from, to) that are not here, so many at
+// most.
 func (r *receiver) incomplete(l *layout, from, to, most int) (roots []int) {
 	for s := from; s < to && len(roots) < most; s++ {
 		if !r.whole(l, s) {

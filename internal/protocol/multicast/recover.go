@@ -48,9 +48,9 @@ func (c *Comm) suspect(p *op, shard, from, to int) {
 	p.loss.note(gap{shard, from, to, c.now + c.pace.reorder})
 }
 
-// suspectBehind looks for what a chunk of a shard shows to be lost elsewhere: all that earlier roots
-// of the chain have not delivered, since they had finished before; and, from the same root, all of
-// older eager operations.
+// suspectBehind looks for what a chunk of a shard shows to be lost elsewhere: all that earlier
+// roots of the chain have not delivered, since they had finished before; and, from the same root,
+// all of older eager operations.
 func (c *Comm) suspectBehind(p *op, shard int) {
 	for s := p.loss.passed(&p.layout, shard); s < shard; s++ {
 		if !p.receiver.whole(&p.layout, s) {
@@ -71,7 +71,8 @@ func (c *Comm) suspectBehind(p *op, shard int) {
 	}
 }
 
-// ask requests the missing chunks among [from, to) of a shard from the left neighbour: see fetch.ask.
+// ask requests the missing chunks among [from, to) of a shard from the left neighbour: see
+// fetch.ask.
 func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
 	c.stats.Lost += uint64(p.fetch.ask(&p.layout, &c.out, &p.receiver, shard, from, to, certain, again))
 }

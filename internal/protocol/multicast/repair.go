@@ -9,8 +9,8 @@ type Repair struct {
 	Place   Place // where its bytes are
 }
 
-// NextRepair returns a chunk that the right neighbour has asked for and this rank holds, and whether
-// there is one. It stays the next one until Repaired.
+// NextRepair returns a chunk that the right neighbour has asked for and this rank holds, and
+// whether there is one. It stays the next one until Repaired.
 func (c *Comm) NextRepair() (Repair, bool) {
 	if c.backlog.chunks == 0 || c.err != nil {
 		return Repair{}, false

@@ -47,7 +47,8 @@ func (q *repairs) owe(bit int) {
 	q.owed++
 }
 
-// arrived takes a chunk that has just arrived, by repair or not, and returns how many more are owed.
+// arrived takes a chunk that has just arrived, by repair or not, and returns how many more are
+// owed.
 func (q *repairs) arrived(bit int, repair bool) (more int) {
 	if q.wanted.Count() == 0 || !q.wanted.Has(bit) {
 		return 0

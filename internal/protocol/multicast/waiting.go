@@ -23,8 +23,8 @@ type Waiting struct {
 	Seq   uint32
 	Op    Op
 	Phase Phase
-	// Moved is when something of the operation last happened: it was posted, a message of its barrier
-	// came, a chunk was sent, came or was repaired, or credit, turn or handshake came.
+	// Moved is when something of the operation last happened: it was posted, a message of its
+	// barrier came, a chunk was sent, came or was repaired, or credit, turn or handshake came.
 	Moved Time
 	// Ranks are those whose messages or chunks it waits for next, ascending. None: it waits for
 	// room in the fabric of this rank.
@@ -89,8 +89,8 @@ func (c *Comm) awaited(p *op) (Phase, []int) {
 	return PhaseCredit, p.credit.slowest(&p.layout)
 }
 
-// awaitedRoots returns the roots whose chunks are to come next: the first of each chain, unless this
-// rank is before it and has not sent.
+// awaitedRoots returns the roots whose chunks are to come next: the first of each chain, unless
+// this rank is before it and has not sent.
 func (p *op) awaitedRoots() (roots []int) {
 	chains := &p.mode.chains
 	for ch := range chains.M {

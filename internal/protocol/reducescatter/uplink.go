@@ -40,7 +40,8 @@ type Uplink struct {
 
 	resent, dropped atomic.Uint64
 
-	// Arguments of interface calls, kept here so that they do not escape to the heap for each datagram.
+	// Arguments of interface calls, kept here so that they do not escape to the heap for each
+	// datagram.
 	head wire.Slot
 	body [wire.SlotBodySize + wire.MaxSlotSet]byte
 }
@@ -122,9 +123,9 @@ func (u *Uplink) receive(stripe int) bool {
 	return left < budget
 }
 
-// hint returns where the next result probably belongs. A wrong guess, or a
-// forgery, spoils that memory until the right bytes come; so the result of an operation in place, where the
-// input still lies that may have to be sent again, is not guessed at.
+// hint returns where the next result probably belongs. A wrong guess, or a forgery, spoils that
+// memory until the right bytes come; so the result of an operation in place, where the input still
+// lies that may have to be sent again, is not guessed at.
 func (u *Uplink) hint(stripe int) []byte {
 	p, ok := u.member.Expect(stripe)
 	if !ok {
@@ -234,7 +235,8 @@ func (u *Uplink) flush(stripe int) int {
 	return sent
 }
 
-// Deadline returns when Work is to be called, unless datagrams come before: while the switch owes an answer.
+// Deadline returns when Work is to be called, unless datagrams come before: while the switch owes
+// an answer.
 func (u *Uplink) Deadline() (innetwork.Time, bool) { return u.member.Deadline() }
 
 // Patience returns for how long, at most, nobody needs to look at the switch unless datagrams come.

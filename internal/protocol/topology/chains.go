@@ -1,8 +1,8 @@
 package topology
 
-// Chains splits Size roots into M contiguous chains whose lengths differ by one at most (Khalilov et
-// al., SC24, IV-A and appendix A, without its need that M divides P). The roots of a chain multicast
-// one after another, the chains beside each other; 1 <= M <= Size.
+// Chains splits Size roots into M contiguous chains whose lengths differ by one at most (Khalilov
+// et al., SC24, IV-A and appendix A, without its need that M divides P). The roots of a chain
+// multicast one after another, the chains beside each other; 1 <= M <= Size.
 type Chains struct{ Size, M int }
 
 // Of returns the chain of a root. It is asked for every chunk, and a division takes longer than all

@@ -18,15 +18,14 @@ type Kind uint8
 // The control messages. Fields not named are zero.
 const (
 	// Ready is one round of the dissemination barrier (Khalilov et al., SC24, III-C, RNR
-	// synchronisation). Seq, Round, Collective, Root, Bytes; peers compare
-	// the last three with their own to notice that ranks disagree.
+	// synchronisation). Seq, Round, Collective, Root, Bytes; peers compare the last three with
+	// their own to notice that ranks disagree.
 	Ready Kind = iota + 1
 	// Activate hands the right to multicast to the next rank of the chain
 	// (Khalilov et al., SC24, IV-A). Seq.
 	Activate
-	// Credit tells the parent in Root's tree that the sender and everybody
-	// below it have room for Root's chunks up to PSN (exclusive).
-	// Seq, Root, PSN.
+	// Credit tells the parent in Root's tree that the sender and everybody below it have room for
+	// Root's chunks up to PSN (exclusive). Seq, Root, PSN.
 	Credit
 	// Fetch asks the left neighbour for Count chunks from PSN of Root's shard.
 	// Seq, Root, PSN, Count.

@@ -85,9 +85,9 @@ func (d *Data) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[28:], d.Arena)
 }
 
-// Get reads the header from b. It returns ErrShort, ErrMagic, ErrVersion or
-// ErrField and leaves d undefined when b does not start with one.
-// It does not allocate, so it may be called for every datagram.
+// Get reads the header from b. It returns ErrShort, ErrMagic, ErrVersion or ErrField and leaves d
+// undefined when b does not start with one. It does not allocate, so it may be called for every
+// datagram.
 func (d *Data) Get(b []byte) error {
 	if len(b) < DataSize {
 		return ErrShort

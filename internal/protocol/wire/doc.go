@@ -13,7 +13,8 @@ package wire
 import "errors"
 
 // Version is the protocol version. Peers that disagree do not talk. In version 3 a listener answers
-// greetings, records of the mesh may come in pieces, and ranks compare what they have called (Compare).
+// greetings, records of the mesh may come in pieces, and ranks compare what they have called
+// (Compare).
 const Version = 3
 
 // Errors that every decoder of this package may return. They are wrapped with

@@ -23,7 +23,8 @@ const (
 	// Result carries their reduction to the rank that owns it, or to the
 	// node below through which that rank is reached.
 	Result
-	// Allowance tells a member how far it may send, and what of it is missing. A SlotCredit follows.
+	// Allowance tells a member how far it may send, and what of it is missing. A SlotCredit
+	// follows.
 	Allowance
 	// Status tells the node which results a member holds. A SlotStatus follows.
 	Status
@@ -63,7 +64,8 @@ func (k SlotKind) String() string {
 //	    wide       u1   elements are partial results, in the accumulator type
 //	24  factor     f64  of a premultiplied sum
 //
-// Type, op, owner, shape, last, wide and factor are of contributions, kept ones included, and results; otherwise zero.
+// Type, op, owner, shape, last, wide and factor are of contributions, kept ones included, and
+// results; otherwise zero.
 type Slot struct {
 	Kind   SlotKind
 	Type   uint8
@@ -177,7 +179,8 @@ type SlotKept struct{ Slots, Bytes uint32 }
 // SlotKeptSize is the length of a SlotKept in bytes.
 const SlotKeptSize = 8
 
-// Put writes the body to b, which must have room for SlotKeptSize bytes, and returns how long it is.
+// Put writes the body to b, which must have room for SlotKeptSize bytes, and returns how long it
+// is.
 func (k *SlotKept) Put(b []byte) int {
 	binary.BigEndian.PutUint32(b[0:], k.Slots)
 	binary.BigEndian.PutUint32(b[4:], k.Bytes)

@@ -51,7 +51,8 @@ func readAVX512(s []byte)
 //go:noescape
 func readAheadAVX512(s []byte)
 
-// writeAroundAVX512 sets s, which is aligned to a vector, to 0 around the caches, in whole kilobytes.
+// writeAroundAVX512 sets s, which is aligned to a vector, to 0 around the caches, in whole
+// kilobytes.
 //
 //go:noescape
 func writeAroundAVX512(s []byte)

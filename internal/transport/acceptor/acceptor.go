@@ -1,6 +1,6 @@
-// Package acceptor takes connections from listeners that strangers can reach. Whoever connects has to
-// open with a greeting; those that have not are few and wait for a short time, so that they neither
-// use up the process's descriptors nor keep those away that have something to say.
+// Package acceptor takes connections from listeners that strangers can reach. Whoever connects has
+// to open with a greeting; those that have not are few and wait for a short time, so that they
+// neither use up the process's descriptors nor keep those away that have something to say.
 package acceptor
 
 import (
@@ -11,21 +11,23 @@ import (
 )
 
 const (
-	// Patience is how long a connection may take over its greeting where whoever is closed connects again.
+	// Patience is how long a connection may take over its greeting where whoever is closed connects
+	// again.
 	Patience = time.Second
 	// limit is how many connections that have not greeted are open, the one accepted last included.
 	limit = 64
-	// leastAge divides patience: so old the oldest of them must be to be closed for the sake of a new one, as
-	// a group's ranks come all at once, and each needs a moment to be read.
+	// leastAge divides patience: so old the oldest of them must be to be closed for the sake of a
+	// new one, as a group's ranks come all at once, and each needs a moment to be read.
 	leastAge = 50
 	// retry is the pause after a failure to accept: out of descriptors, perhaps only for now.
 	retry = 10 * time.Millisecond
 )
 
-// Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine of
-// its own. It reads the greeting, within patience, and calls proven if that is right: the
-// connection is then greet's, without a deadline, unless proven returns false, for it came too late.
-// A connection whose greet returns without that is closed. Serve returns when all its goroutines have.
+// Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine
+// of its own. It reads the greeting, within patience, and calls proven if that is right: the
+// connection is then greet's, without a deadline, unless proven returns false, for it came too
+// late. A connection whose greet returns without that is closed. Serve returns when all its
+// goroutines have.
 func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, proven func() bool)) {
 	var all sync.WaitGroup
 	defer all.Wait()

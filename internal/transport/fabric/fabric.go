@@ -34,11 +34,10 @@ type Run struct {
 	Shard []byte // the whole shard; chunk i is Shard[i*chunk : min((i+1)*chunk, len)]
 }
 
-// Expected is a guess at what arrives next: chunks PSN, PSN+1, ... PSN+Count-1 of Root's
-// shard in operation Seq. A fabric may read straight to where they belong;
-// what it read amiss is moved afterwards (Sink.Accept says where to).
-// Dst is where chunk PSN goes, with room for Count chunks one after another
-// (the last may be short, Dst ends there). An empty Dst means: no guess.
+// Expected is a guess at what arrives next: chunks PSN, PSN+1, ... PSN+Count-1 of Root's shard in
+// operation Seq. A fabric may read straight to where they belong; what it read amiss is moved
+// afterwards (Sink.Accept says where to). Dst is where chunk PSN goes, with room for Count chunks
+// one after another (the last may be short, Dst ends there). An empty Dst means: no guess.
 type Expected struct {
 	Seq  uint32
 	Root uint16
@@ -116,11 +115,10 @@ type Streams interface {
 	// Send puts as much of b as there is room for into the stream to a rank
 	// and returns how many bytes that was. It does not keep b.
 	Send(to int, b []byte) int
-	// Peek returns bytes that have arrived from a rank and were not consumed
-	// yet, in order and contiguous, at most max. Fewer than have arrived may be returned (a
-	// ring wraps), none only if there are none. The slice is valid until
-	// Consume. It starts at an 8-byte boundary if what was consumed before
-	// is a multiple of 8.
+	// Peek returns bytes that have arrived from a rank and were not consumed yet, in order and
+	// contiguous, at most max. Fewer than have arrived may be returned (a ring wraps), none only if
+	// there are none. The slice is valid until Consume. It starts at an 8-byte boundary if what was
+	// consumed before is a multiple of 8.
 	Peek(from, max int) []byte
 	// Consume frees the first n bytes that Peek returned.
 	Consume(from, n int)
@@ -146,8 +144,8 @@ type Sleeper interface {
 type Traits struct {
 	Name  string // "udp", "shm", ...
 	Chunk int    // payload bytes of a full chunk, at least 1
-	// Window is how many chunks may be on their way to a receiver that does
-	// not read, before it loses any, with one root sending. 0: the fabric never loses for want of room.
+	// Window is how many chunks may be on their way to a receiver that does not read, before it
+	// loses any, with one root sending. 0: the fabric never loses for want of room.
 	Window int
 	// Lossless fabrics deliver everything once and in order, and keep what the receiver has
 	// not posted yet: the protocol then needs no barrier, repair or handshake.

@@ -32,8 +32,8 @@ func (n *narrow) Flush(int) (int, error) {
 
 func (n *narrow) Stats() fabric.Stats { return fabric.Stats{} }
 
-// TestFlushCountsWhatIsLost: whoever sends again from where Flush stopped sends every datagram once or
-// loses it, and none twice or never.
+// TestFlushCountsWhatIsLost: whoever sends again from where Flush stopped sends every datagram once
+// or loses it, and none twice or never.
 func TestFlushCountsWhatIsLost(t *testing.T) {
 	const datagrams = 2000
 	for seed := range uint64(20) {

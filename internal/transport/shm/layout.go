@@ -28,9 +28,8 @@ type Layout struct {
 	Stream int // bytes of the stream between two ranks, each way; a multiple of 4096, up to 1 GiB
 }
 
-// DefaultLayout returns the geometry for a number of ranks: rings and streams
-// that stay in cache for a few ranks, and a window that stays below about
-// 350 MiB for MaxSize of them.
+// DefaultLayout returns the geometry for a number of ranks: rings and streams that stay in cache
+// for a few ranks, and a window that stays below about 350 MiB for MaxSize of them.
 func DefaultLayout(size int) Layout {
 	const total = 64 << 20 // bytes to aim at, for the rings and for the streams
 	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 256 << 10}

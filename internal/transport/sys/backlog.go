@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backlog keeps what a UDP socket has waiting in the queue of its device at
-// about what the device sends in 2 ms, as the kernel does for TCP (small
-// queues). All traffic of a host shares that queue: with a Reduce-Scatter's
-// window in it, a multicast, or the credit for one, would wait for all of that window.
-// The zero value is ready.
+// Backlog keeps what a UDP socket has waiting in the queue of its device at about what the device
+// sends in 2 ms, as the kernel does for TCP (small queues). All traffic of a host shares that
+// queue: with a Reduce-Scatter's window in it, a multicast, or the credit for one, would wait for
+// all of that window. The zero value is ready.
 type Backlog struct {
 	size  int // SO_SNDBUF asked for
 	bytes int // sent since
@@ -31,9 +30,8 @@ const (
 // Sent counts bytes that the kernel took.
 func (b *Backlog) Sent(bytes int) { b.bytes += bytes }
 
-// Full says that the kernel had no room. What was sent between two such moments
-// has left, so that is the rate; unless the queue ran dry in between, so
-// a lower rate is believed by and by only.
+// Full says that the kernel had no room. What was sent between two such moments has left, so that
+// is the rate; unless the queue ran dry in between, so a lower rate is believed by and by only.
 func (b *Backlog) Full(fd int) error { return b.full(fd, time.Now()) }
 
 func (b *Backlog) full(fd int, now time.Time) error {

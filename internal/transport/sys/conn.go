@@ -24,8 +24,8 @@ const (
 // Persist makes TCP repeat what is not acknowledged once a second at least, for a day. By itself it
 // doubles the wait each time, so after a link that was down for some seconds nothing passes for as
 // long again, and where a link comes and goes each repeat may meet it down. And it gives up after
-// net.ipv4.tcp_retries2 such waits, which then would be 14 s; so it is given another limit. As
-// that one also ends connections whose peer has no room, which a rank has a right to whose program is
+// net.ipv4.tcp_retries2 such waits, which then would be 14 s; so it is given another limit. As that
+// one also ends connections whose peer has no room, which a rank has a right to whose program is
 // late, it is far away: who is dead is for others to say. Linux before 6.15 has no such bound, and
 // is left as it is.
 func Persist(conn syscall.Conn) error {
@@ -47,9 +47,9 @@ func Persist(conn syscall.Conn) error {
 	return nil
 }
 
-// Take moves a connection out of Go's network poller and returns its
-// descriptor, non-blocking, with Nagle's algorithm off and soon to retransmit. The connection
-// itself is closed; the peer does not notice.
+// Take moves a connection out of Go's network poller and returns its descriptor, non-blocking, with
+// Nagle's algorithm off and soon to retransmit. The connection itself is closed; the peer does not
+// notice.
 func Take(conn *net.TCPConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -2,8 +2,8 @@ package sys
 
 import "syscall"
 
-// OnSocket is told the descriptor of every socket that is Private, unless it is nil. It is set once,
-// before any is opened, by who knows about forks: a program in Go alone never forks.
+// OnSocket is told the descriptor of every socket that is Private, unless it is nil. It is set
+// once, before any is opened, by who knows about forks: a program in Go alone never forks.
 var OnSocket func(fd int)
 
 // Private says that a socket must not live on in a child of fork(): while a child holds it as well,

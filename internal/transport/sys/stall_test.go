@@ -68,7 +68,8 @@ func TestLargeSegmentsThatAreLostStall(t *testing.T) {
 	require.Nil(t, look(fd, 200*time.Millisecond, 500*time.Millisecond), "it goes on where the path is mended")
 }
 
-// TestPeerThatDoesNotReadIsNoStall fills a peer's window, as a rank does that waits for one that is late.
+// TestPeerThatDoesNotReadIsNoStall fills a peer's window, as a rank does that waits for one that is
+// late.
 func TestPeerThatDoesNotReadIsNoStall(t *testing.T) {
 	_, fd, far := wired(t)
 	require.NoError(t, far.SetReadBuffer(1<<14))

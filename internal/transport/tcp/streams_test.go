@@ -232,7 +232,8 @@ func TestDataPathDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// job is what the processes of a run are told: to exchange Shard bytes with each other, Repeat times.
+// job is what the processes of a run are told: to exchange Shard bytes with each other, Repeat
+// times.
 type job struct{ Shard, Repeat int }
 
 type result struct {

@@ -8,12 +8,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TCP learns that a segment is lost from those that arrive after it (RFC 8985).
-// Nothing comes after the last one, so its loss shows by timers alone: of
-// some round trips, doubled each time, and 200 ms at least before Linux 6.15 (sys.Take). Credits and
-// repairs are few, one of them is often the last for a while, and a root waits for
-// it. So where bytes rest without being acknowledged, a message that means
-// nothing goes after them.
+// TCP learns that a segment is lost from those that arrive after it (RFC 8985). Nothing comes after
+// the last one, so its loss shows by timers alone: of some round trips, doubled each time, and 200
+// ms at least before Linux 6.15 (sys.Take). Credits and repairs are few, one of them is often the
+// last for a while, and a root waits for it. So where bytes rest without being acknowledged, a
+// message that means nothing goes after them.
 const (
 	nudgeAfter = 2 * time.Millisecond // the first, each later one twice as long after the one before
 	maxNudges  = 5                    // what is lost then is TCP's business

@@ -9,7 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestNudges has a peer that does not read, so that its kernel takes, and acknowledges, only some of what it is sent.
+// TestNudges has a peer that does not read, so that its kernel takes, and acknowledges, only some
+// of what it is sent.
 func TestNudges(t *testing.T) {
 	g, other := end(t)
 	require.NoError(t, other.SetReadBuffer(4<<10))

@@ -38,9 +38,11 @@ const (
 	BroadcastChain Algorithm = "broadcast-chain"
 	// ReduceScatterRing: P-1 steps, each host adds its part to a shard and passes it on.
 	ReduceScatterRing Algorithm = "reduce-scatter-ring"
-	// RingRing: ReduceScatterRing and AllgatherRing at once on the same NICs (Khalilov et al., SC24, appendix B).
+	// RingRing: ReduceScatterRing and AllgatherRing at once on the same NICs (Khalilov et al.,
+	// SC24, appendix B).
 	RingRing Algorithm = "ring+ring"
-	// BroadcastGleam: one go-back-N sender, multicast data, feedback aggregated in switches, as Gleam does.
+	// BroadcastGleam: one go-back-N sender, multicast data, feedback aggregated in switches, as
+	// Gleam does.
 	BroadcastGleam Algorithm = "broadcast-gleam"
 )
 
@@ -57,7 +59,8 @@ type Transport string
 
 // The transports.
 const (
-	// Reliable is the network's reliable class: ordered, no windows, no feedback packets. The ideal.
+	// Reliable is the network's reliable class: ordered, no windows, no feedback packets. The
+	// ideal.
 	Reliable Transport = "reliable"
 	// GoBackN is RC as RoCE NICs do it: a receiver takes packets in order only.
 	GoBackN Transport = "go-back-n"
@@ -71,13 +74,12 @@ type Config struct {
 	Seed      uint64
 	Algorithm Algorithm
 	Bytes     int // Allgather, Reduce-Scatter: a shard; Broadcast: the message
-	// Segment is the bytes that a host passes on as soon as it holds them; a
-	// negative one or one of Bytes and more: a whole shard or message. 0: a
-	// packet, or as many as travel as one (Train) or have one ACK (AckEvery).
-	// Among 1 to 16 packets and whole messages, with 16 and 128 hosts, 64 KiB and
-	// 1 MiB (Allgathers of 128 hosts: 64 KiB), Reliable and GoBackN, at 200
-	// Gbit/s, a packet is best or within 2% of it everywhere: it is all that a chain or binary tree waits for at each
-	// host, and a ring, a linear Allgather and a k-nomial tree lose nothing by it.
+	// Segment is the bytes that a host passes on as soon as it holds them; a negative one or one of
+	// Bytes and more: a whole shard or message. 0: a packet, or as many as travel as one (Train) or
+	// have one ACK (AckEvery). Among 1 to 16 packets and whole messages, with 16 and 128 hosts, 64
+	// KiB and 1 MiB (Allgathers of 128 hosts: 64 KiB), Reliable and GoBackN, at 200 Gbit/s, a
+	// packet is best or within 2% of it everywhere: it is all that a chain or binary tree waits for
+	// at each host, and a ring, a linear Allgather and a k-nomial tree lose nothing by it.
 	// AllgatherDoubling has whole shards always.
 	Segment   int
 	Packet    int       // payload bytes in a packet; 0: 4096

@@ -127,7 +127,8 @@ func TestSelectiveResendsOnlyTheLost(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2, 5, 10, 2}, order)
 }
 
-// TestSelectiveReceiver: ACKs are coalesced as long as all is in order, and each packet out of order has its own.
+// TestSelectiveReceiver: ACKs are coalesced as long as all is in order, and each packet out of
+// order has its own.
 func TestSelectiveReceiver(t *testing.T) {
 	r := newSelectiveReceiver(8, 3)
 	for i, s := range []struct {

@@ -214,7 +214,8 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 	return nil
 }
 
-// marks turns the run's marks into spans and mean phases: what is between barrier and handshake is multicast.
+// marks turns the run's marks into spans and mean phases: what is between barrier and handshake is
+// multicast.
 func (o *Outcome) marks(r *sim.Result) {
 	if len(r.Marks) == 0 {
 		return

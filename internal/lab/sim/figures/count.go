@@ -45,7 +45,8 @@ func (c count) shift(by int) int {
 	return n
 }
 
-// gather counts a shard during an Allgather, all shards together; ok is false for what has no closed form here.
+// gather counts a shard during an Allgather, all shards together; ok is false for what has no
+// closed form here.
 func (c count) gather(algorithm string) (n int, ok bool) {
 	p := c.Hosts
 	switch algorithm {
@@ -88,7 +89,8 @@ func (c count) control(turns bool) int {
 // onWire is what a shard takes with headers: those of packets, and ours of a datagram.
 func onWire(bytes, headers int) int { return bytes + (bytes+packetBytes-1)/packetBytes*headers }
 
-// exact returns the bytes that are counted during an operation; ok is false for what has no closed form here.
+// exact returns the bytes that are counted during an operation; ok is false for what has no closed
+// form here.
 func (c count) exact(collective, algorithm string, bytes int) (n int, ok bool) {
 	if algorithm == Multicast {
 		shards := 1

@@ -28,8 +28,8 @@ type datapath struct {
 
 var datapaths = []datapath{{"UD", 113, 1084, 5.2}, {"UC", 66, 598, 11.9}}
 
-// cost is how long a completion takes a thread where some are busy: its
-// latency, which threads hide from each other, unless the instructions of all on its core take longer.
+// cost is how long a completion takes a thread where some are busy: its latency, which threads hide
+// from each other, unless the instructions of all on its core take longer.
 func (d *datapath) cost(threads int) time.Duration {
 	cycles := max(d.cycles, d.instructions*float64(min(threads, dpaThreads)))
 	return time.Duration(math.Round(cycles / dpaGHz))
@@ -137,9 +137,9 @@ func threads(s *sheet) error {
 	return nil
 }
 
-// root draws what a leaf receives of a Broadcast of ours. Its only root sends
-// blocks of up to 64 chunks to the subgroups by turns, so that a thread has a
-// block to receive while the others' come; the last blocks of all are what waits at the end.
+// root draws what a leaf receives of a Broadcast of ours. Its only root sends blocks of up to 64
+// chunks to the subgroups by turns, so that a thread has a block to receive while the others' come;
+// the last blocks of all are what waits at the end.
 func root(s *sheet, c *chart.Chart, counts []float64) error {
 	var pts []chart.Point
 	for _, n := range counts {

@@ -21,7 +21,8 @@ const (
 // gleam shows the goodput of a Broadcast against loss (Gleam, fig. 16).
 func gleam(s *sheet) error {
 	groups := pick(s, []int{64, 512}, []int{8, 32})
-	// Ports of a switch, so few that a group lies in several pods of three tiers, as one of a large cluster does.
+	// Ports of a switch, so few that a group lies in several pods of three tiers, as one of a large
+	// cluster does.
 	spread := map[int]int{8: 4, 32: 6, 64: 8, 512: 16}
 	losses := pick(s, []float64{1e-6, 1e-5, 1e-4, 1e-3, 1e-2}, []float64{1e-4, 1e-3})
 	for _, where := range []struct {

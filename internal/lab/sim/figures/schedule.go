@@ -16,7 +16,8 @@ type scheduleRow struct {
 	Outcome
 }
 
-// schedule shows how chains (M) and subgroups (G) should be chosen by topology, which no paper shows.
+// schedule shows how chains (M) and subgroups (G) should be chosen by topology, which no paper
+// shows.
 func schedule(s *sheet) error {
 	hosts := pick(s, 128, 16)
 	fabrics := []struct {

@@ -22,7 +22,8 @@ var onChip = []struct {
 	{"reordering buffer", 4900, 0}, {"outstanding requests", 114.4, 0},
 }
 
-// srnic shows the goodput between two hosts against loss (SRNIC, fig. 11), and what memory each way takes (table 1).
+// srnic shows the goodput between two hosts against loss (SRNIC, fig. 11), and what memory each way
+// takes (table 1).
 func srnic(s *sheet) error {
 	const packet, gbps = 1024, 100
 	losses := pick(s, []float64{1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2}, []float64{1e-3, 1e-2})

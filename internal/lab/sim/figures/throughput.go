@@ -13,9 +13,9 @@ import (
 // (sag_knomial): a tree scatters parts of the message, an Allgather joins them.
 const scatterGather = "scatter + Allgather"
 
-// scattered returns the goodput of that, Gbit/s: the Allgather, ring or
-// recursive doubling, whichever is faster, is simulated, of the scatter by a binomial tree the critical path
-// counted: the root sends all parts but its own, the last one over log2 P ranks.
+// scattered returns the goodput of that, Gbit/s: the Allgather, ring or recursive doubling,
+// whichever is faster, is simulated, of the scatter by a binomial tree the critical path counted:
+// the root sends all parts but its own, the last one over log2 P ranks.
 func scattered(s *sheet, net network.Config, bytes int) (float64, error) {
 	nodes := net.Tree.Hosts
 	part := max(1, bytes/nodes)

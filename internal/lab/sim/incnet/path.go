@@ -9,8 +9,8 @@ import (
 )
 
 // pipe is a path of datagrams from one end to another, which has a queue for what comes by it. What
-// arrives goes to whoever is there by then, as at an address that is used again: the job's number tells
-// sessions apart.
+// arrives goes to whoever is there by then, as at an address that is used again: the job's number
+// tells sessions apart.
 type pipe struct {
 	s        *sim
 	from, to int   // hosts
@@ -20,7 +20,8 @@ type pipe struct {
 	take     func(data []byte)
 }
 
-// add puts a datagram with those to send. It has no room at random, so that batches have any length.
+// add puts a datagram with those to send. It has no room at random, so that batches have any
+// length.
 func (p *pipe) add(h *wire.Slot, payload []byte) bool {
 	if len(p.added) > 0 && p.s.rng.IntN(4) == 0 {
 		return false
@@ -125,8 +126,8 @@ func (u *uplink) Flush(stripe int) (int, error) {
 	return u.up[stripe].flush(func(wire.SlotKind) bool { return true }), nil
 }
 
-// Receive implements fabric.Switch. A payload may come to the hint, as a socket may that must be told
-// before: a wrong guess spoils what nobody has read yet.
+// Receive implements fabric.Switch. A payload may come to the hint, as a socket may that must be
+// told before: a wrong guess spoils what nobody has read yet.
 func (u *uplink) Receive(stripe int, hint []byte, _ int, to fabric.SlotSink) (int, error) {
 	for i, data := range u.inbox {
 		h := headOf(data)

@@ -22,8 +22,8 @@ func (s *sim) crashNode(c Crash) {
 	}
 }
 
-// leave ends a session at a rank, whether it has joined it yet or not. When all have left it, they tell
-// each other what they hold and go on directly, one by one.
+// leave ends a session at a rank, whether it has joined it yet or not. When all have left it, they
+// tell each other what they hold and go on directly, one by one.
 func (r *rank) leave(session int) {
 	s := r.s
 	if r.ended() || r.left >= session {

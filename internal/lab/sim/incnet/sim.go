@@ -149,7 +149,8 @@ func (s *sim) run() {
 // hosts is how many there are: those of the ranks, then those of the nodes.
 func (s *sim) hosts() int { return s.Terms.Ranks + len(s.Parents) }
 
-// connect builds the network: all ends on one switch, whose links take no time to speak of but the delay.
+// connect builds the network: all ends on one switch, whose links take no time to speak of but the
+// delay.
 func (s *sim) connect() (err error) {
 	links := 0 // at most, of a host
 	s.places, s.numbers = s.plant()

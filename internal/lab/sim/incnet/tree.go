@@ -7,8 +7,8 @@ type place struct {
 	number   int   // of the node at its parent
 }
 
-// plant gives every rank and node its number where it is attached. In rank order, a node takes its place at
-// its parent with its lowest rank. The node n is on host P+n.
+// plant gives every rank and node its number where it is attached. In rank order, a node takes its
+// place at its parent with its lowest rank. The node n is on host P+n.
 func (s *Scenario) plant() (places []place, numbers []int) {
 	p := s.Terms.Ranks
 	places, numbers = make([]place, len(s.Parents)), make([]int, p)

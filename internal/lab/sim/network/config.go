@@ -51,8 +51,8 @@ type Config struct {
 	// RTO is after how long a lost reliable packet is sent again, doubled with
 	// each loss of the same packet up to 64 times; 0: 1 ms.
 	RTO Time
-	// GiveUp is after how long a reliable packet that is lost again is given up, and its Sender told, as
-	// TCP does with a user timeout; 0: never.
+	// GiveUp is after how long a reliable packet that is lost again is given up, and its Sender
+	// told, as TCP does with a user timeout; 0: never.
 	GiveUp Time `json:",omitempty"`
 	Faults Faults
 }

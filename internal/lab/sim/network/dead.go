@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Dead is a path from one host to another that delivers nothing any more, for good, while all others go
-// on: what a firewall, a port that takes no large frames or a lost multicast entry makes of it.
+// Dead is a path from one host to another that delivers nothing any more, for good, while all
+// others go on: what a firewall, a port that takes no large frames or a lost multicast entry makes
+// of it.
 type Dead struct {
 	From, To int // hosts; -1: all
 	At       Time

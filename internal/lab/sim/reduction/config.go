@@ -23,10 +23,10 @@ type Config struct {
 
 	Chunk   int // most payload bytes of a datagram, a multiple of 8 up to 64 KiB; 0: 4096
 	Stripes int // 0: one a tree, at most 8
-	// Slots is the window of each stripe in chunks, a power of two up to
-	// innetwork.MaxSlots. 0: so many that each holds 4 N, a single one
-	// 8 N, those of all stripes in use 1 MiB, and 32 at least: a switch adds nothing before a whole chunk
-	// is there, so a large one is long on its way.
+	// Slots is the window of each stripe in chunks, a power of two up to innetwork.MaxSlots. 0: so
+	// many that each holds 4 N, a single one 8 N, those of all stripes in use 1 MiB, and 32 at
+	// least: a switch adds nothing before a whole chunk is there, so a large one is long on its
+	// way.
 	Slots int
 	// Ahead is how many bytes of contributions an idle NIC is given at a time.
 	// 0: two chunks, and 32 KiB at least.
@@ -52,7 +52,8 @@ const (
 // types are those whose sums over all ranks are exact, given small numbers.
 var types = map[string]reduce.Type{"": reduce.F32, "f32": reduce.F32, "f64": reduce.F64, "i32": reduce.I32, "bf16": reduce.BF16}
 
-// fill returns the configuration with what was left open chosen for a topology, or what is wrong with it.
+// fill returns the configuration with what was left open chosen for a topology, or what is wrong
+// with it.
 func (c Config) fill(t *fattree.Tree) (Config, error) {
 	typ, known := types[c.Type]
 	hosts := t.Hosts

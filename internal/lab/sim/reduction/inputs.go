@@ -10,9 +10,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// inputs are what all ranks bring, and what must come out. Element i of what
-// rank r brings for owner o is number o+r+i of one vector. So no two ranks bring the
-// same, and all sums together are one Fold of as many windows of the vector as there are ranks.
+// inputs are what all ranks bring, and what must come out. Element i of what rank r brings for
+// owner o is number o+r+i of one vector. So no two ranks bring the same, and all sums together are
+// one Fold of as many windows of the vector as there are ranks.
 type inputs struct {
 	size   int    // of an element
 	bytes  int    // of a shard

@@ -31,7 +31,8 @@ type Job struct {
 type Result struct {
 	Time   Time   // from the start until the last host is done
 	Finish []Time // by rank: when its shard is there and its input is not needed any more
-	// Checked is how many bytes of results were compared; those of all shards, if there is no error.
+	// Checked is how many bytes of results were compared; those of all shards, if there is no
+	// error.
 	Checked uint64
 	Sent    uint64 // bytes that the busiest link from a host carried, headers included
 	Summed  uint64 // bytes that switches took of contributions

@@ -6,8 +6,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Packet is the body of a network.Packet of a reduction. The chunks of a run
-// share one, and the network.Packet's Tag says which of them it is; everything else has one of its own.
+// Packet is the body of a network.Packet of a reduction. The chunks of a run share one, and the
+// network.Packet's Tag says which of them it is; everything else has one of its own.
 type Packet struct {
 	run     *innetwork.Run // of contributions of a host, or nil
 	rank    int            // whose

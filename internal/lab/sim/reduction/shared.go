@@ -2,8 +2,8 @@ package reduction
 
 import "github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 
-// Shared is a host on which a rank of a reduction shares the NIC with another
-// endpoint, say a rank of an Allgather: what carries a *Packet is for the former, and so are odd wake-ups.
+// Shared is a host on which a rank of a reduction shares the NIC with another endpoint, say a rank
+// of an Allgather: what carries a *Packet is for the former, and so are odd wake-ups.
 type Shared struct {
 	Reduction *Host
 	Other     network.Node // asks for even wake-ups only

@@ -59,7 +59,8 @@ func newSwitch(j *Job, node int) (*Switch, error) {
 	return sw, nil
 }
 
-// Receive takes what a child or the parent has sent: at once, or when the engine of the stripe comes to it.
+// Receive takes what a child or the parent has sent: at once, or when the engine of the stripe
+// comes to it.
 func (sw *Switch) Receive(p *network.Packet) {
 	j := sw.job
 	a := arrival{p.Body.(*Packet), p.Tag}

@@ -23,9 +23,9 @@ type plan struct {
 	number []int          // by rank, the member number at the leaf
 }
 
-// newPlan lays an aggregation tree along a multicast tree. In rank order, a
-// host takes its number at its leaf, and a switch at its parent with its lowest
-// rank. Leaves are alike in all plans of the same ranks; before, if not nil, is one to share them with.
+// newPlan lays an aggregation tree along a multicast tree. In rank order, a host takes its number
+// at its leaf, and a switch at its parent with its lowest rank. Leaves are alike in all plans of
+// the same ranks; before, if not nil, is one to share them with.
 func newPlan(t *fattree.Tree, tree, ranks int, before *plan) (*plan, error) {
 	p := &plan{at: map[int]*place{}, leaf: make([]int, ranks), port: make([]int, ranks), number: make([]int, ranks)}
 	for r := range ranks {

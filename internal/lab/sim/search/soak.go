@@ -57,9 +57,9 @@ func (f *Failure) String() string {
 // endless is how long a seed may take, which is a matter of milliseconds.
 const endless = 2 * time.Minute
 
-// Soak runs the scenarios of one seed after another on all processors until a
-// limit is reached or one fails, which it shrinks. seen, which may be nil, is told of each
-// in turn. The error is about a run that does not end.
+// Soak runs the scenarios of one seed after another on all processors until a limit is reached or
+// one fails, which it shrinks. seen, which may be nil, is told of each in turn. The error is about
+// a run that does not end.
 func (k *Kind[S]) Soak(l Limits, seen func(t *Tally, o *Outcome)) (Tally, *Failure, error) {
 	var t Tally
 	var failed *Failure
@@ -93,9 +93,9 @@ func (k *Kind[S]) Soak(l Limits, seen func(t *Tally, o *Outcome)) (Tally, *Failu
 	return t, failed, err
 }
 
-// inOrder calls run with n seeds from first on, as many at a time as there are
-// processors, and book with the results in the order of the seeds until it returns false. It returns
-// an error if a run does not end.
+// inOrder calls run with n seeds from first on, as many at a time as there are processors, and book
+// with the results in the order of the seeds until it returns false. It returns an error if a run
+// does not end.
 func inOrder[R any](first, n uint64, run func(seed uint64) R, book func(seed uint64, r R) bool) error {
 	workers := runtime.GOMAXPROCS(0)
 	under := make(chan chan R, 64*workers) // results to come, in order

@@ -92,8 +92,8 @@ func isZero(v any) bool {
 // edit is a change of a tree in one place: it returns what is there instead.
 type edit func(v any) any
 
-// edits calls visit with the edits that of offers for each value in the tree,
-// from the outside in and by name, until it returns false. apply gives the tree with that edit made.
+// edits calls visit with the edits that of offers for each value in the tree, from the outside in
+// and by name, until it returns false. apply gives the tree with that edit made.
 func edits(tree any, of func(v any, removable bool) []edit, visit func(apply func() any) bool) bool {
 	var walk func(v any, removable bool, put func(any) any) bool
 	walk = func(v any, removable bool, put func(any) any) bool {

@@ -28,7 +28,8 @@ func (l *lab) tcpOf(w work) string {
 	return l.machineTCP
 }
 
-// setTCP sets the congestion control in all hosts, but not of the machine, which says what is allowed.
+// setTCP sets the congestion control in all hosts, but not of the machine, which says what is
+// allowed.
 func (l *lab) setTCP(tb *testbed.Testbed, name string) error {
 	if l.hostsTCP == name {
 		return nil

@@ -4,7 +4,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// counted is what one operation of a work passes at the kernel's port counters, with the barrier before it.
+// counted is what one operation of a work passes at the kernel's port counters, with the barrier
+// before it.
 type counted struct {
 	perHost  []float64 // bytes that the NIC of a host sends
 	sent     float64   // bytes, by all switch ports

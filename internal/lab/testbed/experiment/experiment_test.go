@@ -46,7 +46,8 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, 4*1514, testbed.Spec{Rate: 1e6, MTU: 1500}.LinkBurst())
 }
 
-// What the paper's network passes: each shard of 64 KiB by 188 host ports and, twice each, 12 links between switches.
+// What the paper's network passes: each shard of 64 KiB by 188 host ports and, twice each, 12 links
+// between switches.
 func TestExpected(t *testing.T) {
 	spec := paperTree(paperHosts)
 	require.NoError(t, spec.Check())

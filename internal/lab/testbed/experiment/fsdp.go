@@ -57,7 +57,8 @@ const (
 	fsdpAhead = 2 // modules prefetched
 )
 
-// fsdpApart is by how much losses may differ between backends: gloo adds in another order (see report.py).
+// fsdpApart is by how much losses may differ between backends: gloo adds in another order (see
+// report.py).
 const fsdpApart = 1e-2
 
 // fsdp measures training steps on links of several rates.

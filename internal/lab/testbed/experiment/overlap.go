@@ -22,7 +22,8 @@ type overlapRow struct {
 // few cores are late by more than the default. To operations that long it adds next to nothing.
 const lateness = 5 * time.Millisecond
 
-// law is 2 - 2/P, what two rings take longer than multicast and aggregation (Khalilov et al., SC24, appendix B).
+// law is 2 - 2/P, what two rings take longer than multicast and aggregation (Khalilov et al., SC24,
+// appendix B).
 func law(ranks int) float64 { return 2 - 2/float64(ranks) }
 
 // idealOverlap is how long the busiest link takes for both collectives. A ring

@@ -94,7 +94,8 @@ func TestExperiment(t *testing.T) {
 	}
 }
 
-// A peer that does not end in time is a result where that was to be seen, and nothing of it is left.
+// A peer that does not end in time is a result where that was to be seen, and nothing of it is
+// left.
 func TestLate(t *testing.T) {
 	l, err := newLab(t.Context(), "late", Options{Rounds: 3, Limit: 300 * time.Millisecond, Mcast: build(t)})
 	require.NoError(t, err)

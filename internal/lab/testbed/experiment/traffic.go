@@ -134,7 +134,8 @@ func megabytes(r trafficRow) string {
 	return fmt.Sprintf("%.1f", r.Ports/1e6)
 }
 
-// portRatio is how many times as many bytes a peer's operation takes as ours on as many hosts; 0 where one was not counted.
+// portRatio is how many times as many bytes a peer's operation takes as ours on as many hosts; 0
+// where one was not counted.
 func portRatio(rows []trafficRow, r trafficRow) float64 {
 	for _, o := range rows {
 		if o.Peer == ours && o.Collective == r.Collective && o.Hosts == r.Hosts && o.Ports > 0 {

@@ -1,6 +1,6 @@
-// Package faults is the catalogue of faults: what may go wrong with processes, hosts, links and paths, what a job does
-// about it, and within which time. Each row is tried on a testbed: a job is started, broken, and watched. The table is
-// also docs/FAULTS.md.
+// Package faults is the catalogue of faults: what may go wrong with processes, hosts, links and
+// paths, what a job does about it, and within which time. Each row is tried on a testbed: a job is
+// started, broken, and watched. The table is also docs/FAULTS.md.
 package faults
 
 import (
@@ -55,7 +55,8 @@ type Row struct {
 	Ends   Ending
 	Bound  Bound
 
-	// Says are texts of which the error of every rank that is told contains each; "a|b": one of them.
+	// Says are texts of which the error of every rank that is told contains each; "a|b": one of
+	// them.
 	Says []string
 	// Fails are ranks that may end in any way: those that the fault itself has cut off or ended.
 	Fails []int
@@ -64,7 +65,8 @@ type Row struct {
 	// Route is how Reduce-Scatters go again when the fault is over; empty: does not matter.
 	Route string
 
-	// Test is what holds the row where no testbed is needed; empty: `mcast testbed faults --only ID`.
+	// Test is what holds the row where no testbed is needed; empty: `mcast testbed faults --only
+	// ID`.
 	Test string
 	// Quick rows run with every change; all of them in a soak.
 	Quick bool
@@ -121,8 +123,8 @@ type job struct {
 	acts       []worker.Act
 	// before breaks what the job is to start on.
 	before func(*Scene) error
-	// during breaks what it runs on, once all ranks have joined and, unless early, done a round. It returns when a fault that passes has passed, or
-	// when one that stays is there.
+	// during breaks what it runs on, once all ranks have joined and, unless early, done a round. It
+	// returns when a fault that passes has passed, or when one that stays is there.
 	during func(*Scene) error
 	early  bool
 	// after ends what healing the testbed does not.

@@ -25,7 +25,8 @@ type Options struct {
 	Repeat int      // how often each; 0: once
 	// Slack is what a busy machine may add to a bound.
 	Slack time.Duration
-	// Patience is for how much longer than that a job is watched, to tell one that is late from one that hangs; 0: 8 s.
+	// Patience is for how much longer than that a job is watched, to tell one that is late from one
+	// that hangs; 0: 8 s.
 	Patience time.Duration
 	Mcast    string // path of the program; empty: that of this process
 
@@ -136,8 +137,8 @@ func (l *lab) close() error {
 // ErrBroken says that some row was not kept that should have been.
 var ErrBroken = errors.New("rows of the catalogue are not kept")
 
-// Run tries rows, on testbeds that it removes whatever happens. Rows that are known to fall short are tried and
-// shown, but are no ErrBroken.
+// Run tries rows, on testbeds that it removes whatever happens. Rows that are known to fall short
+// are tried and shown, but are no ErrBroken.
 func Run(ctx context.Context, o Options) (_ []Outcome, err error) {
 	rows, err := o.Select()
 	if err != nil {

@@ -14,8 +14,9 @@ func p2p(id string, family Family, fault string, ends Ending, then string, bound
 	return held(Net, id, family, fault, ends, then, bound, goTest("ncclnet/p2p", test))
 }
 
-// Rows about NCCL's point-to-point messages: four ranks pass messages round by the plugin's connections. Who has lost a
-// neighbour is told its address; the others, once that rank has ended, that of theirs.
+// Rows about NCCL's point-to-point messages: four ranks pass messages round by the plugin's
+// connections. Who has lost a neighbour is told its address; the others, once that rank has ended,
+// that of theirs.
 var netRows = slices.Concat(netTests, across(func(Over) Row {
 	return Row{ID: "/rank-killed", Family: Process, Fault: "rank 2 of a ring is killed",
 		Then: "its neighbours are told which address has gone, and the others when those end", Ends: Errors, Bound: AtOnce, Says: []string{"10.77.0."}, Fails: []int{2},

@@ -91,5 +91,6 @@ var nodeRows = slices.Concat(
 	}, Tree),
 )
 
-// nodeBack is for how long after a node is back operations may still go without it: ranks look for it now and then.
+// nodeBack is for how long after a node is back operations may still go without it: ranks look for
+// it now and then.
 var nodeBack = Bound{Of: "MCAST_SWITCH_TIMEOUT", Plus: 10 * time.Second}

@@ -132,7 +132,8 @@ func (t *trial) ended() error {
 	return err
 }
 
-// watch breaks what is to be broken, and returns when the job has come to the end that it should, or is not going to.
+// watch breaks what is to be broken, and returns when the job has come to the end that it should,
+// or is not going to.
 func (t *trial) watch() error {
 	j := &t.row.job
 	t.over = t.began
@@ -193,7 +194,8 @@ func (t *trial) untilTold() error {
 	return err
 }
 
-// untilOver waits until every rank has gone on after the fault, has ended its rounds and has closed the group.
+// untilOver waits until every rank has gone on after the fault, has ended its rounds and has closed
+// the group.
 func (t *trial) untilOver() error {
 	deadline := t.over.Add(t.watched)
 	if t.row.job.rounds == 0 {

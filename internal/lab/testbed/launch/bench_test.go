@@ -142,8 +142,9 @@ func TestAKilledRankIsNamed(t *testing.T) {
 	require.ErrorIs(t, run.Signal(1, syscall.SIGKILL), os.ErrProcessDone)
 }
 
-// TestANodeStopsAndComesBack kills aggregation nodes while operations run: the only one, or
-// of a tree a leaf's and the root. No operation fails; they go directly, and through the nodes again once all are back.
+// TestANodeStopsAndComesBack kills aggregation nodes while operations run: the only one, or of a
+// tree a leaf's and the root. No operation fails; they go directly, and through the nodes again
+// once all are back.
 func TestANodeStopsAndComesBack(t *testing.T) {
 	for _, shape := range []struct {
 		leaves, spines int

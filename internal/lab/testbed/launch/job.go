@@ -27,7 +27,8 @@ type Job struct {
 	// testbed's that no running job has. A group that another job has is
 	// allowed: both must still get nothing but their own.
 	Group netip.Addr
-	// Nodes are the aggregation nodes to sum at; nil: those of MCAST_SWITCH, if Env or the environment has it.
+	// Nodes are the aggregation nodes to sum at; nil: those of MCAST_SWITCH, if Env or the
+	// environment has it.
 	Nodes *Nodes
 
 	// MPI runs the command once, on the first host, told how to reach the others: it is mpirun.
@@ -36,7 +37,8 @@ type Job struct {
 
 	// Late are ranks whose command begins so much later than the others'.
 	Late map[int]time.Duration
-	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they do.
+	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they
+	// do.
 	KeepGoing bool
 
 	// Logs is the directory of the logs, rank0.log and so on; empty: they are removed in the end.
@@ -93,7 +95,8 @@ func (j *Job) check(tb *testbed.Testbed) error {
 	return nil
 }
 
-// subgroups returns how many multicast groups the job uses: the one that it is given and those above it.
+// subgroups returns how many multicast groups the job uses: the one that it is given and those
+// above it.
 func (j *Job) subgroups() (int, error) {
 	const name = "MCAST_SUBGROUPS"
 	text := os.Getenv(name)

@@ -90,7 +90,8 @@ func TestADeadRankEndsTheRun(t *testing.T) {
 	require.Empty(t, marked(t, mark))
 }
 
-// Ranks that keep going outlive one that fails, whose error is the run's all the same; and one comes late.
+// Ranks that keep going outlive one that fails, whose error is the run's all the same; and one
+// comes late.
 func TestOthersKeepGoing(t *testing.T) {
 	tb := up(t, 3, 1, 0)
 	logs := t.TempDir()
@@ -195,8 +196,8 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestWhatAKilledRunLeftBehind kills the process of a run, so that it cannot clean up: the ranks end with it,
-// and the next run ends their children.
+// TestWhatAKilledRunLeftBehind kills the process of a run, so that it cannot clean up: the ranks
+// end with it, and the next run ends their children.
 func TestWhatAKilledRunLeftBehind(t *testing.T) {
 	tb := up(t, 2, 1, 0)
 	mark := "MARK=" + t.Name() + tb.Name()

@@ -21,8 +21,9 @@ const (
 	maxRuns   = 256 // at a time
 )
 
-// lease is what a run has to itself while it lasts: a locked file of the testbed, whose number says the
-// ports, with the run's name and groups in it. The kernel drops the lock when this process ends, however it ends.
+// lease is what a run has to itself while it lasts: a locked file of the testbed, whose number says
+// the ports, with the run's name and groups in it. The kernel drops the lock when this process
+// ends, however it ends.
 type lease struct {
 	file  *os.File
 	port  int
@@ -118,7 +119,8 @@ func freeGroup(all []netip.Addr, taken map[netip.Addr]bool, groups int) (netip.A
 	return netip.Addr{}, fmt.Errorf("no %d of the testbed's %d groups in a row are free: runs that go on have %d; name one to share it", groups, len(all), len(taken))
 }
 
-// readLease returns the name of a run, empty if it has released its lease, and adds its groups to a set.
+// readLease returns the name of a run, empty if it has released its lease, and adds its groups to a
+// set.
 func readLease(path string, groups map[netip.Addr]bool) (run string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

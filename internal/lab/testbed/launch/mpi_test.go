@@ -12,7 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
 
-// TestMPIRunHears does with a shell what mpirun does: it reads the hosts, and starts a command on each by the agent.
+// TestMPIRunHears does with a shell what mpirun does: it reads the hosts, and starts a command on
+// each by the agent.
 func TestMPIRunHears(t *testing.T) {
 	tb := up(t, 3, 1, 0)
 	mark := "MARK=" + t.Name() + tb.Name()

@@ -15,8 +15,9 @@ import (
 )
 
 // hostNames gives the calling thread, which must be locked, and what it starts an /etc/hosts of
-// their own, in a mount namespace of their own. Nothing in a testbed answers for names: who looks one up, as
-// torch.distributed does for each address, would wait for seconds, and gloo would not learn its own address.
+// their own, in a mount namespace of their own. Nothing in a testbed answers for names: who looks
+// one up, as torch.distributed does for each address, would wait for seconds, and gloo would not
+// learn its own address.
 func hostNames(tb *testbed.Testbed) error {
 	const hosts = "/etc/hosts"
 	if _, err := os.Stat(hosts); errors.Is(err, fs.ErrNotExist) {
@@ -42,9 +43,10 @@ func hostNames(tb *testbed.Testbed) error {
 	return nil
 }
 
-// writeHosts returns the path of a file with the names and addresses of all hosts and nodes, written
-// once: nothing can be mounted over a mount of a file that was replaced, and mpirun's agent does so. An address
-// that an IPv6 socket sees is another one, with a name of its own: the host's stands for IPv4 alone.
+// writeHosts returns the path of a file with the names and addresses of all hosts and nodes,
+// written once: nothing can be mounted over a mount of a file that was replaced, and mpirun's agent
+// does so. An address that an IPv6 socket sees is another one, with a name of its own: the host's
+// stands for IPv4 alone.
 func writeHosts(tb *testbed.Testbed) (path string, err error) {
 	path = filepath.Join(tb.Dir(), "hosts")
 	if _, err := os.Stat(path); err == nil {
@@ -76,8 +78,8 @@ func writeHosts(tb *testbed.Testbed) (path string, err error) {
 	return path, errors.Join(err, os.Remove(file.Name()))
 }
 
-// letGo drops the copies, made with the mount namespace, of what holds other testbeds' network namespaces: those
-// would stay alive after their removal.
+// letGo drops the copies, made with the mount namespace, of what holds other testbeds' network
+// namespaces: those would stay alive after their removal.
 func letGo(tb *testbed.Testbed) error {
 	const named = "/run/netns"
 	all, err := os.ReadDir(named)

@@ -81,7 +81,8 @@ func (n *Nodes) Address(host testbed.Host) string {
 	return n.nodes[i].listens
 }
 
-// Start starts a node, one that was stopped at the same address as before, and returns when it listens.
+// Start starts a node, one that was stopped at the same address as before, and returns when it
+// listens.
 func (n *Nodes) Start(ctx context.Context, i int) error {
 	w := &n.nodes[i]
 	if w.process != nil {
@@ -95,8 +96,8 @@ func (n *Nodes) Start(ctx context.Context, i int) error {
 	if w.Parent >= 0 {
 		args = append(args, "--parent="+n.nodes[w.Parent].listens)
 	}
-	// The links' rate is not passed on: windows made for it and for the delay of an idle network are too
-	// small beside an Allgather, whose queue makes the delay several times longer.
+	// The links' rate is not passed on: windows made for it and for the delay of an idle network
+	// are too small beside an Allgather, whose queue makes the delay several times longer.
 	cmd := exec.Command(n.options.Mcast, append(args, n.options.Args...)...)
 	heard := &listening{address: make(chan string, 1)}
 	cmd.Stdout = heard

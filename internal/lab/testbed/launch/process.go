@@ -112,7 +112,8 @@ func (p *process) killed() bool {
 	return ok && status.Signaled()
 }
 
-// exiting reports whether a process has begun to exit. The flag stays until the process is waited for.
+// exiting reports whether a process has begun to exit. The flag stays until the process is waited
+// for.
 func exiting(pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

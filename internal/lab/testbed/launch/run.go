@@ -117,8 +117,8 @@ func (r *Run) startRank(rank int, env []string) error {
 	return nil
 }
 
-// supervise waits for all ranks. The first one that fails, unless the others are to keep going, or the end of
-// ctx, ends the others.
+// supervise waits for all ranks. The first one that fails, unless the others are to keep going, or
+// the end of ctx, ends the others.
 func (r *Run) supervise(ctx context.Context) {
 	defer close(r.done)
 	ended := make(chan int, len(r.ranks))
@@ -187,8 +187,8 @@ func (r *Run) clean() error {
 	return errors.Join(errs...)
 }
 
-// Wait returns when no process of the run is left. The error is a *DeadRankError (of mpirun,
-// what it said), or the cause of the end of Start's ctx; it is nil if all ranks exited with status 0.
+// Wait returns when no process of the run is left. The error is a *DeadRankError (of mpirun, what
+// it said), or the cause of the end of Start's ctx; it is nil if all ranks exited with status 0.
 func (r *Run) Wait() error {
 	<-r.done
 	return r.err

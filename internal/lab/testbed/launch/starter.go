@@ -77,7 +77,8 @@ func enter(namespace string) error {
 	return unix.Sethostname([]byte(namespace))
 }
 
-// Exec replaces this process by a command inside a namespace of a testbed. It returns only what kept it from that.
+// Exec replaces this process by a command inside a namespace of a testbed. It returns only what
+// kept it from that.
 func Exec(tb *testbed.Testbed, namespace string, command ...string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // runID is the variable that has a run's name, as torchrun has it.
 const runID = "TORCHELASTIC_RUN_ID"
 
-// sweep ends what is left of a run: processes that left their rank's process group, as daemons do, but
-// still have its number in their environment.
+// sweep ends what is left of a run: processes that left their rank's process group, as daemons do,
+// but still have its number in their environment.
 func sweep(run string) error {
 	const tries = 100
 	variable := []byte(runID + "=" + run)

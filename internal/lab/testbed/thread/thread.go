@@ -7,15 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start begins f on a thread that ends with it, so that f may change what it likes of the thread. With the
-// thread ends what asked the kernel for that (Pdeathsig). Start returns when there is such a thread.
+// Start begins f on a thread that ends with it, so that f may change what it likes of the thread.
+// With the thread ends what asked the kernel for that (Pdeathsig). Start returns when there is such
+// a thread.
 func Start(f func()) {
 	held := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // for good
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread cannot end: it would stay in f's namespaces, keep them alive, and be what
-			// /proc shows of this process. As long as it is held, f runs on another.
+			// The main thread cannot end: it would stay in f's namespaces, keep them alive, and be
+			// what /proc shows of this process. As long as it is held, f runs on another.
 			Start(f)
 			runtime.UnlockOSThread()
 			close(held)

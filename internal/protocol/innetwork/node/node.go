@@ -1,6 +1,6 @@
-// Package node drives an innetwork.Stage: it is what an aggregation node does for one stripe of a job,
-// round by round, over links to the members and to the parent. Like the stage it has no clock, socket,
-// goroutine or lock; internal/switchd gives it sockets, the simulators simulated ones.
+// Package node drives an innetwork.Stage: it is what an aggregation node does for one stripe of a
+// job, round by round, over links to the members and to the parent. Like the stage it has no clock,
+// socket, goroutine or lock; internal/switchd gives it sockets, the simulators simulated ones.
 package node
 
 import (
@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// Quantum is how many bytes a node may receive and send in a round before it is the next one's turn.
+	// Quantum is how many bytes a node may receive and send in a round before it is the next one's
+	// turn.
 	Quantum = 256 << 10
 	// leastCharge is the least that a datagram, and a call to receive some, takes of the
 	// credit, in bytes: short ones cost about as much as those of 1.5 KiB.
@@ -50,7 +51,8 @@ type Node struct {
 	adding []innetwork.Out // in the batch of the link that is sent to
 	to     Link
 
-	// Arguments of interface calls, kept here so that they do not escape to the heap for each datagram.
+	// Arguments of interface calls, kept here so that they do not escape to the heap for each
+	// datagram.
 	head wire.Slot
 	body [wire.SlotBodySize + wire.MaxSlotSet]byte
 }
@@ -64,8 +66,8 @@ func New(c innetwork.StageConfig) (*Node, error) {
 	return &Node{stage: stage, timeout: c.Timeout}, nil
 }
 
-// Connect gives the node its links, by member number, and the one to the parent, or nil. straight says
-// that payloads are worth receiving where they belong.
+// Connect gives the node its links, by member number, and the one to the parent, or nil. straight
+// says that payloads are worth receiving where they belong.
 func (n *Node) Connect(members []Link, parent Link, straight bool) {
 	n.links, n.up, n.straight = members, parent, straight
 }
@@ -149,8 +151,8 @@ func (n *Node) link(member int) Link {
 // Charge takes a datagram of so many bytes, or with 0 a call to the kernel, off the round's credit.
 func (n *Node) Charge(bytes int) { n.credit -= max(leastCharge, bytes) }
 
-// Take takes a datagram that has come from a member, or from the parent. It reports whether it is one
-// that they send.
+// Take takes a datagram that has come from a member, or from the parent. It reports whether it is
+// one that they send.
 func (n *Node) Take(member int, h *wire.Slot, payload []byte) bool {
 	if member == innetwork.Up {
 		return n.fromParent(h, payload)

@@ -18,8 +18,8 @@ func (n *Node) allow() {
 	}
 }
 
-// acknowledge tells the parent what is held here. It says what was sent as well, so what there was no
-// room for goes first: else the parent takes it for lost.
+// acknowledge tells the parent what is held here. It says what was sent as well, so what there was
+// no room for goes first: else the parent takes it for lost.
 func (n *Node) acknowledge() {
 	if n.up == nil || len(n.unsent) > 0 && n.unsent[0].Member == innetwork.Up {
 		return
@@ -89,9 +89,8 @@ func (n *Node) pop(o *innetwork.Out) {
 	n.stage.Pop(n.now, o)
 }
 
-// flush sends what was added and keeps what there was no room for. It
-// reports whether there was for all. A slot that is free by the time that the rest
-// goes is stale for whoever gets it.
+// flush sends what was added and keeps what there was no room for. It reports whether there was for
+// all. A slot that is free by the time that the rest goes is stale for whoever gets it.
 func (n *Node) flush() bool {
 	if n.to == nil {
 		return true

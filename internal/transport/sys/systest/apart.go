@@ -13,8 +13,8 @@ import (
 const apartEnv = "MCAST_TEST_APART"
 
 // Apart reports whether this process has a network of its own, with a lo that is up, for a test
-// that changes routes or interfaces. Where it has not, the test runs again in a child that has, and has
-// nothing more to do here. It skips the test without root.
+// that changes routes or interfaces. Where it has not, the test runs again in a child that has, and
+// has nothing more to do here. It skips the test without root.
 func Apart(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(apartEnv) != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// operations are what a round is made of. Each fills its buffers anew, so that what an earlier one left behind
-// shows, and returns how many elements of its result are wrong.
+// operations are what a round is made of. Each fills its buffers anew, so that what an earlier one
+// left behind shows, and returns how many elements of its result are wrong.
 var operations = map[string]func(r *rank, bytes int) (wrong uint64, err error){
 	"allgather":     (*rank).allgather,
 	"reducescatter": (*rank).reduceScatter,
@@ -85,8 +85,8 @@ func (r *rank) goOn() (on bool, failed *opError) {
 	return buf[0] == 1, failed
 }
 
-// base is element i of round n as rank 0 has it; rank r has r+1 times as much, modulo 2^32, so that a sum is known
-// without adding.
+// base is element i of round n as rank 0 has it; rank r has r+1 times as much, modulo 2^32, so that
+// a sum is known without adding.
 func base(n, i int) uint32 { return uint32(n)*7919 + uint32(i)*2654435761 + 1 } // modulo 2^32
 
 // fill writes what a rank has from element first on, times factor.

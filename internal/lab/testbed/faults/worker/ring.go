@@ -15,8 +15,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
 )
 
-// Ring is what a Plan has for its operations when ranks pass messages round by the connections of NCCL's plugin, in
-// place of collectives.
+// Ring is what a Plan has for its operations when ranks pass messages round by the connections of
+// NCCL's plugin, in place of collectives.
 const Ring = "ring"
 
 // ring is a rank's connections: to the next rank, and from the one before.
@@ -101,8 +101,9 @@ func ownAddress() (netip.Addr, error) {
 	return netip.Addr{}, errors.New("eth0 has no IPv4 address")
 }
 
-// pass sends a message to the next rank and takes one from that before, in rounds. The first 4 bytes say which round
-// is the last, once rank 0 has said it; each rank passes on what it has heard.
+// pass sends a message to the next rank and takes one from that before, in rounds. The first 4
+// bytes say which round is the last, once rank 0 has said it; each rank passes on what it has
+// heard.
 func (r *rank) pass(g *ring) error {
 	last := uint32(0)
 	for ; last == 0 || uint32(r.round) <= last; r.round++ {

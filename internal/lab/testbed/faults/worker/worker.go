@@ -223,7 +223,8 @@ func descriptors() int {
 	return len(open)
 }
 
-// leftOpen returns by how many descriptors there are more than before, once those that are being closed are.
+// leftOpen returns by how many descriptors there are more than before, once those that are being
+// closed are.
 func leftOpen(before int) int {
 	left := 0
 	for range 50 {
