@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
@@ -107,7 +107,7 @@ func TestSwitch(t *testing.T) {
 	defer func() { _ = rank.Close() }()
 	require.Equal(t, 2, rank.Terms.Stripes)
 	send, recv := bytes.Repeat([]byte("some"), 50_000), make([]byte, 200_000)
-	require.NoError(t, rank.ReduceScatter(t.Context(), innetwork.Op{Count: 50_000, Type: reduce.I32}, send, recv))
+	require.NoError(t, rank.ReduceScatter(t.Context(), collective.Op{Count: 50_000, Type: reduce.I32}, send, recv))
 	require.NoError(t, switchtest.Equal(send, recv))
 
 	require.Eventually(t, func() bool {

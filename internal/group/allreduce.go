@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -74,7 +75,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	w.lane.Posted() // whoever waits drives the other lane first
 	gathers := []*engine.Work{announced}
 	for _, s := range a.segments {
-		sum, gather, err := g.startSegment(s, direct.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
+		sum, gather, err := g.startSegment(s, direct.Op{Op: collective.Op{Type: t, Reduction: op, Factor: factor}}, joint.Ended)
 		if sum != nil {
 			w.before = append(w.before, sum)
 		}

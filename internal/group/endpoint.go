@@ -25,13 +25,14 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // MaxRanks is the largest number of ranks in a group.
-const MaxRanks = 1 << 15
+const MaxRanks = collective.MaxRanks
 
 // Options say which rank of which group to be.
 type Options struct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
@@ -26,7 +26,7 @@ func TestMismatchOf(t *testing.T) {
 			[2]int{2, 11}, [2]string{"broadcast (root 3, 8 bytes)", "a barrier"},
 		},
 		{
-			&direct.MismatchError{Rank: 1, Peer: 0, Mine: "reduce to rank 3 number 5 (sum of f32)", Theirs: "reduce to rank 2 number 5 (sum of f32)"},
+			&collective.MismatchError{Party: "rank", Who: [2]int{1, 0}, What: [2]string{"reduce to rank 3 number 5 (sum of f32)", "reduce to rank 2 number 5 (sum of f32)"}},
 			[2]int{1, 0}, [2]string{"reduce to rank 3 number 5 (sum of f32)", "reduce to rank 2 number 5 (sum of f32)"},
 		},
 		{

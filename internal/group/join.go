@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -254,7 +255,7 @@ func (g *Group) reduceBroken(err error) {
 // broken turns what an engine noticed into the fault that all ranks get.
 func (g *Group) broken(rank int, err error) {
 	var one *multicast.MismatchError
-	var two *direct.MismatchError
+	var two *collective.MismatchError
 	var stall *sys.StallError
 	var fault *Fault
 	switch {

@@ -2,6 +2,7 @@ package group
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -40,9 +41,7 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 	}
 	g.posting.RLock()
 	defer g.posting.RUnlock()
-	return g.submitReduce(direct.Op{
-		Send: send, Recv: recv, Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor,
-	}, func() { g.ended(overlap.Reduce) })
+	return g.submitReduce(direct.Op{Op: collective.Op{Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor}, Send: send, Recv: recv}, func() { g.ended(overlap.Reduce) })
 }
 
 // Reduce gives root the reduction of all ranks' send. There recv is as long as
@@ -77,9 +76,7 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	}
 	g.posting.RLock()
 	defer g.posting.RUnlock()
-	return g.submitReduce(direct.Op{
-		Send: send, Recv: recv, To: wire.ToRank(root), Count: len(send) / t.Size(), Type: t, Reduction: op, Factor: factor,
-	}, func() { g.ended(overlap.Reduce) })
+	return g.submitReduce(direct.Op{Op: collective.Op{To: wire.ToRank(root), Count: len(send) / t.Size(), Type: t, Reduction: op, Factor: factor}, Send: send, Recv: recv}, func() { g.ended(overlap.Reduce) })
 }
 
 // checkReduction reports what a call may not reduce, or how.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -130,7 +131,7 @@ func (g *Group) startReduceScatterWindow(buf, recv []byte, shard, offset int, t 
 	first, end := w.ranks()
 	ops := make([]direct.Op, 0, end-first)
 	for r := first; r < end; r++ {
-		o := direct.Op{Send: w.in(r), To: wire.ToRank(r), Type: t, Reduction: op, Factor: factor}
+		o := direct.Op{Op: collective.Op{To: wire.ToRank(r), Type: t, Reduction: op, Factor: factor}, Send: w.in(r)}
 		o.Count = len(o.Send) / t.Size()
 		if r == g.plan.rank {
 			o.Recv = recv

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
@@ -12,8 +13,8 @@ import (
 // (wire.Kept), from 3 on members probe the path (wire.Echo).
 const Version = 3
 
-// MaxRanks bounds a job: members are numbered in 16 bits.
-const MaxRanks = 1 << 15
+// MaxRanks bounds a job.
+const MaxRanks = collective.MaxRanks
 
 // greeting opens a connection: the node speaks first.
 type greeting struct {

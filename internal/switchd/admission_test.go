@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
@@ -240,7 +240,7 @@ func TestRanksThatCallDifferentThings(t *testing.T) {
 		errs := make([]error, 2)
 		for r, m := range members {
 			all.Go(func() error {
-				o := innetwork.Op{Count: 1000, Type: reduce.F32, Reduction: []reduce.Op{reduce.Sum, reduce.Max}[r]}
+				o := collective.Op{Count: 1000, Type: reduce.F32, Reduction: []reduce.Op{reduce.Sum, reduce.Max}[r]}
 				errs[r] = m.ReduceScatter(ctx, o, make([]byte, 8000), make([]byte, 4000))
 				return nil
 			})

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
@@ -113,7 +113,7 @@ func BenchmarkReduceScatter(b *testing.B) {
 				for b.Loop() {
 					for r, m := range members {
 						all.Go(func() error {
-							return m.ReduceScatter(b.Context(), innetwork.Op{Count: count, Type: typ}, send, recv[r])
+							return m.ReduceScatter(b.Context(), collective.Op{Count: count, Type: typ}, send, recv[r])
 						})
 					}
 					require.NoError(b, all.Wait())
@@ -151,7 +151,7 @@ func BenchmarkTwoJobs(b *testing.B) {
 						if r == 0 && time.Since(start) > time.Second {
 							last.Store(n)
 						}
-						if err := m.ReduceScatter(b.Context(), innetwork.Op{Count: count, Type: reduce.F32}, send, recv); err != nil {
+						if err := m.ReduceScatter(b.Context(), collective.Op{Count: count, Type: reduce.F32}, send, recv); err != nil {
 							return err
 						}
 						if n >= last.Load() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -20,7 +21,7 @@ func TestADefectEndsOneJob(t *testing.T) {
 	n.mu.Unlock()
 	require.Len(t, jobs, 1)
 	others := join(t, 2, at(n), nil)
-	op := innetwork.Op{Count: 10_000, Type: reduce.F32, Reduction: reduce.Sum}
+	op := collective.Op{Count: 10_000, Type: reduce.F32, Reduction: reduce.Sum}
 	reduceScatter(t, 1, others, op)
 	c := innetwork.StageConfig{Terms: innetwork.Terms{Ranks: 1, Stripes: 1, Chunk: 8, Slots: 1}, Members: 1, Owner: []int{0}}
 	c.Memory = make([]byte, innetwork.MemoryFor(&c))

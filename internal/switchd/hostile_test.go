@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -213,7 +214,7 @@ func TestAMemberThatDoesNotRead(t *testing.T) {
 	run := func(r int) {
 		recv[r] = make([]byte, 4*count)
 		all.Go(func() error {
-			return stuck[r].ReduceScatter(t.Context(), innetwork.Op{Count: count, Type: reduce.I32}, ones, recv[r])
+			return stuck[r].ReduceScatter(t.Context(), collective.Op{Count: count, Type: reduce.I32}, ones, recv[r])
 		})
 	}
 	run(0)

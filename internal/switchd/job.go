@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
@@ -347,12 +348,12 @@ func (j *job) drain() {
 // fail ends a job that has begun and cannot go on. Members are named as people know them.
 func (j *job) fail(err error) {
 	why := &session.Error{Text: err.Error()}
-	var mismatch *innetwork.MismatchError
+	var mismatch *collective.MismatchError
 	var path *innetwork.PathError
 	j.mu.Lock()
 	switch {
 	case errors.As(err, &mismatch):
-		a, b := j.members[mismatch.Members[0]], j.members[mismatch.Members[1]]
+		a, b := j.members[mismatch.Who[0]], j.members[mismatch.Who[1]]
 		why = &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, mismatch.What[0], b, mismatch.What[1]), Mismatch: true}
 	case errors.As(err, &path):
 		m := j.members[path.Member]

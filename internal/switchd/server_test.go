@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
@@ -96,7 +96,7 @@ func random(rng *rand.Rand, t reduce.Type, n int) []byte {
 
 // reduceScatter runs operations on all members at once and checks every byte
 // against reduce.Fold in the order of reduce.InOrder.
-func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ...innetwork.Op) {
+func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ...collective.Op) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	ranks := len(members)
@@ -136,7 +136,7 @@ func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ..
 	}
 }
 
-var someOps = []innetwork.Op{
+var someOps = []collective.Op{
 	{Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
 	{Count: 40_003, Type: reduce.F32, Reduction: reduce.Sum},
 	{Count: 0, Type: reduce.I32, Reduction: reduce.Sum},
@@ -200,7 +200,7 @@ func TestReproducible(t *testing.T) {
 			late := time.Duration(rng.IntN(3)) * time.Millisecond
 			all.Go(func() error {
 				time.Sleep(late)
-				return m.ReduceScatter(t.Context(), innetwork.Op{Count: count, Type: reduce.F32}, sends[r], recvs[r])
+				return m.ReduceScatter(t.Context(), collective.Op{Count: count, Type: reduce.F32}, sends[r], recvs[r])
 			})
 		}
 		require.NoError(t, all.Wait())

@@ -13,12 +13,10 @@
 package direct
 
 import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
-
-// MaxInFlight is how many operations may be posted and not done.
-const MaxInFlight = 32
 
 // Burst is how much of a shard goes to one owner before the next has its turn, and is summed at once,
 // in bytes. All owners are kept busy, and what is summed stays in the cache.
@@ -62,13 +60,13 @@ func New(rank, size int) *Comm {
 }
 
 // Room returns how many operations may be posted now.
-func (c *Comm) Room() int { return MaxInFlight - len(c.ops) }
+func (c *Comm) Room() int { return collective.MaxInFlight - len(c.ops) }
 
 // Post begins an operation. All ranks give it the same number, greater than that of
 // the one before. need says, by rank, which parts of its shard each owner still
 // lacks, sorted, apart from each other, in whole elements, and is the same on all ranks; nil: all of
 // every shard. The caller has checked the arguments and that there is room.
-func (c *Comm) Post(o Op, number uint32, need [][]Range) {
+func (c *Comm) Post(o Op, number uint32, need [][]collective.Range) {
 	p := new(op)
 	if n := len(c.spare); n > 0 {
 		p, c.spare = c.spare[n-1], c.spare[:n-1]
@@ -214,7 +212,7 @@ func (c *Comm) header(p *op, from int, b []byte) bool {
 		return false
 	}
 	if mine := p.header(); !mine.Equal(&theirs) {
-		c.err = &MismatchError{c.rank, from, describe(&mine), describe(&theirs)}
+		c.err = &collective.MismatchError{Party: "rank", Who: [2]int{c.rank, from}, What: [2]string{describe(&mine), describe(&theirs)}}
 		return false
 	}
 	if from == 0 && theirs.Epoch != 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -121,7 +122,7 @@ func TestAnySizeAndSplit(t *testing.T) {
 			to := target(rng, size)
 			calls := make([]direct.Op, size)
 			for r := range calls {
-				calls[r] = direct.Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ, Reduction: op, Factor: 3}
+				calls[r] = direct.Op{Op: collective.Op{To: to, Count: count, Type: typ, Reduction: op, Factor: 3}, Send: random(rng, to, size, n)}
 			}
 			for r := range comms {
 				var sum, recv []byte
@@ -163,34 +164,33 @@ func TestAnySizeAndSplit(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	c := newNetwork(2, 4096, 1)[0]
-	for i := range direct.MaxInFlight {
-		require.Equal(t, direct.MaxInFlight-i, c.Room())
-		c.Post(direct.Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, uint32(i), nil)
+	for i := range collective.MaxInFlight {
+		require.Equal(t, collective.MaxInFlight-i, c.Room())
+		c.Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)}, uint32(i), nil)
 	}
 	assert.Zero(t, c.Room())
 }
 
 func TestMismatch(t *testing.T) {
-	base := direct.Op{Send: make([]byte, 16), Recv: make([]byte, 8), Count: 2, Type: reduce.F32, Reduction: reduce.Sum}
-	for name, other := range map[string]direct.Op{
-		"type":  {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.I32, Reduction: reduce.Sum},
-		"op":    {Send: base.Send, Recv: base.Recv, Count: 2, Type: reduce.F32, Reduction: reduce.Max},
-		"count": {Send: base.Send, Recv: base.Recv, Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
-		"root":  {Send: base.Send, Recv: base.Recv, To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum},
+	base := direct.Op{Op: collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}, Send: make([]byte, 16), Recv: make([]byte, 8)}
+	for name, op := range map[string]collective.Op{
+		"type":  {Count: 2, Type: reduce.I32, Reduction: reduce.Sum},
+		"op":    {Count: 2, Type: reduce.F32, Reduction: reduce.Max},
+		"count": {Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
+		"root":  {To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum},
 	} {
 		t.Run(name, func(t *testing.T) {
 			comms := newNetwork(2, 4096, 1)
 			comms[0].Post(base, 0, nil)
-			comms[1].Post(other, 0, nil)
+			comms[1].Post(direct.Op{Op: op, Send: base.Send, Recv: base.Recv}, 0, nil)
 			for range 100 {
 				comms[0].streams.Work(true)
 				comms[1].streams.Work(true)
 			}
 			for r, c := range comms {
-				var m *direct.MismatchError
+				var m *collective.MismatchError
 				require.ErrorAs(t, c.Err(), &m)
-				assert.Equal(t, r, m.Rank)
-				assert.Equal(t, 1-r, m.Peer)
+				assert.Equal(t, [2]int{r, 1 - r}, m.Who)
 				_, ok := c.NextDone()
 				assert.False(t, ok)
 			}
@@ -202,7 +202,7 @@ func TestGarbageAndBrokenStreams(t *testing.T) {
 	comms := newNetwork(2, 4096, 1)
 	e := comms[0].end
 	e.queues[[2]int{1, 0}] = make([]byte, 64) // version 0
-	comms[0].Post(direct.Op{Send: make([]byte, 8), Recv: make([]byte, 4), Count: 1, Type: reduce.F32}, 0, nil)
+	comms[0].Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)}, 0, nil)
 	comms[0].streams.Work(true)
 	var b *direct.BrokenError
 	require.ErrorAs(t, comms[0].Err(), &b)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -35,11 +36,11 @@ func drive(t require.TestingT, comms []*rank, rng *rand.Rand, ops int) [][]uint3
 }
 
 // parts draws which bytes of a shard of count elements an owner lacks.
-func parts(rng *rand.Rand, count, size int) []direct.Range {
-	var out []direct.Range
+func parts(rng *rand.Rand, count, size int) []collective.Range {
+	var out []collective.Range
 	for at := rng.IntN(3); at < count; {
 		n := min(1+rng.IntN(1+count/2), count-at)
-		out = append(out, direct.Range{at * size, (at + n) * size})
+		out = append(out, collective.Range{From: at * size, To: (at + n) * size})
 		at += n + 1 + rng.IntN(3)
 	}
 	return out
@@ -60,9 +61,9 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 			count := rapid.IntRange(0, 500).Draw(t, "count")
 			n := count * typ.Size()
 			to := target(rng, size)
-			calls, need := make([]direct.Op, size), make([][]direct.Range, size)
+			calls, need := make([]direct.Op, size), make([][]collective.Range, size)
 			for r := range calls {
-				calls[r] = direct.Op{Send: random(rng, to, size, n), To: to, Count: count, Type: typ}
+				calls[r] = direct.Op{Op: collective.Op{To: to, Count: count, Type: typ}, Send: random(rng, to, size, n)}
 				if to.Includes(r) {
 					need[r] = parts(rng, count, typ.Size())
 				}
@@ -105,7 +106,7 @@ func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
 	comms := newNetwork(4, 200, 1)
 	post := func(number uint32) {
 		for _, c := range comms {
-			c.Post(direct.Op{Send: make([]byte, 4*40), Recv: make([]byte, 40), Count: 10, Type: reduce.F32}, number, nil)
+			c.Post(direct.Op{Op: collective.Op{Count: 10, Type: reduce.F32}, Send: make([]byte, 4*40), Recv: make([]byte, 40)}, number, nil)
 		}
 	}
 	post(0)

@@ -3,27 +3,18 @@ package direct
 import (
 	"fmt"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
+// Op is an operation with its buffers.
 type Op struct {
+	collective.Op
 	// Send holds a shard of Count elements for each rank that To includes, Recv one
 	// if this rank is such a one. Recv may be this rank's shard of Send.
 	Send, Recv []byte
-	To         wire.Target
-	Count      int
-	Type       reduce.Type
-	Reduction  reduce.Op
-	Factor     float64
 }
-
-// Range is a part of a shard: bytes From to To.
-type Range struct{ From, To int }
-
-// Bytes returns the length of a shard.
-func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
 
 // Shard returns what of Send an owner gets; it is empty if To does not include it.
 func (o *Op) Shard(owner int) []byte {
@@ -42,7 +33,7 @@ type op struct {
 	Op
 	seq     uint32 // counts what this Comm has posted
 	number  uint32 // of all ranks
-	need    [][]Range
+	need    [][]collective.Range
 	news    Announcement
 	summing int // part of the own shard
 	folded  int // bytes of that part that are summed
@@ -51,12 +42,12 @@ type op struct {
 }
 
 // part returns the i-th part of its shard that an owner needs.
-func (p *op) part(owner, i int) (Range, bool) {
+func (p *op) part(owner, i int) (collective.Range, bool) {
 	if p.need == nil {
-		return Range{0, p.Bytes()}, i == 0 && p.Count > 0 && p.To.Includes(owner)
+		return collective.Range{To: p.Bytes()}, i == 0 && p.Count > 0 && p.To.Includes(owner)
 	}
 	if i >= len(p.need[owner]) {
-		return Range{}, false
+		return collective.Range{}, false
 	}
 	return p.need[owner][i], true
 }
@@ -75,17 +66,6 @@ func (p *op) header() wire.Stream {
 func describe(h *wire.Stream) string {
 	return fmt.Sprintf("%v number %d (%v of %v, %d bytes a shard, factor %v)",
 		h.To, h.Seq, reduce.Op(h.Op), reduce.Type(h.Type), h.Bytes, h.Factor)
-}
-
-// MismatchError says that another rank called something else.
-type MismatchError struct {
-	Rank, Peer   int
-	Mine, Theirs string
-}
-
-// Error names the ranks and what each of them called.
-func (e *MismatchError) Error() string {
-	return fmt.Sprintf("ranks disagree: rank %d called %s, rank %d %s", e.Rank, e.Mine, e.Peer, e.Theirs)
 }
 
 // BrokenError says that the stream of a rank is lost.

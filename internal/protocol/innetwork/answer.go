@@ -3,6 +3,7 @@ package innetwork
 import (
 	"fmt"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -60,23 +61,23 @@ func (s *Stage) Pop(now Time, o *Out) {
 // Status takes what a member says about the results it holds.
 func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) {
 	m := &s.members[member]
-	if !s.meant(h, wire.Status, member) || before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
+	if !s.meant(h, wire.Status, member) || collective.Before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
 		s.stats.Malformed++
 		return
 	}
 	// What the member sent before has left the queue, or was lost there.
 	m.seen = later(m.seen, st.Next)
-	if before(m.have, st.Have) {
+	if collective.Before(m.have, st.Have) {
 		m.have = st.Have
 		s.settle()
 	}
 	if st.Poll {
 		s.stats.Polls++
 		m.whole = later(m.whole, s.base)
-		for before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
+		for collective.Before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
 			m.whole++
 		}
-		if before(m.whole, st.Next) {
+		if collective.Before(m.whole, st.Next) {
 			s.judge(m.up.poll(now, m.taken, st.Heard, s.cfg.Timeout), PathError{Member: member, Bytes: s.cfg.Chunk})
 			if m.up.name(now) {
 				m.lacks(m.whole, st.Next)
@@ -106,7 +107,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 		}
 	}
 	missing := false
-	for n := later(s.base, m.have); before(n, s.top); n++ {
+	for n := later(s.base, m.have); collective.Before(n, s.top); n++ {
 		sl := &s.slots[s.index(n)]
 		if !sl.result || s.cfg.Owner[sl.head.Owner] != member {
 			continue
@@ -120,7 +121,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 			s.judge(waited, PathError{Member: member, Down: true, Bytes: sl.elements * reduce.Type(sl.head.Type).Size()})
 		}
 		switch {
-		case !sl.asked && !before(n, overtaken):
+		case !sl.asked && !collective.Before(n, overtaken):
 			sl.asked = true
 			m.owed = true
 		case now-sl.sentAt >= repeatAfter(sl.repeats):
@@ -138,7 +139,7 @@ func (s *Stage) saw(member int, n uint32) {
 	m := &s.members[member]
 	m.seen = later(m.seen, n+1)
 	m.scan = later(m.scan, s.base)
-	for before(m.scan+reorderSlots, m.seen) {
+	for collective.Before(m.scan+reorderSlots, m.seen) {
 		if !s.has(s.index(m.scan), member) {
 			s.stats.Gaps++
 			m.lacks(m.scan, m.seen-reorderSlots)
@@ -155,14 +156,14 @@ func (s *Stage) saw(member int, n uint32) {
 
 // lacks widens what is to be reported as missing.
 func (m *member) lacks(from, to uint32) {
-	if !before(from, to) {
+	if !collective.Before(from, to) {
 		return
 	}
 	if m.from == m.to {
 		m.from, m.to = from, to
 		return
 	}
-	if before(from, m.from) {
+	if collective.Before(from, m.from) {
 		m.from = from
 	}
 	m.to = later(m.to, to)
@@ -186,7 +187,7 @@ func (s *Stage) settle() {
 
 // acknowledged reports whether the result of a slot was sent, and its owner holds it.
 func (s *Stage) acknowledged(n uint32, sl *slot) bool {
-	return sl.sent && !before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)
+	return sl.sent && !collective.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)
 }
 
 // free gives the slot at the base back.
@@ -229,7 +230,7 @@ func (s *Stage) makeDue(member int) {
 // limit returns the slot before which a member may send.
 func (s *Stage) limit(m *member) uint32 {
 	limit := s.base + uint32(len(s.slots)) //nolint:gosec // bounded
-	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && before(queue, limit) {
+	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && collective.Before(queue, limit) {
 		limit = queue
 	}
 	return limit

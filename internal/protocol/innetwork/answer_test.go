@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -254,7 +255,7 @@ func TestQueueLimit(t *testing.T) {
 	c := stageConfig()
 	c.Slots, c.Queue = 64, 16
 	m := NewMember(0, 0, c.Terms)
-	m.Post(0, Op{Count: 64 * 16, Type: reduce.I32})
+	m.Post(0, collective.Op{Count: 64 * 16, Type: reduce.I32})
 	assert.Equal(t, 16, drain(m), "before it hears anything")
 	s := newStage(t, c)
 	contribute(s, 0, 0, 0, 1, 2)

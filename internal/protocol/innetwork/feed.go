@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -55,7 +56,7 @@ func (f *feed) take() (slot uint32, again, ok bool) {
 			}
 		}
 	}
-	if before(f.next, f.end) && before(f.next, f.limit) {
+	if collective.Before(f.next, f.end) && collective.Before(f.next, f.limit) {
 		return f.next, false, true
 	}
 	return 0, false, false
@@ -126,13 +127,13 @@ func (f *feed) measure(now Time) {
 // credit takes what the node grants and lacks, and reports whether the base has moved. What
 // cannot be true is ignored.
 func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
-	if before(f.next, c.Base) || !before(c.Base, c.Limit) || before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
+	if collective.Before(f.next, c.Base) || !collective.Before(c.Base, c.Limit) || collective.Before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
 		return false
 	}
 	f.heard()
 	f.answered = true
 	f.measure(now)
-	moved := before(f.base, c.Base)
+	moved := collective.Before(f.base, c.Base)
 	news, again := moved, false
 	if moved {
 		for ; f.base != c.Base; f.base++ {
@@ -140,17 +141,17 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		}
 		f.scan = later(f.scan, f.base)
 	}
-	if before(f.limit, c.Limit) {
+	if collective.Before(f.limit, c.Limit) {
 		f.limit = c.Limit
 		news = true
 	}
 	for i := range c.Missing.Len() {
 		slot := c.Missing.From + uint32(i) //nolint:gosec // bounded
-		if !c.Missing.Has(i) || before(slot, f.base) || !before(slot, f.next) {
+		if !c.Missing.Has(i) || collective.Before(slot, f.base) || !collective.Before(slot, f.next) {
 			continue
 		}
 		f.again.Set(f.index(slot))
-		if before(slot, f.scan) {
+		if collective.Before(slot, f.scan) {
 			f.scan = slot
 		}
 		again = true

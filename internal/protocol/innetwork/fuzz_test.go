@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -133,13 +134,13 @@ func answers(t *testing.T, stage *Stage, c *StageConfig, now Time) {
 			break
 		}
 		require.Less(t, member, c.Members)
-		require.True(t, before(credit.Base, credit.Limit), "%+v", credit)
+		require.True(t, collective.Before(credit.Base, credit.Limit), "%+v", credit)
 		require.Positive(t, left, "allowances without end")
 	}
 	if c.Parent {
 		for range 2 {
 			if _, st, ok := stage.NextStatus(now); ok {
-				require.False(t, before(st.Next, st.Have), "%+v", st)
+				require.False(t, collective.Before(st.Next, st.Have), "%+v", st)
 			}
 		}
 	}
@@ -164,7 +165,7 @@ func FuzzMember(f *testing.F) {
 			kind, stripe := s.byte(), int(s.byte())%terms.Stripes
 			switch kind % 5 {
 			case 0:
-				o := Op{Count: int(s.byte()) * 3, Type: reduce.I32}
+				o := collective.Op{Count: int(s.byte()) * 3, Type: reduce.I32}
 				if to := s.byte(); to&3 == 0 {
 					o.To = wire.ToRank(int(to>>2) % ranks)
 				}

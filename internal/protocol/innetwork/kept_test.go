@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -29,7 +30,7 @@ func TestKeptRuns(t *testing.T) {
 		keep bool
 	}{{reduce.F32, true}, {reduce.F64, true}, {reduce.U8, true}, {reduce.F16, false}, {reduce.BF16, false}, {reduce.E4M3, false}} {
 		m := newMember(1)
-		m.Post(0, Op{Count: 250 / c.typ.Size(), Type: c.typ})
+		m.Post(0, collective.Op{Count: 250 / c.typ.Size(), Type: c.typ})
 		kept, bytes := 0, 0
 		for r, ok := m.NextRun(0); ok; r, ok = m.NextRun(0) {
 			if r.Head.Kind == wire.Kept {
@@ -59,7 +60,7 @@ func TestKeptRuns(t *testing.T) {
 // TestOneRankKeepsNothing: nobody else would contribute.
 func TestOneRankKeepsNothing(t *testing.T) {
 	g := newRig(t, 1, true, 40)
-	g.members[0].Post(0, Op{Count: 40, Type: reduce.I32})
+	g.members[0].Post(0, collective.Op{Count: 40, Type: reduce.I32})
 	for r, ok := g.members[0].NextRun(0); ok; r, ok = g.members[0].NextRun(0) {
 		assert.Equal(t, wire.Contribution, r.Head.Kind)
 		for i := range r.Count {

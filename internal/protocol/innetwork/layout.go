@@ -1,6 +1,7 @@
 package innetwork
 
 import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -42,7 +43,7 @@ func (t *Terms) accumulators() int {
 }
 
 // layoutOf returns where operation number seq lies.
-func (t *Terms) layoutOf(seq uint32, o *Op) layout {
+func (t *Terms) layoutOf(seq uint32, o *collective.Op) layout {
 	l := layout{
 		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)), //nolint:gosec // small numbers
 		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
@@ -116,8 +117,8 @@ func (l *layout) seek(stripe, i, owner int) int {
 	return end
 }
 
-// shape is a digest of the operation's length, number and owners.
-func (o *Op) shape(seq uint32) uint16 {
+// shapeOf is a digest of the operation's length, number and owners.
+func shapeOf(o *collective.Op, seq uint32) uint16 {
 	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 ^ uint64(o.To)*0x8cb92ba72f3d8dd7 //nolint:gosec // a length
 	return uint16(h>>40) % wire.MaxSlotShape
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -20,7 +21,7 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 			Ranks: rapid.IntRange(1, 9).Draw(t, "ranks"), Stripes: rapid.IntRange(1, 5).Draw(t, "stripes"),
 			Chunk: 8 * rapid.SampledFrom([]int{1, 2, 180, 1023, 8184}).Draw(t, "chunk"), Wide: rapid.Bool().Draw(t, "wide"),
 		}
-		o := Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.E4M3, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
+		o := collective.Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.E4M3, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
 		// Up to four rows a stripe, or so many chunks that it stays fast.
 		row := max(1, BlockBytes/terms.Chunk) * terms.chunkElements(o.Type)
 		most := min(4*terms.Stripes*row, 400*terms.chunkElements(o.Type))
@@ -78,7 +79,7 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 func TestLayoutTurns(t *testing.T) {
 	terms := Terms{Ranks: 2, Stripes: 3, Chunk: 64}
 	for seq := range uint32(6) {
-		l := terms.layoutOf(seq, &Op{Count: 64, Type: reduce.F32})
+		l := terms.layoutOf(seq, &collective.Op{Count: 64, Type: reduce.F32})
 		for stripe := range terms.Stripes {
 			assert.Equal(t, stripe == int(seq%3), l.slots(stripe) > 0, "operation %d, stripe %d", seq, stripe)
 		}
@@ -91,8 +92,8 @@ func TestShape(t *testing.T) {
 	for count := range 10 {
 		for seq := range uint32(10) {
 			for to := range wire.Target(10) {
-				o := Op{To: to, Count: count}
-				s := o.shape(seq)
+				o := collective.Op{To: to, Count: count}
+				s := shapeOf(&o, seq)
 				assert.Less(t, s, uint16(wire.MaxSlotShape))
 				seen[s] = true
 			}

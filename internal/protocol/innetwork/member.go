@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -22,7 +23,7 @@ type Member struct {
 
 // op is an operation in flight.
 type op struct {
-	Op
+	collective.Op
 	layout
 	seq   uint32
 	shape uint16
@@ -53,11 +54,11 @@ func NewMember(rank, number int, t Terms) *Member {
 }
 
 // Room returns how many operations may be posted now.
-func (m *Member) Room() int { return MaxInFlight - len(m.ops) }
+func (m *Member) Room() int { return collective.MaxInFlight - len(m.ops) }
 
 // Post begins an operation and returns its number. The caller has checked the
 // arguments and that there is room.
-func (m *Member) Post(_ Time, o Op) uint32 {
+func (m *Member) Post(_ Time, o collective.Op) uint32 {
 	var p *op
 	if n := len(m.spare); n > 0 {
 		p, m.spare = m.spare[n-1], m.spare[:n-1]
@@ -67,7 +68,7 @@ func (m *Member) Post(_ Time, o Op) uint32 {
 	if o.Reduction != reduce.PremulSum {
 		o.Factor = 0
 	}
-	p.Op, p.layout, p.seq, p.shape = o, m.terms.layoutOf(m.posted, &o), m.posted, o.shape(m.posted)
+	p.Op, p.layout, p.seq, p.shape = o, m.terms.layoutOf(m.posted, &o), m.posted, shapeOf(&o, m.posted)
 	p.keeps = m.terms.keeps(o.Type)
 	for i := range m.stripes {
 		s := &m.stripes[i]
@@ -86,8 +87,8 @@ func (m *Member) Post(_ Time, o Op) uint32 {
 // find returns the operation in flight that a slot belongs to, or nil.
 func (m *Member) find(stripe int, slot uint32) *op {
 	for _, p := range m.ops {
-		if before(slot, p.end[stripe]) {
-			if before(slot, p.begin[stripe]) {
+		if collective.Before(slot, p.end[stripe]) {
+			if collective.Before(slot, p.begin[stripe]) {
 				return nil
 			}
 			return p
@@ -171,7 +172,7 @@ type Place struct {
 // Expect returns where the next result will lie, if all goes well.
 func (m *Member) Expect(stripe int) (Place, bool) {
 	s := &m.stripes[stripe]
-	if !before(s.have, s.next) {
+	if !collective.Before(s.have, s.next) {
 		return Place{}, false
 	}
 	p := m.find(stripe, s.have)
@@ -186,10 +187,10 @@ func (m *Member) Place(_ Time, h *wire.Slot, n int) (Place, bool) {
 		return Place{}, false
 	}
 	s := &m.stripes[h.Stripe]
-	if before(h.Slot, s.base) || !before(h.Slot, s.next) {
+	if collective.Before(h.Slot, s.base) || !collective.Before(h.Slot, s.next) {
 		return Place{}, false
 	}
-	if before(h.Slot, s.have) || s.held.Has(s.index(h.Slot)) {
+	if collective.Before(h.Slot, s.have) || s.held.Has(s.index(h.Slot)) {
 		s.ack = true // the acknowledgement was lost
 		return Place{}, false
 	}
@@ -220,7 +221,7 @@ func (m *Member) Received(now Time, h *wire.Slot) {
 // advance moves have to the next own slot whose result is not held.
 func (m *Member) advance(stripe int) {
 	s := &m.stripes[stripe]
-	for before(s.have, s.end) {
+	for collective.Before(s.have, s.end) {
 		p := m.find(stripe, s.have)
 		if p == nil {
 			return // Post appends it
@@ -241,7 +242,7 @@ func (m *Member) advance(stripe int) {
 func (m *Member) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
 	if h.Kind == wire.Allowance && h.Job == m.terms.Job && int(h.Stripe) < len(m.stripes) && int(h.Member) == m.number {
 		s := &m.stripes[h.Stripe]
-		if before(s.have, c.Base) {
+		if collective.Before(s.have, c.Base) {
 			return // no node can know that we hold what we do not
 		}
 		s.credit(now, c)
@@ -306,7 +307,7 @@ func (m *Member) NextDone() (seq uint32, ok bool) {
 	}
 	p := m.ops[0]
 	for i := range m.stripes {
-		if before(m.stripes[i].base, p.end[i]) {
+		if collective.Before(m.stripes[i].base, p.end[i]) {
 			return 0, false
 		}
 	}
@@ -327,17 +328,17 @@ func (m *Member) Oldest() (moving, whole, sending bool) {
 	for i := range m.stripes {
 		s := &m.stripes[i]
 		own := p.begin[i] + uint32(p.seek(i, 0, m.rank)) //nolint:gosec // bounded
-		moving = moving || own != p.end[i] && (before(own, s.have) || s.held.Count() > 0)
-		whole = whole && !before(s.have, p.end[i])
-		sending = sending || before(s.next, p.end[i])
+		moving = moving || own != p.end[i] && (collective.Before(own, s.have) || s.held.Count() > 0)
+		whole = whole && !collective.Before(s.have, p.end[i])
+		sending = sending || collective.Before(s.next, p.end[i])
 	}
 	return moving, whole, sending
 }
 
 // Held returns which bytes of this rank's shard of an operation in flight hold
 // the result already, in order and without touching ranges.
-func (m *Member) Held(seq uint32) []Range {
-	var held []Range
+func (m *Member) Held(seq uint32) []collective.Range {
+	var held []collective.Range
 	for _, p := range m.ops {
 		if p.seq != seq {
 			continue
@@ -346,14 +347,14 @@ func (m *Member) Held(seq uint32) []Range {
 			s := &m.stripes[i]
 			for n := p.seek(i, 0, m.rank); n < p.slots(i); n = p.seek(i, n+1, m.rank) {
 				slot := p.begin[i] + uint32(n) //nolint:gosec // bounded
-				if before(slot, s.have) || before(slot, s.next) && s.held.Has(s.index(slot)) {
+				if collective.Before(slot, s.have) || collective.Before(slot, s.next) && s.held.Has(s.index(slot)) {
 					c := p.layout.at(i, n)
-					held = append(held, Range{c.offset, c.offset + c.bytes})
+					held = append(held, collective.Range{From: c.offset, To: c.offset + c.bytes})
 				}
 			}
 		}
 	}
-	slices.SortFunc(held, func(a, b Range) int { return a.From - b.From })
+	slices.SortFunc(held, func(a, b collective.Range) int { return a.From - b.From })
 	merged := held[:0]
 	for _, r := range held {
 		if n := len(merged); n > 0 && merged[n-1].To == r.From {

@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
 // four is an operation of four chunks a shard: with two ranks, slots 0 to 3 are
 // rank 0's and 4 to 7 rank 1's.
-var four = Op{Count: 64, Type: reduce.I32}
+var four = collective.Op{Count: 64, Type: reduce.I32}
 
 // newMember returns rank r of two as member r+4 of a node.
 func newMember(r int) *Member {
@@ -345,7 +346,7 @@ func TestGrantIsNews(t *testing.T) {
 // TestSendsAgainAWindow: a run of what is sent again ends where nothing was sent yet.
 func TestSendsAgainAWindow(t *testing.T) {
 	m := newMember(1)
-	m.Post(0, Op{Count: 16 * 20, Type: reduce.I32})
+	m.Post(0, collective.Op{Count: 16 * 20, Type: reduce.I32})
 	require.Equal(t, 16, drain(m))
 	m.Credit(grantAt(0, m, 0, 16, 0xff, 0xff))
 	r, ok := m.NextRun(0)
@@ -386,7 +387,7 @@ func TestStripesApart(t *testing.T) {
 func TestRoom(t *testing.T) {
 	m := newMember(0)
 	assert.Equal(t, 32, m.Room())
-	m.Post(0, Op{Type: reduce.I32})
+	m.Post(0, collective.Op{Type: reduce.I32})
 	assert.Equal(t, 31, m.Room())
 	_, ok := m.NextDone()
 	assert.True(t, ok, "it has nothing to do")
@@ -430,11 +431,11 @@ func TestHeld(t *testing.T) {
 	require.Equal(t, 8, drain(m))
 	assert.Empty(t, m.Held(0))
 	take(t, m, 0, 5)
-	assert.Equal(t, []Range{{64, 128}}, m.Held(0))
+	assert.Equal(t, []collective.Range{{From: 64, To: 128}}, m.Held(0))
 	take(t, m, 0, 4, 7)
-	assert.Equal(t, []Range{{0, 128}, {192, 256}}, m.Held(0))
+	assert.Equal(t, []collective.Range{{From: 0, To: 128}, {From: 192, To: 256}}, m.Held(0))
 	take(t, m, 0, 6)
-	assert.Equal(t, []Range{{0, 256}}, m.Held(0))
+	assert.Equal(t, []collective.Range{{From: 0, To: 256}}, m.Held(0))
 	assert.Empty(t, m.Held(1))
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -435,9 +436,9 @@ func (s *Stage) queue(n uint32) {
 }
 
 func (s *Stage) mismatch(sl *slot, member int, h *wire.Slot, elements int) error {
-	return &MismatchError{
-		Members: [2]int{int(sl.head.Member), member},
-		What:    [2]string{describe(&sl.head, sl.elements), describe(h, elements)},
+	return &collective.MismatchError{
+		Party: "member", Who: [2]int{int(sl.head.Member), member},
+		What: [2]string{describe(&sl.head, sl.elements), describe(h, elements)},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -97,7 +98,7 @@ func TestNoAllocation(t *testing.T) {
 	g := newRig(t, 3, true, count)
 	once := func() {
 		for _, m := range g.members {
-			m.Post(g.now, Op{Count: count, Type: reduce.I32})
+			m.Post(g.now, collective.Op{Count: count, Type: reduce.I32})
 		}
 		for g.exchange(count) {
 		}
@@ -124,7 +125,7 @@ func TestGarbageChangesNothing(t *testing.T) {
 	const count = 16
 	g := newRig(t, 2, true, count)
 	for _, m := range g.members {
-		m.Post(0, Op{Count: count, Type: reduce.I32})
+		m.Post(0, collective.Op{Count: count, Type: reduce.I32})
 	}
 	run, ok := g.members[1].NextRun(0)
 	require.True(t, ok)
@@ -182,9 +183,9 @@ func TestMismatch(t *testing.T) {
 			n = 60
 		}
 		give(s, &h, make([]byte, n))
-		var m *MismatchError
+		var m *collective.MismatchError
 		require.ErrorAs(t, s.Err(), &m, name)
-		assert.Equal(t, [2]int{0, 1}, m.Members)
+		assert.Equal(t, [2]int{0, 1}, m.Who)
 		if name != "last" {
 			assert.NotEqual(t, m.What[0], m.What[1], name)
 		}
@@ -200,7 +201,7 @@ func TestMismatch(t *testing.T) {
 
 // TestNoMismatch: factors are of premultiplied sums alone, and NaN is the same everywhere.
 func TestNoMismatch(t *testing.T) {
-	for name, ops := range map[string][2]Op{
+	for name, ops := range map[string][2]collective.Op{
 		"unused factor": {{Count: 16, Type: reduce.I32, Factor: 2}, {Count: 16, Type: reduce.I32, Factor: 3}},
 		"NaN": {
 			{Count: 16, Type: reduce.F32, Reduction: reduce.PremulSum, Factor: math.NaN()},
@@ -223,7 +224,7 @@ func TestSilence(t *testing.T) {
 	g := newRig(t, 2, true, 16)
 	m := g.members[0]
 	assert.Zero(t, m.Silence(time.Hour))
-	m.Post(0, Op{Count: 16, Type: reduce.I32})
+	m.Post(0, collective.Op{Count: 16, Type: reduce.I32})
 	run, _ := m.NextRun(0)
 	m.Sent(0, &run, run.Count)
 	at, ok := m.Deadline()

@@ -29,15 +29,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
 // Time is a moment: how long after some fixed one. It must not go backwards.
 type Time = time.Duration
-
-// MaxInFlight is how many operations of a member may be posted and not done.
-const MaxInFlight = 32
 
 // Limits of a job.
 const (
@@ -70,8 +67,8 @@ type Terms struct {
 // Check returns what is wrong with the terms, or nil.
 func (t *Terms) Check() error {
 	switch {
-	case t.Ranks < 1 || t.Ranks > 1<<15:
-		return fmt.Errorf("innetwork: %d ranks: want 1 to %d", t.Ranks, 1<<15)
+	case t.Ranks < 1 || t.Ranks > collective.MaxRanks:
+		return fmt.Errorf("innetwork: %d ranks: want 1 to %d", t.Ranks, collective.MaxRanks)
 	case t.Stripes < 1 || t.Stripes > 256:
 		return fmt.Errorf("innetwork: %d stripes: want 1 to 256", t.Stripes)
 	case t.Chunk < 8 || t.Chunk%8 != 0 || t.Chunk > 1<<16:
@@ -92,29 +89,6 @@ func (t *Terms) allowance() uint32 {
 	return uint32(t.Slots) //nolint:gosec // bounded
 }
 
-// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
-type Op struct {
-	To        wire.Target
-	Count     int
-	Type      reduce.Type
-	Reduction reduce.Op
-	Factor    float64 // of reduce.PremulSum
-}
-
-// Range is a stretch of bytes of a shard, From to To.
-type Range struct{ From, To int }
-
-// MismatchError says that two members of a job contribute different things to one slot.
-type MismatchError struct {
-	Members [2]int
-	What    [2]string
-}
-
-// Error names the members, by their numbers at the node, and what each of them called.
-func (e *MismatchError) Error() string {
-	return fmt.Sprintf("members disagree: member %d called %s, member %d %s", e.Members[0], e.What[0], e.Members[1], e.What[1])
-}
-
 var errNoMemory = errors.New("innetwork: not enough slot memory; see MemoryFor")
 
 // slotBits is room for the bits of a wire.SlotSet.
@@ -133,13 +107,9 @@ func (b *slotBits) pack(n int, has func(i int) bool) []byte {
 	return b[:(last+8)>>3]
 }
 
-// before reports whether slot a comes before slot b, in serial arithmetic
-// (RFC 1982): slot numbers wrap around.
-func before(a, b uint32) bool { return int32(a-b) < 0 } //nolint:gosec // the wrap is the point
-
 // later returns the slot that comes after the other.
 func later(a, b uint32) uint32 {
-	if before(a, b) {
+	if collective.Before(a, b) {
 		return b
 	}
 	return a

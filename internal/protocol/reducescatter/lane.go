@@ -15,13 +15,11 @@
 package reducescatter
 
 import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
-
-// MaxInFlight is how many operations lie between the oldest that is not done and the next.
-const MaxInFlight = min(direct.MaxInFlight, innetwork.MaxInFlight)
 
 // maxAge bounds how far the number from which on operations go through the switch lies behind
 // those posted now. Numbers wrap around, and can be compared across half of their range.
@@ -30,7 +28,7 @@ const maxAge = 1 << 30
 // Lane is one rank's state.
 type Lane struct {
 	rank, size int
-	ops        [MaxInFlight]op // by number
+	ops        [collective.MaxInFlight]op // by number
 	posted     uint32
 	oldest     uint32   // all before are done
 	finished   []uint32 // done, and not reported yet
@@ -44,8 +42,8 @@ type Lane struct {
 	first   uint32 // number of the member's operation 0
 
 	stopped bool
-	need    map[uint32][][]direct.Range // of operations that others had posted before Stop and this rank had not
-	empty   span                        // of these, what is done already unless it is in need: it has no elements
+	need    map[uint32][][]collective.Range // of operations that others had posted before Stop and this rank had not
+	empty   span                            // of these, what is done already unless it is in need: it has no elements
 	stats   Stats
 }
 
@@ -59,7 +57,9 @@ type op struct {
 // span is the operations from one up to another.
 type span struct{ from, to uint32 }
 
-func (s span) has(number uint32) bool { return !before(number, s.from) && before(number, s.to) }
+func (s span) has(number uint32) bool {
+	return !collective.Before(number, s.from) && collective.Before(number, s.to)
+}
 
 // Stats count operations.
 type Stats struct {
@@ -70,7 +70,7 @@ type Stats struct {
 
 // New returns a lane that does not take operations yet: see Begin.
 func New(rank, size int) *Lane {
-	return &Lane{rank: rank, size: size, stopped: true, need: map[uint32][][]direct.Range{}}
+	return &Lane{rank: rank, size: size, stopped: true, need: map[uint32][][]collective.Range{}}
 }
 
 // Open gives the lane the streams of the direct path. It is called once, before anything goes that way.
@@ -103,12 +103,12 @@ func (l *Lane) Join(u *Uplink) {
 	l.attach(u)
 	l.epoch = epoch
 	if l.rank == 0 {
-		// Whoever posts that operation has completed the one MaxInFlight before it, whose header tells it.
+		// Whoever posts that operation has completed the one collective.MaxInFlight before it, whose header tells it.
 		next := l.posted
-		if l.empty != (span{}) && before(next, l.empty.to) {
+		if l.empty != (span{}) && collective.Before(next, l.empty.to) {
 			next = l.empty.to // up to there nothing may need a header
 		}
-		l.news = direct.Announcement{From: next + MaxInFlight, Epoch: epoch}
+		l.news = direct.Announcement{From: next + collective.MaxInFlight, Epoch: epoch}
 		l.direct.Announce(l.news)
 	}
 }
@@ -118,7 +118,7 @@ func (l *Lane) Room() int {
 	if l.stopped {
 		return 0
 	}
-	n := MaxInFlight - int(l.posted-l.oldest)
+	n := collective.MaxInFlight - int(l.posted-l.oldest)
 	if a := l.announced(); a.Epoch != 0 && (l.member == nil || l.epoch != a.Epoch) {
 		// What the switch is to do waits until this rank hears that all have joined.
 		n = min(n, max(0, int(int32(a.From-l.posted)))) //nolint:gosec // serial arithmetic
@@ -142,9 +142,9 @@ func (l *Lane) announced() direct.Announcement {
 func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 	number := l.posted
 	l.posted++
-	p := &l.ops[number%MaxInFlight]
+	p := &l.ops[number%collective.MaxInFlight]
 	*p = op{Op: o, flying: true}
-	if !before(number, l.empty.to) {
+	if !collective.Before(number, l.empty.to) {
 		l.empty = span{} // lest numbers that have wrapped around fall into it
 	}
 	need, late := l.need[number]
@@ -155,9 +155,9 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 		l.direct.Post(o, number, need)
 	case l.empty.has(number) && o.Bytes() == 0:
 		l.finished = append(l.finished, number)
-	case a.Epoch != 0 && !before(number, a.From):
+	case a.Epoch != 0 && !collective.Before(number, a.From):
 		p.switched = true
-		seq := l.member.Post(now, innetwork.Op{To: o.To, Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})
+		seq := l.member.Post(now, o.Op)
 		l.first = number - seq
 		if number-a.From > maxAge {
 			l.news.From = number - maxAge
@@ -176,7 +176,7 @@ func (l *Lane) Work(send bool) bool { return l.streams != nil && l.streams.Work(
 // of its result is there, whether all is, and whether this rank still has to send of it.
 func (l *Lane) Oldest() (number uint32, moving, whole, sending bool) {
 	number = l.oldest
-	switch p := &l.ops[number%MaxInFlight]; {
+	switch p := &l.ops[number%collective.MaxInFlight]; {
 	case number == l.posted:
 	case !p.switched && l.direct != nil:
 		moving, whole, sending = l.direct.Oldest()
@@ -202,12 +202,12 @@ func (l *Lane) Err() error {
 }
 
 // buffers returns the operation that the member knows as seq.
-func (l *Lane) buffers(seq uint32) *direct.Op { return &l.ops[(l.first+seq)%MaxInFlight].Op }
+func (l *Lane) buffers(seq uint32) *direct.Op { return &l.ops[(l.first+seq)%collective.MaxInFlight].Op }
 
 // Switched reports whether the switch is what the next operation goes through.
 func (l *Lane) Switched() bool {
 	a := l.announced()
-	return a.Epoch != 0 && !before(l.posted, a.From)
+	return a.Epoch != 0 && !collective.Before(l.posted, a.From)
 }
 
 // Directly reports whether operations are in flight on the direct path.
@@ -239,8 +239,8 @@ func (l *Lane) NextDone() (number uint32, ok bool) {
 }
 
 func (l *Lane) retire(number uint32) uint32 {
-	l.ops[number%MaxInFlight] = op{}
-	for l.oldest != l.posted && !l.ops[l.oldest%MaxInFlight].flying {
+	l.ops[number%collective.MaxInFlight] = op{}
+	for l.oldest != l.posted && !l.ops[l.oldest%collective.MaxInFlight].flying {
 		l.oldest++
 	}
 	return number
@@ -248,6 +248,3 @@ func (l *Lane) retire(number uint32) uint32 {
 
 // Stats returns the counters.
 func (l *Lane) Stats() Stats { return l.stats }
-
-// before reports whether number a comes before b: they wrap around.
-func before(a, b uint32) bool { return int32(a-b) < 0 } //nolint:gosec // serial arithmetic

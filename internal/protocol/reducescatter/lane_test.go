@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -258,7 +259,7 @@ func TestAnnouncementIsInTime(t *testing.T) {
 	w := newWorld(t, 1, 2, 100)
 	w.begin(false)
 	w.ranks[1].postAll()
-	require.EqualValues(t, MaxInFlight, w.ranks[1].lane.posted)
+	require.EqualValues(t, collective.MaxInFlight, w.ranks[1].lane.posted)
 	w.join(2)
 	w.until(w.finished)
 	for _, r := range w.ranks {
@@ -347,7 +348,7 @@ func TestRecordsThatDiffer(t *testing.T) {
 	stop := func(rank, count int, to wire.Target) (*Lane, []byte) {
 		l := New(rank, 2)
 		l.Begin(1, NewUplink(UplinkConfig{Rank: rank, Number: rank, Terms: innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}}))
-		o := direct.Op{To: to, Count: count, Type: reduce.F32, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
+		o := direct.Op{Op: collective.Op{To: to, Count: count, Type: reduce.F32}, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
 		l.Post(0, o)
 		l.Open(nil)
 		return l, l.Stop(1)
@@ -359,7 +360,7 @@ func TestRecordsThatDiffer(t *testing.T) {
 		a, one := stop(0, 5, 0)
 		b, two := stop(1, other.count, other.to)
 		for _, l := range []*Lane{a, b} {
-			var m *direct.MismatchError
+			var m *collective.MismatchError
 			require.ErrorAs(t, l.Resume([][]byte{one, two}), &m)
 			assert.Contains(t, m.Error(), want)
 		}
@@ -371,7 +372,7 @@ func TestRecordsThatDiffer(t *testing.T) {
 
 func FuzzRecord(f *testing.F) {
 	good := record{epoch: 3, posted: 9, entries: []entry{
-		{number: 7, bytes: 100, held: []direct.Range{{From: 8, To: 16}, {From: 64, To: 100}}}, {number: 8},
+		{number: 7, bytes: 100, held: []collective.Range{{From: 8, To: 16}, {From: 64, To: 100}}}, {number: 8},
 	}}
 	f.Add(good.append(nil))
 	good.entries[1].to, good.entries[1].bytes = wire.ToRank(1), 24

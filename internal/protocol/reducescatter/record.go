@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -21,8 +21,8 @@ type record struct {
 type entry struct {
 	number uint32
 	to     wire.Target
-	bytes  int            // of a shard
-	held   []direct.Range // of the own shard, in order
+	bytes  int                // of a shard
+	held   []collective.Range // of the own shard, in order
 }
 
 func (r *record) append(b []byte) []byte {
@@ -51,14 +51,14 @@ func (r *record) parse(b []byte) error {
 	in := reader{b: b}
 	r.epoch, r.posted = uint32(in.number(1<<32-1)), uint32(in.number(1<<32-1)) //nolint:gosec // bounded
 	r.from = r.posted - uint32(in.number(1<<31-1))                             //nolint:gosec // bounded
-	for range in.number(MaxInFlight) {
+	for range in.number(collective.MaxInFlight) {
 		e := entry{number: uint32(in.number(1<<32 - 1)), to: wire.Target(in.number(1<<32 - 1)), bytes: in.number(1 << 62)} //nolint:gosec // bounded
-		if !before(e.number, r.posted) {
+		if !collective.Before(e.number, r.posted) {
 			return errRecord
 		}
 		at := 0
 		for range in.number(len(in.b)) {
-			h := direct.Range{From: at + in.number(e.bytes-at)}
+			h := collective.Range{From: at + in.number(e.bytes-at)}
 			h.To = h.From + in.number(e.bytes-h.From)
 			e.held = append(e.held, h)
 			at = h.To
@@ -81,20 +81,20 @@ func (r *record) find(number uint32) *entry {
 }
 
 // lacks returns the ranges that the rank whose entry it is does not hold.
-func (e *entry) lacks(rank int) []direct.Range {
+func (e *entry) lacks(rank int) []collective.Range {
 	if !e.to.Includes(rank) {
 		return nil
 	}
-	var out []direct.Range
+	var out []collective.Range
 	at := 0
 	for _, h := range e.held {
 		if h.From > at {
-			out = append(out, direct.Range{From: at, To: h.From})
+			out = append(out, collective.Range{From: at, To: h.From})
 		}
 		at = h.To
 	}
 	if at < e.bytes {
-		out = append(out, direct.Range{From: at, To: e.bytes})
+		out = append(out, collective.Range{From: at, To: e.bytes})
 	}
 	return out
 }

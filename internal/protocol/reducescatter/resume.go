@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 )
 
@@ -13,15 +14,13 @@ import (
 func (l *Lane) Stop(epoch uint32) []byte {
 	l.stopped = true
 	rec := record{epoch: epoch, posted: l.posted, from: l.posted}
-	if a := l.announced(); l.member != nil && a.Epoch == epoch && before(a.From, l.posted) {
+	if a := l.announced(); l.member != nil && a.Epoch == epoch && collective.Before(a.From, l.posted) {
 		rec.from = a.From
 	}
 	for number := l.oldest; number != l.posted; number++ {
-		if p := &l.ops[number%MaxInFlight]; p.switched {
+		if p := &l.ops[number%collective.MaxInFlight]; p.switched {
 			e := entry{number: number, to: p.To, bytes: p.Bytes()}
-			for _, r := range l.member.Held(number - l.first) {
-				e.held = append(e.held, direct.Range(r))
-			}
+			e.held = l.member.Held(number - l.first)
 			rec.entries = append(rec.entries, e)
 		}
 	}
@@ -35,7 +34,7 @@ func (l *Lane) Stop(epoch uint32) []byte {
 
 // Resume goes on directly with what the switch has left undone. records are
 // those of all ranks, in rank order. An error means that they contradict each other; it is
-// a *direct.MismatchError if the ranks called different things.
+// a *collective.MismatchError if the ranks called different things.
 func (l *Lane) Resume(records [][]byte) error {
 	all := make([]record, len(records))
 	var numbers []uint32
@@ -50,7 +49,7 @@ func (l *Lane) Resume(records [][]byte) error {
 		for _, e := range all[r].entries {
 			numbers = append(numbers, e.number)
 		}
-		if at := all[r].posted; all[r].from != at && (ahead == (span{}) || before(ahead.to, at)) {
+		if at := all[r].posted; all[r].from != at && (ahead == (span{}) || collective.Before(ahead.to, at)) {
 			ahead = span{all[r].from, at}
 		}
 	}
@@ -71,23 +70,25 @@ func (l *Lane) Resume(records [][]byte) error {
 
 // missing returns what of an operation each rank lacks; nil if none lacks
 // anything. An operation that is done anywhere is such a one.
-func (l *Lane) missing(all []record, number uint32) ([][]direct.Range, error) {
+func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error) {
 	var first *entry
 	whole := true
-	need := make([][]direct.Range, len(all))
+	need := make([][]collective.Range, len(all))
 	for r := range all {
 		e := all[r].find(number)
-		if e == nil && before(number, all[r].posted) {
+		if e == nil && collective.Before(number, all[r].posted) {
 			return nil, nil
 		}
 		if e != nil && first == nil {
 			first = e
 		}
 		if e != nil && (e.bytes != first.bytes || e.to != first.to) {
-			return nil, &direct.MismatchError{
-				Rank: l.rank, Peer: r,
-				Mine:   fmt.Sprintf("%v number %d, %d bytes a shard", first.to, number, first.bytes),
-				Theirs: fmt.Sprintf("%v of %d bytes", e.to, e.bytes),
+			return nil, &collective.MismatchError{
+				Party: "rank", Who: [2]int{l.rank, r},
+				What: [2]string{
+					fmt.Sprintf("%v number %d, %d bytes a shard", first.to, number, first.bytes),
+					fmt.Sprintf("%v of %d bytes", e.to, e.bytes),
+				},
 			}
 		}
 	}
@@ -107,16 +108,16 @@ func (l *Lane) missing(all []record, number uint32) ([][]direct.Range, error) {
 }
 
 // resume goes on with one operation, now or when this rank posts it.
-func (l *Lane) resume(number uint32, need [][]direct.Range) {
-	if !before(number, l.posted) {
+func (l *Lane) resume(number uint32, need [][]collective.Range) {
+	if !collective.Before(number, l.posted) {
 		if need != nil { // otherwise it is done elsewhere without this rank: it is empty
 			l.need[number] = need
 		}
 		return
 	}
-	p := &l.ops[number%MaxInFlight]
+	p := &l.ops[number%collective.MaxInFlight]
 	switch {
-	case before(number, l.oldest) || !p.switched:
+	case collective.Before(number, l.oldest) || !p.switched:
 		// It is done here.
 	case need == nil:
 		p.switched = false

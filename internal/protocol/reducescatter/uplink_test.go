@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -109,7 +110,7 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 	t.Cleanup(func() { assert.NoError(t, u.Close()) })
 	New(0, 2).Begin(1, u)
 	n := 2 * chunk
-	o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), Count: n / 4, Type: reduce.F32}
+	o := direct.Op{Op: collective.Op{Count: n / 4, Type: reduce.F32}, Send: make([]byte, 2*n), Recv: make([]byte, n)}
 	for i := range o.Send {
 		o.Send[i] = byte(i * 7)
 	}
@@ -285,7 +286,7 @@ func TestHint(t *testing.T) {
 			terms := innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
 			u := NewUplink(UplinkConfig{Rank: 1, Number: 1, Terms: terms})
 			New(1, 2).Begin(1, u)
-			o := direct.Op{Send: make([]byte, 2*n), Recv: make([]byte, n), To: to, Count: n / 4, Type: reduce.F32}
+			o := direct.Op{Op: collective.Op{To: to, Count: n / 4, Type: reduce.F32}, Send: make([]byte, 2*n), Recv: make([]byte, n)}
 			if inPlace {
 				o.Recv = o.Shard(1)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
@@ -94,7 +95,7 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 	ops := []reduce.Op{reduce.Sum, reduce.Avg, reduce.Max, reduce.PremulSum}
 	for range calls {
 		c := call{
-			Op:      direct.Op{Count: max(0, w.rng.IntN(800)-100), Type: types[w.rng.IntN(len(types))], Reduction: ops[w.rng.IntN(len(ops))], Factor: 0.5},
+			Op:      direct.Op{Op: collective.Op{Count: max(0, w.rng.IntN(800)-100), Type: types[w.rng.IntN(len(types))], Reduction: ops[w.rng.IntN(len(ops))], Factor: 0.5}},
 			inPlace: w.rng.IntN(2) == 0,
 		}
 		shards := size
@@ -113,7 +114,7 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 			if c.To.Includes(r) {
 				var srcs [][]byte
 				for q := range size {
-					o := direct.Op{Send: c.inputs[q], To: c.To, Count: c.Count, Type: c.Type}
+					o := direct.Op{Op: collective.Op{To: c.To, Count: c.Count, Type: c.Type}, Send: c.inputs[q]}
 					srcs = append(srcs, o.Shard(r))
 				}
 				sum = make([]byte, c.Bytes())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
@@ -82,19 +83,19 @@ func (r *Rank) Close() error { return r.uplink.Close() }
 func (r *Rank) Stats() reducescatter.UplinkStats { return r.uplink.Stats() }
 
 // ReduceScatter runs an operation to its end. send holds a shard for each rank, recv takes one.
-func (r *Rank) ReduceScatter(ctx context.Context, o innetwork.Op, send, recv []byte) error {
+func (r *Rank) ReduceScatter(ctx context.Context, o collective.Op, send, recv []byte) error {
 	r.Post(o, send, recv)
 	return r.Finish(ctx)
 }
 
 // Post begins an operation.
-func (r *Rank) Post(o innetwork.Op, send, recv []byte) {
-	r.lane.Post(r.now(), direct.Op{Send: send, Recv: recv, To: o.To, Count: o.Count, Type: o.Type, Reduction: o.Reduction, Factor: o.Factor})
+func (r *Rank) Post(o collective.Op, send, recv []byte) {
+	r.lane.Post(r.now(), direct.Op{Op: o, Send: send, Recv: recv})
 }
 
 // Finish works until all operations are done, the session is lost, or ctx ends.
 func (r *Rank) Finish(ctx context.Context) error {
-	for r.lane.Room() < reducescatter.MaxInFlight {
+	for r.lane.Room() < collective.MaxInFlight {
 		if err := r.Work(ctx); err != nil {
 			return err
 		}

@@ -30,9 +30,9 @@ func (s *sim) input(o, r int) []byte {
 	op := &s.Ops[o]
 	rng := rand.NewPCG(s.Seed, uint64(o)<<16|uint64(r))
 	size := op.Type.Size()
-	b := make([]byte, op.bytes())
+	b := make([]byte, op.Bytes())
 	if op.To == 0 {
-		b = make([]byte, s.Terms.Ranks*op.bytes())
+		b = make([]byte, s.Terms.Ranks*op.Bytes())
 	}
 	if s.Reproducible && len(s.Parents) == 1 || op.Reduction == reduce.Max || op.Reduction == reduce.Min {
 		for i := 0; i < len(b); i += 8 {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -112,7 +113,7 @@ func stream(seed uint64, tree bool, queue, chunks int) Scenario {
 		Terms: innetwork.Terms{
 			Ranks: 4, Stripes: 1, Chunk: 64, Slots: 64, Queue: queue, Wide: tree, Cutoff: 2 * time.Millisecond, Reorder: 200 * time.Microsecond,
 		},
-		Ops: []Op{{Op: innetwork.Op{Count: 16 * chunks, Type: reduce.F32}}},
+		Ops: []Op{{Op: collective.Op{Count: 16 * chunks, Type: reduce.F32}}},
 		Net: Net{Delay: 10 * time.Microsecond, Queue: 1 << 20, Work: 200 * time.Nanosecond},
 	}
 	if tree {
@@ -212,7 +213,7 @@ func TestOwnersKeepTheirShards(t *testing.T) {
 				s.Ops[0].Type, s.Ops[0].To = typ, to
 				r := s.Run()
 				require.NoError(t, r.Err, "%s", r.String())
-				assert.Equal(t, shards*owners*s.Ops[0].bytes(), r.Sent, "%v, %v, tree %t", typ, to, tree)
+				assert.Equal(t, shards*owners*s.Ops[0].Bytes(), r.Sent, "%v, %v, tree %t", typ, to, tree)
 			}
 		}
 	}

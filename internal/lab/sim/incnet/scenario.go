@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -36,23 +37,21 @@ type Scenario struct {
 
 // Op is one operation of the script that every rank runs.
 type Op struct {
-	innetwork.Op
+	collective.Op
 	InPlace bool // the result lies in this rank's own shard of what it sends
 }
-
-func (o *Op) bytes() int { return o.Count * o.Type.Size() }
 
 // owned returns how many bytes of the result are a rank's.
 func (o *Op) owned(rank int) int {
 	if o.To.Includes(rank) {
-		return o.bytes()
+		return o.Bytes()
 	}
 	return 0
 }
 
 // shard returns what of a rank's input goes to an owner.
 func (o *Op) shard(input []byte, owner int) []byte {
-	at := owner * o.bytes()
+	at := owner * o.Bytes()
 	if _, one := o.To.Root(); one {
 		at = 0
 	}
@@ -115,7 +114,7 @@ func Random(seed uint64) Scenario {
 		s.Terms.Slots /= 2
 	}
 	s.Reproducible = r.IntN(2) == 0
-	s.Depth = pick(r, 1, 2, innetwork.MaxInFlight, 1+r.IntN(innetwork.MaxInFlight))
+	s.Depth = pick(r, 1, 2, collective.MaxInFlight, 1+r.IntN(collective.MaxInFlight))
 	s.randomOps(r)
 	s.Skew = pick(r, 0, 10*time.Microsecond, time.Millisecond, 10*time.Millisecond)
 	us := time.Microsecond
@@ -168,7 +167,7 @@ func (s *Scenario) randomOps(r *rand.Rand) {
 	}
 	left := maxContributions
 	for range n {
-		o := Op{Op: innetwork.Op{Type: pick(r, types...), Reduction: pick(r, ops...), Factor: pick(r, 0.0, 2, 3)}, InPlace: r.IntN(2) == 0}
+		o := Op{Op: collective.Op{Type: pick(r, types...), Reduction: pick(r, ops...), Factor: pick(r, 0.0, 2, 3)}, InPlace: r.IntN(2) == 0}
 		owners := s.Terms.Ranks
 		if r.IntN(3) == 0 {
 			o.To, owners = wire.ToRank(r.IntN(s.Terms.Ranks)), 1

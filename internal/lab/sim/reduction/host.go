@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -16,11 +17,11 @@ type Host struct {
 	rank   int
 	member *innetwork.Member
 	lanes  []lane
-	next   []uint32          // by stripe, the slot after the last that was sent
-	timer  Time              // the earliest wake-up asked for, 0: none
-	held   []innetwork.Range // of its shard, in order, what came and was checked
-	sum    []byte            // room for a piece of it
-	finish Time              // when the operation was done here
+	next   []uint32           // by stripe, the slot after the last that was sent
+	timer  Time               // the earliest wake-up asked for, 0: none
+	held   []collective.Range // of its shard, in order, what came and was checked
+	sum    []byte             // room for a piece of it
+	finish Time               // when the operation was done here
 	done   bool
 }
 
@@ -56,7 +57,7 @@ func newHost(j *Job, rank int) *Host {
 // start posts the operation.
 func (h *Host) start() {
 	c := &h.job.cfg
-	h.member.Post(h.job.net.Now(), innetwork.Op{Count: c.Bytes / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum})
+	h.member.Post(h.job.net.Now(), collective.Op{Count: c.Bytes / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum})
 	h.flush(-1)
 }
 
@@ -90,8 +91,8 @@ func (h *Host) take(at innetwork.Place, piece []byte) error {
 	if at.Bytes != len(piece) || at.Offset < 0 || at.Offset+at.Bytes > h.job.cfg.Bytes {
 		return fmt.Errorf("reduction: rank %d: %d bytes for %d at %d of %d", h.rank, len(piece), at.Bytes, at.Offset, h.job.cfg.Bytes)
 	}
-	r := innetwork.Range{From: at.Offset, To: at.Offset + at.Bytes}
-	i, _ := slices.BinarySearchFunc(h.held, r.From, func(x innetwork.Range, from int) int { return x.From - from })
+	r := collective.Range{From: at.Offset, To: at.Offset + at.Bytes}
+	i, _ := slices.BinarySearchFunc(h.held, r.From, func(x collective.Range, from int) int { return x.From - from })
 	if i > 0 && h.held[i-1].To > r.From || i < len(h.held) && h.held[i].From < r.To {
 		return fmt.Errorf("reduction: rank %d: bytes %d to %d of its result came twice", h.rank, r.From, r.To)
 	}
@@ -160,7 +161,7 @@ func (h *Host) flush(stripe int) {
 
 // complete notes that the operation is done: then all of the shard must be there.
 func (h *Host) complete() {
-	whole := h.job.cfg.Bytes == 0 && len(h.held) == 0 || len(h.held) == 1 && h.held[0] == innetwork.Range{From: 0, To: h.job.cfg.Bytes}
+	whole := h.job.cfg.Bytes == 0 && len(h.held) == 0 || len(h.held) == 1 && h.held[0] == collective.Range{From: 0, To: h.job.cfg.Bytes}
 	if h.done || !whole {
 		h.job.fail(fmt.Errorf("reduction: rank %d is done (before: %v) and holds %v of its %d bytes", h.rank, h.done, h.held, h.job.cfg.Bytes))
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
@@ -176,7 +177,7 @@ func TestCheckerSees(t *testing.T) {
 	j := &Job{cfg: c, inputs: newInputs(&c)}
 	good := func(rank, offset, n int) []byte { return append([]byte(nil), j.inputs.sums[4*rank+offset:][:n]...) }
 	for name, test := range map[string]struct {
-		held   []innetwork.Range
+		held   []collective.Range
 		place  innetwork.Place
 		piece  []byte
 		failed string
@@ -186,9 +187,9 @@ func TestCheckerSees(t *testing.T) {
 		"another's":  {nil, innetwork.Place{Offset: 8, Bytes: 16}, good(1, 8, 16), "of its result is"},
 		"too long":   {nil, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 20), "20 bytes for 16"},
 		"outside":    {nil, innetwork.Place{Offset: c.Bytes - 8, Bytes: 16}, good(2, 8, 16), "of 204800"},
-		"twice":      {[]innetwork.Range{{From: 0, To: 24}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), "came twice"},
-		"half twice": {[]innetwork.Range{{From: 20, To: 28}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), "came twice"},
-		"joins":      {[]innetwork.Range{{From: 0, To: 8}, {From: 24, To: 28}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), ""},
+		"twice":      {[]collective.Range{{From: 0, To: 24}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), "came twice"},
+		"half twice": {[]collective.Range{{From: 20, To: 28}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), "came twice"},
+		"joins":      {[]collective.Range{{From: 0, To: 8}, {From: 24, To: 28}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), ""},
 	} {
 		h := &Host{job: j, rank: 2, held: test.held}
 		err := h.take(test.place, test.piece)
@@ -196,8 +197,8 @@ func TestCheckerSees(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, test.failed)
 		}
 	}
-	h := &Host{job: j, rank: 2, held: []innetwork.Range{{From: 0, To: 8}, {From: 24, To: 28}}}
-	if _ = h.take(innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16)); len(h.held) != 1 || h.held[0] != (innetwork.Range{From: 0, To: 28}) {
+	h := &Host{job: j, rank: 2, held: []collective.Range{{From: 0, To: 8}, {From: 24, To: 28}}}
+	if _ = h.take(innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16)); len(h.held) != 1 || h.held[0] != (collective.Range{From: 0, To: 28}) {
 		t.Errorf("holds %v, want 0 to 28", h.held)
 	}
 	if h.complete(); j.err == nil {

@@ -212,8 +212,8 @@ var incBugs = []bug{
 	},
 	{
 		name: "a slot is freed before its owner has the result", file: "protocol/innetwork/answer.go",
-		old: `return sl.sent && !before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)`,
-		new: `return sl.sent && !before(s.members[s.cfg.Owner[sl.head.Owner]].have, n)`,
+		old: `return sl.sent && !collective.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)`,
+		new: `return sl.sent && !collective.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n)`,
 	},
 	{
 		name: "a slot is freed with its bits", file: "protocol/innetwork/answer.go",
@@ -313,7 +313,7 @@ var incBugs = []bug{
 	},
 	{
 		name: "rank 0 announces the switch too early", file: "protocol/reducescatter/lane.go",
-		old: `From: next + MaxInFlight,`,
+		old: `From: next + collective.MaxInFlight,`,
 		new: `From: next,`,
 	},
 	{

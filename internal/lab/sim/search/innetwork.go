@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/incnet"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -92,5 +92,5 @@ func fitInNetwork(s *incnet.Scenario) bool {
 	if s.RankCrash != nil && s.RankCrash.Who >= t.Ranks {
 		s.RankCrash = nil
 	}
-	return t.Check() == nil && t.Job == 0 && t.First == 0 && t.Cutoff >= leastCutoff && s.Depth <= innetwork.MaxInFlight && s.Net.Loss <= 0.3
+	return t.Check() == nil && t.Job == 0 && t.First == 0 && t.Cutoff >= leastCutoff && s.Depth <= collective.MaxInFlight && s.Net.Loss <= 0.3
 }

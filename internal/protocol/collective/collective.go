@@ -1,0 +1,48 @@
+// Package collective has the words that all ways of a Reduce-Scatter share: what is to be done
+// (Op), parts of a shard (Range), numbers that wrap around (Before), and how ranks disagree.
+package collective
+
+import (
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+const (
+	// MaxRanks bounds a communicator: members of a job are numbered in 16 bits.
+	MaxRanks = 1 << 15
+	// MaxInFlight is how many operations of a rank may be posted and not done.
+	MaxInFlight = 32
+)
+
+// Op is a Reduce-Scatter of Count elements a shard, or a Reduce of Count elements to one rank.
+type Op struct {
+	To        wire.Target
+	Count     int
+	Type      reduce.Type
+	Reduction reduce.Op
+	Factor    float64 // of reduce.PremulSum
+}
+
+// Bytes returns the length of a shard.
+func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
+
+// Range is a part of a shard: bytes From to To.
+type Range struct{ From, To int }
+
+// Before reports whether number a comes before number b, in serial arithmetic (RFC 1982): numbers of
+// operations and of slots wrap around.
+func Before(a, b uint32) bool { return int32(a-b) < 0 }
+
+// MismatchError says that two parties of an operation called different things.
+type MismatchError struct {
+	Party string // what the numbers are of: "rank", or "member" of a node
+	Who   [2]int
+	What  [2]string
+}
+
+// Error names both, and what each of them called.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%ss disagree: %s %d called %s, %s %d %s", e.Party, e.Party, e.Who[0], e.What[0], e.Party, e.Who[1], e.What[1])
+}
