@@ -107,7 +107,7 @@ type verdict struct {
 	Error  string `json:"e,omitempty"`
 	Window int    `json:"w"` // chunks
 	Chunk  int    `json:"c"`
-	Shm    string `json:"s,omitempty"` // rank 0: where its window is
+	Shm    string `json:"s,omitempty"` // rank 0: where its region is
 }
 
 // agree exchanges verdicts. If any rank has failed, all do, with its reason.

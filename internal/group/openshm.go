@@ -9,7 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// openShm attaches to the window that rank 0 serves.
+// openShm attaches to the region that rank 0 serves.
 func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, error) {
 	var server *shm.Server
 	var mine verdict

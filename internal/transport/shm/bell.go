@@ -34,7 +34,7 @@ const (
 	yieldFor     = 20 * time.Microsecond
 )
 
-// bell is a line of the window on which one agent sleeps and which the others
+// bell is a line of the region on which one agent sleeps and which the others
 // ring. The order is Dekker's: who publishes writes the data, then reads
 // asleep; who sleeps writes asleep, then reads the data. Go's atomics are
 // sequentially consistent, so at least one of them sees the other.
@@ -125,7 +125,7 @@ func (s *sleeper) wakeUp() {
 
 func (s *sleeper) poked() bool { return s.woken.Load() && s.woken.Swap(false) }
 
-// word32 and word64 view a counter in the window; the layout aligns them.
+// word32 and word64 view a counter in the region; the layout aligns them.
 func word32(mem []byte, at int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[at : at+4][0]))
 }

@@ -50,7 +50,7 @@ func benchmark(b *testing.B, role string, bytes int) {
 func rounds(bytes int) int { return min(20000, max(12, 256<<20/(bytes+1))) }
 
 func init() {
-	roles["allgather"] = func(w *Window, args []string, out io.Writer) error {
+	roles["allgather"] = func(w *Region, args []string, out io.Writer) error {
 		var n int
 		if _, err := fmt.Sscan(args[0], &n); err != nil {
 			return err
@@ -77,7 +77,7 @@ func init() {
 		_, err := fmt.Fprintln(out, times[len(times)/2], w.Gather().Stats())
 		return err
 	}
-	roles["copy"] = func(w *Window, args []string, out io.Writer) error {
+	roles["copy"] = func(w *Region, args []string, out io.Writer) error {
 		var n int
 		if _, err := fmt.Sscan(args[0], &n); err != nil {
 			return err
@@ -98,7 +98,7 @@ func init() {
 		_, err := fmt.Fprintln(out, times[len(times)/2])
 		return err
 	}
-	roles["reduce"] = func(w *Window, args []string, out io.Writer) error {
+	roles["reduce"] = func(w *Region, args []string, out io.Writer) error {
 		var n int
 		if _, err := fmt.Sscan(args[0], &n); err != nil {
 			return err

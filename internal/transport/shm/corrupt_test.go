@@ -40,7 +40,7 @@ func TestCorruptRing(t *testing.T) {
 		}, "ring of rank 0: chunk 1 is of root 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := windows(t, small(3))
+			w := regions(t, small(3))
 			p := newProbe(w[1])
 			p.seq, p.shard, p.out, p.left = 1, 0, []byte{}, 100
 			require.Equal(t, 1, sender(w[0], 1, nil, 0))
@@ -60,7 +60,7 @@ func TestCorruptRing(t *testing.T) {
 
 func TestCorruptTail(t *testing.T) {
 	for _, tail := range []uint64{4, math.MaxUint64} {
-		w := windows(t, small(3))
+		w := regions(t, small(3))
 		w[1].Gather().rings[0].tail.Store(tail)
 		p := newProbe(w[0])
 		require.Equal(t, 3, sender(w[0], 1, make([]byte, 400), 0))
@@ -72,7 +72,7 @@ func TestCorruptTail(t *testing.T) {
 }
 
 func TestCorruptMailbox(t *testing.T) {
-	w := windows(t, small(4))
+	w := regions(t, small(4))
 	q := newProbe(w[3])
 	box := func(from int) *outBox { return &w[from].Gather().posts.out[3] }
 	box(0).head.Store(letters + 1)
@@ -95,7 +95,7 @@ func TestCorruptMailbox(t *testing.T) {
 }
 
 func TestCorruptStreams(t *testing.T) {
-	w := windows(t, small(3))
+	w := regions(t, small(3))
 	s := w[0].Streams()
 	w[1].Streams().out[0].head.Store(page + 1)
 	w[2].Streams().in[0].tail.Store(1)

@@ -1,9 +1,9 @@
-// Package shm carries the traffic between ranks of one host through a window of shared memory that
+// Package shm carries the traffic between ranks of one host through a region of shared memory that
 // all of them map: a root publishes a chunk once and every other rank reads it from there, so the
 // "multicast" of Khalilov et al. (SC24) is one copy in and one copy out a reader. The fabric is
 // lossless and keeps what a rank has not asked for yet, hence no barrier, repair or handshake.
 //
-// The window is a memfd: it has no name in any file system, and the kernel
+// The region is a memfd: it has no name in any file system, and the kernel
 // frees it with the last process that maps it, however that process ended.
 //
 //	page 0      header: magic, version, job, layout

@@ -35,9 +35,9 @@ func (g *greedy) Control(from int, m *wire.Control) {
 	require.Zero(g.t, m.Payload())
 }
 
-// FuzzWindow has ranks 1 and 2 of a window write what they like wherever they like. Rank 0 must not
+// FuzzRegion has ranks 1 and 2 of a region write what they like wherever they like. Rank 0 must not
 // panic, nor believe in more than there can be.
-func FuzzWindow(f *testing.F) {
+func FuzzRegion(f *testing.F) {
 	const size = 3
 	lay := small(size)
 	p := lay.places()
@@ -96,7 +96,7 @@ func FuzzWindow(f *testing.F) {
 	})
 }
 
-// FuzzHeader maps a window whose first bytes are anything: it is one of ours, or refused.
+// FuzzHeader maps a region whose first bytes are anything: it is one of ours, or refused.
 func FuzzHeader(f *testing.F) {
 	f.Add(0, []byte("mcast"))
 	f.Add(16, make([]byte, 32))

@@ -10,10 +10,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 )
 
-// Gather is the multicast fabric of a window: each rank owns one ring of
+// Gather is the multicast fabric of a region: each rank owns one ring of
 // chunks that all others read. It implements fabric.Gather.
 type Gather struct {
-	win     *Window
+	win     *Region
 	closed  bool // guarded by win.mu
 	bells   []bell
 	sleeper sleeper
@@ -51,7 +51,7 @@ type readRing struct {
 	seen  uint64 // head when Poll last left the ring
 }
 
-func newGather(w *Window) *Gather {
+func newGather(w *Region) *Gather {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
 	g := &Gather{win: w, bells: make([]bell, size), rings: make([]readRing, size), broken: make([]error, size)}
 	for r := range size {
@@ -304,5 +304,5 @@ func (g *Gather) ready() bool {
 // Stats may be called from any goroutine.
 func (g *Gather) Stats() fabric.Stats { return g.tally.stats() }
 
-// Close lets go of the window. Streams of the same window stay.
+// Close lets go of the region. Streams of the same region stay.
 func (g *Gather) Close() error { return g.win.release(&g.closed) }

@@ -15,7 +15,7 @@ import (
 )
 
 // allgathers runs one Allgather for each shard size, back to back, and checks every byte.
-func allgathers(w *Window, shards []int, shift int) error {
+func allgathers(w *Region, shards []int, shift int) error {
 	p, size := newProbe(w), w.Layout().Size
 	for i, n := range shards {
 		seq := uint32(i)
@@ -37,8 +37,8 @@ func allgathers(w *Window, shards []int, shift int) error {
 	return nil
 }
 
-// together runs f for every window at the same time.
-func together(t *testing.T, all []*Window, f func(*Window) error) {
+// together runs f for every region at the same time.
+func together(t *testing.T, all []*Region, f func(*Region) error) {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for r, w := range all {
@@ -61,8 +61,8 @@ func TestAllgather(t *testing.T) {
 			t.Run(fmt.Sprintf("%dranks%dslots", size, slots), func(t *testing.T) {
 				lay := small(size)
 				lay.Slots = slots
-				all := windows(t, lay)
-				together(t, all, func(w *Window) error { return allgathers(w, shards, w.Rank()) })
+				all := regions(t, lay)
+				together(t, all, func(w *Region) error { return allgathers(w, shards, w.Rank()) })
 				for _, w := range all {
 					st := w.Gather().Stats()
 					want := uint64(0)
@@ -82,7 +82,7 @@ func TestAllgather(t *testing.T) {
 }
 
 // sender publishes chunks of the given operation and says how many were taken.
-func sender(w *Window, seq uint32, shard []byte, from int) int {
+func sender(w *Region, seq uint32, shard []byte, from int) int {
 	chunk := w.Layout().Chunk
 	return w.Gather().Multicast(&fabric.Run{
 		Head:  wire.Data{Collective: wire.Broadcast, Root: uint16(w.Rank()), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard))},
@@ -91,7 +91,7 @@ func sender(w *Window, seq uint32, shard []byte, from int) int {
 }
 
 func TestSlowReaderStopsTheWriter(t *testing.T) {
-	w := windows(t, small(3))
+	w := regions(t, small(3))
 	shard := make([]byte, 1000)
 	fill(shard, 0, 1)
 	readers := []*probe{nil, newProbe(w[1]), newProbe(w[2])}
@@ -119,7 +119,7 @@ func TestSlowReaderStopsTheWriter(t *testing.T) {
 }
 
 func TestHoldLeavesChunksWhereTheyAre(t *testing.T) {
-	w := windows(t, small(3))
+	w := regions(t, small(3))
 	later, now := make([]byte, 150), make([]byte, 150)
 	fill(later, 0, 2)
 	fill(now, 1, 1)
@@ -145,7 +145,7 @@ func (d *dropper) Accept(*wire.Data, int) ([]byte, fabric.Verdict, bool) {
 }
 
 func TestDroppedChunksFreeTheirSlots(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	d := &dropper{*newProbe(w[1])}
 	d.seq, d.left = 1, 1
 	for i := range 10 {
@@ -158,7 +158,7 @@ func TestDroppedChunksFreeTheirSlots(t *testing.T) {
 
 func TestControl(t *testing.T) {
 	const size = 6
-	w := windows(t, small(size))
+	w := regions(t, small(size))
 	for from := range size {
 		for _, d := range topology.Distances(size) {
 			to := (from + d) % size
@@ -187,7 +187,7 @@ func TestControl(t *testing.T) {
 }
 
 func TestFullMailboxRefuses(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	g, p := w[0].Gather(), newProbe(w[1])
 	m := wire.Control{Kind: wire.Credit}
 	for range 5 { // wraps
@@ -208,10 +208,10 @@ func TestFullMailboxRefuses(t *testing.T) {
 }
 
 func TestControlThatShmDoesNotCarry(t *testing.T) {
-	w := windows(t, small(7))
+	w := regions(t, small(7))
 	p := newProbe(w[0])
 	require.True(t, p.g.Control(1, &wire.Control{Kind: wire.Repair, Bytes: 5}, make([]byte, 5)), "thrown away")
-	w = windows(t, small(8))
+	w = regions(t, small(8))
 	q := newProbe(w[0])
 	require.True(t, q.g.Control(3, &wire.Control{Kind: wire.Done}, nil), "thrown away")
 	for range 2 * letters {
@@ -226,7 +226,7 @@ func TestControlThatShmDoesNotCarry(t *testing.T) {
 
 // TestSleepEnds would hang, not fail, if a Sleep missed what it waits for.
 func TestSleepEnds(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	shard := make([]byte, 100)
 	p := newProbe(w[1])
 	p.seq, p.shard, p.out = 1, 100, make([]byte, 200)
@@ -265,7 +265,7 @@ func TestSleepEnds(t *testing.T) {
 }
 
 func TestDataPathDoesNotAllocate(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	p := newProbe(w[1])
 	p.seq, p.shard, p.out = 1, 250, make([]byte, 500)
 	run := fabric.Run{Head: wire.Data{Collective: wire.Allgather, Seq: 1, Bytes: 250}, Count: 3, Shard: make([]byte, 250)}

@@ -22,7 +22,7 @@ import (
 
 func init() {
 	// allgathers checks results up to far beyond the cache and the ring.
-	roles["allgathers"] = func(w *Window, args []string, _ io.Writer) error {
+	roles["allgathers"] = func(w *Region, args []string, _ io.Writer) error {
 		var shards []int
 		for _, a := range args {
 			n, err := strconv.Atoi(a)
@@ -33,9 +33,9 @@ func init() {
 		}
 		return allgathers(w, shards, w.Rank())
 	}
-	roles["exchange"] = func(w *Window, _ []string, _ io.Writer) error { return exchange(w, 3<<20+1) }
+	roles["exchange"] = func(w *Region, _ []string, _ io.Writer) error { return exchange(w, 3<<20+1) }
 	// endless gathers until another rank is gone, which rank 0 notices first.
-	roles["endless"] = func(w *Window, _ []string, out io.Writer) error {
+	roles["endless"] = func(w *Region, _ []string, out io.Writer) error {
 		p := newProbe(w)
 		shard, all := make([]byte, 300<<10), make([]byte, w.Layout().Size*300<<10)
 		for i := 0; ; i++ {
@@ -62,7 +62,7 @@ func TestProcesses(t *testing.T) {
 	runRanks(t, DefaultLayout(3), "exchange")
 }
 
-var windowFile = regexp.MustCompile(`(?m)[0-9]+ +/memfd:torch-mcast`)
+var regionFile = regexp.MustCompile(`(?m)[0-9]+ +/memfd:torch-mcast`)
 
 // TestKill kills one rank, then the rest, and looks for what they leave behind.
 func TestKill(t *testing.T) {
@@ -79,9 +79,9 @@ func TestKill(t *testing.T) {
 	<-srv.done
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", ranks[0].cmd.Process.Pid))
 	require.NoError(t, err)
-	window := windowFile.Find(maps) // its inode number and name
-	require.NotEmpty(t, window)
-	require.NotEmpty(t, holders(t, window), "the running ranks are found")
+	region := regionFile.Find(maps) // its inode number and name
+	require.NotEmpty(t, region)
+	require.NotEmpty(t, holders(t, region), "the running ranks are found")
 
 	require.NoError(t, ranks[1].cmd.Process.Kill())
 	require.Error(t, ranks[1].cmd.Wait())
@@ -90,7 +90,7 @@ func TestKill(t *testing.T) {
 	require.NoError(t, ranks[0].cmd.Wait())
 	require.NoError(t, ranks[2].cmd.Process.Kill())
 	require.Error(t, ranks[2].cmd.Wait())
-	assert.Empty(t, holders(t, window), "the window is gone with its last rank")
+	assert.Empty(t, holders(t, region), "the region is gone with its last rank")
 	sockets, err := os.ReadFile("/proc/net/unix")
 	require.NoError(t, err)
 	assert.NotContains(t, string(sockets), srv.Address())
@@ -119,8 +119,8 @@ func (p *rankProcess) line(t *testing.T) string {
 	return p.out.Text()
 }
 
-// holders returns the processes that map a window.
-func holders(t *testing.T, window []byte) (list []string) {
+// holders returns the processes that map a region.
+func holders(t *testing.T, region []byte) (list []string) {
 	all, err := filepath.Glob("/proc/[0-9]*/maps")
 	require.NoError(t, err)
 	for _, name := range all {
@@ -129,7 +129,7 @@ func holders(t *testing.T, window []byte) (list []string) {
 			continue // ended meanwhile, or not ours
 		}
 		require.NoError(t, err)
-		if bytes.Contains(maps, window) {
+		if bytes.Contains(maps, region) {
 			list = append(list, name)
 		}
 	}

@@ -10,7 +10,7 @@ const (
 	line = 64   // cache line, bytes
 	page = 4096 // bytes
 
-	// MaxSize is how many ranks may share a window.
+	// MaxSize is how many ranks may share a region.
 	MaxSize = 256
 
 	maxChunk  = 16 << 20
@@ -20,7 +20,7 @@ const (
 	letters = 64 // messages that a mailbox holds
 )
 
-// Layout is the geometry of a window. All ranks of a window have the same.
+// Layout is the geometry of a region. All ranks of a region have the same.
 type Layout struct {
 	Size   int // ranks, 1 to MaxSize
 	Chunk  int // payload bytes of a slot, 1 to 16 MiB
@@ -29,7 +29,7 @@ type Layout struct {
 }
 
 // DefaultLayout returns the geometry for a number of ranks: rings and streams that stay in cache
-// for a few ranks, and a window that stays below about 350 MiB for MaxSize of them.
+// for a few ranks, and a region that stays below about 350 MiB for MaxSize of them.
 func DefaultLayout(size int) Layout {
 	const total = 64 << 20 // bytes to aim at, for the rings and for the streams
 	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 256 << 10}
@@ -63,10 +63,10 @@ func (l Layout) Check() error {
 	return nil
 }
 
-// Bytes returns how much memory a window of this layout takes.
+// Bytes returns how much memory a region of this layout takes.
 func (l Layout) Bytes() int { return l.places().end }
 
-// places are the offsets of the regions of a window, in bytes.
+// places are the offsets of the parts of a region, in bytes.
 type places struct {
 	bells, rings, boxes, slots, streams, bytes, end int
 }

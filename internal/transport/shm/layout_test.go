@@ -37,7 +37,7 @@ func TestDefaultLayoutIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, DefaultLayout(4).Bytes(), 8<<20)
 }
 
-// TestRegions hands out every counter, box, slot and stream of a window and
+// TestRegions hands out every counter, box, slot and stream of a region and
 // checks that no two share a byte, and counters not even a cache line.
 func TestRegions(t *testing.T) {
 	for size := 1; size <= 9; size++ {

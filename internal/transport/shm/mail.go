@@ -39,7 +39,7 @@ type inBox struct {
 	at   uint64 // next message to read
 }
 
-func newMail(w *Window) mail {
+func newMail(w *Region) mail {
 	size, away := w.lay.Size, topology.Distances(w.lay.Size)
 	m := mail{out: make([]outBox, size)}
 	// The boxes of a receiver lie together, in the order of the offsets to the senders.

@@ -26,7 +26,7 @@ type probe struct {
 	patience time.Duration
 }
 
-func newProbe(w *Window) *probe {
+func newProbe(w *Region) *probe {
 	return &probe{g: w.Gather(), rank: w.Rank(), broken: map[int]error{}, patience: time.Minute}
 }
 

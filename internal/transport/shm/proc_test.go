@@ -19,7 +19,7 @@ import (
 const testJob, testKey = 0x1122334455667788, 0x99aabbccddeeff00
 
 // roles are what a rank in a process of its own can do.
-var roles = map[string]func(w *Window, args []string, out io.Writer) error{}
+var roles = map[string]func(w *Region, args []string, out io.Writer) error{}
 
 // TestMain runs a role instead of the tests where a test has started this
 // program again as a rank.

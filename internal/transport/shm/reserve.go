@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// affordable returns an error if there is less memory than a window needs. The
+// affordable returns an error if there is less memory than a region needs. The
 // kernel would find out too, but only by calling the out-of-memory killer.
 func affordable(bytes int) error {
 	free, where, err := available(os.DirFS("/"))
@@ -19,7 +19,7 @@ func affordable(bytes int) error {
 		return fmt.Errorf("shm: how much memory is there: %w", err)
 	}
 	if bytes > free {
-		return fmt.Errorf("shm: a window of %d bytes does not fit: %s leaves %d bytes", bytes, where, free)
+		return fmt.Errorf("shm: a region of %d bytes does not fit: %s leaves %d bytes", bytes, where, free)
 	}
 	return nil
 }

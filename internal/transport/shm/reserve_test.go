@@ -53,7 +53,7 @@ func TestServeWithoutMemory(t *testing.T) {
 }
 
 // TestServeBeyondFileLimit runs Serve in a process that may not have files
-// as large as a window.
+// as large as a region.
 func TestServeBeyondFileLimit(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "SHM_TEST_ROLE=limited")
@@ -69,7 +69,7 @@ func serveLimited() error {
 	s, err := Serve(context.Background(), testJob, testKey, DefaultLayout(4))
 	if err == nil {
 		s.Close()
-		return errors.New("a window larger than the limit")
+		return errors.New("a region larger than the limit")
 	}
 	if !errors.Is(err, unix.EFBIG) {
 		return err

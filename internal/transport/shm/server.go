@@ -20,9 +20,9 @@ import (
 // greeting bounds how long a peer may take over the handshake once connected.
 const greeting = 5 * time.Second
 
-var errRefused = errors.New("shm: refused by the window's server: another job, key or user, no such rank, or one that has its window already")
+var errRefused = errors.New("shm: refused by the region's server: another job, key or user, no such rank, or one that has its region already")
 
-// Server hands a window to the ranks of a host. It listens on a Unix socket in
+// Server hands a region to the ranks of a host. It listens on a Unix socket in
 // the abstract name space, so it leaves no file behind.
 type Server struct {
 	job, key uint64
@@ -36,7 +36,7 @@ type Server struct {
 	left     int
 }
 
-// Serve creates a window and gives it to the ranks 0 to lay.Size-1 of a job,
+// Serve creates a region and gives it to the ranks 0 to lay.Size-1 of a job,
 // each once, the caller's own rank included, that run as the same user and
 // know the key. It stops when all of them have it, or ctx ends, or at Close.
 func Serve(ctx context.Context, job, key uint64, lay Layout) (*Server, error) {
@@ -66,7 +66,7 @@ func Serve(ctx context.Context, job, key uint64, lay Layout) (*Server, error) {
 // and in this network namespace.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close stops serving. Windows already handed out stay.
+// Close stops serving. Regions already handed out stay.
 func (s *Server) Close() {
 	s.stop()
 	<-s.done
@@ -108,7 +108,7 @@ func (s *Server) run() {
 	}
 }
 
-// greet gives the window to a peer that deserves it. Anyone else gets nothing,
+// greet gives the region to a peer that deserves it. Anyone else gets nothing,
 // not even a reason.
 func (s *Server) greet(conn *net.UnixConn) {
 	_ = conn.SetDeadline(time.Now().Add(greeting))
@@ -136,9 +136,9 @@ func (s *Server) greet(conn *net.UnixConn) {
 	}
 }
 
-// Attach maps the window that a Server on this host holds for a rank. It fails
+// Attach maps the region that a Server on this host holds for a rank. It fails
 // with fabric.ErrUnavailable where the server cannot be reached.
-func Attach(ctx context.Context, address string, job, key uint64, rank, size int) (*Window, error) {
+func Attach(ctx context.Context, address string, job, key uint64, rank, size int) (*Region, error) {
 	if size < 1 || size > MaxSize {
 		return nil, fmt.Errorf("shm: ranks of a host: %d, allowed are 1 to %d", size, MaxSize)
 	}
@@ -170,7 +170,7 @@ func Attach(ctx context.Context, address string, job, key uint64, rank, size int
 		err = errRefused
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("shm: no answer from the window's server: %w", context.Cause(ctx))
+		err = fmt.Errorf("shm: no answer from the region's server: %w", context.Cause(ctx))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rank %d of job %#x: %w", rank, job, err)
@@ -179,12 +179,12 @@ func Attach(ctx context.Context, address string, job, key uint64, rank, size int
 	return open(fd, job, rank, size)
 }
 
-// receive reads the answer to a greeting: one byte and the window's descriptor.
+// receive reads the answer to a greeting: one byte and the region's descriptor.
 func receive(conn *net.UnixConn) (fd int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
 	if err != nil {
-		return -1, fmt.Errorf("shm: read the window's descriptor: %w", err)
+		return -1, fmt.Errorf("shm: read the region's descriptor: %w", err)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:n])
 	if err == nil && len(msgs) == 1 {
@@ -193,7 +193,7 @@ func receive(conn *net.UnixConn) (fd int, err error) {
 			return fds[0], nil
 		}
 	}
-	return -1, fmt.Errorf("shm: the window's server sent no descriptor: %w", err)
+	return -1, fmt.Errorf("shm: the region's server sent no descriptor: %w", err)
 }
 
 // sameUser returns an error unless the peer runs as the user that we run as.

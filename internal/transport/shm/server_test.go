@@ -34,9 +34,9 @@ func TestStrangersGetNothing(t *testing.T) {
 		rank, size int
 		want       string
 	}{
-		{"wrong key", testJob, testKey + 1, 0, 2, "refused by the window's server"},
-		{"wrong job", testJob + 1, testKey, 0, 2, "refused by the window's server"},
-		{"rank too large", testJob, testKey, 2, 3, "refused by the window's server"},
+		{"wrong key", testJob, testKey + 1, 0, 2, "refused by the region's server"},
+		{"wrong job", testJob + 1, testKey, 0, 2, "refused by the region's server"},
+		{"rank too large", testJob, testKey, 2, 3, "refused by the region's server"},
 		{"impossible rank", testJob, testKey, 2, 2, "shm: rank 2, allowed are 0 to 1"},
 		{"impossible size", testJob, testKey, 2, 257, "shm: ranks of a host: 257, allowed are 1 to 256"},
 	} {
@@ -52,14 +52,14 @@ func TestStrangersGetNothing(t *testing.T) {
 		assert.Zero(t, n, "an answer to %q", garbage)
 		require.NoError(t, c.Close())
 	}
-	// None of that kept the ranks from their window.
+	// None of that kept the ranks from their region.
 	for r := range 2 {
 		w, err := Attach(t.Context(), srv.Address(), testJob, testKey, r, 2)
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
 		if r == 0 {
 			_, err = Attach(t.Context(), srv.Address(), testJob, testKey, r, 2)
-			assert.ErrorContains(t, err, "refused by the window's server", "the same rank twice")
+			assert.ErrorContains(t, err, "refused by the region's server", "the same rank twice")
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 // that the receiver works while the sender copies on, and finds them in cache.
 const stretch = 64 << 10
 
-// Streams are the byte streams of a window, one for each ordered pair of
+// Streams are the byte streams of a region, one for each ordered pair of
 // ranks. Peek shows the shared memory itself. It implements fabric.Streams.
 type Streams struct {
-	win     *Window
+	win     *Region
 	closed  bool // guarded by win.mu
 	bells   []bell
 	sleeper sleeper
@@ -47,7 +47,7 @@ type inStream struct {
 	seen uint64 // head when Peek or Sleep last looked
 }
 
-func newStreams(w *Window) *Streams {
+func newStreams(w *Region) *Streams {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
 	s := &Streams{win: w, bells: make([]bell, size), out: make([]outStream, size), in: make([]inStream, size), broken: make([]error, size)}
 	pair := func(from, to int) stream {
@@ -164,6 +164,6 @@ func (s *Streams) ready() bool {
 // Stats may be called from any goroutine.
 func (s *Streams) Stats() fabric.Stats { return s.tally.stats() }
 
-// Close lets go of the window, and with it of what Peek returned. The Gather
-// of the same window stays.
+// Close lets go of the region, and with it of what Peek returned. The Gather
+// of the same region stays.
 func (s *Streams) Close() error { return s.win.release(&s.closed) }

@@ -13,7 +13,7 @@ import (
 
 // exchange sends total bytes to every other rank and checks those that come
 // from there, in pieces of random size.
-func exchange(w *Window, total int) error {
+func exchange(w *Region, total int) error {
 	s, rank, size := w.Streams(), w.Rank(), w.Layout().Size
 	rng := rand.New(rand.NewPCG(1, uint64(rank)))
 	out, want := make([][]byte, size), make([][]byte, size)
@@ -58,8 +58,8 @@ func exchange(w *Window, total int) error {
 
 func TestStreams(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5} {
-		all := windows(t, small(size))
-		together(t, all, func(w *Window) error { return exchange(w, 100_003) })
+		all := regions(t, small(size))
+		together(t, all, func(w *Region) error { return exchange(w, 100_003) })
 		for _, w := range all {
 			st := w.Streams().Stats()
 			assert.EqualValues(t, 100_003*(size-1), st.SentBytes)
@@ -69,7 +69,7 @@ func TestStreams(t *testing.T) {
 }
 
 func TestStreamRefusesWhenFull(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	a, b := w[0].Streams(), w[1].Streams()
 	data := make([]byte, page+100)
 	fill(data, 0, 0)
@@ -92,7 +92,7 @@ func TestStreamRefusesWhenFull(t *testing.T) {
 
 // TestPeekIsAligned consumes multiples of 8 in a stream whose sender does not care.
 func TestPeekIsAligned(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	sent, got := 0, 0
 	for got < 5*page {
 		sent += w[0].Streams().Send(1, make([]byte, 13))
@@ -108,7 +108,7 @@ func TestPeekIsAligned(t *testing.T) {
 
 // TestStreamsSleepEnds would hang, not fail, if a Sleep missed what it waits for.
 func TestStreamsSleepEnds(t *testing.T) {
-	w := windows(t, small(3))
+	w := regions(t, small(3))
 	a, b := w[0].Streams(), w[1].Streams()
 	require.Equal(t, 5, w[2].Streams().Send(1, []byte("later"))) // nobody asks for it
 	for i := range 300 {
@@ -133,7 +133,7 @@ func TestStreamsSleepEnds(t *testing.T) {
 }
 
 func TestStreamsDoNotAllocate(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	data := make([]byte, 1000)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		w[0].Streams().Send(1, data)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Header of a window, little-endian:
+// Header of a region, little-endian:
 //
 //	 0  magic    u64  "mcastshm"
 //	 8  version  u32
@@ -23,10 +23,10 @@ const (
 	version = 1
 )
 
-var errHeader = errors.New("shm: not a window of this job")
+var errHeader = errors.New("shm: not a region of this job")
 
 // Window is one rank's view of the memory that the ranks of a host share.
-type Window struct {
+type Region struct {
 	lay  Layout
 	rank int
 	mem  []byte
@@ -39,21 +39,21 @@ type Window struct {
 }
 
 // Rank returns whose view this is.
-func (w *Window) Rank() int { return w.rank }
+func (w *Region) Rank() int { return w.rank }
 
-// Layout returns the geometry of the window.
-func (w *Window) Layout() Layout { return w.lay }
+// Layout returns the geometry of the region.
+func (w *Region) Layout() Layout { return w.lay }
 
-// Gather returns the window's multicast fabric, always the same one.
-func (w *Window) Gather() *Gather { return w.gather }
+// Gather returns the region's multicast fabric, always the same one.
+func (w *Region) Gather() *Gather { return w.gather }
 
-// Streams returns the window's streams, always the same ones.
-func (w *Window) Streams() *Streams { return w.streams }
+// Streams returns the region's streams, always the same ones.
+func (w *Region) Streams() *Streams { return w.streams }
 
 // Close closes both fabrics. The memory goes when both are closed.
-func (w *Window) Close() error { return errors.Join(w.gather.Close(), w.streams.Close()) }
+func (w *Region) Close() error { return errors.Join(w.gather.Close(), w.streams.Close()) }
 
-// create returns the descriptor of a new window, with all its memory reserved.
+// create returns the descriptor of a new region, with all its memory reserved.
 func create(job uint64, lay Layout) (fd int, err error) {
 	bytes := lay.Bytes()
 	if err := affordable(bytes); err != nil {
@@ -74,7 +74,7 @@ func create(job uint64, lay Layout) (fd int, err error) {
 		err = unix.Fallocate(fd, 0, 0, int64(bytes))
 	}
 	if err != nil {
-		return -1, fmt.Errorf("shm: cannot reserve a window of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
+		return -1, fmt.Errorf("shm: cannot reserve a region of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
 	}
 	head := make([]byte, 36)
 	binary.LittleEndian.PutUint64(head[0:], magic)
@@ -85,17 +85,17 @@ func create(job uint64, lay Layout) (fd int, err error) {
 	binary.LittleEndian.PutUint32(head[28:], uint32(lay.Slots))
 	binary.LittleEndian.PutUint32(head[32:], uint32(lay.Stream))
 	if _, err = unix.Pwrite(fd, head, 0); err != nil {
-		return -1, fmt.Errorf("shm: write the window's header: %w", err)
+		return -1, fmt.Errorf("shm: write the region's header: %w", err)
 	}
 	// Nobody can take memory away below the others' feet.
 	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return -1, fmt.Errorf("shm: seal the window: %w", err)
+		return -1, fmt.Errorf("shm: seal the region: %w", err)
 	}
 	return fd, nil
 }
 
-// open maps the window behind fd, after a look at whether it is one.
-func open(fd int, job uint64, rank, size int) (*Window, error) {
+// open maps the region behind fd, after a look at whether it is one.
+func open(fd int, job uint64, rank, size int) (*Region, error) {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
 		return nil, fmt.Errorf("%w: its size is not sealed", errHeader)
@@ -109,7 +109,7 @@ func open(fd int, job uint64, rank, size int) (*Window, error) {
 	}
 	mem, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("shm: map a window of %d bytes: %w", st.Size, err)
+		return nil, fmt.Errorf("shm: map a region of %d bytes: %w", st.Size, err)
 	}
 	lay, err := readHeader(mem, job)
 	switch {
@@ -124,7 +124,7 @@ func open(fd int, job uint64, rank, size int) (*Window, error) {
 		_ = unix.Munmap(mem)
 		return nil, err
 	}
-	w := &Window{lay: lay, rank: rank, mem: mem, open: 2}
+	w := &Region{lay: lay, rank: rank, mem: mem, open: 2}
 	w.gather = newGather(w)
 	w.streams = newStreams(w)
 	return w, nil
@@ -156,7 +156,7 @@ func readHeader(mem []byte, job uint64) (lay Layout, err error) {
 }
 
 // release unmaps the memory when the second fabric is closed.
-func (w *Window) release(closed *bool) error {
+func (w *Region) release(closed *bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if *closed {
@@ -170,8 +170,8 @@ func (w *Window) release(closed *bool) error {
 	return unix.Munmap(w.mem)
 }
 
-// wake wakes one of the window's fabrics, unless it is closed.
-func (w *Window) wake(s *sleeper, closed *bool) {
+// wake wakes one of the region's fabrics, unless it is closed.
+func (w *Region) wake(s *sleeper, closed *bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !*closed {

@@ -11,12 +11,12 @@ import (
 // small wraps often.
 func small(size int) Layout { return Layout{Size: size, Chunk: 100, Slots: 3, Stream: page} }
 
-// windows maps one window once for each rank, all in this process.
-func windows(t testing.TB, lay Layout) []*Window {
+// regions maps one region once for each rank, all in this process.
+func regions(t testing.TB, lay Layout) []*Region {
 	srv, err := Serve(t.Context(), testJob, testKey, lay)
 	require.NoError(t, err)
 	defer srv.Close()
-	all := make([]*Window, lay.Size)
+	all := make([]*Region, lay.Size)
 	for r := range all {
 		all[r], err = Attach(t.Context(), srv.Address(), testJob, testKey, r, lay.Size)
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestWindowCannotShrink(t *testing.T) {
 }
 
 func TestCloseInAnyOrder(t *testing.T) {
-	w := windows(t, small(2))
+	w := regions(t, small(2))
 	require.NoError(t, w[0].Gather().Close())
 	assert.Equal(t, 3, w[0].Streams().Send(1, []byte("abc")), "streams outlive the gather")
 	assert.Equal(t, "abc", string(w[1].Streams().Peek(0, 10)))
