@@ -79,7 +79,12 @@ func (h *Host) Receive(p *network.Packet) {
 		h.member.Received(now, &head)
 		h.job.progress = now
 	case wire.Allowance:
-		h.member.Credit(now, &head, &body.credit)
+		var c wire.SlotCredit
+		if err := c.Get(payload); err != nil {
+			h.job.fail(err)
+			return
+		}
+		h.member.Credit(now, &head, &c)
 	default:
 		h.job.fail(fmt.Errorf("reduction: rank %d was sent a %v", h.rank, head.Kind))
 	}

@@ -13,8 +13,6 @@ type Packet struct {
 	rank    int            // whose
 	head    wire.Slot
 	payload []byte
-	credit  wire.SlotCredit
-	status  wire.SlotStatus
 }
 
 // stripe returns which one it is of.
@@ -36,11 +34,6 @@ func (j *Job) post(from, to, tree int, class uint8, n int, tag uint64, body *Pac
 	j.net.Send(p)
 }
 
-// data sends a partial sum or a result: a copy, as a switch's memory is used again.
-func (j *Job) data(from, to, tree int, o *innetwork.Out) {
-	j.post(from, to, tree, network.Data, len(o.Payload), 0, &Packet{head: o.Head, payload: append([]byte(nil), o.Payload...)})
-}
-
 // keep sends what a member says of a run that it keeps.
 func (j *Job) keep(from, to, tree int, class uint8, run *innetwork.Run) {
 	head, k := run.Kept(run.Count)
@@ -48,16 +41,10 @@ func (j *Job) keep(from, to, tree int, class uint8, run *innetwork.Run) {
 	j.post(from, to, tree, class, k.Put(body), 0, &Packet{head: head, payload: body})
 }
 
-// allow sends an allowance.
-func (j *Job) allow(from, to, tree int, h wire.Slot, c wire.SlotCredit) {
-	c.Missing.Bits = append([]byte(nil), c.Missing.Bits...)
-	j.post(from, to, tree, network.Control, wire.SlotBodySize+len(c.Missing.Bits), 0, &Packet{head: h, credit: c})
-}
-
 // report sends a status.
 func (j *Job) report(from, to, tree int, h wire.Slot, st wire.SlotStatus) {
-	st.Held = append([]byte(nil), st.Held...)
-	j.post(from, to, tree, network.Control, wire.SlotBodySize+len(st.Held), 0, &Packet{head: h, status: st})
+	body := make([]byte, wire.SlotBodySize+len(st.Held))
+	j.post(from, to, tree, network.Control, st.Put(body), 0, &Packet{head: h, payload: body})
 }
 
 // open returns the header and elements of what has arrived.

@@ -1,8 +1,11 @@
 package reduction
 
 import (
+	"fmt"
+
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -16,11 +19,11 @@ type Switch struct {
 
 // stage is a stripe at a switch.
 type stage struct {
-	*innetwork.Stage
-	node   int
+	*node.Node
+	job    *Job
+	at     int // node of the network
 	stripe int
-	*place
-	timer Time // the earliest wake-up asked for, 0: none
+	timer  Time // the earliest wake-up asked for, 0: none
 
 	// Of a switch that takes time: what has arrived and is not read.
 	queue []arrival
@@ -39,10 +42,10 @@ const (
 	wakeQueue        // the first in the queue is read
 )
 
-func newSwitch(j *Job, node int) (*Switch, error) {
-	sw := &Switch{job: j, node: node, stages: make([]*stage, j.terms.Stripes)}
+func newSwitch(j *Job, id int) (*Switch, error) {
+	sw := &Switch{job: j, node: id, stages: make([]*stage, j.terms.Stripes)}
 	for s := range sw.stages {
-		at := j.plan(s).at[node]
+		at := j.plan(s).at[id]
 		if at == nil {
 			continue
 		}
@@ -50,13 +53,58 @@ func newSwitch(j *Job, node int) (*Switch, error) {
 			Terms: j.terms, Stripe: s, Members: len(at.children), Owner: at.owner, Parent: at.parent >= 0, Number: at.number,
 		}
 		c.Memory = make([]byte, innetwork.MemoryFor(&c))
-		st, err := innetwork.NewStage(c)
+		n, err := node.New(c)
 		if err != nil {
 			return nil, err
 		}
-		sw.stages[s] = &stage{Stage: st, node: node, stripe: s, place: at}
+		sw.stages[s] = &stage{Node: n, job: j, at: id, stripe: s}
+		sw.stages[s].connect(at)
 	}
 	return sw, nil
+}
+
+// branch is the way from a stage to a member, or to its parent. It implements node.Link.
+type branch struct {
+	*stage
+	to    int // node of the network
+	added int
+}
+
+// connect gives the stage its links.
+func (st *stage) connect(at *place) {
+	links := make([]node.Link, len(at.children))
+	for i, child := range at.children {
+		links[i] = &branch{stage: st, to: child}
+	}
+	var up node.Link
+	if at.parent >= 0 {
+		up = &branch{stage: st, to: at.parent}
+	}
+	st.Connect(links, up, false)
+}
+
+// Receive implements node.Link: what comes is taken when it does.
+func (*branch) Receive([]byte) bool { return false }
+
+// Writable implements node.Link.
+func (*branch) Writable() bool { return true }
+
+// Add implements node.Link. It copies the payload, as a switch's memory is used again.
+func (b *branch) Add(h *wire.Slot, payload []byte) bool {
+	class := uint8(network.Data)
+	if h.Kind == wire.Allowance || h.Kind == wire.Status {
+		class = network.Control
+	}
+	b.job.post(b.at, b.to, b.job.treeOf(b.stripe), class, len(payload), 0, &Packet{head: *h, payload: append([]byte(nil), payload...)})
+	b.added++
+	return true
+}
+
+// Flush implements node.Link.
+func (b *branch) Flush() int {
+	n := b.added
+	b.added = 0
+	return n
 }
 
 // Receive takes what a child or the parent has sent: at once, or when the engine of the stripe
@@ -89,70 +137,34 @@ func (sw *Switch) Wake(tag uint64) {
 		return // an earlier one was asked for since, and another is to come
 	}
 	st.timer = 0
-	st.Expire(now)
-	sw.flush(st)
+	st.Begin(now)
+	st.flush(now)
 }
 
 // take hands an arrival to the stage.
 func (sw *Switch) take(st *stage, a *arrival) {
-	j := sw.job
-	now := j.net.Now()
-	head, payload := j.open(a.body, a.tag)
-	switch head.Kind {
-	case wire.Contribution:
-		st.Contribute(int(head.Member), &head, payload)
-	case wire.Kept:
-		var k wire.SlotKept
-		if err := k.Get(payload); err != nil {
-			j.fail(err)
-			return
-		}
-		st.Kept(int(head.Member), &head, &k)
-	case wire.Status:
-		st.Status(now, int(head.Member), &head, &a.body.status)
-	case wire.Result:
-		st.Result(now, &head, payload)
-	case wire.Allowance:
-		st.Credit(now, &head, &a.body.credit)
+	head, payload := sw.job.open(a.body, a.tag)
+	member := int(head.Member)
+	if head.Kind == wire.Result || head.Kind == wire.Allowance {
+		member = innetwork.Up
 	}
-	if err := st.Err(); err != nil {
-		j.fail(err)
+	st.Begin(sw.job.net.Now())
+	if !st.Take(member, &head, payload) {
+		sw.job.fail(fmt.Errorf("reduction: switch %d was sent a %v that is none", sw.node, head.Kind))
 	}
-	sw.flush(st)
+	st.flush(sw.job.net.Now())
 }
 
-// flush sends what there is to send.
-func (sw *Switch) flush(st *stage) {
-	j := sw.job
-	now := j.net.Now()
-	tree := j.treeOf(st.stripe)
-	for {
-		o, ok := st.Next()
-		if !ok {
-			break
-		}
-		to := st.parent
-		if o.Member != innetwork.Up {
-			to = st.children[o.Member]
-		}
-		j.data(sw.node, to, tree, &o)
-		st.Pop(now, &o)
+// flush sends what there is to send, and asks for a wake-up.
+func (st *stage) flush(now Time) {
+	for st.Answer() {
+		st.Begin(now)
 	}
-	for {
-		member, head, c, ok := st.NextCredit()
-		if !ok {
-			break
-		}
-		j.allow(sw.node, st.children[member], tree, head, c)
-	}
-	if st.parent < 0 {
-		return
-	}
-	if head, status, ok := st.NextStatus(now); ok {
-		j.report(sw.node, st.parent, tree, head, status)
+	if err := st.Err(); err != nil {
+		st.job.fail(err)
 	}
 	if at, ok := st.Deadline(); ok && (st.timer == 0 || at < st.timer) {
 		st.timer = max(at, now)
-		j.net.At(st.timer, sw.node, uint64(2*st.stripe+wakeStage))
+		st.job.net.At(st.timer, st.at, uint64(2*st.stripe+wakeStage))
 	}
 }

@@ -42,7 +42,7 @@ type Node struct {
 	links    []Link // by member
 	up       Link   // to the parent, or nil
 	straight bool
-	timeout  innetwork.Time // the parent counts as lost after such a silence
+	timeout  innetwork.Time // the parent counts as lost after such a silence; 0: never
 	now      innetwork.Time
 
 	credit int             // bytes that it may still move in this round
@@ -75,14 +75,29 @@ func (n *Node) Connect(members []Link, parent Link, straight bool) {
 // Work does one round at a moment: it receives, as far as its credit goes, and sends. It reports
 // whether there was something to do.
 func (n *Node) Work(now innetwork.Time) (busy bool) {
-	n.now = now
-	n.credit = min(n.credit+Quantum, Quantum)
+	n.Begin(now)
 	busy = n.credit <= 0 // in debt for an earlier round, and the links may have more
 	busy = n.receive() || busy
-	n.stage.Expire(now)
+	return n.answer() || busy
+}
+
+// Begin begins a round at a moment. Work does; it is for whoever calls Take when something comes.
+func (n *Node) Begin(now innetwork.Time) {
+	n.now = now
+	n.credit = min(n.credit+Quantum, Quantum)
+}
+
+// Answer ends a round that Begin has begun: it sends what there is to send, and reports whether there may be more.
+func (n *Node) Answer() (more bool) {
+	n.answer()
+	return n.credit <= -Quantum
+}
+
+func (n *Node) answer() (busy bool) {
+	n.stage.Expire(n.now)
 	n.allow()
 	n.acknowledge()
-	return n.send() || busy
+	return n.send()
 }
 
 // SilenceError says that the parent has not answered for too long.
@@ -98,7 +113,7 @@ func (n *Node) Err() error {
 	if err := n.stage.Err(); err != nil {
 		return err
 	}
-	if silence := n.stage.Silence(n.now); silence > n.timeout {
+	if silence := n.stage.Silence(n.now); n.timeout > 0 && silence > n.timeout {
 		return &SilenceError{silence}
 	}
 	return nil
