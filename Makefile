@@ -65,8 +65,10 @@ check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
-soak: build ## OPERATIONS=1000000 of both protocols each on random bad networks; all of conformance; as root the catalogue of faults, REPEAT=20 times
+soak: build ## OPERATIONS=1000000 of both protocols and of whole groups each on random bad networks; all of conformance; as root the catalogue of faults, REPEAT=20 times
 	go run ./cmd/mcast sim soak --operations $(OPERATIONS)
+	go test ./internal/lab/world -run '^TestSoak$$' -timeout 0 -args -seeds 0 -operations $(OPERATIONS) -state $(CURDIR)/build/world.json
+	go test ./internal/lab/world -run '^TestPlantedBugs$$' -timeout 0 -args -planted
 	scripts/conformance all
 	[ "$$(id -u)" != 0 ] || go run ./cmd/mcast testbed faults --repeat $(REPEAT)
 

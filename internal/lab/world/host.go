@@ -133,13 +133,14 @@ func (h *Host) Listen(_ context.Context, _, address string) (net.Listener, error
 
 // Times of TCP.
 const (
-	firstSYN  = time.Second // until a connection is asked for again
-	firstRTO  = 5 * time.Millisecond
-	lastRTO   = time.Second
-	patience  = 15 * time.Minute // tcp_retries2
-	headers   = 52               // of TCP over IPv4
-	smallest  = headers
-	streamMax = 256 << 10 // bytes that a stream holds
+	firstSYN   = time.Second // until a connection is asked for again
+	firstRTO   = 5 * time.Millisecond
+	lastRTO    = time.Second
+	patience   = 15 * time.Minute // tcp_retries2
+	headers    = 52               // of TCP over IPv4, with timestamps
+	timestamps = 12               // which TCP_MAXSEG leaves out
+	smallest   = headers
+	streamMax  = 256 << 10 // bytes that a stream holds
 )
 
 // Dial implements group.Network.

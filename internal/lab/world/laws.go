@@ -25,6 +25,9 @@ func (s *Scenario) mending() time.Duration { return lastRTO + s.Timeout/8 + 200*
 // beside the 576 bytes that every host takes.
 const leastHole = 600
 
+// mostSmall is more than the bytes of any packet that ranks send before they have probed.
+const mostSmall = 1282
+
 // ends says whether a fault may end the group.
 func (s *Scenario) ends(f *Fault) verdict {
 	if f.What != Drop {
@@ -44,6 +47,9 @@ func (s *Scenario) ends(f *Fault) verdict {
 			return maybe
 		}
 		return never
+	}
+	if f.For == 0 && f.At == 0 && f.Least >= mostSmall && f.Flow == Every {
+		return never // ranks probe, and make do with smaller packets
 	}
 	if f.For == 0 {
 		return may

@@ -21,7 +21,7 @@ type listener struct {
 func (l *listener) connect(from *Host, o *group.Dialing) *end {
 	segment := l.host.world.cfg.MTU - headers
 	if o.Segment > 0 {
-		segment = min(segment, o.Segment)
+		segment = min(segment, o.Segment-timestamps)
 	}
 	s := &stream{world: l.host.world, flow: Meeting, segment: segment}
 	a, b := newEnd(s, from, from.free()), newEnd(s, l.host, l.port)

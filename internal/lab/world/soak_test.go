@@ -1,9 +1,12 @@
 package world
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,6 +19,8 @@ var (
 	first      = flag.Uint64("first", 1, "first seed of TestSoak")
 	seeds      = flag.Uint64("seeds", 60, "seeds of TestSoak; 0: as many as the other limits allow")
 	operations = flag.Int("operations", 0, "operations after which TestSoak ends; 0: no bound")
+	shrink     = flag.Int("shrink", 500, "runs of TestSoak to make what fails smaller")
+	state      = flag.String("state", "", "file that keeps how far TestSoak has come, so that the next one goes on there")
 	replay     = flag.String("replay", "", "scenario, as JSON, that TestSoak runs instead")
 	verbose    = flag.Bool("verbose", false, "say what happens in each run")
 )
@@ -30,7 +35,9 @@ func TestSoak(t *testing.T) {
 		require.NoError(t, o.Err)
 		return
 	}
-	limits := search.Limits{First: *first, Seeds: *seeds, Operations: *operations, Shrink: search.Budget{Runs: 500, Time: time.Minute}}
+	so := progress{Next: *first}
+	so.load(t)
+	limits := search.Limits{First: so.Next, Seeds: *seeds, Operations: *operations, Shrink: search.Budget{Runs: *shrink, Time: time.Minute}}
 	tally, failure, err := k.Soak(limits, func(_ *search.Tally, o *search.Outcome) {
 		if *verbose {
 			fmt.Println(o.Text())
@@ -39,8 +46,43 @@ func TestSoak(t *testing.T) {
 	fmt.Fprintln(os.Stderr, tally.String())
 	require.NoError(t, err)
 	if failure != nil {
+		tally.Seeds-- // the next run begins with the seed that fails
+	}
+	so.Next, so.Operations, so.Calls = so.Next+tally.Seeds, so.Operations+tally.Ops, so.Calls+tally.Ranks
+	so.save(t)
+	if failure != nil {
 		t.Log(failure.Outcome.Text())
 		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -first %d -seeds 1\n  smallest: %v\n  again: go test ./internal/lab/world -run TestSoak -replay '%s'",
 			failure.Seed, failure.Outcome.Err, failure.Seed, failure.Shrunk.Outcome.Err, failure.Shrunk.JSON)
 	}
+}
+
+// progress is how far all runs together have come.
+type progress struct {
+	Next       uint64 // seed
+	Operations int    // of groups
+	Calls      int    // the same, once a rank
+}
+
+func (p *progress) load(t *testing.T) {
+	if *state == "" {
+		return
+	}
+	text, err := os.ReadFile(*state)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, p), "%s", *state)
+}
+
+func (p *progress) save(t *testing.T) {
+	if *state == "" {
+		return
+	}
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(*state), 0o755))
+	require.NoError(t, os.WriteFile(*state, text, 0o644))
+	fmt.Fprintf(os.Stderr, "in all runs of %s: %d operations (%d over all ranks); next seed %d\n", *state, p.Operations, p.Calls, p.Next)
 }
