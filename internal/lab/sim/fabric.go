@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
@@ -36,18 +37,25 @@ func (m *Message) size() int { return wire.ControlSize + m.Payload() }
 // rank does so when a packet comes, or when the fabric has asked for a look.
 type fabricOf struct {
 	n       *rank
-	packet  *network.Packet // that is being received
-	broken  int             // rank to which nothing could be delivered and nobody was told, -1: none
-	chunks  int             // that this round may still send
-	repairs int             // likewise
-	refused bool            // something, in this round
-	queued  map[int]int     // bytes that have not arrived, by rank, where connections have a limit
-	held    [][]*Datagram   // of a lossless fabric: what each root has sent and this rank not taken
-	belled  bool            // a look at what is held is scheduled
-	roomy   bool            // a look for room to send is scheduled
+	inbox   []received    // packets that have come and the engine has not polled
+	looking bool          // a look at them is scheduled
+	broken  int           // rank to which nothing could be delivered and nobody was told, -1: none
+	chunks  int           // that this round may still send
+	repairs int           // likewise
+	refused bool          // something, in this round
+	queued  map[int]int   // bytes that have not arrived, by rank, where connections have a limit
+	held    [][]*Datagram // of a lossless fabric: what each root has sent and this rank not taken
+	belled  bool          // a look at what is held is scheduled
+	roomy   bool          // a look for room to send is scheduled
 }
 
 var _ fabric.Gather = (*fabricOf)(nil)
+
+// received is a packet that has come.
+type received struct {
+	from int
+	body any
+}
 
 // round begins a round of the engine: a burst may be sent.
 func (f *fabricOf) round() { f.chunks, f.repairs, f.refused = f.n.Burst, f.n.Burst, false }
@@ -210,26 +218,38 @@ func (f *fabricOf) Poll(s fabric.Sink, budget int) int {
 		s.Broken(to, fmt.Errorf("nothing was delivered for %v", n.Net.GiveUp))
 		count++
 	}
-	if f.packet != nil {
+	came := min(len(f.inbox), budget-count)
+	for i := range came {
 		if n.Forged > 0 && n.forger.Float64() < n.Forged {
 			f.forge(s)
 		}
-		f.receive(s, f.packet)
-		count++
+		f.receive(s, &f.inbox[i])
 	}
+	f.inbox = slices.Delete(f.inbox, 0, came)
+	count += came
 	for r := range f.held {
 		count += f.take(s, r, budget-count)
 	}
-	if overdue := n.next <= n.net.Now() || n.Core.Reorder == 0; count < budget && f.packet != nil && overdue && n.net.Busy(n.rank) > n.net.Now() {
+	if overdue := n.next <= n.net.Now() || n.Core.Reorder == 0; came > 0 && overdue && n.net.Busy(n.rank) > n.net.Now() {
 		return budget
 	}
 	return count
 }
 
+// settle ends a round: what the engine has not polled calls for another, unless it polls no more.
+func (f *fabricOf) settle() {
+	if len(f.inbox) > 0 && f.n.failed != nil {
+		f.inbox = f.inbox[:0]
+	}
+	if len(f.inbox) > 0 {
+		f.look(0)
+	}
+}
+
 // receive hands a packet to the engine.
-func (f *fabricOf) receive(s fabric.Sink, p *network.Packet) {
+func (f *fabricOf) receive(s fabric.Sink, p *received) {
 	n := f.n
-	switch b := p.Body.(type) {
+	switch b := p.body.(type) {
 	case *Datagram:
 		if b.head.Job == n.number() { // a socket filter drops what another job sends
 			f.place(s, &b.head, b.size, b.payload, b.token)
@@ -240,13 +260,13 @@ func (f *fabricOf) receive(s fabric.Sink, p *network.Packet) {
 		}
 		n.markReceived(&b.Control)
 		if b.Kind != wire.Repair {
-			s.Control(int(p.From), &b.Control)
+			s.Control(p.from, &b.Control)
 			return
 		}
 		h := fabric.RepairHeader(&b.Control)
 		f.place(s, &h, b.Payload(), b.payload, b.token)
 	default:
-		n.fail("rank %d: a packet with %T", n.rank, p.Body)
+		n.fail("rank %d: a packet with %T", n.rank, p.body)
 	}
 }
 

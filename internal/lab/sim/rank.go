@@ -37,6 +37,7 @@ const (
 	wakeTimer
 	wakeRoom
 	wakeBell
+	wakeLook
 	wakeCrash
 	wakeDetect
 	wakeRestart
@@ -101,8 +102,11 @@ func (n *rank) Wake(tag uint64) {
 		n.fabric.roomy = false
 	case wakeBell:
 		n.fabric.belled = false
+	case wakeLook:
+		n.fabric.looking = false
 	case wakeDetect:
-		n.hear(arg)
+		n.hear(arg) // which wakes the engine
+		return
 	}
 	n.drive()
 }
@@ -116,9 +120,15 @@ func (n *rank) Receive(p *network.Packet) {
 	if n.dead || n.gone {
 		return
 	}
-	n.fabric.packet = p
-	n.drive()
-	n.fabric.packet = nil
+	f := &n.fabric
+	f.inbox = append(f.inbox, received{int(p.From), p.Body})
+	switch {
+	case n.Nap == 0:
+		n.drive()
+	case !f.looking:
+		f.looking = true
+		n.at(n.net.Now()+upTo(n.rng, n.Nap), wakeLook, 0)
+	}
 }
 
 // hear lets the rank's operations end: another rank is lost.
@@ -155,6 +165,7 @@ func (n *rank) postNext() {
 func (n *rank) drive() {
 	n.fabric.round()
 	n.engine.Work()
+	n.fabric.settle()
 	if n.Leave && n.open == 0 && len(n.ops) == len(n.Ops) && !n.fabric.refused {
 		n.gone = true
 	}

@@ -32,6 +32,8 @@ type Scenario struct {
 	// Slots is how many chunks of each root a lossless fabric holds for a rank.
 	Slots   int     `json:",omitempty"`
 	Crashes []Crash `json:",omitempty"`
+	// Nap bounds how long a rank's process may be elsewhere before it looks at what has come.
+	Nap multicast.Time `json:",omitempty"`
 	// Connection is how many bytes of messages to a rank may be on their way before there is no room
 	// for more; 0: any number, or some where a connection may break.
 	Connection int `json:",omitempty"`
@@ -104,6 +106,10 @@ func Random(seed uint64) Scenario {
 	if r.IntN(6) == 0 {
 		wrap := pick(r, uint32(1<<31), 0) // what the numbers come round at, as signed ones and as unsigned
 		s.Core.First = wrap - uint32(r.IntN(len(s.Ops)+1))
+	}
+	if !s.Calm {
+		s.Connection = pick(r, 0, 0, 100, 1<<10, 16<<10)
+		s.Nap = pick(r, 0, 0, 10*time.Microsecond, time.Millisecond)
 	}
 	return s
 }

@@ -249,6 +249,8 @@ func (sc *Scenario) check() error {
 		return fmt.Errorf("sim: Forged is %v, allowed are 0 to 1", sc.Forged)
 	case sc.Net.GiveUp == 0 && slices.ContainsFunc(sc.Net.Faults.Dead, func(d network.Dead) bool { return d.Unicast }):
 		return errors.New("sim: a path that is dead to messages needs Net.GiveUp, or they are sent for ever")
+	case sc.Nap < 0 || sc.Connection < 0:
+		return fmt.Errorf("sim: nap %v, connections of %d bytes; neither may be negative", sc.Nap, sc.Connection)
 	case sc.Core.Lossless && sc.Slots < 1:
 		return errors.New("sim: a lossless fabric needs Slots")
 	}

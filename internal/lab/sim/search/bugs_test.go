@@ -193,6 +193,73 @@ var coreBugs = []bug{
 	},
 }
 
+// engineBugs break the driver of the multicast protocol.
+var engineBugs = []bug{
+	{
+		name: "an eager shard is not put into the arena", file: "engine/gather.go",
+		old: `				copy(g.run.Shard, o.Send)
+`,
+		new: ``,
+	},
+	{
+		name: "a repair is read from the user's buffer where the arena holds it", file: "engine/gather.go",
+		old: `return g.arena[r.Place.Offset : r.Place.Offset+n]
+	}
+	o :=`,
+		new: `_ = n
+	}
+	o :=`,
+	},
+	{
+		name: "a shard that nobody else wants is not copied", file: "engine/gather.go",
+		old: `			} else if o.Send != nil {
+				g.copyOwn(o, o.Bytes)
+			}`,
+		new: `			}`,
+	},
+	{
+		name: "chunks count as sent that the fabric has not taken", file: "engine/gather.go",
+		old: `g.comm.Sent(r.Head.Seq, n)`,
+		new: `g.comm.Sent(r.Head.Seq, r.Count)`,
+	},
+	{
+		name: "messages for which there is no room are dropped", file: "engine/controls.go",
+		old: `			g.delayed = append(g.delayed, delayed{m.To, []wire.Control{m.Control}})
+`,
+		new: ``,
+	},
+	{
+		name: "all but the first delayed message are dropped", file: "engine/controls.go",
+		old: `			d.messages = append(d.messages, m.Control)
+`,
+		new: ``,
+	},
+	{
+		name: "what is overdue is not asked for", file: "engine/gather.go",
+		old: `	g.comm.Expire(g.now)
+	return true`,
+		new: `	return true`,
+	},
+	{
+		name: "a fault does not wake the driver", file: "engine/gather.go",
+		old: `	if g.fault.CompareAndSwap(nil, err) {
+		g.fab.Wake()
+	}`,
+		new: `	g.fault.CompareAndSwap(nil, err)`,
+	},
+	{
+		name: "operations in flight outlive a fault", file: "engine/gather.go",
+		old: `	g.delayed = nil
+	g.finish()`,
+		new: `	g.delayed = nil`,
+	},
+	{
+		name: "nobody hears of a broken connection", file: "engine/gather.go",
+		old: `	g.cfg.Broken(rank, fmt.Errorf("connection to rank %d: %w", rank, err))`,
+		new: `	_ = fmt.Errorf("connection to rank %d: %w", rank, err)`,
+	},
+}
+
 // incBugs break the in-network Reduce-Scatter.
 var incBugs = []bug{
 	{

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,14 +28,14 @@ const (
 	atMost = 1000
 )
 
-// TestPlantedBugs builds the search with one bug at a time in internal/protocol/multicast or internal/protocol/innetwork and
-// requires that it finds each within a minute's seeds, and nothing in the same seeds without the bugs.
+// TestPlantedBugs builds the search with one bug at a time in internal/protocol/multicast, its driver
+// internal/engine or internal/protocol/innetwork, and requires that it finds each within a minute's seeds, and nothing in the same seeds without the bugs.
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program for each bug; runs without -short")
 	}
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for flag, bugs := range map[string][]bug{"": coreBugs, "-inc": incBugs} {
+	for flag, bugs := range map[string][]bug{"": slices.Concat(coreBugs, engineBugs), "-inc": incBugs} {
 		t.Run("planted"+flag, func(t *testing.T) {
 			t.Parallel()
 			var most atomic.Uint64 // seeds that a bug took
