@@ -32,24 +32,22 @@ type Message struct {
 // size is what a message takes on the wire.
 func (m *Message) size() int { return wire.ControlSize + m.Payload() }
 
-// fabricOf is the fabric.Gather of a rank: multicast and reliable packets of the simulated network or,
+// rankFabric is the fabric.Gather of a rank: multicast and reliable packets of the simulated network or,
 // lossless, what each root has published for the others to read. It never sleeps: whoever drives the
 // rank does so when a packet comes, or when the fabric has asked for a look.
-type fabricOf struct {
+type rankFabric struct {
 	n       *rank
-	inbox   []received    // packets that have come and the engine has not polled
-	looking bool          // a look at them is scheduled
-	broken  int           // rank to which nothing could be delivered and nobody was told, -1: none
-	chunks  int           // that this round may still send
-	repairs int           // likewise
-	refused bool          // something, in this round
-	queued  map[int]int   // bytes that have not arrived, by rank, where connections have a limit
-	held    [][]*Datagram // of a lossless fabric: what each root has sent and this rank not taken
-	belled  bool          // a look at what is held is scheduled
-	roomy   bool          // a look for room to send is scheduled
+	inbox   []received     // packets that have come and the engine has not polled
+	broken  int            // rank to which nothing could be delivered and nobody was told, -1: none
+	chunks  int            // that this round may still send
+	repairs int            // likewise
+	refused bool           // something, in this round
+	queued  map[int]int    // bytes that have not arrived, by rank, where connections have a limit
+	held    [][]*Datagram  // of a lossless fabric: what each root has sent and this rank not taken
+	lookAt  multicast.Time // when the rank is driven to see what is here, 0: not yet
 }
 
-var _ fabric.Gather = (*fabricOf)(nil)
+var _ fabric.Gather = (*rankFabric)(nil)
 
 // received is a packet that has come.
 type received struct {
@@ -58,16 +56,16 @@ type received struct {
 }
 
 // round begins a round of the engine: a burst may be sent.
-func (f *fabricOf) round() { f.chunks, f.repairs, f.refused = f.n.Burst, f.n.Burst, false }
+func (f *rankFabric) round() { f.chunks, f.repairs, f.refused = f.n.Burst, f.n.Burst, false }
 
 // Traits implements fabric.Gather.
-func (f *fabricOf) Traits() fabric.Traits {
+func (f *rankFabric) Traits() fabric.Traits {
 	c := &f.n.Core
 	return fabric.Traits{Name: "simulated", Chunk: c.Chunk, Window: c.Window, Lossless: c.Lossless}
 }
 
 // Multicast implements fabric.Gather: a burst at a time, once the NIC has sent what it was given.
-func (f *fabricOf) Multicast(r *fabric.Run) int {
+func (f *rankFabric) Multicast(r *fabric.Run) int {
 	n := f.n
 	if wait := f.backlog(int(r.Head.Subgroup)); wait > 0 || f.chunks == 0 {
 		f.refused = true
@@ -106,14 +104,14 @@ func (f *fabricOf) Multicast(r *fabric.Run) int {
 }
 
 // publish sends a chunk to all other ranks.
-func (f *fabricOf) publish(d *Datagram) {
+func (f *rankFabric) publish(d *Datagram) {
 	n := f.n
 	n.result.Chunks++
 	if f.held != nil {
 		for _, m := range n.ranks {
 			if m != n {
 				m.fabric.held[n.rank] = append(m.fabric.held[n.rank], d) // it is published at once
-				m.fabric.bell(n.Net.Latency)
+				m.fabric.look(n.Net.Latency)
 			}
 		}
 		return
@@ -125,7 +123,7 @@ func (f *fabricOf) publish(d *Datagram) {
 }
 
 // room is how many chunks the slowest receiver of a lossless fabric has room for.
-func (f *fabricOf) room() int {
+func (f *rankFabric) room() int {
 	n := f.n
 	if f.held == nil {
 		return n.Burst
@@ -140,7 +138,7 @@ func (f *fabricOf) room() int {
 }
 
 // Control implements fabric.Gather: repairs go a burst at a time.
-func (f *fabricOf) Control(to int, c *wire.Control, payload []byte) bool {
+func (f *rankFabric) Control(to int, c *wire.Control, payload []byte) bool {
 	n := f.n
 	if f.full(to) {
 		f.refused = true
@@ -174,7 +172,7 @@ func (f *fabricOf) Control(to int, c *wire.Control, payload []byte) bool {
 
 // fill gives a repair its payload. A digest does not tell one chunk from another, so there it is taken
 // on trust that this rank has it.
-func (f *fabricOf) fill(m *Message, payload []byte) {
+func (f *rankFabric) fill(m *Message, payload []byte) {
 	n := f.n
 	if !n.Digest {
 		m.payload = bytes.Clone(payload)
@@ -188,13 +186,13 @@ func (f *fabricOf) fill(m *Message, payload []byte) {
 }
 
 // full reports whether the connection to a rank takes nothing more.
-func (f *fabricOf) full(to int) bool {
+func (f *rankFabric) full(to int) bool {
 	limit := f.n.connection()
 	return limit > 0 && f.queued[to] >= limit
 }
 
 // delivered takes a message off the connection to a rank.
-func (f *fabricOf) delivered(to int, m *Message) {
+func (f *rankFabric) delivered(to int, m *Message) {
 	full := f.full(to)
 	if f.queued != nil {
 		f.queued[to] -= m.size()
@@ -205,11 +203,11 @@ func (f *fabricOf) delivered(to int, m *Message) {
 }
 
 // Flush implements fabric.Gather: nothing waits here.
-func (f *fabricOf) Flush() {}
+func (f *rankFabric) Flush() {}
 
 // Poll implements fabric.Gather. A packet comes as one event; that others wait behind it in the
 // host's queue is said as a fabric says it that has not reached its end.
-func (f *fabricOf) Poll(s fabric.Sink, budget int) int {
+func (f *rankFabric) Poll(s fabric.Sink, budget int) int {
 	n := f.n
 	count := 0
 	if f.broken >= 0 {
@@ -237,7 +235,7 @@ func (f *fabricOf) Poll(s fabric.Sink, budget int) int {
 }
 
 // settle ends a round: what the engine has not polled calls for another, unless it polls no more.
-func (f *fabricOf) settle() {
+func (f *rankFabric) settle() {
 	if len(f.inbox) > 0 && f.n.failed != nil {
 		f.inbox = f.inbox[:0]
 	}
@@ -247,7 +245,7 @@ func (f *fabricOf) settle() {
 }
 
 // receive hands a packet to the engine.
-func (f *fabricOf) receive(s fabric.Sink, p *received) {
+func (f *rankFabric) receive(s fabric.Sink, p *received) {
 	n := f.n
 	switch b := p.body.(type) {
 	case *Datagram:
@@ -271,7 +269,7 @@ func (f *fabricOf) receive(s fabric.Sink, p *received) {
 }
 
 // place offers a chunk to the engine and puts it where it says.
-func (f *fabricOf) place(s fabric.Sink, h *wire.Data, size int, payload []byte, token uint64) fabric.Verdict {
+func (f *rankFabric) place(s fabric.Sink, h *wire.Data, size int, payload []byte, token uint64) fabric.Verdict {
 	dst, verdict, _ := s.Accept(h, size)
 	if verdict == fabric.Take && f.n.put(h, dst, payload, token) {
 		f.n.moved()
@@ -281,11 +279,11 @@ func (f *fabricOf) place(s fabric.Sink, h *wire.Data, size int, payload []byte, 
 }
 
 // take takes what a root has published on a lossless fabric, as far as it may.
-func (f *fabricOf) take(s fabric.Sink, root, most int) (count int) {
+func (f *rankFabric) take(s fabric.Sink, root, most int) (count int) {
 	q := &f.held[root]
 	for len(*q) > 0 {
 		if count == most {
-			f.bell(0)
+			f.look(0)
 			break
 		}
 		d := (*q)[0]
@@ -299,39 +297,31 @@ func (f *fabricOf) take(s fabric.Sink, root, most int) (count int) {
 	return count
 }
 
-// look schedules a look for room to send. Where a port waits for credit, its
-// backlog does not tell for how long.
-func (f *fabricOf) look(after multicast.Time) {
-	if !f.roomy {
-		f.roomy = true
-		if f.n.Net.Lossless {
-			after = max(after, f.n.Net.Latency/2)
-		}
-		f.n.at(f.n.net.Now()+after, wakeRoom, 0)
+// look has the rank driven in a while, or sooner. Where a port waits for credit, its backlog does not
+// tell for how long.
+func (f *rankFabric) look(after multicast.Time) {
+	if f.n.Net.Lossless {
+		after = max(after, f.n.Net.Latency/2)
 	}
-}
-
-// bell schedules a look at what is held.
-func (f *fabricOf) bell(after multicast.Time) {
-	if !f.belled {
-		f.belled = true
-		f.n.at(f.n.net.Now()+after, wakeBell, 0)
+	if at := f.n.net.Now() + after; f.lookAt == 0 || at < f.lookAt {
+		f.lookAt = at
+		f.n.at(at, wakeLook, int(at))
 	}
 }
 
 // backlog is how long the NIC that a subgroup leaves by is busy.
-func (f *fabricOf) backlog(subgroup int) multicast.Time {
+func (f *rankFabric) backlog(subgroup int) multicast.Time {
 	return f.n.net.Backlog(f.n.rank, subgroup%f.n.net.Tree().Planes())
 }
 
 // Sleep implements fabric.Gather. Nobody sleeps in virtual time.
-func (f *fabricOf) Sleep(time.Duration) { panic("sim: a rank's fabric is asked to sleep") }
+func (f *rankFabric) Sleep(time.Duration) { panic("sim: a rank's fabric is asked to sleep") }
 
 // Wake implements fabric.Gather.
-func (f *fabricOf) Wake() { f.look(0) }
+func (f *rankFabric) Wake() { f.look(0) }
 
 // Stats implements fabric.Gather. The network counts.
-func (f *fabricOf) Stats() fabric.Stats { return fabric.Stats{} }
+func (f *rankFabric) Stats() fabric.Stats { return fabric.Stats{} }
 
 // Close implements fabric.Gather.
-func (f *fabricOf) Close() error { return nil }
+func (f *rankFabric) Close() error { return nil }

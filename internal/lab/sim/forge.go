@@ -21,7 +21,7 @@ func randomStrangers(r *rand.Rand, s *Scenario) {
 }
 
 // owesCopies reports whether the right neighbour lacks an operation that this rank has.
-func (f *fabricOf) owesCopies() bool {
+func (f *rankFabric) owesCopies() bool {
 	right := f.n.ranks[(f.n.rank+1)%f.n.Core.Size]
 	for i := len(f.n.ops) - 1; i >= 0; i-- {
 		if f.n.ops[i].done && (i >= len(right.ops) || !right.ops[i].done) {
@@ -32,7 +32,7 @@ func (f *fabricOf) owesCopies() bool {
 }
 
 // forge offers the engine a datagram that no rank has sent.
-func (f *fabricOf) forge(s fabric.Sink) {
+func (f *rankFabric) forge(s fabric.Sink) {
 	n := f.n
 	r := n.forger
 	h := wire.Data{

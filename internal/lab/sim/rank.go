@@ -18,7 +18,7 @@ type rank struct {
 	*Job
 	rank    int
 	engine  *engine.Gather
-	fabric  fabricOf
+	fabric  rankFabric
 	ops     []*buffers     // posted operations, by number
 	open    int            // posted and not done
 	due     bool           // a post is scheduled
@@ -35,8 +35,6 @@ type rank struct {
 const (
 	wakePost = iota
 	wakeTimer
-	wakeRoom
-	wakeBell
 	wakeLook
 	wakeCrash
 	wakeDetect
@@ -50,7 +48,7 @@ func (n *rank) at(at multicast.Time, wake, arg int) {
 // begin makes the rank's side of a new communicator.
 func (n *rank) begin() {
 	*n = rank{Job: n.Job, rank: n.rank}
-	n.fabric = fabricOf{n: n, broken: -1}
+	n.fabric = rankFabric{n: n, broken: -1}
 	cfg := n.Core
 	cfg.Rank = n.rank
 	if cfg.Lossless {
@@ -98,12 +96,11 @@ func (n *rank) Wake(tag uint64) {
 			n.setTimer(until)
 			return
 		}
-	case wakeRoom:
-		n.fabric.roomy = false
-	case wakeBell:
-		n.fabric.belled = false
 	case wakeLook:
-		n.fabric.looking = false
+		if n.fabric.lookAt != multicast.Time(arg) {
+			return // likewise
+		}
+		n.fabric.lookAt = 0
 	case wakeDetect:
 		n.hear(arg) // which wakes the engine
 		return
@@ -120,14 +117,11 @@ func (n *rank) Receive(p *network.Packet) {
 	if n.dead || n.gone {
 		return
 	}
-	f := &n.fabric
-	f.inbox = append(f.inbox, received{int(p.From), p.Body})
-	switch {
-	case n.Nap == 0:
+	n.fabric.inbox = append(n.fabric.inbox, received{int(p.From), p.Body})
+	if n.Nap == 0 {
 		n.drive()
-	case !f.looking:
-		f.looking = true
-		n.at(n.net.Now()+upTo(n.rng, n.Nap), wakeLook, 0)
+	} else if len(n.fabric.inbox) == 1 {
+		n.fabric.look(upTo(n.rng, n.Nap))
 	}
 }
 
