@@ -27,9 +27,12 @@ func (g *Gather) received(o *gatherOp) {
 		return // not posted yet
 	}
 	o.in = g.now
-	if w := &o.work.watch; w.Phase() < overlap.Turn {
-		w.Enter(overlap.Transfer, g.now)
-		o.out = g.now
+	if !o.moving {
+		o.moving = true
+		if w := &o.work.watch; w.Phase() < overlap.Turn {
+			w.Enter(overlap.Transfer, g.now)
+			o.out = g.now
+		}
 	}
 }
 

@@ -23,14 +23,14 @@ const pollBudget = 64
 
 // GatherOp is an operation for the gather lane. Buffers may live in C memory.
 type GatherOp struct {
-	multicast.Op
-	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
-	Send []byte
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
 	// Broadcast. Send may be its own slot of Recv; otherwise it is copied there, too.
 	Recv []byte
 	// Whole is the length of the result that Recv is a part of; 0: Recv is all of it.
 	Whole int
+	multicast.Op
+	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
+	Send []byte
 	// After, if not nil, must be done, and well, before the operation begins; those
 	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
 	After *Work
@@ -55,41 +55,45 @@ type GatherConfig struct {
 // Gather drives the multicast protocol of one rank. It implements
 // overlap.Worker and fabric.Sink.
 type Gather struct {
-	cfg      GatherConfig
+	// What every round reads stands together: a simulator with a thousand engines finds none of it
+	// in a cache.
 	comm     *multicast.Comm
 	fab      fabric.Gather
 	clock    Clock
-	arena    []byte
 	now      multicast.Time
-	ops      [slots]gatherOp
-	front    uint32 // the oldest operation that is not done
-	clogged  bool   // the fabric had no room for what could be sent
-	delayed  []delayed
-	queue    inbox[gatherOp]
-	flying   atomic.Int64
-	posted   atomic.Uint64
-	stranded []*Work // operations that came after the protocol had failed
 	fault    atomic.Error
 	failed   bool
-	reported bool          // Broken was called for the protocol's error
-	wake     chan struct{} // ends a Sleep of an engine that has failed
+	reported bool   // Broken was called for the protocol's error
+	clogged  bool   // the fabric had no room for what could be sent
+	front    uint32 // the oldest operation that is not done
+	delayed  []delayed
+	asked    atomic.Bool // somebody wants to know what is waited for
+	queue    inbox[gatherOp]
+	counted  counters[multicast.Stats]
+
+	cfg      GatherConfig
+	arena    []byte
+	flying   atomic.Int64
+	posted   atomic.Uint64
+	stranded []*Work                 // operations that came after the protocol had failed
+	wake     chan struct{}           // ends a Sleep of an engine that has failed
+	waiting  atomic.Pointer[Waiting] // what was waited for, as of the round after asked
 
 	// Arguments of interface calls, kept here so that they do not escape to
 	// the heap on every chunk.
 	run     fabric.Run
 	message wire.Control
 
-	counted counters[multicast.Stats]
-	asked   atomic.Bool             // somebody wants to know what is waited for
-	waiting atomic.Pointer[Waiting] // as of the round after
+	ops [slots]gatherOp
 }
 
 type gatherOp struct {
-	GatherOp
 	work   *Work
-	copied int            // bytes of the own shard that are in Recv
-	out    multicast.Time // when something of it was last sent, or could have been
-	in     multicast.Time // ... last received
+	moving bool           // its transfer has begun
+	in     multicast.Time // when something of it was last received
+	out    multicast.Time // ... last sent, or could have been
+	GatherOp
+	copied int // bytes of the own shard that are in Recv
 }
 
 // bulk reports whether the result will not be found in a cache anyway.

@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
@@ -223,7 +222,7 @@ func (f *rankFabric) Poll(s fabric.Sink, budget int) int {
 		}
 		f.receive(s, &f.inbox[i])
 	}
-	f.inbox = slices.Delete(f.inbox, 0, came)
+	f.inbox = f.inbox[:copy(f.inbox, f.inbox[came:])]
 	count += came
 	for r := range f.held {
 		count += f.take(s, r, budget-count)
