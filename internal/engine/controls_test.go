@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ type narrow struct {
 	incoming []wire.Data
 	heard    []wire.Control // control messages to deliver, from the ranks below
 	from     []int
+	more     bool // than a poll takes is in the queue
 }
 
 func (f *narrow) Multicast(r *fabric.Run) int { return r.Count }
@@ -33,7 +35,7 @@ func (f *narrow) Control(to int, m *wire.Control, _ []byte) bool {
 	return true
 }
 
-func (f *narrow) Poll(s fabric.Sink, _ int) int {
+func (f *narrow) Poll(s fabric.Sink, budget int) int {
 	for i := range f.heard {
 		s.Control(f.from[i], &f.heard[i])
 	}
@@ -44,6 +46,9 @@ func (f *narrow) Poll(s fabric.Sink, _ int) int {
 	}
 	n := len(f.heard) + len(f.incoming)
 	f.heard, f.from, f.incoming = nil, nil, nil
+	if f.more {
+		return budget
+	}
 	return n
 }
 
@@ -87,4 +92,37 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	g.Work()
 	require.True(t, done(w))
 	require.NoError(t, w.Err())
+}
+
+// What waits in the fabric's queue may be what is missed: while a poll does not empty it, nobody asks,
+// but for a cutoff at most, since strangers may fill it.
+func TestSilenceIsNoLossBesideAFullQueue(t *testing.T) {
+	const cutoff = time.Millisecond
+	for _, full := range []bool{false, true} {
+		var now time.Duration
+		f := &narrow{messages: map[int][]wire.Control{}}
+		g := NewGather(GatherConfig{
+			Core:   multicast.Config{Rank: 1, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Cutoff: cutoff},
+			Fabric: f, Job: 1, Clock: func() time.Duration { return now },
+		})
+		o := GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: 64}, Recv: make([]byte, 64)}
+		_, err := g.Submit(o, nil)
+		require.NoError(t, err)
+		f.heard, f.from = []wire.Control{{Kind: wire.Ready, Collective: wire.Broadcast, Bytes: 64}}, []int{0}
+		g.Work()
+		at, ok := g.Next()
+		require.True(t, ok)
+		require.GreaterOrEqual(t, at, cutoff)
+		f.more = full
+		asked := func() bool {
+			g.Work()
+			return slices.ContainsFunc(f.messages[0], func(m wire.Control) bool { return m.Kind == wire.Fetch })
+		}
+		now = at - 1
+		require.False(t, asked())
+		now = at
+		require.Equal(t, !full, asked())
+		now = at + cutoff
+		require.True(t, asked())
+	}
 }

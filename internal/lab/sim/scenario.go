@@ -108,10 +108,23 @@ func Random(seed uint64) Scenario {
 		s.Core.First = wrap - uint32(r.IntN(len(s.Ops)+1))
 	}
 	if !s.Calm {
-		s.Connection = pick(r, 0, 0, 100, 1<<10, 16<<10)
+		if c := pick(r, 0, LeastConnection, 1<<10, 16<<10); s.SparesMessages() {
+			s.Connection = c
+		}
 		s.Nap = pick(r, 0, 0, 10*time.Microsecond, time.Millisecond)
 	}
 	return s
+}
+
+// LeastConnection is the least that a connection of a random scenario holds. Through a narrow one that
+// loses, requests go slower than cutoffs pass; then most are for what has been sent again already, for
+// longer than a run may go without progress.
+const LeastConnection = 256
+
+// SparesMessages reports whether no message is lost by chance, so that a connection may be narrow.
+func (s *Scenario) SparesMessages() bool {
+	f := &s.Net.Faults
+	return f.Loss == 0 && f.LinkLoss == 0 && f.Corrupt == 0 && len(f.Lossy) == 0 && s.Net.Queue == 0
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
