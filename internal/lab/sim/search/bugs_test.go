@@ -243,7 +243,7 @@ var engineBugs = []bug{
 	{
 		name: "a fault does not wake the driver", file: "engine/gather.go",
 		old: `	if g.fault.CompareAndSwap(nil, err) {
-		g.fab.Wake()
+		g.Wake()
 	}`,
 		new: `	g.fault.CompareAndSwap(nil, err)`,
 	},
