@@ -31,10 +31,6 @@ func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
 // Range is a part of a shard: bytes From to To.
 type Range struct{ From, To int }
 
-// Before reports whether number a comes before number b, in serial arithmetic (RFC 1982): numbers of
-// operations and of slots wrap around.
-func Before(a, b uint32) bool { return int32(a-b) < 0 }
-
 // MismatchError says that two parties of an operation called different things.
 type MismatchError struct {
 	Party string // what the numbers are of: "rank", or "member" of a node

@@ -3,7 +3,6 @@ package innetwork
 import (
 	"fmt"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -56,28 +55,29 @@ func (s *Stage) Pop(now Time, o *Out) {
 		sl.repeats++
 	}
 	sl.sent, sl.asked, sl.sentAt = true, false, now
+	s.verify()
 }
 
 // Status takes what a member says about the results it holds.
 func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) {
 	m := &s.members[member]
-	if !s.meant(h, wire.Status, member) || collective.Before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
+	if !s.meant(h, wire.Status, member) || wire.Before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
 		s.stats.Malformed++
 		return
 	}
 	// What the member sent before has left the queue, or was lost there.
-	m.seen = later(m.seen, st.Next)
-	if collective.Before(m.have, st.Have) {
+	m.seen = wire.Later(m.seen, st.Next)
+	if wire.Before(m.have, st.Have) {
 		m.have = st.Have
 		s.settle()
 	}
 	if st.Poll {
 		s.stats.Polls++
-		m.whole = later(m.whole, s.base)
-		for collective.Before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
+		m.whole = wire.Later(m.whole, s.base)
+		for wire.Before(m.whole, st.Next) && s.has(s.index(m.whole), member) {
 			m.whole++
 		}
-		if collective.Before(m.whole, st.Next) {
+		if wire.Before(m.whole, st.Next) {
 			s.judge(m.up.poll(now, m.taken, st.Heard, s.cfg.Timeout), PathError{Member: member, Bytes: s.cfg.Chunk})
 			if m.up.name(now) {
 				m.lacks(m.whole, st.Next)
@@ -88,6 +88,7 @@ func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) 
 		s.oweAgain(now, member, st)
 		s.makeDue(member)
 	}
+	s.verify()
 }
 
 // oweAgain queues the results that a member does not hold. One that a held one has
@@ -107,7 +108,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 		}
 	}
 	missing := false
-	for n := later(s.base, m.have); collective.Before(n, s.top); n++ {
+	for n := wire.Later(s.base, m.have); wire.Before(n, s.top); n++ {
 		sl := &s.slots[s.index(n)]
 		if !sl.result || s.cfg.Owner[sl.head.Owner] != member {
 			continue
@@ -121,7 +122,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 			s.judge(waited, PathError{Member: member, Down: true, Bytes: sl.elements * reduce.Type(sl.head.Type).Size()})
 		}
 		switch {
-		case !sl.asked && !collective.Before(n, overtaken):
+		case !sl.asked && !wire.Before(n, overtaken):
 			sl.asked = true
 			m.owed = true
 		case now-sl.sentAt >= repeatAfter(sl.repeats):
@@ -137,9 +138,9 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 // and reports gaps that are too old to be reordering.
 func (s *Stage) saw(member int, n uint32) {
 	m := &s.members[member]
-	m.seen = later(m.seen, n+1)
-	m.scan = later(m.scan, s.base)
-	for collective.Before(m.scan+reorderSlots, m.seen) {
+	m.seen = wire.Later(m.seen, n+1)
+	m.scan = wire.Later(m.scan, s.base)
+	for wire.Before(m.scan+reorderSlots, m.seen) {
 		if !s.has(s.index(m.scan), member) {
 			s.stats.Gaps++
 			m.lacks(m.scan, m.seen-reorderSlots)
@@ -156,17 +157,17 @@ func (s *Stage) saw(member int, n uint32) {
 
 // lacks widens what is to be reported as missing.
 func (m *member) lacks(from, to uint32) {
-	if !collective.Before(from, to) {
+	if !wire.Before(from, to) {
 		return
 	}
 	if m.from == m.to {
 		m.from, m.to = from, to
 		return
 	}
-	if collective.Before(from, m.from) {
+	if wire.Before(from, m.from) {
 		m.from = from
 	}
-	m.to = later(m.to, to)
+	m.to = wire.Later(m.to, to)
 }
 
 // settle frees the slots whose results are acknowledged.
@@ -187,7 +188,7 @@ func (s *Stage) settle() {
 
 // acknowledged reports whether the result of a slot was sent, and its owner holds it.
 func (s *Stage) acknowledged(n uint32, sl *slot) bool {
-	return sl.sent && !collective.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)
+	return sl.sent && !wire.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)
 }
 
 // free gives the slot at the base back.
@@ -230,7 +231,7 @@ func (s *Stage) makeDue(member int) {
 // limit returns the slot before which a member may send.
 func (s *Stage) limit(m *member) uint32 {
 	limit := s.base + uint32(len(s.slots)) //nolint:gosec // bounded
-	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && collective.Before(queue, limit) {
+	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && wire.Before(queue, limit) {
 		limit = queue
 	}
 	return limit
@@ -257,7 +258,7 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 	if m.from == m.to {
 		return wire.SlotSet{}
 	}
-	m.from = later(m.from, s.base)
+	m.from = wire.Later(m.from, s.base)
 	return wire.SlotSet{From: m.from, Bits: s.missing.pack(int(int32(m.to-m.from)), func(i int) bool { //nolint:gosec // serial arithmetic
 		return !s.has(s.index(m.from+uint32(i)), member) //nolint:gosec // bounded
 	})}

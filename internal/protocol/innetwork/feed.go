@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -56,7 +55,7 @@ func (f *feed) take() (slot uint32, again, ok bool) {
 			}
 		}
 	}
-	if collective.Before(f.next, f.end) && collective.Before(f.next, f.limit) {
+	if wire.Before(f.next, f.end) && wire.Before(f.next, f.limit) {
 		return f.next, false, true
 	}
 	return 0, false, false
@@ -127,31 +126,31 @@ func (f *feed) measure(now Time) {
 // credit takes what the node grants and lacks, and reports whether the base has moved. What
 // cannot be true is ignored.
 func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
-	if collective.Before(f.next, c.Base) || !collective.Before(c.Base, c.Limit) || collective.Before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
+	if wire.Before(f.next, c.Base) || !wire.Before(c.Base, c.Limit) || wire.Before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
 		return false
 	}
 	f.heard()
 	f.answered = true
 	f.measure(now)
-	moved := collective.Before(f.base, c.Base)
+	moved := wire.Before(f.base, c.Base)
 	news, again := moved, false
 	if moved {
 		for ; f.base != c.Base; f.base++ {
 			f.again.Clear(f.index(f.base))
 		}
-		f.scan = later(f.scan, f.base)
+		f.scan = wire.Later(f.scan, f.base)
 	}
-	if collective.Before(f.limit, c.Limit) {
+	if wire.Before(f.limit, c.Limit) {
 		f.limit = c.Limit
 		news = true
 	}
 	for i := range c.Missing.Len() {
 		slot := c.Missing.From + uint32(i) //nolint:gosec // bounded
-		if !c.Missing.Has(i) || collective.Before(slot, f.base) || !collective.Before(slot, f.next) {
+		if !c.Missing.Has(i) || wire.Before(slot, f.base) || !wire.Before(slot, f.next) {
 			continue
 		}
 		f.again.Set(f.index(slot))
-		if collective.Before(slot, f.scan) {
+		if wire.Before(slot, f.scan) {
 			f.scan = slot
 		}
 		again = true

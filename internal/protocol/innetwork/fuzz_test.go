@@ -134,13 +134,13 @@ func answers(t *testing.T, stage *Stage, c *StageConfig, now Time) {
 			break
 		}
 		require.Less(t, member, c.Members)
-		require.True(t, collective.Before(credit.Base, credit.Limit), "%+v", credit)
+		require.True(t, wire.Before(credit.Base, credit.Limit), "%+v", credit)
 		require.Positive(t, left, "allowances without end")
 	}
 	if c.Parent {
 		for range 2 {
 			if _, st, ok := stage.NextStatus(now); ok {
-				require.False(t, collective.Before(st.Next, st.Have), "%+v", st)
+				require.False(t, wire.Before(st.Next, st.Have), "%+v", st)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ type Member struct {
 	ops     []*op // in flight, oldest first
 	spare   []*op
 	posted  uint32
+	past    past // nothing without the build tag invariants
 }
 
 // op is an operation in flight.
@@ -81,14 +82,15 @@ func (m *Member) Post(_ Time, o collective.Op) uint32 {
 	for i := range m.stripes {
 		m.advance(i)
 	}
+	m.verify()
 	return p.seq
 }
 
 // find returns the operation in flight that a slot belongs to, or nil.
 func (m *Member) find(stripe int, slot uint32) *op {
 	for _, p := range m.ops {
-		if collective.Before(slot, p.end[stripe]) {
-			if collective.Before(slot, p.begin[stripe]) {
+		if wire.Before(slot, p.end[stripe]) {
+			if wire.Before(slot, p.begin[stripe]) {
 				return nil
 			}
 			return p
@@ -158,6 +160,7 @@ func (m *Member) NextRun(stripe int) (Run, bool) {
 // Sent says that the first n chunks of a run that NextRun has just returned were sent.
 func (m *Member) Sent(now Time, r *Run, n int) {
 	m.stripes[r.Head.Stripe].sent(now, r.Head.Slot, r.Again, n)
+	m.verify()
 }
 
 // Place is a stretch of this rank's own shard of an operation.
@@ -172,7 +175,7 @@ type Place struct {
 // Expect returns where the next result will lie, if all goes well.
 func (m *Member) Expect(stripe int) (Place, bool) {
 	s := &m.stripes[stripe]
-	if !collective.Before(s.have, s.next) {
+	if !wire.Before(s.have, s.next) {
 		return Place{}, false
 	}
 	p := m.find(stripe, s.have)
@@ -187,10 +190,10 @@ func (m *Member) Place(_ Time, h *wire.Slot, n int) (Place, bool) {
 		return Place{}, false
 	}
 	s := &m.stripes[h.Stripe]
-	if collective.Before(h.Slot, s.base) || !collective.Before(h.Slot, s.next) {
+	if wire.Before(h.Slot, s.base) || !wire.Before(h.Slot, s.next) {
 		return Place{}, false
 	}
-	if collective.Before(h.Slot, s.have) || s.held.Has(s.index(h.Slot)) {
+	if wire.Before(h.Slot, s.have) || s.held.Has(s.index(h.Slot)) {
 		s.ack = true // the acknowledgement was lost
 		return Place{}, false
 	}
@@ -216,12 +219,13 @@ func (m *Member) Received(now Time, h *wire.Slot) {
 	if s.held.Count() > 0 {
 		s.hasten(now, m.terms.Reorder)
 	}
+	m.verify()
 }
 
 // advance moves have to the next own slot whose result is not held.
 func (m *Member) advance(stripe int) {
 	s := &m.stripes[stripe]
-	for collective.Before(s.have, s.end) {
+	for wire.Before(s.have, s.end) {
 		p := m.find(stripe, s.have)
 		if p == nil {
 			return // Post appends it
@@ -242,11 +246,12 @@ func (m *Member) advance(stripe int) {
 func (m *Member) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
 	if h.Kind == wire.Allowance && h.Job == m.terms.Job && int(h.Stripe) < len(m.stripes) && int(h.Member) == m.number {
 		s := &m.stripes[h.Stripe]
-		if collective.Before(s.have, c.Base) {
+		if wire.Before(s.have, c.Base) {
 			return // no node can know that we hold what we do not
 		}
 		s.credit(now, c)
 	}
+	m.verify()
 }
 
 // NextStatus returns a message to send now, if there is one. To ask for it once a
@@ -307,7 +312,7 @@ func (m *Member) NextDone() (seq uint32, ok bool) {
 	}
 	p := m.ops[0]
 	for i := range m.stripes {
-		if collective.Before(m.stripes[i].base, p.end[i]) {
+		if wire.Before(m.stripes[i].base, p.end[i]) {
 			return 0, false
 		}
 	}
@@ -328,9 +333,9 @@ func (m *Member) Oldest() (moving, whole, sending bool) {
 	for i := range m.stripes {
 		s := &m.stripes[i]
 		own := p.begin[i] + uint32(p.seek(i, 0, m.rank)) //nolint:gosec // bounded
-		moving = moving || own != p.end[i] && (collective.Before(own, s.have) || s.held.Count() > 0)
-		whole = whole && !collective.Before(s.have, p.end[i])
-		sending = sending || collective.Before(s.next, p.end[i])
+		moving = moving || own != p.end[i] && (wire.Before(own, s.have) || s.held.Count() > 0)
+		whole = whole && !wire.Before(s.have, p.end[i])
+		sending = sending || wire.Before(s.next, p.end[i])
 	}
 	return moving, whole, sending
 }
@@ -347,7 +352,7 @@ func (m *Member) Held(seq uint32) []collective.Range {
 			s := &m.stripes[i]
 			for n := p.seek(i, 0, m.rank); n < p.slots(i); n = p.seek(i, n+1, m.rank) {
 				slot := p.begin[i] + uint32(n) //nolint:gosec // bounded
-				if collective.Before(slot, s.have) || collective.Before(slot, s.next) && s.held.Has(s.index(slot)) {
+				if wire.Before(slot, s.have) || wire.Before(slot, s.next) && s.held.Has(s.index(slot)) {
 					c := p.layout.at(i, n)
 					held = append(held, collective.Range{From: c.offset, To: c.offset + c.bytes})
 				}

@@ -92,6 +92,7 @@ type Stage struct {
 	missing slotBits
 	err     error
 	stats   StageStats
+	past    past // nothing without the build tag invariants
 }
 
 // slot is a place where contributions meet.
@@ -247,6 +248,7 @@ func (s *Stage) Contribute(member int, h *wire.Slot, payload []byte) {
 	s.stats.SummedBytes += uint64(len(payload))
 	s.keep(i, member, h, payload)
 	s.entered(member, h.Slot)
+	s.verify()
 }
 
 // Kept takes that a member keeps its contributions to some slots.
@@ -264,6 +266,7 @@ func (s *Stage) Kept(member int, h *wire.Slot, k *wire.SlotKept) {
 		}
 		left -= step
 	}
+	s.verify()
 }
 
 // enter marks that a member contributes so many elements to a slot, and reports whether that is news.
@@ -292,7 +295,7 @@ func (s *Stage) enter(member int, h *wire.Slot, elements int) bool {
 	sl.count++
 	s.members[member].taken++
 	s.stats.Contributions++
-	s.top = later(s.top, h.Slot+1)
+	s.top = wire.Later(s.top, h.Slot+1)
 	return true
 }
 

@@ -106,11 +106,3 @@ func (b *slotBits) pack(n int, has func(i int) bool) []byte {
 	}
 	return b[:(last+8)>>3]
 }
-
-// later returns the slot that comes after the other.
-func later(a, b uint32) uint32 {
-	if collective.Before(a, b) {
-		return b
-	}
-	return a
-}

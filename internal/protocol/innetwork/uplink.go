@@ -1,7 +1,6 @@
 package innetwork
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -69,7 +68,7 @@ func (u *uplink) settle(s *Stage) {
 
 // want moves wanted to the next slot whose result the parent owes.
 func (u *uplink) want(s *Stage) {
-	u.wanted = later(u.wanted, u.base)
+	u.wanted = wire.Later(u.wanted, u.base)
 	for u.wanted != u.next {
 		if sl := &s.slots[s.index(u.wanted)]; s.cfg.Owner[sl.head.Owner] >= 0 && !sl.result {
 			return
@@ -80,7 +79,7 @@ func (u *uplink) want(s *Stage) {
 
 // Result takes a result that the parent has sent.
 func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
-	if !s.meant(h, wire.Result, s.up.number) || !s.inWindow(h.Slot) || !collective.Before(h.Slot, s.up.next) {
+	if !s.meant(h, wire.Result, s.up.number) || !s.inWindow(h.Slot) || !wire.Before(h.Slot, s.up.next) {
 		s.stats.Malformed++
 		return
 	}
@@ -100,7 +99,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 	s.resulted(sl)
 	s.up.again.Clear(s.up.index(h.Slot))
 	s.up.arm(now)
-	if s.up.want(s); collective.Before(s.up.wanted, h.Slot) {
+	if s.up.want(s); wire.Before(s.up.wanted, h.Slot) {
 		s.up.hasten(now, s.cfg.Reorder)
 	}
 }
@@ -109,7 +108,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 func (s *Stage) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
 	u := s.up
 	u.settle(s)
-	if !s.meant(h, wire.Allowance, u.number) || collective.Before(u.have, c.Base) {
+	if !s.meant(h, wire.Allowance, u.number) || wire.Before(u.have, c.Base) {
 		s.stats.Malformed++
 		return
 	}

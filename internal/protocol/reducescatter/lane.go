@@ -18,6 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -58,7 +59,7 @@ type op struct {
 type span struct{ from, to uint32 }
 
 func (s span) has(number uint32) bool {
-	return !collective.Before(number, s.from) && collective.Before(number, s.to)
+	return !wire.Before(number, s.from) && wire.Before(number, s.to)
 }
 
 // Stats count operations.
@@ -105,7 +106,7 @@ func (l *Lane) Join(u *Uplink) {
 	if l.rank == 0 {
 		// Whoever posts that operation has completed the one collective.MaxInFlight before it, whose header tells it.
 		next := l.posted
-		if l.empty != (span{}) && collective.Before(next, l.empty.to) {
+		if l.empty != (span{}) && wire.Before(next, l.empty.to) {
 			next = l.empty.to // up to there nothing may need a header
 		}
 		l.news = direct.Announcement{From: next + collective.MaxInFlight, Epoch: epoch}
@@ -144,7 +145,7 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 	l.posted++
 	p := &l.ops[number%collective.MaxInFlight]
 	*p = op{Op: o, flying: true}
-	if !collective.Before(number, l.empty.to) {
+	if !wire.Before(number, l.empty.to) {
 		l.empty = span{} // lest numbers that have wrapped around fall into it
 	}
 	need, late := l.need[number]
@@ -155,7 +156,7 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 		l.direct.Post(o, number, need)
 	case l.empty.has(number) && o.Bytes() == 0:
 		l.finished = append(l.finished, number)
-	case a.Epoch != 0 && !collective.Before(number, a.From):
+	case a.Epoch != 0 && !wire.Before(number, a.From):
 		p.switched = true
 		seq := l.member.Post(now, o.Op)
 		l.first = number - seq
@@ -207,7 +208,7 @@ func (l *Lane) buffers(seq uint32) *direct.Op { return &l.ops[(l.first+seq)%coll
 // Switched reports whether the switch is what the next operation goes through.
 func (l *Lane) Switched() bool {
 	a := l.announced()
-	return a.Epoch != 0 && !collective.Before(l.posted, a.From)
+	return a.Epoch != 0 && !wire.Before(l.posted, a.From)
 }
 
 // Directly reports whether operations are in flight on the direct path.

@@ -53,7 +53,7 @@ func (r *record) parse(b []byte) error {
 	r.from = r.posted - uint32(in.number(1<<31-1))                             //nolint:gosec // bounded
 	for range in.number(collective.MaxInFlight) {
 		e := entry{number: uint32(in.number(1<<32 - 1)), to: wire.Target(in.number(1<<32 - 1)), bytes: in.number(1 << 62)} //nolint:gosec // bounded
-		if !collective.Before(e.number, r.posted) {
+		if !wire.Before(e.number, r.posted) {
 			return errRecord
 		}
 		at := 0

@@ -6,6 +6,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // Stop ends the use of the switch under an epoch, whether this rank had joined
@@ -14,7 +15,7 @@ import (
 func (l *Lane) Stop(epoch uint32) []byte {
 	l.stopped = true
 	rec := record{epoch: epoch, posted: l.posted, from: l.posted}
-	if a := l.announced(); l.member != nil && a.Epoch == epoch && collective.Before(a.From, l.posted) {
+	if a := l.announced(); l.member != nil && a.Epoch == epoch && wire.Before(a.From, l.posted) {
 		rec.from = a.From
 	}
 	for number := l.oldest; number != l.posted; number++ {
@@ -49,7 +50,7 @@ func (l *Lane) Resume(records [][]byte) error {
 		for _, e := range all[r].entries {
 			numbers = append(numbers, e.number)
 		}
-		if at := all[r].posted; all[r].from != at && (ahead == (span{}) || collective.Before(ahead.to, at)) {
+		if at := all[r].posted; all[r].from != at && (ahead == (span{}) || wire.Before(ahead.to, at)) {
 			ahead = span{all[r].from, at}
 		}
 	}
@@ -76,7 +77,7 @@ func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error
 	need := make([][]collective.Range, len(all))
 	for r := range all {
 		e := all[r].find(number)
-		if e == nil && collective.Before(number, all[r].posted) {
+		if e == nil && wire.Before(number, all[r].posted) {
 			return nil, nil
 		}
 		if e != nil && first == nil {
@@ -109,7 +110,7 @@ func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error
 
 // resume goes on with one operation, now or when this rank posts it.
 func (l *Lane) resume(number uint32, need [][]collective.Range) {
-	if !collective.Before(number, l.posted) {
+	if !wire.Before(number, l.posted) {
 		if need != nil { // otherwise it is done elsewhere without this rank: it is empty
 			l.need[number] = need
 		}
@@ -117,7 +118,7 @@ func (l *Lane) resume(number uint32, need [][]collective.Range) {
 	}
 	p := &l.ops[number%collective.MaxInFlight]
 	switch {
-	case collective.Before(number, l.oldest) || !p.switched:
+	case wire.Before(number, l.oldest) || !p.switched:
 		// It is done here.
 	case need == nil:
 		p.switched = false

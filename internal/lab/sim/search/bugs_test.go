@@ -279,8 +279,8 @@ var incBugs = []bug{
 	},
 	{
 		name: "a slot is freed before its owner has the result", file: "protocol/innetwork/answer.go",
-		old: `return sl.sent && !collective.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)`,
-		new: `return sl.sent && !collective.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n)`,
+		old: `return sl.sent && !wire.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n+1)`,
+		new: `return sl.sent && !wire.Before(s.members[s.cfg.Owner[sl.head.Owner]].have, n)`,
 	},
 	{
 		name: "a slot is freed with its bits", file: "protocol/innetwork/answer.go",
