@@ -38,9 +38,13 @@ func TestSoak(t *testing.T) {
 	so := progress{Next: *first}
 	so.load(t)
 	limits := search.Limits{First: so.Next, Seeds: *seeds, Operations: *operations, Shrink: search.Budget{Runs: *shrink, Time: time.Minute}}
-	tally, failure, err := k.Soak(limits, func(_ *search.Tally, o *search.Outcome) {
+	tally, failure, err := k.Soak(limits, func(t *search.Tally, o *search.Outcome) {
 		if *verbose {
 			fmt.Println(o.Text())
+		}
+		if t.Seeds%saveEvery == 0 && o.Err == nil {
+			now := so.plus(t)
+			_ = now.save() // the last one tells
 		}
 	})
 	fmt.Fprintln(os.Stderr, tally.String())
@@ -48,8 +52,11 @@ func TestSoak(t *testing.T) {
 	if failure != nil {
 		tally.Seeds-- // the next run begins with the seed that fails
 	}
-	so.Next, so.Operations, so.Calls = so.Next+tally.Seeds, so.Operations+tally.Ops, so.Calls+tally.Ranks
-	so.save(t)
+	so = so.plus(&tally)
+	require.NoError(t, so.save())
+	if *state != "" {
+		fmt.Fprintf(os.Stderr, "in all runs of %s: %d operations (%d over all ranks); next seed %d\n", *state, so.Operations, so.Calls, so.Next)
+	}
 	if failure != nil {
 		t.Log(failure.Outcome.Text())
 		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -first %d -seeds 1\n  smallest: %v\n  again: go test ./internal/lab/world -run TestSoak -replay '%s'",
@@ -76,13 +83,23 @@ func (p *progress) load(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, p), "%s", *state)
 }
 
-func (p *progress) save(t *testing.T) {
+// saveEvery is after how many seeds a run that may be killed notes how far it has come.
+const saveEvery = 200
+
+func (p *progress) plus(t *search.Tally) progress {
+	return progress{p.Next + t.Seeds, p.Operations + t.Ops, p.Calls + t.Ranks}
+}
+
+func (p *progress) save() error {
 	if *state == "" {
-		return
+		return nil
 	}
 	text, err := json.Marshal(p)
-	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Dir(*state), 0o755))
-	require.NoError(t, os.WriteFile(*state, text, 0o644))
-	fmt.Fprintf(os.Stderr, "in all runs of %s: %d operations (%d over all ranks); next seed %d\n", *state, p.Operations, p.Calls, p.Next)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(*state), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(*state, text, 0o644)
 }
