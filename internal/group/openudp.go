@@ -8,7 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
@@ -63,7 +63,7 @@ func (p *plan) udpOptions(n Network) (udp.Options, error) {
 	if err != nil {
 		return udp.Options{}, err
 	}
-	offload, err := datagram.ParseOffload(p.settings.Offload)
+	offload, err := batch.ParseOffload(p.settings.Offload)
 	if err != nil {
 		return udp.Options{}, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 )
@@ -168,7 +168,7 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	s := &r.plan.settings
 	j.lost = make(chan error, 1)
 	j.address = s.Switches()[int(epoch-1)%r.plan.switches]
-	offload, err := datagram.ParseOffload(s.Offload)
+	offload, err := batch.ParseOffload(s.Offload)
 	if err != nil {
 		j.err = err
 		return j

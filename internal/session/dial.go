@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -36,7 +37,7 @@ type Hello struct {
 	Secret       string        // MCAST_SECRET; empty: none
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
-	Offload      datagram.Offload
+	Offload      batch.Offload
 }
 
 // Session is a member's end. Any goroutine may call its methods.

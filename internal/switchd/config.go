@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // Config says how a node is set up. The zero value of a field stands for its default.
@@ -51,7 +51,7 @@ type Config struct {
 	// Chunk bounds the payload of a datagram in bytes. Default: what the paths carry.
 	Chunk int
 	// Offload is for tests. Default: the best that there is.
-	Offload datagram.Offload
+	Offload batch.Offload
 	// Log takes what happens to jobs. Default: nothing is logged.
 	Log *slog.Logger
 }

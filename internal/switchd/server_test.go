@@ -16,7 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 const patience = time.Minute // bounds what ought to happen soon
@@ -150,7 +150,7 @@ func TestReduceScatter(t *testing.T) {
 		ranks, workers int
 		fast           bool
 		secret         string
-		offload        datagram.Offload
+		offload        batch.Offload
 		chunk          int
 	}{
 		{ranks: 1, workers: 1},
@@ -158,9 +158,9 @@ func TestReduceScatter(t *testing.T) {
 		{ranks: 3, workers: 2, secret: secret},
 		{ranks: 4, workers: 3, fast: true},
 		{ranks: 5, workers: 1, fast: true, secret: secret},
-		{ranks: 5, workers: 4, offload: datagram.OffloadSingle},
+		{ranks: 5, workers: 4, offload: batch.OffloadSingle},
 		{ranks: 3, workers: 2, chunk: 1416},
-		{ranks: 3, workers: 1, chunk: 1416, fast: true, secret: secret, offload: datagram.OffloadBatch},
+		{ranks: 3, workers: 1, chunk: 1416, fast: true, secret: secret, offload: batch.OffloadBatch},
 		{ranks: 2, workers: 2, chunk: 20_000},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {

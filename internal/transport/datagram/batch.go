@@ -4,104 +4,141 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
-// MaxBatch is the most datagrams that are sent, and messages that are received,
-// in one call. Linux merges and splits at most 64 datagrams (UDP_GRO_CNT_MAX,
-// UDP_MAX_SEGMENTS).
-const MaxBatch = 64
+// MaxBatch is the most datagrams that are sent, and messages that are received, in one call.
+const MaxBatch = batch.Max
 
 // Straight is the payload size from which a hint is worth giving. Below it,
 // taking many datagrams in one call is worth more than the copy that a hint saves.
 const Straight = 16 << 10
 
-// cache is how many bytes to move in a call at most: what fits in the
-// second-level cache, so that whoever looks at them next finds them there.
-const cache = 512 << 10
-
-// maxHead is the most bytes of a header.
-const maxHead = 64
-
-// stride is the room for one message: no datagram, and nothing that the kernel
-// merges, is longer. It is no power of two, lest all messages begin in the same
-// sets of the caches.
-const stride = maxPacket + 1 + 4096 + 64
-
 // Batch is what a goroutine needs to move datagrams over any number of sockets.
 // It belongs to one goroutine at a time; only its counters may be read by others.
 type Batch struct {
-	head    int // bytes of a datagram's header
-	payload int // most bytes of its payload
-	out     *outbox
-	in      *inbox
-	stage   []byte // a stride a message
-
-	added    int              // datagrams to send
-	bytes    int              // their length
-	payloads [MaxBatch][]byte // keeps them where they are for the kernel
-	ends     [MaxBatch]int    // datagrams up to the end of each message
-	hint     []byte           // likewise, while the kernel fills it
+	out *batch.Outbox
+	in  *batch.Inbox
 
 	Syscalls atomic.Uint64 // made so far
 	Refused  atomic.Uint64 // datagrams that were not sent because a firewall or a policy forbids it (EPERM)
 }
 
-// outbox is what the kernel reads when we send: one header and two vectors a
-// datagram, gathered into messages.
-type outbox struct {
-	messages [MaxBatch]sys.Mmsghdr
-	control  [MaxBatch]sys.SegmentSize
-	vectors  [2 * MaxBatch]sys.Iovec
-	heads    [MaxBatch][maxHead]byte
-}
-
-// inbox is what the kernel fills when we receive, but for the bytes themselves.
-type inbox struct {
-	messages [MaxBatch]sys.Mmsghdr
-	control  [MaxBatch][32]byte
-	vectors  [MaxBatch + 2]sys.Iovec // the first message has three when there is a hint
+// Sink is given what Receive finds.
+type Sink interface {
+	// Datagram is given one datagram: its first bytes, as many as a header
+	// has, and what follows. A shorter datagram, even an empty one, comes as a head
+	// that is too short. Both are valid until it returns. It may Add and Flush.
+	Datagram(head, payload []byte)
 }
 
 // NewBatch reserves the memory for datagrams of a header of head bytes, 1 to
 // 64, and up to payload bytes behind it.
-func NewBatch(head, payload int) (*Batch, error) {
-	if largest := maxPacket - ipv4.headers - head; head < 1 || head > maxHead || payload < 0 || payload > largest {
-		return nil, fmt.Errorf("datagram: header of %d and payload of %d bytes: want 1 to %d and 0 to %d", head, payload, maxHead, largest)
+func NewBatch(head, payload int) (b *Batch, err error) {
+	if largest := batch.MaxPacket - ipv4.headers - head; head < 1 || head > batch.MaxHead || payload < 0 || payload > largest {
+		return nil, fmt.Errorf("datagram: header of %d and payload of %d bytes: want 1 to %d and 0 to %d", head, payload, batch.MaxHead, largest)
 	}
-	b := &Batch{head: head, payload: payload}
-	if err := b.reserve(); err != nil {
+	b = &Batch{}
+	if b.out, err = batch.NewOutbox(head, &b.Syscalls); err != nil {
+		return nil, err
+	}
+	if b.in, err = batch.NewInbox(head, payload, &b.Syscalls); err != nil {
 		return nil, errors.Join(err, b.Close())
-	}
-	for i := range b.out.heads {
-		b.out.vectors[2*i].Set(b.out.heads[i][:head])
 	}
 	return b, nil
 }
 
-func (b *Batch) reserve() (err error) {
-	if b.out, err = sys.Map[outbox](); err != nil {
-		return err
+// Close gives the memory back. Nothing may be called afterwards.
+func (b *Batch) Close() error { return errors.Join(b.out.Close(), b.in.Close()) }
+
+// Add appends a datagram to those that the next Flush sends and returns where
+// the caller writes its header, which holds what an earlier one left there. It returns nil
+// when the batch is full: 64 datagrams or 512 KiB. The payload is sent from where it
+// lies, so it must not change until Flush, which forgets it.
+func (b *Batch) Add(payload []byte) (head []byte) { return b.out.Add(payload) }
+
+// Added is how many datagrams wait for Flush.
+func (b *Batch) Added() int { return b.out.Added() }
+
+// Forget drops the added datagrams.
+func (b *Batch) Forget() { b.out.Forget() }
+
+// Flush sends the added datagrams, in order, to the socket's peer and returns how many of
+// them, from the first, the kernel took or a firewall ate. The rest are forgotten too: without an
+// error, the kernel had no room. Datagrams that follow each other with
+// the same length, of which the last may be shorter, go in one buffer.
+//
+// An error wraps the kernel's and leaves the socket usable. ECONNREFUSED and
+// EHOSTUNREACH are what the network said about an earlier datagram; EMSGSIZE is a
+// datagram longer than Socket.MTU.
+func (b *Batch) Flush(s *Socket) (sent int, err error) {
+	defer b.out.Forget()
+	for sent < b.out.Added() {
+		n, refused, e := b.out.Send(&s.sender, sent)
+		sent += n
+		if e == 0 {
+			continue
+		}
+		switch batch.RefusalOf(e) {
+		case batch.NoRoom, batch.Congested:
+			return sent, nil
+		case batch.Forbidden:
+			b.Refused.Add(uint64(refused))
+			sent += refused
+		default:
+			return sent, s.sendError(b.out.Length(sent), e)
+		}
 	}
-	if b.in, err = sys.Map[inbox](); err != nil {
-		return err
-	}
-	// Pages that nothing was ever received to cost nothing.
-	if b.stage, err = unix.Mmap(-1, 0, MaxBatch*stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
-		return fmt.Errorf("reserve %d bytes to receive datagrams: %w", MaxBatch*stride, err)
-	}
-	return nil
+	return sent, nil
 }
 
-// Close gives the memory back. Nothing may be called afterwards.
-func (b *Batch) Close() error {
-	errs := []error{sys.Unmap(b.out), sys.Unmap(b.in)}
-	if b.stage != nil {
-		errs = append(errs, unix.Munmap(b.stage))
+// sendError says what a refusal means.
+func (s *Socket) sendError(size int, e syscall.Errno) error {
+	if batch.RefusalOf(e) == batch.TooLarge {
+		return fmt.Errorf("datagram: send %d bytes from port %d to %v: the path takes %d: %w", size, s.port, s.peer, s.MTU(), e)
 	}
-	b.out, b.in, b.stage = nil, nil, nil
-	return errors.Join(errs...)
+	return fmt.Errorf("datagram: send from port %d to %v: %w", s.port, s.peer, e)
+}
+
+// Unreachable reports whether an error is what the network, or somebody in its name, said about an
+// earlier datagram: that nobody listens at the peer, or that there is no way to it.
+func Unreachable(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
+}
+
+// Receive makes one call to the kernel, gives the sink what it brought, in
+// order, and returns how many datagrams that were: 0 when there are none. It takes at most
+// budget messages; datagrams that the kernel merged count as one there.
+//
+// With a hint it takes one message, whose first payload it has the kernel write
+// there, to save copying a large one. What the sink gets lies in the hint if it was
+// received there and fits, and elsewhere otherwise; compare addresses. What
+// else lies in the hint then is undefined, so give memory that nothing was received to yet.
+//
+// An error wraps the kernel's and leaves the socket usable. ECONNREFUSED is
+// what the network said about a datagram that was sent: nobody listens there.
+func (b *Batch) Receive(s *Socket, hint []byte, budget int, sink Sink) (n int, err error) {
+	if budget < 1 {
+		return 0, nil
+	}
+	if len(hint) > 0 {
+		hint, budget = hint[:min(len(hint), batch.MaxPacket)], 1
+	}
+	switch e := b.in.Receive(s.sender.FD, s.sender.Use, hint, len(hint), budget); e {
+	case 0:
+	case unix.EAGAIN, unix.ENOMEM:
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("datagram: receive at port %d from %v: %w", s.port, s.peer, e)
+	}
+	var d batch.Datagram
+	for b.in.Next(&d) {
+		sink.Datagram(d.Head, d.Payload)
+		n++
+	}
+	return n, nil
 }

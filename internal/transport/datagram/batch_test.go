@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -58,8 +59,8 @@ func TestAnySizes(t *testing.T) {
 
 // TestMerged has the kernel segment and merge: few calls move many datagrams.
 func TestMerged(t *testing.T) {
-	from, to := pair(t, Options{Offload: OffloadGSO})
-	out, in := batch(t, 1440), batch(t, 1440)
+	from, to := pair(t, Options{Offload: batch.OffloadGSO})
+	out, in := newBatch(t, 1440), newBatch(t, 1440)
 	c := &checker{sizes: repeat(64, 1440)}
 	for i := range c.sizes {
 		add(t, out, i, 1440)
@@ -78,7 +79,7 @@ func TestMerged(t *testing.T) {
 }
 
 func TestBatchIsFull(t *testing.T) {
-	b := batch(t, 63<<10)
+	b := newBatch(t, 63<<10)
 	payload := make([]byte, 63<<10)
 	for range 8 {
 		require.NotNil(t, b.Add(payload))
@@ -101,8 +102,8 @@ func TestHintMissed(t *testing.T) {
 
 // TestBudget bounds the messages of a call.
 func TestBudget(t *testing.T) {
-	from, to := pair(t, Options{Offload: OffloadBatch})
-	out, in := batch(t, 100), batch(t, 100)
+	from, to := pair(t, Options{Offload: batch.OffloadBatch})
+	out, in := newBatch(t, 100), newBatch(t, 100)
 	c := &checker{sizes: repeat(10, 100)}
 	for i := range c.sizes {
 		add(t, out, i, 100)
@@ -124,10 +125,10 @@ func TestBudget(t *testing.T) {
 // TestShortDatagrams come as a head that is too short.
 func TestShortDatagrams(t *testing.T) {
 	from, to := pair(t, Options{})
-	in := batch(t, 100)
+	in := newBatch(t, 100)
 	for _, size := range []int{0, 1, head - 1} {
 		for _, hint := range [][]byte{nil, make([]byte, 1000)} {
-			_, err := unix.Write(from.fd, make([]byte, size))
+			_, err := unix.Write(from.sender.FD, make([]byte, size))
 			require.NoError(t, err)
 			c := &checker{hint: hint}
 			c.receive(t, in, to, 1)
@@ -144,7 +145,7 @@ func TestQueueHolds(t *testing.T) {
 				from, to := pair(t, Options{Offload: offload, RcvBuf: 256 << 10})
 				promised := to.Queue(head + size)
 				require.Greater(t, promised, 4)
-				in, many := batch(t, size), (2<<20)/size
+				in, many := newBatch(t, size), (2<<20)/size
 				for range 3 {
 					c := &checker{sizes: repeat(promised, size)}
 					flood(t, from, size, promised)
@@ -168,7 +169,7 @@ func TestStrangers(t *testing.T) {
 	at := netip.AddrPortFrom(loopbacks[0], s.Port())
 	require.NoError(t, stranger.Connect(at))
 	require.NoError(t, peer.Connect(at))
-	b := batch(t, 100)
+	b := newBatch(t, 100)
 	// Its own peer's early datagrams are lost, too.
 	for _, from := range []*Socket{stranger, peer} {
 		add(t, b, 1, 100)
@@ -196,7 +197,7 @@ func TestRefusedPeer(t *testing.T) {
 	a, b := pair(t, Options{})
 	port := b.Port()
 	require.NoError(t, b.Close())
-	out, in := batch(t, 100), batch(t, 100)
+	out, in := newBatch(t, 100), newBatch(t, 100)
 	add(t, out, 0, 100)
 	sent, err := out.Flush(a)
 	require.NoError(t, err, "nobody knows yet")
@@ -224,11 +225,11 @@ func TestRefusedPeer(t *testing.T) {
 func TestSegmentationRefused(t *testing.T) {
 	for e, forGood := range map[unix.Errno]bool{unix.EIO: true, unix.EINVAL: false} {
 		from, to := pair(t, Options{})
-		require.True(t, from.kernel.segment)
+		require.True(t, from.sender.Use.Segment)
 		_, sent, err := refuse(t, from, e)
 		require.Zero(t, sent)
 		require.ErrorIs(t, err, e)
-		require.Equal(t, forGood, !from.kernel.segment, "%v", e)
+		require.Equal(t, forGood, !from.sender.Use.Segment, "%v", e)
 		exchange(t, from, to, append(repeat(100, 1440), 7, 9, 9, 9), nil)
 	}
 }
@@ -236,7 +237,7 @@ func TestSegmentationRefused(t *testing.T) {
 // refuse flushes ten datagrams while the kernel answers each send with an error.
 func refuse(t *testing.T, from *Socket, e unix.Errno) (out *Batch, sent int, err error) {
 	t.Helper()
-	out = batch(t, 1440)
+	out = newBatch(t, 1440)
 	for i := range 10 {
 		add(t, out, i, 1440)
 	}
@@ -257,7 +258,7 @@ func TestFirewall(t *testing.T) {
 // TestTooLong names what the path takes.
 func TestTooLong(t *testing.T) {
 	a, b := pair(t, Options{Local: loopbacks[1]})
-	out := batch(t, 65475)
+	out := newBatch(t, 65475)
 	add(t, out, 0, 65475)
 	sent, err := out.Flush(a)
 	require.Zero(t, sent)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -21,7 +22,7 @@ func TestAllocatesNothing(t *testing.T) {
 	for _, offload := range offloads {
 		for _, size := range []int{1440, 63 << 10} {
 			from, to := pair(t, Options{Offload: offload})
-			b := batch(t, size)
+			b := newBatch(t, size)
 			payload, hint, c, sent := make([]byte, size), make([]byte, size), &tally{}, 0
 			require.Zero(t, testing.AllocsPerRun(100, func() {
 				for range 4 {
@@ -46,7 +47,7 @@ func TestAllocatesNothing(t *testing.T) {
 // goroutine that receives from all of them and answers every so often, so that
 // no more is under way than surely fits the receive buffers.
 func BenchmarkLoopback(b *testing.B) {
-	for _, offload := range []Offload{OffloadAuto, OffloadBatch, OffloadSingle} {
+	for _, offload := range []batch.Offload{batch.OffloadAuto, batch.OffloadBatch, batch.OffloadSingle} {
 		for _, size := range []int{1440, 63 << 10} {
 			for _, senders := range []int{1, 4} {
 				b.Run(fmt.Sprintf("%v/%d/senders=%d", offload, size, senders), func(b *testing.B) {
@@ -59,7 +60,7 @@ func BenchmarkLoopback(b *testing.B) {
 
 func benchmarkLoopback(b *testing.B, o Options, size, senders int) {
 	sockets, tallies := make([]*Socket, senders), make([]tally, senders)
-	own, hint := batch(b, size), []byte(nil)
+	own, hint := newBatch(b, size), []byte(nil)
 	if size >= 16<<10 {
 		hint = make([]byte, size)
 	}
@@ -69,9 +70,9 @@ func benchmarkLoopback(b *testing.B, o Options, size, senders int) {
 		var from *Socket
 		from, sockets[i] = pair(b, o)
 		step = max(1, sockets[i].Queue(head+size)/4)
-		batch, p := batch(b, size), poller(b, from)
+		own, p := newBatch(b, size), poller(b, from)
 		running.Go(func() {
-			if err := stream(from, batch, p, make([]byte, size), share, step); err != nil {
+			if err := stream(from, own, p, make([]byte, size), share, step); err != nil {
 				b.Error(err)
 			}
 		})

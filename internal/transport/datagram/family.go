@@ -8,10 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPacket is the longest IP packet, by IPv4's length field. IPv6 could take
-// 40 bytes more, but no receive buffer here.
-const maxPacket = 1<<16 - 1
-
 // family is where IPv4 and IPv6 differ.
 type family struct {
 	domain   int
@@ -45,7 +41,7 @@ func sockaddr(at netip.AddrPort) (unix.Sockaddr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("datagram: zone of %v: %w", at, err)
 		}
-		to.ZoneId = uint32(ifi.Index) //nolint:gosec // Indexes are small.
+		to.ZoneId = uint32(ifi.Index)
 	}
 	return to, nil
 }

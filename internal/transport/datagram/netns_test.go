@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -45,7 +46,7 @@ func TestEthernet(t *testing.T) {
 					exchange(t, ends[0], ends[1], sizes, nil)
 					exchange(t, ends[1], ends[0], sizes, make([]byte, size))
 				}
-				out := batch(t, largest)
+				out := newBatch(t, largest)
 				add(t, out, 0, largest+1)
 				_, err := out.Flush(ends[0])
 				require.ErrorIs(t, err, unix.EMSGSIZE)
@@ -66,7 +67,7 @@ func TestQueueHoldsOnEthernet(t *testing.T) {
 			for range 2 {
 				c := &checker{sizes: repeat(promised, size)}
 				flood(t, ends[0], size, promised)
-				c.receive(t, batch(t, size), ends[1], promised)
+				c.receive(t, newBatch(t, size), ends[1], promised)
 				require.Len(t, c.got, promised)
 			}
 		}
@@ -79,7 +80,7 @@ func TestPathShrinks(t *testing.T) {
 	ends := cabled(t, ns, Options{})
 	exchange(t, ends[0], ends[1], repeat(50, 1440), nil)
 	ns[0].IP(t, "route add 10.9.0.2/32 dev v0 mtu 1000")
-	out := batch(t, 1440)
+	out := newBatch(t, 1440)
 	for i := range 3 {
 		add(t, out, i, 1440)
 	}
@@ -100,14 +101,14 @@ func TestNoRoom(t *testing.T) {
 	var err error
 	ns[0].Do(func() {
 		if err = os.WriteFile("/proc/sys/net/ipv4/neigh/v0/mcast_solicit", []byte("1000"), 0); err == nil {
-			s, err = Open(Options{Local: netip.MustParseAddr("10.9.0.1"), Offload: OffloadBatch})
+			s, err = Open(Options{Local: netip.MustParseAddr("10.9.0.1"), Offload: batch.OffloadBatch})
 		}
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Connect(netip.MustParseAddrPort("10.9.0.77:9")))
-	require.NoError(t, unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 16<<10))
-	out := batch(t, 1440)
+	require.NoError(t, unix.SetsockoptInt(s.sender.FD, unix.SOL_SOCKET, unix.SO_SNDBUF, 16<<10))
+	out := newBatch(t, 1440)
 	for i := range MaxBatch {
 		add(t, out, i, 1440)
 	}

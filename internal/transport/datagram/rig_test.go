@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -18,7 +19,7 @@ const head = 32 // bytes of a header, as without authentication
 // patience bounds every wait of a test; none takes a noticeable part of it.
 const patience = 20 * time.Second
 
-var offloads = []Offload{OffloadAuto, OffloadGSO, OffloadBatch, OffloadSingle}
+var offloads = []batch.Offload{batch.OffloadAuto, batch.OffloadGSO, batch.OffloadBatch, batch.OffloadSingle}
 
 var loopbacks = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
 
@@ -42,7 +43,7 @@ func pair(t testing.TB, o Options) (a, b *Socket) {
 	return a, b
 }
 
-func batch(t testing.TB, payload int) *Batch {
+func newBatch(t testing.TB, payload int) *Batch {
 	t.Helper()
 	b, err := NewBatch(head, payload)
 	require.NoError(t, err)
@@ -55,7 +56,7 @@ func batch(t testing.TB, payload int) *Batch {
 func message(i, size int) (h, payload []byte) {
 	h, payload = make([]byte, head), make([]byte, size)
 	systest.NewPattern(i, head).Fill(h)
-	binary.BigEndian.PutUint32(h, uint32(i)) //nolint:gosec // Test sizes.
+	binary.BigEndian.PutUint32(h, uint32(i))
 	systest.NewPattern(i, size).Fill(payload)
 	return h, payload
 }
@@ -118,7 +119,7 @@ func (c *checker) receive(t testing.TB, b *Batch, s *Socket, n int) {
 func await(t testing.TB, s *Socket) {
 	t.Helper()
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}, int(patience/time.Millisecond)) //nolint:gosec // A descriptor.
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.sender.FD), Events: unix.POLLIN}}, int(patience/time.Millisecond))
 		if err == unix.EINTR {
 			continue
 		}
@@ -132,7 +133,7 @@ func await(t testing.TB, s *Socket) {
 // requires that all come, in order, with every byte. The sockets' buffers must hold one batch.
 func exchange(t testing.TB, from, to *Socket, sizes []int, hint []byte) *checker {
 	t.Helper()
-	out, in := batch(t, 1440), batch(t, 1440)
+	out, in := newBatch(t, 1440), newBatch(t, 1440)
 	c := &checker{sizes: sizes, hint: hint}
 	for next := 0; next < len(sizes); {
 		full := false
@@ -158,7 +159,7 @@ func exchange(t testing.TB, from, to *Socket, sizes []int, hint []byte) *checker
 // flood sends n datagrams of a size that nobody reads meanwhile.
 func flood(t testing.TB, from *Socket, size, n int) {
 	t.Helper()
-	out := batch(t, size)
+	out := newBatch(t, size)
 	for next := 0; next < n; {
 		for i := next; i < min(n, next+8); i++ {
 			add(t, out, i, size)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -37,7 +38,7 @@ func TestPortsOfARange(t *testing.T) {
 	require.ErrorContains(t, err, "of 127.0.0.1 are all in use: free some or allow more")
 	require.NoError(t, free.Close())
 	require.Equal(t, port, open(t, Options{Local: loopbacks[0], First: port, Last: port}).Port())
-	last := uint16(min(int(port)+100, 65535)) //nolint:gosec // A port.
+	last := uint16(min(int(port)+100, 65535))
 	next := open(t, Options{Local: loopbacks[0], First: port, Last: last}).Port()
 	require.Greater(t, next, port)
 	require.LessOrEqual(t, next, last)
@@ -63,42 +64,9 @@ func TestMTU(t *testing.T) {
 	require.Equal(t, 65507, a.MTU())
 }
 
-func TestLimit(t *testing.T) {
-	all := kernel{segment: true, merge: true, batch: true}
-	for _, c := range []struct {
-		has  kernel
-		want Offload
-		left kernel
-		err  string
-	}{
-		{all, OffloadAuto, all, ""},
-		{all, OffloadGSO, all, ""},
-		{all, OffloadBatch, kernel{batch: true}, ""},
-		{all, OffloadSingle, kernel{}, ""},
-		{kernel{}, OffloadAuto, kernel{}, ""},
-		{kernel{}, OffloadSingle, kernel{}, ""},
-		{kernel{segment: true}, OffloadAuto, kernel{segment: true}, ""},
-		{kernel{merge: true, batch: true}, OffloadGSO, kernel{}, "offload gso: no UDP_SEGMENT before Linux 4.18"},
-		{kernel{segment: true, batch: true}, OffloadGSO, kernel{}, "offload gso: no UDP_GRO before Linux 5.0"},
-		{kernel{segment: true, merge: true}, OffloadGSO, kernel{}, "offload gso: no sendmmsg"},
-		{kernel{segment: true}, OffloadBatch, kernel{}, "offload batch: no sendmmsg"},
-	} {
-		left, err := c.has.limit(c.want)
-		require.Equal(t, c.left, left)
-		if c.err == "" {
-			require.NoError(t, err)
-			continue
-		}
-		require.ErrorIs(t, err, fabric.ErrUnavailable)
-		require.ErrorContains(t, err, c.err)
-	}
-	// Kernels that run this have everything (Linux 5.0 is from 2019).
-	require.Equal(t, all, open(t, Options{Local: loopbacks[0], Offload: OffloadGSO}).kernel)
-}
-
 func TestClosedSocket(t *testing.T) {
 	a, _ := pair(t, Options{})
-	b := batch(t, 100)
+	b := newBatch(t, 100)
 	require.NoError(t, a.Close())
 	require.NoError(t, a.Close())
 	require.Equal(t, -1, a.FD())
@@ -124,7 +92,7 @@ func TestFootprint(t *testing.T) {
 	for _, offload := range offloads {
 		for _, size := range []int{0, 64, 1000, 1440, 2000, 4000, 8896, 16 << 10, 20000, 33000, 63 << 10} {
 			from, to := pair(t, Options{Offload: offload})
-			b := batch(t, size)
+			b := newBatch(t, size)
 			for i := range 3 {
 				add(t, b, i, size)
 			}
@@ -132,11 +100,11 @@ func TestFootprint(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 3, sent)
 			// The first word of SO_MEMINFO is what the receive queue takes.
-			taken, err := unix.GetsockoptInt(to.fd, unix.SOL_SOCKET, unix.SO_MEMINFO)
+			taken, err := unix.GetsockoptInt(to.sender.FD, unix.SOL_SOCKET, unix.SO_MEMINFO)
 			require.NoError(t, err)
 			require.Positive(t, taken)
-			require.GreaterOrEqual(t, 3*footprint(size+head+28, true), taken, size)
-			require.GreaterOrEqual(t, footprint(size+head+28, false), footprint(size+head+28, true))
+			require.GreaterOrEqual(t, 3*batch.Footprint(size+head+28, true), taken, size)
+			require.GreaterOrEqual(t, batch.Footprint(size+head+28, false), batch.Footprint(size+head+28, true))
 		}
 	}
 }

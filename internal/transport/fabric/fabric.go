@@ -151,7 +151,7 @@ type Traits struct {
 	// not posted yet: the protocol then needs no barrier, repair or handshake.
 	Lossless bool
 	// Notes tell, one sentence each, what the fabric does without and why
-	// ("no UDP_GRO before Linux 5.0: one datagram a call").
+	// ("no UDP_GRO here (Linux has it since 5.0; a sandbox may not): datagrams are received one by one").
 	Notes []string
 }
 

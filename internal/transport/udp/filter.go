@@ -34,7 +34,7 @@ func attach(fd int, instructions []bpf.Instruction) error {
 	for i, in := range program {
 		raw[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
 	}
-	prog := unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]} //nolint:gosec // At most 4096 instructions.
+	prog := unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]} // At most 4096 instructions.
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog); err != nil {
 		return fmt.Errorf("attach socket filter: %w", err)
 	}
@@ -70,17 +70,17 @@ func filter(o *Options, sources []span) []bpf.Instruction {
 		load(wire.DataOffJob, 4),
 		refuseIf(bpf.JumpNotEqual, uint32(o.Job>>32)),
 		load(wire.DataOffJob+4, 4),
-		refuseIf(bpf.JumpNotEqual, uint32(o.Job)), //nolint:gosec // The low half.
+		refuseIf(bpf.JumpNotEqual, uint32(o.Job)), // The low half.
 		load(wire.DataOffRoot, 2),
-		refuseIf(bpf.JumpEqual, uint32(o.Rank)),          //nolint:gosec // 0 to 65535.
-		refuseIf(bpf.JumpGreaterOrEqual, uint32(o.Size)), //nolint:gosec // 1 to 65536.
+		refuseIf(bpf.JumpEqual, uint32(o.Rank)),          // 0 to 65535.
+		refuseIf(bpf.JumpGreaterOrEqual, uint32(o.Size)), // 1 to 65536.
 		bpf.Jump{Skip: 1},
 		bpf.RetConstant{Val: refuse},
 	}
 	last := len(program) - 1
 	for i, in := range program {
 		if test, ok := in.(bpf.JumpIf); ok {
-			test.SkipTrue = uint8(last - i - 1) //nolint:gosec // A dozen instructions.
+			test.SkipTrue = uint8(last - i - 1)
 			program[i] = test
 		}
 	}
@@ -108,7 +108,7 @@ func spansOf(sources []netip.Addr, most int) (spans []span) {
 		b := source.As4()
 		addr := binary.BigEndian.Uint32(b[:])
 		if n := len(spans); n == 0 || spans[n-1].least != addr {
-			spans = append(spans, span{uint32(rank), addr, addr}) //nolint:gosec // Below maxRanks.
+			spans = append(spans, span{uint32(rank), addr, addr}) // Below maxRanks.
 		}
 	}
 	if len(spans) <= most {
@@ -142,7 +142,7 @@ func search(spans []span) []bpf.Instruction {
 	low, high := search(spans[:half]), search(spans[half:])
 	program := []bpf.Instruction{
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: spans[half].first, SkipTrue: 1},
-		bpf.Jump{Skip: uint32(len(low))}, //nolint:gosec // At most 4096.
+		bpf.Jump{Skip: uint32(len(low))}, // At most 4096.
 	}
 	return slices.Concat(program, low, high)
 }

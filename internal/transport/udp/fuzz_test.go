@@ -1,13 +1,16 @@
 package udp
 
 import (
-	"encoding/binary"
+	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -17,7 +20,7 @@ type catcher struct {
 	guess  fabric.Expected
 	chunk  int
 	came   map[uint32]bool // chunks that have their place
-	aside  [slots * maxChunk]byte
+	aside  [batch.Max * maxChunk]byte
 	placed []byte
 	sent   [][]byte // datagrams that are to come, in order
 }
@@ -32,7 +35,7 @@ func (c *catcher) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdic
 	switch {
 	case h.Seq&3 == 3: // nobody wants it
 		return nil, fabric.Drop, false
-	case h.Root != c.guess.Root || h.Seq != c.guess.Seq || h.PSN-c.guess.PSN >= slots || at+n > len(c.guess.Dst) || n > c.chunk:
+	case h.Root != c.guess.Root || h.Seq != c.guess.Seq || h.PSN-c.guess.PSN >= batch.Max || at+n > len(c.guess.Dst) || n > c.chunk:
 		c.placed = c.aside[:n]
 	case c.came[h.PSN]:
 		return nil, fabric.Drop, false
@@ -79,38 +82,48 @@ func FuzzMerged(f *testing.F) {
 		f.Add(full, 0, room)
 	}
 	f.Add(full, 1, 0)
-	f.Add(full, 1<<31, 0)
+	from, to := merging(f)
 	f.Fuzz(func(t *testing.T, b []byte, each, room int) {
-		g := &Gather{rank: rank, size: size, job: job, chunk: chunk, plan: plan{messages: 1, merge: true}}
+		g := &Gather{rank: rank, size: size, job: job, chunk: chunk, use: batch.Kernel{Merge: true, Batch: true}}
 		require.NoError(t, g.openBoxes())
-		defer func() { require.NoError(t, g.Close()) }()
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-		require.NoError(t, err)
-		defer unix.Close(pair[0])
-		defer unix.Close(pair[1])
-		b = b[:min(len(b), maxDatagram)]
-		require.NoError(t, unix.Send(pair[0], b, 0))
-
-		c := &catcher{t: t, chunk: chunk, came: map[uint32]bool{}}
-		c.guess = fabric.Expected{Root: 1, Seq: 5, PSN: 10, Dst: make([]byte, uint(room)%(20*chunk))} //nolint:gosec // any
-		n := int(uint32(each))                                                                        //nolint:gosec // as the kernel has it
+		defer func() { require.NoError(t, errors.Join(g.in.Close(), g.out.Close())) }()
+		n := int(uint16(each)) // as the kernel has it
 		if n == 0 {
 			n = max(1, len(b))
 		}
-		for rest := b; len(rest) > 0; rest = rest[min(n, len(rest)):] {
-			c.sent = append(c.sent, rest[:min(n, len(rest))])
+		b = b[:min(len(b), maxChunk+wire.DataSize, batch.Max*n)]
+		c := &catcher{t: t, chunk: chunk, came: map[uint32]bool{}}
+		c.guess = fabric.Expected{Root: 1, Seq: 5, PSN: 10, Dst: make([]byte, uint(room)%(20*chunk))}
+		c.sent = slices.Collect(slices.Chunk(b, n))
+		left := max(1, len(c.sent))
+		require.NoError(t, unix.SetsockoptInt(from, unix.IPPROTO_UDP, unix.UDP_SEGMENT, n))
+		require.NoError(t, unix.Send(from, b, 0))
+		for left > 0 {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+			require.True(t, err == nil || errors.Is(err, unix.EINTR))
+			got := g.receive(to, c, 100)
+			require.Positive(t, got)
+			left -= got
 		}
-		messages := g.offer(c.guess.Dst, 100)
-		got, e := g.fetch(pair[1], messages)
-		require.Zero(t, e)
-		require.Equal(t, 1, got)
-		m := &g.in.messages[0]
-		if each != 0 {
-			m.Hdr.Controllen = uint64(unix.CmsgLen(4)) //nolint:gosec // small
-			binary.NativeEndian.PutUint32(g.in.control[8:], unix.IPPROTO_UDP)
-			binary.NativeEndian.PutUint32(g.in.control[12:], unix.UDP_GRO)
-			binary.NativeEndian.PutUint32(g.in.control[16:], uint32(n)) //nolint:gosec // was one
-		}
-		g.split(c, &c.guess)
+		require.Zero(t, left)
+		require.NoError(t, g.fault)
 	})
+}
+
+// merging returns two UDP sockets of this host, of which the second is given merged what the first sends.
+func merging(t testing.TB) (from, to int) {
+	t.Helper()
+	var fds [2]int
+	for i := range fds {
+		fd, err := batch.Open(unix.AF_INET)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+		require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+		fds[i] = fd
+	}
+	at, err := unix.Getsockname(fds[1])
+	require.NoError(t, err)
+	require.NoError(t, unix.Connect(fds[0], at))
+	require.NoError(t, batch.Set(fds[1], batch.Merging))
+	return fds[0], fds[1]
 }

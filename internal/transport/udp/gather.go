@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -23,7 +24,7 @@ type Gather struct {
 	chunk   int
 	options Options // as completed, but without Conns
 	traits  fabric.Traits
-	plan    plan
+	use     batch.Kernel
 
 	poller    *sys.Poller
 	ready     []unix.EpollEvent // found by Sleep, not looked at by Poll yet
@@ -42,12 +43,10 @@ type Gather struct {
 	looked    time.Time // for stalled connections
 	stalls    int       // peers whose connection was found to stall
 
-	out      *outbox
-	in       *inbox
-	arrivals [slots]arrival
-	noted    int    // arrivals not delivered yet
-	stage    []byte // a chunk a slot
-	flat     []byte // a merged message
+	out      *batch.Outbox
+	in       *batch.Inbox
+	arrivals [batch.Max]arrival
+	noted    int // arrivals not delivered yet
 	message  wire.Control
 	repair   wire.Data
 
@@ -84,13 +83,16 @@ func (g *Gather) open(o *Options) error {
 	}
 	g.chunk, g.stall, g.options = o.Chunk, o.Stall, *o
 	g.options.Conns = nil
-	k, err := probe()
+	k, err := batch.Probe()
 	if err != nil {
 		return err
 	}
-	if g.plan, err = k.plan(o.Offload, o.Chunk); err != nil {
-		return err
+	several := 2*PacketFor(o.Chunk) <= batch.MaxPacket
+	use, notes, err := k.Limit(o.Offload, several)
+	if err != nil {
+		return fmt.Errorf("udp: %w", err)
 	}
+	g.use = use
 	if g.poller, err = sys.NewPoller(); err != nil {
 		return err
 	}
@@ -105,26 +107,17 @@ func (g *Gather) open(o *Options) error {
 		return fmt.Errorf("read SO_RCVBUF: %w", err)
 	}
 	g.traits = fabric.Traits{
-		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o.Chunk, o.Window, o.Interface), Notes: g.plan.notes,
+		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o.Chunk, o.Window, o.Interface), Notes: notes,
 	}
 	return g.openPeers(o.Conns)
 }
 
 func (g *Gather) openBoxes() (err error) {
-	if g.in, err = sys.Map[inbox](); err != nil {
+	if g.in, err = batch.NewInbox(wire.DataSize, g.chunk, &g.stats.syscalls); err != nil {
 		return err
 	}
-	if g.out, err = sys.Map[outbox](); err != nil {
-		return err
-	}
-	g.out.init(g.chunk + wire.DataSize)
-	if g.plan.merge {
-		g.stage = make([]byte, slots*g.chunk)
-		g.flat = make([]byte, 0, slots*(g.chunk+wire.DataSize))
-	} else {
-		g.stage = make([]byte, g.plan.messages*g.chunk)
-	}
-	return nil
+	g.out, err = batch.NewOutbox(wire.DataSize, &g.stats.syscalls)
+	return err
 }
 
 func (g *Gather) openSockets(o *Options) error {
@@ -134,8 +127,8 @@ func (g *Gather) openSockets(o *Options) error {
 			return err
 		}
 		g.receivers = append(g.receivers, fd)
-		if g.plan.merge {
-			if err := set(fd, option{"UDP_GRO", unix.IPPROTO_UDP, unix.UDP_GRO, 1}); err != nil {
+		if g.use.Merge {
+			if err := batch.Set(fd, batch.Merging); err != nil {
 				return err
 			}
 		}
@@ -148,7 +141,7 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.senders = append(g.senders, sender{fd: fd})
+		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: ipHeader + udpHeader}})
 		if err := g.poller.Watch(fd, g.senderTag(subgroup), 0); err != nil {
 			return err
 		}
@@ -316,7 +309,7 @@ func (g *Gather) Close() error {
 	var errs []error
 	fds := slices.Clone(g.receivers)
 	for _, s := range g.senders {
-		fds = append(fds, s.fd)
+		fds = append(fds, s.FD)
 	}
 	for _, p := range g.peers {
 		if p.fd >= 0 {
@@ -328,7 +321,7 @@ func (g *Gather) Close() error {
 		errs = append(errs, unix.Close(fd))
 	}
 	g.receivers, g.senders = nil, nil
-	errs = append(errs, sys.Unmap(g.in), sys.Unmap(g.out), g.poller.Close())
+	errs = append(errs, g.in.Close(), g.out.Close(), g.poller.Close())
 	g.in, g.out = nil, nil
 	return errors.Join(errs...)
 }

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-var offloads = []Offload{OffloadAuto, OffloadGSO, OffloadBatch, OffloadSingle}
+var offloads = []batch.Offload{batch.OffloadAuto, batch.OffloadGSO, batch.OffloadBatch, batch.OffloadSingle}
 
 // exchange has every rank multicast its shard in turn, a window at a time, and checks every byte.
 func exchange(t *testing.T, ranks []*Gather, shard int) []*sink {
@@ -142,12 +143,12 @@ func TestWrongGuessIsMended(t *testing.T) {
 // TestShortMergedDatagramsAreUnravelled sends many datagrams shorter than a
 // chunk in one buffer, so that they do not fit the slots.
 func TestShortMergedDatagramsAreUnravelled(t *testing.T) {
-	ranks, o := group(t, 2, func(o *Options) { o.Offload, o.Chunk = OffloadGSO, 1440 })
+	ranks, o := group(t, 2, func(o *Options) { o.Offload, o.Chunk = batch.OffloadGSO, 1440 })
 	fd, err := openSender(&o, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
 	const small, count = 100, 30
-	require.NoError(t, set(fd, option{"UDP_SEGMENT", unix.IPPROTO_UDP, unix.UDP_SEGMENT, wire.DataSize + small}))
+	require.NoError(t, unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, wire.DataSize+small))
 	s := newSink(1, 2, small, small*count) // The sink believes in chunks of 100 bytes.
 	for _, guess := range []func() fabric.Expected{
 		func() fabric.Expected { return s.expect(0) },
@@ -208,7 +209,7 @@ func TestOverflowLosesWholeChunksOnly(t *testing.T) {
 func TestWindowHolds(t *testing.T) {
 	for _, rcvBuf := range []int{212992, 4 << 20} {
 		for _, chunk := range []int{0, 32 << 10, 8896, 1440} {
-			for _, offload := range []Offload{OffloadAuto, OffloadBatch} {
+			for _, offload := range []batch.Offload{batch.OffloadAuto, batch.OffloadBatch} {
 				t.Run(fmt.Sprintf("%d/%d/%v", rcvBuf, chunk, offload), func(t *testing.T) {
 					ranks, _ := group(t, 2, func(o *Options) {
 						o.Chunk, o.RcvBuf, o.Offload, o.Window = chunk, rcvBuf, offload, 1<<30

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -30,7 +31,7 @@ func TestEthernet(t *testing.T) {
 				for _, g := range ranks {
 					require.Zero(t, g.Stats().Dropped)
 				}
-				if offload == OffloadAuto {
+				if offload == batch.OffloadAuto {
 					perCall := float64(ranks[0].Stats().ReceivedChunks) / float64(ranks[0].Stats().Syscalls)
 					require.Greater(t, perCall, 2.0, "datagrams come many at a time")
 				}
@@ -45,7 +46,7 @@ func groupOn(t *testing.T, ns [2]*systest.Namespace, adjust func(o *Options)) []
 	t.Helper()
 	conns := systest.Mesh(t, 4)
 	addr, port := freshGroup()
-	job := rand.Uint64() //nolint:gosec // Test traffic.
+	job := rand.Uint64()
 	ranks := make([]*Gather, 4)
 	var sources []netip.Addr
 	for r := range ranks {

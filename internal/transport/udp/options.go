@@ -3,9 +3,8 @@
 // connections between the ranks that talk (Khalilov et al., SC24, III-B: the fast path is
 // unreliable multicast, the slow path is reliable and between two ranks).
 //
-// Datagrams cross the kernel in batches, by segmentation offload where it
-// exists, and their payload is received straight to where the protocol expects
-// it. A receiver's socket buffer is the only queue between two ranks; Traits
+// Datagrams cross the kernel in batches (internal/transport/batch), and their payload is received
+// straight to where the protocol expects it. A receiver's socket buffer is the only queue between two ranks; Traits
 // says how many chunks it surely holds.
 package udp
 
@@ -17,18 +16,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
-)
-
-// Offload says how many datagrams cross the kernel in one call.
-type Offload = datagram.Offload
-
-// The steps, from the best to the simplest; see datagram.
-const (
-	OffloadAuto   = datagram.OffloadAuto
-	OffloadGSO    = datagram.OffloadGSO
-	OffloadBatch  = datagram.OffloadBatch
-	OffloadSingle = datagram.OffloadSingle
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // Options describe one rank's end of the fabric. Job, Group, Port, Subgroups,
@@ -49,7 +37,7 @@ type Options struct {
 	Chunk   int                  // payload bytes of a datagram; 0: ChunkFor(Interface)
 	RcvBuf  int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
 	Window  int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
-	Offload Offload
+	Offload batch.Offload
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.
 	Stall time.Duration
@@ -57,11 +45,10 @@ type Options struct {
 
 // Limits of a datagram: IPv4's length field, less its header and UDP's.
 const (
-	ipHeader    = 20
-	udpHeader   = 8
-	maxDatagram = 65535 - ipHeader - udpHeader
-	maxChunk    = maxDatagram - wire.DataSize
-	maxRanks    = 1 << 16
+	ipHeader  = 20
+	udpHeader = 8
+	maxChunk  = batch.MaxPacket - ipHeader - udpHeader - wire.DataSize
+	maxRanks  = 1 << 16
 
 	// MinChunk is the least payload of a full datagram, in bytes.
 	MinChunk = 64
@@ -142,8 +129,8 @@ func (o *Options) completeSizes() error {
 	if o.Window == 0 {
 		o.Window = defaultWindow
 	}
-	if o.Offload > OffloadSingle {
-		return fmt.Errorf("udp: %v: want auto, gso, batch or single", o.Offload)
+	if err := o.Offload.Check(); err != nil {
+		return fmt.Errorf("udp: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -62,7 +63,7 @@ func TestOpenClosesConnectionsWhenItFails(t *testing.T) {
 // TestPortInUse has a socket hold the address that does not share it.
 func TestPortInUse(t *testing.T) {
 	addr, port := freshGroup()
-	fd, err := newSocket()
+	fd, err := batch.Open(unix.AF_INET)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Port: int(port)}))
@@ -71,59 +72,17 @@ func TestPortInUse(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("%v:%d is in use by a socket that does not share it", addr, port))
 }
 
-func TestPlan(t *testing.T) {
-	all := kernel{segment: true, merge: true, batch: true}
-	for _, c := range []struct {
-		kernel kernel
-		want   Offload
-		chunk  int
-		plan   plan
-	}{
-		{all, OffloadAuto, 1440, plan{segments: 44, messages: 64, merge: true}},
-		{all, OffloadGSO, 1440, plan{segments: 44, messages: 64, merge: true}},
-		{all, OffloadAuto, 8896, plan{segments: 7, messages: 58, merge: true}},
-		{all, OffloadAuto, 64, plan{segments: 64, messages: 64, merge: true}},
-		{all, OffloadAuto, 64512, plan{segments: 1, messages: 8}},
-		{all, OffloadBatch, 1440, plan{segments: 1, messages: 64}},
-		{all, OffloadSingle, 1440, plan{segments: 1, messages: 1}},
-		{kernel{batch: true, segment: true}, OffloadAuto, 1440, plan{segments: 44, messages: 64,
-			notes: []string{"no UDP_GRO before Linux 5.0: datagrams are received one by one"}}},
-		{kernel{batch: true}, OffloadAuto, 1440, plan{segments: 1, messages: 64, notes: []string{
-			"no UDP_SEGMENT before Linux 4.18: datagrams are sent without segmentation offload",
-			"no UDP_GRO before Linux 5.0: datagrams are received one by one"}}},
-		{kernel{}, OffloadAuto, 64512, plan{segments: 1, messages: 1, notes: []string{"no sendmmsg and recvmmsg here: one message a call"}}},
-		{kernel{}, OffloadSingle, 1440, plan{segments: 1, messages: 1}},
-	} {
-		p, err := c.kernel.plan(c.want, c.chunk)
-		require.NoError(t, err)
-		require.Equal(t, c.plan, p)
-	}
-	_, err := kernel{batch: true}.plan(OffloadGSO, 1440)
-	require.ErrorIs(t, err, fabric.ErrUnavailable)
-	require.ErrorContains(t, err, "offload gso: no UDP_SEGMENT before Linux 4.18")
-	_, err = kernel{}.plan(OffloadBatch, 1440)
-	require.ErrorContains(t, err, "offload batch: no sendmmsg")
-}
-
-// TestProbe runs on kernels that have everything (Linux 5.0 is from 2019), so
-// a probe that finds less is wrong.
-func TestProbe(t *testing.T) {
-	k, err := probe()
-	require.NoError(t, err)
-	require.Equal(t, kernel{segment: true, merge: true, batch: true}, k)
-}
-
 // TestFootprint compares the estimate with what the kernel says that a queued
 // datagram takes.
 func TestFootprint(t *testing.T) {
 	for _, chunk := range []int{64, 1000, 1440, 2000, 4000, 8896, 16 << 10, 20000, 32 << 10, 65472} {
-		ranks, o := group(t, 2, func(o *Options) { o.Chunk, o.Offload, o.RcvBuf = chunk, OffloadBatch, 4<<20 })
+		ranks, _ := group(t, 2, func(o *Options) { o.Chunk, o.Offload, o.RcvBuf = chunk, batch.OffloadBatch, 4<<20 })
 		require.Equal(t, 1, ranks[0].Multicast(run(0, 1, make([]byte, chunk), 0, 1)))
 		// The first word of SO_MEMINFO is what the receive queue takes.
 		taken, err := unix.GetsockoptInt(ranks[1].receivers[0], unix.SOL_SOCKET, unix.SO_MEMINFO)
 		require.NoError(t, err)
 		require.Positive(t, taken)
-		require.GreaterOrEqual(t, footprint(chunk, o.Interface), taken, chunk)
+		require.GreaterOrEqual(t, batch.Footprint(PacketFor(chunk), true), taken, chunk)
 	}
 }
 

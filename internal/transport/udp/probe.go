@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // Prober finds out what the paths between ranks carry, by datagrams of chosen sizes. One goroutine
@@ -44,7 +45,7 @@ func OpenProber(o Options) (_ *Prober, err error) { //nolint:gocritic // once a 
 			p.Close()
 		}
 	}()
-	if p.receiver, err = newSocket(); err != nil {
+	if p.receiver, err = batch.Open(unix.AF_INET); err != nil {
 		return nil, err
 	}
 	if err := receive(p.receiver, &p.o, 0); err != nil {
@@ -53,7 +54,7 @@ func OpenProber(o Options) (_ *Prober, err error) { //nolint:gocritic // once a 
 	if p.sender, err = openSender(&p.o, 0); err != nil {
 		return nil, err
 	}
-	if p.unicast, err = newSocket(); err != nil {
+	if p.unicast, err = batch.Open(unix.AF_INET); err != nil {
 		return nil, err
 	}
 	if err := unix.Bind(p.unicast, &unix.SockaddrInet4{}); err != nil {
@@ -61,7 +62,7 @@ func OpenProber(o Options) (_ *Prober, err error) { //nolint:gocritic // once a 
 	}
 	for _, fd := range []int{p.sender, p.unicast} {
 		// What the kernel believes to know of a path is what is to be found out.
-		if err := set(fd, option{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE}); err != nil {
+		if err := batch.Set(fd, batch.Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE}); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +75,7 @@ func (p *Prober) Port() (uint16, error) {
 	if err != nil {
 		return 0, fmt.Errorf("port of a UDP socket: %w", err)
 	}
-	return uint16(at.(*unix.SockaddrInet4).Port), nil //nolint:gosec,forcetypeassert // as it was opened
+	return uint16(at.(*unix.SockaddrInet4).Port), nil //nolint:forcetypeassert // as it was opened
 }
 
 // Multicast sends a probe in a packet of so many bytes to all ranks. An error says that this host
@@ -99,7 +100,7 @@ func ignoreLoss(err error) error {
 
 func (p *Prober) probe(packet int, unicast bool) []byte {
 	packet = max(MinPacket, min(packet, MaxPacket))
-	h := wire.Probe{Unicast: unicast, Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(packet)} //nolint:gosec // bounded
+	h := wire.Probe{Unicast: unicast, Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(packet)}
 	b := p.buf[:packet-ipHeader-udpHeader]
 	clear(b)
 	h.Put(b)
@@ -115,8 +116,8 @@ func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
 		if enough(p.heard) || left <= 0 {
 			return
 		}
-		fds := []unix.PollFd{{Fd: int32(p.receiver), Events: unix.POLLIN}, {Fd: int32(p.unicast), Events: unix.POLLIN}} //nolint:gosec // descriptors
-		_, _ = unix.Poll(fds, int(left.Milliseconds())+1)                                                               // interrupted: look again
+		fds := []unix.PollFd{{Fd: int32(p.receiver), Events: unix.POLLIN}, {Fd: int32(p.unicast), Events: unix.POLLIN}}
+		_, _ = unix.Poll(fds, int(left.Milliseconds())+1) // interrupted: look again
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -26,7 +27,7 @@ type job struct {
 	Job                                  uint64
 	Group                                netip.Addr
 	Port                                 uint16
-	Offload                              Offload
+	Offload                              batch.Offload
 	Eager                                bool // all ranks send at once, without credits
 }
 
@@ -208,7 +209,7 @@ func (d *driver) repeat(times int) (*result, error) {
 	}
 	res.Stats = d.g.Stats()
 	d.leaving = true
-	return res, d.barrier(uint32(2*times + 2)) //nolint:gosec // A few thousand.
+	return res, d.barrier(uint32(2*times + 2))
 }
 
 // begin posts an operation and waits until all ranks have. Only an Activate
@@ -226,7 +227,7 @@ func (d *driver) begin(seq uint32) error {
 func start(t testing.TB, j job) []result {
 	t.Helper()
 	j.Group, j.Port = freshGroup()
-	j.Job = rand.Uint64() //nolint:gosec // Test traffic.
+	j.Job = rand.Uint64()
 	return systest.Run[job, result](t, 4, j)
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // A datagram that the kernel does not take is a datagram that is lost: repairs bring it. An
@@ -19,47 +21,41 @@ import (
 // lookAgain is how long to wait before looking again for an interface that is gone.
 const lookAgain = 100 * time.Millisecond
 
-// again sends the first chunk of the outbox once more, alone, where an error may have been of
-// something else: what the network said about an earlier datagram is reported once, and without
-// segmentation the kernel says what is really wrong. It returns the error that stands.
-func (g *Gather) again(subgroup int, e syscall.Errno) (int, syscall.Errno) {
-	switch e {
-	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EBADF, unix.EFAULT, unix.ENOTSOCK:
-		return 0, e
-	case unix.EIO:
-		g.plan.segments = 1 // A device without checksum offload cannot segment.
-	case unix.ENODEV:
+// mayPass reports whether to try once more what the kernel has refused, because the error may have
+// been of something else: what the network said about an earlier datagram is reported once.
+func (g *Gather) mayPass(e syscall.Errno) bool {
+	if e == unix.ENODEV {
 		g.reattach(time.Now())
 	}
-	return g.transmit(g.senders[subgroup].fd, 1, 1)
+	r := batch.RefusalOf(e)
+	return r == batch.Unreachable || r == batch.TooLarge
 }
 
-// refused deals with n chunks that the kernel does not take and returns how many of them are
-// lost; those that are not will be sent when there is room.
-func (g *Gather) refused(subgroup, n int, e syscall.Errno) (lost int) {
+// refused deals with n chunks that the kernel does not take and reports whether they are
+// lost; if not, they will be sent when there is room.
+func (g *Gather) refused(subgroup, n int, e syscall.Errno) bool {
 	s := &g.senders[subgroup]
-	switch e {
-	case unix.EAGAIN:
+	switch batch.RefusalOf(e) {
+	case batch.NoRoom:
 		if !s.blocked {
 			s.blocked = true
-			g.note(s.backlog.Full(s.fd))
-			g.note(g.poller.Change(s.fd, g.senderTag(subgroup), unix.EPOLLOUT))
+			g.note(g.poller.Change(s.FD, g.senderTag(subgroup), unix.EPOLLOUT))
 		}
-		return 0
-	case unix.ENOBUFS, unix.ENOMEM:
+		return false
+	case batch.Congested:
 		g.congested = true
-		return 0
-	case unix.EBADF, unix.EFAULT, unix.ENOTSOCK: // The call is wrong, not the network.
+		return false
+	case batch.Defect:
 		g.note(fmt.Errorf("multicast through %s: %w", g.options.Interface.Name, e))
-		return 0
-	case unix.EPERM:
-		g.stats.refused.Add(uint64(n)) //nolint:gosec // At most 64.
-	case unix.EMSGSIZE:
-		g.stats.tooLarge.Add(uint64(n)) //nolint:gosec // At most 64.
-	default:
-		g.stats.unreachable.Add(uint64(n)) //nolint:gosec // At most 64.
+		return false
+	case batch.Forbidden:
+		g.stats.refused.Add(uint64(n))
+	case batch.TooLarge:
+		g.stats.tooLarge.Add(uint64(n))
+	case batch.Unreachable:
+		g.stats.unreachable.Add(uint64(n))
 	}
-	return n
+	return true
 }
 
 // reattach turns to an interface that has been replaced by one of the same name, as drivers and
@@ -83,7 +79,7 @@ func (g *Gather) reattach(now time.Time) {
 		}
 	}
 	for subgroup := range g.senders {
-		errs = append(errs, sendThrough(g.senders[subgroup].fd, &g.options))
+		errs = append(errs, sendThrough(g.senders[subgroup].FD, &g.options))
 	}
 	if errors.Join(errs...) != nil {
 		g.options = old // It has gone again: look again later.
@@ -95,7 +91,7 @@ func (g *Gather) reattach(now time.Time) {
 func (g *Gather) writable(subgroup int) {
 	s := &g.senders[subgroup]
 	s.blocked = false
-	_, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	_, err := unix.GetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_ERROR)
 	g.note(err)
-	g.note(g.poller.Change(s.fd, g.senderTag(subgroup), 0))
+	g.note(g.poller.Change(s.FD, g.senderTag(subgroup), 0))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -22,8 +23,8 @@ func TestOutage(t *testing.T) {
 	const chunks = 130 // More than one call takes.
 	ns := systest.Cable(t, 1500)
 	groups := [][]*Gather{
-		groupOn(t, ns, func(o *Options) { o.Offload = OffloadAuto }),
-		groupOn(t, ns, func(o *Options) { o.Offload = OffloadSingle }),
+		groupOn(t, ns, func(o *Options) { o.Offload = batch.OffloadAuto }),
+		groupOn(t, ns, func(o *Options) { o.Offload = batch.OffloadSingle }),
 	}
 	for _, c := range []struct {
 		name, take, give string
@@ -55,7 +56,7 @@ func TestOutage(t *testing.T) {
 				systest.Plug(t, ns, 1500)
 				for _, ranks := range groups {
 					for r, g := range ranks { // Who sends finds the new interface.
-						ns[r/2].Do(func() { g.Multicast(run(uint16(r), 9, nil, 0, 1)) }) //nolint:gosec // A few ranks.
+						ns[r/2].Do(func() { g.Multicast(run(uint16(r), 9, nil, 0, 1)) })
 					}
 				}
 			}
@@ -63,7 +64,7 @@ func TestOutage(t *testing.T) {
 			ns[1].AwaitCarrier(t, "v1")
 			for i, ranks := range groups {
 				exchange(t, ranks, 100*ranks[0].chunk)
-				require.Equal(t, i == 0, ranks[0].plan.segments > 1)
+				require.Equal(t, i == 0, ranks[0].senders[0].Use.Segment)
 			}
 		})
 	}
@@ -85,14 +86,14 @@ func TestEveryRefusalIsALoss(t *testing.T) {
 	} {
 		ranks, _ := group(t, 2, func(o *Options) { o.Chunk = 1440 })
 		g, shard, done := ranks[0], make([]byte, chunks*1440), 0
-		segments := g.plan.segments
+		segment := g.senders[0].Use.Segment
 		systest.InSandbox(t, e, []uint32{unix.SYS_SENDMSG, unix.SYS_SENDMMSG}, func() {
 			done = g.Multicast(run(0, 1, shard, 0, chunks))
 		})
 		require.Equal(t, chunks, done, "%v", e)
 		require.Equal(t, want, countedBy(g.Stats()), "%v", e)
 		require.Zero(t, g.Stats().SentBytes)
-		require.Equal(t, segments, g.plan.segments, "%v says nothing about segmentation", e)
+		require.Equal(t, segment, g.senders[0].Use.Segment, "%v says nothing about segmentation", e)
 		s := newSink(0, 2, 1440, 0)
 		g.Poll(s, 10)
 		require.Empty(t, s.broken, "%v", e)
@@ -124,13 +125,13 @@ func icmp(code byte, mtu uint16, from uint16, to *unix.SockaddrInet4) []byte {
 	copy(ip[12:], []byte{127, 0, 0, 1})
 	copy(ip[16:], to.Addr[:])
 	binary.BigEndian.PutUint16(ip[20:], from)
-	binary.BigEndian.PutUint16(ip[22:], uint16(to.Port)) //nolint:gosec // A port.
+	binary.BigEndian.PutUint16(ip[22:], uint16(to.Port))
 	binary.BigEndian.PutUint16(ip[24:], udpHeader)
 	sum := uint32(0)
 	for i := 0; i < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}
-	binary.BigEndian.PutUint16(b[2:], ^uint16(sum+sum>>16)) //nolint:gosec // Ones' complement.
+	binary.BigEndian.PutUint16(b[2:], ^uint16(sum+sum>>16)) // Ones' complement.
 	return b
 }
 
@@ -146,10 +147,10 @@ func TestForgedICMP(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(raw)) }()
 	ranks, o := groupIn(t, ns, 2, func(o *Options) { o.Chunk = 1440 })
-	segments := ranks[0].plan.segments
-	at, err := unix.Getsockname(ranks[0].senders[0].fd)
+	segment := ranks[0].senders[0].Use.Segment
+	at, err := unix.Getsockname(ranks[0].senders[0].FD)
 	require.NoError(t, err)
-	from := uint16(at.(*unix.SockaddrInet4).Port) //nolint:gosec // A port.
+	from := uint16(at.(*unix.SockaddrInet4).Port)
 	const chunks = 130
 	shard := make([]byte, chunks*1440)
 	fill(shard, 0, 1)
@@ -170,7 +171,7 @@ func TestForgedICMP(t *testing.T) {
 			}
 			require.NoError(t, s.check())
 			require.Equal(t, counted{}, countedBy(ranks[0].Stats()))
-			require.Equal(t, segments, ranks[0].plan.segments)
+			require.Equal(t, segment, ranks[0].senders[0].Use.Segment)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -83,7 +84,7 @@ func (s *sink) Expect() fabric.Expected {
 func (s *sink) expect(root int) fabric.Expected {
 	first := int(s.next[root])
 	last := first
-	for last < min(s.chunks(), first+slots) && !s.got[root][last] {
+	for last < min(s.chunks(), first+batch.Max) && !s.got[root][last] {
 		last++
 	}
 	return fabric.Expected{
@@ -148,7 +149,7 @@ func lo(t testing.TB) *net.Interface {
 
 // freshGroup draws a group and port that other tests on this machine do not use.
 func freshGroup() (netip.Addr, uint16) {
-	return netip.AddrFrom4([4]byte{239, 193, byte(rand.N(256)), byte(rand.N(200))}), uint16(20000 + rand.N(10000)) //nolint:gosec // Test traffic.
+	return netip.AddrFrom4([4]byte{239, 193, byte(rand.N(256)), byte(rand.N(200))}), uint16(20000 + rand.N(10000))
 }
 
 // group opens the ranks of a group in this process, all of them neighbours.
@@ -163,7 +164,7 @@ func groupIn(t testing.TB, ns *systest.Namespace, size int, adjust func(o *Optio
 	t.Helper()
 	conns := systest.Mesh(t, size)
 	addr, port := freshGroup()
-	job := rand.Uint64() //nolint:gosec // Test traffic.
+	job := rand.Uint64()
 	ranks := make([]*Gather, size)
 	var o Options
 	for r := range ranks {

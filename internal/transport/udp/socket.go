@@ -2,12 +2,11 @@ package udp
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 func (o *Options) group(subgroup int) netip.Addr {
@@ -22,36 +21,11 @@ func (o *Options) sockaddr(subgroup int) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Port: int(o.Port), Addr: o.group(subgroup).As4()}
 }
 
-// option is one setsockopt call with an integer.
-type option struct {
-	name       string
-	level, opt int
-	value      int
-}
-
-func set(fd int, options ...option) error {
-	for _, s := range options {
-		if err := unix.SetsockoptInt(fd, s.level, s.opt, s.value); err != nil {
-			return fmt.Errorf("set %s=%d: %w", s.name, s.value, err)
-		}
-	}
-	return nil
-}
-
-func newSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open UDP socket: %w", err)
-	}
-	sys.Private(fd)
-	return fd, nil
-}
-
 // openReceiver returns a socket that receives one subgroup. The filter is
 // attached before the socket is bound, so that no stranger's datagram is ever
 // queued. Ranks of one host share the port.
 func openReceiver(o *Options, subgroup int) (fd int, err error) {
-	if fd, err = newSocket(); err != nil {
+	if fd, err = batch.Open(unix.AF_INET); err != nil {
 		return -1, err
 	}
 	defer func() {
@@ -71,10 +45,10 @@ func receive(fd int, o *Options, subgroup int) error {
 	if rcvBuf == 0 {
 		rcvBuf = 1 << 30 // The kernel cuts it to net.core.rmem_max.
 	}
-	if err := set(fd,
-		option{"SO_REUSEADDR", unix.SOL_SOCKET, unix.SO_REUSEADDR, 1},
-		option{"SO_RCVBUF", unix.SOL_SOCKET, unix.SO_RCVBUF, rcvBuf},
-		option{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0}); err != nil {
+	if err := batch.Set(fd,
+		batch.Option{Name: "SO_REUSEADDR", Level: unix.SOL_SOCKET, Opt: unix.SO_REUSEADDR, Value: 1},
+		batch.Option{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: rcvBuf},
+		batch.Option{Name: "IP_MULTICAST_ALL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_ALL, Value: 0, Since: "2.6.31"}); err != nil {
 		return err
 	}
 	at := o.sockaddr(subgroup)
@@ -90,7 +64,7 @@ func receive(fd int, o *Options, subgroup int) error {
 
 // membership is a subgroup on the interface.
 func (o *Options) membership(subgroup int) *unix.IPMreqn {
-	return &unix.IPMreqn{Multiaddr: o.group(subgroup).As4(), Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+	return &unix.IPMreqn{Multiaddr: o.group(subgroup).As4(), Ifindex: int32(o.Interface.Index)}
 }
 
 func joinGroup(fd int, o *Options, subgroup int) error {
@@ -109,7 +83,7 @@ func joinGroup(fd int, o *Options, subgroup int) error {
 // so that the destination is looked up once. With the interface given, Linux needs no
 // route to a multicast address.
 func openSender(o *Options, subgroup int) (fd int, err error) {
-	if fd, err = newSocket(); err != nil {
+	if fd, err = batch.Open(unix.AF_INET); err != nil {
 		return -1, err
 	}
 	defer func() {
@@ -120,12 +94,12 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 	if err := sendThrough(fd, o); err != nil {
 		return -1, err
 	}
-	if err := set(fd,
-		option{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1}, // Several ranks may share a host.
-		option{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, o.TTL},
+	if err := batch.Set(fd,
+		batch.Option{Name: "IP_MULTICAST_LOOP", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_LOOP, Value: 1}, // Several ranks may share a host.
+		batch.Option{Name: "IP_MULTICAST_TTL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_TTL, Value: o.TTL},
 		// Never fragment, and believe nobody who says that a path takes less: no router answers multicast.
-		option{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
-		option{"SO_SNDBUF", unix.SOL_SOCKET, unix.SO_SNDBUF, sys.FirstBacklog}); err != nil {
+		batch.Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE},
+		batch.Option{Name: "SO_SNDBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_SNDBUF, Value: batch.FirstBacklog}); err != nil {
 		return -1, err
 	}
 	if err := unix.Connect(fd, o.sockaddr(subgroup)); err != nil {
@@ -142,7 +116,7 @@ func (o *Options) sentBy(rank int, at unix.Sockaddr) bool {
 
 // sendThrough has a socket send its multicast through the interface, from this rank's address.
 func sendThrough(fd int, o *Options) error {
-	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)} //nolint:gosec // Indexes are small.
+	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)}
 	if len(o.Sources) > 0 {
 		via.Address = o.Sources[o.Rank].As4()
 	}

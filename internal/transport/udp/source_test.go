@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -50,7 +51,7 @@ func TestForgedSource(t *testing.T) {
 // as any rank from any address.
 func filtered(t *testing.T, o *Options) (passes func(root int, from netip.Addr) bool) {
 	t.Helper()
-	fd, err := newSocket()
+	fd, err := batch.Open(unix.AF_INET)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
 	require.NoError(t, attachFilter(fd, o))
@@ -58,11 +59,11 @@ func filtered(t *testing.T, o *Options) (passes func(root int, from netip.Addr) 
 	at, err := unix.Getsockname(fd)
 	require.NoError(t, err)
 	return func(root int, from netip.Addr) bool {
-		sender, err := newSocket()
+		sender, err := batch.Open(unix.AF_INET)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, unix.Close(sender)) }()
 		require.NoError(t, unix.Bind(sender, &unix.SockaddrInet4{Addr: from.As4()}))
-		datagram := wellFormed(o.Job, 10, func(h *wire.Data, b []byte) { h.Root = uint16(root); h.Put(b) }) //nolint:gosec // Below maxRanks.
+		datagram := wellFormed(o.Job, 10, func(h *wire.Data, b []byte) { h.Root = uint16(root); h.Put(b) }) // Below maxRanks.
 		require.NoError(t, unix.Sendto(sender, datagram, 0, at))
 		n, _, err := unix.Recvfrom(fd, make([]byte, 100), 0)
 		require.True(t, err == nil && n == len(datagram) || errors.Is(err, unix.EAGAIN), "%d bytes, %v", n, err)
@@ -119,7 +120,7 @@ func TestFilterFits(t *testing.T) {
 			return
 		}
 		var fd int
-		if fd, err = newSocket(); err != nil {
+		if fd, err = batch.Open(unix.AF_INET); err != nil {
 			return
 		}
 		less = attachFilter(fd, &o)
@@ -140,7 +141,7 @@ func TestSecondAddress(t *testing.T) {
 	exchange(t, groupOn(t, ns, func(o *Options) {
 		o.Sources = nil
 		for r := range o.Size {
-			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 8, 0, byte(r/2 + 1)})) //nolint:gosec // A few ranks.
+			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 8, 0, byte(r/2 + 1)}))
 		}
 	}), 100000)
 }

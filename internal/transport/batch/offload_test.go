@@ -1,4 +1,4 @@
-package datagram
+package batch
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package sys
+package batch
 
 import (
 	"testing"
@@ -20,11 +20,11 @@ func TestBacklog(t *testing.T) {
 	}
 	first := asked()
 	now := time.Unix(1, 0)
-	var b Backlog
+	var b backlog
 	run := func(rate float64, took time.Duration, times int) {
 		t.Helper()
 		for range times {
-			b.Sent(int(rate * took.Seconds()))
+			b.sent(int(rate * took.Seconds()))
 			now = now.Add(took)
 			require.NoError(t, b.full(fd, now))
 		}

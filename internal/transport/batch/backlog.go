@@ -1,4 +1,4 @@
-package sys
+package batch
 
 import (
 	"math/bits"
@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backlog keeps what a UDP socket has waiting in the queue of its device at about what the device
+// backlog keeps what a UDP socket has waiting in the queue of its device at about what the device
 // sends in 2 ms, as the kernel does for TCP (small queues). All traffic of a host shares that
 // queue: with a Reduce-Scatter's window in it, a multicast, or the credit for one, would wait for
 // all of that window. The zero value is ready.
-type Backlog struct {
+type backlog struct {
 	size  int // SO_SNDBUF asked for
 	bytes int // sent since
 	since time.Time
@@ -27,14 +27,12 @@ const (
 	backlogMeasure = 20 * time.Millisecond // the least time that a measurement takes: links let bursts pass
 )
 
-// Sent counts bytes that the kernel took.
-func (b *Backlog) Sent(bytes int) { b.bytes += bytes }
+// sent counts bytes that the kernel took.
+func (b *backlog) sent(bytes int) { b.bytes += bytes }
 
-// Full says that the kernel had no room. What was sent between two such moments has left, so that
+// full says that the kernel had no room. What was sent between two such moments has left, so that
 // is the rate; unless the queue ran dry in between, so a lower rate is believed by and by only.
-func (b *Backlog) Full(fd int) error { return b.full(fd, time.Now()) }
-
-func (b *Backlog) full(fd int, now time.Time) error {
+func (b *backlog) full(fd int, now time.Time) error {
 	took := now.Sub(b.since)
 	if took < backlogMeasure {
 		return nil

@@ -1,0 +1,67 @@
+// Package batch moves UDP datagrams across the kernel, many in a call. It is below both that carry
+// datagrams: the multicast of internal/transport/udp and the pairs of sockets of
+// internal/transport/datagram.
+//
+// Kernel says what the running kernel offers, Sender is a socket's sending half, and Outbox and
+// Inbox are the memory from which a goroutine sends and into which it receives, over any number of
+// sockets. Payloads are gathered from where they lie and, where the caller says what to expect,
+// received where they belong. Nothing here blocks, allocates a datagram, or is safe for concurrent use.
+package batch
+
+import (
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// Max is the most datagrams that are sent, and messages that are received, in one call. Linux
+// merges and splits at most 64 datagrams (UDP_GRO_CNT_MAX, UDP_MAX_SEGMENTS).
+const Max = 64
+
+// MaxPacket is the longest IP packet in bytes, by IPv4's length field. IPv6 could take 40 bytes
+// more, but no Inbox.
+const MaxPacket = 1<<16 - 1
+
+// MaxHead is the most bytes of a datagram's header.
+const MaxHead = 64
+
+// cache is how many bytes to move in a call at most: what fits in the second-level cache, so that
+// whoever looks at them next finds them there.
+const cache = 512 << 10
+
+// Open returns a new UDP socket for a domain, AF_INET or AF_INET6, which does not block and which
+// no child inherits.
+func Open(domain int) (fd int, err error) {
+	fd, err = unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("%w: open UDP socket: %w", fabric.ErrUnavailable, err)
+	}
+	sys.Private(fd)
+	return fd, nil
+}
+
+// Queue returns how many datagrams, each in an IP packet of so many bytes, a receive buffer holds for
+// certain while nobody reads it. rcvBuf is what SO_RCVBUF reads back: the kernel compares it with
+// the memory, not the payload, of queued datagrams. Up to a quarter of it stays charged for
+// datagrams that were read already.
+func Queue(rcvBuf, packet int, loopback bool) int {
+	return max(1, (rcvBuf-rcvBuf/4)/Footprint(packet, loopback))
+}
+
+// Footprint estimates, from above, the kernel memory in bytes that a received packet takes.
+// On lo a packet over 16 KiB lies in pages that the sender filled (832 bytes
+// over its length on Linux 6.18); else a driver gave it a power of two or a page.
+func Footprint(packet int, loopback bool) int {
+	const (
+		page     = 4096
+		overhead = 1024 // struct sk_buff, struct skb_shared_info, headers and headroom
+	)
+	if loopback && packet > 16<<10 {
+		return packet + overhead
+	}
+	return max(page, 1<<bits.Len(uint(packet+overhead/2-1))) + overhead/2
+}

@@ -1,0 +1,19 @@
+package udp
+
+import (
+	"net"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+)
+
+// defaultWindow bounds what Traits promises to hold unless told otherwise. More
+// never hurt here: 4 ranks on 2 cores took 48 ms for 16 MiB each with 1 MiB
+// under way, 38 with 2 or 3; and it saves credits.
+const defaultWindow = 8 << 20
+
+// window returns how many chunks a socket's queue holds for certain while
+// nobody reads it, up to limit bytes of them. rcvBuf is what SO_RCVBUF reads back.
+func window(rcvBuf, chunk, limit int, ifi *net.Interface) int {
+	queue := batch.Queue(rcvBuf, PacketFor(chunk), ifi.Flags&net.FlagLoopback != 0)
+	return max(1, min(queue, limit/chunk))
+}
