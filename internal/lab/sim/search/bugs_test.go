@@ -358,7 +358,7 @@ var incBugs = []bug{
 	},
 	{
 		name: "a node has no timers", file: "protocol/innetwork/node/node.go",
-		old: `	n.stage.Expire(now)
+		old: `	n.stage.Expire(n.now)
 `,
 		new: ``,
 	},

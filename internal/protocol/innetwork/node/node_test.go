@@ -1,0 +1,124 @@
+package node
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// narrow is a link that takes few datagrams at a time, and often none with elements.
+type narrow struct {
+	rng   *rand.Rand
+	added []wire.Slot
+	went  []wire.Slot
+}
+
+func (*narrow) Receive([]byte) bool { return false }
+func (*narrow) Writable() bool      { return true }
+
+func (l *narrow) Add(h *wire.Slot, _ []byte) bool {
+	if len(l.added) == 3 {
+		return false
+	}
+	l.added = append(l.added, *h)
+	return true
+}
+
+func (l *narrow) Flush() int {
+	sent := len(l.added)
+	if sent > 0 && l.added[0].Kind != wire.Allowance && l.added[0].Kind != wire.Status {
+		sent = l.rng.IntN(sent + 1)
+	}
+	l.went = append(l.went, l.added[:sent]...)
+	l.added = l.added[:0]
+	return sent
+}
+
+const slots = 64
+
+// contributed returns a node with two members whose contributions to all slots of one operation it has
+// taken, and their links.
+func contributed(t *testing.T, rng *rand.Rand, parent *narrow) (*Node, *narrow) {
+	t.Helper()
+	terms := innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 8, Slots: slots, Wide: parent != nil, Cutoff: time.Hour}
+	c := innetwork.StageConfig{Terms: terms, Members: 2, Owner: []int{0, 1}, Parent: parent != nil}
+	c.Memory = make([]byte, innetwork.MemoryFor(&c))
+	n, err := New(c)
+	require.NoError(t, err)
+	owner, other := &narrow{rng: rng}, &narrow{rng: rng}
+	var up Link
+	if parent != nil {
+		up = parent
+	}
+	n.Connect([]Link{owner, other}, up, false)
+	n.Begin(0)
+	count := 4 * slots // sums of bf16 are rounded, so nobody keeps what is its own
+	if terms.Wide {
+		count = 2 * slots // there is room for partial results
+	}
+	for r := range 2 {
+		m := innetwork.NewMember(r, r, terms)
+		m.Post(0, collective.Op{To: wire.ToRank(0), Count: count, Type: reduce.BF16})
+		for {
+			run, ok := m.NextRun(0)
+			if !ok {
+				break
+			}
+			for i := range run.Count {
+				h := run.Header(i)
+				require.True(t, n.Take(r, &h, make([]byte, run.Step)))
+			}
+			m.Sent(0, &run, run.Count)
+		}
+	}
+	return n, owner
+}
+
+// ofKind returns the slots of the datagrams of a kind, in the order in which they went.
+func ofKind(went []wire.Slot, kind wire.SlotKind) (all []uint32) {
+	for _, h := range went {
+		if h.Kind == kind {
+			all = append(all, h.Slot)
+		}
+	}
+	return all
+}
+
+// TestResultsKeepTheirOrder where a link takes only some of what it is given.
+func TestResultsKeepTheirOrder(t *testing.T) {
+	for seed := range uint64(20) {
+		n, owner := contributed(t, rand.New(rand.NewPCG(seed, 1)), nil)
+		for range 50 * slots {
+			n.Work(0)
+		}
+		require.NoError(t, n.Err())
+		results := ofKind(owner.went, wire.Result)
+		require.Len(t, results, slots)
+		require.IsIncreasing(t, results)
+	}
+}
+
+// TestStatusFollowsWhatItCounts: a node tells its parent of no contribution that there was no room for yet.
+func TestStatusFollowsWhatItCounts(t *testing.T) {
+	for seed := range uint64(20) {
+		up := &narrow{rng: rand.New(rand.NewPCG(seed, 2))}
+		n, _ := contributed(t, up.rng, up)
+		for i := range 50 * slots {
+			n.Work(time.Duration(i) * time.Minute) // polls are due
+			if last := len(up.went) - 1; last >= 0 && up.went[last].Kind == wire.Status {
+				require.Empty(t, n.unsent)
+			}
+		}
+		require.NotEmpty(t, ofKind(up.went, wire.Status))
+		contributions := ofKind(up.went, wire.Contribution)
+		require.Len(t, contributions, slots)
+		require.IsIncreasing(t, contributions)
+	}
+}
