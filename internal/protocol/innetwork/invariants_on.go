@@ -72,7 +72,7 @@ func (s *Stage) wrong() error {
 		return fmt.Errorf("%d results, %d to be sent, %d allowances due; counted %d, %d and %d", results, queued, due, s.results, s.ready.len(), s.due.len())
 	}
 	if s.up != nil {
-		return s.up.feed.wrong()
+		return s.up.wrong()
 	}
 	return nil
 }

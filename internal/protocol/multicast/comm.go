@@ -20,11 +20,20 @@
 // ranks drift apart: they open an epoch, and all that was sent eagerly before has been received by
 // everybody when one completes (docs/decisions/0002).
 //
-// An operation is an op, which consists of components, each a type in a file of its name: calls,
+// An operation is an op. It consists of components, each a type in a file of its name: calls,
 // barrier, sender, receiver, credit, loss, fetch, repairs, timer, handshake. They read the
 // operation's layout (shape and mode), know nothing of each other but what they are handed, and put
 // messages into the outbox. Comm has what spans operations (table, epoch, backlog, pace, flows,
 // pool), and the events, each of which ends in advance.
+//
+// Files call downwards only:
+//
+//	events      control post ready receive send     expire repair waiting
+//	order       advance
+//	together    compare recover
+//	Comm, op    comm op memory
+//	components  calls barrier sender receiver credit loss fetch repairs handshake timer
+//	what all read or use  shape mode, queue, pace, flow, config
 package multicast
 
 import (

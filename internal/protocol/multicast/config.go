@@ -23,7 +23,8 @@ type Config struct {
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
-	First       uint32        `json:",omitempty"` // number of the first operation; not 0 where numbers are to come round
+	// First is the number of the first operation; not 0 where numbers are to come round.
+	First uint32 `json:",omitempty"`
 }
 
 // Check returns what is wrong with a configuration, and what is allowed, or nil.
@@ -34,8 +35,8 @@ func (c *Config) Check() error {
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
 		return fmt.Errorf("multicast: rank %d of %d", c.Rank, c.Size)
 	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0:
-		return fmt.Errorf("multicast: chunk %d, chains %d, subgroups %d, window %d; chunk and chains must be at least 1, subgroups 1 to %d, the window not negative",
-			c.Chunk, c.Chains, c.Subgroups, c.Window, MaxSubgroups)
+		return fmt.Errorf("multicast: chunk %d, chains %d, subgroups %d, window %d; "+
+			"chunk and chains must be at least 1, subgroups 1 to %d, the window not negative", c.Chunk, c.Chains, c.Subgroups, c.Window, MaxSubgroups)
 	case !c.Lossless && c.Arena < c.Eager:
 		return fmt.Errorf("multicast: arena of %d bytes for eager operations of up to %d", c.Arena, c.Eager)
 	}

@@ -20,7 +20,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	left, right := from == c.topo.Left(), from == c.topo.Right()
 	switch {
 	case m.Kind == wire.Ready || m.Kind == wire.Compare:
-		c.call(p, from, m)
+		c.hearCall(p, from, m)
 		c.advance()
 	case m.Kind == wire.Done && right && p.state == active:
 		c.rightDone(p)

@@ -1,6 +1,6 @@
 package multicast
 
-// memory is the parts of an operation's state that grow with the operation. When one is over, the
+// memory is the components of an operation that grow with its size. When one is over, the
 // next takes them, so that in the long run nothing is allocated.
 type memory struct {
 	receiver receiver
@@ -17,16 +17,6 @@ func (m *memory) prepare(l *layout) {
 	m.loss.reset(l)
 	m.fetch.reset(l)
 	m.repairs.reset(l)
-}
-
-// zeroed returns n zeros, in the memory of s if that is enough.
-func zeroed[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	s = s[:n]
-	clear(s)
-	return s
 }
 
 const (

@@ -12,7 +12,7 @@ const (
 	retained         // done; kept because the right neighbour may still need it
 )
 
-// op is the state of one operation: parts that do not know of each other. What concerns several of
+// op is the state of one operation: components that do not know of each other. What concerns several of
 // them, Comm does.
 type op struct {
 	state opState
@@ -37,7 +37,7 @@ func (p *op) known() bool { return p.chunks > 0 }
 // received reports whether every chunk is here.
 func (p *op) received() bool { return p.receiver.full() }
 
-// lay gives an operation its shape and mode, and memory that its parts need.
+// lay gives an operation its shape and mode, and memory that its components need.
 func (c *Comm) lay(p *op, s *shape, m *mode) {
 	p.mode, p.shape, p.topo, p.own = *m, *s, c.topo, s.shard(c.topo.Rank)
 	c.pool.take(p.all(), &p.memory)

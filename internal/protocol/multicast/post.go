@@ -16,7 +16,7 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 	p := c.post(o)
 	seq := p.seq
 	for _, e := range p.calls.early {
-		c.call(p, e.rank, &e.m)
+		c.hearCall(p, e.rank, &e.m)
 	}
 	p.calls.early = p.calls.early[:0]
 	c.dispute(p)

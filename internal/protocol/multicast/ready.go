@@ -2,8 +2,8 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// call takes a message that says what another rank has called. What comes before Post waits for it.
-func (c *Comm) call(p *op, from int, m *wire.Control) {
+// hearCall takes a message that says what another rank has called. What comes before Post waits for it.
+func (c *Comm) hearCall(p *op, from int, m *wire.Control) {
 	switch {
 	case p.state == early && len(p.calls.early) <= c.topo.Rounds(): // one for each round, and one from the left
 		p.calls.early = append(p.calls.early, callOf{from, *m})

@@ -2,9 +2,9 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// How the parts of an operation that deal with lost chunks work together: a gap (loss) or a silence
-// (timer) leads to a request (fetch); what arrives answers those of this rank and of its right
-// neighbour (repairs); and how it arrives says how long to wait the next time (pace).
+// How the components of an operation that deal with lost chunks work together: a gap (loss) or a
+// silence (timer) leads to a request (fetch); what arrives answers those of this rank and of its
+// right neighbour (repairs); and how it arrives says how long to wait the next time (pace).
 
 // arm sets the moment after which silence counts as loss: the time that a window takes at the
 // measured rate, and alpha (Khalilov et al., SC24, III-C).
