@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -47,9 +48,12 @@ def test_the_others_are_told() -> None:
         start_new_session=True,
     )
     try:
-        out, err = process.communicate(timeout=300)
+        process.wait(timeout=300)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # the child of a rank that was killed lives on
+        # The child of a rank that was killed lives on, and holds the pipes for as long.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    out, err = process.communicate()
     played = [json.loads(line) for line in out.splitlines()]
     assert [one["case"] for one in played] == cases, err
     for one in played:
