@@ -384,12 +384,6 @@ var incBugs = []bug{
 		new: `From: next,`,
 	},
 	{
-		name: "who has not posted an operation is not waited for", file: "protocol/reducescatter/resume.go",
-		old: `			whole = false // it must still come to contribute
-`,
-		new: ``,
-	},
-	{
 		name: "of what a rank lacks the end is forgotten", file: "protocol/reducescatter/record.go",
 		old: `	if at < e.bytes {`,
 		new: `	if at < e.bytes && at == 0 {`,
