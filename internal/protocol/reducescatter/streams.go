@@ -50,16 +50,9 @@ func (s *Streams) send(to int) bool {
 }
 
 // receive shows what has come, and has it summed.
-func (s *Streams) receive() (busy bool) {
-	for r := range s.size {
-		if r == s.rank {
-			continue
-		}
-		if n := s.comm.Wants(r); n > 0 {
-			taken := s.comm.Received(r, s.fabric.Peek(r, n))
-			s.consume(r, taken)
-			busy = busy || taken > 0 // what comes next may be there already
-		}
+func (s *Streams) receive() bool {
+	for s.show() {
+		// Behind a header, its shard may be there already.
 	}
 	n, further := s.comm.Sum()
 	for r := range s.size {
@@ -67,7 +60,22 @@ func (s *Streams) receive() (busy bool) {
 			s.consume(r, n)
 		}
 	}
-	return busy || further
+	return further
+}
+
+// show shows what has come, and reports whether some of it, headers, was taken.
+func (s *Streams) show() (taken bool) {
+	for r := range s.size {
+		if r == s.rank {
+			continue
+		}
+		if most := s.comm.Wants(r); most > 0 {
+			n := s.comm.Received(r, s.fabric.Peek(r, most))
+			s.consume(r, n)
+			taken = taken || n > 0
+		}
+	}
+	return taken
 }
 
 func (s *Streams) consume(from, n int) {
