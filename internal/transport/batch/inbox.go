@@ -110,8 +110,12 @@ func (b *Inbox) Receive(fd int, use Kernel, places []byte, each, most int) sysca
 // expect notes the places of a call.
 func (b *Inbox) expect(places []byte, each int, merge bool) {
 	b.places, b.each, b.merge, b.count = places, each, merge, 0
-	if each > 0 {
-		b.count = min((len(places)+each-1)/each, Max, stride/(b.head+each))
+	if each == 0 || each > stride-b.head {
+		return
+	}
+	b.count = min((len(places)+each-1)/each, Max)
+	if merge { // All of them are of one message, whose staging memory has the gaps.
+		b.count = min(b.count, stride/(b.head+each))
 	}
 }
 

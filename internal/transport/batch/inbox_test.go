@@ -56,6 +56,23 @@ func TestPlacesOfABatch(t *testing.T) {
 	require.False(t, in.Next(&Datagram{}), "nothing came")
 }
 
+// Of datagrams so long that the staging memory of a message has one gap, each message still has a place.
+func TestPlacesOfLongDatagrams(t *testing.T) {
+	const each = 60000
+	in, from, to := inboxPair(t, each)
+	for i := range 3 {
+		require.NoError(t, unix.Send(from, numbered(i, each), 0))
+	}
+	expected := make([]byte, 3*each)
+	require.Zero(t, in.Receive(to, Kernel{Batch: true}, expected, each, Max))
+	for i := range 3 {
+		var d Datagram
+		require.True(t, in.Next(&d))
+		require.Equal(t, i, d.Place)
+		require.Equal(t, numbered(i, each)[head:], expected[i*each:][:each])
+	}
+}
+
 // What the kernel says about merging is believed only where that leaves datagrams of some length: of
 // length 0 there would be no end of them.
 func TestMergedOfNothing(t *testing.T) {
