@@ -362,7 +362,7 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 
 // held returns the bytes of a chunk that this rank holds.
 func (g *Gather) held(r *multicast.Repair) []byte {
-	n := int(r.Message.Bytes) //nolint:gosec // a chunk
+	n := int(r.Message.Bytes)
 	if r.Place.Arena {
 		return g.arena[r.Place.Offset : r.Place.Offset+n]
 	}
@@ -413,7 +413,7 @@ func (g *Gather) Expect() fabric.Expected {
 		return fabric.Expected{}
 	}
 	return fabric.Expected{
-		Seq: e.Seq, Root: uint16(e.Root), PSN: uint32(e.PSN), //nolint:gosec // as on the wire
+		Seq: e.Seq, Root: uint16(e.Root), PSN: uint32(e.PSN),
 		Dst: g.ops[e.Seq%slots].Recv[e.Offset : e.Offset+e.Bytes],
 	}
 }

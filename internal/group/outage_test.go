@@ -31,7 +31,7 @@ func alone(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
-	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s") //nolint:gosec // This very binary.
+	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s")
 	c.Env = append(os.Environ(), inside+"="+t.Name())
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	out, err := c.CombinedOutput()
@@ -40,7 +40,7 @@ func alone(t *testing.T) bool {
 }
 
 func ip(args string) error {
-	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput() //nolint:gosec // Arguments are constants.
+	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", args, err, out)
 	}

@@ -130,7 +130,7 @@ func startPair(t *testing.T, size, chunk int, timeout time.Duration, prepare fun
 	for r := range size {
 		role, err := json.Marshal(hostRole{Rank: r, Size: size, Chunk: chunk, Timeout: timeout})
 		require.NoError(t, err)
-		cmd := exec.Command(os.Args[0]) //nolint:gosec // this binary
+		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), hostEnv+"="+string(role))
 		cmd.Stderr = os.Stderr
 		p.in[r], err = cmd.StdinPipe()

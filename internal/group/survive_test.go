@@ -184,7 +184,7 @@ func cutConnections() {
 		fd, _ := strconv.Atoi(filepath.Base(p))
 		if sa, err := syscall.Getpeername(fd); err == nil {
 			if _, tcp := sa.(*syscall.SockaddrInet4); tcp {
-				peers = append(peers, uintptr(fd)) //nolint:gosec // a descriptor
+				peers = append(peers, uintptr(fd))
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func spawn(t *testing.T, r role) child {
 	t.Helper()
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0]) //nolint:gosec // ourselves
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

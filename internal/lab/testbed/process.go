@@ -86,12 +86,12 @@ func endResidents(namespaces []string) error {
 func end(pid int, namespaces []string, sig syscall.Signal) error {
 	p, err := os.FindProcess(pid)
 	if err != nil {
-		return nil //nolint:nilerr // it has ended
+		return nil // it has ended
 	}
 	defer func() { _ = p.Release() }()
 	here, err := inodeOf(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
-		return nil //nolint:nilerr // it has ended
+		return nil // it has ended
 	}
 	for _, n := range namespaces {
 		if i, err := inodeOf(filepath.Join(namespaceRoot, n)); err != nil || i != here {

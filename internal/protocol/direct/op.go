@@ -55,7 +55,7 @@ func (p *op) part(owner, i int) (collective.Range, bool) {
 func (p *op) header() wire.Stream {
 	h := wire.Stream{
 		Type: uint8(p.Type), Op: uint8(p.Reduction), Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
-		Bytes: uint64(p.Bytes()), //nolint:gosec // not negative
+		Bytes: uint64(p.Bytes()),
 	}
 	if p.Reduction == reduce.PremulSum {
 		h.Factor = p.Factor

@@ -37,7 +37,7 @@ func (s *Stage) resultOf(n uint32) Out {
 	i := s.index(n)
 	h := s.slots[i].head
 	to := s.cfg.Owner[h.Owner]
-	h.Kind, h.Member, h.Wide = wire.Result, uint16(to), false //nolint:gosec // bounded
+	h.Kind, h.Member, h.Wide = wire.Result, uint16(to), false
 	return Out{Member: to, Head: h, Payload: s.area(i, 0)[:s.slots[i].elements*reduce.Type(h.Type).Size()]}
 }
 
@@ -61,7 +61,7 @@ func (s *Stage) Pop(now Time, o *Out) {
 // Status takes what a member says about the results it holds.
 func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) {
 	m := &s.members[member]
-	if !s.meant(h, wire.Status, member) || wire.Before(s.base+uint32(len(s.slots)), st.Next) { //nolint:gosec // bounded
+	if !s.meant(h, wire.Status, member) || wire.Before(s.base+uint32(len(s.slots)), st.Next) {
 		s.stats.Malformed++
 		return
 	}
@@ -104,7 +104,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 	overtaken := st.Have
 	for i := held.Len() - 1; i >= 0 && overtaken == st.Have; i-- {
 		if held.Has(i) {
-			overtaken += uint32(i) //nolint:gosec // bounded
+			overtaken += uint32(i)
 		}
 	}
 	missing := false
@@ -113,12 +113,12 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 		if !sl.result || s.cfg.Owner[sl.head.Owner] != member {
 			continue
 		}
-		if i := n - held.From; i < uint32(held.Len()) && held.Has(int(i)) { //nolint:gosec // bounded
+		if i := n - held.From; i < uint32(held.Len()) && held.Has(int(i)) {
 			continue
 		}
 		if !missing && sl.sent {
 			missing = true
-			waited := m.down.poll(now, st.Have+uint32(held.Count()), st.Heard, s.cfg.Timeout) //nolint:gosec // bounded
+			waited := m.down.poll(now, st.Have+uint32(held.Count()), st.Heard, s.cfg.Timeout)
 			s.judge(waited, PathError{Member: member, Down: true, Bytes: sl.elements * reduce.Type(sl.head.Type).Size()})
 		}
 		switch {
@@ -224,13 +224,13 @@ func (s *Stage) allow(end bool) {
 func (s *Stage) makeDue(member int) {
 	if m := &s.members[member]; !m.isDue {
 		m.isDue = true
-		s.due.push(uint32(member)) //nolint:gosec // bounded
+		s.due.push(uint32(member))
 	}
 }
 
 // limit returns the slot before which a member may send.
 func (s *Stage) limit(m *member) uint32 {
-	limit := s.base + uint32(len(s.slots)) //nolint:gosec // bounded
+	limit := s.base + uint32(len(s.slots))
 	if queue := m.seen + s.cfg.allowance(); s.cfg.Queue > 0 && wire.Before(queue, limit) {
 		limit = queue
 	}
@@ -246,7 +246,7 @@ func (s *Stage) NextCredit() (member int, h wire.Slot, c wire.SlotCredit, ok boo
 	m := &s.members[member]
 	m.isDue = false
 	m.told = s.limit(m)
-	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Job: s.cfg.Job} //nolint:gosec // bounded
+	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Job: s.cfg.Job}
 	c = wire.SlotCredit{Base: s.base, Limit: m.told, Owed: m.owed, Missing: s.missingOf(member)}
 	m.from, m.to, m.owed = 0, 0, false
 	return member, h, c, true
@@ -259,8 +259,8 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 		return wire.SlotSet{}
 	}
 	m.from = wire.Later(m.from, s.base)
-	return wire.SlotSet{From: m.from, Bits: s.missing.pack(int(int32(m.to-m.from)), func(i int) bool { //nolint:gosec // serial arithmetic
-		return !s.has(s.index(m.from+uint32(i)), member) //nolint:gosec // bounded
+	return wire.SlotSet{From: m.from, Bits: s.missing.pack(int(int32(m.to-m.from)), func(i int) bool {
+		return !s.has(s.index(m.from+uint32(i)), member)
 	})}
 }
 

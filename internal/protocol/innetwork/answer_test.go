@@ -31,7 +31,7 @@ func newStage(t *testing.T, c StageConfig) *Stage {
 // contribution is the header of one; if it is the owner's, it is kept.
 func contribution(member, owner int, slot uint32) wire.Slot {
 	h := wire.Slot{
-		Kind: wire.Contribution, Type: uint8(reduce.I32), Job: 9, Member: uint16(member), Owner: uint16(owner), Slot: slot, //nolint:gosec // small
+		Kind: wire.Contribution, Type: uint8(reduce.I32), Job: 9, Member: uint16(member), Owner: uint16(owner), Slot: slot,
 	}
 	if member == owner {
 		h.Kind = wire.Kept
@@ -50,7 +50,7 @@ func contribute(s *Stage, member, owner int, slots ...uint32) {
 // give lets the member of a header contribute, or keep, what would be the payload.
 func give(s *Stage, h *wire.Slot, payload []byte) {
 	if h.Kind == wire.Kept {
-		s.Kept(int(h.Member), h, &wire.SlotKept{Slots: 1, Bytes: uint32(len(payload))}) //nolint:gosec // small
+		s.Kept(int(h.Member), h, &wire.SlotKept{Slots: 1, Bytes: uint32(len(payload))})
 		return
 	}
 	s.Contribute(int(h.Member), h, payload)
@@ -66,7 +66,7 @@ func complete(s *Stage, owner int, from, to uint32) {
 
 // status lets a member say what it holds, long after results have been sent.
 func status(s *Stage, member int, st wire.SlotStatus) {
-	s.Status(time.Hour, member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(member)}, &st) //nolint:gosec // small
+	s.Status(time.Hour, member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(member)}, &st)
 }
 
 // results sends what is to be sent down, and returns the slots.
@@ -97,7 +97,7 @@ func credits(s *Stage) map[int]grant {
 		g := grant{base: c.Base, limit: c.Limit, owed: c.Owed}
 		for i := range c.Missing.Len() {
 			if c.Missing.Has(i) {
-				g.missing = append(g.missing, c.Missing.From+uint32(i)) //nolint:gosec // small
+				g.missing = append(g.missing, c.Missing.From+uint32(i))
 			}
 		}
 		due[member] = g
@@ -244,7 +244,7 @@ func TestAllowances(t *testing.T) {
 	require.Len(t, results(s), 6)
 	require.Empty(t, credits(s))
 	for have, want := range []int{0, 0, 0, 0, 2, 0, 2} {
-		status(s, 0, wire.SlotStatus{Have: uint32(have), Next: 6}) //nolint:gosec // small
+		status(s, 0, wire.SlotStatus{Have: uint32(have), Next: 6})
 		assert.Len(t, credits(s), want, "have %d", have)
 	}
 }

@@ -44,7 +44,7 @@ func (f *feed) init(t *Terms) {
 	f.pause = f.cutoff
 }
 
-func (f *feed) index(slot uint32) int { return int(slot % uint32(f.window)) } //nolint:gosec // bounded
+func (f *feed) index(slot uint32) int { return int(slot % uint32(f.window)) }
 
 // take returns the next slot to send and whether it was sent before.
 func (f *feed) take() (slot uint32, again, ok bool) {
@@ -67,7 +67,7 @@ func (f *feed) reach(slot uint32, again bool, n int) int {
 		return min(n, int(f.limit-slot))
 	}
 	for i := 1; i < n; i++ {
-		if s := slot + uint32(i); s == f.next || !f.again.Has(f.index(s)) { //nolint:gosec // bounded
+		if s := slot + uint32(i); s == f.next || !f.again.Has(f.index(s)) {
 			return i
 		}
 	}
@@ -77,13 +77,13 @@ func (f *feed) reach(slot uint32, again bool, n int) int {
 // sent notes that n slots from slot on were sent.
 func (f *feed) sent(now Time, slot uint32, again bool, n int) {
 	if again {
-		for i := range uint32(n) { //nolint:gosec // bounded
+		for i := range uint32(n) {
 			f.again.Clear(f.index(slot + i))
 		}
-		f.resent += uint64(n) //nolint:gosec // a count
+		f.resent += uint64(n)
 		return
 	}
-	f.next += uint32(n) //nolint:gosec // bounded
+	f.next += uint32(n)
 	if f.pollAt == 0 {
 		f.arm(now)
 	}
@@ -126,7 +126,7 @@ func (f *feed) measure(now Time) {
 // credit takes what the node grants and lacks, and reports whether the base has moved. What
 // cannot be true is ignored.
 func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
-	if wire.Before(f.next, c.Base) || !wire.Before(c.Base, c.Limit) || wire.Before(c.Base+uint32(f.window), c.Limit) { //nolint:gosec // bounded
+	if wire.Before(f.next, c.Base) || !wire.Before(c.Base, c.Limit) || wire.Before(c.Base+uint32(f.window), c.Limit) {
 		return false
 	}
 	f.heard()
@@ -145,7 +145,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 		news = true
 	}
 	for i := range c.Missing.Len() {
-		slot := c.Missing.From + uint32(i) //nolint:gosec // bounded
+		slot := c.Missing.From + uint32(i)
 		if !c.Missing.Has(i) || wire.Before(slot, f.base) || !wire.Before(slot, f.next) {
 			continue
 		}

@@ -34,7 +34,7 @@ func (s *script) slot(first uint32) uint32 {
 
 // header returns one that is right in most of its fields most of the time.
 func (s *script) header(t *Terms, kind wire.SlotKind, member int) wire.Slot {
-	h := wire.Slot{Kind: kind, Job: t.Job, Member: uint16(member), Type: uint8(reduce.I32)} //nolint:gosec // small
+	h := wire.Slot{Kind: kind, Job: t.Job, Member: uint16(member), Type: uint8(reduce.I32)}
 	h.Slot, h.Owner = t.First+uint32(s.byte()%16), uint16(s.byte()%4)
 	switch odd := s.byte(); odd % 16 {
 	case 0:

@@ -42,7 +42,7 @@ func TestKeptRuns(t *testing.T) {
 				kept += int(k.Bytes)
 				h, k = r.Kept(1)
 				assert.Equal(t, r.Count == 1, h.Last, c.typ)
-				assert.Equal(t, wire.SlotKept{Slots: 1, Bytes: uint32(min(r.Step, r.Bytes))}, k, c.typ) //nolint:gosec // small
+				assert.Equal(t, wire.SlotKept{Slots: 1, Bytes: uint32(min(r.Step, r.Bytes))}, k, c.typ)
 			} else {
 				bytes += r.Bytes
 			}
@@ -198,7 +198,7 @@ func TestLeafOfAnOwner(t *testing.T) {
 // in another order get the bits of the others in rank order and their own last.
 func TestOrderOfSums(t *testing.T) {
 	const ranks = 4
-	rng := rand.New(rand.NewPCG(4, 4)) //nolint:gosec // repeatable
+	rng := rand.New(rand.NewPCG(4, 4))
 	for _, wide := range []bool{false, true} {
 		for _, reproducible := range []bool{false, true} {
 			for _, op := range []reduce.Op{reduce.Sum, reduce.Avg, reduce.PremulSum, reduce.Max} {

@@ -45,7 +45,7 @@ func (t *Terms) accumulators() int {
 // layoutOf returns where operation number seq lies.
 func (t *Terms) layoutOf(seq uint32, o *collective.Op) layout {
 	l := layout{
-		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)), //nolint:gosec // small numbers
+		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)),
 		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
 		block: max(1, BlockBytes/t.Chunk),
 	}
@@ -119,6 +119,6 @@ func (l *layout) seek(stripe, i, owner int) int {
 
 // shapeOf is a digest of the operation's length, number and owners.
 func shapeOf(o *collective.Op, seq uint32) uint16 {
-	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 ^ uint64(o.To)*0x8cb92ba72f3d8dd7 //nolint:gosec // a length
+	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 ^ uint64(o.To)*0x8cb92ba72f3d8dd7
 	return uint16(h>>40) % wire.MaxSlotShape
 }

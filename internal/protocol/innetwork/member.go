@@ -74,7 +74,7 @@ func (m *Member) Post(_ Time, o collective.Op) uint32 {
 	for i := range m.stripes {
 		s := &m.stripes[i]
 		p.begin[i] = s.end
-		s.end += uint32(p.slots(i)) //nolint:gosec // fewer chunks than memory has bytes
+		s.end += uint32(p.slots(i)) // fewer chunks than memory has bytes
 		p.end[i] = s.end
 	}
 	m.posted++
@@ -120,7 +120,7 @@ type Run struct {
 // Header returns the header of the i-th chunk of a run.
 func (r *Run) Header(i int) wire.Slot {
 	h := r.Head
-	h.Slot += uint32(i) //nolint:gosec // bounded
+	h.Slot += uint32(i)
 	h.Last = h.Last && i == r.Count-1
 	return h
 }
@@ -129,7 +129,7 @@ func (r *Run) Header(i int) wire.Slot {
 func (r *Run) Kept(n int) (wire.Slot, wire.SlotKept) {
 	h := r.Head
 	h.Last = h.Last && n == r.Count
-	return h, wire.SlotKept{Slots: uint32(n), Bytes: uint32(min(n*r.Step, r.Bytes))} //nolint:gosec // of a block
+	return h, wire.SlotKept{Slots: uint32(n), Bytes: uint32(min(n*r.Step, r.Bytes))}
 }
 
 // NextRun returns what to send next in a stripe: what was lost first.
@@ -144,8 +144,8 @@ func (m *Member) NextRun(stripe int) (Run, bool) {
 	n := s.reach(slot, again, c.run)
 	r := Run{
 		Head: wire.Slot{
-			Kind: wire.Contribution, Type: uint8(p.Type), Op: uint8(p.Reduction), Stripe: uint8(stripe), //nolint:gosec // below 256
-			Member: uint16(m.number), Owner: uint16(c.owner), Shape: p.shape, Last: slot+uint32(n) == p.end[stripe], //nolint:gosec // ranks
+			Kind: wire.Contribution, Type: uint8(p.Type), Op: uint8(p.Reduction), Stripe: uint8(stripe),
+			Member: uint16(m.number), Owner: uint16(c.owner), Shape: p.shape, Last: slot+uint32(n) == p.end[stripe],
 			Slot: slot, Job: m.terms.Job, Factor: p.Factor,
 		},
 		Seq: p.seq, Owner: c.owner, Offset: c.offset, Step: p.step, Count: n, Again: again,
@@ -231,7 +231,7 @@ func (m *Member) advance(stripe int) {
 			return // Post appends it
 		}
 		i := int(s.have - p.begin[stripe])
-		s.have += uint32(p.seek(stripe, i, m.rank) - i) //nolint:gosec // bounded
+		s.have += uint32(p.seek(stripe, i, m.rank) - i)
 		if s.have == p.end[stripe] {
 			continue
 		}
@@ -263,7 +263,7 @@ func (m *Member) NextStatus(now Time, stripe int) (wire.Slot, wire.SlotStatus, b
 		return wire.Slot{}, wire.SlotStatus{}, false
 	}
 	s.ack = false
-	return wire.Slot{Kind: wire.Status, Stripe: uint8(stripe), Member: uint16(m.number), Job: m.terms.Job}, //nolint:gosec // bounded
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(stripe), Member: uint16(m.number), Job: m.terms.Job},
 		wire.SlotStatus{Have: s.have, Next: s.next, Poll: poll, Heard: heard, Held: s.heldBits()}, true
 }
 
@@ -273,7 +273,7 @@ func (s *stripe) heldBits() []byte {
 		return nil
 	}
 	return s.bits.pack(int(s.next-s.have), func(i int) bool {
-		return s.held.Has(s.index(s.have + uint32(i))) //nolint:gosec // bounded
+		return s.held.Has(s.index(s.have + uint32(i)))
 	})
 }
 
@@ -332,7 +332,7 @@ func (m *Member) Oldest() (moving, whole, sending bool) {
 	whole = true
 	for i := range m.stripes {
 		s := &m.stripes[i]
-		own := p.begin[i] + uint32(p.seek(i, 0, m.rank)) //nolint:gosec // bounded
+		own := p.begin[i] + uint32(p.seek(i, 0, m.rank))
 		moving = moving || own != p.end[i] && (wire.Before(own, s.have) || s.held.Count() > 0)
 		whole = whole && !wire.Before(s.have, p.end[i])
 		sending = sending || wire.Before(s.next, p.end[i])
@@ -351,7 +351,7 @@ func (m *Member) Held(seq uint32) []collective.Range {
 		for i := range m.stripes {
 			s := &m.stripes[i]
 			for n := p.seek(i, 0, m.rank); n < p.slots(i); n = p.seek(i, n+1, m.rank) {
-				slot := p.begin[i] + uint32(n) //nolint:gosec // bounded
+				slot := p.begin[i] + uint32(n)
 				if wire.Before(slot, s.have) || wire.Before(slot, s.next) && s.held.Has(s.index(slot)) {
 					c := p.layout.at(i, n)
 					held = append(held, collective.Range{From: c.offset, To: c.offset + c.bytes})

@@ -39,7 +39,7 @@ func asking(t *testing.T, m *Member) Time {
 
 // grantTo is an allowance for a member of newMember.
 func grantTo(m *Member, base, limit uint32, missing ...byte) (*wire.Slot, *wire.SlotCredit) {
-	return &wire.Slot{Kind: wire.Allowance, Job: 9, Member: uint16(m.number)}, //nolint:gosec // small
+	return &wire.Slot{Kind: wire.Allowance, Job: 9, Member: uint16(m.number)},
 		&wire.SlotCredit{Base: base, Limit: limit, Missing: wire.SlotSet{From: base, Bits: missing}}
 }
 
@@ -47,7 +47,7 @@ func grantTo(m *Member, base, limit uint32, missing ...byte) (*wire.Slot, *wire.
 func resultFor(m *Member, slot uint32) *wire.Slot {
 	p := m.find(0, slot)
 	return &wire.Slot{
-		Kind: wire.Result, Type: uint8(reduce.I32), Job: 9, Member: uint16(m.number), Owner: uint16(m.rank), Shape: p.shape, Slot: slot, //nolint:gosec // small
+		Kind: wire.Result, Type: uint8(reduce.I32), Job: 9, Member: uint16(m.number), Owner: uint16(m.rank), Shape: p.shape, Slot: slot,
 	}
 }
 

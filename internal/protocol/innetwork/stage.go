@@ -201,10 +201,10 @@ func (s *Stage) keeper(h *wire.Slot) int {
 	return s.alone[h.Owner]
 }
 
-func (s *Stage) index(n uint32) int { return int(n % uint32(len(s.slots))) } //nolint:gosec // bounded
+func (s *Stage) index(n uint32) int { return int(n % uint32(len(s.slots))) }
 
 // inWindow reports whether a slot is one of those held now.
-func (s *Stage) inWindow(n uint32) bool { return n-s.base < uint32(len(s.slots)) } //nolint:gosec // bounded
+func (s *Stage) inWindow(n uint32) bool { return n-s.base < uint32(len(s.slots)) }
 
 // meant reports whether a datagram is of this kind, in this stripe of this job, and from or for that member.
 func (s *Stage) meant(h *wire.Slot, kind wire.SlotKind, member int) bool {
@@ -286,7 +286,7 @@ func (s *Stage) enter(member int, h *wire.Slot, elements int) bool {
 	sl := &s.slots[i]
 	if sl.count == 0 {
 		sl.head, sl.elements = *h, elements
-		sl.head.Member = uint16(member) //nolint:gosec // bounded
+		sl.head.Member = uint16(member)
 	} else if !same(&sl.head, h) || sl.elements != elements {
 		s.err = s.mismatch(sl, member, h, elements)
 		return false

@@ -84,9 +84,9 @@ func (t *Terms) Check() error {
 // allowance is how many slots a member may have under way at most.
 func (t *Terms) allowance() uint32 {
 	if t.Queue > 0 {
-		return uint32(min(t.Slots, t.Queue)) //nolint:gosec // bounded
+		return uint32(min(t.Slots, t.Queue))
 	}
-	return uint32(t.Slots) //nolint:gosec // bounded
+	return uint32(t.Slots)
 }
 
 var errNoMemory = errors.New("innetwork: not enough slot memory; see MemoryFor")

@@ -39,11 +39,11 @@ func (u *uplink) contribution(s *Stage) (Out, bool) {
 	i := s.index(n)
 	sl := &s.slots[i]
 	out := Out{Member: Up, Head: sl.head, again: again}
-	out.Head.Member = uint16(u.number) //nolint:gosec // bounded
+	out.Head.Member = uint16(u.number)
 	if sl.summed == 0 {
 		out.Head.Kind, out.Head.Wide = wire.Kept, false
 		out.Payload = u.kept[i*wire.SlotKeptSize:][:wire.SlotKeptSize]
-		k := wire.SlotKept{Slots: 1, Bytes: uint32(sl.elements * reduce.Type(sl.head.Type).Size())} //nolint:gosec // of a chunk
+		k := wire.SlotKept{Slots: 1, Bytes: uint32(sl.elements * reduce.Type(sl.head.Type).Size())}
 		k.Put(out.Payload)
 		return out, true
 	}
@@ -137,10 +137,10 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 	held := u.bits[:0]
 	if s.results > 0 {
 		held = u.bits.pack(int(u.next-u.have), func(i int) bool {
-			return s.slots[s.index(u.have+uint32(i))].result //nolint:gosec // bounded
+			return s.slots[s.index(u.have+uint32(i))].result
 		})
 	}
-	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job}, //nolint:gosec // bounded
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job},
 		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Heard: heard, Held: held}, true
 }
 

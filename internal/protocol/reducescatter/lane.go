@@ -122,7 +122,7 @@ func (l *Lane) Room() int {
 	n := collective.MaxInFlight - int(l.posted-l.oldest)
 	if a := l.announced(); a.Epoch != 0 && (l.member == nil || l.epoch != a.Epoch) {
 		// What the switch is to do waits until this rank hears that all have joined.
-		n = min(n, max(0, int(int32(a.From-l.posted)))) //nolint:gosec // serial arithmetic
+		n = min(n, max(0, int(int32(a.From-l.posted))))
 	}
 	return n
 }

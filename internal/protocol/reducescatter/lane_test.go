@@ -161,7 +161,7 @@ func TestNumbersWrapAround(t *testing.T) {
 	for _, wrap := range []uint32{half, 0} {
 		for _, lost := range []int{around / 2, around + 1, 2 * around} {
 			t.Run(fmt.Sprintf("%#x/lost after %d", wrap, lost), func(t *testing.T) {
-				w := newWorld(t, uint64(lost), 3, 3*around) //nolint:gosec // small
+				w := newWorld(t, uint64(lost), 3, 3*around)
 				w.first = wrap - around
 				for _, r := range w.ranks {
 					r.lane.posted, r.lane.oldest = w.first, w.first
@@ -198,7 +198,7 @@ func TestSwitchIsUsedAgain(t *testing.T) {
 	first := -1
 	for i := range w.calls {
 		for _, r := range w.ranks {
-			n := uint32(i) //nolint:gosec // small
+			n := uint32(i)
 			if i > 100 {
 				require.True(t, r.through[n], "operation %d, rank %d", i, r.number)
 			}
@@ -206,7 +206,7 @@ func TestSwitchIsUsedAgain(t *testing.T) {
 				require.Equal(t, w.ranks[0].through[n], r.through[n], "operation %d, rank %d", i, r.number)
 			}
 		}
-		if first < 0 && i > 20 && !w.ranks[0].through[uint32(i)] { //nolint:gosec // small
+		if first < 0 && i > 20 && !w.ranks[0].through[uint32(i)] {
 			first = i
 		}
 	}

@@ -33,12 +33,12 @@ func (r *record) append(b []byte) []byte {
 	for _, e := range r.entries {
 		b = binary.AppendUvarint(b, uint64(e.number))
 		b = binary.AppendUvarint(b, uint64(e.to))
-		b = binary.AppendUvarint(b, uint64(e.bytes)) //nolint:gosec // a length
+		b = binary.AppendUvarint(b, uint64(e.bytes))
 		b = binary.AppendUvarint(b, uint64(len(e.held)))
 		at := 0
 		for _, h := range e.held {
-			b = binary.AppendUvarint(b, uint64(h.From-at))   //nolint:gosec // in order
-			b = binary.AppendUvarint(b, uint64(h.To-h.From)) //nolint:gosec // not negative
+			b = binary.AppendUvarint(b, uint64(h.From-at))
+			b = binary.AppendUvarint(b, uint64(h.To-h.From))
 			at = h.To
 		}
 	}
@@ -49,10 +49,10 @@ var errRecord = errors.New("it is no record of a lost switch")
 
 func (r *record) parse(b []byte) error {
 	in := reader{b: b}
-	r.epoch, r.posted = uint32(in.number(1<<32-1)), uint32(in.number(1<<32-1)) //nolint:gosec // bounded
-	r.from = r.posted - uint32(in.number(1<<31-1))                             //nolint:gosec // bounded
+	r.epoch, r.posted = uint32(in.number(1<<32-1)), uint32(in.number(1<<32-1))
+	r.from = r.posted - uint32(in.number(1<<31-1))
 	for range in.number(collective.MaxInFlight) {
-		e := entry{number: uint32(in.number(1<<32 - 1)), to: wire.Target(in.number(1<<32 - 1)), bytes: in.number(1 << 62)} //nolint:gosec // bounded
+		e := entry{number: uint32(in.number(1<<32 - 1)), to: wire.Target(in.number(1<<32 - 1)), bytes: in.number(1 << 62)}
 		if !wire.Before(e.number, r.posted) {
 			return errRecord
 		}
@@ -113,5 +113,5 @@ func (r *reader) number(most int) int {
 		return 0
 	}
 	r.b = r.b[n:]
-	return int(v) //nolint:gosec // bounded
+	return int(v)
 }

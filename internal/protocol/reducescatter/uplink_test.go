@@ -130,7 +130,7 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 // result is the header of the switch's answer with a chunk of what the rank keeps.
 func (m *mirror) result(i int) wire.Slot {
 	h := m.heads[0]
-	h.Kind, h.Slot = wire.Result, h.Slot+uint32(i) //nolint:gosec // small
+	h.Kind, h.Slot = wire.Result, h.Slot+uint32(i)
 	return h
 }
 
@@ -206,7 +206,7 @@ func TestContributionsAreTheInput(t *testing.T) {
 			all = append(all, d...)
 		}
 		assert.Equal(t, o.Send[len(o.Recv):], all)
-		assert.Equal(t, []wire.SlotKept{{Slots: 2, Bytes: uint32(len(o.Recv))}}, m.kept) //nolint:gosec // small
+		assert.Equal(t, []wire.SlotKept{{Slots: 2, Bytes: uint32(len(o.Recv))}}, m.kept)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestTake(t *testing.T) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	c, err := net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr)) //nolint:forcetypeassert // DialTCP's peer
+	c, err := net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr)) // DialTCP's peer
 	require.NoError(t, err)
 	fd, err := Take(c)
 	require.NoError(t, err)

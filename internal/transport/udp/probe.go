@@ -35,7 +35,7 @@ const (
 
 // OpenProber returns a prober for the group that Open will be given the same options for. It
 // receives from now on.
-func OpenProber(o Options) (_ *Prober, err error) { //nolint:gocritic // once a join
+func OpenProber(o Options) (_ *Prober, err error) { // once a join
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (p *Prober) Port() (uint16, error) {
 	if err != nil {
 		return 0, fmt.Errorf("port of a UDP socket: %w", err)
 	}
-	return uint16(at.(*unix.SockaddrInet4).Port), nil //nolint:forcetypeassert // as it was opened
+	return uint16(at.(*unix.SockaddrInet4).Port), nil // as it was opened
 }
 
 // Multicast sends a probe in a packet of so many bytes to all ranks. An error says that this host

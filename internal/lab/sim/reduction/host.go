@@ -47,7 +47,7 @@ func newHost(j *Job, rank int) *Host {
 		i := slices.IndexFunc(h.lanes, func(l lane) bool { return l.rail == rail })
 		if i < 0 {
 			i = len(h.lanes)
-			h.lanes = append(h.lanes, lane{rail: rail, tag: wakeLane + 2*uint64(i)}) //nolint:gosec // small
+			h.lanes = append(h.lanes, lane{rail: rail, tag: wakeLane + 2*uint64(i)})
 		}
 		h.lanes[i].stripes = append(h.lanes[i].stripes, s)
 	}
@@ -118,7 +118,7 @@ func (h *Host) take(at innetwork.Place, piece []byte) error {
 		reduce.Complete(h.sum, piece, own, h.job.cfg.typ(), reduce.Sum, 0, h.job.cfg.Ranks)
 		piece = h.sum
 	}
-	h.job.result.Checked += uint64(len(piece)) //nolint:gosec // a length
+	h.job.result.Checked += uint64(len(piece))
 	return h.job.inputs.check(h.rank, at.Offset, piece)
 }
 
@@ -206,7 +206,7 @@ func (h *Host) pump(l *lane) {
 		n := 0
 		for ; n < run.Count && left > 0; n++ {
 			size := min(run.Step, run.Bytes-n*run.Step)
-			j.post(h.rank, j.plan(s).leaf[h.rank], j.treeOf(s), h.class(s, &run, n), size, uint64(n), body) //nolint:gosec // small
+			j.post(h.rank, j.plan(s).leaf[h.rank], j.treeOf(s), h.class(s, &run, n), size, uint64(n), body)
 			left -= size
 		}
 		h.member.Sent(j.net.Now(), &run, n)
@@ -216,7 +216,7 @@ func (h *Host) pump(l *lane) {
 // class tells what is sent for the first time from what is sent again.
 func (h *Host) class(stripe int, run *innetwork.Run, i int) uint8 {
 	head := run.Header(i)
-	if int32(head.Slot-h.next[stripe]) < 0 { //nolint:gosec // serial arithmetic
+	if int32(head.Slot-h.next[stripe]) < 0 {
 		return network.Repair
 	}
 	h.next[stripe] = head.Slot + 1
