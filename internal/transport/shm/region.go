@@ -25,7 +25,7 @@ const (
 
 var errHeader = errors.New("shm: not a region of this job")
 
-// Window is one rank's view of the memory that the ranks of a host share.
+// Region is one rank's view of the memory that the ranks of a host share.
 type Region struct {
 	lay  Layout
 	rank int
