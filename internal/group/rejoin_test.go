@@ -15,7 +15,7 @@ import (
 // TestLateRankWhileTheSwitchIsGone: one that posts nothing for much longer than MCAST_TIMEOUT,
 // while the others lose the switch, join it again and wait for it, fails nothing, whichever it is.
 func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
-	const ranks, timeout, lateness = 4, time.Second, 3 * time.Second
+	const ranks, timeout, lateness = 4, 3 * time.Second, 6 * time.Second
 	for name, late := range map[string]int{"first": 0, "last": ranks - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

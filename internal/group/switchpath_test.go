@@ -177,7 +177,7 @@ var places = map[string]struct {
 func impatient(t *testing.T, address func(r int) string) []*Group {
 	t.Helper()
 	return worldOf(t, 2, func(r int, s *config.Settings) {
-		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), 800*time.Millisecond
+		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), 1500*time.Millisecond
 	})
 }
 
