@@ -49,18 +49,25 @@ func (s *Streams) send(to int) bool {
 	return busy
 }
 
-// receive shows what has come, and has it summed.
+// receive shows what has come, and has it summed: one stretch, and what ends behind it.
 func (s *Streams) receive() bool {
-	for s.show() {
-		// Behind a header, its shard may be there already.
-	}
-	n, further := s.comm.Sum()
-	for r := range s.size {
-		if r != s.rank {
-			s.consume(r, n)
+	for busy := false; ; busy = true {
+		for s.show() {
+			// Behind a header, its shard may be there already.
+		}
+		n, further := s.comm.Sum()
+		if !further {
+			return busy
+		}
+		if n > 0 {
+			for r := range s.size {
+				if r != s.rank {
+					s.consume(r, n)
+				}
+			}
+			return true
 		}
 	}
-	return further
 }
 
 // show shows what has come, and reports whether some of it, headers, was taken.
