@@ -44,7 +44,9 @@ type link struct {
 	tag      int // of the poller
 	readable bool
 	writable bool
-	failures int // of calls to receive, in a row
+	// congested: it is not writable for want of memory, of which the poller does not tell the end.
+	congested bool
+	failures  int // of calls to receive, in a row
 }
 
 func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
@@ -174,5 +176,8 @@ func (l *link) Flush() int {
 		return added
 	}
 	l.writable = sent == added
+	if l.congested = l.batch.Congested(); l.congested {
+		l.stripe.worker.congest()
+	}
 	return sent
 }

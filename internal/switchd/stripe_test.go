@@ -9,8 +9,10 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // worked is a worker that nobody runs but the test.
@@ -119,4 +121,29 @@ func TestErrorBeforeData(t *testing.T) {
 	require.Equal(t, uint64(1), w.moved.Errors)
 	require.Equal(t, uint64(1), w.moved.Garbage)
 	require.False(t, w.serve(s))
+}
+
+// TestCongestion: a link that the kernel has no memory for is tried again after a pause, though no
+// event comes; one whose socket is full is not.
+func TestCongestion(t *testing.T) {
+	for e, again := range map[unix.Errno]bool{unix.ENOBUFS: true, unix.ENOMEM: true, unix.EAGAIN: false} {
+		w := worked(t)
+		s, _ := adopted(t, w, 1)
+		l := s.links[0]
+		l.writable = true
+		sent := -1
+		systest.InSandbox(t, e, []uint32{unix.SYS_SENDMSG, unix.SYS_SENDMMSG}, func() {
+			l.Add(&wire.Slot{Kind: wire.Result, Job: 1}, nil)
+			sent = l.Flush()
+		})
+		require.Zero(t, sent)
+		w.retry()
+		require.False(t, l.Writable(), "%v: no busy loop", e)
+		pause := w.pause()
+		require.Positive(t, pause)
+		w.now += pause
+		w.retry()
+		require.Equal(t, again, l.Writable(), "%v", e)
+		require.Equal(t, nap, w.pause(), "once")
+	}
 }

@@ -19,6 +19,8 @@ import (
 const (
 	// nap bounds a sleep; it is for the counters alone.
 	nap = time.Second
+	// congestion is how long a link is left alone that the kernel had no memory for.
+	congestion = time.Millisecond
 	// countEvery is how often a busy worker makes its counters known.
 	countEvery = 50 * time.Millisecond
 )
@@ -34,6 +36,7 @@ type worker struct {
 	spare   []int   // tags
 	plain   *datagram.Batch
 	sealed  *datagram.Batch // made when the first job with a secret comes
+	retryAt innetwork.Time  // when to try congested links again; 0: there are none
 
 	retired  tally // of stripes that are gone
 	moved    tally // what is counted here rather than by stages
@@ -111,6 +114,7 @@ func (w *worker) run() {
 			w.take()
 		}
 		w.mark(w.poller.Ready())
+		w.retry()
 		busy := false
 		for _, s := range w.stripes {
 			busy = w.serve(s) || busy
@@ -208,9 +212,32 @@ func (w *worker) mark(ready []unix.EpollEvent) {
 	}
 }
 
+// congest has retry look at congested links after a pause, which does not begin anew with each of them.
+func (w *worker) congest() {
+	if w.retryAt == 0 {
+		w.retryAt = w.now + congestion
+	}
+}
+
+// retry makes congested links writable when it is time: no event does.
+func (w *worker) retry() {
+	if w.retryAt == 0 || w.now < w.retryAt {
+		return
+	}
+	w.retryAt = 0
+	for _, l := range w.links {
+		if l != nil && l.congested {
+			l.congested, l.writable = false, true
+		}
+	}
+}
+
 // pause returns how long the worker may sleep.
 func (w *worker) pause() time.Duration {
 	d := nap
+	if w.retryAt != 0 {
+		d = min(d, w.retryAt-w.now)
+	}
 	for _, s := range w.stripes {
 		if at, ok := s.node.Deadline(); ok && !s.failed {
 			d = min(d, at-w.now)

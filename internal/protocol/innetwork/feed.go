@@ -26,7 +26,7 @@ type feed struct {
 	pause    Time // before the next poll; doubles while nothing is new
 	pollAt   Time // 0: nothing is outstanding
 	polled   Time // when the first poll went that no allowance followed yet, 0: none
-	asked    Time // when the first poll went that nothing answered, 0: none
+	asked    Time // when the first poll went, or could not go, that nothing answered, 0: none
 	rtt      Time // of polls, smoothed
 	answered bool // an allowance has come since the poll before
 	poll     bool // a poll is due
@@ -199,6 +199,14 @@ func (f *feed) polling(now Time) (poll, heard bool) {
 		f.asked = now
 	}
 	return true, heard
+}
+
+// blocked notes that a poll, if one is due, cannot go yet. Silence counts all the same: a path that
+// takes nothing for ever is no better than one that brings nothing.
+func (f *feed) blocked(now Time) {
+	if f.poll && f.asked == 0 {
+		f.asked = now
+	}
 }
 
 // silence returns for how long polls have gone unanswered.

@@ -144,6 +144,9 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Heard: heard, Held: held}, true
 }
 
+// Blocked says that a message to the parent, if one is due, cannot go yet: see Silence.
+func (s *Stage) Blocked(now Time) { s.up.blocked(now) }
+
 // Deadline returns when Expire is to be called. Only a node with a parent has timers.
 func (s *Stage) Deadline() (Time, bool) {
 	if s.up == nil {
@@ -159,7 +162,8 @@ func (s *Stage) Expire(now Time) {
 	}
 }
 
-// Silence returns for how long the parent has not answered although it was asked to.
+// Silence returns for how long the parent has not answered although it was asked to, or was to
+// be asked and there was no room.
 func (s *Stage) Silence(now Time) Time {
 	if s.up == nil {
 		return 0

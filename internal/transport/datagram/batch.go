@@ -24,6 +24,8 @@ type Batch struct {
 	out *batch.Outbox
 	in  *batch.Inbox
 
+	congested bool // see Congested
+
 	Syscalls atomic.Uint64 // made so far
 	Refused  atomic.Uint64 // datagrams that were not sent because a firewall or a policy forbids it (EPERM)
 }
@@ -77,14 +79,16 @@ func (b *Batch) Forget() { b.out.Forget() }
 // datagram longer than Socket.MTU.
 func (b *Batch) Flush(s *Socket) (sent int, err error) {
 	defer b.out.Forget()
+	b.congested = false
 	for sent < b.out.Added() {
 		n, refused, e := b.out.Send(&s.sender, sent)
 		sent += n
 		if e == 0 {
 			continue
 		}
-		switch batch.RefusalOf(e) {
+		switch r := batch.RefusalOf(e); r {
 		case batch.NoRoom, batch.Congested:
+			b.congested = r == batch.Congested
 			return sent, nil
 		case batch.Forbidden:
 			b.Refused.Add(uint64(refused))
@@ -95,6 +99,10 @@ func (b *Batch) Flush(s *Socket) (sent int, err error) {
 	}
 	return sent, nil
 }
+
+// Congested reports whether what the last Flush lacked was not room in the socket but memory, or room
+// in a device's queue. Then no event of the socket tells when to try again.
+func (b *Batch) Congested() bool { return b.congested }
 
 // sendError says what a refusal means.
 func (s *Socket) sendError(size int, e syscall.Errno) error {

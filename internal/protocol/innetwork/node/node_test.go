@@ -127,3 +127,51 @@ func TestStatusFollowsWhatItCounts(t *testing.T) {
 		require.IsIncreasing(t, contributions)
 	}
 }
+
+// congested is a link whose first Flush finds no memory; then it is not Writable until the test says so.
+type congested struct {
+	narrow
+	refused, writable bool
+}
+
+func (l *congested) Writable() bool { return l.writable }
+
+func (l *congested) Flush() int {
+	if !l.refused {
+		l.refused, l.writable, l.added = true, false, nil
+		return 0
+	}
+	sent := len(l.added)
+	l.went, l.added = append(l.went, l.added...), nil
+	return sent
+}
+
+// TestCongestion: what the parent's link once had no memory for goes when it is writable again. Until
+// then polls wait behind it, and the parent counts as silent.
+func TestCongestion(t *testing.T) {
+	for _, recovers := range []bool{true, false} {
+		up := &congested{narrow: narrow{rng: rand.New(rand.NewPCG(1, 3))}, writable: true}
+		n, _ := contributed(t, up.rng, &up.narrow)
+		n.up, n.timeout = up, 10*time.Hour
+		n.Work(time.Hour)
+		require.True(t, up.refused)
+		require.False(t, n.Work(2*time.Hour), "there is nothing to do but wait")
+		require.NoError(t, n.Err())
+		up.writable = recovers
+		for range 50 * slots {
+			n.Work(3 * time.Hour)
+		}
+		n.Begin(11 * time.Hour)
+		require.NoError(t, n.Err())
+		n.Begin(20 * time.Hour)
+		var silence *SilenceError
+		require.ErrorAs(t, n.Err(), &silence, "nobody has answered")
+		contributions := ofKind(up.went, wire.Contribution)
+		if !recovers {
+			require.Empty(t, contributions)
+			continue
+		}
+		require.Len(t, contributions, slots)
+		require.IsIncreasing(t, contributions)
+	}
+}

@@ -21,7 +21,11 @@ func (n *Node) allow() {
 // acknowledge tells the parent what is held here. It says what was sent as well, so what there was
 // no room for goes first: else the parent takes it for lost.
 func (n *Node) acknowledge() {
-	if n.up == nil || len(n.unsent) > 0 && n.unsent[0].Member == innetwork.Up {
+	if n.up == nil {
+		return
+	}
+	if len(n.unsent) > 0 && n.unsent[0].Member == innetwork.Up {
+		n.stage.Blocked(n.now)
 		return
 	}
 	if h, st, ok := n.stage.NextStatus(n.now); ok {
