@@ -75,6 +75,22 @@ func TestStatsCountWhatWent(t *testing.T) {
 	}
 }
 
+// TestStatsPrecedeTheSink: in the call for the last of n chunks, the counters say n.
+func TestStatsPrecedeTheSink(t *testing.T) {
+	const chunks = 40
+	for _, offload := range []batch.Offload{batch.OffloadAuto, batch.OffloadBatch, batch.OffloadSingle} {
+		ranks, _ := group(t, 2, func(o *Options) { o.Chunk, o.Offload = 1440, offload })
+		shard := make([]byte, chunks*1440)
+		require.Equal(t, chunks, ranks[0].Multicast(run(0, 1, shard, 0, chunks)))
+		s := newSink(1, 2, 1440, len(shard))
+		var last fabric.Stats
+		s.onReceived = func(*wire.Data) { last = ranks[1].Stats() }
+		pollUntil(t, ranks[1], s, func() bool { return s.left == 0 })
+		require.EqualValues(t, chunks, last.ReceivedChunks)
+		require.EqualValues(t, chunks*(wire.DataSize+1440), last.ReceivedBytes)
+	}
+}
+
 func TestGroupOfOne(t *testing.T) {
 	ranks, _ := group(t, 1, nil)
 	s := newSink(0, 1, ranks[0].Traits().Chunk, 100)

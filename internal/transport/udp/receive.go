@@ -63,17 +63,21 @@ func (g *Gather) decode(h *wire.Data, b []byte) bool {
 	return h.Get(b) == nil && h.Job == g.job && int(h.Root) < g.size && int(h.Root) != g.rank
 }
 
-// deliver hands the noted datagrams to the sink.
+// deliver hands the noted datagrams to the sink. It counts them first: the sink completes operations,
+// and who waited for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink) {
+	arrivals := g.arrivals[:g.noted]
 	bytes := 0
-	for i := range g.arrivals[:g.noted] {
-		a := &g.arrivals[i]
-		bytes += wire.DataSize + len(a.payload)
-		g.place(s, &a.head, a.payload, a.guessed)
-		a.payload = nil
+	for i := range arrivals {
+		bytes += wire.DataSize + len(arrivals[i].payload)
 	}
 	g.stats.receivedChunks.Add(uint64(g.noted))
 	g.stats.receivedBytes.Add(uint64(bytes))
+	for i := range arrivals {
+		a := &arrivals[i]
+		g.place(s, &a.head, a.payload, a.guessed)
+		a.payload = nil
+	}
 	g.noted = 0
 }
 
