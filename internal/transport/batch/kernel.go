@@ -63,6 +63,9 @@ func Probe() (Kernel, error) {
 
 func probe() (Kernel, error) {
 	fd, err := Open(unix.AF_INET)
+	if errors.Is(err, unix.EAFNOSUPPORT) { // where there is only IPv6, it has the same options
+		fd, err = Open(unix.AF_INET6)
+	}
 	if err != nil {
 		return Kernel{}, err
 	}

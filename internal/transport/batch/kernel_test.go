@@ -88,6 +88,18 @@ func TestProbe(t *testing.T) {
 	})
 }
 
+// TestProbeWithoutIPv4 where only sockets of IPv6 are allowed.
+func TestProbeWithoutIPv4(t *testing.T) {
+	denied := []systest.Denial{{Call: unix.SYS_SOCKET, First: unix.AF_INET, Errno: unix.EAFNOSUPPORT}}
+	systest.InSandboxWith(t, denied, func() {
+		_, err := Open(unix.AF_INET)
+		assert.ErrorIs(t, err, unix.EAFNOSUPPORT)
+		k, err := probe()
+		assert.NoError(t, err)
+		assert.Equal(t, all, k)
+	})
+}
+
 // An option that the kernel does not know is told with the Linux that does.
 func TestSetUnsupported(t *testing.T) {
 	fd, err := Open(unix.AF_INET)

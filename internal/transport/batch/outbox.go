@@ -117,6 +117,7 @@ func (b *Outbox) Send(s *Sender, first int) (sent, refused int, e syscall.Errno)
 		// gone or the MTU was lowered, for a moment perhaps; without segmentation the kernel says which.
 		s.Use.Segment = e == unix.EINVAL
 		sent, e = b.transmit(s, first, false)
+		refused = b.ends[0] - first // of this call's first message, which is shorter
 	}
 	switch e {
 	case 0:

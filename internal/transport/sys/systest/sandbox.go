@@ -10,15 +10,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Denial is a system call that a sandbox makes fail.
+type Denial struct {
+	Call  uint32
+	First uint32 // only with this first argument; 0: with any
+	Errno syscall.Errno
+}
+
 // InSandbox runs f on a thread of its own where the given system calls fail with e, as a
 // container's seccomp profile makes those fail that it does not know.
 func InSandbox(t testing.TB, e syscall.Errno, calls []uint32, f func()) {
 	t.Helper()
-	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}} // The call's number.
+	var denials []Denial
 	for _, call := range calls {
-		filter = append(filter,
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
-			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(e)})
+		denials = append(denials, Denial{Call: call, Errno: e})
+	}
+	InSandboxWith(t, denials, f)
+}
+
+// InSandboxWith is InSandbox, with an error for each call.
+func InSandboxWith(t testing.TB, denials []Denial, f func()) {
+	t.Helper()
+	const ( // struct seccomp_data
+		number = 0
+		first  = 16 // its lower half, on little-endian machines
+	)
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	unless := func(k uint32, skip uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: skip, K: k}
+	}
+	var filter []unix.SockFilter
+	for _, d := range denials {
+		if d.First == 0 {
+			filter = append(filter, load(number), unless(d.Call, 1))
+		} else {
+			filter = append(filter, load(number), unless(d.Call, 3), load(first), unless(d.First, 1))
+		}
+		filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(d.Errno)})
 	}
 	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
