@@ -164,6 +164,9 @@ func (g *Gather) Wake() {
 
 // Sleep waits for the fabric, at most until there is something to do.
 func (g *Gather) Sleep(most time.Duration) {
+	if g.unreported() {
+		return
+	}
 	if g.failed || g.comm.Err() != nil {
 		// Nobody takes what still arrives, and a fabric does not sleep while something is there.
 		select {
@@ -183,6 +186,9 @@ func (g *Gather) Sleep(most time.Duration) {
 // Next returns when Work has something to do though nothing arrives and nothing is submitted, and
 // whether it ever has. That moment may have passed.
 func (g *Gather) Next() (multicast.Time, bool) {
+	if g.unreported() {
+		return 0, true
+	}
 	if g.comm.Err() != nil {
 		return 0, false // until Fail
 	}
@@ -191,6 +197,9 @@ func (g *Gather) Next() (multicast.Time, bool) {
 	}
 	return g.comm.Deadline()
 }
+
+// unreported says that the protocol has failed and that the next round calls Broken for it.
+func (g *Gather) unreported() bool { return g.comm.Err() != nil && !g.reported && !g.failed }
 
 // Work does one round: operations in, chunks in, chunks and messages out.
 func (g *Gather) Work() bool {

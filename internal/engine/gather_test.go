@@ -233,3 +233,30 @@ func TestSleepOfAFailedEngine(t *testing.T) {
 	g.Wake()
 	g.Sleep(time.Hour)
 }
+
+// TestAFailureIsReportedAtOnce: an engine whose protocol has failed has something to do, once: to say so.
+func TestAFailureIsReportedAtOnce(t *testing.T) {
+	g, f := rank0()
+	var broken []error
+	g.cfg.Broken = func(_ int, err error) { broken = append(broken, err) }
+	_, err := g.Submit(allgather(1), nil)
+	require.NoError(t, err)
+	f.arrive(0, 0, 1, 2) // the other rank means a longer operation
+	g.Work()
+	require.Error(t, g.comm.Err())
+	require.Empty(t, broken)
+	_, ok := g.Next()
+	require.True(t, ok)
+	start := time.Now()
+	g.Sleep(time.Minute)
+	require.Less(t, time.Since(start), time.Minute)
+	require.Zero(t, f.slept)
+	g.Work()
+	require.Len(t, broken, 1)
+	_, ok = g.Next()
+	require.False(t, ok, "until Fail")
+	g.Fail(broken[0])
+	g.Work()
+	_, ok = g.Next()
+	require.False(t, ok)
+}
