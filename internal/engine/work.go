@@ -1,6 +1,7 @@
 // Package engine runs the pure protocols over fabrics: Gather drives internal/protocol/multicast
-// over a fabric.Gather, Reduce drives internal/protocol/direct over fabric.Streams. Both are
-// workers of a pkg/overlap lane. This is the only place of the data path that reads a clock.
+// over a fabric.Gather, Reduce drives internal/protocol/reducescatter over fabric.Streams or a
+// fabric.Switch. Both are workers of a pkg/overlap lane. It reads the clock for the protocols, which
+// have none; what fabrics do with a clock, such as a look for stalled connections, is their own.
 //
 // The words are in docs/GLOSSARY.md.
 package engine

@@ -1,5 +1,5 @@
 // Package collective has the words that all ways of a Reduce-Scatter share: what is to be done
-// (Op), parts of a shard (Range), numbers that wrap around (Before), and how ranks disagree.
+// (Op), parts of a shard (Range), and how ranks disagree (MismatchError).
 package collective
 
 import (

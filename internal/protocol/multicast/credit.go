@@ -13,7 +13,7 @@ import (
 // parent in that root's tree. The minimum travels on: feedback shrinks on its way to the root
 // instead of imploding there (Gleam does this in switches).
 //
-// Where there is no window nothing of it is used. Limits never fall, and are at most l.most.
+// Where there is no window nothing of it is used. Limits never fall, and are at most most(l).
 type credit struct {
 	step  uint32 // chunks that a message covers, 1 to the window
 	floor int    // what a root may have under way at the least, in chunks, at most the window

@@ -5,7 +5,7 @@
 //   - Gather: multicast datagrams and control messages of Allgather and
 //     Broadcast (internal/protocol/multicast drives it through internal/engine);
 //   - Streams: ordered, reliable byte streams between pairs of ranks, for the
-//     direct Reduce-Scatter (internal/protocol/direct drives it).
+//     direct Reduce-Scatter (internal/protocol/direct; reducescatter.Streams drives it).
 //
 // Neither is safe for concurrent use, except for Wake, Stats and Close's
 // documented exceptions: one agent at a time owns a fabric (pkg/overlap hands
@@ -101,8 +101,8 @@ type Gather interface {
 	// Flush hands queued control messages to the operating system. Engines
 	// call it once after a round of work.
 	Flush()
-	// Poll moves what has arrived into the sink, at most budget chunks and
-	// messages, and returns how many there were.
+	// Poll moves what has arrived into the sink and returns how many chunks and messages that
+	// were: about budget at most, since what came in one piece is taken in one.
 	Poll(s Sink, budget int) int
 	Sleeper
 	// Stats may be called from any goroutine.

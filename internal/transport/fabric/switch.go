@@ -14,7 +14,8 @@ type Switch interface {
 	// that nothing goes that way any more.
 	Flush(stripe int) (sent int, err error)
 	// Receive gives the sink what has arrived on a stripe and is not read yet, in order, and
-	// returns how many datagrams that were: about budget at most, and 0 only if there are none.
+	// returns how many datagrams that were: about budget at most, and 0 if there are none, or if in
+	// their place came what the network said about one that was sent; then more may be there.
 	// What Receive may have the payload of the first one written to is hint; nil: nothing. If it
 	// does not belong there, what lies in the hint afterwards is undefined. An error says that
 	// nothing comes that way any more.
