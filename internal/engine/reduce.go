@@ -38,7 +38,7 @@ type Reduce struct {
 	queue    inbox[reduceOp]
 	flying   atomic.Int64
 	posted   atomic.Uint64
-	orders   chan order
+	orders   chan *order
 	fault    atomic.Error
 	failed   bool
 	reported bool          // Broken was called
@@ -62,16 +62,24 @@ type reduceOp struct {
 
 // order is what Route wants done by whoever drives, between two rounds.
 type order struct {
-	do   func()
-	done chan struct{}
+	do    func()
+	done  chan struct{}
+	state atomic.Int32
 }
+
+// The states of an order. Whoever drives and whoever gave it both want to change the first.
+const (
+	pending int32 = iota
+	taken
+	withdrawn
+)
 
 // NewReduce returns an engine that takes operations, and begins them once Route calls Begin.
 func NewReduce(cfg ReduceConfig) *Reduce {
 	if cfg.Clock == nil {
 		cfg.Clock = sinceNow()
 	}
-	return &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan order, 1), wake: make(chan struct{}, 1)}
+	return &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), wake: make(chan struct{}, 1)}
 }
 
 // Submit queues an operation whose arguments are checked. after, if not nil,
@@ -108,7 +116,7 @@ func (r *Reduce) queueAll(items ...reduceOp) error {
 // Do has whoever drives the engine call f between two rounds, and waits for that. If
 // ctx ends before, f is not called: then, and only then, there is an error.
 func (r *Reduce) Do(ctx context.Context, f func()) error {
-	o := order{f, make(chan struct{})}
+	o := &order{do: f, done: make(chan struct{})}
 	select {
 	case r.orders <- o:
 	case <-ctx.Done():
@@ -120,12 +128,11 @@ func (r *Reduce) Do(ctx context.Context, f func()) error {
 		return nil
 	case <-ctx.Done():
 	}
-	select {
-	case <-r.orders: // nobody has taken it up, and nobody will
+	if o.state.CompareAndSwap(pending, withdrawn) {
 		return context.Cause(ctx)
-	case <-o.done:
-		return nil
 	}
+	<-o.done
+	return nil
 }
 
 // Begin lets operations go: through u, if all ranks have joined the switch under this epoch, else
@@ -281,8 +288,10 @@ func (r *Reduce) obey() bool {
 		return false
 	}
 	o := <-r.orders
-	o.do()
-	close(o.done)
+	if o.state.CompareAndSwap(pending, taken) {
+		o.do()
+		close(o.done)
+	}
 	return true
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -89,4 +90,58 @@ func TestCloseBesideTheFirstOperation(t *testing.T) {
 		r.ended.Wait()
 		require.False(t, late.Load(), "Route runs after Close")
 	}
+}
+
+// TestDoOfTwoCallers: one whose context ends, though it can no longer withdraw, takes nothing of the
+// other's.
+func TestDoOfTwoCallers(t *testing.T) {
+	r := NewReduce(ReduceConfig{Size: 2})
+	begun, finish := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- r.Do(ctx, func() { close(begun); <-finish }) }()
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		for len(r.orders) == 0 {
+			runtime.Gosched()
+		}
+		r.Work()
+	}()
+	<-begun
+	called := false
+	go func() { second <- r.Do(t.Context(), func() { called = true }) }()
+	for len(r.orders) == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	select {
+	case err := <-first:
+		require.NoError(t, err, "the first is being called, and Do has returned")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(finish)
+	require.NoError(t, <-first)
+	<-worked
+	r.Work()
+	require.NoError(t, <-second)
+	require.True(t, called)
+}
+
+// TestDoWithdraws: what nobody took up when the context ended is not called, and is in nobody's way.
+func TestDoWithdraws(t *testing.T) {
+	r := NewReduce(ReduceConfig{Size: 2})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 { // either there is no place for it, or it is withdrawn
+		require.ErrorIs(t, r.Do(gone, func() { require.Fail(t, "called") }), context.Canceled)
+	}
+	r.Work()
+	called := make(chan error, 1)
+	go func() { called <- r.Do(t.Context(), func() {}) }()
+	for len(r.orders) == 0 {
+		runtime.Gosched()
+	}
+	r.Work()
+	require.NoError(t, <-called)
 }
