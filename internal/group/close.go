@@ -88,18 +88,30 @@ func (g *Group) Abort(reason string) error {
 }
 
 // CloseUntil is Close that waits for others until ctx ends at most. Whoever still used the group
-// then gets an error. Only the first call of all that close does anything; the others return the
-// same.
+// then gets an error. Of all calls that close the first whose ctx ends ends the wait of all, and all
+// return the same.
 func (g *Group) CloseUntil(ctx context.Context) error {
 	g.once.Do(func() {
-		err := g.leave(ctx)
-		g.err = errors.Join(err, g.release())
+		go func() {
+			defer close(g.gone)
+			err := g.leave()
+			g.err = errors.Join(err, g.release())
+		}()
 	})
+	select {
+	case <-g.gone:
+	case <-ctx.Done():
+		select {
+		case g.impatient <- ctx.Err():
+		default: // another call's ctx has ended as well
+		}
+		<-g.gone
+	}
 	return g.err
 }
 
-// leave waits until all ranks leave, or, with ctx's error, until ctx ends.
-func (g *Group) leave(ctx context.Context) error {
+// leave waits until all ranks leave, or, with its error, until the ctx of a CloseUntil ends.
+func (g *Group) leave() error {
 	g.posting.Lock()
 	g.leaving = true
 	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0
@@ -121,10 +133,10 @@ func (g *Group) leave(ctx context.Context) error {
 			return nil
 		case <-g.life.Done():
 			return nil
-		case <-ctx.Done():
+		case err := <-g.impatient:
 			g.fail(g.closed())
 			g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.rank, Text: "before all ranks did"})
-			return ctx.Err()
+			return err
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
 				"missing", rankList(g.mesh.Staying()), "waited", g.plan.settings.Timeout)

@@ -14,6 +14,7 @@
 package group
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,7 @@ func Open(o Options) (*Endpoint, error) {
 
 // Blob returns what the other ranks need to know about this one: JSON, less
 // than 512 bytes.
-func (e *Endpoint) Blob() []byte { return e.blob }
+func (e *Endpoint) Blob() []byte { return bytes.Clone(e.blob) }
 
 // Rendezvous exchanges the Blobs of all ranks, see Key.Rendezvous; rank 0 listens at addr.
 func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error) {

@@ -69,10 +69,12 @@ type Group struct {
 	way      atomic.Pointer[way] // of Reduce-Scatters
 	waited   [2]overlap.Ledger   // of gather and reduce
 
-	leaving  bool                                   // this rank posts nothing more; guarded by posting
-	departed [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
-	once     sync.Once
-	err      error // of Close
+	leaving   bool                                   // this rank posts nothing more; guarded by posting
+	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
+	once      sync.Once
+	gone      chan struct{} // closed when Close is done
+	impatient chan error    // of a ctx that ends the wait of Close
+	err       error         // of Close
 }
 
 // Rank returns this rank's number.

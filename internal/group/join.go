@@ -46,7 +46,8 @@ type carrier struct {
 // join connects this rank to the others. On an error it leaves nothing behind
 // but the endpoint's lobby, which Join closes.
 func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
-	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger()}
+	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger(),
+		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.lobby.expect(p.callers())
 	conns, err := e.lobby.connect(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
 	if err != nil {

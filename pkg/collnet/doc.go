@@ -33,8 +33,8 @@
 //
 // Once something has gone wrong every operation of the group ends, on all ranks, with the same
 // cause: a *RankError names the rank that died, left or gave up, a *MismatchError two ranks that
-// called different things, a *PathError two ranks between which data do not pass. ClosedError says
-// that this rank has closed the group itself. After an *ArgumentError or BusyError nothing was
+// called different things, a *PathError two ranks between which data do not pass. A *ClosedError says
+// that this rank has closed the group itself. After an *ArgumentError or *BusyError nothing was
 // begun and the group goes on. A rank is as late as it likes: an operation has no time limit of its
 // own (Options.Timeout is about ranks and paths that give no sign of life).
 //

@@ -27,18 +27,18 @@ type Reason uint8
 
 // The reasons.
 const (
-	RankLost    Reason = iota // it died, stopped, or was cut off
-	RankLeft                  // it closed the group while others still used it
-	RankAborted               // it gave the group up (Abort), or could not join
-	RankFailed                // something on its machine failed: an interface, memory
-	RankAbsent                // it has not come to join, or cannot be reached
+	RankLost    Reason = iota + 1 // it died, stopped, or was cut off
+	RankLeft                      // it closed the group while others still used it
+	RankAborted                   // it gave the group up (Abort), or could not join
+	RankFailed                    // something on its machine failed: an interface, memory
+	RankAbsent                    // it has not come to join, or cannot be reached
 )
 
 var reasons = [...]string{RankLost: "lost", RankLeft: "left", RankAborted: "aborted", RankFailed: "failed", RankAbsent: "absent"}
 
 // String returns the reason's name.
 func (r Reason) String() string {
-	if int(r) >= len(reasons) {
+	if r == 0 || int(r) >= len(reasons) {
 		return fmt.Sprintf("Reason(%d)", uint8(r))
 	}
 	return reasons[r]
@@ -102,13 +102,13 @@ func (e *UnavailableError) Error() string { return e.Text }
 type BusyError struct{}
 
 // Error says so.
-func (BusyError) Error() string { return engine.ErrBusy.Error() }
+func (*BusyError) Error() string { return engine.ErrBusy.Error() }
 
 // ClosedError says that this rank has closed the group.
 type ClosedError struct{}
 
 // Error says so.
-func (ClosedError) Error() string { return "the group is closed" }
+func (*ClosedError) Error() string { return "the group is closed" }
 
 // public returns an error of this package for one of package group; what has no type here, such as
 // the end of a context or what the operating system says, stays as it is.
@@ -121,14 +121,14 @@ func public(err error) error {
 		return &ArgumentError{Text: text}
 	}
 	if errors.Is(err, engine.ErrBusy) {
-		return BusyError{}
+		return &BusyError{}
 	}
 	if errors.Is(err, fabric.ErrUnavailable) {
 		return &UnavailableError{Text: text}
 	}
 	fault, _ := errors.AsType[*group.Fault](err)
 	if fault != nil && fault.Kind == group.Closed {
-		return ClosedError{}
+		return &ClosedError{}
 	}
 	if ranks, what, ok := group.MismatchOf(err); ok {
 		return &MismatchError{Ranks: ranks, What: what, Text: text}

@@ -28,21 +28,21 @@ func TestEveryFaultHasAType(t *testing.T) {
 			mesh.Local:    &RankError{Rank: 3, Reason: RankFailed, Text: err.Error(), cause: err},
 			mesh.Mismatch: &MismatchError{Ranks: [2]int{1, 3}, What: [2]string{"a", "b"}, Text: err.Error()},
 			mesh.Path:     &PathError{From: 1, To: 3, Text: err.Error()},
-			mesh.Closed:   ClosedError{},
+			mesh.Closed:   &ClosedError{},
 		}[kind], public(err))
 		require.NotEmpty(t, public(err).Error())
 	}
 	require.NoError(t, public(nil))
 	require.Equal(t, &ArgumentError{Text: "x"}, public(&group.ArgumentError{Text: "x"}))
-	require.Equal(t, BusyError{}, public(fmt.Errorf("x: %w", engine.ErrBusy)))
-	require.Equal(t, "1024 operations are waiting already; wait for one", BusyError{}.Error())
+	require.Equal(t, &BusyError{}, public(fmt.Errorf("x: %w", engine.ErrBusy)))
+	require.Equal(t, "1024 operations are waiting already; wait for one", new(BusyError).Error())
 	lacking := fmt.Errorf("x: %w", fabric.ErrUnavailable)
 	require.Equal(t, &UnavailableError{Text: lacking.Error()}, public(lacking))
 	require.Equal(t, context.Canceled, public(context.Canceled))
 	late := public(&group.TimeoutError{Setting: "MCAST_X", After: time.Second})
 	require.Equal(t, &TimeoutError{Setting: "MCAST_X", After: time.Second, Text: "MCAST_X of 1s is over"}, late)
 	require.ErrorIs(t, late, context.DeadlineExceeded)
-	require.Equal(t, "failed Reason(9)", fmt.Sprint(RankFailed, " ", Reason(9)))
+	require.Equal(t, "failed Reason(0) Reason(9)", fmt.Sprint(RankFailed, " ", Reason(0), " ", Reason(9)))
 }
 
 // TestRanksCallDifferentThings: all hear which two, and what.

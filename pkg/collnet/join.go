@@ -79,7 +79,8 @@ func (e *Endpoint) Close() {
 
 // InProcess joins a group of which all ranks are in this process, and runs f for each of them in a
 // goroutine of its own: for tests, and to try things out. It closes the groups; that of an f that
-// returns an error it aborts, and so ends the others. It returns the errors of all ranks, joined.
+// returns an error, or does not return (t.FailNow), it aborts, and so ends the others. It returns the
+// errors of all ranks, joined.
 func InProcess(ctx context.Context, size int, o Options, f func(g *Group) error) error {
 	endpoints, blobs, err := listenAll(size, o)
 	if err != nil {
@@ -89,19 +90,27 @@ func InProcess(ctx context.Context, size int, o Options, f func(g *Group) error)
 	var ranks sync.WaitGroup
 	for r, e := range endpoints {
 		ranks.Go(func() {
-			g, err := e.Join(ctx, blobs)
-			if err == nil {
-				if err = f(g); err != nil {
-					err = errors.Join(err, g.Abort(err.Error()))
-				} else {
-					err = g.Close(ctx)
-				}
+			var g *Group
+			if g, errs[r] = e.Join(ctx, blobs); errs[r] == nil {
+				runRank(ctx, g, f, &errs[r])
 			}
-			errs[r] = err
 		})
 	}
 	ranks.Wait()
 	return errors.Join(errs...)
+}
+
+// runRank calls f, then closes or aborts the group, and sets err even if f ends its goroutine.
+func runRank(ctx context.Context, g *Group, f func(g *Group) error, err *error) {
+	*err = errors.New("its function ended without returning")
+	defer func() {
+		if *err != nil {
+			*err = errors.Join(*err, g.Abort((*err).Error()))
+		} else {
+			*err = g.Close(ctx)
+		}
+	}()
+	*err = f(g)
 }
 
 func listenAll(size int, o Options) (endpoints []*Endpoint, blobs [][]byte, err error) {

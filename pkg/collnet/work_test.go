@@ -93,8 +93,8 @@ func TestCloseUntil(t *testing.T) {
 			require.ErrorIs(t, g.Close(ctx), context.DeadlineExceeded)
 			require.ErrorIs(t, g.Close(t.Context()), context.DeadlineExceeded, "the same again")
 			_, err := g.StartBarrier()
-			require.Equal(t, ClosedError{}, err)
-			require.ErrorAs(t, err, new(ClosedError))
+			require.Equal(t, &ClosedError{}, err)
+			require.ErrorAs(t, err, new(*ClosedError))
 			return nil
 		}
 		<-left
@@ -146,4 +146,32 @@ func TestStatsAndInfo(t *testing.T) {
 		require.Contains(t, i.Switch, "no aggregation node is configured")
 		return err
 	}))
+}
+
+// TestSecondCloseHasAContext: its end ends the wait of the first call as well.
+func TestSecondCloseHasAContext(t *testing.T) {
+	left := make(chan struct{})
+	err := InProcess(t.Context(), 2, Options{}, func(g *Group) error {
+		if g.Rank() == 1 {
+			<-left
+			return nil
+		}
+		defer close(left)
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- g.Close(context.Background()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		<-ctx.Done() // the first call waits for the other rank by now; if not, the test is easier
+		go func() { second <- g.Close(ctx) }()
+		for _, closed := range []chan error{second, first} {
+			select {
+			case err := <-closed:
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			case <-time.After(20 * time.Second):
+				return errors.New("Close waits though the context of a call has ended")
+			}
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
