@@ -160,3 +160,8 @@ func TestComment(t *testing.T) {
 	got := comment("\t// A: ", "\t// ", "aaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccc", "dddddddd.")
 	require.Equal(t, "\t// A: aaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccc\n\t// dddddddd.", got)
 }
+
+// TestForGo: counters of one word have another name in Go as well.
+func TestForGo(t *testing.T) {
+	require.Equal(t, "look at ReduceResent, Fallbacks and Info", forGo("look at reduce_resent, fallbacks and info()"))
+}

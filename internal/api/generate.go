@@ -118,7 +118,7 @@ func forGo(text string) string {
 	})
 }
 
-var names = regexp.MustCompile(`[a-z]+(_[a-z]+)+`)
+var names = regexp.MustCompile(`[a-z]+(_[a-z]+)*`)
 
 // nccl returns NCCL's own name of a result: ncclSystemError for SYSTEM_ERROR.
 func nccl(result string) string { return "nccl" + camel(strings.ToLower(result)) }

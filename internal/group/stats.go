@@ -88,7 +88,7 @@ type Stats struct {
 	GatherTransfer time.Duration
 	// ReduceTransfer: Time that Reduce-Scatters and Reduces have waited for bytes on their way,
 	// summed over those that are done. Normal; if the network should be faster, look at
-	// ReduceResent and fallbacks.
+	// ReduceResent and Fallbacks.
 	ReduceTransfer time.Duration
 	// GatherFinish: Time that Allgathers, Broadcasts and Barriers have waited for the word of
 	// other ranks, all bytes being there, summed over those that are done. Normal; if it is large,

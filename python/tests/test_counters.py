@@ -39,6 +39,13 @@ def test_print_of_large_amounts() -> None:
     assert "  gather_ops             10,000,000 operations\n" in text
 
 
+def test_print_of_what_rounds_up_to_the_next_scale() -> None:
+    text = str(replace(NOTHING, gather_bytes=999_600, gather_busy_ns=999_600, reduce_bytes=999_400))
+    assert text.splitlines()[1:3] == ["  gather_bytes           1 MB", "  gather_busy_ns         1 ms"]
+    assert text.endswith("  reduce_bytes           999 kB")
+    assert str(replace(NOTHING, gather_bytes=999_600 * 10**9)).endswith("  gather_bytes           1,000 TB")
+
+
 def test_print_of_nothing() -> None:
     assert str(NOTHING) == "all counters are 0"
 

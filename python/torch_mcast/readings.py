@@ -38,6 +38,7 @@ class Readings:
 
 def _amount(n: int, unit: str) -> str:
     for scale, name in _SCALES.get(unit, ()):
-        if abs(n) >= scale:
-            return f"{n / scale:,.3g} {name}" if abs(n) < 1000 * scale else f"{n / scale:,.0f} {name}"
+        rounded = float(f"{n / scale:.3g}")  # three digits may make it 1 of a scale, or 1000
+        if abs(rounded) >= 1:
+            return f"{rounded:,.3g} {name}" if abs(rounded) < 1000 else f"{n / scale:,.0f} {name}"
     return f"{n:,} {unit.removesuffix('s') if n == 1 and unit != 'ns' else unit}"
