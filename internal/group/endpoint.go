@@ -44,7 +44,8 @@ type Options struct {
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
-	// Network is what other hosts are reached through; nil: the kernel.
+	// Network is what other hosts are reached through; nil: the kernel. With another one Settings
+	// must name no aggregation node, since sessions with those are sockets of the kernel.
 	Network Network
 }
 
@@ -81,6 +82,10 @@ func Open(o Options) (*Endpoint, error) {
 	}
 	if o.Network == nil {
 		o.Network = kernel{}
+	}
+	if _, own := o.Network.(kernel); !own && len(o.Settings.Switches()) > 0 {
+		return nil, argument("MCAST_SWITCH is set, and aggregation nodes are reached through the kernel alone: " +
+			"want no MCAST_SWITCH, or no Network")
 	}
 	ifi, addr, err := o.Network.Uplink(o.Settings.Interface)
 	if err != nil {
@@ -168,7 +173,7 @@ func receiveLimit(s config.Settings) int {
 func (e *Endpoint) Meet(ctx context.Context, addr string, k Key) (*Group, error) {
 	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
-	blobs, err := k.Rendezvous(ctx, addr, e.opts.Rank, e.opts.Size, e.blob)
+	blobs, err := k.rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
 	if err != nil {
 		e.Close()
 		return nil, err
