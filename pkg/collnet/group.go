@@ -47,7 +47,8 @@ func (g *Group) StartBarrier() (*Work, error) { return begun(g.group.StartBarrie
 // shards of equal length, in the order of the ranks that they are for; recv takes one. recv may be
 // this rank's shard of send; otherwise they must not overlap. The contributions of others are
 // summed in rank order and this rank's own last (16- and 8-bit floats: all in rank order), so the
-// same inputs give the same bits.
+// same inputs give the same bits; but not where FromEnv takes MCAST_SWITCH_MODE=fast from the
+// environment, with which a switch sums floats in the order in which they come.
 func (g *Group) ReduceScatter(ctx context.Context, send, recv []byte, r Reduction) error {
 	t, op, err := r.check("reduce-scatter")
 	if err != nil {
@@ -87,7 +88,7 @@ func (g *Group) StartReduce(send, recv []byte, r Reduction, root int) (*Work, er
 
 // Allreduce gives every rank the reduction of all ranks' send. recv is as long as send, and may be
 // the same memory; otherwise they must not overlap. All ranks get the same bits, and the same
-// inputs give the same bits.
+// inputs give the same bits, with the exception that ReduceScatter names.
 func (g *Group) Allreduce(ctx context.Context, send, recv []byte, r Reduction) error {
 	t, op, err := r.check("allreduce")
 	if err != nil {
