@@ -31,7 +31,7 @@ func code(err error) C.int {
 		return C.MCAST_E_TIMEOUT
 	case aboutRank(err):
 		return C.MCAST_E_RANK
-	case errors.As(err, new(*group.MismatchError)):
+	case aboutMismatch(err):
 		return C.MCAST_E_MISMATCH
 	case errors.Is(err, errClosed):
 		return C.MCAST_E_CLOSED

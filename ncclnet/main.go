@@ -53,6 +53,11 @@ func aboutRank(err error) bool {
 	return named || errors.As(err, new(*remoteError))
 }
 
+func aboutMismatch(err error) bool {
+	_, _, ok := group.MismatchOf(err)
+	return ok
+}
+
 // guard turns a panic, which must not cross into C, into an error.
 func guard(err *error) {
 	if r := recover(); r != nil {

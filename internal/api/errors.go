@@ -43,7 +43,7 @@ var errorTable = []Error{
 	{Code: 5, Name: "MISMATCH", NCCL: "INVALID_USAGE",
 		Exception: "MismatchError", Go: []string{"MismatchError"},
 		Faults: []string{"Mismatch"},
-		Match:  "errors.As(err, new(*group.MismatchError))",
+		Match:  "aboutMismatch(err)",
 		What:   "Ranks disagree about an operation or a setting.",
 		Then:   "The group has ended on all ranks: the script calls different things on them, or settings differ."},
 	{Code: 6, Name: "CLOSED", NCCL: "SYSTEM_ERROR",

@@ -22,6 +22,7 @@ func (e *MismatchError) Error() string { return e.Text }
 var (
 	notCome  = regexp.MustCompile(`\branks? (\d+)[^:]* of \d+ (?:has|have) not come`)
 	started  = regexp.MustCompile(`\brank 0 was started for (\d+ ranks), this is rank (\d+) of (\d+)`)
+	replaced = regexp.MustCompile(`\banother process came as rank (\d+)`)
 	anyRank  = regexp.MustCompile(`\brank (\d+)`)
 	disagree = regexp.MustCompile(`\brank (\d+) called (.+?), rank (\d+) (.+)`)
 )
@@ -43,6 +44,9 @@ func MismatchOf(err error) (ranks [2]int, what [2]string, ok bool) {
 	case errors.As(err, &answer):
 		if m := started.FindStringSubmatch(string(answer)); m != nil {
 			return [2]int{0, number(m[2])}, [2]string{m[1], m[3] + " ranks"}, true
+		}
+		if answer == otherJob {
+			return [2]int{0, -1}, [2]string{"another job", ""}, true
 		}
 	}
 	return ranks, what, false
@@ -71,7 +75,8 @@ func number(digits string) int {
 	return n
 }
 
-// RankOf returns the rank that an error is about: the one that died, left, or did not come.
+// RankOf returns the rank that an error is about: the one that died, left, did not come, or
+// whose place another process has.
 func RankOf(err error) (rank int, ok bool) {
 	var fault *Fault
 	var absent *absentError
@@ -86,6 +91,9 @@ func RankOf(err error) (rank int, ok bool) {
 		return missing.rank, true
 	case errors.As(err, &answer):
 		if m := notCome.FindStringSubmatch(string(answer)); m != nil {
+			return number(m[1]), true
+		}
+		if m := replaced.FindStringSubmatch(string(answer)); m != nil {
 			return number(m[1]), true
 		}
 	}

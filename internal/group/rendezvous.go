@@ -46,6 +46,9 @@ var (
 // refusal is what rank 0 tells a rank that it cannot serve.
 type refusal string
 
+// otherJob is the refusal of a rank with another Key.
+const otherJob refusal = "rendezvous: rank 0 of another job listens there by now"
+
 func (r refusal) Error() string { return string(r) }
 
 // Key tells jobs apart that may come to one address, one after the other: a rank with
@@ -97,6 +100,11 @@ func (k Key) RendezvousOn(ctx context.Context, ln net.Listener, size int, blob [
 	blobs := make([][]byte, size)
 	blobs[0] = blob
 	guests, err := gather(ctx, ln, k, blobs)
+	return answerAll(ctx, guests, blobs, err)
+}
+
+// answerAll gives the guests all blobs, or the error for which there is no group.
+func answerAll(ctx context.Context, guests []net.Conn, blobs [][]byte, err error) ([][]byte, error) {
 	var message []byte
 	if err != nil {
 		message = putAnswer(1, [][]byte{[]byte(err.Error())})
@@ -108,7 +116,7 @@ func (k Key) RendezvousOn(ctx context.Context, ln net.Listener, size int, blob [
 			continue
 		}
 		if sendErr := send(ctx, conn, message); sendErr != nil && err == nil {
-			err = fmt.Errorf("rendezvous: rank %d of %d came and was lost: %w", r, size, sendErr)
+			err = &missingError{r, fmt.Errorf("rendezvous: rank %d of %d came and was lost: %w", r, len(blobs), sendErr)}
 		}
 	}
 	if err != nil {
@@ -183,7 +191,7 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 		case a := <-arrivals:
 			if a.key != key {
 				turnedAway = "; a process of another job was turned away"
-				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte("rendezvous: rank 0 of another job listens there by now")}))
+				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte(otherJob)}))
 				continue
 			}
 			if a.size != size || a.rank < 1 || a.rank >= size {
@@ -205,7 +213,7 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 	return guests, nil
 }
 
-// missingError is about the first rank that has not come to the rendezvous.
+// missingError is about the first rank that has not come to the rendezvous, or was lost there.
 type missingError struct {
 	rank int
 	error

@@ -31,7 +31,7 @@ const (
 	RankLeft                      // it closed the group while others still used it
 	RankAborted                   // it gave the group up (Abort), or could not join
 	RankFailed                    // something on its machine failed: an interface, memory
-	RankAbsent                    // it has not come to join, or cannot be reached
+	RankAbsent                    // it has not come to join, cannot be reached, or another process came in its place
 )
 
 var reasons = [...]string{RankLost: "lost", RankLeft: "left", RankAborted: "aborted", RankFailed: "failed", RankAbsent: "absent"}
@@ -56,7 +56,8 @@ type RankError struct {
 // Error returns the text.
 func (e *RankError) Error() string { return e.Text }
 
-// Unwrap returns a *TimeoutError if it is time that ran out, else what else is known of the cause.
+// Unwrap returns a *TimeoutError if it is this rank's time that ran out, else what else is known of
+// the cause. Where another rank's time ran out, Text alone says so.
 func (e *RankError) Unwrap() error { return e.cause }
 
 // MismatchError says that two ranks disagree about an operation or an option.
@@ -79,7 +80,8 @@ type PathError struct {
 func (e *PathError) Error() string { return e.Text }
 
 // TimeoutError says that the time that an option allows is over. It is a context.DeadlineExceeded
-// to errors.Is. Where it is known for which rank was waited it is the cause of a *RankError.
+// to errors.Is. On the rank whose time ran out it is the cause of a *RankError if it is
+// known for which rank was waited.
 type TimeoutError struct {
 	Setting string // the variable of the option, such as MCAST_JOIN_TIMEOUT
 	After   time.Duration
