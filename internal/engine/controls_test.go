@@ -35,7 +35,7 @@ func (f *narrow) Control(to int, m *wire.Control, _ []byte) bool {
 	return true
 }
 
-func (f *narrow) Poll(s fabric.Sink, budget int) int {
+func (f *narrow) Poll(s fabric.Sink, _ int) (n int, more bool) {
 	for i := range f.heard {
 		s.Control(f.from[i], &f.heard[i])
 	}
@@ -44,12 +44,9 @@ func (f *narrow) Poll(s fabric.Sink, budget int) int {
 			s.Received(&f.incoming[i])
 		}
 	}
-	n := len(f.heard) + len(f.incoming)
+	n = len(f.heard) + len(f.incoming)
 	f.heard, f.from, f.incoming = nil, nil, nil
-	if f.more {
-		return budget
-	}
-	return n
+	return n, f.more
 }
 
 // A neighbour whose connection is full holds up its own messages, which keep their order, and

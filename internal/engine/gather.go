@@ -63,9 +63,10 @@ type Gather struct {
 	now      multicast.Time
 	fault    atomic.Error
 	failed   bool
-	reported bool   // Broken was called for the protocol's error
-	clogged  bool   // the fabric had no room for what could be sent
-	front    uint32 // the oldest operation that is not done
+	reported bool           // Broken was called for the protocol's error
+	clogged  bool           // the fabric had no room for what could be sent
+	overdue  multicast.Time // when a silence was found that counts as loss unless more is there; 0: none
+	front    uint32         // the oldest operation that is not done
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
 	queue    inbox[gatherOp]
@@ -208,9 +209,9 @@ func (g *Gather) Work() bool {
 		return false
 	}
 	busy := g.post()
-	polled := g.fab.Poll(g, pollBudget)
+	polled, more := g.fab.Poll(g, pollBudget)
 	busy = polled > 0 || busy
-	busy = g.expire(polled >= pollBudget) || busy
+	busy = g.expire(more) || busy
 	busy = g.multicast() || busy
 	busy = g.controls() || busy
 	g.fab.Flush()
@@ -223,15 +224,34 @@ func (g *Gather) Work() bool {
 }
 
 // expire lets the protocol ask for what is overdue. While more may wait in the fabric's queues, silence
-// is no sign of loss: a rank that was kept from running for a while looks there first. But not for
-// ever, since strangers may fill them.
+// is no sign of loss: a rank that was kept from running for a while looks there first. But for a cutoff
+// at most, since strangers may fill them. A gap is a sign all the same, since later chunks have come.
 func (g *Gather) expire(more bool) bool {
 	at, ok := g.comm.Deadline()
-	if !ok || at > g.now || more && at+g.cfg.Core.Cutoff > g.now {
+	if !ok || at > g.now {
+		g.overdue = 0
 		return false
 	}
+	if more && g.mayLook() {
+		g.comm.ExpireGaps(g.now)
+		return true
+	}
+	g.overdue = 0
 	g.comm.Expire(g.now)
 	return true
+}
+
+// mayLook reports whether to look for more before silence counts as loss.
+func (g *Gather) mayLook() bool {
+	cutoff, ok := g.comm.Cutoff()
+	switch {
+	case !ok || cutoff > g.now:
+		g.overdue = 0
+		return true
+	case g.overdue == 0:
+		g.overdue = g.now
+	}
+	return g.now < g.overdue+g.cfg.Core.Cutoff
 }
 
 // checkFault ends everything once Fail was called, or the protocol failed, and

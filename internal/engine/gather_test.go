@@ -36,8 +36,7 @@ func (f *lossless) Control(int, *wire.Control, []byte) bool { return true }
 func (f *lossless) Flush()                                  {}
 func (f *lossless) Wake()                                   {}
 func (f *lossless) Sleep(time.Duration)                     { f.slept++ }
-func (f *lossless) Poll(s fabric.Sink, _ int) int {
-	n := 0
+func (f *lossless) Poll(s fabric.Sink, _ int) (n int, more bool) {
 	for _, h := range f.incoming {
 		_, verdict, _ := s.Accept(&h, min(int(h.Bytes), 4))
 		if verdict == fabric.Hold {
@@ -49,7 +48,7 @@ func (f *lossless) Poll(s fabric.Sink, _ int) int {
 		}
 	}
 	f.incoming = f.incoming[n:]
-	return n
+	return n, false
 }
 
 // rank0 is an engine of a group of two, whose other rank the test plays. Chunks have 4 bytes.

@@ -206,9 +206,8 @@ func (f *rankFabric) Flush() {}
 
 // Poll implements fabric.Gather. A packet comes as one event; that others wait behind it in the
 // host's queue is said as a fabric says it that has not reached its end.
-func (f *rankFabric) Poll(s fabric.Sink, budget int) int {
+func (f *rankFabric) Poll(s fabric.Sink, budget int) (count int, more bool) {
 	n := f.n
-	count := 0
 	if f.broken >= 0 {
 		to := f.broken
 		f.broken = -1
@@ -227,10 +226,7 @@ func (f *rankFabric) Poll(s fabric.Sink, budget int) int {
 	for r := range f.held {
 		count += f.take(s, r, budget-count)
 	}
-	if overdue := n.next <= n.net.Now() || n.Core.Reorder == 0; came > 0 && overdue && n.net.Busy(n.rank) > n.net.Now() {
-		return budget
-	}
-	return count
+	return count, len(f.inbox) > 0 || came > 0 && n.net.Busy(n.rank) > n.net.Now()
 }
 
 // settle ends a round: what the engine has not polled calls for another, unless it polls no more.

@@ -185,9 +185,8 @@ func (g *gather) Flush() {
 }
 
 // Poll implements fabric.Gather.
-func (g *gather) Poll(s fabric.Sink, budget int) int {
+func (g *gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	g.free = time.Time{}
-	done := 0
 	for done < budget && g.next(s) {
 		done++
 	}
@@ -200,7 +199,7 @@ func (g *gather) Poll(s fabric.Sink, budget int) int {
 	if done > 0 {
 		g.show()
 	}
-	return done
+	return done, done >= budget
 }
 
 // next delivers a datagram that has arrived.

@@ -2,12 +2,20 @@ package multicast
 
 // Deadline returns when Expire wants to be called, and whether it does.
 func (c *Comm) Deadline() (Time, bool) {
+	first, ok := c.Cutoff()
+	for p := range c.ops.active {
+		if at, gap := p.loss.next(); gap && (!ok || at < first) {
+			first, ok = at, true
+		}
+	}
+	return first, ok
+}
+
+// Cutoff returns when a silence counts as loss, and whether one ever does.
+func (c *Comm) Cutoff() (Time, bool) {
 	var first Time
 	for p := range c.ops.active {
 		if at := p.timer.cutoff; at != 0 && (first == 0 || at < first) {
-			first = at
-		}
-		if at, ok := p.loss.next(); ok && (first == 0 || at < first) {
 			first = at
 		}
 	}
@@ -15,7 +23,13 @@ func (c *Comm) Deadline() (Time, bool) {
 }
 
 // Expire asks for what is overdue.
-func (c *Comm) Expire(now Time) {
+func (c *Comm) Expire(now Time) { c.expire(now, true) }
+
+// ExpireGaps asks for the gaps alone that are overdue: what shows them has arrived, whatever else may
+// wait somewhere.
+func (c *Comm) ExpireGaps(now Time) { c.expire(now, false) }
+
+func (c *Comm) expire(now Time, silence bool) {
 	c.tick(now)
 	if c.err != nil {
 		return
@@ -29,7 +43,7 @@ func (c *Comm) Expire(now Time) {
 			c.ask(p, g.shard, g.from, g.to, true, false)
 		}
 		p.loss.drop(c.now)
-		if p.timer.expired(c.now) {
+		if silence && p.timer.expired(c.now) {
 			if p.mode.kind == eager || !behind {
 				c.askAfterSilence(p)
 				p.timer.expire(c.now)

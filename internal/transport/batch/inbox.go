@@ -30,6 +30,7 @@ type Inbox struct {
 	each     int    // bytes of a place
 	count    int    // places
 	merge    bool   // a message may hold several datagrams
+	asked    int    // messages that the last call could have taken
 	messages int
 
 	// Of the message that Next looks at.
@@ -93,7 +94,7 @@ func (b *Inbox) Receive(fd int, use Kernel, places []byte, each, most int) sysca
 	b.expect(places, each, use.Merge)
 	n := b.offer(use, most)
 	b.calls.Add(1)
-	b.messages, b.message, b.rest = 0, -1, nil
+	b.asked, b.messages, b.message, b.rest = n, 0, -1, nil
 	if n > 1 {
 		var e syscall.Errno
 		b.messages, e = sys.ReceiveBatch(fd, b.mem.messages[:n])
@@ -106,6 +107,10 @@ func (b *Inbox) Receive(fd int, use Kernel, places []byte, each, most int) sysca
 	}
 	return e
 }
+
+// Drained reports whether the last call to Receive took fewer messages than it could, so that it has
+// seen the end of the queue.
+func (b *Inbox) Drained() bool { return b.messages < b.asked }
 
 // expect notes the places of a call.
 func (b *Inbox) expect(places []byte, each int, merge bool) {

@@ -102,8 +102,9 @@ type Gather interface {
 	// call it once after a round of work.
 	Flush()
 	// Poll moves what has arrived into the sink and returns how many chunks and messages that
-	// were: about budget at most, since what came in one piece is taken in one.
-	Poll(s Sink, budget int) int
+	// were: about budget at most, since what came in one piece is taken in one. more says that it
+	// may not have seen all that had arrived when it was called.
+	Poll(s Sink, budget int) (n int, more bool)
 	Sleeper
 	// Stats may be called from any goroutine.
 	Stats() Stats

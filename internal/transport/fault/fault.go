@@ -28,7 +28,7 @@ func Lossy(g fabric.Gather, loss float64, seed uint64) *Gather {
 }
 
 // Poll implements fabric.Gather.
-func (f *Gather) Poll(s fabric.Sink, budget int) int {
+func (f *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
 	f.sink.Sink = s
 	return f.Gather.Poll(&f.sink, budget)
 }

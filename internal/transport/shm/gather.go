@@ -168,8 +168,8 @@ func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
 func (g *Gather) Flush() {}
 
 // Poll hands messages, then chunks, to the sink.
-func (g *Gather) Poll(s fabric.Sink, budget int) int {
-	n := g.pollMail(s, budget)
+func (g *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
+	n = g.pollMail(s, budget)
 	size := g.win.lay.Size
 	for i := 0; i < size && n < budget; i++ {
 		r := g.next + i
@@ -189,7 +189,7 @@ func (g *Gather) Poll(s fabric.Sink, budget int) int {
 		g.untold = g.untold[1:]
 		s.Broken(r, g.broken[r])
 	}
-	return n
+	return n, n >= budget
 }
 
 // pollRing reads up to budget chunks of a rank's ring, and stops before one

@@ -100,9 +100,9 @@ func TestSlowReaderStopsTheWriter(t *testing.T) {
 	}
 	require.Equal(t, 3, sender(w[0], 1, shard, 0), "as many as there are slots")
 	require.Equal(t, 0, sender(w[0], 1, shard, 3))
-	require.Equal(t, 3, readers[1].g.Poll(readers[1], 10), "the fast reader takes all")
+	require.Equal(t, 3, polled(readers[1].g, readers[1], 10), "the fast reader takes all")
 	require.Equal(t, 0, sender(w[0], 1, shard, 3), "the slow one has taken none")
-	require.Equal(t, 2, readers[2].g.Poll(readers[2], 2), "a budget of two")
+	require.Equal(t, 2, polled(readers[2].g, readers[2], 2), "a budget of two")
 	require.True(t, readers[2].g.ready(), "what the budget left over must not be slept over")
 	w[0].Gather().Sleep(time.Hour) // ends, since there is room for what was refused
 	require.Equal(t, 2, sender(w[0], 1, shard, 3))
@@ -127,13 +127,13 @@ func TestHoldLeavesChunksWhereTheyAre(t *testing.T) {
 	require.Equal(t, 2, sender(w[1], 1, now, 0))
 	p := newProbe(w[2])
 	p.seq, p.shard, p.out, p.left = 1, 150, make([]byte, 450), 2
-	require.Equal(t, 2, p.g.Poll(p, 10), "rank 1's chunks pass those that are held")
+	require.Equal(t, 2, polled(p.g, p, 10), "rank 1's chunks pass those that are held")
 	require.NoError(t, check(p.out[150:300], 1, 1))
-	require.Equal(t, 0, p.g.Poll(p, 10))
+	require.Equal(t, 0, polled(p.g, p, 10))
 	require.False(t, p.g.ready(), "a held chunk is no reason to stay awake")
 	p.g.Sleep(time.Millisecond)
 	p.seq, p.left = 2, 2
-	require.Equal(t, 2, p.g.Poll(p, 10))
+	require.Equal(t, 2, polled(p.g, p, 10))
 	require.NoError(t, check(p.out[:150], 0, 2))
 }
 
@@ -150,7 +150,7 @@ func TestDroppedChunksFreeTheirSlots(t *testing.T) {
 	d.seq, d.left = 1, 1
 	for i := range 10 {
 		require.Equal(t, 1, sender(w[0], 1, []byte{1}, 0), "round %d", i)
-		require.Equal(t, 1, w[1].Gather().Poll(d, 10))
+		require.Equal(t, 1, polled(w[1].Gather(), d, 10))
 	}
 	assert.EqualValues(t, 10, w[1].Gather().Stats().Dropped)
 	assert.EqualValues(t, 0, w[1].Gather().Stats().ReceivedBytes)
@@ -172,7 +172,7 @@ func TestControl(t *testing.T) {
 		p := newProbe(w[to])
 		var n int
 		for got := 1; got > 0; n += got {
-			got = p.g.Poll(p, 4)
+			got = polled(p.g, p, 4)
 		}
 		require.Equal(t, 3*len(topology.Distances(size)), n)
 		count := map[int]int{}
@@ -198,9 +198,9 @@ func TestFullMailboxRefuses(t *testing.T) {
 		}
 		require.EqualValues(t, letters, n)
 		require.False(t, g.ready())
-		require.Equal(t, 1, p.g.Poll(p, 1))
+		require.Equal(t, 1, polled(p.g, p, 1))
 		g.Sleep(time.Hour) // ends, since there is room for what was refused
-		require.Equal(t, letters-1, p.g.Poll(p, 1000))
+		require.Equal(t, letters-1, polled(p.g, p, 1000))
 	}
 	for i, got := range p.messages {
 		require.EqualValues(t, i, got.Seq)
@@ -252,7 +252,7 @@ func TestSleepEnds(t *testing.T) {
 			continue
 		}
 		p.left = 1
-		for p.g.Poll(p, 10) == 0 {
+		for polled(p.g, p, 10) == 0 {
 			g.Sleep(time.Hour)
 		}
 		<-done
@@ -276,8 +276,14 @@ func TestDataPathDoesNotAllocate(t *testing.T) {
 		w[0].Gather().Multicast(&run)
 		w[0].Gather().Control(1, &m, nil)
 		p.messages, p.from = p.messages[:0], p.from[:0]
-		w[1].Gather().Poll(sink, 10)
+		polled(w[1].Gather(), sink, 10)
 		w[1].Gather().Sleep(time.Microsecond)
 	}))
 	assert.Zero(t, p.left)
+}
+
+// polled polls and returns how much came.
+func polled(g fabric.Gather, s fabric.Sink, budget int) int {
+	n, _ := g.Poll(s, budget)
+	return n
 }

@@ -76,7 +76,7 @@ func (p *probe) allgather(shard, out []byte) error {
 			sent += work
 		}
 		if p.left > 0 {
-			work += p.g.Poll(p, pollBudget)
+			work += polled(p.g, p, pollBudget)
 		}
 		if work == 0 {
 			p.g.Sleep(p.patience) // a ring that is missed shows as a test that fails

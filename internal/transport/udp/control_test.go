@@ -49,7 +49,7 @@ func TestControlArrivesInOrder(t *testing.T) {
 	ranks[0].Flush()
 	for deadline := time.Now().Add(patience); len(s.heard) < len(want); {
 		require.True(t, time.Now().Before(deadline))
-		require.LessOrEqual(t, ranks[1].Poll(s, 7), 7, "the budget holds")
+		require.LessOrEqual(t, polled(ranks[1], s, 7), 7, "the budget holds")
 		ranks[1].Sleep(time.Millisecond)
 	}
 	require.Equal(t, want, s.heard)
@@ -106,7 +106,7 @@ func TestRepairInPieces(t *testing.T) {
 		_, err := conn.Write(message[at:min(at+100, len(message))])
 		require.NoError(t, err)
 		g.Sleep(patience)
-		require.Equal(t, at+100 >= len(message), g.Poll(s, 10) == 1)
+		require.Equal(t, at+100 >= len(message), polled(g, s, 10) == 1)
 	}
 	require.Zero(t, s.left)
 	require.NoError(t, s.check())
@@ -148,7 +148,7 @@ func TestBrokenNamesRankAndCause(t *testing.T) {
 			require.True(t, g.Control(0, &wire.Control{Kind: wire.Done}, nil))
 			g.Flush()
 			clear(s.broken)
-			require.Zero(t, g.Poll(s, 10))
+			require.Zero(t, polled(g, s, 10))
 			require.Empty(t, s.broken, "told once")
 		})
 	}

@@ -205,7 +205,7 @@ func (g *Gather) Flush() {
 
 // Poll implements fabric.Gather. Datagrams that the kernel merged are taken
 // together, so it may exceed the budget by those of one message.
-func (g *Gather) Poll(s fabric.Sink, budget int) int {
+func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	g.congested = false
 	if len(g.tails) > 0 {
 		g.nudge(time.Now())
@@ -217,7 +217,6 @@ func (g *Gather) Poll(s fabric.Sink, budget int) int {
 	if g.stalls > 0 {
 		g.loseStalled(s)
 	}
-	done := 0
 	if g.backlog > 0 {
 		for _, p := range g.peers {
 			if p.more && done < budget {
@@ -227,36 +226,38 @@ func (g *Gather) Poll(s fabric.Sink, budget int) int {
 	}
 	ready := g.ready
 	g.ready = nil
+	more = len(ready) > 0 // Others may have become ready since Sleep looked.
 	if len(ready) == 0 {
 		ready = g.poller.Ready()
 	}
 	for i := range ready {
 		if done >= budget {
-			break // The rest stays ready.
+			return done, true // The rest stays ready.
 		}
-		done += g.serve(&ready[i], s, budget-done)
+		n, left := g.serve(&ready[i], s, budget-done)
+		done, more = done+n, more || left
 	}
-	return done
+	return done, more || g.backlog > 0
 }
 
-// serve deals with one descriptor that is ready.
-func (g *Gather) serve(e *unix.EpollEvent, s fabric.Sink, budget int) int {
+// serve deals with one descriptor that is ready, and reports whether it may be so still.
+func (g *Gather) serve(e *unix.EpollEvent, s fabric.Sink, budget int) (n int, more bool) {
 	tag := int(e.Fd)
 	if tag < len(g.receivers) {
 		return g.receive(g.receivers[tag], s, budget)
 	}
 	if tag < g.peerTag(0) {
 		g.writable(tag - len(g.receivers))
-		return 0
+		return 0, false
 	}
 	p := g.peers[tag-g.peerTag(0)]
 	if e.Events&unix.EPOLLOUT != 0 {
 		g.flush(p)
 	}
 	if e.Events&^unix.EPOLLOUT != 0 {
-		return g.hear(p, s, budget)
+		return g.hear(p, s, budget), false
 	}
-	return 0
+	return 0, false
 }
 
 // note keeps the first error that ends this rank's part in the multicast. Poll

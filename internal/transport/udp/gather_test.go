@@ -95,7 +95,7 @@ func TestGroupOfOne(t *testing.T) {
 	ranks, _ := group(t, 1, nil)
 	s := newSink(0, 1, ranks[0].Traits().Chunk, 100)
 	require.Equal(t, 1, ranks[0].Multicast(run(0, 1, make([]byte, 100), 0, 1)))
-	require.Zero(t, ranks[0].Poll(s, 10))
+	require.Zero(t, polled(ranks[0], s, 10))
 	ranks[0].Sleep(0)
 }
 
@@ -198,7 +198,7 @@ func TestOverflowLosesWholeChunksOnly(t *testing.T) {
 			fill(shard, 0, 1)
 			s := newSink(1, 2, 1440, len(shard))
 			require.Equal(t, chunks, ranks[0].Multicast(run(0, 1, shard, 0, chunks)))
-			pollUntil(t, ranks[1], s, func() bool { return ranks[1].Poll(s, 100) == 0 })
+			pollUntil(t, ranks[1], s, func() bool { return polled(ranks[1], s, 100) == 0 })
 			held := chunks - s.left
 			require.GreaterOrEqual(t, held, ranks[1].Traits().Window)
 			require.Positive(t, s.left)
@@ -242,7 +242,7 @@ func TestWindowHolds(t *testing.T) {
 						}
 						want := s.next[0] + 1 + uint32(rng.IntN(window))
 						for s.next[0] < min(want, uint32(sent)) {
-							require.Positive(t, ranks[1].Poll(s, 1+rng.IntN(8)), "chunk %d of %d is lost, window %d", s.next[0], s.chunks(), window)
+							require.Positive(t, polled(ranks[1], s, 1+rng.IntN(8)), "chunk %d of %d is lost, window %d", s.next[0], s.chunks(), window)
 						}
 					}
 					require.NoError(t, s.check())
@@ -268,7 +268,7 @@ func TestDataPathDoesNotAllocate(t *testing.T) {
 			ranks[0].Control(1, credit, nil)
 			ranks[0].Flush()
 			for s.left > 0 || credits == 0 {
-				if ranks[1].Poll(s, 64) == 0 {
+				if polled(ranks[1], s, 64) == 0 {
 					ranks[1].Sleep(time.Millisecond)
 				}
 			}

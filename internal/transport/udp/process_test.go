@@ -111,7 +111,7 @@ func (d *driver) received(h *wire.Data) {
 
 // step does one round of work.
 func (d *driver) step() {
-	work := d.g.Poll(d.s, 64)
+	work := polled(d.g, d.s, 64)
 	if d.turn {
 		work += d.multicast()
 	}

@@ -18,8 +18,8 @@ type arrival struct {
 }
 
 // receive makes one call to the kernel and hands what it brought to the sink.
-// It returns how many datagrams that were.
-func (g *Gather) receive(fd int, s fabric.Sink, budget int) (n int) {
+// It returns how many datagrams that were, and whether more may be in the socket.
+func (g *Gather) receive(fd int, s fabric.Sink, budget int) (n int, more bool) {
 	if g.use.Merge {
 		budget = 1 // one message has many
 	}
@@ -28,7 +28,7 @@ func (g *Gather) receive(fd int, s fabric.Sink, budget int) (n int) {
 		if e != unix.EAGAIN && e != unix.ENOMEM {
 			g.note(fmt.Errorf("receive multicast from %s: %w", g.options.Interface.Name, e))
 		}
-		return 0
+		return 0, e != unix.EAGAIN
 	}
 	var d batch.Datagram
 	for g.in.Next(&d) {
@@ -39,7 +39,7 @@ func (g *Gather) receive(fd int, s fabric.Sink, budget int) (n int) {
 		g.arrived(&guess, &d)
 	}
 	g.deliver(s)
-	return n
+	return n, !g.in.Drained()
 }
 
 // arrived notes a datagram. A payload that was read to a place where it does not belong leaves it

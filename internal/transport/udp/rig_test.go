@@ -195,7 +195,7 @@ func pollUntil(t testing.TB, g *Gather, s fabric.Sink, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); {
 		require.True(t, time.Now().Before(deadline), "nothing more arrived")
-		if g.Poll(s, 1<<10) == 0 {
+		if polled(g, s, 1<<10) == 0 {
 			g.Sleep(time.Millisecond)
 		}
 	}
@@ -207,4 +207,10 @@ func run(root uint16, seq uint32, shard []byte, psn, count int) *fabric.Run {
 		Head:  wire.Data{Collective: wire.Allgather, Root: root, Seq: seq, PSN: uint32(psn), Bytes: uint32(len(shard))},
 		Count: count, Shard: shard,
 	}
+}
+
+// polled polls and returns how much came.
+func polled(g fabric.Gather, s fabric.Sink, budget int) int {
+	n, _ := g.Poll(s, budget)
+	return n
 }

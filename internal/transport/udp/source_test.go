@@ -38,10 +38,10 @@ func TestForgedSource(t *testing.T) {
 			send(9) // no rank's
 			send(3) // another rank's
 			s := newSink(1, 3, 1024, 1024)
-			require.Zero(t, ranks[1].Poll(s, 100), "lo delivers before the send returns, so there is nothing")
+			require.Zero(t, polled(ranks[1], s, 100), "lo delivers before the send returns, so there is nothing")
 			send(1)
-			require.Equal(t, 1, ranks[1].Poll(s, 100), "but for the address it is what the rank sends")
-			require.Equal(t, 1, ranks[2].Poll(newSink(2, 3, 1024, 1024), 100))
+			require.Equal(t, 1, polled(ranks[1], s, 100), "but for the address it is what the rank sends")
+			require.Equal(t, 1, polled(ranks[2], newSink(2, 3, 1024, 1024), 100))
 			exchange(t, ranks, 100*1024+7)
 		})
 	}

@@ -74,7 +74,7 @@ func TestStrangersHaveNoEffect(t *testing.T) {
 				_, err := unix.Write(fd, b)
 				require.NoError(t, err, name)
 			}
-			require.Zero(t, ranks[1].Poll(s, 100), "lo delivers before the send returns, so there is nothing")
+			require.Zero(t, polled(ranks[1], s, 100), "lo delivers before the send returns, so there is nothing")
 			require.Zero(t, ranks[1].Stats().ReceivedChunks)
 
 			for name, b := range map[string][]byte{
@@ -89,7 +89,7 @@ func TestStrangersHaveNoEffect(t *testing.T) {
 				dropped := ranks[1].Stats().Dropped
 				_, err := unix.Write(fd, b)
 				require.NoError(t, err, name)
-				require.Positive(t, ranks[1].Poll(s, 100), name)
+				require.Positive(t, polled(ranks[1], s, 100), name)
 				require.Equal(t, dropped+1, ranks[1].Stats().Dropped, name)
 				require.Equal(t, 1, s.left, name)
 			}
@@ -97,7 +97,7 @@ func TestStrangersHaveNoEffect(t *testing.T) {
 			shard := make([]byte, 1024)
 			fill(shard, 0, 1)
 			require.Equal(t, 1, ranks[0].Multicast(run(0, 1, shard, 0, 1)))
-			require.Equal(t, 1, ranks[1].Poll(s, 100))
+			require.Equal(t, 1, polled(ranks[1], s, 100))
 			require.NoError(t, s.check())
 			require.Zero(t, s.left)
 			require.Empty(t, s.broken)
