@@ -14,16 +14,35 @@ import (
 // Control messages and repairs, which travel on a reliable path, are not touched.
 type Gather struct {
 	fabric.Gather
-	sink     sink
-	injected atomic.Uint64
+	sink   sink
+	losses losses
+}
+
+// losses are datagrams that are lost at random, independently, and how many were.
+type losses struct {
+	probability float64
+	rng         *rand.Rand
+	count       atomic.Uint64
+}
+
+func newLosses(probability float64, seed, stream uint64) losses {
+	return losses{probability: probability, rng: rand.New(rand.NewPCG(seed, stream))}
+}
+
+// next decides about the next datagram, and counts it if it is lost.
+func (l *losses) next() (lost bool) {
+	if lost = l.rng.Float64() < l.probability; lost {
+		l.count.Add(1)
+	}
+	return lost
 }
 
 // Lossy wraps g so that each chunk is lost with probability loss (0 to 1),
 // independently. The same seed and the same arrivals lose the same chunks. It is not for a
 // Lossless fabric: there nothing would bring back what is lost.
 func Lossy(g fabric.Gather, loss float64, seed uint64) *Gather {
-	f := &Gather{Gather: g}
-	f.sink = sink{fabric: f, loss: loss, rng: rand.New(rand.NewPCG(seed, 0x6d63617374))}
+	f := &Gather{Gather: g, losses: newLosses(loss, seed, 0x6d63617374)}
+	f.sink.losses = &f.losses
 	return f
 }
 
@@ -36,22 +55,19 @@ func (f *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
 // Stats implements fabric.Gather.
 func (f *Gather) Stats() fabric.Stats {
 	s := f.Gather.Stats()
-	s.Injected += f.injected.Load()
+	s.Injected += f.losses.count.Load()
 	return s
 }
 
 // sink drops some of the chunks that arrive.
 type sink struct {
 	fabric.Sink
-	fabric *Gather
-	loss   float64
-	rng    *rand.Rand
+	losses *losses
 }
 
 // Accept implements fabric.Sink.
 func (s *sink) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
-	if !h.IsRepair() && s.rng.Float64() < s.loss {
-		s.fabric.injected.Add(1)
+	if !h.IsRepair() && s.losses.next() {
 		return nil, fabric.Drop, false
 	}
 	return s.Sink.Accept(h, n)

@@ -1,9 +1,6 @@
 package fault
 
 import (
-	"math/rand/v2"
-	"sync/atomic"
-
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
@@ -12,23 +9,23 @@ import (
 // What a rank says about results, and its polls, are not touched: they are small and few.
 type Switch struct {
 	fabric.Switch
-	sink     slotSink
-	added    int   // since the last Flush, with those that are lost
-	lost     []int // which of them
-	injected atomic.Uint64
+	sink   slotSink
+	losses losses
+	added  int   // since the last Flush, with those that are lost
+	lost   []int // which of them
 }
 
 // LossySwitch wraps s so that each datagram is lost with probability loss (0 to 1), independently.
 // The same seed and the same datagrams lose the same ones.
 func LossySwitch(s fabric.Switch, loss float64, seed uint64) *Switch {
-	f := &Switch{Switch: s}
-	f.sink = slotSink{fabric: f, loss: loss, rng: rand.New(rand.NewPCG(seed, 0x736c6f74))}
+	f := &Switch{Switch: s, losses: newLosses(loss, seed, 0x736c6f74)}
+	f.sink.losses = &f.losses
 	return f
 }
 
 // Add implements fabric.Switch.
 func (f *Switch) Add(h *wire.Slot, payload []byte) bool {
-	if (h.Kind == wire.Contribution || h.Kind == wire.Kept) && f.sink.loses() {
+	if (h.Kind == wire.Contribution || h.Kind == wire.Kept) && f.losses.next() {
 		f.lost = append(f.lost, f.added)
 	} else if !f.Switch.Add(h, payload) {
 		return false
@@ -58,29 +55,19 @@ func (f *Switch) Receive(stripe int, hint []byte, budget int, s fabric.SlotSink)
 // Stats implements fabric.Switch.
 func (f *Switch) Stats() fabric.Stats {
 	s := f.Switch.Stats()
-	s.Injected += f.injected.Load()
+	s.Injected += f.losses.count.Load()
 	return s
 }
 
 // slotSink loses some of what has arrived.
 type slotSink struct {
 	fabric.SlotSink
-	fabric *Switch
-	loss   float64
-	rng    *rand.Rand
-}
-
-func (s *slotSink) loses() bool {
-	lost := s.rng.Float64() < s.loss
-	if lost {
-		s.fabric.injected.Add(1)
-	}
-	return lost
+	losses *losses
 }
 
 // Slot implements fabric.SlotSink.
 func (s *slotSink) Slot(h *wire.Slot, payload []byte) {
-	if !s.loses() {
+	if !s.losses.next() {
 		s.SlotSink.Slot(h, payload)
 	}
 }
