@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // The test program is mcast itself when it is started with this variable, so
@@ -165,10 +167,7 @@ func TestBenchUsesTheSwitchThatIsThere(t *testing.T) {
 }
 
 func TestBenchSaysWhenTheSwitchIsNotThere(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closed := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	closed := systest.ReservePort(t).String()
 	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "4K", "--iters", "2", "--json", "--switch="+closed)
 	var exit *exec.ExitError
 	require.ErrorAs(t, cmd.Run(), &exit)
@@ -199,10 +198,8 @@ func TestBenchPrintsATable(t *testing.T) {
 
 // TestBenchUnderALauncher starts the ranks by hand, with a launcher's variables.
 func TestBenchUnderALauncher(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // the port of torchrun's store, which is taken
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	port := ln.Addr().(*net.TCPAddr).Port
+	store, _ := systest.ReservePortAfter(t) // torchrun's, which is taken: the ranks meet at the next one
+	port := store.Addr().(*net.TCPAddr).Port
 	for name, vars := range map[string][]string{
 		"torchrun": {"RANK=%d", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(port)},
 		"mpirun":   {"OMPI_COMM_WORLD_RANK=%d", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=" + t.Name() + strconv.Itoa(os.Getpid())},

@@ -19,6 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // stream keeps several Reduce-Scatters, and Reduces, in flight on all ranks, n in all, and compares
@@ -274,10 +275,7 @@ func TestDatagramsDoNotPass(t *testing.T) {
 
 func TestReasonsToGoDirectly(t *testing.T) {
 	waits(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closed := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	closed := systest.ReservePort(t).String()
 	open := node(t, switchd.Config{})
 	sealed := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
 	tiny := node(t, switchd.Config{Memory: 4096})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,6 +24,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // A rank of these tests is this test binary, run again with roleEnv set.
@@ -221,10 +221,7 @@ func spawn(t *testing.T, r role) child {
 
 func startRanks(t *testing.T, proto role) []child {
 	t.Helper()
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	proto.Address = ln.Addr().String()
-	require.NoError(t, ln.Close())
+	proto.Address = systest.ReservePort(t).String()
 	kids := make([]child, proto.Size)
 	for i := range kids {
 		proto.Rank = i

@@ -15,6 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // dial joins a job of two ranks and does not wait for the other.
@@ -165,12 +166,9 @@ func TestManyRanksThatAreNeverComplete(t *testing.T) {
 }
 
 func TestChildWithoutParent(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closed := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	closed := systest.ReservePort(t).String()
 	s := start(t, Config{Parent: closed})
-	_, err = dial(t, s, session.Hello{Job: 1})
+	_, err := dial(t, s, session.Hello{Job: 1})
 	require.ErrorContains(t, err, "parent switch")
 	require.ErrorContains(t, err, closed)
 }

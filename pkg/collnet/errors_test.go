@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestEveryFaultHasAType: none of package group's errors comes out as it is.
@@ -83,7 +83,7 @@ func TestRanksHaveDifferentOptions(t *testing.T) {
 
 // TestRankDoesNotCome: it is named, by both ways to join, and so is what ran out.
 func TestRankDoesNotCome(t *testing.T) {
-	port := freePort(t)
+	port := systest.ReservePort(t).String()
 	_, err := Join(t.Context(), port, 0, 2, Options{JoinTimeout: 200 * time.Millisecond})
 	e, listen := Listen(0, 2, Options{JoinTimeout: 200 * time.Millisecond})
 	require.NoError(t, listen)
@@ -111,16 +111,9 @@ func TestRankDoesNotCome(t *testing.T) {
 	require.ErrorContains(t, err, "somebody pressed a key")
 }
 
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // TestJoin has two ranks meet at an address.
 func TestJoin(t *testing.T) {
-	addr := freePort(t)
+	addr := systest.ReservePort(t).String()
 	joined := make(chan error, 2)
 	for rank := range 2 {
 		go func() {

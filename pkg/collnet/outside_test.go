@@ -3,7 +3,6 @@ package collnet_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestAnotherModule builds testdata/outside in a module of its own, which has this one by a replace
@@ -68,10 +69,7 @@ replace %[1]s => %[2]s
 // runOutside runs two ranks and returns what each writes to its standard output.
 func runOutside(t *testing.T, program string, args ...string) (written [2]string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := l.Addr().String()
-	require.NoError(t, l.Close())
+	addr := systest.ReservePort(t).String()
 	var ranks [2]*exec.Cmd
 	var out, log [2]bytes.Buffer
 	for r := range ranks {
