@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ type Datapath struct {
 	chunk   int
 	batch   *datagram.Batch
 	poller  *sys.Poller
-	blocked []bool // sockets that had no room, by stripe
+	rooms   []datagram.Room // in front of the sockets, by stripe; those that are Full are watched for more
 	closing func() error
 
 	sizes  [datagram.MaxBatch]int // bytes of the datagrams that Flush sends, each with all before
@@ -50,7 +51,8 @@ func (s *Session) Datapath(chunk int) (*Datapath, error) {
 // NewDatapath prepares a data path. An error leaves the sockets to the caller.
 func NewDatapath(c DatapathConfig) (d *Datapath, err error) {
 	d = &Datapath{
-		sockets: c.Sockets, seals: c.Seals, head: c.Seals.Head(), chunk: c.Chunk, blocked: make([]bool, len(c.Sockets)), closing: c.Close,
+		sockets: c.Sockets, seals: c.Seals, head: c.Seals.Head(), chunk: c.Chunk,
+		rooms: make([]datagram.Room, len(c.Sockets)), closing: c.Close,
 	}
 	if d.batch, err = datagram.NewBatch(d.head, c.Chunk); err != nil {
 		return nil, err
@@ -88,21 +90,30 @@ func (d *Datapath) Add(h *wire.Slot, payload []byte) bool {
 
 // Flush implements fabric.Switch.
 func (d *Datapath) Flush(stripe int) (int, error) {
-	s, added := d.sockets[stripe], d.batch.Added()
-	sent, err := d.batch.Flush(s)
+	sent, err := d.batch.Flush(d.sockets[stripe])
 	if sent > 0 {
 		d.sent.Add(uint64(sent))
 		d.bytesOut.Add(uint64(d.sizes[sent-1]))
 	}
-	if blocked := sent < added && err == nil; blocked != d.blocked[stripe] {
-		d.blocked[stripe] = blocked
-		events := uint32(unix.EPOLLIN)
-		if blocked {
-			events |= unix.EPOLLOUT
-		}
-		err = errors.Join(err, d.poller.Change(s.FD(), stripe, events))
+	if failed := d.note(stripe, d.batch.Room()); failed != nil {
+		return sent, failed
 	}
 	return sent, final(err)
+}
+
+// note keeps what room there is, and has the poller tell when a full socket has some.
+func (d *Datapath) note(stripe int, r datagram.Room) error {
+	if full := r == datagram.Full; full != (d.rooms[stripe] == datagram.Full) {
+		events := uint32(unix.EPOLLIN)
+		if full {
+			events |= unix.EPOLLOUT
+		}
+		if err := d.poller.Change(d.sockets[stripe].FD(), stripe, events); err != nil {
+			return err
+		}
+	}
+	d.rooms[stripe] = r
+	return nil
 }
 
 // final drops an error that says that nobody listens: that may be an old datagram's, or a lie; the
@@ -138,8 +149,23 @@ func (d *Datapath) Datagram(head, payload []byte) {
 	d.sink.Slot(&d.slot, payload)
 }
 
-// Sleep implements fabric.Switch.
-func (d *Datapath) Sleep(most time.Duration) { d.poller.Wait(most) }
+// Sleep implements fabric.Switch. When it returns there may be room where there was none.
+func (d *Datapath) Sleep(most time.Duration) {
+	if slices.Contains(d.rooms, datagram.Congested) {
+		most = min(most, datagram.Pause)
+	}
+	ready := d.poller.Wait(most)
+	for i, r := range d.rooms {
+		if r == datagram.Congested {
+			d.rooms[i] = datagram.Free
+		}
+	}
+	for i := range ready {
+		if ready[i].Events&unix.EPOLLOUT != 0 {
+			_ = d.note(int(ready[i].Fd), datagram.Free) // else it stays Full, and the next Flush says why
+		}
+	}
+}
 
 // Wake implements fabric.Switch.
 func (d *Datapath) Wake() { d.poller.Wake() }

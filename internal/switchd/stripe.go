@@ -43,10 +43,8 @@ type link struct {
 	seals    session.Seals
 	tag      int // of the poller
 	readable bool
-	writable bool
-	// congested: it is not writable for want of memory, of which the poller does not tell the end.
-	congested bool
-	failures  int // of calls to receive, in a row
+	room     datagram.Room // Full at first: the poller tells of a new socket as well
+	failures int           // of calls to receive, in a row
 }
 
 func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
@@ -57,13 +55,15 @@ func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
 	s := &stripe{job: j, node: n}
 	links := make([]node.Link, len(j.members))
 	for i, m := range j.members {
-		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe], seals: m.peer.Seals()}
+		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe], seals: m.peer.Seals(), room: datagram.Full}
 		s.links = append(s.links, l)
 		links[i] = l
 	}
 	var up node.Link
 	if j.parent != nil {
-		s.up = &link{stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe], seals: j.parent.Seals()}
+		s.up = &link{
+			stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe], seals: j.parent.Seals(), room: datagram.Full,
+		}
 		up = s.up
 	}
 	n.Connect(links, up, c.Chunk >= datagram.Straight)
@@ -155,7 +155,7 @@ func (l *link) Datagram(head, payload []byte) {
 }
 
 // Writable implements node.Link.
-func (l *link) Writable() bool { return l.writable }
+func (l *link) Writable() bool { return l.room == datagram.Free }
 
 // Add implements node.Link.
 func (l *link) Add(h *wire.Slot, payload []byte) bool {
@@ -175,8 +175,7 @@ func (l *link) Flush() int {
 		} // else nobody listens there any more; the session says what it means
 		return added
 	}
-	l.writable = sent == added
-	if l.congested = l.batch.Congested(); l.congested {
+	if l.room = l.batch.Room(); l.room == datagram.Congested {
 		l.stripe.worker.congest()
 	}
 	return sent

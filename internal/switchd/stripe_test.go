@@ -130,7 +130,7 @@ func TestCongestion(t *testing.T) {
 		w := worked(t)
 		s, _ := adopted(t, w, 1)
 		l := s.links[0]
-		l.writable = true
+		l.room = datagram.Free
 		sent := -1
 		systest.InSandbox(t, e, []uint32{unix.SYS_SENDMSG, unix.SYS_SENDMMSG}, func() {
 			l.Add(&wire.Slot{Kind: wire.Result, Job: 1}, nil)

@@ -19,8 +19,6 @@ import (
 const (
 	// nap bounds a sleep; it is for the counters alone.
 	nap = time.Second
-	// congestion is how long a link is left alone that the kernel had no memory for.
-	congestion = time.Millisecond
 	// countEvery is how often a busy worker makes its counters known.
 	countEvery = 50 * time.Millisecond
 )
@@ -208,26 +206,28 @@ func (w *worker) mark(ready []unix.EpollEvent) {
 		}
 		const failed = unix.EPOLLERR | unix.EPOLLHUP // the next call says which, and clears it
 		l.readable = l.readable || ready[i].Events&(unix.EPOLLIN|failed) != 0
-		l.writable = l.writable || ready[i].Events&(unix.EPOLLOUT|failed) != 0
+		if l.room == datagram.Full && ready[i].Events&(unix.EPOLLOUT|failed) != 0 {
+			l.room = datagram.Free
+		}
 	}
 }
 
 // congest has retry look at congested links after a pause, which does not begin anew with each of them.
 func (w *worker) congest() {
 	if w.retryAt == 0 {
-		w.retryAt = w.now + congestion
+		w.retryAt = w.now + datagram.Pause
 	}
 }
 
-// retry makes congested links writable when it is time: no event does.
+// retry opens congested links when it is time: no event does.
 func (w *worker) retry() {
 	if w.retryAt == 0 || w.now < w.retryAt {
 		return
 	}
 	w.retryAt = 0
 	for _, l := range w.links {
-		if l != nil && l.congested {
-			l.congested, l.writable = false, true
+		if l != nil && l.room == datagram.Congested {
+			l.room = datagram.Free
 		}
 	}
 }

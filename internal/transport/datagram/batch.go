@@ -24,7 +24,7 @@ type Batch struct {
 	out *batch.Outbox
 	in  *batch.Inbox
 
-	congested bool // see Congested
+	room Room // see Room
 
 	Syscalls atomic.Uint64 // made so far
 	Refused  atomic.Uint64 // datagrams that were not sent because a firewall or a policy forbids it (EPERM)
@@ -79,16 +79,19 @@ func (b *Batch) Forget() { b.out.Forget() }
 // datagram longer than Socket.MTU.
 func (b *Batch) Flush(s *Socket) (sent int, err error) {
 	defer b.out.Forget()
-	b.congested = false
+	b.room = Free
 	for sent < b.out.Added() {
 		n, refused, e := b.out.Send(&s.sender, sent)
 		sent += n
 		if e == 0 {
 			continue
 		}
-		switch r := batch.RefusalOf(e); r {
-		case batch.NoRoom, batch.Congested:
-			b.congested = r == batch.Congested
+		switch batch.RefusalOf(e) {
+		case batch.NoRoom:
+			b.room = Full
+			return sent, nil
+		case batch.Congested:
+			b.room = Congested
 			return sent, nil
 		case batch.Forbidden:
 			b.Refused.Add(uint64(refused))
@@ -99,10 +102,6 @@ func (b *Batch) Flush(s *Socket) (sent int, err error) {
 	}
 	return sent, nil
 }
-
-// Congested reports whether what the last Flush lacked was not room in the socket but memory, or room
-// in a device's queue. Then no event of the socket tells when to try again.
-func (b *Batch) Congested() bool { return b.congested }
 
 // sendError says what a refusal means.
 func (s *Socket) sendError(size int, e syscall.Errno) error {
