@@ -44,8 +44,7 @@ type Options struct {
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
-	// Network is what other hosts are reached through; nil: the kernel. With another one Settings
-	// must name no aggregation node, since sessions with those are sockets of the kernel.
+	// Network is what other hosts are reached through; nil: the kernel.
 	Network Network
 }
 
@@ -82,10 +81,6 @@ func Open(o Options) (*Endpoint, error) {
 	}
 	if o.Network == nil {
 		o.Network = kernel{}
-	}
-	if _, own := o.Network.(kernel); !own && len(o.Settings.Switches()) > 0 {
-		return nil, argument("MCAST_SWITCH is set, and aggregation nodes are reached through the kernel alone: " +
-			"want no MCAST_SWITCH, or no Network")
 	}
 	ifi, addr, err := o.Network.Uplink(o.Settings.Interface)
 	if err != nil {

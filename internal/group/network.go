@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
@@ -38,6 +39,8 @@ type Network interface {
 	// Persist keeps a connection that is in use alive as long as the peer may live, see
 	// sys.Persist.
 	Persist(c net.Conn) error
+	// Sessions is what aggregation nodes are reached over.
+	Sessions() session.Network
 	// Probe opens what finds out what paths carry.
 	Probe(o *udp.Options) (Prober, error)
 	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections.
@@ -124,6 +127,9 @@ func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 
 // Persist implements Network.
 func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
+
+// Sessions implements Network.
+func (kernel) Sessions() session.Network { return session.Kernel{} }
 
 // Probe implements Network.
 func (kernel) Probe(o *udp.Options) (Prober, error) { return udp.OpenProber(*o) }

@@ -37,12 +37,3 @@ func TestMeetOverAnotherNetwork(t *testing.T) {
 	require.Len(t, n.listened, 1)
 	require.Equal(t, "127.0.0.1:1", <-n.listened)
 }
-
-// TestAnotherNetworkHasNoSwitch: sessions with nodes are sockets of the kernel.
-func TestAnotherNetworkHasNoSwitch(t *testing.T) {
-	s, err := config.Load(nil, map[string]string{"MCAST_SWITCH": "127.0.0.1:1"})
-	require.NoError(t, err)
-	_, err = Open(Options{Size: 1, Settings: s, Network: otherNetwork{}})
-	require.ErrorAs(t, err, new(*ArgumentError))
-	require.ErrorContains(t, err, "MCAST_SWITCH")
-}

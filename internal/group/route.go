@@ -176,7 +176,7 @@ func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
 	j.session, j.err = session.Dial(ctx, j.address, session.Hello{
 		Job: r.plan.job, Epoch: epoch, Ranks: r.plan.size, Rank: r.plan.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
-		Chunk: r.switchChunk(), Offload: offload,
+		Chunk: r.switchChunk(), Offload: offload, Network: r.lobby.network.Sessions(),
 	})
 	if j.err != nil {
 		return j

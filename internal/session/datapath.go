@@ -11,7 +11,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // Datapath is a member's end of the sockets of a session. It implements fabric.Switch.
@@ -21,7 +20,7 @@ type Datapath struct {
 	head    int // bytes before a payload
 	chunk   int
 	batch   *datagram.Batch
-	poller  *sys.Poller
+	poller  datagram.Poller
 	rooms   []datagram.Room // in front of the sockets, by stripe; those that are Full are watched for more
 	closing func() error
 
@@ -40,12 +39,15 @@ type DatapathConfig struct {
 	Seals   Seals
 	Chunk   int          // most bytes of a payload
 	Close   func() error // gives the sockets back
+	Network Network      // that has made the sockets; nil: the kernel
 }
 
 // Datapath returns the data path of a session of which Ready has returned terms with that chunk.
 // Its Close ends the session. An error leaves the session as it was.
 func (s *Session) Datapath(chunk int) (*Datapath, error) {
-	return NewDatapath(DatapathConfig{Sockets: s.sockets, Seals: s.Seals(), Chunk: chunk, Close: func() error { return s.Close(nil) }})
+	return NewDatapath(DatapathConfig{
+		Sockets: s.sockets, Seals: s.Seals(), Chunk: chunk, Close: func() error { return s.Close(nil) }, Network: s.hello.Network,
+	})
 }
 
 // NewDatapath prepares a data path. An error leaves the sockets to the caller.
@@ -54,10 +56,13 @@ func NewDatapath(c DatapathConfig) (d *Datapath, err error) {
 		sockets: c.Sockets, seals: c.Seals, head: c.Seals.Head(), chunk: c.Chunk,
 		rooms: make([]datagram.Room, len(c.Sockets)), closing: c.Close,
 	}
+	if c.Network == nil {
+		c.Network = Kernel{}
+	}
 	if d.batch, err = datagram.NewBatch(d.head, c.Chunk); err != nil {
 		return nil, err
 	}
-	if d.poller, err = sys.NewPoller(); err != nil {
+	if d.poller, err = c.Network.Poller(); err != nil {
 		return nil, errors.Join(err, d.batch.Close())
 	}
 	for i, s := range d.sockets {

@@ -14,7 +14,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // DefaultTimeout is the silence after which a side counts as lost, unless told otherwise.
@@ -38,6 +37,7 @@ type Hello struct {
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      batch.Offload
+	Network      Network // nil: the kernel
 }
 
 // Session is a member's end. Any goroutine may call its methods.
@@ -64,6 +64,9 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		h.Timeout = DefaultTimeout
 	}
 	h.Timeout = max(h.Timeout, minTimeout)
+	if h.Network == nil {
+		h.Network = Kernel{}
+	}
 	if h.Secret != "" {
 		if err := (Secret{Text: h.Secret}).Check(); err != nil {
 			return nil, fmt.Errorf("session: %w", err)
@@ -71,11 +74,10 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*h.Timeout) // a handshake of two round trips
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := h.Network.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	sys.PrivateConn(conn.(*net.TCPConn))
 	s := &Session{
 		line: newLine(conn, h.Timeout), hello: h,
 		ready: make(chan struct{}), lost: make(chan struct{}),
@@ -176,7 +178,7 @@ func (s *Session) answer() (o offer, err error) {
 func (s *Session) open(ports []uint16) error {
 	local, node := addrOf(s.line.conn.LocalAddr()), addrOf(s.line.conn.RemoteAddr())
 	for _, port := range ports {
-		socket, err := datagram.Open(datagram.Options{Local: local, Offload: s.hello.Offload})
+		socket, err := s.hello.Network.Socket(datagram.Options{Local: local, Offload: s.hello.Offload})
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func FuzzDial(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := &Session{
 			line:  newLine(play(b), time.Second),
-			hello: Hello{Job: 1, Ranks: 3, Rank: 1, Timeout: time.Second},
+			hello: Hello{Job: 1, Ranks: 3, Rank: 1, Timeout: time.Second, Network: Kernel{}},
 			ready: make(chan struct{}), lost: make(chan struct{}),
 		}
 		defer func() { _ = s.Close(nil) }()

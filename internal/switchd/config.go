@@ -50,6 +50,8 @@ type Config struct {
 	JoinTimeout time.Duration
 	// Chunk bounds the payload of a datagram in bytes. Default: what the paths carry.
 	Chunk int
+	// Network is what the node reaches members and its parent over. Default: the kernel.
+	Network session.Network
 	// Offload is for tests. Default: the best that there is.
 	Offload batch.Offload
 	// Log takes what happens to jobs. Default: nothing is logged.
@@ -72,6 +74,7 @@ func (c Config) complete() (Config, error) {
 	set(&c.Jobs, 256)
 	set(&c.Members, 4096)
 	set(&c.Chunk, 1<<16)
+	set(&c.Network, session.Network(session.Kernel{}))
 	set(&c.JoinTimeout, 30*time.Second)
 	set(&c.Log, slog.New(slog.DiscardHandler))
 	var errs []error

@@ -186,7 +186,7 @@ func (j *job) open(p *session.Peer) (*member, error) {
 	m := &member{peer: p}
 	var ports []uint16
 	for range j.width {
-		socket, err := datagram.Open(datagram.Options{Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload})
+		socket, err := c.Network.Socket(datagram.Options{Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload})
 		if err != nil {
 			j.server.counters.refuse(noSocket)
 			return m, err
@@ -203,7 +203,8 @@ func (j *job) open(p *session.Peer) (*member, error) {
 		if err := socket.Connect(netip.AddrPortFrom(p.Remote(), p.Ports[i])); err != nil {
 			return m, err
 		}
-		if err := mute(socket); err != nil {
+		// Nobody reads it until all ranks are there; until then a member must not fill the kernel's memory.
+		if err := socket.Mute(true); err != nil {
 			return m, err
 		}
 		m.chunk = min(m.chunk, socket.MTU()-p.Head())

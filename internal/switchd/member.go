@@ -3,8 +3,6 @@ package switchd
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
@@ -40,24 +38,6 @@ func list(ranks []int) string {
 		return fmt.Sprintf("%v and %d more", ranks[:most], len(ranks)-most)
 	}
 	return fmt.Sprint(ranks)
-}
-
-// mute has the kernel drop what comes to a socket. Nobody reads it until all
-// ranks are there; until then a member must not fill the kernel's memory.
-func mute(s *datagram.Socket) error {
-	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
-	if err := unix.SetsockoptSockFprog(s.FD(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing}); err != nil {
-		return fmt.Errorf("drop what comes to port %d: %w", s.Port(), err)
-	}
-	return nil
-}
-
-// unmute undoes mute.
-func unmute(s *datagram.Socket) error {
-	if err := unix.SetsockoptInt(s.FD(), unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0); err != nil {
-		return fmt.Errorf("take what comes to port %d: %w", s.Port(), err)
-	}
-	return nil
 }
 
 func (m *member) close() {

@@ -59,11 +59,11 @@ func Start(c Config) (*Server, error) {
 		conns: map[net.Conn]struct{}{}, unproven: map[netip.Prefix]int{}, empty: make(chan struct{}),
 		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
 	}
-	if s.listener, err = net.Listen("tcp", c.Bind); err != nil {
+	if s.listener, err = c.Network.Listen(c.Bind); err != nil {
 		return nil, fmt.Errorf("switch: %w", err)
 	}
 	for range c.Workers {
-		w, err := newWorker()
+		w, err := newWorker(c.Network)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

@@ -18,7 +18,7 @@ import (
 // worked is a worker that nobody runs but the test.
 func worked(t *testing.T) *worker {
 	t.Helper()
-	w, err := newWorker()
+	w, err := newWorker(session.Kernel{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		w.stop()

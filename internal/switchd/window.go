@@ -156,7 +156,7 @@ func (j *job) start(t innetwork.Terms, number int) error {
 			shape.Owner[r] = i
 		}
 		for _, socket := range m.sockets {
-			if err := unmute(socket); err != nil {
+			if err := socket.Mute(false); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 const (
@@ -26,7 +25,7 @@ const (
 // worker moves the bytes of its stripe of every job. But for add, remove, stop
 // and counts, everything belongs to the goroutine that runs it.
 type worker struct {
-	poller  *sys.Poller
+	poller  datagram.Poller
 	start   time.Time
 	now     innetwork.Time
 	stripes []*stripe
@@ -53,8 +52,8 @@ type request struct {
 	done        chan struct{} // closed when it is removed
 }
 
-func newWorker() (*worker, error) {
-	p, err := sys.NewPoller()
+func newWorker(n session.Network) (*worker, error) {
+	p, err := n.Poller()
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,12 @@ const (
 	Mesh                       // who is alive
 	Control                    // credits and repairs
 	Stream                     // direct Reduce-Scatter
-	Every     = Multicast | Unicast | Meeting | Mesh | Control | Stream
-	Data      = Multicast | Unicast | Control | Stream
+	Session                    // connections with aggregation nodes, and between them
+	Slots                      // their datagrams
+
+	Every  = Multicast | Unicast | Meeting | Mesh | Control | Stream // between ranks
+	Data   = Multicast | Unicast | Control | Stream
+	Switch = Session | Slots
 )
 
 // What says what a fault does.

@@ -32,7 +32,7 @@ type gather struct {
 	o      udp.Options
 	traits fabric.Traits
 	peers  []*peer      // by rank; nil where there is no connection
-	queue  []datagram   // by arrival; of world.mu
+	queue  []arrival    // by arrival; of world.mu
 	free   time.Time    // when the link has room again; zero: it has
 	looked time.Time    // for connections that stall
 	chunk  wire.Control // arguments of interface calls, kept off the heap
@@ -41,8 +41,8 @@ type gather struct {
 	shown  atomic.Pointer[fabric.Stats]
 }
 
-// datagram is a chunk in a queue.
-type datagram struct {
+// arrival is a chunk in a queue.
+type arrival struct {
 	at      time.Time
 	head    wire.Data
 	payload []byte
@@ -128,14 +128,14 @@ func (g *gather) Multicast(r *fabric.Run) int {
 			if !w.passes(g.host, to.host, Multicast, packet) {
 				continue
 			}
-			to.arrives(datagram{to.host.arrive(left, packet), head, payload})
+			to.arrives(arrival{to.host.arrive(left, packet), head, payload})
 		}
 	}
 	return done
 }
 
 // arrives puts a datagram into the queue, if it has room. world.mu is held.
-func (g *gather) arrives(d datagram) {
+func (g *gather) arrives(d arrival) {
 	if len(g.queue) >= g.host.world.cfg.Queue+eager {
 		g.host.world.lost++
 		return

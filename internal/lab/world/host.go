@@ -13,12 +13,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// Host is a host with one process: a rank. It implements group.Network.
+// Host is a host with one process: a rank or an aggregation node. It implements group.Network.
 type Host struct {
 	world     *World
 	number    int
 	addr      netip.Addr
 	listeners map[uint16]*listener
+	sockets   map[uint16]*socket
 	ends      map[*end]struct{}
 	port      uint16
 	sent      time.Time     // when its link has carried all that it was given
@@ -31,6 +32,9 @@ type Host struct {
 var _ group.Network = (*Host)(nil)
 
 const iface = "sim0"
+
+// node reports whether it is an aggregation node's.
+func (h *Host) node() bool { return h.number >= h.world.cfg.Hosts }
 
 // Host implements group.Network.
 func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.number, h.addr) }
@@ -57,6 +61,7 @@ func (h *Host) Kill(crash bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.gone, h.crashed = true, crash
+	clear(h.sockets)
 	for _, l := range h.listeners {
 		l.close()
 	}
@@ -165,7 +170,8 @@ func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (ne
 			w.mu.Unlock()
 			return nil, failing("connect", syscall.EHOSTUNREACH)
 		}
-		answered := w.passes(h, to, Meeting, smallest) && w.passes(to, h, Meeting, smallest)
+		flow := meeting(h, to)
+		answered := w.passes(h, to, flow, smallest) && w.passes(to, h, flow, smallest)
 		l := to.listeners[at.Port()]
 		var c *end
 		if answered && l != nil {

@@ -23,12 +23,20 @@ func (l *listener) connect(from *Host, o *group.Dialing) *end {
 	if o.Segment > 0 {
 		segment = min(segment, o.Segment-timestamps)
 	}
-	s := &stream{world: l.host.world, flow: Meeting, segment: segment}
+	s := &stream{world: l.host.world, flow: meeting(from, l.host), segment: segment}
 	a, b := newEnd(s, from, from.free()), newEnd(s, l.host, l.port)
 	a.peer, b.peer = b, a
 	l.waiting = append(l.waiting, b)
 	l.notify()
 	return a
+}
+
+// meeting is the flow of a connection on which nobody has greeted.
+func meeting(a, b *Host) Flow {
+	if a.node() || b.node() {
+		return Session
+	}
+	return Meeting
 }
 
 func (l *listener) notify() {

@@ -18,7 +18,8 @@ import (
 
 // Config says how a network is when nothing is wrong with it.
 type Config struct {
-	Hosts int
+	Hosts int // one rank each
+	Nodes int // hosts of aggregation nodes, which come after those of ranks
 	Seed  uint64
 	Delay time.Duration // of a packet from host to host
 	Rate  float64       // bytes a second that a host's link carries, each way
@@ -46,10 +47,10 @@ func New(c Config, faults ...Fault) *World {
 		cfg: c, start: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0x776f726c64)), faults: faults,
 		members: map[netip.AddrPort][]receiver{},
 	}
-	for i := range c.Hosts {
+	for i := range c.Hosts + c.Nodes {
 		w.hosts = append(w.hosts, &Host{
 			world: w, number: i, addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i) + 1}),
-			listeners: map[uint16]*listener{}, ends: map[*end]struct{}{}, port: 32768,
+			listeners: map[uint16]*listener{}, sockets: map[uint16]*socket{}, ends: map[*end]struct{}{}, port: 32768,
 		})
 	}
 	return w

@@ -83,6 +83,11 @@ func (b *Outbox) Add(payload []byte) (head []byte) {
 // Added is how many datagrams are in the batch.
 func (b *Outbox) Added() int { return b.added }
 
+// Datagram returns the i-th datagram.
+func (b *Outbox) Datagram(i int) (head, payload []byte) {
+	return b.mem.heads[i][:b.head], b.payloads[i]
+}
+
 // Length is how many bytes the i-th datagram has.
 func (b *Outbox) Length(i int) int { return b.head + len(b.payloads[i]) }
 

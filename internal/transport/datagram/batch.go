@@ -24,6 +24,7 @@ type Batch struct {
 	out *batch.Outbox
 	in  *batch.Inbox
 
+	head int  // bytes of a header
 	room Room // see Room
 
 	Syscalls atomic.Uint64 // made so far
@@ -44,7 +45,7 @@ func NewBatch(head, payload int) (b *Batch, err error) {
 	if largest := batch.MaxPacket - ipv4.headers - head; head < 1 || head > batch.MaxHead || payload < 0 || payload > largest {
 		return nil, fmt.Errorf("datagram: header of %d and payload of %d bytes: want 1 to %d and 0 to %d", head, payload, batch.MaxHead, largest)
 	}
-	b = &Batch{}
+	b = &Batch{head: head}
 	if b.out, err = batch.NewOutbox(head, &b.Syscalls); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (b *Batch) Flush(s *Socket) (sent int, err error) {
 	defer b.out.Forget()
 	b.room = Free
 	for sent < b.out.Added() {
-		n, refused, e := b.out.Send(&s.sender, sent)
+		n, refused, e := b.send(s, sent)
 		sent += n
 		if e == 0 {
 			continue
@@ -101,6 +102,14 @@ func (b *Batch) Flush(s *Socket) (sent int, err error) {
 		}
 	}
 	return sent, nil
+}
+
+// send sends the added datagrams from the first-th on, as Outbox.Send does.
+func (b *Batch) send(s *Socket, first int) (sent, refused int, e syscall.Errno) {
+	if s.carrier != nil {
+		return b.carry(s, first)
+	}
+	return b.out.Send(&s.sender, first)
 }
 
 // sendError says what a refusal means.
@@ -134,6 +143,9 @@ func (b *Batch) Receive(s *Socket, hint []byte, budget int, sink Sink) (n int, e
 	}
 	if len(hint) > 0 {
 		hint, budget = hint[:min(len(hint), batch.MaxPacket)], 1
+	}
+	if s.carrier != nil {
+		return b.take(s, hint, budget, sink)
 	}
 	switch e := b.in.Receive(s.sender.FD, s.sender.Use, hint, len(hint), budget); e {
 	case 0:

@@ -34,12 +34,13 @@ const defaultRcvBuf = 16 << 20
 // Socket is a UDP socket that exchanges datagrams with one peer. It belongs to
 // one goroutine at a time.
 type Socket struct {
-	sender batch.Sender // with the descriptor
-	family *family
-	rcvBuf int // as the kernel counts, see Queue
-	port   uint16
-	local  netip.Addr
-	peer   netip.AddrPort
+	sender  batch.Sender // with the descriptor
+	carrier Carrier      // nil: the kernel
+	family  *family
+	rcvBuf  int // as the kernel counts, see Queue
+	port    uint16
+	local   netip.Addr
+	peer    netip.AddrPort
 }
 
 // Open returns a socket that is bound but receives nothing until Connect. Its
@@ -90,11 +91,8 @@ func (s *Socket) open(o *Options) (err error) {
 	if err := s.reserve(o.RcvBuf); err != nil {
 		return err
 	}
-	// Until the peer is known, a filter refuses everything.
-	refuse := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
-	program := &unix.SockFprog{Len: 1, Filter: &refuse}
-	if err := unix.SetsockoptSockFprog(s.sender.FD, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
-		return fmt.Errorf("attach socket filter: %w", err)
+	if err := s.Mute(true); err != nil { // until the peer is known
+		return err
 	}
 	return s.bind(o.First, o.Last)
 }
@@ -172,6 +170,17 @@ func (s *Socket) Connect(peer netip.AddrPort) error {
 	if !peer.IsValid() || peer.Port() == 0 || familyOf(peer.Addr()) != s.family {
 		return fmt.Errorf("datagram: connect %v to %v: want an address and a port of the same IP version", s.local, peer)
 	}
+	if err := s.connect(peer); err != nil {
+		return err
+	}
+	s.peer = peer
+	return nil
+}
+
+func (s *Socket) connect(peer netip.AddrPort) error {
+	if s.carrier != nil {
+		return s.carrier.Connect(peer)
+	}
 	to, err := sockaddr(peer)
 	if err != nil {
 		return err
@@ -179,10 +188,23 @@ func (s *Socket) Connect(peer netip.AddrPort) error {
 	if err := unix.Connect(s.sender.FD, to); err != nil {
 		return fmt.Errorf("%w: datagram: connect %v to %v: %w", fabric.ErrUnavailable, s.local, peer, err)
 	}
-	if err := batch.Set(s.sender.FD, batch.Option{Name: "SO_DETACH_FILTER", Level: unix.SOL_SOCKET, Opt: unix.SO_DETACH_FILTER}); err != nil {
-		return err
+	return s.Mute(false)
+}
+
+// Mute has the kernel drop what arrives, or not any more: for a socket that nobody reads yet.
+func (s *Socket) Mute(on bool) error {
+	switch {
+	case s.carrier != nil:
+		s.carrier.Mute(on)
+	case !on:
+		return batch.Set(s.sender.FD, batch.Option{Name: "SO_DETACH_FILTER", Level: unix.SOL_SOCKET, Opt: unix.SO_DETACH_FILTER})
+	default:
+		nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
+		program := &unix.SockFprog{Len: 1, Filter: &nothing}
+		if err := unix.SetsockoptSockFprog(s.sender.FD, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
+			return fmt.Errorf("attach socket filter: %w", err)
+		}
 	}
-	s.peer = peer
 	return nil
 }
 
@@ -190,6 +212,9 @@ func (s *Socket) Connect(peer netip.AddrPort) error {
 // takes as far as the kernel knows by now; larger ones are refused, never
 // fragmented. It is 0 before Connect.
 func (s *Socket) MTU() int {
+	if s.carrier != nil {
+		return s.carrier.MTU()
+	}
 	mtu, err := unix.GetsockoptInt(s.sender.FD, s.family.level, s.family.mtu)
 	if err != nil {
 		return 0
@@ -200,6 +225,9 @@ func (s *Socket) MTU() int {
 // Queue returns how many datagrams, of that many bytes each, the receive buffer holds for
 // certain while nobody reads it.
 func (s *Socket) Queue(datagram int) int {
+	if s.carrier != nil {
+		return s.carrier.Queue(datagram)
+	}
 	loopback := s.peer.Addr() == s.local || s.peer.Addr().IsLoopback()
 	return batch.Queue(s.rcvBuf, datagram+s.family.headers, loopback)
 }
@@ -211,5 +239,8 @@ func (s *Socket) Close() error {
 		return nil
 	}
 	s.sender.FD = -1
+	if s.carrier != nil {
+		return s.carrier.Close()
+	}
 	return unix.Close(fd)
 }
