@@ -65,9 +65,9 @@ type Group struct {
 
 	tally    tally
 	warnings warnings
-	watchers sync.WaitGroup      // goroutines that end with life
-	way      atomic.Pointer[way] // of Reduce-Scatters
-	waited   [2]overlap.Ledger   // of gather and reduce
+	watchers sync.WaitGroup            // goroutines that end with life
+	route    atomic.Pointer[routeInfo] // of Reduce-Scatters
+	waited   [2]overlap.Ledger         // of gather and reduce
 
 	leaving   bool                                   // this rank posts nothing more; guarded by posting
 	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least

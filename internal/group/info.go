@@ -36,7 +36,7 @@ type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
 
 // Info returns what the group is now.
 func (g *Group) Info() Info {
-	i, w := g.info, g.way.Load()
+	i, w := g.info, g.route.Load()
 	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
 	if g.reduce.Switched() && w.via != "" {

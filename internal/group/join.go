@@ -219,11 +219,11 @@ func (g *Group) start(c *carrier, window int) error {
 		Broken: g.broken,
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})
-	g.way.Store(&way{reason: p.noSwitch})
+	g.route.Store(&routeInfo{reason: p.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: p.rank, Size: p.size,
 		Yield:  g.yield,
-		Route:  (&route{Group: g, open: c.streams}).run,
+		Route:  newRouteDriver(g, c.streams).run,
 		Broken: g.reduceBroken,
 	})
 	g.lanes = [2]*overlap.Lane{

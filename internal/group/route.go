@@ -5,397 +5,247 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"strings"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 )
 
-// Pauses between attempts to join a switch again: each twice the one before. A node keeps
-// a rank that waits for others for 30 s, by default: longer than any other rank pauses.
-const (
-	firstPause = time.Second
-	lastPause  = 15 * time.Second
-)
-
-// jitter shortens a pause by up to a quarter, for each rank and epoch by another share, so
-// that ranks whose attempts miss each other do not do so for ever.
-func jitter(pause time.Duration, rank int, epoch uint32) time.Duration {
-	share := rand.New(rand.NewPCG(uint64(rank), uint64(epoch))).Float64() // repeatable on purpose
-	return pause - time.Duration(share*float64(pause)/4)
-}
-
-// route decides how a group's Reduce-Scatters go, alike on all ranks: through a switch or
-// directly. It runs on one goroutine from the first of them to the end of the group.
-//
-// An epoch is an attempt of all ranks to use a switch. It ends at all of them
-// when one that had all ranks joined loses the switch: that one gives notice
-// over the mesh. As all ranks take part in every epoch, all agree equally often.
-type route struct {
+// routeDriver carries out what a route.Router orders and tells it what happens. It runs on one
+// goroutine from the first Reduce-Scatter to the end of the group.
+type routeDriver struct {
 	*Group
+	router  *route.Router
 	open    func(context.Context) (fabric.Streams, error)
-	streams fabric.Streams // once they are needed
-	epoch   uint32
-	pause   time.Duration // before the last attempt to join again, 0: none since a switch served
-	served  uint64        // operations that switches had done when this one came in use
+	streams fabric.Streams // once they are open
+	notice  uint32         // number of the latest that the router knows
+
+	attempts chan *switchConn   // that are over; at most one is under way
+	cancel   context.CancelFunc // of the one under way, else nil
+	conn     *switchConn        // of the last attempt; nil once it is the engine's, or closed
+	watched  *switchConn        // whose loss the router wants to know, or nil
 }
 
-// joined is what an attempt to join a switch has brought.
-type joined struct {
-	session *session.Session
-	uplink  *reducescatter.Uplink
-	address string
-	all     bool       // all ranks had sessions: others may use the switch already
-	lost    chan error // why the data path is, once
-	err     error
-}
-
-func (j *joined) close() {
-	if j.uplink != nil {
-		_ = j.uplink.Close() // what it tells is about a switch that nobody uses
-	} else if j.session != nil {
-		_ = j.session.Close(nil)
+func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
+	s := &g.plan.settings
+	return &routeDriver{
+		Group: g, open: open, attempts: make(chan *switchConn, 1),
+		router: route.New(route.Config{
+			Rank: g.plan.rank, Switches: s.Switches()[:g.plan.switches], NoSwitch: g.plan.noSwitch, Timeout: s.SwitchTimeout,
+		}),
 	}
 }
 
 // run is the goroutine. An error ends the group.
-func (r *route) run() {
-	err := r.begin()
-	if err != nil && r.life.Err() == nil {
-		r.reduceBroken(err)
+func (d *routeDriver) run() {
+	err := d.drive()
+	if err != nil && d.life.Err() == nil {
+		d.reduceBroken(err)
 	}
+	if d.cancel != nil {
+		d.cancel()
+		d.conn = <-d.attempts
+	}
+	d.closeConn()
 }
 
-func (r *route) begin() error {
-	if r.plan.switches == 0 {
-		return r.directly(r.plan.noSwitch)
-	}
-	// All ranks are here before any waits for the others at the switch.
-	if _, err := r.mesh.Agree(r.life, []byte{1}); err != nil {
-		return err
-	}
-	var reasons error
-	for range r.plan.switches {
-		j, err := r.joinTogether()
-		if err != nil {
-			return err
-		}
-		if j.err == nil {
-			r.through(&j)
-			if err := r.reduce.Do(r.life, func() { r.reduce.Begin(r.epoch, j.uplink, nil) }); err != nil {
-				j.close()
+// drive returns when the group has ended, or nothing is left to decide.
+func (d *routeDriver) drive() error {
+	var orders []route.Order
+	for event := route.Event(route.Started{}); event != nil; event = d.await() {
+		orders = d.router.Handle(event)
+		for len(orders) > 0 {
+			answer, err := d.carryOut(orders[0])
+			if err != nil {
 				return err
 			}
-			return r.watch(&j)
+			orders = orders[1:]
+			if answer != nil {
+				orders = append(orders, d.router.Handle(answer)...)
+			}
 		}
-		reasons = errors.Join(reasons, j.err)
+		if d.router.Settled() {
+			return nil
+		}
 	}
-	if err := r.directly(strings.ReplaceAll(reasons.Error(), "\n", "; ")); err != nil {
-		return err
-	}
-	r.epoch++
-	return r.watch(nil)
+	return nil
 }
 
-// directly lets operations begin without a switch.
-func (r *route) directly(reason string) error {
-	r.setReason(reason)
-	if r.plan.switches > 0 {
-		r.log.Warn("reduce-scatter goes directly", "reason", reason)
+// await waits for an event that answers no order, or the end of an attempt to join a switch. It
+// returns nil at the end of the group.
+func (d *routeDriver) await() route.Event {
+	for d.life.Err() == nil {
+		notice, next := d.mesh.Noticed()
+		if notice.Number > d.notice {
+			d.notice = notice.Number
+			return route.Noticed{Epoch: notice.Number, Rank: notice.Rank, Text: notice.Text}
+		}
+		var path <-chan error
+		var session <-chan struct{}
+		if w := d.watched; w != nil {
+			path, session = w.lost, w.session.Lost()
+		}
+		select {
+		case <-d.life.Done():
+		case <-next:
+		case c := <-d.attempts:
+			return d.attempted(c)
+		case err := <-path:
+			return d.lost(err)
+		case <-session:
+			return d.lost(d.watched.session.Err())
+		}
 	}
-	if err := r.openStreams(); err != nil {
-		return err
+	return nil
+}
+
+// attempted takes the end of an attempt to join a switch.
+func (d *routeDriver) attempted(c *switchConn) route.Event {
+	d.cancel()
+	d.cancel, d.conn = nil, c
+	if c.err != nil {
+		return route.JoinFailed{Reason: c.err.Error(), All: c.all}
 	}
-	return r.reduce.Do(r.life, func() { r.reduce.Begin(r.epoch, nil, r.streams) })
+	d.watched = c
+	return route.Joined{Operations: d.reduce.Stats().Switched}
+}
+
+// lost says, once, that the switch is lost.
+func (d *routeDriver) lost(err error) route.Event {
+	e := route.Lost{Epoch: d.watched.epoch, Text: err.Error()}
+	d.watched = nil
+	var refused *session.Error
+	if errors.As(err, &refused) && refused.Mismatch {
+		e.Text, e.Mismatch = refused.Text, true
+	}
+	return e
+}
+
+// carryOut does what is ordered and returns the answer, or nil.
+func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
+	switch o := o.(type) {
+	case route.Agree:
+		records, err := d.mesh.Agree(d.life, o.Record)
+		return route.Agreed{Records: records}, err
+	case route.Notify:
+		d.mesh.Notify(o.Epoch, o.Text)
+	case route.Report:
+		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.plan.rank, Text: o.Text})
+	case route.Join:
+		ctx, cancel := context.WithCancel(d.life)
+		d.cancel = cancel
+		go func() { d.attempts <- d.join(ctx, o) }()
+	case route.Cancel:
+		d.cancel()
+	case route.Close:
+		d.closeConn()
+	case route.OpenStreams:
+		return route.StreamsOpen{}, d.openStreams()
+	case route.Begin, route.Use, route.Stop, route.Resume:
+		return d.steer(o)
+	default:
+		d.tell(o)
+	}
+	return nil, nil
+}
+
+// closeConn ends the connection of the last attempt, if there is one that the engine does not have.
+func (d *routeDriver) closeConn() {
+	if d.conn != nil {
+		d.conn.close()
+	}
+	d.conn, d.watched = nil, nil
+}
+
+// steer carries out an order to the engine.
+func (d *routeDriver) steer(o route.Order) (route.Event, error) {
+	switch o := o.(type) {
+	case route.Begin:
+		if o.Switched {
+			return nil, d.handOver(func(u *reducescatter.Uplink) { d.reduce.Begin(o.Epoch, u, nil) })
+		}
+		return nil, d.reduce.Do(d.life, func() { d.reduce.Begin(o.Epoch, nil, d.streams) })
+	case route.Use:
+		return nil, d.handOver(d.reduce.Join)
+	case route.Stop:
+		d.watched = nil
+		var record []byte
+		var left *reducescatter.Uplink
+		err := d.reduce.Do(d.life, func() { record, left = d.reduce.Stop(o.Epoch) })
+		if left != nil {
+			_ = left.Close() // what it tells is about a switch that nobody uses any more
+		}
+		return route.Stopped{Record: record}, err
+	case route.Resume:
+		var err error
+		e := d.reduce.Do(d.life, func() { err = d.reduce.Resume(o.Records, d.streams) })
+		return route.Resumed{Operations: d.reduce.Stats().Switched}, errors.Join(e, err)
+	}
+	panic(fmt.Sprintf("group: %T is no order to the engine", o))
+}
+
+// handOver gives the engine the connection of the last attempt.
+func (d *routeDriver) handOver(to func(*reducescatter.Uplink)) error {
+	c := d.conn
+	err := d.reduce.Do(d.life, func() { to(c.uplink) })
+	if err == nil {
+		d.conn = nil
+	}
+	return err
+}
+
+// tell carries out an order to tell people something.
+func (d *routeDriver) tell(o route.Order) {
+	switch o := o.(type) {
+	case route.SetReason:
+		d.route.Store(&routeInfo{reason: o.Reason})
+	case route.TellDirect:
+		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
+	case route.TellLost:
+		d.tally.fallbacks.Add(1)
+		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
+		d.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
+	case route.TellSwitched:
+		how := "sums in a fixed order"
+		if d.plan.settings.SwitchMode == "fast" {
+			how = "sums as contributions arrive"
+		}
+		d.route.Store(&routeInfo{reason: d.route.Load().reason, via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
+		level := slog.LevelInfo
+		if o.Epoch > 1 {
+			level = slog.LevelWarn // whoever was told that it is lost wants to know that it is back
+		}
+		d.log.Log(context.Background(), level, "reduce-scatter goes through the switch", "switch", o.Address, "epoch", o.Epoch)
+	case route.TellFailure:
+		d.log.Debug("cannot join a switch", "epoch", o.Epoch, "error", o.Reason)
+	default:
+		panic(fmt.Sprintf("group: unknown order %T", o))
+	}
 }
 
 // overdue is how late a rank may be before the others say that they wait for it.
 const overdue = 10 * time.Second
 
 // openStreams waits for every rank, however late it comes to its first reduction.
-func (r *route) openStreams() (err error) {
-	if r.streams != nil {
-		return nil
-	}
+func (d *routeDriver) openStreams() (err error) {
 	late := time.AfterFunc(overdue, func() {
-		if ranks := r.lobby.absent(r.plan, wire.PurposeStream); len(ranks) > 0 {
-			r.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
+		if ranks := d.lobby.absent(d.plan, wire.PurposeStream); len(ranks) > 0 {
+			d.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
 		}
-		for rank, err := range r.lobby.unreached() {
-			r.log.Warn("a rank cannot be reached yet", "peer", rank, "error", err)
+		for rank, err := range d.lobby.unreached() {
+			d.log.Warn("a rank cannot be reached yet", "peer", rank, "error", err)
 		}
 	})
 	defer late.Stop()
-	r.streams, err = r.open(r.life)
+	d.streams, err = d.open(d.life)
 	return err
 }
 
-// joinTogether is the next epoch, in which all ranks join or none does. The
-// first rank that fails gives the reason to all.
-func (r *route) joinTogether() (joined, error) {
-	r.epoch++
-	limit := r.plan.settings.SwitchTimeout
-	ctx, cancel := context.WithTimeoutCause(r.life, limit, &TimeoutError{"MCAST_SWITCH_TIMEOUT", limit})
-	defer cancel()
-	j := r.join(ctx, r.epoch)
-	text := []byte{0} // a record of the mesh is never empty
-	if j.err != nil {
-		text = fmt.Appendf(text, "rank %d: %v", r.plan.rank, j.err)
-	}
-	all, err := r.mesh.Agree(r.life, text)
-	if err != nil {
-		j.close()
-		return j, err
-	}
-	for _, text := range all {
-		if len(text) > 1 {
-			j.close()
-			return joined{err: errors.New(string(text[1:]))}, nil
-		}
-	}
-	return j, nil
-}
-
-// join makes one attempt. It returns when all ranks have joined.
-func (r *route) join(ctx context.Context, epoch uint32) (j joined) {
-	s := &r.plan.settings
-	j.lost = make(chan error, 1)
-	j.address = s.Switches()[int(epoch-1)%r.plan.switches]
-	offload, err := batch.ParseOffload(s.Offload)
-	if err != nil {
-		j.err = err
-		return j
-	}
-	j.session, j.err = session.Dial(ctx, j.address, session.Hello{
-		Job: r.plan.job, Epoch: epoch, Ranks: r.plan.size, Rank: r.plan.rank,
-		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
-		Chunk: r.switchChunk(), Offload: offload, Network: r.lobby.network.Sessions(),
-	})
-	if j.err != nil {
-		return j
-	}
-	terms, number, err := j.session.Ready(ctx)
-	if j.all = err == nil; j.all {
-		err = r.probe(ctx, j.session, terms, number)
-	}
-	if err == nil {
-		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
-		j.uplink, err = r.attach(j.session, reducescatter.UplinkConfig{
-			Epoch: epoch, Terms: terms, Rank: r.plan.rank, Number: number, Timeout: s.SwitchTimeout, Yield: r.yield,
-			Lost: func(err error) { j.lost <- err },
-		})
-	}
-	if err != nil {
-		j.err = fmt.Errorf("switch at %s: %w", j.address, err)
-	}
-	return j
-}
-
-// attach makes an uplink of a session, which it closes.
-func (r *route) attach(s *session.Session, c reducescatter.UplinkConfig) (*reducescatter.Uplink, error) {
-	path, err := s.Datapath(c.Terms.Chunk)
-	if err != nil {
-		return nil, err
-	}
-	c.Switch = path
-	if set := &r.plan.settings; set.Loss > 0 {
-		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(r.plan.rank))
-	}
-	return reducescatter.NewUplink(c), nil
-}
-
-// switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
-// found to carry, since a rank's port is on its path to the switch too. 0: by neither.
-func (r *route) switchChunk() int {
-	const headers = 40 + 8 + wire.SlotSize + session.TagSize // those of IPv6 and UDP, the longest
-	chunk, narrow := r.plan.settings.Chunk, r.plan.narrow-headers
-	if narrow > 0 && (chunk == 0 || narrow < chunk) {
-		return narrow
-	}
-	return chunk
-}
-
-// probeLimit is how long datagrams may take to a switch and back, the first polls lost. Not longer:
-// ranks whose datagrams pass may wait for one whose do not before they hear that it gives up.
-const probeLimit = 2 * time.Second
-
-// probe returns once datagrams of all sizes have gone to the switch and back.
-func (r *route) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
-	limit := min(probeLimit, r.plan.settings.SwitchTimeout)
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
-	defer stop()
-	return s.Probe(ctx, t, number)
-}
-
-// watch keeps the route as switches come and go, until the group ends. j is the one in use, or nil.
-func (r *route) watch(j *joined) error {
-	for r.life.Err() == nil {
-		if j == nil {
-			next, err := r.await()
-			if err != nil {
-				return err
-			}
-			j = next
-			continue
-		}
-		if err := r.use(j); err != nil {
-			return err
-		}
-		j = nil
-	}
-	return nil
-}
-
-// use returns once the switch in use is given up, by all ranks.
-func (r *route) use(j *joined) error {
-	for {
-		notice, next := r.mesh.Noticed()
-		if notice.Number >= r.epoch {
-			reason := fmt.Sprintf("rank %d lost the switch at %s: %s", notice.Rank, j.address, notice.Text)
-			r.tally.fallbacks.Add(1)
-			r.log.Warn("reduce-scatter goes directly", "reason", reason)
-			r.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+reason)
-			return r.leave(reason)
-		}
-		var err error
-		select {
-		case <-r.life.Done():
-			return nil
-		case <-next:
-			continue
-		case err = <-j.lost:
-		case <-j.session.Lost():
-			err = j.session.Err()
-		}
-		var refused *session.Error
-		if errors.As(err, &refused) && refused.Mismatch {
-			r.mesh.Report(&Fault{Kind: Mismatch, Rank: r.plan.rank, Text: refused.Text})
-			<-r.life.Done()
-			return nil
-		}
-		r.mesh.Notify(r.epoch, err.Error())
-	}
-}
-
-// leave ends an epoch: nobody uses the switch any more, and what it has left
-// undone is finished directly.
-func (r *route) leave(reason string) error {
-	var record []byte
-	var left *reducescatter.Uplink
-	if err := r.reduce.Do(r.life, func() { record, left = r.reduce.Stop(r.epoch) }); err != nil {
-		return err
-	}
-	if left != nil {
-		_ = left.Close() // what it tells is about a switch that nobody uses any more
-	}
-	records, err := r.mesh.Agree(r.life, record)
-	if err != nil {
-		return err
-	}
-	if err := r.openStreams(); err != nil {
-		return err
-	}
-	r.setReason(reason) // whoever waited may look at it next
-	e := r.reduce.Do(r.life, func() { err = r.reduce.Resume(records, r.streams) })
-	if err := errors.Join(e, err); err != nil {
-		return err
-	}
-	if r.reduce.Stats().Switched > r.served {
-		r.pause = 0 // one that is joined and does not serve is not worth joining again soon
-	}
-	r.epoch++
-	return nil
-}
-
-// await tries to join a switch again until all ranks have. It returns nil if the epoch ends before.
-func (r *route) await() (*joined, error) {
-	ctx, cancel := context.WithCancel(r.life)
-	defer cancel()
-	result := make(chan joined, 1)
-	go func(epoch uint32) { result <- r.rejoin(ctx, epoch) }(r.epoch)
-	for {
-		notice, next := r.mesh.Noticed()
-		if notice.Number >= r.epoch || r.life.Err() != nil {
-			cancel()
-			j := <-result
-			j.close()
-			if r.life.Err() != nil {
-				return nil, nil
-			}
-			return nil, r.leave(notice.Text)
-		}
-		select {
-		case <-r.life.Done():
-		case <-next:
-		case j := <-result:
-			if j.err != nil {
-				return nil, nil // the group has ended
-			}
-			r.through(&j)
-			if err := r.reduce.Do(r.life, func() { r.reduce.Join(j.uplink) }); err != nil {
-				j.close()
-				return nil, err
-			}
-			return &j, nil
-		}
-	}
-}
-
-// rejoin makes attempts until one succeeds or ctx ends. One that does not reach
-// a switch is repeated after a pause; with several switches, rank 0 makes all go on to the next.
-// If it fails once all ranks have sessions, the epoch ends for all: those whose own datagrams pass use the
-// switch, rank 0 announces it, and a job that has begun takes nobody in.
-func (r *route) rejoin(ctx context.Context, epoch uint32) joined {
-	for {
-		r.pause = min(max(2*r.pause, firstPause), lastPause)
-		select {
-		case <-time.After(jitter(r.pause, r.plan.rank, epoch)):
-		case <-ctx.Done():
-			return joined{err: ctx.Err()}
-		}
-		j := r.join(ctx, epoch)
-		if j.err == nil {
-			return j
-		}
-		j.close()
-		if ctx.Err() != nil {
-			return j
-		}
-		r.log.Debug("cannot join a switch", "epoch", epoch, "error", j.err)
-		if j.all || r.plan.rank == 0 && r.plan.switches > 1 {
-			r.mesh.Notify(epoch, j.err.Error())
-			<-ctx.Done()
-			return j
-		}
-	}
-}
-
-// through notes which switch is in use, or will soon be.
-func (r *route) through(j *joined) {
-	how := "sums in a fixed order"
-	if r.plan.settings.SwitchMode == "fast" {
-		how = "sums as contributions arrive"
-	}
-	r.served = r.reduce.Stats().Switched
-	r.way.Store(&way{reason: r.way.Load().reason, via: fmt.Sprintf("the switch at %s %s", j.address, how)})
-	level := slog.LevelInfo
-	if r.epoch > 1 {
-		level = slog.LevelWarn // whoever was told that it is lost wants to know that it is back
-	}
-	r.log.Log(context.Background(), level, "reduce-scatter goes through the switch", "switch", j.address, "epoch", r.epoch)
-}
-
-func (r *route) setReason(reason string) { r.way.Store(&way{reason: reason}) }
-
-// way says how Reduce-Scatters go, in words.
-type way struct {
+// routeInfo says how Reduce-Scatters go, in words.
+type routeInfo struct {
 	reason string // why directly
 	via    string // through which switch, if that
 }

@@ -1,0 +1,118 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
+)
+
+// switchConn is what an attempt to join a switch has brought.
+type switchConn struct {
+	epoch   uint32
+	session *session.Session
+	uplink  *reducescatter.Uplink
+	all     bool       // all ranks had sessions: others may use the switch already
+	lost    chan error // why the data path is, once
+	err     error
+}
+
+func (c *switchConn) close() {
+	if c.uplink != nil {
+		_ = c.uplink.Close() // what it tells is about a switch that nobody uses
+	} else if c.session != nil {
+		_ = c.session.Close(nil)
+	}
+}
+
+// join makes one attempt. It returns when all ranks have joined.
+func (d *routeDriver) join(ctx context.Context, o route.Join) *switchConn {
+	c := &switchConn{epoch: o.Epoch, lost: make(chan error, 1)}
+	select {
+	case <-time.After(o.After):
+	case <-ctx.Done():
+		c.err = ctx.Err()
+		return c
+	}
+	if o.Within > 0 {
+		within, cancel := context.WithTimeoutCause(ctx, o.Within, &TimeoutError{"MCAST_SWITCH_TIMEOUT", o.Within})
+		defer cancel()
+		ctx = within
+	}
+	c.err = d.joinSwitch(ctx, c, o.Address)
+	return c
+}
+
+func (d *routeDriver) joinSwitch(ctx context.Context, c *switchConn, address string) error {
+	s := &d.plan.settings
+	offload, err := batch.ParseOffload(s.Offload)
+	if err != nil {
+		return err
+	}
+	c.session, err = session.Dial(ctx, address, session.Hello{
+		Job: d.plan.job, Epoch: c.epoch, Ranks: d.plan.size, Rank: d.plan.rank,
+		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
+		Chunk: d.plan.switchChunk(), Offload: offload, Network: d.lobby.network.Sessions(),
+	})
+	if err != nil {
+		return err
+	}
+	terms, number, err := c.session.Ready(ctx)
+	if c.all = err == nil; c.all {
+		err = d.probe(ctx, c.session, terms, number)
+	}
+	if err == nil {
+		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
+		c.uplink, err = d.attach(c.session, reducescatter.UplinkConfig{
+			Epoch: c.epoch, Terms: terms, Rank: d.plan.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
+			Lost: func(err error) { c.lost <- err },
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("switch at %s: %w", address, err)
+	}
+	return nil
+}
+
+// attach makes an uplink of a session, which it closes.
+func (d *routeDriver) attach(s *session.Session, c reducescatter.UplinkConfig) (*reducescatter.Uplink, error) {
+	path, err := s.Datapath(c.Terms.Chunk)
+	if err != nil {
+		return nil, err
+	}
+	c.Switch = path
+	if set := &d.plan.settings; set.Loss > 0 {
+		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.plan.rank))
+	}
+	return reducescatter.NewUplink(c), nil
+}
+
+// switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
+// found to carry, since a rank's port is on its path to the switch too. 0: by neither.
+func (p *plan) switchChunk() int {
+	const headers = 40 + 8 + wire.SlotSize + session.TagSize // those of IPv6 and UDP, the longest
+	chunk, narrow := p.settings.Chunk, p.narrow-headers
+	if narrow > 0 && (chunk == 0 || narrow < chunk) {
+		return narrow
+	}
+	return chunk
+}
+
+// probeLimit is how long datagrams may take to a switch and back, the first polls lost. Not longer:
+// ranks whose datagrams pass may wait for one whose do not before they hear that it gives up.
+const probeLimit = 2 * time.Second
+
+// probe returns once datagrams of all sizes have gone to the switch and back.
+func (d *routeDriver) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
+	limit := min(probeLimit, d.plan.settings.SwitchTimeout)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
+	defer stop()
+	return s.Probe(ctx, t, number)
+}
