@@ -90,16 +90,21 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 	}
 	out := map[int]net.Conn{}
 	for i, c := range conns {
-		if c == nil {
-			continue
+		if c != nil {
+			out[peers[i]] = c
 		}
-		if err != nil {
-			_ = c.Close()
-			continue
-		}
-		out[peers[i]] = c
 	}
-	return out, err
+	if err != nil {
+		closeAll(out)
+		return nil, err
+	}
+	return out, nil
+}
+
+func closeAll(conns map[int]net.Conn) {
+	for _, c := range conns {
+		_ = c.Close()
+	}
 }
 
 // dial connects to a peer's lobby. What may pass is tried again: a process at either end that has
@@ -163,16 +168,6 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 		case <-ctx.Done():
 		}
 	}
-}
-
-// lacking reports whether this machine, for now, lacks what a connection needs.
-func lacking(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // why says why a rank is looked for where it is, if that may be wrong.

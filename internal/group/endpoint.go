@@ -86,7 +86,7 @@ func Open(o Options) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLobby(o.Network)
+	l, err := newLobby(o.Network, o.logger())
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}

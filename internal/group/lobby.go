@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -22,6 +23,7 @@ import (
 // open with the right greeting is closed and forgotten.
 type lobby struct {
 	network  Network
+	log      *slog.Logger
 	listener net.Listener
 	key      uint64
 
@@ -41,7 +43,7 @@ type caller struct {
 	job     uint64
 }
 
-func newLobby(n Network) (*lobby, error) {
+func newLobby(n Network, log *slog.Logger) (*lobby, error) {
 	ln, err := n.Listen(context.Background(), "tcp4", ":0")
 	if err != nil {
 		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
@@ -51,7 +53,7 @@ func newLobby(n Network) (*lobby, error) {
 	}
 	private(ln)
 	l := &lobby{
-		network: n, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
+		network: n, log: log, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}), errs: map[int]error{},
 	}
 	go acceptor.Serve(ln, acceptor.Patience, l.greet)

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -18,7 +19,7 @@ import (
 
 func openLobby(t *testing.T) *lobby {
 	t.Helper()
-	l, err := newLobby(kernel{})
+	l, err := newLobby(kernel{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(l.close)
 	return l

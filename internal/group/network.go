@@ -43,9 +43,11 @@ type Network interface {
 	Sessions() session.Network
 	// Probe opens what finds out what paths carry.
 	Probe(o *udp.Options) (Prober, error)
-	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections.
+	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections,
+	// unless it fails.
 	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
-	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections.
+	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections, unless
+	// it fails.
 	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // openShm attaches to the region that rank 0 serves.
-func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, error) {
+func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
 	var server *shm.Server
 	var mine verdict
 	var err error
@@ -20,7 +20,8 @@ func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, er
 		if p.settings.ShmChunk != config.Default().ShmChunk {
 			lay.Chunk = p.settings.ShmChunk // asked for, so not scaled to the number of ranks
 		}
-		if server, err = shm.Serve(ctx, p.job, p.keys[0], lay); err == nil {
+		server, err = whenThere(ctx, l, "a region", func() (*shm.Server, error) { return shm.Serve(ctx, p.job, p.keys[0], lay) })
+		if err == nil {
 			mine.Shm = server.Address()
 		}
 	}
@@ -28,7 +29,9 @@ func openShm(ctx context.Context, m *mesh.Mesh, _ *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	w, err := shm.Attach(ctx, all[0].Shm, p.job, p.keys[0], p.rank, p.size)
+	w, err := whenThere(ctx, l, "the region", func() (*shm.Region, error) {
+		return shm.Attach(ctx, all[0].Shm, p.job, p.keys[0], p.rank, p.size)
+	})
 	if err != nil {
 		return nil, err
 	}

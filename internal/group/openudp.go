@@ -17,10 +17,10 @@ import (
 
 // openUDP finds out what the paths carry, joins the multicast group and connects the control edges.
 func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
-	o, err := p.udpOptions(l.network)
+	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) { return p.udpOptions(l.network) })
 	var prober Prober
 	if err == nil {
-		if prober, err = l.network.Probe(&o); err == nil {
+		if prober, err = whenThere(ctx, l, "probes of paths", func() (Prober, error) { return l.network.Probe(&o) }); err == nil {
 			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
 			defer prober.Close()
 		}
@@ -37,8 +37,9 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 	if err != nil {
 		return nil, err
 	}
-	gather, err := l.network.Gather(&o, conns)
+	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return l.network.Gather(&o, conns) })
 	if err != nil {
+		closeAll(conns)
 		return nil, err
 	}
 	if p.settings.Loss > 0 {
@@ -119,5 +120,10 @@ func openStreams(ctx context.Context, l *lobby, p *plan) (fabric.Streams, error)
 	if err != nil {
 		return nil, err
 	}
-	return l.network.Streams(&tcp.Options{Rank: p.rank, Size: p.size, Stall: p.settings.Timeout}, conns)
+	o := &tcp.Options{Rank: p.rank, Size: p.size, Stall: p.settings.Timeout}
+	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return l.network.Streams(o, conns) })
+	if err != nil {
+		closeAll(conns)
+	}
+	return s, err
 }

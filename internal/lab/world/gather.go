@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -62,6 +63,9 @@ func (h *Host) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, 
 	w := h.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.is(Descriptors, h) {
+		return nil, failing("epoll_create1", syscall.EMFILE)
+	}
 	g := &gather{
 		sleeper: newSleeper(h), o: *o, peers: make([]*peer, o.Size),
 		traits: fabric.Traits{Name: "udp", Chunk: o.Chunk, Window: w.cfg.Queue},

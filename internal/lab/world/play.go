@@ -98,6 +98,7 @@ func (s *Scenario) play() (rep Report) {
 	}
 	close(stop)
 	rep.Virtual, rep.Lost = time.Since(w.start), w.Lost()
+	time.Sleep(look) // of who accepts connections and had no descriptor
 	for _, r := range ranks {
 		rep.Calls += r.ops
 		if r.steps[0].err == nil {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
@@ -36,6 +37,9 @@ func multicastGroup(o *udp.Options) netip.AddrPort { return netip.AddrPortFrom(o
 func (h *Host) Probe(o *udp.Options) (group.Prober, error) {
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
+	if h.world.is(Descriptors, h) {
+		return nil, failing("socket", syscall.EMFILE)
+	}
 	p := &prober{host: h, o: *o, port: h.free(), heard: make([]udp.Heard, o.Size), bell: make(chan struct{}, 1), open: true}
 	at := multicastGroup(o)
 	h.world.members[at] = append(h.world.members[at], p)

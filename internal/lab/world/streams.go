@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -35,6 +36,9 @@ func (h *Host) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, 
 	w := h.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.is(Descriptors, h) {
+		return nil, failing("epoll_create1", syscall.EMFILE)
+	}
 	t := &streams{sleeper: newSleeper(h), o: *o, peers: make([]*flow, o.Size)}
 	for rank, c := range conns {
 		e := c.(*end)

@@ -164,7 +164,7 @@ func Attach(ctx context.Context, address string, job, key uint64, rank, size int
 	hello.Put(buf)
 	fd := -1
 	if _, err = conn.Write(buf); err == nil {
-		fd, err = receive(conn)
+		fd, err = receive(ctx, conn)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
 		err = errRefused
@@ -179,14 +179,44 @@ func Attach(ctx context.Context, address string, job, key uint64, rank, size int
 	return open(fd, job, rank, size)
 }
 
-// receive reads the answer to a greeting: one byte and the region's descriptor.
-func receive(conn *net.UnixConn) (fd int, err error) {
-	oob := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
+// again is the pause of receive while this process can have no more descriptors.
+const again = 20 * time.Millisecond
+
+// receive reads the answer to a greeting: one byte and the region's descriptor. It only looks at
+// it: while the process has no descriptor left the kernel cuts the region's off the answer, which
+// the server does not give twice.
+func receive(ctx context.Context, conn *net.UnixConn) (fd int, err error) {
+	raw, err := conn.SyscallConn()
 	if err != nil {
-		return -1, fmt.Errorf("shm: read the region's descriptor: %w", err)
+		return -1, fmt.Errorf("shm: %w", err)
 	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	oob := make([]byte, unix.CmsgSpace(4))
+	for {
+		var n, read, flags int
+		e := raw.Read(func(s uintptr) bool {
+			read, n, flags, _, err = unix.Recvmsg(int(s), make([]byte, 1), oob, unix.MSG_PEEK|unix.MSG_CMSG_CLOEXEC)
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if err := errors.Join(e, err); err != nil {
+			return -1, fmt.Errorf("shm: read the region's descriptor: %w", err)
+		}
+		if read == 0 {
+			return -1, io.EOF
+		}
+		if flags&unix.MSG_CTRUNC == 0 {
+			return descriptorOf(oob[:n])
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return -1, fmt.Errorf("shm: no descriptor is left for the region: %w", unix.EMFILE)
+		}
+	}
+}
+
+// descriptorOf returns the descriptor that came with a message.
+func descriptorOf(oob []byte) (fd int, err error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err == nil && len(msgs) == 1 {
 		var fds []int
 		if fds, err = unix.ParseUnixRights(&msgs[0]); err == nil && len(fds) == 1 {

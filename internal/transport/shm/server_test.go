@@ -2,6 +2,7 @@ package shm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func serve(t *testing.T, size int) *Server {
@@ -86,6 +88,25 @@ func TestServerStopsWithItsContext(t *testing.T) {
 }
 
 // TestAttachHonoursItsContext connects to a listener that never answers.
+// TestNoDescriptorForTheRegion: a process that has none left when the answer comes waits until it
+// has, for the server does not answer twice.
+func TestNoDescriptorForTheRegion(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	ours := os.NewFile(uintptr(fds[0]), "answer")
+	c, err := net.FileConn(ours)
+	require.NoError(t, errors.Join(err, ours.Close()))
+	defer func() { assert.NoError(t, errors.Join(c.Close(), unix.Close(fds[1]))) }()
+	require.NoError(t, unix.Sendmsg(fds[1], []byte{version}, unix.UnixRights(fds[1]), nil, 0))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	systest.WithoutDescriptors(t, func() { _, err = receive(over, c.(*net.UnixConn)) })
+	require.ErrorIs(t, err, unix.EMFILE)
+	fd, err := receive(t.Context(), c.(*net.UnixConn))
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
+}
+
 func TestAttachHonoursItsContext(t *testing.T) {
 	ln, err := net.Listen("unix", "@torch-mcast-test-mute-"+t.Name()+time.Now().String())
 	require.NoError(t, err)

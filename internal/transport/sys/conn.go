@@ -47,9 +47,9 @@ func Persist(conn syscall.Conn) error {
 	return nil
 }
 
-// Take moves a connection out of Go's network poller and returns its descriptor, non-blocking, with
-// Nagle's algorithm off and soon to retransmit. The connection itself is closed; the peer does not
-// notice.
+// Take returns a descriptor of a connection that Go's network poller does not know, non-blocking,
+// with Nagle's algorithm off and soon to retransmit. Close the connection itself once all else that
+// is needed is there: the peer does not notice.
 func Take(conn *net.TCPConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -76,6 +76,5 @@ func Take(conn *net.TCPConn) (int, error) {
 	// An older kernel refuses.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, tcpRTOMin, leastRTOMicro)
 	Private(fd)
-	_ = conn.Close() // The duplicate keeps the connection open.
 	return fd, nil
 }

@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Rank  int
 	Size  int
-	Conns map[int]*net.TCPConn // to every other rank; Open takes them over, and closes them if it fails
+	Conns map[int]*net.TCPConn // to every other rank; Open takes them over, unless it fails
 	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever.
 	Stall time.Duration
 }
@@ -36,16 +36,15 @@ type Streams struct {
 
 var _ fabric.Streams = (*Streams)(nil)
 
-// Open takes over the connections.
+// Open takes over the connections. After an error, which may be of descriptors or memory that are
+// short for now, they are as they were.
 func Open(o Options) (*Streams, error) {
 	t := &Streams{streams: make([]*stream, max(o.Size, 0)), stall: o.Stall}
 	if err := t.open(&o); err != nil {
-		for _, conn := range o.Conns {
-			if conn != nil {
-				_ = conn.Close()
-			}
-		}
 		return nil, errors.Join(err, t.Close())
+	}
+	for _, conn := range o.Conns {
+		_ = conn.Close() // the streams have descriptors of their own
 	}
 	return t, nil
 }

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -202,12 +203,38 @@ func TestOpenRefuses(t *testing.T) {
 	a, b := systest.Pair(t)
 	_, err = Open(Options{Rank: 0, Size: 3, Conns: map[int]*net.TCPConn{1: a}})
 	require.ErrorContains(t, err, "tcp: rank 0 of 3 has no connection to rank 2")
-	_, err = b.Read(make([]byte, 1))
-	require.Error(t, err, "the peer notices")
+	_, err = a.Write([]byte{7})
+	require.NoError(t, err, "it is the caller's still")
+	require.NoError(t, errors.Join(a.Close(), b.Close()))
 	s, err := Open(Options{Rank: 0, Size: 1})
 	require.NoError(t, err)
 	s.Sleep(time.Microsecond)
 	require.NoError(t, s.Close())
+}
+
+// TestOpenAgain has Open fail at each of its system calls that need a descriptor, or memory of the
+// kernel: nothing is left open, and with the same connections it succeeds afterwards.
+func TestOpenAgain(t *testing.T) {
+	conns := systest.Mesh(t, 3)
+	before := systest.Descriptors(t)
+	for _, d := range []systest.Denial{
+		{Call: unix.SYS_EPOLL_CREATE1, Errno: unix.EMFILE}, {Call: unix.SYS_EVENTFD2, Errno: unix.ENFILE},
+		{Call: unix.SYS_FCNTL, Errno: unix.EMFILE}, {Call: unix.SYS_EPOLL_CTL, Errno: unix.ENOMEM},
+	} {
+		var err error
+		systest.InSandboxWith(t, []systest.Denial{d}, func() { _, err = Open(Options{Rank: 0, Size: 3, Conns: conns[0]}) })
+		require.ErrorIs(t, err, d.Errno)
+		require.LessOrEqual(t, systest.Descriptors(t), before)
+	}
+	ranks := make([]*Streams, 3)
+	for r := range ranks {
+		var err error
+		ranks[r], err = Open(Options{Rank: r, Size: 3, Conns: conns[r]})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
+	}
+	require.Equal(t, 3, ranks[0].Send(1, []byte("yes")))
+	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 3 }, func() {})
 }
 
 func TestConsumeMoreThanThereIsPanics(t *testing.T) {

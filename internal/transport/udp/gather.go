@@ -62,17 +62,16 @@ type counters struct {
 
 var _ fabric.Gather = (*Gather)(nil)
 
-// Open joins the groups and takes over the control connections. Its errors wrap
+// Open joins the groups and takes over the control connections. After an error, which may be of
+// descriptors or memory that are short for now, they are as they were. Its errors wrap
 // fabric.ErrUnavailable where the machine, not the caller, is in the way.
 func Open(o Options) (*Gather, error) {
 	g := &Gather{rank: o.Rank, size: o.Size, job: o.Job, byRank: make(map[int]*peer), repairs: make([]atomic.Uint64, max(o.Size, 0))}
 	if err := g.open(&o); err != nil {
-		for _, conn := range o.Conns {
-			if conn != nil {
-				_ = conn.Close()
-			}
-		}
 		return nil, errors.Join(err, g.Close())
+	}
+	for _, conn := range o.Conns {
+		_ = conn.Close() // the peers have descriptors of their own
 	}
 	return g, nil
 }

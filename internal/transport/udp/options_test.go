@@ -52,12 +52,29 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestOpenClosesConnectionsWhenItFails(t *testing.T) {
-	a, b := systest.Pair(t)
-	_, err := Open(Options{Rank: 0, Size: 2, Conns: map[int]*net.TCPConn{1: a}})
-	require.Error(t, err)
-	_, err = b.Read(make([]byte, 1))
-	require.Error(t, err, "the peer notices")
+// TestOpenAgain has Open fail at each of its system calls that need a descriptor, or memory of the
+// kernel: nothing is left open, and with the same connections it succeeds afterwards.
+func TestOpenAgain(t *testing.T) {
+	addr, port := freshGroup()
+	conns := systest.Mesh(t, 2)
+	o := Options{Rank: 0, Size: 2, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[0]}
+	first, err := Open(Options{Rank: 1, Size: 2, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[1]})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, first.Close()) })
+	before := systest.Descriptors(t)
+	for _, d := range []systest.Denial{
+		{Call: unix.SYS_EPOLL_CREATE1, Errno: unix.EMFILE}, {Call: unix.SYS_EVENTFD2, Errno: unix.ENFILE},
+		{Call: unix.SYS_SOCKET, Errno: unix.ENOBUFS}, {Call: unix.SYS_FCNTL, Errno: unix.EMFILE}, {Call: unix.SYS_EPOLL_CTL, Errno: unix.ENOMEM},
+	} {
+		systest.InSandboxWith(t, []systest.Denial{d}, func() { _, err = Open(o) })
+		require.ErrorIs(t, err, d.Errno)
+		require.LessOrEqual(t, systest.Descriptors(t), before)
+	}
+	g, err := Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	_, err = conns[0][1].Write([]byte{1})
+	require.ErrorIs(t, err, net.ErrClosed, "it has been taken over")
 }
 
 // TestPortInUse has a socket hold the address that does not share it.

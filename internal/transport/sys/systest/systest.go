@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Pattern generates the bytes that a rank sends; seeds that differ give
@@ -53,6 +54,24 @@ func (p *Pattern) Check(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// Descriptors returns how many this process has open.
+func Descriptors(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
+
+// WithoutDescriptors runs f while this process can open no more.
+func WithoutDescriptors(t testing.TB, f func()) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
+	f()
 }
 
 // Pair returns the two ends of a TCP connection over loopback.

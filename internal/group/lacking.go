@@ -1,0 +1,39 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lacking reports whether this machine, for now, lacks what a connection or a socket needs.
+func lacking(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// whenThere opens something, as soon as this machine has what it needs: a process that is out of
+// descriptors is late, not dead. It waits as long as ctx lasts, and says in the log for what.
+func whenThere[T any](ctx context.Context, l *lobby, what string, open func() (T, error)) (T, error) {
+	for tries := 0; ; tries++ {
+		v, err := open()
+		if err == nil || !lacking(err) {
+			return v, err
+		}
+		if tries == 0 {
+			l.log.Warn("this machine lacks what a group needs; waiting until it is there", "for", what, "error", err)
+		}
+		select {
+		case <-time.After(redialEvery):
+		case <-ctx.Done():
+			return v, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
