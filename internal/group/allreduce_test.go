@@ -225,7 +225,7 @@ func TestAllreduceRefusedHalfway(t *testing.T) {
 	g[0].reduce.Fail(boom)
 	buf := make([]byte, 4*segmentBytes)
 	for start := time.Now(); ; time.Sleep(time.Millisecond) { // until its agent has seen that
-		require.Less(t, time.Since(start), 30*time.Second)
+		require.Less(t, time.Since(start), time.Minute)
 		if w, err := g[0].StartReduceScatter(buf[:8], make([]byte, 4), reduce.I32, reduce.Sum, 0); err != nil {
 			require.ErrorIs(t, err, boom)
 			break
@@ -261,7 +261,7 @@ func TestAllreduceFailureLeavesBuffers(t *testing.T) {
 	boom := errors.New("the gather lane has failed")
 	g[0].gather.Fail(boom)
 	for start := time.Now(); g[0].gather.InFlight() > 0; time.Sleep(time.Millisecond) {
-		require.Less(t, time.Since(start), 30*time.Second)
+		require.Less(t, time.Since(start), time.Minute)
 		g[0].lanes[overlap.Gather].Nudge()
 	}
 	require.False(t, isDone(w), "the reduce lane still reads send")
@@ -321,7 +321,7 @@ func TestRanksDisagreeAboutAnAllreduce(t *testing.T) {
 func TestAllreduceFailsAsAWhole(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
-			g := world(t, 3, func(s *config.Settings) { s.Fabric, s.Timeout = fabric, time.Second })
+			g := world(t, 3, func(s *config.Settings) { s.Fabric = fabric })
 			buf := make([][]byte, 3)
 			each(t, 3, func(r int) error {
 				buf[r] = make([]byte, 3*segmentBytes*3)

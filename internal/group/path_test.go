@@ -171,7 +171,7 @@ func (p *pair) run(t *testing.T) []hostReport {
 func TestNarrowPathIsFoundAtJoin(t *testing.T) {
 	waits(t)
 	// So many ranks that what they tell each other of the path does not fit one packet.
-	p := startPair(t, 12, 0, 3*time.Second, func(h [2]*systest.Namespace) { h[1].DropLarger(t, 1500) })
+	p := startPair(t, 12, 0, 30*time.Second, func(h [2]*systest.Namespace) { h[1].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Equal(t, 1440, r.Info.ChunkBytes)
@@ -186,7 +186,7 @@ func TestNarrowPathIsFoundAtJoin(t *testing.T) {
 
 func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 	waits(t)
-	p := startPair(t, 2, 8000, 3*time.Second, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
+	p := startPair(t, 2, 8000, 30*time.Second, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
 		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, those of 1500 do")
 		require.Contains(t, r.Error, "set MCAST_CHUNK to 1440 at most")
@@ -197,7 +197,7 @@ func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 
 func TestPathThatNarrowsIsNamed(t *testing.T) {
 	waits(t)
-	p := startPair(t, 2, 0, time.Second, nil)
+	p := startPair(t, 2, 0, 4*time.Second, nil)
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Equal(t, 8928, r.Info.ChunkBytes)
@@ -211,12 +211,12 @@ func TestPathThatNarrowsIsNamed(t *testing.T) {
 		require.Contains(t, r.Error, "data from rank 0 do not reach rank 1, though it answers: TCP segments of 8948 bytes have not been acknowledged for ")
 		require.Contains(t, r.Error, "v0's MTU")
 	}
-	t.Logf("after %v, MCAST_TIMEOUT is 1s", time.Since(start))
+	t.Logf("after %v, MCAST_TIMEOUT is 4s", time.Since(start))
 }
 
 func TestNetworkWithoutMulticastIsNoted(t *testing.T) {
 	waits(t)
-	p := startPair(t, 2, 0, 3*time.Second, func(h [2]*systest.Namespace) { h[0].DropMulticast(t) })
+	p := startPair(t, 2, 0, 30*time.Second, func(h [2]*systest.Namespace) { h[0].DropMulticast(t) })
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Equal(t, 8928, r.Info.ChunkBytes)

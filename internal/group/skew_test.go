@@ -17,8 +17,8 @@ import (
 // Ranks of these tests come late to something by more than twice MCAST_TIMEOUT. They live, so
 // nothing may fail. All groups of a test wait at the same time.
 const (
-	skewTimeout = 2 * time.Second // two thirds of it must do for a busy machine
-	skew        = 4500 * time.Millisecond
+	skewTimeout = 4 * time.Second // two thirds of it must do for a busy machine
+	skew        = 9 * time.Second
 	skewRanks   = 3
 )
 

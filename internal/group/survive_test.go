@@ -239,7 +239,7 @@ func startRanks(t *testing.T, proto role) []child {
 // large operations. Every other rank must report it, by number, in time.
 func TestSurvivorsNameTheRank(t *testing.T) {
 	waits(t)
-	const victim, size, timeout = 2, 4, 2 * time.Second
+	const victim, size, timeout = 2, 4, 5 * time.Second
 	faults := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP, "cut": syscall.SIGUSR1}
 	for _, fabric := range []string{"shm", "udp"} {
 		for call := range calls {
@@ -285,7 +285,7 @@ func TestSwitchFrozen(t *testing.T) {
 	address, err := frozen.out.ReadString('\n')
 	require.NoError(t, err)
 	g := worldOf(t, 3, func(_ int, s *config.Settings) {
-		s.Fabric, s.Switch, s.SwitchTimeout = "udp", strings.TrimSpace(address), time.Second
+		s.Fabric, s.Switch, s.SwitchTimeout = "udp", strings.TrimSpace(address), 4*time.Second
 	})
 	stream(t, g, 8, 40, 20, func() { assert.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP)) })
 	until(t, g, "direct")
@@ -323,7 +323,7 @@ func namedByAll(t *testing.T, kids []child, victim int) {
 // name themselves.
 func TestRankGoneBeforeItsStreams(t *testing.T) {
 	const victim, size = 3, 8
-	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 2 * time.Second, Call: "reduce-scatter", Await: true})
+	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: time.Minute, Call: "reduce-scatter", Await: true})
 	require.NoError(t, kids[victim].cmd.Process.Signal(syscall.SIGKILL))
 	for r, k := range kids {
 		if r != victim {

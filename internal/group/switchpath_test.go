@@ -177,12 +177,12 @@ var places = map[string]struct {
 func impatient(t *testing.T, address func(r int) string) []*Group {
 	t.Helper()
 	return worldOf(t, 2, func(r int, s *config.Settings) {
-		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), 1500*time.Millisecond
+		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), 3*time.Second
 	})
 }
 
-// reduceWithin runs a Reduce-Scatter on all ranks, rank 1 so much later than the others.
-func reduceWithin(t *testing.T, g []*Group, late, limit time.Duration) {
+// reduceSoon runs a Reduce-Scatter on all ranks, rank 1 so much later than the others.
+func reduceSoon(t *testing.T, g []*Group, late time.Duration) {
 	t.Helper()
 	x := newExercise(seeded(1), len(g), 50_000, reduce.F32, reduce.Sum)
 	start := time.Now()
@@ -192,7 +192,7 @@ func reduceWithin(t *testing.T, g []*Group, late, limit time.Duration) {
 		}
 		return x.run(g[r], false)
 	})
-	require.Less(t, time.Since(start), late+limit)
+	require.Less(t, time.Since(start), late+time.Minute)
 }
 
 // TestPathBreaks: whatever does not pass any more between a rank and the switch, or between two of
@@ -207,11 +207,11 @@ func TestPathBreaks(t *testing.T) {
 					p = newPath(t, node)
 					return p
 				})
-				reduceWithin(t, g, 0, 10*time.Second)
+				reduceSoon(t, g, 0)
 				require.Equal(t, "switch", g[0].Info().ReduceScatter, g[0].Info().ReduceScatterReason)
 				p.up.Store(b.up)
 				p.down.Store(b.down)
-				reduceWithin(t, g, 0, 8*time.Second)
+				reduceSoon(t, g, 0)
 				for r := range g {
 					assert.Contains(t, g[r].Info().ReduceScatterReason, says(b.says, w.member, pathAddr.String(), "127.0.0.1"), "rank %d", r)
 					assert.EqualValues(t, 1, g[r].Stats().Fallbacks, "rank %d", r)
@@ -233,7 +233,7 @@ func TestPathIsProbed(t *testing.T) {
 					p.down.Store(b.down)
 					return p
 				})
-				reduceWithin(t, g, 0, 8*time.Second)
+				reduceSoon(t, g, 0)
 				for r := range g {
 					i := g[r].Info()
 					assert.Equal(t, "direct", i.ReduceScatter)
@@ -262,8 +262,8 @@ func TestLateRankAtTheSwitch(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
 			g := w.group(t, func(node string) *path { return newPath(t, node) })
-			reduceWithin(t, g, 0, 10*time.Second)
-			reduceWithin(t, g, 2*time.Second, 10*time.Second)
+			reduceSoon(t, g, 0)
+			reduceSoon(t, g, 5*time.Second)
 			for r := range g {
 				assert.Equal(t, "switch", g[r].Info().ReduceScatter)
 				assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)
@@ -281,7 +281,7 @@ func TestChunkBoundsTheSwitchs(t *testing.T) {
 	g := worldOf(t, 2, func(_ int, s *config.Settings) {
 		s.Fabric, s.Switch, s.Chunk = "shm", p.Addr().String(), 1408
 	})
-	reduceWithin(t, g, 0, 10*time.Second)
+	reduceSoon(t, g, 0)
 	require.Equal(t, "switch", g[0].Info().ReduceScatter, g[0].Info().ReduceScatterReason)
 }
 
@@ -304,13 +304,13 @@ func TestPathShrinks(t *testing.T) {
 	}
 	n := node(t, switchd.Config{Bind: "127.0.0.3:0"})
 	g := worldOf(t, 2, func(_ int, s *config.Settings) { s.Fabric, s.Switch = "shm", n.Addr().String() })
-	reduceWithin(t, g, 0, 10*time.Second)
+	reduceSoon(t, g, 0)
 	require.Equal(t, "switch", g[0].Info().ReduceScatter, g[0].Info().ReduceScatterReason)
 	for _, line := range []string{"route del table local local 127.0.0.1 dev lo", "route add table local local 127.0.0.1 dev lo mtu lock 1300"} {
 		out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput()
 		require.NoError(t, err, "ip %s: %s", line, out)
 	}
-	reduceWithin(t, g, 0, 8*time.Second)
+	reduceSoon(t, g, 0)
 	for r := range g {
 		assert.Contains(t, g[r].Info().ReduceScatterReason, "the path takes 1272")
 		assert.EqualValues(t, 1, g[r].Stats().Fallbacks, "rank %d", r)

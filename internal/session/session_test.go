@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second // bounds what ought to happen at once
+	patience = time.Minute // bounds what ought to happen at once
 	secret   = "correct-horse"
 )
 

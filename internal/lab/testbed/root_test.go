@@ -81,7 +81,7 @@ func up(t *testing.T, s Spec) *Testbed {
 	return tb
 }
 
-const patience = 20 * time.Second // for what comes at once on an idle machine
+const patience = time.Minute // for what comes at once on an idle machine
 
 // socket is a UDP socket in a namespace.
 type socket struct {

@@ -17,7 +17,7 @@ import (
 const head = 32 // bytes of a header, as without authentication
 
 // patience bounds every wait of a test; none takes a noticeable part of it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var offloads = []batch.Offload{batch.OffloadAuto, batch.OffloadGSO, batch.OffloadBatch, batch.OffloadSingle}
 

@@ -188,7 +188,7 @@ func groupIn(t testing.TB, ns *systest.Namespace, size int, adjust func(o *Optio
 }
 
 // patience bounds what a test waits for; it never decides a result.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // pollUntil polls until a condition holds.
 func pollUntil(t testing.TB, g *Gather, s fabric.Sink, done func() bool) {
