@@ -121,12 +121,17 @@ func recvLike(n int, v uint32) []byte {
 	return b
 }
 
+var allOps = []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum}
+
 func TestReduceScatter(t *testing.T) {
-	types := []reduce.Type{reduce.I8, reduce.U8, reduce.I16, reduce.U16, reduce.I32, reduce.U32, reduce.I64, reduce.U64, reduce.E4M3, reduce.E5M2, reduce.F16, reduce.BF16, reduce.F32, reduce.F64}
 	onBoth(t, 4, func(t *testing.T, g []*Group) {
-		for _, typ := range types {
-			for _, op := range []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum} {
-				for _, count := range []int{0, 1, 1001, 50000} {
+		for i, typ := range allTypes {
+			for j, op := range allOps {
+				counts := []int{0, 1, 1001, 50000}
+				if i%len(allOps) != j {
+					counts = counts[:3] // package reduce has every type with every reduction at length
+				}
+				for _, count := range counts {
 					n := count * typ.Size()
 					send := make([][]byte, 4)
 					for r := range send {

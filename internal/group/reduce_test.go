@@ -16,18 +16,21 @@ import (
 // TestReduce: every type, reduction and root, in place and not; the inputs of
 // others, and what the others have for recv, stay as they are.
 func TestReduce(t *testing.T) {
-	types := []reduce.Type{reduce.I8, reduce.U8, reduce.I16, reduce.U16, reduce.I32, reduce.U32, reduce.I64, reduce.U64, reduce.E4M3, reduce.E5M2, reduce.F16, reduce.BF16, reduce.F32, reduce.F64}
-	ops := []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum}
 	onBoth(t, 4, func(t *testing.T, g []*Group) {
-		for i, typ := range types {
-			for j, op := range ops {
+		did := 0
+		for i, typ := range allTypes {
+			for j, op := range allOps {
 				for k, count := range []int{0, 1, 1001, 50000} {
+					if k == 3 && i%len(allOps) != j {
+						continue // package reduce has every type with every reduction at length
+					}
 					reduceTo(t, g, (i+j+k)%4, typ, op, count, (i+j)%2 == 0)
+					did++
 				}
 			}
 		}
 		s := g[3].Stats()
-		assert.EqualValues(t, len(types)*len(ops)*4, s.ReduceOps)
+		assert.EqualValues(t, did, s.ReduceOps)
 	})
 }
 

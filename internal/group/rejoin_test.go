@@ -10,6 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestLateRankWhileTheSwitchIsGone: one that posts nothing for much longer than MCAST_TIMEOUT,
@@ -19,9 +20,9 @@ func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
 	for name, late := range map[string]int{"first": 0, "last": ranks - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first, err := switchd.Start(switchd.Config{Workers: 1})
+			address := systest.ReservePort(t).String()
+			first, err := switchd.Start(switchd.Config{Workers: 1, Bind: address})
 			require.NoError(t, err)
-			address := first.Addr().String()
 			g := world(t, ranks, func(s *config.Settings) {
 				via("udp", first)(s)
 				s.Timeout, s.SwitchTimeout = timeout, timeout

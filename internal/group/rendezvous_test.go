@@ -81,9 +81,7 @@ func TestRendezvous(t *testing.T) {
 }
 
 func TestRendezvousBeforeRankZero(t *testing.T) {
-	ln := listen(t)
-	addr := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	addr := systest.ReservePort(t).String()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan error)
@@ -163,8 +161,9 @@ func comeTwice(t *testing.T, ln net.Listener, size, rank int) (<-chan error, str
 }
 
 func TestRendezvousWithoutRankZero(t *testing.T) {
+	waits(t)
 	nobody := systest.ReservePort(t).String()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, err := Rendezvous(ctx, nobody, 1, 2, nil)
 	require.ErrorContains(t, err, "rank 1 of 2 got no answer from rank 0 at "+nobody)
@@ -175,6 +174,7 @@ func TestRendezvousWithoutRankZero(t *testing.T) {
 
 // Ranks that began together run out of time together, and rank 0 knows why.
 func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
+	waits(t)
 	ln := listen(t)
 	addr := ln.Addr().String()
 	host, giveUp := context.WithCancelCause(t.Context())
@@ -183,7 +183,7 @@ func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
 		_, err := RendezvousOn(host, ln, 3, nil)
 		ended <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	context.AfterFunc(ctx, func() { giveUp(errors.New("enough")) })
 	_, err := Rendezvous(ctx, addr, 1, 3, nil)

@@ -23,11 +23,11 @@ import (
 )
 
 // stream keeps several Reduce-Scatters, and Reduces, in flight on all ranks, n in all, and compares
-// every byte. at is called once, on rank 0, when operation when was posted. It takes a minute at
-// most.
+// every byte. at is called once, on rank 0, when operation when was posted. It takes three minutes
+// at most.
 func stream(t *testing.T, g []*Group, seed uint64, n, when int, at func()) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	const depth = 6
 	rng := seeded(seed)
@@ -84,7 +84,7 @@ func stream(t *testing.T, g []*Group, seed uint64, n, when int, at func()) {
 func until(t *testing.T, g []*Group, way string) {
 	t.Helper()
 	s := newExercise(seeded(9), len(g), 5000, reduce.F32, reduce.Sum)
-	for start := time.Now(); time.Since(start) < 30*time.Second; {
+	for start := time.Now(); time.Since(start) < 2*time.Minute; {
 		each(t, len(g), func(r int) error { return s.run(g[r], false) })
 		same := 0
 		for r := range g {
@@ -106,9 +106,9 @@ func TestSwitchKilledAndRestarted(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
 			t.Parallel()
-			first, err := switchd.Start(switchd.Config{Workers: 2})
+			address := systest.ReservePort(t).String()
+			first, err := switchd.Start(switchd.Config{Workers: 2, Bind: address})
 			require.NoError(t, err)
-			address := first.Addr().String()
 			g := world(t, 4, via(fabric, first))
 			stream(t, g, 1, 60, 30, func() { assert.NoError(t, first.Close()) })
 			until(t, g, "direct")
@@ -294,7 +294,7 @@ func TestReasonsToGoDirectly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := worldOf(t, 3, func(r int, s *config.Settings) {
-				s.SwitchTimeout = 500 * time.Millisecond
+				s.SwitchTimeout = 5 * time.Second
 				c.change(r, s)
 			})
 			stream(t, g, 4, 10, -1, nil)
@@ -334,7 +334,7 @@ func TestRetriesAreNoFallbacks(t *testing.T) {
 		if notice, _ := g[0].mesh.Noticed(); notice.Number >= 4 { // 1 and 2 were all the addresses, 3 the first retry
 			break
 		}
-		require.Less(t, time.Since(start), 30*time.Second)
+		require.Less(t, time.Since(start), time.Minute)
 	}
 	stream(t, g, 11, 10, -1, nil)
 	for r := range g {
@@ -399,7 +399,7 @@ func TestCloseWhileRejoining(t *testing.T) {
 		until(t, g, "direct")
 	})
 	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > time.Minute {
 			buf := make([]byte, 1<<20)
 			require.Fail(t, "goroutines are left", "%d before, %d now\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
 		}

@@ -341,21 +341,22 @@ func TestDialIsBounded(t *testing.T) {
 func TestSilence(t *testing.T) {
 	for _, who := range []string{"node", "member"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			n := listen(t, nil)
-			s, err := dial(t, n, func(h *Hello) { h.Timeout = minTimeout })
+			s, err := dial(t, n, func(h *Hello) { h.Timeout = 3 * time.Second }) // time enough to begin
 			require.NoError(t, err)
 			p := n.peer(t)
 			if who == "node" {
 				close(p.line.stop)
 				p.line.once.Do(func() {}) // hangUp must not close it again
-				require.ErrorContains(t, lost(t, s), "silent for 500ms")
+				require.ErrorContains(t, lost(t, s), "silent for 3s")
 				_ = p.line.conn.Close()
 				return
 			}
 			close(s.line.stop)
 			s.line.once.Do(func() {})
 			_, err = p.Next()
-			require.ErrorContains(t, err, "silent for 500ms")
+			require.ErrorContains(t, err, "silent for 3s")
 			_ = s.line.conn.Close()
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,48 +16,49 @@ import (
 
 // TestAMemberThatNeverAnswers is held no longer than Accept was told, whatever it asks for.
 func TestAMemberThatNeverAnswers(t *testing.T) {
-	here, there := net.Pipe()
-	defer func() { _ = there.Close() }()
-	l := newLine(there, patience)
-	end := make(chan error, 1)
-	go func() {
-		p, err := Accept(here, nil, 200*time.Millisecond)
-		if err == nil {
-			err = p.Offer([]uint16{9})
-		}
-		end <- err
-	}()
-	require.NoError(t, l.read(&greeting{}, patience))
-	require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: maxTimeout.Milliseconds(), Nonce: make([]byte, nonceSize)}))
-	require.NoError(t, l.read(&offer{}, patience))
-	select {
-	case err := <-end:
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	case <-time.After(patience):
-		require.Fail(t, "the node waits on")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer func() { _ = there.Close() }()
+		l := newLine(there, patience)
+		end := make(chan error, 1)
+		go func() {
+			p, err := Accept(here, nil, 200*time.Millisecond)
+			if err == nil {
+				err = p.Offer([]uint16{9})
+			}
+			end <- err
+		}()
+		require.NoError(t, l.read(&greeting{}, patience))
+		require.NoError(t, l.write(Request{Version: Version, Ranks: 2, Milliseconds: maxTimeout.Milliseconds(), Nonce: make([]byte, nonceSize)}))
+		require.NoError(t, l.read(&offer{}, patience))
+		start := time.Now()
+		require.ErrorIs(t, <-end, os.ErrDeadlineExceeded)
+		require.Equal(t, 200*time.Millisecond, time.Since(start))
+	})
 }
 
 // TestStrangersAreHeardBriefly claims frames of lengths that are fit for members alone.
 func TestStrangersAreHeardBriefly(t *testing.T) {
 	for length, refused := range map[uint32]bool{maxEarly: false, maxEarly + 1: true, maxFrame: true, macked | maxFrame: true} {
-		here, there := net.Pipe()
-		end := make(chan error, 1)
-		go func() {
-			_, err := Accept(here, nil, 200*time.Millisecond)
-			end <- err
-		}()
-		l := newLine(there, patience)
-		require.NoError(t, l.read(&greeting{}, patience))
-		_, err := there.Write(binary.BigEndian.AppendUint32(nil, length))
-		require.NoError(t, err)
-		err = <-end
-		if refused {
-			require.ErrorContains(t, err, "at most 4096")
-		} else {
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded) // it waits for the rest
-		}
-		l.close()
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			end := make(chan error, 1)
+			go func() {
+				_, err := Accept(here, nil, 200*time.Millisecond)
+				end <- err
+			}()
+			l := newLine(there, patience)
+			require.NoError(t, l.read(&greeting{}, patience))
+			_, err := there.Write(binary.BigEndian.AppendUint32(nil, length))
+			require.NoError(t, err)
+			err = <-end
+			if refused {
+				require.ErrorContains(t, err, "at most 4096")
+			} else {
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded) // it waits for the rest
+			}
+			l.close()
+		})
 	}
 }
 

@@ -24,7 +24,7 @@ func dial(t *testing.T, s *Server, h session.Hello) (*session.Session, error) {
 	if h.Ranks == 0 {
 		h.Ranks = 2
 	}
-	h.Timeout = 10 * time.Second
+	h.Timeout = patience
 	m, err := session.Dial(t.Context(), s.Addr().String(), h)
 	if err == nil {
 		t.Cleanup(func() { _ = m.Close(nil) })
@@ -132,10 +132,11 @@ func TestMemory(t *testing.T) {
 }
 
 func TestAJobThatIsNeverComplete(t *testing.T) {
-	s := start(t, Config{JoinTimeout: 50 * time.Millisecond})
+	t.Parallel()
+	s := start(t, Config{JoinTimeout: 2 * time.Second}) // time enough to come
 	m, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1})
 	require.NoError(t, err)
-	require.ErrorContains(t, lost(t, m), "after 50ms only ranks [1] of 3 have joined")
+	require.ErrorContains(t, lost(t, m), "after 2s only ranks [1] of 3 have joined")
 }
 
 // TestManyRanksThatAreNeverComplete are told so in a text that fits a frame.
@@ -213,10 +214,10 @@ func TestDrain(t *testing.T) {
 
 // TestRestart ends a node under its members, and starts another in its place.
 func TestRestart(t *testing.T) {
-	s := start(t, Config{})
+	addr := systest.ReservePort(t).String()
+	s := start(t, Config{Bind: addr})
 	members := join(t, 2, at(s), nil)
 	reduceScatter(t, 1, members, someOps...)
-	addr := s.Addr().String()
 	require.NoError(t, s.Close())
 	for _, m := range members {
 		require.ErrorContains(t, lost(t, m.Session), "the switch ends")
@@ -276,13 +277,18 @@ func TestBadConfig(t *testing.T) {
 
 // TestPorts has room for one member's socket and none for another's.
 func TestPorts(t *testing.T) {
-	probe, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := uint16(probe.LocalAddr().(*net.UDPAddr).Port)
-	require.NoError(t, probe.Close())
-	s := start(t, Config{Workers: 1, FirstPort: port, LastPort: port})
-	_, err = dial(t, s, session.Hello{Job: rand.Uint64()})
-	require.NoError(t, err)
-	_, err = dial(t, s, session.Hello{Job: rand.Uint64()})
-	require.ErrorContains(t, err, "all in use")
+	for range 100 {
+		probe, err := net.ListenPacket("udp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		port := uint16(probe.LocalAddr().(*net.UDPAddr).Port)
+		require.NoError(t, probe.Close())
+		s := start(t, Config{Workers: 1, FirstPort: port, LastPort: port})
+		if _, err = dial(t, s, session.Hello{Job: rand.Uint64()}); err != nil {
+			continue // somebody took the port meanwhile
+		}
+		_, err = dial(t, s, session.Hello{Job: rand.Uint64()})
+		require.ErrorContains(t, err, "all in use")
+		return
+	}
+	require.Fail(t, "no port lasts")
 }

@@ -87,7 +87,12 @@ func TestStrangers(t *testing.T) {
 	}
 	reduceScatter(t, 1, members, someOps...)
 	require.Eventually(t, func() bool { return s.Stats().Results > 0 }, patience, time.Millisecond)
-	require.Zero(t, s.Stats().Garbage+s.Stats().Malformed+s.Stats().Duplicates)
+	require.Zero(t, s.Stats().Garbage+s.Stats().Malformed)
+	var resent uint64 // by members that a busy machine made wait
+	for _, m := range members {
+		resent += m.Stats().Resent
+	}
+	require.LessOrEqual(t, s.Stats().Duplicates, resent)
 }
 
 func TestGarbageInSessions(t *testing.T) {
@@ -150,7 +155,7 @@ func TestAMemberDies(t *testing.T) {
 		c := newCutter(t, node.Addr().String())
 		job := rand.Uint64()
 		hello := func(r int) session.Hello {
-			return session.Hello{Job: job, Ranks: 3, Rank: r, Timeout: 10 * time.Second}
+			return session.Hello{Job: job, Ranks: 3, Rank: r, Timeout: patience}
 		}
 		var all errgroup.Group
 		members := make([]*switchtest.Rank, 3)

@@ -47,7 +47,7 @@ func tryJoin(t *testing.T, ranks int, node func(rank int) *Server, change func(*
 	job := rand.Uint64()
 	var all errgroup.Group
 	for r := range ranks {
-		h := session.Hello{Job: job, Epoch: 1, Ranks: ranks, Rank: r, Reproducible: true, Timeout: 10 * time.Second}
+		h := session.Hello{Job: job, Epoch: 1, Ranks: ranks, Rank: r, Reproducible: true, Timeout: patience}
 		if change != nil {
 			change(&h)
 		}

@@ -88,7 +88,8 @@ func TestTinyDatagrams(t *testing.T) {
 // TestAMemberThatNeverAnswers is admitted and then tells nothing of its
 // sockets. It goes with its job, whatever silence it asked for.
 func TestAMemberThatNeverAnswers(t *testing.T) {
-	s := start(t, Config{JoinTimeout: 50 * time.Millisecond})
+	t.Parallel()
+	s := start(t, Config{JoinTimeout: 2 * time.Second}) // time enough to come
 	c := come(t, s)
 	c.ask(t, session.Request{Job: 1, Ranks: 2})
 	_, err := c.Read(make([]byte, 1))

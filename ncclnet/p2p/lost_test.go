@@ -98,7 +98,7 @@ func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
 // A host that is gone acknowledges nothing any more; the kernel alone would try
 // for a quarter of an hour.
 func TestSilentHost(t *testing.T) {
-	send, far := greeted(t, Options{Timeout: time.Second})
+	send, far := greeted(t, Options{Timeout: 2 * time.Second})
 	dropLarger(t, far, 0)
 	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
@@ -106,8 +106,9 @@ func TestSilentHost(t *testing.T) {
 }
 
 // narrow is a connection over a path that carries small packets only, on which a message has been
-// sent: its sender and what that warns of, and its other end, whose keepalives come and go.
-func narrow(t *testing.T, size int) (Comm, <-chan string, *net.TCPConn) {
+// sent: its sender, with a timeout, and what that warns of, and its other end, whose keepalives come
+// and go.
+func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string, *net.TCPConn) {
 	t.Helper()
 	warned := make(chan string, 1)
 	warn := func(line string) {
@@ -117,7 +118,7 @@ func narrow(t *testing.T, size int) (Comm, <-chan string, *net.TCPConn) {
 		}
 	}
 	// A copy: a pinned message is done only once it has arrived.
-	send, far := sender(t, Options{Timeout: time.Second, Zerocopy: "off", Warn: warn})
+	send, far := sender(t, Options{Timeout: timeout, Zerocopy: "off", Warn: warn})
 	if err := far.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func narrow(t *testing.T, size int) (Comm, <-chan string, *net.TCPConn) {
 // isReset waits until the far end of a connection is told that it has ended.
 func isReset(t *testing.T, far *net.TCPConn) {
 	t.Helper()
-	_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = far.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.Copy(io.Discard, far); !errors.Is(err, unix.ECONNRESET) {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func isReset(t *testing.T, far *net.TCPConn) {
 // A message that the kernel has taken counts as sent; that it does not arrive is noticed though its
 // sender looks no more.
 func TestPathNarrows(t *testing.T) {
-	send, warned, far := narrow(t, 64<<10)
+	send, warned, far := narrow(t, 64<<10, time.Second)
 	defer send.Close()
 	isReset(t, far)
 	if line := <-warned; !strings.Contains(line, far.LocalAddr().String()) {
@@ -182,7 +183,7 @@ func TestCloseAfterAReset(t *testing.T) {
 func TestCloseOnANarrowPath(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			send, warned, far := narrow(t, 64<<10)
+			send, warned, far := narrow(t, 64<<10, time.Second)
 			time.Sleep(wait)
 			send.Close()
 			isReset(t, far)
@@ -195,12 +196,12 @@ func TestCloseOnANarrowPath(t *testing.T) {
 // What was sent before a close arrives on a path that recovers, however late the receiver reads.
 func TestCloseOnAPathThatRecovers(t *testing.T) {
 	const n = 2 << 20
-	send, _, far := narrow(t, n)
-	time.Sleep(300 * time.Millisecond) // of a second: it is sent again now
+	send, _, far := narrow(t, n, 3*time.Second)
+	time.Sleep(300 * time.Millisecond) // it is sent again now
 	send.Close()
 	dropLarger(t, far, 1<<20)
-	time.Sleep(3 * time.Second)
-	_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	time.Sleep(5 * time.Second)
+	_ = far.SetReadDeadline(time.Now().Add(patience))
 	if got, err := io.Copy(io.Discard, far); got != 16+n || err != nil {
 		t.Fatal(got, err)
 	}
@@ -209,9 +210,9 @@ func TestCloseOnAPathThatRecovers(t *testing.T) {
 // A receiver that is late is not gone, however long it reads nothing.
 func TestLateReceiver(t *testing.T) {
 	const n = 16 << 20
-	send, far := greeted(t, Options{Timeout: 200 * time.Millisecond})
+	send, far := greeted(t, Options{Timeout: time.Second})
 	s := must(t)(send.Isend(memory(t, n)))
-	for start := time.Now(); time.Since(start) < 2*time.Second; runtime.Gosched() {
+	for start := time.Now(); time.Since(start) < 3*time.Second; runtime.Gosched() {
 		if done, _, err := s.Test(); done || err != nil {
 			t.Fatal(done, err)
 		}
@@ -274,7 +275,7 @@ func TestZerocopyFault(t *testing.T) {
 // A connection that nobody asks for is closed in the end, and its handle says so.
 func TestAbandoned(t *testing.T) {
 	l, h := listen(t, Options{Fabric: "tcp"})
-	if c, err := Connect(h, Options{Timeout: 100 * time.Millisecond}); c != nil || err != nil {
+	if c, err := Connect(h, Options{Timeout: 2 * time.Second}); c != nil || err != nil {
 		t.Fatal(c, err)
 	}
 	recv, err := until(t, accept(l))
@@ -399,7 +400,7 @@ func TestCloseForked(t *testing.T) {
 	}
 	send.Close()
 	fill(0xff)
-	_ = far.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = far.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(far)
 	if bytes.IndexByte(got, 0xff) >= 0 {
 		t.Fatal("the peer got bytes that were written after Close")
