@@ -43,7 +43,7 @@ def gather_until_it_fails() -> tuple[str, int | None, float]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_survivors_name_the_rank(fabric: str, how: signal.Signals) -> None:
-    world = World(3, MCAST_FABRIC=fabric, MCAST_TIMEOUT="2s")
+    world = World(3, MCAST_FABRIC=fabric, MCAST_TIMEOUT="5s")
     pids = world.run(own_pid)
     try:
         world.start(gather_until_it_fails)
@@ -51,7 +51,7 @@ def test_survivors_name_the_rank(fabric: str, how: signal.Signals) -> None:
         os.kill(pids[1], how)
         for kind, rank, seconds in world.collect([0, 2], timeout=90):
             assert (kind, rank) == ("RankError", 1)
-            assert seconds < 15  # the bound is 2 s; the rest is for a busy machine
+            assert seconds < 30  # the bound is 5 s; the rest is for a busy machine
     finally:
         os.kill(pids[1], signal.SIGKILL)
         world.close()
@@ -83,7 +83,7 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "MCAST_FABRIC": "shm", "MCAST_TIMEOUT": "20s"},
+            env={**os.environ, "MCAST_FABRIC": "shm", "MCAST_TIMEOUT": "60s"},
         )
         for rank in (0, 1)
     ]
@@ -113,7 +113,7 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
             print(e)
     """)
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=150, check=False
     )
     assert "2 of 3 ranks have not come to the rendezvous after 1 s: [1, 2]" in done.stdout, done.stderr
 
@@ -157,13 +157,14 @@ def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(ending: str) -> 
         except RuntimeError as e:
             print(e)
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    with started(2, script, url, ending) as ranks:
-        said, _ = ranks[0].communicate(timeout=60)
-        assert "Connection closed by peer" in said
-        assert ranks[1].wait(timeout=60) == 1
+    with socket.socket() as held:  # bound, so that nobody else is given its port, and never listening
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        url = f"tcp://127.0.0.1:{held.getsockname()[1]}"
+        with started(2, script, url, ending) as ranks:
+            said, _ = ranks[0].communicate(timeout=150)
+            assert "Connection closed by peer" in said
+            assert ranks[1].wait(timeout=150) == 1
 
 
 def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(tmp_path: Path) -> None:
@@ -188,6 +189,6 @@ def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(
             sys.exit(1)
     """
     with started(3, script, str(tmp_path / "store")) as ranks:
-        told, _ = ranks[1].communicate(timeout=60)
+        told, _ = ranks[1].communicate(timeout=150)
         assert "Connection closed by peer" in told
-        assert ranks[0].wait(timeout=60) == 1
+        assert ranks[0].wait(timeout=150) == 1
