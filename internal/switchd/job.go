@@ -29,6 +29,7 @@ type job struct {
 	sessions     int    // of the server's lock
 	timer        *time.Timer
 	offered      chan struct{} // closed when width is known
+	probed       chan struct{} // closed when a parent's sockets are not probed any more
 	over         chan struct{} // closed with err when the job ends
 	released     chan struct{} // closed when it has given back what it took
 	cancel       context.CancelFunc
@@ -60,7 +61,7 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.JoinTimeout)
 	j := &job{
 		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
-		offered: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
+		offered: make(chan struct{}), probed: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
 		reserved: map[int]*session.Peer{}, reported: map[int]bool{},
 	}
 	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
@@ -408,6 +409,7 @@ func (j *job) end(why *session.Error) {
 		if why != nil {
 			text = errors.New(strings.TrimSuffix(why.Text, "."))
 		}
+		<-j.probed               // soon: j.cancel ends the probe, which reads the sockets that Close closes
 		_ = j.parent.Close(text) // it is gone in any case
 	}
 }

@@ -42,6 +42,7 @@ func (j *job) joinParent(ctx context.Context, tenant session.Secret, millisecond
 	if err == nil {
 		err = probe(ctx, up, terms, number, timeout/2) // while the ranks below wait
 	}
+	close(j.probed)
 	if err == nil {
 		j.mu.Lock()
 		if !j.ended {

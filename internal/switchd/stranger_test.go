@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
@@ -230,4 +231,49 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 	_, number, err := last.Ready(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, number) // after the child, whose lowest rank is 0
+}
+
+// TestAJobEndsWhileItsParentIsProbed: a rank leaves while the node waits for the parent's answers,
+// which never come; nobody reads the sockets any more when they are closed.
+func TestAJobEndsWhileItsParentIsProbed(t *testing.T) {
+	root, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = root.Close() }()
+	mute, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer func() { _ = mute.Close() }()
+	s := start(t, Config{Parent: root.Addr().String()})
+	go func() {
+		conn, err := root.Accept()
+		if err != nil {
+			return
+		}
+		p, err := session.Accept(conn, nil, patience)
+		if err != nil {
+			return
+		}
+		defer p.Close()
+		if p.Offer([]uint16{uint16(mute.LocalAddr().(*net.UDPAddr).Port)}) != nil {
+			return
+		}
+		for came := 0; came < 2; {
+			b, err := p.Next()
+			if err != nil {
+				return
+			}
+			came += len(b.Ranks)
+		}
+		_ = p.Ready(innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 16, Queue: 5, Wide: true}, 0)
+		_, _ = p.Next() // until the node leaves
+	}()
+	leaves, err := dial(t, s, session.Hello{Job: 1})
+	require.NoError(t, err)
+	stays, err := dial(t, s, session.Hello{Job: 1, Rank: 1})
+	require.NoError(t, err)
+	require.NoError(t, mute.SetReadDeadline(time.Now().Add(patience)))
+	_, err = mute.Read(make([]byte, 2048))
+	require.NoError(t, err, "the probe is under way")
+	require.NoError(t, leaves.Close(nil))
+	require.ErrorContains(t, lost(t, stays), "rank 0 left before all ranks were there")
+	require.Eventually(t, func() bool { return s.Stats().Jobs == 0 }, patience, time.Millisecond)
 }
