@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -200,6 +201,23 @@ func TestSilenceIsAFault(t *testing.T) {
 			t.Fatalf("rank %d was not told", r)
 		}
 	}
+}
+
+// TestLastLook: what came while a process was kept from running counts, and silence stays silence.
+func TestLastLook(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	go func() { _, _ = far.Write([]byte{beat}) }()
+	l := lastLook{near, time.Minute}
+	require.NoError(t, near.SetReadDeadline(time.Now().Add(-time.Second)))
+	n, err := l.Read(make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	l.moment = time.Millisecond
+	require.NoError(t, near.SetReadDeadline(time.Now().Add(-time.Second)))
+	_, err = l.Read(make([]byte, 8))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 // Who leaves goes on reading: to close while bytes of the peer come would reset the connection, and
