@@ -156,23 +156,30 @@ func TestConnectedTwice(t *testing.T) {
 
 // TestDialAgain dials a program that hangs up on the greeting until it is replaced by a rank.
 func TestDialAgain(t *testing.T) {
+	waits(t)
 	l := openLobby(t)
 	p := callerPlan(l)
 	p.keys[1]++ // for which the lobby hangs up
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	_, err := l.dial(ctx, p, wire.PurposeMesh, 1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	dialled := make(chan error, 1)
+	go func() {
+		_, err := l.dial(ctx, p, wire.PurposeMesh, 1)
+		dialled <- err
+	}()
+	require.Eventually(t, func() bool { return errors.Is(l.unreached()[1], errHungUp) }, time.Minute, time.Millisecond)
+	cancel(context.DeadlineExceeded)
+	err := <-dialled
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, errHungUp)
 	require.ErrorContains(t, err, "rank 1 cannot be reached at 127.0.0.1:")
 
-	p.settings.Timeout = time.Second
+	p.settings.Timeout = 3 * time.Second
 	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
-	require.ErrorContains(t, err, "MCAST_TIMEOUT of 1s is over: it hung up on the greeting")
+	require.ErrorContains(t, err, "MCAST_TIMEOUT of 3s is over: it hung up on the greeting")
 	at := p.addrs[1]
 	p.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
 	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
-	require.ErrorContains(t, err, "MCAST_TIMEOUT of 1s is over: ")
+	require.ErrorContains(t, err, "MCAST_TIMEOUT of 3s is over: ")
 	require.Empty(t, l.unreached())
 
 	p.addrs[1] = at

@@ -16,7 +16,8 @@ import (
 // TestLateRankWhileTheSwitchIsGone: one that posts nothing for much longer than MCAST_TIMEOUT,
 // while the others lose the switch, join it again and wait for it, fails nothing, whichever it is.
 func TestLateRankWhileTheSwitchIsGone(t *testing.T) {
-	const ranks, timeout, lateness = 4, 3 * time.Second, 6 * time.Second
+	waits(t)
+	const ranks, timeout, lateness = 4, 4 * time.Second, 9 * time.Second
 	for name, late := range map[string]int{"first": 0, "last": ranks - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

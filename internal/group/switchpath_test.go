@@ -159,25 +159,25 @@ var broken = map[string]struct {
 // places are where the path may lie.
 var places = map[string]struct {
 	member string // as errors name it, but for its address
-	group  func(t *testing.T, p func(node string) *path) []*Group
+	group  func(t *testing.T, patience time.Duration, p func(node string) *path) []*Group
 }{
-	"rank and switch": {"rank 1", func(t *testing.T, p func(string) *path) []*Group {
+	"rank and switch": {"rank 1", func(t *testing.T, patience time.Duration, p func(string) *path) []*Group {
 		n := node(t, switchd.Config{Workers: 2})
 		odd := p(n.Addr().String())
-		return impatient(t, func(r int) string { return []string{n.Addr().String(), odd.Addr().String()}[r%2] })
+		return impatient(t, patience, func(r int) string { return []string{n.Addr().String(), odd.Addr().String()}[r%2] })
 	}},
-	"leaf and root": {"the switch", func(t *testing.T, p func(string) *path) []*Group {
+	"leaf and root": {"the switch", func(t *testing.T, patience time.Duration, p func(string) *path) []*Group {
 		root := node(t, switchd.Config{Workers: 2})
 		leaf := node(t, switchd.Config{Workers: 2, Parent: p(root.Addr().String()).Addr().String()})
-		return impatient(t, func(int) string { return leaf.Addr().String() })
+		return impatient(t, patience, func(int) string { return leaf.Addr().String() })
 	}},
 }
 
-// impatient is a group of two that soon loses patience with a switch.
-func impatient(t *testing.T, address func(r int) string) []*Group {
+// impatient is a group of two that loses patience with a switch.
+func impatient(t *testing.T, patience time.Duration, address func(r int) string) []*Group {
 	t.Helper()
 	return worldOf(t, 2, func(r int, s *config.Settings) {
-		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), 3*time.Second
+		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), patience
 	})
 }
 
@@ -203,7 +203,7 @@ func TestPathBreaks(t *testing.T) {
 			t.Run(place+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				var p *path
-				g := w.group(t, func(node string) *path {
+				g := w.group(t, 4*time.Second, func(node string) *path {
 					p = newPath(t, node)
 					return p
 				})
@@ -227,7 +227,7 @@ func TestPathIsProbed(t *testing.T) {
 		for how, b := range broken {
 			t.Run(place+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				g := w.group(t, func(node string) *path {
+				g := w.group(t, 20*time.Second, func(node string) *path {
 					p := newPath(t, node)
 					p.up.Store(b.up)
 					p.down.Store(b.down)
@@ -261,9 +261,9 @@ func TestLateRankAtTheSwitch(t *testing.T) {
 	for place, w := range places {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			g := w.group(t, func(node string) *path { return newPath(t, node) })
+			g := w.group(t, 4*time.Second, func(node string) *path { return newPath(t, node) })
 			reduceSoon(t, g, 0)
-			reduceSoon(t, g, 5*time.Second)
+			reduceSoon(t, g, 6*time.Second)
 			for r := range g {
 				assert.Equal(t, "switch", g[r].Info().ReduceScatter)
 				assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)
