@@ -10,6 +10,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -125,4 +126,14 @@ func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
 	post(2)
 	drive(t, comms, rng, 1)
 	assert.Equal(t, news, comms[1].Announced(), "none is no news")
+}
+
+// An input that is not in one piece is asked for shard by shard, and for no shard that nobody owns.
+func TestShards(t *testing.T) {
+	o := direct.Op{
+		Op:     collective.Op{To: wire.ToRank(1), Count: 2, Type: reduce.U8},
+		Shards: func(owner int) []byte { return []byte{byte(owner), 7} },
+	}
+	assert.Equal(t, []byte{1, 7}, o.Shard(1))
+	assert.Empty(t, o.Shard(2))
 }

@@ -14,6 +14,9 @@ type Op struct {
 	// Send holds a shard of Count elements for each rank that To includes, Recv one
 	// if this rank is such a one. Recv may be this rank's shard of Send.
 	Send, Recv []byte
+	// Shards, if not nil, returns an owner's shard of an input that is not in one piece. Send is
+	// not looked at then.
+	Shards func(owner int) []byte
 }
 
 // Shard returns what of Send an owner gets; it is empty if To does not include it.
@@ -22,6 +25,8 @@ func (o *Op) Shard(owner int) []byte {
 	switch _, one := o.To.Root(); {
 	case !o.To.Includes(owner):
 		return nil
+	case o.Shards != nil:
+		return o.Shards(owner)
 	case one:
 		return o.Send[:n]
 	}

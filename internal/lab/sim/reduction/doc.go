@@ -2,8 +2,9 @@
 // an in-network Reduce-Scatter of P hosts on a fat tree in virtual time, alone
 // or beside other traffic on the same NICs (Khalilov et al., SC24, Insight 2 and appendix B).
 //
-// Every host has an innetwork.Member, and every switch of an aggregation tree an innetwork.Stage
-// for each stripe. Stripe s uses multicast tree s modulo the number of trees, so that several roots
+// Every host has an engine.Reduce, which drives its innetwork.Member as a rank's does, over a path
+// that is the simulated network; every switch of an aggregation tree has a node.Node with an
+// innetwork.Stage for each stripe. Stripe s uses multicast tree s modulo the number of trees, so that several roots
 // share the work: a host sends its contributions to its leaf, a switch its partial sums to its
 // parent in the tree, and a result goes down to its owner alone.
 //
@@ -13,8 +14,8 @@
 // What travels is real: elements, headers and sums, and every byte of every
 // result is compared with reduce.Fold over all ranks' inputs in rank order. All
 // inputs are windows of one vector of small numbers (see inputs), so a run of
-// 1024 hosts takes no more memory for them than one of 4. Nothing here knows
-// what a member sends or which of its contributions stay at home: it is asked.
+// 1024 hosts takes no more memory for them than one of 4; results take P N bytes. Nothing here
+// knows what a member sends or which of its contributions stay at home.
 //
 // # The model
 //
@@ -29,8 +30,8 @@
 //
 // # Pacing
 //
-// A host gives its NIC contributions when it is idle (Config.Ahead bytes), and
-// looks again 1 ns after it is through with them. So the NIC never starves, and
+// A host's sockets take contributions when its NIC is idle (Config.Ahead bytes, stripe by stripe in
+// turn), and again 1 ns after it is through with them. So the NIC never starves, and
 // an endpoint that shares it and looks when it is idle, as the ranks of
 // internal/lab/sim do, comes first: beside a Reduce-Scatter that always has
 // something to send, an Allgather gets what it asks for.

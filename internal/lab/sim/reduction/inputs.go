@@ -54,20 +54,20 @@ func put(b []byte, t reduce.Type, v uint8) {
 	}
 }
 
-// of returns n bytes from offset on of what a rank brings for an owner.
-func (in *inputs) of(rank, owner, offset, n int) []byte {
-	return in.vector[(rank+owner)*in.size+offset:][:n:n]
+// of returns what a rank brings for an owner.
+func (in *inputs) of(rank, owner int) []byte {
+	return in.vector[(rank+owner)*in.size:][:in.bytes:in.bytes]
 }
 
-// check returns what is wrong with a piece of an owner's result, or nil.
-func (in *inputs) check(owner, offset int, piece []byte) error {
-	want := in.sums[owner*in.size+offset:][:len(piece)]
-	if bytes.Equal(piece, want) {
+// check returns what is wrong with an owner's result, or nil.
+func (in *inputs) check(owner int, result []byte) error {
+	want := in.sums[owner*in.size:][:in.bytes]
+	if bytes.Equal(result, want) {
 		return nil
 	}
 	i := 0
-	for piece[i] == want[i] {
+	for result[i] == want[i] {
 		i++
 	}
-	return fmt.Errorf("reduction: rank %d: byte %d of its result is %#x, not %#x", owner, offset+i, piece[i], want[i])
+	return fmt.Errorf("reduction: rank %d: byte %d of its result is %#x, not %#x", owner, i, result[i], want[i])
 }

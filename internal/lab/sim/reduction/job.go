@@ -137,7 +137,7 @@ func (j *Job) fail(err error) {
 func (j *Job) hang() error {
 	for _, h := range j.hosts {
 		if !h.done {
-			return fmt.Errorf("reduction: rank %d and %d others hang at %v, holding %v of %d bytes", h.rank, j.running-1, j.net.Now(), h.held, j.cfg.Bytes)
+			return fmt.Errorf("reduction: rank %d and %d others hang at %v", h.rank, j.running-1, j.net.Now())
 		}
 	}
 	return nil
@@ -150,8 +150,7 @@ func (j *Job) Result() Result {
 	for i, h := range j.hosts {
 		r.Finish[i] = h.finish - j.begun
 		r.Time = max(r.Time, r.Finish[i])
-		resent, _ := h.member.Resent()
-		r.Resent += resent
+		r.Resent += h.uplink.Stats().Resent
 	}
 	for _, sw := range j.switches {
 		for _, st := range sw.stages {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
 // on is a reduction on a fat tree, of some rows of blocks.
@@ -174,35 +172,21 @@ func TestCheckerSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &Job{cfg: c, inputs: newInputs(&c)}
-	good := func(rank, offset, n int) []byte { return append([]byte(nil), j.inputs.sums[4*rank+offset:][:n]...) }
+	in := newInputs(&c)
+	result := func(rank int) []byte { return append([]byte(nil), in.sums[4*rank:][:c.Bytes]...) }
 	for name, test := range map[string]struct {
-		held   []collective.Range
-		place  innetwork.Place
-		piece  []byte
+		result []byte
 		failed string
 	}{
-		"right":      {nil, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), ""},
-		"a bit":      {nil, innetwork.Place{Offset: 8, Bytes: 16}, flip(good(2, 8, 16), 13), "byte 21 of its result"},
-		"another's":  {nil, innetwork.Place{Offset: 8, Bytes: 16}, good(1, 8, 16), "of its result is"},
-		"too long":   {nil, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 20), "20 bytes for 16"},
-		"outside":    {nil, innetwork.Place{Offset: c.Bytes - 8, Bytes: 16}, good(2, 8, 16), "of 204800"},
-		"twice":      {[]collective.Range{{From: 0, To: 24}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), "came twice"},
-		"half twice": {[]collective.Range{{From: 20, To: 28}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), "came twice"},
-		"joins":      {[]collective.Range{{From: 0, To: 8}, {From: 24, To: 28}}, innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16), ""},
+		"right":     {result(2), ""},
+		"a bit":     {flip(result(2), 21), "rank 2: byte 21 of its result is"},
+		"another's": {result(1), "of its result is"},
+		"none":      {make([]byte, c.Bytes), "of its result is"},
 	} {
-		h := &Host{job: j, rank: 2, held: test.held}
-		err := h.take(test.place, test.piece)
+		err := in.check(2, test.result)
 		if (err == nil) != (test.failed == "") || err != nil && !strings.Contains(err.Error(), test.failed) {
 			t.Errorf("%s: got %v, want %q", name, err, test.failed)
 		}
-	}
-	h := &Host{job: j, rank: 2, held: []collective.Range{{From: 0, To: 8}, {From: 24, To: 28}}}
-	if _ = h.take(innetwork.Place{Offset: 8, Bytes: 16}, good(2, 8, 16)); len(h.held) != 1 || h.held[0] != (collective.Range{From: 0, To: 28}) {
-		t.Errorf("holds %v, want 0 to 28", h.held)
-	}
-	if h.complete(); j.err == nil {
-		t.Error("done without a whole result, and no error")
 	}
 }
 

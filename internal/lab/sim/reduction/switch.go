@@ -26,14 +26,8 @@ type stage struct {
 	timer  Time // the earliest wake-up asked for, 0: none
 
 	// Of a switch that takes time: what has arrived and is not read.
-	queue []arrival
+	queue []*Packet
 	free  Time // when what is queued is read
-}
-
-// arrival is what is kept of a network.Packet, which is the network's again.
-type arrival struct {
-	body *Packet
-	tag  uint64
 }
 
 // Wake-ups of a switch: two for each stripe.
@@ -95,7 +89,7 @@ func (b *branch) Add(h *wire.Slot, payload []byte) bool {
 	if h.Kind == wire.Allowance || h.Kind == wire.Status {
 		class = network.Control
 	}
-	b.job.post(b.at, b.to, b.job.treeOf(b.stripe), class, len(payload), 0, &Packet{head: *h, payload: append([]byte(nil), payload...)})
+	b.job.post(b.at, b.to, b.job.treeOf(b.stripe), class, &Packet{head: *h, payload: append([]byte(nil), payload...)})
 	b.added++
 	return true
 }
@@ -111,15 +105,15 @@ func (b *branch) Flush() int {
 // comes to it.
 func (sw *Switch) Receive(p *network.Packet) {
 	j := sw.job
-	a := arrival{p.Body.(*Packet), p.Tag}
-	st := sw.stages[a.body.stripe()]
+	b := p.Body.(*Packet)
+	st := sw.stages[b.head.Stripe]
 	cost := j.cfg.SwitchCost + Time(j.cfg.SwitchCostPerByte*float64(p.Bytes))
 	if cost == 0 {
-		sw.take(st, &a)
+		sw.take(st, b)
 		return
 	}
 	st.free = max(st.free, j.net.Now()) + cost
-	st.queue = append(st.queue, a)
+	st.queue = append(st.queue, b)
 	j.net.At(st.free, sw.node, uint64(2*st.stripe+wakeQueue))
 }
 
@@ -127,9 +121,9 @@ func (sw *Switch) Receive(p *network.Packet) {
 func (sw *Switch) Wake(tag uint64) {
 	st := sw.stages[tag/2]
 	if tag%2 == wakeQueue {
-		a := st.queue[0]
+		b := st.queue[0]
 		st.queue = st.queue[1:]
-		sw.take(st, &a)
+		sw.take(st, b)
 		return
 	}
 	now := sw.job.net.Now()
@@ -142,14 +136,14 @@ func (sw *Switch) Wake(tag uint64) {
 }
 
 // take hands an arrival to the stage.
-func (sw *Switch) take(st *stage, a *arrival) {
-	head, payload := sw.job.open(a.body, a.tag)
+func (sw *Switch) take(st *stage, b *Packet) {
+	head := b.head
 	member := int(head.Member)
 	if head.Kind == wire.Result || head.Kind == wire.Allowance {
 		member = innetwork.Up
 	}
 	st.Begin(sw.job.net.Now())
-	if !st.Take(member, &head, payload) {
+	if !st.Take(member, &head, b.payload) {
 		sw.job.fail(fmt.Errorf("reduction: switch %d was sent a %v that is none", sw.node, head.Kind))
 	}
 	st.flush(sw.job.net.Now())
