@@ -69,6 +69,7 @@ demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm a
 soak: build ## OPERATIONS=1000000 of both protocols and of whole groups each on random bad networks; all of conformance; as root the catalogue of faults, REPEAT=20 times
 	go run ./cmd/mcast sim soak --operations $(OPERATIONS)
 	go test ./internal/lab/world -run '^TestSoak$$' -timeout 0 -args -seeds 0 -operations $(OPERATIONS) -state $(CURDIR)/build/world.json
+	go test ./internal/lab/world -run '^TestSoak$$' -timeout 0 -args -switch -seeds 0 -operations $(OPERATIONS) -state $(CURDIR)/build/switches.json
 	go test ./internal/lab/world -run '^TestPlantedBugs$$' -timeout 0 -args -planted
 	scripts/conformance all
 	[ "$$(id -u)" != 0 ] || go run ./cmd/mcast testbed faults --repeat $(REPEAT)

@@ -30,6 +30,8 @@ const (
 	Descriptors                 // a host's process can open none: EMFILE
 	Refused                     // a host's multicast is refused by its firewall: EPERM
 	Unreachable                 // the network says that a host's multicast arrives nowhere: ECONNREFUSED
+	Narrow                      // the interface of a node's host takes no packets of Least bytes: EMSGSIZE
+	Congested                   // a host has no memory for datagrams of a session: ENOBUFS
 )
 
 // Fault is something that does not work from At on for a time; 0: for good. Times count from the

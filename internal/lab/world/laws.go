@@ -30,13 +30,16 @@ const mostSmall = 1282
 
 // ends says whether a fault may end the group.
 func (s *Scenario) ends(f *Fault) verdict {
+	if s.node(f.From) || s.node(f.To) || f.What == Drop && f.Flow&Every == 0 {
+		return never // of a switch: operations go on directly
+	}
 	if f.What != Drop {
 		if f.What == Descriptors && f.For == 0 {
 			return maybe
 		}
 		return never
 	}
-	if f.Flow&^Multicast == 0 {
+	if f.Flow&Every&^Multicast == 0 {
 		return never
 	}
 	if f.Least > 0 && f.Least < leastHole {
@@ -48,7 +51,7 @@ func (s *Scenario) ends(f *Fault) verdict {
 		}
 		return never
 	}
-	if f.For == 0 && f.At == 0 && f.Least >= mostSmall && f.Flow == Every {
+	if f.For == 0 && f.At == 0 && f.Least >= mostSmall && f.Flow&Every == Every {
 		return never // ranks probe, and make do with smaller packets
 	}
 	if f.For == 0 {
@@ -74,6 +77,9 @@ type cause struct {
 // causes lists what justifies an error.
 func (s *Scenario) causes() (all []cause) {
 	for _, e := range s.Events {
+		if s.node(e.Rank) {
+			continue
+		}
 		c := cause{since: e.At, bound: 2 * time.Second, ranks: []int{e.Rank}, alone: []int{e.Rank}, kind: []int{int(group.Dead)}}
 		switch e.Deed {
 		case Kill:
@@ -162,7 +168,10 @@ func (s *Scenario) law(ranks []*rank) error {
 			}
 		}
 	}
-	return s.alike(ranks, causes)
+	if err := s.alike(ranks, causes); err != nil {
+		return err
+	}
+	return s.returned(ranks)
 }
 
 // justified checks that an error names what there is.
@@ -227,13 +236,13 @@ func (s *Scenario) late(ranks []*rank, now time.Duration) error {
 			if !o.begun || o.ended || r.departed {
 				continue
 			}
-			due := max(all, quiet) + s.slack()
+			due := max(all, quiet) + s.slack() + s.switching()
 			for _, c := range causes {
 				bound := c.bound
 				if step == 0 {
 					bound = max(bound, joinTimeout+s.Timeout+2*time.Second)
 				}
-				due = max(due, max(all, c.since, quiet)+bound+s.slack())
+				due = max(due, max(all, c.since, quiet)+bound+s.slack()+s.switching())
 			}
 			if !missing && now > due {
 				return fmt.Errorf("rank %d, %s: does not end: begun at %v, by all at %v, due at %v, now %v", r.number, s.name(step), o.at, all, due, now)
@@ -250,6 +259,9 @@ func (s *Scenario) name(step int) string {
 		return "join"
 	case step == s.steps()-1:
 		return "close"
+	}
+	if step > len(s.Calls) {
+		return "reduce-scatters at Return"
 	}
 	c := s.Calls[step-1]
 	return fmt.Sprintf("call %d, %v of %d bytes", step-1, c.Kind, c.Bytes)

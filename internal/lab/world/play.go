@@ -43,9 +43,15 @@ func Play(t *testing.T, s *Scenario) (r Report) {
 		os.Exit(1)
 	})
 	defer busy.Stop()
+	if announce {
+		fmt.Fprintf(os.Stderr, "seed %d begins\n", s.Seed)
+	}
 	synctest.Test(t, func(*testing.T) { r = s.play() })
 	return r
 }
+
+// announce has Play say which seed it begins: a panic in a goroutine of the product ends the program.
+var announce bool
 
 // endless is how long a run may take, which is a matter of milliseconds.
 const endless = time.Minute
@@ -57,10 +63,11 @@ const look = 500 * time.Millisecond
 func (s *Scenario) play() (rep Report) {
 	w := New(s.Net, s.Faults...)
 	var log journal
+	end := s.nodes(w, &log)
 	ranks := make([]*rank, s.Net.Hosts)
 	var running sync.WaitGroup
 	for i := range ranks {
-		r := &rank{s: s, number: i, host: w.Host(i), log: log.of(w, i), steps: make([]outcome, s.steps())}
+		r := &rank{s: s, number: i, host: w.Host(i), log: log.of(w, i), steps: make([]outcome, s.steps()), before: -1}
 		r.ctx, r.cancel = context.WithCancel(context.Background())
 		defer r.cancel()
 		ranks[i] = r
@@ -68,7 +75,7 @@ func (s *Scenario) play() (rep Report) {
 	}
 	stop := make(chan struct{})
 	for _, e := range s.Events {
-		if e.Deed == Kill || e.Deed == Crash || e.Deed == Stop {
+		if !s.node(e.Rank) && (e.Deed == Kill || e.Deed == Crash || e.Deed == Stop) {
 			go ranks[e.Rank].suffer(&e, stop)
 		}
 	}
@@ -96,8 +103,9 @@ func (s *Scenario) play() (rep Report) {
 			}
 		}
 	}
-	close(stop)
 	rep.Virtual, rep.Lost = time.Since(w.start), w.Lost()
+	close(stop)
+	failed := end()
 	time.Sleep(look) // of who accepts connections and had no descriptor
 	for _, r := range ranks {
 		rep.Calls += r.ops
@@ -106,7 +114,7 @@ func (s *Scenario) play() (rep Report) {
 		}
 	}
 	if rep.Err == nil {
-		rep.Err = s.law(ranks)
+		rep.Err = errors.Join(failed, s.law(ranks))
 		rep.Log = log.String()
 	}
 	return rep

@@ -10,9 +10,16 @@ import (
 )
 
 // Groups are the scenarios of this package, for package search, run in bubbles of a test.
-func Groups(t *testing.T) *search.Kind[Scenario] {
+func Groups(t *testing.T) *search.Kind[Scenario] { return kind(t, "groups in virtual time", Random) }
+
+// Switches are groups that have aggregation nodes.
+func Switches(t *testing.T) *search.Kind[Scenario] {
+	return kind(t, "groups with a switch in virtual time", Switched)
+}
+
+func kind(t *testing.T, title string, random func(uint64) Scenario) *search.Kind[Scenario] {
 	return &search.Kind[Scenario]{
-		Title: "groups in virtual time", Random: Random, Fit: (*Scenario).Fit,
+		Title: title, Random: random, Fit: (*Scenario).Fit,
 		Run: func(s *Scenario) search.Outcome {
 			r := Play(t, s)
 			return search.Outcome{Err: r.Err, Ops: r.Calls / s.Net.Hosts, Ranks: r.Calls, Events: r.Lost, Text: func() string {

@@ -41,6 +41,9 @@ type rank struct {
 	departed bool // killed, or left on purpose
 	gone     bool // its program has ended
 	ops      int  // calls that succeeded
+
+	before, after int    // operations through a switch, up to Return and with those there; -1: it did not come so far
+	way           string // how Reduce-Scatters go at the end
 }
 
 func (r *rank) now() time.Duration { return time.Since(r.host.world.start) }
@@ -82,9 +85,18 @@ func (r *rank) depart() {
 }
 
 // settings are those of the scenario.
-func (s *Scenario) settings() config.Settings {
+func (s *Scenario) settings(rank int) config.Settings {
 	c := config.Default()
 	c.Fabric, c.Timeout, c.JoinTimeout, c.Chunk, c.Chains = "udp", s.Timeout, joinTimeout, s.Chunk, s.Chains
+	if len(s.Nodes) > 0 {
+		c.Switch, c.SwitchTimeout = s.via(rank), s.SwitchTimeout
+		if s.Fast {
+			c.SwitchMode = "fast"
+		}
+		if s.Nodes[0].Secret {
+			c.Secret = secret
+		}
+	}
 	return c
 }
 
@@ -105,6 +117,7 @@ func (r *rank) run() {
 	if r.calls(g) {
 		return
 	}
+	r.goBack(g)
 	last := r.s.steps() - 1
 	time.Sleep(r.s.lateness(r.number, last))
 	r.begin(last)
@@ -112,10 +125,10 @@ func (r *rank) run() {
 }
 
 func (r *rank) join() (*group.Group, error) {
-	e, err := group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(), Network: r.host, Logger: r.log})
+	e, err := group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
 	for err != nil && r.ctx.Err() == nil && lacks(err) {
 		time.Sleep(100 * time.Millisecond) // a script that is started again
-		e, err = group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(), Network: r.host, Logger: r.log})
+		e, err = group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
 	}
 	if err != nil {
 		return nil, err
@@ -132,6 +145,26 @@ func (r *rank) join() (*group.Group, error) {
 		return nil, err
 	}
 	return e.Join(r.ctx, blobs)
+}
+
+// goBack reduces until that goes through a switch again.
+func (r *rank) goBack(g *group.Group) {
+	if r.s.Return == 0 {
+		return
+	}
+	time.Sleep(r.s.Return - r.now())
+	step := len(r.s.Calls) + 1
+	r.begin(step)
+	before := int(g.Stats().SwitchOps)
+	send, recv := make([]byte, 4*r.s.Net.Hosts), make([]byte, 4)
+	var err error
+	for i := 0; i < returning && err == nil; i++ {
+		err = g.ReduceScatter(send, recv, reduce.F32, reduce.Sum, 1)
+	}
+	r.end(step, err)
+	if err == nil {
+		r.before, r.after, r.way = before, int(g.Stats().SwitchOps), fmt.Sprintf("%+v", g.Info())
+	}
 }
 
 // pending is an operation under way.
@@ -159,7 +192,7 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 	}
 	for i, c := range r.s.Calls {
 		step := i + 1
-		time.Sleep(r.s.Pause + r.s.lateness(r.number, step))
+		time.Sleep(r.s.Pause + r.s.lateness(r.number, step) + r.s.slowness(r.number))
 		if e := r.s.event(r.number, step); e != nil {
 			if !finish(0) {
 				return false
@@ -238,10 +271,27 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 		p.check = func() string { return "" }
 		p.work, err = g.StartBarrier()
 	case ReduceScatter:
+		if c.Float {
+			n /= 4
+			recv := make([]byte, 4*n)
+			p.check = func() string { return r.s.sums(recv, step, r.number, r.number*n) }
+			p.work, err = g.StartReduceScatter(values(step, r.number, 0, size*n), recv, reduce.F32, reduce.Sum, 1)
+			break
+		}
 		recv := make([]byte, n)
 		p.check = func() string { return differs(recv, sum(r.number*n)) }
 		p.work, err = g.StartReduceScatter(in(make([]byte, size*n), r.number, 0), recv, reduce.U8, reduce.Sum, 1)
 	case Reduce:
+		if c.Float {
+			n /= 4
+			var recv []byte
+			if r.number == c.Root {
+				recv = make([]byte, 4*n)
+			}
+			p.check = func() string { return r.s.sums(recv, step, c.Root, 0) }
+			p.work, err = g.StartReduce(values(step, r.number, 0, n), recv, reduce.F32, reduce.Sum, 1, c.Root)
+			break
+		}
 		var recv []byte
 		if r.number == c.Root {
 			recv = make([]byte, n)
@@ -249,6 +299,13 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 		p.check = func() string { return differs(recv, sum(0)) }
 		p.work, err = g.StartReduce(in(make([]byte, n), r.number, 0), recv, reduce.U8, reduce.Sum, 1, c.Root)
 	case Allreduce:
+		if c.Float {
+			n /= 4
+			recv := make([]byte, 4*n)
+			p.check = func() string { return r.s.sums(recv, step, -1, 0) }
+			p.work, err = g.StartAllreduce(values(step, r.number, 0, n), recv, reduce.F32, reduce.Sum, 1)
+			break
+		}
 		recv := make([]byte, n)
 		p.check = func() string { return differs(recv, sum(0)) }
 		p.work, err = g.StartAllreduce(in(make([]byte, n), r.number, 0), recv, reduce.U8, reduce.Sum, 1)

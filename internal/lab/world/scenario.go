@@ -3,6 +3,8 @@ package world
 import (
 	"fmt"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
 // Scenario is a group, what its ranks call, and what goes wrong. As JSON it says all that a run
@@ -19,7 +21,26 @@ type Scenario struct {
 	Late    []Late
 	Events  []Event
 	Faults  []Fault
+
+	Nodes         []Node
+	Ways          [][]int       // switches in the order of MCAST_SWITCH: of each, which nodes ranks name by turns
+	SwitchTimeout time.Duration // MCAST_SWITCH_TIMEOUT
+	Fast          bool          // MCAST_SWITCH_MODE
+	Slow          []Slow
+	// Return is when all ranks reduce again, as often as it takes to go through a switch if one works
+	// by then; 0: not at all.
+	Return time.Duration
 }
+
+// Slow is a rank that computes longer than others before each call.
+type Slow struct {
+	Rank int
+	By   time.Duration
+}
+
+// returning is how many Reduce-Scatters it takes at most until they go through a switch that all
+// ranks have joined: it is announced that far ahead.
+const returning = 2*collective.MaxInFlight + 8
 
 // joinTimeout is that of all scenarios: longer than ranks are late.
 const joinTimeout = time.Minute
@@ -49,6 +70,7 @@ type Call struct {
 	Kind  Kind
 	Bytes int  // of a shard, or of the whole where it is not cut
 	Root  int  // a rank
+	Float bool // sums are of F32, otherwise of U8
 	Async bool // ranks go on, and wait for it later
 }
 
@@ -72,7 +94,9 @@ const (
 	deeds
 )
 
-// Event is a deed and when: Kill, Crash and Stop come at a time, the others at a step.
+// Event is a deed and when: Kill, Crash and Stop come at a time, the others at a step. A node, whose
+// number follows those of the ranks, may be killed, crash, stop and leave, all at a time, and starts
+// again after For, if that is not 0.
 type Event struct {
 	Rank int
 	Deed Deed
@@ -83,11 +107,20 @@ type Event struct {
 
 // String describes the scenario in a line.
 func (s *Scenario) String() string {
-	return fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %v", s.Net.Hosts, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Hosts, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+	if len(s.Nodes) > 0 {
+		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
+	}
+	return text
 }
 
-// steps is how many there are: joining, the calls, and closing.
-func (s *Scenario) steps() int { return len(s.Calls) + 2 }
+// steps is how many there are: joining, the calls, those at Return, and closing.
+func (s *Scenario) steps() int {
+	if s.Return > 0 {
+		return len(s.Calls) + 3
+	}
+	return len(s.Calls) + 2
+}
 
 // lateness is how much later a rank comes to a step.
 func (s *Scenario) lateness(rank, step int) (d time.Duration) {
@@ -114,7 +147,11 @@ func (s *Scenario) Fit() bool {
 	if s.Net.Hosts < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
 		return false
 	}
+	if !s.fitNodes() {
+		return false
+	}
 	rank := func(r int) bool { return r >= 0 && r < s.Net.Hosts }
+	host := func(h int) bool { return h >= 0 && h < s.Net.Hosts+s.Net.Nodes }
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		c.Root = min(c.Root, s.Net.Hosts-1)
@@ -127,7 +164,15 @@ func (s *Scenario) Fit() bool {
 			return false
 		}
 	}
+	for _, l := range s.Slow {
+		if !rank(l.Rank) || l.By < 0 || l.By > time.Second {
+			return false
+		}
+	}
 	for _, e := range s.Events {
+		if s.node(e.Rank) && host(e.Rank) && e.At >= 0 && e.For >= 0 && (e.Deed == Kill || e.Deed == Crash || e.Deed == Leave || e.Deed == Stop && e.For > 0) {
+			continue
+		}
 		if !rank(e.Rank) || e.Deed < Kill || e.Deed >= deeds || e.At < 0 {
 			return false
 		}
@@ -136,15 +181,25 @@ func (s *Scenario) Fit() bool {
 		}
 	}
 	for _, f := range s.Faults {
-		if f.From != Anybody && !rank(f.From) || f.To != Anybody && !rank(f.To) || f.At < 0 || f.For < 0 || f.Share < 0 || f.Share > 1 {
+		if f.From != Anybody && !host(f.From) || f.To != Anybody && !host(f.To) || f.At < 0 || f.For < 0 || f.Share < 0 || f.Share > 1 {
 			return false
 		}
-		if f.What != Drop && !rank(f.From) || f.What < Drop || f.What > Unreachable || f.What == Drop && f.Flow == 0 {
+		if f.What != Drop && !host(f.From) || f.What < Drop || f.What > Congested || f.What == Drop && f.Flow == 0 || f.What == Narrow && (!s.node(f.From) || f.Least < 100) {
 			return false
 		}
 		if s.ends(&f) == maybe {
 			return false
 		}
 	}
-	return true
+	return s.Return == 0 || s.Return > 0 && s.Return < time.Hour && len(s.Nodes) > 0
+}
+
+// slowness is how much longer than others a rank computes before each call.
+func (s *Scenario) slowness(rank int) (d time.Duration) {
+	for _, l := range s.Slow {
+		if l.Rank == rank {
+			d += l.By
+		}
+	}
+	return d
 }

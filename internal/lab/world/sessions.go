@@ -78,7 +78,12 @@ func (s *socket) Mute(on bool) {
 }
 
 // MTU implements datagram.Carrier.
-func (s *socket) MTU() int { return s.host.world.cfg.MTU - datagramHeaders }
+func (s *socket) MTU() int {
+	w := s.host.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mtu(s.host) - datagramHeaders
+}
 
 // Queue implements datagram.Carrier.
 func (s *socket) Queue(int) int { return s.host.world.cfg.Queue }
@@ -98,8 +103,10 @@ func (s *socket) Send(head, payload []byte) syscall.Errno {
 	case h.stopped != nil || h.sent.After(now.Add(backlog)):
 		s.full = true
 		return syscall.EAGAIN
-	case size > w.cfg.MTU:
+	case size > w.mtu(h):
 		return syscall.EMSGSIZE
+	case w.is(Congested, h):
+		return syscall.ENOBUFS
 	case w.is(Refused, h):
 		return syscall.EPERM
 	case s.news != 0:
@@ -131,6 +138,17 @@ func (s *socket) Send(head, payload []byte) syscall.Errno {
 	peer.arrived++
 	peer.ring()
 	return 0
+}
+
+// mtu returns the bytes of the largest packet that a host's interface takes of sessions. w.mu is held.
+func (w *World) mtu(h *Host) int {
+	now, mtu := time.Since(w.start), w.cfg.MTU
+	for i := range w.faults {
+		if f := &w.faults[i]; f.What == Narrow && f.From == h.number && f.active(now) {
+			mtu = min(mtu, f.Least-1)
+		}
+	}
+	return mtu
 }
 
 // told returns what the network said, once.

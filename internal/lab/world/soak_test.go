@@ -22,12 +22,18 @@ var (
 	shrink     = flag.Int("shrink", 500, "runs of TestSoak to make what fails smaller")
 	state      = flag.String("state", "", "file that keeps how far TestSoak has come, so that the next one goes on there")
 	replay     = flag.String("replay", "", "scenario, as JSON, that TestSoak runs instead")
+	switched   = flag.Bool("switch", false, "let TestSoak draw scenarios with aggregation nodes")
+	begin      = flag.Bool("begin", false, "say which seed begins, for what ends the program")
 	verbose    = flag.Bool("verbose", false, "say what happens in each run")
 )
 
 // TestSoak runs random scenarios and wants every operation to end as it should.
 func TestSoak(t *testing.T) {
+	announce = *begin
 	k := Groups(t)
+	if *switched {
+		k = Switches(t)
+	}
 	if *replay != "" {
 		o, err := k.Replay(*replay)
 		require.NoError(t, err)
@@ -59,9 +65,17 @@ func TestSoak(t *testing.T) {
 	}
 	if failure != nil {
 		t.Log(failure.Outcome.Text())
-		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -first %d -seeds 1\n  smallest: %v\n  again: go test ./internal/lab/world -run TestSoak -replay '%s'",
-			failure.Seed, failure.Outcome.Err, failure.Seed, failure.Shrunk.Outcome.Err, failure.Shrunk.JSON)
+		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak%s -first %d -seeds 1\n  smallest: %v\n  again: go test ./internal/lab/world -run TestSoak -replay '%s'",
+			failure.Seed, failure.Outcome.Err, kindFlag(), failure.Seed, failure.Shrunk.Outcome.Err, failure.Shrunk.JSON)
 	}
+}
+
+// kindFlag chooses the kind of scenarios that were drawn.
+func kindFlag() string {
+	if *switched {
+		return " -switch"
+	}
+	return ""
 }
 
 // progress is how far all runs together have come.

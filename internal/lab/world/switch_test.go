@@ -13,9 +13,19 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/search"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
+
+// TestSwitches runs random scenarios with aggregation nodes.
+func TestSwitches(t *testing.T) {
+	_, failure, err := Switches(t).Soak(search.Limits{First: 1, Seeds: 40}, nil)
+	require.NoError(t, err)
+	if failure != nil {
+		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -switch -first %d -seeds 1", failure.Seed, failure.Outcome.Err, failure.Seed)
+	}
+}
 
 // TestSwitchInVirtualTime sums through a tree of two nodes: two ranks have joined the root, two the leaf below it.
 func TestSwitchInVirtualTime(t *testing.T) {

@@ -49,11 +49,16 @@ func New(c Config, faults ...Fault) *World {
 	}
 	for i := range c.Hosts + c.Nodes {
 		w.hosts = append(w.hosts, &Host{
-			world: w, number: i, addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i) + 1}),
+			world: w, number: i, addr: hostAddr(i),
 			listeners: map[uint16]*listener{}, sockets: map[uint16]*socket{}, ends: map[*end]struct{}{}, port: 32768,
 		})
 	}
 	return w
+}
+
+// hostAddr is the address of a host.
+func hostAddr(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number) + 1})
 }
 
 // Host returns a host by number.
