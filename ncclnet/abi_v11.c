@@ -1,4 +1,4 @@
-/* Net and CollNet v11: NCCL 2.28 and 2.29. Only the properties are shorter than those of v12. */
+/* Net and CollNet v11, tuner v5: NCCL 2.28 and 2.29. Only the properties are shorter than those of v12. */
 #include "plugin.h"
 
 nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler)
@@ -15,4 +15,8 @@ EXPORT const struct net_v11 ncclNetPlugin_v11 = {
 EXPORT const struct coll_v11 ncclCollNetPlugin_v11 = {
 	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = properties_v11, .listen = coll_listen,
 	.finalize = context_finalize,
+};
+
+EXPORT const struct tuner_v5 ncclTunerPlugin_v5 = {
+	.name = PLUGIN_NAME, .init = tuner_init_v5, .getCollInfo = tuner_costs, .finalize = tuner_destroy,
 };

@@ -1,4 +1,4 @@
-/* Net and CollNet v12: NCCL 2.30. The newest: all others are made like it. */
+/* Net and CollNet v12, tuner v6: NCCL 2.30. The newest: all others are made like it. */
 #include "plugin.h"
 
 EXPORT const struct net_v12 ncclNetPlugin_v12 = {
@@ -9,4 +9,8 @@ EXPORT const struct net_v12 ncclNetPlugin_v12 = {
 EXPORT const struct coll_v12 ncclCollNetPlugin_v12 = {
 	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = properties_v12, .listen = coll_listen,
 	.finalize = context_finalize,
+};
+
+EXPORT const struct tuner_v6 ncclTunerPlugin_v6 = {
+	.name = PLUGIN_NAME, .init = tuner_init_v5, .getCollInfo = tuner_costs, .finalize = tuner_destroy,
 };

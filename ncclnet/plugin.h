@@ -111,6 +111,12 @@ nccl_result coll_test(void *request, int *done, int *size);
 nccl_result coll_close(void *coll_comm);
 nccl_result coll_close_listen(void *listen_comm);
 
+/* tuner.c, as v5 and later have it. */
+nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
+nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
+	int registered, int *channels);
+nccl_result tuner_destroy(void *ctx);
+
 /* connected.c: which communicators have CollNet, for the tuner. */
 struct connected;
 struct connected *connected_add(uint64_t comm_id, int nodes);

@@ -2,7 +2,9 @@
  * communicator's CollNet is connected and has one GPU a node. Everything else is left alone.
  *
  * With several GPUs a node NCCL connects CollNet in one process of the node: the others' tuners cannot
- * know, and ranks that choose differently wait for each other for ever. */
+ * know, and ranks that choose differently wait for each other for ever.
+ *
+ * The tables of v5 and later are in abi_vN.c; up to v4 a tuner is not told its communicator. */
 #define _GNU_SOURCE /* strcasestr */
 #include <string.h>
 
@@ -89,7 +91,7 @@ static bool large(const struct tuner *t, int func, size_t bytes)
 	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && t->from[func] > 0 && bytes >= t->from[func];
 }
 
-static nccl_result tuner_destroy(void *ctx)
+nccl_result tuner_destroy(void *ctx)
 {
 	struct tuner *t = ctx;
 
@@ -99,8 +101,7 @@ static nccl_result tuner_destroy(void *ctx)
 	return NCCL_SUCCESS;
 }
 
-/* v6 and v5: NCCL 2.28 and later */
-static nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants)
+nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants)
 {
 	(void)domains, (void)constants;
 	return tuner_init(comm_id, ranks, nodes, log, ctx);
@@ -108,7 +109,7 @@ static nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, siz
 
 /* The table says -1 where NCCL sees no NVSwitch. CollNetDirect does without on one GPU
  * a node, and CollNet reduces every type that NCCL has: 0 is written over it. */
-static nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
+nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 	int registered, int *channels)
 {
 	const struct tuner *t = ctx;
@@ -119,13 +120,6 @@ static nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float
 		((float *)costs)[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE] = 0;
 	return NCCL_SUCCESS;
 }
-
-EXPORT const struct tuner_v6 ncclTunerPlugin_v6 = {
-	.name = PLUGIN_NAME, .init = tuner_init_v5, .getCollInfo = tuner_costs, .finalize = tuner_destroy,
-};
-EXPORT const struct tuner_v5 ncclTunerPlugin_v5 = {
-	.name = PLUGIN_NAME, .init = tuner_init_v5, .getCollInfo = tuner_costs, .finalize = tuner_destroy,
-};
 
 /* v4: NCCL 2.24 to 2.27 */
 static nccl_result tuner_init_v4(size_t ranks, size_t nodes, nccl_logger log, void **ctx)
