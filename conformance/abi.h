@@ -1,8 +1,6 @@
-/* NCCL's plugin ABI, in our own words: net and CollNet v8 to v12, tuner v2 to
- * v6. Layouts were read from the headers of NVIDIA/nccl at the tags named beside
- * each version and hold for every later tag; the assertions in abi_layout.c pin
- * size and offsets on LP64. Callers of a plugin read data symbols called
- * ncclNetPlugin_vN, ncclCollNetPlugin_vN and ncclTunerPlugin_vN. */
+/* NCCL's plugin ABI, in our own words: what several versions have alike. The rest of version N is
+ * in abi_vN.c. Layouts were read from the headers of NVIDIA/nccl at the tags that those files name
+ * and hold for every later tag; assertions pin size and offsets on LP64. */
 #ifndef ABI_H
 #define ABI_H
 
@@ -75,101 +73,38 @@ struct abi_device {
 	int needs_progress;
 };
 
-/* Several devices taken as one: 2.24 (v9) and 2.30 (v12). */
-struct abi_vdevice_v9 {
+/* Several devices taken as one: v9 to v11. */
+struct abi_vdevice {
 	int ndevs;
 	int devs[4];
 };
 
-struct abi_vdevice_v12 {
-	int ndevs;
-	int devs[8];
-};
-
-/* Properties: v8 2.20.3, v9 2.24.3, v10 2.26.2 (as v9), v11 2.28.3, v12 2.30.3.
- * speed is in Mbit/s, latency in microseconds. */
-struct abi_props_v8 {
-	char *name;
-	char *pci_path;
-	uint64_t guid;
-	int ptr_support;
-	int reg_is_global;
-	int speed;
-	int port;
-	float latency;
-	int max_comms;
-	int max_recvs;
-	int device_type;
-	int device_version;
-};
-
-struct abi_props_v9 {
-	char *name;
-	char *pci_path;
-	uint64_t guid;
-	int ptr_support;
-	int reg_is_global;
-	int force_flush;
-	int speed;
-	int port;
-	float latency;
-	int max_comms;
-	int max_recvs;
-	int device_type;
-	int device_version;
-	struct abi_vdevice_v9 vdevice;
-	size_t max_p2p_bytes;
+/* Device properties from v9 on; v11 and v12 go on behind them. speed is in Mbit/s, latency in
+ * microseconds. */
+#define ABI_PROPS_V9(VDEVICE) \
+	char *name; \
+	char *pci_path; \
+	uint64_t guid; \
+	int ptr_support; \
+	int reg_is_global; \
+	int force_flush; \
+	int speed; \
+	int port; \
+	float latency; \
+	int max_comms; \
+	int max_recvs; \
+	int device_type; \
+	int device_version; \
+	VDEVICE vdevice; \
+	size_t max_p2p_bytes; \
 	size_t max_coll_bytes;
-};
 
-struct abi_props_v11 {
-	char *name;
-	char *pci_path;
-	uint64_t guid;
-	int ptr_support;
-	int reg_is_global;
-	int force_flush;
-	int speed;
-	int port;
-	float latency;
-	int max_comms;
-	int max_recvs;
-	int device_type;
-	int device_version;
-	struct abi_vdevice_v9 vdevice;
-	size_t max_p2p_bytes;
-	size_t max_coll_bytes;
-	int max_multi_request_size;
-};
-
-struct abi_props_v12 {
-	char *name;
-	char *pci_path;
-	uint64_t guid;
-	int ptr_support;
-	int reg_is_global;
-	int force_flush;
-	int speed;
-	int port;
-	float latency;
-	int max_comms;
-	int max_recvs;
-	int device_type;
-	int device_version;
-	struct abi_vdevice_v12 vdevice;
-	size_t max_p2p_bytes;
-	size_t max_coll_bytes;
-	int max_multi_request_size;
-	int16_t rail_id;
-	int16_t plane_id;
-};
-
-/* ncclNetCommConfig: 2.26 (v10). */
+/* ncclNetCommConfig: v10 and later. */
 struct abi_config {
 	int traffic_class;		/* -1: none chosen */
 };
 
-/* ncclNetAttr: 2.28 (v11). op, algo and proto are bit masks, all ones: any. */
+/* ncclNetAttr: v11 and later. op, algo and proto are bit masks, all ones: any. */
 struct abi_peers {
 	int32_t max_peers;
 	int32_t min_peers;
@@ -185,20 +120,14 @@ struct abi_attr {
 	uint32_t proto;
 };
 
-/* A part of a CollNet buffer; size_t since 2.24 (v9). */
-struct abi_part_v8 {
-	void *mhandle;
-	void *address;
-	uint32_t size;
-};
-
+/* A part of a CollNet buffer: v9 and later. */
 struct abi_part {
 	void *mhandle;
 	void *address;
 	size_t size;
 };
 
-/* The tables. What net and CollNet have alike is written once. */
+/* The tables, from version N to the next that changed them. */
 #define ABI_MEMORY \
 	int (*reg_mr)(void *comm, void *data, size_t size, int type, void **mhandle); \
 	int (*reg_mr_dmabuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle); \
@@ -217,49 +146,6 @@ struct abi_part {
 	int (*isend)(void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request); \
 	int (*irecv)(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request);
 
-struct abi_net_v8 {			/* 2.20.3 */
-	const char *name;
-	int (*init)(abi_log *log);
-	int (*devices)(int *ndev);
-	int (*get_properties)(int dev, struct abi_props_v8 *props);
-	int (*listen)(int dev, void *handle, void **listen);
-	int (*connect)(int dev, void *handle, void **send, struct abi_device **device);
-	int (*accept)(void *listen, void **recv, struct abi_device **device);
-	ABI_MEMORY
-	int (*isend)(void *comm, void *data, int size, int tag, void *mhandle, void **request);
-	int (*irecv)(void *comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request);
-	ABI_NET_END
-};
-
-struct abi_net_v9 {			/* 2.24.3: sizes are size_t */
-	const char *name;
-	int (*init)(abi_log *log);
-	int (*devices)(int *ndev);
-	int (*get_properties)(int dev, struct abi_props_v9 *props);
-	int (*listen)(int dev, void *handle, void **listen);
-	int (*connect)(int dev, void *handle, void **send, struct abi_device **device);
-	int (*accept)(void *listen, void **recv, struct abi_device **device);
-	ABI_MEMORY
-	int (*isend)(void *comm, void *data, size_t size, int tag, void *mhandle, void **request);
-	int (*irecv)(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **request);
-	ABI_NET_END
-	int (*make_vdevice)(int *dev, struct abi_vdevice_v9 *props);
-};
-
-struct abi_net_v10 {			/* 2.26.2: profiler, traffic class */
-	const char *name;
-	int (*init)(abi_log *log, abi_profile *profile);
-	int (*devices)(int *ndev);
-	int (*get_properties)(int dev, struct abi_props_v9 *props);
-	int (*listen)(int dev, void *handle, void **listen);
-	int (*connect)(int dev, struct abi_config *config, void *handle, void **send, struct abi_device **device);
-	int (*accept)(void *listen, void **recv, struct abi_device **device);
-	ABI_MEMORY
-	ABI_SEND_RECV_V10
-	ABI_NET_END
-	int (*make_vdevice)(int *dev, struct abi_vdevice_v9 *props);
-};
-
 #define ABI_NET_V11(PROPS, VDEVICE) \
 	const char *name; \
 	int (*init)(void **ctx, uint64_t id, struct abi_config *config, abi_log *log, abi_profile *profile); \
@@ -274,14 +160,6 @@ struct abi_net_v10 {			/* 2.26.2: profiler, traffic class */
 	int (*make_vdevice)(int *dev, VDEVICE *props); \
 	int (*finalize)(void *ctx); \
 	int (*set_attr)(void *ctx, struct abi_attr *attr);
-
-struct abi_net_v11 {			/* 2.28.3: a context a communicator */
-	ABI_NET_V11(struct abi_props_v11, struct abi_vdevice_v9)
-};
-
-struct abi_net_v12 {			/* 2.30.3: rails and planes */
-	ABI_NET_V11(struct abi_props_v12, struct abi_vdevice_v12)
-};
 
 #define ABI_COLL_OPS(PART, COUNT) \
 	int (*connect)(void *handles[], int nranks, int rank, void *listen, void **coll); \
@@ -298,24 +176,14 @@ struct abi_net_v12 {			/* 2.30.3: rails and planes */
 	int (*close_coll)(void *comm); \
 	int (*close_listen)(void *comm);
 
-struct abi_coll_v8 {			/* 2.20.3 */
-	const char *name;
-	int (*init)(abi_log *log);
-	int (*devices)(int *ndev);
-	int (*get_properties)(int dev, struct abi_props_v8 *props);
-	int (*listen)(int dev, void *handle, void **listen);
-	ABI_COLL_OPS(struct abi_part_v8, int)
-};
-
-struct abi_coll_v9 {			/* 2.24.3, and v10 of 2.26.2 */
-	const char *name;
-	int (*init)(abi_log *log);
-	int (*devices)(int *ndev);
-	int (*get_properties)(int dev, struct abi_props_v9 *props);
-	int (*listen)(int dev, void *handle, void **listen);
-	ABI_COLL_OPS(struct abi_part, size_t)
-	int (*make_vdevice)(int *dev, struct abi_vdevice_v9 *props);
-};
+#define ABI_COLL_V9(PROPS, VDEVICE) \
+	const char *name; \
+	int (*init)(abi_log *log); \
+	int (*devices)(int *ndev); \
+	int (*get_properties)(int dev, PROPS *props); \
+	int (*listen)(int dev, void *handle, void **listen); \
+	ABI_COLL_OPS(struct abi_part, size_t) \
+	int (*make_vdevice)(int *dev, VDEVICE *props);
 
 #define ABI_COLL_V11(PROPS, VDEVICE) \
 	const char *name; \
@@ -327,23 +195,14 @@ struct abi_coll_v9 {			/* 2.24.3, and v10 of 2.26.2 */
 	int (*make_vdevice)(int *dev, VDEVICE *props); \
 	int (*finalize)(void *ctx);
 
-struct abi_coll_v11 {			/* 2.28.3 */
-	ABI_COLL_V11(struct abi_props_v11, struct abi_vdevice_v9)
-};
-
-struct abi_coll_v12 {			/* 2.30.3 */
-	ABI_COLL_V11(struct abi_props_v12, struct abi_vdevice_v12)
-};
-
-/* Tuners. The cost table is numAlgo rows of numProto floats, though its type
- * says float **. */
-struct abi_nvl_domains {		/* 2.28.3 (v5) */
+/* Tuners. The cost table is numAlgo rows of numProto floats, though its type says float **. */
+struct abi_nvl_domains {		/* v5 and later */
 	int domains;
 	int min_ranks;
 	int max_ranks;
 };
 
-struct abi_constants {			/* 2.28.3 (v5): bandwidths in GB/s, latencies in us */
+struct abi_constants {			/* v5 and later: bandwidths in GB/s, latencies in us */
 	double base_latencies[7][3];
 	double hw_latencies[3][7][3];
 	double ll_max[4][3];
@@ -353,32 +212,9 @@ struct abi_constants {			/* 2.28.3 (v5): bandwidths in GB/s, latencies in us */
 	double nvls_tree_max[4][3];
 };
 
-struct abi_tuner_v2 {			/* 2.21.5 */
-	const char *name;
-	int (*init)(size_t nranks, size_t nnodes, abi_log *log, void **ctx);
-	int (*get_info)(void *ctx, int func, size_t bytes, int collnet, int nvls, int pipe_ops,
-		int *algo, int *proto, int *channels);
-	int (*destroy)(void *ctx);
-};
-
-struct abi_tuner_v3 {			/* 2.22.3: a table of costs */
-	const char *name;
-	int (*init)(size_t nranks, size_t nnodes, abi_log *log, void **ctx);
-	int (*get_info)(void *ctx, int func, size_t bytes, int pipe_ops, float **costs,
-		int algos, int protos, int *channels);
-	int (*destroy)(void *ctx);
-};
-
 #define ABI_TUNER_INFO_V4 \
 	int (*get_info)(void *ctx, int func, size_t bytes, int pipe_ops, float **costs, \
 		int algos, int protos, int registered, int *channels);
-
-struct abi_tuner_v4 {			/* 2.24.3 */
-	const char *name;
-	int (*init)(size_t nranks, size_t nnodes, abi_log *log, void **ctx);
-	ABI_TUNER_INFO_V4
-	int (*destroy)(void *ctx);
-};
 
 #define ABI_TUNER_V5 \
 	const char *name; \
@@ -386,14 +222,5 @@ struct abi_tuner_v4 {			/* 2.24.3 */
 		struct abi_nvl_domains *domains, struct abi_constants *constants); \
 	ABI_TUNER_INFO_V4 \
 	int (*finalize)(void *ctx);
-
-struct abi_tuner_v5 {			/* 2.28.3 */
-	ABI_TUNER_V5
-};
-
-struct abi_tuner_v6 {			/* 2.30.3; get_chunk_size may be NULL */
-	ABI_TUNER_V5
-	int (*get_chunk_size)(void *ctx, int func, size_t bytes, int algo, int proto, int channels, size_t *chunk);
-};
 
 #endif

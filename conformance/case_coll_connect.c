@@ -10,7 +10,7 @@ static void run_small(struct group *g)
 
 CASE(coll_properties, "coll.properties", COLL, 2, 2, COLL_PROPERTIES, "devices, and their names beside the net's")
 {
-	struct abi_props_v12 net, coll;
+	struct abi_props net, coll;
 	int ndev = 0, nnet = 0, all[MAX_RANKS];
 
 	if (!r->net.table)
@@ -45,7 +45,7 @@ CASE(coll_properties, "coll.properties", COLL, 2, 2, COLL_PROPERTIES, "devices, 
 CASE(coll_arguments, "coll.arguments", COLL, 2, 2, COLL_ARGUMENTS, "devices that are not there")
 {
 	static const int beyond[] = { 0, 7, 1 << 20 };
-	struct abi_props_v12 props;
+	struct abi_props props;
 	char handle[ABI_HANDLE_BYTES] = { 0 };
 	void *listen = NULL;
 	int ndev = 0;

@@ -5,7 +5,7 @@
 
 void group_init(struct rank *r)
 {
-	struct abi_props_v12 props;
+	struct abi_props props;
 	int ndev = 0;
 
 	under(COLL_CONNECT);

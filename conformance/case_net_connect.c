@@ -1,7 +1,6 @@
 /* Properties, handles, and connections in every order that NCCL makes them. */
 #include <string.h>
 
-#include "abi_adapt.h"
 #include "net_link.h"
 
 static bool unset(const void *field, size_t bytes)
@@ -16,7 +15,7 @@ static bool unset(const void *field, size_t bytes)
 
 #define SET(field) EXPECT(!unset(&p->field, sizeof(p->field)), "expected " #field " to be set, got the bytes that were there")
 
-static void properties_check(const struct abi_props_v12 *p, int abi)
+static void properties_check(const struct abi_props *p, int max_vdevice)
 {
 	SET(name);
 	SET(pci_path);
@@ -45,13 +44,13 @@ static void properties_check(const struct abi_props_v12 *p, int abi)
 	EXPECT(p->max_recvs >= 1 && p->max_recvs <= 8, "expected maxRecvs of 1 to 8, got %d", p->max_recvs);
 	EXPECT(p->max_p2p_bytes > 0, "expected maxP2pBytes above 0, got 0");
 	EXPECT(p->max_coll_bytes > 0, "expected maxCollBytes above 0, got 0");
-	EXPECT(p->vdevice.ndevs >= 1 && p->vdevice.ndevs <= (abi >= 12 ? 8 : 4),
-		"expected vProps.ndevs of 1 to %d, got %d", abi >= 12 ? 8 : 4, p->vdevice.ndevs);
+	EXPECT(p->vdevice.ndevs >= 1 && p->vdevice.ndevs <= max_vdevice,
+		"expected vProps.ndevs of 1 to %d, got %d", max_vdevice, p->vdevice.ndevs);
 }
 
 CASE(net_properties, "net.properties", NET, 1, 1, NET_PROPERTIES, "each device describes itself, twice the same")
 {
-	struct abi_props_v12 first, again;
+	struct abi_props first, again;
 	int ndev = -1;
 
 	net_begin(r);
@@ -59,7 +58,7 @@ CASE(net_properties, "net.properties", NET, 1, 1, NET_PROPERTIES, "each device d
 	EXPECT(r->net.name && r->net.name[0], "expected a name of the plugin, got none");
 	for (int dev = 0; dev < ndev; dev++) {
 		OK(net_properties(&r->net, dev, &first));
-		properties_check(&first, r->net.abi);
+		properties_check(&first, r->net.calls.max_vdevice);
 		OK(net_properties(&r->net, dev, &again));
 		EXPECT(strcmp(first.name, again.name) == 0 && first.guid == again.guid && first.speed == again.speed,
 			"expected device %d to be the same when asked again, got another name, guid or speed", dev);
@@ -69,7 +68,7 @@ CASE(net_properties, "net.properties", NET, 1, 1, NET_PROPERTIES, "each device d
 
 CASE(net_arguments, "net.arguments", NET, 1, 1, NET_ARGUMENTS, "devices that are not there are refused")
 {
-	struct abi_props_v12 props;
+	struct abi_props props;
 	unsigned char handle[ABI_HANDLE_BYTES];
 	void *listen = NULL;
 	int ndev = 0;

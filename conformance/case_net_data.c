@@ -211,8 +211,8 @@ CASE(net_request_out, "net.request-overwritten", NET, 2, 2, NET_REQUEST_OUT, "*r
 	struct link l;
 
 	net_begin(r);
-	if (r->net.abi == 8)
-		not_offered("NCCL resets *request for v8");
+	if (r->net.calls.resets_request)
+		not_offered("NCCL resets *request for this version");
 	links_open(r, &l, 1, 0, 1);
 	for (int i = 0; i < COUNT; i++) {
 		b[i] = prepare(r, &m[i], &l, i, 1000, 0);
@@ -321,7 +321,7 @@ CASE(net_completion, "net.completion", NET, 2, 2, NET_COMPLETION,
 CASE(net_group, "net.group", NET, 2, 2, NET_GROUP, "one receive of two messages, told apart by tag")
 {
 	enum { BYTES = 3000 };
-	struct abi_props_v12 props = net_begin(r);
+	struct abi_props props = net_begin(r);
 	struct link l;
 
 	if (props.max_recvs < 2)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "library.h"
 #include "net_link.h"
 
 /* One message of 10000 bytes from rank 0 to rank 1 over a link of its own. */
@@ -85,7 +86,7 @@ CASE(net_again, "net.init-again", NET, 2, 2, NET_AGAIN, "three communicators one
 
 CASE(net_load_again, "net.load-again", NET, 2, 2, NET_AGAIN, "dlclose and dlopen between three communicators")
 {
-	int abi = r->net.abi;
+	int abi = r->net.version->number;
 
 	for (uint64_t i = 0; i < 3; i++) {
 		net_begin(r);
@@ -102,7 +103,7 @@ CASE(net_contexts, "net.contexts", NET, 2, 2, NET_CONTEXTS, "two communicators a
 	void *first = NULL, *second = NULL;
 	struct link a, b;
 
-	if (r->net.abi < 11)
+	if (!r->net.calls.contexts)
 		not_offered("contexts came with v11");
 	OK(net_init(&r->net, 1, &first));
 	OK(net_init(&r->net, 2, &second));

@@ -51,15 +51,14 @@ static const char *func_name(int func)
 	return name[func];
 }
 
-/* v2 names its choice, and NCCL 2.21 takes it as it stands: there is no -1 that
+/* A tuner v2 names its choice, and NCCL 2.21 takes it as it stands: there is no -1 that
  * would stop it. */
-static void ask_v2(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes, bool collnet)
+static void ask_choice(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes, bool collnet)
 {
-	const struct abi_tuner_v2 *t = r->tuner.table;
 	int algo = -1, proto = -1, channels = 0;
 	bool covered = func >= ABI_ALLGATHER && func <= ABI_ALLREDUCE;
 
-	OK(t->get_info(ctx, func, bytes, collnet, 0, 1, &algo, &proto, &channels));
+	OK(r->tuner.calls.choose(ctx, func, bytes, collnet, 0, 1, &algo, &proto, &channels));
 	EXPECT_RULE(TUNER_TABLE, algo >= -1 && algo < c->algos && proto >= -1 && proto < c->protos,
 		"%s of %zu bytes: expected an algorithm and a protocol that exist or -1, got %d, %d", func_name(func), bytes,
 		algo, proto);
@@ -76,8 +75,8 @@ static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t byt
 	size_t chunk = 1 << 20;
 	int channels = 0;
 
-	if (r->tuner.abi == 2)
-		ask_v2(r, ctx, c, func, bytes, collnet);
+	if (r->tuner.calls.choose)
+		ask_choice(r, ctx, c, func, bytes, collnet);
 	OK(tuner_info(&r->tuner, ctx, func, bytes, collnet, 0, 1, c->table, c->algos, c->protos, 0, &channels));
 	EXPECT_RULE(TUNER_TABLE, memcmp(c->before, was.before, sizeof(c->before)) == 0 &&
 		memcmp(c->table + c->algos * c->protos, was.table + c->algos * c->protos,
@@ -176,7 +175,7 @@ CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the sa
 		ask(r, ctx, &c, ABI_ALLGATHER, sizes[i], true);
 		taken |= *cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE) >= 0;
 	}
-	if (r->tuner.abi > 2)	/* v2 cannot override a -1 */
+	if (!r->tuner.calls.choose)	/* which cannot override a -1 */
 		note(taken ? "takes CollNet for AllGather" : "leaves AllGather to NCCL");
 	group_close(&g);
 	under(TUNER_UNCONNECTED);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "harness.h"
+#include "library.h"
 
 const char *argp_program_version = "nccl-net-conformance 1";
 
@@ -11,7 +11,7 @@ enum { STRICT = 256, RULES_TABLE, JSON, JUNIT, DEV, PERF, PEER, ROUNDS };
 
 static const struct argp_option known[] = {
 	{ "plugin", 'p', "PLUGIN", 0, "library to open: a path, or NAME for libnccl-net-NAME.so; twice or more with --perf", 0 },
-	{ "abi", 'a', "LIST", 0, "versions to run, such as 8,12 (net and CollNet 8 to 12, tuner 2 to 6); all that the library has", 0 },
+	{ "abi", 'a', "LIST", 0, "versions to run, such as 8,12 (net, CollNet), 6 (tuner) or oldest,newest,between of those that the library has; all", 0 },
 	{ "ranks", 'n', "LIST", 0, "numbers of ranks, such as 2,4; as each case has it", 0 },
 	{ "case", 'c', "GLOB", 0, "cases to run, such as 'net.*'; all", 0 },
 	{ "rule", 'r', "GLOB", 0, "cases that test this rule first, such as net.order; all", 0 },
@@ -48,6 +48,30 @@ static uint32_t mask(struct argp_state *state, const char *what, const char *lis
 	return bits;
 }
 
+/* --abi: numbers and words. */
+static uint32_t versions(struct argp_state *state, char *list)
+{
+	static const struct { const char *name; uint32_t bit; } words[] = {
+		{ "oldest", ABI_OLDEST }, { "newest", ABI_NEWEST }, { "between", ABI_BETWEEN },
+	};
+	uint32_t all = versions_known(NET) | versions_known(COLL) | versions_known(TUNER), bits = 0;
+
+	for (char *item; (item = strsep(&list, ","));) {
+		char *end;
+		long n = strtol(item, &end, 10);
+		uint32_t bit = end != item && !*end && n > 0 && n < 28 ? all & 1u << n : 0;
+
+		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+			if (strcmp(item, words[i].name) == 0)
+				bit = words[i].bit;
+		if (!bit)
+			argp_error(state, "--abi: \"%s\" is none of %d to %d, oldest, newest, between", item,
+				__builtin_ctz(all), newest(all));
+		bits |= bit;
+	}
+	return bits;
+}
+
 static double number(struct argp_state *state, const char *what, const char *text, double low, double high)
 {
 	char *end;
@@ -68,7 +92,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--plugin: at most %d", MAX_PLUGINS);
 		o->plugins[o->nplugins++] = arg;
 		return 0;
-	case 'a': o->abis = mask(state, "abi", arg, 2, 12); return 0;
+	case 'a': o->abis = versions(state, arg); return 0;
 	case 'n': o->ranks = mask(state, "ranks", arg, 1, MAX_RANKS); return 0;
 	case 'c': o->cases = arg; return 0;
 	case 'r': o->rules_tested = arg; return 0;

@@ -7,10 +7,13 @@
 
 enum { MAX_PLUGINS = 4 };
 
+/* Versions by word, beside the bits of their numbers. */
+enum { ABI_OLDEST = 1 << 30, ABI_NEWEST = 1 << 29, ABI_BETWEEN = 1 << 28 };
+
 struct options {
 	const char *plugins[MAX_PLUGINS];	/* more than one: --perf only */
 	int nplugins;
-	uint32_t abis;				/* bit N: version N, 0: all */
+	uint32_t abis;				/* bit N: version N, or ABI_...; 0: all */
 	uint32_t ranks;				/* bit N: N ranks, 0: each case's own range */
 	const char *cases;			/* a glob, NULL: all */
 	const char *rules_tested;		/* a glob of the cases' main rules, NULL: all */

@@ -32,27 +32,61 @@ struct rule_text {
 
 extern const struct rule_text rules[RULES];
 
-/* The plugin as this process loaded it: one version of each interface, or NULL
- * in table where the library lacks that version. The functions below have the
- * newest shape (v12; tuner v6) and translate as NCCL itself does. */
+/* Properties hold this in each byte before a plugin fills them in. */
+enum { PROPS_POISON = 0x5a };
+
+/* The plugin's calls in the harness's own shape, in which the functions below have them, too.
+ * abi_vN.c translates version N to it, as NCCL itself does. */
+struct abi_props {
+	ABI_PROPS_V9(struct { int ndevs; })
+	int max_multi_request_size;
+	int16_t rail_id;
+	int16_t plane_id;
+};
+
+struct net_calls {
+	ABI_NET_V11(struct abi_props, void)
+	bool contexts;			/* finalize ends what init began */
+	bool resets_request;		/* *request is NULL when irecv is called, whatever it held */
+	int max_vdevice;		/* devices that one may be made of */
+};
+
+struct coll_calls {
+	ABI_COLL_V11(struct abi_props, void)
+	bool contexts;
+};
+
+struct tuner_calls {
+	ABI_TUNER_V5
+	int (*choose)(void *ctx, int func, size_t bytes, int collnet, int nvls, int pipe_ops,
+		int *algo, int *proto, int *channels);	/* instead of get_info; else NULL */
+	int (*get_chunk_size)(void *ctx, int func, size_t bytes, int algo, int proto, int channels,
+		size_t *chunk);		/* or NULL */
+};
+
+/* The plugin as this process loaded it: one version of each interface, or NULL in table where the
+ * library lacks that version. */
 struct net {
-	int abi;
+	const struct version *version;	/* library.h */
 	const void *table;
 	const char *name;
-	void *ctx;			/* of the last net_init, v11 and up */
+	struct net_calls calls;
+	void *ctx;			/* of the last net_init, if there are contexts */
 };
 
 struct coll {
-	int abi;
+	const struct version *version;
 	const void *table;
 	const char *name;
+	struct coll_calls calls;
 	void *ctx;
 };
 
 struct tuner {
-	int abi;
+	const struct version *version;
 	const void *table;
 	const char *name;
+	struct tuner_calls calls;
 };
 
 struct options;				/* cli.h */
@@ -165,13 +199,12 @@ void untouched_check(const char *what, enum rule rule, const struct buffer *b, s
 void library_open(struct rank *r, enum kind kind, int abi);
 void library_close(struct rank *r);
 
-/* The plugin, newest shape. Each logs itself for the report of a crash or hang,
- * sends *request in as given, and sends setNetAttr ahead of connect and accept
- * from v11 on. Result: ABI_*. */
+/* The plugin. Each logs itself for the report of a crash or hang, sends *request in as given, and
+ * sends setNetAttr, where there is one, ahead of connect and accept. Result: ABI_*. */
 int net_init(struct net *n, uint64_t id, void **ctx);	/* ctx may be NULL: only n->ctx */
-int net_finalize(struct net *n, void *ctx);		/* v8-v10: nothing, success */
+int net_finalize(struct net *n, void *ctx);		/* without contexts: nothing, success */
 int net_devices(struct net *n, int *ndev);
-int net_properties(struct net *n, int dev, struct abi_props_v12 *props);
+int net_properties(struct net *n, int dev, struct abi_props *props);
 int net_listen(struct net *n, void *ctx, int dev, void *handle, void **listen);
 int net_connect(struct net *n, void *ctx, int dev, void *handle, void **send);
 int net_accept(struct net *n, void *ctx, void *listen, void **recv);
@@ -192,7 +225,7 @@ int net_close_listen(struct net *n, void *comm);
 int coll_init(struct coll *c, uint64_t id, void **ctx);
 int coll_finalize(struct coll *c, void *ctx);
 int coll_devices(struct coll *c, int *ndev);
-int coll_properties(struct coll *c, int dev, struct abi_props_v12 *props);
+int coll_properties(struct coll *c, int dev, struct abi_props *props);
 int coll_listen(struct coll *c, void *ctx, int dev, void *handle, void **listen);
 int coll_connect(struct coll *c, void **handles, int nranks, int rank, void *listen, void **comm);
 int coll_reduce_support(struct coll *c, int type, int op, int *supported);
@@ -210,13 +243,13 @@ int coll_test(struct coll *c, void *request, int *done, int *size);
 int coll_close(struct coll *c, void *comm);
 int coll_close_listen(struct coll *c, void *comm);
 
-/* costs is a table of algos x protos floats. v2 names one choice: the adapter
- * writes cost 0 there unless the entry is ABI_COST_IGNORE, as NCCL does. */
+/* costs is a table of algos x protos floats. Where a tuner names one choice,
+ * cost 0 is written there unless the entry is ABI_COST_IGNORE, as NCCL does. */
 int tuner_init(struct tuner *t, uint64_t id, size_t nranks, size_t nnodes, void **ctx);
 int tuner_info(struct tuner *t, void *ctx, int func, size_t bytes, int collnet, int nvls, int pipe_ops,
 	float *costs, int algos, int protos, int registered, int *channels);
 int tuner_chunk(struct tuner *t, void *ctx, int func, size_t bytes, int algo, int proto, int channels,
-	size_t *chunk);			/* before v6, or NULL there: nothing, success */
+	size_t *chunk);			/* NULL: nothing, success */
 int tuner_destroy(struct tuner *t, void *ctx);
 
 #endif

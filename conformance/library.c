@@ -8,11 +8,42 @@
 #include <unistd.h>
 
 #include "board.h"
+#include "cli.h"
 #include "library.h"
 
-enum { FIRST_NET = 8, LAST_NET = 12, FIRST_TUNER = 2, LAST_TUNER = 6 };
+static struct version *versions;	/* the oldest first */
 
-static const char *const symbols[] = { "ncclNetPlugin_v%d", "ncclCollNetPlugin_v%d", "ncclTunerPlugin_v%d" };
+void version_register(struct version *v)
+{
+	struct version **at = &versions;
+
+	while (*at && (*at)->number < v->number)
+		at = &(*at)->next;
+	v->next = *at;
+	*at = v;
+}
+
+uint32_t versions_known(enum kind kind)
+{
+	uint32_t known = 0;
+
+	for (const struct version *v = versions; v; v = v->next)
+		if (v->kind == kind)
+			known |= 1u << v->number;
+	return known;
+}
+
+int newest(uint32_t of) { return of ? 31 - __builtin_clz(of) : 0; }
+
+uint32_t versions_asked(const struct options *o, uint32_t has)
+{
+	uint32_t oldest = has & -has, last = has & 1u << newest(has);
+
+	if (!o->abis)
+		return has;
+	return (o->abis & has) | (o->abis & ABI_OLDEST ? oldest : 0) | (o->abis & ABI_NEWEST ? last : 0) |
+		(o->abis & ABI_BETWEEN ? has & ~oldest & ~last : 0);
+}
 
 static void *open_either(const char *plugin, char *error, size_t bytes)
 {
@@ -31,33 +62,26 @@ static void *open_either(const char *plugin, char *error, size_t bytes)
 	return library;
 }
 
-static const void *table(void *library, enum kind kind, int abi)
-{
-	char symbol[NAME_BYTES];
-
-	snprintf(symbol, sizeof(symbol), symbols[kind], abi);
-	return dlsym(library, symbol);
-}
-
-static int first(enum kind kind) { return kind == TUNER ? FIRST_TUNER : FIRST_NET; }
-static int last(enum kind kind) { return kind == TUNER ? LAST_TUNER : LAST_NET; }
+/* Each table of NCCL's begins with the name. */
+static const char *name_of(const void *t) { return *(const char *const *)t; }
 
 /* The version itself for the kind under test; for the others the same one if it
- * is there, else the newest. */
-static const void *choose(struct rank *r, enum kind kind, enum kind tested, int abi, int *got)
+ * is there, else the newest. NULL, and all set to nothing, if there is none. */
+static const struct version *choose(void *library, enum kind kind, enum kind tested, int abi,
+	const void **table, const char **name, void *calls)
 {
-	const void *t = abi >= first(kind) && abi <= last(kind) ? table(r->library, kind, abi) : NULL;
+	const struct version *chosen = NULL;
 
-	*got = abi;
-	for (int v = last(kind); !t && kind != tested && v >= first(kind); v--) {
-		t = table(r->library, kind, v);
-		*got = v;
-	}
-	return t;
+	for (const struct version *v = versions; v; v = v->next)
+		if (v->kind == kind && dlsym(library, v->symbol) && (kind == tested ? v->number == abi :
+				!chosen || chosen->number != abi))
+			chosen = v;
+	*table = chosen ? dlsym(library, chosen->symbol) : NULL;
+	*name = *table ? name_of(*table) : NULL;
+	if (chosen)
+		chosen->read(calls, *table);
+	return chosen;
 }
-
-/* Each table of NCCL's begins with the name. */
-static const char *name_of(const void *t) { return t ? *(const char *const *)t : NULL; }
 
 void library_open(struct rank *r, enum kind kind, int abi)
 {
@@ -68,12 +92,9 @@ void library_open(struct rank *r, enum kind kind, int abi)
 	r->library = open_either(r->plugin, error, sizeof(error));
 	call_end(0);
 	EXPECT(r->library, "expected the library to open, got: %s", error);
-	r->net.table = choose(r, NET, kind, abi, &r->net.abi);
-	r->coll.table = choose(r, COLL, kind, abi, &r->coll.abi);
-	r->tuner.table = choose(r, TUNER, kind, abi, &r->tuner.abi);
-	r->net.name = name_of(r->net.table);
-	r->coll.name = name_of(r->coll.table);
-	r->tuner.name = name_of(r->tuner.table);
+	r->net.version = choose(r->library, NET, kind, abi, &r->net.table, &r->net.name, &r->net.calls);
+	r->coll.version = choose(r->library, COLL, kind, abi, &r->coll.table, &r->coll.name, &r->coll.calls);
+	r->tuner.version = choose(r->library, TUNER, kind, abi, &r->tuner.table, &r->tuner.name, &r->tuner.calls);
 	under(was);
 }
 
@@ -97,15 +118,14 @@ static void look(struct probe *p, const char *plugin)
 	if (!library)
 		return;
 	p->error[0] = 0;
-	for (int kind = NET; kind <= TUNER; kind++)
-		for (int v = first(kind); v <= last(kind); v++) {
-			const void *t = table(library, kind, v);
+	for (const struct version *v = versions; v; v = v->next) {
+		const void *t = dlsym(library, v->symbol);
 
-			if (!t)
-				continue;
-			p->versions[kind] |= 1u << v;
-			snprintf(p->name[kind], NAME_BYTES, "%s", name_of(t) ? name_of(t) : "(no name)");
-		}
+		if (!t)
+			continue;
+		p->versions[v->kind] |= 1u << v->number;
+		snprintf(p->name[v->kind], NAME_BYTES, "%s", name_of(t) ? name_of(t) : "(no name)");
+	}
 }
 
 /* waitpid that kills after so many seconds. */

@@ -8,6 +8,23 @@
 
 enum { NAME_BYTES = 64 };
 
+/* A version of an interface. Each abi_vN.c declares its own: see VERSION in version.h. */
+struct version {
+	enum kind kind;
+	int number;
+	const char *symbol;		/* that holds the plugin's table */
+	void (*read)(void *calls, const void *table);	/* fills in struct net_calls or the like */
+	struct version *next;
+};
+
+void version_register(struct version *v);
+
+/* Those that the harness knows: bit N is version N. */
+uint32_t versions_known(enum kind kind);
+/* Of the versions that a library has, those that --abi asks for. */
+uint32_t versions_asked(const struct options *o, uint32_t has);
+int newest(uint32_t versions);		/* 0: there is none */
+
 /* What a library has: bit N is version N. */
 struct probe {
 	uint32_t versions[TUNER + 1];	/* by enum kind */

@@ -70,19 +70,18 @@ static void run_nothing(struct report *r, enum kind kind, int abi)
 
 static void run_kind(struct report *r, enum kind kind)
 {
-	uint32_t asked = r->options->abis, has = r->probe->versions[kind];
-	int low = kind == TUNER ? 2 : 8, high = kind == TUNER ? 6 : 12;
+	uint32_t known = versions_known(kind), has = r->probe->versions[kind];
+	uint32_t run = versions_asked(r->options, has), lacks = r->options->abis & known & ~has;
 
-	if (!has && (!asked || asked >> low & ((1u << (high - low + 1)) - 1)))
-		run_nothing(r, kind, high);
-	for (int v = low; has && v <= high; v++) {
-		if (asked && !(asked & 1u << v))
-			continue;
-		if (has & 1u << v)
-			run_version(r, kind, v);
-		else if (asked)
-			run_nothing(r, kind, v);
+	if (!has && (!r->options->abis || lacks || r->options->abis >= ABI_BETWEEN)) {
+		run_nothing(r, kind, newest(known));
+		return;
 	}
+	for (int v = 0; v <= newest(known); v++)
+		if (run & 1u << v)
+			run_version(r, kind, v);
+		else if (lacks & 1u << v)
+			run_nothing(r, kind, v);
 }
 
 static int check(const struct options *o)
@@ -97,8 +96,8 @@ static int check(const struct options *o)
 		return 2;
 	}
 	if (!probe.versions[NET]) {
-		fprintf(stderr, "nccl-net-conformance: %s has no ncclNetPlugin_v8 to v12; NCCL would not take it\n",
-			o->plugins[0]);
+		fprintf(stderr, "nccl-net-conformance: %s has no ncclNetPlugin_v%d to v%d; NCCL would not take it\n",
+			o->plugins[0], __builtin_ctz(versions_known(NET)), newest(versions_known(NET)));
 		return 2;
 	}
 	report_head(&report);

@@ -2,7 +2,7 @@
 # The harness tested: the reference plugin passes all, and each of its mutants
 # (MUTANTS: name, rule) fails in the rule that it breaks.
 #   mutants.sh BUILD [name ...]
-#   REFERENCE_ABI=12           versions in which the reference is run; all
+#   REFERENCE_ABI=newest       versions in which the reference is run; all
 #   REFERENCE_BUILD=DIRECTORY  the build whose harness runs its reference; BUILD
 set -u
 build=$1
@@ -28,9 +28,8 @@ fi
 # try NAME RULE: whether the mutant fails in the rule that it breaks. Most of the time it
 # only waits, so several are tried at once.
 try() {
-	local name=$1 rule=$2 abi=12 status log=$out/$1.log json=$out/$1.json
-	case $rule in tuner.*) abi=6 ;; esac
-	REFERENCE_MUTANT=$name "$harness" --plugin "$plugin" --abi $abi --rule "$rule" --strict \
+	local name=$1 rule=$2 status log=$out/$1.log json=$out/$1.json
+	REFERENCE_MUTANT=$name "$harness" --plugin "$plugin" --abi newest --rule "$rule" --strict \
 		--timeout 8 --json "$json" >"$log" 2>&1
 	status=$?
 	if [ $status -eq 1 ] && grep -q "{\"rule\": \"$rule\"" "$json"; then

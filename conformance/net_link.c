@@ -2,9 +2,9 @@
 
 #include "net_link.h"
 
-struct abi_props_v12 net_begin(struct rank *r)
+struct abi_props net_begin(struct rank *r)
 {
-	struct abi_props_v12 props;
+	struct abi_props props;
 	enum rule was = under(NET_LOAD);
 	int ndev = -1;
 

@@ -13,7 +13,7 @@ struct link {
 
 /* init, devices and a look at the device; the context is in r->net.ctx. Returns
  * the properties. */
-struct abi_props_v12 net_begin(struct rank *r);
+struct abi_props net_begin(struct rank *r);
 
 /* listen, with a guard behind the 128 bytes of the handle. */
 void link_listen(struct rank *r, struct link *l);

@@ -33,16 +33,6 @@ int perf_repeats(size_t bytes)
 	return n > 1000 ? 1000 : n < 16 ? 16 : (int)n;
 }
 
-static int newest(uint32_t versions, uint32_t asked)
-{
-	uint32_t has = asked ? versions & asked : versions;
-
-	for (int v = 12; v >= 8; v--)
-		if (has & 1u << v)
-			return v;
-	return 0;
-}
-
 static void look_up(struct contestant *c, const struct options *o, const char *plugin)
 {
 	struct probe probe;
@@ -55,8 +45,8 @@ static void look_up(struct contestant *c, const struct options *o, const char *p
 	}
 	c->name = base ? base + 1 : plugin;
 	c->plugin = plugin;
-	c->abi[NET] = newest(probe.versions[NET], o->abis);
-	c->abi[COLL] = newest(probe.versions[COLL], o->abis);
+	c->abi[NET] = newest(versions_asked(o, probe.versions[NET]));
+	c->abi[COLL] = newest(versions_asked(o, probe.versions[COLL]));
 }
 
 static bool takes_part(const struct contestant *c, enum kind kind)

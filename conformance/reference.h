@@ -2,7 +2,8 @@
  * the known-good peer of the harness and an example for authors. One file a
  * noun: reference_net.c (connections and messages), reference_coll.c (CollNet),
  * reference_reduce.c (sums), reference_tuner.c, reference_mutant.c (rules that
- * it breaks on request) and reference.c (the tables of every ABI version).
+ * it breaks on request) and reference.c (init and contexts). Its tables are in
+ * abi_vN.c, its calls here, in the shape that the newest tables have.
  *
  * It has no threads: whatever moves, moves inside a call, as NCCL's progress
  * thread keeps polling. */
@@ -61,7 +62,26 @@ struct ref_request {
 	bool used, done, reported;
 };
 
-int ref_listen(uint64_t id, void *handle, void **listen_comm);
+/* A communicator's context, v11 and up; a tuner has one in every version. */
+struct ref_context {
+	uint64_t id;
+	size_t nnodes;
+};
+
+extern char ref_device[], ref_other_device[]; /* names; the second one is wrong */
+
+int ref_init(void **ctx, uint64_t id, struct abi_config *config, abi_log *log, abi_profile *profile);
+int ref_coll_init(void **ctx, uint64_t id, abi_log *log);
+int ref_finalize(void *ctx);
+int ref_devices(int *ndev);
+int ref_set_attr(void *ctx, struct abi_attr *attr);
+int ref_listen(void *ctx, int dev, void *handle, void **listen_comm);
+/* Without contexts: up to v10, connect up to v9. */
+int ref_init_v8(abi_log *log);
+int ref_coll_init_v8(abi_log *log);
+int ref_listen_v8(int dev, void *handle, void **listen_comm);
+int ref_net_connect_v8(int dev, void *handle, void **send_comm, struct abi_device **device);
+
 int ref_close_listen(void *listen_comm);
 int ref_listen_socket(struct ref_handle *handle, int *fd);
 int ref_dial(const struct ref_handle *handle, int *fd);
@@ -75,19 +95,21 @@ int ref_dereg(void *comm, void *mhandle);
 bool ref_covers(const void *mhandle, const void *data, size_t size);
 void ref_drop_mrs(struct ref_comm *comm);
 
-int ref_net_connect(void *handle, void **send_comm);
-int ref_net_accept(void *listen_comm, void **recv_comm);
-int ref_net_isend(void *comm, void *data, size_t size, void *mhandle, void **request);
-int ref_net_irecv(void *comm, int n, void **data, const size_t *sizes, void **mhandles, void **request);
-int ref_net_iflush(void *comm, int n, void **request);
+int ref_net_connect(void *ctx, int dev, void *handle, void **send_comm, struct abi_device **device);
+int ref_net_accept(void *listen_comm, void **recv_comm, struct abi_device **device);
+int ref_net_isend(void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);
+int ref_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles,
+	void **request);
+int ref_net_iflush(void *comm, int n, void **data, int *sizes, void **mhandles, void **request);
 int ref_net_test(void *request, int *done, int *sizes);
 int ref_net_close(void *comm);
 
 int ref_coll_connect(void *handles[], int nranks, int rank, void *listen_comm, void **coll_comm);
-int ref_coll_allgather(void *comm, void *send, int parts, char *window, size_t part_size, void *part_mr,
-	size_t bytes_per_rank, size_t offset, size_t size, void *send_mr, void **request);
-int ref_coll_reducescatter(void *comm, int parts, char *window, size_t part_size, void *part_mr, void *recv,
-	size_t bytes_per_rank, size_t offset, size_t size, int type, int op, void *recv_mr, void **request);
+int ref_coll_reduce_support(int type, int op, int *supported);
+int ref_coll_allgather(void *comm, void *send, int parts, struct abi_part *part, size_t bytes_per_rank,
+	size_t offset, size_t size, void *send_mr, void **request);
+int ref_coll_reducescatter(void *comm, int parts, struct abi_part *part, void *recv, size_t bytes_per_rank,
+	size_t offset, size_t size, int type, int op, void *recv_mr, void **request);
 int ref_coll_allreduce(void *comm, void *send, void *recv, size_t count, int type, int op, void *send_mr,
 	void *recv_mr, void **request);
 int ref_coll_iflush(void *comm, void *data, int size, void *mhandle, void **request);
@@ -102,8 +124,12 @@ bool ref_reduce_support(int type, int op);
  * added in f32 and rounded once: see ref_reduce. */
 void ref_reduce(void *to, const void *const *from, int nfrom, size_t count, int type, int op);
 
-void ref_tune(uint64_t id, size_t nnodes, int coll, float *table, int algos, int protos);
-int ref_tune_v2(size_t nnodes, int coll, int coll_support, int *algo, int *proto);
+int ref_tuner_init(void **ctx, uint64_t id, size_t nranks, size_t nnodes, abi_log *log,
+	struct abi_nvl_domains *domains, struct abi_constants *constants);
+int ref_tuner_init_v2(size_t nranks, size_t nnodes, abi_log *log, void **ctx); /* up to v4 */
+int ref_tuner_info(void *ctx, int coll, size_t bytes, int pipe_ops, float **costs, int algos, int protos,
+	int registered, int *channels);
+int ref_tuner_choose(void *ctx, int coll, int coll_support, int *algo, int *proto);
 
 /* Whether REFERENCE_MUTANT names this rule violation (the list is MUTANTS). */
 bool mutant(const char *name);

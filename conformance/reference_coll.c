@@ -146,15 +146,16 @@ static bool window_ok(const struct coll_comm *c, int parts, size_t part_size, si
 	return parts == 1 && part_size == size && offset + size <= (size_t)c->nranks * bytes_per_rank;
 }
 
-int ref_coll_allgather(void *comm, void *send, int parts, char *window, size_t part_size, void *part_mr,
-	size_t bytes_per_rank, size_t offset, size_t size, void *send_mr, void **request)
+int ref_coll_allgather(void *comm, void *send, int parts, struct abi_part *part, size_t bytes_per_rank,
+	size_t offset, size_t size, void *send_mr, void **request)
 {
 	struct coll_comm *c = comm;
+	char *window = part->address;
 	size_t start, own = overlap(c->rank, bytes_per_rank, offset, size, &start);
 	struct coll_op *op;
 	int rc, last = -1;
 
-	if (!window_ok(c, parts, part_size, bytes_per_rank, offset, size) || !ref_covers(part_mr, window, size) ||
+	if (!window_ok(c, parts, part->size, bytes_per_rank, offset, size) || !ref_covers(part->mhandle, window, size) ||
 	    (own && !ref_covers(send_mr, send, own)))
 		return ABI_INVALID_ARGUMENT;
 	op = begin(c, ABI_ALLGATHER, &rc, request);
@@ -186,15 +187,16 @@ int ref_coll_allgather(void *comm, void *send, int parts, char *window, size_t p
 	return post(c, op, request);
 }
 
-int ref_coll_reducescatter(void *comm, int parts, char *window, size_t part_size, void *part_mr, void *recv,
-	size_t bytes_per_rank, size_t offset, size_t size, int type, int redop, void *recv_mr, void **request)
+int ref_coll_reducescatter(void *comm, int parts, struct abi_part *part, void *recv, size_t bytes_per_rank,
+	size_t offset, size_t size, int type, int redop, void *recv_mr, void **request)
 {
 	struct coll_comm *c = comm;
+	char *window = part->address;
 	size_t start, own = overlap(c->rank, bytes_per_rank, offset, size, &start);
 	struct coll_op *op;
 	int rc;
 
-	if (!window_ok(c, parts, part_size, bytes_per_rank, offset, size) || !ref_covers(part_mr, window, size) ||
+	if (!window_ok(c, parts, part->size, bytes_per_rank, offset, size) || !ref_covers(part->mhandle, window, size) ||
 	    (own && !ref_covers(recv_mr, recv, own)) || !ref_reduce_support(type, redop))
 		return ABI_INVALID_ARGUMENT;
 	if (own % ref_type_size(type)) {

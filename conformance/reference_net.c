@@ -47,13 +47,16 @@ static struct net_comm *make_comm(int kind, int fd)
 }
 
 /* Returns at once; *send_comm is NULL while the connection is being made. */
-int ref_net_connect(void *handle, void **send_comm)
+int ref_net_connect(void *ctx, int dev, void *handle, void **send_comm, struct abi_device **device)
 {
 	struct ref_handle h;
 	size_t moved = 0;
 	int rc, fd;
 
+	(void)ctx, (void)device;
 	*send_comm = NULL;
+	if (dev != 0)
+		return ABI_INVALID_ARGUMENT;
 	memcpy(&h, handle, sizeof(h));
 	if (!ref_handle_ok(&h))
 		return ABI_INVALID_ARGUMENT;
@@ -87,7 +90,7 @@ int ref_net_connect(void *handle, void **send_comm)
 }
 
 /* Returns at once; *recv_comm is NULL while nobody has come. */
-int ref_net_accept(void *listen_comm, void **recv_comm)
+int ref_net_accept(void *listen_comm, void **recv_comm, struct abi_device **device)
 {
 	static struct net_comm *before;
 	struct ref_listen *l = listen_comm;
@@ -96,6 +99,7 @@ int ref_net_accept(void *listen_comm, void **recv_comm)
 	size_t moved = 0;
 	int rc, fd;
 
+	(void)device;
 	*recv_comm = NULL;
 	if (mutant("blocking-accept"))
 		fcntl(l->fd, F_SETFL, 0);
@@ -239,15 +243,18 @@ static int post(struct net_comm *c, void *data, size_t size, void *mhandle, void
 	return rc;
 }
 
-int ref_net_isend(void *comm, void *data, size_t size, void *mhandle, void **request)
+int ref_net_isend(void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request)
 {
+	(void)tag, (void)phandle;
 	if (size == 0 && mutant("crash-zero"))
 		raise(SIGSEGV);
 	return post(comm, data, size, mhandle, request);
 }
 
-int ref_net_irecv(void *comm, int n, void **data, const size_t *sizes, void **mhandles, void **request)
+int ref_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles,
+	void **request)
 {
+	(void)tags, (void)phandles;
 	if (mutant("keeps-request") && *request)
 		return ABI_SUCCESS;
 	if (n != 1) /* maxRecvs is 1 */
@@ -256,11 +263,11 @@ int ref_net_irecv(void *comm, int n, void **data, const size_t *sizes, void **mh
 }
 
 /* Host memory needs no flush: a request that is done when it is asked. */
-int ref_net_iflush(void *comm, int n, void **request)
+int ref_net_iflush(void *comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
 	struct net_comm *c = comm;
 
-	(void)n;
+	(void)n, (void)data, (void)sizes, (void)mhandles;
 	*request = NULL;
 	pthread_mutex_lock(&c->comm.lock);
 	for (int i = 0; i < ABI_REQUESTS && !*request; i++) {

@@ -104,14 +104,17 @@ int ref_pull(int fd, void *data, size_t size, size_t *moved)
 	return ABI_SUCCESS;
 }
 
-int ref_listen(uint64_t id, void *handle, void **listen_comm)
+int ref_listen(void *ctx, int dev, void *handle, void **listen_comm)
 {
-	struct ref_listen *l = calloc(1, sizeof(*l));
+	struct ref_listen *l;
 	int rc;
 
+	if (dev != 0)
+		return ABI_INVALID_ARGUMENT;
+	l = calloc(1, sizeof(*l));
 	if (!l)
 		return ABI_SYSTEM_ERROR;
-	l->id = id;
+	l->id = ctx ? ((const struct ref_context *)ctx)->id : 0;
 	l->pending = -1;
 	rc = ref_listen_socket(&l->handle, &l->fd);
 	if (rc) {

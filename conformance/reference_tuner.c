@@ -4,26 +4,31 @@
 
 /* NCCL divides by the number of CollNet channels without asking whether there
  * are any, so a choice of CollNet that is not connected is a SIGFPE there. */
-static bool wanted(uint64_t id, size_t nnodes, int coll)
+static bool wanted(const struct ref_context *ctx, int coll)
 {
 	if (mutant("tuner-broadcast") && coll == ABI_BROADCAST)
 		return true;
 	if (coll != ABI_ALLGATHER && coll != ABI_REDUCE_SCATTER)
 		return false;
-	return mutant("tuner-unconnected") || (nnodes > 1 && ref_coll_open(id, (int)nnodes) > 0);
+	return mutant("tuner-unconnected") || (ctx->nnodes > 1 && ref_coll_open(ctx->id, (int)ctx->nnodes) > 0);
 }
 
-void ref_tune(uint64_t id, size_t nnodes, int coll, float *table, int algos, int protos)
+int ref_tuner_info(void *ctx, int coll, size_t bytes, int pipe_ops, float **costs, int algos, int protos,
+	int registered, int *channels)
 {
+	float *table = (float *)(void *)costs;
+
+	(void)bytes, (void)pipe_ops, (void)registered, (void)channels;
 	if (mutant("tuner-overflow"))
 		table[algos * protos] = 0;
-	if (algos > ABI_COLLNET_DIRECT && protos > ABI_SIMPLE && wanted(id, nnodes, coll))
+	if (algos > ABI_COLLNET_DIRECT && protos > ABI_SIMPLE && wanted(ctx, coll))
 		table[ABI_COLLNET_DIRECT * protos + ABI_SIMPLE] = 0;
+	return ABI_SUCCESS;
 }
 
-int ref_tune_v2(size_t nnodes, int coll, int coll_support, int *algo, int *proto)
+int ref_tuner_choose(void *ctx, int coll, int coll_support, int *algo, int *proto)
 {
-	if (wanted(0, nnodes, coll) && (coll_support || mutant("tuner-unconnected") || mutant("tuner-broadcast"))) {
+	if (wanted(ctx, coll) && (coll_support || mutant("tuner-unconnected") || mutant("tuner-broadcast"))) {
 		*algo = ABI_COLLNET_DIRECT;
 		*proto = ABI_SIMPLE;
 	}
