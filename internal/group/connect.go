@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,45 +61,74 @@ func (p *plan) callers() (all []caller) {
 	return all
 }
 
-// connect makes a connection to each of the given peers. A lower one connects when its program
-// comes to it, however late.
+// connect makes a connection to each of the given peers, or none. A lower one connects when its
+// program comes to it, however late.
 func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
-	conns := make([]net.Conn, len(peers))
-	g, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var mu sync.Mutex
+	conns := map[int]net.Conn{}
+	err := l.connectEach(ctx, p, purpose, peers, func(peer int, c net.Conn) {
+		mu.Lock()
+		defer mu.Unlock()
+		conns[peer] = c
+	}, func(error) { stop() })
+	if err != nil {
+		closeAll(conns)
+		return nil, err
+	}
+	return conns, nil
+}
+
+// connectEach hands over the connection to each peer once it is there. It says at once which cannot
+// be made, goes on with the others, and returns the first error. Both functions may be called at
+// the same time.
+func (l *lobby) connectEach(
+	ctx context.Context, p *plan, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
+) error {
+	var g errgroup.Group
 	g.SetLimit(1 + dials)
-	g.Go(func() (err error) {
-		for i, peer := range peers {
-			if peer < p.rank && err == nil {
-				conns[i], err = l.take(ctx, caller{purpose, peer, p.job})
+	try := func(connect func() (int, net.Conn, error)) error {
+		peer, c, err := connect()
+		if err == nil {
+			if err = l.network.Persist(c); err == nil {
+				connected(peer, c)
+				return nil
+			}
+			_ = c.Close()
+		}
+		failed(err)
+		return err
+	}
+	missing := map[caller]bool{}
+	for _, peer := range peers {
+		if peer < p.rank {
+			missing[caller{purpose, peer, p.job}] = true
+		}
+	}
+	g.Go(func() error {
+		for len(missing) > 0 {
+			if err := try(func() (int, net.Conn, error) {
+				who, c, err := l.take(ctx, missing)
+				delete(missing, who)
+				return who.rank, c, err
+			}); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
-	for i, peer := range peers {
+	for _, peer := range peers {
 		if peer > p.rank {
-			g.Go(func() (err error) {
-				conns[i], err = l.dial(ctx, p, purpose, peer)
-				return err
+			g.Go(func() error {
+				return try(func() (int, net.Conn, error) {
+					c, err := l.dial(ctx, p, purpose, peer)
+					return peer, c, err
+				})
 			})
 		}
 	}
-	err := g.Wait()
-	for _, c := range conns {
-		if c != nil && err == nil {
-			err = l.network.Persist(c)
-		}
-	}
-	out := map[int]net.Conn{}
-	for i, c := range conns {
-		if c != nil {
-			out[peers[i]] = c
-		}
-	}
-	if err != nil {
-		closeAll(out)
-		return nil, err
-	}
-	return out, nil
+	return g.Wait()
 }
 
 func closeAll(conns map[int]net.Conn) {

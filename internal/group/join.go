@@ -49,23 +49,12 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.lobby.expect(p.callers())
-	conns, err := e.lobby.connect(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
-	if err != nil {
-		return nil, err
-	}
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := p.settings.JoinTimeout + p.settings.Timeout // ctx, which ends first, says what is over
-	g.mesh = mesh.New(p.rank, p.size, conns, p.settings.Timeout, joinTime, g.failed, g.left)
-	joining, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
-	c, window, err := open(joining, g.mesh, e.lobby, p)
-	if err == nil {
-		if err = g.start(c, window); err != nil {
-			err = errors.Join(err, c.gather.Close(), c.free())
-		}
-	}
+	g.mesh = mesh.New(p.rank, p.size, nil, p.settings.Timeout, joinTime, g.failed, g.left)
+	c, err := g.open(ctx)
 	if err != nil {
+		g.awaitReason(ctx, err)
 		var f *Fault
 		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != p.rank) {
 			err = f // rather than what it led to
@@ -84,6 +73,60 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		g.watchers.Go((&monitor{Group: g}).run)
 	}
 	return g, nil
+}
+
+// open connects the mesh, opens the fabric over it and starts the lanes.
+func (g *Group) open(ctx context.Context) (*carrier, error) {
+	if err := g.connectMesh(ctx); err != nil {
+		return nil, err
+	}
+	joining, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
+	c, window, err := open(joining, g.mesh, g.lobby, g.plan)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.start(c, window); err != nil {
+		return nil, errors.Join(err, c.gather.Close(), c.free())
+	}
+	return c, nil
+}
+
+// reasonPatience is how long a rank that cannot join stays for those that connect to it yet, and
+// listens to those that may know why.
+const reasonPatience = time.Second
+
+// connectMesh connects this rank to its neighbours. If it finds a rank dead, those that it has
+// connections with, and those that come within reasonPatience, hear of that rank from it: else they
+// would take this one for dead, which leaves because of the other.
+func (g *Group) connectMesh(ctx context.Context) error {
+	p := g.plan
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(g.life, func() {
+		select {
+		case <-time.After(reasonPatience):
+			stop(context.Cause(g.life))
+		case <-ctx.Done():
+		}
+	})()
+	return g.lobby.connectEach(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size), g.mesh.Add, func(err error) {
+		g.mesh.Report(p.cannotJoin(err))
+	})
+}
+
+// awaitReason gives others the time to say who is missing, if this rank knows only that the time to
+// join is over: ranks that begin together run out of it together.
+func (g *Group) awaitReason(ctx context.Context, err error) {
+	var absent *absentError
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &absent) {
+		return
+	}
+	select {
+	case <-g.life.Done():
+	case <-time.After(reasonPatience):
+	}
 }
 
 // failed ends the group with the first fault that any rank reports.

@@ -131,25 +131,39 @@ func (l *lobby) closeIfComplete() {
 	}
 }
 
-// take returns the connection that a peer has opened, or will.
-func (l *lobby) take(ctx context.Context, who caller) (net.Conn, error) {
+// take returns the connection that one of these has opened, or will, and whose it is. An error names
+// the lowest rank.
+func (l *lobby) take(ctx context.Context, callers map[caller]bool) (caller, net.Conn, error) {
 	for {
-		l.mu.Lock()
-		c, changed := l.waiting[who], l.changed
+		who, c, changed := l.first(callers)
 		if c != nil {
-			delete(l.waiting, who)
-			l.taken[who] = true
-		}
-		l.mu.Unlock()
-		if c != nil {
-			return c, nil
+			return who, c, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, &absentError{who.rank, fmt.Errorf("has not connected: %w", context.Cause(ctx))}
+			return who, nil, &absentError{who.rank, fmt.Errorf("has not connected: %w", context.Cause(ctx))}
 		}
 	}
+}
+
+// first takes the connection of one that has connected. If nobody has, it returns who has the lowest
+// rank, and what tells of the next greeting.
+func (l *lobby) first(callers map[caller]bool) (who caller, c net.Conn, changed chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	who.rank = MaxRanks
+	for one := range callers {
+		if c = l.waiting[one]; c != nil {
+			delete(l.waiting, one)
+			l.taken[one] = true
+			return one, c, nil
+		}
+		if one.rank < who.rank {
+			who = one
+		}
+	}
+	return who, nil, l.changed
 }
 
 // absent returns the lower ranks that have not connected for a purpose.

@@ -32,6 +32,9 @@ type Fault struct {
 	Text string
 }
 
+// payload is what the frame of a fault holds beside the rank.
+func (f *Fault) payload() []byte { return append([]byte{byte(f.Kind)}, f.Text...) }
+
 // Error tells what happened and names the rank.
 func (f *Fault) Error() string {
 	switch f.Kind {

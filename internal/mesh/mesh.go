@@ -19,8 +19,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,11 +61,11 @@ type Mesh struct {
 	rank, size int
 	timeout    time.Duration
 	joining    time.Duration // that a neighbour's first frame may take
-	edges      map[int]*edge
 	onFault    func(*Fault)
 	onLeave    func(rank int, posted Posted)
 
 	mu         sync.Mutex
+	edges      map[int]*edge
 	first      *Fault
 	failed     chan struct{} // closed with the first fault
 	departures departures
@@ -85,8 +87,8 @@ type edge struct {
 	mu   sync.Mutex // one writer at a time
 }
 
-// New starts the mesh of a rank. conns holds a connection for each of topology.Neighbours(rank,
-// size) and belongs to the mesh from now on. A neighbour that is silent for two thirds of timeout
+// New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size):
+// those of conns, which belong to the mesh from now on, and those that Add brings. A neighbour that is silent for two thirds of timeout
 // counts as dead, so that all know it before timeout is over; one that has not called New yet may
 // be silent for joining. onFault is called once, with the first fault; onLeave for each other rank
 // that leaves.
@@ -100,14 +102,47 @@ func New(
 		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
-		m.edges[peer] = &edge{peer: peer, conn: c}
-	}
-	for _, e := range m.edges {
-		m.wg.Add(2)
-		go m.listen(e)
-		go m.beat(e)
+		m.Add(peer, c)
 	}
 	return m
+}
+
+// Add gives the mesh the connection to a neighbour that it does not have one to yet. Until all are
+// there nothing but a fault is passed on, which whoever comes later is told at once.
+func (m *Mesh) Add(peer int, c net.Conn) {
+	e := &edge{peer: peer, conn: c}
+	m.mu.Lock()
+	first := m.first
+	if m.closing {
+		m.mu.Unlock()
+		_ = c.Close()
+		return
+	}
+	m.edges[peer] = e
+	m.wg.Add(2) // under the lock: Close waits only once closing is set
+	if first != nil {
+		m.reports.Add(1)
+	}
+	m.mu.Unlock()
+	if first != nil {
+		_ = m.write(e, fault, 0, first.Rank, first.payload())
+		m.reports.Done()
+	}
+	go m.listen(e)
+	go m.beat(e)
+}
+
+// neighbours returns the edges that there are.
+func (m *Mesh) neighbours() []*edge {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.edges))
+}
+
+func (m *Mesh) neighbour(rank int) *edge {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.edges[rank]
 }
 
 // Report starts the end of the communicator: every rank gets f, unless another
@@ -122,7 +157,7 @@ func (m *Mesh) Report(f *Fault) {
 	close(m.failed)
 	m.reports.Add(1) // under the lock: Close waits only once closing is set
 	m.mu.Unlock()
-	m.flood(fault, f.Rank, append([]byte{byte(f.Kind)}, f.Text...))
+	m.flood(fault, f.Rank, f.payload())
 	m.reports.Done()
 	m.onFault(f)
 }
@@ -173,7 +208,7 @@ func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
 	round := m.agreed * 32
 	m.agreed++
 	for step := 1; step < m.size; step *= 2 {
-		to := m.edges[(m.rank+step)%m.size]
+		to := m.neighbour((m.rank + step) % m.size)
 		if err := m.sendRecords(to, byte(round), pack(known)); err != nil {
 			m.Lost(to.peer, err)
 		}
@@ -246,7 +281,7 @@ func (m *Mesh) awaitNeighbours(wait time.Duration) {
 	enough := time.AfterFunc(min(m.timeout/3, wait), m.closeEdges)
 	defer enough.Stop()
 	m.reports.Wait() // else a rank that leaves because of a fault looks dead to those who do not know it
-	for _, e := range m.edges {
+	for _, e := range m.neighbours() {
 		if c, ok := e.conn.(interface{ CloseWrite() error }); ok {
 			_ = c.CloseWrite()
 		}
@@ -255,14 +290,14 @@ func (m *Mesh) awaitNeighbours(wait time.Duration) {
 }
 
 func (m *Mesh) closeEdges() {
-	for _, e := range m.edges {
+	for _, e := range m.neighbours() {
 		_ = e.conn.Close()
 	}
 }
 
 // flood sends a frame to all neighbours, each of which passes it on.
 func (m *Mesh) flood(kind byte, rank int, payload []byte) {
-	for _, e := range m.edges {
+	for _, e := range m.neighbours() {
 		_ = m.write(e, kind, 0, rank, payload) // a neighbour that is gone does not matter here
 	}
 }

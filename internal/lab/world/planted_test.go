@@ -144,7 +144,7 @@ var bugs = []bug{
 	},
 	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
-		old: `	m.flood(fault, f.Rank, append([]byte{byte(f.Kind)}, f.Text...))
+		old: `	m.flood(fault, f.Rank, f.payload())
 `,
 		new: ``,
 	},
