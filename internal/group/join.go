@@ -54,7 +54,7 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 	g.mesh = mesh.New(p.rank, p.size, nil, p.settings.Timeout, joinTime, g.failed, g.left)
 	c, err := g.open(ctx)
 	if err != nil {
-		g.awaitReason(ctx, err)
+		err = g.whoIsMissing(ctx, err)
 		var f *Fault
 		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != p.rank) {
 			err = f // rather than what it led to
@@ -116,17 +116,22 @@ func (g *Group) connectMesh(ctx context.Context) error {
 	})
 }
 
-// awaitReason gives others the time to say who is missing, if this rank knows only that the time to
-// join is over: ranks that begin together run out of it together.
-func (g *Group) awaitReason(ctx context.Context, err error) {
+// whoIsMissing names a rank where the time to join is over while this one waited for answers: that
+// may have been one of a rank that waits itself. A neighbour that is silent is missing; if there is
+// none, others have the time to say who is: ranks that begin together run out of it together.
+func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 	var absent *absentError
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &absent) {
-		return
+		return err
+	}
+	if rank, ok := g.mesh.Silent(); ok {
+		return &absentError{rank, fmt.Errorf("has not answered: %w", context.Cause(ctx))}
 	}
 	select {
 	case <-g.life.Done():
 	case <-time.After(reasonPatience):
 	}
+	return err
 }
 
 // failed ends the group with the first fault that any rank reports.

@@ -24,6 +24,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,9 +83,15 @@ type Mesh struct {
 }
 
 type edge struct {
-	peer int
-	conn net.Conn
-	mu   sync.Mutex // one writer at a time
+	peer  int
+	conn  net.Conn
+	heard atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
+	mu    sync.Mutex                // one writer at a time
+}
+
+func (e *edge) hear() {
+	now := time.Now()
+	e.heard.Store(&now)
 }
 
 // New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size):
@@ -111,6 +118,7 @@ func New(
 // there nothing but a fault is passed on, which whoever comes later is told at once.
 func (m *Mesh) Add(peer int, c net.Conn) {
 	e := &edge{peer: peer, conn: c}
+	e.hear()
 	m.mu.Lock()
 	first := m.first
 	if m.closing {
@@ -195,6 +203,18 @@ func (m *Mesh) Err() error {
 		return nil
 	}
 	return m.first
+}
+
+// Silent returns the neighbour that has been silent for longest, if it has missed more than two
+// beats. It may not be dead yet; where time is over it is the one that was waited for.
+func (m *Mesh) Silent() (rank int, ok bool) {
+	most := m.timeout / 3
+	for _, e := range m.neighbours() {
+		if silent := time.Since(*e.heard.Load()); silent > most {
+			most, rank, ok = silent, e.peer, true
+		}
+	}
+	return rank, ok
 }
 
 // Agree gives every rank what every rank brings (at most 256 MiB together), in rank order: a
@@ -365,6 +385,7 @@ func (m *Mesh) listen(e *edge) {
 			m.broken(e, err, silence)
 			return
 		}
+		e.hear()
 		n := binary.BigEndian.Uint32(head[4:])
 		if n > maxPayload {
 			m.broken(e, fmt.Errorf("frame of %d bytes, at most %d are allowed", n, maxPayload), silence)

@@ -90,6 +90,31 @@ func TestReportBeforeClose(t *testing.T) {
 	}
 }
 
+// TestNeighbourComesAfterTheFault: one that is connected when a fault is known is told at once.
+func TestNeighbourComesAfterTheFault(t *testing.T) {
+	dead := &Fault{Kind: Dead, Rank: 2, Text: "refuses connections"}
+	g := newGraph(t, 3, time.Minute, 0)
+	m := New(0, 3, nil, time.Minute, time.Minute, func(*Fault) {}, func(int, Posted) {})
+	m.Report(dead)
+	m.Add(1, g.conns[0][1])
+	require.Equal(t, dead, <-g.faults[1])
+	m.Close()
+	m.Add(2, g.conns[0][2])
+	_, err := g.conns[0][2].Write([]byte{1})
+	require.ErrorIs(t, err, net.ErrClosed, "nobody is there any more")
+}
+
+// TestSilent names the neighbour that says nothing, though it is not dead yet.
+func TestSilent(t *testing.T) {
+	const timeout = 3 * time.Second
+	g := newGraph(t, 3, timeout, 2)
+	require.Eventually(t, func() bool { _, ok := g.mesh[0].Silent(); return ok }, 10*time.Second, 10*time.Millisecond)
+	rank, ok := g.mesh[0].Silent()
+	require.True(t, ok)
+	require.Equal(t, 2, rank)
+	require.NoError(t, g.mesh[0].Err())
+}
+
 func TestAgree(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5, 8, 13} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *Scenario) law(ranks []*rank) error {
 // justified checks that an error names what there is.
 func (s *Scenario) justified(r *rank, step int, err error, causes []cause) error {
 	if step == 0 {
-		return nil // before there is a mesh, a rank that gives up looks dead itself
+		return s.namesTheDead(r, err, causes)
 	}
 	var f *group.Fault
 	if !errors.As(err, &f) || f.Kind == group.Closed {
@@ -192,6 +192,16 @@ func (s *Scenario) justified(r *rank, step int, err error, causes []cause) error
 		}
 	}
 	return fmt.Errorf("rank %d, %s: the error names something else than what is wrong: %w", r.number, s.name(step), err)
+}
+
+// namesTheDead checks what a rank says that cannot join: where one rank is dead, it names that one.
+// Paths that do not carry data are found out by ranks that give up, and look dead to others.
+func (s *Scenario) namesTheDead(r *rank, err error, causes []cause) error {
+	named, ok := group.RankOf(err)
+	if !ok || len(causes) != 1 || len(causes[0].ranks) != 1 || causes[0].ranks[0] == r.number || causes[0].ranks[0] == named {
+		return nil
+	}
+	return fmt.Errorf("rank %d, join: the error names rank %d, not the one of %s: %w", r.number, named, causes[0].text, err)
 }
 
 // alike checks that all ranks are told the same, where one thing alone is wrong and no rank is cut

@@ -23,7 +23,7 @@ func lacks(err error) bool { return errors.Is(err, syscall.EMFILE) }
 type Report struct {
 	Err     error         // the first violation of a law
 	Calls   int           // calls that succeeded, one a rank
-	Joined  int           // ranks that joined
+	Joins   []error       // of the ranks, from joining
 	Virtual time.Duration // how long the run took
 	Lost    int           // packets that were lost on purpose
 	Log     string        // what the ranks said, and who waits for what if they hang
@@ -109,9 +109,7 @@ func (s *Scenario) play() (rep Report) {
 	time.Sleep(look) // of who accepts connections and had no descriptor
 	for _, r := range ranks {
 		rep.Calls += r.ops
-		if r.steps[0].err == nil {
-			rep.Joined++
-		}
+		rep.Joins = append(rep.Joins, r.steps[0].err)
 	}
 	if rep.Err == nil {
 		rep.Err = errors.Join(failed, s.law(ranks))

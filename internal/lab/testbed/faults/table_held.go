@@ -31,6 +31,9 @@ var heldRows = []Row{
 		goTest("internal/group", "TestForgedSource")),
 	held(UDP, "never-joins", Time, "a rank comes to the rendezvous, and never joins", Errors, "the others are told which", JoinTimeout,
 		goTest("internal/group", "TestJoinTimeoutNamesWhoIsLate")),
+	held(UDP, "dies-joining", Process, "a rank is killed, or loses power, between the rendezvous and its last connection", Errors,
+		"the others name it, unless they come to it more than a second later than those that left", JoinTimeout,
+		goTest("internal/lab/world", "TestDeadWhileJoining")),
 	held(Switch, "numbers-wrap", Time, "2^31 and 2^32 Reduce-Scatters have gone through the switch, and it is lost", Succeeds, "no operation fails", AtOnce,
 		goTest("internal/protocol/reducescatter", "TestNumbersWrapAround")),
 }
