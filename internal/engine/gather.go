@@ -52,16 +52,14 @@ type GatherConfig struct {
 	Shared func() bool
 }
 
-// Gather drives the multicast protocol of one rank. It implements
-// overlap.Worker and fabric.Sink.
+// Gather drives the multicast protocol of one rank. It implements overlap.Worker and fabric.Sink.
+// Operations come in by its inbox: Submit, SubmitAll and Fail are there.
 type Gather struct {
 	// What every round reads stands together: a simulator with a thousand engines finds none of it
 	// in a cache.
 	comm     *multicast.Comm
 	fab      fabric.Gather
-	clock    Clock
 	now      multicast.Time
-	fault    atomic.Error
 	failed   bool
 	reported bool           // Broken was called for the protocol's error
 	clogged  bool           // the fabric had no room for what could be sent
@@ -69,15 +67,13 @@ type Gather struct {
 	front    uint32         // the oldest operation that is not done
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
-	queue    inbox[gatherOp]
-	counted  counters[multicast.Stats]
+	inbox[GatherOp]
+	counted counters[multicast.Stats]
 
 	cfg      GatherConfig
 	arena    []byte
-	flying   atomic.Int64
-	posted   atomic.Uint64
 	stranded []*Work                 // operations that came after the protocol had failed
-	wake     chan struct{}           // ends a Sleep of an engine that has failed
+	woken    chan struct{}           // ends a Sleep of an engine that has failed
 	waiting  atomic.Pointer[Waiting] // what was waited for, as of the round after asked
 
 	// Arguments of interface calls, kept here so that they do not escape to
@@ -88,6 +84,7 @@ type Gather struct {
 	ops [slots]gatherOp
 }
 
+// gatherOp is an operation that the protocol has.
 type gatherOp struct {
 	work   *Work
 	moving bool           // its transfer has begun
@@ -100,65 +97,26 @@ type gatherOp struct {
 // bulk reports whether the result will not be found in a cache anyway.
 func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.From }
 
-func (o *gatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
+func (o *GatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
 	if cfg.Clock == nil {
 		cfg.Clock = sinceNow()
 	}
-	return &Gather{
-		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, clock: cfg.Clock,
-		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First, wake: make(chan struct{}, 1),
+	g := &Gather{
+		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric,
+		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
+	g.clock, g.wake = cfg.Clock, g.Wake
+	return g
 }
-
-// Submit queues an operation. after, if not nil, is called when it is done.
-// The caller tells the lane, or drives it.
-func (g *Gather) Submit(o GatherOp, after func()) (*Work, error) {
-	w := newWork(g.clock(), after)
-	return w, g.queueAll(gatherOp{GatherOp: o, work: w})
-}
-
-// SubmitAll queues operations that belong together: all or, with an error, none. after is
-// called once for each when it is done.
-func (g *Gather) SubmitAll(ops []GatherOp, after func()) ([]*Work, error) {
-	works, items := make([]*Work, len(ops)), make([]gatherOp, len(ops))
-	for i, o := range ops {
-		works[i] = newWork(g.clock(), after)
-		items[i] = gatherOp{GatherOp: o, work: works[i]}
-	}
-	return works, g.queueAll(items...)
-}
-
-func (g *Gather) queueAll(items ...gatherOp) error {
-	g.flying.Add(int64(len(items)))
-	if err := g.queue.put(items...); err != nil {
-		g.flying.Sub(int64(len(items)))
-		return err
-	}
-	g.posted.Add(uint64(len(items)))
-	return nil
-}
-
-// Fail ends all operations, now and later, with err. Any goroutine may call it.
-func (g *Gather) Fail(err error) {
-	if g.fault.CompareAndSwap(nil, err) {
-		g.Wake()
-	}
-}
-
-// InFlight returns how many operations are not done.
-func (g *Gather) InFlight() int { return int(g.flying.Load()) }
-
-// Posted returns how many operations were taken up.
-func (g *Gather) Posted() uint64 { return g.posted.Load() }
 
 // Wake ends a Sleep.
 func (g *Gather) Wake() {
 	g.fab.Wake()
 	select {
-	case g.wake <- struct{}{}:
+	case g.woken <- struct{}{}:
 	default:
 	}
 }
@@ -171,7 +129,7 @@ func (g *Gather) Sleep(most time.Duration) {
 	if g.failed || g.comm.Err() != nil {
 		// Nobody takes what still arrives, and a fabric does not sleep while something is there.
 		select {
-		case <-g.wake:
+		case <-g.woken:
 		case <-time.After(most):
 		}
 		return
@@ -193,7 +151,7 @@ func (g *Gather) Next() (multicast.Time, bool) {
 	if g.comm.Err() != nil {
 		return 0, false // until Fail
 	}
-	if g.comm.Room() > 0 && g.queue.ready((*gatherOp).mayGo) {
+	if g.comm.Room() > 0 && g.ready((*GatherOp).mayGo) {
 		return 0, true
 	}
 	return g.comm.Deadline()
@@ -276,12 +234,11 @@ func (g *Gather) checkFault() bool {
 	g.comm.Fail(err)
 	g.delayed = nil
 	g.finish()
-	for _, o := range g.queue.shut(err) {
+	for _, o := range g.shut(err) {
 		g.stranded = append(g.stranded, o.work)
 	}
 	for _, w := range g.stranded {
-		g.flying.Dec()
-		w.finish(g.clock(), err)
+		g.done(w, err)
 	}
 	g.stranded = nil
 	return true
@@ -289,23 +246,21 @@ func (g *Gather) checkFault() bool {
 
 // post hands queued operations to the protocol.
 func (g *Gather) post() bool {
-	items := g.queue.takeWhile(g.comm.Room(), (*gatherOp).mayGo)
+	items := g.takeWhile(g.comm.Room(), (*GatherOp).mayGo)
 	for i := range items {
-		o := items[i]
-		seq := g.comm.Posted()
-		slot := &g.ops[seq%slots]
-		*slot = o
-		if o.Send != nil && SameMemory(o.Send, g.ownSlot(&o)) {
-			slot.copied = len(o.Send)
+		w := items[i].work
+		o := &g.ops[g.comm.Posted()%slots]
+		*o = gatherOp{GatherOp: items[i].op, work: w}
+		if o.Send != nil && SameMemory(o.Send, g.ownSlot(o)) {
+			o.copied = len(o.Send)
 		}
 		if _, err := g.comm.Post(g.now, o.Op); err != nil {
-			*slot = gatherOp{}
+			*o = gatherOp{}
 			if g.comm.Err() != nil {
-				g.stranded = append(g.stranded, o.work) // checkFault ends it
-				continue
+				g.stranded = append(g.stranded, w) // checkFault ends it
+			} else {
+				g.done(w, err)
 			}
-			g.flying.Dec()
-			o.work.finish(g.clock(), err)
 			continue
 		}
 		g.toFront()
@@ -426,12 +381,11 @@ func (g *Gather) finish() {
 		g.moved(o)
 		*o = gatherOp{}
 		g.toFront()
-		g.flying.Dec()
 		g.counted.store(g.comm.Stats()) // whoever waits may look at them next
 		if d.Err != nil {
 			d.Err = g.fault.Load()
 		}
-		w.finish(g.clock(), d.Err)
+		g.done(w, d.Err)
 	}
 }
 

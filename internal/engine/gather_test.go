@@ -259,3 +259,19 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 	_, ok = g.Next()
 	require.False(t, ok)
 }
+
+// BenchmarkOperation is what an engine costs an operation of one chunk.
+func BenchmarkOperation(b *testing.B) {
+	g, f := rank0()
+	o := allgather(1)
+	b.ReportAllocs()
+	seq := uint32(0)
+	for b.Loop() {
+		w, err := g.Submit(o, nil)
+		f.arrive(seq, 0, 1, 1)
+		if seq++; err != nil || !g.Work() || !done(w) {
+			b.Fatal("it is not done in one round")
+		}
+		f.sent, f.room = f.sent[:0], 1
+	}
+}

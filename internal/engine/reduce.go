@@ -30,19 +30,17 @@ type ReduceConfig struct {
 	Clock  Clock // nil: the machine's
 }
 
-// Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker.
+// Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker. Operations come in by its
+// inbox: Submit, SubmitAll and Fail are there.
 type Reduce struct {
+	inbox[direct.Op]
 	cfg      ReduceConfig
 	lane     *reducescatter.Lane
 	works    [slots]*Work // by number
-	queue    inbox[reduceOp]
-	flying   atomic.Int64
-	posted   atomic.Uint64
 	orders   chan *order
-	fault    atomic.Error
 	failed   bool
 	reported bool          // Broken was called
-	wake     chan struct{} // ends a Sleep while there is nothing else to sleep on
+	woken    chan struct{} // ends a Sleep while there is nothing else to sleep on
 
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
@@ -54,11 +52,6 @@ type Reduce struct {
 }
 
 type streamsBox struct{ fabric.Streams }
-
-type reduceOp struct {
-	direct.Op
-	work *Work
-}
 
 // order is what Route wants done by whoever drives, between two rounds.
 type order struct {
@@ -79,38 +72,12 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	if cfg.Clock == nil {
 		cfg.Clock = sinceNow()
 	}
-	return &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), wake: make(chan struct{}, 1)}
-}
-
-// Submit queues an operation whose arguments are checked. after, if not nil,
-// is called when it is done. The caller tells the lane, or drives it.
-func (r *Reduce) Submit(o direct.Op, after func()) (*Work, error) {
-	w := newWork(r.cfg.Clock(), after)
-	return w, r.queueAll(reduceOp{o, w})
-}
-
-// SubmitAll queues operations that belong together: all or, with an error, none. after is
-// called once for each when it is done.
-func (r *Reduce) SubmitAll(ops []direct.Op, after func()) ([]*Work, error) {
-	works, items := make([]*Work, len(ops)), make([]reduceOp, len(ops))
-	for i, o := range ops {
-		works[i] = newWork(r.cfg.Clock(), after)
-		items[i] = reduceOp{o, works[i]}
+	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1)}
+	r.clock, r.wake = cfg.Clock, r.Wake
+	if cfg.Route != nil {
+		r.added = func() { r.start.Do(func() { r.ended.Go(cfg.Route) }) }
 	}
-	return works, r.queueAll(items...)
-}
-
-func (r *Reduce) queueAll(items ...reduceOp) error {
-	r.flying.Add(int64(len(items)))
-	if err := r.queue.put(items...); err != nil {
-		r.flying.Sub(int64(len(items)))
-		return err
-	}
-	r.posted.Add(uint64(len(items)))
-	if r.cfg.Route != nil {
-		r.start.Do(func() { r.ended.Go(r.cfg.Route) })
-	}
-	return nil
+	return r
 }
 
 // Do has whoever drives the engine call f between two rounds, and waits for that. If
@@ -173,19 +140,6 @@ func (r *Reduce) open(s fabric.Streams) {
 	}
 }
 
-// Fail ends all operations, now and later, with err. Any goroutine may call it.
-func (r *Reduce) Fail(err error) {
-	if r.fault.CompareAndSwap(nil, err) {
-		r.Wake()
-	}
-}
-
-// InFlight returns how many operations are not done.
-func (r *Reduce) InFlight() int { return int(r.flying.Load()) }
-
-// Posted returns how many operations were taken up.
-func (r *Reduce) Posted() uint64 { return r.posted.Load() }
-
 // Wake ends a Sleep.
 func (r *Reduce) Wake() {
 	if s := r.streams.Load(); s != nil {
@@ -195,7 +149,7 @@ func (r *Reduce) Wake() {
 		u.Wake()
 	}
 	select {
-	case r.wake <- struct{}{}:
+	case r.woken <- struct{}{}:
 	default:
 	}
 }
@@ -218,11 +172,11 @@ func (r *Reduce) Sleep(most time.Duration) {
 	switch {
 	case r.failed || r.lane.Err() != nil || s == nil && u == nil:
 		select {
-		case <-r.wake:
+		case <-r.woken:
 		case <-time.After(most):
 		}
 		return
-	case len(r.orders) > 0 || r.queue.count.Load() > 0 && r.lane.Room() > 0:
+	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0:
 		return
 	}
 	if s != nil {
@@ -234,12 +188,12 @@ func (r *Reduce) Sleep(most time.Duration) {
 	case u == nil:
 		s.Sleep(most)
 	case s == nil || !r.lane.Directly():
-		u.Sleep(r.cfg.Clock(), most)
+		u.Sleep(r.clock(), most)
 	default:
 		if _, waits := u.Deadline(); waits {
 			most = min(most, both)
 		}
-		if most = u.Patience(r.cfg.Clock(), most); most > 0 {
+		if most = u.Patience(r.clock(), most); most > 0 {
 			s.Sleep(most)
 		}
 	}
@@ -253,7 +207,7 @@ func (r *Reduce) Work() bool {
 	busy := r.obey()
 	busy = r.post() || busy
 	if u := r.uplink.Load(); u != nil {
-		busy = u.Work(r.cfg.Clock()) || busy
+		busy = u.Work(r.clock()) || busy
 	}
 	busy = r.lane.Work(r.cfg.Yield == nil || !r.cfg.Yield()) || busy
 	busy = r.finish() || busy
@@ -278,7 +232,7 @@ func (r *Reduce) book(busy bool) {
 		phase = overlap.Transfer
 	}
 	if phase != w.watch.Phase() {
-		w.watch.Enter(phase, r.cfg.Clock())
+		w.watch.Enter(phase, r.clock())
 	}
 }
 
@@ -298,9 +252,9 @@ func (r *Reduce) obey() bool {
 // post hands queued operations to the lane.
 func (r *Reduce) post() bool {
 	r.switched.Store(r.lane.Switched())
-	items := r.queue.take(r.lane.Room())
+	items := r.take(r.lane.Room())
 	for i := range items {
-		number := r.lane.Post(r.cfg.Clock(), items[i].Op)
+		number := r.lane.Post(r.clock(), items[i].op)
 		r.works[number%slots] = items[i].work
 	}
 	return len(items) > 0
@@ -317,9 +271,8 @@ func (r *Reduce) finish() bool {
 		busy = true
 		w := r.works[number%slots]
 		r.works[number%slots] = nil
-		r.flying.Dec()
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
-		w.finish(r.cfg.Clock(), nil)
+		r.done(w, nil)
 	}
 }
 
@@ -346,15 +299,13 @@ func (r *Reduce) checkFault() bool {
 		// The switch need not wait for the end of this process to forget the rank.
 		r.ended.Go(func() { _ = u.Close() })
 	}
-	for _, o := range r.queue.shut(err) {
-		r.flying.Dec()
-		o.work.finish(r.cfg.Clock(), err)
+	for _, o := range r.shut(err) {
+		r.done(o.work, err)
 	}
 	for i, w := range r.works {
 		if w != nil {
 			r.works[i] = nil
-			r.flying.Dec()
-			w.finish(r.cfg.Clock(), err)
+			r.done(w, err)
 		}
 	}
 	return true

@@ -7,8 +7,6 @@
 package engine
 
 import (
-	"errors"
-	"sync"
 	"time"
 
 	"go.uber.org/atomic"
@@ -26,13 +24,6 @@ func sinceNow() Clock {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }
 }
-
-// MaxQueued bounds how many operations may wait behind those in flight. Where none
-// waits, one call may post more.
-const MaxQueued = 1024
-
-// ErrBusy is returned when MaxQueued operations wait already.
-var ErrBusy = errors.New("1024 operations are waiting already; wait for one")
 
 // Work is an operation in flight. It is done once Done is closed; Err and
 // Account are valid from then on.
@@ -114,75 +105,3 @@ func (w *Work) end(err error, a overlap.Account) {
 
 // succeeded reports whether the operation is done and well.
 func (w *Work) succeeded() bool { return w.over.Load() && w.err == nil }
-
-// inbox takes operations from any goroutine for the one that drives.
-type inbox[T any] struct {
-	mu    sync.Mutex
-	items []T
-	spare []T
-	err   error // set once the engine takes no more
-	count atomic.Int64
-}
-
-// put queues operations: all or, with an error, none.
-func (b *inbox[T]) put(vs ...T) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil {
-		return b.err
-	}
-	if len(b.items) > 0 && len(b.items)+len(vs) > MaxQueued {
-		return ErrBusy
-	}
-	b.items = append(b.items, vs...)
-	b.count.Add(int64(len(vs)))
-	return nil
-}
-
-// take returns up to n operations and removes them. They are valid until the next take.
-func (b *inbox[T]) take(n int) []T { return b.takeWhile(n, func(*T) bool { return true }) }
-
-// takeWhile is take, and stops before the first operation that may not go yet.
-func (b *inbox[T]) takeWhile(n int, may func(*T) bool) []T {
-	if b.count.Load() == 0 || n <= 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n = min(n, len(b.items))
-	for i := range n {
-		if !may(&b.items[i]) {
-			n = i
-			break
-		}
-	}
-	b.spare = append(b.spare[:0], b.items[:n]...)
-	rest := copy(b.items, b.items[n:])
-	clear(b.items[rest:])
-	b.items = b.items[:rest]
-	b.count.Sub(int64(n))
-	return b.spare
-}
-
-// ready reports whether takeWhile would return anything.
-func (b *inbox[T]) ready(may func(*T) bool) bool {
-	if b.count.Load() == 0 {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.items) > 0 && may(&b.items[0])
-}
-
-// shut refuses everything from now on with err and returns what was queued.
-func (b *inbox[T]) shut(err error) []T {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err == nil {
-		b.err = err
-	}
-	out := b.items
-	b.items = nil
-	b.count.Store(0)
-	return out
-}

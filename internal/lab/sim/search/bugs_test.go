@@ -241,11 +241,11 @@ var engineBugs = []bug{
 		new: `	return true`,
 	},
 	{
-		name: "a fault does not wake the driver", file: "engine/gather.go",
-		old: `	if g.fault.CompareAndSwap(nil, err) {
-		g.Wake()
+		name: "a fault does not wake the driver", file: "engine/inbox.go",
+		old: `	if b.fault.CompareAndSwap(nil, err) {
+		b.wake()
 	}`,
-		new: `	g.fault.CompareAndSwap(nil, err)`,
+		new: `	b.fault.CompareAndSwap(nil, err)`,
 	},
 	{
 		name: "operations in flight outlive a fault", file: "engine/gather.go",

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+
+	"go.uber.org/atomic"
+)
+
+// MaxQueued bounds how many operations may wait behind those in flight. Where none
+// waits, one call may post more.
+const MaxQueued = 1024
+
+// ErrBusy is returned when MaxQueued operations wait already.
+var ErrBusy = errors.New("1024 operations are waiting already; wait for one")
+
+// inbox takes operations, and the error that ends all of them, from any goroutine for the one that
+// drives an engine. It counts operations until they are done.
+type inbox[T any] struct {
+	fault atomic.Error // of Fail
+	count atomic.Int64 // of items
+	clock Clock
+	wake  func() // ends a Sleep of the engine
+	added func() // if not nil, called after operations were queued
+
+	mu     sync.Mutex
+	items  []queued[T]
+	spare  []queued[T]
+	err    error // set once the engine takes no more
+	flying atomic.Int64
+	posted atomic.Uint64
+}
+
+// queued is an operation and what its caller waits for.
+type queued[T any] struct {
+	op   T
+	work *Work
+}
+
+// Submit queues an operation whose arguments are checked. after, if not nil, is called when it is
+// done. The caller tells the lane, or drives it.
+func (b *inbox[T]) Submit(o T, after func()) (*Work, error) {
+	w := newWork(b.clock(), after)
+	return w, b.queue(queued[T]{o, w})
+}
+
+// SubmitAll queues operations that belong together: all or, with an error, none. after is
+// called once for each when it is done.
+func (b *inbox[T]) SubmitAll(ops []T, after func()) ([]*Work, error) {
+	works, items := make([]*Work, len(ops)), make([]queued[T], len(ops))
+	for i, o := range ops {
+		works[i] = newWork(b.clock(), after)
+		items[i] = queued[T]{o, works[i]}
+	}
+	return works, b.queue(items...)
+}
+
+// Fail ends all operations, now and later, with err. Any goroutine may call it.
+func (b *inbox[T]) Fail(err error) {
+	if b.fault.CompareAndSwap(nil, err) {
+		b.wake()
+	}
+}
+
+// InFlight returns how many operations are not done.
+func (b *inbox[T]) InFlight() int { return int(b.flying.Load()) }
+
+// Posted returns how many operations were taken up.
+func (b *inbox[T]) Posted() uint64 { return b.posted.Load() }
+
+// queue takes operations: all or, with an error, none.
+func (b *inbox[T]) queue(items ...queued[T]) error {
+	if err := b.add(items); err != nil {
+		return err
+	}
+	if b.added != nil {
+		b.added()
+	}
+	return nil
+}
+
+func (b *inbox[T]) add(items []queued[T]) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return b.err
+	}
+	if len(b.items) > 0 && len(b.items)+len(items) > MaxQueued {
+		return ErrBusy
+	}
+	b.items = append(b.items, items...)
+	b.flying.Add(int64(len(items)))
+	b.posted.Add(uint64(len(items)))
+	b.count.Add(int64(len(items)))
+	return nil
+}
+
+// empty reports whether nothing is queued.
+func (b *inbox[T]) empty() bool { return b.count.Load() == 0 }
+
+// take returns up to n operations and removes them. They are valid until the next take.
+func (b *inbox[T]) take(n int) []queued[T] {
+	return b.takeWhile(n, func(*T) bool { return true })
+}
+
+// takeWhile is take, and stops before the first operation that may not go yet.
+func (b *inbox[T]) takeWhile(n int, may func(*T) bool) []queued[T] {
+	if b.empty() || n <= 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = min(n, len(b.items))
+	for i := range n {
+		if !may(&b.items[i].op) {
+			n = i
+			break
+		}
+	}
+	b.spare = append(b.spare[:0], b.items[:n]...)
+	rest := copy(b.items, b.items[n:])
+	clear(b.items[rest:])
+	b.items = b.items[:rest]
+	b.count.Sub(int64(n))
+	return b.spare
+}
+
+// ready reports whether takeWhile would return anything.
+func (b *inbox[T]) ready(may func(*T) bool) bool {
+	if b.empty() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.items) > 0 && may(&b.items[0].op)
+}
+
+// shut refuses everything from now on with err and returns what was queued.
+func (b *inbox[T]) shut(err error) []queued[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = err
+	}
+	out := b.items
+	b.items = nil
+	b.count.Store(0)
+	return out
+}
+
+// done ends an operation, which is in flight no more.
+func (b *inbox[T]) done(w *Work, err error) {
+	b.flying.Dec()
+	w.finish(b.clock(), err)
+}
