@@ -50,7 +50,7 @@ type Router struct {
 
 	epoch    uint32
 	pause    time.Duration // before the last attempt to join again, 0: none since a switch served
-	served   uint64        // operations that switches had done when this one came in use
+	served   uint64        // operations that switches had done when this epoch began, or this one came in use
 	failures []string      // of the first attempts, by switch
 	streams  bool          // the direct path is open
 
@@ -95,6 +95,7 @@ func (r *Router) Handle(e Event) []Order {
 		if e.Operations > r.served {
 			r.pause = 0 // a switch that is joined and does not serve is not worth joining again soon
 		}
+		r.served = e.Operations
 		r.nextEpoch()
 	}
 	r.endEpoch()
