@@ -271,6 +271,8 @@ func (r *rank) use() {
 	require.True(r, a.job.running)
 	require.Greater(r, a.order.Epoch, r.left, "rank %d uses a switch that others have left and gone on without", r.number)
 	for _, q := range r.ranks {
+		// The world of reducescatter.Lane begins with that.
+		require.True(r, !r.direct || q.direct || q.stopped >= a.order.Epoch, "rank %d uses a switch, and rank %d has not gone on from the last one", r.number, q.number)
 		if q.using != nil {
 			require.Same(r, a.job, q.using, "ranks %d and %d use different switches, or epochs", r.number, q.number)
 		}
