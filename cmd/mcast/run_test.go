@@ -58,8 +58,8 @@ func results(t *testing.T, ndjson []byte) []result {
 }
 
 func TestBench(t *testing.T) {
-	for _, fabric := range []string{"shm", "udp"} {
-		for _, args := range [][]string{
+	for i, fabric := range []string{"shm", "udp"} {
+		for k, args := range [][]string{
 			{"allgather", "--bytes", "1:64K", "--step", "256"},
 			{"allgather", "--bytes", "1M", "--in-place", "--ranks", "3"},
 			{"broadcast", "--bytes", "100003", "--root", "2"},
@@ -75,6 +75,9 @@ func TestBench(t *testing.T) {
 			{"reducescatter", "--bytes", "4,300K", "--window", "100004"},
 			{"reducescatter", "--bytes", "64K", "--window", "1G", "--in-place", "--inflight", "1"},
 		} {
+			if sweep := strings.Contains(args[2], ":"); !sweep && k%2 != i {
+				continue // bench does the same over either fabric
+			}
 			t.Run(fabric+" "+strings.Join(args, " "), func(t *testing.T) {
 				cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--fabric", fabric, "--iters", "3", "--warmup", "1", "--json"}, args...)...)
 				require.NoError(t, cmd.Run(), stderr)
