@@ -243,7 +243,7 @@ func TestDatagramsDoNotPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := worldOf(t, ranks, func(r int, s *config.Settings) {
 				via("udp", n)(s)
-				if s.SwitchTimeout = 2 * time.Second; blocked(r) {
+				if blocked(r) {
 					s.Switch = between.Addr().String()
 				}
 			})

@@ -17,8 +17,8 @@ import (
 // Ranks of these tests come late to something by more than twice MCAST_TIMEOUT. They live, so
 // nothing may fail. All groups of a test wait at the same time.
 const (
-	skewTimeout = 4 * time.Second // two thirds of it must do for a busy machine
-	skew        = 9 * time.Second
+	skewTimeout = 6 * time.Second // two thirds of it must do for a busy machine
+	skew        = 13 * time.Second
 	skewRanks   = 3
 )
 
@@ -42,12 +42,16 @@ func firsts() map[string]func(g *Group) error {
 	}
 }
 
-// TestLateAtTheFirst has each rank come late to each call that may be a group's first.
+// TestLateAtTheFirst has each rank come late to each call that may be a group's first. Over udp
+// package world does so in virtual time; the kernel's sockets have one such call of each lane here.
 func TestLateAtTheFirst(t *testing.T) {
 	waits(t)
 	var all sync.WaitGroup
 	for _, fabric := range []string{"shm", "udp"} {
 		for name, call := range firsts() {
+			if fabric == "udp" && name != "allgather" && name != "reduce-scatter" {
+				continue
+			}
 			for late := range skewRanks {
 				g := world(t, skewRanks, func(s *config.Settings) { s.Fabric, s.Timeout = fabric, skewTimeout })
 				for r := range skewRanks {
