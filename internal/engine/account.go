@@ -10,13 +10,13 @@ import (
 
 // toFront finds the oldest operation: nothing is ahead of it any more.
 func (g *Gather) toFront() {
-	for g.front != g.comm.Posted() && g.ops[g.front%slots].work == nil {
+	for g.front != g.comm.Posted() && g.ops[g.front%maxTracked].work == nil {
 		g.front++
 	}
 	if g.front == g.comm.Posted() {
 		return
 	}
-	if w := &g.ops[g.front%slots].work.watch; w.Phase() == overlap.Queued {
+	if w := &g.ops[g.front%maxTracked].work.watch; w.Phase() == overlap.Queued {
 		w.Enter(overlap.Peers, g.now)
 	}
 }

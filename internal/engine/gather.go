@@ -13,9 +13,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 )
 
-// slots is the number of operations whose buffers an engine remembers. It
-// exceeds multicast.MaxInFlight, so a slot is never reused too early.
-const slots = 2 * multicast.MaxInFlight
+// maxTracked is the number of operations whose buffers an engine remembers. It
+// exceeds multicast.MaxInFlight, so no place is used again too early.
+const maxTracked = 2 * multicast.MaxInFlight
 
 // pollBudget bounds the chunks taken in one round, so that sending, repairs
 // and timers have their turn.
@@ -81,7 +81,7 @@ type Gather struct {
 	run     fabric.Run
 	message wire.Control
 
-	ops [slots]gatherOp
+	ops [maxTracked]gatherOp
 }
 
 // gatherOp is an operation that the protocol has.
@@ -249,7 +249,7 @@ func (g *Gather) post() bool {
 	items := g.takeWhile(g.comm.Room(), (*GatherOp).mayGo)
 	for i := range items {
 		w := items[i].work
-		o := &g.ops[g.comm.Posted()%slots]
+		o := &g.ops[g.comm.Posted()%maxTracked]
 		*o = gatherOp{GatherOp: items[i].op, work: w}
 		if o.Send != nil && SameMemory(o.Send, g.ownSlot(o)) {
 			o.copied = len(o.Send)
@@ -299,7 +299,7 @@ func (g *Gather) multicast() bool {
 			g.clogged = false
 			return busy
 		}
-		o := &g.ops[r.Head.Seq%slots]
+		o := &g.ops[r.Head.Seq%maxTracked]
 		if o.Yield != nil && o.Yield() {
 			g.yielded(o)
 			return busy
@@ -350,7 +350,7 @@ func (g *Gather) held(r *multicast.Repair) []byte {
 	if r.Place.Arena {
 		return g.arena[r.Place.Offset : r.Place.Offset+n]
 	}
-	o := &g.ops[r.Place.Seq%slots]
+	o := &g.ops[r.Place.Seq%maxTracked]
 	if int(r.Message.Root) == g.cfg.Core.Rank {
 		return o.Send[int(r.Message.PSN)*g.cfg.Core.Chunk:][:n]
 	}
@@ -369,7 +369,7 @@ func (g *Gather) finish() {
 		if !ok {
 			return
 		}
-		o := &g.ops[d.Seq%slots]
+		o := &g.ops[d.Seq%maxTracked]
 		w := o.work
 		if d.Err == nil {
 			if d.Arena != multicast.NotEager {
@@ -397,7 +397,7 @@ func (g *Gather) Expect() fabric.Expected {
 	}
 	return fabric.Expected{
 		Seq: e.Seq, Root: uint16(e.Root), PSN: uint32(e.PSN),
-		Dst: g.ops[e.Seq%slots].Recv[e.Offset : e.Offset+e.Bytes],
+		Dst: g.ops[e.Seq%maxTracked].Recv[e.Offset : e.Offset+e.Bytes],
 	}
 }
 
@@ -413,13 +413,13 @@ func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict
 	if p.Arena {
 		return g.arena[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, false
 	}
-	o := &g.ops[p.Seq%slots]
+	o := &g.ops[p.Seq%maxTracked]
 	return o.Recv[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, o.bulk()
 }
 
 // Received implements fabric.Sink.
 func (g *Gather) Received(h *wire.Data) {
-	g.received(&g.ops[h.Seq%slots])
+	g.received(&g.ops[h.Seq%maxTracked])
 	g.comm.Received(g.now, h)
 	g.finish()
 }

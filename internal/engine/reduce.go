@@ -23,7 +23,7 @@ type ReduceConfig struct {
 	// communicator ends. nil: whoever drives the engine decides.
 	Route func()
 	// Yield, if not nil, says that nothing may be sent now, see
-	// overlap.Background. An uplink is told by itself.
+	// overlap.Background. A SwitchConn is told by itself.
 	Yield func() bool
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
@@ -36,7 +36,7 @@ type Reduce struct {
 	inbox[direct.Op]
 	cfg      ReduceConfig
 	lane     *reducescatter.Lane
-	works    [slots]*Work // by number
+	works    [maxTracked]*Work // by number
 	orders   chan *order
 	failed   bool
 	reported bool          // Broken was called
@@ -45,7 +45,7 @@ type Reduce struct {
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
 	streams atomic.Pointer[streamsBox]
-	uplink  uplinkBox
+	conn    connBox
 
 	switched atomic.Bool
 	counted  counters[reducescatter.Stats]
@@ -102,28 +102,28 @@ func (r *Reduce) Do(ctx context.Context, f func()) error {
 	return nil
 }
 
-// Begin lets operations go: through u, if all ranks have joined the switch under this epoch, else
+// Begin lets operations go: through c, if all ranks have joined the switch under this epoch, else
 // over the streams s. The other one is nil. It is for whoever drives the engine, as are Stop,
 // Resume and Join: see Do.
-func (r *Reduce) Begin(epoch uint32, u *reducescatter.Uplink, s fabric.Streams) {
-	if u == nil {
+func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Streams) {
+	if c == nil {
 		r.open(s)
 	} else {
-		r.uplink.set(u)
+		r.conn.set(c)
 	}
-	r.lane.Begin(epoch, u)
+	r.lane.Begin(epoch, c)
 }
 
 // Join says that this rank has joined the switch again.
-func (r *Reduce) Join(u *reducescatter.Uplink) {
-	r.uplink.set(u)
-	r.lane.Join(u)
+func (r *Reduce) Join(c *reducescatter.SwitchConn) {
+	r.conn.set(c)
+	r.lane.Join(c)
 }
 
 // Stop leaves the switch, if this rank had joined it under that epoch, and returns the record for
-// Resume and the uplink, or nil, for the caller to close.
-func (r *Reduce) Stop(epoch uint32) (record []byte, u *reducescatter.Uplink) {
-	return r.lane.Stop(epoch), r.uplink.set(nil)
+// Resume and the connection, or nil, for the caller to close.
+func (r *Reduce) Stop(epoch uint32) (record []byte, c *reducescatter.SwitchConn) {
+	return r.lane.Stop(epoch), r.conn.set(nil)
 }
 
 // Resume goes on without the switch, over s, given all ranks' records. s counts only the first
@@ -145,8 +145,8 @@ func (r *Reduce) Wake() {
 	if s := r.streams.Load(); s != nil {
 		s.Wake()
 	}
-	if u := r.uplink.Load(); u != nil {
-		u.Wake()
+	if c := r.conn.Load(); c != nil {
+		c.Wake()
 	}
 	select {
 	case r.woken <- struct{}{}:
@@ -156,8 +156,8 @@ func (r *Reduce) Wake() {
 
 // Deadline returns when Work is to be called, unless something comes before.
 func (r *Reduce) Deadline() (time.Duration, bool) {
-	if u := r.uplink.Load(); u != nil {
-		return u.Deadline()
+	if c := r.conn.Load(); c != nil {
+		return c.Deadline()
 	}
 	return 0, false
 }
@@ -168,9 +168,9 @@ const both = time.Millisecond
 
 // Sleep waits for what is in use.
 func (r *Reduce) Sleep(most time.Duration) {
-	s, u := r.streams.Load(), r.uplink.Load()
+	s, c := r.streams.Load(), r.conn.Load()
 	switch {
-	case r.failed || r.lane.Err() != nil || s == nil && u == nil:
+	case r.failed || r.lane.Err() != nil || s == nil && c == nil:
 		select {
 		case <-r.woken:
 		case <-time.After(most):
@@ -185,15 +185,15 @@ func (r *Reduce) Sleep(most time.Duration) {
 		}
 	}
 	switch {
-	case u == nil:
+	case c == nil:
 		s.Sleep(most)
 	case s == nil || !r.lane.Directly():
-		u.Sleep(r.clock(), most)
+		c.Sleep(r.clock(), most)
 	default:
-		if _, waits := u.Deadline(); waits {
+		if _, waits := c.Deadline(); waits {
 			most = min(most, both)
 		}
-		if most = u.Patience(r.clock(), most); most > 0 {
+		if most = c.Patience(r.clock(), most); most > 0 {
 			s.Sleep(most)
 		}
 	}
@@ -206,8 +206,8 @@ func (r *Reduce) Work() bool {
 	}
 	busy := r.obey()
 	busy = r.post() || busy
-	if u := r.uplink.Load(); u != nil {
-		busy = u.Work(r.clock()) || busy
+	if c := r.conn.Load(); c != nil {
+		busy = c.Work(r.clock()) || busy
 	}
 	busy = r.lane.Work(r.cfg.Yield == nil || !r.cfg.Yield()) || busy
 	busy = r.finish() || busy
@@ -218,7 +218,7 @@ func (r *Reduce) Work() bool {
 // book notes what the oldest operation waits for.
 func (r *Reduce) book(busy bool) {
 	number, moving, whole, sending := r.lane.Oldest()
-	w := r.works[number%slots]
+	w := r.works[number%maxTracked]
 	if w == nil {
 		return
 	}
@@ -255,7 +255,7 @@ func (r *Reduce) post() bool {
 	items := r.take(r.lane.Room())
 	for i := range items {
 		number := r.lane.Post(r.clock(), items[i].op)
-		r.works[number%slots] = items[i].work
+		r.works[number%maxTracked] = items[i].work
 	}
 	return len(items) > 0
 }
@@ -269,8 +269,8 @@ func (r *Reduce) finish() bool {
 			return busy
 		}
 		busy = true
-		w := r.works[number%slots]
-		r.works[number%slots] = nil
+		w := r.works[number%maxTracked]
+		r.works[number%maxTracked] = nil
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
 		r.done(w, nil)
 	}
@@ -295,9 +295,9 @@ func (r *Reduce) checkFault() bool {
 		return true
 	}
 	r.failed = true
-	if u := r.uplink.set(nil); u != nil {
+	if c := r.conn.set(nil); c != nil {
 		// The switch need not wait for the end of this process to forget the rank.
-		r.ended.Go(func() { _ = u.Close() })
+		r.ended.Go(func() { _ = c.Close() })
 	}
 	for _, o := range r.shut(err) {
 		r.done(o.work, err)
@@ -316,7 +316,7 @@ func (r *Reduce) Switched() bool { return r.switched.Load() }
 
 // Stats returns the counters. Any goroutine may call it.
 func (r *Reduce) Stats() ReduceStats {
-	s := ReduceStats{r.counted.load(), r.uplink.stats()}
+	s := ReduceStats{r.counted.load(), r.conn.stats()}
 	if b := r.streams.Load(); b != nil {
 		f := b.Stats()
 		s.SentBytes += f.SentBytes
@@ -331,8 +331,8 @@ func (r *Reduce) Close() error {
 	r.start.Do(func() {}) // nobody starts Route from now on, or is about to
 	r.ended.Wait()
 	var errs []error
-	if u := r.uplink.set(nil); u != nil {
-		errs = append(errs, u.Close())
+	if c := r.conn.set(nil); c != nil {
+		errs = append(errs, c.Close())
 	}
 	if b := r.streams.Load(); b != nil {
 		errs = append(errs, b.Close())

@@ -37,7 +37,7 @@ func (d *deaf) Close() error {
 // TestStopWithASwitchThatCannotBeClosed: the switch is lost anyway, and the group goes on.
 func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
 	path := new(deaf)
-	u := reducescatter.NewUplink(reducescatter.UplinkConfig{
+	u := reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
 		Switch: path, Timeout: time.Hour,
 	})

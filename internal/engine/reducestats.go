@@ -10,21 +10,22 @@ import (
 // ReduceStats count what a Reduce engine did.
 type ReduceStats struct {
 	reducescatter.Stats
-	reducescatter.UplinkStats // SentBytes and ReceivedBytes are of streams as well
+	reducescatter.SwitchConnStats // SentBytes and ReceivedBytes are of streams as well
 }
 
-// uplinkBox holds the uplink in use, or nil, and what all before have counted. The driver sets it.
-type uplinkBox struct {
-	atomic.Pointer[reducescatter.Uplink]
+// connBox holds the connection to a switch that is in use, or nil, and what all before have counted.
+// The driver sets it.
+type connBox struct {
+	atomic.Pointer[reducescatter.SwitchConn]
 	mu   sync.Mutex
-	past reducescatter.UplinkStats
+	past reducescatter.SwitchConnStats
 }
 
-// set changes the uplink in use and returns the one before.
-func (b *uplinkBox) set(u *reducescatter.Uplink) *reducescatter.Uplink {
+// set changes the connection in use and returns the one before.
+func (b *connBox) set(c *reducescatter.SwitchConn) *reducescatter.SwitchConn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := b.Swap(u)
+	before := b.Swap(c)
 	if before != nil {
 		s := before.Stats()
 		b.past.Add(&s)
@@ -32,13 +33,13 @@ func (b *uplinkBox) set(u *reducescatter.Uplink) *reducescatter.Uplink {
 	return before
 }
 
-// stats returns what all uplinks have counted.
-func (b *uplinkBox) stats() reducescatter.UplinkStats {
+// stats returns what all connections have counted.
+func (b *connBox) stats() reducescatter.SwitchConnStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.past
-	if u := b.Load(); u != nil {
-		now := u.Stats()
+	if c := b.Load(); c != nil {
+		now := c.Stats()
 		s.Add(&now)
 	}
 	return s

@@ -165,7 +165,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	switch o := o.(type) {
 	case route.Begin:
 		if o.Switched {
-			return nil, d.handOver(func(u *reducescatter.Uplink) { d.reduce.Begin(o.Epoch, u, nil) })
+			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.reduce.Begin(o.Epoch, u, nil) })
 		}
 		return nil, d.reduce.Do(d.life, func() { d.reduce.Begin(o.Epoch, nil, d.streams) })
 	case route.Use:
@@ -173,7 +173,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	case route.Stop:
 		d.watched = nil
 		var record []byte
-		var left *reducescatter.Uplink
+		var left *reducescatter.SwitchConn
 		err := d.reduce.Do(d.life, func() { record, left = d.reduce.Stop(o.Epoch) })
 		if left != nil {
 			_ = left.Close() // what it tells is about a switch that nobody uses any more
@@ -188,9 +188,9 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 }
 
 // handOver gives the engine the connection of the last attempt.
-func (d *routeDriver) handOver(to func(*reducescatter.Uplink)) error {
+func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
 	c := d.conn
-	err := d.reduce.Do(d.life, func() { to(c.uplink) })
+	err := d.reduce.Do(d.life, func() { to(c.conn) })
 	if err == nil {
 		d.conn = nil
 	}

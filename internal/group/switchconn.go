@@ -18,15 +18,15 @@ import (
 type switchConn struct {
 	epoch   uint32
 	session *session.Session
-	uplink  *reducescatter.Uplink
+	conn    *reducescatter.SwitchConn
 	all     bool       // all ranks had sessions: others may use the switch already
 	lost    chan error // why the data path is, once
 	err     error
 }
 
 func (c *switchConn) close() {
-	if c.uplink != nil {
-		_ = c.uplink.Close() // what it tells is about a switch that nobody uses
+	if c.conn != nil {
+		_ = c.conn.Close() // what it tells is about a switch that nobody uses
 	} else if c.session != nil {
 		_ = c.session.Close(nil)
 	}
@@ -70,7 +70,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, c *switchConn, address str
 	}
 	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
-		c.uplink, err = d.attach(c.session, reducescatter.UplinkConfig{
+		c.conn, err = d.attach(c.session, reducescatter.SwitchConnConfig{
 			Epoch: c.epoch, Terms: terms, Rank: d.plan.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
 			Lost: func(err error) { c.lost <- err },
 		})
@@ -81,8 +81,8 @@ func (d *routeDriver) joinSwitch(ctx context.Context, c *switchConn, address str
 	return nil
 }
 
-// attach makes an uplink of a session, which it closes.
-func (d *routeDriver) attach(s *session.Session, c reducescatter.UplinkConfig) (*reducescatter.Uplink, error) {
+// attach makes a connection to a switch of a session, which it closes.
+func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfig) (*reducescatter.SwitchConn, error) {
 	path, err := s.Datapath(c.Terms.Chunk)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.UplinkConfig) (
 	if set := &d.plan.settings; set.Loss > 0 {
 		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.plan.rank))
 	}
-	return reducescatter.NewUplink(c), nil
+	return reducescatter.NewSwitchConn(c), nil
 }
 
 // switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were

@@ -78,7 +78,7 @@ func (s *Stage) Status(now Time, member int, h *wire.Slot, st *wire.SlotStatus) 
 			m.whole++
 		}
 		if wire.Before(m.whole, st.Next) {
-			s.judge(m.up.poll(now, m.taken, st.Heard, s.cfg.Timeout), PathError{Member: member, Bytes: s.cfg.Chunk})
+			s.checkPath(m.up.poll(now, m.taken, st.Heard, s.cfg.Timeout), PathError{Member: member, Bytes: s.cfg.Chunk})
 			if m.up.name(now) {
 				m.lacks(m.whole, st.Next)
 			}
@@ -119,7 +119,7 @@ func (s *Stage) oweAgain(now Time, member int, st *wire.SlotStatus) {
 		if !missing && sl.sent {
 			missing = true
 			waited := m.down.poll(now, st.Have+uint32(held.Count()), st.Heard, s.cfg.Timeout)
-			s.judge(waited, PathError{Member: member, Down: true, Bytes: sl.elements * reduce.Type(sl.head.Type).Size()})
+			s.checkPath(waited, PathError{Member: member, Down: true, Bytes: sl.elements * reduce.Type(sl.head.Type).Size()})
 		}
 		switch {
 		case !sl.asked && !wire.Before(n, overtaken):
@@ -150,7 +150,7 @@ func (s *Stage) saw(member int, n uint32) {
 		}
 		m.scan++
 	}
-	if s.cfg.Queue > 0 && s.limit(m)-m.told >= s.quarter {
+	if s.cfg.Queue > 0 && s.limit(m)-m.granted >= s.quarter {
 		s.makeDue(member)
 	}
 }
@@ -212,10 +212,10 @@ func (s *Stage) free() {
 // allow makes allowances due when the base has moved by enough, or to the end
 // of an operation, which members wait for.
 func (s *Stage) allow(end bool) {
-	if !end && s.base-s.told < s.quarter {
+	if !end && s.base-s.announced < s.quarter {
 		return
 	}
-	s.told = s.base
+	s.announced = s.base
 	for m := range s.members {
 		s.makeDue(m)
 	}
@@ -245,9 +245,9 @@ func (s *Stage) NextCredit() (member int, h wire.Slot, c wire.SlotCredit, ok boo
 	member = int(s.due.pop())
 	m := &s.members[member]
 	m.isDue = false
-	m.told = s.limit(m)
+	m.granted = s.limit(m)
 	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Job: s.cfg.Job}
-	c = wire.SlotCredit{Base: s.base, Limit: m.told, Owed: m.owed, Missing: s.missingOf(member)}
+	c = wire.SlotCredit{Base: s.base, Limit: m.granted, Owed: m.owed, Missing: s.missingOf(member)}
 	m.from, m.to, m.owed = 0, 0, false
 	return member, h, c, true
 }

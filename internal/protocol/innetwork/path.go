@@ -82,8 +82,8 @@ func (o *overdue) name(now Time) bool {
 	return true
 }
 
-// judge ends the job where nothing has arrived for too long of what a poll shows to be missing.
-func (s *Stage) judge(waited Time, path PathError) {
+// checkPath ends the job where nothing has arrived for too long of what a poll shows to be missing.
+func (s *Stage) checkPath(waited Time, path PathError) {
 	if s.err == nil && s.cfg.Timeout > 0 && waited >= s.cfg.Timeout {
 		path.For = waited
 		s.err = &path

@@ -74,25 +74,25 @@ type StageStats struct {
 
 // Stage is a node's side of one stripe of a job. It owns the slots.
 type Stage struct {
-	cfg     StageConfig
-	slots   []slot
-	words   int      // of a slot's bitmap
-	bits    []uint64 // contributions, words a slot
-	base    uint32   // all slots below are free
-	top     uint32   // slots from here on are untouched
-	results int      // slots that have one
-	told    uint32   // base when allowances were last considered
-	quarter uint32   // of what a member may have under way
-	members []member
-	alone   []int // by rank: the member that stands for it alone, or -1
-	due     fifo  // members whose allowance is due
-	ready   fifo  // slots whose result is to be sent
-	up      *uplink
-	sources [][]byte // room for those of a slot
-	missing slotBits
-	err     error
-	stats   StageStats
-	past    past // nothing without the build tag invariants
+	cfg       StageConfig
+	slots     []slot
+	words     int      // of a slot's bitmap
+	bits      []uint64 // contributions, words a slot
+	base      uint32   // all slots below are free
+	top       uint32   // slots from here on are untouched
+	results   int      // slots that have one
+	announced uint32   // base when allowances were last considered
+	quarter   uint32   // of what a member may have under way
+	members   []member
+	alone     []int // by rank: the member that stands for it alone, or -1
+	due       fifo  // members whose allowance is due
+	ready     fifo  // slots whose result is to be sent
+	up        *parentLink
+	sources   [][]byte // room for those of a slot
+	missing   slotBits
+	err       error
+	stats     StageStats
+	past      past // nothing without the build tag invariants
 }
 
 // slot is a place where contributions meet.
@@ -112,18 +112,18 @@ type slot struct {
 
 // member is what a stage keeps of a contributor.
 type member struct {
-	have  uint32 // it holds all results for it in slots below
-	seen  uint32 // slots below were seen, or are lost
-	scan  uint32 // gaps below were reported
-	whole uint32 // it has contributed to all slots below
-	told  uint32 // limit
-	from  uint32 // missing contributions to report, from ... to
-	to    uint32
-	owed  bool    // it lacks results that were sent, to the best of our knowledge
-	taken uint32  // its contributions, counted
-	up    overdue // of its contributions
-	down  overdue // of the results for it
-	isDue bool
+	have    uint32 // it holds all results for it in slots below
+	seen    uint32 // slots below were seen, or are lost
+	scan    uint32 // gaps below were reported
+	whole   uint32 // it has contributed to all slots below
+	granted uint32 // limit
+	from    uint32 // missing contributions to report, from ... to
+	to      uint32
+	owed    bool    // it lacks results that were sent, to the best of our knowledge
+	taken   uint32  // its contributions, counted
+	up      overdue // of its contributions
+	down    overdue // of the results for it
+	isDue   bool
 }
 
 // check returns what is wrong with the configuration, or nil: part of it comes
@@ -159,7 +159,7 @@ func NewStage(c StageConfig) (*Stage, error) {
 	}
 	s := &Stage{
 		cfg: c, slots: make([]slot, c.Slots), words: (c.Members + 63) / 64,
-		base: c.First, top: c.First, told: c.First, quarter: max(1, c.allowance()/4),
+		base: c.First, top: c.First, announced: c.First, quarter: max(1, c.allowance()/4),
 		members: make([]member, c.Members), sources: make([][]byte, 0, c.Members),
 		due: newFifo(c.Members), ready: newFifo(c.Slots),
 	}
@@ -167,10 +167,10 @@ func NewStage(c StageConfig) (*Stage, error) {
 	s.alone = c.alone()
 	for i := range s.members {
 		m := &s.members[i]
-		m.have, m.seen, m.scan, m.whole, m.told = c.First, c.First, c.First, c.First, c.First+c.allowance()
+		m.have, m.seen, m.scan, m.whole, m.granted = c.First, c.First, c.First, c.First, c.First+c.allowance()
 	}
 	if c.Parent {
-		s.up = newUplink(&s.cfg)
+		s.up = newParentLink(&s.cfg)
 	}
 	return s, nil
 }

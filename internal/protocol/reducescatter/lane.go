@@ -83,25 +83,25 @@ func (l *Lane) Open(s fabric.Streams) {
 // Opened reports whether Open was called.
 func (l *Lane) Opened() bool { return l.direct != nil }
 
-// Begin lets operations be posted: through the switch by an uplink if all ranks have
+// Begin lets operations be posted: through the switch by a connection if all ranks have
 // joined it under this epoch, or directly if all ranks pass nil.
-func (l *Lane) Begin(epoch uint32, u *Uplink) {
+func (l *Lane) Begin(epoch uint32, c *SwitchConn) {
 	l.stopped = false
-	if u != nil {
-		l.attach(u)
+	if c != nil {
+		l.attach(c)
 		l.epoch, l.news = epoch, direct.Announcement{From: l.posted, Epoch: epoch}
 	} else {
 		l.over = epoch
 	}
 }
 
-func (l *Lane) attach(u *Uplink) { u.lane, l.member = l, u.member }
+func (l *Lane) attach(c *SwitchConn) { c.lane, l.member = l, c.member }
 
-// Join says that this rank has joined the switch again, by an uplink under an epoch that
+// Join says that this rank has joined the switch again, by a connection under an epoch that
 // is greater than any before, and that all others have, or know it soon.
-func (l *Lane) Join(u *Uplink) {
-	epoch := u.cfg.Epoch
-	l.attach(u)
+func (l *Lane) Join(c *SwitchConn) {
+	epoch := c.cfg.Epoch
+	l.attach(c)
 	l.epoch = epoch
 	if l.rank == 0 {
 		// Whoever posts that operation has completed the one collective.MaxInFlight before it, whose header tells it.

@@ -347,7 +347,7 @@ func TestRecordDoesNotChange(t *testing.T) {
 func TestRecordsThatDiffer(t *testing.T) {
 	stop := func(rank, count int, to wire.Target) (*Lane, []byte) {
 		l := New(rank, 2)
-		l.Begin(1, NewUplink(UplinkConfig{Rank: rank, Number: rank, Terms: innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}}))
+		l.Begin(1, NewSwitchConn(SwitchConnConfig{Rank: rank, Number: rank, Terms: innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}}))
 		o := direct.Op{Op: collective.Op{To: to, Count: count, Type: reduce.F32}, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
 		l.Post(0, o)
 		l.Open(nil)

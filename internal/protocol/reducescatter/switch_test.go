@@ -26,14 +26,14 @@ type packet struct {
 var _ fabric.Switch = (*port)(nil)
 
 // joins gives a rank a new path to the switch.
-func (w *world) joins(rank int, epoch uint32) *Uplink {
+func (w *world) joins(rank int, epoch uint32) *SwitchConn {
 	r := w.ranks[rank]
 	r.port = &port{rank: r}
-	r.uplink = NewUplink(UplinkConfig{
+	r.conn = NewSwitchConn(SwitchConnConfig{
 		Epoch: epoch, Terms: w.terms, Rank: rank, Number: rank, Switch: r.port, Timeout: time.Hour,
 		Lost: func(err error) { require.NoError(w, err) },
 	})
-	return r.uplink
+	return r.conn
 }
 
 func (p *port) Add(h *wire.Slot, payload []byte) bool {

@@ -49,7 +49,7 @@ type rank struct {
 	*world
 	number  int
 	lane    *Lane
-	uplink  *Uplink
+	conn    *SwitchConn
 	port    *port
 	flying  map[uint32]direct.Op
 	done    int
@@ -177,7 +177,7 @@ func (r *rank) step() {
 	}
 	if r.lane.member != nil && r.stripes != nil {
 		r.port.left = r.rng.IntN(6)
-		r.uplink.Work(r.now)
+		r.conn.Work(r.now)
 		for _, s := range r.stripes {
 			s.Work(r.now)
 			require.NoError(r, s.Err())

@@ -26,7 +26,7 @@ type Rank struct {
 	number int // at the node
 	path   fabric.Switch
 	lane   *reducescatter.Lane
-	uplink *reducescatter.Uplink
+	conn   *reducescatter.SwitchConn
 	start  time.Time
 	next   uint32 // operation that is done next
 	lost   error  // why the data path is
@@ -63,11 +63,11 @@ func Attach(ctx context.Context, s *session.Session, h session.Hello) (*Rank, er
 
 // begin lets operations be posted.
 func (r *Rank) begin() {
-	r.uplink = reducescatter.NewUplink(reducescatter.UplinkConfig{
+	r.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Epoch: 1, Terms: r.Terms, Rank: r.rank, Number: r.number, Switch: r.path, Timeout: time.Hour, Lost: func(err error) { r.lost = err },
 	})
 	r.lane = reducescatter.New(r.rank, r.Terms.Ranks)
-	r.lane.Begin(1, r.uplink)
+	r.lane.Begin(1, r.conn)
 }
 
 // Lossy loses a share of what the rank contributes and receives. It is for before the first operation.
@@ -77,10 +77,10 @@ func (r *Rank) Lossy(loss float64, seed uint64) {
 }
 
 // Close leaves the job.
-func (r *Rank) Close() error { return r.uplink.Close() }
+func (r *Rank) Close() error { return r.conn.Close() }
 
 // Stats count what went over the data path.
-func (r *Rank) Stats() reducescatter.UplinkStats { return r.uplink.Stats() }
+func (r *Rank) Stats() reducescatter.SwitchConnStats { return r.conn.Stats() }
 
 // ReduceScatter runs an operation to its end. send holds a shard for each rank, recv takes one.
 func (r *Rank) ReduceScatter(ctx context.Context, o collective.Op, send, recv []byte) error {
@@ -105,7 +105,7 @@ func (r *Rank) Finish(ctx context.Context) error {
 
 // Work does one round, and sleeps if there is nothing to do.
 func (r *Rank) Work(ctx context.Context) error {
-	busy := r.uplink.Work(r.now())
+	busy := r.conn.Work(r.now())
 	for {
 		number, ok := r.lane.NextDone()
 		if !ok {
@@ -125,7 +125,7 @@ func (r *Rank) Work(ctx context.Context) error {
 	default:
 	}
 	if !busy {
-		r.uplink.Sleep(r.now(), 50*time.Millisecond)
+		r.conn.Sleep(r.now(), 50*time.Millisecond)
 	}
 	return r.lost
 }

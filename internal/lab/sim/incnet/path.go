@@ -105,41 +105,41 @@ func (a *arrival) arrive() {
 	}
 }
 
-// uplink is a rank's path to its node in one session. It implements fabric.Switch.
-type uplink struct {
+// rankPath is a rank's to its node in one session. It implements fabric.Switch.
+type rankPath struct {
 	*rank
 	inbox [][]byte
 }
 
-var _ fabric.Switch = (*uplink)(nil)
+var _ fabric.Switch = (*rankPath)(nil)
 
 // Add implements fabric.Switch.
-func (u *uplink) Add(h *wire.Slot, payload []byte) bool { return u.up[h.Stripe].add(h, payload) }
+func (p *rankPath) Add(h *wire.Slot, payload []byte) bool { return p.up[h.Stripe].add(h, payload) }
 
 // Flush implements fabric.Switch.
-func (u *uplink) Flush(stripe int) (int, error) {
-	for _, data := range u.up[stripe].added {
+func (p *rankPath) Flush(stripe int) (int, error) {
+	for _, data := range p.up[stripe].added {
 		if h := headOf(data); h.Kind == wire.Contribution {
-			u.s.result.Sent += len(data) - wire.SlotSize
+			p.s.result.Sent += len(data) - wire.SlotSize
 		}
 	}
-	return u.up[stripe].flush(func(wire.SlotKind) bool { return true }), nil
+	return p.up[stripe].flush(func(wire.SlotKind) bool { return true }), nil
 }
 
 // Receive implements fabric.Switch. A payload may come to the hint, as a socket may that must be
 // told before: a wrong guess spoils what nobody has read yet.
-func (u *uplink) Receive(stripe int, hint []byte, _ int, to fabric.SlotSink) (int, error) {
-	for i, data := range u.inbox {
+func (p *rankPath) Receive(stripe int, hint []byte, _ int, to fabric.SlotSink) (int, error) {
+	for i, data := range p.inbox {
 		h := headOf(data)
 		if int(h.Stripe) != stripe {
 			continue
 		}
-		u.inbox = append(u.inbox[:i], u.inbox[i+1:]...)
-		payload := u.s.land(data[wire.SlotSize:], hint)
-		before := u.reduce.Stats().Dropped
+		p.inbox = append(p.inbox[:i], p.inbox[i+1:]...)
+		payload := p.s.land(data[wire.SlotSize:], hint)
+		before := p.reduce.Stats().Dropped
 		to.Slot(&h, payload)
-		if h.Kind == wire.Result && u.reduce.Stats().Dropped == before {
-			u.s.progress = u.s.net.Now()
+		if h.Kind == wire.Result && p.reduce.Stats().Dropped == before {
+			p.s.progress = p.s.net.Now()
 		}
 		return 1, nil
 	}
@@ -155,16 +155,16 @@ func (s *sim) land(payload, hint []byte) []byte {
 }
 
 // Sleep implements fabric.Switch.
-func (*uplink) Sleep(time.Duration) {}
+func (*rankPath) Sleep(time.Duration) {}
 
 // Wake implements fabric.Switch.
-func (*uplink) Wake() {}
+func (*rankPath) Wake() {}
 
 // Stats implements fabric.Switch.
-func (*uplink) Stats() fabric.Stats { return fabric.Stats{} }
+func (*rankPath) Stats() fabric.Stats { return fabric.Stats{} }
 
 // Close implements fabric.Switch.
-func (*uplink) Close() error { return nil }
+func (*rankPath) Close() error { return nil }
 
 // branch is a stage's path to a member, or to its parent. It implements node.Link.
 type branch struct {

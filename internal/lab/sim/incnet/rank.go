@@ -16,8 +16,8 @@ type rank struct {
 	s         *sim
 	number    int
 	reduce    *engine.Reduce
-	path      *uplink // in the present session; nil: it has left it, or not joined yet
-	up        []*pipe // to the node, by stripe
+	path      *rankPath // in the present session; nil: it has left it, or not joined yet
+	up        []*pipe   // to the node, by stripe
 	streams   *streams
 	left      int // sessions that it has left
 	crashed   bool
@@ -49,10 +49,10 @@ func newRank(s *sim, number int) *rank {
 // ended reports whether nothing is to be expected of the rank any more.
 func (r *rank) ended() bool { return r.crashed || r.told }
 
-// uplink makes the rank a member in a session.
-func (r *rank) uplink(session int, t innetwork.Terms, number int) *reducescatter.Uplink {
-	r.path = &uplink{rank: r}
-	return reducescatter.NewUplink(reducescatter.UplinkConfig{
+// connect makes the rank a member in a session.
+func (r *rank) connect(session int, t innetwork.Terms, number int) *reducescatter.SwitchConn {
+	r.path = &rankPath{rank: r}
+	return reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Epoch: uint32(session), Terms: t, Rank: r.number, Number: number, Switch: r.path, Timeout: patience,
 		Lost: func(err error) { r.s.fail("rank %d: %w", r.number, err) },
 	})

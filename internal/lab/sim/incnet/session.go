@@ -71,11 +71,11 @@ func (r *rank) join(session int, t innetwork.Terms, number int) {
 	if r.ended() || r.left >= session {
 		return
 	}
-	u := r.uplink(session, t, number)
+	c := r.connect(session, t, number)
 	if session == 1 {
-		r.reduce.Begin(1, u, nil)
+		r.reduce.Begin(1, c, nil)
 	} else {
-		r.reduce.Join(u)
+		r.reduce.Join(c)
 	}
 	r.round()
 }

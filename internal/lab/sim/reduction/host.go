@@ -16,7 +16,7 @@ type Host struct {
 	job    *Job
 	rank   int
 	engine *engine.Reduce
-	uplink *reducescatter.Uplink
+	conn   *reducescatter.SwitchConn
 	path   *path
 	recv   []byte
 	timer  Time // the earliest wake-up asked for, 0: none
@@ -33,7 +33,7 @@ const (
 func newHost(j *Job, rank int) *Host {
 	h := &Host{job: j, rank: rank}
 	h.path = newPath(h)
-	h.uplink = reducescatter.NewUplink(reducescatter.UplinkConfig{
+	h.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].number[rank], Switch: h.path, Timeout: 2 * patience, // the job sees it first
 		Lost: func(err error) { j.fail(fmt.Errorf("reduction: rank %d: %w", rank, err)) },
 	})
@@ -41,7 +41,7 @@ func newHost(j *Job, rank int) *Host {
 		Rank: rank, Size: j.terms.Ranks, Clock: j.net.Now,
 		Broken: func(err error) { j.fail(fmt.Errorf("reduction: rank %d: %w", rank, err)) },
 	})
-	h.engine.Begin(1, h.uplink, nil)
+	h.engine.Begin(1, h.conn, nil)
 	return h
 }
 
@@ -65,9 +65,9 @@ func (h *Host) start() {
 // Receive takes what a leaf has sent.
 func (h *Host) Receive(p *network.Packet) {
 	h.path.arrived = p.Body.(*Packet)
-	dropped := h.uplink.Stats().Dropped
+	dropped := h.conn.Stats().Dropped
 	h.drive()
-	if h.path.result && h.uplink.Stats().Dropped == dropped {
+	if h.path.result && h.conn.Stats().Dropped == dropped {
 		h.job.progress = h.job.net.Now()
 	}
 }

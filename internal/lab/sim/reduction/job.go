@@ -150,7 +150,7 @@ func (j *Job) Result() Result {
 	for i, h := range j.hosts {
 		r.Finish[i] = h.finish - j.begun
 		r.Time = max(r.Time, r.Finish[i])
-		r.Resent += h.uplink.Stats().Resent
+		r.Resent += h.conn.Stats().Resent
 	}
 	for _, sw := range j.switches {
 		for _, st := range sw.stages {

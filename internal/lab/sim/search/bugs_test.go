@@ -311,8 +311,8 @@ var incBugs = []bug{
 		new: `limit := s.base + uint32(len(s.slots)) + 1`,
 	},
 	{
-		name: "a parent's base is taken although an owner below lacks a result", file: "protocol/innetwork/uplink.go",
-		old: `			if !s.acknowledged(u.have, sl) {
+		name: "a parent's base is taken although an owner below lacks a result", file: "protocol/innetwork/parentlink.go",
+		old: `			if !s.acknowledged(p.have, sl) {
 				return
 			}
 `,
@@ -331,7 +331,7 @@ var incBugs = []bug{
 
 	{
 		name: "a rank that has left the switch goes on with it", file: "engine/reduce.go",
-		old: `return r.lane.Stop(epoch), r.uplink.set(nil)`,
+		old: `return r.lane.Stop(epoch), r.conn.set(nil)`,
 		new: `return r.lane.Stop(epoch), nil`,
 	},
 	{
@@ -342,13 +342,13 @@ var incBugs = []bug{
 		if w != nil && i%2 == 1 {`,
 	},
 	{
-		name: "a partial result is taken for the whole", file: "protocol/reducescatter/uplink.go",
+		name: "a partial result is taken for the whole", file: "protocol/reducescatter/switchconn.go",
 		old: `	case p.Partial:`,
 		new: `	case p.Partial && p.Offset > 0:`,
 	},
 	{
-		name: "a result is received where the input lies", file: "protocol/reducescatter/uplink.go",
-		old: `	if sameMemory(o.Recv, o.Shard(u.cfg.Rank)) {`,
+		name: "a result is received where the input lies", file: "protocol/reducescatter/switchconn.go",
+		old: `	if sameMemory(o.Recv, o.Shard(c.cfg.Rank)) {`,
 		new: `	if len(o.Recv) == 0 {`,
 	},
 	{

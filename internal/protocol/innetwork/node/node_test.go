@@ -15,11 +15,11 @@ import (
 
 // narrow is a link that takes few datagrams at a time, and often none with elements.
 type narrow struct {
-	rng   *rand.Rand
-	added []wire.Slot
-	went  []wire.Slot
-	told  int // statuses
-	ahead int // by how many contributions one was ahead of what went, at most
+	rng      *rand.Rand
+	added    []wire.Slot
+	went     []wire.Slot
+	statuses int
+	ahead    int // by how many contributions one was ahead of what went, at most
 }
 
 func (*narrow) Receive([]byte) bool { return false }
@@ -33,7 +33,7 @@ func (l *narrow) Add(h *wire.Slot, payload []byte) bool {
 	var st wire.SlotStatus
 	if h.Kind == wire.Status && st.Get(payload) == nil {
 		l.ahead = max(l.ahead, int(st.Next)-len(ofKind(l.went, wire.Contribution)))
-		l.told++
+		l.statuses++
 	}
 	return true
 }
@@ -120,7 +120,7 @@ func TestStatusFollowsWhatItCounts(t *testing.T) {
 		for i := range 50 * slots {
 			n.Work(time.Duration(i) * time.Hour) // polls are due
 		}
-		require.Positive(t, up.told)
+		require.Positive(t, up.statuses)
 		require.Zero(t, up.ahead)
 		contributions := ofKind(up.went, wire.Contribution)
 		require.Len(t, contributions, slots)

@@ -16,8 +16,8 @@ import (
 // budget bounds the datagrams of a stripe that are taken in one round, and the runs sent.
 const budget = 64
 
-// UplinkConfig says how a rank reaches the switch that it has joined.
-type UplinkConfig struct {
+// SwitchConnConfig says how a rank reaches the switch that it has joined.
+type SwitchConnConfig struct {
 	Epoch   uint32
 	Terms   innetwork.Terms
 	Rank    int
@@ -28,10 +28,10 @@ type UplinkConfig struct {
 	Lost    func(err error) // called once, when the switch does not answer or cannot be sent to
 }
 
-// Uplink drives a rank's side of a switch: it moves datagrams between an innetwork.Member and a
+// SwitchConn drives a rank's side of a switch: it moves datagrams between an innetwork.Member and a
 // fabric.Switch, and elements between these and the buffers of operations.
-type Uplink struct {
-	cfg    UplinkConfig
+type SwitchConn struct {
+	cfg    SwitchConnConfig
 	member *innetwork.Member
 	path   fabric.Switch
 	lane   *Lane // knows the buffers
@@ -46,8 +46,8 @@ type Uplink struct {
 	body [wire.SlotBodySize + wire.MaxSlotSet]byte
 }
 
-// UplinkStats count what an uplink did.
-type UplinkStats struct {
+// SwitchConnStats count what a SwitchConn did.
+type SwitchConnStats struct {
 	SentBytes, ReceivedBytes uint64 // of datagrams, headers included
 	Resent                   uint64 // contributions that were sent again
 	Injected                 uint64 // datagrams lost on purpose
@@ -55,8 +55,8 @@ type UplinkStats struct {
 	Refused                  uint64 // datagrams from the switch's address that are not the switch's
 }
 
-// Add adds what another uplink did.
-func (s *UplinkStats) Add(o *UplinkStats) {
+// Add adds what another one did.
+func (s *SwitchConnStats) Add(o *SwitchConnStats) {
 	s.SentBytes += o.SentBytes
 	s.ReceivedBytes += o.ReceivedBytes
 	s.Resent += o.Resent
@@ -65,56 +65,56 @@ func (s *UplinkStats) Add(o *UplinkStats) {
 	s.Refused += o.Refused
 }
 
-// NewUplink returns an uplink. It owns the path from now on.
-func NewUplink(c UplinkConfig) *Uplink {
-	return &Uplink{cfg: c, member: innetwork.NewMember(c.Rank, c.Number, c.Terms), path: c.Switch}
+// NewSwitchConn returns a SwitchConn. It owns the path from now on.
+func NewSwitchConn(c SwitchConnConfig) *SwitchConn {
+	return &SwitchConn{cfg: c, member: innetwork.NewMember(c.Rank, c.Number, c.Terms), path: c.Switch}
 }
 
 // Close gives the path back.
-func (u *Uplink) Close() error { return u.path.Close() }
+func (c *SwitchConn) Close() error { return c.path.Close() }
 
 // Work takes what has come and sends what may be sent. It reports whether there was anything.
-func (u *Uplink) Work(now innetwork.Time) bool {
-	u.now = now
+func (c *SwitchConn) Work(now innetwork.Time) bool {
+	c.now = now
 	busy := false
-	for i := range u.cfg.Terms.Stripes {
-		busy = u.receive(i) || busy
+	for i := range c.cfg.Terms.Stripes {
+		busy = c.receive(i) || busy
 	}
-	if at, ok := u.member.Deadline(); ok && at <= now {
-		u.member.Expire(now)
+	if at, ok := c.member.Deadline(); ok && at <= now {
+		c.member.Expire(now)
 		busy = true
 	}
-	for i := range u.cfg.Terms.Stripes {
-		busy = u.status(i) || busy
-		busy = u.contribute(i) || busy
+	for i := range c.cfg.Terms.Stripes {
+		busy = c.status(i) || busy
+		busy = c.contribute(i) || busy
 	}
-	if resent, _ := u.member.Resent(); resent != u.resent.Load() {
-		u.resent.Store(resent)
+	if resent, _ := c.member.Resent(); resent != c.resent.Load() {
+		c.resent.Store(resent)
 	}
-	if silence := u.member.Silence(now); silence > u.cfg.Timeout {
+	if silence := c.member.Silence(now); silence > c.cfg.Timeout {
 		text := fmt.Sprintf("it has not answered on the data path for %v", silence.Round(time.Millisecond))
-		if n := u.path.Stats().Refused; n > 0 {
+		if n := c.path.Stats().Refused; n > 0 {
 			text += fmt.Sprintf("; a firewall or security policy of this host refused %d datagrams to it (EPERM)", n)
 		}
-		u.fail(errors.New(text))
+		c.fail(errors.New(text))
 	}
 	return busy
 }
 
 // fail says, once, that the switch is lost, if there is an error.
-func (u *Uplink) fail(err error) {
-	if err != nil && !u.lost {
-		u.lost = true
-		u.cfg.Lost(err)
+func (c *SwitchConn) fail(err error) {
+	if err != nil && !c.lost {
+		c.lost = true
+		c.cfg.Lost(err)
 	}
 }
 
 // receive takes the datagrams of a stripe.
-func (u *Uplink) receive(stripe int) bool {
+func (c *SwitchConn) receive(stripe int) bool {
 	left := budget
 	for left > 0 {
-		n, err := u.path.Receive(stripe, u.hint(stripe), left, u)
-		u.fail(err)
+		n, err := c.path.Receive(stripe, c.hint(stripe), left, c)
+		c.fail(err)
 		if n == 0 {
 			break
 		}
@@ -126,43 +126,43 @@ func (u *Uplink) receive(stripe int) bool {
 // hint returns where the next result probably belongs. A wrong guess, or a forgery, spoils that
 // memory until the right bytes come; so the result of an operation in place, where the input still
 // lies that may have to be sent again, is not guessed at.
-func (u *Uplink) hint(stripe int) []byte {
-	p, ok := u.member.Expect(stripe)
+func (c *SwitchConn) hint(stripe int) []byte {
+	p, ok := c.member.Expect(stripe)
 	if !ok {
 		return nil
 	}
-	o := u.lane.buffers(p.Seq)
-	if sameMemory(o.Recv, o.Shard(u.cfg.Rank)) {
+	o := c.lane.buffers(p.Seq)
+	if sameMemory(o.Recv, o.Shard(c.cfg.Rank)) {
 		return nil
 	}
 	return o.Recv[p.Offset : p.Offset+p.Bytes]
 }
 
 // Slot implements fabric.SlotSink.
-func (u *Uplink) Slot(h *wire.Slot, payload []byte) {
+func (c *SwitchConn) Slot(h *wire.Slot, payload []byte) {
 	if h.Kind == wire.Allowance {
-		var c wire.SlotCredit
-		if c.Get(payload) == nil {
-			u.member.Credit(u.now, h, &c)
+		var credit wire.SlotCredit
+		if credit.Get(payload) == nil {
+			c.member.Credit(c.now, h, &credit)
 		}
 		return
 	}
-	p, ok := u.member.Place(u.now, h, len(payload))
+	p, ok := c.member.Place(c.now, h, len(payload))
 	if !ok {
-		u.dropped.Add(1)
+		c.dropped.Add(1)
 		return
 	}
-	u.put(u.lane.buffers(p.Seq), &p, payload)
-	u.member.Received(u.now, h)
+	c.put(c.lane.buffers(p.Seq), &p, payload)
+	c.member.Received(c.now, h)
 }
 
 // put brings a result to its place.
-func (u *Uplink) put(o *direct.Op, p *innetwork.Place, payload []byte) {
+func (c *SwitchConn) put(o *direct.Op, p *innetwork.Place, payload []byte) {
 	at := o.Recv[p.Offset : p.Offset+p.Bytes]
 	switch {
 	case p.Partial: // in place this overwrites the own contribution, so no sooner
-		own := o.Shard(u.cfg.Rank)[p.Offset : p.Offset+p.Bytes]
-		reduce.Complete(at, payload, own, o.Type, o.Reduction, o.Factor, u.cfg.Terms.Ranks)
+		own := o.Shard(c.cfg.Rank)[p.Offset : p.Offset+p.Bytes]
+		reduce.Complete(at, payload, own, o.Type, o.Reduction, o.Factor, c.cfg.Terms.Ranks)
 	case !sameMemory(at, payload):
 		copy(at, payload)
 	}
@@ -172,43 +172,43 @@ func (u *Uplink) put(o *direct.Op, p *innetwork.Place, payload []byte) {
 func sameMemory(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 // status sends an acknowledgement or a poll that is due.
-func (u *Uplink) status(stripe int) bool {
-	h, st, ok := u.member.NextStatus(u.now, stripe)
+func (c *SwitchConn) status(stripe int) bool {
+	h, st, ok := c.member.NextStatus(c.now, stripe)
 	if !ok {
 		return false
 	}
-	u.head = h
-	u.path.Add(&u.head, u.body[:st.Put(u.body[:])])
-	return u.flush(stripe) == 1
+	c.head = h
+	c.path.Add(&c.head, c.body[:st.Put(c.body[:])])
+	return c.flush(stripe) == 1
 }
 
 // contribute sends what the switch has room for.
-func (u *Uplink) contribute(stripe int) bool {
+func (c *SwitchConn) contribute(stripe int) bool {
 	for n := range budget {
-		r, ok := u.member.NextRun(stripe)
+		r, ok := c.member.NextRun(stripe)
 		if !ok {
 			return n > 0
 		}
-		if !r.Again && u.cfg.Yield != nil && u.cfg.Yield() { // what was lost holds everybody up already
+		if !r.Again && c.cfg.Yield != nil && c.cfg.Yield() { // what was lost holds everybody up already
 			return n > 0
 		}
 		if r.Head.Kind == wire.Kept {
-			if !u.keep(stripe, &r) {
+			if !c.keep(stripe, &r) {
 				return n > 0
 			}
 			continue
 		}
-		shard := u.lane.buffers(r.Seq).Shard(r.Owner)[:r.Offset+r.Bytes]
+		shard := c.lane.buffers(r.Seq).Shard(r.Owner)[:r.Offset+r.Bytes]
 		added := 0
 		for ; added < r.Count; added++ {
 			at := r.Offset + added*r.Step
-			u.head = r.Header(added)
-			if !u.path.Add(&u.head, shard[at:min(at+r.Step, len(shard))]) {
+			c.head = r.Header(added)
+			if !c.path.Add(&c.head, shard[at:min(at+r.Step, len(shard))]) {
 				break
 			}
 		}
-		sent := u.flush(stripe)
-		u.member.Sent(u.now, &r, sent)
+		sent := c.flush(stripe)
+		c.member.Sent(c.now, &r, sent)
 		if sent < added {
 			return n > 0 || sent > 0
 		}
@@ -217,51 +217,51 @@ func (u *Uplink) contribute(stripe int) bool {
 }
 
 // keep tells the switch that a run is kept, and reports whether that went.
-func (u *Uplink) keep(stripe int, r *innetwork.Run) bool {
+func (c *SwitchConn) keep(stripe int, r *innetwork.Run) bool {
 	h, k := r.Kept(r.Count)
-	u.head = h
-	u.path.Add(&u.head, u.body[:k.Put(u.body[:])])
-	if u.flush(stripe) == 0 {
+	c.head = h
+	c.path.Add(&c.head, c.body[:k.Put(c.body[:])])
+	if c.flush(stripe) == 0 {
 		return false
 	}
-	u.member.Sent(u.now, r, r.Count)
+	c.member.Sent(c.now, r, r.Count)
 	return true
 }
 
 // flush sends what was added and returns how many datagrams went.
-func (u *Uplink) flush(stripe int) int {
-	sent, err := u.path.Flush(stripe)
-	u.fail(err)
+func (c *SwitchConn) flush(stripe int) int {
+	sent, err := c.path.Flush(stripe)
+	c.fail(err)
 	return sent
 }
 
 // Deadline returns when Work is to be called, unless datagrams come before: while the switch owes
 // an answer.
-func (u *Uplink) Deadline() (innetwork.Time, bool) { return u.member.Deadline() }
+func (c *SwitchConn) Deadline() (innetwork.Time, bool) { return c.member.Deadline() }
 
 // Patience returns for how long, at most, nobody needs to look at the switch unless datagrams come.
-func (u *Uplink) Patience(now innetwork.Time, most time.Duration) time.Duration {
-	if at, ok := u.member.Deadline(); ok {
+func (c *SwitchConn) Patience(now innetwork.Time, most time.Duration) time.Duration {
+	if at, ok := c.member.Deadline(); ok {
 		most = min(most, at-now)
 	}
 	return most
 }
 
 // Stats returns the counters. Any goroutine may call it.
-func (u *Uplink) Stats() UplinkStats {
-	s := u.path.Stats()
-	return UplinkStats{
-		SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes, Resent: u.resent.Load(),
-		Injected: s.Injected, Dropped: u.dropped.Load(), Refused: s.Dropped,
+func (c *SwitchConn) Stats() SwitchConnStats {
+	s := c.path.Stats()
+	return SwitchConnStats{
+		SentBytes: s.SentBytes, ReceivedBytes: s.ReceivedBytes, Resent: c.resent.Load(),
+		Injected: s.Injected, Dropped: c.dropped.Load(), Refused: s.Dropped,
 	}
 }
 
 // Wake ends a Sleep of the path. Any goroutine may call it.
-func (u *Uplink) Wake() { u.path.Wake() }
+func (c *SwitchConn) Wake() { c.path.Wake() }
 
 // Sleep waits for datagrams, at most until the member's next deadline.
-func (u *Uplink) Sleep(now innetwork.Time, most time.Duration) {
-	if most = u.Patience(now, most); most > 0 {
-		u.path.Sleep(most)
+func (c *SwitchConn) Sleep(now innetwork.Time, most time.Duration) {
+	if most = c.Patience(now, most); most > 0 {
+		c.path.Sleep(most)
 	}
 }

@@ -85,11 +85,11 @@ func (m *mirror) send(t *testing.T, h wire.Slot, payload []byte) {
 	require.Equal(t, 1, n)
 }
 
-// rig is one rank with an uplink to a mirror.
-func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, direct.Op) {
+// rig is one rank with a connection to a mirror.
+func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*SwitchConn, *mirror, direct.Op) {
 	t.Helper()
 	ours, theirs := pair(t)
-	c := UplinkConfig{
+	c := SwitchConnConfig{
 		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
 		Timeout: time.Hour, Lost: func(err error) { t.Errorf("lost: %v", err) },
 	}
@@ -106,7 +106,7 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*Uplink, *mirror, d
 		Sockets: []*datagram.Socket{ours}, Seals: seals, Chunk: chunk, Close: func() error { return nil },
 	})
 	require.NoError(t, err)
-	u := NewUplink(c)
+	u := NewSwitchConn(c)
 	t.Cleanup(func() { assert.NoError(t, u.Close()) })
 	New(0, 2).Begin(1, u)
 	n := 2 * chunk
@@ -256,8 +256,8 @@ func TestFirewallIsNamed(t *testing.T) {
 	require.ErrorContains(t, lost, "; a firewall or security policy of this host refused ")
 }
 
-// TestUplinkAllocatesNothing while datagrams come and go.
-func TestUplinkAllocatesNothing(t *testing.T) {
+// TestSwitchConnAllocatesNothing while datagrams come and go.
+func TestSwitchConnAllocatesNothing(t *testing.T) {
 	for _, key := range [][]byte{nil, make([]byte, 32)} {
 		u, m, _ := rig(t, 1024, key, false)
 		old, credit := m.result(0), make([]byte, wire.SlotBodySize)
@@ -284,7 +284,7 @@ func TestHint(t *testing.T) {
 	for _, to := range []wire.Target{0, wire.ToRank(1)} {
 		for _, inPlace := range []bool{true, false} {
 			terms := innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
-			u := NewUplink(UplinkConfig{Rank: 1, Number: 1, Terms: terms})
+			u := NewSwitchConn(SwitchConnConfig{Rank: 1, Number: 1, Terms: terms})
 			New(1, 2).Begin(1, u)
 			o := direct.Op{Op: collective.Op{To: to, Count: n / 4, Type: reduce.F32}, Send: make([]byte, 2*n), Recv: make([]byte, n)}
 			if inPlace {

@@ -5,9 +5,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// uplink makes a node a member of its parent: what is complete here is its
+// parentLink makes a node a member of its parent: what is complete here is its
 // contribution there, and the parent's base is the base here.
-type uplink struct {
+type parentLink struct {
 	feed
 	number int
 	have   uint32 // the owners below have acknowledged all results in slots below
@@ -17,32 +17,32 @@ type uplink struct {
 	kept   []byte // bodies of what the only rank below keeps, by slot modulo window
 }
 
-func newUplink(c *StageConfig) *uplink {
-	u := &uplink{number: c.Number, have: c.First, wanted: c.First, kept: make([]byte, c.Slots*wire.SlotKeptSize)}
-	u.init(&c.Terms)
-	return u
+func newParentLink(c *StageConfig) *parentLink {
+	p := &parentLink{number: c.Number, have: c.First, wanted: c.First, kept: make([]byte, c.Slots*wire.SlotKeptSize)}
+	p.init(&c.Terms)
+	return p
 }
 
 // extend lets slots be sent that are complete, in order.
-func (u *uplink) extend(s *Stage) {
-	for u.end != s.top && s.slots[s.index(u.end)].complete {
-		u.end++
+func (p *parentLink) extend(s *Stage) {
+	for p.end != s.top && s.slots[s.index(p.end)].complete {
+		p.end++
 	}
 }
 
 // contribution returns the next partial result to send up.
-func (u *uplink) contribution(s *Stage) (Out, bool) {
-	n, again, ok := u.take()
+func (p *parentLink) contribution(s *Stage) (Out, bool) {
+	n, again, ok := p.take()
 	if !ok {
 		return Out{}, false
 	}
 	i := s.index(n)
 	sl := &s.slots[i]
 	out := Out{Member: Up, Head: sl.head, again: again}
-	out.Head.Member = uint16(u.number)
+	out.Head.Member = uint16(p.number)
 	if sl.summed == 0 {
 		out.Head.Kind, out.Head.Wide = wire.Kept, false
-		out.Payload = u.kept[i*wire.SlotKeptSize:][:wire.SlotKeptSize]
+		out.Payload = p.kept[i*wire.SlotKeptSize:][:wire.SlotKeptSize]
 		k := wire.SlotKept{Slots: 1, Bytes: uint32(sl.elements * reduce.Type(sl.head.Type).Size())}
 		k.Put(out.Payload)
 		return out, true
@@ -53,27 +53,27 @@ func (u *uplink) contribution(s *Stage) (Out, bool) {
 }
 
 // settle moves have past the slots that no owner below waits for.
-func (u *uplink) settle(s *Stage) {
-	for u.have != u.next {
-		sl := &s.slots[s.index(u.have)]
+func (p *parentLink) settle(s *Stage) {
+	for p.have != p.next {
+		sl := &s.slots[s.index(p.have)]
 		if to := s.cfg.Owner[sl.head.Owner]; to >= 0 {
-			if !s.acknowledged(u.have, sl) {
+			if !s.acknowledged(p.have, sl) {
 				return
 			}
-			u.ack = true
+			p.ack = true
 		}
-		u.have++
+		p.have++
 	}
 }
 
 // want moves wanted to the next slot whose result the parent owes.
-func (u *uplink) want(s *Stage) {
-	u.wanted = wire.Later(u.wanted, u.base)
-	for u.wanted != u.next {
-		if sl := &s.slots[s.index(u.wanted)]; s.cfg.Owner[sl.head.Owner] >= 0 && !sl.result {
+func (p *parentLink) want(s *Stage) {
+	p.wanted = wire.Later(p.wanted, p.base)
+	for p.wanted != p.next {
+		if sl := &s.slots[s.index(p.wanted)]; s.cfg.Owner[sl.head.Owner] >= 0 && !sl.result {
 			return
 		}
-		u.wanted++
+		p.wanted++
 	}
 }
 
@@ -106,42 +106,42 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 
 // Credit takes an allowance of the parent.
 func (s *Stage) Credit(now Time, h *wire.Slot, c *wire.SlotCredit) {
-	u := s.up
-	u.settle(s)
-	if !s.meant(h, wire.Allowance, u.number) || wire.Before(u.have, c.Base) {
+	p := s.up
+	p.settle(s)
+	if !s.meant(h, wire.Allowance, p.number) || wire.Before(p.have, c.Base) {
 		s.stats.Malformed++
 		return
 	}
-	if u.credit(now, c) {
-		for s.base != u.base {
+	if p.credit(now, c) {
+		for s.base != p.base {
 			s.free()
 		}
 		s.allow(false)
 	}
-	for n := u.base; u.again.Count() > 0 && n != u.next; n++ {
+	for n := p.base; p.again.Count() > 0 && n != p.next; n++ {
 		if s.slots[s.index(n)].result {
-			u.again.Clear(u.index(n)) // its place holds the result by now
+			p.again.Clear(p.index(n)) // its place holds the result by now
 		}
 	}
 }
 
 // NextStatus returns a message to the parent to send now, if there is one.
 func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
-	u := s.up
-	u.settle(s)
-	poll, heard := u.polling(now)
-	if !poll && !u.ack {
+	p := s.up
+	p.settle(s)
+	poll, heard := p.polling(now)
+	if !poll && !p.ack {
 		return wire.Slot{}, wire.SlotStatus{}, false
 	}
-	u.ack = false
-	held := u.bits[:0]
+	p.ack = false
+	held := p.bits[:0]
 	if s.results > 0 {
-		held = u.bits.pack(int(u.next-u.have), func(i int) bool {
-			return s.slots[s.index(u.have+uint32(i))].result
+		held = p.bits.pack(int(p.next-p.have), func(i int) bool {
+			return s.slots[s.index(p.have+uint32(i))].result
 		})
 	}
-	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(u.number), Job: s.cfg.Job},
-		wire.SlotStatus{Have: u.have, Next: u.next, Poll: poll, Heard: heard, Held: held}, true
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(p.number), Job: s.cfg.Job},
+		wire.SlotStatus{Have: p.have, Next: p.next, Poll: poll, Heard: heard, Held: held}, true
 }
 
 // Blocked says that a message to the parent, if one is due, cannot go yet: see Silence.
