@@ -102,7 +102,7 @@ func TestSwitch(t *testing.T) {
 	addr := p.out.match(t, `^listening on (.*)$`)
 	metrics := p.err.match(t, `"url":"([^"]*)"`)
 
-	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse", Timeout: 20 * time.Second})
+	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse", Timeout: time.Minute})
 	require.NoError(t, err)
 	defer func() { _ = rank.Close() }()
 	require.Equal(t, 2, rank.Terms.Stripes)
@@ -133,7 +133,7 @@ func TestSwitch(t *testing.T) {
 func TestASecondSignalEndsTheSwitch(t *testing.T) {
 	p := runSwitch(t, nil)
 	addr := p.out.match(t, `^listening on (.*)$`)
-	s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 2, Timeout: 20 * time.Second})
+	s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 2, Timeout: time.Minute})
 	require.NoError(t, err)
 	defer func() { _ = s.Close(nil) }()
 	stranger, err := net.Dial("tcp", addr) // and says nothing

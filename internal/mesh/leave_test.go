@@ -19,7 +19,7 @@ func TestLeave(t *testing.T) {
 			g := newGraph(t, size, time.Minute)
 			for r, m := range g.mesh {
 				if r == size-1 {
-					require.Eventually(t, func() bool { return len(g.mesh[0].Staying()) == 1 }, 10*time.Second, time.Millisecond)
+					require.Eventually(t, func() bool { return len(g.mesh[0].Staying()) == 1 }, time.Minute, time.Millisecond)
 					assert.Equal(t, []int{r}, g.mesh[0].Staying())
 					require.NotContains(t, allLeave(g), true, "before the last")
 				}

@@ -21,7 +21,7 @@ func await(t *testing.T, m *Mesh, number uint32) Notice {
 		}
 		select {
 		case <-next:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			require.Fail(t, "no notice", "rank %d has %+v", m.rank, n)
 		}
 	}

@@ -25,7 +25,7 @@ func TestFunctionThatDoesNotReturn(t *testing.T) {
 		var gone *RankError
 		require.ErrorAs(t, err, &gone)
 		require.Equal(t, []any{1, RankAborted}, []any{gone.Rank, gone.Reason})
-	case <-time.After(20 * time.Second):
+	case <-time.After(bound):
 		require.Fail(t, "the other rank waits for one that is gone")
 	}
 }

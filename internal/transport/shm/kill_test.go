@@ -44,7 +44,7 @@ func init() {
 					return err
 				}
 				if w.Rank() == 0 {
-					p.patience = 2 * time.Second
+					p.patience = 5 * time.Second
 				}
 			}
 			if err := p.allgather(shard, all); err != nil {
