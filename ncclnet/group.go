@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 	"unsafe"
@@ -46,7 +45,7 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		if err != nil {
 			return argument("%v", err)
 		}
-		warnUnknown(func(warning string) { slog.Warn(warning, "lib", "mcast", "rank", int(rank)) })
+		warnUnknown(func(warning string) { group.Logger(&settings).Warn(warning, "rank", int(rank)) })
 		ep, err := group.Open(group.Options{Rank: int(rank), Size: int(size), Settings: settings})
 		if err != nil {
 			return err

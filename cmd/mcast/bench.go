@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,19 +20,19 @@ type benchCommand struct {
 	Collective string     `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap" help:"What to run: allgather, broadcast, reducescatter, allreduce or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
 	Bytes      string     `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step       int        `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
-	Ranks      int        `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
-	Fabric     string     `enum:",auto,udp,shm" default:"" placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
+	Ranks      *int       `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
+	Fabric     string     `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
 	Switch     switchFlag `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
 	Loss       *float64   `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
 	Algorithm  string     `enum:"mcast,ring" default:"mcast" placeholder:"mcast|ring" help:"ring: what to compare with, a ring of unicast over TCP. Default: ${default}."`
-	Dtype      string     `default:"f32" help:"Element type of a reduction. Default: ${default}."`
-	Op         string     `default:"sum" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: ${default}."`
+	Dtype      string     `placeholder:"type" help:"Element type of a reduction. Default: f32."`
+	Op         string     `placeholder:"op" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: sum."`
 	Root       int        `default:"0" help:"Root of a Broadcast. Default: ${default}."`
 	Exact      bool       `help:"Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast."`
 	InPlace    bool       `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
 	Window     string     `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
 	Inflight   int        `default:"8" placeholder:"n" help:"Windows in flight. Default: ${default}."`
-	Iters      int        `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
+	Iters      *int       `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
 	Warmup     int        `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
 	JSON       bool       `name:"json" help:"Print one JSON object a line instead of a table."`
 	Spawned    bool       `hidden:"" help:"A rank that 'mcast bench' itself has started."`
@@ -119,23 +120,27 @@ func (b *bench) start(ctx context.Context, args []string) error {
 
 // check reads the command line and the variables of a launcher.
 func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error) {
-	b := &bench{collective: c.Collective, algorithm: c.Algorithm, root: c.Root, inPlace: c.InPlace, exact: c.Exact, iters: c.Iters, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
-	overrides := map[string]string{"MCAST_FABRIC": c.Fabric}
-	if c.Loss != nil {
-		overrides["MCAST_LOSS"] = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
-	}
-	if c.Switch.address != "" {
-		overrides["MCAST_SWITCH"] = c.Switch.address
-	}
+	b := &bench{collective: c.Collective, algorithm: c.Algorithm, root: c.Root, inPlace: c.InPlace, exact: c.Exact, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
 	var err error
-	if b.settings, err = config.Load(lookup, overrides); err != nil {
+	if b.settings, err = config.Load(lookup, nil); err != nil {
 		return nil, err
 	}
-	if b.dtype, err = reduce.ParseType(c.Dtype); err != nil {
-		return nil, fmt.Errorf("--dtype: %w", err)
+	loss := ""
+	if c.Loss != nil {
+		loss = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
 	}
-	if b.op, err = reduce.ParseOp(c.Op); err != nil {
-		return nil, fmt.Errorf("--op: %w", err)
+	for _, f := range []struct{ flag, variable, value string }{
+		{"--fabric", "MCAST_FABRIC", c.Fabric}, {"--loss", "MCAST_LOSS", loss}, {"--switch", "MCAST_SWITCH", c.Switch.address},
+	} {
+		if f.value == "" {
+			continue
+		}
+		if err := b.settings.Set(f.variable, f.value); err != nil {
+			return nil, fmt.Errorf("%s=%w", f.flag, err)
+		}
+	}
+	if err := c.reduction(b); err != nil {
+		return nil, err
 	}
 	if b.algorithm == ringAlgorithm {
 		if err := c.checkRing(b); err != nil {
@@ -148,11 +153,11 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 		return nil, err
 	case launched == nil:
 		b.startsRanks, b.ranks = true, defaultRanks
-		if c.Ranks != 0 {
-			b.ranks = c.Ranks
+		if c.Ranks != nil {
+			b.ranks = *c.Ranks
 		}
-	case c.Ranks != 0 && c.Ranks != launched.size:
-		return nil, fmt.Errorf("--ranks=%d, but %s started %d; leave --ranks out or make them agree", c.Ranks, launched.by, launched.size)
+	case c.Ranks != nil && *c.Ranks != launched.size:
+		return nil, fmt.Errorf("--ranks=%d, but %s started %d; leave --ranks out or make them agree", *c.Ranks, launched.by, launched.size)
 	default:
 		b.rank, b.ranks, b.rendezvousAt = launched.rank, launched.size, launched.address
 		if b.settings.Rendezvous != "" {
@@ -177,8 +182,10 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	if b.root < 0 || b.root >= b.ranks {
 		return nil, fmt.Errorf("--root=%d is not allowed: want 0 to %d", b.root, b.ranks-1)
 	}
-	if b.iters < 0 {
-		return nil, fmt.Errorf("--iters=%d is not allowed: want at least 1", b.iters)
+	if c.Iters != nil {
+		if b.iters = *c.Iters; b.iters < 1 {
+			return nil, fmt.Errorf("--iters=%d is not allowed: want at least 1", b.iters)
+		}
 	}
 	if b.exact && (!b.reduces() || b.op == reduce.Prod) {
 		return nil, errors.New("--exact means nothing to what is no reduction, and products are not exact: want reducescatter, allreduce or overlap, and another --op")
@@ -199,7 +206,26 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 			}
 		}
 	}
+	if b.startsRanks {
+		return b, b.fits()
+	}
 	return b, nil
+}
+
+// reduction reads --dtype and --op.
+func (c *benchCommand) reduction(b *bench) (err error) {
+	for flag, value := range map[string]string{"dtype": c.Dtype, "op": c.Op} {
+		if value != "" && !b.reduces() {
+			return fmt.Errorf("--%s means nothing to %s: it reduces nothing", flag, b.collective)
+		}
+	}
+	if b.dtype, err = reduce.ParseType(cmp.Or(c.Dtype, "f32")); err != nil {
+		return fmt.Errorf("--dtype: %w", err)
+	}
+	if b.op, err = reduce.ParseOp(cmp.Or(c.Op, "sum")); err != nil {
+		return fmt.Errorf("--op: %w", err)
+	}
+	return nil
 }
 
 // windows reads --window and --inflight.

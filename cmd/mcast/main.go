@@ -25,6 +25,8 @@ type commands struct {
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
+
+	Short kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 type versionCommand struct{}
@@ -37,9 +39,11 @@ func (versionCommand) Run() error {
 
 func main() {
 	var c commands
-	k := kong.Parse(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(), kong.Configuration(readFlagFile))
-	for _, warning := range config.Unknown(os.Environ()) {
-		fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
+	k := kong.Parse(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(), kong.Configuration(readFlagFile), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
+	if !c.Bench.Spawned { // otherwise whoever started this rank has said so
+		for _, warning := range config.Unknown(os.Environ()) {
+			fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
+		}
 	}
 	k.FatalIfErrorf(k.Run())
 }

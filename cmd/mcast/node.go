@@ -23,7 +23,7 @@ import (
 type node struct {
 	cmd              *exec.Cmd
 	output           *os.File // of the node
-	said             tail
+	said             excerpt
 	copied           chan struct{} // closed when all output is in said
 	address, metrics string
 }

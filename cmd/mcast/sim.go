@@ -110,8 +110,10 @@ func (c *simNetwork) network() (network.Config, error) {
 	if (c.Leaves == 0) != (c.Spines == 0) {
 		return n, errors.New("--leaves and --spines go together: want both or neither")
 	}
-	_, err := fattree.New(n.Tree)
-	return n, err
+	if _, err := fattree.New(n.Tree); err != nil {
+		return n, fmt.Errorf("--nodes, --radix, --tiers, --leaves and --spines: %w", err)
+	}
+	return n, nil
 }
 
 // cases checks the flags and returns a case a size.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 const (
 	listenerFD = 3               // of rank 0's rendezvous
 	grace      = 2 * time.Second // between asking a rank to end and ending it
-	tailBytes  = 4 << 10         // of a rank's standard error
+	keptBytes  = 4 << 10         // of a rank's standard error, both from its beginning and from its end
 )
 
 // startRanks runs this program again once for every rank, with more variables
@@ -43,12 +42,12 @@ func startRanks(ctx context.Context, ranks int, args []string, variables ...stri
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	tails := make([]tail, ranks)
+	said := make([]excerpt, ranks)
 	for r := range ranks {
 		cmd := exec.CommandContext(ctx, self, append(args, "--spawned")...)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MCAST_RENDEZVOUS="+address)
 		cmd.Env = append(cmd.Env, variables...)
-		cmd.Stderr = &tails[r]
+		cmd.Stderr = &said[r]
 		if r == 0 {
 			cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{socket}
 		}
@@ -66,16 +65,16 @@ func startRanks(ctx context.Context, ranks int, args []string, variables ...stri
 			defer func() { _ = lifeline.Close() }()
 			if err := cmd.Wait(); err != nil && ctx.Err() == nil {
 				// Not wrapped: the exit status of a rank is not ours.
-				return fmt.Errorf("rank %d (process %d) failed: %s%s", r, cmd.Process.Pid, err.Error(), tails[r].quote())
+				return fmt.Errorf("rank %d (process %d) failed: %s%s", r, cmd.Process.Pid, err.Error(), said[r].quote())
 			}
 			return ctx.Err()
 		})
 	}
 	err = errors.Join(group.Wait(), socket.Close())
 	if err == nil {
-		for r := range tails {
-			if tails[r].text.Len() > 0 {
-				fmt.Fprintf(os.Stderr, "rank %d said:%s\n", r, tails[r].quote())
+		for r := range said {
+			if len(said[r].head) > 0 {
+				fmt.Fprintf(os.Stderr, "rank %d said:%s\n", r, said[r].quote())
 			}
 		}
 	}
@@ -90,20 +89,31 @@ func endWithParent() {
 	os.Exit(1)
 }
 
-// tail keeps the last tailBytes that were written to it.
-type tail struct{ text bytes.Buffer }
+// excerpt keeps the first and the last keptBytes that were written to it: a program that crashes
+// says why first, and where last.
+type excerpt struct {
+	head, tail []byte
+	left       int // bytes between them
+}
 
-func (t *tail) Write(b []byte) (int, error) {
-	t.text.Write(b)
-	if over := t.text.Len() - tailBytes; over > 0 {
-		t.text.Next(over)
+func (e *excerpt) Write(b []byte) (int, error) {
+	n := min(len(b), keptBytes-len(e.head))
+	e.head = append(e.head, b[:n]...)
+	e.tail = append(e.tail, b[n:]...)
+	if over := len(e.tail) - keptBytes; over > 0 {
+		e.tail = append(e.tail[:0], e.tail[over:]...)
+		e.left += over
 	}
 	return len(b), nil
 }
 
 // quote returns the lines, each indented on a line of its own.
-func (t *tail) quote() string {
-	lines := strings.TrimSpace(t.text.String())
+func (e *excerpt) quote() string {
+	text := string(e.head)
+	if e.left > 0 {
+		text += fmt.Sprintf("\n[%d bytes are left out here]\n", e.left)
+	}
+	lines := strings.TrimSpace(text + string(e.tail))
 	if lines == "" {
 		return "; it said nothing"
 	}

@@ -48,6 +48,9 @@ func (c *switchCommand) Run() error {
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if err := c.check(); err != nil {
+		return err
+	}
 	secrets, err := c.secrets(os.LookupEnv)
 	if err != nil {
 		return err
@@ -74,6 +77,19 @@ func (c *switchCommand) Run() error {
 	fmt.Printf("listening on %v\n", s.Addr())
 	<-signals
 	return c.drain(s, signals, log)
+}
+
+// check looks at the addresses.
+func (c *switchCommand) check() error {
+	for _, a := range []struct{ flag, address string }{{"bind", c.Bind}, {"parent", c.Parent}, {"http", c.HTTP}} {
+		if a.address == "" && a.flag != "bind" {
+			continue
+		}
+		if _, port, err := net.SplitHostPort(a.address); err != nil || port == "" {
+			return fmt.Errorf("--%s=%q is not allowed: want host:port, such as 0.0.0.0:7470", a.flag, a.address)
+		}
+	}
+	return nil
 }
 
 // drain lets the members leave; a second signal ends that, a third the process.

@@ -164,7 +164,9 @@ func TestSwitchReportsBadInput(t *testing.T) {
 		"line 1: a secret of 5 bytes": {"--secrets", file("short")},
 		"no-such-file":                {"--secrets", filepath.Join(dir, "no-such-file")},
 		"65 workers":                  {"--workers", "65"},
-		`parent "x"`:                  {"--parent", "x"},
+		`--parent="x" is not allowed`: {"--parent", "x"},
+		`--http="9" is not allowed`:   {"--http", "9"},
+		`--bind="x" is not allowed`:   {"--bind", "x"},
 		"-5 jobs, 7 members":          {"--jobs=-5", "--members", "7"},
 		"bytes, of which":             {"--memory", "1M", "--job-memory", "2M"},
 	} {

@@ -31,8 +31,8 @@ func (c *call) String() string {
 	if !reduce.Type(c[0]).Valid() || !reduce.Op(c[1]).Valid() {
 		return "an allgather"
 	}
-	return fmt.Sprintf("allreduce (%v of %v, %d bytes, factor %v)", reduce.Op(c[1]), reduce.Type(c[0]),
-		binary.BigEndian.Uint64(c[16:]), math.Float64frombits(binary.BigEndian.Uint64(c[8:])))
+	factor := math.Float64frombits(binary.BigEndian.Uint64(c[8:]))
+	return fmt.Sprintf("allreduce (%s, %d bytes)", reduce.Words(reduce.Type(c[0]), reduce.Op(c[1]), factor), binary.BigEndian.Uint64(c[16:]))
 }
 
 // compare looks at the calls of all ranks, each at the beginning of its record of equal length.

@@ -3,15 +3,22 @@ package group
 import (
 	"log/slog"
 	"os"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // logger returns where the group logs: the caller's, or standard error, from MCAST_LOG on.
 func (o *Options) logger() *slog.Logger {
 	l := o.Logger
 	if l == nil {
-		l = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.Settings.Log})).With("lib", "mcast")
+		l = Logger(&o.Settings)
 	}
 	return l.With("rank", o.Rank)
+}
+
+// Logger returns what logs to standard error, from MCAST_LOG on.
+func Logger(s *config.Settings) *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: s.Log})).With("lib", "mcast")
 }
 
 // logJoined tells once what was chosen and why. What the machine lacks is a

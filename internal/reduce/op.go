@@ -33,6 +33,14 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
+// Words says what a reduction is, for people. The factor is PremulSum's, otherwise 0.
+func Words(t Type, o Op, factor float64) string {
+	if o == PremulSum || factor != 0 {
+		return fmt.Sprintf("%v of %v, factor %v", o, t, factor)
+	}
+	return fmt.Sprintf("%v of %v", o, t)
+}
+
 // ParseOp returns the operation of that name: sum, prod, max, min, avg or premulsum.
 func ParseOp(name string) (Op, error) {
 	for i, n := range opNames {

@@ -69,14 +69,16 @@ type Options struct {
 
 // FromEnv returns the options that the MCAST_* variables ask for. The error, an *ArgumentError, names
 // every bad variable, its value and what is allowed; a variable that does not exist is a warning of
-// log/slog.
+// log/slog, unless MCAST_LOG is error or off.
 func FromEnv() (Options, error) {
 	s, err := config.FromEnviron()
+	if s.Log <= slog.LevelWarn {
+		for _, warning := range config.Unknown(os.Environ()) {
+			slog.Warn(warning, "lib", "mcast")
+		}
+	}
 	if err != nil {
 		return Options{}, &ArgumentError{Text: err.Error()}
-	}
-	for _, warning := range config.Unknown(os.Environ()) {
-		slog.Warn(warning, "lib", "mcast")
 	}
 	return Options{
 		Fabric: Fabric(s.Fabric), Interface: s.Interface, MulticastGroup: s.Group, Port: s.Port,

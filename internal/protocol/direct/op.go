@@ -69,8 +69,8 @@ func (p *op) header() wire.Stream {
 }
 
 func describe(h *wire.Stream) string {
-	return fmt.Sprintf("%v number %d (%v of %v, %d bytes a shard, factor %v)",
-		h.To, h.Seq, reduce.Op(h.Op), reduce.Type(h.Type), h.Bytes, h.Factor)
+	return fmt.Sprintf("%v number %d (%s, %d bytes a shard)",
+		h.To, h.Seq, reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), h.Bytes)
 }
 
 // BrokenError says that the stream of a rank is lost.

@@ -266,6 +266,6 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 
 // describe says what a contribution is.
 func describe(h *wire.Slot, elements int) string {
-	return fmt.Sprintf("a reduction (%v of %v, factor %v), with %d elements for rank %d in a slot of an operation of digest %#x",
-		reduce.Op(h.Op), reduce.Type(h.Type), h.Factor, elements, h.Owner, h.Shape)
+	return fmt.Sprintf("a reduction (%s), with %d elements for rank %d in a slot of an operation of digest %#x",
+		reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), elements, h.Owner, h.Shape)
 }
