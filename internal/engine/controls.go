@@ -17,6 +17,9 @@ type delayed struct {
 // controls sends messages and repairs as far as the fabric has room.
 func (g *Gather) controls() bool {
 	busy := g.retry()
+	if g.comm.Silent() { // as after most chunks
+		return busy
+	}
 	for {
 		m, ok := g.comm.NextControl()
 		if !ok {
@@ -49,6 +52,9 @@ func (g *Gather) controls() bool {
 
 // retry sends what was delayed, as far as there is room now.
 func (g *Gather) retry() (busy bool) {
+	if len(g.delayed) == 0 {
+		return false
+	}
 	for i := range g.delayed {
 		d := &g.delayed[i]
 		sent := 0

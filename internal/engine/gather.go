@@ -64,13 +64,14 @@ type Gather struct {
 	reported bool           // Broken was called for the protocol's error
 	clogged  bool           // the fabric had no room for what could be sent
 	overdue  multicast.Time // when a silence was found that counts as loss unless more is there; 0: none
-	front    uint32         // the oldest operation that is not done
+	shared   func() bool    // GatherConfig's
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
 	inbox[GatherOp]
+	cfg     GatherConfig
 	counted counters[multicast.Stats]
 
-	cfg      GatherConfig
+	front    uint32 // the oldest operation that is not done
 	arena    []byte
 	stranded []*Work                 // operations that came after the protocol had failed
 	woken    chan struct{}           // ends a Sleep of an engine that has failed
@@ -105,7 +106,7 @@ func NewGather(cfg GatherConfig) *Gather {
 		cfg.Clock = sinceNow()
 	}
 	g := &Gather{
-		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric,
+		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,
 		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
 	g.clock, g.wake = cfg.Clock, g.Wake
@@ -290,12 +291,12 @@ func SameMemory(a, b []byte) bool {
 // multicast sends what the protocol has ready.
 func (g *Gather) multicast() bool {
 	busy := false
-	if g.cfg.Shared != nil {
-		g.comm.Share(g.cfg.Shared())
+	if g.shared != nil {
+		g.comm.Share(g.shared())
 	}
+	var r multicast.Run
 	for {
-		r, ok := g.comm.NextRun()
-		if !ok {
+		if !g.comm.NextRun(&r) {
 			g.clogged = false
 			return busy
 		}

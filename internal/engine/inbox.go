@@ -17,17 +17,17 @@ var ErrBusy = errors.New("1024 operations are waiting already; wait for one")
 // inbox takes operations, and the error that ends all of them, from any goroutine for the one that
 // drives an engine. It counts operations until they are done.
 type inbox[T any] struct {
-	fault atomic.Error // of Fail
-	count atomic.Int64 // of items
-	clock Clock
-	wake  func() // ends a Sleep of the engine
-	added func() // if not nil, called after operations were queued
+	fault  atomic.Error // of Fail
+	count  atomic.Int64 // of items
+	flying atomic.Int64
+	clock  Clock
+	wake   func() // ends a Sleep of the engine
+	added  func() // if not nil, called after operations were queued
 
 	mu     sync.Mutex
 	items  []queued[T]
 	spare  []queued[T]
 	err    error // set once the engine takes no more
-	flying atomic.Int64
 	posted atomic.Uint64
 }
 

@@ -33,7 +33,8 @@ func TestChainsAreAbreast(t *testing.T) {
 	sent := 0
 	send := func() int {
 		for {
-			run, ok := c.NextRun()
+			var run Run
+			ok := c.NextRun(&run)
 			if !ok {
 				return sent
 			}

@@ -73,7 +73,8 @@ func oneSmall(b testing.TB, c *Comm, seq *uint32) {
 	if c.Err() != nil {
 		b.Fatal(c.Err())
 	}
-	run, ok := c.NextRun()
+	var run Run
+	ok := c.NextRun(&run)
 	if !ok {
 		b.Fatal("nothing to send")
 	}

@@ -109,23 +109,23 @@ type Completion struct {
 type Comm struct {
 	cfg  Config
 	topo topology.Graph
-	now  Time
 
-	ops     table
+	pool     pool
+	inFlight int  // operations that are active
+	shared   bool // see Share
+	flows    flows
+	past     past // nothing without the build tag invariants
+
+	// What every chunk and every look for something to do reads stands together.
+	pace    pace
+	stats   Stats
 	epoch   epoch
+	out     outbox
+	done    queue[Completion]
 	backlog backlog
-	pool    pool
-
-	out      outbox
-	done     queue[Completion]
-	inFlight int   // operations that are active
-	err      error // that Fail was given; all operations have ended
-
-	pace   pace
-	flows  flows
-	shared bool // see Share
-	stats  Stats
-	past   past // nothing without the build tag invariants
+	err     error // that Fail was given; all operations have ended
+	now     Time
+	ops     table
 }
 
 // New returns a communicator. It panics on a configuration that no fabric makes, such as a chunk of
@@ -177,6 +177,9 @@ func (c *Comm) Stats() Stats { return c.stats }
 // Share says whether a Reduce-Scatter of this rank shares its links with what it multicasts. That
 // keeps a window of its own under way, and a root that keeps less gets less than its share.
 func (c *Comm) Share(shared bool) { c.shared = shared }
+
+// Silent reports whether there is neither a control message nor a repair to send.
+func (c *Comm) Silent() bool { return c.out.len() == 0 && c.backlog.chunks == 0 }
 
 // NextControl returns the control message to be sent next and whether there is one. It stays the
 // next one until PopControl.

@@ -2,13 +2,16 @@ package multicast
 
 // Deadline returns when Expire wants to be called, and whether it does.
 func (c *Comm) Deadline() (Time, bool) {
-	first, ok := c.Cutoff()
+	var first Time
 	for p := range c.ops.active {
-		if at, gap := p.loss.next(); gap && (!ok || at < first) {
-			first, ok = at, true
+		if at := p.timer.cutoff; at != 0 && (first == 0 || at < first) {
+			first = at
+		}
+		if at, gap := p.loss.next(); gap && (first == 0 || at < first) {
+			first = at
 		}
 	}
-	return first, ok
+	return first, first != 0
 }
 
 // Cutoff returns when a silence counts as loss, and whether one ever does.

@@ -121,7 +121,8 @@ func (z *fuzzer) drain() {
 		}
 		delete(z.ops, d.Seq)
 	}
-	if r, ok := z.c.NextRun(); ok {
+	var r Run
+	if z.c.NextRun(&r) {
 		s := z.ops[r.Head.Seq]
 		if int(r.Head.Root) != z.cfg.Rank || r.Count < 1 || int(r.Head.PSN)+r.Count > s.chunks || int(r.Head.Subgroup) >= z.cfg.Subgroups {
 			z.t.Fatalf("sends %+v of %+v", r, s)

@@ -253,9 +253,8 @@ func (c *credit) wrong(l *layout) error {
 // verifyBacklog panics if what is owed over all is not what each operation owes.
 func (c *Comm) verifyBacklog() {
 	owed := 0
-	for i := range c.ops.ops {
-		p := &c.ops.ops[i]
-		if p.state == free || p.repairs.owed == 0 {
+	for _, p := range c.ops.ops {
+		if p == nil || p.state == free || p.repairs.owed == 0 {
 			continue
 		}
 		owed += p.repairs.owed

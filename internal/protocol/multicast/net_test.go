@@ -70,7 +70,8 @@ func (n *net) drive(r int) {
 	c := n.comms[r]
 	n.finish(r)
 	for {
-		run, ok := c.NextRun()
+		var run Run
+		ok := c.NextRun(&run)
 		if !ok {
 			break
 		}

@@ -55,15 +55,21 @@ func (c *Comm) forget(p *op) {
 // table holds the operations that this rank knows of, which are those of at most maxKnown numbers:
 // those that it keeps for its neighbour, its own in flight, and those that faster ranks have begun.
 type table struct {
-	ops    [maxKnown]op // by number, modulo maxKnown
-	oldest uint32       // first operation that is kept
-	first  uint32       // first operation that is not done; not before oldest
-	posted uint32       // next operation to post; not before first, by MaxInFlight at most
-	begun  uint32       // no operation from here on is known to have been begun; not before posted
+	oldest uint32        // first operation that is kept
+	first  uint32        // first operation that is not done; not before oldest
+	posted uint32        // next operation to post; not before first, by MaxInFlight at most
+	begun  uint32        // no operation from here on is known to have been begun; not before posted
+	ops    [maxKnown]*op // by number, modulo maxKnown; each is made when it is first asked for
 }
 
 // at returns an operation that is kept, or in its place one of another number.
-func (t *table) at(seq uint32) *op { return &t.ops[seq%maxKnown] }
+func (t *table) at(seq uint32) *op {
+	p := &t.ops[seq%maxKnown]
+	if *p == nil {
+		*p = new(op)
+	}
+	return *p
+}
 
 // find returns the operation that something which arrived belongs to, or nil if this rank keeps
 // none: it is stale, or further ahead than a correct rank gets.

@@ -1,27 +1,30 @@
 package multicast
 
-// NextRun returns chunks to multicast, and whether there are any. The driver sends as many of the
-// first ones as the fabric takes and says so with Sent.
-func (c *Comm) NextRun() (Run, bool) {
+// NextRun puts chunks to multicast into r and reports whether there are any. The driver sends as many
+// of the first ones as the fabric takes and says so with Sent.
+func (c *Comm) NextRun(r *Run) bool {
 	if c.err != nil {
-		return Run{}, false
+		return false
 	}
 	received := true // all older operations have been received here
 	for p := range c.ops.active {
 		if n := c.sendable(p, received); n > 0 {
-			return p.sender.run(&p.layout, c.cfg.Subgroups, n), true
+			*r = p.sender.run(&p.layout, c.cfg.Subgroups, n)
+			return true
 		}
 		received = received && p.received()
 	}
-	return Run{}, false
+	return false
 }
 
 // sendable returns how many chunks of an operation may be sent now. The head of a chain begins when
 // all before has been received here: then no other root of an older operation is still sending.
 func (c *Comm) sendable(p *op, received bool) int {
 	left := p.chunks - p.sender.next
-	turn := p.sender.turn || received && p.leads()
-	if left == 0 || !turn || !c.started(p) {
+	if left == 0 {
+		return 0
+	}
+	if turn := p.sender.turn || received && p.leads(); !turn || !c.started(p) {
 		return 0
 	}
 	if p.mode.window == 0 {

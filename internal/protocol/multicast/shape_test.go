@@ -48,7 +48,8 @@ func TestSubgroups(t *testing.T) {
 			sizes := make([]int, g)
 			block, next := 0, 0
 			for turn := 0; ; turn++ {
-				run, ok := c.NextRun()
+				var run Run
+				ok := c.NextRun(&run)
 				if !ok {
 					break
 				}
