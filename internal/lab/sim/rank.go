@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
@@ -23,7 +22,6 @@ type rank struct {
 	open    int            // posted and not done
 	due     bool           // a post is scheduled
 	timerAt multicast.Time // of the earliest timer, 0: none
-	next    multicast.Time // when the engine has something to do
 
 	dead   bool
 	gone   bool // has left after the last operation
@@ -55,7 +53,7 @@ func (n *rank) begin() {
 		n.fabric.held = make([][]*Datagram, cfg.Size)
 	}
 	n.engine = engine.NewGather(engine.GatherConfig{
-		Core: cfg, Job: n.number(), Fabric: &n.fabric, Clock: n.net.Now, Broken: n.cut,
+		Core: cfg, Job: n.number(), Fabric: &n.fabric, Clock: n.clock, Broken: n.cut,
 	})
 }
 
@@ -166,10 +164,7 @@ func (n *rank) drive() {
 	if !n.gone && !n.due && len(n.ops) < len(n.Ops) && n.open < n.Depth && n.failed == nil {
 		n.post(upTo(n.rng, n.Skew))
 	}
-	at, ok := n.engine.Next()
-	if n.next = at; !ok {
-		n.next = math.MaxInt64
-	} else if n.timerAt == 0 || at < n.timerAt {
+	if at, ok := n.engine.Next(); ok && (n.timerAt == 0 || at < n.timerAt) {
 		n.setTimer(at)
 	}
 	n.check()

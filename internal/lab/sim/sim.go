@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -47,6 +48,7 @@ func Run(seed uint64) Result {
 type Job struct {
 	*Scenario
 	net      *network.Network
+	clock    engine.Clock // of all ranks: one that each had would be one more line of memory to look at
 	rng      *rand.Rand
 	forger   *rand.Rand // of what strangers send
 	ranks    []*rank
@@ -82,7 +84,7 @@ func (sc *Scenario) Run() Result {
 // wake-ups on if more than a rank lives there. A scenario that cannot be run is
 // a Job that has failed.
 func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
-	j := &Job{Scenario: sc, net: net, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))}
+	j := &Job{Scenario: sc, net: net, clock: net.Now, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))}
 	j.result.Scenario = *sc
 	if j.err = sc.check(); j.err != nil {
 		return j
@@ -93,10 +95,11 @@ func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Nod
 			return j
 		}
 	}
-	for r := range sc.Core.Size {
-		n := &rank{Job: j, rank: r}
-		j.ranks = append(j.ranks, n)
-		attach(r, n)
+	ranks := make([]rank, sc.Core.Size) // side by side, as a multicast comes to them
+	for r := range ranks {
+		ranks[r] = rank{Job: j, rank: r}
+		j.ranks = append(j.ranks, &ranks[r])
+		attach(r, j.ranks[r])
 	}
 	j.begin()
 	for _, c := range sc.Crashes {
