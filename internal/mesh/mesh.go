@@ -95,10 +95,10 @@ func (e *edge) hear() {
 }
 
 // New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size):
-// those of conns, which belong to the mesh from now on, and those that Add brings. A neighbour that is silent for two thirds of timeout
-// counts as dead, so that all know it before timeout is over; one that has not called New yet may
-// be silent for joining. onFault is called once, with the first fault; onLeave for each other rank
-// that leaves.
+// those of conns, which belong to the mesh from now on, and those that Add brings. A neighbour that
+// is silent for two thirds of timeout counts as dead, so that all know it before timeout is over;
+// one that has not called New yet may be silent for joining. onFault is called once, with the first
+// fault; onLeave for each other rank that leaves.
 func New(
 	rank, size int, conns map[int]net.Conn, timeout, joining time.Duration,
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
