@@ -155,9 +155,14 @@ func (s *Scenario) law(ranks []*rank) error {
 	causes := s.causes()
 	for _, r := range ranks {
 		for step, o := range r.steps {
-			switch {
-			case o.wrong != "":
+			if o.wrong != "" {
 				return fmt.Errorf("rank %d, %s: wrong bytes: %s", r.number, s.name(step), o.wrong)
+			}
+		}
+	}
+	for _, r := range ranks {
+		for step, o := range r.steps {
+			switch {
 			case o.err == nil || r.departed:
 			case len(causes) == 0:
 				return fmt.Errorf("rank %d, %s: an error without a cause: %w", r.number, s.name(step), o.err)

@@ -143,6 +143,23 @@ var bugs = []bug{
 		}},
 	},
 	{
+		name: "a switch sums as contributions arrive, whatever the mode", switched: true, file: "switchd/window.go",
+		old: `Members: len(j.members), Reproducible: j.reproducible}`,
+		new: `Members: len(j.members)}`,
+	},
+	{
+		name: "nobody says that all have joined a switch again", switched: true, file: "protocol/reducescatter/lane.go",
+		old: `		l.direct.Announce(l.news)
+`,
+		new: ``,
+	},
+	{
+		name: "a node keeps a job that all have left", switched: true, file: "switchd/server.go",
+		old: `		delete(s.jobs, j.key)
+`,
+		new: ``,
+	},
+	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
 		old: `	m.flood(fault, f.Rank, f.payload())
 `,

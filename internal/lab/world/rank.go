@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,7 +118,9 @@ func (r *rank) run() {
 	if r.calls(g) {
 		return
 	}
-	r.goBack(g)
+	if r.well() {
+		r.goBack(g)
+	}
 	last := r.s.steps() - 1
 	time.Sleep(r.s.lateness(r.number, last))
 	r.begin(last)
@@ -147,6 +150,13 @@ func (r *rank) join() (*group.Group, error) {
 	return e.Join(r.ctx, blobs)
 }
 
+// well reports whether all steps so far have ended as they should.
+func (r *rank) well() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.steps, func(o outcome) bool { return o.err != nil || o.wrong != "" })
+}
+
 // goBack reduces until that goes through a switch again.
 func (r *rank) goBack(g *group.Group) {
 	if r.s.Return == 0 {
@@ -156,12 +166,24 @@ func (r *rank) goBack(g *group.Group) {
 	step := len(r.s.Calls) + 1
 	r.begin(step)
 	before := int(g.Stats().SwitchOps)
-	send, recv := make([]byte, 4*r.s.Net.Hosts), make([]byte, 4)
+	const n = 4 // elements
+	send, recv := values(step, r.number, 0, n*r.s.Net.Hosts), make([]byte, 4*n)
+	results := map[string]bool{}
+	wrong := ""
 	var err error
-	for i := 0; i < returning && err == nil; i++ {
-		err = g.ReduceScatter(send, recv, reduce.F32, reduce.Sum, 1)
+	for i := 0; i < returning && err == nil && wrong == ""; i++ {
+		if err = g.ReduceScatter(send, recv, reduce.F32, reduce.Sum, 1); err == nil {
+			wrong = r.s.sums(recv, step, r.number, r.number*n)
+			results[string(recv)] = true
+		}
+	}
+	if ways := 1 + len(r.s.Ways); len(results) > ways && !r.s.Fast {
+		wrong = fmt.Sprintf("the same inputs have given %d results; want at most %d: directly, and through each switch", len(results), ways)
 	}
 	r.end(step, err)
+	r.mu.Lock()
+	r.steps[step].wrong = wrong
+	r.mu.Unlock()
 	if err == nil {
 		r.before, r.after, r.way = before, int(g.Stats().SwitchOps), fmt.Sprintf("%+v", g.Info())
 	}

@@ -6,8 +6,8 @@ import (
 )
 
 // reach is how long ranks try to join one switch when they first reduce, or wait for one that is
-// silent, at most beyond MCAST_SWITCH_TIMEOUT.
-const reach = 2 * time.Second
+// silent, at most beyond MCAST_SWITCH_TIMEOUT: docs/FAULTS.md says so.
+const reach = time.Second
 
 // back is how long it takes all ranks, at most, to be together at a switch that works again: the
 // longest pause between attempts, what the node waits for the last rank, and an attempt.
