@@ -122,10 +122,14 @@ func TestThroughTheSwitch(t *testing.T) {
 				n := node(t, switchd.Config{Workers: 2})
 				g := world(t, ranks, via(fabric, n))
 				rng, did := seeded(1), 0
-				for i, count := range []int{0, 1, 1000, 40_003, 100_000} {
+				counts := []int{0, 1, 1000, 40_003, 100_000}
+				if ranks != 3 {
+					counts = counts[:4] // one window more is the same with any number of ranks
+				}
+				for i, count := range counts {
 					for j, typ := range types {
 						s := newExercise(rng, ranks, count, typ, ops[(i+j)%len(ops)])
-						each(t, ranks, func(r int) error { return s.run(g[r], i%2 == 1) })
+						each(t, ranks, func(r int) error { return s.run(g[r], (i+j/len(ops))%2 == 1) })
 						did++
 					}
 				}
