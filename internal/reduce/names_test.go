@@ -17,7 +17,7 @@ func TestTypes(t *testing.T) {
 	for n := range 256 {
 		if typ := Type(n); typ.Valid() {
 			valid++
-			require.Equal(t, uint8(n), numbers[typ.String()])
+			require.Equal(t, uint8(n), numbers[typ.String()], "%v: is it in the tables of this test?", typ)
 			require.Equal(t, sizes[typ.String()], typ.Size())
 			parsed, err := ParseType(typ.String())
 			require.NoError(t, err)

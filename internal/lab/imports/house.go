@@ -144,7 +144,11 @@ func (h *house) draw(list bool) string {
 		for _, to := range slices.Sorted(maps.Keys(below)) {
 			from = append(from, fmt.Sprintf("%s %d", h.wings[to].name, below[to]))
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d-%d\t%s\n", w.name, rooms, low, high, strings.Join(from, ", "))
+		line := fmt.Sprintf("%s\t%d\t%d-%d", w.name, rooms, low, high)
+		if len(from) > 0 {
+			line += "\t" + strings.Join(from, ", ")
+		}
+		fmt.Fprintln(table, line)
 	}
 	_ = table.Flush() // a Builder takes everything
 	if list {

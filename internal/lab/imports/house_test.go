@@ -1,16 +1,20 @@
 package main
 
 import (
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestNothingPointsUpward holds the order of wings.txt.
+var rewrite = flag.Bool("rewrite", false, "write the drawing into docs/ARCHITECTURE.md")
+
+// TestNothingPointsUpward holds the order of wings.txt, and the drawing in ARCHITECTURE.md.
 func TestNothingPointsUpward(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	for _, folder := range []string{"cmd", "internal", "ncclnet", "pkg"} { // so that go test does not repeat a result from before a change
@@ -27,6 +31,18 @@ func TestNothingPointsUpward(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, h.up, "imports from a higher wing; see internal/lab/imports/wings.txt")
 	assert.Empty(t, h.circles())
+
+	path := filepath.Join(root, "docs", "ARCHITECTURE.md")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	drawing := regexp.MustCompile("(?s)(```\n)wing .*?(```)")
+	require.Len(t, drawing.FindAll(b, -1), 1, "drawings in ARCHITECTURE.md")
+	now := drawing.ReplaceAll(b, []byte("${1}"+h.draw(false)+"${2}"))
+	if *rewrite {
+		require.NoError(t, os.WriteFile(path, now, 0o644))
+		return
+	}
+	assert.Equal(t, string(now), string(b), "go test ./internal/lab/imports -rewrite")
 }
 
 func TestHouse(t *testing.T) {
