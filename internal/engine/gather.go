@@ -72,7 +72,7 @@ type Gather struct {
 	counted counters[multicast.Stats]
 
 	front    uint32 // the oldest operation that is not done
-	arena    []byte
+	arenas   [2][]byte
 	stranded []*Work                 // operations that came after the protocol had failed
 	woken    chan struct{}           // ends a Sleep of an engine that has failed
 	waiting  atomic.Pointer[Waiting] // what was waited for, as of the round after asked
@@ -107,7 +107,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	}
 	g := &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,
-		arena: make([]byte, cfg.Core.Arena), front: cfg.Core.First, woken: make(chan struct{}, 1),
+		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
 	g.clock, g.wake = cfg.Clock, g.Wake
 	return g
@@ -309,7 +309,7 @@ func (g *Gather) multicast() bool {
 		g.run.Head.Job = g.cfg.Job
 		if r.Head.Arena != multicast.NotEager {
 			at := int(r.Head.Arena) + g.ownOffset(o)
-			g.run.Shard = g.arena[at : at+o.Bytes]
+			g.run.Shard = g.arena(r.Second)[at : at+o.Bytes]
 			if r.Head.PSN == 0 {
 				// An eager shard is sent, and repaired, from the arena. Before now
 				// the place may still have held an operation of the last epoch.
@@ -345,11 +345,19 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 	}
 }
 
+// arena returns the memory of eager operations: of every other epoch the second one.
+func (g *Gather) arena(second bool) []byte {
+	if second {
+		return g.arenas[1]
+	}
+	return g.arenas[0]
+}
+
 // held returns the bytes of a chunk that this rank holds.
 func (g *Gather) held(r *multicast.Repair) []byte {
 	n := int(r.Message.Bytes)
 	if r.Place.Arena {
-		return g.arena[r.Place.Offset : r.Place.Offset+n]
+		return g.arena(r.Place.Second)[r.Place.Offset : r.Place.Offset+n]
 	}
 	o := &g.ops[r.Place.Seq%maxTracked]
 	if int(r.Message.Root) == g.cfg.Core.Rank {
@@ -374,7 +382,7 @@ func (g *Gather) finish() {
 		w := o.work
 		if d.Err == nil {
 			if d.Arena != multicast.NotEager {
-				copy(o.Recv, g.arena[d.Arena:])
+				copy(o.Recv, g.arena(d.Second)[d.Arena:])
 			} else if o.Send != nil {
 				g.copyOwn(o, o.Bytes)
 			}
@@ -412,7 +420,7 @@ func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict
 		return nil, fabric.Drop, false
 	}
 	if p.Arena {
-		return g.arena[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, false
+		return g.arena(p.Second)[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, false
 	}
 	o := &g.ops[p.Seq%maxTracked]
 	return o.Recv[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, o.bulk()

@@ -21,7 +21,7 @@ import (
 
 // Sizes that all ranks share.
 const (
-	// arenaBytes is the receive memory for eager operations. An epoch of them
+	// arenaBytes is each of the two receive memories for eager operations. An epoch of them
 	// must also fit the receive queue of a socket beside a window of large
 	// chunks, hence eagerChunks.
 	arenaBytes  = 128 << 10

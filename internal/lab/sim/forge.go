@@ -8,27 +8,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// What strangers send must change nothing, however well it is formed, but for two things that the
-// protocol cannot see: a chunk of the right operation, of the right size, that comes before the true
-// one; and one of an eager operation to come, once this rank has entered the barrier before it, on top
-// of an old one of which the right neighbour still wants repairs.
+// What strangers send must change nothing, however well it is formed, but for what the protocol
+// cannot see: a chunk of the right operation, of the right size, that comes before the true one.
 
 // randomStrangers draws whether there are some.
 func randomStrangers(r *rand.Rand, s *Scenario) {
 	if r.IntN(6) == 0 {
 		s.Forged = pick(r, 0.01, 0.2, 1)
 	}
-}
-
-// owesCopies reports whether the right neighbour lacks an operation that this rank has.
-func (f *rankFabric) owesCopies() bool {
-	right := f.n.ranks[(f.n.rank+1)%f.n.Core.Size]
-	for i := len(f.n.ops) - 1; i >= 0; i-- {
-		if f.n.ops[i].done && (i >= len(right.ops) || !right.ops[i].done) {
-			return true
-		}
-	}
-	return false
 }
 
 // forge offers the engine a datagram that no rank has sent.
@@ -48,9 +35,6 @@ func (f *rankFabric) forge(s fabric.Sink) {
 		if h.Collective == o.Collective && int(h.Bytes) == o.Bytes && (h.Collective != wire.Broadcast || int(h.Root) == o.Root) {
 			return // it could be a true one
 		}
-	}
-	if h.Arena != multicast.NotEager && f.owesCopies() {
-		return
 	}
 	size := max(0, min(n.Core.Chunk, int(h.Bytes)-int(h.PSN)*n.Core.Chunk))
 	dst, verdict, _ := s.Accept(&h, size)

@@ -100,9 +100,10 @@ type Message struct {
 // Completion says that an operation is done: its buffers belong to the caller again. For an eager
 // operation the driver copies the result out of the arena before it does anything else.
 type Completion struct {
-	Seq   uint32
-	Err   error
-	Arena uint32 // where the result lies in the arena, or NotEager
+	Seq    uint32
+	Err    error
+	Arena  uint32 // where the result lies in the arena, or NotEager
+	Second bool   // it is the second arena
 }
 
 // Comm is one rank's side of a communicator.
@@ -202,7 +203,7 @@ func (c *Comm) tick(now Time) { c.now = max(c.now, now) }
 
 // complete hands an operation back to the caller.
 func (c *Comm) complete(p *op, err error) {
-	c.done.push(Completion{Seq: p.seq, Err: err, Arena: p.mode.arena})
+	c.done.push(Completion{Seq: p.seq, Err: err, Arena: p.mode.arena, Second: p.mode.second})
 	p.state = retained
 	p.timer.stop()
 	c.inFlight--

@@ -18,7 +18,7 @@ type Config struct {
 	Chains    int // M, roots that multicast at the same time; at least 1
 	Subgroups int // G, multicast groups a root's chunks are spread over; at least 1
 	Eager     int // bytes of a whole buffer (P*N) up to which an operation is eager
-	Arena     int // bytes of the arena; at least Eager
+	Arena     int // bytes of each of the two arenas; at least Eager
 	// EagerChunks is how many chunks an epoch's eager operations may have in all.
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)

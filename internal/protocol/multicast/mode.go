@@ -33,7 +33,8 @@ type mode struct {
 	// difference.
 	compare bool
 	opener  uint32 // the barrier that must be complete before anything is sent
-	arena   uint32 // where it lies in the arena: a multiple of 64; NotEager unless it is eager
+	arena   uint32 // where it lies in its arena: a multiple of 64; NotEager unless it is eager
+	second  bool   // which of the two arenas that is
 	window  int    // chunks that one chain may have under way; 0: no limit, always unless it is large
 	// chains are the shards whose roots multicast one after another. Unless the operation is large
 	// each shard is a chain of its own.
@@ -61,7 +62,7 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	m.opener, m.handshake = c.epoch.opener, sync || m.kind == large
 	switch {
 	case m.kind == eager:
-		m.arena = c.epoch.take(s)
+		m.arena, m.second = c.epoch.take(s), c.epoch.second
 	case s.coll == wire.Broadcast:
 		m.window = c.cfg.Window
 	default:
@@ -75,15 +76,21 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 }
 
 // earlyMode returns the mode of an eager operation that another rank has begun.
-func earlyMode(s *shape, arena uint32) mode {
-	return mode{kind: eager, arena: arena, chains: topology.Chains{Size: s.shards, M: s.shards}}
+func (e *epoch) earlyMode(s *shape, arena uint32) mode {
+	return mode{kind: eager, arena: arena, second: e.second, chains: topology.Chains{Size: s.shards, M: s.shards}}
 }
 
-// epoch is the time between two barriers. Eager operations posted in it lie in the arena one behind
+// epoch is the time between two barriers. Eager operations posted in it lie in an arena one behind
 // the other; all that came before has been received by everybody once its barrier is complete.
+//
+// Epochs with something in the arena take the two arenas by turns. A rank that has entered a barrier
+// may get chunks of the epoch that it opens, while others, which have not, still fetch what is in
+// the arena of the epoch before. Who has entered the next barrier has received what was sent in that
+// epoch, so all have entered the barrier before it, and what lies in the other arena is everybody's.
 type epoch struct {
 	opener uint32 // the operation whose barrier opens it
 	opened uint32 // the last operation whose barrier has completed; not after opener
+	second bool   // which arena its operations lie in
 	bytes  int    // of the arena that its operations take, at most Config.Arena
 	chunks int    // of its operations, at most Config.EagerChunks
 	ops    int    // that are eager, at most epochOps
@@ -101,6 +108,9 @@ func (e *epoch) fits(s *shape, cfg *Config) bool {
 // begin begins the epoch that the barrier of an operation opens.
 func (e *epoch) begin(opener uint32) {
 	e.opener = opener
+	if e.bytes > 0 {
+		e.second = !e.second
+	}
 	e.bytes, e.chunks, e.ops = 0, 0, 0
 }
 

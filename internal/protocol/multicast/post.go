@@ -39,7 +39,7 @@ func (c *Comm) post(o Op) *op {
 	if p.state != early || p.seq != seq {
 		p.blank(seq)
 	}
-	if p.known() && (p.mode.arena != m.arena || p.differs(s.called())) {
+	if p.known() && (p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called())) {
 		// What was begun here is not what is posted: nothing of it counts but what messages said.
 		said := p.calls.early
 		c.forget(p)

@@ -7,6 +7,7 @@ type Place struct {
 	Seq    uint32
 	Offset int  // in the arena, or in the operation's receive buffer
 	Arena  bool // which of the two
+	Second bool // it is the second arena
 }
 
 // Hold reports whether a chunk of a lossless fabric has to wait there for this rank to post its
@@ -65,7 +66,7 @@ func (c *Comm) mayBegin(p *op, h *wire.Data) bool {
 	if !p.known() && !c.begin(p, h) {
 		return false
 	}
-	return c.vacant(p.mode.arena)
+	return p.mode.second == c.epoch.second && c.vacant(p.mode.arena)
 }
 
 // begin opens the state of an eager operation that another rank has begun and this one has not
@@ -89,14 +90,15 @@ func (c *Comm) begin(p *op, h *wire.Data) bool {
 		}
 	}
 	c.ops.begin(h.Seq)
-	m := earlyMode(&s, h.Arena)
+	m := c.epoch.earlyMode(&s, h.Arena)
 	c.lay(p, &s, &m)
 	return true
 }
 
-// vacant reports whether a place in the arena may be that of an operation to come. Whoever has
-// begun it has heard of all that they entered the last barrier posted here, and that it lies behind
-// all posted since. So what a stranger sends cannot overwrite a result.
+// vacant reports whether a place in the epoch's arena may be that of an operation to come. Whoever
+// has begun it has heard of all that they entered the last barrier posted here, and that it lies
+// behind all posted since. So what a stranger sends cannot overwrite a result, nor what the right
+// neighbour may still fetch: see epoch.
 func (c *Comm) vacant(arena uint32) bool {
 	opener := c.ops.at(c.epoch.opener)
 	entered := c.epoch.isOpen() || opener.seq == c.epoch.opener && opener.barrier.entered

@@ -4,8 +4,9 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
 // Run is a stretch of chunks of the own shard that may be multicast now.
 type Run struct {
-	Head  wire.Data // of the first chunk, but for Job
-	Count int
+	Head   wire.Data // of the first chunk, but for Job
+	Count  int
+	Second bool // an eager one's shard lies in the second arena
 }
 
 // sender is how far this rank has multicast its shard.
@@ -42,7 +43,7 @@ func (s *sender) run(l *layout, g, n int) Run {
 			Collective: l.coll, Subgroup: uint8(sub), Root: uint16(l.topo.Rank),
 			Seq: l.seq, PSN: uint32(s.next), Bytes: uint32(l.bytes), Arena: l.mode.arena,
 		},
-		Count: min(n, end-s.next),
+		Count: min(n, end-s.next), Second: l.mode.second,
 	}
 }
 

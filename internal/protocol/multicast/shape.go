@@ -120,7 +120,7 @@ func (l *layout) successor() int {
 // place returns where a chunk's payload belongs.
 func (l *layout) place(shard, psn int) Place {
 	if l.mode.kind == eager {
-		return Place{Seq: l.seq, Offset: int(l.mode.arena) + l.offset(shard, psn), Arena: true}
+		return Place{Seq: l.seq, Offset: int(l.mode.arena) + l.offset(shard, psn), Arena: true, Second: l.mode.second}
 	}
 	return Place{Seq: l.seq, Offset: l.offset(shard, psn)}
 }

@@ -59,7 +59,7 @@ var coreBugs = []bug{
 	},
 	{
 		name: "what a stranger has begun is not forgotten", file: "protocol/multicast/post.go",
-		old: `p.mode.arena != m.arena || p.differs(s.called())`,
+		old: `p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called())`,
 		new: `p.mode.arena != m.arena && p.differs(s.called())`,
 	},
 	{
@@ -203,7 +203,7 @@ var engineBugs = []bug{
 	},
 	{
 		name: "a repair is read from the user's buffer where the arena holds it", file: "engine/gather.go",
-		old: `return g.arena[r.Place.Offset : r.Place.Offset+n]
+		old: `return g.arena(r.Place.Second)[r.Place.Offset : r.Place.Offset+n]
 	}
 	o :=`,
 		new: `_ = n
