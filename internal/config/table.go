@@ -34,7 +34,7 @@ var table = []Variable{
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
-		"After two thirds of this without a sign of life a rank counts as dead, and the others report it. After this long without an acknowledgement of data for which the peer has room, the path to it counts as broken."),
+		"After two thirds of this without a sign of life a rank counts as dead, and the others report it. After this long without an acknowledgement of data for which the peer has room, the path to it counts as broken. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s does not do on a network that may lose a request twice."),
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
