@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/figures"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
@@ -137,8 +138,8 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 	if c.Subgroups < 1 || c.Subgroups > multicast.MaxSubgroups {
 		return nil, fmt.Errorf("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, multicast.MaxSubgroups)
 	}
-	if algorithm == figures.Multicast && net.Tree.Hosts > multicast.MaxRanks {
-		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, multicast.MaxRanks)
+	if algorithm == figures.Multicast && net.Tree.Hosts > group.MaxRanks {
+		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, group.MaxRanks)
 	}
 	if f := &net.Faults; c.Coarse > 1 && (net.Queue > 0 && !net.Lossless || net.Depth > 0 || f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0) {
 		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with loss or a finite --queue or --depth: a train of %d packets is lost as a whole, so more bytes are\n", c.Coarse, c.Coarse)

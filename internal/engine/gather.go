@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/atomic"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -14,8 +15,8 @@ import (
 )
 
 // maxTracked is the number of operations whose buffers an engine remembers. It
-// exceeds multicast.MaxInFlight, so no place is used again too early.
-const maxTracked = 2 * multicast.MaxInFlight
+// exceeds collective.MaxInFlight, so no place is used again too early.
+const maxTracked = 2 * collective.MaxInFlight
 
 // pollBudget bounds the chunks taken in one round, so that sending, repairs
 // and timers have their turn.

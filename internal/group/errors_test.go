@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -24,7 +23,7 @@ func TestMismatchOf(t *testing.T) {
 		what  [2]string
 	}{
 		{
-			&multicast.MismatchError{Seq: 7, Ranks: [2]int{2, 11}, What: [2]string{"broadcast (root 3, 8 bytes)", "a barrier"}},
+			&collective.MismatchError{Party: "rank", About: "operation 7", Who: [2]int{2, 11}, What: [2]string{"broadcast (root 3, 8 bytes)", "a barrier"}},
 			[2]int{2, 11}, [2]string{"broadcast (root 3, 8 bytes)", "a barrier"},
 		},
 		{

@@ -303,14 +303,13 @@ func (g *Group) reduceBroken(err error) {
 
 // broken turns what an engine noticed into the fault that all ranks get.
 func (g *Group) broken(rank int, err error) {
-	var one *multicast.MismatchError
-	var two *collective.MismatchError
+	var mismatch *collective.MismatchError
 	var stall *sys.StallError
 	var fault *Fault
 	switch {
 	case errors.As(err, &fault):
 		g.mesh.Report(fault)
-	case errors.As(err, &one), errors.As(err, &two):
+	case errors.As(err, &mismatch):
 		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.plan.rank, Text: err.Error()})
 	case errors.As(err, &stall):
 		g.mesh.Report(&Fault{Kind: mesh.Path, Rank: rank, Text: g.stalled(rank, stall)})

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
-// MaxRanks is the largest number of ranks in a group.
-const MaxRanks = 1 << 15
+// MaxRanks is the largest number of ranks in a group: 32768.
+const MaxRanks = group.MaxRanks
 
 // Fabric is what carries the bytes.
 type Fabric string

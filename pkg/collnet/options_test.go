@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
 // TestZeroOptions: they are the defaults, and the environment has no say.
@@ -106,7 +105,6 @@ func TestBadOptions(t *testing.T) {
 }
 
 func TestBadPlace(t *testing.T) {
-	require.Equal(t, group.MaxRanks, MaxRanks)
 	for _, c := range []struct {
 		addr       string
 		rank, size int

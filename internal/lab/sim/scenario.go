@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
@@ -91,7 +92,7 @@ func Random(seed uint64) Scenario {
 		Arena: eager + pick(r, 0, eager, r.IntN(4*eager+1)), EagerChunks: pick(r, p, 64, 256, 4096),
 		Cutoff: pick(r, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond), Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
 	}
-	s.Depth = pick(r, 1, 2, 1+r.IntN(multicast.MaxInFlight), multicast.MaxInFlight)
+	s.Depth = pick(r, 1, 2, 1+r.IntN(collective.MaxInFlight), collective.MaxInFlight)
 	s.Ops = randomOps(r, &s.Core)
 	if s.Leave = r.IntN(3) == 0; s.Leave {
 		s.Ops = append(s.Ops, Op{Op: multicast.Op{Collective: wire.Barrier, Sync: true}})

@@ -185,17 +185,17 @@ func TestRestart(t *testing.T) {
 // TestWrongScenario wants errors that say what is wrong.
 func TestWrongScenario(t *testing.T) {
 	for want, spoil := range map[string]func(s *Scenario){
-		"0 operations":        func(s *Scenario) { s.Ops = nil },
-		"4 ranks on 2 hosts":  func(s *Scenario) { s.Net.Tree.Hosts = 2 },
-		"set Eager to 0":      func(s *Scenario) { s.Digest = true },
-		"needs Slots":         func(s *Scenario) { s.Core.Lossless = true },
-		"ranks are 0 to 3":    func(s *Scenario) { s.Crashes = []Crash{{Rank: 9}} },
-		"2 crashes":           func(s *Scenario) { s.Crashes = make([]Crash, 2) },
-		"neither may be":      func(s *Scenario) { s.Crashes = []Crash{{At: -1}} },
-		"have room for 65536": func(s *Scenario) { s.Core.Size = 1<<16 + 1 },
-		"chunk 0":             func(s *Scenario) { s.Core.Chunk = 0 },
-		"arena of 1 bytes":    func(s *Scenario) { s.Core.Arena = 1 },
-		"burst 0":             func(s *Scenario) { s.Burst = 0 },
+		"0 operations":       func(s *Scenario) { s.Ops = nil },
+		"4 ranks on 2 hosts": func(s *Scenario) { s.Net.Tree.Hosts = 2 },
+		"set Eager to 0":     func(s *Scenario) { s.Digest = true },
+		"needs Slots":        func(s *Scenario) { s.Core.Lossless = true },
+		"ranks are 0 to 3":   func(s *Scenario) { s.Crashes = []Crash{{Rank: 9}} },
+		"2 crashes":          func(s *Scenario) { s.Crashes = make([]Crash, 2) },
+		"neither may be":     func(s *Scenario) { s.Crashes = []Crash{{At: -1}} },
+		"want 1 to 32768":    func(s *Scenario) { s.Core.Size = 1<<15 + 1 },
+		"chunk 0":            func(s *Scenario) { s.Core.Chunk = 0 },
+		"arena of 1 bytes":   func(s *Scenario) { s.Core.Arena = 1 },
+		"burst 0":            func(s *Scenario) { s.Burst = 0 },
 	} {
 		s := steady(1, 1)
 		spoil(&s)

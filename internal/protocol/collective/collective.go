@@ -1,5 +1,6 @@
-// Package collective has the words that all ways of a Reduce-Scatter share: what is to be done
-// (Op), parts of a shard (Range), and how ranks disagree (MismatchError).
+// Package collective has the words that protocols share: how large a communicator may be and how much
+// may be in flight, how ranks disagree (MismatchError), and, of all ways of a Reduce-Scatter, what is
+// to be done (Op) and parts of a shard (Range).
 package collective
 
 import (
@@ -34,11 +35,17 @@ type Range struct{ From, To int }
 // MismatchError says that two parties of an operation called different things.
 type MismatchError struct {
 	Party string // what the numbers are of: "rank", or "member" of a node
+	About string // which operation; "": the calls say it
 	Who   [2]int
 	What  [2]string
 }
 
 // Error names both, and what each of them called.
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%ss disagree: %s %d called %s, %s %d %s", e.Party, e.Party, e.Who[0], e.What[0], e.Party, e.Who[1], e.What[1])
+	about := ""
+	if e.About != "" {
+		about = " about " + e.About
+	}
+	return fmt.Sprintf("%ss disagree%s: %s %d called %s, %s %d %s",
+		e.Party, about, e.Party, e.Who[0], e.What[0], e.Party, e.Who[1], e.What[1])
 }

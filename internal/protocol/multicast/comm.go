@@ -40,17 +40,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // Limits of the protocol.
 const (
-	// MaxRanks and MaxSubgroups are what the headers have room for.
-	MaxRanks     = 1 << 16
+	// MaxSubgroups is what the headers have room for.
 	MaxSubgroups = 1 << 8
-	// MaxInFlight is how many operations may be posted and not done.
-	MaxInFlight = 32
 	// NotEager in a Data header's Arena marks a chunk for the user's buffer.
 	NotEager = ^uint32(0)
 
@@ -64,20 +62,7 @@ const (
 type Time = time.Duration
 
 // ErrBusy is returned by Post when Room is 0.
-var ErrBusy = fmt.Errorf("multicast: %d operations are in flight already; wait for one", MaxInFlight)
-
-// MismatchError says that two ranks disagree about an operation.
-type MismatchError struct {
-	Seq   uint32
-	Ranks [2]int
-	What  [2]string // that each of them called
-}
-
-// Error names the operation, the ranks and what each of them called.
-func (e *MismatchError) Error() string {
-	return fmt.Sprintf("ranks disagree about operation %d: rank %d called %s, rank %d %s",
-		e.Seq, e.Ranks[0], e.What[0], e.Ranks[1], e.What[1])
-}
+var ErrBusy = fmt.Errorf("multicast: %d operations are in flight already; wait for one", collective.MaxInFlight)
 
 // Stats count what the protocol did since New.
 type Stats struct {
@@ -163,8 +148,8 @@ func (c *Comm) Fail(err error) {
 func (c *Comm) Err() error { return c.err }
 
 // Room returns how many operations may be posted now: the numbers of those in flight span at most
-// MaxInFlight.
-func (c *Comm) Room() int { return MaxInFlight - int(c.ops.posted-c.ops.first) }
+// collective.MaxInFlight.
+func (c *Comm) Room() int { return collective.MaxInFlight - int(c.ops.posted-c.ops.first) }
 
 // InFlight returns how many operations are posted and not done.
 func (c *Comm) InFlight() int { return c.inFlight }
@@ -214,5 +199,7 @@ func (c *Comm) complete(p *op, err error) {
 
 // disagree ends the communicator: this rank and another posted different operations.
 func (c *Comm) disagree(p *op, mine string, from int, theirs string) {
-	c.Fail(&MismatchError{Seq: p.seq, Ranks: [2]int{c.cfg.Rank, from}, What: [2]string{mine, theirs}})
+	c.Fail(&collective.MismatchError{
+		Party: "rank", About: fmt.Sprintf("operation %d", p.seq), Who: [2]int{c.cfg.Rank, from}, What: [2]string{mine, theirs},
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -71,12 +72,12 @@ func TestBusy(t *testing.T) {
 	n := newNet(small(2, 1024))
 	n.lose = func(p packet) bool { return p.data.Seq == 0 }
 	allgather := Op{Collective: wire.Allgather, Bytes: 4}
-	for range MaxInFlight {
+	for range collective.MaxInFlight {
 		require.NoError(t, n.post(allgather, 0))
 	}
 	require.ErrorIs(t, n.post(allgather, 0), ErrBusy)
-	assert.Equal(t, MaxInFlight, n.comms[0].InFlight())
-	for range MaxInFlight {
+	assert.Equal(t, collective.MaxInFlight, n.comms[0].InFlight())
+	for range collective.MaxInFlight {
 		require.NoError(t, n.post(allgather, 1))
 	}
 	way := n.way
@@ -93,7 +94,7 @@ func TestBusy(t *testing.T) {
 	n.lose = nil
 	n.tick(50 * time.Millisecond)
 	require.True(t, n.done(), n.log.String())
-	assert.Equal(t, MaxInFlight, n.comms[0].Room())
+	assert.Equal(t, collective.MaxInFlight, n.comms[0].Room())
 	require.NoError(t, n.post(allgather, 0, 1))
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -58,9 +59,9 @@ func mismatch(t *testing.T, a, b Op, odd, size int, early bool) {
 			err = c.Err()
 		}
 	}
-	var m *MismatchError
+	var m *collective.MismatchError
 	require.ErrorAs(t, err, &m, "rank %d of %d calls %v, the others %v, early %t\n%s", odd, size, b, a, early, n.log.String())
-	for k, r := range m.Ranks {
+	for k, r := range m.Who {
 		require.True(t, strings.HasPrefix(m.What[k], called[r].String()), "%q does not tell of %v", m.What[k], called[r])
 	}
 	require.NotEqual(t, m.What[0], m.What[1])

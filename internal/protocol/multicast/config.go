@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -30,8 +31,8 @@ type Config struct {
 // Check returns what is wrong with a configuration, and what is allowed, or nil.
 func (c *Config) Check() error {
 	switch {
-	case c.Size > MaxRanks:
-		return fmt.Errorf("multicast: %d ranks; the headers have room for %d", c.Size, MaxRanks)
+	case c.Size > collective.MaxRanks:
+		return fmt.Errorf("multicast: %d ranks; want 1 to %d", c.Size, collective.MaxRanks)
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
 		return fmt.Errorf("multicast: rank %d of %d", c.Rank, c.Size)
 	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0:

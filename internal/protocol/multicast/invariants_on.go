@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -110,7 +111,7 @@ func first(laws ...law) error {
 func (c *Comm) whatIsWrong() error {
 	t, e := &c.ops, &c.epoch
 	if err := first(
-		law{t.posted-t.first <= MaxInFlight, "more than MaxInFlight are in flight"},
+		law{t.posted-t.first <= collective.MaxInFlight, "more than MaxInFlight are in flight"},
 		law{t.first-t.oldest < maxKnown && t.begun-t.posted < maxKnown, "oldest, first, posted and begun are not in this order"},
 		law{c.err != nil || t.first == t.posted || t.at(t.first).state == active, "the first is done"},
 		law{!wire.Before(e.opener, e.opened), "a barrier is complete that was not posted"},

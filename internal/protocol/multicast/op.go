@@ -57,7 +57,7 @@ func (c *Comm) forget(p *op) {
 type table struct {
 	oldest uint32        // first operation that is kept
 	first  uint32        // first operation that is not done; not before oldest
-	posted uint32        // next operation to post; not before first, by MaxInFlight at most
+	posted uint32        // next operation to post; not before first, by collective.MaxInFlight at most
 	begun  uint32        // no operation from here on is known to have been begun; not before posted
 	ops    [maxKnown]*op // by number, modulo maxKnown; each is made when it is first asked for
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -76,7 +76,7 @@ func fitMulticast(s *sim.Scenario) bool {
 		s.Calm && (s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond || s.Net.Depth > 0 && !isNarrow(s)),
 		s.Calm && (s.Forged > 0 || len(s.Net.Faults.Dead) > 0), s.Net.GiveUp < sim.GiveUp && slices.ContainsFunc(s.Net.Faults.Dead, func(x network.Dead) bool { return x.Unicast }),
 		s.Connection > 0 && (s.Connection < sim.LeastConnection || !s.SparesMessages()),
-		c.Rank != 0, c.Arena < c.Eager, c.Cutoff < leastCutoff, s.Depth > multicast.MaxInFlight, chunks > mostChunks:
+		c.Rank != 0, c.Arena < c.Eager, c.Cutoff < leastCutoff, s.Depth > collective.MaxInFlight, chunks > mostChunks:
 		return false
 	}
 	return fitNetwork(&s.Net, c.Size)
