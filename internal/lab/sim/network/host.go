@@ -101,11 +101,12 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 	}
 	h.busy += work
 	w.free = done
-	if now := ps(n.now); head > now {
+	switch now := ps(n.now); {
+	case head <= now:
+		w.busy = done
+	case done > head: // else it is taken the moment it comes, and keeps nobody busy
 		w.busyAt(now) // forgets what is there by now
 		w.coming.push(coming{head, done})
-	} else {
-		w.busy = done
 	}
 	return done, true
 }
