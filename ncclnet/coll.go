@@ -101,7 +101,7 @@ func goCollAllgather(handle C.int64_t, send unsafe.Pointer, own C.size_t, window
 		if err != nil {
 			return nil, err
 		}
-		return g.StartAllgatherWindow(buffer(send, own), buffer(window, w.bytes), shard, offset)
+		return g.StartAllgatherPart(buffer(send, own), buffer(window, w.bytes), shard, offset)
 	})
 }
 
@@ -116,7 +116,7 @@ func goCollReduceScatter(handle C.int64_t, window unsafe.Pointer, w C.struct_col
 		if err != nil {
 			return nil, err
 		}
-		return g.StartReduceScatterWindow(buffer(window, w.bytes), buffer(recv, own), shard, offset, t, o, 1)
+		return g.StartReduceScatterPart(buffer(window, w.bytes), buffer(recv, own), shard, offset, t, o, 1)
 	})
 }
 

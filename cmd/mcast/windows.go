@@ -64,7 +64,7 @@ type gatherInWindows struct {
 
 func (a gatherInWindows) run() error {
 	return a.windows.run(len(a.recv), func(from, to int) (*group.Work, error) {
-		return a.group.StartAllgatherWindow(a.own(a.send, from, to), a.recv[from:to], len(a.send), from)
+		return a.group.StartAllgatherPart(a.own(a.send, from, to), a.recv[from:to], len(a.send), from)
 	})
 }
 
@@ -76,6 +76,6 @@ type scatterInWindows struct {
 
 func (r scatterInWindows) run() error {
 	return r.windows.run(len(r.send), func(from, to int) (*group.Work, error) {
-		return r.group.StartReduceScatterWindow(r.send[from:to], r.place.own(r.recv, from, to), len(r.recv), from, r.dtype, r.op, factor)
+		return r.group.StartReduceScatterPart(r.send[from:to], r.place.own(r.recv, from, to), len(r.recv), from, r.dtype, r.op, factor)
 	})
 }

@@ -53,10 +53,10 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("allreduce: recv overlaps send without being the same memory")
 	}
-	if tiny(len(send), g.plan.size) {
+	if tiny(len(send), g.agreed.size) {
 		return g.startTiny(send, recv, t, op, factor)
 	}
-	a := newAllreduce(send, recv, t.Size(), g.plan.size)
+	a := newAllreduce(send, recv, t.Size(), g.agreed.size)
 	g.posting.Lock()
 	defer g.posting.Unlock()
 	if k := len(a.segments); g.reduce.InFlight()+k > engine.MaxQueued || g.gather.InFlight()+k+1 > engine.MaxQueued {
@@ -98,8 +98,8 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 // startSegment posts the two steps of a segment; the second waits for the first. ended is
 // called at the end of each. With an error, those that are not nil were posted all the same.
 func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, gather *engine.Work, err error) {
-	n := len(s.send) / g.plan.size
-	own := s.recv[g.plan.rank*n:][:n]
+	n := len(s.send) / g.agreed.size
+	own := s.recv[g.agreed.rank*n:][:n]
 	o.Send, o.Recv, o.Count = s.send, own, n/o.Type.Size()
 	sum, err = g.submitReduce(o, func() {
 		g.begun(overlap.Gather)

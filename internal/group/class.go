@@ -21,7 +21,7 @@ func (g *Group) ended(c overlap.Class) {
 	}
 }
 
-func (g *Group) inBackground() bool { return g.plan.settings.Class == "background" }
+func (g *Group) inBackground() bool { return g.agreed.settings.Class == "background" }
 
 // yield reports whether this group must not send now, because it is in the
 // background and an operation of the foreground is in flight.

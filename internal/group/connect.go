@@ -35,9 +35,9 @@ var (
 )
 
 // others are the ranks that this one shares streams with: all.
-func (p *plan) others() (ranks []int) {
-	for r := range p.size {
-		if r != p.rank {
+func (a *agreement) others() (ranks []int) {
+	for r := range a.size {
+		if r != a.rank {
 			ranks = append(ranks, r)
 		}
 	}
@@ -45,30 +45,30 @@ func (p *plan) others() (ranks []int) {
 }
 
 // callers are all that will ever connect to this rank: of two ranks the lower one dials.
-func (p *plan) callers() (all []caller) {
+func (a *agreement) callers() (all []caller) {
 	lower := func(purpose wire.Purpose, peers []int) {
 		for _, r := range peers {
-			if r < p.rank {
-				all = append(all, caller{purpose, r, p.job})
+			if r < a.rank {
+				all = append(all, caller{purpose, r, a.job})
 			}
 		}
 	}
-	lower(wire.PurposeMesh, mesh.Neighbours(p.rank, p.size))
-	if p.connects() {
-		lower(wire.PurposeControl, topology.Neighbours(p.rank, p.size))
-		lower(wire.PurposeStream, p.others())
+	lower(wire.PurposeMesh, mesh.Neighbours(a.rank, a.size))
+	if a.connects() {
+		lower(wire.PurposeControl, topology.Neighbours(a.rank, a.size))
+		lower(wire.PurposeStream, a.others())
 	}
 	return all
 }
 
 // connect makes a connection to each of the given peers, or none. A lower one connects when its
 // program comes to it, however late.
-func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
+func (l *lobby) connect(ctx context.Context, a *agreement, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
 	conns := map[int]net.Conn{}
-	err := l.connectEach(ctx, p, purpose, peers, func(peer int, c net.Conn) {
+	err := l.connectEach(ctx, a, purpose, peers, func(peer int, c net.Conn) {
 		mu.Lock()
 		defer mu.Unlock()
 		conns[peer] = c
@@ -84,7 +84,7 @@ func (l *lobby) connect(ctx context.Context, p *plan, purpose wire.Purpose, peer
 // be made, goes on with the others, and returns the first error. Both functions may be called at
 // the same time.
 func (l *lobby) connectEach(
-	ctx context.Context, p *plan, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
+	ctx context.Context, a *agreement, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
 ) error {
 	var g errgroup.Group
 	g.SetLimit(1 + dials)
@@ -102,8 +102,8 @@ func (l *lobby) connectEach(
 	}
 	missing := map[caller]bool{}
 	for _, peer := range peers {
-		if peer < p.rank {
-			missing[caller{purpose, peer, p.job}] = true
+		if peer < a.rank {
+			missing[caller{purpose, peer, a.job}] = true
 		}
 	}
 	g.Go(func() error {
@@ -119,10 +119,10 @@ func (l *lobby) connectEach(
 		return nil
 	})
 	for _, peer := range peers {
-		if peer > p.rank {
+		if peer > a.rank {
 			g.Go(func() error {
 				return try(func() (int, net.Conn, error) {
-					c, err := l.dial(ctx, p, purpose, peer)
+					c, err := l.dial(ctx, a, purpose, peer)
 					return peer, c, err
 				})
 			})
@@ -141,25 +141,25 @@ func closeAll(conns map[int]net.Conn) {
 // no descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the
 // group is joined the mesh says who is dead; a path on which no connection comes about for
 // MCAST_TIMEOUT is then given up.
-func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer int) (net.Conn, error) {
+func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
-	d := Dialing{Segment: p.segment}
+	d := Dialing{Segment: a.segment}
 	switch purpose {
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it
 	case wire.PurposeStream:
-		d.Timeout = p.settings.Timeout
+		d.Timeout = a.settings.Timeout
 	}
 	var since time.Time // when the path began to fail; zero if it does not
 	var before error
 	for {
 		start := time.Now()
-		c, err := l.network.Dial(ctx, "tcp4", p.addrs[peer].String(), d)
+		c, err := l.network.Dial(ctx, "tcp4", a.addrs[peer].String(), d)
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
 			if err = l.network.Acknowledged(c, d.Timeout); err == nil {
-				err = greet(ctx, c, p, purpose, peer)
+				err = greet(ctx, c, a, purpose, peer)
 			}
 			if err == nil {
 				err = l.network.Acknowledged(c, 0)
@@ -189,7 +189,7 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 			err, final = fmt.Errorf("%w: %w", &TimeoutError{"MCAST_TIMEOUT", limit}, err), true
 		}
 		if final {
-			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", p.addrs[peer], p.why(), err)}
+			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.addrs[peer], a.why(), err)}
 		}
 		before = err
 		l.failing(peer, err)
@@ -201,16 +201,16 @@ func (l *lobby) dial(ctx context.Context, p *plan, purpose wire.Purpose, peer in
 }
 
 // why says why a rank is looked for where it is, if that may be wrong.
-func (p *plan) why() string {
-	if !p.oneHost {
+func (a *agreement) why() string {
+	if !a.oneHost {
 		return ""
 	}
 	return " (boot id, network namespace and address say that all ranks share one host)"
 }
 
 // greet says who connects, and for what, and returns once the peer has answered.
-func greet(ctx context.Context, c net.Conn, p *plan, purpose wire.Purpose, peer int) error {
-	h := wire.Hello{Purpose: purpose, Rank: uint16(p.rank), Job: p.job, Key: p.keys[peer]}
+func greet(ctx context.Context, c net.Conn, a *agreement, purpose wire.Purpose, peer int) error {
+	h := wire.Hello{Purpose: purpose, Rank: uint16(a.rank), Job: a.job, Key: a.keys[peer]}
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
 	err := within(ctx, c, 0, func() error {

@@ -117,7 +117,7 @@ func (e *Endpoint) Close() { e.lobby.close() }
 
 // uplink returns the interface by which other hosts reach this one: the one
 // asked for, or that of the default route, or loopback.
-func uplink(name string) (*net.Interface, net.IP, error) {
+func advertised(name string) (*net.Interface, net.IP, error) {
 	if name != "" {
 		ifi, addr, err := udp.Choose(name, nil)
 		if err != nil {
@@ -187,12 +187,12 @@ func (e *Endpoint) withinJoinTimeout(ctx context.Context) (context.Context, cont
 func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
 	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
-	p, err := newPlan(e.opts, blobs)
+	a, err := newAgreement(e.opts, blobs)
 	if err != nil {
 		e.lobby.close()
 		return nil, err
 	}
-	g, err := join(ctx, e, p)
+	g, err := join(ctx, e, a)
 	if err != nil {
 		e.lobby.close()
 		return nil, fmt.Errorf("rank %d of %d cannot join: %w", e.opts.Rank, e.opts.Size, err)

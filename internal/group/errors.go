@@ -101,14 +101,14 @@ func RankOf(err error) (rank int, ok bool) {
 }
 
 // cannotJoin is what the other ranks are told when this one cannot join because of err.
-func (p *plan) cannotJoin(err error) *Fault {
+func (a *agreement) cannotJoin(err error) *Fault {
 	var fault *Fault
 	var absent *absentError
 	switch {
 	case errors.As(err, &fault):
 		return fault
 	case errors.As(err, &absent):
-		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, p.rank)}
+		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, a.rank)}
 	}
-	return &Fault{Kind: Aborted, Rank: p.rank, Text: fmt.Sprintf("it cannot join: %v", err)}
+	return &Fault{Kind: Aborted, Rank: a.rank, Text: fmt.Sprintf("it cannot join: %v", err)}
 }

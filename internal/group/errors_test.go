@@ -54,7 +54,7 @@ func TestMismatchOf(t *testing.T) {
 
 // TestPathOf takes the texts from whoever writes them.
 func TestPathOf(t *testing.T) {
-	g := &Group{plan: &plan{rank: 3}}
+	g := &Group{agreed: &agreement{rank: 3}}
 	narrow := (&probed{full: 9000, packet: 1500, from: 3, to: 12}).narrow("eth0", 9000)
 	for _, text := range []string{
 		g.stalled(12, &sys.StallError{For: time.Second}),

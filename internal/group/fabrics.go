@@ -6,9 +6,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 )
 
-// carriers are the fabrics that MCAST_FABRIC names. plan.choose picks one.
-var carriers = map[string]struct {
-	open func(context.Context, *mesh.Mesh, *lobby, *plan) (*carrier, error)
+// fabrics are those that MCAST_FABRIC names. agreement.choose picks one.
+var fabrics = map[string]struct {
+	open func(context.Context, *mesh.Mesh, *lobby, *agreement) (*transports, error)
 	// connects says that ranks have connections to each other for it, and that there is a network
 	// to be watched.
 	connects bool
@@ -18,4 +18,4 @@ var carriers = map[string]struct {
 }
 
 // connects says whether the group's fabric has connections between ranks.
-func (p *plan) connects() bool { return carriers[p.fabric].connects }
+func (a *agreement) connects() bool { return fabrics[a.fabric].connects }

@@ -20,7 +20,7 @@ import (
 func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	const ranks, shard, forgeries = 3, 64, 10_000
 	g := assemble(t, ranks, func(s *config.Settings) { s.Fabric = "udp" })
-	group, port := g[0].plan.group()
+	group, port := g[0].agreed.group()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
@@ -40,7 +40,7 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	for i := range 100 {
 		for ; sent < (i+1)*forgeries/100; sent++ {
 			h := wire.Data{
-				Job: g[0].plan.job, Collective: wire.Collective(2 + r.IntN(2)), Root: uint16(r.IntN(ranks)),
+				Job: g[0].agreed.job, Collective: wire.Collective(2 + r.IntN(2)), Root: uint16(r.IntN(ranks)),
 				Seq: uint32(i + r.IntN(10)), Bytes: uint32(1 + r.IntN(shard-1)), Arena: uint32(64 * r.IntN(200)),
 			}
 			b := make([]byte, wire.DataSize+int(h.Bytes))

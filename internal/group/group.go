@@ -43,7 +43,7 @@ func argument(format string, args ...any) error {
 
 // Group is a communicator that this rank has joined.
 type Group struct {
-	plan   *plan
+	agreed *agreement
 	info   Info
 	meter  *overlap.Meter
 	gather *engine.Gather
@@ -63,7 +63,7 @@ type Group struct {
 	enlist     sync.Once
 	background *overlap.Background // nil in the foreground
 
-	tally    tally
+	counters counters
 	warnings warnings
 	watchers sync.WaitGroup            // goroutines that end with life
 	route    atomic.Pointer[routeInfo] // of Reduce-Scatters
@@ -78,10 +78,10 @@ type Group struct {
 }
 
 // Rank returns this rank's number.
-func (g *Group) Rank() int { return g.plan.rank }
+func (g *Group) Rank() int { return g.agreed.rank }
 
 // Size returns the number of ranks.
-func (g *Group) Size() int { return g.plan.size }
+func (g *Group) Size() int { return g.agreed.size }
 
 // Work is an operation in flight.
 type Work struct {
@@ -158,14 +158,14 @@ func (g *Group) StartAllgather(send, recv []byte) (*Work, error) {
 }
 
 func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
-	if len(recv) != len(send)*g.plan.size {
+	if len(recv) != len(send)*g.agreed.size {
 		return nil, argument("allgather: recv has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(recv), g.plan.size, len(send), len(send)*g.plan.size)
+			len(recv), g.agreed.size, len(send), len(send)*g.agreed.size)
 	}
-	own := recv[g.plan.rank*len(send):][:len(send)]
+	own := recv[g.agreed.rank*len(send):][:len(send)]
 	if overlaps(send, recv) && !engine.SameMemory(send, own) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
-			g.plan.rank*len(send), (g.plan.rank+1)*len(send))
+			g.agreed.rank*len(send), (g.agreed.rank+1)*len(send))
 	}
 	return g.submitGather(engine.GatherOp{
 		Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
@@ -184,15 +184,15 @@ func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
 }
 
 func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
-	if root < 0 || root >= g.plan.size {
-		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.plan.size-1)
+	if root < 0 || root >= g.agreed.size {
+		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.size-1)
 	}
 	o := engine.GatherOp{
 		Op:   multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
 		Recv: buf,
 	}
 	own := 0
-	if root == g.plan.rank {
+	if root == g.agreed.rank {
 		o.Send, own = nonNil(buf), len(buf)
 	}
 	return g.submitGather(o, own)
@@ -242,7 +242,7 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	}
 	g.checkDeparted(overlap.Gather)
 	w.Book(&g.waited[overlap.Gather])
-	g.tally.gatherBytes.Add(uint64(own))
+	g.counters.gatherBytes.Add(uint64(own))
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
 }
 

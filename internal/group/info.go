@@ -32,7 +32,7 @@ type Info struct {
 	ReduceScatterReason string `json:"reduce_scatter_reason"`
 }
 
-type tally struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
+type counters struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
 
 // Info returns what the group is now.
 func (g *Group) Info() Info {
@@ -61,8 +61,8 @@ type sources struct {
 // Stats returns the counters.
 func (g *Group) Stats() Stats {
 	s := sources{
-		reduce: g.reduce.Stats(), gatherBytes: g.tally.gatherBytes.Load(), reduceBytes: g.tally.reduceBytes.Load(),
-		fallbacks: g.tally.fallbacks.Load(), warnings: g.warnings.all(),
+		reduce: g.reduce.Stats(), gatherBytes: g.counters.gatherBytes.Load(), reduceBytes: g.counters.reduceBytes.Load(),
+		fallbacks: g.counters.fallbacks.Load(), warnings: g.warnings.all(),
 		gatherWaits: g.Waited(overlap.Gather), reduceWaits: g.Waited(overlap.Reduce),
 	}
 	s.gather, s.fabric = g.gather.Stats()

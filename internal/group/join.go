@@ -34,8 +34,8 @@ const (
 	chainWindow = 4
 )
 
-// carrier is an opened fabric: its two kinds of traffic.
-type carrier struct {
+// transports are an opened fabric: its two kinds of traffic.
+type transports struct {
 	gather  fabric.Gather
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
@@ -45,21 +45,21 @@ type carrier struct {
 
 // join connects this rank to the others. On an error it leaves nothing behind
 // but the endpoint's lobby, which Join closes.
-func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
-	g := &Group{plan: p, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger(),
+func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) {
+	g := &Group{agreed: a, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
-	g.lobby.expect(p.callers())
+	g.lobby.expect(a.callers())
 	g.life, g.end = context.WithCancelCause(context.Background())
-	joinTime := p.settings.JoinTimeout + p.settings.Timeout // ctx, which ends first, says what is over
-	g.mesh = mesh.New(p.rank, p.size, nil, p.settings.Timeout, joinTime, g.failed, g.left)
+	joinTime := a.settings.JoinTimeout + a.settings.Timeout // ctx, which ends first, says what is over
+	g.mesh = mesh.New(a.rank, a.size, nil, a.settings.Timeout, joinTime, g.failed, g.left)
 	c, err := g.open(ctx)
 	if err != nil {
 		err = g.whoIsMissing(ctx, err)
 		var f *Fault
-		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != p.rank) {
+		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != a.rank) {
 			err = f // rather than what it led to
 		}
-		g.mesh.Report(p.cannotJoin(err))
+		g.mesh.Report(a.cannotJoin(err))
 		g.end(err)
 		g.mesh.Close()
 		return nil, err
@@ -69,21 +69,21 @@ func join(ctx context.Context, e *Endpoint, p *plan) (_ *Group, err error) {
 		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined()
-	if p.connects() {
+	if a.connects() {
 		g.watchers.Go((&monitor{Group: g}).run)
 	}
 	return g, nil
 }
 
 // open connects the mesh, opens the fabric over it and starts the lanes.
-func (g *Group) open(ctx context.Context) (*carrier, error) {
+func (g *Group) open(ctx context.Context) (*transports, error) {
 	if err := g.connectMesh(ctx); err != nil {
 		return nil, err
 	}
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
-	c, window, err := open(joining, g.mesh, g.lobby, g.plan)
+	c, window, err := open(joining, g.mesh, g.lobby, g.agreed)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ const reasonPatience = time.Second
 // connections with, and those that come within reasonPatience, hear of that rank from it: else they
 // would take this one for dead, which leaves because of the other.
 func (g *Group) connectMesh(ctx context.Context) error {
-	p := g.plan
+	a := g.agreed
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() {
@@ -111,8 +111,8 @@ func (g *Group) connectMesh(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})()
-	return g.lobby.connectEach(ctx, p, wire.PurposeMesh, mesh.Neighbours(p.rank, p.size), g.mesh.Add, func(err error) {
-		g.mesh.Report(p.cannotJoin(err))
+	return g.lobby.connectEach(ctx, a, wire.PurposeMesh, mesh.Neighbours(a.rank, a.size), g.mesh.Add, func(err error) {
+		g.mesh.Report(a.cannotJoin(err))
 	})
 }
 
@@ -151,16 +151,16 @@ func (g *Group) fail(err error) {
 	g.reduce.Fail(err)
 }
 
-// verdict is what ranks tell each other about opening the fabric.
-type verdict struct {
+// joinResult is what ranks tell each other about opening the fabric.
+type joinResult struct {
 	Error  string `json:"e,omitempty"`
 	Window int    `json:"w"` // chunks
 	Chunk  int    `json:"c"`
 	Shm    string `json:"s,omitempty"` // rank 0: where its region is
 }
 
-// agree exchanges verdicts. If any rank has failed, all do, with its reason.
-func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdict, error) {
+// agree exchanges results. If any rank has failed, all do, with its reason.
+func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joinResult, error) {
 	if err != nil {
 		mine.Error = err.Error()
 	}
@@ -175,10 +175,10 @@ func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdic
 	if e != nil {
 		return nil, e
 	}
-	all := make([]verdict, len(records))
+	all := make([]joinResult, len(records))
 	for r := range records {
 		if e := json.Unmarshal(records[r], &all[r]); e != nil {
-			return nil, fmt.Errorf("verdict of rank %d: %w", r, e)
+			return nil, fmt.Errorf("result of rank %d: %w", r, e)
 		}
 	}
 	for r := range all {
@@ -189,12 +189,12 @@ func agree(ctx context.Context, m *mesh.Mesh, mine verdict, err error) ([]verdic
 	return all, nil
 }
 
-// open opens the planned fabric on all ranks, or on none.
-func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, error) {
-	c, err := carriers[p.fabric].open(ctx, m, l, p)
-	var mine verdict
+// open opens the fabric agreed on on all ranks, or on none.
+func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, int, error) {
+	c, err := fabrics[a.fabric].open(ctx, m, l, a)
+	var mine joinResult
 	if err != nil {
-		tellOthers(ctx, m, p.rank, err)
+		tellOthers(ctx, m, a.rank, err)
 	} else {
 		t := c.gather.Traits()
 		mine.Window, mine.Chunk = t.Window, t.Chunk
@@ -206,7 +206,7 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, int, 
 	for r := range all {
 		window = min(window, all[r].Window)
 		if all[r].Chunk != mine.Chunk {
-			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, p.rank, mine.Chunk)
+			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, a.rank, mine.Chunk)
 		}
 	}
 	if err != nil && c != nil {
@@ -234,8 +234,8 @@ func tellOthers(ctx context.Context, m *mesh.Mesh, rank int, err error) {
 }
 
 // start sets up the two lanes over an open fabric.
-func (g *Group) start(c *carrier, window int) error {
-	p, s := g.plan, g.plan.settings
+func (g *Group) start(c *transports, window int) error {
+	a, s := g.agreed, g.agreed.settings
 	level, err := reduce.ParseLevel(s.SIMD)
 	if err != nil {
 		return err
@@ -245,31 +245,31 @@ func (g *Group) start(c *carrier, window int) error {
 	}
 	t := c.gather.Traits()
 	g.info = Info{
-		Rank: p.rank, Size: p.size, Fabric: t.Name, Reason: p.reason, Interface: c.iface,
+		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
 	}
-	if t.Lossless && s.Loss > 0 && p.switches == 0 {
+	if t.Lossless && s.Loss > 0 && a.switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
 	}
-	if p.oddSwitch {
-		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+p.noSwitch)
+	if a.oddSwitch {
+		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+a.noSwitch)
 	}
 	g.gather = engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
-			Rank: p.rank, Size: p.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: p.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Rank: a.rank, Size: a.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
+			Chains: a.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: s.Cutoff, Reorder: reorder,
 		},
-		Job: p.job, Fabric: c.gather,
+		Job: a.job, Fabric: c.gather,
 		Broken: g.broken,
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})
-	g.route.Store(&routeInfo{reason: p.noSwitch})
+	g.route.Store(&routeInfo{reason: a.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
-		Rank: p.rank, Size: p.size,
+		Rank: a.rank, Size: a.size,
 		Yield:  g.yield,
 		Route:  newRouteDriver(g, c.streams).run,
 		Broken: g.reduceBroken,
@@ -310,12 +310,12 @@ func (g *Group) broken(rank int, err error) {
 	case errors.As(err, &fault):
 		g.mesh.Report(fault)
 	case errors.As(err, &mismatch):
-		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.plan.rank, Text: err.Error()})
+		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.agreed.rank, Text: err.Error()})
 	case errors.As(err, &stall):
 		g.mesh.Report(&Fault{Kind: mesh.Path, Rank: rank, Text: g.stalled(rank, stall)})
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:
-		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.plan.rank, Text: err.Error()})
+		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.agreed.rank, Text: err.Error()})
 	}
 }

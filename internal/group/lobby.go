@@ -167,11 +167,11 @@ func (l *lobby) first(callers map[caller]bool) (who caller, c net.Conn, changed 
 }
 
 // absent returns the lower ranks that have not connected for a purpose.
-func (l *lobby) absent(p *plan, purpose wire.Purpose) (ranks []int) {
+func (l *lobby) absent(a *agreement, purpose wire.Purpose) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r := range p.rank {
-		if who := (caller{purpose, r, p.job}); l.waiting[who] == nil && !l.taken[who] {
+	for r := range a.rank {
+		if who := (caller{purpose, r, a.job}); l.waiting[who] == nil && !l.taken[who] {
 			ranks = append(ranks, r)
 		}
 	}

@@ -26,10 +26,10 @@ func openLobby(t *testing.T) *lobby {
 	return l
 }
 
-// callerPlan is that of rank 0, which connects to rank 1 in a lobby.
-func callerPlan(l *lobby) *plan {
+// callerAgreement is that of rank 0, which connects to rank 1 in a lobby.
+func callerAgreement(l *lobby) *agreement {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port()))
-	return &plan{size: 2, job: 5, keys: []uint64{0, l.key}, addrs: []netip.AddrPort{{}, at}, settings: config.Default()}
+	return &agreement{size: 2, job: 5, keys: []uint64{0, l.key}, addrs: []netip.AddrPort{{}, at}, settings: config.Default()}
 }
 
 func descriptors(t *testing.T) int {
@@ -43,8 +43,8 @@ func descriptors(t *testing.T) int {
 // MCAST_TIMEOUT: first there is none for the caller's own end, then none for the lobby's.
 func TestLobbyWithoutDescriptors(t *testing.T) {
 	l := openLobby(t)
-	p := callerPlan(l)
-	p.settings.Timeout = 400 * time.Millisecond
+	a := callerAgreement(l)
+	a.settings.Timeout = 400 * time.Millisecond
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := was
@@ -69,17 +69,17 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 	require.NotEmpty(t, fill)
 	conns := make(chan error, 1)
 	go func() {
-		c, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
+		c, err := l.dial(t.Context(), a, wire.PurposeStream, 1)
 		if err == nil {
 			defer c.Close()
 		}
 		conns <- err
 	}()
-	time.Sleep(2 * p.settings.Timeout)
+	time.Sleep(2 * a.settings.Timeout)
 	require.Eventually(t, func() bool { return errors.Is(l.unreached()[1], unix.EMFILE) }, time.Minute, time.Millisecond)
 	_ = unix.Close(fill[0])
 	fill = fill[1:]
-	time.Sleep(2 * p.settings.Timeout)
+	time.Sleep(2 * a.settings.Timeout)
 	release()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -132,12 +132,12 @@ func TestLobbyClosesWhenAllAreHere(t *testing.T) {
 // while nobody has that, and never once it is in use.
 func TestConnectedTwice(t *testing.T) {
 	l := openLobby(t)
-	p := callerPlan(l)
+	a := callerAgreement(l)
 	who := caller{wire.PurposeStream, 0, 5}
-	first, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
+	first, err := l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.NoError(t, err)
 	defer first.Close()
-	second, err := l.dial(t.Context(), p, wire.PurposeStream, 1)
+	second, err := l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.NoError(t, err)
 	defer second.Close()
 	_, err = first.Read(make([]byte, 1))
@@ -146,7 +146,7 @@ func TestConnectedTwice(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	require.Equal(t, second.LocalAddr().String(), taken.RemoteAddr().String())
-	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	_, err = l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.ErrorIs(t, err, errRefused)
 	_, err = second.Write([]byte{1})
 	require.NoError(t, err)
@@ -158,12 +158,12 @@ func TestConnectedTwice(t *testing.T) {
 func TestDialAgain(t *testing.T) {
 	waits(t)
 	l := openLobby(t)
-	p := callerPlan(l)
-	p.keys[1]++ // for which the lobby hangs up
+	a := callerAgreement(l)
+	a.keys[1]++ // for which the lobby hangs up
 	ctx, cancel := context.WithCancelCause(t.Context())
 	dialled := make(chan error, 1)
 	go func() {
-		_, err := l.dial(ctx, p, wire.PurposeMesh, 1)
+		_, err := l.dial(ctx, a, wire.PurposeMesh, 1)
 		dialled <- err
 	}()
 	require.Eventually(t, func() bool { return errors.Is(l.unreached()[1], errHungUp) }, time.Minute, time.Millisecond)
@@ -173,17 +173,17 @@ func TestDialAgain(t *testing.T) {
 	require.ErrorIs(t, err, errHungUp)
 	require.ErrorContains(t, err, "rank 1 cannot be reached at 127.0.0.1:")
 
-	p.settings.Timeout = 3 * time.Second
-	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	a.settings.Timeout = 3 * time.Second
+	_, err = l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.ErrorContains(t, err, "MCAST_TIMEOUT of 3s is over: it hung up on the greeting")
-	at := p.addrs[1]
-	p.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
-	_, err = l.dial(t.Context(), p, wire.PurposeStream, 1)
+	at := a.addrs[1]
+	a.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
+	_, err = l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.ErrorContains(t, err, "MCAST_TIMEOUT of 3s is over: ")
 	require.Empty(t, l.unreached())
 
-	p.addrs[1] = at
+	a.addrs[1] = at
 	require.NoError(t, l.listener.Close())
-	_, err = l.dial(t.Context(), p, wire.PurposeMesh, 1)
+	_, err = l.dial(t.Context(), a, wire.PurposeMesh, 1)
 	require.ErrorIs(t, err, unix.ECONNREFUSED, "nobody listens: that does not pass")
 }

@@ -74,7 +74,7 @@ type kernel struct{}
 func (kernel) Host() string { return netdev.HostID() }
 
 // Uplink implements Network.
-func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return uplink(name) }
+func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return advertised(name) }
 
 // Multicast implements Network.
 func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {

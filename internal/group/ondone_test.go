@@ -60,29 +60,29 @@ func everyKind(t *testing.T, g *Group, root int, post func(*Work, error)) (check
 	want := make([]byte, p*n)
 	fill(want, 7)
 	ones, sum := recvLike(p*n, 1), recvLike(p*n, uint32(p))
-	wanted := window{want[cut : p*n-cut], n, cut}
+	wanted := part{want[cut : p*n-cut], n, cut}
 
-	gathered, word, part := make([]byte, p*n), make([]byte, n), make([]byte, p*n-2*cut)
+	gathered, word, middle := make([]byte, p*n), make([]byte, n), make([]byte, p*n-2*cut)
 	if r == root {
 		copy(word, want)
 	}
 	post(g.StartAllgather(want[r*n:][:n], gathered))
 	post(g.StartBroadcast(word, root))
 	post(g.StartBarrier())
-	post(g.StartAllgatherWindow(wanted.in(r), part, n, cut))
+	post(g.StartAllgatherPart(wanted.in(r), middle, n, cut))
 
 	shard, rooted, reduced, tiny := make([]byte, n), make([]byte, n), make([]byte, p*n), make([]byte, 8)
-	input := window{ones[cut : p*n-cut], n, cut}
+	input := part{ones[cut : p*n-cut], n, cut}
 	some := make([]byte, len(input.in(r)))
 	post(g.StartReduceScatter(ones, shard, reduce.I32, reduce.Sum, 0))
 	post(g.StartReduce(ones[:n], rooted, reduce.I32, reduce.Sum, 0, root))
-	post(g.StartReduceScatterWindow(input.buf, some, n, cut, reduce.I32, reduce.Sum, 0))
+	post(g.StartReduceScatterPart(input.buf, some, n, cut, reduce.I32, reduce.Sum, 0))
 	post(g.StartAllreduce(ones, reduced, reduce.I32, reduce.Sum, 0))
 	post(g.StartAllreduce(ones[:8], tiny, reduce.I32, reduce.Sum, 0))
 	return func() {
 		require.Equal(t, want, gathered)
 		require.Equal(t, want[:n], word)
-		require.Equal(t, wanted.buf, part)
+		require.Equal(t, wanted.buf, middle)
 		require.Equal(t, sum[:n], shard)
 		if r == root {
 			require.Equal(t, sum[:n], rooted)

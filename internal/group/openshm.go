@@ -10,17 +10,17 @@ import (
 )
 
 // openShm attaches to the region that rank 0 serves.
-func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
+func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
 	var server *shm.Server
-	var mine verdict
+	var mine joinResult
 	var err error
-	if p.rank == 0 {
-		lay := shm.DefaultLayout(p.size)
-		lay.Slots = p.settings.ShmSlots
-		if p.settings.ShmChunk != config.Default().ShmChunk {
-			lay.Chunk = p.settings.ShmChunk // asked for, so not scaled to the number of ranks
+	if a.rank == 0 {
+		lay := shm.DefaultLayout(a.size)
+		lay.Slots = a.settings.ShmSlots
+		if a.settings.ShmChunk != config.Default().ShmChunk {
+			lay.Chunk = a.settings.ShmChunk // asked for, so not scaled to the number of ranks
 		}
-		server, err = whenThere(ctx, l, "a region", func() (*shm.Server, error) { return shm.Serve(ctx, p.job, p.keys[0], lay) })
+		server, err = whenThere(ctx, l, "a region", func() (*shm.Server, error) { return shm.Serve(ctx, a.job, a.keys[0], lay) })
 		if err == nil {
 			mine.Shm = server.Address()
 		}
@@ -30,12 +30,12 @@ func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 		return nil, err
 	}
 	w, err := whenThere(ctx, l, "the region", func() (*shm.Region, error) {
-		return shm.Attach(ctx, all[0].Shm, p.job, p.keys[0], p.rank, p.size)
+		return shm.Attach(ctx, all[0].Shm, a.job, a.keys[0], a.rank, a.size)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &carrier{
+	return &transports{
 		gather:  w.Gather(),
 		streams: func(context.Context) (fabric.Streams, error) { return w.Streams(), nil },
 		free:    w.Close,

@@ -16,8 +16,8 @@ import (
 )
 
 // openUDP finds out what the paths carry, joins the multicast group and connects the control edges.
-func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, error) {
-	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) { return p.udpOptions(l.network) })
+func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
+	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) { return a.udpOptions(l.network) })
 	var prober Prober
 	if err == nil {
 		if prober, err = whenThere(ctx, l, "probes of paths", func() (Prober, error) { return l.network.Probe(&o) }); err == nil {
@@ -25,15 +25,15 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 			defer prober.Close()
 		}
 	}
-	paths, err := probePaths(ctx, m, p, prober, packetFor(&o), err)
+	paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
 	if err != nil {
 		return nil, err
 	}
-	found, err := p.adapt(&o, paths)
+	found, err := a.adapt(&o, paths)
 	if err != nil {
 		return nil, err
 	}
-	conns, err := l.connect(ctx, p, wire.PurposeControl, topology.Neighbours(p.rank, p.size))
+	conns, err := l.connect(ctx, a, wire.PurposeControl, topology.Neighbours(a.rank, a.size))
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +42,12 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 		closeAll(conns)
 		return nil, err
 	}
-	if p.settings.Loss > 0 {
-		gather = fault.Lossy(gather, p.settings.Loss, p.settings.LossSeed+uint64(p.rank))
+	if a.settings.Loss > 0 {
+		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
-	return &carrier{
+	return &transports{
 		gather:  gather,
-		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, p) },
+		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a) },
 		iface:   o.Interface.Name,
 		found:   found,
 		free:    func() error { return nil },
@@ -55,24 +55,24 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, p *plan) (*carrier, er
 }
 
 // udpOptions are this rank's, but for the connections.
-func (p *plan) udpOptions(n Network) (udp.Options, error) {
+func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	var addrs []netip.Addr // of all ranks
-	for _, a := range p.addrs {
+	for _, a := range a.addrs {
 		addrs = append(addrs, a.Addr())
 	}
-	ifi, err := n.Multicast(p.settings.Interface, addrs)
+	ifi, err := n.Multicast(a.settings.Interface, addrs)
 	if err != nil {
 		return udp.Options{}, err
 	}
-	offload, err := batch.ParseOffload(p.settings.Offload)
+	offload, err := batch.ParseOffload(a.settings.Offload)
 	if err != nil {
 		return udp.Options{}, err
 	}
-	group, port := p.group()
+	group, port := a.group()
 	return udp.Options{
-		Rank: p.rank, Size: p.size, Job: p.job, Group: group, Port: port, Subgroups: p.settings.Subgroups,
-		Interface: ifi, Sources: addrs, TTL: p.settings.TTL, Chunk: p.settings.Chunk, RcvBuf: p.rcvBuf,
-		Window: 2 * p.settings.Window, Offload: offload, Stall: p.settings.Timeout,
+		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port, Subgroups: a.settings.Subgroups,
+		Interface: ifi, Sources: addrs, TTL: a.settings.TTL, Chunk: a.settings.Chunk, RcvBuf: a.rcvBuf,
+		Window: 2 * a.settings.Window, Offload: offload, Stall: a.settings.Timeout,
 	}, nil
 }
 
@@ -89,10 +89,10 @@ func packetFor(o *udp.Options) int {
 }
 
 // adapt fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
-func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error) {
+func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err error) {
 	mtu := o.Interface.MTU
 	if paths.packet < paths.full {
-		p.narrow = paths.packet
+		a.narrow = paths.packet
 		text := paths.narrow(o.Interface.Name, mtu)
 		chunk := udp.ChunkFor(paths.packet)
 		switch {
@@ -108,19 +108,19 @@ func (p *plan) adapt(o *udp.Options, paths *probed) (found []warning, err error)
 		o.Chunk = udp.ChunkFor(paths.packet)
 	}
 	if paths.packet < min(mtu, udp.MaxPacket) {
-		p.segment = min(paths.packet-ipAndTCP, mostSegment)
+		a.segment = min(paths.packet-ipAndTCP, mostSegment)
 	}
 	return append(found, paths.warnings()...), nil
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not
 // come to theirs as long as ctx, the life of the group, lasts: the mesh says who is dead.
-func openStreams(ctx context.Context, l *lobby, p *plan) (fabric.Streams, error) {
-	conns, err := l.connect(ctx, p, wire.PurposeStream, p.others())
+func openStreams(ctx context.Context, l *lobby, a *agreement) (fabric.Streams, error) {
+	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: p.rank, Size: p.size, Stall: p.settings.Timeout}
+	o := &tcp.Options{Rank: a.rank, Size: a.size, Stall: a.settings.Timeout}
 	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return l.network.Streams(o, conns) })
 	if err != nil {
 		closeAll(conns)

@@ -416,14 +416,14 @@ func TestRankDiesWhileJoining(t *testing.T) {
 				require.NoError(t, err)
 				eps[r], blobs[r] = e, e.Blob()
 			}
-			p, err := newPlan(eps[1].opts, blobs)
+			a, err := newAgreement(eps[1].opts, blobs)
 			require.NoError(t, err)
 			done := make(chan error)
 			go func() {
 				_, err := eps[0].Join(context.Background(), blobs)
 				done <- err
 			}()
-			conns, err := eps[1].lobby.connect(context.Background(), p, wire.PurposeMesh, []int{0})
+			conns, err := eps[1].lobby.connect(context.Background(), a, wire.PurposeMesh, []int{0})
 			require.NoError(t, err)
 			require.NoError(t, conns[0].Close())
 			require.ErrorContains(t, <-done, "rank 1 is lost")

@@ -22,13 +22,13 @@ const smallSegment = minIPv6MTU - 60
 // cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.
 func (g *Group) cannotConnect(absent *absentError) *Fault {
 	return &Fault{Kind: Path, Rank: absent.rank, Text: fmt.Sprintf(
-		"rank %d cannot connect to rank %d, though it answers: %v", g.plan.rank, absent.rank, absent.err)}
+		"rank %d cannot connect to rank %d, though it answers: %v", g.agreed.rank, absent.rank, absent.err)}
 }
 
 // stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.
 func (g *Group) stalled(rank int, e *sys.StallError) string {
-	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: TCP %v", g.plan.rank, rank, e)
+	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: TCP %v", g.agreed.rank, rank, e)
 	if packet := e.Segment + tcpHeaders; packet > plainMTU {
 		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
 			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)

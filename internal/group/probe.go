@@ -67,12 +67,12 @@ type pathProbe struct {
 
 // probePaths probes with packets of up to the given size, or less if another rank wants less. All
 // ranks take part, also one that cannot and says why by err; all come to the same conclusion.
-func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober Prober, packet int, err error) (*probed, error) {
+func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
-		Prober: prober, mesh: m, rank: p.rank, size: p.size,
-		neighbours: topology.Neighbours(p.rank, p.size), to: map[int]netip.AddrPort{},
+		Prober: prober, mesh: m, rank: a.rank, size: a.size,
+		neighbours: topology.Neighbours(a.rank, a.size), to: map[int]netip.AddrPort{},
 	}
-	if err := b.meet(ctx, p, packet, err); err != nil {
+	if err := b.meet(ctx, a, packet, err); err != nil {
 		return nil, err
 	}
 	var all []probeRecord
@@ -101,7 +101,7 @@ func probePaths(ctx context.Context, m *mesh.Mesh, p *plan, prober Prober, packe
 }
 
 // meet tells all ranks where this one takes probes, and what size it wants to try.
-func (b *pathProbe) meet(ctx context.Context, p *plan, packet int, err error) error {
+func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err error) error {
 	mine := probeRecord{Packet: packet}
 	if err == nil {
 		mine.Port, err = b.Port()
@@ -121,7 +121,7 @@ func (b *pathProbe) meet(ctx context.Context, p *plan, packet int, err error) er
 		b.full = min(b.full, all[r].Packet)
 	}
 	for _, r := range b.neighbours {
-		b.to[r] = netip.AddrPortFrom(p.addrs[r].Addr(), all[r].Port)
+		b.to[r] = netip.AddrPortFrom(a.addrs[r].Addr(), all[r].Port)
 	}
 	return nil
 }

@@ -30,14 +30,14 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 	switch {
 	case len(recv)%t.Size() != 0:
 		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
-	case len(send) != len(recv)*g.plan.size:
+	case len(send) != len(recv)*g.agreed.size:
 		return nil, argument("reduce-scatter: send has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(send), g.plan.size, len(recv), len(recv)*g.plan.size)
+			len(send), g.agreed.size, len(recv), len(recv)*g.agreed.size)
 	}
-	own := send[g.plan.rank*len(recv):][:len(recv)]
+	own := send[g.agreed.rank*len(recv):][:len(recv)]
 	if overlaps(send, recv) && !engine.SameMemory(recv, own) {
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
-			g.plan.rank*len(recv), (g.plan.rank+1)*len(recv))
+			g.agreed.rank*len(recv), (g.agreed.rank+1)*len(recv))
 	}
 	g.posting.RLock()
 	defer g.posting.RUnlock()
@@ -61,15 +61,15 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	if err := checkReduction("reduce", t, op); err != nil {
 		return nil, err
 	}
-	if root != g.plan.rank {
+	if root != g.agreed.rank {
 		recv = nil
 	}
 	switch {
-	case root < 0 || root >= g.plan.size:
-		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.plan.size-1)
+	case root < 0 || root >= g.agreed.size:
+		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.agreed.size-1)
 	case len(send)%t.Size() != 0:
 		return nil, argument("reduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
-	case root == g.plan.rank && len(recv) != len(send):
+	case root == g.agreed.rank && len(recv) != len(send):
 		return nil, argument("reduce: send has %d bytes and the root's recv %d; they must be equal", len(send), len(recv))
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")
@@ -103,6 +103,6 @@ func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
 	}
 	g.checkDeparted(overlap.Reduce)
 	w.Book(&g.waited[overlap.Reduce])
-	g.tally.reduceBytes.Add(uint64(len(o.Recv)))
+	g.counters.reduceBytes.Add(uint64(len(o.Recv)))
 	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil
 }

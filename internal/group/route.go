@@ -30,11 +30,11 @@ type routeDriver struct {
 }
 
 func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
-	s := &g.plan.settings
+	s := &g.agreed.settings
 	return &routeDriver{
 		Group: g, open: open, attempts: make(chan *switchConn, 1),
 		router: route.New(route.Config{
-			Rank: g.plan.rank, Switches: s.Switches()[:g.plan.switches], NoSwitch: g.plan.noSwitch, Timeout: s.SwitchTimeout,
+			Rank: g.agreed.rank, Switches: s.Switches()[:g.agreed.switches], NoSwitch: g.agreed.noSwitch, Timeout: s.SwitchTimeout,
 		}),
 	}
 }
@@ -133,7 +133,7 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	case route.Notify:
 		d.mesh.Notify(o.Epoch, o.Text)
 	case route.Report:
-		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.plan.rank, Text: o.Text})
+		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.rank, Text: o.Text})
 	case route.Join:
 		ctx, cancel := context.WithCancel(d.life)
 		d.cancel = cancel
@@ -205,12 +205,12 @@ func (d *routeDriver) tell(o route.Order) {
 	case route.TellDirect:
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
 	case route.TellLost:
-		d.tally.fallbacks.Add(1)
+		d.counters.fallbacks.Add(1)
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
 		d.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
 	case route.TellSwitched:
 		how := "sums in a fixed order"
-		if d.plan.settings.SwitchMode == "fast" {
+		if d.agreed.settings.SwitchMode == "fast" {
 			how = "sums as contributions arrive"
 		}
 		d.route.Store(&routeInfo{reason: d.route.Load().reason, via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
@@ -232,7 +232,7 @@ const overdue = 10 * time.Second
 // openStreams waits for every rank, however late it comes to its first reduction.
 func (d *routeDriver) openStreams() (err error) {
 	late := time.AfterFunc(overdue, func() {
-		if ranks := d.lobby.absent(d.plan, wire.PurposeStream); len(ranks) > 0 {
+		if ranks := d.lobby.absent(d.agreed, wire.PurposeStream); len(ranks) > 0 {
 			d.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
 		}
 		for rank, err := range d.lobby.unreached() {

@@ -155,13 +155,13 @@ func inWindows(g *Group, big, small []byte) error {
 	other := make([]byte, len(big))
 	var works []*Work
 	for at := 0; at < len(big); at += step {
-		gather := window{big[at:min(at+step, len(big))], len(small), at}
-		scatter := window{other[at:min(at+step, len(big))], len(small), at}
-		w, err := g.StartAllgatherWindow(gather.in(g.Rank()), gather.buf, len(small), at)
+		gather := part{big[at:min(at+step, len(big))], len(small), at}
+		scatter := part{other[at:min(at+step, len(big))], len(small), at}
+		w, err := g.StartAllgatherPart(gather.in(g.Rank()), gather.buf, len(small), at)
 		if err != nil {
 			return err
 		}
-		v, err := g.StartReduceScatterWindow(scatter.buf, scatter.in(g.Rank()), len(small), at, reduce.F32, reduce.Sum, 0)
+		v, err := g.StartReduceScatterPart(scatter.buf, scatter.in(g.Rank()), len(small), at, reduce.F32, reduce.Sum, 0)
 		if err != nil {
 			return err
 		}

@@ -51,15 +51,15 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *switchConn {
 }
 
 func (d *routeDriver) joinSwitch(ctx context.Context, c *switchConn, address string) error {
-	s := &d.plan.settings
+	s := &d.agreed.settings
 	offload, err := batch.ParseOffload(s.Offload)
 	if err != nil {
 		return err
 	}
 	c.session, err = session.Dial(ctx, address, session.Hello{
-		Job: d.plan.job, Epoch: c.epoch, Ranks: d.plan.size, Rank: d.plan.rank,
+		Job: d.agreed.job, Epoch: c.epoch, Ranks: d.agreed.size, Rank: d.agreed.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
-		Chunk: d.plan.switchChunk(), Offload: offload, Network: d.lobby.network.Sessions(),
+		Chunk: d.agreed.switchChunk(), Offload: offload, Network: d.lobby.network.Sessions(),
 	})
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, c *switchConn, address str
 	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
 		c.conn, err = d.attach(c.session, reducescatter.SwitchConnConfig{
-			Epoch: c.epoch, Terms: terms, Rank: d.plan.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
+			Epoch: c.epoch, Terms: terms, Rank: d.agreed.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
 			Lost: func(err error) { c.lost <- err },
 		})
 	}
@@ -88,17 +88,17 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 		return nil, err
 	}
 	c.Switch = path
-	if set := &d.plan.settings; set.Loss > 0 {
-		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.plan.rank))
+	if set := &d.agreed.settings; set.Loss > 0 {
+		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.agreed.rank))
 	}
 	return reducescatter.NewSwitchConn(c), nil
 }
 
 // switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
 // found to carry, since a rank's port is on its path to the switch too. 0: by neither.
-func (p *plan) switchChunk() int {
+func (a *agreement) switchChunk() int {
 	const headers = 40 + 8 + wire.SlotSize + session.TagSize // those of IPv6 and UDP, the longest
-	chunk, narrow := p.settings.Chunk, p.narrow-headers
+	chunk, narrow := a.settings.Chunk, a.narrow-headers
 	if narrow > 0 && (chunk == 0 || narrow < chunk) {
 		return narrow
 	}
@@ -111,7 +111,7 @@ const probeLimit = 2 * time.Second
 
 // probe returns once datagrams of all sizes have gone to the switch and back.
 func (d *routeDriver) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
-	limit := min(probeLimit, d.plan.settings.SwitchTimeout)
+	limit := min(probeLimit, d.agreed.settings.SwitchTimeout)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
 	defer stop()
 	return s.Probe(ctx, t, number)

@@ -290,8 +290,8 @@ func TestSwitchChunk(t *testing.T) {
 	for _, c := range []struct{ chunk, narrow, want int }{
 		{0, 0, 0}, {1408, 0, 1408}, {0, 1500, 1404}, {4096, 1500, 1404}, {1024, 1500, 1024},
 	} {
-		p := plan{settings: config.Settings{Chunk: c.chunk}, narrow: c.narrow}
-		assert.Equal(t, c.want, p.switchChunk(), "%+v", c)
+		a := agreement{settings: config.Settings{Chunk: c.chunk}, narrow: c.narrow}
+		assert.Equal(t, c.want, a.switchChunk(), "%+v", c)
 	}
 }
 

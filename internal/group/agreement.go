@@ -13,9 +13,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// plan is what all ranks conclude from the blobs of all ranks, each for
+// agreement is what all ranks conclude from the blobs of all ranks, each for
 // itself and all alike; only rank differs.
-type plan struct {
+type agreement struct {
 	rank, size int
 	settings   config.Settings
 	job        uint64
@@ -34,42 +34,42 @@ type plan struct {
 	oddSwitch bool   // some ranks name nodes, and others none or not as many
 }
 
-func newPlan(o Options, blobs [][]byte) (*plan, error) {
+func newAgreement(o Options, blobs [][]byte) (*agreement, error) {
 	if len(blobs) != o.Size {
 		return nil, argument("%d blobs for a group of %d ranks", len(blobs), o.Size)
 	}
-	p := &plan{rank: o.Rank, size: o.Size, settings: o.Settings}
+	a := &agreement{rank: o.Rank, size: o.Size, settings: o.Settings}
 	all := make([]blob, o.Size)
 	for r := range blobs {
 		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
 			return nil, argument("blob of rank %d is not one of ours: %v", r, err)
 		}
-		if err := p.add(r, &all[r], &all[0]); err != nil {
+		if err := a.add(r, &all[r], &all[0]); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if p.job, err = strconv.ParseUint(all[0].Job, 16, 64); err != nil || p.job == 0 {
+	if a.job, err = strconv.ParseUint(all[0].Job, 16, 64); err != nil || a.job == 0 {
 		return nil, argument("blob of rank 0 names the job %q", all[0].Job)
 	}
-	if p.oneHost && o.Settings.Interface == "" {
-		for r := range p.addrs {
-			p.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.addrs[r].Port())
+	if a.oneHost && o.Settings.Interface == "" {
+		for r := range a.addrs {
+			a.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.addrs[r].Port())
 		}
 	}
-	if err := p.reachable(all); err != nil {
+	if err := a.reachable(all); err != nil {
 		return nil, err
 	}
-	p.countSwitches(all)
-	return p, p.choose(all)
+	a.countSwitches(all)
+	return a, a.choose(all)
 }
 
 // reachable finds a rank that others would look for on their own loopback.
-func (p *plan) reachable(all []blob) error {
-	if p.oneHost {
+func (a *agreement) reachable(all []blob) error {
+	if a.oneHost {
 		return nil
 	}
-	for r, addr := range p.addrs {
+	for r, addr := range a.addrs {
 		if addr.Addr().IsLoopback() {
 			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: it has no default route, so set MCAST_IFACE to the interface that reaches the others",
 				r, all[r].Host, addr.Addr())
@@ -79,18 +79,18 @@ func (p *plan) reachable(all []blob) error {
 }
 
 // countSwitches finds out whether there are aggregation nodes for all ranks.
-func (p *plan) countSwitches(all []blob) {
-	p.switches = all[0].Switches
+func (a *agreement) countSwitches(all []blob) {
+	a.switches = all[0].Switches
 	for r := range all {
 		if all[r].Switches != all[0].Switches {
-			p.noSwitch = fmt.Sprintf("MCAST_SWITCH names %d nodes at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
-			p.switches, p.oddSwitch = 0, true
+			a.noSwitch = fmt.Sprintf("MCAST_SWITCH names %d nodes at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
+			a.switches, a.oddSwitch = 0, true
 			return
 		}
 	}
-	p.noSwitch = "no aggregation node is configured: each owner sums its own shard"
-	if p.switches > 0 {
-		p.noSwitch = "ranks join the switch at the first Reduce-Scatter"
+	a.noSwitch = "no aggregation node is configured: each owner sums its own shard"
+	if a.switches > 0 {
+		a.noSwitch = "ranks join the switch at the first Reduce-Scatter"
 	}
 }
 
@@ -98,19 +98,19 @@ func (p *plan) countSwitches(all []blob) {
 const minMTU = 68
 
 // add takes one rank's blob into account.
-func (p *plan) add(r int, b, first *blob) error {
+func (a *agreement) add(r int, b, first *blob) error {
 	switch {
 	case b.Version != wire.Version:
 		return &MismatchError{
-			Ranks: [2]int{r, p.rank}, What: [2]string{fmt.Sprintf("version %d", b.Version), fmt.Sprintf("version %d", wire.Version)},
-			Text: fmt.Sprintf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, p.rank, wire.Version),
+			Ranks: [2]int{r, a.rank}, What: [2]string{fmt.Sprintf("version %d", b.Version), fmt.Sprintf("version %d", wire.Version)},
+			Text: fmt.Sprintf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, a.rank, wire.Version),
 		}
 	case b.Rank != r:
 		return argument("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
-	case b.Size != p.size:
+	case b.Size != a.size:
 		return &MismatchError{
-			Ranks: [2]int{r, p.rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", p.size)},
-			Text: fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, p.rank, p.size),
+			Ranks: [2]int{r, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", a.size)},
+			Text: fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, a.rank, a.size),
 		}
 	case b.Settings != first.Settings:
 		return difference(first.Settings, b.Settings, r)
@@ -127,13 +127,13 @@ func (p *plan) add(r int, b, first *blob) error {
 		return argument("blob of rank %d has an MTU of %d, a receive buffer of %d bytes and %d switches; want an MTU of at least %d, and nothing below 0",
 			r, b.MTU, b.RcvBuf, b.Switches, minMTU)
 	}
-	p.keys = append(p.keys, key)
-	p.addrs = append(p.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) // checked above
+	a.keys = append(a.keys, key)
+	a.addrs = append(a.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) // checked above
 	if r == 0 {
-		p.rcvBuf, p.oneHost = b.RcvBuf, true
+		a.rcvBuf, a.oneHost = b.RcvBuf, true
 	}
-	p.rcvBuf = min(p.rcvBuf, b.RcvBuf)
-	p.oneHost = p.oneHost && netdev.SameHost(b.Host, first.Host)
+	a.rcvBuf = min(a.rcvBuf, b.RcvBuf)
+	a.oneHost = a.oneHost && netdev.SameHost(b.Host, first.Host)
 	return nil
 }
 
@@ -154,29 +154,29 @@ func difference(first, other string, r int) *MismatchError {
 }
 
 // choose picks the fabric.
-func (p *plan) choose(all []blob) error {
-	p.fabric = p.settings.Fabric
+func (a *agreement) choose(all []blob) error {
+	a.fabric = a.settings.Fabric
 	switch {
-	case p.fabric == "udp":
-		p.reason = "MCAST_FABRIC=udp"
-	case p.oneHost && p.size <= shm.MaxSize:
-		p.reason = "all ranks share one host"
-		if p.fabric == "shm" {
-			p.reason = "MCAST_FABRIC=shm"
+	case a.fabric == "udp":
+		a.reason = "MCAST_FABRIC=udp"
+	case a.oneHost && a.size <= shm.MaxSize:
+		a.reason = "all ranks share one host"
+		if a.fabric == "shm" {
+			a.reason = "MCAST_FABRIC=shm"
 		}
-		p.fabric = "shm"
-	case p.fabric == "shm" && !p.oneHost:
+		a.fabric = "shm"
+	case a.fabric == "shm" && !a.oneHost:
 		for r := range all {
 			if !netdev.SameHost(all[r].Host, all[0].Host) {
 				return argument("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
 			}
 		}
-	case p.fabric == "shm":
-		return argument("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", p.size, shm.MaxSize)
+	case a.fabric == "shm":
+		return argument("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", a.size, shm.MaxSize)
 	default:
-		p.fabric, p.reason = "udp", "ranks are on several hosts"
-		if p.oneHost {
-			p.reason = fmt.Sprintf("%d ranks are more than shm's %d", p.size, shm.MaxSize)
+		a.fabric, a.reason = "udp", "ranks are on several hosts"
+		if a.oneHost {
+			a.reason = fmt.Sprintf("%d ranks are more than shm's %d", a.size, shm.MaxSize)
 		}
 	}
 	return nil
@@ -184,16 +184,16 @@ func (p *plan) choose(all []blob) error {
 
 // group returns the multicast group and port: those configured, or ones drawn
 // from the job's number in the organisation-local block 239.192.0.0/14 (RFC 2365).
-func (p *plan) group() (netip.Addr, uint16) {
-	addr, port := p.settings.Group, p.settings.Port
+func (a *agreement) group() (netip.Addr, uint16) {
+	addr, port := a.settings.Group, a.settings.Port
 	if !addr.IsValid() {
-		j := p.job >> 1
+		j := a.job >> 1
 		// Subgroups take the addresses that follow, so the last byte leaves room.
 		addr = netip.AddrFrom4([4]byte{239, 192 | byte(j>>16)&3, byte(j >> 8), byte(j) &^ 15})
 	}
 	if port == 0 {
 		// Below the range from which Linux takes ephemeral ports.
-		port = 10000 + uint16(p.job>>32%20000) // under 20000
+		port = 10000 + uint16(a.job>>32%20000) // under 20000
 	}
 	return addr, port
 }
@@ -202,12 +202,12 @@ func (p *plan) group() (netip.Addr, uint16) {
 // host the receivers of one root at a time find its bytes in the cache. Over a
 // network the link into a root lies idle while it alone sends, so all send at
 // once, as far as a window in chunks leaves each of them a few.
-func (p *plan) chains(window int) int {
+func (a *agreement) chains(window int) int {
 	switch {
-	case p.settings.Chains > 0:
-		return p.settings.Chains
-	case p.oneHost:
+	case a.settings.Chains > 0:
+		return a.settings.Chains
+	case a.oneHost:
 		return 1
 	}
-	return max(1, min(p.size, maxChains, window/chainWindow))
+	return max(1, min(a.size, maxChains, window/chainWindow))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// FuzzPlan has a store hand out anything for the blobs of two ranks. It is refused with a reason,
-// or gives a plan that both make alike and that what follows can work with.
-func FuzzPlan(f *testing.F) {
+// FuzzAgreement has a store hand out anything for the blobs of two ranks. It is refused with a reason,
+// or gives an agreement that both come to alike and that what follows can work with.
+func FuzzAgreement(f *testing.F) {
 	settings := config.Default()
 	good := func(rank int) blob {
 		return blob{
@@ -43,19 +43,19 @@ func FuzzPlan(f *testing.F) {
 		f.Add(texts[0], texts[1], "udp")
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte, fabric string) {
-		var plans [2]*plan
+		var both [2]*agreement
 		var errs [2]error
-		for rank := range plans {
+		for rank := range both {
 			o := Options{Rank: rank, Size: 2, Settings: settings}
 			o.Settings.Fabric = fabric
-			plans[rank], errs[rank] = newPlan(o, [][]byte{first, second})
+			both[rank], errs[rank] = newAgreement(o, [][]byte{first, second})
 		}
 		require.Equal(t, errs[0] == nil, errs[1] == nil)
 		if errs[0] != nil {
 			require.NotEmpty(t, errs[0].Error())
 			return
 		}
-		a, b := plans[0], plans[1]
+		a, b := both[0], both[1]
 		b.rank = a.rank
 		require.Equal(t, a, b)
 		require.Len(t, a.keys, 2)

@@ -15,16 +15,16 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
 
-// windowed is an Allgather and a Reduce-Scatter cut into windows, with all that they give.
-type windowed struct {
+// cutUp is an Allgather and a Reduce-Scatter cut into parts, with all that they give.
+type cutUp struct {
 	*exercise
-	cuts     []int // where windows begin, and the end
+	cuts     []int // where parts begin, and the end
 	gathered []byte
 	inPlace  bool
 }
 
-func newWindowed(rng *rand.Rand, ranks, count int, typ reduce.Type, cuts []int) *windowed {
-	w := &windowed{exercise: newExercise(rng, ranks, count, typ, reduce.Sum), inPlace: rng.IntN(2) == 0}
+func newCutUp(rng *rand.Rand, ranks, count int, typ reduce.Type, cuts []int) *cutUp {
+	w := &cutUp{exercise: newExercise(rng, ranks, count, typ, reduce.Sum), inPlace: rng.IntN(2) == 0}
 	for _, at := range cuts {
 		w.cuts = append(w.cuts, at*typ.Size())
 	}
@@ -33,7 +33,7 @@ func newWindowed(rng *rand.Rand, ranks, count int, typ reduce.Type, cuts []int) 
 	return w
 }
 
-// every cuts n elements into windows of a length.
+// every cuts n elements into parts of a length.
 func every(n, step int) []int {
 	var cuts []int
 	for at := 0; at < n; at += step {
@@ -42,13 +42,13 @@ func every(n, step int) []int {
 	return append(cuts, n)
 }
 
-// scatter runs the Reduce-Scatter on a rank with that many windows in flight. Windows
+// scatter runs the Reduce-Scatter on a rank with that many parts in flight. Parts
 // lie in buffers of their own, as NCCL's do.
-func (s *windowed) scatter(t *testing.T, g *Group, depth int) error {
+func (s *cutUp) scatter(t *testing.T, g *Group, depth int) error {
 	r := g.Rank()
 	result := make([]byte, 0, s.bytes)
 	var works []*Work
-	var recvs, windows [][]byte
+	var recvs, parts [][]byte
 	for i := range len(s.cuts) - 1 + depth {
 		if i >= depth {
 			if err := works[i-depth].Wait(t.Context()); err != nil {
@@ -57,82 +57,82 @@ func (s *windowed) scatter(t *testing.T, g *Group, depth int) error {
 			result = append(result, recvs[i-depth]...)
 			from, to := s.cuts[i-depth], s.cuts[i-depth+1]
 			if !s.inPlace {
-				require.Equal(t, s.sends[r][from:to], windows[i-depth], "the input is untouched")
+				require.Equal(t, s.sends[r][from:to], parts[i-depth], "the input is untouched")
 			}
 		}
 		if i >= len(s.cuts)-1 {
 			continue
 		}
-		w := window{slices.Clone(s.sends[r][s.cuts[i]:s.cuts[i+1]]), s.bytes, s.cuts[i]}
-		recv := w.in(r)
+		p := part{slices.Clone(s.sends[r][s.cuts[i]:s.cuts[i+1]]), s.bytes, s.cuts[i]}
+		recv := p.in(r)
 		if !s.inPlace {
 			recv = make([]byte, len(recv))
 		}
-		work, err := g.StartReduceScatterWindow(w.buf, recv, w.shard, w.offset, s.typ, s.op, 0)
+		work, err := g.StartReduceScatterPart(p.buf, recv, p.shard, p.offset, s.typ, s.op, 0)
 		if err != nil {
 			return err
 		}
-		works, recvs, windows = append(works, work), append(recvs, recv), append(windows, w.buf)
+		works, recvs, parts = append(works, work), append(recvs, recv), append(parts, p.buf)
 	}
 	require.Len(t, result, s.bytes)
 	return s.check(g, result)
 }
 
-// gather runs the Allgather on a rank with that many windows in flight.
-func (s *windowed) gather(t *testing.T, g *Group, depth int) error {
+// gather runs the Allgather on a rank with that many parts in flight.
+func (s *cutUp) gather(t *testing.T, g *Group, depth int) error {
 	r := g.Rank()
 	var works []*Work
-	var sends, windows [][]byte
+	var sends, parts [][]byte
 	for i := range len(s.cuts) - 1 + depth {
 		if i >= depth {
 			if err := works[i-depth].Wait(t.Context()); err != nil {
 				return err
 			}
 			from, to := s.cuts[i-depth], s.cuts[i-depth+1]
-			want := window{s.gathered[from:to:to], s.bytes, from}
-			require.Equal(t, want.buf, windows[i-depth], "window %d, bytes %d to %d of shards of %d", i-depth, from, to, s.bytes)
+			want := part{s.gathered[from:to:to], s.bytes, from}
+			require.Equal(t, want.buf, parts[i-depth], "part %d, bytes %d to %d of shards of %d", i-depth, from, to, s.bytes)
 			require.Equal(t, want.in(r), sends[i-depth], "send is untouched")
 		}
 		if i >= len(s.cuts)-1 {
 			continue
 		}
-		w := window{make([]byte, s.cuts[i+1]-s.cuts[i]), s.bytes, s.cuts[i]}
-		theirs := window{s.gathered[s.cuts[i]:s.cuts[i+1]], s.bytes, s.cuts[i]}
-		send := w.in(r)
+		p := part{make([]byte, s.cuts[i+1]-s.cuts[i]), s.bytes, s.cuts[i]}
+		theirs := part{s.gathered[s.cuts[i]:s.cuts[i+1]], s.bytes, s.cuts[i]}
+		send := p.in(r)
 		if !s.inPlace {
 			send = make([]byte, len(send))
 		}
 		copy(send, theirs.in(r))
-		work, err := g.StartAllgatherWindow(send, w.buf, w.shard, w.offset)
+		work, err := g.StartAllgatherPart(send, p.buf, p.shard, p.offset)
 		if err != nil {
 			return err
 		}
-		works, sends, windows = append(works, work), append(sends, send), append(windows, w.buf)
+		works, sends, parts = append(works, work), append(sends, send), append(parts, p.buf)
 	}
 	return nil
 }
 
-// TestWindows: windows within a slot, over several, and of everything, of any
+// TestParts: parts within a slot, over several, and of everything, of any
 // length, many in flight, of both kinds at once.
-func TestWindows(t *testing.T) {
+func TestParts(t *testing.T) {
 	const p = 4
 	types := []reduce.Type{reduce.F32, reduce.BF16, reduce.I8, reduce.F64}
 	onBoth(t, p, func(t *testing.T, g []*Group) {
 		rng := seeded(1)
-		var all []*windowed
+		var all []*cutUp
 		for i, count := range []int{0, 1, 7, 1000, 65_536, 120_001} {
 			for _, step := range []int{p * count, count, count/3 + 1, 3*count/2 + 1, 32_768} {
 				if step == 0 || p*count/step > 100 {
 					continue
 				}
-				all = append(all, newWindowed(rng, p, count, types[i%len(types)], every(p*count, step)))
+				all = append(all, newCutUp(rng, p, count, types[i%len(types)], every(p*count, step)))
 			}
 			cuts := []int{0, p * count}
 			for range rng.IntN(12) {
-				cuts = append(cuts, rng.IntN(p*count+1)) // some twice: windows of nothing
+				cuts = append(cuts, rng.IntN(p*count+1)) // some twice: parts of nothing
 			}
 			slices.Sort(cuts)
-			all = append(all, newWindowed(rng, p, count, types[i%len(types)], cuts))
+			all = append(all, newCutUp(rng, p, count, types[i%len(types)], cuts))
 		}
 		for _, s := range all {
 			depths := []int{1, 8}
@@ -152,18 +152,18 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// TestWindowsThroughTheSwitch: the switch has them all, and when it is lost, they end all the same.
-func TestWindowsThroughTheSwitch(t *testing.T) {
+// TestPartsThroughTheSwitch: the switch has them all, and when it is lost, they end all the same.
+func TestPartsThroughTheSwitch(t *testing.T) {
 	n := node(t, switchd.Config{})
 	g := world(t, 3, via("udp", n))
 	rng := seeded(2)
 	run := func() {
-		s := newWindowed(rng, 3, 100_000, reduce.F32, every(300_000, 70_001))
+		s := newCutUp(rng, 3, 100_000, reduce.F32, every(300_000, 70_001))
 		each(t, 3, func(r int) error { return s.scatter(t, g[r], 32) })
 	}
 	run()
 	for r := range g {
-		assert.EqualValues(t, 7, g[r].Stats().SwitchOps, "5 windows, of which 2 straddle")
+		assert.EqualValues(t, 7, g[r].Stats().SwitchOps, "5 parts, of which 2 straddle")
 	}
 	each(t, 4, func(i int) error {
 		if i == 3 {
@@ -175,11 +175,11 @@ func TestWindowsThroughTheSwitch(t *testing.T) {
 	until(t, g, "direct")
 }
 
-// TestWindowOverManyShards: as many operations as the lane queues, and more in one window.
-func TestWindowOverManyShards(t *testing.T) {
+// TestPartOverManyShards: as many operations as the lane queues, and more in one part.
+func TestPartOverManyShards(t *testing.T) {
 	const p = 5
 	g := world(t, p, func(s *config.Settings) { s.Fabric = "shm" })
-	s := newWindowed(seeded(3), p, 8, reduce.I16, []int{0, 39, 40})
+	s := newCutUp(seeded(3), p, 8, reduce.I16, []int{0, 39, 40})
 	each(t, p, func(r int) error {
 		for range 300 {
 			if err := s.gather(t, g[r], 2); err != nil {
@@ -194,24 +194,24 @@ func TestWindowOverManyShards(t *testing.T) {
 	require.ErrorIs(t, fillUp(g[0]), engine.ErrBusy)
 }
 
-// fillUp posts windows until one is refused.
+// fillUp posts parts until one is refused.
 func fillUp(g *Group) error {
 	for range 2 * engine.MaxQueued {
-		if _, err := g.StartAllgatherWindow(make([]byte, 16), make([]byte, 79), 16, 0); err != nil {
+		if _, err := g.StartAllgatherPart(make([]byte, 16), make([]byte, 79), 16, 0); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("none was")
 }
 
-func TestWindowArguments(t *testing.T) {
+func TestPartArguments(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })[1]
 	buf := make([]byte, 64)
-	gather := func(send, window []byte, shard, offset int) error {
-		return g.AllgatherWindow(send, window, shard, offset)
+	gather := func(send, buf []byte, shard, offset int) error {
+		return g.AllgatherPart(send, buf, shard, offset)
 	}
-	scatter := func(window, recv []byte, shard, offset int) error {
-		return g.ReduceScatterWindow(window, recv, shard, offset, reduce.F32, reduce.Sum, 0)
+	scatter := func(buf, recv []byte, shard, offset int) error {
+		return g.ReduceScatterPart(buf, recv, shard, offset, reduce.F32, reduce.Sum, 0)
 	}
 	for want, err := range map[string]error{
 		"shard of -1 bytes":                        gather(nil, nil, -1, 0),
@@ -227,13 +227,13 @@ func TestWindowArguments(t *testing.T) {
 		"shards of 30 bytes":                       scatter(buf[:8], nil, 30, 0),
 		"window of 8 bytes at 2; all":              scatter(buf[:8], nil, 32, 2),
 		"window of 7 bytes at 0; all":              scatter(buf[:7], nil, 32, 0),
-		"reduce-scatter window: unknown element":   g.ReduceScatterWindow(buf, buf[:32], 32, 0, 77, reduce.Sum, 0),
-		"reduce-scatter window: unknown reduction": g.ReduceScatterWindow(buf, buf[:32], 32, 0, reduce.F32, 9, 0),
+		"reduce-scatter window: unknown element":   g.ReduceScatterPart(buf, buf[:32], 32, 0, 77, reduce.Sum, 0),
+		"reduce-scatter window: unknown reduction": g.ReduceScatterPart(buf, buf[:32], 32, 0, reduce.F32, 9, 0),
 	} {
 		var a *ArgumentError
 		require.ErrorAs(t, err, &a, want)
 		assert.ErrorContains(t, err, want)
 	}
-	require.NoError(t, gather(nil, nil, 32, 64), "a window of nothing")
-	require.NoError(t, scatter(nil, nil, 32, 0), "a window of nothing")
+	require.NoError(t, gather(nil, nil, 32, 64), "a part of nothing")
+	require.NoError(t, scatter(nil, nil, 32, 0), "a part of nothing")
 }
