@@ -23,16 +23,16 @@ type routeDriver struct {
 	streams fabric.Streams // once they are open
 	notice  uint32         // number of the latest that the router knows
 
-	attempts chan *switchConn   // that are over; at most one is under way
+	attempts chan *attempt      // that are over; at most one is under way
 	cancel   context.CancelFunc // of the one under way, else nil
-	conn     *switchConn        // of the last attempt; nil once it is the engine's, or closed
-	watched  *switchConn        // whose loss the router wants to know, or nil
+	last     *attempt           // nil once what it has brought is the engine's, or closed
+	watched  *attempt           // whose loss the router wants to know, or nil
 }
 
 func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
 	s := &g.agreed.settings
 	return &routeDriver{
-		Group: g, open: open, attempts: make(chan *switchConn, 1),
+		Group: g, open: open, attempts: make(chan *attempt, 1),
 		router: route.New(route.Config{
 			Rank: g.agreed.rank, Switches: s.Switches()[:g.agreed.switches], NoSwitch: g.agreed.noSwitch, Timeout: s.SwitchTimeout,
 		}),
@@ -47,16 +47,15 @@ func (d *routeDriver) run() {
 	}
 	if d.cancel != nil {
 		d.cancel()
-		d.conn = <-d.attempts
+		d.last = <-d.attempts
 	}
-	d.closeConn()
+	d.closeLast()
 }
 
 // drive returns when the group has ended, or nothing is left to decide.
 func (d *routeDriver) drive() error {
-	var orders []route.Order
 	for event := route.Event(route.Started{}); event != nil; event = d.await() {
-		orders = d.router.Handle(event)
+		orders := d.router.Handle(event)
 		for len(orders) > 0 {
 			answer, err := d.carryOut(orders[0])
 			if err != nil {
@@ -85,14 +84,14 @@ func (d *routeDriver) await() route.Event {
 		}
 		var path <-chan error
 		var session <-chan struct{}
-		if w := d.watched; w != nil {
-			path, session = w.lost, w.session.Lost()
+		if a := d.watched; a != nil {
+			path, session = a.lost, a.session.Lost()
 		}
 		select {
 		case <-d.life.Done():
 		case <-next:
-		case c := <-d.attempts:
-			return d.attempted(c)
+		case a := <-d.attempts:
+			return d.attempted(a)
 		case err := <-path:
 			return d.lost(err)
 		case <-session:
@@ -103,13 +102,13 @@ func (d *routeDriver) await() route.Event {
 }
 
 // attempted takes the end of an attempt to join a switch.
-func (d *routeDriver) attempted(c *switchConn) route.Event {
+func (d *routeDriver) attempted(a *attempt) route.Event {
 	d.cancel()
-	d.cancel, d.conn = nil, c
-	if c.err != nil {
-		return route.JoinFailed{Reason: c.err.Error(), All: c.all}
+	d.cancel, d.last = nil, a
+	if a.err != nil {
+		return route.JoinFailed{Reason: a.err.Error(), All: a.all}
 	}
-	d.watched = c
+	d.watched = a
 	return route.Joined{Operations: d.reduce.Stats().Switched}
 }
 
@@ -141,7 +140,7 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	case route.Cancel:
 		d.cancel()
 	case route.Close:
-		d.closeConn()
+		d.closeLast()
 	case route.OpenStreams:
 		return route.StreamsOpen{}, d.openStreams()
 	case route.Begin, route.Use, route.Stop, route.Resume:
@@ -152,12 +151,12 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	return nil, nil
 }
 
-// closeConn ends the connection of the last attempt, if there is one that the engine does not have.
-func (d *routeDriver) closeConn() {
-	if d.conn != nil {
-		d.conn.close()
+// closeLast closes what the last attempt has brought, unless the engine has it.
+func (d *routeDriver) closeLast() {
+	if d.last != nil {
+		d.last.close()
 	}
-	d.conn, d.watched = nil, nil
+	d.last, d.watched = nil, nil
 }
 
 // steer carries out an order to the engine.
@@ -187,12 +186,12 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
 
-// handOver gives the engine the connection of the last attempt.
+// handOver gives the engine what the last attempt has brought.
 func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
-	c := d.conn
-	err := d.reduce.Do(d.life, func() { to(c.conn) })
+	a := d.last
+	err := d.reduce.Do(d.life, func() { to(a.conn) })
 	if err == nil {
-		d.conn = nil
+		d.last = nil
 	}
 	return err
 }

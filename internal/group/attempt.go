@@ -14,8 +14,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 )
 
-// switchConn is what an attempt to join a switch has brought.
-type switchConn struct {
+// attempt is one to join a switch, and what it has brought.
+type attempt struct {
 	epoch   uint32
 	session *session.Session
 	conn    *reducescatter.SwitchConn
@@ -24,55 +24,55 @@ type switchConn struct {
 	err     error
 }
 
-func (c *switchConn) close() {
-	if c.conn != nil {
-		_ = c.conn.Close() // what it tells is about a switch that nobody uses
-	} else if c.session != nil {
-		_ = c.session.Close(nil)
+func (a *attempt) close() {
+	if a.conn != nil {
+		_ = a.conn.Close() // what it tells is about a switch that nobody uses
+	} else if a.session != nil {
+		_ = a.session.Close(nil)
 	}
 }
 
 // join makes one attempt. It returns when all ranks have joined.
-func (d *routeDriver) join(ctx context.Context, o route.Join) *switchConn {
-	c := &switchConn{epoch: o.Epoch, lost: make(chan error, 1)}
+func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
+	a := &attempt{epoch: o.Epoch, lost: make(chan error, 1)}
 	select {
 	case <-time.After(o.After):
 	case <-ctx.Done():
-		c.err = ctx.Err()
-		return c
+		a.err = ctx.Err()
+		return a
 	}
 	if o.Within > 0 {
 		within, cancel := context.WithTimeoutCause(ctx, o.Within, &TimeoutError{"MCAST_SWITCH_TIMEOUT", o.Within})
 		defer cancel()
 		ctx = within
 	}
-	c.err = d.joinSwitch(ctx, c, o.Address)
-	return c
+	a.err = d.joinSwitch(ctx, a, o.Address)
+	return a
 }
 
-func (d *routeDriver) joinSwitch(ctx context.Context, c *switchConn, address string) error {
+func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string) error {
 	s := &d.agreed.settings
 	offload, err := batch.ParseOffload(s.Offload)
 	if err != nil {
 		return err
 	}
-	c.session, err = session.Dial(ctx, address, session.Hello{
-		Job: d.agreed.job, Epoch: c.epoch, Ranks: d.agreed.size, Rank: d.agreed.rank,
+	a.session, err = session.Dial(ctx, address, session.Hello{
+		Job: d.agreed.job, Epoch: a.epoch, Ranks: d.agreed.size, Rank: d.agreed.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
 		Chunk: d.agreed.switchChunk(), Offload: offload, Network: d.lobby.network.Sessions(),
 	})
 	if err != nil {
 		return err
 	}
-	terms, number, err := c.session.Ready(ctx)
-	if c.all = err == nil; c.all {
-		err = d.probe(ctx, c.session, terms, number)
+	terms, number, err := a.session.Ready(ctx)
+	if a.all = err == nil; a.all {
+		err = d.probe(ctx, a.session, terms, number)
 	}
 	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
-		c.conn, err = d.attach(c.session, reducescatter.SwitchConnConfig{
-			Epoch: c.epoch, Terms: terms, Rank: d.agreed.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
-			Lost: func(err error) { c.lost <- err },
+		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
+			Epoch: a.epoch, Terms: terms, Rank: d.agreed.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
+			Lost: func(err error) { a.lost <- err },
 		})
 	}
 	if err != nil {
