@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
+from torch_mcast import errors
+
 from .values import group_of, numbers, reduced, reductions, same_bytes
 from .world import World
 
@@ -61,6 +63,10 @@ def like_gloo(fabric: str) -> None:
         t = torch.ones(3, dtype=dtype)
         dist.all_reduce(t, group=group, op=dist.ReduceOp.SUM if dtype.is_complex else dist.ReduceOp.MAX)
         assert t.tolist() == [4 if dtype.is_complex else True] * 3
+    with pytest.raises(
+        errors.UnsupportedError, match=r"float8_e4m3fnuz cannot be reduced: want one of torch.int8"
+    ):
+        dist.all_reduce(torch.zeros(4).to(torch.float8_e4m3fnuz), group=group)
     with c10d._coalescing_manager(group=group):
         many = [torch.full((n,), float(n)) for n in (3, 70)]
         for t in many:

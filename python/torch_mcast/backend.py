@@ -24,7 +24,7 @@ from .tensor import (
     flat_view,
     only,
     require_dense,
-    require_mean,
+    require_reducible,
     require_pairs,
     scatter_into,
     staging,
@@ -281,7 +281,7 @@ class MulticastBackend(GlooBacked):
             )
         known = reduction.find(output.dtype, opts.reduceOp)
         if known is None:
-            require_mean("reduce_scatter", (output, opts))
+            require_reducible("reduce_scatter", (output, opts))
             method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
             return DelegatedWork(method(output, input, opts))
         return self._reduce_flat(output, input.contiguous(), known, opts)
@@ -300,7 +300,7 @@ class MulticastBackend(GlooBacked):
                 f"reduce_scatter: the list has {len(inputs)} tensors, and there are {self.size()} ranks"
             )
         if known is None or not equal:
-            require_mean("reduce_scatter", (output, opts))
+            require_reducible("reduce_scatter", (output, opts))
             return DelegatedWork(self._gloo.reduce_scatter(outputs, input_lists, opts))
         flat = flat_view(inputs)
         if flat is None:
@@ -351,7 +351,7 @@ class MulticastBackend(GlooBacked):
         require_dense(tensor)
         known = reduction.find(tensor.dtype, opts.reduceOp)
         if known is None:
-            require_mean("allreduce", (tensor, opts))
+            require_reducible("allreduce", (tensor, opts))
             return DelegatedWork(self._gloo.allreduce([tensor], opts))
         memory = tensor.contiguous()
         count = memory.numel()

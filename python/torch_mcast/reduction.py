@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import ReduceOp
 
 from . import _lib
 
-_DTYPES: dict[torch.dtype, int] = {
+DTYPES: dict[torch.dtype, int] = {
     # BEGIN types: internal/api writes them
     torch.int8: _lib.I8,
     torch.uint8: _lib.U8,
@@ -53,7 +53,7 @@ class Reduction(NamedTuple):
 
 def find(dtype: torch.dtype, op: Any) -> Reduction | None:
     """Return the library's reduction for torch's, or None if it has none."""
-    code, kind = _DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
+    code, kind = DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
     if code is None or kind is None:
         return None
     return Reduction(code, kind, float(op.factor) if kind == _lib.PREMUL_SUM else 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import ReduceOp
 
-from . import errors
+from . import errors, reduction
 
 
 def only(items: Sequence[Any], operation: str) -> Any:
@@ -35,13 +35,24 @@ def require_dense(*tensors: torch.Tensor) -> None:
             )
 
 
-def require_mean(operation: str, args: Sequence[Any]) -> None:
-    """Raise ArgumentError where gloo would sum, fail to divide and leave the sum in the tensors."""
+def require_reducible(operation: str, args: Sequence[Any]) -> None:
+    """Raise an error for elements of which gloo has no reduction, or no mean.
+
+    It would report an "Invalid scalar type", or sum, fail to divide and leave the sum.
+    """
     op = getattr(args[-1], "reduceOp", None)
-    if getattr(op, "op", op) != ReduceOp.AVG:
+    if op is None:
         return
     for tensor in tensors_in(args):
-        if not (tensor.is_floating_point() or tensor.is_complex()):
+        known = tensor.dtype in reduction.DTYPES or tensor.dtype == torch.bool or tensor.is_complex()
+        if not known:
+            allowed = ", ".join(str(dtype) for dtype in reduction.DTYPES)
+            raise errors.UnsupportedError(
+                f"{operation}: {tensor.dtype} cannot be reduced: want one of {allowed}, torch.bool, "
+                "or a complex type"
+            )
+        mean = tensor.is_floating_point() or tensor.is_complex()
+        if getattr(op, "op", op) == ReduceOp.AVG and not mean:
             raise errors.ArgumentError(
                 f"{operation}: AVG of {tensor.dtype}: only floating-point and complex tensors have a mean "
                 "here; use SUM and divide"
