@@ -64,7 +64,7 @@ def test_ctrl_c_ends_a_wait(tmp_path: Path) -> None:
         import signal, sys, torch.distributed as dist
         import torch_mcast
         from torch._C._distributed_c10d import FileStore
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell began the tests with &
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored after a shell's &
         rank = int(sys.argv[1])
         dist.init_process_group("mcast", store=FileStore(sys.argv[2], 2), rank=rank, world_size=2)
         dist.barrier()

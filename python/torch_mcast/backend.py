@@ -24,8 +24,8 @@ from .tensor import (
     flat_view,
     only,
     require_dense,
-    require_reducible,
     require_pairs,
+    require_reducible,
     scatter_into,
     staging,
 )
