@@ -56,7 +56,7 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 	if err != nil {
 		err = g.whoIsMissing(ctx, err)
 		var f *Fault
-		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != a.rank) {
+		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != a.rank) && !unreached(err, f.Rank) {
 			err = f // rather than what it led to
 		}
 		g.mesh.Report(a.cannotJoin(err))
@@ -73,6 +73,12 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 		g.watchers.Go((&monitor{Group: g}).run)
 	}
 	return g, nil
+}
+
+// unreached reports whether an error says, with its cause, that this very rank cannot be connected.
+func unreached(err error, rank int) bool {
+	var e *absentError
+	return errors.As(err, &e) && e.rank == rank
 }
 
 // open connects the mesh, opens the fabric over it and starts the lanes.
