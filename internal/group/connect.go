@@ -81,13 +81,15 @@ func (l *lobby) connect(ctx context.Context, a *agreement, purpose wire.Purpose,
 }
 
 // connectEach hands over the connection to each peer once it is there. It says at once which cannot
-// be made, goes on with the others, and returns the first error. Both functions may be called at
-// the same time.
+// be made, goes on with the others, and returns the first error that it says. Both functions may be
+// called at the same time.
 func (l *lobby) connectEach(
 	ctx context.Context, a *agreement, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
 ) error {
 	var g errgroup.Group
 	g.SetLimit(1 + dials)
+	var once sync.Once
+	var first error // not g's: failed may end ctx, and with it others, before g has it
 	try := func(connect func() (int, net.Conn, error)) error {
 		peer, c, err := connect()
 		if err == nil {
@@ -97,6 +99,7 @@ func (l *lobby) connectEach(
 			}
 			_ = c.Close()
 		}
+		once.Do(func() { first = err })
 		failed(err)
 		return err
 	}
@@ -128,7 +131,8 @@ func (l *lobby) connectEach(
 			})
 		}
 	}
-	return g.Wait()
+	_ = g.Wait() // first is among what it returns
+	return first
 }
 
 func closeAll(conns map[int]net.Conn) {

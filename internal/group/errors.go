@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -100,14 +101,15 @@ func RankOf(err error) (rank int, ok bool) {
 	return 0, false
 }
 
-// cannotJoin is what the other ranks are told when this one cannot join because of err.
-func (a *agreement) cannotJoin(err error) *Fault {
+// cannotJoin is what the other ranks are told when this one cannot join because of err. If ctx was
+// cancelled, it is this one that gives up, for whomever it waited.
+func (a *agreement) cannotJoin(ctx context.Context, err error) *Fault {
 	var fault *Fault
 	var absent *absentError
 	switch {
 	case errors.As(err, &fault):
 		return fault
-	case errors.As(err, &absent):
+	case errors.As(err, &absent) && !errors.Is(ctx.Err(), context.Canceled):
 		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, a.rank)}
 	}
 	return &Fault{Kind: Aborted, Rank: a.rank, Text: fmt.Sprintf("it cannot join: %v", err)}

@@ -56,10 +56,11 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 	if err != nil {
 		err = g.whoIsMissing(ctx, err)
 		var f *Fault
-		if errors.As(g.mesh.Err(), &f) && (f.Kind != mesh.Local || f.Rank != a.rank) && !unreached(err, f.Rank) {
+		own := errors.As(g.mesh.Err(), &f) && f.Rank == a.rank && (f.Kind == mesh.Local || f.Kind == mesh.Aborted)
+		if f != nil && !own && !unreached(err, f.Rank) {
 			err = f // rather than what it led to
 		}
-		g.mesh.Report(a.cannotJoin(err))
+		g.mesh.Report(a.cannotJoin(ctx, err))
 		g.end(err)
 		g.mesh.Close()
 		return nil, err
@@ -106,9 +107,9 @@ const reasonPatience = time.Second
 // connectMesh connects this rank to its neighbours. If it finds a rank dead, those that it has
 // connections with, and those that come within reasonPatience, hear of that rank from it: else they
 // would take this one for dead, which leaves because of the other.
-func (g *Group) connectMesh(ctx context.Context) error {
+func (g *Group) connectMesh(caller context.Context) error {
 	a := g.agreed
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := context.WithCancelCause(caller)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() {
 		select {
@@ -118,7 +119,7 @@ func (g *Group) connectMesh(ctx context.Context) error {
 		}
 	})()
 	return g.lobby.connectEach(ctx, a, wire.PurposeMesh, mesh.Neighbours(a.rank, a.size), g.mesh.Add, func(err error) {
-		g.mesh.Report(a.cannotJoin(err))
+		g.mesh.Report(a.cannotJoin(caller, err))
 	})
 }
 
@@ -130,8 +131,16 @@ func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &absent) {
 		return err
 	}
-	if rank, ok := g.mesh.Silent(); ok {
-		return &absentError{rank, fmt.Errorf("has not answered: %w", context.Cause(ctx))}
+	if _, ok := g.mesh.Silent(); ok {
+		// This process may have been kept from running, and not have heard what has come meanwhile.
+		select {
+		case <-g.life.Done():
+			return err
+		case <-time.After(min(g.agreed.settings.Timeout/8, reasonPatience)):
+		}
+		if rank, ok := g.mesh.Silent(); ok {
+			return &absentError{rank, fmt.Errorf("has not answered: %w", context.Cause(ctx))}
+		}
 	}
 	select {
 	case <-g.life.Done():

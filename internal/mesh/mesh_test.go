@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -236,15 +237,76 @@ func TestLastLook(t *testing.T) {
 	defer near.Close()
 	defer far.Close()
 	go func() { _, _ = far.Write([]byte{beat}) }()
-	l := lastLook{near, time.Minute}
-	require.NoError(t, near.SetReadDeadline(time.Now().Add(-time.Second)))
+	l := lastLook{Conn: near, moment: time.Minute}
+	require.NoError(t, l.within(-time.Second))
 	n, err := l.Read(make([]byte, 8))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	l.moment = time.Millisecond
-	require.NoError(t, near.SetReadDeadline(time.Now().Add(-time.Second)))
+	require.NoError(t, l.within(-time.Second))
 	_, err = l.Read(make([]byte, 8))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// starved is a connection of which each second message is there when the time for it is over.
+type starved struct {
+	net.Conn
+	reads int
+	late  []byte
+}
+
+func (c *starved) Read(b []byte) (int, error) {
+	if len(c.late) > 0 {
+		n := copy(b, c.late)
+		c.late = c.late[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(b)
+	if c.reads++; c.reads%2 == 0 && err == nil {
+		c.late = append(c.late, b[:n]...)
+		return 0, os.ErrDeadlineExceeded
+	}
+	return n, err
+}
+
+// TestStarvedRank: a rank that was kept from running takes no peer for dead that has gone on.
+func TestStarvedRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		faults := make(chan *Fault, 2)
+		fault := func(f *Fault) { faults <- f }
+		a := New(0, 2, map[int]net.Conn{1: &starved{Conn: near}}, 30*time.Second, time.Minute, fault, func(int, Posted) {})
+		b := New(1, 2, map[int]net.Conn{0: far}, 30*time.Second, time.Minute, fault, func(int, Posted) {})
+		time.Sleep(5 * time.Minute)
+		require.Empty(t, faults)
+		a.Close()
+		b.Close()
+	})
+}
+
+// TestTrickle: a frame that never ends keeps nobody alive.
+func TestTrickle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		faults := make(chan *Fault, 1)
+		start := time.Now()
+		m := New(0, 2, map[int]net.Conn{1: near}, 12*time.Second, 12*time.Second, func(f *Fault) { faults <- f }, func(int, Posted) {})
+		var sender sync.WaitGroup
+		sender.Go(func() {
+			_, err := far.Write([]byte{beat, 0, 0, 1, 0, 0, 0, 255})
+			for err == nil {
+				time.Sleep(500 * time.Millisecond)
+				_, err = far.Write([]byte{0})
+			}
+		})
+		f := <-faults
+		require.Equal(t, 1, f.Rank)
+		require.LessOrEqual(t, time.Since(start), 13*time.Second)
+		_ = far.Close()
+		m.Close()
+		sender.Wait()
+	})
 }
 
 // Who leaves goes on reading: to close while bytes of the peer come would reset the connection, and

@@ -1,0 +1,81 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// refusing is a network in which one host refuses connections and the others never answer.
+type refusing struct{ kernel }
+
+func (refusing) Dial(ctx context.Context, _, address string, _ Dialing) (net.Conn, error) {
+	if strings.HasPrefix(address, "10.0.0.2:") {
+		time.Sleep(time.Millisecond) // until the others wait
+		return nil, unix.ECONNREFUSED
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRefusalIsTheError: of all connections that end when one is refused, that one is named.
+func TestRefusalIsTheError(t *testing.T) {
+	a := &agreement{rank: 0, size: 64, job: 5, settings: config.Default()}
+	var peers []int
+	for r := range a.size {
+		a.keys = append(a.keys, 1)
+		a.addrs = append(a.addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r)}), 9))
+		if r > 0 {
+			peers = append(peers, r)
+		}
+	}
+	for range 200 {
+		l, err := newLobby(refusing{}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		_, err = l.connect(t.Context(), a, wire.PurposeControl, peers)
+		var absent *absentError
+		require.ErrorAs(t, err, &absent)
+		require.Equal(t, 2, absent.rank)
+		l.close()
+	}
+}
+
+// TestWhoGivesUpSaysSo: a rank whose caller cancels while it waits for another one names itself to
+// the others, and the one that it waited for to its caller.
+func TestWhoGivesUpSaysSo(t *testing.T) {
+	s := config.Default()
+	s.Fabric = "udp"
+	var ranks []*Endpoint
+	var blobs [][]byte
+	for r := range 3 {
+		e, err := Open(Options{Rank: r, Size: 3, Settings: s})
+		require.NoError(t, err)
+		t.Cleanup(e.Close)
+		ranks, blobs = append(ranks, e), append(blobs, e.Blob())
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	waits, givesUp := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := ranks[1].Join(t.Context(), blobs)
+		waits <- err
+	}()
+	go func() {
+		_, err := ranks[2].Join(ctx, blobs)
+		givesUp <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // mostly they are connected by then; what follows holds anyhow
+	cancel(errors.New("somebody pressed a key"))
+	require.ErrorContains(t, <-givesUp, "somebody pressed a key")
+	requireRank(t, 2, <-waits)
+}
