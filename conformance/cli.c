@@ -55,7 +55,12 @@ static uint32_t versions(struct argp_state *state, char *list)
 		{ "oldest", ABI_OLDEST }, { "newest", ABI_NEWEST }, { "between", ABI_BETWEEN },
 	};
 	uint32_t all = versions_known(NET) | versions_known(COLL) | versions_known(TUNER), bits = 0;
+	char numbers[128] = "";
+	size_t used = 0;
 
+	for (int n = 1; n < 28; n++)
+		if (all & 1u << n && used < sizeof(numbers))
+			used += (size_t)snprintf(numbers + used, sizeof(numbers) - used, "%d, ", n);
 	for (char *item; (item = strsep(&list, ","));) {
 		char *end;
 		long n = strtol(item, &end, 10);
@@ -65,8 +70,7 @@ static uint32_t versions(struct argp_state *state, char *list)
 			if (strcmp(item, words[i].name) == 0)
 				bit = words[i].bit;
 		if (!bit)
-			argp_error(state, "--abi: \"%s\" is none of %d to %d, oldest, newest, between", item,
-				__builtin_ctz(all), newest(all));
+			argp_error(state, "--abi: \"%s\" is none of %soldest, newest, between", item, numbers);
 		bits |= bit;
 	}
 	return bits;

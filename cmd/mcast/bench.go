@@ -121,23 +121,8 @@ func (b *bench) start(ctx context.Context, args []string) error {
 // check reads the command line and the variables of a launcher.
 func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error) {
 	b := &bench{collective: c.Collective, algorithm: c.Algorithm, root: c.Root, inPlace: c.InPlace, exact: c.Exact, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
-	var err error
-	if b.settings, err = config.Load(lookup, nil); err != nil {
+	if err := c.load(b, lookup); err != nil {
 		return nil, err
-	}
-	loss := ""
-	if c.Loss != nil {
-		loss = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
-	}
-	for _, f := range []struct{ flag, variable, value string }{
-		{"--fabric", "MCAST_FABRIC", c.Fabric}, {"--loss", "MCAST_LOSS", loss}, {"--switch", "MCAST_SWITCH", c.Switch.address},
-	} {
-		if f.value == "" {
-			continue
-		}
-		if err := b.settings.Set(f.variable, f.value); err != nil {
-			return nil, fmt.Errorf("%s=%w", f.flag, err)
-		}
 	}
 	if err := c.reduction(b); err != nil {
 		return nil, err
@@ -212,12 +197,42 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	return b, nil
 }
 
+// load reads the variables, in place of which flags may stand.
+func (c *benchCommand) load(b *bench, lookup func(string) (string, bool)) (err error) {
+	flags := []struct{ flag, variable, value string }{
+		{"--fabric", "MCAST_FABRIC", c.Fabric}, {"--loss", "MCAST_LOSS", ""}, {"--switch", "MCAST_SWITCH", c.Switch.address},
+	}
+	if c.Loss != nil {
+		flags[1].value = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
+	}
+	replaced := map[string]bool{}
+	for _, f := range flags {
+		replaced[f.variable] = f.value != ""
+	}
+	b.settings, err = config.Load(func(name string) (string, bool) {
+		if replaced[name] {
+			return "", false
+		}
+		return lookup(name)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	for _, f := range flags {
+		if f.value == "" {
+			continue
+		}
+		if err := b.settings.Set(f.variable, f.value); err != nil {
+			return fmt.Errorf("%s=%w", f.flag, err)
+		}
+	}
+	return b.settings.Check()
+}
+
 // reduction reads --dtype and --op.
 func (c *benchCommand) reduction(b *bench) (err error) {
-	for flag, value := range map[string]string{"dtype": c.Dtype, "op": c.Op} {
-		if value != "" && !b.reduces() {
-			return fmt.Errorf("--%s means nothing to %s: it reduces nothing", flag, b.collective)
-		}
+	if !b.reduces() && c.Dtype+c.Op != "" {
+		return fmt.Errorf("--dtype and --op mean nothing to %s: it reduces nothing", b.collective)
 	}
 	if b.dtype, err = reduce.ParseType(cmp.Or(c.Dtype, "f32")); err != nil {
 		return fmt.Errorf("--dtype: %w", err)

@@ -26,7 +26,7 @@ type commands struct {
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 
-	Short kong.VersionFlag `name:"version" help:"Print the version."`
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 type versionCommand struct{}

@@ -29,18 +29,18 @@ func (b *bench) buffers(n int) int {
 	return one + all
 }
 
-// fits reports buffers of ranks on this host that its memory cannot hold: it would end one of
-// their processes, without a word.
+// fits reports buffers of ranks on this host that its memory cannot hold: the kernel would end one
+// of their processes, without a word. It does not know the limits of a control group.
 func (b *bench) fits() error {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {
 		return err
 	}
-	largest, memory := slices.Max(b.sizes), int(host.Totalram)*int(host.Unit)
+	largest, memory := slices.Max(b.sizes), int(host.Totalram+host.Totalswap)*int(host.Unit)
 	perRank := memory / b.ranks
 	if largest <= perRank && b.buffers(largest) <= perRank { // the first, as the second could overflow
 		return nil
 	}
-	return fmt.Errorf("--bytes: %s a rank do not fit: the buffers of %d ranks take %d times that, and this host has %s",
+	return fmt.Errorf("--bytes: %s a rank do not fit: all buffers (--ranks=%d) take %d times that, and this host has %s",
 		config.FormatBytes(largest), b.ranks, b.ranks*b.buffers(1), bytesText(uint64(memory)))
 }

@@ -73,7 +73,8 @@ type Options struct {
 // log/slog, unless MCAST_LOG is error or off.
 func FromEnv() (Options, error) {
 	s, err := config.FromEnviron()
-	if s.Log <= slog.LevelWarn {
+	var logging config.Settings // those of the logger, however bad others are
+	if level, _ := os.LookupEnv("MCAST_LOG"); logging.Set("MCAST_LOG", level) == nil && logging.Log <= slog.LevelWarn {
 		for _, warning := range config.Unknown(os.Environ()) {
 			slog.Warn(warning, "lib", "mcast")
 		}

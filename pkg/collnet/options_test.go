@@ -73,6 +73,12 @@ func TestBadEnvironment(t *testing.T) {
 	require.ErrorAs(t, err, &bad)
 	require.ErrorContains(t, err, `MCAST_TIMEOUT="soon" is not allowed: want a duration from 100ms to 1h`)
 	require.ErrorContains(t, err, "MCAST_TTL")
+
+	log.Reset()
+	t.Setenv("MCAST_LOG", "error")
+	_, err = FromEnv()
+	require.Error(t, err)
+	require.Empty(t, log.String())
 }
 
 func TestBadOptions(t *testing.T) {

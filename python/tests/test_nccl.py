@@ -22,6 +22,7 @@ from torch_mcast import _lib
 
 ROOT = Path(__file__).resolve().parents[2]
 ABIS = sorted(int(path.stem.removeprefix("abi_v")) for path in (ROOT / "conformance").glob("abi_v*.c"))
+assert ABIS, "no conformance/abi_vN.c"
 VERSIONS = {"2.20.5": 22005, "2.21.5": 22105}
 ABI = 8  # the newest of both
 

@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import ReduceOp
 
 from . import _lib
 
-DTYPES: dict[torch.dtype, int] = {
+_DTYPES: dict[torch.dtype, int] = {
     # BEGIN types: internal/api writes them
     torch.int8: _lib.I8,
     torch.uint8: _lib.U8,
@@ -27,6 +27,19 @@ DTYPES: dict[torch.dtype, int] = {
     torch.float64: _lib.F64,
     # END types
 }
+# What gloo reduces, which takes the operations that the library does not know (torch's
+# ProcessGroupGlooDetail.hpp, GENERATE_ALL_TYPES); complex ones it takes as pairs.
+GLOO_DTYPES = (
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.bool,
+)
 _OPS: dict[Any, int] = {
     ReduceOp.SUM: _lib.SUM,
     ReduceOp.PRODUCT: _lib.PROD,
@@ -53,7 +66,7 @@ class Reduction(NamedTuple):
 
 def find(dtype: torch.dtype, op: Any) -> Reduction | None:
     """Return the library's reduction for torch's, or None if it has none."""
-    code, kind = DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
+    code, kind = _DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
     if code is None or kind is None:
         return None
     return Reduction(code, kind, float(op.factor) if kind == _lib.PREMUL_SUM else 1.0)

@@ -44,12 +44,10 @@ def require_reducible(operation: str, args: Sequence[Any]) -> None:
     if op is None:
         return
     for tensor in tensors_in(args):
-        known = tensor.dtype in reduction.DTYPES or tensor.dtype == torch.bool or tensor.is_complex()
-        if not known:
-            allowed = ", ".join(str(dtype) for dtype in reduction.DTYPES)
+        if tensor.dtype not in reduction.GLOO_DTYPES and not tensor.is_complex():
+            allowed = ", ".join(str(dtype) for dtype in reduction.GLOO_DTYPES)
             raise errors.UnsupportedError(
-                f"{operation}: {tensor.dtype} cannot be reduced: want one of {allowed}, torch.bool, "
-                "or a complex type"
+                f"{operation}: {tensor.dtype} has no such reduction: want one of {allowed}, or a complex type"
             )
         mean = tensor.is_floating_point() or tensor.is_complex()
         if getattr(op, "op", op) == ReduceOp.AVG and not mean:

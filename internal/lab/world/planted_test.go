@@ -43,11 +43,11 @@ var unjudged = edit{
 var bugs = []bug{
 	{
 		name: "B1: a live rank that is late at its first reduction is declared dead", file: "group/openudp.go",
-		old: `	conns, err := l.connect(ctx, p, wire.PurposeStream, p.others())
+		old: `	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
 `,
-		new: `	ctx, cancel := context.WithTimeout(ctx, p.settings.Timeout)
+		new: `	ctx, cancel := context.WithTimeout(ctx, a.settings.Timeout)
 	defer cancel()
-	conns, err := l.connect(ctx, p, wire.PurposeStream, p.others())
+	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
 `,
 	},
 	{
@@ -66,14 +66,14 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a control connection carries nothing", file: "group/openudp.go",
-		old: `Offload: offload, Stall: p.settings.Timeout,`,
+		old: `Offload: offload, Stall: a.settings.Timeout,`,
 		new: `Offload: offload,`,
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "group/openudp.go",
-		old: `Size: p.size, Stall: p.settings.Timeout}
+		old: `Size: a.size, Stall: a.settings.Timeout}
 `,
-		new: `Size: p.size}
+		new: `Size: a.size}
 `,
 	},
 	{
@@ -200,6 +200,13 @@ func TestPlantedBugs(t *testing.T) {
 		require.NotRegexp(t, found, hunt(t, "", false))
 		require.NotRegexp(t, found, hunt(t, "", true))
 	})
+}
+
+// TestPlantedBugsApply: what the bugs stand in place of is there, whether or not they are planted.
+func TestPlantedBugsApply(t *testing.T) {
+	for _, b := range bugs {
+		plant(t, &b)
+	}
 }
 
 // lastBegun returns the line about the seed that was begun last, of those that a panic ends.

@@ -105,7 +105,7 @@ func (a *arrival) arrive() {
 	}
 }
 
-// rankPath is a rank's to its node in one session. It implements fabric.Switch.
+// rankPath is a rank's path to its node in one session. It implements fabric.Switch.
 type rankPath struct {
 	*rank
 	inbox [][]byte

@@ -19,8 +19,9 @@ type Host struct {
 	conn   *reducescatter.SwitchConn
 	path   *path
 	recv   []byte
-	timer  Time // the earliest wake-up asked for, 0: none
-	finish Time // when the operation was done here
+	came   [][]bool // by stripe and slot: a result that was taken
+	timer  Time     // the earliest wake-up asked for, 0: none
+	finish Time     // when the operation was done here
 	done   bool
 }
 
@@ -31,7 +32,7 @@ const (
 )
 
 func newHost(j *Job, rank int) *Host {
-	h := &Host{job: j, rank: rank}
+	h := &Host{job: j, rank: rank, came: make([][]bool, j.terms.Stripes)}
 	h.path = newPath(h)
 	h.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].number[rank], Switch: h.path, Timeout: 2 * patience, // the job sees it first
@@ -64,12 +65,26 @@ func (h *Host) start() {
 
 // Receive takes what a leaf has sent.
 func (h *Host) Receive(p *network.Packet) {
-	h.path.arrived = p.Body.(*Packet)
+	b := p.Body.(*Packet)
+	h.path.arrived = b
 	dropped := h.conn.Stats().Dropped
 	h.drive()
 	if h.path.result && h.conn.Stats().Dropped == dropped {
-		h.job.progress = h.job.net.Now()
+		h.note(b)
 	}
+}
+
+// note remembers that the engine has taken a result, which it must do once.
+func (h *Host) note(b *Packet) {
+	h.job.progress = h.job.net.Now()
+	stripe := &h.came[b.head.Stripe]
+	slot := int(b.head.Slot)
+	*stripe = append(*stripe, make([]bool, max(0, slot+1-len(*stripe)))...)
+	if (*stripe)[slot] {
+		h.job.fail(fmt.Errorf("reduction: rank %d took slot %d of stripe %d twice", h.rank, slot, b.head.Stripe))
+	}
+	(*stripe)[slot] = true
+	h.job.result.Checked += uint64(len(b.payload))
 }
 
 // Wake is a timer, or a NIC that is nearly through with what it was given.
@@ -120,7 +135,6 @@ func (h *Host) complete(err error) {
 		h.job.fail(err)
 		return
 	}
-	h.job.result.Checked += uint64(len(h.recv))
 	h.recv = nil
 	h.done, h.finish = true, h.job.net.Now()
 	h.job.running--

@@ -31,8 +31,8 @@ type Job struct {
 type Result struct {
 	Time   Time   // from the start until the last host is done
 	Finish []Time // by rank: when its shard is there and its input is not needed any more
-	// Checked is how many bytes of results were compared; those of all shards, if there is no
-	// error.
+	// Checked is how many bytes of results engines took, none twice; those of all shards, all of
+	// them right, if there is no error.
 	Checked uint64
 	Sent    uint64 // bytes that the busiest link from a host carried, headers included
 	Summed  uint64 // bytes that switches took of contributions
@@ -43,7 +43,7 @@ type Result struct {
 }
 
 // Run runs the Reduce-Scatter alone. The error says what is wrong with the
-// configuration, or is the first violation: a wrong byte, one that came twice, a hang.
+// configuration, or is the first violation: a wrong byte, a result taken twice, a hang.
 func (c Config) Run() (Result, error) {
 	n, err := network.New(c.Net, c.Seed)
 	if err != nil {
