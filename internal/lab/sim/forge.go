@@ -9,7 +9,8 @@ import (
 )
 
 // What strangers send must change nothing, however well it is formed, but for what the protocol
-// cannot see: a chunk of the right operation, of the right size, that comes before the true one.
+// cannot see: a chunk of the right operation, of the right size, that comes before the true one, but
+// not before any root may send it (barred).
 
 // randomStrangers draws whether there are some.
 func randomStrangers(r *rand.Rand, s *Scenario) {
@@ -32,10 +33,19 @@ func (f *rankFabric) forge(s fabric.Sink) {
 	}
 	if i := int(h.Seq - n.Core.First); i < len(n.Ops) {
 		o := &n.Ops[i]
+		if n.barred(i) {
+			f.offer(s, n.likeTrue(h, o))
+		}
 		if h.Collective == o.Collective && int(h.Bytes) == o.Bytes && (h.Collective != wire.Broadcast || int(h.Root) == o.Root) {
 			return // it could be a true one
 		}
 	}
+	f.offer(s, h)
+}
+
+// offer offers the engine a datagram that must change nothing.
+func (f *rankFabric) offer(s fabric.Sink, h wire.Data) {
+	n := f.n
 	size := max(0, min(n.Core.Chunk, int(h.Bytes)-int(h.PSN)*n.Core.Chunk))
 	dst, verdict, _ := s.Accept(&h, size)
 	if verdict != fabric.Take {
@@ -49,4 +59,42 @@ func (f *rankFabric) forge(s fabric.Sink) {
 	}
 	poison(dst)
 	s.Received(&h)
+}
+
+// likeTrue returns the datagram as one of an operation's own.
+func (n *rank) likeTrue(h wire.Data, o *Op) wire.Data {
+	h.Collective, h.Bytes = o.Collective, uint32(o.Bytes)
+	if o.Collective == wire.Broadcast {
+		h.Root = uint16(o.Root)
+	}
+	h.PSN %= uint32(max(1, (o.Bytes+n.Core.Chunk-1)/n.Core.Chunk))
+	return h
+}
+
+// barred reports whether nobody can have sent a chunk of operation i, if it is eager: the rank has
+// posted it, or one before it, with a barrier that it cannot have entered, since an eager operation
+// before that is not done. There may be barriers that this does not see.
+func (n *rank) barred(i int) bool {
+	if n.Core.Lossless || !n.eager(&n.Ops[i]) {
+		return false
+	}
+	waits := false // an eager operation is not done
+	for _, b := range n.ops[:min(i+1, len(n.ops))] {
+		eager := n.eager(b.Op)
+		if waits && (b.Sync || !eager) {
+			return true
+		}
+		waits = waits || eager && !b.done
+	}
+	return false
+}
+
+// eager reports whether an operation is sent at once.
+func (n *rank) eager(o *Op) bool {
+	c, shards := &n.Core, n.Core.Size
+	if o.Collective == wire.Broadcast {
+		shards = 1
+	}
+	chunks := max(1, (o.Bytes+c.Chunk-1)/c.Chunk)
+	return shards*o.Bytes <= c.Eager && shards*chunks <= c.EagerChunks
 }

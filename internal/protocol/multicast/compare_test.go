@@ -138,6 +138,51 @@ func TestForgedBeginningIsForgotten(t *testing.T) {
 	require.True(t, n.done())
 }
 
+// A chunk of an operation that was posted two epochs ahead, which nobody can have sent, is not put
+// where a chunk of an operation lies that is not done; nor, while that one's neighbour may still
+// fetch it, is it taken later. Once the rank has entered the barrier it is.
+func TestForgedChunkOfALaterEpochIsDropped(t *testing.T) {
+	n := newNet(small(2, 64))
+	op := Op{Collective: wire.Allgather, Bytes: 64}
+	synced := Op{Collective: wire.Allgather, Bytes: 64, Sync: true}
+	c := n.comms[0]
+	place := func(seq uint32) (Place, bool) {
+		return c.Place(n.now, &wire.Data{
+			Job: job, Collective: wire.Allgather, Root: 1, Seq: seq, Bytes: 64, Arena: c.ops.at(seq).mode.arena,
+		}, 64)
+	}
+	for _, o := range []Op{op, synced, synced} {
+		require.NoError(t, n.post(o, 0))
+	}
+	first, ok := place(0)
+	require.True(t, ok)
+	refused := func(seq uint32) {
+		t.Helper()
+		dropped := c.Stats().Dropped
+		_, ok := place(seq)
+		require.False(t, ok, "operation %d has not entered its barrier", seq)
+		require.Equal(t, dropped+1, c.Stats().Dropped)
+	}
+	refused(1)
+	refused(2)
+	require.NoError(t, n.post(op, 1))
+	n.run() // operation 0 is done, and rank 0 enters the barrier of operation 1
+	require.True(t, c.ops.at(1).barrier.entered)
+	require.False(t, c.ops.at(1).barrier.open)
+	_, ok = place(1)
+	require.True(t, ok)
+	refused(2)
+	require.NoError(t, n.post(synced, 1))
+	n.run()
+	require.True(t, c.ops.at(2).barrier.entered)
+	last, ok := place(2)
+	require.True(t, ok)
+	require.Equal(t, [2]any{first.Offset, first.Second}, [2]any{last.Offset, last.Second}, "it lies where operation 0 lay")
+	require.NoError(t, n.post(synced, 1))
+	n.run()
+	require.True(t, n.done(), n.log.String())
+}
+
 // forger draws datagrams that are well-formed, but of another operation than that of their number.
 type forger struct {
 	*rand.Rand

@@ -85,8 +85,11 @@ func (e *epoch) earlyMode(s *shape, arena uint32) mode {
 //
 // Epochs with something in the arena take the two arenas by turns. A rank that has entered a barrier
 // may get chunks of the epoch that it opens, while others, which have not, still fetch what is in
-// the arena of the epoch before. Who has entered the next barrier has received what was sent in that
-// epoch, so all have entered the barrier before it, and what lies in the other arena is everybody's.
+// the arena of the epoch before. So those of the epoch two before lay where the chunks go. They are
+// done here, or this rank had not entered; and it has received what was sent in the epoch in between,
+// so all have entered the barrier before that one, and fetch nothing from there any more. Before it
+// has entered neither need hold, however many epochs ahead it has posted: it takes no chunk of one
+// whose barrier it has not entered (Comm.entered).
 type epoch struct {
 	opener uint32 // the operation whose barrier opens it
 	opened uint32 // the last operation whose barrier has completed; not after opener
@@ -135,6 +138,3 @@ func (e *epoch) begun(m *mode) bool { return !wire.Before(e.opened, m.opener) }
 
 // after reports whether a barrier behind an operation has completed.
 func (e *epoch) after(seq uint32) bool { return wire.Before(seq, e.opened) }
-
-// isOpen reports whether the epoch's own barrier has completed.
-func (e *epoch) isOpen() bool { return !wire.Before(e.opened, e.opener) }

@@ -54,6 +54,9 @@ func (c *Comm) find(h *wire.Data) (p *op, shard int) {
 		c.otherCall(p, h, theirs)
 		return nil, 0
 	}
+	if p.state == active && p.mode.kind == eager && !c.entered(p.mode.opener) {
+		return nil, 0 // forged: its place may still hold what an epoch before has there
+	}
 	if shard = p.shard(root); shard < 0 {
 		return nil, 0
 	}
@@ -95,14 +98,23 @@ func (c *Comm) begin(p *op, h *wire.Data) bool {
 	return true
 }
 
-// vacant reports whether a place in the epoch's arena may be that of an operation to come. Whoever
-// has begun it has heard of all that they entered the last barrier posted here, and that it lies
-// behind all posted since. So what a stranger sends cannot overwrite a result, nor what the right
-// neighbour may still fetch: see epoch.
+// entered reports whether this rank has entered the barrier that opens an epoch. No chunk of the
+// epoch that a rank has sent comes sooner: a root sends it once the barrier is complete there
+// (started), and so has heard of all ranks, this one too, that they have entered. The chunk may well
+// come before the last round of the barrier does here. A repair is an answer to what this rank asked
+// for once the barrier was complete here.
+//
+// While the barrier is not complete its operation is in flight, and so in the table.
+func (c *Comm) entered(opener uint32) bool {
+	return !wire.Before(c.epoch.opened, opener) || c.ops.at(opener).barrier.entered
+}
+
+// vacant reports whether a place in the arena of the last epoch posted here may be that of an
+// operation to come: this rank has entered that epoch's barrier, and the place lies behind all posted
+// since. So what a stranger sends cannot overwrite a result, nor what the right neighbour may still
+// fetch: see epoch.
 func (c *Comm) vacant(arena uint32) bool {
-	opener := c.ops.at(c.epoch.opener)
-	entered := c.epoch.isOpen() || opener.seq == c.epoch.opener && opener.barrier.entered
-	return entered && int(arena) >= c.epoch.bytes
+	return c.entered(c.epoch.opener) && int(arena) >= c.epoch.bytes
 }
 
 // Received says that a chunk's payload is where Place said.

@@ -54,8 +54,13 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a stranger's chunk may lie anywhere in the arena", file: "protocol/multicast/receive.go",
-		old: `return entered && int(arena) >= c.epoch.bytes`,
-		new: `return entered || true`,
+		old: `return c.entered(c.epoch.opener) && int(arena) >= c.epoch.bytes`,
+		new: `return true`,
+	},
+	{
+		name: "a stranger's chunk is taken before its barrier is entered", file: "protocol/multicast/receive.go",
+		old: `p.mode.kind == eager && !c.entered(p.mode.opener)`,
+		new: `p.mode.kind == eager && false`,
 	},
 	{
 		name: "what a stranger has begun is not forgotten", file: "protocol/multicast/post.go",
