@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lacking reports whether this machine, for now, lacks what a connection or a socket needs.
+// lacking reports whether this machine, for now, lacks what a connection needs.
 func lacking(err error) bool {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EADDRNOTAVAIL} {
 		if errors.Is(err, e) {
@@ -19,12 +19,13 @@ func lacking(err error) bool {
 	return false
 }
 
-// whenThere opens something, as soon as this machine has what it needs: a process that is out of
-// descriptors is late, not dead. It waits as long as ctx lasts, and says in the log for what.
+// whenThere opens something, as soon as there are descriptors for it: a process that is out of them
+// is late, not dead. What else is short (memory, a port) may be so for ever. It waits as long as ctx
+// lasts, and says in the log for what.
 func whenThere[T any](ctx context.Context, l *lobby, what string, open func() (T, error)) (T, error) {
 	for tries := 0; ; tries++ {
 		v, err := open()
-		if err == nil || !lacking(err) {
+		if err == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
 			return v, err
 		}
 		if tries == 0 {

@@ -43,11 +43,11 @@ type Network interface {
 	Sessions() session.Network
 	// Probe opens what finds out what paths carry.
 	Probe(o *udp.Options) (Prober, error)
-	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections,
-	// unless it fails.
+	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections.
+	// After an error they are in control still, to open again with or to close.
 	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
-	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections, unless
-	// it fails.
+	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections. After
+	// an error they are in conns still, to open again with or to close.
 	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
 }
 
@@ -139,24 +139,15 @@ func (kernel) Probe(o *udp.Options) (Prober, error) { return udp.OpenProber(*o) 
 // Gather implements Network.
 func (kernel) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
-	own.Conns = ofTCP(control)
+	own.Conns = control
 	return udp.Open(own)
 }
 
 // Streams implements Network.
 func (kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 	own := *o
-	own.Conns = ofTCP(conns)
+	own.Conns = conns
 	return tcp.Open(own)
-}
-
-// ofTCP says what the kernel's connections are.
-func ofTCP(conns map[int]net.Conn) map[int]*net.TCPConn {
-	out := make(map[int]*net.TCPConn, len(conns))
-	for rank, c := range conns {
-		out[rank] = c.(*net.TCPConn)
-	}
-	return out
 }
 
 // private keeps what the kernel holds out of the children that the process forks.

@@ -29,9 +29,14 @@ func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	if err != nil {
 		return nil, err
 	}
-	w, err := whenThere(ctx, l, "the region", func() (*shm.Region, error) {
-		return shm.Attach(ctx, all[0].Shm, a.job, a.keys[0], a.rank, a.size)
+	c, err := whenThere(ctx, l, "the region's server", func() (*shm.Client, error) {
+		return shm.Dial(ctx, all[0].Shm, a.job, a.keys[0], a.rank, a.size)
 	})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	w, err := whenThere(ctx, l, "the region", func() (*shm.Region, error) { return c.Attach(ctx) })
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,14 @@ func (n sessions) Socket(o datagram.Options) (*datagram.Socket, error) {
 }
 
 // Poller implements session.Network.
-func (n sessions) Poller() (datagram.Poller, error) { return &poller{sleeper: newSleeper(n.host)}, nil }
+func (n sessions) Poller() (datagram.Poller, error) {
+	n.host.world.mu.Lock()
+	defer n.host.world.mu.Unlock()
+	if n.host.world.is(Descriptors, n.host) {
+		return nil, failing("epoll_create1", syscall.EMFILE)
+	}
+	return &poller{sleeper: newSleeper(n.host)}, nil
+}
 
 // socket is a UDP socket. It implements datagram.Carrier. world.mu guards everything.
 type socket struct {

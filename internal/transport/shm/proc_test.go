@@ -49,7 +49,7 @@ func runRole(role string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	w, err := Attach(ctx, f[0], testJob, testKey, rank, size)
+	w, err := attach(ctx, f[0], testJob, testKey, rank, size)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func regions(t testing.TB, lay Layout) []*Region {
 	defer srv.Close()
 	all := make([]*Region, lay.Size)
 	for r := range all {
-		all[r], err = Attach(t.Context(), srv.Address(), testJob, testKey, r, lay.Size)
+		all[r], err = attach(t.Context(), srv.Address(), testJob, testKey, r, lay.Size)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, all[r].Close()) })
 	}

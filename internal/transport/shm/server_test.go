@@ -2,7 +2,6 @@ package shm
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"runtime"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func serve(t *testing.T, size int) *Server {
@@ -23,6 +21,16 @@ func serve(t *testing.T, size int) *Server {
 	require.NoError(t, err)
 	t.Cleanup(srv.Close)
 	return srv
+}
+
+// attach is what a rank does.
+func attach(ctx context.Context, address string, job, key uint64, rank, size int) (*Region, error) {
+	c, err := Dial(ctx, address, job, key, rank, size)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Attach(ctx)
 }
 
 func TestStrangersGetNothing(t *testing.T) {
@@ -42,7 +50,7 @@ func TestStrangersGetNothing(t *testing.T) {
 		{"impossible rank", testJob, testKey, 2, 2, "shm: rank 2, allowed are 0 to 1"},
 		{"impossible size", testJob, testKey, 2, 257, "shm: ranks of a host: 257, allowed are 1 to 256"},
 	} {
-		_, err := Attach(t.Context(), srv.Address(), c.job, c.key, c.rank, c.size)
+		_, err := attach(t.Context(), srv.Address(), c.job, c.key, c.rank, c.size)
 		assert.ErrorContains(t, err, c.want, c.name)
 	}
 	for _, garbage := range []string{"x", "GET / HTTP/1.1\r\n\r\n", string(make([]byte, 100))} {
@@ -56,11 +64,11 @@ func TestStrangersGetNothing(t *testing.T) {
 	}
 	// None of that kept the ranks from their region.
 	for r := range 2 {
-		w, err := Attach(t.Context(), srv.Address(), testJob, testKey, r, 2)
+		w, err := attach(t.Context(), srv.Address(), testJob, testKey, r, 2)
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
 		if r == 0 {
-			_, err = Attach(t.Context(), srv.Address(), testJob, testKey, r, 2)
+			_, err = attach(t.Context(), srv.Address(), testJob, testKey, r, 2)
 			assert.ErrorContains(t, err, "refused by the region's server", "the same rank twice")
 		}
 	}
@@ -68,11 +76,11 @@ func TestStrangersGetNothing(t *testing.T) {
 
 func TestServerStopsWhenAllHaveTheWindow(t *testing.T) {
 	srv := serve(t, 1)
-	w, err := Attach(t.Context(), srv.Address(), testJob, testKey, 0, 1)
+	w, err := attach(t.Context(), srv.Address(), testJob, testKey, 0, 1)
 	require.NoError(t, err)
 	<-srv.done
 	assert.Equal(t, -1, srv.fd, "its descriptor is closed")
-	_, err = Attach(t.Context(), srv.Address(), testJob, testKey, 0, 1)
+	_, err = attach(t.Context(), srv.Address(), testJob, testKey, 0, 1)
 	assert.ErrorIs(t, err, fabric.ErrUnavailable)
 	require.NoError(t, w.Close())
 }
@@ -83,37 +91,18 @@ func TestServerStopsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	cancel()
 	<-srv.done
-	_, err = Attach(t.Context(), srv.Address(), testJob, testKey, 0, 2)
+	_, err = attach(t.Context(), srv.Address(), testJob, testKey, 0, 2)
 	assert.ErrorIs(t, err, fabric.ErrUnavailable)
 }
 
 // TestAttachHonoursItsContext connects to a listener that never answers.
-// TestNoDescriptorForTheRegion: a process that has none left when the answer comes waits until it
-// has, for the server does not answer twice.
-func TestNoDescriptorForTheRegion(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
-	ours := os.NewFile(uintptr(fds[0]), "answer")
-	c, err := net.FileConn(ours)
-	require.NoError(t, errors.Join(err, ours.Close()))
-	defer func() { assert.NoError(t, errors.Join(c.Close(), unix.Close(fds[1]))) }()
-	require.NoError(t, unix.Sendmsg(fds[1], []byte{version}, unix.UnixRights(fds[1]), nil, 0))
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	systest.WithoutDescriptors(t, func() { _, err = receive(over, c.(*net.UnixConn)) })
-	require.ErrorIs(t, err, unix.EMFILE)
-	fd, err := receive(t.Context(), c.(*net.UnixConn))
-	require.NoError(t, err)
-	require.NoError(t, unix.Close(fd))
-}
-
 func TestAttachHonoursItsContext(t *testing.T) {
 	ln, err := net.Listen("unix", "@torch-mcast-test-mute-"+t.Name()+time.Now().String())
 	require.NoError(t, err)
 	defer ln.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = Attach(ctx, ln.Addr().String(), testJob, testKey, 0, 2)
+	_, err = attach(ctx, ln.Addr().String(), testJob, testKey, 0, 2)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "rank 0 of job 0x1122334455667788")
 }
@@ -139,7 +128,7 @@ func TestOtherUsersGetNothing(t *testing.T) {
 			a.err = e
 			return
 		}
-		_, a.attach = Attach(context.Background(), srv.Address(), testJob, testKey, 0, 2)
+		_, a.attach = attach(context.Background(), srv.Address(), testJob, testKey, 0, 2)
 		c, err := net.Dial("unix", srv.Address())
 		if err != nil {
 			a.err = err

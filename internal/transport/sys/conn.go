@@ -47,10 +47,38 @@ func Persist(conn syscall.Conn) error {
 	return nil
 }
 
-// Take returns a descriptor of a connection that Go's network poller does not know, non-blocking,
-// with Nagle's algorithm off and soon to retransmit. Close the connection itself once all else that
-// is needed is there: the peer does not notice.
-func Take(conn *net.TCPConn) (int, error) {
+// Taken stands for a TCP connection whose descriptor Take has moved. All that is left to do with it
+// is to Close it.
+type Taken struct {
+	net.Conn // closed
+	fd       int
+}
+
+// Close closes the descriptor.
+func (t *Taken) Close() error { return unix.Close(t.fd) }
+
+// Take moves a TCP connection out of Go's network poller, for which the process needs one more
+// descriptor for a moment, and returns its descriptor: non-blocking, with Nagle's algorithm off and
+// soon to retransmit. The peer does not notice. In conns a Taken stands for the connection then, so
+// whoever has conns owns the descriptor, and to take it again returns the same.
+func Take(conns map[int]net.Conn, rank int) (int, error) {
+	switch conn := conns[rank].(type) {
+	case *Taken:
+		return conn.fd, nil
+	case *net.TCPConn:
+		fd, err := duplicate(conn)
+		if err != nil {
+			return -1, err
+		}
+		_ = conn.Close() // the duplicate keeps the connection open
+		conns[rank] = &Taken{conn, fd}
+		return fd, nil
+	default:
+		return -1, fmt.Errorf("take over connection: it is a %T, want one of TCP", conn)
+	}
+}
+
+func duplicate(conn *net.TCPConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return -1, fmt.Errorf("take over connection: %w", err)

@@ -17,10 +17,15 @@ func TestTake(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	c, err := net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr)) // DialTCP's peer
 	require.NoError(t, err)
-	fd, err := Take(c)
+	conns := map[int]net.Conn{5: c}
+	fd, err := Take(conns, 5)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
-	require.NoError(t, c.Close())
+	t.Cleanup(func() { require.NoError(t, conns[5].Close()) })
+	again, err := Take(conns, 5)
+	require.NoError(t, err)
+	require.Equal(t, fd, again)
+	_, err = c.Write([]byte{1})
+	require.ErrorIs(t, err, net.ErrClosed)
 	_, err = unix.Write(fd, []byte{1})
 	require.NoError(t, err, "the connection goes on")
 	n, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY)

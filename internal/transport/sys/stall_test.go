@@ -25,7 +25,7 @@ func wired(t *testing.T) (ns [2]*systest.Namespace, fd int, far *net.TCPConn) {
 	require.NoError(t, err)
 	accepted, err := ln.Accept()
 	require.NoError(t, err)
-	fd, err = Take(c.(*net.TCPConn))
+	fd, err = Take(map[int]net.Conn{0: c}, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, accepted.Close())

@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Rank  int
 	Size  int
-	Conns map[int]*net.TCPConn // to every other rank; Open takes them over, unless it fails
+	Conns map[int]net.Conn // to every other rank, of TCP; see Open
 	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever.
 	Stall time.Duration
 }
@@ -36,16 +36,16 @@ type Streams struct {
 
 var _ fabric.Streams = (*Streams)(nil)
 
-// Open takes over the connections. After an error, which may be of descriptors or memory that are
-// short for now, they are as they were.
+// Open takes over the connections: it leaves o.Conns empty. It needs a poller's descriptors and one
+// more. After an error o.Conns has all of them still, some as sys.Taken, to open again with or to
+// close.
 func Open(o Options) (*Streams, error) {
 	t := &Streams{streams: make([]*stream, max(o.Size, 0)), stall: o.Stall}
 	if err := t.open(&o); err != nil {
+		t.streams = nil // o.Conns has their descriptors
 		return nil, errors.Join(err, t.Close())
 	}
-	for _, conn := range o.Conns {
-		_ = conn.Close() // the streams have descriptors of their own
-	}
+	clear(o.Conns)
 	return t, nil
 }
 
@@ -60,11 +60,10 @@ func (t *Streams) open(o *Options) (err error) {
 		if rank == o.Rank {
 			continue
 		}
-		conn := o.Conns[rank]
-		if conn == nil {
+		if o.Conns[rank] == nil {
 			return fmt.Errorf("tcp: rank %d of %d has no connection to rank %d", o.Rank, o.Size, rank)
 		}
-		fd, err := sys.Take(conn)
+		fd, err := sys.Take(o.Conns, rank)
 		if err != nil {
 			return fmt.Errorf("tcp: rank %d: %w", rank, err)
 		}

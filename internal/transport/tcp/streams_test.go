@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -201,11 +202,13 @@ func TestOpenRefuses(t *testing.T) {
 	_, err := Open(Options{Rank: 0, Size: 0})
 	require.ErrorContains(t, err, "tcp: rank 0 of 0")
 	a, b := systest.Pair(t)
-	_, err = Open(Options{Rank: 0, Size: 3, Conns: map[int]*net.TCPConn{1: a}})
+	conns := map[int]net.Conn{1: a}
+	_, err = Open(Options{Rank: 0, Size: 3, Conns: conns})
 	require.ErrorContains(t, err, "tcp: rank 0 of 3 has no connection to rank 2")
-	_, err = a.Write([]byte{7})
-	require.NoError(t, err, "it is the caller's still")
-	require.NoError(t, errors.Join(a.Close(), b.Close()))
+	require.NoError(t, conns[1].Close(), "it is the caller's still")
+	_, err = b.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, b.Close())
 	s, err := Open(Options{Rank: 0, Size: 1})
 	require.NoError(t, err)
 	s.Sleep(time.Microsecond)
@@ -231,10 +234,64 @@ func TestOpenAgain(t *testing.T) {
 		var err error
 		ranks[r], err = Open(Options{Rank: r, Size: 3, Conns: conns[r]})
 		require.NoError(t, err)
+		require.Empty(t, conns[r], "they are taken over")
 		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
 	}
 	require.Equal(t, 3, ranks[0].Send(1, []byte("yes")))
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 3 }, func() {})
+}
+
+// TestOpenWithFewDescriptors: beside the connections, a poller's two descriptors and one more do.
+func TestOpenWithFewDescriptors(t *testing.T) {
+	const size = 24
+	conns := systest.Mesh(t, size)
+	open := func(spare int) (s *Streams, err error) {
+		systest.WithDescriptors(t, spare, func() { s, err = Open(Options{Rank: 0, Size: size, Conns: conns[0]}) })
+		return s, err
+	}
+	before := systest.Descriptors(t)
+	for spare := range 3 {
+		_, err := open(spare)
+		require.ErrorIs(t, err, unix.EMFILE)
+		require.Len(t, conns[0], size-1)
+		require.Equal(t, before, systest.Descriptors(t))
+	}
+	s, err := open(3)
+	require.NoError(t, err)
+	require.Equal(t, before+2, systest.Descriptors(t))
+	require.NoError(t, s.Close())
+	require.Equal(t, before-(size-1), systest.Descriptors(t), "each is closed once")
+	for rank := range conns {
+		for _, c := range conns[rank] {
+			require.NoError(t, c.Close())
+		}
+	}
+}
+
+// TestOpenFailsMidway: of the connections some are taken, and all are the caller's still.
+func TestOpenFailsMidway(t *testing.T) {
+	const size = 4
+	conns := systest.Mesh(t, size)
+	before := systest.Descriptors(t)
+	last := conns[0][size-1]
+	conns[0][size-1], _ = net.Pipe() // cannot be taken
+	_, err := Open(Options{Rank: 0, Size: size, Conns: conns[0]})
+	require.ErrorContains(t, err, "tcp: rank 3: take over connection: it is a *net.pipe, want one of TCP")
+	require.IsType(t, &sys.Taken{}, conns[0][1])
+	require.Equal(t, before, systest.Descriptors(t), "one for each connection")
+	conns[0][size-1] = last
+	s, err := Open(Options{Rank: 0, Size: size, Conns: conns[0]})
+	require.NoError(t, err)
+	require.Equal(t, 3, s.Send(1, []byte("yes")))
+	n, err := conns[1][0].Read(make([]byte, 10))
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.NoError(t, s.Close())
+	for rank := range conns {
+		for _, c := range conns[rank] {
+			require.NoError(t, c.Close())
+		}
+	}
 }
 
 func TestConsumeMoreThanThereIsPanics(t *testing.T) {
@@ -271,7 +328,7 @@ type result struct {
 
 // work exchanges shards with all other ranks, as a direct Reduce-Scatter does
 // before it sums, and checks every byte.
-func work(rank, size int, conns map[int]*net.TCPConn, j job) (*result, error) {
+func work(rank, size int, conns map[int]net.Conn, j job) (*result, error) {
 	s, err := Open(Options{Rank: rank, Size: size, Conns: conns})
 	if err != nil {
 		return nil, err

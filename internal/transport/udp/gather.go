@@ -62,17 +62,16 @@ type counters struct {
 
 var _ fabric.Gather = (*Gather)(nil)
 
-// Open joins the groups and takes over the control connections. After an error, which may be of
-// descriptors or memory that are short for now, they are as they were. Its errors wrap
-// fabric.ErrUnavailable where the machine, not the caller, is in the way.
+// Open joins the groups and takes over the control connections: it leaves o.Conns empty. After an
+// error o.Conns has all of them still, some as sys.Taken, to open again with or to close. Its errors
+// wrap fabric.ErrUnavailable where the machine, not the caller, is in the way.
 func Open(o Options) (*Gather, error) {
 	g := &Gather{rank: o.Rank, size: o.Size, job: o.Job, byRank: make(map[int]*peer), repairs: make([]atomic.Uint64, max(o.Size, 0))}
 	if err := g.open(&o); err != nil {
+		g.peers = nil // o.Conns has their descriptors
 		return nil, errors.Join(err, g.Close())
 	}
-	for _, conn := range o.Conns {
-		_ = conn.Close() // the peers have descriptors of their own
-	}
+	clear(o.Conns)
 	return g, nil
 }
 
@@ -152,9 +151,9 @@ func (g *Gather) openSockets(o *Options) error {
 func (g *Gather) senderTag(subgroup int) int { return len(g.receivers) + subgroup }
 func (g *Gather) peerTag(index int) int      { return 2*len(g.receivers) + index }
 
-func (g *Gather) openPeers(conns map[int]*net.TCPConn) error {
-	for rank, conn := range conns {
-		fd, err := sys.Take(conn)
+func (g *Gather) openPeers(conns map[int]net.Conn) error {
+	for rank := range conns {
+		fd, err := sys.Take(conns, rank)
 		if err != nil {
 			return fmt.Errorf("udp: rank %d: %w", rank, err)
 		}

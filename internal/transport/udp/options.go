@@ -32,11 +32,11 @@ type Options struct {
 	// Sources are the IPv4 addresses of all ranks, by rank: each multicasts from its own, and what
 	// comes from another is refused. None: from any address, and nothing is refused.
 	Sources []netip.Addr
-	Conns   map[int]*net.TCPConn // to every rank that Control may name; Open takes them over, unless it fails
-	TTL     int                  // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
-	Chunk   int                  // payload bytes of a datagram; 0: ChunkFor(Interface)
-	RcvBuf  int                  // bytes asked for each multicast socket; 0: as much as the kernel allows
-	Window  int                  // upper bound, in bytes, of Traits.Window; 0: defaultWindow
+	Conns   map[int]net.Conn // to every rank that Control may name, of TCP; see Open
+	TTL     int              // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
+	Chunk   int              // payload bytes of a datagram; 0: ChunkFor(Interface)
+	RcvBuf  int              // bytes asked for each multicast socket; 0: as much as the kernel allows
+	Window  int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
 	Offload batch.Offload
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.

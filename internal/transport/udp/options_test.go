@@ -43,7 +43,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"offload(9): want auto, gso, batch or single":                        func(o *Options) { o.Offload = 9 },
 		"addresses of 2 ranks: want those of all 1, or none":                 func(o *Options) { o.Sources = make([]netip.Addr, 2) },
 		"address ::1 of rank 0: want a host's IPv4 address":                  func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
-		"control connection of rank 0 to rank 3 of 1: want another rank's":   func(o *Options) { o.Conns = map[int]*net.TCPConn{3: nil} },
+		"control connection of rank 0 to rank 3 of 1: want another rank's":   func(o *Options) { o.Conns = map[int]net.Conn{3: nil} },
 	} {
 		o := good()
 		change(&o)
@@ -73,8 +73,36 @@ func TestOpenAgain(t *testing.T) {
 	g, err := Open(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	_, err = conns[0][1].Write([]byte{1})
-	require.ErrorIs(t, err, net.ErrClosed, "it has been taken over")
+	require.Empty(t, conns[0], "it has been taken over")
+}
+
+// TestOpenWithFewDescriptors: beside the connections, the fabric's own descriptors and one more do,
+// and with one less those that were taken, and those that were not, are the caller's.
+func TestOpenWithFewDescriptors(t *testing.T) {
+	const size = 24
+	addr, port := freshGroup()
+	conns := systest.Mesh(t, size)
+	open := func(spare int) (g *Gather, err error) {
+		o := Options{Rank: 0, Size: size, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[0]}
+		systest.WithDescriptors(t, spare, func() { g, err = Open(o) })
+		return g, err
+	}
+	before := systest.Descriptors(t)
+	g, err := open(0)
+	for spare := 1; err != nil; spare++ {
+		require.ErrorIs(t, err, unix.EMFILE)
+		require.Less(t, spare, 10)
+		require.Len(t, conns[0], size-1)
+		require.Equal(t, before, systest.Descriptors(t))
+		g, err = open(spare)
+	}
+	require.NoError(t, g.Close())
+	require.Equal(t, before-(size-1), systest.Descriptors(t), "each is closed once")
+	for rank := range conns {
+		for _, c := range conns[rank] {
+			require.NoError(t, c.Close())
+		}
+	}
 }
 
 // TestPortInUse has a socket hold the address that does not share it.

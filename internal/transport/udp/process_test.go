@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func work(rank, size int, conns map[int]*net.TCPConn, j job) (*result, error) {
+func work(rank, size int, conns map[int]net.Conn, j job) (*result, error) {
 	ifi, _, err := Choose("", nil)
 	if err != nil {
 		return nil, err

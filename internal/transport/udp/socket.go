@@ -71,8 +71,8 @@ func joinGroup(fd int, o *Options, subgroup int) error {
 	err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, o.membership(subgroup))
 	switch {
 	case errors.Is(err, unix.ENOBUFS):
-		// Not the error itself, by which callers know what passes.
-		return unavailable("join group %v on %s: too many memberships (net.ipv4.igmp_max_memberships)", o.group(subgroup), o.Interface.Name)
+		return unavailable("join group %v on %s: too many memberships (net.ipv4.igmp_max_memberships): %w",
+			o.group(subgroup), o.Interface.Name, err)
 	case err != nil:
 		return unavailable("join group %v on %s: %w", o.group(subgroup), o.Interface.Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,12 +68,35 @@ func Descriptors(t testing.TB) int {
 	return len(all)
 }
 
-// WithoutDescriptors runs f while this process can open no more.
-func WithoutDescriptors(t testing.TB, f func()) {
+// WithDescriptors runs f while this process can open so many more, but for those that f closes.
+func WithDescriptors(t testing.TB, spare int, f func()) {
 	t.Helper()
+	var holes []int // the limit is one of numbers, so those below the last are filled
+	defer func() {
+		for _, fd := range holes {
+			require.NoError(t, unix.Close(fd))
+		}
+	}()
+	most := 0
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, e := range all {
+		n, err := strconv.Atoi(e.Name())
+		require.NoError(t, err)
+		most = max(most, n)
+	}
+	for {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		require.NoError(t, err)
+		if fd > most {
+			require.NoError(t, unix.Close(fd))
+			break
+		}
+		holes = append(holes, fd)
+	}
 	var before unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(most + 1 + spare), Max: before.Max}))
 	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
 	f()
 }
@@ -92,11 +116,11 @@ func Pair(t testing.TB) (a, b *net.TCPConn) {
 
 // Mesh connects every two ranks: conns[r][q] is rank r's end of the
 // connection to rank q.
-func Mesh(t testing.TB, size int) (conns []map[int]*net.TCPConn) {
+func Mesh(t testing.TB, size int) (conns []map[int]net.Conn) {
 	t.Helper()
-	conns = make([]map[int]*net.TCPConn, size)
+	conns = make([]map[int]net.Conn, size)
 	for a := range conns {
-		conns[a] = make(map[int]*net.TCPConn)
+		conns[a] = make(map[int]net.Conn)
 		for b := range a {
 			conns[a][b], conns[b][a] = Pair(t)
 		}
@@ -133,7 +157,7 @@ func Run[Job, Result any](t testing.TB, size int, job Job) []Result {
 			if to == rank {
 				continue
 			}
-			f, err := conns[rank][to].File()
+			f, err := conns[rank][to].(*net.TCPConn).File()
 			require.NoError(t, err)
 			c.ExtraFiles = append(c.ExtraFiles, f)
 		}
@@ -158,7 +182,7 @@ func Run[Job, Result any](t testing.TB, size int, job Job) []Result {
 
 // Serve is work in a process that Run started: it never returns there. In
 // others it does nothing.
-func Serve[Job, Result any](work func(rank, size int, conns map[int]*net.TCPConn, job Job) (Result, error)) {
+func Serve[Job, Result any](work func(rank, size int, conns map[int]net.Conn, job Job) (Result, error)) {
 	text := os.Getenv(variable)
 	if text == "" {
 		return
@@ -170,12 +194,12 @@ func Serve[Job, Result any](work func(rank, size int, conns map[int]*net.TCPConn
 	os.Exit(0)
 }
 
-func serve[Job, Result any](text string, work func(rank, size int, conns map[int]*net.TCPConn, job Job) (Result, error)) error {
+func serve[Job, Result any](text string, work func(rank, size int, conns map[int]net.Conn, job Job) (Result, error)) error {
 	var o order[Job]
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	conns := make(map[int]*net.TCPConn)
+	conns := make(map[int]net.Conn)
 	for rank := range o.Size {
 		if rank == o.Rank {
 			continue
@@ -188,7 +212,7 @@ func serve[Job, Result any](text string, work func(rank, size int, conns map[int
 		if err := f.Close(); err != nil {
 			return err
 		}
-		conns[rank] = c.(*net.TCPConn)
+		conns[rank] = c
 	}
 	result, err := work(o.Rank, o.Size, conns, o.Job)
 	if err != nil {
