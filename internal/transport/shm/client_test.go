@@ -2,6 +2,7 @@ package shm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,13 @@ func dial(t *testing.T, srv *Server) *Client {
 // TestNoDescriptorForTheRegion: who has none left when the answer comes is told so, and can
 // attach later, though the server does not answer twice.
 func TestNoDescriptorForTheRegion(t *testing.T) {
-	c := dial(t, serve(t, 2))
+	srv := serve(t, 2)
+	c := dial(t, srv)
+	require.Eventually(t, func() bool { // the server, in this process, needs descriptors too
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		return srv.attached[0]
+	}, time.Minute, time.Millisecond)
 	for range 2 {
 		var err error
 		systest.WithDescriptors(t, 0, func() { _, err = c.Attach(t.Context()) })
