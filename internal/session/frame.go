@@ -56,7 +56,7 @@ type line struct {
 	largest int           // object that is received, in bytes
 
 	writing sync.Mutex
-	stop    chan struct{} // closed by hangUp
+	stop    chan struct{} // closed by close
 	once    sync.Once
 	wg      sync.WaitGroup
 }

@@ -348,7 +348,7 @@ func TestSilence(t *testing.T) {
 			p := n.peer(t)
 			if who == "node" {
 				close(p.line.stop)
-				p.line.once.Do(func() {}) // hangUp must not close it again
+				p.line.once.Do(func() {}) // close must not do so again
 				require.ErrorContains(t, lost(t, s), "silent for 3s")
 				_ = p.line.conn.Close()
 				return

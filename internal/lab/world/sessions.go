@@ -117,7 +117,7 @@ func (s *socket) Send(head, payload []byte) syscall.Errno {
 	case w.is(Refused, h):
 		return syscall.EPERM
 	case s.news != 0:
-		return s.told()
+		return s.takeNews()
 	case w.is(Unreachable, h) && s.sent%2 == 0:
 		return syscall.ECONNREFUSED
 	}
@@ -158,8 +158,8 @@ func (w *World) mtu(h *Host) int {
 	return mtu
 }
 
-// told returns what the network said, once.
-func (s *socket) told() syscall.Errno {
+// takeNews returns what the network said, once.
+func (s *socket) takeNews() syscall.Errno {
 	e := s.news
 	s.news = 0
 	return e
@@ -174,7 +174,7 @@ func (s *socket) Receive() ([]byte, syscall.Errno) {
 	case s.host.stopped != nil || s.host.gone:
 		return nil, syscall.EAGAIN
 	case s.news != 0:
-		return nil, s.told()
+		return nil, s.takeNews()
 	case len(s.queue) == 0 || s.queue[0].at.After(time.Now()):
 		return nil, syscall.EAGAIN
 	}

@@ -5,8 +5,8 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // calls is what is known of what other ranks have called by an operation's number: see compare.go.
 type calls struct {
 	early    []callOf // messages that came before Post, which wait for it; none after
-	told     bool     // the right neighbour was told what this rank has called
-	disputed bool     // a datagram has told of another call
+	sent     bool     // the right neighbour knows what this rank has called
+	disputed bool     // a datagram was of another call
 }
 
 // callOf is a message that says what a rank has called.
@@ -15,12 +15,12 @@ type callOf struct {
 	m    wire.Control
 }
 
-// tell tells the right neighbour, once, what this rank has called.
-func (a *calls) tell(l *layout, out *outbox) {
-	if a.told || l.topo.Size == 1 {
+// send sends the right neighbour, once, what this rank has called.
+func (a *calls) send(l *layout, out *outbox) {
+	if a.sent || l.topo.Size == 1 {
 		return
 	}
-	a.told = true
+	a.sent = true
 	m := l.control(wire.Compare)
 	m.Root, m.Bytes = uint16(l.root), uint64(l.bytes)
 	out.send(l.topo.Right(), m)

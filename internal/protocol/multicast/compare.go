@@ -17,7 +17,7 @@ func (c *Comm) compare(p *op, from int, m *wire.Control) {
 	case from != c.topo.Left():
 		c.stats.Dropped++
 	case c.sameCall(p, from, m):
-		p.calls.tell(&p.layout, &c.out)
+		p.calls.send(&p.layout, &c.out)
 	}
 }
 
@@ -49,6 +49,6 @@ func (c *Comm) otherCall(p *op, h *wire.Data, theirs Op) {
 // nothing else would show it.
 func (c *Comm) dispute(p *op) {
 	if p.calls.disputed && p.state != early && p.mode.kind == eager {
-		p.calls.tell(&p.layout, &c.out)
+		p.calls.send(&p.layout, &c.out)
 	}
 }

@@ -21,7 +21,7 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 	p.calls.early = p.calls.early[:0]
 	c.dispute(p)
 	if p.mode.compare {
-		p.calls.tell(&p.layout, &c.out)
+		p.calls.send(&p.layout, &c.out)
 	}
 	c.arm(p)
 	c.advance()

@@ -74,13 +74,13 @@ func (s *selectiveSender) feedback(f feedback) {
 		s.packet(t.psn).arrived = true
 	}
 	for ; s.settled < f.serial-s.reorder; s.settled++ {
-		s.judge(s.settled)
+		s.settle(s.settled)
 	}
 }
 
-// judge takes a transmission for lost unless its packet has arrived. Each is
-// judged once, so that an earlier one of the same packet is not looked at again.
-func (s *selectiveSender) judge(serial int64) {
+// settle takes a transmission for lost unless its packet has arrived. Each is
+// settled once, so that an earlier one of the same packet is not looked at again.
+func (s *selectiveSender) settle(serial int64) {
 	t := s.sent(serial)
 	if t.serial != serial || t.psn < s.una {
 		return

@@ -29,7 +29,7 @@ func TestTransportsDeliver(t *testing.T) {
 		var data []sent
 		var back []feedback
 		fates := rapid.SliceOfN(rapid.IntRange(0, 9), 400, 400).Draw(t, "fates") // 0: lost, 1: twice
-		fate := func() int {
+		dice := func() int {
 			if len(fates) == 0 {
 				return 9
 			}
@@ -47,7 +47,7 @@ func TestTransportsDeliver(t *testing.T) {
 				if psn >= s.acknowledged()+window || psn >= end {
 					t.Fatalf("packet %d is out of the window from %d, end %d", psn, s.acknowledged(), end)
 				}
-				for f := fate(); f > 0; f = 2 * (f & 1) {
+				for f := dice(); f > 0; f = 2 * (f & 1) {
 					data = append(data, sent{psn, serial})
 					if f != 1 {
 						break
@@ -56,18 +56,18 @@ func TestTransportsDeliver(t *testing.T) {
 			case len(data) == 0 && len(back) == 0:
 				s.timeout()
 			}
-			if len(data) > 0 && fate() > 3 {
+			if len(data) > 0 && dice() > 3 {
 				before := r.expected()
 				reply, ok := r.receive(data[0].psn, data[0].serial, data[0].psn == end-1)
 				if after := r.expected(); after < before || !selective && after > before+1 || after > s.acknowledged()+window {
 					t.Fatalf("expected %d becomes %d", before, after)
 				}
 				data = data[1:]
-				if ok && fate() > 0 {
+				if ok && dice() > 0 {
 					back = append(back, reply)
 				}
 			}
-			if len(back) > 0 && fate() > 3 {
+			if len(back) > 0 && dice() > 3 {
 				s.feedback(back[0])
 				back = back[1:]
 			}
