@@ -197,6 +197,9 @@ func TestOneFaultForAll(t *testing.T) {
 // TestLateNeighbour has a rank connected that comes to New after several timeouts: it is not
 // dead. Silent later, it is.
 func TestLateNeighbour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits: make test runs it")
+	}
 	t.Parallel()
 	const timeout = 3 * time.Second // two thirds of it must do for a busy machine
 	g := newGraph(t, 3, timeout, 2)

@@ -48,6 +48,9 @@ func (e *echo) Datagram(head, payload []byte) {
 
 // TestProbe: it asks until both sizes have come back on all stripes, and says what has not.
 func TestProbe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits: make test runs it")
+	}
 	const chunk = 1024
 	for name, c := range map[string]struct {
 		secret   string

@@ -339,6 +339,9 @@ func TestDialIsBounded(t *testing.T) {
 
 // TestSilence freezes both sides in turn: a line that neither pings nor closes.
 func TestSilence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits: make test runs it")
+	}
 	for _, who := range []string{"node", "member"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
