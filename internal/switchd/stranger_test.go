@@ -170,15 +170,13 @@ func TestManyStrangers(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// TestAChildTellsTheDifference has ranks join a child one after another: it
-// tells its parent of each once, so what it says is as long as what is new.
-func TestAChildTellsTheDifference(t *testing.T) {
+// parent is a node that offers a data port to the first that connects, and then talks to it. It
+// returns where it listens.
+func parent(t *testing.T, port uint16, talk func(p *session.Peer)) (address string) {
+	t.Helper()
 	root, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer func() { _ = root.Close() }()
-	s := start(t, Config{Parent: root.Addr().String()})
-	const ranks = 5
-	said := make(chan []int, ranks)
+	t.Cleanup(func() { _ = root.Close() })
 	go func() {
 		conn, err := root.Accept()
 		if err != nil {
@@ -189,13 +187,23 @@ func TestAChildTellsTheDifference(t *testing.T) {
 			return
 		}
 		defer p.Close()
-		if p.Offer([]uint16{9}) != nil {
-			return
+		if p.Offer([]uint16{port}) == nil {
+			talk(p)
 		}
+	}()
+	return root.Addr().String()
+}
+
+// TestAChildTellsTheDifference has ranks join a child one after another: it
+// tells its parent of each once, so what it says is as long as what is new.
+func TestAChildTellsTheDifference(t *testing.T) {
+	const ranks = 5
+	said := make(chan []int, ranks)
+	s := start(t, Config{Parent: parent(t, 9, func(p *session.Peer) {
 		for b, err := p.Next(); err == nil; b, err = p.Next() {
 			said <- b.Ranks
 		}
-	}()
+	})})
 	for r := range ranks {
 		_, err := dial(t, s, session.Hello{Job: 1, Ranks: ranks + 1, Rank: r})
 		require.NoError(t, err)
@@ -236,26 +244,11 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 // TestAJobEndsWhileItsParentIsProbed: a rank leaves while the node waits for the parent's answers,
 // which never come; nobody reads the sockets any more when they are closed.
 func TestAJobEndsWhileItsParentIsProbed(t *testing.T) {
-	root, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = root.Close() }()
 	mute, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	defer func() { _ = mute.Close() }()
-	s := start(t, Config{Parent: root.Addr().String()})
-	go func() {
-		conn, err := root.Accept()
-		if err != nil {
-			return
-		}
-		p, err := session.Accept(conn, nil, patience)
-		if err != nil {
-			return
-		}
-		defer p.Close()
-		if p.Offer([]uint16{uint16(mute.LocalAddr().(*net.UDPAddr).Port)}) != nil {
-			return
-		}
+	port := uint16(mute.LocalAddr().(*net.UDPAddr).Port)
+	s := start(t, Config{Parent: parent(t, port, func(p *session.Peer) {
 		for came := 0; came < 2; {
 			b, err := p.Next()
 			if err != nil {
@@ -265,7 +258,7 @@ func TestAJobEndsWhileItsParentIsProbed(t *testing.T) {
 		}
 		_ = p.Ready(innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 16, Queue: 5, Wide: true}, 0)
 		_, _ = p.Next() // until the node leaves
-	}()
+	})})
 	leaves, err := dial(t, s, session.Hello{Job: 1})
 	require.NoError(t, err)
 	stays, err := dial(t, s, session.Hello{Job: 1, Rank: 1})

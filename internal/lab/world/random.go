@@ -40,15 +40,19 @@ func (d draw) between(from, to time.Duration) time.Duration {
 
 func of[T any](d draw, all ...T) T { return all[d.IntN(len(all))] }
 
+func (d draw) network(seed uint64, hosts int) Config {
+	return Config{
+		Hosts: hosts, Seed: seed, Delay: d.between(time.Microsecond, 200*time.Microsecond),
+		Rate: of(d, 0, 1.25e9, 125e6), MTU: of(d, 1500, 1500, 9000), Queue: of(d, 32, 256, 1024),
+	}
+}
+
 // Random returns the scenario of a seed.
 func Random(seed uint64) Scenario {
 	d := draw{rand.New(rand.NewPCG(seed, 0x6c697665))}
 	s := Scenario{
-		Seed: seed,
-		Net: Config{
-			Hosts: 2 + d.IntN(7), Seed: seed, Delay: d.between(time.Microsecond, 200*time.Microsecond),
-			Rate: of(d, 0, 1.25e9, 125e6), MTU: of(d, 1500, 1500, 9000), Queue: of(d, 32, 256, 1024),
-		},
+		Seed:    seed,
+		Net:     d.network(seed, 2+d.IntN(7)),
 		Timeout: of(d, 2*time.Second, 5*time.Second, 30*time.Second),
 		Chains:  of(d, 0, 0, 1, 2),
 		Pause:   of(d, 0, d.between(0, time.Millisecond), d.between(0, 100*time.Millisecond)),
