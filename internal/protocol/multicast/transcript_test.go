@@ -1,10 +1,7 @@
 package multicast
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -13,10 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/transcript"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write what happened into the transcripts in testdata")
 
 // TestTranscripts runs the scripts in testdata and compares what happens, line
 // by line. A line that starts with "> " is a command; what follows until the
@@ -32,46 +28,19 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the transcri
 //	> stats
 func TestTranscripts(t *testing.T) {
 	thorough(t)
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := replay(t, string(want))
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	transcript.Test(t, func(t *testing.T, out *strings.Builder) func(string) {
+		var n *net
+		return func(command string) {
+			words := strings.Fields(command)
+			if words[0] == "new" {
+				n = newNet(configOf(t, words[1:]))
 				return
 			}
-			require.Equal(t, string(want), got, "run go test ./internal/protocol/multicast -run Transcripts -rewrite, and read the difference")
-		})
-	}
-}
-
-// replay runs the commands of a transcript and returns it with what happened.
-func replay(t *testing.T, script string) string {
-	var out strings.Builder
-	var n *net
-	for _, line := range strings.Split(script, "\n") {
-		if strings.HasPrefix(line, "#") {
-			fmt.Fprintln(&out, line)
+			n.log.Reset()
+			n.do(t, words)
+			out.WriteString(n.log.String())
 		}
-		command, ok := strings.CutPrefix(line, "> ")
-		if !ok {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		words := strings.Fields(command)
-		if words[0] == "new" {
-			n = newNet(configOf(t, words[1:]))
-			continue
-		}
-		n.log.Reset()
-		n.do(t, words)
-		out.WriteString(n.log.String())
-	}
-	return out.String()
+	})
 }
 
 // do runs one command.

@@ -1,19 +1,16 @@
 package route
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write what happened into the transcripts in testdata")
+	"github.com/torch-mcast/torch-mcast/internal/lab/transcript"
+)
 
 // TestTranscripts runs the scripts in testdata and compares what happens, line by line. A line that
 // starts with "> " is a command; what follows until the next one is what it led to: when, at which
@@ -28,49 +25,22 @@ var rewrite = flag.Bool("rewrite", false, "write what happened into the transcri
 //	> mismatch 1 TEXT          rank 1 hears from its switch that ranks disagree
 //	> reduce                   an operation goes through the switch, if all ranks are at it
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			got := replay(t, string(want))
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	transcript.Test(t, func(t *testing.T, out *strings.Builder) func(string) {
+		var w *world
+		return func(command string) {
+			words := strings.Fields(command)
+			if words[0] != "new" {
+				w.do(t, words)
 				return
 			}
-			require.Equal(t, string(want), got, "run go test ./internal/protocol/route -run Transcripts -rewrite, and read the difference")
-		})
-	}
-}
-
-// replay runs the commands of a transcript and returns it with what happened.
-func replay(t *testing.T, script string) string {
-	var out strings.Builder
-	var w *world
-	for _, line := range strings.Split(script, "\n") {
-		if strings.HasPrefix(line, "#") {
-			fmt.Fprintln(&out, line)
-		}
-		command, ok := strings.CutPrefix(line, "> ")
-		if !ok {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		words := strings.Fields(command)
-		if words[0] == "new" {
 			ranks, switches := 0, 0
 			_, err := fmt.Sscanf(command, "new ranks=%d switches=%d", &ranks, &switches)
 			require.NoError(t, err)
 			w = newWorld(t, ranks, switches, func() time.Duration { return time.Millisecond }, func(format string, args ...any) {
-				fmt.Fprintf(&out, "%.3f %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
+				fmt.Fprintf(out, "%.3f %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
 			})
-			continue
 		}
-		w.do(t, words)
-	}
-	return out.String()
+	})
 }
 
 // do runs one command.
