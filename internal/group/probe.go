@@ -36,6 +36,7 @@ const mostRounds = 16
 // probeRecord is what a rank tells all others before the first round, and after each.
 type probeRecord struct {
 	Fatal     string   `json:"x,omitempty"` // why it cannot take part
+	Silent    bool     `json:"q,omitempty"` // a path that brought packets, not all sizes, brought none in this round
 	Packet    int      `json:"s,omitempty"` // bytes of the largest packet that it wants to send
 	Port      uint16   `json:"p,omitempty"` // where it takes unicast probes
 	Multicast [][2]int `json:"m,omitempty"` // rank and the largest packet heard from it, where that is less than wanted
@@ -62,6 +63,7 @@ type pathProbe struct {
 	neighbours []int
 	to         map[int]netip.AddrPort // neighbours' ports for unicast
 	full       int                    // bytes of the largest packet that all want to send
+	largest    []udp.Heard            // packets from each rank so far
 	failed     string
 }
 
@@ -70,7 +72,7 @@ type pathProbe struct {
 func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: a.rank, size: a.size,
-		neighbours: topology.Neighbours(a.rank, a.size), to: map[int]netip.AddrPort{},
+		neighbours: topology.Neighbours(a.rank, a.size), to: map[int]netip.AddrPort{}, largest: make([]udp.Heard, a.size),
 	}
 	if err := b.meet(ctx, a, packet, err); err != nil {
 		return nil, err
@@ -81,17 +83,19 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 		if round == 0 || slices.ContainsFunc(all, func(r probeRecord) bool { return r.misses(b.rank) }) {
 			b.send(round >= last)
 		}
-		b.Listen(probeWaits[min(round, last)], func([]udp.Heard) bool { r := b.record(); return r.unheard(b.full) == 0 })
-		mine := b.record()
+		mine := b.listen(probeWaits[min(round, last)], round == mostRounds-1)
 		if all, err = b.exchange(ctx, &mine); err != nil {
 			return nil, err
 		}
-		unheard := 0
+		unheard, silent := 0, false
 		for r := range all {
 			unheard += all[r].unheard(b.full)
+			silent = silent || all[r].Silent
 		}
-		// What was sent in a round is heard in the next one at the latest, or is lost.
-		if unheard == 0 || round > last && unheard == before {
+		// What was sent in a round is heard in the next one at the latest, or is lost. That large
+		// packets do not pass is seen where small ones do at the same time: where none does, the path
+		// may be out for a moment.
+		if unheard == 0 || round > last && unheard == before && !silent {
 			break
 		}
 		before = unheard
@@ -169,18 +173,43 @@ func (b *pathProbe) send(all bool) {
 	}
 }
 
-// record says what this rank has not heard so far.
-func (b *pathProbe) record() probeRecord {
-	r, heard := probeRecord{Error: b.failed}, b.Heard()
+// listen takes probes until all that is missing has come, or for so long, and says what is still
+// missing. After the last round, a path that has fallen silent counts as one that never brought
+// anything.
+func (b *pathProbe) listen(wait time.Duration, last bool) probeRecord {
+	b.Listen(wait, func(heard []udp.Heard) bool {
+		for r := range heard {
+			b.largest[r].Multicast = max(b.largest[r].Multicast, heard[r].Multicast)
+			b.largest[r].Unicast = max(b.largest[r].Unicast, heard[r].Unicast)
+		}
+		r := b.record(heard, false)
+		return r.unheard(b.full) == 0
+	})
+	return b.record(b.Heard(), last)
+}
+
+// record says what this rank has not heard so far, with what it heard in this round.
+func (b *pathProbe) record(now []udp.Heard, last bool) probeRecord {
+	r := probeRecord{Error: b.failed}
+	missing := func(list *[][2]int, from, largest, now int) {
+		if largest == b.full {
+			return
+		}
+		if largest > 0 && now == 0 {
+			r.Silent = true
+			if last {
+				largest = 0
+			}
+		}
+		*list = append(*list, [2]int{from, largest})
+	}
 	for from := range b.size {
-		if from != b.rank && heard[from].Multicast < b.full {
-			r.Multicast = append(r.Multicast, [2]int{from, heard[from].Multicast})
+		if from != b.rank {
+			missing(&r.Multicast, from, b.largest[from].Multicast, now[from].Multicast)
 		}
 	}
 	for _, from := range b.neighbours {
-		if heard[from].Unicast < b.full {
-			r.Unicast = append(r.Unicast, [2]int{from, heard[from].Unicast})
-		}
+		missing(&r.Unicast, from, b.largest[from].Unicast, now[from].Unicast)
 	}
 	return r
 }

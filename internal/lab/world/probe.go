@@ -108,6 +108,7 @@ func ring(bell chan struct{}) {
 func (p *prober) Listen(most time.Duration, enough func([]udp.Heard) bool) {
 	late := time.NewTimer(most)
 	defer late.Stop()
+	clear(p.heard)
 	for {
 		p.drain()
 		if enough(p.heard) {
@@ -117,6 +118,7 @@ func (p *prober) Listen(most time.Duration, enough func([]udp.Heard) bool) {
 		case <-p.bell:
 		case <-late.C:
 			p.drain()
+			enough(p.heard)
 			return
 		}
 	}

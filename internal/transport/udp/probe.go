@@ -23,8 +23,8 @@ type Prober struct {
 	buf      []byte
 }
 
-// Heard is the largest packet that has arrived from a rank on either way, in bytes with IPv4's
-// and UDP's headers; 0: none.
+// Heard is the largest packet that has arrived from a rank on either way while Listen ran last, in
+// bytes with IPv4's and UDP's headers; 0: none.
 type Heard struct{ Multicast, Unicast int }
 
 // Largest packets of UDP over IPv4, and the smallest that holds a probe.
@@ -107,8 +107,10 @@ func (p *Prober) probe(packet int, unicast bool) []byte {
 	return b
 }
 
-// Listen takes probes until enough says so, or for so long.
+// Listen takes the probes that have arrived since it ran last, and more until enough, which sees
+// each of them, says so, or for so long.
 func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
+	clear(p.heard)
 	for end := time.Now().Add(most); ; {
 		p.drain(p.receiver)
 		p.drain(p.unicast)
@@ -147,7 +149,7 @@ func (p *Prober) drain(fd int) {
 	}
 }
 
-// Heard returns what has arrived so far, by rank.
+// Heard returns what arrived while Listen ran last, by rank.
 func (p *Prober) Heard() []Heard { return p.heard }
 
 // Close ends the prober.
