@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func openLobby(t *testing.T) *lobby {
@@ -32,23 +32,19 @@ func callerAgreement(l *lobby) *agreement {
 	return &agreement{size: 2, job: 5, keys: []uint64{0, l.key}, addrs: []netip.AddrPort{{}, at}, settings: config.Default()}
 }
 
-func descriptors(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(all)
-}
-
 // TestLobbyWithoutDescriptors takes all descriptors while a peer connects, for longer than
 // MCAST_TIMEOUT: first there is none for the caller's own end, then none for the lobby's.
 func TestLobbyWithoutDescriptors(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
 	l := openLobby(t)
 	a := callerAgreement(l)
 	a.settings.Timeout = 400 * time.Millisecond
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := was
-	few.Cur = uint64(descriptors(t)) + 8
+	few.Cur = uint64(len(systest.Descriptors(t))) + 8
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	var fill []int
 	release := func() {
@@ -92,14 +88,17 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 // TestStrangersHoldFewDescriptors connects many who say nothing to a group that has joined; it may
 // still get connections, for its first Reduce-Scatter.
 func TestStrangersHoldFewDescriptors(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "udp" })
-	before := descriptors(t)
+	before := len(systest.Descriptors(t))
 	const strangers = 500
 	for i := range strangers {
 		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", g[1].lobby.port()))
 		require.NoError(t, err)
 		defer c.Close()
-		require.LessOrEqual(t, descriptors(t)-before-(i+1), 64)
+		require.LessOrEqual(t, len(systest.Descriptors(t))-before-(i+1), 64)
 	}
 	each(t, 2, firstReduction(g))
 }

@@ -390,6 +390,9 @@ func TestMismatchThroughTheSwitch(t *testing.T) {
 // TestCloseWhileRejoining leaves no goroutine behind.
 func TestCloseWhileRejoining(t *testing.T) {
 	waits(t)
+	if !systest.Alone(t) {
+		return
+	}
 	before := runtime.NumGoroutine()
 	t.Run("group", func(t *testing.T) {
 		n, err := switchd.Start(switchd.Config{})

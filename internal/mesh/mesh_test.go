@@ -44,6 +44,10 @@ func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph
 			b, err := ln.Accept()
 			require.NoError(t, err)
 			g.conns[r][p], g.conns[p][r] = a, b
+			t.Cleanup(func() { // those of the dumb; a mesh closes its own
+				_ = a.Close()
+				_ = b.Close()
+			})
 		}
 	}
 	for r := range size {

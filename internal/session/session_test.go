@@ -306,6 +306,7 @@ func TestGarbageIsNoMember(t *testing.T) {
 	s, err := dial(t, n, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.Err())
+	n.peer(t)
 }
 
 func TestGarbageIsNoNode(t *testing.T) {

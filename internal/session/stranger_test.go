@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,10 +83,12 @@ func TestAKeyWithoutSecrets(t *testing.T) {
 func TestDialEndsBetweenFrames(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	var nodes sync.WaitGroup
+	defer nodes.Wait()
 	defer func() { _ = ln.Close() }()
 	for i := range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
+		nodes.Go(func() {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
@@ -98,7 +101,7 @@ func TestDialEndsBetweenFrames(t *testing.T) {
 			cancel()
 			_, _ = io.Copy(io.Discard, conn) // until the member hangs up
 			l.close()
-		}()
+		})
 		_, err := Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: patience})
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)

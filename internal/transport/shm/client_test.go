@@ -21,6 +21,9 @@ func dial(t *testing.T, srv *Server) *Client {
 // TestNoDescriptorForTheRegion: who has none left when the answer comes is told so, and can
 // attach later, though the server does not answer twice.
 func TestNoDescriptorForTheRegion(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
 	srv := serve(t, 2)
 	c := dial(t, srv)
 	require.Eventually(t, func() bool { // the server, in this process, needs descriptors too

@@ -218,6 +218,9 @@ func TestOpenRefuses(t *testing.T) {
 // TestOpenAgain has Open fail at each of its system calls that need a descriptor, or memory of the
 // kernel: nothing is left open, and with the same connections it succeeds afterwards.
 func TestOpenAgain(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
 	conns := systest.Mesh(t, 3)
 	before := systest.Descriptors(t)
 	for _, d := range []systest.Denial{
@@ -227,7 +230,7 @@ func TestOpenAgain(t *testing.T) {
 		var err error
 		systest.InSandboxWith(t, []systest.Denial{d}, func() { _, err = Open(Options{Rank: 0, Size: 3, Conns: conns[0]}) })
 		require.ErrorIs(t, err, d.Errno)
-		require.LessOrEqual(t, systest.Descriptors(t), before)
+		require.Equal(t, before, systest.Descriptors(t))
 	}
 	ranks := make([]*Streams, 3)
 	for r := range ranks {
@@ -243,6 +246,9 @@ func TestOpenAgain(t *testing.T) {
 
 // TestOpenWithFewDescriptors: beside the connections, a poller's two descriptors and one more do.
 func TestOpenWithFewDescriptors(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
 	const size = 24
 	conns := systest.Mesh(t, size)
 	open := func(spare int) (s *Streams, err error) {
@@ -258,18 +264,16 @@ func TestOpenWithFewDescriptors(t *testing.T) {
 	}
 	s, err := open(3)
 	require.NoError(t, err)
-	require.Equal(t, before+2, systest.Descriptors(t))
+	require.Equal(t, len(before)+2, len(systest.Descriptors(t)))
 	require.NoError(t, s.Close())
-	require.Equal(t, before-(size-1), systest.Descriptors(t), "each is closed once")
-	for rank := range conns {
-		for _, c := range conns[rank] {
-			require.NoError(t, c.Close())
-		}
-	}
+	require.Equal(t, len(before)-(size-1), len(systest.Descriptors(t)), "each is closed once")
 }
 
 // TestOpenFailsMidway: of the connections some are taken, and all are the caller's still.
 func TestOpenFailsMidway(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
 	const size = 4
 	conns := systest.Mesh(t, size)
 	before := systest.Descriptors(t)
@@ -287,11 +291,6 @@ func TestOpenFailsMidway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 	require.NoError(t, s.Close())
-	for rank := range conns {
-		for _, c := range conns[rank] {
-			require.NoError(t, c.Close())
-		}
-	}
 }
 
 func TestConsumeMoreThanThereIsPanics(t *testing.T) {

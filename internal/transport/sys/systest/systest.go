@@ -10,11 +10,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Pattern generates the bytes that a rank sends; seeds that differ give
@@ -60,48 +58,7 @@ func (p *Pattern) Check(b []byte) error {
 	return nil
 }
 
-// Descriptors returns how many this process has open.
-func Descriptors(t testing.TB) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(all)
-}
-
-// WithDescriptors runs f while this process can open so many more, but for those that f closes.
-func WithDescriptors(t testing.TB, spare int, f func()) {
-	t.Helper()
-	var holes []int // the limit is one of numbers, so those below the last are filled
-	defer func() {
-		for _, fd := range holes {
-			require.NoError(t, unix.Close(fd))
-		}
-	}()
-	most := 0
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	for _, e := range all {
-		n, err := strconv.Atoi(e.Name())
-		require.NoError(t, err)
-		most = max(most, n)
-	}
-	for {
-		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
-		require.NoError(t, err)
-		if fd > most {
-			require.NoError(t, unix.Close(fd))
-			break
-		}
-		holes = append(holes, fd)
-	}
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(most + 1 + spare), Max: before.Max}))
-	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
-	f()
-}
-
-// Pair returns the two ends of a TCP connection over loopback.
+// Pair returns the two ends of a TCP connection over loopback, which are closed when the test ends.
 func Pair(t testing.TB) (a, b *net.TCPConn) {
 	t.Helper()
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -111,6 +68,10 @@ func Pair(t testing.TB) (a, b *net.TCPConn) {
 	require.NoError(t, err)
 	b, err = l.AcceptTCP()
 	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = a.Close() // the test may have closed either
+		_ = b.Close()
+	})
 	return a, b
 }
 
