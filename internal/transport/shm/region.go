@@ -63,18 +63,23 @@ func create(job uint64, lay Layout) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("shm: memfd_create: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd)
-		}
-	}()
+	if err := prepare(fd, job, lay); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// prepare reserves the memory of a new region and writes its header.
+func prepare(fd int, job uint64, lay Layout) error {
+	bytes := lay.Bytes()
 	// Reserving now turns a lack of memory into an error here rather than a
 	// SIGBUS at the first touch.
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+	var err error = unix.EINTR
+	for errors.Is(err, unix.EINTR) {
 		err = unix.Fallocate(fd, 0, 0, int64(bytes))
 	}
 	if err != nil {
-		return -1, fmt.Errorf("shm: cannot reserve a region of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
+		return fmt.Errorf("shm: cannot reserve a region of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
 	}
 	head := make([]byte, 36)
 	binary.LittleEndian.PutUint64(head[0:], magic)
@@ -85,13 +90,13 @@ func create(job uint64, lay Layout) (fd int, err error) {
 	binary.LittleEndian.PutUint32(head[28:], uint32(lay.Slots))
 	binary.LittleEndian.PutUint32(head[32:], uint32(lay.Stream))
 	if _, err = unix.Pwrite(fd, head, 0); err != nil {
-		return -1, fmt.Errorf("shm: write the region's header: %w", err)
+		return fmt.Errorf("shm: write the region's header: %w", err)
 	}
 	// Nobody can take memory away below the others' feet.
 	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return -1, fmt.Errorf("shm: seal the region: %w", err)
+		return fmt.Errorf("shm: seal the region: %w", err)
 	}
-	return fd, nil
+	return nil
 }
 
 // open maps the region behind fd, after a look at whether it is one.

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // small wraps often.
@@ -58,6 +60,24 @@ func TestOpenRefusesWhatIsNoWindow(t *testing.T) {
 		assert.ErrorContains(t, err, c.want)
 		assert.NoError(t, unix.Close(c.fd))
 	}
+}
+
+// TestCreateAgain has create fail at each of its system calls on the new region: none is left open,
+// which would keep the memory.
+func TestCreateAgain(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
+	before := systest.Descriptors(t)
+	for call, e := range map[uint32]unix.Errno{unix.SYS_FALLOCATE: unix.ENOSPC, unix.SYS_PWRITE64: unix.EFBIG, unix.SYS_FCNTL: unix.EPERM} {
+		var err error
+		systest.InSandbox(t, e, []uint32{call}, func() { _, err = create(testJob, small(2)) })
+		require.ErrorIs(t, err, e)
+		require.Equal(t, before, systest.Descriptors(t))
+	}
+	fd, err := create(testJob, small(2))
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
 }
 
 func TestWindowCannotShrink(t *testing.T) {

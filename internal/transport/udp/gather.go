@@ -3,6 +3,7 @@ package udp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -152,7 +153,7 @@ func (g *Gather) senderTag(subgroup int) int { return len(g.receivers) + subgrou
 func (g *Gather) peerTag(index int) int      { return 2*len(g.receivers) + index }
 
 func (g *Gather) openPeers(conns map[int]net.Conn) error {
-	for rank := range conns {
+	for _, rank := range slices.Sorted(maps.Keys(conns)) {
 		fd, err := sys.Take(conns, rank)
 		if err != nil {
 			return fmt.Errorf("udp: rank %d: %w", rank, err)

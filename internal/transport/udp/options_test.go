@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -52,8 +53,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// TestOpenAgain has Open fail at each of its system calls that need a descriptor, or memory of the
-// kernel: nothing is left open, and with the same connections it succeeds afterwards.
+// TestOpenAgain has Open fail at each of its system calls that need a descriptor, memory of the
+// kernel, or a route: nothing is left open, and with the same connections it succeeds afterwards.
 func TestOpenAgain(t *testing.T) {
 	if !systest.Alone(t) {
 		return
@@ -68,6 +69,7 @@ func TestOpenAgain(t *testing.T) {
 	for _, d := range []systest.Denial{
 		{Call: unix.SYS_EPOLL_CREATE1, Errno: unix.EMFILE}, {Call: unix.SYS_EVENTFD2, Errno: unix.ENFILE},
 		{Call: unix.SYS_SOCKET, Errno: unix.ENOBUFS}, {Call: unix.SYS_FCNTL, Errno: unix.EMFILE}, {Call: unix.SYS_EPOLL_CTL, Errno: unix.ENOMEM},
+		{Call: unix.SYS_SETSOCKOPT, Errno: unix.ENOBUFS}, {Call: unix.SYS_BIND, Errno: unix.ENOBUFS}, {Call: unix.SYS_CONNECT, Errno: unix.ENETUNREACH},
 	} {
 		systest.InSandboxWith(t, []systest.Denial{d}, func() { _, err = Open(o) })
 		require.ErrorIs(t, err, d.Errno)
@@ -102,6 +104,29 @@ func TestOpenWithFewDescriptors(t *testing.T) {
 		require.Equal(t, before, systest.Descriptors(t))
 		g, err = open(spare)
 	}
+	require.NoError(t, g.Close())
+	require.Equal(t, len(before)-(size-1), len(systest.Descriptors(t)), "each is closed once")
+}
+
+// TestOpenFailsMidway: of the connections some are taken, and all are the caller's still.
+func TestOpenFailsMidway(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
+	const size = 4
+	addr, port := freshGroup()
+	conns := systest.Mesh(t, size)
+	o := Options{Rank: 0, Size: size, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[0]}
+	before := systest.Descriptors(t)
+	last := conns[0][size-1]
+	conns[0][size-1], _ = net.Pipe() // cannot be taken
+	_, err := Open(o)
+	require.ErrorContains(t, err, "udp: rank 3: take over connection: it is a *net.pipe, want one of TCP")
+	require.IsType(t, &sys.Taken{}, conns[0][1])
+	require.Equal(t, before, systest.Descriptors(t), "one for each connection")
+	conns[0][size-1] = last
+	g, err := Open(o)
+	require.NoError(t, err)
 	require.NoError(t, g.Close())
 	require.Equal(t, len(before)-(size-1), len(systest.Descriptors(t)), "each is closed once")
 }

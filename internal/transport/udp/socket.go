@@ -28,15 +28,13 @@ func openReceiver(o *Options, subgroup int) (fd int, err error) {
 	if fd, err = batch.Open(unix.AF_INET); err != nil {
 		return -1, err
 	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd)
-		}
-	}()
-	if err := attachFilter(fd, o); err != nil {
-		return -1, err
+	if err = attachFilter(fd, o); err == nil {
+		err = receive(fd, o, subgroup)
 	}
-	return fd, receive(fd, o, subgroup)
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
 }
 
 // receive binds a new socket to one subgroup and joins it.
@@ -79,20 +77,22 @@ func joinGroup(fd int, o *Options, subgroup int) error {
 	return nil
 }
 
-// openSender returns a socket that multicasts to one subgroup. It is connected,
-// so that the destination is looked up once. With the interface given, Linux needs no
-// route to a multicast address.
+// openSender returns a socket that multicasts to one subgroup.
 func openSender(o *Options, subgroup int) (fd int, err error) {
 	if fd, err = batch.Open(unix.AF_INET); err != nil {
 		return -1, err
 	}
-	defer func() {
-		if err != nil {
-			_ = unix.Close(fd)
-		}
-	}()
+	if err := send(fd, o, subgroup); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// send connects a new socket to one subgroup, so that the destination is looked up once. With the
+// interface given, Linux needs no route to a multicast address.
+func send(fd int, o *Options, subgroup int) error {
 	if err := sendThrough(fd, o); err != nil {
-		return -1, err
+		return err
 	}
 	if err := batch.Set(fd,
 		batch.Option{Name: "IP_MULTICAST_LOOP", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_LOOP, Value: 1}, // Several ranks may share a host.
@@ -100,12 +100,12 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 		// Never fragment, and believe nobody who says that a path takes less: no router answers multicast.
 		batch.Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE},
 		batch.Option{Name: "SO_SNDBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_SNDBUF, Value: batch.FirstBacklog}); err != nil {
-		return -1, err
+		return err
 	}
 	if err := unix.Connect(fd, o.sockaddr(subgroup)); err != nil {
-		return -1, unavailable("multicast to %v through %s: %w", o.group(subgroup), o.Interface.Name, err)
+		return unavailable("multicast to %v through %s: %w", o.group(subgroup), o.Interface.Name, err)
 	}
-	return fd, nil
+	return nil
 }
 
 // sentBy reports whether an address is the one that a rank multicasts from.
