@@ -115,12 +115,14 @@ static void give_back(struct coll_request *r)
 }
 
 /* posted hands out a request that Go has taken, or frees that of a call it refused or has no room for. */
-static nccl_result posted(nccl_result result, struct coll_request *r, void **request)
+static nccl_result posted(nccl_result result, int func, struct coll_request *r, void **request)
 {
-	if (result == NCCL_SUCCESS && __atomic_load_n(&r->state, __ATOMIC_RELAXED) != COLL_FREE)
+	if (result == NCCL_SUCCESS && __atomic_load_n(&r->state, __ATOMIC_RELAXED) != COLL_FREE) {
+		connected_window(r->comm->connected, func);
 		*request = r;
-	else
+	} else {
 		give_back(r);
+	}
 	return result;
 }
 
@@ -196,7 +198,7 @@ nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v
 	if (r == NULL)
 		return NCCL_SUCCESS;
 	r->size = window_bytes;
-	return posted(goCollAllgather(c->group, from, mine, window, w, r), r, request);
+	return posted(goCollAllgather(c->group, from, mine, window, w, r), NCCL_ALLGATHER, r, request);
 }
 
 nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv, size_t bytes_per_rank,
@@ -222,7 +224,7 @@ nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_
 	if (r == NULL)
 		return NCCL_SUCCESS;
 	r->size = mine;
-	return posted(goCollReduceScatter(c->group, window, w, to, mine, dtype, op, r), r, request);
+	return posted(goCollReduceScatter(c->group, window, w, to, mine, dtype, op, r), NCCL_REDUCE_SCATTER, r, request);
 }
 
 nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
@@ -250,7 +252,7 @@ nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t coun
 	if (r == NULL)
 		return NCCL_SUCCESS;
 	r->size = bytes;
-	return posted(goCollAllreduce(c->group, from, to, bytes, dtype, op, r), r, request);
+	return posted(goCollAllreduce(c->group, from, to, bytes, dtype, op, r), NCCL_ALLREDUCE, r, request);
 }
 
 /* coll_iflush: as net_iflush. */

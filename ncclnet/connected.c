@@ -12,6 +12,7 @@ struct connected {
 	bool claimed;   /* by a tuner: once in its life */
 	bool gone;      /* CollNet is closed, or cannot be used */
 	bool closed, released;
+	uint64_t windows[NCCL_ALLREDUCE + 1]; /* handed over by NCCL, by ncclFunc_t */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -123,3 +124,13 @@ bool connected_still(const struct connected *c)
 	pthread_mutex_unlock(&lock);
 	return still;
 }
+
+/* connected_window counts a window of an operation, which NCCL's progress thread has posted. */
+void connected_window(struct connected *c, int func)
+{
+	if (c != NULL)
+		__atomic_store_n(&c->windows[func], c->windows[func] + 1, __ATOMIC_RELAXED);
+}
+
+/* connected_windows returns how many there have been. The caller has a claim. */
+uint64_t connected_windows(struct connected *c, int func) { return __atomic_load_n(&c->windows[func], __ATOMIC_RELAXED); }

@@ -165,20 +165,25 @@ func goInfo(handle C.int64_t, buf *C.char, capacity C.size_t, length *C.size_t, 
 		if err != nil {
 			return err
 		}
-		if length != nil {
-			*length = C.size_t(len(b) + 1)
-		}
-		dst, err := memory("mcast_info: buf", unsafe.Pointer(buf), capacity)
-		if err != nil {
-			return err
-		}
-		if len(dst) < len(b)+1 {
-			return argument("mcast_info: buf holds %d bytes; %d are needed", len(dst), len(b)+1)
-		}
-		dst[copy(dst, b)] = 0
-		return nil
+		return text("mcast_info", b, buf, capacity, length)
 	}()
 	return fail(err, e, n)
+}
+
+// text copies b and a terminating zero to a buffer of the caller's, and tells the length of both.
+func text(call string, b []byte, buf *C.char, capacity C.size_t, length *C.size_t) error {
+	if length != nil {
+		*length = C.size_t(len(b) + 1)
+	}
+	dst, err := memory(call+": buf", unsafe.Pointer(buf), capacity)
+	if err != nil {
+		return err
+	}
+	if len(dst) < len(b)+1 {
+		return argument("%s: buf holds %d bytes; %d are needed", call, len(dst), len(b)+1)
+	}
+	dst[copy(dst, b)] = 0
+	return nil
 }
 
 //export goBadStats

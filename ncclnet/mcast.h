@@ -139,6 +139,14 @@ int mcast_forget(int64_t work);
  * terminating zero included; MCAST_E_ARGUMENT when cap is too small. */
 int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
+/* mcast_communicators writes a JSON array into buf: the communicators of NCCL (2.21 and later)
+ * in this process that have asked this library's tuner, oldest first. Each has id (never reused),
+ * ranks, nodes, collnet (whether CollNet is connected and taken), why (not), allgather_from and
+ * reduce_scatter_from (from how many bytes in total it is taken; 0: never), allgather_windows and
+ * reduce_scatter_windows (pieces that NCCL has handed to CollNet so far). *len and errors: as
+ * mcast_info. */
+int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);
+
 /* BEGIN counters: written by "go generate ./internal/api" from internal/api/counters.go */
 /* Counters of this rank since mcast_join. Times (_ns) are nanoseconds. size must be set to
  * sizeof(struct mcast_stats); newer libraries fill no more than that. docs/COUNTERS.md says of

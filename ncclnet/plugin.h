@@ -127,6 +127,8 @@ void connected_remove(struct connected *c);
 struct connected *connected_claim(uint64_t comm_id, size_t nodes);
 void connected_release(struct connected *c);
 bool connected_still(const struct connected *c);
+void connected_window(struct connected *c, int func);
+uint64_t connected_windows(struct connected *c, int func);
 
 /* abi_v8.c: up to v10 there are no contexts. */
 nccl_result net_listen_v8(int dev, void *handle, void **listen_comm);

@@ -12,6 +12,7 @@
 #include "plugin.h"
 
 struct tuner {
+	int64_t communicator; /* in the list of mcast_communicators */
 	struct connected *connected;
 	bool alone;     /* one GPU a node */
 	bool free;      /* the user's NCCL_ALGO and NCCL_PROTO leave the choice to us */
@@ -81,6 +82,7 @@ static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl
 	} else {
 		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
 	}
+	t->communicator = goCommunicatorAdd(ranks, nodes, (char *)why, t->from[NCCL_ALLGATHER], t->from[NCCL_REDUCE_SCATTER], t->connected);
 	*ctx = t;
 	return NCCL_SUCCESS;
 }
@@ -95,8 +97,11 @@ nccl_result tuner_destroy(void *ctx)
 {
 	struct tuner *t = ctx;
 
-	if (t != NULL)
-		connected_release(t->connected);
+	if (t == NULL)
+		return NCCL_SUCCESS;
+	if (!mcast_forked())
+		goCommunicatorRemove(t->communicator);
+	connected_release(t->connected);
 	free(t);
 	return NCCL_SUCCESS;
 }

@@ -21,9 +21,10 @@ LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, c
                           ctypes.c_char_p)
 logger = LOGGER(lambda level, subsystems, file, line, form, text: logged.append(text.decode()))
 MEMORY = "regMr regMrDmaBuf deregMr"
+COLL_DATA = "iallreduce iallgather ireducescatter iflush test closeColl closeListen"
 DATA = "isend irecv iflush test closeSend closeRecv closeListen"
 NET = f"init devices getProperties listen connect accept {MEMORY} {DATA}"
-COLL = "init devices getProperties listen connect reduceSupport " + MEMORY
+COLL = f"init devices getProperties listen connect reduceSupport {MEMORY} {COLL_DATA}"
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int)
 address = ctypes.addressof
 pointer = ctypes.c_void_p
@@ -335,5 +336,114 @@ if {want!r}:
     assert all(said({want!r}))
 else:
     assert result == 0 and n.deregMr(None, region) == 0
+"""
+    )
+
+
+# collnet(): two ranks of this process, connected and confirmed as NCCL does it, and their tuners of v4.
+COLLNET = """
+import json
+
+class Tuner:
+    def __init__(self):
+        members = (ctypes.c_void_p * 4).in_dll(load(), "ncclTunerPlugin_v4")
+        self.init, self.costs, self.destroy = (FUNCTION(members[n]) for n in (1, 2, 3))
+
+    def make(self, ranks, nodes):
+        context = pointer()
+        assert self.init(ctypes.c_size_t(ranks), ctypes.c_size_t(nodes), logger, ctypes.byref(context)) == 0
+        return context
+
+def communicators():
+    buf, length = ctypes.create_string_buffer(65536), ctypes.c_size_t()
+    assert load().mcast_communicators(buf, 65536, ctypes.byref(length), None, 0) == 0
+    assert len(buf.value) + 1 == length.value
+    return json.loads(buf.value)
+
+def collnet():
+    c, tuner = coll(), Tuner()
+    thresholds = {"MCAST_TUNER_ALLGATHER": "4096", "MCAST_TUNER_REDUCE_SCATTER": "0"}
+    assert c.begin(MCAST_FABRIC="shm", MCAST_IFACE="lo", **thresholds) == 0
+    listeners = [c.listening(0) for _ in range(2)]
+    assert [result for result, _, _ in listeners] == [0, 0]
+    handles = (pointer * 2)(*(address(handle) for _, handle, _ in listeners))
+    comms, contexts = [pointer(), pointer()], [None, None]
+
+    def rank(n):
+        assert c.connect(handles, 2, n, listeners[n][2], ctypes.byref(comms[n])) == 0
+        supported = ctypes.c_int()
+        assert c.reduceSupport(7, 0, ctypes.byref(supported)) == 0 and supported.value
+        contexts[n] = tuner.make(2, 2)
+
+    threads = [threading.Thread(target=rank, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(contexts)
+    return c, tuner, comms, contexts
+"""
+
+
+def test_communicators_are_listed_with_what_the_tuner_decided() -> None:
+    host(
+        TABLES
+        + COLLNET
+        + """
+assert communicators() == []
+c, tuner, comms, contexts = collnet()
+first, second = communicators()
+assert first["id"] < second["id"]
+for one in (first, second):
+    assert (one["ranks"], one["nodes"], one["collnet"], one["why"]) == (2, 2, True, "")
+    assert (one["allgather_from"], one["allgather_windows"], one["reduce_scatter_windows"]) == (4096, 0, 0)
+    assert one["reduce_scatter_from"] == 0
+alone = tuner.make(4, 1)
+split = tuner.make(2, 2)  # nothing is left to claim
+listed = communicators()
+assert listed[:2] == [first, second]
+assert [(x["collnet"], x["allgather_from"], x["nodes"]) for x in listed[2:]] == [(False, 0, 1), (False, 0, 2)]
+assert "one node" in listed[2]["why"] and "CollNet" in listed[3]["why"], listed
+assert tuner.destroy(alone) == 0
+assert communicators() == [first, second, listed[3]]
+length = ctypes.c_size_t()
+assert load().mcast_communicators(None, 0, ctypes.byref(length), None, 0) == 1
+assert length.value > 100
+
+bytes_per_rank = 64
+class Part(ctypes.Structure):
+    _fields_ = [("mhandle", pointer), ("address", pointer), ("size", ctypes.c_uint32)]
+send = [ctypes.create_string_buffer(bytes([65 + n]) * bytes_per_rank, bytes_per_rank) for n in range(2)]
+whole = [ctypes.create_string_buffer(2 * bytes_per_rank) for _ in range(2)]
+requests = [pointer(), pointer()]
+size_t = ctypes.c_size_t
+for n in range(2):
+    part = Part(None, address(whole[n]), 2 * bytes_per_rank)
+    assert c.iallgather(comms[n], send[n], 1, ctypes.byref(part), size_t(bytes_per_rank), size_t(0),
+                        size_t(2 * bytes_per_rank), None, ctypes.byref(requests[n])) == 0
+    assert requests[n]
+for n in range(2):
+    done = ctypes.c_int()
+    while not done.value:
+        assert c.test(requests[n], ctypes.byref(done), None) == 0
+    assert whole[n].raw == b"A" * bytes_per_rank + b"B" * bytes_per_rank
+windows = [(x["allgather_windows"], x["reduce_scatter_windows"]) for x in communicators()]
+assert windows == [(1, 0), (1, 0), (0, 0)]
+
+closing = [threading.Thread(target=c.closeColl, args=(comm,)) for comm in comms]
+for thread in closing:
+    thread.start()
+for thread in closing:
+    thread.join()
+assert [(x["collnet"], "closed" in x["why"]) for x in communicators()[:2]] == [(False, True)] * 2
+child = os.fork()
+if child == 0:
+    err = ctypes.create_string_buffer(256)
+    refused = load().mcast_communicators(None, 0, None, err, 256) == 2 and b"fork" in err.value
+    os._exit(0 if refused and tuner.destroy(split) == 0 else 1)
+assert os.waitpid(child, 0)[1] == 0
+for context in [split, *contexts]:
+    assert tuner.destroy(context) == 0
+assert communicators() == []
 """
     )

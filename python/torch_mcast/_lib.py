@@ -70,6 +70,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_wait": [c.c_int64, c.c_int64, *_ERR],
     "mcast_forget": [c.c_int64],
     "mcast_info": [c.c_int64, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
+    "mcast_communicators": [c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
     "mcast_stats": [c.c_int64, c.POINTER(StatsStruct), *_ERR],
     "mcast_close": [c.c_int64, *_ERR],
     "mcast_leave": [c.c_int64, *_WORK],
@@ -140,6 +141,13 @@ def library() -> Library:
         if _library is None:
             _library = Library(find())
         return _library
+
+
+def mapped() -> list[Path]:
+    """Return the copies of the library that this process has loaded, as torch_mcast or as NCCL's plugin."""
+    with open("/proc/self/maps") as lines:
+        files = {fields[5] for line in lines if len(fields := line.rstrip("\n").split(maxsplit=5)) == 6}
+    return sorted(path for path in map(Path, files) if path.name == NAME)
 
 
 def usable() -> bool:
@@ -274,10 +282,17 @@ class Library:
 
     def info(self, group: int) -> str:
         """Return the JSON object about a group."""
+        return self._text(self._dll.mcast_info, group)
+
+    def communicators(self) -> str:
+        """Return the JSON array about NCCL's communicators that use this library."""
+        return self._text(self._dll.mcast_communicators)
+
+    def _text(self, function: Any, *args: int) -> str:
         cap, length = 1024, c.c_size_t()
         while True:
             text = c.create_string_buffer(cap)
-            code = self._dll.mcast_info(group, text, cap, c.byref(length), _scratch.err, _ERROR_BYTES)
+            code = function(*args, text, cap, c.byref(length), _scratch.err, _ERROR_BYTES)
             if code == errors.E_ARGUMENT and length.value > cap:
                 cap = length.value
                 continue
