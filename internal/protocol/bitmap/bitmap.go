@@ -7,9 +7,9 @@ import "math/bits"
 // Bitmap is a set of the numbers 0 to Len-1. The zero value has length 0. While no bit has been
 // set it takes no memory.
 type Bitmap struct {
-	words []uint64 // none while no bit has been set
-	n     int
 	count int
+	n     int
+	words []uint64 // none while no bit has been set
 }
 
 // Reset makes the bitmap n bits long, all clear, and reuses its memory.

@@ -16,7 +16,7 @@ func (c *Comm) advance() {
 		return
 	}
 	var ahead ahead
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if p.mode.barrier && !p.barrier.entered && ahead.mayEnter() {
 			p.barrier.enter()
 			c.disseminate(p)

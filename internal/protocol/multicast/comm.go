@@ -93,25 +93,24 @@ type Completion struct {
 
 // Comm is one rank's side of a communicator.
 type Comm struct {
-	cfg  Config
-	topo topology.Graph
+	// What every chunk and every look for something to do reads stands together.
+	cfg     Config
+	err     error // that Fail was given; all operations have ended
+	now     Time
+	pace    pace
+	stats   Stats
+	epoch   epoch
+	backlog backlog
+	out     outbox
+	done    queue[Completion]
+	ops     table
 
+	topo     topology.Graph
 	pool     pool
 	inFlight int  // operations that are active
 	shared   bool // see Share
 	flows    flows
 	past     past // nothing without the build tag invariants
-
-	// What every chunk and every look for something to do reads stands together.
-	pace    pace
-	stats   Stats
-	epoch   epoch
-	out     outbox
-	done    queue[Completion]
-	backlog backlog
-	err     error // that Fail was given; all operations have ended
-	now     Time
-	ops     table
 }
 
 // New returns a communicator. It panics on a configuration that no fabric makes, such as a chunk of
@@ -137,7 +136,7 @@ func (c *Comm) Fail(err error) {
 		return
 	}
 	c.err = err
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		c.complete(p, err)
 	}
 	c.out.close()
@@ -173,6 +172,9 @@ func (c *Comm) NextControl() (Message, bool) { return c.out.front() }
 
 // PopControl removes the message that NextControl returned: it is on its way.
 func (c *Comm) PopControl() { c.out.pop() }
+
+// AnyDone reports whether NextDone has one.
+func (c *Comm) AnyDone() bool { return c.done.len() > 0 }
 
 // NextDone returns and removes the next completion.
 func (c *Comm) NextDone() (Completion, bool) {

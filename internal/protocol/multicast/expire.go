@@ -3,7 +3,7 @@ package multicast
 // Deadline returns when Expire wants to be called, and whether it does.
 func (c *Comm) Deadline() (Time, bool) {
 	var first Time
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if at := p.timer.cutoff; at != 0 && (first == 0 || at < first) {
 			first = at
 		}
@@ -17,7 +17,7 @@ func (c *Comm) Deadline() (Time, bool) {
 // Cutoff returns when a silence counts as loss, and whether one ever does.
 func (c *Comm) Cutoff() (Time, bool) {
 	var first Time
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if at := p.timer.cutoff; at != 0 && (first == 0 || at < first) {
 			first = at
 		}
@@ -38,7 +38,7 @@ func (c *Comm) expire(now Time, silence bool) {
 		return
 	}
 	behind := false // an older large operation is incomplete, whose roots go first
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		for _, g := range p.loss.gaps {
 			if g.due > c.now {
 				break

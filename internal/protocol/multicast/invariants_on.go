@@ -124,7 +124,7 @@ func (c *Comm) whatIsWrong() error {
 		return err
 	}
 	inFlight := 0
-	for p := range t.active {
+	for p := t.front(); p != nil; p = t.after(p) {
 		inFlight++
 		if err := c.components(p); err != nil {
 			return fmt.Errorf("operation %d (%v): %w", p.seq, p.called(), err)

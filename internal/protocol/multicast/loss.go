@@ -15,15 +15,19 @@ const maxGaps = 256
 
 // loss is what seems lost of an operation.
 type loss struct {
-	gaps    []gap // in the order in which they fall due, no two the same; at most maxGaps
-	reached []int // of each chain with several roots, the furthest shard of which a chunk has come
+	gaps []gap // in the order in which they fall due, no two the same; at most maxGaps
+	// reached is, of each chain with several roots, the furthest shard of which a chunk has come; its
+	// first shard until then.
+	reached []int
 }
 
 // reset forgets everything, and makes room for an operation.
 func (o *loss) reset(l *layout) {
 	o.gaps, o.reached = o.gaps[:0], o.reached[:0]
 	if l.mode.chains.M < l.mode.chains.Size {
-		o.reached = zeroed(o.reached, l.mode.chains.M)
+		for ch := range l.mode.chains.M {
+			o.reached = append(o.reached, l.mode.chains.Head(ch))
+		}
 	}
 }
 
@@ -81,8 +85,8 @@ func (o *loss) passed(l *layout, shard int) (from int) {
 	if len(o.reached) == 0 {
 		return shard // nobody is before it
 	}
-	chain, _ := l.position(shard)
-	from = max(o.reached[chain], l.mode.chains.Head(chain))
-	o.reached[chain] = max(o.reached[chain], shard)
+	reached := &o.reached[l.mode.chains.Of(shard)]
+	from = *reached
+	*reached = max(from, shard)
 	return from
 }

@@ -4,10 +4,10 @@ package multicast
 // next takes them, so that in the long run nothing is allocated.
 type memory struct {
 	receiver receiver
-	credit   credit
 	loss     loss
 	fetch    fetch
 	repairs  repairs
+	credit   credit
 }
 
 // prepare makes room for an operation of which nothing has happened.

@@ -43,7 +43,7 @@ type mode struct {
 
 // choose chooses how an operation travels.
 func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
-	m := mode{arena: NotEager, opener: c.epoch.opener, chains: topology.Chains{Size: s.shards, M: s.shards}}
+	m := mode{arena: NotEager, opener: c.epoch.opener, chains: topology.NewChains(s.shards, s.shards)}
 	if c.cfg.Lossless || c.cfg.Size == 1 {
 		// Where all ranks multicast, their chunks show a disagreement; but two ranks that each take
 		// the other for the root of a Broadcast would both wait for ever, and chunks carry no more
@@ -66,18 +66,18 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	case s.coll == wire.Broadcast:
 		m.window = c.cfg.Window
 	default:
-		m.chains = topology.Chains{Size: s.shards, M: min(c.cfg.Chains, s.shards)}
+		chains := min(c.cfg.Chains, s.shards)
 		if c.cfg.Window > 0 {
-			m.chains.M = min(m.chains.M, c.cfg.Window)
+			chains = min(chains, c.cfg.Window)
 		}
-		m.window = c.cfg.Window / m.chains.M
+		m.chains, m.window = topology.NewChains(s.shards, chains), c.cfg.Window/chains
 	}
 	return m
 }
 
 // earlyMode returns the mode of an eager operation that another rank has begun.
 func (e *epoch) earlyMode(s *shape, arena uint32) mode {
-	return mode{kind: eager, arena: arena, second: e.second, chains: topology.Chains{Size: s.shards, M: s.shards}}
+	return mode{kind: eager, arena: arena, second: e.second, chains: topology.NewChains(s.shards, s.shards)}
 }
 
 // epoch is the time between two barriers. Eager operations posted in it lie in an arena one behind

@@ -15,15 +15,16 @@ const (
 // op is the state of one operation: components that do not know of each other. What concerns several of
 // them, Comm does.
 type op struct {
+	// What every chunk reads stands together, and begins the components.
 	state opState
 	moved Time // when something of it last happened, see Waiting
 	layout
-	calls     calls
-	barrier   barrier
-	sender    sender
-	timer     timer
-	handshake handshake
+	barrier barrier
+	timer   timer
+	sender  sender
 	memory
+	calls     calls
+	handshake handshake
 }
 
 // blank makes p operation seq, of which nothing is known.
@@ -93,11 +94,18 @@ func (t *table) post() {
 // begin notes that an operation has been begun.
 func (t *table) begin(seq uint32) { t.begun = wire.Later(t.begun, seq+1) }
 
-// active yields the operations posted and not done, in posting order.
-func (t *table) active(yield func(p *op) bool) {
-	for seq := t.first; seq != t.posted; seq++ {
-		if p := t.at(seq); p.state == active && !yield(p) {
-			return
+// front returns the oldest operation that is posted and not done, or nil.
+func (t *table) front() *op { return t.active(t.first) }
+
+// after returns the next one after p, or nil.
+func (t *table) after(p *op) *op { return t.active(p.seq + 1) }
+
+// active returns the first operation from a number on that is posted and not done, or nil.
+func (t *table) active(seq uint32) *op {
+	for ; seq != t.posted; seq++ {
+		if p := t.ops[seq%maxKnown]; p.state == active {
+			return p
 		}
 	}
+	return nil
 }

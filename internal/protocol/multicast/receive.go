@@ -13,7 +13,7 @@ type Place struct {
 // Hold reports whether a chunk of a lossless fabric has to wait there for this rank to post its
 // operation.
 func (c *Comm) Hold(h *wire.Data) bool {
-	return c.err == nil && !wire.Before(h.Seq, c.ops.posted)
+	return c.cfg.Lossless && c.err == nil && !wire.Before(h.Seq, c.ops.posted)
 }
 
 // Place returns where the payload (n bytes) of a chunk that has arrived goes, or false if it is to
@@ -171,7 +171,7 @@ func (c *Comm) Expect() (Expected, bool) {
 	if c.err != nil {
 		return Expected{}, false
 	}
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if p.mode.kind != large || p.received() || !p.barrier.open {
 			continue
 		}

@@ -27,7 +27,7 @@ func (c *Comm) armFor(p *op, bytes int) {
 
 // armAll arms all operations: it may be the turn of others now.
 func (c *Comm) armAll() {
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		c.arm(p)
 	}
 }
@@ -61,7 +61,7 @@ func (c *Comm) suspectBehind(p *op, shard int) {
 		return
 	}
 	root := p.rootOf(shard)
-	for q := range c.ops.active {
+	for q := c.ops.front(); q != nil; q = c.ops.after(q) {
 		if !wire.Before(q.seq, p.seq) {
 			return
 		}
@@ -119,7 +119,7 @@ func (c *Comm) spurious(p *op) {
 	}
 	p.fetch.spurious = true
 	if more := c.pace.reordered(c.now); more > 0 {
-		for q := range c.ops.active { // what is open is of the same kind
+		for q := c.ops.front(); q != nil; q = c.ops.after(q) { // what is open is of the same kind
 			q.loss.delay(more)
 		}
 	}

@@ -7,7 +7,7 @@ func (c *Comm) NextRun(r *Run) bool {
 		return false
 	}
 	received := true // all older operations have been received here
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if n := c.sendable(p, received); n > 0 {
 			*r = p.sender.run(&p.layout, c.cfg.Subgroups, n)
 			return true
@@ -24,7 +24,7 @@ func (c *Comm) sendable(p *op, received bool) int {
 	if left == 0 {
 		return 0
 	}
-	if turn := p.sender.turn || received && p.leads(); !turn || !c.started(p) {
+	if turn := p.sender.turn || received && p.sender.leads; !turn || !c.started(p) {
 		return 0
 	}
 	if p.mode.window == 0 {

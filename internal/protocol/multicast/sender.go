@@ -12,13 +12,14 @@ type Run struct {
 // sender is how far this rank has multicast its shard.
 type sender struct {
 	next     int  // first chunk not multicast, at most K; K where the shard is another rank's
+	leads    bool // it is the first root of its chain
 	turn     bool // the root before this rank in its chain has sent everything, or nobody takes turns
 	progress progress
 }
 
 // reset begins an operation that was posted.
 func (s *sender) reset(l *layout) {
-	*s = sender{turn: l.mode.kind != large}
+	*s = sender{leads: l.leads(), turn: l.mode.kind != large}
 	if l.own < 0 || l.topo.Size == 1 { // nothing to send, or nobody to send it to
 		s.next = l.chunks
 	}

@@ -63,7 +63,7 @@ func (w Waiting) String() string {
 // Waiting returns what the oldest operation in flight waits for, and false if none is in flight. It
 // allocates: it is for who watches, not for the path of a chunk.
 func (c *Comm) Waiting() (Waiting, bool) {
-	for p := range c.ops.active {
+	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		w := Waiting{Seq: p.seq, Op: p.called(), Moved: p.moved, Missing: p.receiver.missing()}
 		w.Phase, w.Ranks = c.awaited(p)
 		slices.Sort(w.Ranks)
@@ -83,7 +83,7 @@ func (c *Comm) awaited(p *op) (Phase, []int) {
 	switch {
 	case p.sender.done(&p.layout):
 		return PhaseHandshake, []int{c.topo.Right()}
-	case !p.sender.turn && !p.leads():
+	case !p.sender.turn && !p.sender.leads:
 		return PhaseTurn, []int{c.topo.Left()}
 	}
 	return PhaseCredit, p.credit.slowest(&p.layout)

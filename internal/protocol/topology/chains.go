@@ -3,7 +3,16 @@ package topology
 // Chains splits Size roots into M contiguous chains whose lengths differ by one at most (Khalilov
 // et al., SC24, IV-A and appendix A, without its need that M divides P). The roots of a chain
 // multicast one after another, the chains beside each other; 1 <= M <= Size.
-type Chains struct{ Size, M int }
+type Chains struct {
+	Size, M int
+	each    int // roots of a chain
+	longer  int // chains, the first ones, that have one more
+}
+
+// NewChains splits so many roots into m chains.
+func NewChains(size, m int) Chains {
+	return Chains{Size: size, M: m, each: size / m, longer: size % m}
+}
 
 // Of returns the chain of a root. It is asked for every chunk, and a division takes longer than all
 // else there, so what most have does without: one chain, or one for each root.
@@ -14,21 +23,11 @@ func (c Chains) Of(root int) int {
 	if c.M == c.Size {
 		return root
 	}
-	q, r := c.Size/c.M, c.Size%c.M
-	if root < r*(q+1) {
-		return root / (q + 1)
+	if end := c.longer * (c.each + 1); root >= end {
+		return c.longer + (root-end)/c.each
 	}
-	return r + (root-r*(q+1))/q
+	return root / (c.each + 1)
 }
 
 // Head returns the first root of a chain; Head(M) is Size.
-func (c Chains) Head(chain int) int {
-	if c.M == 1 {
-		return chain * c.Size
-	}
-	if c.M == c.Size {
-		return chain
-	}
-	q, r := c.Size/c.M, c.Size%c.M
-	return chain*q + min(chain, r)
-}
+func (c Chains) Head(chain int) int { return chain*c.each + min(chain, c.longer) }

@@ -85,7 +85,7 @@ func TestDissemination(t *testing.T) {
 func TestChains(t *testing.T) {
 	for size := 1; size <= 64; size++ {
 		for m := 1; m <= size; m++ {
-			c := Chains{size, m}
+			c := NewChains(size, m)
 			require.Zero(t, c.Head(0))
 			require.Equal(t, size, c.Head(m))
 			for ch := range m {

@@ -116,7 +116,7 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a root sends before its turn", file: "protocol/multicast/send.go",
-		old: `received && p.leads()`,
+		old: `received && p.sender.leads`,
 		new: `received`,
 	},
 	{
@@ -193,8 +193,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a lossless chunk is taken before its operation is posted", file: "protocol/multicast/receive.go",
-		old: `return c.err == nil && !wire.Before(h.Seq, c.ops.posted)`,
-		new: `return c.err == nil && !wire.Before(h.Seq, c.ops.posted+1)`,
+		old: `return c.cfg.Lossless && c.err == nil && !wire.Before(h.Seq, c.ops.posted)`,
+		new: `return c.cfg.Lossless && c.err == nil && !wire.Before(h.Seq, c.ops.posted+1)`,
 	},
 }
 
