@@ -16,10 +16,10 @@ type delayed struct {
 
 // controls sends messages and repairs as far as the fabric has room.
 func (g *Gather) controls() bool {
-	busy := g.retry()
-	if g.comm.Silent() { // as after most chunks
-		return busy
+	if g.comm.Silent() && len(g.delayed) == 0 { // as after most chunks
+		return false
 	}
+	busy := g.retry()
 	for {
 		m, ok := g.comm.NextControl()
 		if !ok {
@@ -52,9 +52,6 @@ func (g *Gather) controls() bool {
 
 // retry sends what was delayed, as far as there is room now.
 func (g *Gather) retry() (busy bool) {
-	if len(g.delayed) == 0 {
-		return false
-	}
 	for i := range g.delayed {
 		d := &g.delayed[i]
 		sent := 0

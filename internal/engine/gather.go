@@ -68,9 +68,9 @@ type Gather struct {
 	shared   func() bool    // GatherConfig's
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
+	counted  counters[multicast.Stats]
 	inbox[GatherOp]
-	cfg     GatherConfig
-	counted counters[multicast.Stats]
+	cfg GatherConfig
 
 	front    uint32 // the oldest operation that is not done
 	arenas   [2][]byte
@@ -153,7 +153,7 @@ func (g *Gather) Next() (multicast.Time, bool) {
 	if g.comm.Err() != nil {
 		return 0, false // until Fail
 	}
-	if g.comm.Room() > 0 && g.ready((*GatherOp).mayGo) {
+	if !g.empty() && g.comm.Room() > 0 && g.ready((*GatherOp).mayGo) {
 		return 0, true
 	}
 	return g.comm.Deadline()
@@ -168,15 +168,16 @@ func (g *Gather) Work() bool {
 	if g.checkFault() {
 		return false
 	}
-	busy := g.post()
+	busy := !g.empty() && g.post()
 	polled, more := g.fab.Poll(g, pollBudget)
 	busy = polled > 0 || busy
 	busy = g.expire(more) || busy
 	busy = g.multicast() || busy
 	busy = g.controls() || busy
 	g.fab.Flush()
-	g.finish()
-	g.publish()
+	if g.asked.Load() {
+		g.publish()
+	}
 	if busy {
 		g.counted.store(g.comm.Stats())
 	}
@@ -371,6 +372,12 @@ func (g *Gather) held(r *multicast.Repair) []byte {
 // whatever may have completed an operation, because the next chunk may belong
 // where an eager result still lies.
 func (g *Gather) finish() {
+	if g.comm.AnyDone() { // as after few chunks
+		g.complete()
+	}
+}
+
+func (g *Gather) complete() {
 	if g.comm.Err() != nil && !g.failed {
 		return // checkFault finishes what is left, with the right error
 	}
@@ -413,7 +420,7 @@ func (g *Gather) Expect() fabric.Expected {
 
 // Accept implements fabric.Sink.
 func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
-	if g.cfg.Core.Lossless && g.comm.Hold(h) {
+	if g.comm.Hold(h) {
 		return nil, fabric.Hold, false
 	}
 	p, ok := g.comm.Place(g.now, h, n)

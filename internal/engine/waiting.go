@@ -28,9 +28,6 @@ func (g *Gather) Waiting() *Waiting {
 
 // publish answers Waiting.
 func (g *Gather) publish() {
-	if !g.asked.Load() {
-		return
-	}
 	g.asked.Store(false)
 	if w, ok := g.comm.Waiting(); ok {
 		g.waiting.Store(&Waiting{Waiting: w, At: g.now, Idle: g.now - w.Moved})
