@@ -221,12 +221,24 @@ func (f *rankFabric) Poll(s fabric.Sink, budget int) (count int, more bool) {
 		}
 		f.receive(s, &f.inbox[i])
 	}
-	f.inbox = f.inbox[:copy(f.inbox, f.inbox[came:])]
+	if came == len(f.inbox) { // as most often
+		f.inbox = f.inbox[:0]
+	} else {
+		f.inbox = f.inbox[:copy(f.inbox, f.inbox[came:])]
+	}
 	count += came
 	for r := range f.held {
 		count += f.take(s, r, budget-count)
 	}
-	return count, len(f.inbox) > 0 || came > 0 && n.net.Busy(n.rank) > n.net.Now()
+	return count, len(f.inbox) > 0 || came > 0 && f.waits()
+}
+
+// waits reports whether packets wait in the host's queue. It matters only once the engine's deadline
+// has passed, for which the rank has a timer. While that is still to come, either the deadline is, or the
+// timer has been put off because packets wait.
+func (f *rankFabric) waits() bool {
+	n := f.n
+	return n.timerAt > n.net.Now() || n.net.Busy(n.rank) > n.net.Now()
 }
 
 // settle ends a round: what the engine has not polled calls for another, unless it polls no more.

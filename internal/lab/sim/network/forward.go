@@ -105,7 +105,11 @@ func (n *Network) spread(p *Packet, first, count, but int, lag int64) {
 		if q == but {
 			continue
 		}
-		k, t, tail := n.pass(p, q, lag)
+		head, tail, ok := n.transmit(p, q, lag)
+		if !ok {
+			continue
+		}
+		k, t, tail := n.reach(p, q, head, tail)
 		if k == nothing {
 			continue
 		}
@@ -121,15 +125,6 @@ func (n *Network) spread(p *Packet, first, count, but int, lag int64) {
 	if run.kind != nothing {
 		n.push(at, run, p)
 	}
-}
-
-// pass sends a packet through a port and returns what comes of it, and when.
-func (n *Network) pass(p *Packet, q int, lag int64) (k kind, at, tail int64) {
-	head, tail, ok := n.transmit(p, q, lag)
-	if !ok {
-		return nothing, 0, 0
-	}
-	return n.reach(p, q, head, tail)
 }
 
 // reach says what comes of a packet that reaches the end of a link at a

@@ -5,9 +5,11 @@ import (
 	"slices"
 )
 
-// host is a host's receive path.
+// host is a host's receive path. Its size, like a worker's, is that of a line of a processor's cache:
+// a packet to all hosts looks at all of them.
 type host struct {
-	HostCounter
+	received, overflow, gone uint64 // see HostCounter
+
 	cost    int64   // a packet, ps
 	perByte float64 // of payload, ps
 	busy    int64   // ps
@@ -25,9 +27,8 @@ type HostCounter struct {
 
 // Host returns a host's counters.
 func (n *Network) Host(node int) HostCounter {
-	c := n.hosts[node].HostCounter
-	c.Busy = Time(n.hosts[node].busy / 1000)
-	return c
+	h := &n.hosts[node]
+	return HostCounter{Received: h.received, Overflow: h.overflow, Gone: h.gone, Busy: Time(h.busy / 1000)}
 }
 
 // Busy returns until when a host's workers are busy with what has come to it by
@@ -42,8 +43,13 @@ func (n *Network) Busy(node int) Time {
 	return Time((busy + 999) / 1000)
 }
 
-// furnishHosts gives every host its cost and its pauses.
+// furnishHosts gives every host its cost and its pauses, and its workers their queues.
 func (n *Network) furnishHosts() {
+	if n.Depth > 0 && !n.Lossless {
+		for i := range n.workers {
+			n.workers[i].queue = &fifo[taken]{}
+		}
+	}
 	for h := range n.hosts {
 		n.hosts[h].cost, n.hosts[h].perByte = ps(n.Cost), n.CostPerByte*1000
 	}
@@ -63,8 +69,8 @@ type worker struct {
 	free   int64 // when it has taken all that it was given, ps
 	busy   int64 // when it has taken what had come when it was last asked, ps
 	coming fifo[coming]
-	queue  fifo[taken]
-	queued int // packets of queue
+	queue  *fifo[taken] // nil: has room for any number
+	queued int          // packets of queue
 }
 
 // coming is a packet or a train that a worker was given before it is there.
@@ -86,7 +92,7 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 		work += int64(float64(p.Bytes) * h.perByte)
 	}
 	one := work
-	if p.Count > 1 {
+	if work > 0 && p.Count > 1 {
 		one /= int64(p.Count)
 	}
 	start := max(head, w.free)
@@ -95,8 +101,8 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 	if h.pauses != nil {
 		done = h.pauses.after(start, done-start)
 	}
-	if n.Depth > 0 && n.rooms == nil && !p.Reliable && !w.admit(head+tail, done, one, int(p.Count), n.Depth) {
-		h.Overflow += uint64(p.Count)
+	if w.queue != nil && !p.Reliable && !w.admit(head+tail, done, one, int(p.Count), n.Depth) {
+		h.overflow += uint64(p.Count)
 		return 0, false
 	}
 	h.busy += work
@@ -176,13 +182,13 @@ func (n *Network) deliver(p *Packet, q int) {
 		}
 		if stale || n.state[node].dead {
 			if host {
-				n.hosts[node].Gone += uint64(p.Count)
+				n.hosts[node].gone += uint64(p.Count)
 			}
 			return
 		}
 	}
 	if host {
-		n.hosts[node].Received += uint64(p.Count)
+		n.hosts[node].received += uint64(p.Count)
 	}
 	if x := n.nodes[node]; x != nil {
 		x.Receive(p)

@@ -62,7 +62,7 @@ func (n *Network) landReliable(p *Packet, q int, head, tail int64, takes uint64)
 	f := &n.flows[p.flow]
 	switch {
 	case n.crashed && (n.state[p.To].dead || n.stale(p)):
-		n.hosts[p.To].Gone += uint64(p.Count)
+		n.hosts[p.To].gone += uint64(p.Count)
 	case p.seq != f.next:
 		p.refs++
 		p.landed = head + tail
@@ -164,7 +164,7 @@ func (n *Network) breakOff(i int32) {
 			f.waiting--
 			p := n.packet(id)
 			if int(p.To) < len(n.hosts) {
-				n.hosts[p.To].Gone += uint64(p.Count)
+				n.hosts[p.To].gone += uint64(p.Count)
 			}
 			n.done(p)
 		}
