@@ -95,6 +95,9 @@ static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t byt
 
 			EXPECT_RULE(TUNER_COST, !isnan(after), "%s of %zu bytes: expected a cost for algorithm %d, protocol %d, got NaN",
 				func_name(func), bytes, algo, proto);
+			EXPECT_RULE(TUNER_NEGATIVE, after >= 0 || (then < 0 && after == then),
+				"%s of %zu bytes: expected the cost %g of algorithm %d, protocol %d to stay or one of 0 and more, got %g",
+				func_name(func), bytes, (double)then, algo, proto, (double)after);
 			if (then >= 0 || (is_collnet && covered && collnet))
 				continue;
 			EXPECT_RULE(is_collnet && covered ? TUNER_UNCONNECTED : TUNER_COLLECTIVES, after < 0,
@@ -206,5 +209,133 @@ CASE(tuner_given_up, "tuner.given-up", TUNER, 2, 2, TUNER_UNCONNECTED, "two comm
 	OK(tuner_destroy(&r->tuner, ctx[1]));
 	group_close(&first);
 	group_close(&second);
+	group_finalize(r);
+}
+
+/* The same where CollNet may run by NCCL's own costs, dearer than Ring or cheaper. */
+static void ask_dear_and_cheap(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes)
+{
+	costs_reset(c, ABI_ALGOS, ABI_PROTOS, func, 111);
+	ask(r, ctx, c, func, bytes, true);
+	costs_reset(c, ABI_ALGOS, ABI_PROTOS, func, 11);
+	ask(r, ctx, c, func, bytes, true);
+}
+
+/* CollNet connected, and what may run by NCCL's own costs. */
+static void ask_running(struct rank *r, enum rule rule)
+{
+	struct costs c;
+	struct group g;
+	void *ctx = NULL;
+
+	if (!r->coll.table)
+		not_offered("the library has no CollNet");
+	group_init(r);
+	g = group_open(r);
+	coll_supports(r, ABI_FLOAT32, ABI_SUM);
+	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	under(rule);
+	for (int func = ABI_BROADCAST; func <= ABI_SENDRECV; func++)
+		for (int i = 0; i < SIZES; i++)
+			ask_dear_and_cheap(r, ctx, &c, func, sizes[i]);
+	OK(tuner_destroy(&r->tuner, ctx));
+	group_close(&g);
+	group_finalize(r);
+}
+
+CASE(tuner_cost, "tuner.cost", TUNER, 2, 2, TUNER_COST, "CollNet dearer than Ring and cheaper: what is written is a time")
+{
+	ask_running(r, TUNER_COST);
+}
+
+CASE(tuner_negative, "tuner.negative", TUNER, 2, 2, TUNER_NEGATIVE, "the same: no cost is taken away")
+{
+	ask_running(r, TUNER_NEGATIVE);
+}
+
+/* With several GPUs a node NCCL tells by -1 that a rank has no connection, on all ranks alike; one process
+ * cannot know of the others. */
+CASE(tuner_crowded, "tuner.crowded", TUNER, 2, 2, TUNER_CROWDED, "two GPUs a node: CollNet connected, and NCCL says that it cannot run")
+{
+	struct costs c;
+	struct group g;
+	void *ctx = NULL;
+
+	if (!r->coll.table)
+		not_offered("the library has no CollNet");
+	if (r->tuner.calls.choose)
+		not_offered("a tuner v2 names a choice, and NCCL 2.21 does not say what can run");
+	group_init(r);
+	g = group_open(r);
+	coll_supports(r, ABI_FLOAT32, ABI_SUM);
+	OK(tuner_init(&r->tuner, r->seed, 2 * (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	under(TUNER_CROWDED);
+	for (int func = ABI_ALLGATHER; func <= ABI_REDUCE_SCATTER; func++)
+		for (int i = 0; i < SIZES; i++) {
+			costs_reset(&c, ABI_ALGOS, ABI_PROTOS, func, ABI_COST_IGNORE);
+			OK(tuner_info(&r->tuner, ctx, func, sizes[i], 1, 0, 1, c.table, c.algos, c.protos, 1, &(int){ 0 }));
+			EXPECT(*cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE) < 0, "%s of %zu bytes: expected the -1 of CollNetDirect to stay, got %g",
+				func_name(func), sizes[i], (double)*cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE));
+			ask_dear_and_cheap(r, ctx, &c, func, sizes[i]);
+		}
+	OK(tuner_destroy(&r->tuner, ctx));
+	group_close(&g);
+	group_finalize(r);
+}
+
+/* What a tuner answered to one question: which algorithm NCCL then takes, and what windows. */
+struct answer {
+	int algo, proto, channels;
+	size_t chunk;
+};
+
+static struct answer answer_to(struct rank *r, void *ctx, int func, size_t bytes, float collnet, int registered)
+{
+	struct costs c;
+	struct answer a = { .algo = -1, .proto = -1, .chunk = 128 << 10 };
+	float best = INFINITY;
+
+	costs_reset(&c, ABI_ALGOS, ABI_PROTOS, func, collnet);
+	OK(tuner_info(&r->tuner, ctx, func, bytes, 1, 0, 1, c.table, c.algos, c.protos, registered, &a.channels));
+	for (int algo = 0; algo < c.algos; algo++)
+		for (int proto = 0; proto < c.protos; proto++)
+			if (*cost(&c, algo, proto) >= 0 && *cost(&c, algo, proto) < best) {
+				best = *cost(&c, algo, proto);
+				a.algo = algo;
+				a.proto = proto;
+			}
+	OK(tuner_chunk(&r->tuner, ctx, func, bytes, ABI_COLLNET_DIRECT, ABI_SIMPLE, 2, &a.chunk));
+	return a;
+}
+
+CASE(tuner_agreement, "tuner.agreement", TUNER, 3, 3, TUNER_AGREEMENT, "each collective, size and cost of CollNet, on all ranks")
+{
+	static const float collnets[] = { ABI_COST_IGNORE, 0.5f, 111 };
+	struct group g;
+	struct answer mine, all[3];
+	void *ctx = NULL;
+
+	if (!r->coll.table)
+		not_offered("the library has no CollNet");
+	group_init(r);
+	g = group_open(r);
+	coll_supports(r, ABI_FLOAT32, ABI_SUM);
+	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	under(TUNER_AGREEMENT);
+	for (int func = ABI_BROADCAST; func <= ABI_ALLREDUCE; func++)
+		for (int i = 0; i < SIZES; i++)
+			for (int k = 0; k < 6; k++) {
+				memset(&mine, 0, sizeof(mine));
+				mine = answer_to(r, ctx, func, sizes[i], collnets[k / 2], k % 2);
+				exchange(r, &mine, all, sizeof(mine));
+				for (int q = 0; q < r->ranks; q++)
+					EXPECT(all[q].algo == mine.algo && all[q].proto == mine.proto && all[q].channels == mine.channels &&
+						all[q].chunk == mine.chunk,
+						"%s of %zu bytes: expected one answer on all ranks, got algorithm %d, protocol %d, %d channels, chunk %zu here and %d, %d, %d, %zu on rank %d",
+						func_name(func), sizes[i], mine.algo, mine.proto, mine.channels, mine.chunk,
+						all[q].algo, all[q].proto, all[q].channels, all[q].chunk, q);
+			}
+	OK(tuner_destroy(&r->tuner, ctx));
+	group_close(&g);
 	group_finalize(r);
 }

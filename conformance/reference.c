@@ -96,8 +96,12 @@ static size_t confirmed(size_t nnodes)
 int ref_tuner_init(void **ctx, uint64_t id, size_t nranks, size_t nnodes, abi_log *log,
 	struct abi_nvl_domains *domains, struct abi_constants *constants)
 {
-	(void)nranks, (void)log, (void)domains, (void)constants;
-	return open_context(ctx, id, confirmed(nnodes));
+	int rc = open_context(ctx, id, confirmed(nnodes));
+
+	(void)log, (void)domains, (void)constants;
+	if (rc == ABI_SUCCESS)
+		((struct ref_context *)*ctx)->crowded = nranks > nnodes;
+	return rc;
 }
 
 int ref_tuner_init_v2(size_t nranks, size_t nnodes, abi_log *log, void **ctx)

@@ -66,6 +66,7 @@ struct ref_request {
 struct ref_context {
 	uint64_t id;
 	size_t nnodes;
+	bool crowded; /* several GPUs a node */
 };
 
 extern char ref_device[], ref_other_device[]; /* names; the second one is wrong */
@@ -117,6 +118,7 @@ int ref_coll_test(void *request, int *done, int *size);
 int ref_coll_close(void *comm);
 /* How many comms of nranks ranks are open; id 0: of any communicator. */
 int ref_coll_open(uint64_t id, int nranks);
+bool ref_coll_odd(uint64_t id);
 
 size_t ref_type_size(int type); /* 0: not one that is summed here */
 bool ref_reduce_support(int type, int op);
@@ -129,6 +131,7 @@ int ref_tuner_init(void **ctx, uint64_t id, size_t nranks, size_t nnodes, abi_lo
 int ref_tuner_init_v2(size_t nranks, size_t nnodes, abi_log *log, void **ctx); /* up to v4 */
 int ref_tuner_info(void *ctx, int coll, size_t bytes, int pipe_ops, float **costs, int algos, int protos,
 	int registered, int *channels);
+int ref_tuner_chunk(void *ctx, int coll, size_t bytes, int algo, int proto, int channels, size_t *chunk);
 int ref_tuner_choose(void *ctx, int coll, int coll_support, int *algo, int *proto);
 
 /* Whether REFERENCE_MUTANT names this rule violation (the list is MUTANTS). */

@@ -200,6 +200,18 @@ int ref_coll_open(uint64_t id, int nranks)
 	return n;
 }
 
+/* Whether this process has an odd rank in a communicator: for mutants. */
+bool ref_coll_odd(uint64_t id)
+{
+	bool odd = false;
+
+	pthread_mutex_lock(&open_lock);
+	for (struct coll_comm *c = open_comms; c; c = c->next)
+		odd |= (!id || c->id == id) && c->rank % 2 == 1;
+	pthread_mutex_unlock(&open_lock);
+	return odd;
+}
+
 /* What is in flight is dropped: the peers see the end of the stream. */
 int ref_coll_close(void *comm)
 {

@@ -63,3 +63,9 @@ RULE(TUNER_TABLE, "tuner.table", MUST,
 	"The table has as many rows and columns as the call says: what is written outside destroys NCCL's stack.")
 RULE(TUNER_COST, "tuner.cost", MUST,
 	"A cost is -1 or a time of 0 or more: NCCL takes the smallest, and NaN compares with nothing.")
+RULE(TUNER_NEGATIVE, "tuner.negative", MUST,
+	"NCCL 2.31 takes the smallest number of its table, below 0 too: a tuner that writes -1 over a cost chooses what it meant to rule out.")
+RULE(TUNER_CROWDED, "tuner.crowded", MUST,
+	"With several GPUs a node -1 says that one of them has no CollNet connection: a cost written over it is a crash.")
+RULE(TUNER_AGREEMENT, "tuner.agreement", MUST,
+	"Each rank asks its own tuner: ranks that get different algorithms or windows wait for each other for ever.")

@@ -231,7 +231,7 @@ static_assert(sizeof(struct coll_v11) == 152 && sizeof(struct coll_v12) == 152 &
 /* Tuner. A table of costs (us, below 0: not to be had) has a row an algorithm and a column a
  * protocol; it is declared as float ** and is float[algorithms][protocols]. */
 enum { NCCL_ALLGATHER = 2, NCCL_REDUCE_SCATTER = 3, NCCL_ALLREDUCE = 4 };           /* ncclFunc_t */
-enum { NCCL_ALGO_COLLNET_DIRECT = 2, NCCL_ALGO_COLLNET_CHAIN = 3, NCCL_PROTO_SIMPLE = 2 };
+enum { NCCL_ALGO_COLLNET_DIRECT = 2, NCCL_ALGO_COLLNET_CHAIN = 3, NCCL_ALGO_NVLS = 4, NCCL_PROTO_SIMPLE = 2 };
 
 struct tuner_v1 { /* 2.20 alone */
 	const char *name;

@@ -68,6 +68,7 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 {
 	struct coll_listener *l = listen_comm;
 	struct coll_comm *c;
+	struct coll_agreed agreed;
 	nccl_result result;
 
 	NOT_IN_A_FORK("CollNet connect");
@@ -77,7 +78,7 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return plugin_refuse(NCCL_SYSTEM_ERROR, "CollNet connect: out of memory");
-	result = goCollConnect(handles, nranks, rank, l->handle, &c->group, &c->drives);
+	result = goCollConnect(handles, nranks, rank, l->handle, &c->group, &c->drives, &agreed);
 	if (result != NCCL_SUCCESS) {
 		free(c);
 		return result;
@@ -87,7 +88,7 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 	c->free = UINT32_MAX;
 	for (int i = 0; i < NCCL_REQUESTS; i++)
 		c->requests[i].comm = c;
-	c->connected = connected_add(l->comm_id, nranks);
+	c->connected = connected_add(l->comm_id, nranks, &agreed);
 	*coll_comm = c;
 	return NCCL_SUCCESS;
 }
@@ -291,21 +292,21 @@ nccl_result coll_test(void *request, int *done, int *size)
 }
 
 /* registered passes on the outcome of a registration: without its buffers NCCL gives CollNet up. */
-static nccl_result registered(const struct coll_comm *c, nccl_result result)
+static nccl_result registered(const struct coll_comm *c, size_t size, nccl_result result)
 {
-	if (result != NCCL_SUCCESS && c != NULL)
-		connected_spoil(c->connected);
+	if (c != NULL)
+		connected_registered(c->connected, result == NCCL_SUCCESS ? size : 0);
 	return result;
 }
 
 nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
 {
-	return registered(coll_comm, memory_register(coll_comm, data, size, type, mhandle));
+	return registered(coll_comm, size, memory_register(coll_comm, data, size, type, mhandle));
 }
 
 nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
 {
-	return registered(coll_comm, memory_register_dmabuf(coll_comm, data, size, type, offset, fd, mhandle));
+	return registered(coll_comm, size, memory_register_dmabuf(coll_comm, data, size, type, offset, fd, mhandle));
 }
 
 /* in_use reports whether an operation in flight reads or writes a region. */

@@ -31,6 +31,7 @@ type collListener struct {
 	net.Listener
 	settings config.Settings
 	device   netdev.Device
+	crowded  bool // CollNet has several devices: one for each GPU of a node
 	once     sync.Once
 	err      error
 }
@@ -116,7 +117,7 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
 		h := collHandle{at: at, key: group.Key(binary.BigEndian.Uint64(key[:])), guid: d.GUID}
 		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
-		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d}))
+		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d, crowded: collDevices() > 1}))
 		return nil
 	})
 }
@@ -139,9 +140,9 @@ func closeCollListener(handle C.int64_t) error {
 // goCollConnect closes the listener if it fails: NCCL does not, then.
 //
 //export goCollConnect
-func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool) C.nccl_result {
+func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool, agreed *C.struct_coll_agreed) C.nccl_result {
 	return verdict("CollNet connect", func() error {
-		err := collConnect(handles, ranks, rank, listener, out, drives)
+		err := collConnect(handles, ranks, rank, listener, out, drives, agreed)
 		if err != nil {
 			err = errors.Join(err, closeCollListener(listener))
 		}
@@ -149,7 +150,7 @@ func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_
 	})
 }
 
-func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool) error {
+func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool, agreed *C.struct_coll_agreed) error {
 	l, err := collListeners.get(int64(listener))
 	if err != nil {
 		return argument("%v", err)
@@ -162,10 +163,11 @@ func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t,
 		return err
 	}
 	l.settings.Interface = groupInterface(l.settings.Interface, l.device.Name, oneHost)
-	g, err := l.connect(first, int(rank), int(ranks))
+	g, a, err := l.connect(first, int(rank), int(ranks))
 	if err != nil {
 		return err
 	}
+	agreed.switched, agreed.alike, agreed.direct = C.bool(a.switched), C.bool(a.alike), C.bool(l.settings.GPUMemory != "host")
 	*out, *drives = C.int64_t(collGroups.add(&collGroup{Group: g})), C.bool(callersDrive(l.settings))
 	return nil
 }
@@ -187,7 +189,7 @@ const failedBlob = "failed: "
 // connect makes the group. All ranks come to one verdict: NCCL never ends if one rank's
 // connect succeeds and another's fails. They come within moments of each other, for NCCL has
 // just exchanged their handles: so a rank that is late is one that is lost.
-func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, error) {
+func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, agreement, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
@@ -196,31 +198,37 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	})
 	var blob string
 	if unfit == nil {
-		blob = l.tuning() + "\n" + string(endpoint.Blob())
+		blob = l.tuning() + "\n" + offer{l.settings.Switch != "", bool(C.nvswitch_seen())}.String() + "\n" + string(endpoint.Blob())
 	} else {
 		blob = failedBlob + unfit.Error()
 		blob = blob[:min(len(blob), 500)]
 	}
+	var agreed agreement
 	blobs, err := l.exchange(ctx, first, rank, size, []byte(blob))
 	if err == nil {
-		err = l.open(blobs)
+		agreed, err = l.open(blobs)
 	}
 	if unfit != nil {
-		return nil, errors.Join(unfit, err)
+		return nil, agreed, errors.Join(unfit, err)
 	}
 	if err != nil {
 		endpoint.Close()
-		return nil, &remoteError{err}
+		return nil, agreed, &remoteError{err}
 	}
 	g, err := endpoint.Join(ctx, blobs)
 	if err != nil {
-		return nil, err
+		return nil, agreed, err
 	}
-	// Whoever passes the barrier knows that all have joined.
-	if err := g.Barrier(); err != nil {
-		return nil, errors.Join(err, g.Close())
+	if agreed.switched {
+		agreed.switched, err = answers(g, l.crowded)
 	}
-	return g, nil
+	if err == nil {
+		err = g.Barrier() // whoever passes it knows that all have joined
+	}
+	if err != nil {
+		return nil, agreed, errors.Join(err, g.Close())
+	}
+	return g, agreed, nil
 }
 
 func (l *collListener) exchange(ctx context.Context, first collHandle, rank, size int, blob []byte) ([][]byte, error) {
@@ -233,22 +241,31 @@ func (l *collListener) exchange(ctx context.Context, first collHandle, rank, siz
 // tuning spells the settings of the tuner: ranks that choose differently would wait for each other
 // for ever.
 func (l *collListener) tuning() string {
-	return fmt.Sprintf("MCAST_TUNER_ALLGATHER=%d MCAST_TUNER_REDUCE_SCATTER=%d", l.settings.TunerAllgather, l.settings.TunerReduceScatter)
+	return fmt.Sprintf("MCAST_TUNER_ALLGATHER=%d MCAST_TUNER_REDUCE_SCATTER=%d MCAST_GPU_MEMORY=%s",
+		l.settings.TunerAllgather, l.settings.TunerReduceScatter, l.settings.GPUMemory)
 }
 
-// open leaves the endpoints' own blobs, or returns which ranks cannot take part and why.
-func (l *collListener) open(blobs [][]byte) error {
+// open leaves the endpoints' own blobs and returns what all ranks conclude from the rest, or which
+// ranks cannot take part and why.
+func (l *collListener) open(blobs [][]byte) (agreement, error) {
 	var errs []error
+	offers := make([]offer, len(blobs))
 	for r, b := range blobs {
 		if reason, ok := strings.CutPrefix(string(b), failedBlob); ok {
 			errs = append(errs, fmt.Errorf("rank %d cannot take part: %s", r, reason))
 			continue
 		}
-		tuning, blob, _ := bytes.Cut(b, []byte("\n"))
+		tuning, rest, _ := bytes.Cut(b, []byte("\n"))
 		if string(tuning) != l.tuning() {
 			errs = append(errs, fmt.Errorf("rank %d has %s, this one %s: all ranks need the same", r, tuning, l.tuning()))
+			continue
+		}
+		line, blob, _ := bytes.Cut(rest, []byte("\n"))
+		var err error
+		if offers[r], err = readOffer(string(line)); err != nil {
+			errs = append(errs, fmt.Errorf("rank %d: %w", r, err))
 		}
 		blobs[r] = blob
 	}
-	return errors.Join(errs...)
+	return agree(offers), errors.Join(errs...)
 }

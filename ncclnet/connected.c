@@ -9,6 +9,8 @@ struct connected {
 	struct connected *next;
 	uint64_t comm_id; /* 0: not known */
 	int nodes;
+	struct coll_agreed agreed;
+	size_t region;  /* bytes of the largest registration before the claim: NCCL's buffer for windows */
 	bool claimed;   /* by a tuner: once in its life */
 	bool gone;      /* CollNet is closed, or cannot be used */
 	bool closed, released;
@@ -22,7 +24,7 @@ static struct connected *all;
 static __thread bool confirmed;
 
 /* connected_add notes that CollNet is connected. NULL: no memory, and so no tuning. */
-struct connected *connected_add(uint64_t comm_id, int nodes)
+struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_agreed *agreed)
 {
 	struct connected *c = calloc(1, sizeof(*c));
 
@@ -30,6 +32,7 @@ struct connected *connected_add(uint64_t comm_id, int nodes)
 		return NULL;
 	c->comm_id = comm_id;
 	c->nodes = nodes;
+	c->agreed = *agreed;
 	pthread_mutex_lock(&lock);
 	c->next = all;
 	all = c;
@@ -52,13 +55,17 @@ bool connected_confirmed(void)
 	return was;
 }
 
-/* connected_spoil notes that NCCL will not use a connection after all. */
-void connected_spoil(struct connected *c)
+/* connected_registered notes a registration before the claim, which is one of NCCL's own buffers. 0 bytes: it
+ * failed, and NCCL will not use the connection. */
+void connected_registered(struct connected *c, size_t size)
 {
 	if (c == NULL)
 		return;
 	pthread_mutex_lock(&lock);
-	c->gone = true;
+	if (!c->claimed && size == 0)
+		c->gone = true;
+	else if (!c->claimed && size > c->region)
+		c->region = size;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -86,8 +93,9 @@ void connected_remove(struct connected *c)
 	pthread_mutex_unlock(&lock);
 }
 
-/* connected_claim returns the connection of a communicator, or NULL. */
-struct connected *connected_claim(uint64_t comm_id, size_t nodes)
+/* connected_claim returns the connection of a communicator, or NULL, what its ranks have agreed upon, and
+ * the bytes of NCCL's buffer for windows. */
+struct connected *connected_claim(uint64_t comm_id, size_t nodes, struct coll_agreed *agreed, size_t *region)
 {
 	struct connected *c;
 
@@ -95,8 +103,11 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes)
 	for (c = all; c != NULL; c = c->next)
 		if (!c->claimed && !c->gone && c->comm_id == comm_id && (size_t)c->nodes == nodes)
 			break;
-	if (c != NULL)
+	if (c != NULL) {
 		c->claimed = true;
+		*agreed = c->agreed;
+		*region = c->region;
+	}
 	pthread_mutex_unlock(&lock);
 	return c;
 }

@@ -45,14 +45,13 @@ nccl_result net_devices(int *count)
 	return goDevices(count);
 }
 
-/* coll_devices: all ranks must offer as many, so it is one, the first that net offers. */
+/* coll_devices: the first of net's. All ranks must offer as many. */
 nccl_result coll_devices(int *count)
 {
-	nccl_result result = net_devices(count);
-
-	if (result == NCCL_SUCCESS && *count > 1)
-		*count = 1;
-	return result;
+	NOT_IN_A_FORK("devices");
+	if (count == NULL)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "devices: ndev must not be NULL");
+	return goCollDevices(count);
 }
 
 /* properties_v12 describes a device. CollNet's has the name of net's: NCCL pairs them by it. */

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
@@ -10,7 +11,36 @@ import (
 // and what NCCL may have kept of it never change.
 type device struct {
 	netdev.Device
-	gone error // why the last init could not use it; nil if it could
+	again int    // so many devices before it are the same interface
+	near  string // path in sysfs of the PCI function where NCCL is to believe it; else the interface's own
+	gone  error  // why the last init could not use it; nil if it could
+}
+
+// label is the name that NCCL knows a device by.
+func (d *device) label() string {
+	if d.again == 0 {
+		return d.Name
+	}
+	return fmt.Sprintf("%s+%d", d.Name, d.again)
+}
+
+// guid tells NCCL devices apart.
+func (d *device) guid() uint64 { return d.GUID + uint64(d.again) }
+
+// repeated offers the first device so many times: NCCL's CollNet takes one for each GPU of a node, and
+// only the GPU nearest to a device takes it. So each is said to be near another GPU, if that is known.
+func repeated(all []device, times int, near []string) []device {
+	first := all[0]
+	for i := 1; i < times; i++ {
+		first.again = i
+		all = slices.Insert(all, i, first)
+	}
+	for i := range all[:times] {
+		if times > 1 && len(near) > 0 {
+			all[i].near = near[i%len(near)]
+		}
+	}
+	return all
 }
 
 // refreshed returns the devices that are known, as found now, and behind them those that are new:

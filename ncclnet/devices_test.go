@@ -38,3 +38,22 @@ func TestDevicesKeepTheirPlaces(t *testing.T) {
 
 	require.NoError(t, refreshed(last, []netdev.Device{{Name: "eth0"}}, never)[0].gone, "it came back")
 }
+
+func TestRepeated(t *testing.T) {
+	all := repeated([]device{{Device: netdev.Device{Name: "eth0", GUID: 7}}, {Device: netdev.Device{Name: "eth1"}}}, 3, []string{"a", "b"})
+	var labels, near []string
+	var guids []uint64
+	for _, d := range all {
+		labels, near, guids = append(labels, d.label()), append(near, d.near), append(guids, d.guid())
+	}
+	require.Equal(t, []string{"eth0", "eth0+1", "eth0+2", "eth1"}, labels)
+	require.Equal(t, []string{"a", "b", "a", ""}, near)
+	require.Equal(t, []uint64{7, 8, 9, 0}, guids)
+	require.Empty(t, repeated(all[:1], 1, []string{"b"})[0].label()[4:], "one device stays as it is")
+
+	// They stay what they are when the interface changes.
+	moved := refreshed(all, []netdev.Device{{Name: "eth0", SpeedMbps: 40}, {Name: "eth1"}}, nil)
+	require.Len(t, moved, 4)
+	require.Equal(t, "eth0+2", moved[2].label())
+	require.Equal(t, 40, moved[2].SpeedMbps)
+}

@@ -35,13 +35,13 @@ func FuzzCollHandle(f *testing.F) {
 // FuzzCollBlobs opens what ranks have exchanged: any text in place of a rank's.
 func FuzzCollBlobs(f *testing.F) {
 	l := collListener{settings: config.Default()}
-	f.Add([]byte(l.tuning() + "\n{}"))
+	f.Add([]byte(l.tuning() + "\n" + offer{}.String() + "\n{}"))
 	f.Add([]byte(l.tuning()))
 	f.Add([]byte(failedBlob + "no interface"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		blobs := [][]byte{[]byte(l.tuning() + "\nmine"), b}
-		if err := l.open(blobs); err != nil {
+		blobs := [][]byte{[]byte(l.tuning() + "\n" + offer{}.String() + "\nmine"), b}
+		if _, err := l.open(blobs); err != nil {
 			require.Contains(t, err.Error(), "rank 1")
 			return
 		}

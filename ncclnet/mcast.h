@@ -142,7 +142,8 @@ int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, siz
 /* mcast_communicators writes a JSON array into buf: the communicators of NCCL (2.21 and later)
  * in this process that have asked this library's tuner, oldest first. Each has id (never reused),
  * ranks, nodes, collnet (whether CollNet is connected and taken), why (not), allgather_from and
- * reduce_scatter_from (from how many bytes in total it is taken; 0: never), allgather_windows and
+ * reduce_scatter_from (from how many bytes in total it is taken where buffers are not registered
+ * with NCCL; 0: never), allgather_windows and
  * reduce_scatter_windows (pieces that NCCL has handed to CollNet so far). *len and errors: as
  * mcast_info. */
 int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);

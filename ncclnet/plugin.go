@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,9 +29,10 @@ import (
 // memory that NCCL registers belongs to no communicator.
 var plugin struct {
 	sync.RWMutex
-	settings config.Settings
-	devices  []device
-	strings  map[string]C.struct_device // by device's name; NCCL keeps them
+	settings    config.Settings
+	devices     []device
+	collDevices int                        // the first so many are CollNet's, and one interface
+	strings     map[string]C.struct_device // by device's name; NCCL keeps them
 }
 
 var warnOnce sync.Once
@@ -74,6 +76,10 @@ func goPluginInit() C.nccl_result {
 		plugin.settings = s
 		if err == nil {
 			plugin.devices = refreshed(plugin.devices, found, netdev.Devices)
+		}
+		if before == 0 {
+			plugin.collDevices = collNetDevices(s)
+			plugin.devices = repeated(plugin.devices, plugin.collDevices, netdev.NearGPUs())
 		}
 		for i, d := range plugin.devices {
 			switch {
@@ -121,6 +127,31 @@ func goDevices(count *C.int) C.nccl_result {
 	return C.NCCL_SUCCESS
 }
 
+// collNetDevices returns how many devices CollNet has: as many on all ranks, or NCCL ends the job. So it
+// does not go by the GPUs of this node.
+func collNetDevices(s config.Settings) int {
+	if s.CollNetDevices > 0 {
+		return s.CollNetDevices
+	}
+	if enabled, _ := environment("NCCL_COLLNET_ENABLE"); enabled == "" || enabled == "0" {
+		return 1
+	}
+	return ranksPerNode(environment)
+}
+
+// collDevices returns how many of the devices, the first ones, are CollNet's.
+func collDevices() int {
+	plugin.RLock()
+	defer plugin.RUnlock()
+	return min(plugin.collDevices, len(plugin.devices))
+}
+
+//export goCollDevices
+func goCollDevices(count *C.int) C.nccl_result {
+	*count = C.int(collDevices())
+	return C.NCCL_SUCCESS
+}
+
 //export goDevice
 func goDevice(dev C.int, out *C.struct_device) C.nccl_result {
 	return verdict("getProperties", func() error {
@@ -130,18 +161,18 @@ func goDevice(dev C.int, out *C.struct_device) C.nccl_result {
 		}
 		plugin.Lock()
 		defer plugin.Unlock()
-		c, ok := plugin.strings[d.Name]
+		c, ok := plugin.strings[d.label()]
 		if !ok {
-			c = C.struct_device{name: C.CString(d.Name)}
-			if d.PCIPath != "" {
-				c.pci_path = C.CString(d.PCIPath)
+			c = C.struct_device{name: C.CString(d.label())}
+			if path := cmp.Or(d.near, d.PCIPath); path != "" {
+				c.pci_path = C.CString(path)
 			}
 			if plugin.strings == nil {
 				plugin.strings = map[string]C.struct_device{}
 			}
-			plugin.strings[d.Name] = c
+			plugin.strings[d.label()] = c
 		}
-		c.guid, c.speed = C.uint64_t(d.GUID), C.int(d.SpeedMbps)
+		c.guid, c.speed = C.uint64_t(d.guid()), C.int(d.SpeedMbps)
 		c.ptr_support = pointers(s.GPUMemory)
 		*out = c
 		return nil

@@ -111,20 +111,43 @@ nccl_result coll_test(void *request, int *done, int *size);
 nccl_result coll_close(void *coll_comm);
 nccl_result coll_close_listen(void *listen_comm);
 
+/* What the ranks of a CollNet connection have agreed upon in its connect, for the tuner. */
+struct coll_agreed {
+	bool switched; /* a switch answers all of them */
+	bool alike;    /* all nodes have an NVSwitch, or none has */
+	bool direct;   /* NCCL may hand over users' buffers: MCAST_GPU_MEMORY */
+};
+
+/* nvswitch.c: whether NCCL will see an NVSwitch on this node. */
+bool nvswitch_seen(void);
+
+/* tuner_rule.c: which operations CollNet is to have. */
+struct tuner_facts {
+	struct coll_agreed agreed;
+	bool chunks;     /* NCCL asks for the size of windows: v6 */
+	size_t inflight; /* bytes of a communicator that NCCL can have in flight at once */
+	long long from[5]; /* MCAST_TUNER_*, in bytes, by ncclFunc_t; 0: never, below: as the table says */
+};
+bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered);
+size_t tuner_from(const struct tuner_facts *f, int func);
+void tuner_say_rule(const struct tuner_facts *f);
+
 /* tuner.c, as v5 and later have it. */
 nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
 nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 	int registered, int *channels);
 nccl_result tuner_destroy(void *ctx);
+nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
+nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk);
 
 /* connected.c: which communicators have CollNet, for the tuner. */
 struct connected;
-struct connected *connected_add(uint64_t comm_id, int nodes);
+struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_agreed *agreed);
 void connected_confirm(void);
 bool connected_confirmed(void);
-void connected_spoil(struct connected *c);
+void connected_registered(struct connected *c, size_t size);
 void connected_remove(struct connected *c);
-struct connected *connected_claim(uint64_t comm_id, size_t nodes);
+struct connected *connected_claim(uint64_t comm_id, size_t nodes, struct coll_agreed *agreed, size_t *region);
 void connected_release(struct connected *c);
 bool connected_still(const struct connected *c);
 void connected_window(struct connected *c, int func);

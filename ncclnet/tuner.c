@@ -1,8 +1,7 @@
-/* The tuner: NCCL takes CollNetDirect for Allgather and Reduce-Scatter from a size on where it wins, if this
- * communicator's CollNet is connected and has one GPU a node. Everything else is left alone.
+/* The tuner: NCCL takes CollNetDirect for Allgather and Reduce-Scatter where that wins (tuner_rule.c), if this
+ * communicator's CollNet is connected. Everything else is left alone.
  *
- * With several GPUs a node NCCL connects CollNet in one process of the node: the others' tuners cannot
- * know, and ranks that choose differently wait for each other for ever.
+ * Ranks that choose differently wait for each other for ever: docs/decisions/0036 has why they do not.
  *
  * The tables of v5 and later are in abi_vN.c; up to v4 a tuner is not told its communicator. */
 #define _GNU_SOURCE /* strcasestr */
@@ -11,12 +10,16 @@
 #include "_cgo_export.h"
 #include "plugin.h"
 
+/* Of NCCL's chunks: 8 are in flight on a channel, each a multiple of 512 bytes. */
+enum { NCCL_STEPS = 8, NCCL_GRAIN = 512 };
+
 struct tuner {
 	int64_t communicator; /* in the list of mcast_communicators */
 	struct connected *connected;
-	bool alone;     /* one GPU a node */
-	bool free;      /* the user's NCCL_ALGO and NCCL_PROTO leave the choice to us */
-	size_t from[5]; /* bytes, by ncclFunc_t; 0: never */
+	bool alone;  /* one GPU a node */
+	bool free;   /* the user's NCCL_ALGO and NCCL_PROTO leave the choice to us */
+	size_t heads; /* GPUs of a node that have a CollNet connection each, where CollNet is to be had */
+	struct tuner_facts facts;
 };
 
 /* excluded reports whether a variable of NCCL's keeps a choice out. It may name
@@ -35,17 +38,11 @@ static bool enabled(void)
 	return value != NULL && atoi(value) != 0;
 }
 
-static void say_from(const char *what, size_t from)
-{
-	if (from == 0)
-		INFO("CollNet is connected: %ss do not go through it (set to 0)", what);
-	else
-		INFO("CollNet is connected: %ss of %zu bytes or more in total go through it", what, from);
-}
-
-static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void **ctx)
+/* tuner_make makes a communicator's tuner. chunks: its NCCL asks for the size of windows. */
+static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool chunks, nccl_logger log, void **ctx)
 {
 	struct tuner *t;
+	size_t region = 0;
 	nccl_result result;
 	const char *why = NULL;
 	bool confirmed = connected_confirmed();
@@ -58,39 +55,37 @@ static nccl_result tuner_init(uint64_t comm_id, size_t ranks, size_t nodes, nccl
 	t = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return plugin_refuse(NCCL_SYSTEM_ERROR, "tuner init: out of memory");
-	result = goTuner(&t->from[NCCL_ALLGATHER], &t->from[NCCL_REDUCE_SCATTER]);
+	result = goTuner(&t->facts.from[NCCL_ALLGATHER], &t->facts.from[NCCL_REDUCE_SCATTER]);
 	if (result != NCCL_SUCCESS) {
 		free(t);
 		return result;
 	}
 	t->free = !excluded("NCCL_ALGO", "collnetdirect") && !excluded("NCCL_PROTO", "simple");
 	t->alone = ranks == nodes;
-	if (t->alone && confirmed)
-		t->connected = connected_claim(comm_id, nodes);
+	t->heads = nodes > 0 && ranks > nodes ? ranks / nodes : 1;
+	if (confirmed)
+		t->connected = connected_claim(comm_id, nodes, &t->facts.agreed, &region);
+	t->facts.chunks = chunks;
+	t->facts.inflight = region / 2 * t->heads; /* the other half is for what is received */
 	if (nodes < 2)
 		why = "there is one node";
-	else if (!t->alone)
-		why = "there are several GPUs a node";
 	else if (t->connected == NULL)
 		why = enabled() ? "NCCL has not connected its CollNet: a warning above says why, or there are fewer nodes than NCCL_COLLNET_NODE_THRESHOLD"
 				: "its CollNet is not connected; NCCL_COLLNET_ENABLE=1 turns it on";
 	else if (!t->free)
 		why = "NCCL_ALGO or NCCL_PROTO say otherwise";
+	else if (!t->alone && !t->facts.agreed.alike)
+		why = "some nodes have an NVSwitch and others none";
 	if (why == NULL) {
-		say_from("Allgather", t->from[NCCL_ALLGATHER]);
-		say_from("Reduce-Scatter", t->from[NCCL_REDUCE_SCATTER]);
+		INFO("CollNet is connected: %zu ranks on %zu nodes%s", ranks, nodes, t->alone ? "" : "; with several GPUs a node NCCL must hold it possible, which before 2.31 takes an NVSwitch");
+		tuner_say_rule(&t->facts);
 	} else {
 		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
 	}
-	t->communicator = goCommunicatorAdd(ranks, nodes, (char *)why, t->from[NCCL_ALLGATHER], t->from[NCCL_REDUCE_SCATTER], t->connected);
+	t->communicator = goCommunicatorAdd(ranks, nodes, (char *)why, tuner_from(&t->facts, NCCL_ALLGATHER),
+		tuner_from(&t->facts, NCCL_REDUCE_SCATTER), t->connected);
 	*ctx = t;
 	return NCCL_SUCCESS;
-}
-
-/* large reports whether an operation is one that CollNet is to have. */
-static bool large(const struct tuner *t, int func, size_t bytes)
-{
-	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && t->from[func] > 0 && bytes >= t->from[func];
 }
 
 nccl_result tuner_destroy(void *ctx)
@@ -109,27 +104,77 @@ nccl_result tuner_destroy(void *ctx)
 nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants)
 {
 	(void)domains, (void)constants;
-	return tuner_init(comm_id, ranks, nodes, log, ctx);
+	return tuner_make(comm_id, ranks, nodes, false, log, ctx);
 }
 
-/* The table says -1 where NCCL sees no NVSwitch. CollNetDirect does without on one GPU
- * a node, and CollNet reduces every type that NCCL has: 0 is written over it. */
+nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants)
+{
+	(void)domains, (void)constants;
+	return tuner_make(comm_id, ranks, nodes, true, log, ctx);
+}
+
+/* to_hand reports whether an operation's algorithm is ours to choose. */
+static bool to_hand(const struct tuner *t, int func)
+{
+	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER);
+}
+
+/* put_off makes what may run so dear that it runs only if nothing else may. A cost of NCCL's is never
+ * made one below 0: 2.31 takes the least cost, and does not look whether it is one. */
+static void put_off(float *costs, int protocols)
+{
+	for (int p = 0; p < protocols; p++)
+		if (costs[p] >= 0)
+			costs[p] += 1e9F; /* us */
+}
+
+/* Of CollNetDirect the table says -1 where NCCL sees no NVSwitch. It does without on one GPU a node,
+ * and CollNet reduces every type that NCCL has: 0 is written over it. With several GPUs a node -1 may
+ * also mean that one of them has no connection: there only what may run is chosen.
+ *
+ * What does not win is put off, where NCCL would take it by itself: NVLS between nodes is CollNet as well. */
 nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 	int registered, int *channels)
 {
 	const struct tuner *t = ctx;
+	float *table = (float *)costs, *cost;
 
-	(void)ops, (void)registered, (void)channels;
-	if (costs != NULL && algorithms > NCCL_ALGO_COLLNET_DIRECT && protocols > NCCL_PROTO_SIMPLE && large(t, func, bytes) &&
-		connected_still(t->connected))
-		((float *)costs)[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE] = 0;
+	(void)ops, (void)channels;
+	if (table == NULL || algorithms <= NCCL_ALGO_COLLNET_DIRECT || protocols <= NCCL_PROTO_SIMPLE || !to_hand(t, func) ||
+		!connected_still(t->connected))
+		return NCCL_SUCCESS;
+	cost = &table[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE];
+	if (tuner_wins(&t->facts, func, bytes, registered != 0) && (t->alone || (t->facts.agreed.alike && *cost >= 0))) {
+		*cost = 0;
+		return NCCL_SUCCESS;
+	}
+	put_off(&table[NCCL_ALGO_COLLNET_DIRECT * protocols], protocols);
+	if (algorithms > NCCL_ALGO_NVLS)
+		put_off(&table[NCCL_ALGO_NVLS * protocols], protocols);
+	return NCCL_SUCCESS;
+}
+
+/* v6: NCCL 2.30. NCCL cuts an operation so that its buffer holds an eighth of it or less; the buffer
+ * holds 8 windows whatever their size, so they are made as large as the operation needs. NCCL bounds them. */
+nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk)
+{
+	const struct tuner *t = ctx;
+	size_t columns, whole;
+
+	if (chunk == NULL || channels <= 0 || algorithm != NCCL_ALGO_COLLNET_DIRECT || protocol != NCCL_PROTO_SIMPLE || !to_hand(t, func))
+		return NCCL_SUCCESS;
+	columns = t->heads * (size_t)channels * NCCL_STEPS;
+	whole = (bytes + columns - 1) / columns;
+	whole = (whole + NCCL_GRAIN - 1) / NCCL_GRAIN * NCCL_GRAIN;
+	if (whole > *chunk)
+		*chunk = whole;
 	return NCCL_SUCCESS;
 }
 
 /* v4: NCCL 2.24 to 2.27 */
 static nccl_result tuner_init_v4(size_t ranks, size_t nodes, nccl_logger log, void **ctx)
 {
-	return tuner_init(0, ranks, nodes, log, ctx);
+	return tuner_make(0, ranks, nodes, false, log, ctx);
 }
 
 EXPORT const struct tuner_v4 ncclTunerPlugin_v4 = {
@@ -153,7 +198,7 @@ static nccl_result tuner_choose_v2(void *ctx, int func, size_t bytes, int collne
 	const struct tuner *t = ctx;
 
 	(void)nvls, (void)ops, (void)channels;
-	if (collnet && algorithm != NULL && protocol != NULL && large(t, func, bytes) && t->alone) {
+	if (collnet && algorithm != NULL && protocol != NULL && to_hand(t, func) && t->alone && tuner_wins(&t->facts, func, bytes, false)) {
 		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
 		*protocol = NCCL_PROTO_SIMPLE;
 	}
@@ -164,31 +209,36 @@ EXPORT const struct tuner_v2 ncclTunerPlugin_v2 = {
 	.name = PLUGIN_NAME, .init = tuner_init_v4, .getCollInfo = tuner_choose_v2, .destroy = tuner_destroy,
 };
 
-/* v1: NCCL 2.20. It has no context, so nothing here is of one communicator: all ranks
- * answer alike from the settings and from what NCCL says of each call. A process that has ever had
- * a communicator with several GPUs a node leaves everything to NCCL. */
+/* v1: NCCL 2.20. It has no context, so nothing here is of one communicator: all ranks answer alike from
+ * what NCCL says of each call, and from what the first communicator with CollNet has agreed upon; one that
+ * agrees upon something else, or has several GPUs a node, ends that: everything is left to NCCL from then on. */
 static struct tuner of_v1;
-static bool crowded_v1;
+static enum { NONE, ONE, MIXED } known_v1;
 
 static nccl_result tuner_init_v1(size_t ranks, size_t nodes, nccl_logger log)
 {
 	struct tuner *t;
-	nccl_result result = tuner_init(0, ranks, nodes, log, (void **)&t);
+	nccl_result result = tuner_make(0, ranks, nodes, false, log, (void **)&t);
 
 	if (result != NCCL_SUCCESS)
 		return result;
-	if (nodes > 1 && ranks != nodes)
-		__atomic_store_n(&crowded_v1, true, __ATOMIC_RELAXED);
-	of_v1.from[NCCL_ALLGATHER] = t->from[NCCL_ALLGATHER];
-	of_v1.from[NCCL_REDUCE_SCATTER] = t->from[NCCL_REDUCE_SCATTER];
-	of_v1.free = t->free;
+	if (nodes > 1 && ranks != nodes) {
+		__atomic_store_n(&known_v1, MIXED, __ATOMIC_RELEASE);
+	} else if (t->connected != NULL && known_v1 == NONE) {
+		of_v1 = *t;
+		of_v1.connected = NULL;
+		__atomic_store_n(&known_v1, ONE, __ATOMIC_RELEASE);
+	} else if (t->connected != NULL && t->facts.agreed.switched != of_v1.facts.agreed.switched) {
+		__atomic_store_n(&known_v1, MIXED, __ATOMIC_RELEASE);
+	}
 	return tuner_destroy(t);
 }
 
 static nccl_result tuner_choose_v1(int func, size_t bytes, int collnet, int nvls, int ops, int *algorithm, int *protocol, int *channels)
 {
 	(void)nvls, (void)ops, (void)channels;
-	if (collnet && algorithm != NULL && protocol != NULL && large(&of_v1, func, bytes) && !__atomic_load_n(&crowded_v1, __ATOMIC_RELAXED)) {
+	if (collnet && algorithm != NULL && protocol != NULL && __atomic_load_n(&known_v1, __ATOMIC_ACQUIRE) == ONE &&
+		to_hand(&of_v1, func) && tuner_wins(&of_v1.facts, func, bytes, false)) {
 		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
 		*protocol = NCCL_PROTO_SIMPLE;
 	}

@@ -8,16 +8,35 @@ import "C"
 import "github.com/torch-mcast/torch-mcast/internal/config"
 
 // goTuner tells from which sizes on, in bytes of the whole result or input,
-// CollNet is worth it; 0: never.
+// CollNet is to be taken; 0: never, below 0: as the tuner's table says.
 //
 //export goTuner
-func goTuner(allgather, reduceScatter *C.size_t) C.nccl_result {
+func goTuner(allgather, reduceScatter *C.longlong) C.nccl_result {
 	return verdict("tuner init", func() error {
 		s, err := config.Load(environment, nil)
 		if err != nil {
 			return argument("%v", err)
 		}
-		*allgather, *reduceScatter = C.size_t(s.TunerAllgather), C.size_t(s.TunerReduceScatter)
+		*allgather, *reduceScatter = C.longlong(s.TunerAllgather), C.longlong(s.TunerReduceScatter)
 		return nil
 	})
+}
+
+// tunerFacts is what the tuner goes by, as tuner_rule.c has it.
+type tunerFacts struct {
+	switched, direct, chunks bool
+	inflight                 int
+	allgather, reduceScatter int // settings
+}
+
+// wins is tuner_wins, for tests: C asks it for each operation.
+func (f tunerFacts) wins(reduceScatter bool, bytes int, registered bool) bool {
+	c := C.struct_tuner_facts{chunks: C.bool(f.chunks), inflight: C.size_t(f.inflight)}
+	c.agreed.switched, c.agreed.direct = C.bool(f.switched), C.bool(f.direct)
+	c.from[C.NCCL_ALLGATHER], c.from[C.NCCL_REDUCE_SCATTER] = C.longlong(f.allgather), C.longlong(f.reduceScatter)
+	function := C.int(C.NCCL_ALLGATHER)
+	if reduceScatter {
+		function = C.NCCL_REDUCE_SCATTER
+	}
+	return bool(C.tuner_wins(&c, function, C.size_t(bytes), C.bool(registered)))
 }

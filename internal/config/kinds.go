@@ -32,6 +32,19 @@ func orZero[T int | uint16](k kind[T], meaning string) kind[T] {
 	}}
 }
 
+// byTable is the value of a threshold of the tuner's that its table sets.
+const byTable = -1
+
+// orTable widens a threshold by auto.
+func orTable(k kind[int]) kind[int] {
+	return kind[int]{name: k.name, allowed: "auto (where it wins: decision 0036), " + k.allowed, parse: func(s string) (int, bool) {
+		if s == "auto" {
+			return byTable, true
+		}
+		return k.parse(s)
+	}}
+}
+
 // orEmpty widens a kind by the empty text, which has a meaning of its own.
 func orEmpty[T any](k kind[T], meaning string) kind[T] {
 	return kind[T]{secret: k.secret, name: k.name, allowed: "empty (" + meaning + ") or " + k.allowed, parse: func(s string) (T, bool) {

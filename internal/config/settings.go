@@ -52,7 +52,8 @@ type Settings struct {
 	NetZerocopy        string // "auto", "on" or "off"
 	Driver             string // "auto", "agent" or "caller"
 	GPUMemory          string // "host", "coherent" or "dmabuf"
-	TunerAllgather     int    // 0: never, as below
+	CollNetDevices     int    // 0: the library chooses
+	TunerAllgather     int    // 0: never, -1: as the tuner's table says; as below
 	TunerReduceScatter int
 
 	SIMD       string // "auto", "avx512", "avx2" or "generic"

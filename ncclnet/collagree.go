@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// NCCL's tuner answers on each rank for itself, and ranks that choose differently wait for each other
+// for ever. So it chooses by what CollNet's connect has agreed upon: docs/decisions/0036.
+
+// offer is what a rank brings to a connect.
+type offer struct {
+	switched bool // MCAST_SWITCH names a switch
+	nvswitch bool // this node has an NVSwitch
+}
+
+const offerFormat = "switch=%t nvswitch=%t"
+
+func (o offer) String() string { return fmt.Sprintf(offerFormat, o.switched, o.nvswitch) }
+
+func readOffer(line string) (o offer, err error) {
+	if _, err = fmt.Sscanf(line, offerFormat, &o.switched, &o.nvswitch); err != nil {
+		err = fmt.Errorf("%.80q is not %q: its library is of another version", line, offer{})
+	}
+	return o, err
+}
+
+// agreement is what all ranks conclude alike from all offers.
+type agreement struct {
+	switched bool // all name a switch; once connected: and it answers all of them
+	alike    bool // all nodes have an NVSwitch, or none has
+}
+
+func agree(offers []offer) agreement {
+	a := agreement{switched: true, alike: true}
+	for _, o := range offers {
+		a.switched = a.switched && o.switched
+		a.alike = a.alike && o.nvswitch == offers[0].nvswitch
+	}
+	return a
+}
+
+// answers has all ranks make their first Reduce-Scatter, with which they join the switch, and
+// returns whether it went through the switch on all of them: each rank tells every other what it
+// saw. A node with several GPUs has a group for each of them, and their ranks cannot ask each other: there
+// a switch that does not answer is an error, with which NCCL gives CollNet up in all of them.
+func answers(g *group.Group, crowded bool) (bool, error) {
+	size := g.Info().Size
+	const element = 4 // bytes of an f32
+	if err := g.ReduceScatter(make([]byte, size*element), make([]byte, element), reduce.F32, reduce.Sum, 1); err != nil {
+		return false, err
+	}
+	saw, all := []byte{0}, make([]byte, size)
+	if g.Stats().SwitchOps > 0 {
+		saw[0] = 1
+	}
+	if err := g.Allgather(saw, all); err != nil {
+		return false, err
+	}
+	for r, b := range all {
+		switch {
+		case b == 1:
+		case crowded:
+			return false, fmt.Errorf("the switch does not answer rank %d: with several CollNet devices it must, or MCAST_SWITCH be empty (here: %s)", r, g.Info().ReduceScatterReason)
+		default:
+			return false, nil
+		}
+	}
+	return true, nil
+}

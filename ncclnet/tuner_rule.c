@@ -1,0 +1,102 @@
+/* Which operations CollNet is to have: docs/decisions/0036. NCCL hands an operation over as
+ * windows in the order of ranks' slots, few at once. While a rank has none of its windows in flight one
+ * direction of its link idles, so an operation that is not in flight as a whole takes N/(N-1) of the time
+ * of NCCL's rings, and a Reduce-Scatter without a switch more than twice that.
+ *
+ * All ranks must choose alike: what is looked at here is the same on all of them. */
+#include "plugin.h"
+
+enum need {
+	SWITCH,     /* a switch answers */
+	REGISTERED, /* the user has registered the buffers, and NCCL hands over them whole */
+	WHOLE,      /* all windows of the operation are in flight at once */
+};
+
+/* From how many bytes on, of all ranks together, CollNet wins where what it needs is there. */
+static const struct rule {
+	int func;
+	enum need need;
+	size_t from;
+} rules[] = {
+	{ NCCL_REDUCE_SCATTER, SWITCH, 4 << 20 },
+	{ NCCL_REDUCE_SCATTER, REGISTERED, 4 << 20 },
+	{ NCCL_ALLGATHER, SWITCH, 4 << 20 }, /* a Reduce-Scatter beside it leaves it the receiving sides */
+	{ NCCL_ALLGATHER, REGISTERED, 4 << 20 },
+	{ NCCL_ALLGATHER, WHOLE, 4 << 20 },
+};
+
+static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, bool registered)
+{
+	switch (need) {
+	case SWITCH:
+		return f->agreed.switched;
+	case REGISTERED:
+		return f->agreed.direct && registered;
+	case WHOLE:
+		return f->chunks && bytes <= f->inflight;
+	}
+	return false;
+}
+
+bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered)
+{
+	if (func != NCCL_ALLGATHER && func != NCCL_REDUCE_SCATTER)
+		return false;
+	if (f->from[func] >= 0)
+		return f->from[func] > 0 && bytes >= (size_t)f->from[func];
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+		if (rules[i].func == func && bytes >= rules[i].from && holds(f, rules[i].need, bytes, registered))
+			return true;
+	return false;
+}
+
+/* tuner_from returns from how many bytes on CollNet is taken where buffers are not registered; 0: never. */
+size_t tuner_from(const struct tuner_facts *f, int func)
+{
+	size_t from = 0;
+
+	if (f->from[func] >= 0)
+		return (size_t)f->from[func];
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+		if (rules[i].func == func && holds(f, rules[i].need, rules[i].from, false) && (from == 0 || rules[i].from < from))
+			from = rules[i].from;
+	return from;
+}
+
+static const char *const names[] = { [NCCL_ALLGATHER] = "Allgather", [NCCL_REDUCE_SCATTER] = "Reduce-Scatter" };
+
+/* say tells one row of the table, and whether it counts here. */
+static void say(const struct tuner_facts *f, const struct rule *r)
+{
+	const char *name = names[r->func];
+
+	switch (r->need) {
+	case SWITCH:
+		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where a switch answers: %s", name, r->from,
+			f->agreed.switched ? "it does" : "none does");
+		break;
+	case REGISTERED:
+		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where buffers are registered: %s", name, r->from,
+			f->agreed.direct ? "those that are" : "MCAST_GPU_MEMORY=host leaves none");
+		break;
+	case WHOLE:
+		if (f->chunks)
+			INFO("tuner: %ss of %zu to %zu bytes in total go through CollNet: NCCL has them in flight as a whole", name, r->from, f->inflight);
+		else
+			INFO("tuner: %ss of any size stay with NCCL otherwise: before 2.30 it has no operation in flight as a whole", name);
+		break;
+	}
+}
+
+/* tuner_say_rule writes the table to the log, with what counts here. */
+void tuner_say_rule(const struct tuner_facts *f)
+{
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+		if (f->from[rules[i].func] < 0)
+			say(f, &rules[i]);
+	for (int func = NCCL_ALLGATHER; func <= NCCL_REDUCE_SCATTER; func++)
+		if (f->from[func] == 0)
+			INFO("tuner: %ss do not go through CollNet: the setting is 0", names[func]);
+		else if (f->from[func] > 0)
+			INFO("tuner: %ss of %lld bytes or more in total go through CollNet, as set", names[func], f->from[func]);
+}
