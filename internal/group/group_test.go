@@ -10,15 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // waits is for a test that waits most of the time: it does so beside others, and not in the inner
 // loop.
 func waits(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	t.Parallel()
 }
 

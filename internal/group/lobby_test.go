@@ -35,6 +35,7 @@ func callerAgreement(l *lobby) *agreement {
 // TestLobbyWithoutDescriptors takes all descriptors while a peer connects, for longer than
 // MCAST_TIMEOUT: first there is none for the caller's own end, then none for the lobby's.
 func TestLobbyWithoutDescriptors(t *testing.T) {
+	waits(t)
 	if !systest.Alone(t) {
 		return
 	}
@@ -98,7 +99,9 @@ func TestStrangersHoldFewDescriptors(t *testing.T) {
 		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", g[1].lobby.port()))
 		require.NoError(t, err)
 		defer c.Close()
-		require.LessOrEqual(t, len(systest.Descriptors(t))-before-(i+1), 64)
+		if i%20 == 0 {
+			require.LessOrEqual(t, len(systest.Descriptors(t))-before-(i+1), 64)
+		}
 	}
 	each(t, 2, firstReduction(g))
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,27 +15,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
-
-// alone runs the rest of a test in a process that has a network of its own, with lo up. It
-// reports whether this is that process; in the other one, the test is over.
-func alone(t *testing.T) bool {
-	t.Helper()
-	const inside = "GROUP_TEST_ALONE"
-	if os.Getenv(inside) == t.Name() {
-		require.NoError(t, ip("link set lo up"))
-		return true
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s")
-	c.Env = append(os.Environ(), inside+"="+t.Name())
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return false
-}
 
 func ip(args string) error {
 	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
@@ -50,7 +29,7 @@ func ip(args string) error {
 // TestOutage takes the network from a group in the middle of operations, for a moment. None fails.
 func TestOutage(t *testing.T) {
 	waits(t)
-	if !alone(t) {
+	if !systest.Apart(t) {
 		return
 	}
 	const ranks, shard = 2, 1 << 20

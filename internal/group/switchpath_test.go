@@ -198,9 +198,7 @@ func reduceSoon(t *testing.T, g []*Group, late time.Duration) {
 // TestPathBreaks: whatever does not pass any more between a rank and the switch, or between two of
 // them, operations end directly, and soon, and all ranks are told what does not pass.
 func TestPathBreaks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	for place, w := range places {
 		for how, b := range broken {
 			t.Run(place+"/"+how, func(t *testing.T) {
@@ -226,9 +224,7 @@ func TestPathBreaks(t *testing.T) {
 
 // TestPathIsProbed: what does not pass is known before the first operation.
 func TestPathIsProbed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	for place, w := range places {
 		for how, b := range broken {
 			t.Run(place+"/"+how, func(t *testing.T) {
@@ -264,9 +260,7 @@ func says(text, member, memberAddr, nodeAddr string) string {
 // TestLateRankAtTheSwitch: one that posts its part much later than others lose patience with a
 // switch makes nobody leave it.
 func TestLateRankAtTheSwitch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	for place, w := range places {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()

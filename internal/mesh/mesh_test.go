@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // graph joins size ranks by TCP over loopback. Dumb ranks hold their
@@ -111,6 +113,7 @@ func TestNeighbourComesAfterTheFault(t *testing.T) {
 
 // TestSilent names the neighbour that says nothing, though it is not dead yet.
 func TestSilent(t *testing.T) {
+	t.Parallel()
 	const timeout = 3 * time.Second
 	g := newGraph(t, 3, timeout, 2)
 	require.Eventually(t, func() bool { _, ok := g.mesh[0].Silent(); return ok }, 10*time.Second, 10*time.Millisecond)
@@ -201,9 +204,7 @@ func TestOneFaultForAll(t *testing.T) {
 // TestLateNeighbour has a rank connected that comes to New after several timeouts: it is not
 // dead. Silent later, it is.
 func TestLateNeighbour(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	t.Parallel()
 	const timeout = 3 * time.Second // two thirds of it must do for a busy machine
 	g := newGraph(t, 3, timeout, 2)

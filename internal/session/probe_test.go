@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // echo answers the probes of a member as a node does, but for what the path does not carry.
@@ -48,9 +49,7 @@ func (e *echo) Datagram(head, payload []byte) {
 
 // TestProbe: it asks until both sizes have come back on all stripes, and says what has not.
 func TestProbe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	const chunk = 1024
 	for name, c := range map[string]struct {
 		secret   string

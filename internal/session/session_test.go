@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 const (
@@ -340,9 +341,7 @@ func TestDialIsBounded(t *testing.T) {
 
 // TestSilence freezes both sides in turn: a line that neither pings nor closes.
 func TestSilence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits: make test runs it")
-	}
+	systest.Waits(t)
 	for _, who := range []string{"node", "member"} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()

@@ -132,6 +132,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestAJobThatIsNeverComplete(t *testing.T) {
+	systest.Waits(t)
 	t.Parallel()
 	s := start(t, Config{JoinTimeout: 2 * time.Second}) // time enough to come
 	m, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1})

@@ -16,6 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // stranger speaks the frames of a session by hand, as far as it likes.
@@ -89,6 +90,7 @@ func TestTinyDatagrams(t *testing.T) {
 // TestAMemberThatNeverAnswers is admitted and then tells nothing of its
 // sockets. It goes with its job, whatever silence it asked for.
 func TestAMemberThatNeverAnswers(t *testing.T) {
+	systest.Waits(t)
 	t.Parallel()
 	s := start(t, Config{JoinTimeout: 2 * time.Second}) // time enough to come
 	c := come(t, s)

@@ -238,6 +238,9 @@ func TestSilentStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		if i%20 > 0 {
+			continue
+		}
 		if more := len(systest.Descriptors(t)) - before - (i + 1); more > 64 {
 			t.Fatalf("%d descriptors of %d strangers", more, i+1)
 		}

@@ -74,7 +74,9 @@ func TestStrangersHoldFewDescriptors(t *testing.T) {
 	most := 0
 	for i := range strangers {
 		dial(t, address)
-		most = max(most, len(systest.Descriptors(t))-before-(i+1))
+		if i%20 == 0 {
+			most = max(most, len(systest.Descriptors(t))-before-(i+1))
+		}
 	}
 	require.LessOrEqual(t, most, limit)
 	start := time.Now()

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func init() {
@@ -66,6 +68,7 @@ var regionFile = regexp.MustCompile(`(?m)[0-9]+ +/memfd:torch-mcast`)
 
 // TestKill kills one rank, then the rest, and looks for what they leave behind.
 func TestKill(t *testing.T) {
+	systest.Waits(t)
 	srv, err := Serve(t.Context(), testJob, testKey, DefaultLayout(3))
 	require.NoError(t, err)
 	defer srv.Close()

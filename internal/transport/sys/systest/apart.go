@@ -27,15 +27,13 @@ func Alone(t *testing.T) bool {
 }
 
 // Apart is Alone with a network of its own, with a lo that is up, for a test that changes routes or
-// interfaces. It skips the test without root.
+// interfaces. It skips the test as NewNamespace does.
 func Apart(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(aloneEnv) != "" {
 		return true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
+	needRoot(t)
 	child := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `ip link set lo up && exec "$0" "$@"`, os.Args[0]}, args(t)...)...)
 	child.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	again(t, child)
