@@ -1,7 +1,8 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
-// made of network namespaces, `mcast env` shows the configuration.
+// made of network namespaces, `mcast nccl` says what NCCL will do with the
+// plugin, `mcast env` shows the configuration.
 package main
 
 import (
@@ -23,6 +24,7 @@ type commands struct {
 	Switch  switchCommand  `cmd:"" help:"Run an aggregation node, which sums in the network for Reduce-Scatters (MCAST_SWITCH)."`
 	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, on a simulated cluster."`
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
+	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 

@@ -1,0 +1,283 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/nccl/nccltest"
+	"github.com/torch-mcast/torch-mcast/internal/nccl/probe"
+)
+
+const beChild = "CHECK_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beChild) != "" {
+		if err := probe.Child(os.Stdout, os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// site is a machine on which all is well: what tests change.
+type site struct {
+	t    *testing.T
+	host *nccltest.Host
+	vars map[string]string
+	opts Options
+	lib  string // folder of the plugin
+}
+
+var (
+	tables = []string{"ncclNetPlugin_v12", "ncclCollNetPlugin_v12", "ncclTunerPlugin_v6"}
+	ours   = nccltest.Plugin{Name: "mcast", Devices: []string{"eth0", "eth0.1"}, CollNet: 2, Tables: tables}
+)
+
+func newSite(t *testing.T, plugin nccltest.Plugin, version int) *site {
+	s := &site{t: t, host: nccltest.NewHost(t), lib: t.TempDir()}
+	plugin.Library(t, filepath.Join(s.lib, pluginFile))
+	s.vars = map[string]string{
+		beChild: "1", "HOME": s.host.Root, "LD_LIBRARY_PATH": s.lib,
+		"NCCL_NET_PLUGIN": "mcast", "NCCL_NET": "mcast", "NCCL_COLLNET_ENABLE": "1",
+		"MCAST_TUNER_ALLGATHER": "4M", "MCAST_TUNER_REDUCE_SCATTER": "8M",
+	}
+	if version > 0 {
+		s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), version, append(tables, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v1")...)
+	}
+	s.opts.Nodes, s.opts.NVSwitch = 2, "unknown"
+	s.opts.Loader, s.opts.Root, s.opts.Program = []string{os.Args[0]}, s.host.Root, filepath.Join(t.TempDir(), "bin/mcast")
+	return s
+}
+
+func (s *site) run() Report {
+	s.t.Helper()
+	for name, value := range s.vars {
+		s.opts.Environ = append(s.opts.Environ, name+"="+value)
+	}
+	r, err := Run(s.t.Context(), s.opts)
+	require.NoError(s.t, err)
+	return r
+}
+
+// requireFault says that one thing alone stands in the way, and what is to be set for it.
+func requireFault(t *testing.T, r Report, says, set string) {
+	t.Helper()
+	var faults []Finding
+	for _, f := range r.Findings {
+		if f.Level == Fault {
+			faults = append(faults, f)
+		}
+	}
+	require.Len(t, faults, 1, "%+v", r.Findings)
+	require.Contains(t, faults[0].Says, says)
+	require.Equal(t, set, faults[0].Set)
+	require.False(t, r.Used)
+	require.Equal(t, faults[0].Says, r.Reason)
+	for _, c := range r.Collectives {
+		require.False(t, c.CollNet)
+	}
+}
+
+func TestAllIsWell(t *testing.T) {
+	s := newSite(t, ours, 23007)
+	r := s.run()
+	require.True(t, r.Used, "%+v", r.Findings)
+	require.Empty(t, r.Set)
+	require.Equal(t, "Allgather and Reduce-Scatter by CollNet", r.Reason)
+	require.Equal(t, "2.30.7", r.NCCL.Name)
+	require.Equal(t, &Meeting{12, 12, 6}, r.Meet)
+	require.Equal(t, filepath.Join(s.lib, pluginFile), r.Plugin.Path)
+	require.Equal(t, "by LD_LIBRARY_PATH", r.Plugin.Where)
+	require.Equal(t, 4<<20, r.Collectives[0].From)
+	require.Equal(t, 8<<20, r.Collectives[1].From)
+
+	var text bytes.Buffer
+	require.NoError(t, r.Write(&text))
+	require.NotContains(t, text.String(), "export")
+	require.True(t, strings.HasSuffix(text.String(), "NCCL will use it: Allgather and Reduce-Scatter by CollNet\n"), text.String())
+	b, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"used":true`)
+}
+
+// Each thing that can stand in the way, alone.
+func TestFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		change    func(*site)
+		says, set string
+	}{
+		"no plugin named":      {func(s *site) { delete(s.vars, "NCCL_NET_PLUGIN") }, "NCCL_NET_PLUGIN is not set", "NCCL_NET_PLUGIN=mcast"},
+		"plugins off":          {func(s *site) { s.vars["NCCL_NET_PLUGIN"] = "none" }, "NCCL_NET_PLUGIN=none: NCCL loads no plugin", "NCCL_NET_PLUGIN=mcast"},
+		"another network":      {func(s *site) { s.vars["NCCL_NET"] = "Socket" }, "NCCL_NET=Socket", "NCCL_NET=mcast"},
+		"CollNet off":          {func(s *site) { delete(s.vars, "NCCL_COLLNET_ENABLE") }, "NCCL_COLLNET_ENABLE is not 1", "NCCL_COLLNET_ENABLE=1"},
+		"CollNet 0":            {func(s *site) { s.vars["NCCL_COLLNET_ENABLE"] = "0" }, "NCCL_COLLNET_ENABLE is not 1", "NCCL_COLLNET_ENABLE=1"},
+		"one node":             {func(s *site) { s.opts.Nodes = 1 }, "one node", ""},
+		"threshold of nodes":   {func(s *site) { s.vars["NCCL_COLLNET_NODE_THRESHOLD"] = "3" }, "NCCL_COLLNET_NODE_THRESHOLD=3", "NCCL_COLLNET_NODE_THRESHOLD="},
+		"no NVSwitch":          {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 2, "no" }, "only where an NVSwitch joins them", ""},
+		"perhaps an NVSwitch":  {func(s *site) { s.opts.GPUs = 2 }, "NVSwitch: unknown", ""},
+		"more GPUs":            {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 3, "yes" }, "2 CollNet devices for 3 GPUs", ""},
+		"another algorithm":    {func(s *site) { s.vars["NCCL_ALGO"] = "Ring" }, "NCCL_ALGO=Ring", "NCCL_ALGO="},
+		"all but ours":         {func(s *site) { s.vars["NCCL_ALGO"] = "^CollNetDirect" }, "NCCL_ALGO=^CollNetDirect", "NCCL_ALGO="},
+		"another protocol":     {func(s *site) { s.vars["NCCL_PROTO"] = "LL,LL128" }, "NCCL_PROTO=LL,LL128", "NCCL_PROTO="},
+		"tuner off":            {func(s *site) { s.vars["NCCL_TUNER_PLUGIN"] = "none" }, "NCCL_TUNER_PLUGIN=none", "NCCL_TUNER_PLUGIN="},
+		"another tuner":        {otherTuner, "NCCL takes the tuner of", "NCCL_TUNER_PLUGIN=libnccl-net-mcast.so"},
+		"a value not allowed":  {func(s *site) { s.vars["MCAST_FABRIC"] = "tin" }, `MCAST_FABRIC="tin" is not allowed`, ""},
+		"two sockets":          {twoSockets, "2 NUMA nodes", "NCCL_TOPO_FILE=/etc/mcast-topology.xml"},
+		"off in NCCL's file":   {inFile, "NCCL_TUNER_PLUGIN=none (in ", "NCCL_TUNER_PLUGIN="},
+		"NCCL that is missing": {func(s *site) { s.opts.LibNCCL = filepath.Join(s.lib, "no.so") }, "cannot be loaded", ""},
+		"NCCL that is another": {func(s *site) { s.opts.LibNCCL = filepath.Join(s.lib, pluginFile) }, "is no NCCL", ""},
+		"NCCL that crashes":    {func(s *site) { s.opts.LibNCCL = nccltest.Crashing(s.t, filepath.Join(s.lib, "crash.so")) }, "loading it ended the process: SIGSEGV", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, ours, 23007)
+			c.change(s)
+			requireFault(t, s.run(), c.says, c.set)
+		})
+	}
+}
+
+func otherTuner(s *site) {
+	nccltest.Plugin{Name: "other"}.Library(s.t, filepath.Join(s.lib, "libnccl-tuner.so"))
+}
+
+func twoSockets(s *site) {
+	s.opts.NVSwitch = "yes"
+	s.host.GPU("pci0000:15/0000:15:00.0", 0)
+	s.host.GPU("pci0000:95/0000:95:00.0", 1)
+}
+
+// inFile is read where the environment says nothing, and only there.
+func inFile(s *site) {
+	s.host.File(".nccl.conf", "#NCCL_ALGO=Ring\nNCCL_TUNER_PLUGIN=none\r\nNCCL_NET=Socket\nno variable\n")
+	s.host.File("etc/nccl.conf", "NCCL_TUNER_PLUGIN=other\n")
+}
+
+// What the plugin itself refuses.
+func TestPluginThatFails(t *testing.T) {
+	failing := ours
+	failing.Fails = "init: there is no interface that is up"
+	requireFault(t, newSite(t, failing, 23007).run(), "NCCL would drop the plugin: init: there is no interface that is up; init: error 3", "")
+
+	needing := ours
+	needing.Needs = "nobody_has_this"
+	r := newSite(t, needing, 23007).run()
+	requireFault(t, r, "undefined symbol: nobody_has_this", "")
+}
+
+// A library that lies beside this program, and one of the wheel, are found and said.
+func TestPluginThatIsElsewhere(t *testing.T) {
+	s := newSite(t, ours, 23007)
+	delete(s.vars, "LD_LIBRARY_PATH")
+	requireFault(t, s.run(), `does not find the plugin "mcast": libnccl-net-mcast.so: cannot open`, "")
+
+	s = newSite(t, ours, 23007)
+	delete(s.vars, "LD_LIBRARY_PATH")
+	beside := filepath.Join(filepath.Dir(s.opts.Program), "../lib")
+	ours.Library(t, filepath.Join(beside, pluginFile))
+	r := s.run()
+	requireFault(t, r, "does not find", "LD_LIBRARY_PATH="+beside+":$LD_LIBRARY_PATH")
+	require.Equal(t, "not where NCCL looks", r.Plugin.Where)
+	require.Equal(t, 12, r.Meet.Net, "what would be if it were found")
+
+	// Both are said at once where the variable is missing, too.
+	s.opts.Environ = nil
+	delete(s.vars, "NCCL_NET_PLUGIN")
+	r = s.run()
+	require.Equal(t, []string{"NCCL_NET_PLUGIN=mcast", "LD_LIBRARY_PATH=" + beside + ":$LD_LIBRARY_PATH"}, r.Set)
+	var text bytes.Buffer
+	require.NoError(t, r.Write(&text))
+	require.Contains(t, text.String(), "      export NCCL_NET_PLUGIN=mcast\n")
+}
+
+// torch's NCCL counts before the loader's, and the plugin of a wheel is found.
+func TestPython(t *testing.T) {
+	s := newSite(t, ours, 0)
+	delete(s.vars, "LD_LIBRARY_PATH")
+	packages := t.TempDir()
+	torchs := nccltest.NCCL(t, filepath.Join(packages, "nvidia/nccl/lib"), 22707, tables...)
+	ours.Library(t, filepath.Join(packages, "torch_mcast/lib", pluginFile))
+	python := filepath.Join(t.TempDir(), "bin/python")
+	require.NoError(t, os.MkdirAll(filepath.Dir(python), 0o755))
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\necho '[\"\", \""+packages+"\"]'\n"), 0o755))
+	s.vars["VIRTUAL_ENV"] = filepath.Dir(filepath.Dir(python))
+	r := s.run()
+	require.Equal(t, torchs, r.NCCL.Path)
+	require.Equal(t, "that of torch in "+python, r.NCCL.Where)
+	requireFault(t, r, "does not find", "LD_LIBRARY_PATH="+filepath.Join(packages, "torch_mcast/lib")+":$LD_LIBRARY_PATH")
+
+	s.opts.Environ = nil
+	s.vars["LD_LIBRARY_PATH"] = s.lib
+	other := nccltest.NCCL(t, s.lib, 23007, tables...)
+	r = s.run()
+	require.True(t, r.Used, r.Reason)
+	require.Equal(t, "2.27.7", r.NCCL.Name)
+	require.Equal(t, []NCCL{{Path: other, Where: "by LD_LIBRARY_PATH"}}, r.OtherNCCL)
+
+	s.opts.Environ = nil
+	delete(s.vars, "VIRTUAL_ENV")
+	r = s.run()
+	require.Equal(t, other, r.NCCL.Path, "without a Python the loader's counts")
+}
+
+// What differs by version.
+func TestVersions(t *testing.T) {
+	s := newSite(t, ours, 22005)
+	requireFault(t, s.run(), "NCCL 2.20.5 looks for a tuner only where", "NCCL_TUNER_PLUGIN=libnccl-net-mcast.so")
+	s.opts.Environ = nil
+	s.vars["NCCL_TUNER_PLUGIN"] = pluginFile
+	require.True(t, s.run().Used)
+	require.Equal(t, []string{"libnccl-net-mcast.so"}, namesOf("libnccl-net", "mcast", probe.Of(2, 20, 5)))
+	require.Equal(t, []string{"mcast", "libnccl-net-mcast.so"}, namesOf("libnccl-net", "mcast", probe.Of(2, 21, 5)))
+	require.Equal(t, []string{"/x/y.so"}, namesOf("libnccl-net", "/x/y.so", 0))
+	require.Equal(t, []string{"libx.so"}, namesOf("libnccl-net", "libx.so", 0))
+	require.Equal(t, []string{"libnccl-net.so"}, namesOf("libnccl-net", "", 0))
+
+	r := newSite(t, ours, 22809).run()
+	require.Equal(t, []string{"NCCL_NET_PLUGIN_REF_COUNT=1"}, r.Set)
+	require.True(t, r.Used, "one communicator works")
+
+	s = newSite(t, ours, 23100)
+	s.opts.GPUs, s.opts.NVSwitch = 2, "no"
+	require.True(t, s.run().Used, "2.31 asks for no NVSwitch")
+
+	none := nccltest.Plugin{Name: "mcast", Devices: []string{"eth0"}, CollNet: 1}
+	s = newSite(t, none, 0)
+	s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), 24000, "ncclNetPlugin_v20")
+	requireFault(t, s.run(), "no version of the network in common", "")
+}
+
+// What the host shows of GPUs and NVSwitches is taken for the job's.
+func TestTopology(t *testing.T) {
+	s := newSite(t, ours, 23007)
+	s.host.GPU("pci0000:15/0000:15:00.0", 0)
+	s.host.GPU("pci0000:15/0000:16:00.0", 0)
+	s.host.NVSwitch("pci0000:15/0000:1f:00.0")
+	r := s.run()
+	require.True(t, r.Used, r.Reason)
+	require.Equal(t, Topology{Nodes: 2, GPUs: 2, NVSwitch: "yes", Found: "2 GPUs on 1 NUMA nodes, an NVSwitch"}, r.Topology)
+}
+
+// A switch that answers, and one that does not.
+func TestSwitch(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := ln.Addr().String()
+	s := newSite(t, ours, 23007)
+	s.vars["MCAST_SWITCH"] = address
+	r := s.run()
+	require.Contains(t, r.Findings[len(r.Findings)-1].Says, address+" answers")
+	require.NoError(t, ln.Close())
+	s.opts.Environ = nil
+	r = s.run()
+	require.Contains(t, r.Findings[len(r.Findings)-1].Says, "connection refused")
+}
