@@ -13,12 +13,13 @@ NCCL := .tools/nccl/.stamp
 # Passed through to the demo: share of datagrams to lose, training steps.
 LOSS ?=
 STEPS ?=
-# For `make soak`, `make fuzz`, `make bench-peers`, `make bench-gpu` and `make bench-switch`.
+# For `make soak`, `make fuzz`, `make bench-peers`, `make bench-gpu`, `make bench-nccl` and `make bench-switch`.
 OPERATIONS ?= 1000000
 REPEAT ?= 20
 FUZZTIME ?= 10s
 PEERS ?=
 GPU ?=
+COMPARE ?=
 ROUNDS ?= 5
 # Where build leaves bin and lib.
 OUT := .
@@ -92,6 +93,9 @@ bench-switch: $(VENV)/.stamp build ## Reduce-Scatter through a switch, directly 
 bench-gpu: $(VENV)/.stamp build ## NCCL over the plugin beside its Socket, on one GPU, into benchmarks/results (GPU="--ranks 4")
 	benchmarks/gpu/run.sh $(GPU)
 
+bench-nccl: build ## NCCL over the plugin beside its Socket on limited links (NCCL_RIG=DIR) or on GPUs, into benchmarks/results (COMPARE="--rounds 3")
+	benchmarks/nccl/run.sh $(COMPARE)
+
 clean: ## remove what build made
 	rm -rf bin lib build dist
 
@@ -126,4 +130,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup nccl quick test conformance check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu clean distclean toolchain
+.PHONY: help build build-arm64 setup nccl quick test conformance check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl clean distclean toolchain

@@ -1,0 +1,201 @@
+"""NCCL over the plugin beside NCCL over its own Socket: Allgather, Reduce-Scatter, both at once.
+
+Ways run by turns, so that a slow minute of the machine hits all of them; figures are medians over
+the rounds. "socket" is NCCL's Ring over its Socket; "plugin" has the plugin and nothing else set;
+"collnet" has CollNet on, where the tuner chooses; "direct" is CollNet for everything; "switch" has
+an aggregation node; "registered" and "switch-registered" have registered buffers as well.
+
+On a testbed of this machine it takes the rig (NCCL_RIG=DIR: rigdriver and its libnccl.so.2), on
+GPUs nccl-tests (NCCL_TESTS=DIR) and a launcher; both at once is the rig's alone.
+
+Status: 0 all well, 1 something is wrong, 2 wrong options, 77 something is missing (one line says what).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
+
+import ncclog
+from places import COLLECTIVES, DEFAULT_WAYS, ROOT, WAYS, Failed, GPUs, Measured, Testbed
+
+MISSING = 77
+LIMIT_S = 170.0  # for one run of one way
+NAMES = {"allgather": "AllGather", "reducescatter": "ReduceScatter"}  # NCCL's
+
+
+def machine() -> dict[str, Any]:
+    """Describe what the figures were measured on."""
+    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit or "unknown",
+        "machine": f"{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
+        f"Linux {platform.release()}",
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def algorithms(measured: Measured, collective: str, size: int) -> list[str]:
+    """Return by which algorithms NCCL ran a collective, most often first."""
+    log = ncclog.read(measured.logs)
+    counts: dict[str, int] = {}
+    for name in [NAMES[collective]] if collective in NAMES else NAMES.values():
+        for how, times in ncclog.algorithms(log, name, size).items():
+            counts[how] = counts.get(how, 0) + times
+    return sorted(counts, key=lambda how: -counts[how])
+
+
+def check(way: str, measured: Measured) -> None:
+    """Raise Failed if NCCL did not use the network that the way names."""
+    wanted = WAYS[way].env["NCCL_NET"]
+    if found := set(ncclog.read(measured.logs).networks) - {wanted}:
+        raise Failed(f"{way} should have used network {wanted}; NCCL's log names {', '.join(sorted(found))}")
+
+
+def compare(place: Testbed | GPUs, hosts: int, rate: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure all ways by turns on so many hosts; return a row for each collective, size and way."""
+    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+    about = {"experiment": "nccl", "place": place.name, "hosts": hosts, "rate": rate, **machine()}
+    with place.hosts(hosts, rate):
+        for turn in range(args.rounds):
+            for way in args.ways:
+                print(f"{hosts} hosts, {rate}: round {turn + 1} of {args.rounds}: {way}", file=sys.stderr)
+                measured = place.measure(WAYS[way], args.bytes, args.iters, args.limit)
+                check(way, measured)
+                for (collective, size), us in measured.times.items():
+                    fresh: dict[str, Any] = {
+                        **about, "way": way, "collective": collective, "bytes": size, "iters": args.iters,
+                        "rounds_us": [], "algorithms": algorithms(measured, collective, size),
+                        "command": measured.command,
+                    }  # fmt: skip
+                    rows.setdefault((way, collective, size), fresh)["rounds_us"].append(round(us, 1))
+    for row in rows.values():
+        row["time_us"] = statistics.median(row["rounds_us"])
+    for (_, collective, size), row in rows.items():
+        if ("socket", collective, size) in rows:
+            row["to_socket"] = round(rows["socket", collective, size]["time_us"] / row["time_us"], 3)
+    return list(rows.values())
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows of one setting: a line for each size and way."""
+    found = {(r["way"], r["collective"], r["bytes"]): r for r in rows}
+    first = rows[0]
+    columns = [c for c in COLLECTIVES if any(r["collective"] == c for r in rows)]
+    lines = [f"{first['hosts']} hosts, links of {first['rate']}, {first['place']}, load {first['load']}"]
+    heads = "".join(f"{c + ' ms':>18}{'x':>6}" for c in columns)
+    lines.append(f"{'bytes a rank':>12} {'way':<18}{heads}  by")
+    for size in sorted({r["bytes"] for r in rows}):
+        for way in dict.fromkeys(r["way"] for r in rows):
+            cells, by = "", []
+            for c in columns:
+                r = found[way, c, size]
+                faster = f"{r['to_socket']:.2f}" if "to_socket" in r else ""
+                cells += f"{r['time_us'] / 1e3:>18.1f}{faster:>6}"
+                by += [how for how in r["algorithms"] if how not in by]
+            lines.append(f"{size:>12} {way:<18}{cells}  {', '.join(by)}")
+    return "\n".join([*lines, "x: the time of socket to the way's; above 1 the way is faster."])
+
+
+def size(text: str) -> int:
+    """Return a size in bytes: a number, or one with K, M or G. It holds whole f32 elements."""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
+    n = int(text if unit == 1 else text[:-1]) * unit
+    if n < 4 or n % 4:
+        raise argparse.ArgumentTypeError(f"{text}: sizes are multiples of 4 bytes, 4 or more")
+    return n
+
+
+def folder(name: str) -> Path | None:
+    """Return the folder that a variable names."""
+    return Path(os.environ[name]) if os.environ.get(name) else None
+
+
+def options(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the options; ends with status 2 where they are wrong."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("run.sh", description=__doc__, formatter_class=raw)
+    parser.add_argument("--on", choices=["auto", "testbed", "gpus"], default="auto")
+    parser.add_argument("--hosts", type=int, nargs="+", default=[4], help="of a testbed (default: 4)")
+    parser.add_argument("--rate", nargs="+", default=["500mbit"], help="of its links (default: 500mbit)")
+    parser.add_argument(
+        "--bytes", type=size, nargs="+", default=[4 << 20, 16 << 20], help="a rank (default: 4M 16M)"
+    )
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=DEFAULT_WAYS)
+    parser.add_argument("--rounds", type=int, default=5, help="of all ways (default: %(default)s)")
+    parser.add_argument("--iters", type=int, default=3, help="of each round (default: %(default)s)")
+    parser.add_argument("--rig", type=Path, default=folder("NCCL_RIG"), help="default: NCCL_RIG")
+    parser.add_argument("--beside", action="store_true", help="even where another testbed is up")
+    parser.add_argument("--tests", type=Path, default=folder("NCCL_TESTS"), help="default: NCCL_TESTS")
+    parser.add_argument("--launcher", type=shlex.split, default=[], help="of ranks on GPUs, one each")
+    parser.add_argument("--ranks", type=int, default=0, help="that the launcher starts")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="of one run, s (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/nccl/compare.ndjson")
+    args = parser.parse_args(words)
+    if args.rounds < 1 or args.iters < 1 or min(args.hosts) < 2:
+        parser.error("--rounds and --iters are at least 1, --hosts at least 2")
+    if args.launcher and args.ranks < 2:
+        parser.error("--launcher wants --ranks, at least 2")
+    return args
+
+
+def choose(args: argparse.Namespace) -> tuple[Testbed | GPUs | None, str]:
+    """Return where to measure, or None and what is missing."""
+    places: list[Testbed | GPUs] = []
+    if args.on in ("auto", "testbed"):
+        places.append(Testbed(args.rig, args.beside))
+    if args.on in ("auto", "gpus"):
+        places.append(GPUs(args.tests, args.launcher, args.ranks))
+    lacks = []
+    for place in places:
+        if (lack := place.missing()) is None:
+            return place, ""
+        lacks.append(f"{place.name} ({lack})")
+    return None, "; ".join(lacks)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Compare, write the rows, print the tables."""
+    args = options(words)
+    place, lack = choose(args)
+    if place is None:
+        print(f"missing: {lack}", file=sys.stderr)
+        return MISSING
+    settings = [(hosts, rate) for hosts in args.hosts for rate in args.rate]
+    if isinstance(place, GPUs):
+        settings = [(args.ranks, "as they are")]
+        if not os.environ.get("MCAST_SWITCH"):
+            args.ways = [way for way in args.ways if not WAYS[way].switch]
+            print("without the ways through a switch: MCAST_SWITCH is not set", file=sys.stderr)
+    rows: list[dict[str, Any]] = []
+    try:
+        for hosts, rate in settings:
+            rows += compare(place, hosts, rate, args)
+    except Failed as e:
+        print(e, file=sys.stderr)
+        return 1
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for hosts, rate in settings:
+        print(table([row for row in rows if (row["hosts"], row["rate"]) == (hosts, rate)]))
+    print(f"{args.rounds} rounds by turns, medians; rows in {args.output.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
