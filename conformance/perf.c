@@ -9,7 +9,7 @@
 #include "perf.h"
 
 const size_t perf_sizes[PERF_SIZES] = {
-	1, 8, 64, 512, 4096, 32768, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20,
+	1, 8, 64, 512, 4096, 32768, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20,
 };
 
 enum { MAX_CONTESTANTS = MAX_PLUGINS + 1 };

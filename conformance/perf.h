@@ -4,7 +4,7 @@
 
 #include "process.h"
 
-enum { PERF_SIZES = 11, PERF_IN_FLIGHT = 8 };
+enum { PERF_SIZES = 12, PERF_IN_FLIGHT = 8 };
 enum { PERF_POOL = 256 << 20 };	/* bytes of the buffer on each side */
 
 enum figure { LATENCY, BANDWIDTH, ALLGATHER, REDUCE_SCATTER, ALLREDUCE, FIGURES };

@@ -190,7 +190,7 @@ func descriptor(oob []byte) (int, error) {
 func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	first := a.lanes[0]
 	both := g.offer & l.place.fabrics
-	ans := answer{lanes: min(g.lanes, l.opts.Lanes), fabric: tcp}
+	ans := answer{lanes: min(g.lanes, l.opts.lanesOf(first)), fabric: tcp}
 	switch {
 	case both&shm != 0:
 		ans.fabric, ans.lanes = shm, 1

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm.h"
@@ -17,6 +18,7 @@ enum {
 	THIN = 8,   /* then one test in so many makes a system call */
 	CHECK = 256, /* idle steps between two looks at the peer */
 	LISTEN = 64, /* sends between two */
+	REST = 5000, /* ns after a step in vain, where large messages follow each other */
 };
 
 void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
@@ -123,6 +125,7 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, struct p2p_requ
 		(void)p2p_socket_alive(c);
 	idle = c->lane[0].first == c->lane[0].last;
 	p2p_push(&c->lane[0], *req);
+	c->lane[0].latest = size;
 	if (c->lanes > 1 && size >= c->cut) {
 		(*req)->header.lanes = (uint8_t)c->lanes;
 		(*req)->pending = (unsigned)c->lanes;
@@ -143,8 +146,29 @@ int p2p_irecv(struct p2p_comm *c, void *data, size_t size, struct p2p_request **
 	return rc;
 }
 
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Whether a moment does not matter: a stream of large messages is limited by its bytes. Whoever looks at
+ * a socket without end keeps its lock from the kernel, which then brings less, and answers smaller pieces
+ * with more acknowledgements. */
+static int unhurried(const struct p2p_comm *c)
+{
+	const struct lane *l = &c->lane[0];
+
+	return l->ring == NULL && l->latest >= LARGE && (c->sending || l->last - l->first > FEW);
+}
+
 static void progress(struct p2p_comm *c)
 {
+	if (c->until != 0 && now() < c->until)
+		return;
+	c->until = 0;
 	if (c->eager == 0 && c->lane[0].ring == NULL && ++c->skipped % THIN)
 		return;
 	if (p2p_step(c)) {
@@ -152,6 +176,8 @@ static void progress(struct p2p_comm *c)
 		c->eager = EAGER;
 		return;
 	}
+	if (unhurried(c))
+		c->until = now() + REST;
 	if (c->eager > 0)
 		c->eager--;
 	if (++c->idle % CHECK == 0 && !c->gone && !p2p_socket_alive(c))
@@ -190,7 +216,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 {
 	struct p2p_comm *c;
 	struct ring *ring = NULL;
-	size_t ahead = s->memfd < 0 ? STAGING : HEADER;
+	size_t ahead = s->memfd < 0 ? STAGING : HEADER; /* of lane 0; the others carry shares of large messages alone */
 	int i;
 
 	if (s->lanes < 1 || s->lanes > P2P_LANES || (s->memfd >= 0 && s->lanes > 1)) {
@@ -198,7 +224,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 		return NULL;
 	}
 	/* With the staging rooms of a receiver behind it: one allocation. */
-	c = calloc(1, sizeof(*c) + (s->sending ? 0 : ahead * (size_t)s->lanes));
+	c = calloc(1, sizeof(*c) + (s->sending ? 0 : ahead + HEADER * (size_t)(s->lanes - 1)));
 	if (c == NULL)
 		return NULL;
 	if (s->memfd >= 0 && (ring = p2p_ring_map(s->memfd)) == NULL) {
@@ -219,8 +245,8 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 		c->lane[i].stream = ring ? &p2p_ring : &p2p_socket;
 		c->lane[i].ring = ring;
 		c->lane[i].fd = s->fds[i];
-		c->lane[i].ahead = ahead;
-		c->lane[i].staged = (char *)(c + 1) + ahead * (size_t)i;
+		c->lane[i].ahead = i == 0 ? ahead : HEADER;
+		c->lane[i].staged = (char *)(c + 1) + (i == 0 ? 0 : ahead + HEADER * (size_t)(i - 1));
 	}
 	if (p2p_socket_setup(c) < 0) {
 		if (ring != NULL)

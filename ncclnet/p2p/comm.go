@@ -44,6 +44,9 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 		}
 		fds = append(fds, fd)
 		s.fds[i] = C.int(fd)
+		if sending && o.Buffer == 0 && local(c) {
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, localBuffer) // slower without
+		}
 	}
 	c, err := C.p2p_open(&s)
 	if c == nil {
@@ -53,15 +56,23 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	return unsafe.Pointer(c), nil
 }
 
-// localCut is the cut within a host: the cores that copy are the limit there, and
-// the one socket of a smaller message asks less of them.
-const localCut = 1 << 20
+// Within a host the cores that copy are the limit. The one socket of a message below localCut asks less of them;
+// and what waits in the kernel should fit their caches: localBuffer is a bound for what a socket sends.
+const (
+	localCut    = 1 << 20
+	localBuffer = 256 << 10
+)
+
+// local tells whether both ends of a connection have one address.
+func local(c net.Conn) bool {
+	here, hok := c.LocalAddr().(*net.TCPAddr)
+	there, tok := c.RemoteAddr().(*net.TCPAddr)
+	return hok && tok && here.IP.Equal(there.IP)
+}
 
 // cutOf returns the size from which messages use all lanes; 0: C's default.
 func cutOf(o *Options, c net.Conn) int {
-	local, lok := c.LocalAddr().(*net.TCPAddr)
-	remote, rok := c.RemoteAddr().(*net.TCPAddr)
-	if o.Cut == 0 && lok && rok && local.IP.Equal(remote.IP) {
+	if o.Cut == 0 && local(c) {
 		return localCut
 	}
 	return o.Cut

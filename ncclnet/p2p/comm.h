@@ -23,8 +23,9 @@ _Static_assert(sizeof(struct header) == 16, "16 bytes on the wire");
 
 enum {
 	HEADER = sizeof(struct header),
-	STAGING = 20 << 10, /* bytes that one read may bring beyond what was known; holds a message of 16 KiB */
+	STAGING = 36 << 10, /* bytes that one read may bring beyond what was known; holds a message of 32 KiB */
 	LARGE = 64 << 10, /* a message for which another system call does not matter; the least that is pinned */
+	FEW = 2,            /* receives posted of one who waits for each message, rather than for a stream of them */
 	GATHER = 16,        /* iovecs of a write */
 	PINS = 256,         /* zero-copy writes of a lane that the kernel holds */
 };
@@ -69,6 +70,10 @@ struct lane {
 	/* Small messages read in a row; whether the kernel may acknowledge them late. */
 	unsigned small;
 	int patient;
+	/* Of lane 0: size of the latest message; see p2p_socket_peek: bytes that were read and are the kernel's still,
+	 * and in how many reads. */
+	size_t latest, peeked;
+	unsigned peeks;
 
 	/* Zero-copy writes by number; whose memory each one pins. */
 	uint32_t pinned, released;
@@ -88,6 +93,7 @@ struct p2p_comm {
 	size_t cut;
 	unsigned idle;           /* steps in a row without effect */
 	unsigned eager, skipped; /* idle steps until tests are thinned out; tests since */
+	uint64_t until;          /* ns: tests do nothing before then; 0: they do */
 	uint32_t sequence;
 	uint32_t free; /* bit set: the request with this index is free */
 	unsigned unanswered; /* see p2p_unanswered */
@@ -112,6 +118,7 @@ void p2p_lost(struct p2p_comm *c, const char *doing);
 extern const struct stream p2p_socket;
 int p2p_socket_setup(struct p2p_comm *c);
 int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true if there were any */
+ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov); /* as recv, where messages are small */
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */

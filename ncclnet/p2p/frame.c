@@ -10,7 +10,8 @@
 enum {
 	PAGE = 4096,          /* shares begin at multiples of it */
 	BUDGET = 4 << 20,     /* bytes that a step may move on a lane, about */
-	FEW = 4 << 10,        /* read ahead where a large one may come */
+	SCANT = 4 << 10,      /* read ahead where a large one may come */
+	TINY = 240,           /* bytes of a message whose second copy is for nothing */
 };
 
 void p2p_push(struct lane *l, struct p2p_request *r) { l->queue[l->last++ % P2P_IN_FLIGHT] = r; }
@@ -128,9 +129,16 @@ static size_t ahead(const struct lane *l, size_t len)
 
 	if (len >= LARGE || l != l->comm->lane)
 		return few; /* what follows will be large, too */
-	if (len == 0 && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > FEW)
-		return FEW - (l->to - l->from);
+	if (len == 0 && !l->patient && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > SCANT)
+		return SCANT - (l->to - l->from);
 	return l->ahead - (l->to - l->from);
+}
+
+/* Whether to look at the next message before taking it, which copies it twice: where the messages of late
+ * were small enough for the staging room, and somebody waits for this one, or a copy is for nothing. */
+static int peeks(const struct lane *l)
+{
+	return l->patient && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
 }
 
 /* Reads len bytes to data and then into the staging room, as far as there are
@@ -149,7 +157,7 @@ static size_t fill(struct lane *l, void *data, size_t len, int *more)
 		iov[k++] = (struct iovec){.iov_base = data, .iov_len = len < BUDGET ? len : BUDGET};
 	if (len < BUDGET)
 		iov[k++] = (struct iovec){.iov_base = l->staged + l->to, .iov_len = room};
-	n = l->stream->recv(l, iov, k);
+	n = len == 0 && peeks(l) ? p2p_socket_peek(l, iov) : l->stream->recv(l, iov, k);
 	*more = n > 0 && (size_t)n >= iov[0].iov_len;
 	if (n < 0) {
 		if (errno == ESHUTDOWN)
@@ -239,6 +247,7 @@ static int recv_lane(struct lane *l)
 			if (n < len)
 				continue;
 		}
+		l->latest = r->size;
 		if (l->ring == NULL)
 			p2p_socket_acknowledge(l, r->size);
 		pop(l);

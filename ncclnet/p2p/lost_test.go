@@ -117,8 +117,8 @@ func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string,
 		default:
 		}
 	}
-	// A copy: a pinned message is done only once it has arrived.
-	send, far := sender(t, Options{Timeout: timeout, Zerocopy: "off", Warn: warn})
+	// A copy: a pinned message is done only once it has arrived. With a buffer, as between hosts, that holds it.
+	send, far := sender(t, Options{Timeout: timeout, Zerocopy: "off", Warn: warn, Buffer: 4 << 20})
 	if err := far.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ package p2p
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 )
@@ -18,15 +19,17 @@ const MaxLanes = 16
 // lesser number of lanes and on a fabric that both allow.
 type Options struct {
 	Addr     netip.Addr    // of this end; one that connects may leave the choice to the kernel
-	Lanes    int           // sockets of a connection, 1 to 16; 0: 4
+	Lanes    int           // sockets of a connection, 1 to 16; 0: 4, or 2 within a host
 	Cut      int           // bytes from which a message uses all lanes; 0: 256 KiB
-	Buffer   int           // bytes of each socket's buffers; 0: the kernel decides
+	Buffer   int           // bytes of each socket's buffers; 0: the kernel decides, but for what is sent within a host
 	Ring     int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
 	Zerocopy string        // "auto" (""): where the kernel does not copy after all; "on", "off"
 	Fabric   string        // "auto" (""): shm within a host, else tcp; "tcp", "shm": that one or an error
 	Timeout  time.Duration // for a connection to come about or be asked for, and for a peer to acknowledge what it was sent; 0: 30 s
 	Log      func(string)  // notes on what was chosen; may be nil
 	Warn     func(string)  // what ended a connection on which nobody may wait; may be nil
+
+	fewer int // lanes within a host, if not as many
 }
 
 // fabrics is a set.
@@ -54,7 +57,7 @@ var zerocopies = map[string]int{"off": 0, "on": 1, "auto": 2, "": 2}
 // check fills in defaults.
 func (o *Options) check() error {
 	if o.Lanes == 0 {
-		o.Lanes = 4
+		o.Lanes, o.fewer = 4, 2
 	}
 	if o.Lanes < 1 || o.Lanes > MaxLanes {
 		return fmt.Errorf("p2p: %d lanes; allowed are 1 to %d", o.Lanes, MaxLanes)
@@ -83,6 +86,14 @@ func (o *Options) check() error {
 		return fmt.Errorf("p2p: timeout of %v; it must be positive", o.Timeout)
 	}
 	return nil
+}
+
+// lanesOf returns how many lanes a connection may have.
+func (o *Options) lanesOf(c net.Conn) int {
+	if o.fewer > 0 && local(c) {
+		return o.fewer
+	}
+	return o.Lanes
 }
 
 func (o *Options) fabrics() fabrics {

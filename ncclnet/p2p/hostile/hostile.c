@@ -14,7 +14,7 @@
 
 #include "../comm.h"
 
-enum { STEPS = 60, WORDS = 9000, PREFACE = 4096, TAKEN = 128 /* where a ring's reader counts */ };
+enum { STEPS = 60, POLITE = 20, WORDS = 9000, PREFACE = 4096, TAKEN = 128 /* where a ring's reader counts */ };
 
 static uint64_t state;
 static int door;
@@ -196,6 +196,22 @@ static void test_all(struct victim *v)
 	}
 }
 
+/* Begins as a peer should: small messages in a row are read in a way of their own. */
+static void behave(struct victim *v)
+{
+	unsigned char words[sizeof(struct header) + 200] = {0};
+	int i;
+
+	for (i = 0; i < POLITE; i++) {
+		struct header h = {.magic = htole16(0x5032), .lanes = 1, .sequence = htole32(v->next[0]++), .size = htole64(below(200))};
+
+		memcpy(words, &h, sizeof(h));
+		(void)send(v->far[0], words, sizeof(h) + le64toh(h.size), MSG_NOSIGNAL);
+		post(v);
+		test_all(v);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	long connections = argc > 1 ? atol(argv[1]) : 1000, i;
@@ -206,6 +222,8 @@ int main(int argc, char **argv)
 	for (i = 0; i < connections; i++) {
 		struct victim v = begin();
 
+		if (!v.sending && v.ring == NULL && one_in(2))
+			behave(&v);
 		for (step = 0; step < STEPS; step++) {
 			if (one_in(2))
 				post(&v);
