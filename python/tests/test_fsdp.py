@@ -257,3 +257,22 @@ def over_another_group() -> None:
 
 def test_another_group_of_the_same_ranks(world: World) -> None:
     world.run(over_another_group)
+
+
+def over_two_groups() -> None:
+    groups = torch_mcast.nccl.Groups(dist.new_group(backend="mcast"), dist.new_group(backend="mcast"))  # type: ignore[arg-type]
+    model = nn.Linear(8, 8)
+    fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (4,)))
+    handle = torch_mcast.fsdp.enable(model, group=groups)
+    assert (handle.groups, handle.why_serial) == (groups, "")
+    before = [torch_mcast.stats(group) for group in groups]
+    model(torch.ones(2, 8)).sum().backward()
+    gather, reduce = (torch_mcast.stats(g) - b for g, b in zip(groups, before, strict=True))
+    assert (gather.gather_ops, gather.reduce_ops) == (1, 0)
+    assert (reduce.gather_ops, reduce.reduce_ops) == (0, 1)
+    without = torch_mcast.fsdp.enable(model)
+    assert (without.groups, without.why_serial) == (None, "")
+
+
+def test_a_group_for_each_of_the_two(world: World) -> None:
+    world.run(over_two_groups)

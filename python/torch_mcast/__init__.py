@@ -29,7 +29,7 @@ from .errors import (
 from .group import Info
 
 if TYPE_CHECKING:
-    from . import fsdp
+    from . import fsdp, nccl
 
 __version__ = Path(__file__).with_name("VERSION").read_text().strip()
 
@@ -52,6 +52,7 @@ __all__ = [
     "dump_flight_recorder",
     "fsdp",
     "info",
+    "nccl",
     "stats",
 ]
 
@@ -65,8 +66,8 @@ def _autoload() -> None:
 
 def __getattr__(name: str) -> object:
     # FSDP is a large import, and this module is imported whenever torch is.
-    if name == "fsdp":
-        return importlib.import_module(".fsdp", __name__)
+    if name in ("fsdp", "nccl"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -9,12 +9,15 @@ three things, and no gradient by a bit:
   where nothing reads their output before the end of the backward;
 - the end of the backward waits for them, so that clipping, the optimizer and
   everything else after loss.backward() finds finished gradients.
+
+Over NCCL it takes two communicators as well: see nccl.py.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -25,6 +28,8 @@ from torch.autograd import Variable
 from torch.distributed import Work
 from torch.distributed.fsdp import FSDPModule
 
+from . import nccl
+from .nccl import Groups
 from .timeline import Timeline
 
 Defer = Literal["auto"] | bool
@@ -39,6 +44,8 @@ _NEEDED = (
 )
 _NO_TIMEOUT = timedelta(0)
 
+_log = logging.getLogger(__name__)
+
 
 class Handle:
     """What enable() returns.
@@ -49,21 +56,26 @@ class Handle:
         timeline: records collectives and waits between start() and stop().
         deferred: Reduce-Scatters left in flight so far.
         blocked: Reduce-Scatters waited for at once so far.
+        groups: those that Allgathers and Reduce-Scatters go over, or None: FSDP's own. Another
+            model's enable(group=...) may share them.
+        why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
     """
 
-    def __init__(self, defer: Defer, group: dist.ProcessGroup | None) -> None:
+    def __init__(self, defer: Defer, groups: Groups | None, why_serial: str = "") -> None:
         self.reasons: dict[str, str] = {}
         self.timeline = Timeline()
         self.deferred = 0
         self.blocked = 0
+        self.groups = groups
+        self.why_serial = why_serial
         self._defer = defer
-        self._group = group
         self._pending: list[tuple[Work, Callable[[], None]]] = []
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
 
     def __repr__(self) -> str:
         """Return what was deferred, and why the rest was not."""
-        return f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons})"
+        serial = f", why_serial={self.why_serial!r}" if self.why_serial else ""
+        return f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons}{serial})"
 
     def drain(self) -> None:
         """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
@@ -82,15 +94,18 @@ class Handle:
         if failure is not None:
             raise failure
 
-    def _group_for(self, group: dist.ProcessGroup) -> dist.ProcessGroup:
-        if self._group is None or self._group is group:
+    def _group_for(self, kind: nccl.Kind, group: dist.ProcessGroup) -> dist.ProcessGroup:
+        if self.groups is None:
             return group
-        theirs, ours = dist.get_process_group_ranks(group), dist.get_process_group_ranks(self._group)
+        chosen: dist.ProcessGroup = getattr(self.groups, kind)
+        if chosen is group:
+            return group
+        theirs, ours = dist.get_process_group_ranks(group), dist.get_process_group_ranks(chosen)
         if theirs != ours:
             raise ValueError(
                 f"enable(group=...) has the ranks {ours}, FSDP shards over {theirs}: they must be the same"
             )
-        return self._group
+        return chosen
 
     def _keep(self, work: Work, done: Callable[[], None]) -> bool:
         """Leave a Reduce-Scatter in flight until the end of this backward; False outside a backward."""
@@ -131,7 +146,7 @@ class _AllGather(_Comm):
         timeline = self.handle.timeline
         start = time.perf_counter()
         work: Any = dist.all_gather_into_tensor(
-            output_tensor, input_tensor, group=self.handle._group_for(group), async_op=True
+            output_tensor, input_tensor, group=self.handle._group_for("allgather", group), async_op=True
         )
         done = timeline.track("allgather", work, start, input_tensor.nbytes)
         if async_op:
@@ -190,7 +205,11 @@ class _ReduceScatter(_Comm):
             handle.drain()  # what FSDP does next may touch gradients that are still in flight
         start = time.perf_counter()
         work: Any = dist.reduce_scatter_tensor(
-            output_tensor, input_tensor, op=op, group=handle._group_for(group), async_op=True
+            output_tensor,
+            input_tensor,
+            op=op,
+            group=handle._group_for("reduce_scatter", group),
+            async_op=True,
         )
         done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes)
         if reason is None:
@@ -237,12 +256,14 @@ def enable(
     *,
     prefetch: bool | int = True,
     defer_reduce_scatter: Defer = "auto",
-    group: dist.ProcessGroup | None = None,
+    group: dist.ProcessGroup | Groups | None = None,
 ) -> Handle:
     """Overlap Allgather, Reduce-Scatter and compute in a model that fully_shard was applied to.
 
     Works over any backend; over "mcast" the two collectives do not wait behind
-    each other either. Gradients are those of the plain run, bit for bit.
+    each other either. Over NCCL they do unless they have two communicators: where both can go through
+    CollNet enable() makes them (all ranks of the mesh call it), else it warns, and Handle.why_serial
+    says why. Gradients are those of the plain run, bit for bit.
 
     Args:
         model: the root, after fully_shard on its parts and on itself.
@@ -254,7 +275,8 @@ def enable(
         defer_reduce_scatter: "auto": leave a Reduce-Scatter in flight until
             the end of the backward where that is legal, see Handle.reasons;
             False: never; True: raise where it is not legal.
-        group: communicate over this group instead of the mesh's; same ranks.
+        group: communicate over this group instead of the mesh's, or over these two
+            (torch_mcast.nccl.groups()); same ranks. No others are made then.
 
     Returns:
         A handle with reasons, counts and a timeline.
@@ -273,7 +295,9 @@ def enable(
         raise ValueError(
             "the model has no FSDP module with parameters: call fully_shard on it before enable()"
         )
-    handle = Handle(defer_reduce_scatter, group)
+    handle = Handle(defer_reduce_scatter, *_choose(group, [module for _, module in named]))
+    if handle.why_serial and dist.get_rank() == 0:
+        _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, module in named:
         if len(_param_groups(module)) > 1:
             handle.reasons[name] = "several parameter groups in one module: left to FSDP"
@@ -288,6 +312,32 @@ def enable(
             for param_group in _param_groups(module):
                 param_group.unshard_async_op = True
     return handle
+
+
+def _choose(
+    group: dist.ProcessGroup | Groups | None, modules: Sequence[FSDPModule]
+) -> tuple[Groups | None, str]:
+    """Return which groups to use, None: FSDP's own; and why operations over NCCL wait for each other."""
+    if isinstance(group, Groups):
+        return group, ""
+    if group is not None:
+        why = "enable(group=...) is one NCCL communicator: give it torch_mcast.nccl.groups()"
+        return Groups(group, group), why if nccl.is_nccl(group) else ""
+    shards = list(filter(nccl.is_nccl, (shard for module in modules for shard in _shards(module))))
+    if not shards:
+        return None, ""
+    if len({tuple(dist.get_process_group_ranks(shard)) for shard in shards}) > 1:
+        return None, "the model's modules are sharded over different ranks"
+    return nccl.beside(shards[0])
+
+
+def _shards(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
+    """Yield the groups over which a module on a GPU gathers and reduces."""
+    for group in _param_groups(module):
+        if group.device.type == "cuda":
+            for mesh in (group.mesh_info, group.post_forward_mesh_info):
+                if (shard := getattr(mesh, "shard_process_group", None)) is not None:
+                    yield shard
 
 
 def _prefetch(modules: list[FSDPModule], ahead: int, root_first: bool) -> None:

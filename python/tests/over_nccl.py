@@ -1,0 +1,183 @@
+"""Ranks of test_torch_nccl.py: `over_nccl.py TASK JSON` with torch's RANK and WORLD_SIZE set.
+
+Each prints a line, RESULT and a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import torch_mcast
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+DEVICE = torch.device("cuda", 0)
+
+
+class Part(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(width), nn.Linear(width, 3 * width)
+        self.down = nn.Linear(3 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return out
+
+
+def train(device: str, mesh: Any, case: dict[str, Any], group: Any) -> tuple[list[torch.Tensor], Any]:
+    """Return loss, gradient norm and, at the end, the whole weights; and the handle of enable()."""
+    torch.manual_seed(0)
+    width = 33
+    model: Any = nn.Sequential(*(Part(width) for _ in range(4)), nn.Linear(width, 7)).to(device)
+    dtype = getattr(torch, case.get("dtype", "float32"))
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
+    if dtype == torch.float32:
+        policy = MixedPrecisionPolicy()
+    for module in [*list(model)[:4], model]:
+        fully_shard(module, mesh=mesh, mp_policy=policy)
+    handle = None
+    if device == "cuda":
+        handle = torch_mcast.fsdp.enable(model, group=group)
+        if case.get("mistake") == "drain":
+            drop: Any = handle._pending
+            handle.drain = drop.clear  # type: ignore[method-assign]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, foreach=True)
+    data = torch.Generator().manual_seed(100 + RANK)
+    seen: list[torch.Tensor] = []
+    for _ in range(case.get("steps", 4)):
+        optimizer.zero_grad()
+        for _ in range(case.get("accumulate", 1)):
+            x = torch.randn(8, width, generator=data).to(device)
+            loss = model(x).float().pow(2).mean()
+            loss.backward()
+        norm: Any = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        seen += [loss.detach().cpu(), norm.full_tensor().detach().cpu()]
+    return seen + [p.full_tensor().detach().cpu() for p in model.parameters()], handle
+
+
+def windows(communicator: torch_mcast.nccl.Communicator) -> tuple[int, int]:
+    return communicator.allgather_windows, communicator.reduce_scatter_windows
+
+
+def training(case: dict[str, Any]) -> dict[str, Any]:
+    """Train on the CPU over gloo and on the GPU over NCCL."""
+    if case.get("default") == "gloo":
+        dist.init_process_group("gloo")
+        group: Any = torch_mcast.nccl.groups()
+    else:
+        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=DEVICE)
+        group = None
+    devices = dist.device_mesh
+    mesh = (
+        devices.init_device_mesh("cuda", (SIZE,))
+        if group is None
+        else devices.DeviceMesh.from_group(group.allgather, "cuda")
+    )
+    host, _ = train("cpu", devices.init_device_mesh("cpu", (SIZE,)), case, None)
+    cuda, handle = train("cuda", mesh, case, group)
+    apart = [float((a - b).abs().max()) for a, b in zip(host, cuda, strict=True)]
+    return {
+        "apart": max(x if x == x else float("inf") for x in apart),
+        "deferred": handle.deferred,
+        "blocked": handle.blocked,
+        "why_serial": handle.why_serial,
+        "two": handle.groups is not None,
+        "windows": [windows(c) for c in torch_mcast.nccl.communicators() if c.collnet],
+        "losses": [float(x) for x in host[: 2 * case.get("steps", 4) : 2]],
+    }
+
+
+def refusal(case: dict[str, Any]) -> dict[str, Any]:
+    """Ask for two groups where there cannot be two with CollNet."""
+    del case
+    dist.init_process_group("gloo")
+    try:
+        torch_mcast.nccl.groups()
+    except torch_mcast.UnavailableError as e:
+        said = str(e)
+    left = len(torch_mcast.nccl.communicators())
+    alone: Any = dist.new_group(backend="nccl")
+    model: Any = nn.Linear(8, 8).cuda()
+    fully_shard(model, mesh=dist.device_mesh.DeviceMesh.from_group(alone, "cuda"))
+    handle = torch_mcast.fsdp.enable(model, group=alone)
+    model(torch.ones(2, 8, device=DEVICE)).sum().backward()
+    return {"said": said, "left": left, "one": handle.why_serial}
+
+
+def lists(case: dict[str, Any]) -> dict[str, Any]:
+    """Use a group of all ranks, a split of it and an Allgather of a list."""
+    del case
+    dist.init_process_group("nccl", device_id=DEVICE)
+    mine = torch.full((1024,), float(RANK), device=DEVICE)
+    outcome: dict[str, Any] = {}
+    for name, group in (("default", dist.group.WORLD), ("split", dist.new_group())):
+        whole = torch.empty(SIZE * 1024, device=DEVICE)
+        try:
+            dist.all_gather_into_tensor(whole, mine, group=group)  # type: ignore[arg-type]
+            outcome[name] = whole.cpu().view(SIZE, 1024)[:, 0].tolist()
+        except RuntimeError as e:
+            outcome[name] = str(e)
+    parts = [torch.empty_like(mine) for _ in range(SIZE)]
+    try:
+        dist.all_gather(parts, mine)
+        outcome["list"] = [float(p.cpu()[0]) for p in parts]
+    except RuntimeError as e:
+        outcome["list"] = str(e)
+    return outcome
+
+
+def death(case: dict[str, Any]) -> dict[str, Any]:
+    """Gather and reduce until a rank is killed."""
+    dist.init_process_group("gloo")
+    groups = torch_mcast.nccl.groups()
+    mark = Path(case["mark"])
+    mine = torch.ones(1 << 18, device=DEVICE)
+    whole = torch.empty(SIZE << 18, device=DEVICE)
+    part = torch.empty(1 << 18, device=DEVICE)
+    for turn in range(10_000):
+        if turn == 5 and case["victim"] == RANK:
+            mark.write_text(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        gathered = dist.all_gather_into_tensor(whole, mine, group=groups.allgather, async_op=True)
+        reduced = dist.reduce_scatter_tensor(part, whole, group=groups.reduce_scatter, async_op=True)
+        gathered.wait()  # type: ignore[union-attr]
+        reduced.wait()  # type: ignore[union-attr]
+        torch.cuda.synchronize()
+    return {}
+
+
+TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "training": training,
+    "refusal": refusal,
+    "lists": lists,
+    "death": death,
+}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.cuda.set_device(DEVICE)
+    result = TASKS[sys.argv[1]](json.loads(sys.argv[2]))
+    print("RESULT", json.dumps({"rank": RANK} | result), flush=True)
+    if sys.argv[1] in ("training", "refusal"):
+        dist.barrier()
+        dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""NCCL with this library as its plugin: two communicators that both go through CollNet.
+
+NCCL runs the operations of a communicator one after another. An Allgather and a
+Reduce-Scatter that are to run side by side need two, and both need CollNet:
+
+groups = torch_mcast.nccl.groups()
+torch_mcast.fsdp.enable(model, group=groups)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from . import _lib, errors
+
+Kind = Literal["allgather", "reduce_scatter"]
+
+_NAMES: dict[Kind, str] = {"allgather": "Allgather", "reduce_scatter": "Reduce-Scatter"}
+_TEXT_BYTES = 512  # of what a rank tells the others
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """What the library's tuner has decided for one of NCCL's communicators, and what became of it.
+
+    Attributes:
+        library: the file that NCCL has loaded.
+        id: never reused in a process, increasing.
+        ranks: of the communicator.
+        nodes: of the communicator.
+        collnet: whether its CollNet is connected, and the tuner may take it.
+        why: why not, or "".
+        allgather_from: bytes, of all ranks together, from which Allgathers go through CollNet; 0:
+            none does.
+        reduce_scatter_from: the same of Reduce-Scatters.
+        allgather_windows: pieces of Allgathers that NCCL has handed to CollNet so far.
+        reduce_scatter_windows: the same of Reduce-Scatters.
+    """
+
+    library: Path
+    id: int
+    ranks: int
+    nodes: int
+    collnet: bool
+    why: str
+    allgather_from: int
+    reduce_scatter_from: int
+    allgather_windows: int
+    reduce_scatter_windows: int
+
+
+class Groups(NamedTuple):
+    """Two process groups of the same ranks, each with a communicator of its own.
+
+    Attributes:
+        allgather: for Allgathers.
+        reduce_scatter: for Reduce-Scatters.
+    """
+
+    allgather: dist.ProcessGroup
+    reduce_scatter: dist.ProcessGroup
+
+
+def communicators() -> list[Communicator]:
+    """Return NCCL's communicators in this process that have asked the library's tuner, oldest first.
+
+    None before NCCL has made one, or where it has not loaded the library. NCCL 2.20 tells its tuner
+    nothing of communicators, and is never listed.
+
+    Raises:
+        LibraryError: NCCL has loaded an older version of the library.
+    """
+    known = {f.name for f in fields(Communicator)}
+    return [
+        Communicator(library=path, **{name: value for name, value in one.items() if name in known})
+        for path in _lib.mapped()
+        for one in json.loads(_lib.Library(path).communicators())
+    ]
+
+
+def groups(
+    ranks: Sequence[int] | None = None, *, channels: int | None = None, timeout: timedelta | None = None
+) -> Groups:
+    """Make two NCCL groups of the same ranks whose communicators both go through CollNet.
+
+    All of these ranks call it, each after torch.cuda.set_device(). A group that new_group() makes beside
+    an NCCL default group is an ncclCommSplit, which NCCL gives no CollNet: these are not.
+
+    Args:
+        ranks: of the default group; None: all.
+        channels: of NCCL's, at least so many in each communicator: a larger part of an operation is in
+            flight at once, and as many of the GPU's multiprocessors are busy meanwhile. None: NCCL chooses.
+        timeout: of the groups' operations; None: torch's default.
+
+    Raises:
+        UnavailableError: one of the two would not go through CollNet on some rank; the message says which
+            and why, the same on all ranks. The groups are gone.
+    """
+    if not dist.is_nccl_available() or not torch.cuda.is_available():
+        raise errors.UnavailableError("NCCL needs a torch built with it and a CUDA device: there is none")
+    members = sorted(range(dist.get_world_size()) if ranks is None else ranks)
+    made: list[dist.ProcessGroup] = []
+    reasons: list[str] = []
+    for kind in _NAMES:
+        before = communicators()
+        group: Any = dist.new_group(
+            members,
+            timeout=timeout,
+            backend="nccl",
+            pg_options=_options(channels),
+            use_local_synchronization=True,
+            group_desc=f"mcast {kind}",
+        )
+        made.append(group)
+        _exchange("", group)  # the first operation makes the communicator
+        reasons.append(_why_not(kind, before, communicators(), len(members)))
+    if reason := _common("; ".join(dict.fromkeys(filter(None, reasons))), made[0]):
+        for group in made:
+            dist.destroy_process_group(group)
+        raise errors.UnavailableError(
+            f"Allgather and Reduce-Scatter cannot run side by side in CollNet: {reason}"
+        )
+    return Groups(*made)
+
+
+def beside(shard: dist.ProcessGroup) -> tuple[Groups | None, str]:
+    """Return two groups of the ranks of an NCCL group, or why there are none, the same on all ranks."""
+    if reason := _common(_lacking(os.environ), shard):
+        return None, reason
+    try:
+        return groups(dist.get_process_group_ranks(shard)), ""
+    except errors.UnavailableError as e:
+        return None, str(e)
+
+
+def is_nccl(group: dist.ProcessGroup) -> bool:
+    """Say whether a group's CUDA tensors go over NCCL."""
+    try:
+        backend = group._get_backend(torch.device("cuda"))
+    except RuntimeError:
+        return False
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    return backend.name().startswith("nccl")  # torch 2.15 has several
+
+
+def _lacking(environment: Mapping[str, str]) -> str:
+    """Return which variable keeps NCCL from CollNet, or ""."""
+    if "mcast" not in environment.get("NCCL_NET_PLUGIN", ""):
+        return "NCCL does not load the plugin: set NCCL_NET_PLUGIN=mcast, and LD_LIBRARY_PATH to its folder"
+    if environment.get("NCCL_COLLNET_ENABLE", "0") in ("", "0"):
+        return "CollNet is off: set NCCL_COLLNET_ENABLE=1"
+    return ""
+
+
+def _why_not(kind: Kind, before: Iterable[Communicator], after: Iterable[Communicator], ranks: int) -> str:
+    """Return why the communicator of so many ranks made in between does not go through CollNet, or ""."""
+    known = {(c.library, c.id) for c in before}
+    new = [c for c in after if (c.library, c.id) not in known and c.ranks == ranks]
+    if not new:
+        cause = _lacking(os.environ) or "NCCL_TUNER_PLUGIN names another, or NCCL_DEBUG=INFO says why"
+        return f"NCCL has not asked the plugin's tuner: {cause}"
+    for c in new:
+        if not c.collnet:
+            return c.why
+        if not (c.allgather_from if kind == "allgather" else c.reduce_scatter_from):
+            return (
+                f"the tuner leaves {_NAMES[kind]}s to NCCL, which is faster where no switch answers "
+                f"(MCAST_SWITCH); MCAST_TUNER_{kind.upper()} sets a size from which they go through CollNet"
+            )
+    return ""
+
+
+def _options(channels: int | None) -> Any:
+    nccl: Any = dist.ProcessGroupNCCL.Options()
+    if hasattr(nccl, "lazy_init"):  # torch 2.15: keeps new_group from splitting
+        nccl.lazy_init = True
+    elif (world := dist.group.WORLD) is not None and world.bound_device_id is not None and is_nccl(world):
+        raise errors.UnavailableError(
+            f"torch {torch.__version__} makes groups beside an NCCL default group by ncclCommSplit, which "
+            'NCCL gives no CollNet: use init_process_group("gloo"), leave out device_id, or take torch 2.15'
+        )
+    if channels is not None:
+        nccl.config.min_ctas = channels
+    return nccl
+
+
+def _common(reason: str, group: dist.ProcessGroup) -> str:
+    """Return the reasons of all ranks as one, the same on all of them; "" where none has one."""
+    told = _exchange(reason, group)
+    by_text: dict[str, list[int]] = {}
+    for rank, text in enumerate(told):
+        if text:
+            by_text.setdefault(text, []).append(rank)
+    return "; ".join(
+        text if len(ranks) == len(told) else f"rank {', '.join(map(str, ranks))}: {text}"
+        for text, ranks in by_text.items()
+    )
+
+
+def _exchange(text: str, group: dist.ProcessGroup) -> list[str]:
+    """Return what every rank has told, cut to 512 bytes, in rank order."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    mine = text.encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
+    send = torch.tensor(list(mine), dtype=torch.uint8, device=device)
+    received = torch.empty(group.size() * _TEXT_BYTES, dtype=torch.uint8, device=device)
+    dist.all_gather_into_tensor(received, send, group=group)
+    whole = bytes(received.cpu().tolist())
+    return [
+        whole[at : at + _TEXT_BYTES].rstrip(b"\0").decode(errors="replace")
+        for at in range(0, len(whole), _TEXT_BYTES)
+    ]
