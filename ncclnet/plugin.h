@@ -129,6 +129,7 @@ struct tuner_facts {
 	long long from[5]; /* MCAST_TUNER_*, in bytes, by ncclFunc_t; 0: never, below: as the table says */
 };
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered);
+bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool registered);
 size_t tuner_from(const struct tuner_facts *f, int func);
 void tuner_say_rule(const struct tuner_facts *f);
 

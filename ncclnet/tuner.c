@@ -1,5 +1,6 @@
 /* The tuner: NCCL takes CollNetDirect for Allgather and Reduce-Scatter where that wins (tuner_rule.c), if this
- * communicator's CollNet is connected. Everything else is left alone.
+ * communicator's CollNet is connected, and takes it for none of them, nor for Allreduce, where it loses.
+ * Everything else is left alone.
  *
  * Ranks that choose differently wait for each other for ever: docs/decisions/0036 has why they do not.
  *
@@ -113,10 +114,11 @@ nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nod
 	return tuner_make(comm_id, ranks, nodes, true, log, ctx);
 }
 
-/* to_hand reports whether an operation's algorithm is ours to choose. */
+/* to_hand reports whether an operation's algorithm is ours to choose. Of an Allreduce the other GPUs of
+ * a node may know less: they need no connection of their own. */
 static bool to_hand(const struct tuner *t, int func)
 {
-	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER);
+	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER || (func == NCCL_ALLREDUCE && t->alone));
 }
 
 /* put_off makes what may run so dear that it runs only if nothing else may. A cost of NCCL's is never
@@ -132,25 +134,27 @@ static void put_off(float *costs, int protocols)
  * and CollNet reduces every type that NCCL has: 0 is written over it. With several GPUs a node -1 may
  * also mean that one of them has no connection: there only what may run is chosen.
  *
- * What does not win is put off, where NCCL would take it by itself: NVLS between nodes is CollNet as well. */
+ * What loses is put off, where NCCL would take it by itself: NVLS between nodes is CollNet as well. */
 nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 	int registered, int *channels)
 {
+	static const int collnet[] = { NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS };
 	const struct tuner *t = ctx;
 	float *table = (float *)costs, *cost;
+	bool may;
 
 	(void)ops, (void)channels;
 	if (table == NULL || algorithms <= NCCL_ALGO_COLLNET_DIRECT || protocols <= NCCL_PROTO_SIMPLE || !to_hand(t, func) ||
 		!connected_still(t->connected))
 		return NCCL_SUCCESS;
 	cost = &table[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE];
-	if (tuner_wins(&t->facts, func, bytes, registered != 0) && (t->alone || (t->facts.agreed.alike && *cost >= 0))) {
+	may = t->alone || (t->facts.agreed.alike && *cost >= 0);
+	if (may && tuner_wins(&t->facts, func, bytes, registered != 0))
 		*cost = 0;
-		return NCCL_SUCCESS;
-	}
-	put_off(&table[NCCL_ALGO_COLLNET_DIRECT * protocols], protocols);
-	if (algorithms > NCCL_ALGO_NVLS)
-		put_off(&table[NCCL_ALGO_NVLS * protocols], protocols);
+	else if (!may || tuner_loses(&t->facts, func, bytes, registered != 0))
+		for (size_t i = 0; i < sizeof(collnet) / sizeof(collnet[0]); i++)
+			if (collnet[i] < algorithms)
+				put_off(&table[collnet[i] * protocols], protocols);
 	return NCCL_SUCCESS;
 }
 
@@ -161,7 +165,8 @@ nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int pr
 	const struct tuner *t = ctx;
 	size_t columns, whole;
 
-	if (chunk == NULL || channels <= 0 || algorithm != NCCL_ALGO_COLLNET_DIRECT || protocol != NCCL_PROTO_SIMPLE || !to_hand(t, func))
+	if (chunk == NULL || channels <= 0 || algorithm != NCCL_ALGO_COLLNET_DIRECT || protocol != NCCL_PROTO_SIMPLE || !to_hand(t, func) ||
+		func == NCCL_ALLREDUCE)
 		return NCCL_SUCCESS;
 	columns = t->heads * (size_t)channels * NCCL_STEPS;
 	whole = (bytes + columns - 1) / columns;

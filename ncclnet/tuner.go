@@ -29,14 +29,24 @@ type tunerFacts struct {
 	allgather, reduceScatter int // settings
 }
 
-// wins is tuner_wins, for tests: C asks it for each operation.
-func (f tunerFacts) wins(reduceScatter bool, bytes int, registered bool) bool {
+// of is what C goes by.
+func (f tunerFacts) of() *C.struct_tuner_facts {
 	c := C.struct_tuner_facts{chunks: C.bool(f.chunks), inflight: C.size_t(f.inflight)}
 	c.agreed.switched, c.agreed.direct = C.bool(f.switched), C.bool(f.direct)
 	c.from[C.NCCL_ALLGATHER], c.from[C.NCCL_REDUCE_SCATTER] = C.longlong(f.allgather), C.longlong(f.reduceScatter)
+	return &c
+}
+
+// wins is tuner_wins, for tests: C asks it for each operation.
+func (f tunerFacts) wins(reduceScatter bool, bytes int, registered bool) bool {
 	function := C.int(C.NCCL_ALLGATHER)
 	if reduceScatter {
 		function = C.NCCL_REDUCE_SCATTER
 	}
-	return bool(C.tuner_wins(&c, function, C.size_t(bytes), C.bool(registered)))
+	return bool(C.tuner_wins(f.of(), function, C.size_t(bytes), C.bool(registered)))
+}
+
+// allreduceLoses is tuner_loses for an Allreduce.
+func (f tunerFacts) allreduceLoses(bytes int, registered bool) bool {
+	return bool(C.tuner_loses(f.of(), C.NCCL_ALLREDUCE, C.size_t(bytes), C.bool(registered)))
 }

@@ -25,6 +25,10 @@ static const struct rule {
 	{ NCCL_ALLGATHER, WHOLE, 4 << 20 },
 };
 
+/* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds. Small
+ * ones are faster there than over rings; so many bytes are the most where nothing of that is there. */
+static const size_t allreduce_most = 1 << 20;
+
 static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, bool registered)
 {
 	switch (need) {
@@ -48,6 +52,14 @@ bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool regist
 		if (rules[i].func == func && bytes >= rules[i].from && holds(f, rules[i].need, bytes, registered))
 			return true;
 	return false;
+}
+
+/* tuner_loses reports whether NCCL is to be kept from taking CollNet by itself. */
+bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool registered)
+{
+	if (func == NCCL_ALLREDUCE)
+		return bytes > allreduce_most && !holds(f, SWITCH, bytes, registered) && !holds(f, REGISTERED, bytes, registered);
+	return (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && !tuner_wins(f, func, bytes, registered);
 }
 
 /* tuner_from returns from how many bytes on CollNet is taken where buffers are not registered; 0: never. */
@@ -91,6 +103,8 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 /* tuner_say_rule writes the table to the log, with what counts here. */
 void tuner_say_rule(const struct tuner_facts *f)
 {
+	if (tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
+		INFO("tuner: Allreduces of more than %zu bytes do not go through CollNet: no switch answers", allreduce_most);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
 		if (f->from[rules[i].func] < 0)
 			say(f, &rules[i]);

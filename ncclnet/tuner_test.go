@@ -42,3 +42,12 @@ func TestTunerRule(t *testing.T) {
 		require.Equal(t, c.reduces, c.facts.wins(true, c.bytes, c.registered), "%s: Reduce-Scatter", c.name)
 	}
 }
+
+func TestAllreduceRule(t *testing.T) {
+	const large, small = 1<<20 + 1, 1 << 20
+	require.False(t, tunerFacts{}.allreduceLoses(small, false))
+	require.True(t, tunerFacts{}.allreduceLoses(large, false))
+	require.True(t, tunerFacts{}.allreduceLoses(large, true), "NCCL stages what is registered")
+	require.False(t, tunerFacts{direct: true}.allreduceLoses(large, true))
+	require.False(t, tunerFacts{switched: true}.allreduceLoses(large, false))
+}

@@ -281,3 +281,22 @@ func TestSwitch(t *testing.T) {
 	r = s.run()
 	require.Contains(t, r.Findings[len(r.Findings)-1].Says, "connection refused")
 }
+
+// Left to its table, the tuner wants a switch.
+func TestTunersTable(t *testing.T) {
+	s := newSite(t, ours, 23007)
+	delete(s.vars, "MCAST_TUNER_ALLGATHER")
+	delete(s.vars, "MCAST_TUNER_REDUCE_SCATTER")
+	r := s.run()
+	require.False(t, r.Used)
+	require.Contains(t, r.Reason, "neither Allgather nor Reduce-Scatter")
+	require.Contains(t, r.Collectives[1].Why, "a switch that answers")
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ln.Close()) })
+	s.vars["MCAST_SWITCH"] = ln.Addr().String()
+	r = s.run()
+	require.True(t, r.Used, "%+v", r.Findings)
+	require.Equal(t, 4<<20, r.Collectives[1].From)
+}

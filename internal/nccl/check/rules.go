@@ -157,12 +157,21 @@ func (c *checker) collectives(ctx context.Context) {
 	if answers {
 		c.good("MCAST_SWITCH=%s answers", s.Switch)
 	}
-	c.Collectives = append(c.Collectives, collective("Allgather", "MCAST_TUNER_ALLGATHER", s.TunerAllgather), collective("Reduce-Scatter", "MCAST_TUNER_REDUCE_SCATTER", s.TunerReduceScatter))
+	c.Collectives = append(c.Collectives, collective("Allgather", "MCAST_TUNER_ALLGATHER", s.TunerAllgather, answers), collective("Reduce-Scatter", "MCAST_TUNER_REDUCE_SCATTER", s.TunerReduceScatter, answers))
 }
 
-func collective(name, variable string, from int) Collective {
-	if from == 0 {
+// switched is the size from which the tuner's table takes CollNet where a switch answers
+// (ncclnet/tuner_rule.c).
+const switched = 4 << 20
+
+func collective(name, variable string, from int, answers bool) Collective {
+	switch {
+	case from == 0:
 		return Collective{Name: name, Why: variable + "=0: never by CollNet"}
+	case from < 0 && !answers:
+		return Collective{Name: name, Why: "by CollNet only where that wins: with a switch that answers (MCAST_SWITCH), registered buffers, or, an Allgather, in flight as a whole"}
+	case from < 0:
+		from = switched
 	}
 	return Collective{Name: name, CollNet: true, From: from, Why: fmt.Sprintf("by CollNet from %d bytes in total", from)}
 }
