@@ -49,6 +49,8 @@ type GatherConfig struct {
 	// Broken is called when the path to a rank is lost or, with rank -1, when
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
+	// Link is what this host sends by; nil: nobody shares it.
+	Link fabric.Link
 	// Shared, if not nil, says whether a reduction shares the links, see multicast.Comm.Share.
 	Shared func() bool
 }
@@ -66,6 +68,10 @@ type Gather struct {
 	clogged  bool           // the fabric had no room for what could be sent
 	overdue  multicast.Time // when a silence was found that counts as loss unless more is there; 0: none
 	shared   func() bool    // GatherConfig's
+	claim    fabric.Claimant
+	wait     fabric.Wait    // for contributions that precede what is multicast
+	began    multicast.Time // when the last Broadcast from here was begun
+	took     multicast.Time // for how long the one before was sent
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
 	counted  counters[multicast.Stats]
@@ -108,6 +114,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	}
 	g := &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,
+		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
 	g.clock, g.wake = cfg.Clock, g.Wake
@@ -156,7 +163,11 @@ func (g *Gather) Next() (multicast.Time, bool) {
 	if !g.empty() && g.comm.Room() > 0 && g.ready((*GatherOp).mayGo) {
 		return 0, true
 	}
-	return g.comm.Deadline()
+	at, ok := g.comm.Deadline()
+	if look, waits := g.wait.Next(); waits && (!ok || look < at) {
+		return look, true
+	}
+	return at, ok
 }
 
 // unreported says that the protocol has failed and that the next round calls Broken for it.
@@ -293,8 +304,9 @@ func SameMemory(a, b []byte) bool {
 // multicast sends what the protocol has ready.
 func (g *Gather) multicast() bool {
 	busy := false
-	if g.shared != nil {
-		g.comm.Share(g.shared())
+	g.wait.Round()
+	if g.shared != nil || g.cfg.Link != nil {
+		g.comm.Share(g.shares())
 	}
 	var r multicast.Run
 	for {
@@ -303,7 +315,8 @@ func (g *Gather) multicast() bool {
 			return busy
 		}
 		o := &g.ops[r.Head.Seq%maxTracked]
-		if o.Yield != nil && o.Yield() {
+		if o.Yield != nil && o.Yield() || g.follows(o) {
+			g.claim.Pause()
 			g.yielded(o)
 			return busy
 		}
@@ -321,8 +334,10 @@ func (g *Gather) multicast() bool {
 		n := g.fab.Multicast(&g.run)
 		if n == 0 {
 			g.clogged = true
+			g.claim.Full()
 			return busy
 		}
+		g.account(o, int(r.Head.PSN), n)
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)
 		if r.Head.Arena == multicast.NotEager {
@@ -331,6 +346,41 @@ func (g *Gather) multicast() bool {
 		g.comm.Sent(r.Head.Seq, n)
 		g.finish()
 	}
+}
+
+// shares reports whether a reduction shares the links.
+func (g *Gather) shares() bool {
+	return g.shared != nil && g.shared() || g.cfg.Link != nil && g.cfg.Link.Claimed(fabric.Reductions) > 0
+}
+
+// follows reports whether contributions that wait for the link precede what is to be multicast now: of
+// an Allgather where it is ahead, of a Broadcast as they say.
+func (g *Gather) follows(o *gatherOp) bool {
+	if g.cfg.Link == nil || o.Collective == wire.Allgather && g.cfg.Link.Ahead(0) <= 0 {
+		return false
+	}
+	return g.wait.Must(g.now)
+}
+
+// account says of the link that n chunks from a number on were multicast. Broadcasts from one rank
+// follow each other, as parts of an Allgather do: between two the link stays claimed for as long as
+// one takes, or what waits would come in between, and hold up at a receiver what it let go first here.
+func (g *Gather) account(o *gatherOp, psn, n int) {
+	if g.cfg.Link == nil {
+		return
+	}
+	if o.Collective == wire.Allgather {
+		g.cfg.Link.Ahead(n * g.cfg.Core.Chunk)
+		g.claim.Sent(g.now, 0)
+		return
+	}
+	if psn == 0 {
+		g.began = g.now
+	}
+	if (psn+n)*g.cfg.Core.Chunk >= o.Bytes {
+		g.took = g.now - g.began
+	}
+	g.claim.Sent(g.now, max(g.took, g.now-g.began, 1))
 }
 
 // copyOwn puts the own shard, up to a byte, into its slot of Recv. Doing so

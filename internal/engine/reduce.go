@@ -25,6 +25,8 @@ type ReduceConfig struct {
 	// Yield, if not nil, says that nothing may be sent now, see
 	// overlap.Background. A SwitchConn is told by itself.
 	Yield func() bool
+	// Link is what this host sends by; nil: nobody shares it. A SwitchConn is told by itself.
+	Link fabric.Link
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
 	Clock  Clock // nil: the machine's
@@ -41,6 +43,7 @@ type Reduce struct {
 	failed   bool
 	reported bool          // Broken was called
 	woken    chan struct{} // ends a Sleep while there is nothing else to sleep on
+	claimed  time.Duration // when the link was last claimed
 
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
@@ -204,6 +207,7 @@ func (r *Reduce) Work() bool {
 	if r.checkFault() {
 		return false
 	}
+	r.claim()
 	busy := r.obey()
 	busy = r.post() || busy
 	if c := r.conn.Load(); c != nil {
@@ -213,6 +217,24 @@ func (r *Reduce) Work() bool {
 	busy = r.finish() || busy
 	r.book(busy)
 	return busy
+}
+
+// claimFor is for how long a Reduce-Scatter that moves is taken to be in flight, claimAgain how often
+// it says so.
+const (
+	claimFor   = 50 * time.Millisecond
+	claimAgain = 10 * time.Millisecond
+)
+
+// claim says of the link that reductions are in flight.
+func (r *Reduce) claim() {
+	if r.cfg.Link == nil || r.InFlight() == 0 {
+		return
+	}
+	if now := r.clock(); r.claimed == 0 || now >= r.claimed+claimAgain {
+		r.claimed = now
+		r.cfg.Link.Claim(fabric.Reductions, claimFor)
+	}
 }
 
 // book notes what the oldest operation waits for.

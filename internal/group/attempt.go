@@ -72,6 +72,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
 			Epoch: a.epoch, Terms: terms, Rank: d.agreed.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
+			Link: d.link.from(a.session.Local()),
 			Lost: func(err error) { a.lost <- err },
 		})
 	}

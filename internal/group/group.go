@@ -52,6 +52,7 @@ type Group struct {
 	mesh   *mesh.Mesh
 	lobby  *lobby
 	log    *slog.Logger
+	link   *sending
 	free   func() error // what both fabrics share
 
 	life    context.Context // ends with the group

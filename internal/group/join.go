@@ -39,6 +39,7 @@ type transports struct {
 	gather  fabric.Gather
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
+	link    *sending  // nil: nothing leaves the host
 	found   []warning // while it was opened
 	free    func() error
 }
@@ -259,6 +260,7 @@ func (g *Group) start(c *transports, window int) error {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.gather.Traits()
+	g.link = c.link
 	g.info = Info{
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
@@ -280,12 +282,14 @@ func (g *Group) start(c *transports, window int) error {
 		},
 		Job: a.job, Fabric: c.gather,
 		Broken: g.broken,
+		Link:   g.link.fabric(),
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})
 	g.route.Store(&routeInfo{reason: a.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.rank, Size: a.size,
 		Yield:  g.yield,
+		Link:   g.link.fabric(),
 		Route:  newRouteDriver(g, c.streams).run,
 		Broken: g.reduceBroken,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // Network is what a rank reaches other hosts through: the kernel, unless Options name another.
@@ -39,6 +40,9 @@ type Network interface {
 	// Persist keeps a connection that is in use alive as long as the peer may live, see
 	// sys.Persist.
 	Persist(c net.Conn) error
+	// Link returns the sending link of an interface. It works; an error says why this process shares it
+	// with no other.
+	Link(ifi *net.Interface) (Link, error)
 	// Sessions is what aggregation nodes are reached over.
 	Sessions() session.Network
 	// Probe opens what finds out what paths carry.
@@ -49,6 +53,15 @@ type Network interface {
 	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections. After
 	// an error they are in conns still, to open again with or to close.
 	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+}
+
+// Link is the sending link of an interface.
+type Link interface {
+	fabric.Link
+	// Has reports whether what is sent from a local address leaves by it.
+	Has(local netip.Addr) bool
+	// Close gives it back.
+	Close() error
 }
 
 // Dialing says how a connection is made.
@@ -129,6 +142,9 @@ func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 
 // Persist implements Network.
 func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
+
+// Link implements Network.
+func (kernel) Link(ifi *net.Interface) (Link, error) { return uplink.Open(ifi) }
 
 // Sessions implements Network.
 func (kernel) Sessions() session.Network { return session.Kernel{} }

@@ -45,12 +45,14 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	if a.settings.Loss > 0 {
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
+	link, alone := openLink(l.network, o.Interface)
 	return &transports{
 		gather:  gather,
 		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a) },
 		iface:   o.Interface.Name,
-		found:   found,
-		free:    func() error { return nil },
+		link:    link,
+		found:   append(found, alone...),
+		free:    link.close,
 	}, nil
 }
 

@@ -251,6 +251,9 @@ func (s *Session) end(err error) {
 // session, which closes them; one goroutine at a time may use them.
 func (s *Session) Sockets() []*datagram.Socket { return s.sockets }
 
+// Local returns the address of this host that the session uses.
+func (s *Session) Local() netip.Addr { return addrOf(s.line.conn.LocalAddr()) }
+
 // Datagram returns the largest UDP payload in bytes that all paths to the node carry.
 func (s *Session) Datagram() int { return s.datagram }
 

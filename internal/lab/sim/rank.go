@@ -52,9 +52,11 @@ func (n *rank) begin() {
 	if cfg.Lossless {
 		n.fabric.held = make([][]*Datagram, cfg.Size)
 	}
-	n.engine = engine.NewGather(engine.GatherConfig{
-		Core: cfg, Job: n.number(), Fabric: &n.fabric, Clock: n.clock, Broken: n.cut,
-	})
+	g := engine.GatherConfig{Core: cfg, Job: n.number(), Fabric: &n.fabric, Clock: n.clock, Broken: n.cut}
+	if n.Link != nil {
+		g.Link = n.Link(n.rank)
+	}
+	n.engine = engine.NewGather(g)
 }
 
 // post schedules the next post.

@@ -10,6 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // Scenario is everything that a run depends on.
@@ -47,6 +48,8 @@ type Scenario struct {
 	// for many ranks. It shows wrong places, duplicates and what is missing.
 	Digest bool `json:",omitempty"`
 	Trace  bool `json:",omitempty"` // keep Marks
+	// Link, if not nil, returns what ranks know of a host's sending link, which others share.
+	Link func(host int) fabric.Link `json:"-"`
 	// MaxEvents is after how many events without progress a run hangs; 0: any number.
 	MaxEvents uint64 `json:",omitempty"`
 }

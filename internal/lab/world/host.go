@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // Host is a host with one process: a rank or an aggregation node. It implements group.Network.
@@ -22,6 +23,7 @@ type Host struct {
 	sockets   map[uint16]*socket
 	ends      map[*end]struct{}
 	port      uint16
+	link      uplink.Words  // what its process says of the link
 	sent      time.Time     // when its link has carried all that it was given
 	received  time.Time     // ... the other way
 	gone      bool          // its process has ended
@@ -46,6 +48,20 @@ func (h *Host) Uplink(string) (*net.Interface, net.IP, error) {
 
 // Multicast implements group.Network.
 func (h *Host) Multicast(string, []netip.Addr) (*net.Interface, error) { return h.device(), nil }
+
+// Link implements group.Network.
+func (h *Host) Link(*net.Interface) (group.Link, error) {
+	return hostLink{uplink.New(&h.link, func() time.Duration { return time.Since(h.world.start) })}, nil
+}
+
+// hostLink is the only link of a host.
+type hostLink struct{ *uplink.Link }
+
+// Has implements group.Link.
+func (hostLink) Has(netip.Addr) bool { return true }
+
+// Close implements group.Link.
+func (hostLink) Close() error { return nil }
 
 // Look implements group.Network.
 func (h *Host) Look(string) (netdev.Link, int) { return netdev.Link{}, h.world.cfg.MTU }

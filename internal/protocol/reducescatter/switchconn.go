@@ -25,6 +25,7 @@ type SwitchConnConfig struct {
 	Switch  fabric.Switch
 	Timeout innetwork.Time  // the switch counts as lost after such a silence
 	Yield   func() bool     // whether contributions must wait for others now; nil: never
+	Link    fabric.Link     // that contributions leave by; nil: nobody else's data do
 	Lost    func(err error) // called once, when the switch does not answer or cannot be sent to
 }
 
@@ -37,6 +38,9 @@ type SwitchConn struct {
 	lane   *Lane // knows the buffers
 	lost   bool
 	now    innetwork.Time
+
+	wait   fabric.Wait     // for what is multicast
+	behind fabric.Claimant // claims the link for what precedes that
 
 	resent, dropped atomic.Uint64
 
@@ -67,7 +71,10 @@ func (s *SwitchConnStats) Add(o *SwitchConnStats) {
 
 // NewSwitchConn returns a SwitchConn. It owns the path from now on.
 func NewSwitchConn(c SwitchConnConfig) *SwitchConn {
-	return &SwitchConn{cfg: c, member: innetwork.NewMember(c.Rank, c.Number, c.Terms), path: c.Switch}
+	return &SwitchConn{
+		cfg: c, member: innetwork.NewMember(c.Rank, c.Number, c.Terms), path: c.Switch,
+		wait: fabric.Wait{Link: c.Link, For: fabric.Multicast}, behind: fabric.Claimant{Link: c.Link, What: fabric.Behind},
+	}
 }
 
 // Close gives the path back.
@@ -76,6 +83,7 @@ func (c *SwitchConn) Close() error { return c.path.Close() }
 // Work takes what has come and sends what may be sent. It reports whether there was anything.
 func (c *SwitchConn) Work(now innetwork.Time) bool {
 	c.now = now
+	c.wait.Round()
 	busy := false
 	for i := range c.cfg.Terms.Stripes {
 		busy = c.receive(i) || busy
@@ -198,7 +206,12 @@ func (c *SwitchConn) contribute(stripe int) bool {
 			}
 			continue
 		}
-		shard := c.lane.buffers(r.Seq).Shard(r.Owner)[:r.Offset+r.Bytes]
+		o := c.lane.buffers(r.Seq)
+		first := c.first(o, r.Owner)
+		if !r.Again && !first && c.wait.Must(c.now) {
+			return n > 0
+		}
+		shard := o.Shard(r.Owner)[:r.Offset+r.Bytes]
 		added := 0
 		for ; added < r.Count; added++ {
 			at := r.Offset + added*r.Step
@@ -209,11 +222,43 @@ func (c *SwitchConn) contribute(stripe int) bool {
 		}
 		sent := c.flush(stripe)
 		c.member.Sent(c.now, &r, sent)
+		c.account(o, first, r.Step*sent, sent < added)
 		if sent < added {
 			return n > 0 || sent > 0
 		}
 	}
 	return true
+}
+
+// first reports whether contributions for an owner go before what is multicast.
+func (c *SwitchConn) first(o *direct.Op, owner int) bool {
+	if _, one := o.To.Root(); one {
+		return precedes(owner, c.cfg.Rank, c.cfg.Terms.Ranks)
+	}
+	return c.cfg.Link != nil && c.cfg.Link.Ahead(0) > 0
+}
+
+// account counts bytes that were contributed, and claims the link for those that go first while
+// there is no room for them.
+func (c *SwitchConn) account(o *direct.Op, first bool, bytes int, full bool) {
+	if c.cfg.Link == nil {
+		return
+	}
+	c.cfg.Link.Ahead(-bytes / max(1, c.cfg.Terms.Ranks-1))
+	if !first {
+		c.behind.Pause()
+		return
+	}
+	if bytes > 0 {
+		more := time.Duration(0)
+		if _, one := o.To.Root(); one {
+			more = 1 // the claim alone: others hold up the results
+		}
+		c.behind.Sent(c.now, more)
+	}
+	if full {
+		c.behind.Full()
+	}
 }
 
 // keep tells the switch that a run is kept, and reports whether that went.
@@ -236,12 +281,18 @@ func (c *SwitchConn) flush(stripe int) int {
 }
 
 // Deadline returns when Work is to be called, unless datagrams come before: while the switch owes
-// an answer.
-func (c *SwitchConn) Deadline() (innetwork.Time, bool) { return c.member.Deadline() }
+// an answer, or contributions wait for the link.
+func (c *SwitchConn) Deadline() (innetwork.Time, bool) {
+	at, ok := c.member.Deadline()
+	if look, waits := c.wait.Next(); waits && (!ok || look < at) {
+		return look, true
+	}
+	return at, ok
+}
 
 // Patience returns for how long, at most, nobody needs to look at the switch unless datagrams come.
 func (c *SwitchConn) Patience(now innetwork.Time, most time.Duration) time.Duration {
-	if at, ok := c.member.Deadline(); ok {
+	if at, ok := c.Deadline(); ok {
 		most = min(most, at-now)
 	}
 	return most

@@ -8,6 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // Time is virtual.
@@ -32,6 +33,12 @@ type Config struct {
 	// 0: two chunks, and 32 KiB at least.
 	Ahead int
 
+	// Windows is in how many parts each shard is reduced, one shard after another and Depth parts at
+	// a time, as NCCL does it; 0: all shards in one operation.
+	Windows int
+	// Link, if not nil, returns what ranks know of a host's sending link, which others share.
+	Link func(host int) fabric.Link
+
 	Cutoff, Reorder Time // as in innetwork.Terms; 0: 1 ms and 100 us
 
 	// What it takes a switch to add a contribution or to pass a message on,
@@ -48,6 +55,9 @@ const (
 	leastSlots     = 32
 	leastAhead     = 32 << 10
 )
+
+// Depth is how many windows NCCL has in flight.
+const Depth = 8
 
 // types are those whose sums over all ranks are exact, given small numbers.
 var types = map[string]reduce.Type{"": reduce.F32, "f32": reduce.F32, "f64": reduce.F64, "i32": reduce.I32, "bf16": reduce.BF16}
@@ -79,6 +89,8 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 		return c, fmt.Errorf("reduction: %d ranks on %d hosts: want 1 to %d", c.Ranks, hosts, hosts)
 	case c.Bytes < 0 || c.Bytes%typ.Size() != 0:
 		return c, fmt.Errorf("reduction: shards of %d bytes: want a multiple of %d, the size of %v", c.Bytes, typ.Size(), typ)
+	case c.Windows < 0 || c.Windows > 0 && c.Bytes%(c.Windows*typ.Size()) != 0:
+		return c, fmt.Errorf("reduction: %d windows of %d bytes: want parts of whole elements", c.Windows, c.Bytes)
 	case c.Ahead < 1:
 		return c, fmt.Errorf("reduction: %d bytes ahead: want 1 or more", c.Ahead)
 	case c.Cutoff < 0 || c.Reorder < 0 || c.SwitchCost < 0 || c.SwitchCostPerByte < 0:

@@ -8,7 +8,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // Host is a rank, run by an engine, which ships. It implements network.Node.
@@ -19,6 +21,8 @@ type Host struct {
 	conn   *reducescatter.SwitchConn
 	path   *path
 	recv   []byte
+	posted int      // windows
+	open   int      // operations in flight
 	came   [][]bool // by stripe and slot: a result that was taken
 	timer  Time     // the earliest wake-up asked for, 0: none
 	finish Time     // when the operation was done here
@@ -34,33 +38,64 @@ const (
 func newHost(j *Job, rank int) *Host {
 	h := &Host{job: j, rank: rank, came: make([][]bool, j.terms.Stripes)}
 	h.path = newPath(h)
+	var link fabric.Link
+	if j.cfg.Link != nil {
+		link = j.cfg.Link(rank)
+	}
 	h.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
+		Link:  link,
 		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].number[rank], Switch: h.path, Timeout: 2 * patience, // the job sees it first
 		Lost: func(err error) { j.fail(fmt.Errorf("reduction: rank %d: %w", rank, err)) },
 	})
 	h.engine = engine.NewReduce(engine.ReduceConfig{
-		Rank: rank, Size: j.terms.Ranks, Clock: j.net.Now,
+		Rank: rank, Size: j.terms.Ranks, Clock: j.net.Now, Link: link,
 		Broken: func(err error) { j.fail(fmt.Errorf("reduction: rank %d: %w", rank, err)) },
 	})
 	h.engine.Begin(1, h.conn, nil)
 	return h
 }
 
-// start posts the operation.
+// start posts the operation, or the first windows.
 func (h *Host) start() {
 	c := &h.job.cfg
 	h.recv = make([]byte, c.Bytes)
-	w, err := h.engine.Submit(direct.Op{
-		Op:     collective.Op{Count: c.Bytes / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum},
-		Shards: func(owner int) []byte { return h.job.inputs.of(h.rank, owner) },
-		Recv:   h.recv,
-	}, nil)
+	if c.Windows == 0 {
+		h.post(direct.Op{
+			Op:     collective.Op{Count: c.Bytes / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum},
+			Shards: func(owner int) []byte { return h.job.inputs.of(h.rank, owner) },
+			Recv:   h.recv,
+		})
+	} else {
+		h.postWindows()
+	}
+	h.drive()
+}
+
+// postWindows keeps as many windows in flight as NCCL does.
+func (h *Host) postWindows() {
+	c := &h.job.cfg
+	for ; h.posted < c.Windows*c.Ranks && h.open < Depth; h.posted++ {
+		owner, size := h.posted/c.Windows, c.Bytes/c.Windows
+		from := h.posted % c.Windows * size
+		o := direct.Op{
+			Op:   collective.Op{To: wire.ToRank(owner), Count: size / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum},
+			Send: h.job.inputs.of(h.rank, owner)[from : from+size],
+		}
+		if owner == h.rank {
+			o.Recv = h.recv[from : from+size]
+		}
+		h.post(o)
+	}
+}
+
+func (h *Host) post(o direct.Op) {
+	w, err := h.engine.Submit(o, nil)
 	if err != nil {
 		h.job.fail(err)
 		return
 	}
+	h.open++
 	w.OnDone(h.complete)
-	h.drive()
 }
 
 // Receive takes what a leaf has sent.
@@ -126,9 +161,14 @@ func (h *Host) wake(at Time) {
 	h.job.net.At(at, h.rank, wakeTimer)
 }
 
-// complete checks the result of the operation, which is done.
+// complete posts more windows, or checks the result of all.
 func (h *Host) complete(err error) {
+	h.open--
 	if err == nil {
+		h.job.progress = h.job.net.Now()
+		if h.postWindows(); h.open > 0 {
+			return
+		}
 		err = h.job.inputs.check(h.rank, h.recv)
 	}
 	if err != nil {

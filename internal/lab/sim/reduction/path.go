@@ -108,13 +108,15 @@ func (s *socket) add(h *wire.Slot, payload []byte) bool {
 	return true
 }
 
-// flush gives the NIC what was added: a status at any time, and of contributions, which are
-// paced, what it takes.
+// paced reports whether a datagram waits for its turn: those that say something are too small to.
+func paced(b *Packet) bool { return b.head.Kind == wire.Contribution }
+
+// flush gives the NIC what was added: of contributions, which are paced, what it takes.
 func (s *socket) flush() (sent int) {
 	for i := range s.added {
 		b := &s.added[i]
 		class := uint8(network.Control)
-		if b.head.Kind != wire.Status {
+		if paced(b) {
 			if s.lane.room(s) <= 0 {
 				break
 			}
@@ -124,7 +126,7 @@ func (s *socket) flush() (sent int) {
 		s.host.job.post(s.host.rank, s.leaf, s.tree, class, b)
 		sent++
 	}
-	if len(s.added) > 0 && s.added[0].head.Kind != wire.Status {
+	if len(s.added) > 0 && paced(&s.added[0]) {
 		s.lane.flushed(s, sent)
 	}
 	s.added = s.added[sent:sent]

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+)
+
+// linked is rank0 with a link that others share, whose clock is the engine's.
+func linked() (*Gather, *lossless, *uplink.Link) {
+	f := &lossless{room: 1 << 20}
+	f.now = time.Second
+	clock := func() time.Duration { return f.now }
+	l := uplink.New(new(uplink.Words), clock)
+	return NewGather(GatherConfig{
+		Core: multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f, Clock: clock, Link: l,
+	}), f, l
+}
+
+func broadcast(chunks int) GatherOp {
+	b := make([]byte, 4*chunks)
+	return GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: len(b)}, Send: b, Recv: b}
+}
+
+// TestBroadcastFollowsWhatIsBehind: contributions that are behind go first, and no longer than they
+// claim to.
+func TestBroadcastFollowsWhatIsBehind(t *testing.T) {
+	g, f, l := linked()
+	l.Claim(fabric.Behind, 3*time.Millisecond)
+	_, err := g.Submit(broadcast(2), nil)
+	require.NoError(t, err)
+	for f.now < time.Second+3*time.Millisecond {
+		g.Work()
+		require.Empty(t, f.sent)
+		at, ok := g.Next()
+		require.True(t, ok)
+		require.Greater(t, at, f.now, "busy waiting")
+		require.LessOrEqual(t, at, f.now+500*time.Microsecond)
+		f.now = at
+	}
+	g.Work()
+	require.Len(t, f.sent, 2)
+	require.Positive(t, l.Claimed(fabric.Multicast), "more may be about to come")
+}
+
+// TestAllgatherFollowsOnlyWhereItIsAhead: all ranks take part in both at once, and each has a share.
+func TestAllgatherFollowsOnlyWhereItIsAhead(t *testing.T) {
+	g, f, l := linked()
+	l.Claim(fabric.Behind, 3*time.Millisecond)
+	_, err := g.Submit(allgather(2), nil)
+	require.NoError(t, err)
+	g.Work()
+	require.Len(t, f.sent, 2)
+	require.Equal(t, 8, l.Ahead(0), "what is multicast counts")
+	_, err = g.Submit(allgather(2), nil)
+	require.NoError(t, err)
+	g.Work()
+	require.Len(t, f.sent, 2, "ahead, so it follows")
+	l.Ahead(-8)
+	g.Work()
+	require.Len(t, f.sent, 4)
+}
+
+// TestFullQueueClaimsTheLink until there is room.
+func TestFullQueueClaimsTheLink(t *testing.T) {
+	g, f, l := linked()
+	f.room = 1
+	_, err := g.Submit(allgather(3), nil)
+	require.NoError(t, err)
+	g.Work()
+	require.Len(t, f.sent, 1)
+	require.Positive(t, l.Claimed(fabric.Multicast))
+	f.room = 1 << 20
+	f.now += fabric.MostClaimed + 1
+	require.Zero(t, l.Claimed(fabric.Multicast))
+	g.Work()
+	require.Len(t, f.sent, 3)
+}

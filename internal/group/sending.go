@@ -1,0 +1,49 @@
+package group
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// sending is the link by which a group's data leave the host; nil where none do.
+type sending struct{ Link }
+
+// openLink returns the link of an interface, and what is to be said of it.
+func openLink(n Network, ifi *net.Interface) (*sending, []warning) {
+	if ifi.Flags&net.FlagLoopback != 0 {
+		return nil, nil
+	}
+	l, err := n.Link(ifi)
+	if err != nil {
+		return &sending{l}, []warning{{"link alone", fmt.Sprintf(
+			"other processes of this host do not learn what this one sends by %s, so an Allgather of one and a Reduce-Scatter of another"+
+				" may hinder each other: %v", ifi.Name, err)}}
+	}
+	return &sending{l}, nil
+}
+
+// fabric returns what engines know of it.
+func (s *sending) fabric() fabric.Link {
+	if s == nil {
+		return nil
+	}
+	return s.Link
+}
+
+// from returns what engines know of it if what has this local address leaves by it.
+func (s *sending) from(local netip.Addr) fabric.Link {
+	if s == nil || !s.Has(local) {
+		return nil
+	}
+	return s.Link
+}
+
+func (s *sending) close() error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}

@@ -1,0 +1,112 @@
+package reduction
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+)
+
+const shardBytes = 8 << 20
+
+// windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does, of which one begins
+// later. It returns when each was done, in units of what a shard takes on a link.
+func windows(t *testing.T, hosts int, late Time, gatherLate, told bool) (gather, reduce float64) {
+	t.Helper()
+	c := on(hosts, 0)
+	c.Bytes, c.Chunk, c.Windows = shardBytes, 8<<10, 16
+	n, err := network.New(c.Net, c.Seed)
+	require.NoError(t, err)
+	var link func(host int) fabric.Link
+	if told {
+		words := make([]uplink.Words, hosts)
+		link = func(host int) fabric.Link { return uplink.New(&words[host], n.Now) }
+	}
+	c.Link = link
+	j, err := New(n, c)
+	require.NoError(t, err)
+	s := sim.Cluster(c.Net, multicast.Op{}, 0)
+	s.Link, s.Depth, s.Core.Window, s.Seed = link, Depth, 256, c.Seed
+	for w := range hosts * c.Windows {
+		op := multicast.Op{Collective: wire.Broadcast, Root: w / c.Windows, Bytes: c.Bytes / c.Windows}
+		s.Ops = append(s.Ops, sim.Op{Op: op})
+	}
+	s.Coarse(2)
+	shard := Time(float64(c.Bytes) * 8 / c.Net.Gbps)
+	var g *sim.Job
+	attach := func(host int, rank network.Node) {
+		n.Attach(host, &Shared{Reduction: j.hosts[host], Other: rank})
+	}
+	if gatherLate {
+		for r, h := range j.hosts {
+			n.Attach(r, h)
+		}
+		j.Start()
+	} else {
+		g = s.On(n, attach)
+	}
+	until(n, late)
+	if gatherLate {
+		g = s.On(n, attach)
+	} else {
+		j.Start()
+	}
+	for g.Step() && j.err == nil { // until nothing is left to happen
+	}
+	gathered := g.Finish()
+	for !j.Done() && n.Step() {
+	}
+	require.NoError(t, gathered.Err)
+	require.NoError(t, j.Err())
+	require.True(t, j.Done())
+	last := Time(0)
+	for _, s := range gathered.Spans {
+		last = max(last, s.To)
+	}
+	r := j.Result()
+	return float64(last) / float64(shard), float64(r.Time+j.begun) / float64(shard)
+}
+
+// until lets time pass.
+func until(n *network.Network, at Time) {
+	for n.Now() < at && n.Step() {
+	}
+}
+
+// Windows of one rank at a time run in step, whichever of the two begins later: from then on each
+// loads the links that the other leaves idle, and both take P shards on a link. What is lost is the
+// time until the one that is behind has caught up.
+func TestWindowsRunInStep(t *testing.T) {
+	const hosts = 4
+	for name, c := range map[string]struct {
+		late       float64 // in shards
+		gatherLate bool
+		most       float64
+	}{
+		"Reduce-Scatter behind":     {0.3, false, hosts + 0.3},
+		"Allgather behind":          {0.3, true, hosts + 0.3},
+		"Reduce-Scatter far behind": {1.2, false, hosts + 1.2 + 1},
+		"Allgather far behind":      {1.2, true, hosts + 1.2 + 1.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			late := Time(c.late * shardBytes * 8 / 100)
+			gather, reduce := windows(t, hosts, late, c.gatherLate, true)
+			const gaps = 0.3 // between windows
+			require.LessOrEqual(t, max(gather, reduce), c.most+gaps)
+			t.Logf("Allgather %.2f, Reduce-Scatter %.2f shards", gather, reduce)
+		})
+	}
+}
+
+// Without word of each other the Allgather, which the model lets go first, runs away from a
+// Reduce-Scatter that is behind.
+func TestWindowsOutOfStep(t *testing.T) {
+	gather, reduce := windows(t, 4, 3*shardBytes*8/1000, false, false)
+	require.Greater(t, max(gather, reduce), 5.0)
+}

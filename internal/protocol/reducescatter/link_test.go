@@ -1,0 +1,78 @@
+package reducescatter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+)
+
+// TestContributionsWaitForWhatIsMulticast: while chunks to multicast wait for the link, new
+// contributions do, and what was lost does not. They go when the link is
+// claimed no more.
+func TestContributionsWaitForWhatIsMulticast(t *testing.T) {
+	u, m, o := rig(t, 1024, nil, false)
+	var words uplink.Words
+	at := now()
+	link := uplink.New(&words, func() time.Duration { return at })
+	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
+	came := func(want int) {
+		t.Helper()
+		until(t, func() bool {
+			u.Work(at)
+			_, err := m.batch.Receive(m.Socket, nil, 8, m)
+			require.NoError(t, err)
+			return len(m.heads) >= want
+		})
+		require.Len(t, m.heads, want)
+	}
+	link.Claim(fabric.Multicast, 50*time.Millisecond)
+	u.lane.Post(at, o)
+	credit := make([]byte, wire.SlotBodySize+1)
+	(&wire.SlotCredit{Limit: 8, Missing: wire.SlotSet{From: m.heads[1].Slot, Bits: []byte{1}}}).Put(credit)
+	m.send(t, wire.Slot{Kind: wire.Allowance, Job: 7}, credit)
+	came(5)
+	require.Equal(t, m.heads[1], m.heads[3], "what was lost")
+	require.Equal(t, wire.Kept, m.heads[4].Kind, "what is kept takes no room")
+	for range 100 {
+		u.Work(at)
+	}
+	_, err := m.batch.Receive(m.Socket, nil, 8, m)
+	require.NoError(t, err)
+	require.Len(t, m.heads, 5)
+	look, waits := u.Deadline()
+	require.True(t, waits)
+	require.Greater(t, look, at, "busy waiting")
+	require.LessOrEqual(t, look, at+500*time.Microsecond)
+	at += 51 * time.Millisecond
+	came(7)
+	u.Work(at)
+	_, waits = u.wait.Next()
+	require.False(t, waits, "nothing waits any more")
+}
+
+// TestContributionsThatAreBehindDoNotWait: where an Allgather has had more than its share.
+func TestContributionsThatAreBehindDoNotWait(t *testing.T) {
+	u, m, o := rig(t, 1024, nil, false)
+	var words uplink.Words
+	at := now()
+	link := uplink.New(&words, func() time.Duration { return at })
+	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
+	link.Claim(fabric.Multicast, 50*time.Millisecond)
+	link.Ahead(10_000)
+	u.lane.Post(at, o)
+	credit := make([]byte, wire.SlotBodySize)
+	(&wire.SlotCredit{Limit: 8}).Put(credit)
+	m.send(t, wire.Slot{Kind: wire.Allowance, Job: 7}, credit)
+	until(t, func() bool {
+		u.Work(at)
+		_, err := m.batch.Receive(m.Socket, nil, 8, m)
+		require.NoError(t, err)
+		return len(m.heads) == 6
+	})
+	require.Equal(t, 10_000-2*1024, link.Ahead(0), "contributions are counted")
+}
