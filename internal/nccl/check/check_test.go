@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -150,6 +152,64 @@ func otherTuner(s *site) {
 	nccltest.Plugin{Name: "other"}.Library(s.t, filepath.Join(s.lib, "libnccl-tuner.so"))
 }
 
+// NCCL needs no file where the plugin says that its devices are near the GPUs.
+func TestNearEach(t *testing.T) {
+	near := ours
+	near.Paths = []string{"/sys/devices/pci0000:15/0000:15:01.0", "/sys/devices/pci0000:95/0000:95:01.0"}
+	s := newSite(t, near, 23007)
+	twoSockets(s)
+	s.host.PCI("pci0000:15/0000:15:01.0", "0x15b3", "0x020000", 0)
+	s.host.PCI("pci0000:95/0000:95:01.0", "0x15b3", "0x020000", 1)
+	r := s.run()
+	require.True(t, r.Used, r.Reason)
+
+	s.host.File("sys/devices/pci0000:95/0000:95:01.0/numa_node", "0\n")
+	s.opts.Environ = nil
+	requireFault(t, s.run(), "2 NUMA nodes", "NCCL_TOPO_FILE=/etc/mcast-topology.xml")
+}
+
+// What the plugin's tuner takes where nobody has set a size.
+func TestTunerRules(t *testing.T) {
+	source, err := os.ReadFile("../../../ncclnet/tuner_rule.c")
+	require.NoError(t, err)
+	needs := map[string]need{"SWITCH": aSwitch, "REGISTERED": registered, "WHOLE": whole}
+	collectives := map[string]string{"ALLGATHER": allgather, "REDUCE_SCATTER": reduceScatter}
+	rows := regexp.MustCompile(`\{ NCCL_(\w+), (\w+), (\d+) << 20 \}`).FindAllStringSubmatch(string(source), -1)
+	require.Len(t, rows, len(tunerRules))
+	for i, row := range rows {
+		mib, err := strconv.Atoi(row[3])
+		require.NoError(t, err)
+		require.Equal(t, tunerRules[i].collective, collectives[row[1]])
+		require.Equal(t, tunerRules[i].need, needs[row[2]])
+		require.Equal(t, tunerRules[i].from, mib<<20)
+	}
+
+	auto := func(version int) *site {
+		s := newSite(t, ours, version)
+		delete(s.vars, "MCAST_TUNER_ALLGATHER")
+		delete(s.vars, "MCAST_TUNER_REDUCE_SCATTER")
+		return s
+	}
+	r := auto(23007).run()
+	require.Equal(t, "Allgather by CollNet, Reduce-Scatter as NCCL chooses", r.Reason)
+	require.Contains(t, r.Collectives[0].Why, "in flight at once")
+
+	s := auto(22005) // whose tuner is not asked
+	s.vars["NCCL_TUNER_PLUGIN"] = pluginFile
+	s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), 22005, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8")
+	r = s.run()
+	require.False(t, r.Used)
+	require.Contains(t, r.Reason, "neither Allgather nor Reduce-Scatter")
+
+	s.opts.Environ = nil
+	s.vars["MCAST_GPU_MEMORY"] = "coherent"
+	require.Equal(t, "Allgather and Reduce-Scatter by CollNet", s.run().Reason)
+
+	s.opts.Environ = nil
+	s.vars["MCAST_TUNER_REDUCE_SCATTER"] = "0"
+	require.Equal(t, "Allgather by CollNet, Reduce-Scatter as NCCL chooses", s.run().Reason)
+}
+
 func twoSockets(s *site) {
 	s.opts.NVSwitch = "yes"
 	s.host.GPU("pci0000:15/0000:15:00.0", 0)
@@ -273,30 +333,17 @@ func TestSwitch(t *testing.T) {
 	require.NoError(t, err)
 	address := ln.Addr().String()
 	s := newSite(t, ours, 23007)
-	s.vars["MCAST_SWITCH"] = address
+	s.vars["MCAST_SWITCH"], s.vars["MCAST_TUNER_REDUCE_SCATTER"] = address, "auto"
 	r := s.run()
 	require.Contains(t, r.Findings[len(r.Findings)-1].Says, address+" answers")
+	require.Contains(t, r.Collectives[1].Why, "with the switch")
 	require.NoError(t, ln.Close())
 	s.opts.Environ = nil
 	r = s.run()
+	require.Equal(t, Note, r.Findings[len(r.Findings)-1].Level)
 	require.Contains(t, r.Findings[len(r.Findings)-1].Says, "connection refused")
-}
+	require.False(t, r.Collectives[1].CollNet)
 
-// Left to its table, the tuner wants a switch.
-func TestTunersTable(t *testing.T) {
-	s := newSite(t, ours, 23007)
-	delete(s.vars, "MCAST_TUNER_ALLGATHER")
-	delete(s.vars, "MCAST_TUNER_REDUCE_SCATTER")
-	r := s.run()
-	require.False(t, r.Used)
-	require.Contains(t, r.Reason, "neither Allgather nor Reduce-Scatter")
-	require.Contains(t, r.Collectives[1].Why, "a switch that answers")
-
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, ln.Close()) })
-	s.vars["MCAST_SWITCH"] = ln.Addr().String()
-	r = s.run()
-	require.True(t, r.Used, "%+v", r.Findings)
-	require.Equal(t, 4<<20, r.Collectives[1].From)
+	s.opts.Environ, s.opts.GPUs, s.opts.NVSwitch = nil, 2, "yes"
+	requireFault(t, s.run(), "with several GPUs a node CollNet's connect fails then", "MCAST_SWITCH=")
 }

@@ -3,11 +3,11 @@ package check
 import (
 	"context"
 	"fmt"
-	"net"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/nccl/machine"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/probe"
 )
 
@@ -76,24 +76,28 @@ func (c *checker) devices() {
 		c.fault(Finding{Do: "say --nvswitch=yes if nvidia-smi topo -m shows NV links between all of them"},
 			"%s: without one, NCCL before 2.31 takes no CollNet with several GPUs a node", where)
 	}
-	if c.machine.Sockets() > 1 && c.get("NCCL_TOPO_FILE") == "" && !c.pathsOfDevices() {
+	if c.machine.Sockets() > 1 && c.get("NCCL_TOPO_FILE") == "" && !c.nearEach() {
 		c.fault(Finding{Set: "NCCL_TOPO_FILE=/etc/mcast-topology.xml", Do: "mcast nccl topology > /etc/mcast-topology.xml, on every node"},
-			"the GPUs are on %d NUMA nodes, and the plugin's devices have no PCI address: NCCL counts them all as the first one's", c.machine.Sockets())
+			"the GPUs are on %d NUMA nodes, and the plugin's devices are not on all of them: NCCL gives CollNet up where a GPU has none near", c.machine.Sockets())
 	}
 }
 
-// pathsOfDevices reports whether each of the plugin's devices has a place of its own on the PCI bus.
-func (c *checker) pathsOfDevices() bool {
-	if c.Plugin == nil {
-		return false
-	}
-	places := map[string]bool{}
-	for _, d := range c.Plugin.Devices {
-		if d.PCIPath != "" {
-			places[d.PCIPath] = true
+// nearEach reports whether the plugin says of some device on each GPU's NUMA node that it is there.
+func (c *checker) nearEach() bool {
+	near := map[int]bool{}
+	if c.Plugin != nil {
+		for _, d := range c.Plugin.Devices {
+			if d.PCIPath != "" {
+				near[machine.NUMA(filepath.Join(c.Root, d.PCIPath))] = true
+			}
 		}
 	}
-	return len(places) >= c.Topology.GPUs
+	for _, g := range c.machine.GPUs {
+		if !near[g.NUMA] {
+			return false
+		}
+	}
+	return true
 }
 
 // choice checks that it is our tuner that NCCL asks, and that nothing forbids what it says.
@@ -139,78 +143,4 @@ func (c *checker) tuner(ctx context.Context) {
 		said = c.written("NCCL_TUNER_PLUGIN")
 	}
 	c.fault(Finding{Set: "NCCL_TUNER_PLUGIN=" + pluginFile}, "%s: NCCL takes the tuner of %s instead of the plugin's", said, loaded.Path)
-}
-
-// collectives says which of the two go through CollNet, if nothing stands in the way.
-func (c *checker) collectives(ctx context.Context) {
-	s, err := config.Load(c.lookup, nil)
-	if err != nil {
-		return // said already
-	}
-	answers := len(s.Switches()) > 0
-	for _, address := range s.Switches() {
-		if err := reach(ctx, address); err != nil {
-			answers = false
-			c.note(Finding{Do: "mcast switch starts one"}, "MCAST_SWITCH: %v", err)
-		}
-	}
-	if answers {
-		c.good("MCAST_SWITCH=%s answers", s.Switch)
-	}
-	c.Collectives = append(c.Collectives, collective("Allgather", "MCAST_TUNER_ALLGATHER", s.TunerAllgather, answers), collective("Reduce-Scatter", "MCAST_TUNER_REDUCE_SCATTER", s.TunerReduceScatter, answers))
-}
-
-// switched is the size from which the tuner's table takes CollNet where a switch answers
-// (ncclnet/tuner_rule.c).
-const switched = 4 << 20
-
-func collective(name, variable string, from int, answers bool) Collective {
-	switch {
-	case from == 0:
-		return Collective{Name: name, Why: variable + "=0: never by CollNet"}
-	case from < 0 && !answers:
-		return Collective{Name: name, Why: "by CollNet only where that wins: with a switch that answers (MCAST_SWITCH), registered buffers, or, an Allgather, in flight as a whole"}
-	case from < 0:
-		from = switched
-	}
-	return Collective{Name: name, CollNet: true, From: from, Why: fmt.Sprintf("by CollNet from %d bytes in total", from)}
-}
-
-// reach connects to an aggregation node.
-func reach(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
-}
-
-// verdict puts the findings together.
-func (c *checker) verdict() {
-	if f := c.firstFault(); f != nil {
-		c.Reason = f.Says
-		for i := range c.Collectives {
-			c.Collectives[i] = Collective{Name: c.Collectives[i].Name, Why: "not by CollNet"}
-		}
-		return
-	}
-	var by, otherwise []string
-	for _, one := range c.Collectives {
-		if one.CollNet {
-			by = append(by, one.Name)
-		} else {
-			otherwise = append(otherwise, one.Name)
-		}
-	}
-	c.Used = len(by) > 0
-	switch {
-	case !c.Used:
-		c.Reason = "as its network, but neither Allgather nor Reduce-Scatter goes through CollNet"
-	case len(otherwise) > 0:
-		c.Reason = fmt.Sprintf("%s by CollNet, %s as NCCL chooses", by[0], otherwise[0])
-	default:
-		c.Reason = strings.Join(by, " and ") + " by CollNet"
-	}
 }

@@ -90,7 +90,7 @@ func (m *Machine) addDriven(dir string) {
 }
 
 func gpuOf(dir, id string) GPU {
-	g := GPU{BusID: id, NUMA: numaOf(dir)}
+	g := GPU{BusID: id, NUMA: NUMA(dir)}
 	path, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return g
@@ -105,11 +105,12 @@ func gpuOf(dir, id string) GPU {
 			return g
 		}
 		g.Bridges = slices.Insert(g.Bridges, 0, filepath.Base(path))
-		g.NUMA = numaOf(path)
+		g.NUMA = NUMA(path)
 	}
 }
 
-func numaOf(dir string) int {
+// NUMA returns the NUMA node of a PCI device's folder in sysfs; -1: not known.
+func NUMA(dir string) int {
 	node, err := strconv.Atoi(word(dir, "numa_node"))
 	if err != nil {
 		return -1

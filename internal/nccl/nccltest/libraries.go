@@ -27,8 +27,8 @@ int ncclGetVersion(int *version) { *version = %d; return 0; }
 // Plugin is how a plugin behaves.
 type Plugin struct {
 	Name    string   // as it calls itself
-	Devices []string // in its net table; each lies at the PCI path "/sys/NAME" if Paths
-	Paths   bool
+	Devices []string // in its net table
+	Paths   []string // of its devices on the PCI bus; nil: they have none
 	CollNet int      // how many of them are CollNet's
 	Fails   string   // what it logs before its init fails; empty: it does not
 	Tables  []string // that it exports beside those of net v8 and CollNet v8
@@ -50,26 +50,26 @@ func (p Plugin) Library(t *testing.T, path string) string {
 typedef void (*logger)(int, unsigned long, const char *, int, const char *, ...);
 struct props { const char *name, *path; unsigned long guid; int pointers, global, speed, port; float latency; int rest[4]; };
 struct table { const char *name; int (*init)(logger); int (*devices)(int *); int (*properties)(int, struct props *); };
-static const char *const names[] = { "%s" }, *const fails = "%s";
+static const char *const names[] = { "%s" }, *const paths[] = { "%[7]s" }, *const fails = "%[2]s";
 static int init(logger log)
 {
 	if (*fails)
 		log(2, 0, __FILE__, __LINE__, "%%s", fails);
 	return *fails ? 3 : 0;
 }
-static int net(int *n) { *n = %d; return 0; }
-static int coll(int *n) { *n = %d; return 0; }
+static int net(int *n) { *n = %[3]d; return 0; }
+static int coll(int *n) { *n = %[4]d; return 0; }
 static int properties(int device, struct props *p)
 {
 	memset(p, 0, sizeof *p);
 	p->name = names[device];
-	p->path = %[7]d ? names[device] : 0;
+	p->path = *paths[0] ? paths[device] : 0;
 	p->speed = 10000;
 	return 0;
 }
 struct table ncclNetPlugin_v8 = { "%[5]s", init, net, properties }, ncclCollNetPlugin_v8 = { "%[5]s", init, coll, properties };
 %[6]s
-`, strings.Join(p.Devices, `", "`), p.Fails, len(p.Devices), p.CollNet, p.Name, more.String(), boolean(p.Paths)))
+`, strings.Join(p.Devices, `", "`), p.Fails, len(p.Devices), p.CollNet, p.Name, more.String(), strings.Join(p.Paths, `", "`)))
 }
 
 // Crashing compiles a library that ends whoever loads it.
@@ -97,11 +97,4 @@ func compile(t *testing.T, path, source string) string {
 	}
 	require.NoError(t, os.WriteFile(path, library.([]byte), 0o755))
 	return path
-}
-
-func boolean(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

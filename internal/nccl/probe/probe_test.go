@@ -53,14 +53,14 @@ func TestNCCL(t *testing.T) {
 
 func TestPlugin(t *testing.T) {
 	path := nccltest.Plugin{
-		Name: "mcast", Devices: []string{"eth0", "eth1"}, Paths: true, CollNet: 1,
+		Name: "mcast", Devices: []string{"eth0", "eth1"}, Paths: []string{"/sys/a", "/sys/b"}, CollNet: 1,
 		Tables: []string{"ncclNetPlugin_v9", "ncclNetPlugin_v11", "ncclTunerPlugin_v10", "notncclNetPlugin_v3"},
 	}.Library(t, filepath.Join(t.TempDir(), "libnccl-net-x.so"))
 	found := loader().Load(t.Context(), path)
 	require.Equal(t, Library{
 		Path:    path,
-		Net:     &Offer{Name: "mcast", Devices: []Device{{"eth0", "eth0", 10000}, {"eth1", "eth1", 10000}}},
-		CollNet: &Offer{Name: "mcast", Devices: []Device{{"eth0", "eth0", 10000}}},
+		Net:     &Offer{Name: "mcast", Devices: []Device{{"eth0", "/sys/a", 10000}, {"eth1", "/sys/b", 10000}}},
+		CollNet: &Offer{Name: "mcast", Devices: []Device{{"eth0", "/sys/a", 10000}}},
 	}, found)
 	has, err := Exported(path)
 	require.NoError(t, err)
