@@ -101,20 +101,27 @@ def training(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(case: dict[str, Any]) -> dict[str, Any]:
-    """Ask for two groups where there cannot be two with CollNet."""
+    """Ask for two groups where there cannot be two with CollNet, and train nevertheless."""
     del case
-    dist.init_process_group("gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=DEVICE)
+    mesh = dist.device_mesh.init_device_mesh("cuda", (SIZE,))
+    dist.barrier()
+    before = len(torch_mcast.nccl.communicators())
+    said = ""
     try:
         torch_mcast.nccl.groups()
     except torch_mcast.UnavailableError as e:
         said = str(e)
-    left = len(torch_mcast.nccl.communicators())
-    alone: Any = dist.new_group(backend="nccl")
-    model: Any = nn.Linear(8, 8).cuda()
-    fully_shard(model, mesh=dist.device_mesh.DeviceMesh.from_group(alone, "cuda"))
-    handle = torch_mcast.fsdp.enable(model, group=alone)
-    model(torch.ones(2, 8, device=DEVICE)).sum().backward()
-    return {"said": said, "left": left, "one": handle.why_serial}
+    kept = len(torch_mcast.nccl.communicators()) - before
+    serial: dict[str, Any] = {}
+    for name, group in (("mesh", None), ("one", dist.new_group())):
+        model: Any = nn.Linear(8, 8).cuda()
+        fully_shard(model, mesh=mesh)
+        handle = torch_mcast.fsdp.enable(model, group=group)  # type: ignore[arg-type]
+        model(torch.ones(2, 8, device=DEVICE)).sum().backward()
+        assert float(model.bias.grad.full_tensor().sum()) == 16
+        serial[name] = handle.why_serial
+    return {"said": said, "kept": kept, **serial}
 
 
 def lists(case: dict[str, Any]) -> dict[str, Any]:

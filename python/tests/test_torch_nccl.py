@@ -30,13 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsd
 
 import node
 
-LIMIT_S = 300.0  # for ranks to end, on a busy machine
+LIMIT_S = 600.0  # for ranks to end, on a busy machine
 RUNNER = os.environ.get("MCAST_TORCH_NCCL", "")
 LIBRARY = Path("/lib/libnccl-net-mcast.so")
 
 # What losses, norms and weights may differ by from a run on CPUs: sums of 3 and 4 ranks have another
-# order, over Socket as well (some 1e-4, and 2e-2 where gradients are bfloat16).
-F32, BF16 = 4e-4, 4e-2
+# order, over Socket as well (some 1e-7, and 3e-3 where gradients are bfloat16).
+F32, BF16 = 1e-5, 2e-2
 
 needs_rig = pytest.mark.skipif(
     not RUNNER or not dist.is_nccl_available(),
@@ -241,8 +241,8 @@ def test_training_over_two_groups_is_that_of_the_cpu(name: str, tmp_path: Path) 
     for result in results:
         assert result["apart"] <= limit, result
         assert (result["two"], result["why_serial"]) == (True, ""), result
-        assert result["deferred"] > 0
-        assert (result["blocked"] > 0) == ("accumulate" in case or "dtype" in case)
+        assert (result["deferred"] > 0) == ("dtype" not in case), result  # what is cast cannot wait
+        assert (result["blocked"] > 0) == ("accumulate" in case or "dtype" in case), result
         gather, reduce = result["windows"][-2:]
         assert gather[0] >= 10, result  # its Allgathers and none of the Reduce-Scatters
         assert gather[1] == 0, result
@@ -253,27 +253,38 @@ def test_training_over_two_groups_is_that_of_the_cpu(name: str, tmp_path: Path) 
 @needs_rig
 def test_a_wait_left_out_is_seen(tmp_path: Path) -> None:
     with Run(tmp_path, 2, "training", {"mistake": "drain"}, FAKE_CUDA_DELAY_US="1000") as run:
-        assert max(result["apart"] for result in run.results()) > 10 * F32
+        assert max(result["apart"] for result in run.results()) > 1e-3
 
 
 @needs_rig
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "says", "mesh"),
     [
-        ({"MCAST_TUNER_REDUCE_SCATTER": "0"}, "the tuner leaves Reduce-Scatters to NCCL"),
-        ({"NCCL_COLLNET_ENABLE": "0"}, "NCCL_COLLNET_ENABLE=1"),
+        (
+            {"MCAST_TUNER_REDUCE_SCATTER": "0"},
+            "the tuner leaves Reduce-Scatters to NCCL",
+            "cannot run side by side",
+        ),
+        (
+            {"NCCL_COLLNET_ENABLE": "0"},
+            "NCCL_COLLNET_ENABLE=1 turns it on",
+            "CollNet is off: set NCCL_COLLNET_ENABLE=1",
+        ),
     ],
 )
 def test_where_two_groups_cannot_be_had_it_says_why(
-    settings: dict[str, str], says: str, tmp_path: Path
+    settings: dict[str, str], says: str, mesh: str, tmp_path: Path
 ) -> None:
     with Run(tmp_path, 2, "refusal", {}, **settings) as run:
         results = run.results()
-    assert len({result["said"] for result in results}) == 1
     for result in results:
         assert says in result["said"]
-        assert result["left"] == 0
+        assert mesh in result["mesh"]
+        assert result["kept"] == 0
         assert "one NCCL communicator" in result["one"]
+        assert "side by side" in result["said"]
+    assert len({result["said"] + result["mesh"] for result in results}) == 1
+    assert "run one after another" in run.texts()[0]
 
 
 @needs_rig

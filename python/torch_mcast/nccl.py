@@ -105,9 +105,28 @@ def groups(
         UnavailableError: one of the two would not go through CollNet on some rank; the message says which
             and why, the same on all ranks. The groups are gone.
     """
+    made, reason = _make(range(dist.get_world_size()) if ranks is None else ranks, channels, timeout)
+    if made is None:
+        raise errors.UnavailableError(
+            f"Allgather and Reduce-Scatter cannot run side by side in CollNet: {reason}"
+        )
+    return made
+
+
+def beside(shard: dist.ProcessGroup) -> tuple[Groups | None, str]:
+    """Return two groups of the ranks of an NCCL group, or why there are none, the same on all ranks."""
+    if reason := _common(_lacking(os.environ), shard):
+        return None, reason
+    return _make(dist.get_process_group_ranks(shard), None, None)
+
+
+def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None) -> tuple[Groups | None, str]:
+    """Return two groups that both go through CollNet, or why there are none, the same on all ranks."""
     if not dist.is_nccl_available() or not torch.cuda.is_available():
-        raise errors.UnavailableError("NCCL needs a torch built with it and a CUDA device: there is none")
-    members = sorted(range(dist.get_world_size()) if ranks is None else ranks)
+        return None, "NCCL needs a torch built with it and a CUDA device: there is none"
+    if reason := _splits():
+        return None, reason
+    members = sorted(ranks)
     made: list[dist.ProcessGroup] = []
     reasons: list[str] = []
     for kind in _NAMES:
@@ -126,20 +145,8 @@ def groups(
     if reason := _common("; ".join(dict.fromkeys(filter(None, reasons))), made[0]):
         for group in made:
             dist.destroy_process_group(group)
-        raise errors.UnavailableError(
-            f"Allgather and Reduce-Scatter cannot run side by side in CollNet: {reason}"
-        )
-    return Groups(*made)
-
-
-def beside(shard: dist.ProcessGroup) -> tuple[Groups | None, str]:
-    """Return two groups of the ranks of an NCCL group, or why there are none, the same on all ranks."""
-    if reason := _common(_lacking(os.environ), shard):
         return None, reason
-    try:
-        return groups(dist.get_process_group_ranks(shard)), ""
-    except errors.UnavailableError as e:
-        return None, str(e)
+    return Groups(*made), ""
 
 
 def is_nccl(group: dist.ProcessGroup) -> bool:
@@ -179,15 +186,23 @@ def _why_not(kind: Kind, before: Iterable[Communicator], after: Iterable[Communi
     return ""
 
 
+def _splits() -> str:
+    """Return why torch would split a new group off the default group, or ""."""
+    if hasattr(dist.ProcessGroupNCCL.Options(), "lazy_init"):
+        return ""
+    world = dist.group.WORLD
+    if world is None or world.bound_device_id is None or not is_nccl(world):
+        return ""
+    return (
+        f"torch {torch.__version__} makes groups beside an NCCL default group by ncclCommSplit, which NCCL "
+        'gives no CollNet: use init_process_group("gloo"), leave out device_id, or take torch 2.15'
+    )
+
+
 def _options(channels: int | None) -> Any:
     nccl: Any = dist.ProcessGroupNCCL.Options()
-    if hasattr(nccl, "lazy_init"):  # torch 2.15: keeps new_group from splitting
-        nccl.lazy_init = True
-    elif (world := dist.group.WORLD) is not None and world.bound_device_id is not None and is_nccl(world):
-        raise errors.UnavailableError(
-            f"torch {torch.__version__} makes groups beside an NCCL default group by ncclCommSplit, which "
-            'NCCL gives no CollNet: use init_process_group("gloo"), leave out device_id, or take torch 2.15'
-        )
+    if hasattr(nccl, "lazy_init"):
+        nccl.lazy_init = True  # keeps new_group from splitting
     if channels is not None:
         nccl.config.min_ctas = channels
     return nccl
