@@ -131,7 +131,7 @@ struct tuner_facts {
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered);
 bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool registered);
 size_t tuner_from(const struct tuner_facts *f, int func);
-void tuner_say_rule(const struct tuner_facts *f);
+void tuner_say_rule(const struct tuner_facts *f, bool alone);
 
 /* tuner.c, as v5 and later have it. */
 nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);

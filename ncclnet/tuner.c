@@ -79,7 +79,7 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 		why = "some nodes have an NVSwitch and others none";
 	if (why == NULL) {
 		INFO("CollNet is connected: %zu ranks on %zu nodes%s", ranks, nodes, t->alone ? "" : "; with several GPUs a node NCCL must hold it possible, which before 2.31 takes an NVSwitch");
-		tuner_say_rule(&t->facts);
+		tuner_say_rule(&t->facts, t->alone);
 	} else {
 		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
 	}

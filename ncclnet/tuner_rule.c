@@ -18,16 +18,16 @@ static const struct rule {
 	enum need need;
 	size_t from;
 } rules[] = {
-	{ NCCL_REDUCE_SCATTER, SWITCH, 4 << 20 },
+	{ NCCL_REDUCE_SCATTER, SWITCH, 8 << 20 },
 	{ NCCL_REDUCE_SCATTER, REGISTERED, 4 << 20 },
-	{ NCCL_ALLGATHER, SWITCH, 4 << 20 }, /* a Reduce-Scatter beside it leaves it the receiving sides */
+	{ NCCL_ALLGATHER, SWITCH, 8 << 20 }, /* a Reduce-Scatter beside it leaves it the receiving sides */
 	{ NCCL_ALLGATHER, REGISTERED, 4 << 20 },
 	{ NCCL_ALLGATHER, WHOLE, 4 << 20 },
 };
 
-/* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds. Small
- * ones are faster there than over rings; so many bytes are the most where nothing of that is there. */
-static const size_t allreduce_most = 1 << 20;
+/* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds. Up to so
+ * many bytes it is as fast there as over rings, or faster, where nothing of that is there. */
+static const size_t allreduce_most = 256 << 10;
 
 static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, bool registered)
 {
@@ -100,10 +100,10 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 	}
 }
 
-/* tuner_say_rule writes the table to the log, with what counts here. */
-void tuner_say_rule(const struct tuner_facts *f)
+/* tuner_say_rule writes the table to the log, with what counts here. alone: one GPU a node. */
+void tuner_say_rule(const struct tuner_facts *f, bool alone)
 {
-	if (tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
+	if (alone && tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
 		INFO("tuner: Allreduces of more than %zu bytes do not go through CollNet: no switch answers", allreduce_most);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
 		if (f->from[rules[i].func] < 0)

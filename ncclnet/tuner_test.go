@@ -44,7 +44,7 @@ func TestTunerRule(t *testing.T) {
 }
 
 func TestAllreduceRule(t *testing.T) {
-	const large, small = 1<<20 + 1, 1 << 20
+	const large, small = 256<<10 + 1, 256 << 10
 	require.False(t, tunerFacts{}.allreduceLoses(small, false))
 	require.True(t, tunerFacts{}.allreduceLoses(large, false))
 	require.True(t, tunerFacts{}.allreduceLoses(large, true), "NCCL stages what is registered")

@@ -25,9 +25,9 @@ var tunerRules = []struct {
 	need       need
 	from       int // bytes in total
 }{
-	{reduceScatter, aSwitch, 4 << 20},
+	{reduceScatter, aSwitch, 8 << 20},
 	{reduceScatter, registered, 4 << 20},
-	{allgather, aSwitch, 4 << 20},
+	{allgather, aSwitch, 8 << 20},
 	{allgather, registered, 4 << 20},
 	{allgather, whole, 4 << 20},
 }
