@@ -362,15 +362,17 @@ func (g *Gather) follows(o *gatherOp) bool {
 	return g.wait.Must(g.now)
 }
 
-// account says of the link that n chunks from a number on were multicast. Broadcasts from one rank
-// follow each other, as parts of an Allgather do: between two the link stays claimed for as long as
-// one takes, or what waits would come in between, and hold up at a receiver what it let go first here.
+// account says of the link that n chunks from a number on were multicast. Parts of an Allgather follow
+// each other: between two the link stays claimed for as long as one takes, or what waits would come in
+// between, and hold up at a receiver what it let go first here.
 func (g *Gather) account(o *gatherOp, psn, n int) {
 	if g.cfg.Link == nil {
 		return
 	}
 	if o.Collective == wire.Allgather {
 		g.cfg.Link.Ahead(n * g.cfg.Core.Chunk)
+	}
+	if o.Whole == 0 {
 		g.claim.Sent(g.now, 0)
 		return
 	}

@@ -25,7 +25,7 @@ func linked() (*Gather, *lossless, *uplink.Link) {
 
 func broadcast(chunks int) GatherOp {
 	b := make([]byte, 4*chunks)
-	return GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: len(b)}, Send: b, Recv: b}
+	return GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: len(b)}, Send: b, Recv: b, Whole: 8 * chunks}
 }
 
 // TestBroadcastFollowsWhatIsBehind: contributions that are behind go first, and no longer than they
@@ -81,4 +81,21 @@ func TestFullQueueClaimsTheLink(t *testing.T) {
 	require.Zero(t, l.Claimed(fabric.Multicast))
 	g.Work()
 	require.Len(t, f.sent, 3)
+}
+
+// TestNothingFollowsABarrier: what is no part of an Allgather claims nothing when it is sent.
+func TestNothingFollowsABarrier(t *testing.T) {
+	g, f, l := linked()
+	for range 5 {
+		whole := broadcast(2)
+		whole.Whole = 0
+		for _, o := range []GatherOp{whole, {Op: multicast.Op{Collective: wire.Barrier}, Send: []byte{}}} {
+			_, err := g.Submit(o, nil)
+			require.NoError(t, err)
+			g.Work()
+			require.Zero(t, l.Claimed(fabric.Multicast))
+			f.now += 10 * time.Millisecond
+		}
+	}
+	require.NotEmpty(t, f.sent)
 }

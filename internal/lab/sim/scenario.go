@@ -58,6 +58,7 @@ type Scenario struct {
 type Op struct {
 	multicast.Op
 	InPlace bool `json:",omitempty"` // an Allgather's own shard lies in its receive buffer
+	Whole   int  `json:",omitempty"` // bytes of the result that a Broadcast is a part of
 }
 
 // Crash stops a rank; each other rank hears of it up to Detect later. With

@@ -52,7 +52,7 @@ type Claimant struct {
 
 	full bool
 	last time.Duration // when something was sent
-	gap  time.Duration // from one time to the next
+	gap  time.Duration // from one time to the next, where there was no room in between
 }
 
 // Full says that there is no room now.
@@ -70,7 +70,7 @@ func (c *Claimant) Sent(now, more time.Duration) {
 		return
 	}
 	switch gap := now - c.last; {
-	case gap == 0 || c.last == 0 || gap > MostClaimed: // the same round, or a new beginning
+	case !c.full || gap == 0 || c.last == 0 || gap > MostClaimed: // it says nothing of the queue
 	case c.gap == 0:
 		c.gap = gap
 	case gap < c.gap:

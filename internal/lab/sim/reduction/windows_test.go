@@ -35,7 +35,7 @@ func windows(t *testing.T, hosts int, late Time, gatherLate, told bool) (gather,
 	s.Link, s.Depth, s.Core.Window, s.Seed = link, Depth, 256, c.Seed
 	for w := range hosts * c.Windows {
 		op := multicast.Op{Collective: wire.Broadcast, Root: w / c.Windows, Bytes: c.Bytes / c.Windows}
-		s.Ops = append(s.Ops, sim.Op{Op: op})
+		s.Ops = append(s.Ops, sim.Op{Op: op, Whole: hosts * c.Bytes})
 	}
 	s.Coarse(2)
 	shard := Time(float64(c.Bytes) * 8 / c.Net.Gbps)
