@@ -61,13 +61,8 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	w, err := g.Submit(o, nil)
 	require.NoError(t, err)
 	g.Work()
-	require.Empty(t, f.messages, "the first round of the barrier is for rank 2")
-	for round, from := range []int{0, 3} {
-		f.heard = append(f.heard, wire.Control{Kind: wire.Ready, Round: uint8(round), Collective: wire.Broadcast, Bytes: 64})
-		f.from = append(f.from, from)
-	}
-	g.Work()
-	require.Len(t, f.messages[3], 1, "the second round, for rank 3, is on its way")
+	require.Len(t, f.messages, 1, "what was called is for rank 2, and waits")
+	require.Len(t, f.messages[0], 1, "credit for the root is on its way")
 	f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, Count: 4, Round: 1}}, []int{2}
 	for psn := range uint32(16) {
 		f.incoming = append(f.incoming, wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 64, PSN: psn, Arena: multicast.NotEager})
@@ -84,7 +79,7 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	require.Empty(t, f.messages[2])
 	f.full[2] = false
 	g.Work()
-	require.Equal(t, []wire.Kind{wire.Ready, wire.Repair, wire.Repair, wire.Repair, wire.Repair}, kinds(2))
+	require.Equal(t, []wire.Kind{wire.Compare, wire.Repair, wire.Repair, wire.Repair, wire.Repair}, kinds(2))
 	f.heard, f.from = []wire.Control{{Kind: wire.Done, Collective: wire.Broadcast}}, []int{2}
 	g.Work()
 	require.True(t, done(w))

@@ -27,7 +27,8 @@ func (sc *Scenario) patience() multicast.Time {
 func (j *Job) checkTraffic() {
 	r := &j.result
 	chunks, credits := 0, 0
-	turns := 0 // operations whose roots pass the turn on
+	turns := 0   // operations whose roots pass the turn on
+	streams := 0 // that may have no barrier
 	for i := range j.Ops {
 		b := j.ranks[0].ops[i]
 		chunks += b.shards * b.chunks
@@ -35,6 +36,9 @@ func (j *Job) checkTraffic() {
 		if b.Collective != wire.Broadcast {
 			turns++
 			window /= min(j.Core.Chains, j.Core.Size, max(1, j.Core.Window))
+		} else {
+			streams++
+			window /= j.Core.Shares()
 		}
 		// A rank says four times a window how far it has come, and at the end. Where a chain is
 		// one shard it says more, and up to a window beyond.
@@ -60,13 +64,13 @@ func (j *Job) checkTraffic() {
 		kind wire.Kind
 		most int
 	}{
-		{wire.Done, barriers}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
+		{wire.Done, barriers + streams*p}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
 	} {
 		if got := r.Control[law.kind]; got > law.most {
 			j.fail("%d messages %v; the operations take %d at most", got, law.kind, law.most)
 		}
 	}
-	if got := r.Control[wire.Compare]; got > 0 && j.Forged == 0 || got > len(j.Ops)*p {
+	if got := r.Control[wire.Compare]; j.Forged == 0 && got > streams*p || got > len(j.Ops)*p {
 		j.fail("%d messages compare for %d operations", got, len(j.Ops))
 	}
 	if got := r.Control[wire.Ready]; got != barriers*rounds {

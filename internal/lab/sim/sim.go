@@ -22,13 +22,13 @@ type Result struct {
 	Hash     uint64 // of every event and of what came of it
 	Time     multicast.Time
 	Events   uint64
-	Ops      int                   // completed, over all ranks
-	Bytes    int64                 // checked
-	Chunks   int                   // multicast
-	Overflow int                   // datagrams that found a receive queue full
-	Restarts int                   // communicators after the first
-	Control  [wire.Compare + 1]int // control messages sent, by kind
-	Stats    multicast.Stats       // summed over the ranks
+	Ops      int                 // completed, over all ranks
+	Bytes    int64               // checked
+	Chunks   int                 // multicast
+	Overflow int                 // datagrams that found a receive queue full
+	Restarts int                 // communicators after the first
+	Control  [wire.Begin + 1]int // control messages sent, by kind
+	Stats    multicast.Stats     // summed over the ranks
 	// Spans has one entry an operation of the script's last run: from when the
 	// first rank posted it to when the last one had it.
 	Spans []Span

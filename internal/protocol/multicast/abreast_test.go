@@ -75,7 +75,6 @@ func TestFalseAlarm(t *testing.T) {
 	c := New(Config{Rank: 1, Size: 2, Chunk: 1000, Window: 4, Chains: 1, Subgroups: 1, Arena: 64, Cutoff: time.Millisecond})
 	_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 4000})
 	require.NoError(t, err)
-	c.Control(0, 0, &wire.Control{Kind: wire.Ready, Collective: wire.Broadcast, Bytes: 4000})
 	receive := func(at Time, psn uint32) {
 		h := wire.Data{Collective: wire.Broadcast, Job: 1, PSN: psn, Bytes: 4000, Arena: NotEager}
 		_, ok := c.Place(at, &h, 1000)

@@ -1,10 +1,13 @@
 package multicast
 
+import "slices"
+
 // advance does what has become possible. It is called after every event that may have made
 // something possible, and is the only place that does this, in this order:
 //
 //  1. for each operation in flight, from the oldest on:
-//     a. it enters its barrier, unless older ones are in the way (mayEnter);
+//     a. it enters its barrier, unless older ones are in the way (mayEnter), or if it has none and
+//     is streamed its root may send, unless older ones are in the way (mayFlow);
 //     b. if all of its chunks are here and its own are sent, it takes its part in the final
 //     handshake, and when that is over it is done;
 //  2. what is not needed any more is released, from the oldest on.
@@ -21,7 +24,11 @@ func (c *Comm) advance() {
 			p.barrier.enter()
 			c.disseminate(p)
 		}
-		if p.barrier.open && p.received() && p.sender.done(&p.layout) {
+		if p.part.of != nil && !p.part.admitted && ahead.mayFlow(p.root, c.cfg.Shares()) {
+			p.part.admitted = true
+			c.grant(p.part.of)
+		}
+		if p.barrier.open && p.received() && p.sender.done(&p.layout) && p.part.passed(p.seq) {
 			p.handshake.send(&p.layout, &c.out)
 			if p.handshake.over(&p.layout) {
 				c.flows.of(&p.layout).learn(&p.sender.progress, p.credit.floor)
@@ -38,22 +45,39 @@ func (c *Comm) advance() {
 // ahead is the operations in flight before one.
 type ahead struct {
 	eager int // the result of each is still in the arena, or on its way there
-	late  int // others that have not been received here
+	late  int // large ones that have not been received here
+	// Roots of streamed ones that have not been received here.
+	roots   [mostShares]int
+	streams int
 }
 
 func (a *ahead) count(p *op) {
 	switch {
 	case p.mode.kind == eager:
 		a.eager++
-	case !p.received():
+	case p.received():
+	case p.mode.kind == streamed:
+		if a.streams < mostShares && !a.streaming(p.root) {
+			a.roots[a.streams] = p.root
+			a.streams++
+		}
+	default:
 		a.late++
 	}
 }
 
+func (a *ahead) streaming(root int) bool { return slices.Contains(a.roots[:a.streams], root) }
+
 // mayEnter reports whether an operation behind these may enter its barrier: it says that the arena
 // is free, and that this rank's queue has room. With one older operation still under way the
 // barrier hides behind its data. With more, their windows would add up in the queue.
-func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late < 2 }
+func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late+min(a.streams, 1) < 2 }
+
+// mayFlow reports whether this rank's queue has room for the stream of a root behind these: all
+// streams together take one window.
+func (a *ahead) mayFlow(root, shares int) bool {
+	return a.late < 2 && (a.streams < shares || a.streaming(root))
+}
 
 // disseminate sends what may be sent of an operation's barrier, and opens it once everybody is
 // ready.

@@ -30,9 +30,9 @@
 //
 //	events      control post ready receive send     expire repair waiting
 //	order       advance
-//	together    compare recover
+//	together    compare recover stream
 //	Comm, op    comm op memory
-//	components  calls barrier sender receiver credit loss fetch repairs handshake timer
+//	components  calls barrier sender receiver credit loss fetch repairs handshake timer part
 //	what all read or use  shape mode, queue, pace, flow, config
 package multicast
 
@@ -103,6 +103,7 @@ type Comm struct {
 	backlog backlog
 	out     outbox
 	done    queue[Completion]
+	streams []stream // by root; nil: there has been none
 	ops     table
 
 	topo     topology.Graph

@@ -31,6 +31,9 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	case m.Kind == wire.Credit && (p.state == active || p.state == retained):
 		c.credit(p, from, m) // after the end, too: its root learns from the last
 		c.verify()
+	case m.Kind == wire.Credit && p.state == early && p.calls.hold(from, m, c.topo.Rounds()):
+	case m.Kind == wire.Begin && p.state != early:
+		c.hearBegin(p, from, m)
 	case m.Kind == wire.Fetch && right && p.known() && !p.handshake.right:
 		c.fetch(p, from, m)
 		c.verify()

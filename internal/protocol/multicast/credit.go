@@ -18,6 +18,7 @@ type credit struct {
 	step  uint32 // chunks that a message covers, 1 to the window
 	floor int    // what a root may have under way at the least, in chunks, at most the window
 
+	part     *part    // of its stream, nil: it is not streamed
 	taken    []int    // how far this rank has come in each chain, in chunks; never falls
 	granted  []int    // of each chain, how many shards from its first on need no more from this rank
 	child    []uint32 // limits that children have reported; never fall: see below
@@ -26,7 +27,7 @@ type credit struct {
 
 // reset fills in what all ranks start from alike, so that no message is needed for it.
 func (c *credit) reset(l *layout) {
-	c.step, c.floor = 0, 0
+	c.step, c.floor, c.part = 0, 0, nil
 	if l.mode.window == 0 {
 		return
 	}
@@ -41,6 +42,9 @@ func (c *credit) reset(l *layout) {
 	c.reported = zeroed(c.reported, l.shards)
 	for s := range l.shards {
 		limit := uint32(c.limit(l, s))
+		if l.mode.kind == streamed {
+			limit = 0 // nobody knows who has posted it
+		}
 		below := c.below(l, s)
 		for j := range below {
 			below[j] = limit
@@ -53,8 +57,11 @@ func (c *credit) reset(l *layout) {
 // beyond the shard's end, since a root that keeps less than a window under way wants to know what
 // of its last one was taken.
 func (c *credit) limit(l *layout, shard int) int {
-	if l.mode.window == 0 {
+	switch {
+	case l.mode.window == 0:
 		return l.chunks
+	case c.part != nil:
+		return c.part.limit(l.mode.window, c.most(l))
 	}
 	chain, index := l.position(shard)
 	return min(max(0, c.taken[chain]+l.mode.window-index*l.chunks), c.most(l))

@@ -47,7 +47,7 @@ func (c *Comm) expire(now Time, silence bool) {
 		}
 		p.loss.drop(c.now)
 		if silence && p.timer.expired(c.now) {
-			if p.mode.kind == eager || !behind {
+			if p.mode.kind != large || !behind {
 				c.askAfterSilence(p)
 				p.timer.expire(c.now)
 			}

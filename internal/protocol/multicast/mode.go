@@ -5,7 +5,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// kind says which of three ways an operation takes.
+// kind says which of four ways an operation takes.
 type kind uint8
 
 const (
@@ -15,6 +15,10 @@ const (
 	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready;
 	// what is lost is fetched.
 	eager
+	// streamed: it is a Broadcast. Its root sends it as far as the slowest receiver has posted it and
+	// its credit allows, together with those before and behind it and those of other roots; chunks
+	// land in the user's buffer, what is lost is fetched, and a handshake ends it.
+	streamed
 	// large: a barrier announces it, roots take turns and are limited by credit, chunks land in the
 	// user's buffer, what is lost is fetched, and a handshake ends it.
 	large
@@ -24,7 +28,8 @@ const (
 // posted before and the configuration, so all ranks choose alike.
 type mode struct {
 	kind kind
-	// barrier: the operation has one, which opens an epoch. Always if it is large.
+	// barrier: the operation has one, which opens an epoch. Always if it is large, never if it is
+	// streamed.
 	barrier bool
 	// handshake: it is done only when the right neighbour has it too. An eager one needs that only
 	// if it is the last.
@@ -35,7 +40,7 @@ type mode struct {
 	opener  uint32 // the barrier that must be complete before anything is sent
 	arena   uint32 // where it lies in its arena: a multiple of 64; NotEager unless it is eager
 	second  bool   // which of the two arenas that is
-	window  int    // chunks that one chain may have under way; 0: no limit, always unless it is large
+	window  int    // chunks that one chain or stream may have under way; 0: no limit, always if it is eager
 	// chains are the shards whose roots multicast one after another. Unless the operation is large
 	// each shard is a chain of its own.
 	chains topology.Chains
@@ -51,16 +56,23 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 		m.compare = c.cfg.Lossless && (s.coll == wire.Broadcast || s.bytes >= 1<<32)
 		return m
 	}
-	m.kind = large
-	if s.total() <= c.cfg.Eager && s.all() <= c.cfg.EagerChunks {
+	switch {
+	case s.total() <= c.cfg.Eager && s.all() <= c.cfg.EagerChunks:
 		m.kind = eager
+	case s.coll == wire.Broadcast && !sync && c.cfg.Window > 0 && !c.epoch.overdue(seq):
+		m.kind = streamed
+	default:
+		m.kind = large
 	}
-	m.barrier = sync || m.kind == large || !c.epoch.fits(s, &c.cfg)
+	m.barrier = sync || m.kind == large || m.kind == eager && !c.epoch.fits(s, &c.cfg)
 	if m.barrier {
 		c.epoch.begin(seq)
 	}
-	m.opener, m.handshake = c.epoch.opener, sync || m.kind == large
+	m.opener, m.handshake = c.epoch.opener, sync || m.kind != eager
 	switch {
+	case m.kind == streamed:
+		// Two ranks that each take themselves for the root would both wait for the other's credit.
+		m.compare, m.opener, m.window = true, c.epoch.opened, c.cfg.Window/c.cfg.Shares()
 	case m.kind == eager:
 		m.arena, m.second = c.epoch.take(s), c.epoch.second
 	case s.coll == wire.Broadcast:
@@ -107,6 +119,10 @@ func room(s *shape) int { return (s.total() + arenaAlign - 1) &^ (arenaAlign - 1
 func (e *epoch) fits(s *shape, cfg *Config) bool {
 	return e.ops < epochOps && e.bytes+room(s) <= cfg.Arena && e.chunks+s.all() <= cfg.EagerChunks
 }
+
+// overdue reports whether the epoch must end with an operation, since what is eager in it is kept
+// until then.
+func (e *epoch) overdue(seq uint32) bool { return e.ops > 0 && seq-e.opener >= epochOps }
 
 // begin begins the epoch that the barrier of an operation opens.
 func (e *epoch) begin(opener uint32) {

@@ -22,6 +22,7 @@ type op struct {
 	barrier barrier
 	timer   timer
 	sender  sender
+	part    part // of its stream, if it is streamed
 	memory
 	calls     calls
 	handshake handshake
@@ -29,7 +30,7 @@ type op struct {
 
 // blank makes p operation seq, of which nothing is known.
 func (p *op) blank(seq uint32) {
-	*p = op{state: early, layout: layout{seq: seq}, calls: calls{early: p.calls.early[:0]}}
+	*p = op{state: early, layout: layout{seq: seq}, calls: calls{early: p.calls.early[:0], credits: p.calls.credits[:0]}}
 }
 
 // known reports whether the operation has a geometry: it was posted, or a chunk of it came early.

@@ -19,6 +19,10 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 		c.hearCall(p, e.rank, &e.m)
 	}
 	p.calls.early = p.calls.early[:0]
+	for _, e := range p.calls.credits {
+		c.credit(p, e.rank, &e.m)
+	}
+	p.calls.credits = p.calls.credits[:0]
 	c.dispute(p)
 	if p.mode.compare {
 		p.calls.send(&p.layout, &c.out)
@@ -41,10 +45,10 @@ func (c *Comm) post(o Op) *op {
 	}
 	if p.known() && (p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called())) {
 		// What was begun here is not what is posted: nothing of it counts but what messages said.
-		said := p.calls.early
+		said := p.calls
 		c.forget(p)
 		p.blank(seq)
-		p.calls = calls{early: said, disputed: true}
+		p.calls = calls{early: said.early, credits: said.credits, disputed: true}
 	}
 	if p.known() {
 		p.mode = m
@@ -52,6 +56,10 @@ func (c *Comm) post(o Op) *op {
 		c.lay(p, &s, &m)
 	}
 	p.state, p.moved = active, c.now
+	if m.kind == streamed {
+		c.join(p)
+		p.credit.part = &p.part
+	}
 	p.sender.reset(&p.layout)
 	p.receiver.own(&p.layout)
 	if m.barrier {

@@ -66,15 +66,15 @@ func (c *Comm) find(h *wire.Data) (p *op, shard int) {
 // mayBegin reports whether a chunk of an operation that this rank has not posted may be taken. The
 // first one opens the operation's state.
 func (c *Comm) mayBegin(p *op, h *wire.Data) bool {
-	if !p.known() && !c.begin(p, h) {
+	if !p.known() && !c.open(p, h) {
 		return false
 	}
 	return p.mode.second == c.epoch.second && c.vacant(p.mode.arena)
 }
 
-// begin opens the state of an eager operation that another rank has begun and this one has not
+// open opens the state of an eager operation that another rank has begun and this one has not
 // posted. Only what fits the arena is believed.
-func (c *Comm) begin(p *op, h *wire.Data) bool {
+func (c *Comm) open(p *op, h *wire.Data) bool {
 	if c.cfg.Lossless || h.Arena == NotEager || h.Arena%arenaAlign != 0 || h.IsRepair() || int(h.Bytes) > c.cfg.Eager {
 		return false
 	}
@@ -136,11 +136,18 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 			c.suspectBehind(p, shard)
 		}
 	}
+	if p.mode.kind == streamed && p.own < 0 {
+		c.begun(p)
+	}
 	if p.state != active {
 		c.verify()
 		return
 	}
-	p.credit.advance(&p.layout, &c.out, shard, int(p.receiver.seen[shard].end), p.sender.next)
+	if p.mode.kind == streamed {
+		c.take(p, int(p.receiver.seen[shard].end))
+	} else {
+		p.credit.advance(&p.layout, &c.out, shard, int(p.receiver.seen[shard].end), p.sender.next)
+	}
 	p.timer.tries = 0
 	if !p.received() {
 		c.arm(p)
@@ -148,7 +155,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	p.timer.stop()
-	if p.mode.kind == large {
+	if p.mode.kind >= streamed {
 		c.learn(p)
 		c.armAll() // the next one's turn has come
 	}
@@ -172,7 +179,7 @@ func (c *Comm) Expect() (Expected, bool) {
 		return Expected{}, false
 	}
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		if p.mode.kind != large || p.received() || !p.barrier.open {
+		if p.mode.kind < streamed || p.received() || !p.barrier.open {
 			continue
 		}
 		if s, psn, ok := p.receiver.next(&p.layout); ok {

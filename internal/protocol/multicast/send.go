@@ -37,11 +37,16 @@ func (c *Comm) sendable(p *op, received bool) int {
 // Sent says that the first n chunks of the run that NextRun returned are on their way.
 func (c *Comm) Sent(seq uint32, n int) {
 	p := c.ops.at(seq)
+	if p.mode.kind == streamed && p.sender.next == 0 {
+		c.passBegin(p)
+	}
 	p.sender.next += n
 	p.moved = c.now
 	if p.mode.window > 0 {
 		p.sender.progress.sent(c.now, p.credit.room(&p.layout))
-		p.credit.advance(&p.layout, &c.out, p.own, 0, p.sender.next)
+		if p.mode.kind == large {
+			p.credit.advance(&p.layout, &c.out, p.own, 0, p.sender.next)
+		}
 	}
 	if p.mode.kind == large && p.timer.armed() {
 		// Who sends need not hear from others before what it has sent has left its queue, which may

@@ -40,10 +40,13 @@ const (
 	// Compare tells the right neighbour what the sender has called, where a datagram tells
 	// otherwise or nothing else would. Seq, Collective, Root, Bytes, as for Ready.
 	Compare
+	// Begin tells those below the sender in Root's tree that Root has begun to send a streamed
+	// Broadcast. Seq, Collective, Root, Bytes, as for Ready.
+	Begin
 	kindEnd
 )
 
-var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare"}
+var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin"}
 
 // String returns the name used in docs/PROTOCOL.md and in transcripts.
 func (k Kind) String() string {
