@@ -73,7 +73,7 @@ func (n *rank) likeTrue(h wire.Data, o *Op) wire.Data {
 
 // barred reports whether nobody can have sent a chunk of operation i, if it is eager: the rank has
 // posted it, or one before it, with a barrier that it cannot have entered, since an eager operation
-// before that is not done. There may be barriers that this does not see.
+// before that is not done. There may be barriers that this does not see, such as those of Broadcasts.
 func (n *rank) barred(i int) bool {
 	if n.Core.Lossless || !n.eager(&n.Ops[i]) {
 		return false
@@ -81,7 +81,7 @@ func (n *rank) barred(i int) bool {
 	waits := false // an eager operation is not done
 	for _, b := range n.ops[:min(i+1, len(n.ops))] {
 		eager := n.eager(b.Op)
-		if waits && (b.Sync || !eager) {
+		if waits && (b.Sync || !eager && b.Collective != wire.Broadcast) {
 			return true
 		}
 		waits = waits || eager && !b.done
