@@ -31,7 +31,11 @@ func (c *Comm) sendable(p *op, received bool) int {
 		return left
 	}
 	underWay := c.flows.of(&p.layout).inFlight(p.mode.window, p.credit.floor, c.shared)
-	return max(0, min(left, p.credit.bound(&p.layout, underWay)-p.sender.next))
+	bound := p.credit.bound(&p.layout, underWay)
+	if p.mode.kind == streamed && c.cfg.Size <= mostShares {
+		bound = min(bound, c.abreast(p, underWay))
+	}
+	return max(0, min(left, bound-p.sender.next))
 }
 
 // Sent says that the first n chunks of the run that NextRun returned are on their way.
@@ -44,7 +48,9 @@ func (c *Comm) Sent(seq uint32, n int) {
 	p.moved = c.now
 	if p.mode.window > 0 {
 		p.sender.progress.sent(c.now, p.credit.room(&p.layout))
-		if p.mode.kind == large {
+		if p.mode.kind == streamed {
+			c.streams[c.cfg.Rank].taken = p.part.base + p.sender.next
+		} else {
 			p.credit.advance(&p.layout, &c.out, p.own, 0, p.sender.next)
 		}
 	}

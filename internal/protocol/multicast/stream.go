@@ -2,14 +2,16 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// stream is the Broadcasts of one other root, one behind the other, as far as they have no barrier
-// (streamed). Their chunks count through: this rank lets the root send no further than a window
+// stream is the Broadcasts of one root, one behind the other, as far as they have no barrier
+// (streamed). Their chunks count through: another rank lets the root send no further than a window
 // ahead of what it has taken of the stream, nor beyond what it has posted itself, and says both by
 // one limit. So a root has one window under way, however many Broadcasts that covers, and sends
 // them in the order in which they were posted (docs/decisions/0035).
 type stream struct {
 	length int // chunks of all operations posted
-	taken  int // chunks that this rank has taken off its queue; never falls
+	taken  int // chunks that this rank has taken off its queue, or sent; never falls
+	start  int // length when this rank last had no operation in flight
+	sent   int // chunks before the end of the last operation that its root is known to have begun
 	// first is the oldest operation that this rank has not passed, and last the newest: it passes one
 	// when its last chunk, or a later one of the stream, has come.
 	first, last uint32
@@ -38,14 +40,20 @@ func (c *Config) Shares() int { return max(1, min(c.Size, mostShares, c.Window/4
 
 // join puts an operation that was posted behind those of its root.
 func (c *Comm) join(p *op) {
-	if p.own >= 0 {
-		p.part = part{admitted: true, begun: true}
-		return
-	}
 	if c.streams == nil {
 		c.streams = make([]stream, c.cfg.Size)
 	}
+	if c.inFlight == 1 { // this one
+		for i := range c.streams {
+			c.streams[i].start = c.streams[i].length
+		}
+	}
 	s := &c.streams[p.root]
+	if p.own >= 0 {
+		p.part = part{base: s.length, admitted: true, begun: true}
+		s.length += p.chunks
+		return
+	}
 	p.part = part{of: s, base: s.length}
 	if s.open {
 		last := &c.ops.at(s.last).part
@@ -95,6 +103,25 @@ func (c *Comm) grant(s *stream) {
 			return // nothing of the next one is within the window
 		}
 	}
+}
+
+// abreast returns up to which chunk of an operation this rank may send for the streams of others not
+// to fall behind: where all ranks send, as far ahead of the least that has come of any as it may
+// have under way, as with the chains of an Allgather (credit.abreast). Where one does not, the links
+// of the others are full whoever sends. The rank that is furthest behind waits for nobody.
+func (c *Comm) abreast(p *op, underWay int) int {
+	own, bound := &c.streams[c.cfg.Rank], p.chunks
+	for r := range c.streams {
+		s := &c.streams[r]
+		if r == c.cfg.Rank {
+			continue
+		}
+		if s.taken >= s.sent {
+			return p.chunks
+		}
+		bound = min(bound, own.start+s.taken-s.start+underWay-p.part.base)
+	}
+	return bound
 }
 
 // begun notes that an operation's root sends it, and so has sent those before it in its stream: what
@@ -149,6 +176,7 @@ func (c *Comm) hearBegin(p *op, from int, m *wire.Control) {
 func (c *Comm) begin(p *op) {
 	if !p.part.begun {
 		p.part.begun = true
+		p.part.of.sent = max(p.part.of.sent, p.part.base+p.chunks)
 		c.arm(p)
 	}
 }
