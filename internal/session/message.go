@@ -10,8 +10,8 @@ import (
 )
 
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
-// (wire.Kept), from 3 on members probe the path (wire.Echo).
-const Version = 3
+// (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4.
+const Version = 4
 
 // MaxRanks bounds a job.
 const MaxRanks = collective.MaxRanks
