@@ -104,6 +104,7 @@ type Comm struct {
 	out     outbox
 	done    queue[Completion]
 	streams []stream // by root; nil: there has been none
+	round   round
 	ops     table
 
 	topo     topology.Graph

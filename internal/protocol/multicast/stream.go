@@ -10,7 +10,6 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 type stream struct {
 	length int // chunks of all operations posted
 	taken  int // chunks that this rank has taken off its queue, or sent; never falls
-	start  int // length when this rank last had no operation in flight
 	sent   int // chunks before the end of the last operation that its root is known to have begun
 	// first is the oldest operation that this rank has not passed, and last the newest: it passes one
 	// when its last chunk, or a later one of the stream, has come.
@@ -29,6 +28,18 @@ type part struct {
 	// its parent in the root's tree, if no chunk comes sooner.
 	begun     bool
 	announced bool // those below know that, too
+	// round counts how often roots have begun again from a lower one, as they do with each Allgather
+	// that NCCL hands over in windows, and start is the length of each root's stream at its begin, if
+	// they are no more than mostShares.
+	round uint32
+	start [mostShares]int
+}
+
+// round is the last one that has begun, see part.
+type round struct {
+	root   int // of the last operation
+	number uint32
+	start  [mostShares]int
 }
 
 // mostShares bounds the roots whose streams a rank takes at a time: so many share the window. NCCL
@@ -43,18 +54,21 @@ func (c *Comm) join(p *op) {
 	if c.streams == nil {
 		c.streams = make([]stream, c.cfg.Size)
 	}
-	if c.inFlight == 1 { // this one
-		for i := range c.streams {
-			c.streams[i].start = c.streams[i].length
+	if p.root < c.round.root {
+		c.round.number++
+		for r := range min(mostShares, c.cfg.Size) {
+			c.round.start[r] = c.streams[r].length
 		}
 	}
+	c.round.root = p.root
 	s := &c.streams[p.root]
+	p.part = part{base: s.length, round: c.round.number, start: c.round.start}
 	if p.own >= 0 {
-		p.part = part{base: s.length, admitted: true, begun: true}
+		p.part.admitted, p.part.begun = true, true
 		s.length += p.chunks
 		return
 	}
-	p.part = part{of: s, base: s.length}
+	p.part.of = s
 	if s.open {
 		last := &c.ops.at(s.last).part
 		last.next, last.follows = p.seq, true
@@ -108,18 +122,21 @@ func (c *Comm) grant(s *stream) {
 // abreast returns up to which chunk of an operation this rank may send for the streams of others not
 // to fall behind: where all ranks send, as far ahead of the least that has come of any as it may
 // have under way, as with the chains of an Allgather (credit.abreast). Where one does not, the links
-// of the others are full whoever sends. The rank that is furthest behind waits for nobody.
+// of the others are full whoever sends.
+//
+// What counts is how far roots are in one round, which all ranks see alike, so the one that is
+// furthest behind waits for nobody.
 func (c *Comm) abreast(p *op, underWay int) int {
-	own, bound := &c.streams[c.cfg.Rank], p.chunks
+	bound := p.chunks
 	for r := range c.streams {
-		s := &c.streams[r]
 		if r == c.cfg.Rank {
 			continue
 		}
-		if s.taken >= s.sent {
+		s := &c.streams[r]
+		if s.taken >= s.sent || c.ops.at(s.first).part.round != p.part.round {
 			return p.chunks
 		}
-		bound = min(bound, own.start+s.taken-s.start+underWay-p.part.base)
+		bound = min(bound, p.part.start[c.cfg.Rank]+s.taken-p.part.start[r]+underWay-p.part.base)
 	}
 	return bound
 }
