@@ -27,8 +27,8 @@ func (sc *Scenario) patience() multicast.Time {
 func (j *Job) checkTraffic() {
 	r := &j.result
 	chunks, credits := 0, 0
-	turns := 0   // operations whose roots pass the turn on
-	streams := 0 // that may have no barrier
+	turns := 0  // operations whose roots pass the turn on
+	serial := 0 // that may have no barrier
 	for i := range j.Ops {
 		b := j.ranks[0].ops[i]
 		chunks += b.shards * b.chunks
@@ -37,7 +37,7 @@ func (j *Job) checkTraffic() {
 			turns++
 			window /= min(j.Core.Chains, j.Core.Size, max(1, j.Core.Window))
 		} else {
-			streams++
+			serial++
 			window /= j.Core.Shares()
 		}
 		// A rank says four times a window how far it has come, and at the end. Where a chain is
@@ -64,13 +64,13 @@ func (j *Job) checkTraffic() {
 		kind wire.Kind
 		most int
 	}{
-		{wire.Done, barriers + streams*p}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
+		{wire.Done, barriers + serial*p}, {wire.Activate, turns * (p - 1)}, {wire.Credit, credits * (p - 1)},
 	} {
 		if got := r.Control[law.kind]; got > law.most {
 			j.fail("%d messages %v; the operations take %d at most", got, law.kind, law.most)
 		}
 	}
-	if got := r.Control[wire.Compare]; j.Forged == 0 && got > streams*p || got > len(j.Ops)*p {
+	if got := r.Control[wire.Compare]; j.Forged == 0 && got > serial*p || got > len(j.Ops)*p {
 		j.fail("%d messages compare for %d operations", got, len(j.Ops))
 	}
 	if got := r.Control[wire.Ready]; got != barriers*rounds {

@@ -7,7 +7,7 @@ import "slices"
 //
 //  1. for each operation in flight, from the oldest on:
 //     a. it enters its barrier, unless older ones are in the way (mayEnter), or if it has none and
-//     is streamed its root may send, unless older ones are in the way (mayFlow);
+//     is serial its root may send, unless older ones are in the way (mayFlow);
 //     b. if all of its chunks are here and its own are sent, it takes its part in the final
 //     handshake, and when that is over it is done;
 //  2. what is not needed any more is released, from the oldest on.
@@ -24,11 +24,11 @@ func (c *Comm) advance() {
 			p.barrier.enter()
 			c.disseminate(p)
 		}
-		if p.part.of != nil && !p.part.admitted && ahead.mayFlow(p.root, c.cfg.Shares()) {
-			p.part.admitted = true
-			c.grant(p.part.of)
+		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.cfg.Shares()) {
+			p.link.admitted = true
+			c.grant(p.link.of)
 		}
-		if p.barrier.open && p.received() && p.sender.done(&p.layout) && p.part.passed(p.seq) {
+		if p.barrier.open && p.received() && p.sender.done(&p.layout) && p.link.through(p.seq) {
 			p.handshake.send(&p.layout, &c.out)
 			if p.handshake.over(&p.layout) {
 				c.flows.of(&p.layout).learn(&p.sender.progress, p.credit.floor)
@@ -46,9 +46,11 @@ func (c *Comm) advance() {
 type ahead struct {
 	eager int // the result of each is still in the arena, or on its way there
 	late  int // large ones that have not been received here
-	// Roots of streamed ones that have not been received here.
-	roots   [mostShares]int
-	streams int
+	// Roots of serial ones that have not been received here.
+	roots [mostShares]int
+	n     int
+	// waits: one of them is not admitted, so none behind it is.
+	waits bool
 }
 
 func (a *ahead) count(p *op) {
@@ -56,27 +58,29 @@ func (a *ahead) count(p *op) {
 	case p.mode.kind == eager:
 		a.eager++
 	case p.received():
-	case p.mode.kind == streamed:
-		if a.streams < mostShares && !a.streaming(p.root) {
-			a.roots[a.streams] = p.root
-			a.streams++
+	case p.mode.kind == serial:
+		a.waits = a.waits || !p.link.admitted
+		if a.n < mostShares && !a.sends(p.root) {
+			a.roots[a.n] = p.root
+			a.n++
 		}
 	default:
 		a.late++
 	}
 }
 
-func (a *ahead) streaming(root int) bool { return slices.Contains(a.roots[:a.streams], root) }
+// sends reports whether a serial one of a root has not been received.
+func (a *ahead) sends(root int) bool { return slices.Contains(a.roots[:a.n], root) }
 
 // mayEnter reports whether an operation behind these may enter its barrier: it says that the arena
 // is free, and that this rank's queue has room. With one older operation still under way the
 // barrier hides behind its data. With more, their windows would add up in the queue.
-func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late+min(a.streams, 1) < 2 }
+func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late+min(a.n, 1) < 2 }
 
-// mayFlow reports whether this rank's queue has room for the stream of a root behind these: all
-// streams together take one window.
+// mayFlow reports whether this rank's queue has room for a serial one of a root behind these: those
+// of all roots together take one window.
 func (a *ahead) mayFlow(root, shares int) bool {
-	return a.late < 2 && (a.streams < shares || a.streaming(root))
+	return a.late < 2 && !a.waits && (a.n < shares || a.sends(root))
 }
 
 // disseminate sends what may be sent of an operation's barrier, and opens it once everybody is

@@ -11,14 +11,16 @@
 //	Expire (see Deadline)     NextDone            completions
 //	Fail
 //
-// An operation is large or small, which is its mode. A large one is announced by a dissemination
+// An operation is large, small or serial, which is its mode. A large one is announced by a dissemination
 // barrier, so that every rank has its receive buffer ready (RNR synchronisation, III-C); its roots
 // take turns (the sequencer, IV-A) and send as far as the slowest receiver's credit allows; chunks
 // land in the user's buffer; and a rank keeps its buffer until its right neighbour is complete
 // (final handshake). A small one is eager: every rank holds an arena of receive memory ready for
 // small operations at all times, so they are sent at once. Barriers between them bound how far
 // ranks drift apart: they open an epoch, and all that was sent eagerly before has been received by
-// everybody when one completes (docs/decisions/0002).
+// everybody when one completes (docs/decisions/0002). A serial one is a large Broadcast: credit says that
+// every rank has its buffer ready, so it needs no barrier, and any number of them are sent at once
+// (docs/decisions/0035).
 //
 // An operation is an op. It consists of components, each a type in a file of its name: calls,
 // barrier, sender, receiver, credit, loss, fetch, repairs, timer, handshake. They read the
@@ -30,9 +32,9 @@
 //
 //	events      control post ready receive send     expire repair waiting
 //	order       advance
-//	together    compare recover stream
+//	together    compare recover series
 //	Comm, op    comm op memory
-//	components  calls barrier sender receiver credit loss fetch repairs handshake timer part
+//	components  calls barrier sender receiver credit loss fetch repairs handshake timer link
 //	what all read or use  shape mode, queue, pace, flow, config
 package multicast
 
@@ -103,8 +105,7 @@ type Comm struct {
 	backlog backlog
 	out     outbox
 	done    queue[Completion]
-	streams []stream // by root; nil: there has been none
-	round   round
+	series  []series // by root; nil: there has been none
 	ops     table
 
 	topo     topology.Graph
@@ -112,7 +113,10 @@ type Comm struct {
 	inFlight int  // operations that are active
 	shared   bool // see Share
 	flows    flows
-	past     past // nothing without the build tag invariants
+	lap      lap    // the last that has begun
+	lastRoot int    // of what is serial
+	latest   uint32 // what is serial and the last chunk was of
+	past     past   // nothing without the build tag invariants
 }
 
 // New returns a communicator. It panics on a configuration that no fabric makes, such as a chunk of

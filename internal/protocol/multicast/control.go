@@ -47,6 +47,9 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 func (c *Comm) rightDone(p *op) {
 	p.handshake.right, p.moved = true, c.now
 	c.backlog.remove(p.repairs.drop())
+	if p.link.of != nil {
+		c.expect(p, false)
+	}
 	if p.timer.armed() {
 		// Its word may have overtaken datagrams that wait in this rank's queue, so give those the
 		// time that a scheduler may take.
@@ -66,7 +69,12 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 		p.credit.report(&p.layout, &c.out, shard)
 		return
 	}
-	p.sender.progress.credited(c.now, p.credit.room(&p.layout))
+	room := p.credit.room(&p.layout)
+	if p.mode.kind == serial {
+		s := &c.series[c.cfg.Rank]
+		s.known = max(s.known, p.link.base+room-p.mode.window)
+	}
+	p.sender.progress.credited(c.now, room)
 	if p.sender.progress.reached == p.credit.most(&p.layout) { // none will follow
 		c.flows.of(&p.layout).learn(&p.sender.progress, p.credit.floor)
 	}

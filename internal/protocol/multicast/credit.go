@@ -6,7 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// credit is the flow control of a large operation. The roots of a chain send one after another, so
+// credit is the flow control of a large or serial operation. The roots of a chain send one after another, so
 // the chain is one stream of chunks: shard after shard. No chunk of it may be sent more than a
 // window ahead of what the slowest rank has taken off its queue, whoever sends it. Each rank turns
 // how far it has come in the stream into a limit for each root that this concerns, and tells its
@@ -18,7 +18,7 @@ type credit struct {
 	step  uint32 // chunks that a message covers, 1 to the window
 	floor int    // what a root may have under way at the least, in chunks, at most the window
 
-	part     *part    // of its stream, nil: it is not streamed
+	link     *link    // to its series, nil: it is not serial; where it is, taken and granted are not used
 	taken    []int    // how far this rank has come in each chain, in chunks; never falls
 	granted  []int    // of each chain, how many shards from its first on need no more from this rank
 	child    []uint32 // limits that children have reported; never fall: see below
@@ -27,13 +27,16 @@ type credit struct {
 
 // reset fills in what all ranks start from alike, so that no message is needed for it.
 func (c *credit) reset(l *layout) {
-	c.step, c.floor, c.part = 0, 0, nil
+	c.step, c.floor, c.link = 0, 0, nil
 	if l.mode.window == 0 {
 		return
 	}
 	c.step, c.floor = creditStep(l.mode.window), l.mode.window
 	if l.mode.chains.M == l.shards { // no two share a chain
 		c.step = fineStep(l.mode.window)
+		if l.mode.kind == serial { // a window is a share, and short
+			c.step = max(c.step, uint32(l.mode.window/8))
+		}
 		c.floor = min(l.mode.window, 2*int(c.step))
 	}
 	c.taken = zeroed(c.taken, l.mode.chains.M)
@@ -42,7 +45,7 @@ func (c *credit) reset(l *layout) {
 	c.reported = zeroed(c.reported, l.shards)
 	for s := range l.shards {
 		limit := uint32(c.limit(l, s))
-		if l.mode.kind == streamed {
+		if l.mode.kind == serial {
 			limit = 0 // nobody knows who has posted it
 		}
 		below := c.below(l, s)
@@ -60,8 +63,8 @@ func (c *credit) limit(l *layout, shard int) int {
 	switch {
 	case l.mode.window == 0:
 		return l.chunks
-	case c.part != nil:
-		return c.part.limit(l.mode.window, c.most(l))
+	case c.link != nil:
+		return c.link.limit(l.mode.window, c.most(l))
 	}
 	chain, index := l.position(shard)
 	return min(max(0, c.taken[chain]+l.mode.window-index*l.chunks), c.most(l))

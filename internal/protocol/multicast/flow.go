@@ -23,8 +23,8 @@ type flow struct {
 	queue time.Duration
 }
 
-// flows are those of Allgathers, whose roots share each link, and of Broadcasts, where one root has
-// all of a link.
+// flows are those of Allgathers, whose roots share each link, and of Broadcasts, where one root often
+// has all of a link.
 type flows struct{ many, one flow }
 
 func newFlows() flows {
@@ -52,24 +52,28 @@ func (f *flow) inFlight(window, floor int, shared bool) int {
 // learn takes the progress of a shard when it is over. The best rate so far counts, and fades.
 func (f *flow) learn(p *progress, floor int) {
 	took, chunks, heard := p.last-p.start, p.reached-p.began, p.heard-p.began
-	early := p.first - p.start
+	early, behind := p.first-p.start, p.behind
 	*p = progress{}
-	if chunks < floor || took <= 0 {
+	if chunks < floor || took <= 0 || behind && f.rate == 0 {
 		return // a few messages say nothing about a rate
 	}
 	rate := float64(chunks) / took.Seconds()
 	delay := max(0, early-time.Duration(float64(heard)/rate*float64(time.Second)))
 	if f.rate == 0 {
 		f.delay = delay
+	} else if !behind {
+		f.delay = min(f.delay, delay)
 	}
 	f.rate = max(rate, f.rate+(rate-f.rate)/8)
-	f.delay = min(f.delay, delay)
 }
 
 // progress is how credit for the own shard came in. It is zero until the first chunk is sent.
 type progress struct {
 	start, first, last    Time // when the first chunk was sent, and when credit came at first and at last
 	began, heard, reached int  // the limits then; they never fall
+	// behind: chunks sent before were on their way then, and when credit for them comes says nothing
+	// of how long it takes.
+	behind bool
 }
 
 // sent notes that chunks were sent under a limit.

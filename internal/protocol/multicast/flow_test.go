@@ -81,6 +81,19 @@ func TestFlow(t *testing.T) {
 	one := newFlows().one
 	one.rate, one.delay = f.rate, f.delay
 	require.Equal(t, floor+4, one.inFlight(window, floor, false), "of one root, what credit takes")
+	var p progress
+	p.behind = true
+	p.sent(time.Hour, window)
+	p.credited(time.Hour, window+floor)
+	p.credited(time.Hour+time.Second, window+1000)
+	f.learn(&p, floor)
+	require.Equal(t, 4*time.Millisecond, f.delay, "credit was on its way already")
+	one = newFlows().one
+	p.behind = true
+	p.sent(time.Hour, window)
+	p.credited(time.Hour+time.Second, window+1000)
+	one.learn(&p, floor)
+	require.Equal(t, window, one.inFlight(window, floor, false), "so nothing is known yet")
 	learn(4000, time.Second, 10*time.Millisecond)
 	require.Equal(t, floor+36, f.inFlight(window, floor, false), "the best counts")
 	learn(2400, time.Second, time.Millisecond)

@@ -123,9 +123,15 @@ func (c *Comm) whatIsWrong() error {
 	); err != nil {
 		return err
 	}
-	inFlight := 0
+	inFlight, waits := 0, false
 	for p := t.front(); p != nil; p = t.after(p) {
 		inFlight++
+		if p.link.of != nil && !p.received() {
+			if waits && p.link.admitted {
+				return fmt.Errorf("operation %d is admitted before one that was posted earlier", p.seq)
+			}
+			waits = waits || !p.link.admitted
+		}
 		if err := c.components(p); err != nil {
 			return fmt.Errorf("operation %d (%v): %w", p.seq, p.called(), err)
 		}
@@ -138,13 +144,15 @@ func (c *Comm) components(p *op) error {
 	b, s, t, rounds := &p.barrier, &p.sender, &p.timer, c.topo.Rounds()
 	return first(
 		law{p.known(), "it is posted and has no shape"},
-		law{p.mode.window >= 0 && (p.mode.kind >= streamed || p.mode.window == 0), "only what is large or streamed has a window"},
+		law{p.mode.window >= 0 && (p.mode.kind >= serial || p.mode.window == 0), "only what is large or serial has a window"},
 		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "what is eager, and no other, lies in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
 		law{b.heard>>rounds == 0, "its barrier heard a round that there is not"},
 		law{b.next == 0 || b.entered && b.next <= rounds && b.heardBefore(b.next-1), "its barrier sent a round too early"},
 		law{s.next >= 0 && s.next <= p.chunks, "it sent more than its shard"},
 		law{p.own >= 0 || s.done(&p.layout), "it sends another's shard"},
+		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || c.series[c.cfg.Rank].taken >= p.link.base+s.next, "it sent less of its series than of itself"},
+		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || s.done(&p.layout) || c.series[c.cfg.Rank].taken == p.link.base+s.next, "what follows it in its series was sent before"},
 		law{p.mode.window == 0 || p.own < 0 || s.next <= p.credit.room(&p.layout), "it sent more than there is credit for"},
 		law{!t.armed() || !p.received() && p.mode.kind != reliable && c.started(p), "it waits for chunks that nobody has to send"},
 		law{!p.handshake.sent || p.received(), "it said that it has all, and has not"},

@@ -15,10 +15,10 @@ const (
 	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready;
 	// what is lost is fetched.
 	eager
-	// streamed: it is a Broadcast. Its root sends it as far as the slowest receiver has posted it and
+	// serial: it is a Broadcast. Its root sends it as far as the slowest receiver has posted it and
 	// its credit allows, together with those before and behind it and those of other roots; chunks
 	// land in the user's buffer, what is lost is fetched, and a handshake ends it.
-	streamed
+	serial
 	// large: a barrier announces it, roots take turns and are limited by credit, chunks land in the
 	// user's buffer, what is lost is fetched, and a handshake ends it.
 	large
@@ -29,7 +29,7 @@ const (
 type mode struct {
 	kind kind
 	// barrier: the operation has one, which opens an epoch. Always if it is large, never if it is
-	// streamed.
+	// serial.
 	barrier bool
 	// handshake: it is done only when the right neighbour has it too. An eager one needs that only
 	// if it is the last.
@@ -60,7 +60,7 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	case s.total() <= c.cfg.Eager && s.all() <= c.cfg.EagerChunks:
 		m.kind = eager
 	case s.coll == wire.Broadcast && !sync && c.cfg.Window > 0 && !c.epoch.overdue(seq):
-		m.kind = streamed
+		m.kind = serial
 	default:
 		m.kind = large
 	}
@@ -70,7 +70,7 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	}
 	m.opener, m.handshake = c.epoch.opener, sync || m.kind != eager
 	switch {
-	case m.kind == streamed:
+	case m.kind == serial:
 		// Two ranks that each take themselves for the root would both wait for the other's credit.
 		m.compare, m.opener, m.window = true, c.epoch.opened, c.cfg.Window/c.cfg.Shares()
 	case m.kind == eager:

@@ -22,7 +22,7 @@ type op struct {
 	barrier barrier
 	timer   timer
 	sender  sender
-	part    part // of its stream, if it is streamed
+	link    link // to its series, if it is serial
 	memory
 	calls     calls
 	handshake handshake

@@ -56,9 +56,9 @@ func (c *Comm) post(o Op) *op {
 		c.lay(p, &s, &m)
 	}
 	p.state, p.moved = active, c.now
-	if m.kind == streamed {
+	if m.kind == serial {
 		c.join(p)
-		p.credit.part = &p.part
+		p.credit.link = &p.link
 	}
 	p.sender.reset(&p.layout)
 	p.receiver.own(&p.layout)

@@ -37,6 +37,10 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 		c.stats.Dropped++
 		return Place{}, false
 	}
+	if p.mode.kind == serial && int(h.PSN) >= p.credit.limit(&p.layout, shard) {
+		c.stats.Dropped++ // nobody can have sent it
+		return Place{}, false
+	}
 	return p.place(shard, int(h.PSN)), true
 }
 
@@ -136,14 +140,15 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 			c.suspectBehind(p, shard)
 		}
 	}
-	if p.mode.kind == streamed && p.own < 0 {
-		c.begun(p)
+	if p.mode.kind == serial {
+		c.latest = p.seq
+		c.expect(p, !h.IsRepair())
 	}
 	if p.state != active {
 		c.verify()
 		return
 	}
-	if p.mode.kind == streamed {
+	if p.mode.kind == serial {
 		c.take(p, int(p.receiver.seen[shard].end))
 	} else {
 		p.credit.advance(&p.layout, &c.out, shard, int(p.receiver.seen[shard].end), p.sender.next)
@@ -155,7 +160,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	p.timer.stop()
-	if p.mode.kind >= streamed {
+	if p.mode.kind >= serial {
 		c.learn(p)
 		c.armAll() // the next one's turn has come
 	}
@@ -178,17 +183,31 @@ func (c *Comm) Expect() (Expected, bool) {
 	if c.err != nil {
 		return Expected{}, false
 	}
+	if p := c.ops.ops[c.latest%maxKnown]; p != nil && p.seq == c.latest && p.state == active && p.mode.kind == serial {
+		if e, ok := p.next(); ok {
+			return e, true
+		}
+	}
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		if p.mode.kind < streamed || p.received() || !p.barrier.open {
+		if p.mode.kind < serial || !p.barrier.open || p.mode.kind == serial && !p.link.expected {
 			continue
 		}
-		if s, psn, ok := p.receiver.next(&p.layout); ok {
-			offset := p.offset(s, psn)
-			return Expected{
-				Seq: p.seq, Root: p.rootOf(s), PSN: psn, Count: p.chunks - psn,
-				Offset: offset, Bytes: (s+1)*p.bytes - offset,
-			}, true
+		if e, ok := p.next(); ok {
+			return e, true
 		}
 	}
 	return Expected{}, false
+}
+
+// next guesses which chunks of an operation arrive next.
+func (p *op) next() (Expected, bool) {
+	s, psn, ok := p.receiver.next(&p.layout)
+	if !ok {
+		return Expected{}, false
+	}
+	offset := p.offset(s, psn)
+	return Expected{
+		Seq: p.seq, Root: p.rootOf(s), PSN: psn, Count: p.chunks - psn,
+		Offset: offset, Bytes: (s+1)*p.bytes - offset,
+	}, true
 }

@@ -9,11 +9,7 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // arm sets the moment after which silence counts as loss: the time that a window takes at the
 // measured rate, and alpha (Khalilov et al., SC24, III-C).
 func (c *Comm) arm(p *op) {
-	window := c.cfg.Window
-	if p.mode.kind == streamed {
-		window = p.mode.window
-	}
-	bytes := window * c.cfg.Chunk
+	bytes := c.cfg.Window * c.cfg.Chunk
 	if c.pace.rate == 0 { // what is assumed may be far too slow
 		bytes = min(bytes, p.total())
 	}
@@ -22,7 +18,7 @@ func (c *Comm) arm(p *op) {
 
 // armFor does so when that many bytes may be on their way.
 func (c *Comm) armFor(p *op, bytes int) {
-	if p.mode.kind == reliable || p.received() || !c.started(p) || p.mode.kind == streamed && !p.part.begun {
+	if p.mode.kind == reliable || p.received() || !c.started(p) || p.mode.kind == serial && !p.link.expected {
 		p.timer.stop()
 		return
 	}
@@ -129,7 +125,7 @@ func (c *Comm) spurious(p *op) {
 	}
 }
 
-// learn takes what a large or streamed operation that has just been received says of how fast and how orderly
+// learn takes what a large or serial operation that has just been received says of how fast and how orderly
 // chunks come.
 func (c *Comm) learn(p *op) {
 	// A few bytes between many ranks, as in a barrier, say nothing about a rate.

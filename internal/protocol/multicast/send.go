@@ -32,8 +32,8 @@ func (c *Comm) sendable(p *op, received bool) int {
 	}
 	underWay := c.flows.of(&p.layout).inFlight(p.mode.window, p.credit.floor, c.shared)
 	bound := p.credit.bound(&p.layout, underWay)
-	if p.mode.kind == streamed && c.cfg.Size <= mostShares {
-		bound = min(bound, c.abreast(p, underWay))
+	if p.mode.kind == serial {
+		bound = min(bound, c.serialBound(p, underWay))
 	}
 	return max(0, min(left, bound-p.sender.next))
 }
@@ -41,15 +41,12 @@ func (c *Comm) sendable(p *op, received bool) int {
 // Sent says that the first n chunks of the run that NextRun returned are on their way.
 func (c *Comm) Sent(seq uint32, n int) {
 	p := c.ops.at(seq)
-	if p.mode.kind == streamed && p.sender.next == 0 {
-		c.passBegin(p)
-	}
 	p.sender.next += n
 	p.moved = c.now
 	if p.mode.window > 0 {
 		p.sender.progress.sent(c.now, p.credit.room(&p.layout))
-		if p.mode.kind == streamed {
-			c.streams[c.cfg.Rank].taken = p.part.base + p.sender.next
+		if p.mode.kind == serial {
+			c.sentSerial(p, p.sender.next)
 		} else {
 			p.credit.advance(&p.layout, &c.out, p.own, 0, p.sender.next)
 		}

@@ -40,7 +40,7 @@ const (
 	// Compare tells the right neighbour what the sender has called, where a datagram tells
 	// otherwise or nothing else would. Seq, Collective, Root, Bytes, as for Ready.
 	Compare
-	// Begin tells those below the sender in Root's tree that Root has begun to send a streamed
+	// Begin tells those below the sender in Root's tree that Root has begun to send a serial
 	// Broadcast. Seq, Collective, Root, Bytes, as for Ready.
 	Begin
 	kindEnd
