@@ -49,7 +49,7 @@ func newSite(t *testing.T, plugin nccltest.Plugin, version int) *site {
 	s := &site{t: t, host: nccltest.NewHost(t), lib: t.TempDir()}
 	plugin.Library(t, filepath.Join(s.lib, pluginFile))
 	s.vars = map[string]string{
-		beChild: "1", "HOME": s.host.Root, "LD_LIBRARY_PATH": s.lib,
+		beChild: "1", "GORACE": "atexit_sleep_ms=0", "HOME": s.host.Root, "LD_LIBRARY_PATH": s.lib,
 		"NCCL_NET_PLUGIN": "mcast", "NCCL_NET": "mcast", "NCCL_COLLNET_ENABLE": "1",
 		"MCAST_TUNER_ALLGATHER": "4M", "MCAST_TUNER_REDUCE_SCATTER": "8M",
 	}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func loader(vars ...string) Loader {
-	return Loader{Command: []string{os.Args[0]}, Env: append([]string{beChild + "=1"}, vars...)}
+	return Loader{Command: []string{os.Args[0]}, Env: append([]string{beChild + "=1", "GORACE=atexit_sleep_ms=0"}, vars...)}
 }
 
 func TestVersion(t *testing.T) {
