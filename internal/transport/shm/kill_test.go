@@ -99,7 +99,9 @@ func TestKill(t *testing.T) {
 	assert.NotContains(t, string(sockets), srv.Address())
 	files, err := filepath.Glob("/dev/shm/*torch-mcast*")
 	require.NoError(t, err)
-	assert.Empty(t, files)
+	for _, f := range files {
+		assert.Contains(t, f, "torch-mcast-link-", "other processes may have pages of sending links")
+	}
 }
 
 // rankProcess is a rank that runs endless and whose output can be read line by line.
