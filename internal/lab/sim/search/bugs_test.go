@@ -111,8 +111,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a barrier is entered before older results are out of the arena", file: "protocol/multicast/advance.go",
-		old: `return a.eager == 0 && a.late < 2`,
-		new: `return a.late < 2`,
+		old: `return a.eager == 0 && a.late+min(a.n, 1) < 2`,
+		new: `return a.late+min(a.n, 1) < 2`,
 	},
 	{
 		name: "a root sends before its turn", file: "protocol/multicast/send.go",
@@ -164,8 +164,8 @@ var coreBugs = []bug{
 
 	{
 		name: "the cutoff is never armed", file: "protocol/multicast/recover.go",
-		old: `p.received() || !c.started(p) {`,
-		new: `p.received() || c.started(p) {`,
+		old: `p.received() || !c.started(p) ||`,
+		new: `p.received() || c.started(p) ||`,
 	},
 	{
 		name: "the cutoff is not armed again", file: "protocol/multicast/expire.go",
