@@ -159,6 +159,27 @@ CASE(tuner_unconnected, "tuner.unconnected", TUNER, 2, 2, TUNER_UNCONNECTED, "ea
 	OK(tuner_destroy(&r->tuner, ctx));
 }
 
+/* connected_open connects CollNet and then makes its tuner, as NCCL does, with so many GPUs a node. */
+static struct group connected_open(struct rank *r, size_t gpus, void **ctx)
+{
+	struct group g;
+
+	if (!r->coll.table)
+		not_offered("the library has no CollNet");
+	group_init(r);
+	g = group_open(r);
+	coll_supports(r, ABI_FLOAT32, ABI_SUM);
+	OK(tuner_init(&r->tuner, r->seed, gpus * (size_t)r->ranks, (size_t)r->ranks, ctx));
+	return g;
+}
+
+static void connected_close(struct rank *r, struct group *g, void *ctx)
+{
+	OK(tuner_destroy(&r->tuner, ctx));
+	group_close(g);
+	group_finalize(r);
+}
+
 CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the same with CollNet connected, and after it was closed")
 {
 	struct costs c;
@@ -166,12 +187,7 @@ CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the sa
 	void *ctx = NULL;
 	bool taken = false;
 
-	if (!r->coll.table)
-		not_offered("the library has no CollNet");
-	group_init(r);
-	g = group_open(r);
-	coll_supports(r, ABI_FLOAT32, ABI_SUM);
-	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	g = connected_open(r, 1, &ctx);
 	ask_all(r, ctx, true);
 	for (int i = 0; i < SIZES; i++) {
 		costs_reset(&c, ABI_ALGOS, ABI_PROTOS, ABI_ALLGATHER, ABI_COST_IGNORE);
@@ -228,19 +244,12 @@ static void ask_running(struct rank *r, enum rule rule)
 	struct group g;
 	void *ctx = NULL;
 
-	if (!r->coll.table)
-		not_offered("the library has no CollNet");
-	group_init(r);
-	g = group_open(r);
-	coll_supports(r, ABI_FLOAT32, ABI_SUM);
-	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	g = connected_open(r, 1, &ctx);
 	under(rule);
 	for (int func = ABI_BROADCAST; func <= ABI_SENDRECV; func++)
 		for (int i = 0; i < SIZES; i++)
 			ask_dear_and_cheap(r, ctx, &c, func, sizes[i]);
-	OK(tuner_destroy(&r->tuner, ctx));
-	group_close(&g);
-	group_finalize(r);
+	connected_close(r, &g, ctx);
 }
 
 CASE(tuner_cost, "tuner.cost", TUNER, 2, 2, TUNER_COST, "CollNet dearer than Ring and cheaper: what is written is a time")
@@ -261,14 +270,9 @@ CASE(tuner_crowded, "tuner.crowded", TUNER, 2, 2, TUNER_CROWDED, "two GPUs a nod
 	struct group g;
 	void *ctx = NULL;
 
-	if (!r->coll.table)
-		not_offered("the library has no CollNet");
-	if (r->tuner.calls.choose)
+	if (r->coll.table && r->tuner.calls.choose)
 		not_offered("a tuner v2 names a choice, and NCCL 2.21 does not say what can run");
-	group_init(r);
-	g = group_open(r);
-	coll_supports(r, ABI_FLOAT32, ABI_SUM);
-	OK(tuner_init(&r->tuner, r->seed, 2 * (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	g = connected_open(r, 2, &ctx);
 	under(TUNER_CROWDED);
 	for (int func = ABI_ALLGATHER; func <= ABI_REDUCE_SCATTER; func++)
 		for (int i = 0; i < SIZES; i++) {
@@ -278,9 +282,7 @@ CASE(tuner_crowded, "tuner.crowded", TUNER, 2, 2, TUNER_CROWDED, "two GPUs a nod
 				func_name(func), sizes[i], (double)*cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE));
 			ask_dear_and_cheap(r, ctx, &c, func, sizes[i]);
 		}
-	OK(tuner_destroy(&r->tuner, ctx));
-	group_close(&g);
-	group_finalize(r);
+	connected_close(r, &g, ctx);
 }
 
 /* What a tuner answered to one question: which algorithm NCCL then takes, and what windows. */
@@ -315,12 +317,7 @@ CASE(tuner_agreement, "tuner.agreement", TUNER, 3, 3, TUNER_AGREEMENT, "each col
 	struct answer mine, all[3];
 	void *ctx = NULL;
 
-	if (!r->coll.table)
-		not_offered("the library has no CollNet");
-	group_init(r);
-	g = group_open(r);
-	coll_supports(r, ABI_FLOAT32, ABI_SUM);
-	OK(tuner_init(&r->tuner, r->seed, (size_t)r->ranks, (size_t)r->ranks, &ctx));
+	g = connected_open(r, 1, &ctx);
 	under(TUNER_AGREEMENT);
 	for (int func = ABI_BROADCAST; func <= ABI_ALLREDUCE; func++)
 		for (int i = 0; i < SIZES; i++)
@@ -335,7 +332,5 @@ CASE(tuner_agreement, "tuner.agreement", TUNER, 3, 3, TUNER_AGREEMENT, "each col
 						func_name(func), sizes[i], mine.algo, mine.proto, mine.channels, mine.chunk,
 						all[q].algo, all[q].proto, all[q].channels, all[q].chunk, q);
 			}
-	OK(tuner_destroy(&r->tuner, ctx));
-	group_close(&g);
-	group_finalize(r);
+	connected_close(r, &g, ctx);
 }

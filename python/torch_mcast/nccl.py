@@ -210,19 +210,19 @@ def _options(channels: int | None) -> Any:
 
 def _common(reason: str, group: dist.ProcessGroup) -> str:
     """Return the reasons of all ranks as one, the same on all of them; "" where none has one."""
-    told = _exchange(reason, group)
+    reasons = _exchange(reason, group)
     by_text: dict[str, list[int]] = {}
-    for rank, text in enumerate(told):
+    for rank, text in enumerate(reasons):
         if text:
             by_text.setdefault(text, []).append(rank)
     return "; ".join(
-        text if len(ranks) == len(told) else f"rank {', '.join(map(str, ranks))}: {text}"
+        text if len(ranks) == len(reasons) else f"rank {', '.join(map(str, ranks))}: {text}"
         for text, ranks in by_text.items()
     )
 
 
 def _exchange(text: str, group: dist.ProcessGroup) -> list[str]:
-    """Return what every rank has told, cut to 512 bytes, in rank order."""
+    """Return what every rank says, cut to 512 bytes, in rank order."""
     device = torch.device("cuda", torch.cuda.current_device())
     mine = text.encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
     send = torch.tensor(list(mine), dtype=torch.uint8, device=device)

@@ -40,7 +40,7 @@ type mode struct {
 	opener  uint32 // the barrier that must be complete before anything is sent
 	arena   uint32 // where it lies in its arena: a multiple of 64; NotEager unless it is eager
 	second  bool   // which of the two arenas that is
-	window  int    // chunks that one chain or stream may have under way; 0: no limit, always if it is eager
+	window  int    // chunks that one chain or series may have under way; 0: no limit, always if it is eager
 	// chains are the shards whose roots multicast one after another. Unless the operation is large
 	// each shard is a chain of its own.
 	chains topology.Chains
