@@ -38,13 +38,16 @@ func (j *Job) checkTraffic() {
 			window /= min(j.Core.Chains, j.Core.Size, max(1, j.Core.Window))
 		} else {
 			serial++
-			window /= j.Core.Shares()
 		}
 		// A rank says four times a window how far it has come, and at the end. Where a chain is
 		// one shard it says more, and up to a window beyond.
 		each := b.chunks/max(1, window/4) + 2
 		if b.Collective == wire.Broadcast || j.Core.Chains >= j.Core.Size {
-			each = (b.chunks+window)/max(1, window/16, min(4, window/2)) + 2
+			step := window
+			if b.Collective == wire.Broadcast {
+				step = j.Core.Share()
+			}
+			each = (b.chunks+window)/max(1, step/16, min(4, step/2)) + 2
 		}
 		credits += b.shards * each
 	}

@@ -24,7 +24,7 @@ func (c *Comm) advance() {
 			p.barrier.enter()
 			c.disseminate(p)
 		}
-		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.cfg.Shares()) {
+		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.sharing()) {
 			p.link.admitted = true
 			c.grant(p.link.of)
 		}
@@ -77,10 +77,11 @@ func (a *ahead) sends(root int) bool { return slices.Contains(a.roots[:a.n], roo
 // barrier hides behind its data. With more, their windows would add up in the queue.
 func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late+min(a.n, 1) < 2 }
 
-// mayFlow reports whether this rank's queue has room for a serial one of a root behind these: those
-// of all roots together take one window.
-func (a *ahead) mayFlow(root, shares int) bool {
-	return a.late < 2 && !a.waits && (a.n < shares || a.sends(root))
+// mayFlow reports whether this rank's queue has room for a serial one of a root behind these: while
+// roots take turns the next one has its credit before the last one has sent everything, as with
+// barriers.
+func (a *ahead) mayFlow(root int, sharing bool) bool {
+	return a.late < 2 && !a.waits && (sharing || a.n < 2 || a.sends(root))
 }
 
 // disseminate sends what may be sent of an operation's barrier, and opens it once everybody is

@@ -34,8 +34,8 @@ func (c *credit) reset(l *layout) {
 	c.step, c.floor = creditStep(l.mode.window), l.mode.window
 	if l.mode.chains.M == l.shards { // no two share a chain
 		c.step = fineStep(l.mode.window)
-		if l.mode.kind == serial { // a window is a share, and short
-			c.step = max(c.step, uint32(l.mode.window/8))
+		if l.mode.kind == serial { // it may have no more than a share, which is short
+			c.step = max(fineStep(l.mode.share), uint32(l.mode.share/8))
 		}
 		c.floor = min(l.mode.window, 2*int(c.step))
 	}

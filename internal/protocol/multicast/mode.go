@@ -41,6 +41,7 @@ type mode struct {
 	arena   uint32 // where it lies in its arena: a multiple of 64; NotEager unless it is eager
 	second  bool   // which of the two arenas that is
 	window  int    // chunks that one chain or series may have under way; 0: no limit, always if it is eager
+	share   int    // of the window, for a series while all ranks send one: Config.Share; 0 unless it is serial
 	// chains are the shards whose roots multicast one after another. Unless the operation is large
 	// each shard is a chain of its own.
 	chains topology.Chains
@@ -72,7 +73,7 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	switch {
 	case m.kind == serial:
 		// Two ranks that each take themselves for the root would both wait for the other's credit.
-		m.compare, m.opener, m.window = true, c.epoch.opened, c.cfg.Window/c.cfg.Shares()
+		m.compare, m.opener, m.window, m.share = true, c.epoch.opened, c.cfg.Window, c.cfg.Share()
 	case m.kind == eager:
 		m.arena, m.second = c.epoch.take(s), c.epoch.second
 	case s.coll == wire.Broadcast:

@@ -31,11 +31,10 @@ func (c *Comm) sendable(p *op, received bool) int {
 		return left
 	}
 	underWay := c.flows.of(&p.layout).inFlight(p.mode.window, p.credit.floor, c.shared)
-	bound := p.credit.bound(&p.layout, underWay)
 	if p.mode.kind == serial {
-		bound = min(bound, c.serialBound(p, underWay))
+		return max(0, min(left, c.serialBound(p, underWay, received)-p.sender.next))
 	}
-	return max(0, min(left, bound-p.sender.next))
+	return max(0, min(left, p.credit.bound(&p.layout, underWay)-p.sender.next))
 }
 
 // Sent says that the first n chunks of the run that NextRun returned are on their way.

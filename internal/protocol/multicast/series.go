@@ -40,12 +40,35 @@ type lap struct {
 	start  [mostShares]int // chunks of each root's series before it, if they are no more
 }
 
-// mostShares bounds the roots whose series a rank takes at a time: so many share the window. NCCL
-// has no more windows in flight, and so no more roots.
+// mostShares bounds the roots that send at a time. NCCL has no more windows in flight, and so no more
+// roots.
 const mostShares = 8
 
-// Shares returns how many roots' series share the window, each with a few chunks at least.
-func (c *Config) Shares() int { return max(1, min(c.Size, mostShares, c.Window/4)) }
+// Share returns how much of the window a series has while all ranks send one; all of it where they
+// never do at a time, since there are too many ranks or too few chunks for each.
+func (c *Config) Share() int {
+	if share := c.Window / c.Size; c.Size <= mostShares && share >= 4 {
+		return share
+	}
+	return c.Window
+}
+
+// sharing reports whether all other ranks have a series in flight here. Only then do links carry more
+// if roots send at the same time, and they do, each with a share of the window. Else they take turns
+// in the order in which Broadcasts were posted, each with all of it: those that overlap would
+// fill the receivers' links no better, and load the sending links of several, which a Reduce-Scatter
+// could use (docs/decisions/0037).
+func (c *Comm) sharing() bool {
+	if c.cfg.Share() == c.cfg.Window {
+		return false
+	}
+	for r := range c.series {
+		if r != c.cfg.Rank && !c.series[r].open {
+			return false
+		}
+	}
+	return true
+}
 
 // join puts an operation that was posted behind those of its root.
 func (c *Comm) join(p *op) {
@@ -116,16 +139,20 @@ func (c *Comm) grant(s *series) {
 	}
 }
 
-// serialBound returns up to which chunk of an operation this rank may send, as far as its own series
-// and those of others go. Its own go out in order: what follows a chunk shows that it is lost.
-func (c *Comm) serialBound(p *op, underWay int) int {
+// serialBound returns up to which chunk of an operation this rank may send with so many under way, as
+// far as its own series and those of others go. received: all older operations have been received
+// here. Its own go out in order: what follows a chunk shows that it is lost.
+func (c *Comm) serialBound(p *op, underWay int, received bool) int {
 	switch {
 	case c.series[c.cfg.Rank].taken < p.link.base:
 		return 0
-	case c.cfg.Size > mostShares:
-		return p.chunks
+	case c.sharing():
+		underWay = min(underWay, p.mode.share)
+		return min(p.credit.bound(&p.layout, underWay), c.abreast(p, underWay))
+	case received:
+		return p.credit.bound(&p.layout, underWay)
 	}
-	return c.abreast(p, underWay)
+	return 0
 }
 
 // abreast returns up to which chunk of an operation this rank may send for the series of others not

@@ -90,7 +90,7 @@ func TestWindowsRunInStep(t *testing.T) {
 		most       float64
 	}{
 		"Reduce-Scatter behind":     {0.3, false, hosts + 0.3},
-		"Allgather behind":          {0.3, true, hosts + 1.2}, // roots that overlap keep the other waiting for both
+		"Allgather behind":          {0.3, true, hosts + 0.3},
 		"Reduce-Scatter far behind": {1.2, false, hosts + 1.2 + 1},
 		"Allgather far behind":      {1.2, true, hosts + 1.2 + 1.5},
 	} {
