@@ -3,7 +3,8 @@
 Ways run by turns, so that a slow minute of the machine hits all of them; figures are medians over
 the rounds. "socket" is NCCL's Ring over its Socket; "plugin" has the plugin and nothing else set;
 "collnet" has CollNet on, where the tuner chooses; "direct" is CollNet for everything; "switch" has
-an aggregation node; "registered" and "switch-registered" have registered buffers as well.
+an aggregation node; "in-flight" has one as well, and NCCL's buffers hold all windows of an operation;
+"registered" and "switch-registered" have registered buffers as well.
 
 On a testbed of this machine it takes the rig (NCCL_RIG=DIR: rigdriver and its libnccl.so.2), on
 GPUs nccl-tests (NCCL_TESTS=DIR) and a launcher; both at once is the rig's alone.
@@ -146,6 +147,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=0, help="that the launcher starts")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="of one run, s (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/nccl/compare.ndjson")
+    parser.add_argument("--append", action="store_true", help="rows behind those that are there")
     args = parser.parse_args(words)
     if args.rounds < 1 or args.iters < 1 or min(args.hosts) < 2:
         parser.error("--rounds and --iters are at least 1, --hosts at least 2")
@@ -182,17 +184,18 @@ def main(words: list[str] | None = None) -> int:
         if not os.environ.get("MCAST_SWITCH"):
             args.ways = [way for way in args.ways if not WAYS[way].switch]
             print("without the ways through a switch: MCAST_SWITCH is not set", file=sys.stderr)
-    rows: list[dict[str, Any]] = []
-    try:
-        for hosts, rate in settings:
-            rows += compare(place, hosts, rate, args)
-    except Failed as e:
-        print(e, file=sys.stderr)
-        return 1
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mode = "a" if args.append else "w"
     for hosts, rate in settings:
-        print(table([row for row in rows if (row["hosts"], row["rate"]) == (hosts, rate)]))
+        try:
+            rows = compare(place, hosts, rate, args)
+        except Failed as e:
+            print(e, file=sys.stderr)
+            return 1
+        with args.output.open(mode) as output:
+            output.write("".join(json.dumps(row) + "\n" for row in rows))
+        mode = "a"
+        print(table(rows), flush=True)
     print(f"{args.rounds} rounds by turns, medians; rows in {args.output.name}")
     return 0
 

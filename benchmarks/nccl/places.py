@@ -46,10 +46,11 @@ WAYS = {
     "collnet": Way(_COLLNET),  # the tuner chooses
     "direct": Way(_ALWAYS),  # CollNet for all, and Reduce-Scatters between the hosts
     "switch": Way(_COLLNET, switch=True),
+    "in-flight": Way({**_COLLNET, "NCCL_BUFFSIZE": str(32 << 20)}, switch=True),
     "registered": Way({**_ALWAYS, **_COHERENT}, registered=True),
     "switch-registered": Way({**_COLLNET, **_COHERENT}, switch=True, registered=True),
 }
-DEFAULT_WAYS = ["socket", "plugin", "collnet", "direct", "switch", "switch-registered"]
+DEFAULT_WAYS = ["socket", "plugin", "collnet", "direct", "switch", "in-flight", "switch-registered"]
 
 
 @dataclass
@@ -92,6 +93,7 @@ _RIG = {
     "NCCL_PAT_ENABLE": "0", "NCCL_P2P_LL_THRESHOLD": "0", "NCCL_CUMEM_ENABLE": "0",
     "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_IB_DISABLE": "1",
     "NCCL_RAS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
+    "RIG_NAP": "100",  # us: an emulated kernel that waits leaves the core to others
 }  # fmt: skip
 
 
