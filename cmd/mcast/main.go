@@ -2,7 +2,7 @@
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
 // made of network namespaces, `mcast nccl` says what NCCL will do with the
-// plugin, `mcast env` shows the configuration.
+// plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration.
 package main
 
 import (
@@ -25,6 +25,7 @@ type commands struct {
 	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, on a simulated cluster."`
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
+	Doctor  doctorCommand  `cmd:"" help:"Say what is wrong with this host, why it matters and what helps. Needs no root."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 

@@ -115,9 +115,9 @@ func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error
 // Close gives up an endpoint that has not joined. Join does so by itself.
 func (e *Endpoint) Close() { e.lobby.close() }
 
-// advertised returns the interface by which other hosts reach this one: the one
-// asked for, or that of the default route, or loopback.
-func advertised(name string) (*net.Interface, net.IP, error) {
+// Uplink returns the interface by which other hosts reach this one, and its address: the one asked
+// for, or that of the default route, or loopback.
+func Uplink(name string) (*net.Interface, net.IP, error) {
 	if name != "" {
 		ifi, addr, err := udp.Choose(name, nil)
 		if err != nil {

@@ -87,7 +87,7 @@ type kernel struct{}
 func (kernel) Host() string { return netdev.HostID() }
 
 // Uplink implements Network.
-func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return advertised(name) }
+func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return Uplink(name) }
 
 // Multicast implements Network.
 func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {

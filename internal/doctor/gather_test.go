@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestThisHost holds that there is a report of whatever host runs the tests, as whatever user.
+func TestThisHost(t *testing.T) {
+	f := Gather(
+		t.Context(),
+		Options{Environ: []string{"MCAST_IFACE=lo", "MCAST_SECRET=hunter2hunter2", "HOME=/root"}},
+	)
+	assert.NotEmpty(t, f.Kernel.Release)
+	assert.True(t, f.Kernel.Memfd)
+	assert.Equal(t, Choice{Name: "lo", Address: "127.0.0.1", Why: ByName}, f.Chosen)
+	assert.Positive(t, f.CPU.Count)
+	assert.Positive(t, f.Memory.Available)
+	assert.Positive(t, f.Net.RmemMax)
+	for _, test := range f.Tests {
+		assert.Empty(t, test.Error, test.Name)
+	}
+	assert.Len(t, f.Tests, 5)
+
+	r := NewReport(f)
+	var text, object bytes.Buffer
+	require.NoError(t, r.Write(&text))
+	require.NoError(t, r.WriteJSON(&object))
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	assert.Equal(t, f.Host+": "+r.Verdict, lines[len(lines)-1])
+	assert.Contains(t, text.String(), "lo, as MCAST_IFACE names it: 127.0.0.1")
+	assert.NotContains(t, text.String()+object.String(), "hunter2", "a secret is not shown")
+	assert.NotContains(t, object.String(), "/root")
+	var got Report
+	require.NoError(t, json.Unmarshal(object.Bytes(), &got))
+	assert.Equal(t, r.Verdict, got.Verdict)
+}
+
+func TestVariables(t *testing.T) {
+	f := Gather(
+		t.Context(),
+		Options{Environ: []string{"MCAST_IFACE=lo", "MCAST_IFCAE=eth0", "MCAST_FABRIC=tcp"}},
+	)
+	found := Diagnose(f)
+	assert.Equal(t, Fault, found[0].Severity)
+	assert.Contains(t, found[0].What, `MCAST_FABRIC="tcp" is not allowed`)
+	assert.Contains(t, names(found, Warning), "setting-unknown")
+	assert.Equal(t, "lo", f.Chosen.Name, "what is right counts all the same")
+}
+
+func TestQuery(t *testing.T) {
+	own := netip.MustParseAddr("10.0.0.1")
+	with := func(header, igmp int, code byte, from byte) []byte {
+		b := make([]byte, header+igmp)
+		b[0], b[3], b[9] = 0x40|byte(header/4), byte(header+igmp), 2
+		copy(b[12:], []byte{10, 0, 0, from})
+		b[header], b[header+1] = igmpQuery, code
+		return b
+	}
+	report := with(24, 8, 0, 9)
+	report[24] = igmpReport
+	for name, c := range map[string]struct {
+		packet []byte
+		want   Querier
+	}{
+		"version 1": {with(20, 8, 0, 9), Querier{Heard: true, From: "10.0.0.9", Version: 1}},
+		"version 2": {with(24, 8, 100, 9), Querier{Heard: true, From: "10.0.0.9", Version: 2}},
+		"version 3": {with(24, 12, 100, 9), Querier{Heard: true, From: "10.0.0.9", Version: 3}},
+		"our own":   {with(24, 8, 100, 1), Querier{}},
+		"a report":  {report, Querier{}},
+		"cut off":   {with(24, 8, 100, 9)[:30], Querier{}},
+		"empty":     {nil, Querier{}},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, query(c.packet, own)) })
+	}
+}
+
+func TestIGMPVersion(t *testing.T) {
+	const table = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n" +
+		"1\tlo        :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n" +
+		"4\teth0      :     1      V2\n\t\t\t\t010000E0     1 0:00000000\t\t0\n"
+	assert.Equal(t, "V2", igmpVersion(table, "eth0"))
+	assert.Equal(t, "V3", igmpVersion(table, "lo"))
+	assert.Empty(t, igmpVersion(table, "eth1"))
+	assert.Empty(t, igmpVersion("", "lo"))
+}
+
+// TestMessage has the checksum of a message that comes with one add up to nothing (RFC 1071).
+func TestMessage(t *testing.T) {
+	b := message(igmpLeave, netip.MustParseAddr("239.255.255.254"))
+	sum := 0
+	for i := 0; i < len(b); i += 2 {
+		sum += int(b[i])<<8 | int(b[i+1])
+	}
+	assert.Equal(t, 0xffff, sum&0xffff+sum>>16)
+}

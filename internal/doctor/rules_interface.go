@@ -1,0 +1,224 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// interfaceRules are about whether the interface is the right one, and whether it works.
+var interfaceRules = []rule{
+	{"interface-missing", func(f *Facts) []Finding {
+		return one(f.Chosen.Error != "" && f.chosen() == nil, Fault, "MCAST_IFACE", f.Chosen.Error,
+			"without an interface there is no network", "export MCAST_IFACE="+orWord(f.usable(), "NAME"))
+	}},
+	onLink("interface-down", func(_ *Facts, l *Link) []Finding {
+		return one(!l.Up, Fault, l.Name, "the interface is down", "nothing is sent or received",
+			"sudo ip link set "+l.Name+" up")
+	}),
+	onLink("no-carrier", func(_ *Facts, l *Link) []Finding {
+		return one(l.Up && !l.Loopback && !l.Carrier, Fault, l.Name, "the interface has no carrier",
+			"nothing is sent or received", "look at cable and switch port: ethtool "+l.Name)
+	}),
+	onLink("multicast-off", func(_ *Facts, l *Link) []Finding {
+		return one(!l.Multicast && !l.Loopback, Fault, l.Name,
+			"the interface does not do multicast: its flag is off", "a rank refuses to join over it",
+			"sudo ip link set "+l.Name+" multicast on")
+	}),
+	{"no-ipv4", noIPv4},
+	{"interface-ambiguous", ambiguous},
+	{"no-network", func(f *Facts) []Finding {
+		return one(f.Chosen.Why == ByDefault && len(f.usable()) == 0 && !f.hasIPv6(), Warning, f.Host,
+			"this host has loopback alone", "ranks of this host can work together, and no others",
+			"bring an interface up: ip addr show")
+	}},
+	onLink("no-route", noRoute),
+	{"same-address", sameAddress},
+	onLink("same-network", sameNetwork),
+	onLink("faster-interface", faster),
+	onLink("virtual-interface", virtual),
+	onLink("container-network", func(_ *Facts, l *Link) []Finding {
+		return one(
+			l.Kind == "veth",
+			Note,
+			l.Name,
+			"the interface is one end of a virtual cable, as containers and pods have it",
+			"multicast mostly stays on the machine, or is not carried at all",
+			"docker run --network=host; in Kubernetes hostNetwork: true, or macvlan and MCAST_IFACE",
+		)
+	}),
+}
+
+// usable returns the names of the interfaces that ranks could use, but for loopback.
+func (f *Facts) usable() (names []string) {
+	for _, l := range f.Links {
+		if l.Up && l.Carrier && !l.Loopback && len(l.IPv4) > 0 {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+func (f *Facts) hasIPv6() bool {
+	return slices.ContainsFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
+}
+
+// global6 returns an address of IPv6 that others can reach, if there is one.
+func (l *Link) global6() string {
+	for _, text := range l.IPv6 {
+		p, err := netip.ParsePrefix(text)
+		if err == nil && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+			return text
+		}
+	}
+	return ""
+}
+
+func orWord(names []string, otherwise string) string {
+	if len(names) == 0 {
+		return otherwise
+	}
+	return names[0]
+}
+
+// noIPv4 finds interfaces, or a host, with addresses of IPv6 alone.
+func noIPv4(f *Facts) []Finding {
+	l := f.chosen()
+	if at, err := netip.ParseAddr(f.Chosen.Address); l != nil && err == nil && at.Is6() {
+		return nil // the library takes it as it is
+	}
+	if l == nil || l.Loopback {
+		i := slices.IndexFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
+		if i < 0 || len(f.usable()) > 0 {
+			return nil
+		}
+		l = &f.Links[i]
+	}
+	what := "the interface has no IPv4 address"
+	if six := l.global6(); six != "" {
+		what += ", only IPv6 (" + six + ")"
+	}
+	return one(len(l.IPv4) == 0, Fault, l.Name, what, "the library multicasts over IPv4",
+		"sudo ip addr add 10.0.0.1/24 dev "+l.Name+", with another number on each host")
+}
+
+// ambiguous finds a host without a default route that has several interfaces.
+func ambiguous(f *Facts) []Finding {
+	names := f.usable()
+	return one(f.Chosen.Why == ByDefault && len(names) > 0, Fault, f.Host,
+		"there is no default route, and there are several interfaces: "+strings.Join(names, ", "),
+		"a rank tells the others 127.0.0.1, where they cannot reach it",
+		"export MCAST_IFACE="+orWord(names, "NAME")+" (it may differ from host to host)")
+}
+
+// noRoute finds an interface by which no address can be reached.
+func noRoute(f *Facts, l *Link) []Finding {
+	if l.Loopback || !l.Up || len(l.IPv4) == 0 {
+		return nil
+	}
+	has := slices.ContainsFunc(f.Routes, func(r Route) bool { return r.Link == l.Name })
+	return one(
+		!has,
+		Fault,
+		l.Name,
+		"no route leads through the interface, whose address is "+l.IPv4[0],
+		"other ranks cannot be reached over TCP, and what they multicast may be refused",
+		fmt.Sprintf("give the address the length of its network: sudo ip addr add %s dev %s",
+			withLength(l.IPv4[0], 24), l.Name),
+	)
+}
+
+// withLength replaces the length of a prefix of one address.
+func withLength(prefix string, bits int) string {
+	p, err := netip.ParsePrefix(prefix)
+	if err != nil || !p.IsSingleIP() {
+		return prefix
+	}
+	return netip.PrefixFrom(p.Addr(), bits).String()
+}
+
+// sameAddress finds an address that two interfaces have.
+func sameAddress(f *Facts) (found []Finding) {
+	owner := make(map[netip.Addr]string)
+	for _, l := range f.Links {
+		for _, p := range l.prefixes() {
+			if l.Loopback || p.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			other, taken := owner[p.Addr()]
+			owner[p.Addr()] = l.Name
+			found = append(found, one(taken && other != l.Name, Fault, l.Name,
+				fmt.Sprintf("%s and %s have the same address, %v", other, l.Name, p.Addr()),
+				"by which of them other ranks reach this one is chance",
+				fmt.Sprintf("sudo ip addr del %v dev %s", p, l.Name))...)
+		}
+	}
+	return found
+}
+
+// sameNetwork finds a second interface in the chosen one's network.
+func sameNetwork(f *Facts, chosen *Link) (found []Finding) {
+	if chosen.Loopback {
+		return nil
+	}
+	for _, l := range f.Links {
+		if l.Name == chosen.Name || !l.Up || len(l.IPv4) == 0 {
+			continue
+		}
+		shared := slices.ContainsFunc(l.prefixes(), func(p netip.Prefix) bool {
+			return slices.ContainsFunc(chosen.prefixes(), func(c netip.Prefix) bool {
+				return p.Addr().Is4() && p.Masked() == c.Masked() && p.Addr() != c.Addr()
+			})
+		})
+		found = append(found, one(
+			shared,
+			Warning,
+			l.Name,
+			fmt.Sprintf("%s and %s are in one network", chosen.Name, l.Name),
+			"what is sent goes by one of them, and either answers for both: links are loaded unevenly",
+			"bond them, or sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
+		)...)
+	}
+	return found
+}
+
+// faster finds an interface that is at least twice as fast as the one of the default route.
+func faster(f *Facts, l *Link) []Finding {
+	if f.Chosen.Why != ByRoute || l.Mbps == 0 {
+		return nil
+	}
+	best := l
+	for i := range f.Links {
+		if o := &f.Links[i]; o.Hardware && o.Carrier && len(o.IPv4) > 0 && o.Mbps > best.Mbps {
+			best = o
+		}
+	}
+	return one(best.Mbps >= 2*l.Mbps, Warning, l.Name,
+		fmt.Sprintf("%s has the default route and runs at %d Mbit/s, %s at %d", l.Name, l.Mbps, best.Name,
+			best.Mbps),
+		"the default route is often a management network; nothing else is used unless it is named",
+		"export MCAST_IFACE="+best.Name)
+}
+
+// bridgeOf matches the interfaces of containers, virtual machines and tunnels.
+var bridgeOf = regexp.MustCompile(
+	`^(docker|podman|virbr|lxcbr|lxdbr|cni|br-[0-9a-f]{12}|flannel|cali|vxlan)`,
+)
+
+// virtual finds an interface that leads to containers of this host, or into a tunnel.
+func virtual(f *Facts, l *Link) []Finding {
+	tunnel := slices.Contains([]string{"tun", "tuntap", "wireguard", "vxlan", "gre", "ipip"}, l.Kind)
+	return one(
+		tunnel || bridgeOf.MatchString(l.Name),
+		Warning,
+		l.Name,
+		fmt.Sprintf("the interface is a container's bridge or a tunnel (%s)", l.Kind),
+		"it does not lead to other hosts, or carries no multicast",
+		"export MCAST_IFACE="+orWord(
+			slices.DeleteFunc(f.usable(), func(n string) bool { return n == l.Name }),
+			"NAME",
+		),
+	)
+}

@@ -1,0 +1,153 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+const (
+	testTime   = time.Second // at most, each
+	testWindow = 8 << 20     // bytes, what a rank has on its way at most unless it is told otherwise
+)
+
+// tests tries what the library will do, on this host alone.
+func (g *gatherer) tests() {
+	if g.chosen() == nil || g.Chosen.Error != "" {
+		return // Diagnose has the reason
+	}
+	at := netip.AddrPortFrom(netip.MustParseAddr(g.Chosen.Address), 0)
+	g.test(TestSmall, func() error { return g.loopsBack(udp.MinPacket) })
+	g.test(TestFull, func() error { return g.loopsBack(udp.PacketFor(udp.ChunkFor(g.chosen().MTU))) })
+	g.test(TestUDP, func() error { return echoUDP(at) })
+	g.test(TestTCP, func() error { return echoTCP(at) })
+	g.test(TestMemory, g.fill)
+}
+
+func (g *gatherer) test(name string, try func() error) {
+	start := time.Now()
+	t := Test{Name: name}
+	if err := try(); err != nil {
+		t.Error = err.Error()
+	}
+	t.Took = time.Since(start)
+	g.Tests = append(g.Tests, t)
+}
+
+// loopsBack multicasts packets of so many bytes on the chosen interface until one comes back. They
+// do not leave this host: their TTL is 0.
+func (g *gatherer) loopsBack(packet int) error {
+	ifi, err := net.InterfaceByName(g.Chosen.Name)
+	if err != nil {
+		return err
+	}
+	p, err := udp.OpenProber(udp.Options{
+		Size: 1, Job: rand.Uint64(), Group: randomGroup(), Port: 10000 + uint16(rand.IntN(20000)),
+		Interface: ifi, Sources: []netip.Addr{netip.MustParseAddr(g.Chosen.Address)},
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	const tries = 5
+	for range tries {
+		if err := p.Multicast(packet); err != nil {
+			return fmt.Errorf("send %d bytes: %w", packet, err)
+		}
+		heard := false
+		p.Listen(testTime/tries, func(h []udp.Heard) bool {
+			heard = h[0].Multicast >= packet
+			return heard
+		})
+		if heard {
+			return nil
+		}
+	}
+	return fmt.Errorf("of %d packets of %d bytes none came back within %v", tries, packet, testTime)
+}
+
+// echoUDP has one socket of the chosen address send to another.
+func echoUDP(at netip.AddrPort) error {
+	to, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	from, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(at), to.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	return exchanged(from, to)
+}
+
+// echoTCP has one connection of the chosen address to itself.
+func echoTCP(at netip.AddrPort) error {
+	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	d := net.Dialer{Timeout: testTime / 2}
+	from, err := d.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	_ = l.SetDeadline(time.Now().Add(testTime / 2)) // it is open
+	to, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	return exchanged(from, to)
+}
+
+// exchanged sends a few bytes.
+func exchanged(from, to net.Conn) error {
+	sent, got := []byte("torch-mcast"), make([]byte, 64)
+	if err := errors.Join(from.SetDeadline(time.Now().Add(testTime/2)),
+		to.SetDeadline(time.Now().Add(testTime/2))); err != nil {
+		return err
+	}
+	if _, err := from.Write(sent); err != nil {
+		return err
+	}
+	n, err := to.Read(got)
+	if err == nil && !bytes.Equal(sent, got[:n]) {
+		err = fmt.Errorf("%q was sent, %q came", sent, got[:n])
+	}
+	return err
+}
+
+// fill takes the shared memory of a window and writes to every page. Where that might have the
+// kernel end this process it does not try.
+func (g *gatherer) fill() error {
+	if left := g.memoryLeft(); left > 0 && left < 4*testWindow {
+		return fmt.Errorf("%s are left, too little to try", byteCount(left))
+	}
+	fd, err := unix.MemfdCreate("mcast-doctor", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("memfd_create: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.Ftruncate(fd, testWindow); err != nil {
+		return err
+	}
+	b, err := unix.Mmap(fd, 0, testWindow, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mmap: %w", err)
+	}
+	for i := 0; i < len(b); i += unix.Getpagesize() {
+		b[i] = 1
+	}
+	return unix.Munmap(b)
+}
