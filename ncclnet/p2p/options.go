@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"time"
 )
 
@@ -19,7 +20,7 @@ const MaxLanes = 16
 // lesser number of lanes and on a fabric that both allow.
 type Options struct {
 	Addr     netip.Addr    // of this end; one that connects may leave the choice to the kernel
-	Lanes    int           // sockets of a connection, 1 to 16; 0: 4, or 2 within a host
+	Lanes    int           // sockets of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
 	Cut      int           // bytes from which a message uses all lanes; 0: 256 KiB
 	Buffer   int           // bytes of each socket's buffers; 0: the kernel decides, but for what is sent within a host
 	Ring     int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
@@ -57,7 +58,9 @@ var zerocopies = map[string]int{"off": 0, "on": 1, "auto": 2, "": 2}
 // check fills in defaults.
 func (o *Options) check() error {
 	if o.Lanes == 0 {
-		o.Lanes, o.fewer = 4, 2
+		// Networks that bound a connection's rate want several; more than there are cores only take
+		// turns on them.
+		o.Lanes, o.fewer = max(2, min(4, runtime.GOMAXPROCS(0))), 2
 	}
 	if o.Lanes < 1 || o.Lanes > MaxLanes {
 		return fmt.Errorf("p2p: %d lanes; allowed are 1 to %d", o.Lanes, MaxLanes)
