@@ -13,13 +13,18 @@ func (g *Gather) shares() bool {
 	return g.shared != nil && g.shared() || g.cfg.Link != nil && g.cfg.Link.Claimed(fabric.Reductions) > 0
 }
 
-// follows reports whether contributions that wait for the link precede what is to be multicast now: of
-// an Allgather where it is ahead, of a Broadcast as they say.
+// follows reports whether contributions that wait for the link precede what is to be multicast now:
+// where all ranks multicast, if that is ahead, else as they say.
 func (g *Gather) follows(o *gatherOp) bool {
-	if g.cfg.Link == nil || o.Collective == wire.Allgather && g.cfg.Link.Ahead(0) <= 0 {
+	if g.cfg.Link == nil || g.together(o) && g.cfg.Link.Ahead(0) <= 0 {
 		return false
 	}
 	return g.wait.Must(g.now)
+}
+
+// together reports whether all ranks multicast at the same time.
+func (g *Gather) together(o *gatherOp) bool {
+	return o.Collective == wire.Allgather || g.comm.Sharing()
 }
 
 // account says of the link that n chunks from a number on were multicast. Parts of an Allgather follow
@@ -29,10 +34,11 @@ func (g *Gather) account(o *gatherOp, psn, n int) {
 	if g.cfg.Link == nil {
 		return
 	}
-	if o.Collective == wire.Allgather {
+	together := g.together(o)
+	if together {
 		g.cfg.Link.Ahead(n * g.cfg.Core.Chunk)
 	}
-	if o.Whole == 0 {
+	if o.Whole == 0 || together {
 		g.claim.Sent(g.now, 0)
 		return
 	}

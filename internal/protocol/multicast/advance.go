@@ -24,7 +24,7 @@ func (c *Comm) advance() {
 			p.barrier.enter()
 			c.disseminate(p)
 		}
-		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.sharing()) {
+		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.Sharing()) {
 			p.link.admitted = true
 			c.grant(p.link.of)
 		}

@@ -53,12 +53,12 @@ func (c *Config) Share() int {
 	return c.Window
 }
 
-// sharing reports whether all other ranks have a series in flight here. Only then do links carry more
+// Sharing reports whether all other ranks have a series in flight here. Only then do links carry more
 // if roots send at the same time, and they do, each with a share of the window. Else they take turns
 // in the order in which Broadcasts were posted, each with all of it: those that overlap would
 // fill the receivers' links no better, and load the sending links of several, which a Reduce-Scatter
 // could use (docs/decisions/0037).
-func (c *Comm) sharing() bool {
+func (c *Comm) Sharing() bool {
 	if c.cfg.Share() == c.cfg.Window {
 		return false
 	}
@@ -146,7 +146,7 @@ func (c *Comm) serialBound(p *op, underWay int, received bool) int {
 	switch {
 	case c.series[c.cfg.Rank].taken < p.link.base:
 		return 0
-	case c.sharing():
+	case c.Sharing():
 		underWay = min(underWay, p.mode.share)
 		return min(p.credit.bound(&p.layout, underWay), c.abreast(p, underWay))
 	case received:

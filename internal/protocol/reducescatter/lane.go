@@ -33,6 +33,7 @@ type Lane struct {
 	posted     uint32
 	oldest     uint32   // all before are done
 	finished   []uint32 // done, and not reported yet
+	owners     owners   // of what is in flight
 
 	direct  *direct.Comm // nil until Open
 	streams *Streams
@@ -71,7 +72,10 @@ type Stats struct {
 
 // New returns a lane that does not take operations yet: see Begin.
 func New(rank, size int) *Lane {
-	return &Lane{rank: rank, size: size, stopped: true, need: map[uint32][][]collective.Range{}}
+	return &Lane{
+		rank: rank, size: size, stopped: true, owners: owners{reduces: make([]int, size)},
+		need: map[uint32][][]collective.Range{},
+	}
 }
 
 // Open gives the lane the streams of the direct path. It is called once, before anything goes that way.
@@ -145,6 +149,7 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 	l.posted++
 	p := &l.ops[number%collective.MaxInFlight]
 	*p = op{Op: o, flying: true}
+	l.owners.add(&o)
 	if !wire.Before(number, l.empty.to) {
 		l.empty = span{} // lest numbers that have wrapped around fall into it
 	}
@@ -240,7 +245,9 @@ func (l *Lane) NextDone() (number uint32, ok bool) {
 }
 
 func (l *Lane) retire(number uint32) uint32 {
-	l.ops[number%collective.MaxInFlight] = op{}
+	p := &l.ops[number%collective.MaxInFlight]
+	l.owners.remove(&p.Op)
+	*p = op{}
 	for l.oldest != l.posted && !l.ops[l.oldest%collective.MaxInFlight].flying {
 		l.oldest++
 	}

@@ -232,10 +232,16 @@ func (c *SwitchConn) contribute(stripe int) bool {
 
 // first reports whether contributions for an owner go before what is multicast.
 func (c *SwitchConn) first(o *direct.Op, owner int) bool {
-	if _, one := o.To.Root(); one {
+	if c.inSlots(o) {
 		return precedes(owner, c.cfg.Rank, c.cfg.Terms.Ranks)
 	}
 	return c.cfg.Link != nil && c.cfg.Link.Ahead(0) > 0
+}
+
+// inSlots reports whether an operation is a part of a Reduce-Scatter that goes owner after owner.
+func (c *SwitchConn) inSlots(o *direct.Op) bool {
+	_, one := o.To.Root()
+	return one && !c.lane.owners.all()
 }
 
 // account counts bytes that were contributed, and claims the link for those that go first while
@@ -251,7 +257,7 @@ func (c *SwitchConn) account(o *direct.Op, first bool, bytes int, full bool) {
 	}
 	if bytes > 0 {
 		more := time.Duration(0)
-		if _, one := o.To.Root(); one {
+		if c.inSlots(o) {
 			more = 1 // the claim alone: others hold up the results
 		}
 		c.behind.Sent(c.now, more)
