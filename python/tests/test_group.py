@@ -70,6 +70,15 @@ def work_of(group: Group, handle: int, finish: Callable[[], None] | None) -> Mca
     return McastWork(group, group.gather, handle, "one", [], (), finish, LONG, 1, Recorder(), None)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """An interrupt raises KeyboardInterrupt, even in a background job, which starts with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_close_keeps_tensors_until_the_library_is_done() -> None:
     left = threading.Event()
 

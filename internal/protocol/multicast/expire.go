@@ -53,7 +53,7 @@ func (c *Comm) expire(now Time, silence bool) {
 			}
 			c.arm(p)
 		}
-		behind = behind || p.mode.kind >= serial && !p.received()
+		behind = behind || p.mode.kind.inPlace() && !p.received()
 	}
 	c.verify()
 }

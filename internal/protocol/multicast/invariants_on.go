@@ -144,7 +144,7 @@ func (c *Comm) components(p *op) error {
 	b, s, t, rounds := &p.barrier, &p.sender, &p.timer, c.topo.Rounds()
 	return first(
 		law{p.known(), "it is posted and has no shape"},
-		law{p.mode.window >= 0 && (p.mode.kind >= serial || p.mode.window == 0), "only what is large or serial has a window"},
+		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0), "only what is large or serial has a window"},
 		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "what is eager, and no other, lies in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
 		law{b.heard>>rounds == 0, "its barrier heard a round that there is not"},

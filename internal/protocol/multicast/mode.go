@@ -24,6 +24,9 @@ const (
 	large
 )
 
+// inPlace reports whether chunks land in the user's buffer and what is lost of them is fetched.
+func (k kind) inPlace() bool { return k >= serial }
+
 // mode is how an operation travels. It is chosen once, when the operation is posted, from what was
 // posted before and the configuration, so all ranks choose alike.
 type mode struct {

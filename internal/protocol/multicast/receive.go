@@ -160,7 +160,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	p.timer.stop()
-	if p.mode.kind >= serial {
+	if p.mode.kind.inPlace() {
 		c.learn(p)
 		c.armAll() // the next one's turn has come
 	}
@@ -189,7 +189,7 @@ func (c *Comm) Expect() (Expected, bool) {
 		}
 	}
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		if p.mode.kind < serial || !p.barrier.open || p.mode.kind == serial && !p.link.expected {
+		if !p.mode.kind.inPlace() || !p.barrier.open || p.mode.kind == serial && !p.link.expected {
 			continue
 		}
 		if e, ok := p.next(); ok {
