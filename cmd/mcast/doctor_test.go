@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,4 +30,27 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, "interface-missing", report.Findings[0].Name)
 	require.Contains(t, report.Findings[0].What, "there is no interface none0")
 	require.True(t, strings.HasPrefix(report.Findings[0].Remedy, "export MCAST_IFACE="))
+}
+
+// TestDoctorOfSeveralHosts has a shell that runs the command here, and knows no host named gone.
+func TestDoctorOfSeveralHosts(t *testing.T) {
+	shell := filepath.Join(t.TempDir(), "shell")
+	const script = "#!/bin/sh\n[ $1 != gone ] || { echo no route to $1 >&2; exit 255; }\nexec sh -c \"$2\"\n"
+	require.NoError(t, os.WriteFile(shell, []byte(script), 0o700))
+	args := []string{"doctor", "--no-nccl", "--listen=0s", "--shell=" + shell}
+	cmd, out, stderr := mcast(t, []string{"MCAST_IFACE=lo", "MCAST_SIMD=generic"}, append(args, "--hosts=a,b", "--json")...)
+	err := cmd.Run()
+	var report doctor.JobReport
+	require.NoError(t, json.Unmarshal(out.Bytes(), &report), "%v %s", err, stderr)
+	require.Len(t, report.Hosts, 2)
+	require.Equal(t, "lo", report.Hosts[1].Chosen.Name, "the variable went along")
+	require.False(t, report.Healthy)
+	require.Equal(t, "same-address-on-hosts", report.Findings[0].Name, "it is one host, in truth")
+
+	cmd, out, _ = mcast(t, []string{"MCAST_IFACE=lo"}, append(args, "--hosts=gone,a")...)
+	var status *exec.ExitError
+	require.ErrorAs(t, cmd.Run(), &status)
+	require.Equal(t, 1, status.ExitCode())
+	require.Contains(t, out.String(), "fault   gone: it could not be asked: exit status 255: no route to gone\n")
+	require.Contains(t, out.String(), "1 host: 1 fault, ")
 }

@@ -158,6 +158,9 @@ func TestNear(t *testing.T) {
 			f.Chosen.Why = ByName
 			also(f, "eth1", "10.1.0.1/24", func(l *Link) { l.Mbps = 100000 })
 		},
+		"a virtual cable's offloads and queue": func(f *Facts) {
+			eth0(f).Hardware, eth0(f).Off, eth0(f).Queues = false, []string{"rx-gro"}, 1
+		},
 		"two interrupts on a CPU":      func(f *Facts) { eth0(f).IRQs = []IRQ{{1, "0"}, {2, "0"}} },
 		"interrupts to several CPUs":   func(f *Facts) { eth0(f).IRQs = []IRQ{{1, "0-3"}, {2, "0-3"}, {3, "0-3"}} },
 		"a quota of all CPUs":          func(f *Facts) { f.CPU.Quota = 32 },

@@ -41,8 +41,9 @@ type Finding struct {
 	Name     string   `json:"name"`    // of the rule, the same in each version
 	Subject  string   `json:"subject"` // host, interface, variable or setting
 	What     string   `json:"what"`
-	Why      string   `json:"why"`    // it matters to this library
-	Remedy   string   `json:"remedy"` // a command or setting; empty where there is nothing to be done
+	Why      string   `json:"why"`             // it matters to this library
+	Remedy   string   `json:"remedy"`          // a command or setting; empty where there is nothing to be done
+	Hosts    []string `json:"hosts,omitempty"` // of a job, those that it is about
 }
 
 // count returns how many findings have a severity.

@@ -78,6 +78,9 @@ func TestHealthyNamespace(t *testing.T) {
 		assert.Empty(t, test.Error, test.Name)
 		assert.Less(t, test.Took, 2*testTime, test.Name)
 	}
+	for _, found := range Diagnose(f) {
+		assert.False(t, found.Severity > Note && found.Subject == "v0", "%+v", found)
+	}
 	p.IP(t, "route add default via 10.9.0.2")
 	assert.Equal(t, ByRoute, p.examine(t).Chosen.Why)
 }

@@ -56,10 +56,13 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// writeFindings writes three lines a finding.
+// writeFindings writes a finding as some lines: what, on which hosts, why, remedy.
 func writeFindings(w *strings.Builder, findings []Finding) {
 	for _, f := range findings {
 		fmt.Fprintf(w, "%-8s%s: %s\n", f.Severity, f.Subject, f.What)
+		if len(f.Hosts) > 0 {
+			fmt.Fprintf(w, "        on      %s\n", listed(f.Hosts))
+		}
 		fmt.Fprintf(w, "        why     %s\n", f.Why)
 		if f.Remedy != "" {
 			fmt.Fprintf(w, "        remedy  %s\n", f.Remedy)

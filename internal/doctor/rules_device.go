@@ -50,7 +50,7 @@ var linkRules = []rule{
 	onLink("irqs-on-one-cpu", irqsOnOne),
 }
 
-// offloadsOff finds what somebody has switched off.
+// offloadsOff finds what somebody has switched off. Virtual cables have GRO off by themselves.
 func offloadsOff(_ *Facts, l *Link) []Finding {
 	names := map[string]string{"rx-gro": "gro", "tx-generic-segmentation": "gso", "rx-checksum": "rx"}
 	var on []string
@@ -58,7 +58,7 @@ func offloadsOff(_ *Facts, l *Link) []Finding {
 		on = append(on, names[off]+" on")
 	}
 	return one(
-		len(l.Off) > 0,
+		len(l.Off) > 0 && l.Hardware,
 		Warning,
 		l.Name,
 		"offloads are switched off: "+strings.Join(l.Off, ", "),
@@ -75,7 +75,7 @@ func oneQueue(f *Facts, l *Link) []Finding {
 	}
 	n := min(l.QueuesMax, f.CPU.Count)
 	return one(
-		l.Queues == 1 && n > 1,
+		l.Queues == 1 && n > 1 && l.Hardware,
 		severity,
 		l.Name,
 		fmt.Sprintf(

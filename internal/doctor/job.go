@@ -1,0 +1,184 @@
+package doctor
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Matrix is what the hosts of a job have heard of each other. The zero value is of a job whose
+// hosts were not tried against each other.
+type Matrix struct {
+	Pairs []Pair `json:"pairs"`
+}
+
+// Pair is one direction between two hosts, by their places among the facts.
+type Pair struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+	// Full is the packet that the interfaces at both ends carry, in bytes. Multicast and Unicast are
+	// the largest packets that arrived each way; 0: none did.
+	Full      int     `json:"full"`
+	Multicast int     `json:"multicast"`
+	Unicast   int     `json:"unicast"`
+	TCP       bool    `json:"tcp"`  // a connection was made
+	Lost      float64 `json:"lost"` // share of the datagrams, 0 to 1
+	Mbps      float64 `json:"mbps"` // 0: not measured
+}
+
+// DiagnoseJob says what is wrong with the hosts of a job: with each of them, with what they should
+// have in common, and with the paths between them. What several hosts have alike is said once, with
+// their names. It looks at nothing but its arguments; Matrix may be empty.
+func DiagnoseJob(hosts []Facts, m Matrix) []Finding {
+	j := &job{hosts: hosts, Matrix: m}
+	findings := []Finding{}
+	for i := range hosts {
+		for _, f := range Diagnose(hosts[i]) {
+			findings = merge(findings, f, hosts[i].Host)
+		}
+	}
+	for _, r := range jobRules {
+		for _, f := range r.look(j) {
+			f.Name = r.name
+			findings = append(findings, f)
+		}
+	}
+	worstFirst(findings)
+	return findings
+}
+
+// merge adds a finding of a host to those of others that say the same.
+func merge(findings []Finding, f Finding, host string) []Finding {
+	i := slices.IndexFunc(findings, func(other Finding) bool {
+		return other.Severity == f.Severity && other.Name == f.Name && other.Subject == f.Subject &&
+			other.What == f.What && other.Remedy == f.Remedy
+	})
+	if i < 0 {
+		f.Hosts = []string{host}
+		return append(findings, f)
+	}
+	findings[i].Hosts = append(findings[i].Hosts, host)
+	return findings
+}
+
+// job is what rules about several hosts look at.
+type job struct {
+	Matrix
+	hosts []Facts
+}
+
+// jobRule is a rule about several hosts.
+type jobRule struct {
+	name string
+	look func(j *job) []Finding
+}
+
+func (j *job) name(host int) string { return j.hosts[host].Host }
+
+// names returns those of hosts, in a sentence.
+func (j *job) names(hosts []int) string {
+	var all []string
+	for _, h := range hosts {
+		all = append(all, j.name(h))
+	}
+	return listed(all)
+}
+
+// listed makes a list for people, of a few names and how many more.
+func listed(names []string) string {
+	const most = 8
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + " and " + several(more, "other")
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// pattern is what pairs that fail have in common.
+type pattern struct {
+	all  bool  // every pair fails
+	to   []int // hosts that no other reaches
+	from []int // hosts that reach no other
+	rest []Pair
+}
+
+// conclude finds what pairs that fail have in common: all of them, a host at whose end all fail, or
+// nothing. It is why a switch port is named, and not each of the pairs that cross it.
+func (j *job) conclude(fails func(Pair) bool) (p pattern) {
+	type tally struct{ failed, all int }
+	to, from := make([]tally, len(j.hosts)), make([]tally, len(j.hosts))
+	failed := 0
+	for _, pair := range j.Pairs {
+		to[pair.To].all++
+		from[pair.From].all++
+		if fails(pair) {
+			to[pair.To].failed++
+			from[pair.From].failed++
+			failed++
+		}
+	}
+	if failed == 0 {
+		return p
+	}
+	if failed == len(j.Pairs) {
+		p.all = true
+		return p
+	}
+	whole := func(t tally) bool { return t.failed == t.all && t.all > 1 }
+	for h := range j.hosts {
+		if whole(to[h]) {
+			p.to = append(p.to, h)
+		}
+		if whole(from[h]) {
+			p.from = append(p.from, h)
+		}
+	}
+	for _, pair := range j.Pairs {
+		if fails(pair) && !slices.Contains(p.to, pair.To) && !slices.Contains(p.from, pair.From) {
+			p.rest = append(p.rest, pair)
+		}
+	}
+	return p
+}
+
+// differing groups hosts by something that they should have in common, the most frequent first. It
+// returns nil where all have it; hosts without it, for which value is empty, do not count.
+func (j *job) differing(value func(host int) string) (groups []alike) {
+	for i := range j.hosts {
+		v := value(i)
+		if v == "" {
+			continue
+		}
+		g := slices.IndexFunc(groups, func(g alike) bool { return g.value == v })
+		if g < 0 {
+			groups = append(groups, alike{value: v})
+			g = len(groups) - 1
+		}
+		groups[g].hosts = append(groups[g].hosts, i)
+	}
+	if len(groups) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(
+		groups,
+		func(a, b alike) int { return cmp.Compare(len(b.hosts), len(a.hosts)) },
+	)
+	return groups
+}
+
+// alike are the hosts that have a value.
+type alike struct {
+	value string
+	hosts []int
+}
+
+// spell writes who has what.
+func (j *job) spell(groups []alike) string {
+	var parts []string
+	for _, g := range groups {
+		parts = append(parts, g.value+" on "+j.names(g.hosts))
+	}
+	return strings.Join(parts, ", ")
+}

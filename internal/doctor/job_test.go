@@ -1,0 +1,205 @@
+package doctor
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// wellJob is a job of so many hosts with which all is well.
+func wellJob(n int) (hosts []Facts, m Matrix) {
+	for i := range n {
+		f := healthy()
+		at := fmt.Sprintf("10.0.0.%d", i+1)
+		f.Host, f.Chosen.Address, f.HostAddresses = fmt.Sprintf("host%d", i), at, []string{at}
+		eth0(&f).IPv4 = []string{at + "/24"}
+		hosts = append(hosts, f)
+		for to := range n {
+			if to != i {
+				m.Pairs = append(
+					m.Pairs,
+					Pair{From: i, To: to, Full: 9000, Multicast: 9000, Unicast: 9000, TCP: true,
+						Mbps: 24000},
+				)
+			}
+		}
+	}
+	return hosts, m
+}
+
+func TestNothingIsFoundInAHealthyJob(t *testing.T) {
+	for n := range 6 {
+		hosts, m := wellJob(n)
+		assert.Empty(t, DiagnoseJob(hosts, m), n)
+		assert.Empty(t, DiagnoseJob(hosts, Matrix{}), n)
+	}
+}
+
+// every changes the pairs that a test names.
+func every(m *Matrix, which func(Pair) bool, change func(*Pair)) {
+	for i := range m.Pairs {
+		if which(m.Pairs[i]) {
+			change(&m.Pairs[i])
+		}
+	}
+}
+
+func to(host int) func(Pair) bool   { return func(p Pair) bool { return p.To == host } }
+func from(host int) func(Pair) bool { return func(p Pair) bool { return p.From == host } }
+func all(Pair) bool                 { return true }
+func pair(a, b int) func(Pair) bool { return func(p Pair) bool { return p.From == a && p.To == b } }
+
+// jobSymptoms are what is changed about a healthy job of four, and what is then to be said.
+var jobSymptoms = []struct {
+	rule    string
+	change  func([]Facts, *Matrix)
+	subject string
+	says    string
+	remedy  string
+}{
+	{
+		"settings-differ",
+		func(h []Facts, _ *Matrix) { h[2].Settings.Set["MCAST_CHUNK"] = "1408" },
+		"MCAST_CHUNK",
+		`"0" on host0, host1 and host3, "1408" on host2`,
+		"unset MCAST_CHUNK",
+	},
+	{"same-address-on-hosts", func(h []Facts, _ *Matrix) {
+		for i := range 2 {
+			h[i].Chosen.Address, eth0(&h[i]).IPv4, h[i].HostAddresses = "172.17.0.1", []string{
+				"172.17.0.1/16",
+			},
+				[]string{
+					"172.17.0.1",
+				}
+			h[i+2].Settings.Set["MCAST_TTL"] = "2"
+		}
+	}, "172.17.0.1", "host0 and host1 have the same address on eth0", "MCAST_IFACE"},
+	{"networks-differ", func(h []Facts, _ *Matrix) {
+		h[3].Chosen.Address, eth0(&h[3]).IPv4, h[3].HostAddresses = "10.0.1.4", []string{"10.0.1.4/24"},
+			[]string{"10.0.1.4"}
+	}, "network", "10.0.0.0/24 on host0, host1 and host2, 10.0.1.0/24 on host3", "MCAST_TTL=2"},
+	{
+		"mtu-differs",
+		func(h []Facts, _ *Matrix) { eth0(&h[1]).MTU = 4000 },
+		"MTU",
+		"4000 on host1",
+		"mtu 1500",
+	},
+	{
+		"speed-differs",
+		func(h []Facts, _ *Matrix) { eth0(&h[1]).Mbps = 10000 },
+		"speed",
+		"10000 Mbit/s on host1",
+		"MCAST_IFACE",
+	},
+	{
+		"nccl-differs",
+		func(h []Facts, _ *Matrix) { h[0].NCCL.Version = "2.20.5" },
+		"NCCL",
+		"2.20.5 on host0",
+		"same",
+	},
+	{"unreachable", func(_ []Facts, m *Matrix) {
+		every(m, to(2), func(p *Pair) { p.TCP, p.Unicast, p.Multicast = false, 0, 0 })
+	}, "host2", "no other host reaches host2 by TCP", "let TCP pass"},
+	{
+		"no-multicast",
+		func(_ []Facts, m *Matrix) { every(m, all, func(p *Pair) { p.Multicast = 0 }) },
+		"network",
+		"the network carries none",
+		"querier",
+	},
+	{
+		"no-multicast",
+		func(_ []Facts, m *Matrix) { every(m, to(3), func(p *Pair) { p.Multicast = 0 }) },
+		"host3",
+		"host3 hears no other host's multicast",
+		"querier",
+	},
+	{
+		"no-multicast",
+		func(_ []Facts, m *Matrix) { every(m, from(1), func(p *Pair) { p.Multicast = 0 }) },
+		"host1",
+		"nobody hears what host1 multicasts",
+		"querier",
+	},
+	{
+		"no-multicast",
+		func(_ []Facts, m *Matrix) { every(m, pair(1, 3), func(p *Pair) { p.Multicast = 0 }) },
+		"path",
+		"multicast does not pass from host1 to host3",
+		"querier",
+	},
+	{"mtu-hole", func(_ []Facts, m *Matrix) {
+		every(m, to(0), func(p *Pair) { p.Multicast, p.Unicast = 1500, 1500 })
+	}, "host0", "packets of more than 1500 bytes, which interfaces allow, do not reach host0", "mtu 1500"},
+	{
+		"mtu-hole",
+		func(_ []Facts, m *Matrix) { every(m, pair(2, 1), func(p *Pair) { p.Unicast = 1500 }) },
+		"path",
+		"do not pass from host2 to host1",
+		"mtu 1500",
+	},
+	{
+		"lossy-path",
+		func(_ []Facts, m *Matrix) { every(m, from(2), func(p *Pair) { p.Lost = 0.05 }) },
+		"host2",
+		"datagrams of host2 are lost",
+		"ethtool -S",
+	},
+	{
+		"slow-path",
+		func(_ []Facts, m *Matrix) { every(m, to(1), func(p *Pair) { p.Mbps = 900 }) },
+		"host1",
+		"host1 receives at less than half of the usual 24000 Mbit/s",
+		"ethtool",
+	},
+}
+
+func TestEachJobRule(t *testing.T) {
+	tried := make(map[string]bool)
+	for _, s := range jobSymptoms {
+		tried[s.rule] = true
+		t.Run(s.rule, func(t *testing.T) {
+			hosts, m := wellJob(4)
+			s.change(hosts, &m)
+			found := DiagnoseJob(hosts, m)
+			require.Len(t, found, 1, "%+v", found)
+			assert.Equal(t, s.rule, found[0].Name)
+			assert.Equal(t, s.subject, found[0].Subject)
+			assert.Contains(t, found[0].What, s.says)
+			assert.Contains(t, found[0].Remedy, s.remedy)
+			assert.NotEmpty(t, found[0].Why)
+		})
+	}
+	for _, r := range jobRules {
+		assert.True(t, tried[r.name], "no facts for the rule %s", r.name)
+	}
+}
+
+// TestWhatHostsHaveAlike is said once.
+func TestWhatHostsHaveAlike(t *testing.T) {
+	hosts, m := wellJob(4)
+	for i := range 3 {
+		hosts[i].Net.RmemMax, hosts[i].Net.WindowFor = 65536, 6
+	}
+	hosts[3].IGMP.MaxMemberships = 0
+	found := DiagnoseJob(hosts, m)
+	require.Len(t, found, 2)
+	assert.Equal(t, "no-memberships", found[0].Name)
+	assert.Equal(t, []string{"host3"}, found[0].Hosts)
+	assert.Equal(t, "receive-buffer", found[1].Name)
+	assert.Equal(t, []string{"host0", "host1", "host2"}, found[1].Hosts)
+}
+
+func TestListed(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+	assert.Empty(t, listed(nil))
+	assert.Equal(t, "a", listed(names[:1]))
+	assert.Equal(t, "a and b", listed(names[:2]))
+	assert.Equal(t, "a, b, c, d, e, f, g and h", listed(names[:8]))
+	assert.Equal(t, "a, b, c, d, e, f, g, h and 2 others", listed(names))
+}
