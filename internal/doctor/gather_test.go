@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,50 @@ func TestVariables(t *testing.T) {
 	assert.Contains(t, found[0].What, `MCAST_FABRIC="tcp" is not allowed`)
 	assert.Contains(t, names(found, Warning), "setting-unknown")
 	assert.Equal(t, "lo", f.Chosen.Name, "what is right counts all the same")
+}
+
+func TestHardware(t *testing.T) {
+	f := Facts{Links: []Link{
+		{
+			Name:     "lo",
+			Kind:     "device",
+			Loopback: true,
+		},
+		{Name: "eth0", Kind: "device"},
+		{Name: "v0", Kind: "veth"},
+		{
+			Name:  "bond0",
+			Kind:  "bond",
+			Below: []string{"eth0"},
+		},
+		{Name: "vlan7", Kind: "vlan", Below: []string{"bond0"}},
+		{
+			Name:  "br0",
+			Kind:  "bridge",
+			Below: []string{"v0", "gone"},
+		},
+		{Name: "odd", Kind: "vlan", Below: []string{"odd"}},
+	}}
+	for name, want := range map[string]bool{"lo": false, "eth0": true, "v0": false, "bond0": true, "vlan7": true,
+		"br0": false, "odd": false} {
+		assert.Equal(t, want, f.hardware(f.link(name), 0), name)
+	}
+}
+
+func TestInterrupts(t *testing.T) {
+	const function = "sys/bus/pci/devices/0000:3b:00.0/msi_irqs/"
+	g := gatherer{root: fstest.MapFS{
+		function + "40": {},
+		function + "41": {},
+		function + "x":  {},
+		"proc/irq/40/smp_affinity_list": {
+			Data: []byte("0-31\n"),
+		},
+		"proc/irq/40/effective_affinity_list": {Data: []byte("3\n")},
+		"proc/irq/41/smp_affinity_list":       {Data: []byte("0-31\n")},
+	}}
+	assert.Equal(t, []IRQ{{40, "3"}, {41, "0-31"}}, g.interrupts("0000:3b:00.0"))
+	assert.Empty(t, g.interrupts("virtio0"))
 }
 
 func TestQuery(t *testing.T) {

@@ -1,9 +1,10 @@
 package doctor
 
 import (
+	"io/fs"
 	"math"
 	"net"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
-	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // links looks at all interfaces.
@@ -100,7 +100,7 @@ func (g *gatherer) drivers() {
 	defer tool.Close()
 	for i := range g.Links {
 		l := &g.Links[i]
-		l.Hardware = netdev.Hardware(l.Name)
+		l.Hardware = g.hardware(l, 0)
 		if !l.Up || l.Loopback {
 			continue
 		}
@@ -125,37 +125,40 @@ func (g *gatherer) drivers() {
 				}
 			}
 		}
-		l.IRQs = g.interrupts(l.Name)
+		if function, err := tool.BusInfo(l.Name); err == nil && function != "" {
+			l.IRQs = g.interrupts(function)
+		}
 	}
 }
 
-// interrupts returns those of an interface, and the CPUs that they go to.
-func (g *gatherer) interrupts(name string) (found []IRQ) {
-	device, err := filepath.EvalSymlinks("/sys/class/net/" + name + "/device")
-	if err != nil {
-		return nil
+// hardware tells whether an interface is a device on some bus, or lies on one as a VLAN or bond does.
+// sysfs knows as well, but of the network namespace that it was mounted in.
+func (f *Facts) hardware(l *Link, deep int) bool {
+	const deepest = 8 // of VLANs on bonds on ..., against circles
+	if l == nil || l.Loopback || deep > deepest {
+		return false
 	}
-	// A virtio device has its interrupts at the PCI function that it lies on.
-	for _, at := range []string{device, filepath.Dir(device)} {
-		numbers, _ := filepath.Glob(at + "/msi_irqs/*")
-		for _, n := range numbers {
-			irq := IRQ{}
-			if irq.Number, err = strconv.Atoi(filepath.Base(n)); err != nil {
-				continue
-			}
-			folder := "proc/irq/" + filepath.Base(n)
-			for _, file := range []string{"/effective_affinity_list", "/smp_affinity_list"} {
-				if irq.CPUs = text(g.root, folder+file); irq.CPUs != "" {
-					found = append(found, irq)
-					break
-				}
+	return l.Kind == "device" || slices.ContainsFunc(l.Below, func(below string) bool {
+		return f.hardware(f.link(below), deep+1)
+	})
+}
+
+// interrupts returns those of a PCI function, and the CPUs that they go to.
+func (g *gatherer) interrupts(function string) (found []IRQ) {
+	numbers, _ := fs.Glob(g.root, "sys/bus/pci/devices/"+function+"/msi_irqs/*") // none is none
+	for _, at := range numbers {
+		n, err := strconv.Atoi(path.Base(at))
+		if err != nil {
+			continue
+		}
+		for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
+			if cpus := text(g.root, path.Join("proc/irq", path.Base(at), file)); cpus != "" {
+				found = append(found, IRQ{n, cpus})
+				break
 			}
 		}
-		if len(found) > 0 {
-			return found
-		}
 	}
-	return nil
+	return found
 }
 
 // choose asks the library which interface it takes, and finds out why.

@@ -106,6 +106,13 @@ func TestNoRoute(t *testing.T) {
 	assert.Empty(t, names(Diagnose(p.examine(t)), Fault))
 }
 
+func TestRouteIsGone(t *testing.T) {
+	p, _ := cabled(t)
+	p.IP(t, "route flush dev v0")
+	p.shell(t, finding(t, p.examine(t), "no-route").Remedy)
+	assert.Empty(t, names(Diagnose(p.examine(t)), Fault))
+}
+
 func TestNoMulticastRouteIsANote(t *testing.T) {
 	p, _ := cabled(t)
 	f := p.examine(t) // without a default route
@@ -240,7 +247,7 @@ func TestShapedLink(t *testing.T) {
 	p.shell(t, "tc qdisc add dev v0 root tbf rate 1gbit burst 100k latency 10ms")
 	found := finding(t, p.examine(t), "shaped")
 	p.shell(t, found.Remedy)
-	assert.NotContains(t, names(Diagnose(p.examine(t)), Warning), "shaped")
+	assert.NotContains(t, names(Diagnose(p.examine(t)), Note), "shaped")
 }
 
 // TestForcedIGMP forces a version on the interface, and takes it back by the remedy.

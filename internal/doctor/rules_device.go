@@ -34,8 +34,12 @@ var linkRules = []rule{
 		)
 	}),
 	onLink("shaped", func(_ *Facts, l *Link) []Finding {
-		return one(l.Qdisc == "netem" || l.Qdisc == "tbf", Warning, l.Name,
-			"what is sent is slowed, delayed or dropped on purpose ("+l.Qdisc+")",
+		severity := Warning
+		if l.Qdisc == "tbf" {
+			severity = Note
+		}
+		return one(l.Qdisc == "netem" || l.Qdisc == "tbf", severity, l.Name,
+			"what is sent is limited to a rate, delayed or dropped on purpose ("+l.Qdisc+")",
 			"an experiment may have left it there", "sudo tc qdisc del dev "+l.Name+" root")
 	}),
 	onLink("offloads-off", offloadsOff),

@@ -119,24 +119,17 @@ func noRoute(f *Facts, l *Link) []Finding {
 		return nil
 	}
 	has := slices.ContainsFunc(f.Routes, func(r Route) bool { return r.Link == l.Name })
-	return one(
-		!has,
-		Fault,
-		l.Name,
-		"no route leads through the interface, whose address is "+l.IPv4[0],
-		"other ranks cannot be reached over TCP, and what they multicast may be refused",
-		fmt.Sprintf("give the address the length of its network: sudo ip addr add %s dev %s",
-			withLength(l.IPv4[0], 24), l.Name),
-	)
-}
-
-// withLength replaces the length of a prefix of one address.
-func withLength(prefix string, bits int) string {
-	p, err := netip.ParsePrefix(prefix)
-	if err != nil || !p.IsSingleIP() {
-		return prefix
+	remedy := ""
+	if p, err := netip.ParsePrefix(l.IPv4[0]); err == nil && p.IsSingleIP() {
+		const usual = 24
+		remedy = fmt.Sprintf("give the address the length of its network: sudo ip addr add %v dev %s",
+			netip.PrefixFrom(p.Addr(), usual), l.Name)
+	} else if err == nil {
+		remedy = fmt.Sprintf("sudo ip route add %v dev %s", p.Masked(), l.Name)
 	}
-	return netip.PrefixFrom(p.Addr(), bits).String()
+	return one(!has, Fault, l.Name,
+		"no route leads through the interface, whose address is "+l.IPv4[0],
+		"other ranks cannot be reached over TCP, and what they multicast may be refused", remedy)
 }
 
 // sameAddress finds an address that two interfaces have.

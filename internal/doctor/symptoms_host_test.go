@@ -166,6 +166,14 @@ var networkSymptoms = []symptom{
 	},
 	{
 		"shaped",
+		func(f *Facts) { eth0(f).Qdisc = "tbf" },
+		Note,
+		"eth0",
+		"(tbf)",
+		"sudo tc qdisc del dev eth0 root",
+	},
+	{
+		"shaped",
 		func(f *Facts) { eth0(f).Qdisc = "netem" },
 		Warning,
 		"eth0",

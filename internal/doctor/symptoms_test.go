@@ -117,6 +117,14 @@ var interfaceSymptoms = []symptom{
 		f.Chosen = Choice{Name: "lo", Address: "127.0.0.1", Why: ByDefault}
 	}, Fault, "host0", "several interfaces: eth0, eth1", "MCAST_IFACE=eth0"},
 	{"no-network", onlyLoopback, Warning, "host0", "loopback alone", "ip addr"},
+	{
+		"no-route",
+		func(f *Facts) { f.Routes = nil },
+		Fault,
+		"eth0",
+		"whose address is 10.0.0.1/24",
+		"sudo ip route add 10.0.0.0/24 dev eth0",
+	},
 	{"no-route", func(f *Facts) {
 		eth0(f).IPv4, f.Routes = []string{"10.0.0.1/32"}, nil
 	}, Fault, "eth0", "no route leads through", "sudo ip addr add 10.0.0.1/24 dev eth0"},

@@ -71,6 +71,3 @@ func (h host) below(name string) []string {
 func (h host) path(name, file string) string {
 	return filepath.Join(h.sysfs, "class/net", name, file)
 }
-
-// Hardware tells whether an interface is a device on some bus, or lies on one as a VLAN or bond does.
-func Hardware(name string) bool { return host{sysfs: "/sys"}.hardware(name) }
