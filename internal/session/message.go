@@ -10,8 +10,9 @@ import (
 )
 
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
-// (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4.
-const Version = 4
+// (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4,
+// from 5 on stripes have tracks (innetwork.Terms.Tracks).
+const Version = 5
 
 // MaxRanks bounds a job.
 const MaxRanks = collective.MaxRanks
@@ -124,6 +125,7 @@ type terms struct {
 	Number  int    `json:"number"`
 	Ranks   int    `json:"ranks"`
 	Stripes int    `json:"stripes"`
+	Tracks  int    `json:"tracks"`
 	Chunk   int    `json:"chunk"`
 	Slots   int    `json:"slots"`
 	First   uint32 `json:"first"`
@@ -132,12 +134,12 @@ type terms struct {
 }
 
 func pack(t innetwork.Terms, number int) *terms {
-	return &terms{t.Job, number, t.Ranks, t.Stripes, t.Chunk, t.Slots, t.First, t.Queue, t.Wide}
+	return &terms{t.Job, number, t.Ranks, t.Stripes, t.Tracks, t.Chunk, t.Slots, t.First, t.Queue, t.Wide}
 }
 
 func (t *terms) unpack() innetwork.Terms {
 	return innetwork.Terms{
-		Job: t.Job, Ranks: t.Ranks, Stripes: t.Stripes, Chunk: t.Chunk,
+		Job: t.Job, Ranks: t.Ranks, Stripes: t.Stripes, Tracks: t.Tracks, Chunk: t.Chunk,
 		Slots: t.Slots, First: t.First, Queue: t.Queue, Wide: t.Wide,
 	}
 }

@@ -113,7 +113,7 @@ func TestTooMany(t *testing.T) {
 func TestMemory(t *testing.T) {
 	s := start(t, Config{Memory: 256 << 10, JobMemory: 256 << 10, Workers: 1})
 	members := join(t, 2, at(s), nil)
-	require.Equal(t, 2, members[0].Terms.Slots)
+	require.Equal(t, 2, members[0].Terms.Slots*members[0].Terms.Stripes)
 	taken := s.Stats().Memory
 	require.Equal(t, int64(4*members[0].Terms.Chunk), taken)
 	reduceScatter(t, 1, members, someOps...)
@@ -284,10 +284,10 @@ func TestPorts(t *testing.T) {
 		port := uint16(probe.LocalAddr().(*net.UDPAddr).Port)
 		require.NoError(t, probe.Close())
 		s := start(t, Config{Workers: 1, FirstPort: port, LastPort: port})
-		if _, err = dial(t, s, session.Hello{Job: rand.Uint64()}); err != nil {
+		if _, err = dial(t, s, session.Hello{Job: rand.Uint64(), Ranks: 1}); err != nil {
 			continue // somebody took the port meanwhile
 		}
-		_, err = dial(t, s, session.Hello{Job: rand.Uint64()})
+		_, err = dial(t, s, session.Hello{Job: rand.Uint64(), Ranks: 1})
 		require.ErrorContains(t, err, "all in use")
 		return
 	}

@@ -35,7 +35,7 @@ type job struct {
 	cancel       context.CancelFunc
 
 	mu       sync.Mutex
-	width    int // stripes
+	width    int // stripes, those of all tracks
 	parent   *session.Session
 	reserved map[int]*session.Peer // who brings a rank
 	reported map[int]bool          // ranks that the parent knows of
@@ -66,7 +66,7 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	}
 	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
 	if s.cfg.Parent == "" {
-		j.width = len(s.workers)
+		j.width = stripes(len(s.workers), p.Ranks)
 		close(j.offered)
 	} else {
 		s.sessions.Go(func() { j.joinParent(ctx, p.Tenant, p.Milliseconds) })

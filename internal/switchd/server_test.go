@@ -166,7 +166,8 @@ func TestReduceScatter(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			s := start(t, Config{Workers: c.workers, Secrets: secrets(c.secret), Offload: c.offload, Chunk: c.chunk})
 			members := join(t, c.ranks, at(s), func(h *session.Hello) { h.Secret, h.Reproducible, h.Offload = c.secret, !c.fast, c.offload })
-			require.Equal(t, c.workers, members[0].Terms.Stripes)
+			require.Equal(t, c.workers*c.ranks, members[0].Terms.Stripes)
+			require.Equal(t, c.ranks, members[0].Terms.Tracks)
 			if c.chunk > 0 {
 				require.Equal(t, c.chunk&^(grain-1), members[0].Terms.Chunk)
 			}

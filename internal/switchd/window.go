@@ -19,7 +19,21 @@ const (
 	leastDelay = 500 * time.Microsecond
 	// grain is what chunks are a multiple of where they are long enough: a cache line.
 	grain = 64
+	// shares bounds into how many parts the window of a Reduce is cut where there are tracks. Each must still
+	// fill a link for the time that acknowledgements take, which wait where contributions do.
+	shares = 2
+	// mostStripes bounds the stripes of a job that has tracks: each takes a socket a member.
+	mostStripes = 128
 )
+
+// stripes returns how many a job has: one for each worker in each track, as far as that goes.
+func stripes(workers, ranks int) int {
+	tracks := innetwork.TracksFor(ranks)
+	if tracks == 1 {
+		return workers
+	}
+	return tracks * min(workers, mostStripes/tracks)
+}
 
 // chunk returns the largest that all paths to the members carry.
 func (j *job) chunk() int {
@@ -70,7 +84,7 @@ func (j *job) delay() time.Duration {
 // members hold.
 func (j *job) terms() (innetwork.Terms, error) {
 	t := innetwork.Terms{
-		Job: rand.Uint64() | 1, Ranks: j.ranks, Stripes: j.width, Chunk: j.chunk(), First: rand.Uint32(),
+		Job: rand.Uint64() | 1, Ranks: j.ranks, Stripes: j.width, Tracks: innetwork.TracksFor(j.ranks), Chunk: j.chunk(), First: rand.Uint32(),
 	}
 	if t.Chunk < 8 {
 		return t, fmt.Errorf("the paths to the members carry chunks of %d bytes; want at least 8", t.Chunk)
@@ -78,8 +92,9 @@ func (j *job) terms() (innetwork.Terms, error) {
 	for _, m := range j.members {
 		t.Wide = t.Wide || m.peer.Child
 	}
-	least := ceilPower(max(2, 2*innetwork.BlockBytes/t.Chunk))
-	want := int(j.server.cfg.Rate/8*j.delay().Seconds()) / j.width / t.Chunk
+	share := min(t.Tracks, shares)
+	least := ceilPower(max(2, 2*innetwork.BlockBytes/t.Chunk) / share)
+	want := int(j.server.cfg.Rate/8*j.delay().Seconds()) / (j.width / t.Tracks) / share / t.Chunk
 	for _, m := range j.members {
 		// Of a window about one in P results is for the same rank.
 		want = min(want, max(1, m.peer.Queue)*max(1, j.ranks/len(m.ranks)))
@@ -176,7 +191,8 @@ func (j *job) start(t innetwork.Terms, number int) error {
 		j.server.worker(i).add(s)
 	}
 	j.server.cfg.Log.Info("job started", "job", j.name, "epoch", j.epoch, "ranks", j.ranks, "members", len(j.members),
-		"mode", mode(j.ranks, j.reproducible), "chunk", t.Chunk, "slots", t.Slots, "queue", t.Queue, "stripes", j.width, "bytes", total)
+		"mode", mode(j.ranks, j.reproducible), "chunk", t.Chunk, "slots", t.Slots, "queue", t.Queue, "stripes", j.width, "tracks", t.Tracks,
+		"bytes", total)
 	for i, m := range j.members {
 		_ = m.peer.Ready(t, i) // its session notices if that does not arrive
 	}

@@ -9,17 +9,19 @@ import (
 // layout says how an operation lies in the slots of the stripes. A shard is cut
 // into chunks and these into blocks of consecutive chunks. Row i is block i of owner
 // 0, then of owner 1, and so on, so that no owner's link is hit by all at once;
-// rows go to the stripes in turn. A Reduce is the same with one owner.
+// rows go to the stripes in turn. A Reduce is the same with one owner, in the stripes of its track.
 type layout struct {
-	owners  int
-	lead    int // the first owner
-	stripes int
-	first   int // stripe of row 0
-	bytes   int // of a shard
-	step    int // bytes of a full chunk
-	chunks  int // of a shard
-	block   int // chunks of a full block
-	rows    int
+	owners int
+	lead   int // the first owner
+	low    int // the first stripe that is used
+	width  int // so many are
+	first  int // stripe of row 0, from low
+	bytes  int // of a shard
+	step   int // bytes of a full chunk
+	head   int // chunks that go by stripe 0, before rows: of a Reduce with a track one, so that nodes see whether ranks agree
+	chunks int // of a shard, those in rows
+	block  int // chunks of a full block
+	rows   int
 }
 
 // keeps reports whether the owner of a result keeps its own contribution and adds it last. A rank alone
@@ -45,15 +47,27 @@ func (t *Terms) accumulators() int {
 // layoutOf returns where operation number seq lies.
 func (t *Terms) layoutOf(seq uint32, o *collective.Op) layout {
 	l := layout{
-		owners: t.Ranks, stripes: t.Stripes, first: int(seq % uint32(t.Stripes)),
+		owners: t.Ranks, width: t.Stripes,
 		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
 		block: max(1, BlockBytes/t.Chunk),
 	}
+	track := t.Stripes / t.tracks()
+	if l.first = int(seq % uint32(track)); t.tracks() > 1 {
+		l.first = 0 // every operation has something in stripe 0
+	}
 	if root, one := o.To.Root(); one {
 		l.owners, l.lead = 1, root
+		l.low, l.width = root%t.tracks()*track, track
 	}
 	l.chunks = (l.bytes + l.step - 1) / l.step
+	if l.owners < t.Ranks && t.tracks() > 1 {
+		l.head = min(1, l.chunks)
+		l.chunks -= l.head
+	}
 	l.rows = (l.chunks + l.block - 1) / l.block
+	if l.chunks*l.owners <= track*t.Slots {
+		l.width = track // more stripes would be more calls to the kernel, and less in the cache
+	}
 	return l
 }
 
@@ -61,16 +75,32 @@ func (t *Terms) layoutOf(seq uint32, o *collective.Op) layout {
 func (l *layout) rowBlock(row int) int { return min(l.block, l.chunks-row*l.block) }
 
 // firstRow returns the first row of a stripe; it may be past the last one.
-func (l *layout) firstRow(stripe int) int { return (stripe - l.first + l.stripes) % l.stripes }
+func (l *layout) firstRow(stripe int) int {
+	if stripe -= l.low; stripe < 0 || stripe >= l.width {
+		return l.rows
+	}
+	return (stripe - l.first + l.width) % l.width
+}
+
+// ahead returns how many slots of the operation are before its rows in a stripe.
+func (l *layout) ahead(stripe int) int {
+	if stripe == 0 {
+		return l.head
+	}
+	return 0
+}
 
 // slots returns how many slots the operation takes in a stripe.
-func (l *layout) slots(stripe int) int {
+func (l *layout) slots(stripe int) int { return l.ahead(stripe) + l.inRows(stripe) }
+
+// inRows returns how many of them are in rows.
+func (l *layout) inRows(stripe int) int {
 	first := l.firstRow(stripe)
 	if first >= l.rows {
 		return 0
 	}
-	n := (l.rows - first + l.stripes - 1) / l.stripes // rows
-	last := first + (n-1)*l.stripes
+	n := (l.rows - first + l.width - 1) / l.width // rows
+	last := first + (n-1)*l.width
 	return ((n-1)*l.block + l.rowBlock(last)) * l.owners
 }
 
@@ -85,11 +115,14 @@ type chunk struct {
 
 // at returns what slot i of the operation in a stripe carries.
 func (l *layout) at(stripe, i int) chunk {
-	row := l.firstRow(stripe) + i/(l.block*l.owners)*l.stripes
+	if i -= l.ahead(stripe); i < 0 {
+		return chunk{owner: l.lead, bytes: min(l.step, l.bytes), run: 1}
+	}
+	row := l.firstRow(stripe) + i/(l.block*l.owners)*l.width
 	i %= l.block * l.owners
 	size := l.rowBlock(row)
 	within := i % size
-	number := row*l.block + within
+	number := l.head + row*l.block + within
 	c := chunk{owner: l.lead + i/size, number: number, offset: number * l.step, run: size - within}
 	c.bytes = min(l.step, l.bytes-c.offset)
 	return c
@@ -97,13 +130,22 @@ func (l *layout) at(stripe, i int) chunk {
 
 // seek returns the first slot from i on that owner owns; slots(stripe) if there is none.
 func (l *layout) seek(stripe, i, owner int) int {
-	end := l.slots(stripe)
+	ahead := l.ahead(stripe)
 	if owner -= l.lead; owner < 0 || owner >= l.owners {
-		return end
+		return l.slots(stripe)
 	}
+	if i < ahead {
+		return i
+	}
+	return ahead + l.seekRows(stripe, i-ahead, owner)
+}
+
+// seekRows is seek among the slots in rows, with owners counted from the first.
+func (l *layout) seekRows(stripe, i, owner int) int {
+	end := l.inRows(stripe)
 	for i < end {
 		full := l.block * l.owners
-		row := l.firstRow(stripe) + i/full*l.stripes
+		row := l.firstRow(stripe) + i/full*l.width
 		size := l.rowBlock(row)
 		start := i / full * full
 		switch at := (i - start) / size; {

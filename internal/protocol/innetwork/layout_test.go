@@ -17,8 +17,9 @@ import (
 // byte of every shard once, and seek finds what at says.
 func TestLayoutCoversEveryByteOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		tracks := rapid.IntRange(1, 4).Draw(t, "tracks")
 		terms := Terms{
-			Ranks: rapid.IntRange(1, 9).Draw(t, "ranks"), Stripes: rapid.IntRange(1, 5).Draw(t, "stripes"),
+			Ranks: rapid.IntRange(1, 9).Draw(t, "ranks"), Stripes: tracks * rapid.IntRange(1, 4).Draw(t, "stripes"), Tracks: tracks,
 			Chunk: 8 * rapid.SampledFrom([]int{1, 2, 180, 1023, 8184}).Draw(t, "chunk"), Wide: rapid.Bool().Draw(t, "wide"),
 		}
 		o := collective.Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.E4M3, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
@@ -36,6 +37,9 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 		}
 		for stripe := range terms.Stripes {
 			n := l.slots(stripe)
+			if root, one := o.To.Root(); one && stripe/(terms.Stripes/tracks) != root%tracks {
+				require.Equal(t, l.ahead(stripe), n, "a Reduce keeps to its track")
+			}
 			left := 0
 			var last chunk
 			for i := range n {

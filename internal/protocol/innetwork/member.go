@@ -304,23 +304,36 @@ func (m *Member) Silence(now Time) Time {
 	return longest
 }
 
-// NextDone removes the oldest operation if it is done, and returns its number.
-// Then nobody needs this rank's input any more.
+// NextDone removes an operation that is done, the oldest of them, and returns its number.
+// Then nobody needs this rank's input any more. What takes other stripes may be done before what was posted earlier.
 func (m *Member) NextDone() (seq uint32, ok bool) {
-	if len(m.ops) == 0 {
-		return 0, false
-	}
-	p := m.ops[0]
-	for i := range m.stripes {
-		if wire.Before(m.stripes[i].base, p.end[i]) {
-			return 0, false
+	for n, p := range m.ops {
+		if m.done(p) {
+			m.ops = slices.Delete(m.ops, n, n+1)
+			m.spare = append(m.spare, p)
+			return p.seq, true
 		}
 	}
-	copy(m.ops, m.ops[1:])
-	m.ops = m.ops[:len(m.ops)-1]
-	m.spare = append(m.spare, p)
-	return p.seq, true
+	return 0, false
 }
+
+// done reports whether all slots of an operation are free.
+func (m *Member) done(p *op) bool {
+	for i := p.low; i < p.low+p.width; i++ {
+		if m.before(p, i) {
+			return false
+		}
+	}
+	return !m.before(p, 0)
+}
+
+// before reports whether a slot of an operation in a stripe is not free yet.
+func (m *Member) before(p *op, stripe int) bool {
+	return p.begin[stripe] != p.end[stripe] && wire.Before(m.stripes[stripe].base, p.end[stripe])
+}
+
+// Idle reports whether the node owes nothing in a stripe.
+func (m *Member) Idle(stripe int) bool { return m.stripes[stripe].base == m.stripes[stripe].next }
 
 // Oldest says of the oldest operation in flight whether results have come,
 // whether all have, and whether this rank still has something of it to send.

@@ -7,7 +7,7 @@
 // timers: a Stage just answers, so that the same protocol fits a network switch.
 //
 // A job is one communicator's Reduce-Scatter at a node. It is cut into stripes
-// that share nothing, one for each worker of the node. A stripe is a sequence of
+// that share nothing, one for each worker of the node and each track. A stripe is a sequence of
 // slots, numbered on and on over all operations; the node holds a window of
 // them. To each slot every member contributes once, and one rank owns its result.
 //
@@ -49,9 +49,13 @@ type Terms struct {
 	Job     uint64 // in every datagram; drawn by the node for each admission
 	Ranks   int    // P, of the whole job
 	Stripes int    // S
-	Chunk   int    // most payload bytes of a datagram, a multiple of 8
-	Slots   int    // W, the window of each stripe, a power of two
-	First   uint32 // number of the first slot of every stripe; any
+	// Tracks says which stripes a Reduce takes, so that those to different ranks go on side by
+	// side: to rank r those of track r mod Tracks, which are as many consecutive ones as any other's.
+	// A Reduce-Scatter takes all stripes, or those of track 0 if their slots hold all of it. 0: one.
+	Tracks int
+	Chunk  int    // most payload bytes of a datagram, a multiple of 8
+	Slots  int    // W, the window of each stripe, a power of two
+	First  uint32 // number of the first slot of every stripe; any
 	// Queue is how many slots a member may have on their way that the node has
 	// not read: what the node's receive queue for it holds. 0: no limit.
 	Queue int
@@ -71,6 +75,8 @@ func (t *Terms) Check() error {
 		return fmt.Errorf("innetwork: %d ranks: want 1 to %d", t.Ranks, collective.MaxRanks)
 	case t.Stripes < 1 || t.Stripes > 256:
 		return fmt.Errorf("innetwork: %d stripes: want 1 to 256", t.Stripes)
+	case t.Tracks < 0 || t.Stripes%t.tracks() != 0:
+		return fmt.Errorf("innetwork: %d tracks for %d stripes: want 1, or a divisor", t.Tracks, t.Stripes)
 	case t.Chunk < 8 || t.Chunk%8 != 0 || t.Chunk > 1<<16:
 		return fmt.Errorf("innetwork: chunk of %d bytes: want a multiple of 8 up to %d", t.Chunk, 1<<16)
 	case t.Slots < 1 || t.Slots > MaxSlots || t.Slots&(t.Slots-1) != 0:
@@ -80,6 +86,21 @@ func (t *Terms) Check() error {
 	}
 	return nil
 }
+
+// MostTracks bounds the ranks of a job that has a track for each, see TracksFor.
+const MostTracks = 8
+
+// TracksFor returns how many tracks a job has. A rank whose result is under way has one contribution less to send
+// than the others have, so there is something to gain only if results of all ranks are under way, each in a
+// track of its own, and the more ranks there are the less that is: one part in as many as there are.
+func TracksFor(ranks int) int {
+	if ranks > MostTracks {
+		return 1
+	}
+	return ranks
+}
+
+func (t *Terms) tracks() int { return max(1, t.Tracks) }
 
 // allowance is how many slots a member may have under way at most.
 func (t *Terms) allowance() uint32 {

@@ -13,8 +13,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// budget bounds the datagrams of a stripe that are taken in one round, and the runs sent.
-const budget = 64
+const (
+	// budget bounds the datagrams of a stripe that are taken in one round, and the runs sent.
+	budget = 64
+	// turn bounds the bytes that a stripe sends in one round where others have something to send as well, so that
+	// what is reduced side by side comes on alike.
+	turn = 2 * innetwork.BlockBytes
+)
 
 // SwitchConnConfig says how a rank reaches the switch that it has joined.
 type SwitchConnConfig struct {
@@ -37,6 +42,8 @@ type SwitchConn struct {
 	path   fabric.Switch
 	lane   *Lane // knows the buffers
 	lost   bool
+	slept  bool // since the last round
+	vain   bool // the last sleep brought nothing: perhaps a datagram ended it that came twice, and nobody has read it yet
 	now    innetwork.Time
 
 	wait   fabric.Wait     // for what is multicast
@@ -86,7 +93,7 @@ func (c *SwitchConn) Work(now innetwork.Time) bool {
 	c.wait.Round()
 	busy := false
 	for i := range c.cfg.Terms.Stripes {
-		busy = c.receive(i) || busy
+		busy = !c.member.Idle(i) && c.receive(i) || busy
 	}
 	if at, ok := c.member.Deadline(); ok && at <= now {
 		c.member.Expire(now)
@@ -95,6 +102,9 @@ func (c *SwitchConn) Work(now innetwork.Time) bool {
 	for i := range c.cfg.Terms.Stripes {
 		busy = c.status(i) || busy
 		busy = c.contribute(i) || busy
+	}
+	if c.slept {
+		c.slept, c.vain = false, !busy
 	}
 	if resent, _ := c.member.Resent(); resent != c.resent.Load() {
 		c.resent.Store(resent)
@@ -192,11 +202,13 @@ func (c *SwitchConn) status(stripe int) bool {
 
 // contribute sends what the switch has room for.
 func (c *SwitchConn) contribute(stripe int) bool {
+	bytes := 0
 	for n := range budget {
 		r, ok := c.member.NextRun(stripe)
-		if !ok {
+		if !ok || bytes >= turn {
 			return n > 0
 		}
+		bytes += r.Bytes
 		if !r.Again && c.cfg.Yield != nil && c.cfg.Yield() { // what was lost holds everybody up already
 			return n > 0
 		}
@@ -318,7 +330,14 @@ func (c *SwitchConn) Wake() { c.path.Wake() }
 
 // Sleep waits for datagrams, at most until the member's next deadline.
 func (c *SwitchConn) Sleep(now innetwork.Time, most time.Duration) {
+	c.now = now
+	for i := range c.cfg.Terms.Stripes {
+		if c.vain && c.member.Idle(i) {
+			c.receive(i)
+		}
+	}
 	if most = c.Patience(now, most); most > 0 {
 		c.path.Sleep(most)
+		c.slept = true
 	}
 }

@@ -110,6 +110,7 @@ func Random(seed uint64) Scenario {
 		Slots: 1 << r.IntN(7), Queue: pick(r, 0, 1, 4, 1+r.IntN(64)), Wide: len(s.Parents) > 1,
 		Cutoff: pick(r, 200*time.Microsecond, time.Millisecond, 2*time.Millisecond), Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
 	}
+	s.randomTracks(seed)
 	for s.Terms.Slots > 1 && s.Terms.Slots*s.Terms.Stripes*p*s.Terms.Chunk > maxMemory {
 		s.Terms.Slots /= 2
 	}
@@ -131,6 +132,15 @@ func Random(seed uint64) Scenario {
 		s.RankCrash = &Crash{r.IntN(p), upTo(r, 5*time.Millisecond), upTo(r, 20*time.Millisecond)}
 	}
 	return s
+}
+
+// randomTracks gives half of the small scenarios tracks, each of as many stripes as were drawn.
+func (s *Scenario) randomTracks(seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 0x747261636b)) // of its own: what the other draws for a seed stays
+	if t := &s.Terms; t.Ranks <= innetwork.MostTracks && r.IntN(2) == 0 {
+		t.Tracks = pick(r, t.Ranks, 1+r.IntN(innetwork.MostTracks))
+		t.Stripes *= t.Tracks
+	}
 }
 
 // prune drops nodes below which there is no rank.
@@ -200,8 +210,8 @@ func (s *Scenario) String() string {
 	if s.RankCrash != nil {
 		crash = fmt.Sprintf("%+v", *s.RankCrash)
 	}
-	return fmt.Sprintf("seed %d: P %d, tree %v, at %v, stripes %d, chunk %d, slots %d, queue %d, reproducible %t, %d ops, depth %d, skew %v, "+
+	return fmt.Sprintf("seed %d: P %d, tree %v, at %v, stripes %d, tracks %d, chunk %d, slots %d, queue %d, reproducible %t, %d ops, depth %d, skew %v, "+
 		"cutoff %v, reorder %v, net %+v, node crashes %v, rank crash %s",
-		s.Seed, t.Ranks, s.Parents, s.At, t.Stripes, t.Chunk, t.Slots, t.Queue, s.Reproducible, len(s.Ops), s.Depth, s.Skew,
+		s.Seed, t.Ranks, s.Parents, s.At, t.Stripes, t.Tracks, t.Chunk, t.Slots, t.Queue, s.Reproducible, len(s.Ops), s.Depth, s.Skew,
 		t.Cutoff, t.Reorder, s.Net, s.NodeCrashes, crash)
 }

@@ -23,7 +23,8 @@ type Config struct {
 	Type  string // of the elements: f32, f64, i32 or bf16; "": f32
 
 	Chunk   int // most payload bytes of a datagram, a multiple of 8 up to 64 KiB; 0: 4096
-	Stripes int // 0: one a tree, at most 8
+	Stripes int // 0: one a tree, at most 8, in each track
+	Tracks  int // as in innetwork.Terms; 0: one
 	// Slots is the window of each stripe in chunks, a power of two up to innetwork.MaxSlots. 0: so
 	// many that each holds 4 N, a single one 8 N, those of all stripes in use 1 MiB, and 32 at
 	// least: a switch adds nothing before a whole chunk is there, so a large one is long on its
@@ -33,9 +34,11 @@ type Config struct {
 	// 0: two chunks, and 32 KiB at least.
 	Ahead int
 
-	// Windows is in how many parts each shard is reduced, one shard after another and Depth parts at
+	// Windows is in how many parts each shard is reduced, one shard after another and InFlight parts at
 	// a time, as NCCL does it; 0: all shards in one operation.
-	Windows int
+	Windows  int
+	InFlight int  // 0: Depth
+	Skew     Time // the longest pause of a rank before it posts a window
 	// Link, if not nil, returns what ranks know of a host's sending link, which others share.
 	Link func(host int) fabric.Link
 
@@ -74,7 +77,9 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 	}
 	or(&c.Ranks, hosts)
 	or(&c.Chunk, defaultChunk)
-	or(&c.Stripes, min(t.Trees(), defaultStripes))
+	or(&c.Tracks, 1)
+	or(&c.Stripes, c.Tracks*min(t.Trees(), defaultStripes))
+	or(&c.InFlight, Depth)
 	or(&c.Ahead, max(2*c.Chunk, leastAhead))
 	if c.Cutoff == 0 {
 		c.Cutoff = 1e6
@@ -93,8 +98,8 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 		return c, fmt.Errorf("reduction: %d windows of %d bytes: want parts of whole elements", c.Windows, c.Bytes)
 	case c.Ahead < 1:
 		return c, fmt.Errorf("reduction: %d bytes ahead: want 1 or more", c.Ahead)
-	case c.Cutoff < 0 || c.Reorder < 0 || c.SwitchCost < 0 || c.SwitchCostPerByte < 0:
-		return c, fmt.Errorf("reduction: a time is negative: cutoff %v, reorder %v, switch %v and %v ns a byte", c.Cutoff, c.Reorder, c.SwitchCost, c.SwitchCostPerByte)
+	case c.Cutoff < 0 || c.Reorder < 0 || c.Skew < 0 || c.SwitchCost < 0 || c.SwitchCostPerByte < 0:
+		return c, fmt.Errorf("reduction: a time is negative: cutoff %v, reorder %v, skew %v, switch %v and %v ns a byte", c.Cutoff, c.Reorder, c.Skew, c.SwitchCost, c.SwitchCostPerByte)
 	}
 	if c.Slots == 0 && c.Chunk > 0 && c.Stripes > 0 {
 		rows := (c.Bytes + innetwork.BlockBytes - 1) / innetwork.BlockBytes // go to the stripes in turn
@@ -109,7 +114,7 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 // terms are what members and switches agree on. wide: the switches form a tree.
 func (c *Config) terms(wide bool) innetwork.Terms {
 	return innetwork.Terms{
-		Job: c.Seed, Ranks: c.Ranks, Stripes: c.Stripes, Chunk: c.Chunk, Slots: c.Slots,
+		Job: c.Seed, Ranks: c.Ranks, Stripes: c.Stripes, Tracks: c.Tracks, Chunk: c.Chunk, Slots: c.Slots,
 		Wide: wide, Cutoff: c.Cutoff, Reorder: c.Reorder,
 	}
 }

@@ -2,6 +2,7 @@ package reduction
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
@@ -21,7 +22,9 @@ type Host struct {
 	conn   *reducescatter.SwitchConn
 	path   *path
 	recv   []byte
-	posted int      // windows
+	posted int // windows
+	rng    *rand.Rand
+	paused bool     // before the next window
 	open   int      // operations in flight
 	came   [][]bool // by stripe and slot: a result that was taken
 	timer  Time     // the earliest wake-up asked for, 0: none
@@ -32,11 +35,12 @@ type Host struct {
 // Wake-ups of a host are odd: even ones are for others on the same host.
 const (
 	wakeTimer = 1
-	wakeLane  = 3 // and up by two a lane
+	wakePost  = 3
+	wakeLane  = 5 // and up by two a lane
 )
 
 func newHost(j *Job, rank int) *Host {
-	h := &Host{job: j, rank: rank, came: make([][]bool, j.terms.Stripes)}
+	h := &Host{job: j, rank: rank, rng: rand.New(rand.NewPCG(j.cfg.Seed, uint64(4+rank))), came: make([][]bool, j.terms.Stripes)}
 	h.path = newPath(h)
 	var link fabric.Link
 	if j.cfg.Link != nil {
@@ -71,21 +75,32 @@ func (h *Host) start() {
 	h.drive()
 }
 
-// postWindows keeps as many windows in flight as NCCL does.
+// postWindows keeps as many windows in flight as NCCL does, and pauses before each if there is skew.
 func (h *Host) postWindows() {
 	c := &h.job.cfg
-	for ; h.posted < c.Windows*c.Ranks && h.open < Depth; h.posted++ {
-		owner, size := h.posted/c.Windows, c.Bytes/c.Windows
-		from := h.posted % c.Windows * size
-		o := direct.Op{
-			Op:   collective.Op{To: wire.ToRank(owner), Count: size / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum},
-			Send: h.job.inputs.of(h.rank, owner)[from : from+size],
+	for h.posted < c.Windows*c.Ranks && h.open < c.InFlight && !h.paused {
+		if c.Skew > 0 {
+			h.paused = true
+			h.job.net.At(h.job.net.Now()+1+Time(h.rng.Int64N(int64(c.Skew))), h.rank, wakePost)
+			return
 		}
-		if owner == h.rank {
-			o.Recv = h.recv[from : from+size]
-		}
-		h.post(o)
+		h.postWindow()
 	}
+}
+
+func (h *Host) postWindow() {
+	c := &h.job.cfg
+	owner, size := h.posted/c.Windows, c.Bytes/c.Windows
+	from := h.posted % c.Windows * size
+	o := direct.Op{
+		Op:   collective.Op{To: wire.ToRank(owner), Count: size / c.typ().Size(), Type: c.typ(), Reduction: reduce.Sum},
+		Send: h.job.inputs.of(h.rank, owner)[from : from+size],
+	}
+	if owner == h.rank {
+		o.Recv = h.recv[from : from+size]
+	}
+	h.posted++
+	h.post(o)
 }
 
 func (h *Host) post(o direct.Op) {
@@ -101,7 +116,7 @@ func (h *Host) post(o direct.Op) {
 // Receive takes what a leaf has sent.
 func (h *Host) Receive(p *network.Packet) {
 	b := p.Body.(*Packet)
-	h.path.arrived = b
+	h.path.arrived, h.path.result = b, false // of a stripe that nothing is owed in, it is not read
 	dropped := h.conn.Stats().Dropped
 	h.drive()
 	if h.path.result && h.conn.Stats().Dropped == dropped {
@@ -124,8 +139,15 @@ func (h *Host) note(b *Packet) {
 
 // Wake is a timer, or a NIC that is nearly through with what it was given.
 func (h *Host) Wake(tag uint64) {
-	if tag != wakeTimer {
-		h.path.lanes[tag>>1-1].wake()
+	switch {
+	case tag == wakePost:
+		h.paused = false
+		h.postWindow()
+		h.postWindows()
+		h.drive()
+		return
+	case tag != wakeTimer:
+		h.path.lanes[(tag-wakeLane)/2].wake()
 		h.drive()
 		return
 	}
@@ -166,7 +188,7 @@ func (h *Host) complete(err error) {
 	h.open--
 	if err == nil {
 		h.job.progress = h.job.net.Now()
-		if h.postWindows(); h.open > 0 {
+		if h.postWindows(); h.open > 0 || h.paused {
 			return
 		}
 		err = h.job.inputs.check(h.rank, h.recv)

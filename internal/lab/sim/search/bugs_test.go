@@ -305,6 +305,11 @@ var incBugs = []bug{
 		new: `wire.SlotStatus{Have: min(s.have+1, s.next),`,
 	},
 	{
+		name: "an operation is done when its first stripe is", file: "protocol/innetwork/member.go",
+		old: `i < p.low+p.width;`,
+		new: `i < p.low+1;`,
+	},
+	{
 		name: "a gap is not reported and nobody polls", file: "protocol/innetwork/feed.go",
 		old: `	f.poll = true
 	f.pause = min`,
