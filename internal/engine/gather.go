@@ -72,6 +72,7 @@ type Gather struct {
 	wait     fabric.Wait    // for contributions that precede what is multicast
 	began    multicast.Time // when the last Broadcast from here was begun
 	took     multicast.Time // for how long the one before was sent
+	last     multicast.Time // when something was multicast
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
 	counted  counters[multicast.Stats]
@@ -315,7 +316,8 @@ func (g *Gather) multicast() bool {
 			return busy
 		}
 		o := &g.ops[r.Head.Seq%maxTracked]
-		if o.Yield != nil && o.Yield() || g.follows(o) {
+		together := g.comm.Together(r.Head.Seq)
+		if o.Yield != nil && o.Yield() || g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)
 			return busy
@@ -337,7 +339,7 @@ func (g *Gather) multicast() bool {
 			g.claim.Full()
 			return busy
 		}
-		g.account(o, int(r.Head.PSN), n)
+		g.account(o, together, int(r.Head.PSN), n)
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)
 		if r.Head.Arena == multicast.NotEager {

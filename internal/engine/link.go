@@ -1,7 +1,8 @@
 package engine
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"time"
+
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -14,31 +15,36 @@ func (g *Gather) shares() bool {
 }
 
 // follows reports whether contributions that wait for the link precede what is to be multicast now:
-// where all ranks multicast, if that is ahead, else as they say.
-func (g *Gather) follows(o *gatherOp) bool {
-	if g.cfg.Link == nil || g.together(o) && g.cfg.Link.Ahead(0) <= 0 {
+// where all ranks multicast together, if that is ahead, else as they say.
+func (g *Gather) follows(together bool) bool {
+	if g.cfg.Link == nil || together && g.cfg.Link.Ahead(0) <= 0 {
 		return false
 	}
 	return g.wait.Must(g.now)
 }
 
-// together reports whether all ranks multicast at the same time.
-func (g *Gather) together(o *gatherOp) bool {
-	return o.Collective == wire.Allgather || g.comm.Sharing()
-}
+// mostBehind bounds for how long an Allgather that is behind claims the link until it sends again.
+const mostBehind = 10 * time.Millisecond
 
-// account says of the link that n chunks from a number on were multicast. Parts of an Allgather follow
-// each other: between two the link stays claimed for as long as one takes, or what waits would come in
-// between, and hold up at a receiver what it let go first here.
-func (g *Gather) account(o *gatherOp, psn, n int) {
+// account says of the link that n chunks from a number on were multicast. While that is behind, the
+// link stays claimed until credit should allow more: what it waits for is room at the receivers, which
+// results take as well. Parts of an Allgather in the order of ranks follow each other: between two the
+// link stays claimed for as long as one takes, or what waits would come in between, and hold up at a
+// receiver what it let go first here.
+func (g *Gather) account(o *gatherOp, together bool, psn, n int) {
 	if g.cfg.Link == nil {
 		return
 	}
-	together := g.together(o)
+	since := g.now - g.last
+	g.last = g.now
 	if together {
-		g.cfg.Link.Ahead(n * g.cfg.Core.Chunk)
+		if g.cfg.Link.Ahead(n*g.cfg.Core.Chunk) >= 0 {
+			since = 0
+		}
+		g.claim.Sent(g.now, min(3*since, mostBehind))
+		return
 	}
-	if o.Whole == 0 || together {
+	if o.Whole == 0 {
 		g.claim.Sent(g.now, 0)
 		return
 	}

@@ -47,17 +47,16 @@ func (t *Terms) accumulators() int {
 // layoutOf returns where operation number seq lies.
 func (t *Terms) layoutOf(seq uint32, o *collective.Op) layout {
 	l := layout{
-		owners: t.Ranks, width: t.Stripes,
+		owners: t.Ranks, width: t.Stripes / t.tracks(),
 		bytes: o.Count * o.Type.Size(), step: t.chunkElements(o.Type) * o.Type.Size(),
 		block: max(1, BlockBytes/t.Chunk),
 	}
-	track := t.Stripes / t.tracks()
-	if l.first = int(seq % uint32(track)); t.tracks() > 1 {
-		l.first = 0 // every operation has something in stripe 0
+	if t.tracks() == 1 { // else every operation has something in stripe 0
+		l.first = int(seq % uint32(l.width))
 	}
 	if root, one := o.To.Root(); one {
 		l.owners, l.lead = 1, root
-		l.low, l.width = root%t.tracks()*track, track
+		l.low = root % t.tracks() * l.width
 	}
 	l.chunks = (l.bytes + l.step - 1) / l.step
 	if l.owners < t.Ranks && t.tracks() > 1 {
@@ -65,9 +64,6 @@ func (t *Terms) layoutOf(seq uint32, o *collective.Op) layout {
 		l.chunks -= l.head
 	}
 	l.rows = (l.chunks + l.block - 1) / l.block
-	if l.chunks*l.owners <= track*t.Slots {
-		l.width = track // more stripes would be more calls to the kernel, and less in the cache
-	}
 	return l
 }
 

@@ -51,7 +51,8 @@ type Terms struct {
 	Stripes int    // S
 	// Tracks says which stripes a Reduce takes, so that those to different ranks go on side by
 	// side: to rank r those of track r mod Tracks, which are as many consecutive ones as any other's.
-	// A Reduce-Scatter takes all stripes, or those of track 0 if their slots hold all of it. 0: one.
+	// A Reduce-Scatter takes those of track 0: results of more stripes are more flows, of which a
+	// network may give each a share of a link that an Allgather needs. 0: one.
 	Tracks int
 	Chunk  int    // most payload bytes of a datagram, a multiple of 8
 	Slots  int    // W, the window of each stripe, a power of two

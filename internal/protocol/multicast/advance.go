@@ -24,7 +24,7 @@ func (c *Comm) advance() {
 			p.barrier.enter()
 			c.disseminate(p)
 		}
-		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.Sharing()) {
+		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.together(p)) {
 			p.link.admitted = true
 			c.grant(p.link.of)
 		}
@@ -80,8 +80,8 @@ func (a *ahead) mayEnter() bool { return a.eager == 0 && a.late+min(a.n, 1) < 2 
 // mayFlow reports whether this rank's queue has room for a serial one of a root behind these: while
 // roots take turns the next one has its credit before the last one has sent everything, as with
 // barriers.
-func (a *ahead) mayFlow(root int, sharing bool) bool {
-	return a.late < 2 && !a.waits && (sharing || a.n < 2 || a.sends(root))
+func (a *ahead) mayFlow(root int, together bool) bool {
+	return a.late < 2 && !a.waits && (together || a.n < 2 || a.sends(root))
 }
 
 // disseminate sends what may be sent of an operation's barrier, and opens it once everybody is

@@ -113,7 +113,7 @@ type Comm struct {
 	inFlight int  // operations that are active
 	shared   bool // see Share
 	flows    flows
-	lap      lap    // the last that has begun
+	laps     laps
 	lastRoot int    // of what is serial
 	latest   uint32 // what is serial and the last chunk was of
 	past     past   // nothing without the build tag invariants

@@ -31,8 +31,8 @@ func (k kind) inPlace() bool { return k >= serial }
 // posted before and the configuration, so all ranks choose alike.
 type mode struct {
 	kind kind
-	// barrier: the operation has one, which opens an epoch. Always if it is large, never if it is
-	// serial.
+	// barrier: the operation has one, which opens an epoch. Always if it is large; if it is serial,
+	// only where eager ones have been kept for long.
 	barrier bool
 	// handshake: it is done only when the right neighbour has it too. An eager one needs that only
 	// if it is the last.
@@ -63,12 +63,12 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	switch {
 	case s.total() <= c.cfg.Eager && s.all() <= c.cfg.EagerChunks:
 		m.kind = eager
-	case s.coll == wire.Broadcast && !sync && c.cfg.Window > 0 && !c.epoch.overdue(seq):
+	case s.coll == wire.Broadcast && !sync && c.cfg.Window > 0:
 		m.kind = serial
 	default:
 		m.kind = large
 	}
-	m.barrier = sync || m.kind == large || m.kind == eager && !c.epoch.fits(s, &c.cfg)
+	m.barrier = sync || m.kind == large || m.kind == eager && !c.epoch.fits(s, &c.cfg) || m.kind == serial && c.epoch.overdue(seq)
 	if m.barrier {
 		c.epoch.begin(seq)
 	}
@@ -76,7 +76,10 @@ func (c *Comm) choose(seq uint32, s *shape, sync bool) mode {
 	switch {
 	case m.kind == serial:
 		// Two ranks that each take themselves for the root would both wait for the other's credit.
-		m.compare, m.opener, m.window, m.share = true, c.epoch.opened, c.cfg.Window, c.cfg.Share()
+		if m.compare = true; !m.barrier {
+			m.opener = c.epoch.opened
+		}
+		m.window, m.share = c.cfg.Window, c.cfg.Share()
 	case m.kind == eager:
 		m.arena, m.second = c.epoch.take(s), c.epoch.second
 	case s.coll == wire.Broadcast:

@@ -1,6 +1,9 @@
 package multicast
 
-import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
 
 // series is the Broadcasts of one root, one behind the other, as far as they have no barrier (kind
 // serial). Their chunks count through: another rank lets the root send no further than a window
@@ -30,15 +33,28 @@ type link struct {
 	// from its parent in the root's tree, if no chunk comes sooner.
 	expected  bool
 	announced bool // those below know that, too
-	lap       lap
+	lap       uint32
 }
 
-// lap is what has been posted since roots last began again from a lower one, as they do with each
-// Allgather that NCCL hands over in windows.
+// lap is what is posted from where roots begin again from a lower one, as they do with each Allgather
+// that NCCL hands over in windows. It is numbered; no more than MaxInFlight are in flight.
 type lap struct {
-	number uint32
-	start  [mostShares]int // chunks of each root's series before it, if they are no more
+	start [mostShares]int // chunks of each root's series before it, if they are no more
+	// together: Broadcasts of all roots were in flight here before this rank was through with one. Only
+	// then do links carry more if roots send at the same time, and they do, each with a share of the
+	// window. Else roots take turns in the order in which Broadcasts were posted, each with all of the
+	// window: those that overlap would fill the receivers' links no better, and load the sending links
+	// of several, which a Reduce-Scatter could use (docs/decisions/0037).
+	together bool
 }
+
+// laps are the last ones that have begun.
+type laps struct {
+	last uint32
+	at   [collective.MaxInFlight]lap // by number
+}
+
+func (l *laps) of(number uint32) *lap { return &l.at[number%collective.MaxInFlight] }
 
 // mostShares bounds the roots that send at a time. NCCL has no more windows in flight, and so no more
 // roots.
@@ -53,15 +69,26 @@ func (c *Config) Share() int {
 	return c.Window
 }
 
-// Sharing reports whether all other ranks have a series in flight here. Only then do links carry more
-// if roots send at the same time, and they do, each with a share of the window. Else they take turns
-// in the order in which Broadcasts were posted, each with all of it: those that overlap would
-// fill the receivers' links no better, and load the sending links of several, which a Reduce-Scatter
-// could use (docs/decisions/0037).
-func (c *Comm) Sharing() bool {
+// gathered reports whether the last lap is one that is sent together.
+func (c *Comm) gathered() bool {
 	if c.cfg.Share() == c.cfg.Window {
 		return false
 	}
+	start := &c.laps.of(c.laps.last).start
+	for r := range c.series {
+		s := &c.series[r]
+		if r == c.cfg.Rank {
+			continue
+		}
+		if !s.open || c.ops.at(s.first).link.base != start[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// allSend reports whether all other ranks still have a series in flight here.
+func (c *Comm) allSend() bool {
 	for r := range c.series {
 		if r != c.cfg.Rank && !c.series[r].open {
 			return false
@@ -70,20 +97,31 @@ func (c *Comm) Sharing() bool {
 	return true
 }
 
+// together reports whether an operation's lap is sent together.
+func (c *Comm) together(p *op) bool { return c.laps.of(p.link.lap).together }
+
+// Together reports whether an operation in flight is one that all ranks send at the same time.
+func (c *Comm) Together(seq uint32) bool {
+	p := c.ops.at(seq)
+	return p.coll == wire.Allgather || p.mode.kind == serial && c.together(p)
+}
+
 // join puts an operation that was posted behind those of its root.
 func (c *Comm) join(p *op) {
 	if c.series == nil {
 		c.series = make([]series, c.cfg.Size)
 	}
 	if p.root < c.lastRoot {
-		c.lap.number++
+		c.laps.last++
+		lap := c.laps.of(c.laps.last)
+		lap.together = false
 		for r := range min(mostShares, c.cfg.Size) {
-			c.lap.start[r] = c.series[r].length
+			lap.start[r] = c.series[r].length
 		}
 	}
 	c.lastRoot = p.root
 	s := &c.series[p.root]
-	p.link = link{base: s.length, lap: c.lap}
+	p.link = link{base: s.length, lap: c.laps.last}
 	s.length += p.chunks
 	if p.own >= 0 {
 		p.link.admitted, p.link.expected = true, true
@@ -97,6 +135,9 @@ func (c *Comm) join(p *op) {
 		s.first = p.seq
 	}
 	s.last, s.open = p.seq, true
+	if lap := c.laps.of(c.laps.last); !lap.together {
+		lap.together = c.gathered()
+	}
 }
 
 // limit returns up to which chunk of an operation this rank lets its root send, of most.
@@ -146,8 +187,10 @@ func (c *Comm) serialBound(p *op, underWay int, received bool) int {
 	switch {
 	case c.series[c.cfg.Rank].taken < p.link.base:
 		return 0
-	case c.Sharing():
-		underWay = min(underWay, p.mode.share)
+	case c.together(p):
+		if c.allSend() {
+			underWay = min(underWay, p.mode.share)
+		}
 		return min(p.credit.bound(&p.layout, underWay), c.abreast(p, underWay))
 	case received:
 		return p.credit.bound(&p.layout, underWay)
@@ -163,13 +206,13 @@ func (c *Comm) serialBound(p *op, underWay int, received bool) int {
 // What counts is how far roots are in one lap, which all ranks see alike, so the one that is
 // furthest behind waits for nobody.
 func (c *Comm) abreast(p *op, underWay int) int {
-	bound, start := p.chunks, &p.link.lap.start
+	bound, start := p.chunks, &c.laps.of(p.link.lap).start
 	for r := range c.series {
 		if r == c.cfg.Rank {
 			continue
 		}
 		s := &c.series[r]
-		if s.taken >= s.known || c.ops.at(s.first).link.lap.number != p.link.lap.number {
+		if s.taken >= s.known || c.ops.at(s.first).link.lap != p.link.lap {
 			return p.chunks
 		}
 		bound = min(bound, start[c.cfg.Rank]+s.taken-start[r]+underWay-p.link.base)

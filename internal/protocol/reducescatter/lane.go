@@ -33,7 +33,7 @@ type Lane struct {
 	posted     uint32
 	oldest     uint32   // all before are done
 	finished   []uint32 // done, and not reported yet
-	owners     owners   // of what is in flight
+	laps       laps
 
 	direct  *direct.Comm // nil until Open
 	streams *Streams
@@ -54,6 +54,7 @@ type op struct {
 	direct.Op
 	flying   bool
 	switched bool // the switch reduces it
+	lap      uint32
 }
 
 // span is the operations from one up to another.
@@ -72,10 +73,7 @@ type Stats struct {
 
 // New returns a lane that does not take operations yet: see Begin.
 func New(rank, size int) *Lane {
-	return &Lane{
-		rank: rank, size: size, stopped: true, owners: owners{reduces: make([]int, size)},
-		need: map[uint32][][]collective.Range{},
-	}
+	return &Lane{rank: rank, size: size, stopped: true, need: map[uint32][][]collective.Range{}}
 }
 
 // Open gives the lane the streams of the direct path. It is called once, before anything goes that way.
@@ -148,8 +146,7 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 	number := l.posted
 	l.posted++
 	p := &l.ops[number%collective.MaxInFlight]
-	*p = op{Op: o, flying: true}
-	l.owners.add(&o)
+	*p = op{Op: o, flying: true, lap: l.laps.post(&o, l.size)}
 	if !wire.Before(number, l.empty.to) {
 		l.empty = span{} // lest numbers that have wrapped around fall into it
 	}
@@ -210,6 +207,14 @@ func (l *Lane) Err() error {
 // buffers returns the operation that the member knows as seq.
 func (l *Lane) buffers(seq uint32) *direct.Op { return &l.ops[(l.first+seq)%collective.MaxInFlight].Op }
 
+// inSlots reports whether the operation that the member knows as seq is a part of a Reduce-Scatter that
+// goes owner after owner.
+func (l *Lane) inSlots(seq uint32) bool {
+	p := &l.ops[(l.first+seq)%collective.MaxInFlight]
+	_, one := p.To.Root()
+	return one && !l.laps.together[p.lap%collective.MaxInFlight]
+}
+
 // Switched reports whether the switch is what the next operation goes through.
 func (l *Lane) Switched() bool {
 	a := l.announced()
@@ -246,7 +251,7 @@ func (l *Lane) NextDone() (number uint32, ok bool) {
 
 func (l *Lane) retire(number uint32) uint32 {
 	p := &l.ops[number%collective.MaxInFlight]
-	l.owners.remove(&p.Op)
+	l.laps.done(p.lap)
 	*p = op{}
 	for l.oldest != l.posted && !l.ops[l.oldest%collective.MaxInFlight].flying {
 		l.oldest++

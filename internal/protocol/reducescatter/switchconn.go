@@ -219,7 +219,8 @@ func (c *SwitchConn) contribute(stripe int) bool {
 			continue
 		}
 		o := c.lane.buffers(r.Seq)
-		first := c.first(o, r.Owner)
+		slots := c.lane.inSlots(r.Seq)
+		first := c.first(slots, r.Owner)
 		if !r.Again && !first && c.wait.Must(c.now) {
 			return n > 0
 		}
@@ -234,7 +235,7 @@ func (c *SwitchConn) contribute(stripe int) bool {
 		}
 		sent := c.flush(stripe)
 		c.member.Sent(c.now, &r, sent)
-		c.account(o, first, r.Step*sent, sent < added)
+		c.account(slots, first, r.Step*sent, sent < added)
 		if sent < added {
 			return n > 0 || sent > 0
 		}
@@ -242,23 +243,18 @@ func (c *SwitchConn) contribute(stripe int) bool {
 	return true
 }
 
-// first reports whether contributions for an owner go before what is multicast.
-func (c *SwitchConn) first(o *direct.Op, owner int) bool {
-	if c.inSlots(o) {
+// first reports whether contributions for an owner go before what is multicast; slots: owner goes
+// after owner.
+func (c *SwitchConn) first(slots bool, owner int) bool {
+	if slots {
 		return precedes(owner, c.cfg.Rank, c.cfg.Terms.Ranks)
 	}
 	return c.cfg.Link != nil && c.cfg.Link.Ahead(0) > 0
 }
 
-// inSlots reports whether an operation is a part of a Reduce-Scatter that goes owner after owner.
-func (c *SwitchConn) inSlots(o *direct.Op) bool {
-	_, one := o.To.Root()
-	return one && !c.lane.owners.all()
-}
-
 // account counts bytes that were contributed, and claims the link for those that go first while
 // there is no room for them.
-func (c *SwitchConn) account(o *direct.Op, first bool, bytes int, full bool) {
+func (c *SwitchConn) account(slots, first bool, bytes int, full bool) {
 	if c.cfg.Link == nil {
 		return
 	}
@@ -269,7 +265,7 @@ func (c *SwitchConn) account(o *direct.Op, first bool, bytes int, full bool) {
 	}
 	if bytes > 0 {
 		more := time.Duration(0)
-		if c.inSlots(o) {
+		if slots {
 			more = 1 // the claim alone: others hold up the results
 		}
 		c.behind.Sent(c.now, more)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -17,10 +18,11 @@ const shardBytes = 8 << 20
 
 // windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does, of which one begins
 // later. It returns when each was done, in units of what a shard takes on a link.
-func windows(t *testing.T, hosts int, late Time, gatherLate, told bool) (gather, reduce float64) {
+func windows(t *testing.T, hosts, each int, late Time, gatherLate, told bool) (gather, reduce float64) {
 	t.Helper()
 	c := on(hosts, 0)
-	c.Bytes, c.Chunk, c.Windows = shardBytes, 8<<10, 16
+	c.Bytes, c.Chunk, c.Windows = shardBytes, 8<<10, each
+	c.InFlight, c.Tracks = 8, innetwork.TracksFor(hosts)
 	n, err := network.New(c.Net, c.Seed)
 	require.NoError(t, err)
 	var link func(host int) fabric.Link
@@ -96,8 +98,8 @@ func TestWindowsRunInStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			late := Time(c.late * shardBytes * 8 / 100)
-			gather, reduce := windows(t, hosts, late, c.gatherLate, true)
-			const gaps = 0.3 // between windows
+			gather, reduce := windows(t, hosts, 16, late, c.gatherLate, true)
+			const gaps = 0.6 // between windows, and where the next owner's track begins early
 			require.LessOrEqual(t, max(gather, reduce), c.most+gaps)
 			t.Logf("Allgather %.2f, Reduce-Scatter %.2f shards", gather, reduce)
 		})
@@ -107,6 +109,16 @@ func TestWindowsRunInStep(t *testing.T) {
 // Without word of each other the Allgather, which the model lets go first, runs away from a
 // Reduce-Scatter that is behind.
 func TestWindowsOutOfStep(t *testing.T) {
-	gather, reduce := windows(t, 4, 3*shardBytes*8/1000, false, false)
+	gather, reduce := windows(t, 4, 16, 3*shardBytes*8/1000, false, false)
 	require.Greater(t, max(gather, reduce), 5.0)
+}
+
+// Where windows of all ranks are in flight each of the two loads all links alike, and the order on
+// the sending link gives each its part: P shards on a link.
+func TestWindowsTogether(t *testing.T) {
+	for _, hosts := range []int{2, 4, 8} {
+		gather, reduce := windows(t, hosts, 8/hosts, 0, false, true)
+		require.Less(t, max(gather, reduce), 1.04*float64(hosts))
+		t.Logf("%d hosts: Allgather %.2f, Reduce-Scatter %.2f shards", hosts, gather, reduce)
+	}
 }
