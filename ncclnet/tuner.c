@@ -66,6 +66,7 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 	t->heads = nodes > 0 && ranks > nodes ? ranks / nodes : 1;
 	if (confirmed)
 		t->connected = connected_claim(comm_id, nodes, &t->facts.agreed, &region);
+	t->facts.nodes = nodes;
 	t->facts.chunks = chunks;
 	t->facts.inflight = region / 2 * t->heads; /* the other half is for what is received */
 	if (nodes < 2)
@@ -233,7 +234,7 @@ static nccl_result tuner_init_v1(size_t ranks, size_t nodes, nccl_logger log)
 		of_v1 = *t;
 		of_v1.connected = NULL;
 		__atomic_store_n(&known_v1, ONE, __ATOMIC_RELEASE);
-	} else if (t->connected != NULL && t->facts.agreed.switched != of_v1.facts.agreed.switched) {
+	} else if (t->connected != NULL && (t->facts.agreed.switched != of_v1.facts.agreed.switched || t->facts.nodes != of_v1.facts.nodes)) {
 		__atomic_store_n(&known_v1, MIXED, __ATOMIC_RELEASE);
 	}
 	return tuner_destroy(t);

@@ -22,8 +22,11 @@ static const struct rule {
 	{ NCCL_REDUCE_SCATTER, REGISTERED, 4 << 20 },
 	{ NCCL_ALLGATHER, SWITCH, 8 << 20 }, /* a Reduce-Scatter beside it leaves it the receiving sides */
 	{ NCCL_ALLGATHER, REGISTERED, 4 << 20 },
-	{ NCCL_ALLGATHER, WHOLE, 4 << 20 },
+	{ NCCL_ALLGATHER, WHOLE, 8 << 20 },
 };
+
+/* On fewer nodes nothing wins: on two a ring sends each byte once, too (2 - 2/P is 1). */
+enum { LEAST_NODES = 3 };
 
 /* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds. Up to so
  * many bytes it is as fast there as over rings, or faster, where nothing of that is there. */
@@ -48,6 +51,8 @@ bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool regist
 		return false;
 	if (f->from[func] >= 0)
 		return f->from[func] > 0 && bytes >= (size_t)f->from[func];
+	if (f->nodes < LEAST_NODES)
+		return false;
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
 		if (rules[i].func == func && bytes >= rules[i].from && holds(f, rules[i].need, bytes, registered))
 			return true;
@@ -69,6 +74,8 @@ size_t tuner_from(const struct tuner_facts *f, int func)
 
 	if (f->from[func] >= 0)
 		return (size_t)f->from[func];
+	if (f->nodes < LEAST_NODES)
+		return 0;
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
 		if (rules[i].func == func && holds(f, rules[i].need, rules[i].from, false) && (from == 0 || rules[i].from < from))
 			from = rules[i].from;
@@ -105,7 +112,9 @@ void tuner_say_rule(const struct tuner_facts *f, bool alone)
 {
 	if (alone && tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
 		INFO("tuner: Allreduces of more than %zu bytes do not go through CollNet: no switch answers", allreduce_most);
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+	if (f->nodes < LEAST_NODES)
+		INFO("tuner: Allgathers and Reduce-Scatters do not go through CollNet by themselves: on %zu nodes there is nothing to gain", f->nodes);
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && f->nodes >= LEAST_NODES; i++)
 		if (f->from[rules[i].func] < 0)
 			say(f, &rules[i]);
 	for (int func = NCCL_ALLGATHER; func <= NCCL_REDUCE_SCATTER; func++)

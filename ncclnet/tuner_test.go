@@ -9,7 +9,7 @@ import (
 // TestTunerRule: CollNet is left alone unless what it needs is there.
 func TestTunerRule(t *testing.T) {
 	const large, small = 64 << 20, 64 << 10
-	table := tunerFacts{allgather: -1, reduceScatter: -1}
+	table := tunerFacts{nodes: 3, allgather: -1, reduceScatter: -1}
 	with := func(change func(*tunerFacts)) tunerFacts {
 		f := table
 		change(&f)
@@ -17,8 +17,8 @@ func TestTunerRule(t *testing.T) {
 	}
 	switched := with(func(f *tunerFacts) { f.switched = true })
 	direct := with(func(f *tunerFacts) { f.direct = true })
-	whole := with(func(f *tunerFacts) { f.chunks, f.inflight = true, 8<<20 })
-	set := with(func(f *tunerFacts) { f.allgather, f.reduceScatter = 1<<20, 0 })
+	whole := with(func(f *tunerFacts) { f.chunks, f.inflight = true, 16<<20 })
+	set := with(func(f *tunerFacts) { f.nodes, f.allgather, f.reduceScatter = 2, 1<<20, 0 })
 	for _, c := range []struct {
 		name             string
 		facts            tunerFacts
@@ -28,12 +28,13 @@ func TestTunerRule(t *testing.T) {
 	}{
 		{"nothing", table, large, true, false, false},
 		{"a switch", switched, large, false, true, true},
+		{"two nodes", with(func(f *tunerFacts) { f.nodes, f.switched = 2, true }), large, false, false, false},
 		{"a switch, small", switched, small, false, false, false},
 		{"registered", direct, large, true, true, true},
 		{"not registered", direct, large, false, false, false},
 		{"registered, small", direct, small, true, false, false},
-		{"in flight as a whole", whole, 8 << 20, false, true, false},
-		{"larger than that", whole, 8<<20 + 1, false, false, false},
+		{"in flight as a whole", whole, 16 << 20, false, true, false},
+		{"larger than that", whole, 16<<20 + 1, false, false, false},
 		{"no say in the size of windows", with(func(f *tunerFacts) { f.inflight = 8 << 20 }), 8 << 20, false, false, false},
 		{"settings", set, 1 << 20, false, true, false},
 		{"settings, smaller", set, 1<<20 - 1, false, false, false},

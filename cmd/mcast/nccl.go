@@ -22,7 +22,7 @@ type ncclCommand struct {
 
 // ncclCheckCommand is the command line of `mcast nccl check`.
 type ncclCheckCommand struct {
-	Nodes    int    `default:"2" placeholder:"N" help:"Of the job. Default: ${default}."`
+	Nodes    int    `default:"4" placeholder:"N" help:"Of the job. Default: ${default}."`
 	GPUs     int    `name:"gpus" placeholder:"N" help:"Of a node, a rank each. Default: those of this host, or 1."`
 	NVSwitch string `name:"nvswitch" default:"unknown" enum:"yes,no,unknown" placeholder:"yes|no" help:"Whether an NVSwitch joins a node's GPUs. Default: whether sysfs shows one."`
 	NCCL     string `name:"nccl" type:"path" placeholder:"FILE" help:"The libnccl.so.2 that is meant. Default: that of torch, else the loader's."`

@@ -56,7 +56,7 @@ func newSite(t *testing.T, plugin nccltest.Plugin, version int) *site {
 	if version > 0 {
 		s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), version, append(tables, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v1")...)
 	}
-	s.opts.Nodes, s.opts.NVSwitch = 2, "unknown"
+	s.opts.Nodes, s.opts.NVSwitch = 3, "unknown"
 	s.opts.Loader, s.opts.Root, s.opts.Program = []string{os.Args[0]}, s.host.Root, filepath.Join(t.TempDir(), "bin/mcast")
 	return s
 }
@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 		"CollNet off":          {func(s *site) { delete(s.vars, "NCCL_COLLNET_ENABLE") }, "NCCL_COLLNET_ENABLE is not 1", "NCCL_COLLNET_ENABLE=1"},
 		"CollNet 0":            {func(s *site) { s.vars["NCCL_COLLNET_ENABLE"] = "0" }, "NCCL_COLLNET_ENABLE is not 1", "NCCL_COLLNET_ENABLE=1"},
 		"one node":             {func(s *site) { s.opts.Nodes = 1 }, "one node", ""},
-		"threshold of nodes":   {func(s *site) { s.vars["NCCL_COLLNET_NODE_THRESHOLD"] = "3" }, "NCCL_COLLNET_NODE_THRESHOLD=3", "NCCL_COLLNET_NODE_THRESHOLD="},
+		"threshold of nodes":   {func(s *site) { s.vars["NCCL_COLLNET_NODE_THRESHOLD"] = "4" }, "NCCL_COLLNET_NODE_THRESHOLD=4", "NCCL_COLLNET_NODE_THRESHOLD="},
 		"no NVSwitch":          {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 2, "no" }, "only where an NVSwitch joins them", ""},
 		"perhaps an NVSwitch":  {func(s *site) { s.opts.GPUs = 2 }, "NVSwitch: unknown", ""},
 		"more GPUs":            {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 3, "yes" }, "2 CollNet devices for 3 GPUs", ""},
@@ -206,6 +206,11 @@ func TestTunerRules(t *testing.T) {
 	require.Equal(t, "Allgather and Reduce-Scatter by CollNet", s.run().Reason)
 
 	s.opts.Environ = nil
+	s.opts.Nodes = 2
+	require.Contains(t, s.run().Reason, "neither Allgather nor Reduce-Scatter", "on two nodes there is nothing to gain")
+
+	s.opts.Environ = nil
+	s.opts.Nodes = 3
 	s.vars["MCAST_TUNER_REDUCE_SCATTER"] = "0"
 	require.Equal(t, "Allgather by CollNet, Reduce-Scatter as NCCL chooses", s.run().Reason)
 }
@@ -324,7 +329,7 @@ func TestTopology(t *testing.T) {
 	s.host.NVSwitch("pci0000:15/0000:1f:00.0")
 	r := s.run()
 	require.True(t, r.Used, r.Reason)
-	require.Equal(t, Topology{Nodes: 2, GPUs: 2, NVSwitch: "yes", Found: "2 GPUs on 1 NUMA nodes, an NVSwitch"}, r.Topology)
+	require.Equal(t, Topology{Nodes: 3, GPUs: 2, NVSwitch: "yes", Found: "2 GPUs on 1 NUMA nodes, an NVSwitch"}, r.Topology)
 }
 
 // A switch that answers, and one that does not.

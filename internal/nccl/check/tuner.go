@@ -29,8 +29,11 @@ var tunerRules = []struct {
 	{reduceScatter, registered, 4 << 20},
 	{allgather, aSwitch, 8 << 20},
 	{allgather, registered, 4 << 20},
-	{allgather, whole, 4 << 20},
+	{allgather, whole, 8 << 20},
 }
+
+// leastNodes is LEAST_NODES of tuner_rule.c: on two a ring sends each byte once, too.
+const leastNodes = 3
 
 const (
 	allgather     = "Allgather"
@@ -50,6 +53,9 @@ func (c *checker) collectives(ctx context.Context) {
 		aSwitch:    c.switchAnswers(ctx, s.Switches()),
 		registered: s.GPUMemory != "host",
 		whole:      c.Meet != nil && c.Meet.Tuner >= asksForWindows,
+	}
+	if c.Topology.Nodes < leastNodes {
+		clear(has)
 	}
 	c.Collectives = []Collective{
 		collective(allgather, "MCAST_TUNER_ALLGATHER", s.TunerAllgather, has),
@@ -76,7 +82,7 @@ func collective(name, variable string, from int, has map[need]bool) Collective {
 		}[r.need]
 		return Collective{Name: name, CollNet: true, From: r.from, Why: "by CollNet " + fmt.Sprintf(why, r.from)}
 	}
-	return Collective{Name: name, Why: "as NCCL chooses, which is faster on links that are the limit: CollNet wins with a switch (MCAST_SWITCH) or registered buffers; " + variable + "=4M takes it all the same"}
+	return Collective{Name: name, Why: "as NCCL chooses, which is faster on links that are the limit: CollNet wins on three nodes and more with a switch (MCAST_SWITCH) or registered buffers; " + variable + "=4M takes it all the same"}
 }
 
 // switchAnswers reports whether there are aggregation nodes and all answer.
