@@ -180,8 +180,9 @@ def _why_not(kind: Kind, before: Iterable[Communicator], after: Iterable[Communi
             return c.why
         if not (c.allgather_from if kind == "allgather" else c.reduce_scatter_from):
             return (
-                f"the tuner leaves {_NAMES[kind]}s to NCCL, which is as fast on two nodes and where no switch answers "
-                f"(MCAST_SWITCH); MCAST_TUNER_{kind.upper()} sets a size from which they go through CollNet"
+                f"the tuner leaves {_NAMES[kind]}s to NCCL, which is as fast on two nodes and where "
+                f"no switch answers (MCAST_SWITCH); MCAST_TUNER_{kind.upper()} sets a size from which "
+                "they go through CollNet"
             )
     return ""
 
