@@ -45,16 +45,20 @@ static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, boo
 	return false;
 }
 
+/* wins reports whether a row holds for an operation. */
+static bool wins(const struct tuner_facts *f, const struct rule *r, int func, size_t bytes, bool registered)
+{
+	return f->nodes >= LEAST_NODES && r->func == func && bytes >= r->from && holds(f, r->need, bytes, registered);
+}
+
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered)
 {
 	if (func != NCCL_ALLGATHER && func != NCCL_REDUCE_SCATTER)
 		return false;
 	if (f->from[func] >= 0)
 		return f->from[func] > 0 && bytes >= (size_t)f->from[func];
-	if (f->nodes < LEAST_NODES)
-		return false;
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-		if (rules[i].func == func && bytes >= rules[i].from && holds(f, rules[i].need, bytes, registered))
+		if (wins(f, &rules[i], func, bytes, registered))
 			return true;
 	return false;
 }
@@ -74,10 +78,8 @@ size_t tuner_from(const struct tuner_facts *f, int func)
 
 	if (f->from[func] >= 0)
 		return (size_t)f->from[func];
-	if (f->nodes < LEAST_NODES)
-		return 0;
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-		if (rules[i].func == func && holds(f, rules[i].need, rules[i].from, false) && (from == 0 || rules[i].from < from))
+		if (wins(f, &rules[i], func, rules[i].from, false) && (from == 0 || rules[i].from < from))
 			from = rules[i].from;
 	return from;
 }

@@ -133,7 +133,9 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("run.sh", description=__doc__, formatter_class=raw)
     parser.add_argument("--on", choices=["auto", "testbed", "gpus"], default="auto")
     parser.add_argument("--hosts", type=int, nargs="+", default=[4], help="of a testbed (default: 4)")
-    parser.add_argument("--rate", nargs="+", default=["500mbit"], help="of links, or unlimited (500mbit)")
+    parser.add_argument(
+        "--rate", nargs="+", default=["500mbit"], help="of its links, or unlimited (default: 500mbit)"
+    )
     parser.add_argument(
         "--bytes", type=size, nargs="+", default=[4 << 20, 16 << 20], help="a rank (default: 4M 16M)"
     )

@@ -138,15 +138,21 @@ func TestEachRule(t *testing.T) {
 			}
 			require.Len(t, found, 1)
 			assert.Equal(t, s.severity, found[0].Severity)
-			assert.Equal(t, s.subject, found[0].Subject)
-			assert.Contains(t, found[0].What, s.says)
-			assert.Contains(t, found[0].Remedy, s.remedy)
-			assert.NotEmpty(t, found[0].Why)
+			assertSays(t, found[0], s.subject, s.says, s.remedy)
 		})
 	}
 	for _, r := range rules {
 		assert.True(t, tried[r.name], "no facts for the rule %s", r.name)
 	}
+}
+
+// assertSays holds a finding to whom it names, what it says and what helps.
+func assertSays(t *testing.T, found Finding, subject, says, remedy string) {
+	t.Helper()
+	assert.Equal(t, subject, found.Subject)
+	assert.Contains(t, found.What, says)
+	assert.Contains(t, found.Remedy, remedy)
+	assert.NotEmpty(t, found.Why)
 }
 
 // TestNear holds that facts next to a symptom are none.

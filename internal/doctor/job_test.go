@@ -169,10 +169,7 @@ func TestEachJobRule(t *testing.T) {
 			found := DiagnoseJob(hosts, m)
 			require.Len(t, found, 1, "%+v", found)
 			assert.Equal(t, s.rule, found[0].Name)
-			assert.Equal(t, s.subject, found[0].Subject)
-			assert.Contains(t, found[0].What, s.says)
-			assert.Contains(t, found[0].Remedy, s.remedy)
-			assert.NotEmpty(t, found[0].Why)
+			assertSays(t, found[0], s.subject, s.says, s.remedy)
 		})
 	}
 	for _, r := range jobRules {

@@ -72,7 +72,7 @@ type Gather struct {
 	wait     fabric.Wait    // for contributions that precede what is multicast
 	began    multicast.Time // when the last Broadcast from here was begun
 	took     multicast.Time // for how long the one before was sent
-	last     multicast.Time // when something was multicast
+	last     multicast.Time // when something was multicast by all ranks together
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
 	counted  counters[multicast.Stats]
@@ -316,7 +316,7 @@ func (g *Gather) multicast() bool {
 			return busy
 		}
 		o := &g.ops[r.Head.Seq%maxTracked]
-		together := g.comm.Together(r.Head.Seq)
+		together := g.cfg.Link != nil && g.comm.Together(r.Head.Seq)
 		if o.Yield != nil && o.Yield() || g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)

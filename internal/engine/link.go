@@ -17,10 +17,7 @@ func (g *Gather) shares() bool {
 // follows reports whether contributions that wait for the link precede what is to be multicast now:
 // where all ranks multicast together, if that is ahead, else as they say.
 func (g *Gather) follows(together bool) bool {
-	if g.cfg.Link == nil || together && g.cfg.Link.Ahead(0) <= 0 {
-		return false
-	}
-	return g.wait.Must(g.now)
+	return (!together || g.cfg.Link.Ahead(0) > 0) && g.wait.Must(g.now)
 }
 
 // mostBehind bounds for how long an Allgather that is behind claims the link until it sends again.
@@ -35,13 +32,12 @@ func (g *Gather) account(o *gatherOp, together bool, psn, n int) {
 	if g.cfg.Link == nil {
 		return
 	}
-	since := g.now - g.last
-	g.last = g.now
 	if together {
-		if g.cfg.Link.Ahead(n*g.cfg.Core.Chunk) >= 0 {
-			since = 0
+		more := min(3*(g.now-g.last), mostBehind)
+		if g.last = g.now; g.cfg.Link.Ahead(n*g.cfg.Core.Chunk) >= 0 {
+			more = 0
 		}
-		g.claim.Sent(g.now, min(3*since, mostBehind))
+		g.claim.Sent(g.now, more)
 		return
 	}
 	if o.Whole == 0 {

@@ -18,7 +18,9 @@ type layout struct {
 	first  int // stripe of row 0, from low
 	bytes  int // of a shard
 	step   int // bytes of a full chunk
-	head   int // chunks that go by stripe 0, before rows: of a Reduce with a track one, so that nodes see whether ranks agree
+	// head is how many chunks go by stripe 0, before rows: of a Reduce with a track one, so that
+	// nodes see whether ranks agree.
+	head   int
 	chunks int // of a shard, those in rows
 	block  int // chunks of a full block
 	rows   int

@@ -5,8 +5,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// series is the Broadcasts of one root, one behind the other, as far as they have no barrier (kind
-// serial). Their chunks count through: another rank lets the root send no further than a window
+// series is the Broadcasts of one root, one behind the other, as far as credit says who is ready
+// (kind serial). Their chunks count through: another rank lets the root send no further than a window
 // ahead of what it has taken of the series, nor beyond what it has posted itself, and says both by
 // one limit. So a root has one window under way, however many Broadcasts that covers, and sends
 // them in the order in which they were posted (docs/decisions/0035).
@@ -77,10 +77,7 @@ func (c *Comm) gathered() bool {
 	start := &c.laps.of(c.laps.last).start
 	for r := range c.series {
 		s := &c.series[r]
-		if r == c.cfg.Rank {
-			continue
-		}
-		if !s.open || c.ops.at(s.first).link.base != start[r] {
+		if r != c.cfg.Rank && (!s.open || c.ops.at(s.first).link.base != start[r]) {
 			return false
 		}
 	}

@@ -3,11 +3,12 @@ package reducescatter
 import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
-// laps says which Reduces are windows of a Reduce-Scatter that were all in flight at a time. Reduces
-// are posted in the order of ranks; a new lap begins with each to a lower one than the last. The zero
-// value is ready.
+// laps says which Reduces are windows of a Reduce-Scatter that were all in flight at a time, in a job
+// with a track for each rank (docs/decisions/0038). Reduces are posted in the order of ranks; a new
+// lap begins with each to a lower one than the last. The zero value is ready.
 type laps struct {
 	last   uint32
 	to     int // to whom the last Reduce was
@@ -32,7 +33,7 @@ func (l *laps) post(o *direct.Op, ranks int) uint32 {
 		l.to = r
 		l.owners++
 	}
-	if l.owners == ranks && !l.broken {
+	if l.owners == ranks && innetwork.TracksFor(ranks) == ranks && !l.broken {
 		l.together[l.last%collective.MaxInFlight] = true
 	}
 	return l.last

@@ -43,8 +43,10 @@ type SwitchConn struct {
 	lane   *Lane // knows the buffers
 	lost   bool
 	slept  bool // since the last round
-	vain   bool // the last sleep brought nothing: perhaps a datagram ended it that came twice, and nobody has read it yet
-	now    innetwork.Time
+	// spurious: the last sleep brought nothing. Perhaps a duplicate ended it, which lies in a socket
+	// that rounds do not read.
+	spurious bool
+	now      innetwork.Time
 
 	wait   fabric.Wait     // for what is multicast
 	behind fabric.Claimant // claims the link for what precedes that
@@ -104,7 +106,7 @@ func (c *SwitchConn) Work(now innetwork.Time) bool {
 		busy = c.contribute(i) || busy
 	}
 	if c.slept {
-		c.slept, c.vain = false, !busy
+		c.slept, c.spurious = false, !busy
 	}
 	if resent, _ := c.member.Resent(); resent != c.resent.Load() {
 		c.resent.Store(resent)
@@ -328,7 +330,7 @@ func (c *SwitchConn) Wake() { c.path.Wake() }
 func (c *SwitchConn) Sleep(now innetwork.Time, most time.Duration) {
 	c.now = now
 	for i := range c.cfg.Terms.Stripes {
-		if c.vain && c.member.Idle(i) {
+		if c.spurious && c.member.Idle(i) {
 			c.receive(i)
 		}
 	}

@@ -18,7 +18,7 @@ const shardBytes = 8 << 20
 
 // windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does, of which one begins
 // later. It returns when each was done, in units of what a shard takes on a link.
-func windows(t *testing.T, hosts, each int, late Time, gatherLate, told bool) (gather, reduce float64) {
+func windows(t *testing.T, hosts, each int, late Time, gatherLate, linked bool) (gather, reduce float64) {
 	t.Helper()
 	c := on(hosts, 0)
 	c.Bytes, c.Chunk, c.Windows = shardBytes, 8<<10, each
@@ -26,7 +26,7 @@ func windows(t *testing.T, hosts, each int, late Time, gatherLate, told bool) (g
 	n, err := network.New(c.Net, c.Seed)
 	require.NoError(t, err)
 	var link func(host int) fabric.Link
-	if told {
+	if linked {
 		words := make([]uplink.Words, hosts)
 		link = func(host int) fabric.Link { return uplink.New(&words[host], n.Now) }
 	}
