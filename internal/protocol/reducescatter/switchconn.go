@@ -101,9 +101,10 @@ func (c *SwitchConn) Work(now innetwork.Time) bool {
 		c.member.Expire(now)
 		busy = true
 	}
+	slot, any := c.slot()
 	for i := range c.cfg.Terms.Stripes {
 		busy = c.status(i) || busy
-		busy = c.contribute(i) || busy
+		busy = c.mayContribute(i, slot, any) && c.contribute(i) || busy
 	}
 	if c.slept {
 		c.slept, c.spurious = false, !busy
@@ -200,6 +201,31 @@ func (c *SwitchConn) status(stripe int) bool {
 	c.head = h
 	c.path.Add(&c.head, c.body[:st.Put(c.body[:])])
 	return c.flush(stripe) == 1
+}
+
+// slot returns the owner of the oldest operation that is a part of a Reduce-Scatter that goes owner after owner, and
+// of which something may be sent now.
+func (c *SwitchConn) slot() (owner int, any bool) {
+	var oldest uint32
+	for i := range c.cfg.Terms.Stripes {
+		r, ok := c.member.NextRun(i)
+		if ok && c.lane.inSlots(r.Seq) && (!any || wire.Before(r.Seq, oldest)) {
+			oldest, owner, any = r.Seq, r.Owner, true
+		}
+	}
+	return owner, any
+}
+
+// mayContribute reports whether a stripe may send now. Windows of several owners may be in flight and
+// have tracks of their own; but where owners take turns, those of the next one wait while there is
+// something to send to the one before. Else they share the link, the slot lasts longer, and it is not
+// in step with an Allgather's (precedes).
+func (c *SwitchConn) mayContribute(stripe, slot int, any bool) bool {
+	if !any {
+		return true
+	}
+	r, ok := c.member.NextRun(stripe)
+	return ok && (r.Again || r.Owner == slot || !c.lane.inSlots(r.Seq) || stripe == 0 && r.Owner != 0)
 }
 
 // contribute sends what the switch has room for.
