@@ -134,9 +134,10 @@ int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen);
 int mcast_forget(int64_t work);
 
 /* mcast_info writes a JSON object about a group into buf: rank, size, fabric,
- * reason (why this fabric), interface, chunk_bytes, notes (list), reduce_scatter
- * ("switch" or "direct", now), reduce_scatter_reason. *len is the length needed, the
- * terminating zero included; MCAST_E_ARGUMENT when cap is too small. */
+ * reason (why this fabric), interface, chunk_bytes, notes (list), allgather ("multicast",
+ * "unicast" or "shared memory"), allgather_reason, reduce_scatter ("switch" or "direct",
+ * now), reduce_scatter_reason. *len is the length needed, the terminating zero included;
+ * MCAST_E_ARGUMENT when cap is too small. */
 int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
 /* mcast_communicators writes a JSON array into buf: the communicators of NCCL (2.21 and later)
@@ -251,6 +252,9 @@ struct mcast_stats {
 	/* Results from the switch that came twice, or that nothing waited for. No data are missing for
 	 * it. */
 	uint64_t reduce_dropped;
+	/* Chunks that came from the left neighbour because multicast does not reach every rank, or
+	 * MCAST_MULTICAST is off. */
+	uint64_t chunks_relayed;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

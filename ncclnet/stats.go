@@ -46,4 +46,5 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.sends_too_large = C.uint64_t(s.SendsTooLarge)
 	to.warnings = C.uint64_t(s.Warnings)
 	to.reduce_dropped = C.uint64_t(s.ReduceDropped)
+	to.chunks_relayed = C.uint64_t(s.ChunksRelayed)
 }

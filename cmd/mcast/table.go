@@ -57,6 +57,9 @@ func (r *report) head(text *strings.Builder, info group.Info) {
 		where = append(where, fmt.Sprintf("chunks of %d bytes", info.ChunkBytes))
 	}
 	fmt.Fprintf(text, "# %s, %d ranks, %s\n", r.bench.collective, r.bench.ranks, strings.Join(where, ", "))
+	if info.Allgather != "" {
+		fmt.Fprintf(text, "# Allgather: by %s (%s)\n", info.Allgather, info.AllgatherReason)
+	}
 	if r.bench.reduces() {
 		fmt.Fprintf(text, "# Reduce-Scatter: %s (%s)\n", info.ReduceScatter, info.ReduceScatterReason)
 	}

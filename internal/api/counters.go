@@ -195,4 +195,7 @@ var counters = []Counter{
 	{"reduce_dropped", results, node, "s.reduce.Dropped",
 		"Results from the switch that came twice, or that nothing waited for. No data are missing for it.",
 		"Normal beside reduce_resent."},
+	{"chunks_relayed", chunks, gather, "s.gather.Relayed",
+		"Chunks that came from the left neighbour because multicast does not reach every rank, or MCAST_MULTICAST is off.",
+		"Should be 0 on a network with multicast; otherwise info() says between which ranks it does not pass."},
 }

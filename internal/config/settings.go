@@ -24,6 +24,7 @@ import (
 type Settings struct {
 	Fabric        string // "auto", "udp" or "shm"
 	Interface     string
+	Multicast     string // "auto", "require" or "off"
 	Group         netip.Addr
 	Port          uint16
 	TTL           int
@@ -68,8 +69,8 @@ func (s *Settings) Agreed() string {
 	if s.Group.IsValid() {
 		group = s.Group.String()
 	}
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
-		s.Fabric, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_MULTICAST=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
+		s.Fabric, s.Multicast, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
 }
 
 // Switches returns the addresses of Switch, in order.

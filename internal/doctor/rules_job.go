@@ -169,7 +169,7 @@ func unreachable(j *job) []Finding {
 func noMulticast(j *job) []Finding {
 	f := Finding{
 		Severity: Fault,
-		Why:      "Allgather and Broadcast go by repair over TCP, several times slower",
+		Why:      "Allgather and Broadcast go from rank to rank over TCP, no faster than a ring",
 		Remedy:   "a querier in one switch; UDP to 239.192.0.0/14 through firewalls; TROUBLESHOOTING.md",
 	}
 	deaf := j.conclude(func(p Pair) bool { return p.Multicast == 0 && p.TCP })

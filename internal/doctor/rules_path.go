@@ -102,7 +102,7 @@ func firewallDrops(f *Facts) (found []Finding) {
 		match := ""
 		switch {
 		case strings.HasPrefix(p.What, "UDP"):
-			finding.Why = "Allgathers and Broadcasts come by repair over TCP, several times slower"
+			finding.Why = "Allgathers and Broadcasts go from rank to rank over TCP, no faster than a ring"
 			match = "ip daddr 239.192.0.0/14 udp dport 10000-29999"
 			if group, port := f.Settings.Set["MCAST_GROUP"], f.Settings.Set["MCAST_PORT"]; group != "" &&
 				port != "" {

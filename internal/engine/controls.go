@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -14,12 +15,12 @@ type delayed struct {
 	messages []wire.Control
 }
 
-// controls sends messages and repairs as far as the fabric has room.
-func (g *Gather) controls() bool {
+// controls sends messages, repairs and what is relayed, as far as the fabric has room.
+func (g *Gather) controls() (busy, relayed bool) {
 	if g.comm.Silent() && len(g.delayed) == 0 { // as after most chunks
-		return false
+		return false, false
 	}
-	busy := g.retry()
+	busy = g.retry()
 	for {
 		m, ok := g.comm.NextControl()
 		if !ok {
@@ -36,8 +37,15 @@ func (g *Gather) controls() bool {
 		}
 		g.comm.PopControl()
 	}
+	busy = g.chunks(g.comm.NextRepair, g.comm.Repaired) || busy
+	relayed = g.chunks(g.comm.NextRelay, g.comm.Relayed)
+	return busy || relayed, relayed
+}
+
+// chunks sends the chunks that next returns, as far as the fabric has room.
+func (g *Gather) chunks(next func() (multicast.Repair, bool), sent func(*multicast.Repair)) (busy bool) {
 	for {
-		r, ok := g.comm.NextRepair()
+		r, ok := next()
 		if !ok || g.delayedFor(r.To) != nil {
 			return busy
 		}
@@ -45,7 +53,7 @@ func (g *Gather) controls() bool {
 		if !g.fab.Control(r.To, &g.message, g.held(&r)) {
 			return busy
 		}
-		g.comm.Repaired(&r)
+		sent(&r)
 		busy = true
 	}
 }

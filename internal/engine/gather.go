@@ -50,7 +50,8 @@ type GatherConfig struct {
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
 	// Link is what this host sends by; nil: nobody shares it.
-	Link fabric.Link
+	Link  fabric.Link
+	Relay bool // see Gather.Relay
 	// Shared, if not nil, says whether a reduction shares the links, see multicast.Comm.Share.
 	Shared func() bool
 }
@@ -75,6 +76,7 @@ type Gather struct {
 	last     multicast.Time // when something was multicast by all ranks together
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
+	relay    atomic.Bool // see Relay
 	counted  counters[multicast.Stats]
 	inbox[GatherOp]
 	cfg GatherConfig
@@ -118,9 +120,14 @@ func NewGather(cfg GatherConfig) *Gather {
 		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
+	g.relay.Store(cfg.Relay)
 	g.clock, g.wake = cfg.Clock, g.Wake
 	return g
 }
+
+// Relay says whether this rank wants everything relayed, see multicast.Comm.Relay. Any goroutine may
+// call it.
+func (g *Gather) Relay(always bool) { g.relay.Store(always) }
 
 // Wake ends a Sleep.
 func (g *Gather) Wake() {
@@ -180,12 +187,17 @@ func (g *Gather) Work() bool {
 	if g.checkFault() {
 		return false
 	}
+	g.comm.Relay(g.relay.Load())
 	busy := !g.empty() && g.post()
 	polled, more := g.fab.Poll(g, pollBudget)
 	busy = polled > 0 || busy
 	busy = g.expire(more) || busy
-	busy = g.multicast() || busy
-	busy = g.controls() || busy
+	for relayed := true; relayed; { // which makes room for more of the own shard
+		var sent bool
+		busy = g.multicast() || busy
+		sent, relayed = g.controls()
+		busy = busy || sent
+	}
 	g.fab.Flush()
 	if g.asked.Load() {
 		g.publish()
@@ -317,7 +329,7 @@ func (g *Gather) multicast() bool {
 		}
 		o := &g.ops[r.Head.Seq%maxTracked]
 		together := g.cfg.Link != nil && g.comm.Together(r.Head.Seq)
-		if o.Yield != nil && o.Yield() || g.follows(together) {
+		if o.Yield != nil && o.Yield() || !r.Relay && g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)
 			return busy
@@ -333,13 +345,21 @@ func (g *Gather) multicast() bool {
 				copy(g.run.Shard, o.Send)
 			}
 		}
-		n := g.fab.Multicast(&g.run)
-		if n == 0 {
-			g.clogged = true
-			g.claim.Full()
-			return busy
+		n := r.Count
+		switch {
+		case r.Probe:
+			if g.run.Count = 1; g.fab.Multicast(&g.run) > 0 {
+				n = 1
+				g.comm.Probed(r.Head.Seq)
+			}
+		case !r.Relay:
+			if n = g.fab.Multicast(&g.run); n == 0 {
+				g.clogged = true
+				g.claim.Full()
+				return busy
+			}
+			g.account(o, together, int(r.Head.PSN), n)
 		}
-		g.account(o, together, int(r.Head.PSN), n)
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)
 		if r.Head.Arena == multicast.NotEager {

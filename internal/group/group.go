@@ -53,7 +53,9 @@ type Group struct {
 	lobby  *lobby
 	log    *slog.Logger
 	link   *sending
-	free   func() error // what both fabrics share
+	// joinedBy is how Allgathers travelled when the group was joined.
+	joinedBy gathering
+	free     func() error // what both fabrics share
 
 	life    context.Context // ends with the group
 	end     context.CancelCauseFunc

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// Info describes a group. All but Notes, ReduceScatter and its reason does not change.
+// Info describes a group. All but Notes, Allgather, ReduceScatter and their reasons does not change.
 type Info struct {
 	Rank   int    `json:"rank"`
 	Size   int    `json:"size"`
@@ -26,6 +26,10 @@ type Info struct {
 	SIMD        string `json:"simd"`
 	// Notes tell what the group does without, and why, and what has made it slow since Join.
 	Notes []string `json:"notes"`
+	// Allgather is how what this rank sends of Allgathers and Broadcasts travels now: by "multicast", by
+	// "unicast" from rank to rank, or through "shared memory"; AllgatherReason says why.
+	Allgather       string `json:"allgather"`
+	AllgatherReason string `json:"allgather_reason"`
 	// ReduceScatter is where the next Reduce-Scatter goes, as far as this rank knows: "switch" or
 	// "direct"; ReduceScatterReason says through which switch, or why not.
 	ReduceScatter       string `json:"reduce_scatter"`
@@ -38,6 +42,8 @@ type counters struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
 func (g *Group) Info() Info {
 	i, w := g.info, g.route.Load()
 	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
+	now, _ := g.gather.Stats()
+	i.Allgather, i.AllgatherReason = g.joinedBy.now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
 	if g.reduce.Switched() && w.via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via

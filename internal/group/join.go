@@ -37,6 +37,7 @@ const (
 // transports are an opened fabric: its two kinds of traffic.
 type transports struct {
 	gather  fabric.Gather
+	by      gathering
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
 	link    *sending  // nil: nothing leaves the host
@@ -260,7 +261,7 @@ func (g *Group) start(c *transports, window int) error {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.gather.Traits()
-	g.link = c.link
+	g.link, g.joinedBy = c.link, c.by
 	g.info = Info{
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
@@ -278,10 +279,11 @@ func (g *Group) start(c *transports, window int) error {
 		Core: multicast.Config{
 			Rank: a.rank, Size: a.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
 			Chains: a.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
-			Cutoff: s.Cutoff, Reorder: reorder,
+			Cutoff: s.Cutoff, Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
 		Job: a.job, Fabric: c.gather,
 		Broken: g.broken,
+		Relay:  s.Multicast == "off",
 		Link:   g.link.fabric(),
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})

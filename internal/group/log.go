@@ -26,7 +26,8 @@ func Logger(s *config.Settings) *slog.Logger {
 func (g *Group) logJoined() {
 	i := g.Info()
 	g.log.Info("joined", "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
-		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason)
+		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason", i.AllgatherReason,
+		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason)
 	for _, note := range i.Notes {
 		g.log.Warn(note)
 	}

@@ -23,6 +23,7 @@ type sample struct {
 	chunks     uint64   // that came by multicast
 	repairs    uint64   // that came by repair
 	repairsOf  []uint64 // by root
+	by, reason string   // how Allgathers travel, and why
 	refused    uint64   // datagrams that did not leave this host
 	offline    uint64
 	tooLarge   uint64
@@ -61,6 +62,7 @@ func (m *monitor) sample() sample {
 		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
 		tooLarge: f.TooLarge, forged: c.Mismatched, chunk: m.info.ChunkBytes,
 	}
+	s.by, s.reason = m.joinedBy.now(&c)
 	s.link, s.mtu = m.lobby.network.Look(m.info.Interface)
 	return s
 }
@@ -96,7 +98,19 @@ func (m *monitor) look(s sample) {
 	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
 		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.agreed.rank, s.link.Mbps, last.link.Mbps))
 	}
+	if s.by != last.by {
+		m.travels(s.by, s.reason)
+	}
 	m.lookAtLosses(iface)
+}
+
+// travels says that Allgathers go another way now: each time, since multicast may come and go.
+func (m *monitor) travels(by, reason string) {
+	text := fmt.Sprintf("rank %d sends Allgathers and Broadcasts by %s now: %s", m.agreed.rank, by, reason)
+	if by == byUnicast && m.warnings.add(noMulticast, text+"; a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass") {
+		text += "; it is tried again now and then"
+	}
+	m.log.Warn(text, "cause", noMulticast)
 }
 
 // lookAtLosses warns of losses that go on: in the first and in the second half of the window.

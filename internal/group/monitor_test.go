@@ -1,11 +1,14 @@
 package group
 
 import (
+	"bytes"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -76,4 +79,23 @@ func TestMonitorWarnsOfLossesThatGoOn(t *testing.T) {
 			require.Contains(t, m.warnings.all()[0], c.want)
 		})
 	}
+}
+
+// TestMonitorSaysHowAllgathersTravel: once in the notes, and each time in the log.
+func TestMonitorSaysHowAllgathersTravel(t *testing.T) {
+	var log bytes.Buffer
+	m := watcher()
+	m.log, m.joinedBy = slog.New(slog.NewTextHandler(&log, nil)), gathering{byMulticast, "it reaches every rank"}
+	for _, now := range []multicast.Stats{{}, {Unheard: 2, Relaying: 1}, {Unheard: 2, Relaying: 1}, {}, {Relaying: 1}} {
+		s := sample{repairsOf: make([]uint64, 4)}
+		s.by, s.reason = m.joinedBy.now(&now)
+		m.look(s)
+	}
+	require.Len(t, m.warnings.all(), 1)
+	require.Contains(t, m.warnings.all()[0], "rank 3 sends Allgathers and Broadcasts by unicast now: multicast of 2 rank(s) does not arrive here any more")
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[0], "by unicast now: multicast of 2 rank(s)")
+	require.Contains(t, lines[1], "by multicast now: it reaches every rank")
+	require.Contains(t, lines[2], "by unicast now: multicast does not arrive at another rank any more")
 }

@@ -33,6 +33,10 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	if err != nil {
 		return nil, err
 	}
+	by, err := a.gathering(paths)
+	if err != nil {
+		return nil, err
+	}
 	conns, err := l.connect(ctx, a, wire.PurposeControl, topology.Neighbours(a.rank, a.size))
 	if err != nil {
 		return nil, err
@@ -48,6 +52,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	link, alone := openLink(l.network, o.Interface)
 	return &transports{
 		gather:  gather,
+		by:      by,
 		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a) },
 		iface:   o.Interface.Name,
 		link:    link,
@@ -112,7 +117,10 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 	if paths.packet < min(mtu, udp.MaxPacket) {
 		a.segment = min(paths.packet-ipAndTCP, mostSegment)
 	}
-	return append(found, paths.warnings()...), nil
+	if a.settings.Multicast != "off" {
+		found = append(found, paths.warnings()...)
+	}
+	return found, nil
 }
 
 // openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not

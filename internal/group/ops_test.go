@@ -22,10 +22,11 @@ import (
 // onBoth runs a test over each fabric, the datagram one also with loss.
 func onBoth(t *testing.T, p int, test func(t *testing.T, g []*Group)) {
 	for name, change := range map[string]func(*config.Settings){
-		"shm":       func(s *config.Settings) { s.Fabric = "shm" },
-		"udp":       func(s *config.Settings) { s.Fabric = "udp" },
-		"udp/lossy": func(s *config.Settings) { s.Fabric, s.Loss = "udp", 0.05 },
-		"udp/mtu":   func(s *config.Settings) { s.Fabric, s.Chunk, s.Chains, s.Subgroups = "udp", 1408, 2, 3 },
+		"shm":         func(s *config.Settings) { s.Fabric = "shm" },
+		"udp":         func(s *config.Settings) { s.Fabric = "udp" },
+		"udp/lossy":   func(s *config.Settings) { s.Fabric, s.Loss = "udp", 0.05 },
+		"udp/unicast": func(s *config.Settings) { s.Fabric, s.Multicast = "udp", "off" },
+		"udp/mtu":     func(s *config.Settings) { s.Fabric, s.Chunk, s.Chains, s.Subgroups = "udp", 1408, 2, 3 },
 	} {
 		t.Run(name, func(t *testing.T) { test(t, world(t, p, change)) })
 	}

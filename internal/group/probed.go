@@ -60,12 +60,19 @@ func (c *probed) warnings() []warning {
 	if len(c.deaf) == 0 {
 		return nil
 	}
-	note := "multicast does not pass " + deafText(c.deaf) + ": Allgather and Broadcast go by repair over TCP, several times slower"
+	return []warning{{noMulticast, c.unheard() + ": Allgather and Broadcast go from rank to rank over TCP, as fast as a ring; " + c.remedy()}}
+}
+
+// unheard says between which ranks multicast does not pass.
+func (c *probed) unheard() string { return "multicast does not pass " + deafText(c.deaf) }
+
+// remedy says why that may be, and what can be done.
+func (c *probed) remedy() string {
 	if len(c.mute) > 0 {
-		return []warning{{noMulticast, note + "; " + strings.Join(c.mute, "; ")}}
+		return strings.Join(c.mute, "; ")
 	}
-	return []warning{{noMulticast, note + "; a switch that snoops IGMP needs a querier, firewalls must let UDP to the group pass, " +
-		"and most clouds and container networks have no multicast at all"}}
+	return "a switch that snoops IGMP needs a querier, firewalls must let UDP to the group pass, " +
+		"and most clouds and container networks have no multicast at all"
 }
 
 // deafText lists pairs of ranks by who is not heard, as far as that is readable.

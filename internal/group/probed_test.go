@@ -30,12 +30,12 @@ func TestConclude(t *testing.T) {
 		"no datagrams at all say nothing about size": {
 			[]probeRecord{{Multicast: [][2]int{{1, 0}}, Unicast: [][2]int{{1, 0}}}, {Error: "operation not permitted"}},
 			probed{full: full, packet: full, deaf: [][2]int{{1, 0}}, mute: []string{"rank 1: operation not permitted"}},
-			"several times slower; rank 1: operation not permitted",
+			"as fast as a ring; rank 1: operation not permitted",
 		},
 		"small multicast says nothing about size": {
 			[]probeRecord{{Multicast: [][2]int{{1, 128}}}, {Error: "operation not permitted"}},
 			probed{full: full, packet: full, deaf: [][2]int{{1, 0}}, mute: []string{"rank 1: operation not permitted"}},
-			"several times slower; rank 1: operation not permitted",
+			"as fast as a ring; rank 1: operation not permitted",
 		},
 		"small unicast does": {
 			[]probeRecord{{Multicast: [][2]int{{1, 128}}, Unicast: [][2]int{{1, 128}}}, {}},

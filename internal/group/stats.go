@@ -139,6 +139,10 @@ type Stats struct {
 	// ReduceDropped (results): Results from the switch that came twice, or that nothing waited
 	// for. No data are missing for it. Normal beside ReduceResent.
 	ReduceDropped uint64
+	// ChunksRelayed (chunks): Chunks that came from the left neighbour because multicast does not
+	// reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with multicast;
+	// otherwise Info says between which ranks it does not pass.
+	ChunksRelayed uint64
 }
 
 // stats returns the counters that s holds.
@@ -181,5 +185,6 @@ func (s *sources) stats() Stats {
 		SendsTooLarge:       s.fabric.TooLarge,
 		Warnings:            uint64(len(s.warnings)),
 		ReduceDropped:       s.reduce.Dropped,
+		ChunksRelayed:       s.gather.Relayed,
 	}
 }

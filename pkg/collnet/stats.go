@@ -135,6 +135,10 @@ type Stats struct {
 	// ReduceDropped (results): Results from the switch that came twice, or that nothing waited
 	// for. No data are missing for it. Normal beside ReduceResent.
 	ReduceDropped uint64
+	// ChunksRelayed (chunks): Chunks that came from the left neighbour because multicast does not
+	// reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with multicast;
+	// otherwise Info says between which ranks it does not pass.
+	ChunksRelayed uint64
 }
 
 // Stats returns the counters.
@@ -179,5 +183,6 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.SendsTooLarge -= earlier.SendsTooLarge
 	s.Warnings -= earlier.Warnings
 	s.ReduceDropped -= earlier.ReduceDropped
+	s.ChunksRelayed -= earlier.ChunksRelayed
 	return s
 }

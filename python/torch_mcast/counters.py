@@ -107,6 +107,9 @@ class Stats(Readings):
             Should be 0; otherwise read the notes.
         reduce_dropped (results): Results from the switch that came twice, or that nothing waited
             for. No data are missing for it. Normal beside reduce_resent.
+        chunks_relayed (chunks): Chunks that came from the left neighbour because multicast does
+            not reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with
+            multicast; otherwise info() says between which ranks it does not pass.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -122,6 +125,7 @@ class Stats(Readings):
             "gather_turn_ns": "ns",
             "gather_transfer_ns": "ns",
             "gather_finish_ns": "ns",
+            "chunks_relayed": "chunks",
         },
         "Reduce-Scatter and Reduce": {
             "reduce_ops": "operations",
@@ -198,3 +202,4 @@ class Stats(Readings):
     sends_too_large: int
     warnings: int
     reduce_dropped: int
+    chunks_relayed: int

@@ -46,6 +46,9 @@ class Info:
         window_bytes: how far a root sends ahead of the slowest receiver; 0: no limit.
         simd: instructions that the sums use, e.g. "avx512".
         notes: what the fabric does without on this machine, one sentence each.
+        allgather: how Allgathers and Broadcasts travel: by "multicast", by "unicast" from rank to rank, or
+            through "shared memory".
+        allgather_reason: why so.
         reduce_scatter: where the next Reduce-Scatter goes: through the "switch", or "direct" (each
             owner sums its own shard).
         reduce_scatter_reason: through which switch, or why directly.
@@ -60,6 +63,8 @@ class Info:
     window_bytes: int
     simd: str
     notes: tuple[str, ...]
+    allgather: str
+    allgather_reason: str
     reduce_scatter: str
     reduce_scatter_reason: str
 

@@ -66,7 +66,8 @@ func (f *rankFabric) Traits() fabric.Traits {
 // Multicast implements fabric.Gather: a burst at a time, once the NIC has sent what it was given.
 func (f *rankFabric) Multicast(r *fabric.Run) int {
 	n := f.n
-	if wait := f.backlog(int(r.Head.Subgroup)); wait > 0 || f.chunks == 0 {
+	probe := r.Count == 1 && n.result.Control[wire.Relay] > 0 // what is relayed keeps the NIC busy
+	if wait := f.backlog(int(r.Head.Subgroup)); wait > 0 && !probe || f.chunks == 0 {
 		f.refused = true
 		f.look(wait)
 		return 0
@@ -77,7 +78,7 @@ func (f *rankFabric) Multicast(r *fabric.Run) int {
 		return 0 // a reader of the lossless fabric looks again for us
 	}
 	b := n.operation(r.Head.Seq)
-	if b == nil || b.done || b.own < 0 || int(r.Head.PSN) != b.sent || b.sent+r.Count > b.chunks || int(r.Head.Root) != n.rank {
+	if b == nil || b.done || b.own < 0 || !n.follows(b, int(r.Head.PSN)) || b.sent+r.Count > b.chunks || int(r.Head.Root) != n.rank {
 		n.fail("rank %d: is told to send %d chunks as %+v", n.rank, r.Count, r.Head)
 		return r.Count
 	}
@@ -100,6 +101,21 @@ func (f *rankFabric) Multicast(r *fabric.Run) int {
 		b.sent++
 	}
 	return count
+}
+
+// follows reports whether a chunk of the own shard comes next, or those between were relayed.
+func (n *rank) follows(b *buffers, psn int) bool {
+	skipped := psn > b.sent && n.relays()
+	if skipped {
+		b.sent = psn
+	}
+	return psn == b.sent
+}
+
+// relays reports whether ranks relay, have done so, or may do so at any time.
+func (n *rank) relays() bool {
+	now, _ := n.engine.Stats()
+	return n.Relay || n.Core.Deaf || len(n.Relays) > 0 || n.result.Control[wire.Relay] > 0 || now.Relaying > 0
 }
 
 // publish sends a chunk to all other ranks.
@@ -144,7 +160,7 @@ func (f *rankFabric) Control(to int, c *wire.Control, payload []byte) bool {
 		return false // what arrives there looks again for us
 	}
 	m, class := &Message{Control: *c, life: n.life}, uint8(network.Control)
-	if c.Kind == wire.Repair {
+	if c.HasChunk() {
 		if f.repairs == 0 {
 			f.refused = true
 			f.look(max(f.backlog(0), 1))
@@ -169,7 +185,7 @@ func (f *rankFabric) Control(to int, c *wire.Control, payload []byte) bool {
 	return true
 }
 
-// fill gives a repair its payload. A digest does not tell one chunk from another, so there it is taken
+// fill gives a message the chunk that follows it. A digest does not tell one chunk from another, so there it is taken
 // on trust that this rank has it.
 func (f *rankFabric) fill(m *Message, payload []byte) {
 	n := f.n
@@ -179,7 +195,7 @@ func (f *rankFabric) fill(m *Message, payload []byte) {
 	}
 	b := n.operation(m.Seq)
 	if at, in := b.offset(payload); len(payload) > 0 && (!in || at != b.shard(m.Root)*b.Bytes+int(m.PSN)*n.Core.Chunk) {
-		n.fail("rank %d: repairs %+v from %d", n.rank, m.Control, at)
+		n.fail("rank %d: sends %+v from %d", n.rank, m.Control, at)
 	}
 	m.token = n.token(int(m.Root), b.index, int(m.PSN))
 }
@@ -264,11 +280,11 @@ func (f *rankFabric) receive(s fabric.Sink, p *received) {
 			return // its connection is closed
 		}
 		n.markReceived(&b.Control)
-		if b.Kind != wire.Repair {
+		if !b.HasChunk() {
 			s.Control(p.from, &b.Control)
 			return
 		}
-		h := fabric.RepairHeader(&b.Control)
+		h := wire.DataOf(&b.Control)
 		f.place(s, &h, b.Payload(), b.payload, b.token)
 	default:
 		n.fail("rank %d: a packet with %T", n.rank, p.body)

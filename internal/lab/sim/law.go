@@ -52,8 +52,12 @@ func (j *Job) checkTraffic() {
 		credits += b.shards * each
 	}
 	p := j.Core.Size
-	if p > 1 && r.Chunks != chunks {
+	relayed := r.Control[wire.Relay]
+	if p > 1 && r.Chunks != chunks && !j.Relay && !j.Core.Deaf && len(j.Relays) == 0 && relayed == 0 {
 		j.fail("%d chunks were multicast; the operations have %d", r.Chunks, chunks)
+	}
+	if most := chunks * (p - 1); relayed > 2*most || j.Relay && j.Calm && len(j.Relays) == 0 && (relayed != most || r.Chunks > 0) {
+		j.fail("%d chunks were relayed and %d multicast; the operations have %d, for %d ranks", relayed, r.Chunks, chunks, p)
 	}
 	if j.Calm && (r.Stats.Lost > 0 || r.Stats.Dropped > 0 || r.Control[wire.Fetch] > 0 || r.Control[wire.Repair] > 0) {
 		j.fail("nothing was lost, but: %+v, %d fetches", r.Stats, r.Control[wire.Fetch])
@@ -80,7 +84,7 @@ func (j *Job) checkTraffic() {
 		j.fail("%d messages ready for %d barriers of %d rounds", got, barriers, rounds)
 	}
 	// What is in flight is a chunk that was sent once, or a message.
-	if most := chunks + 64*p*p + 4*r.Control[wire.Repair]; j.peak > most {
+	if most := chunks + 64*p*p + 4*(r.Control[wire.Repair]+relayed); j.peak > most {
 		j.fail("%d packets in flight at once, %d are plenty", j.peak, most)
 	}
 }

@@ -37,6 +37,7 @@ const (
 	wakeCrash
 	wakeDetect
 	wakeRestart
+	wakeRelay
 )
 
 func (n *rank) at(at multicast.Time, wake, arg int) {
@@ -52,7 +53,7 @@ func (n *rank) begin() {
 	if cfg.Lossless {
 		n.fabric.held = make([][]*Datagram, cfg.Size)
 	}
-	g := engine.GatherConfig{Core: cfg, Job: n.number(), Fabric: &n.fabric, Clock: n.clock, Broken: n.cut}
+	g := engine.GatherConfig{Core: cfg, Job: n.number(), Fabric: &n.fabric, Clock: n.clock, Broken: n.cut, Relay: n.Relay}
 	if n.Link != nil {
 		g.Link = n.Link(n.rank)
 	}
@@ -101,6 +102,8 @@ func (n *rank) Wake(tag uint64) {
 			return // likewise
 		}
 		n.fabric.lookAt = 0
+	case wakeRelay:
+		n.engine.Relay(arg == 1)
 	case wakeDetect:
 		n.hear(arg) // which wakes the engine
 		return

@@ -39,6 +39,10 @@ type Scenario struct {
 	// Connection is how many bytes of messages to a rank may be on their way before there is no room
 	// for more; 0: any number, or some where a connection may break.
 	Connection int `json:",omitempty"`
+	// Relay says that ranks want everything relayed from the start on, and Relays when one begins or
+	// ends to do so.
+	Relay  bool     `json:",omitempty"`
+	Relays []Relays `json:",omitempty"`
 	// Forged is the probability that a stranger's datagram comes before a packet that a rank receives.
 	Forged float64 `json:",omitempty"`
 	// Calm says that nothing is lost, late or overtaken, so that the laws of
@@ -67,6 +71,13 @@ type Crash struct {
 	Rank       int
 	At, Detect multicast.Time
 	Restart    bool `json:",omitempty"`
+}
+
+// Relays is a moment from which on a rank wants everything relayed, or not any more.
+type Relays struct {
+	Rank int
+	At   multicast.Time
+	On   bool
 }
 
 // Limits of what a random scenario moves, so that a seed takes milliseconds.
@@ -118,7 +129,30 @@ func Random(seed uint64) Scenario {
 		}
 		s.Nap = pick(r, 0, 0, 10*time.Microsecond, time.Millisecond)
 	}
+	randomRelays(rand.New(rand.NewPCG(seed, 0x72656c6179)), &s)
 	return s
+}
+
+// randomRelays draws who relays, from numbers of its own: the rest of a seed's scenario does not depend on it.
+func randomRelays(r *rand.Rand, s *Scenario) {
+	if s.Core.Lossless || r.IntN(3) > 0 {
+		return
+	}
+	s.Relay = r.IntN(2) == 0
+	if s.Relay {
+		s.Net.Faults.MulticastLoss = pick(r, s.Net.Faults.MulticastLoss, 1)
+	}
+	if s.Calm {
+		return
+	}
+	s.Core.Deaf = r.IntN(4) == 0
+	for range pick(r, 0, 1, 3) {
+		f := network.Filtered{Host: r.IntN(s.Core.Size), At: upTo(r, 10*time.Millisecond), For: upTo(r, 500*time.Millisecond)}
+		s.Net.Faults.Filtered = append(s.Net.Faults.Filtered, f)
+	}
+	for range pick(r, 0, 1, 8) {
+		s.Relays = append(s.Relays, Relays{r.IntN(s.Core.Size), upTo(r, 10*time.Millisecond), r.IntN(2) == 0})
+	}
 }
 
 // LeastConnection is the least that a connection of a random scenario holds. Through a narrow one that
@@ -251,7 +285,7 @@ func randomNet(r *rand.Rand, s *Scenario) {
 func (s *Scenario) String() string {
 	c := &s.Core
 	return fmt.Sprintf("seed %d: P %d, chunk %d, %d ops, depth %d, lossless %t, window %d, M %d, G %d, eager %d, arena %d, eager chunks %d, "+
-		"cutoff %v, reorder %v, skew %v, burst %d, net %+v, crashes %+v, calm %t, leave %t",
+		"cutoff %v, reorder %v, skew %v, burst %d, net %+v, crashes %+v, calm %t, leave %t, relay %t %+v",
 		s.Seed, c.Size, c.Chunk, len(s.Ops), s.Depth, c.Lossless, c.Window, c.Chains, c.Subgroups, c.Eager, c.Arena, c.EagerChunks,
-		c.Cutoff, c.Reorder, s.Skew, s.Burst, s.Net, s.Crashes, s.Calm, s.Leave)
+		c.Cutoff, c.Reorder, s.Skew, s.Burst, s.Net, s.Crashes, s.Calm, s.Leave, s.Relay, s.Relays)
 }

@@ -27,7 +27,7 @@ type Result struct {
 	Chunks   int                 // multicast
 	Overflow int                 // datagrams that found a receive queue full
 	Restarts int                 // communicators after the first
-	Control  [wire.Begin + 1]int // control messages sent, by kind
+	Control  [wire.Relay + 1]int // control messages sent, by kind
 	Stats    multicast.Stats     // summed over the ranks
 	// Spans has one entry an operation of the script's last run: from when the
 	// first rank posted it to when the last one had it.
@@ -102,6 +102,13 @@ func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Nod
 		attach(r, j.ranks[r])
 	}
 	j.begin()
+	for _, c := range sc.Relays {
+		on := 0
+		if c.On {
+			on = 1
+		}
+		j.ranks[c.Rank].at(c.At, wakeRelay, on)
+	}
 	for _, c := range sc.Crashes {
 		j.ranks[c.Rank].at(c.At, wakeCrash, 0)
 		for r, n := range j.ranks {
@@ -256,6 +263,11 @@ func (sc *Scenario) check() error {
 		return fmt.Errorf("sim: nap %v, connections of %d bytes; neither may be negative", sc.Nap, sc.Connection)
 	case sc.Core.Lossless && sc.Slots < 1:
 		return errors.New("sim: a lossless fabric needs Slots")
+	}
+	for _, c := range sc.Relays {
+		if c.Rank < 0 || c.Rank >= sc.Core.Size || c.At < 0 {
+			return fmt.Errorf("sim: rank %d cannot relay from %v on; ranks are 0 to %d", c.Rank, c.At, sc.Core.Size-1)
+		}
 	}
 	for _, c := range sc.Crashes {
 		if c.Rank < 0 || c.Rank >= sc.Core.Size {

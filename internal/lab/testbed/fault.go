@@ -27,10 +27,9 @@ func (t *Testbed) SetLoss(place string, l Loss) error {
 	return t.link(place, func(switches, in *inside, s station) error { return setLoss(switches.ns, in.ns, s.name, l) })
 }
 
-// SetLosses makes the links of all hosts lose that share of all packets; those that do are left
-// alone.
-func (t *Testbed) SetLosses(share float64) error {
-	if err := checkLoss(share); err != nil {
+// SetLosses makes the links of all hosts lose what l says; those that do are left alone.
+func (t *Testbed) SetLosses(l Loss) error {
+	if err := l.Check(); err != nil {
 		return err
 	}
 	faults, err := t.Faults()
@@ -38,7 +37,7 @@ func (t *Testbed) SetLosses(share float64) error {
 		return err
 	}
 	for h, host := range t.layout.hosts {
-		if l := (Loss{Share: share}); faults[h].Loss != l {
+		if faults[h].Loss != l {
 			if err := t.SetLoss(host.Namespace, l); err != nil {
 				return err
 			}

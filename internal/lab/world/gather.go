@@ -262,13 +262,15 @@ func (g *gather) message(p *peer, s fabric.Sink) bool {
 	}
 	payload := p.in[wire.ControlSize:][:m.Payload()]
 	p.in = p.in[wire.ControlSize+m.Payload():]
+	if !m.HasChunk() {
+		s.Control(p.rank, m)
+		return true
+	}
 	if m.Kind == wire.Repair {
 		g.stats.Repairs[m.Root]++
-		g.head = fabric.RepairHeader(m)
-		g.place(s, payload)
-	} else {
-		s.Control(p.rank, m)
 	}
+	g.head = wire.DataOf(m)
+	g.place(s, payload)
 	return true
 }
 

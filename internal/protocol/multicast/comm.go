@@ -8,6 +8,7 @@
 //	Post                      NextRun, Sent       chunks to multicast
 //	Place, Received           NextControl         messages on the reliable path
 //	Control                   NextRepair, Repaired chunks the right neighbour lacks
+//	Relay                     NextRelay, Relayed   chunks for it where multicast does not reach all
 //	Expire (see Deadline)     NextDone            completions
 //	Fail
 //
@@ -32,7 +33,7 @@
 //
 //	events      control post ready receive send     expire repair waiting
 //	order       advance
-//	together    compare recover series
+//	together    compare recover series relay hearing
 //	Comm, op    comm op memory
 //	components  calls barrier sender receiver credit loss fetch repairs handshake timer link
 //	what all read or use  shape mode, queue, pace, flow, config
@@ -71,11 +72,14 @@ type Stats struct {
 	Done     uint64 // operations completed
 	Lost     uint64 // chunks that were asked for and that multicast did not bring after all
 	Repaired uint64 // chunks that arrived by repair
+	Relayed  uint64 // chunks that arrived by relay
 	Dropped  uint64 // chunks not placed: duplicates, stale, malformed
 	Barriers uint64 // operations that had a barrier
 	// Mismatched are those of the dropped chunks that belong to another operation than the one of
 	// that number here. If all ranks have called the same, somebody else has sent them.
 	Mismatched uint64
+	Unheard    uint64 // roots whose multicast does not arrive here, now
+	Relaying   uint64 // 1 if what this rank sends is relayed, now
 }
 
 // Message is a control message for another rank.
@@ -103,6 +107,7 @@ type Comm struct {
 	stats   Stats
 	epoch   epoch
 	backlog backlog
+	relayed relayed
 	out     outbox
 	done    queue[Completion]
 	series  []series // by root; nil: there has been none
@@ -112,6 +117,7 @@ type Comm struct {
 	pool     pool
 	inFlight int  // operations that are active
 	shared   bool // see Share
+	hearing  hearing
 	flows    flows
 	laps     laps
 	lastRoot int    // of what is serial
@@ -127,7 +133,7 @@ func New(cfg Config) *Comm {
 	}
 	c := &Comm{
 		cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size},
-		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(),
+		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), hearing: newHearing(cfg.Size, cfg.Deaf),
 	}
 	// Nothing precedes the first operation, so it needs no barrier of its own to open an epoch:
 	// joining was one.
@@ -163,14 +169,23 @@ func (c *Comm) InFlight() int { return c.inFlight }
 func (c *Comm) Posted() uint32 { return c.ops.posted }
 
 // Stats returns the counters.
-func (c *Comm) Stats() Stats { return c.stats }
+func (c *Comm) Stats() Stats {
+	s := c.stats
+	s.Unheard = uint64(c.hearing.deaf)
+	if c.relays() {
+		s.Relaying = 1
+	}
+	return s
+}
 
 // Share says whether a Reduce-Scatter of this rank shares its links with what it multicasts. That
 // keeps a window of its own under way, and a root that keeps less gets less than its share.
 func (c *Comm) Share(shared bool) { c.shared = shared }
 
-// Silent reports whether there is neither a control message nor a repair to send.
-func (c *Comm) Silent() bool { return c.out.len() == 0 && c.backlog.chunks == 0 }
+// Silent reports whether there is neither a control message nor a repair nor a relay to send.
+func (c *Comm) Silent() bool {
+	return c.out.len() == 0 && c.backlog.chunks == 0 && c.relayed.len() == 0
+}
 
 // NextControl returns the control message to be sent next and whether there is one. It stays the
 // next one until PopControl.

@@ -24,6 +24,8 @@ type Config struct {
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
+	// Deaf says that multicast does not reach all ranks at first: see hearing.
+	Deaf bool `json:",omitempty"`
 	// First is the number of the first operation; not 0 where numbers are to come round.
 	First uint32 `json:",omitempty"`
 }

@@ -59,12 +59,18 @@ func (c *Comm) rightDone(p *op) {
 
 // credit takes a child's word on how far a root may send for all that it and those below it care.
 func (c *Comm) credit(p *op, from int, m *wire.Control) {
+	if p.mode.relay {
+		return // whoever sent that has not heard yet that there is no window
+	}
 	shard := p.credit.hear(&p.layout, from, m)
 	if shard < 0 {
 		c.stats.Dropped++
 		return
 	}
 	p.moved = c.now
+	if m.Count == 1 && shard == p.own {
+		c.hearing.want(c.now, true)
+	}
 	if shard != p.own {
 		p.credit.report(&p.layout, &c.out, shard)
 		return

@@ -18,6 +18,8 @@ type credit struct {
 	step  uint32 // chunks that a message covers, 1 to the window
 	floor int    // what a root may have under way at the least, in chunks, at most the window
 
+	// relay: this rank wants chunks relayed, or one below it in a tree does, as of the last look.
+	relay    bool
 	link     *link    // to its series, nil: it is not serial; where it is, taken and granted are not used
 	taken    []int    // how far this rank has come in each chain, in chunks; never falls
 	granted  []int    // of each chain, how many shards from its first on need no more from this rank
@@ -27,7 +29,7 @@ type credit struct {
 
 // reset fills in what all ranks start from alike, so that no message is needed for it.
 func (c *credit) reset(l *layout) {
-	c.step, c.floor, c.link = 0, 0, nil
+	c.step, c.floor, c.link, c.relay = 0, 0, nil, false
 	if l.mode.window == 0 {
 		return
 	}
@@ -152,6 +154,7 @@ func (c *credit) hear(l *layout, from int, m *wire.Control) (shard int) {
 	if s < 0 || j < 0 {
 		return -1
 	}
+	c.relay = c.relay || m.Count == 1
 	at := &c.below(l, s)[j]
 	*at = max(*at, m.PSN)
 	return s
@@ -174,6 +177,9 @@ func (c *credit) report(l *layout, out *outbox, s int) {
 	c.reported[s] = low
 	m, root := l.control(wire.Credit), l.rootOf(s)
 	m.Root, m.PSN = uint16(root), low
+	if c.relay {
+		m.Count = 1
+	}
 	out.send(l.topo.Parent(root), m)
 }
 

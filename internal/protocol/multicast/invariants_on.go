@@ -119,6 +119,7 @@ func (c *Comm) whatIsWrong() error {
 		law{c.cfg.Lossless || e.bytes >= 0 && e.bytes <= max(c.cfg.Arena, room(&shape{bytes: c.cfg.Eager, shards: 1})), "an epoch takes more than the arena"},
 		law{e.chunks >= 0 && e.chunks <= max(c.cfg.EagerChunks, 0), "an epoch has too many chunks"},
 		law{c.backlog.chunks >= 0, "less than nothing is owed"},
+		law{c.relayed.own >= 0 && c.relayed.own <= relayAhead, "a root has more waiting to be relayed than it may"},
 		law{c.out.closed == (c.err != nil), "what failed still sends"},
 	); err != nil {
 		return err
@@ -145,6 +146,7 @@ func (c *Comm) components(p *op) error {
 	return first(
 		law{p.known(), "it is posted and has no shape"},
 		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0), "only what is large or serial has a window"},
+		law{!p.mode.relay || p.mode.kind == large && p.mode.window == 0, "what all ranks relay has no window"},
 		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "what is eager, and no other, lies in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
 		law{b.heard>>rounds == 0, "its barrier heard a round that there is not"},
@@ -153,7 +155,7 @@ func (c *Comm) components(p *op) error {
 		law{p.own >= 0 || s.done(&p.layout), "it sends another's shard"},
 		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || c.series[c.cfg.Rank].taken >= p.link.base+s.next, "it sent less of its series than of itself"},
 		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || s.done(&p.layout) || c.series[c.cfg.Rank].taken == p.link.base+s.next, "what follows it in its series was sent before"},
-		law{p.mode.window == 0 || p.own < 0 || s.next <= p.credit.room(&p.layout), "it sent more than there is credit for"},
+		law{p.mode.window == 0 || p.own < 0 || s.relayed || s.next <= p.credit.room(&p.layout), "it sent more than there is credit for"},
 		law{!t.armed() || !p.received() && p.mode.kind != reliable && c.started(p), "it waits for chunks that nobody has to send"},
 		law{!p.handshake.sent || p.received(), "it said that it has all, and has not"},
 		law{!p.handshake.right || p.repairs.owed == 0 && p.repairs.wanted.Count() == 0, "it owes a neighbour that has all"},

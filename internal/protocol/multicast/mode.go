@@ -45,6 +45,8 @@ type mode struct {
 	second  bool   // which of the two arenas that is
 	window  int    // chunks that one chain or series may have under way; 0: no limit, always if it is eager
 	share   int    // of the window, for a series while all ranks send one: Config.Share; 0 unless it is serial
+	// relay: its chunks are relayed, and all ranks know that; only if it is large.
+	relay bool
 	// chains are the shards whose roots multicast one after another. Unless the operation is large
 	// each shard is a chain of its own.
 	chains topology.Chains

@@ -17,7 +17,9 @@ const (
 type op struct {
 	// What every chunk reads stands together, and begins the components.
 	state opState
-	moved Time // when something of it last happened, see Waiting
+	// otherwise: a chunk has come by multicast or repair while this rank did not know that all relay.
+	otherwise bool
+	moved     Time // when something of it last happened, see Waiting
 	layout
 	barrier barrier
 	timer   timer

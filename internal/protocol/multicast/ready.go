@@ -30,7 +30,7 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 		c.disagree(p, call+" without a barrier", from, call+" with one")
 		return
 	}
-	p.barrier.hear(int(m.Round))
+	p.barrier.hear(int(m.Round), m.Count == 1)
 	p.moved = c.now
 	c.disseminate(p)
 }

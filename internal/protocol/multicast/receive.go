@@ -33,13 +33,20 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 		return Place{}, false
 	}
 	if bit := p.bit(shard, int(h.PSN)); p.receiver.have.Has(bit) {
+		c.arrived(p, shard, h, false)
 		c.duplicate(p, bit, h.IsRepair())
 		c.stats.Dropped++
 		return Place{}, false
 	}
-	if p.mode.kind == serial && int(h.PSN) >= p.credit.limit(&p.layout, shard) {
-		c.stats.Dropped++ // nobody can have sent it
-		return Place{}, false
+	if p.mode.kind == serial {
+		limit := p.credit.limit(&p.layout, shard)
+		if h.IsRelay() && limit > 0 {
+			limit = p.chunks
+		}
+		if int(h.PSN) >= limit {
+			c.stats.Dropped++ // nobody can have sent it
+			return Place{}, false
+		}
 	}
 	return p.place(shard, int(h.PSN)), true
 }
@@ -132,13 +139,14 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	}
 	p.moved = c.now
 	if p.mode.kind != reliable {
-		c.answered(p, p.bit(shard, psn), h.IsRepair())
-		if !h.IsRepair() {
-			if psn > end {
-				c.suspect(p, shard, end, psn)
-			}
+		c.answered(p, p.bit(shard, psn), h)
+		if !h.IsRepair() && psn > end {
+			c.suspect(p, shard, end, psn)
+		}
+		if h.IsMulticast() {
 			c.suspectBehind(p, shard)
 		}
+		c.arrived(p, shard, h, true)
 	}
 	if p.mode.kind == serial {
 		c.latest = p.seq
@@ -151,6 +159,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	if p.mode.kind == serial {
 		c.take(p, int(p.receiver.seen[shard].end))
 	} else {
+		c.askByCredit(p)
 		p.credit.advance(&p.layout, &c.out, shard, int(p.receiver.seen[shard].end), p.sender.next)
 	}
 	p.timer.tries = 0

@@ -18,11 +18,16 @@ func (c *Comm) arm(p *op) {
 
 // armFor does so when that many bytes may be on their way.
 func (c *Comm) armFor(p *op, bytes int) {
-	if p.mode.kind == reliable || p.received() || !c.started(p) || p.mode.kind == serial && !p.link.expected {
+	if p.mode.kind == reliable || p.mode.relay || p.received() || !c.started(p) || p.mode.kind == serial && !p.link.expected {
 		p.timer.stop()
 		return
 	}
-	p.timer.arm(c.now + min(c.pace.cutoff(bytes)<<min(p.timer.tries, 8), max(maxCutoff, c.cfg.Cutoff)))
+	most := max(maxCutoff, c.cfg.Cutoff)
+	after := min(c.pace.cutoff(bytes)<<min(p.timer.tries, 8), most)
+	if p.mode.kind == serial && c.relays() {
+		after = most // it may wait behind much else on the reliable path
+	}
+	p.timer.arm(c.now + after)
 }
 
 // armAll arms all operations: it may be the turn of others now.
@@ -79,16 +84,18 @@ func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
 
 // answered settles the requests, of this rank and of the right neighbour, for a chunk that has just
 // arrived.
-func (c *Comm) answered(p *op, bit int, repair bool) {
-	if repair {
+func (c *Comm) answered(p *op, bit int, h *wire.Data) {
+	if h.IsRepair() {
 		c.stats.Repaired++
 		p.fetch.repaired = true
 		c.settle(p, false)
 	} else if p.fetch.answer(bit) {
 		c.stats.Lost-- // it was only late
-		c.spurious(p)
+		if h.IsMulticast() {
+			c.spurious(p)
+		}
 	}
-	c.backlog.add(p.seq, p.repairs.arrived(bit, repair))
+	c.backlog.add(p.seq, p.repairs.arrived(bit, !h.IsMulticast()))
 }
 
 // duplicate takes note of a chunk that this rank has already. If one copy came by repair and the

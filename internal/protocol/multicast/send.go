@@ -10,6 +10,9 @@ func (c *Comm) NextRun(r *Run) bool {
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if n := c.sendable(p, received); n > 0 {
 			*r = p.sender.run(&p.layout, c.cfg.Subgroups, n)
+			r.Relay = c.relaysOf(p)
+			r.Probe = r.Relay && c.hearing.due(c.now)
+			p.sender.relay, p.sender.probe = r.Relay, false
 			return true
 		}
 		received = received && p.received()
@@ -27,19 +30,40 @@ func (c *Comm) sendable(p *op, received bool) int {
 	if turn := p.sender.turn || received && p.sender.leads; !turn || !c.started(p) {
 		return 0
 	}
-	if p.mode.window == 0 {
-		return left
+	relays := c.relaysOf(p)
+	if relays {
+		left = min(left, relayAhead-c.relayed.own)
 	}
-	underWay := c.flows.of(&p.layout).inFlight(p.mode.window, p.credit.floor, c.shared)
+	if p.mode.window == 0 {
+		return max(0, left)
+	}
+	underWay := c.flows.of(&p.layout).inFlight(p.mode.window, p.credit.floor, c.shared || relays)
 	if p.mode.kind == serial {
 		return max(0, min(left, c.serialBound(p, underWay, received)-p.sender.next))
 	}
 	return max(0, min(left, p.credit.bound(&p.layout, underWay)-p.sender.next))
 }
 
-// Sent says that the first n chunks of the run that NextRun returned are on their way.
+// relaysOf reports whether what this rank still has to send of an operation is relayed.
+func (c *Comm) relaysOf(p *op) bool {
+	return p.mode.relay || p.mode.kind != reliable && c.relays()
+}
+
+// Probed says that the first chunk of the run that NextRun returned was multicast, though it is
+// relayed. Only that one is Sent then.
+func (c *Comm) Probed(seq uint32) {
+	c.ops.at(seq).sender.probe = true
+	c.hearing.probed(c.now)
+}
+
+// Sent says that the first n chunks of the run that NextRun returned are on their way, or may be
+// relayed.
 func (c *Comm) Sent(seq uint32, n int) {
 	p := c.ops.at(seq)
+	if p.sender.relay {
+		p.sender.relayed = true
+		c.relayed.add(p, p.own, p.sender.next, p.sender.next+n, p.sender.probe)
+	}
 	p.sender.next += n
 	p.moved = c.now
 	if p.mode.window > 0 {

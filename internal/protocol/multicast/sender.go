@@ -7,12 +7,17 @@ type Run struct {
 	Head   wire.Data // of the first chunk, but for Job
 	Count  int
 	Second bool // an eager one's shard lies in the second arena
+	Relay  bool // they are not multicast: NextRelay returns them once they are Sent
+	Probe  bool // the first one is to be multicast all the same, if there is room: see Comm.Probed
 }
 
 // sender is how far this rank has multicast its shard.
 type sender struct {
 	next     int  // first chunk not multicast, at most K; K where the shard is another rank's
 	leads    bool // it is the first root of its chain
+	relay    bool // what NextRun returned last is relayed
+	probe    bool // its first chunk was multicast, too
+	relayed  bool // some of the shard was relayed, perhaps beyond credit
 	turn     bool // the root before this rank in its chain has sent everything, or nobody takes turns
 	progress progress
 }

@@ -167,6 +167,7 @@ func (c *Comm) grant(s *series) {
 		if !p.link.admitted {
 			return
 		}
+		c.askByCredit(p)
 		p.credit.report(&p.layout, &c.out, 0)
 		seq, more = p.link.next, p.link.follows
 		if end := p.link.base + p.chunks; s.taken >= end {
@@ -184,6 +185,11 @@ func (c *Comm) serialBound(p *op, underWay int, received bool) int {
 	switch {
 	case c.series[c.cfg.Rank].taken < p.link.base:
 		return 0
+	case c.relays():
+		if p.credit.room(&p.layout) == 0 {
+			return 0
+		}
+		return p.chunks // all have posted it, and no queue can overflow
 	case c.together(p):
 		if c.allSend() {
 			underWay = min(underWay, p.mode.share)

@@ -19,13 +19,15 @@ type Kind uint8
 const (
 	// Ready is one round of the dissemination barrier (Khalilov et al., SC24, III-C, RNR
 	// synchronisation). Seq, Round, Collective, Root, Bytes; peers compare the last three with
-	// their own to notice that ranks disagree.
+	// their own to notice that ranks disagree. Count is 1 if the sender, or a rank that it has heard
+	// of in this barrier, wants the operation relayed.
 	Ready Kind = iota + 1
 	// Activate hands the right to multicast to the next rank of the chain
 	// (Khalilov et al., SC24, IV-A). Seq.
 	Activate
 	// Credit tells the parent in Root's tree that the sender and everybody below it have room for
-	// Root's chunks up to PSN (exclusive). Seq, Root, PSN.
+	// Root's chunks up to PSN (exclusive). Seq, Root, PSN; Count is 1 if one of them wants chunks
+	// relayed.
 	Credit
 	// Fetch asks the left neighbour for Count chunks from PSN of Root's shard.
 	// Seq, Root, PSN, Count.
@@ -43,10 +45,14 @@ const (
 	// Begin tells those below the sender in Root's tree that Root has begun to send a serial
 	// Broadcast. Seq, Collective, Root, Bytes, as for Ready.
 	Begin
+	// Relay brings the right neighbour one chunk of a root that does not multicast it; the chunk
+	// follows. Seq, Collective, Root, PSN, Count (shard size, low 32 bits), Arena as in Data, Bytes (of
+	// payload); Round is 1 if the root has multicast it as well, to see whether that arrives.
+	Relay
 	kindEnd
 )
 
-var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin"}
+var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin", Relay: "relay"}
 
 // String returns the name used in docs/PROTOCOL.md and in transcripts.
 func (k Kind) String() string {
@@ -60,15 +66,15 @@ func (k Kind) String() string {
 //
 //	 0  kind       u8
 //	 1  version    u4, collective u4
-//	 2  round      u8   Ready: round of the barrier
+//	 2  round      u8   Ready: round of the barrier; Relay: 1 is a probe
 //	 3  reserved   u8   zero
 //	 4  root       u16
 //	 6  reserved   u16  zero
 //	 8  seq        u32
 //	12  psn        u32
 //	16  count      u32
-//	20  reserved   u32  zero
-//	24  bytes      u64  Ready: shard size; Repair: payload that follows
+//	20  arena      u32  Relay: as in Data
+//	24  bytes      u64  Ready: shard size; Repair, Relay: payload that follows
 type Control struct {
 	Kind       Kind
 	Collective Collective
@@ -77,6 +83,7 @@ type Control struct {
 	Seq        uint32
 	PSN        uint32
 	Count      uint32
+	Arena      uint32
 	Bytes      uint64
 }
 
@@ -92,7 +99,7 @@ func (c *Control) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[8:], c.Seq)
 	binary.BigEndian.PutUint32(b[12:], c.PSN)
 	binary.BigEndian.PutUint32(b[16:], c.Count)
-	binary.BigEndian.PutUint32(b[20:], 0)
+	binary.BigEndian.PutUint32(b[20:], c.Arena)
 	binary.BigEndian.PutUint64(b[24:], c.Bytes)
 }
 
@@ -115,16 +122,20 @@ func (c *Control) Get(b []byte) error {
 	c.Seq = binary.BigEndian.Uint32(b[8:])
 	c.PSN = binary.BigEndian.Uint32(b[12:])
 	c.Count = binary.BigEndian.Uint32(b[16:])
+	c.Arena = binary.BigEndian.Uint32(b[20:])
 	c.Bytes = binary.BigEndian.Uint64(b[24:])
-	if c.Kind == Repair && c.Bytes > MaxPayload {
+	if c.HasChunk() && c.Bytes > MaxPayload {
 		return ErrField
 	}
 	return nil
 }
 
+// HasChunk reports whether a chunk follows the message.
+func (c *Control) HasChunk() bool { return c.Kind == Repair || c.Kind == Relay }
+
 // Payload returns how many bytes follow the message.
 func (c *Control) Payload() int {
-	if c.Kind == Repair {
+	if c.HasChunk() {
 		return int(c.Bytes) // Get bounds it by MaxPayload
 	}
 	return 0

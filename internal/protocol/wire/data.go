@@ -66,9 +66,27 @@ type Data struct {
 	Arena      uint32
 }
 
-// IsRepair reports whether the header was made from a Repair, which came over the reliable path: it
-// carries no job.
-func (d *Data) IsRepair() bool { return d.Job == 0 }
+// DataOf returns the header under which the chunk that follows a message is placed. It carries no
+// job, and the subgroup says which message it was.
+func DataOf(m *Control) Data {
+	d := Data{Collective: m.Collective, Root: m.Root, Seq: m.Seq, PSN: m.PSN, Bytes: m.Count}
+	if m.Kind == Relay {
+		d.Subgroup, d.Arena = 1+m.Round&1, m.Arena
+	}
+	return d
+}
+
+// IsMulticast reports whether the header is a datagram's, not made from a message.
+func (d *Data) IsMulticast() bool { return d.Job != 0 }
+
+// IsRepair reports whether the header was made from a Repair.
+func (d *Data) IsRepair() bool { return d.Job == 0 && d.Subgroup == 0 }
+
+// IsRelay reports whether the header was made from a Relay.
+func (d *Data) IsRelay() bool { return d.Job == 0 && d.Subgroup > 0 }
+
+// IsProbe reports whether it was made from a Relay of a chunk that its root has multicast as well.
+func (d *Data) IsProbe() bool { return d.Job == 0 && d.Subgroup == 2 }
 
 // Put writes the header to b, which must hold DataSize bytes.
 func (d *Data) Put(b []byte) {

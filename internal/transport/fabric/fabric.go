@@ -71,16 +71,11 @@ type Sink interface {
 	// Received says that the payload of a chunk is where Accept said. It follows every Take,
 	// before Accept is called again.
 	Received(h *wire.Data)
-	// Control delivers a control message other than Repair. Repairs arrive by
-	// Accept and Received with the header that RepairHeader builds.
+	// Control delivers a control message that no chunk follows. Chunks of repairs and relays arrive
+	// by Accept and Received with the header that wire.DataOf builds.
 	Control(from int, m *wire.Control)
 	// Broken says that the path to a rank is lost for good; with the own rank, that the fabric is.
 	Broken(rank int, err error)
-}
-
-// RepairHeader is the Data header under which the payload of a Repair is placed.
-func RepairHeader(m *wire.Control) wire.Data {
-	return wire.Data{Collective: m.Collective, Root: m.Root, Seq: m.Seq, PSN: m.PSN, Bytes: m.Count}
 }
 
 // Gather carries the multicast protocol.
@@ -91,8 +86,8 @@ type Gather interface {
 	// returns how many it took; 0 means that there is no room now. It does
 	// not keep Shard.
 	Multicast(r *Run) int
-	// Control queues a message to a rank that multicast.Neighbours lists, payload (of a Repair)
-	// included, and reports whether it was taken: all of it, or, for want of room, none. It does
+	// Control queues a message to a rank that multicast.Neighbours lists, payload (a chunk that
+	// follows) included, and reports whether it was taken: all of it, or, for want of room, none. It does
 	// not keep payload. A message for a rank whose path is broken is taken and thrown away: the
 	// Sink has been told by Broken, or is by the next Poll. So is one that the fabric cannot carry,
 	// to a rank that is no neighbour or with a payload on a Lossless fabric: a defect of the

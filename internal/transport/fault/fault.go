@@ -67,7 +67,7 @@ type sink struct {
 
 // Accept implements fabric.Sink.
 func (s *sink) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
-	if !h.IsRepair() && s.losses.next() {
+	if h.IsMulticast() && s.losses.next() {
 		return nil, fabric.Drop, false
 	}
 	return s.Sink.Accept(h, n)

@@ -49,7 +49,7 @@ type Gather struct {
 	arrivals [batch.Max]arrival
 	noted    int // arrivals not delivered yet
 	message  wire.Control
-	repair   wire.Data
+	head     wire.Data // of a chunk that came by message
 
 	stats   counters
 	repairs []atomic.Uint64 // chunks that came by repair, by root

@@ -25,10 +25,11 @@ type peer struct {
 	tag  int // in the poller
 	fd   int // -1 once the connection is lost
 
-	out     []byte // queued, not sent yet
-	queued  bool   // in Gather.dirty
-	blocked bool   // the kernel had no room; watched until it has
-	mute    bool   // sending failed; reading will tell why
+	out     []byte // out[sent:] is queued, not sent yet
+	sent    int
+	queued  bool // in Gather.dirty
+	blocked bool // the kernel had no room; watched until it has
+	mute    bool // sending failed; reading will tell why
 	tail    tail
 	stall   sys.Stall
 	stalled *sys.StallError // found by Sleep, for Poll to tell
@@ -44,9 +45,13 @@ func (p *peer) push(m *wire.Control, payload []byte) bool {
 	if p.fd < 0 || p.mute {
 		return true // Poll has told the sink, or will; nobody waits for this message.
 	}
-	n := len(p.out)
-	if n+wire.ControlSize+len(payload) > cap(p.out) {
-		return false
+	n, more := len(p.out), wire.ControlSize+len(payload)
+	if n+more > cap(p.out) {
+		if n-p.sent+more > cap(p.out)/2 { // to be moved less often than it is sent
+			return false
+		}
+		n = copy(p.out, p.out[p.sent:])
+		p.sent = 0
 	}
 	p.out = p.out[:n+wire.ControlSize]
 	m.Put(p.out[n:])
@@ -54,24 +59,29 @@ func (p *peer) push(m *wire.Control, payload []byte) bool {
 	return true
 }
 
+// queuedBytes is how much waits to be sent.
+func (p *peer) queuedBytes() int { return len(p.out) - p.sent }
+
 // flush sends what is queued, as far as the kernel has room.
 func (g *Gather) flush(p *peer) {
-	if p.fd < 0 || len(p.out) == 0 {
+	if p.fd < 0 || p.queuedBytes() == 0 {
 		return
 	}
 	g.stats.syscalls.Add(1)
-	n, e := sys.Send(p.fd, p.out)
+	n, e := sys.Send(p.fd, p.out[p.sent:])
 	if e != 0 && e != unix.EAGAIN {
 		p.mute = true
-		n = len(p.out)
+		n = p.queuedBytes()
 	} else {
 		g.stats.controlBytes.Add(uint64(n))
 		if n > 0 {
 			g.watch(p)
 		}
 	}
-	p.out = p.out[:copy(p.out, p.out[n:])]
-	if blocked := len(p.out) > 0; blocked != p.blocked {
+	if p.sent += n; p.sent == len(p.out) {
+		p.out, p.sent = p.out[:0], 0
+	}
+	if blocked := p.queuedBytes() > 0; blocked != p.blocked {
 		p.blocked = blocked
 		events := uint32(unix.EPOLLIN)
 		if blocked {
@@ -152,21 +162,22 @@ func (g *Gather) next(p *peer, s fabric.Sink) bool {
 		return false
 	}
 	p.read += size
-	switch m.Kind {
-	case wire.Repair:
-		g.repaired(m, b[wire.ControlSize:size], s)
-	case wire.Nudge:
-	default:
+	switch {
+	case m.HasChunk():
+		g.chunkCame(m, b[wire.ControlSize:size], s)
+	case m.Kind != wire.Nudge:
 		s.Control(p.rank, m)
 	}
 	return true
 }
 
-// repaired delivers a chunk that came by repair.
-func (g *Gather) repaired(m *wire.Control, payload []byte, s fabric.Sink) {
-	g.repairs[m.Root].Add(1)
-	h := &g.repair
-	*h = fabric.RepairHeader(m)
+// chunkCame delivers a chunk that came by repair or relay.
+func (g *Gather) chunkCame(m *wire.Control, payload []byte, s fabric.Sink) {
+	if m.Kind == wire.Repair {
+		g.repairs[m.Root].Add(1)
+	}
+	h := &g.head
+	*h = wire.DataOf(m)
 	to, verdict, _ := s.Accept(h, len(payload))
 	if verdict != fabric.Take {
 		g.stats.dropped.Add(1)
@@ -192,6 +203,6 @@ func (g *Gather) lost(p *peer, s fabric.Sink, cause error) {
 	g.note(g.poller.Unwatch(p.fd))
 	_ = unix.Close(p.fd)
 	p.fd = -1
-	p.out = p.out[:0]
+	p.out, p.sent = p.out[:0], 0
 	s.Broken(p.rank, fmt.Errorf("udp: rank %d: %w", p.rank, cause))
 }

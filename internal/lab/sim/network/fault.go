@@ -31,7 +31,14 @@ type Faults struct {
 	Slow       []Slow // of a host's receive path
 	SlowNIC    []Slow // of a host's links
 	Partitions []Partition
-	Dead       []Dead `json:",omitempty"`
+	Dead       []Dead     `json:",omitempty"`
+	Filtered   []Filtered `json:",omitempty"`
+}
+
+// Filtered is a host to which no multicast passes for a while.
+type Filtered struct {
+	Host    int
+	At, For Time
 }
 
 // LossyLink is all links between two nodes.
@@ -109,6 +116,10 @@ func (f *Faults) check(t *fattree.Tree) error {
 		for _, h := range p.Hosts {
 			errs = append(errs, host(name, h))
 		}
+	}
+	for i, p := range f.Filtered {
+		name := fmt.Sprintf("Filtered[%d]", i)
+		errs = append(errs, host(name, p.Host), within("Faults."+name+".At", p.At), within("Faults."+name+".For", p.For))
 	}
 	for i := range f.Dead {
 		errs = append(errs, f.Dead[i].check(fmt.Sprintf("Faults.Dead[%d]", i), t.Hosts))
@@ -189,7 +200,7 @@ func (n *Network) loses(l *link, at int64, p *Packet) bool {
 	if l.down != nil && l.down.has(at) {
 		return true
 	}
-	if n.apart(l, at, p) || n.dead(l, at, p) {
+	if n.apart(l, at, p) || n.dead(l, at, p) || n.filtered(l, at, p) {
 		return true
 	}
 	if l.loss < 0 {
@@ -285,6 +296,19 @@ func (n *Network) layPartitions() {
 		}
 		n.splits = append(n.splits, s)
 	}
+}
+
+// filtered says whether no multicast passes to the receiver of a packet on its last link then.
+func (n *Network) filtered(l *link, at int64, p *Packet) bool {
+	if p.To != Multicast || n.tree.Switch(int(l.to)) {
+		return false
+	}
+	for _, f := range n.Faults.Filtered {
+		if f.Host == int(l.to) && at >= ps(f.At) && at < ps(f.At+f.For) {
+			return true
+		}
+	}
+	return false
 }
 
 // apart says whether the receiver of a packet on its last link is on the other

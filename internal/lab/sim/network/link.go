@@ -114,7 +114,7 @@ func (n *Network) transmit(p *Packet, q int, lag int64) (head, tail int64, ok bo
 	l.free = end
 	c.Packets[p.Class] += uint64(p.Count)
 	c.Bytes[p.Class] += uint64(p.wire)
-	if l.loss >= 0 || l.down != nil || len(n.splits) > 0 || len(n.Faults.Dead) > 0 {
+	if l.loss >= 0 || l.down != nil || len(n.splits) > 0 || len(n.Faults.Dead) > 0 || len(n.Faults.Filtered) > 0 {
 		if n.loses(l, start, p) {
 			c.Lost += uint64(p.Count)
 			n.lost(p)

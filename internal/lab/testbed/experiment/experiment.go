@@ -34,6 +34,7 @@ var All = []Experiment{
 	{"isolation", "two jobs on the same hosts", isolation},
 	{"fsdp", "a training step of FSDP2 beside gloo, and what it waits for", fsdp},
 	{"allgather", "Allgather at link rate: time and bytes sent", allgather},
+	{"unicast", "Allgather and Broadcast where the network carries no multicast", unicast},
 }
 
 // Names returns the names of all experiments.

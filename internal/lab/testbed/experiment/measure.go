@@ -37,7 +37,7 @@ func (l *lab) measure(tb *testbed.Testbed, w work) ([]reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(tb.SetLosses(w.loss), l.setTCP(tb, l.tcpOf(w))); err != nil {
+	if err := errors.Join(tb.SetLosses(w.losses()), l.setTCP(tb, l.tcpOf(w))); err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer

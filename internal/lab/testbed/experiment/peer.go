@@ -34,8 +34,17 @@ type work struct {
 	env        []string
 	nodes      *launch.Nodes // that ours sum at
 	loss       float64       // of every host's link in each direction
+	cast       string        // what it loses: see testbed.Loss
 	tcp        string        // congestion control of the hosts; empty: that of the Options
 	mayFail    bool          // that it ends with an error is a result, too
+}
+
+// losses returns what every host's link loses.
+func (w *work) losses() testbed.Loss {
+	if w.loss == 0 {
+		return testbed.Loss{}
+	}
+	return testbed.Loss{Share: w.loss, Cast: w.cast}
 }
 
 // job returns how the peer is launched.

@@ -1,0 +1,152 @@
+package multicast
+
+import "time"
+
+// Multicast may cease to reach a rank at any time, and come back: a switch that snoops IGMP forgets
+// the group, or is restarted. Each rank sees for itself which roots it does not hear: what they send
+// comes by repair alone, and for a while. It then wants everything relayed, and says so in each
+// barrier and with each credit that it gives; those ranks relay who have heard of one that wants it. A
+// barrier in which none does ends that at once.
+//
+// A root that relays multicasts a chunk as well now and then, a probe, less and less often. A rank that
+// hears the probes of a root hears that root again.
+
+const (
+	// unheardChunks must have come of a root by repair, and none by multicast, for unheardTime at
+	// least: then its multicast does not arrive.
+	unheardChunks = 16
+	unheardTime   = 100 * time.Millisecond
+	// wantedFor is how long a rank goes on to relay after others have wanted it, where no barrier
+	// tells.
+	wantedFor = 10 * time.Second
+	// A root waits so long before its first probe, and twice as long before each further one. It
+	// begins anew when it has not relayed for as long as it waits at most.
+	firstProbe = 500 * time.Millisecond
+	mostProbe  = 30 * time.Second
+)
+
+// hearing is whom this rank hears, and whether ranks want chunks relayed.
+type hearing struct {
+	roots  []ear
+	known  int // roots of which chunks have come by repair or relay
+	deaf   int // those of them that are not heard
+	start  bool
+	always bool
+	wanted Time // until when others want it
+
+	probeAt Time
+	pause   time.Duration
+	relayed Time // when something was last relayed from here
+}
+
+// ear is how one root's chunks come.
+type ear struct {
+	known  bool // some have come by repair or relay
+	deaf   bool // multicast does not bring them
+	missed int  // chunks that came by repair since one came by multicast
+	since  Time // when the first of them came
+	heard  Time // when one last came by multicast
+	probe  Time // when the last probe came by relay
+}
+
+// newHearing returns the state of a rank. start says that not all ranks hear each other's multicast
+// at first.
+func newHearing(size int, start bool) hearing {
+	h := hearing{roots: make([]ear, size), start: start}
+	for r := range h.roots {
+		h.roots[r].deaf = start
+	}
+	return h
+}
+
+// wants reports whether this rank wants chunks relayed: it does not hear a root that has sent
+// something, or knows no better than what it began with.
+func (h *hearing) wants() bool {
+	return h.always || h.deaf > 0 || h.start && h.known == 0
+}
+
+// relays reports whether this rank relays what it sends: it, or another rank, wants that.
+func (h *hearing) relays(now Time) bool { return h.wants() || now < h.wanted }
+
+// know notes that a chunk of a root came by repair or relay.
+func (h *hearing) know(e *ear) {
+	if !e.known {
+		e.known = true
+		h.known++
+		if e.deaf {
+			h.deaf++
+		}
+	}
+}
+
+// set notes whether a root is heard.
+func (h *hearing) set(e *ear, deaf bool) {
+	switch {
+	case e.deaf == deaf:
+		return
+	case !e.known:
+	case deaf:
+		h.deaf++
+	default:
+		h.deaf--
+	}
+	e.deaf = deaf
+}
+
+// multicast notes that a chunk of a root came by multicast, whether it was needed or not.
+func (h *hearing) multicast(now Time, root int) {
+	e := &h.roots[root]
+	e.heard, e.missed = now, 0
+	h.set(e, false)
+}
+
+// repair notes that a chunk of a root came by repair alone.
+func (h *hearing) repair(now Time, root int) {
+	e := &h.roots[root]
+	h.know(e)
+	if e.missed++; e.missed == 1 {
+		e.since = now
+	}
+	if e.missed >= unheardChunks && now-e.since >= unheardTime && !e.deaf {
+		h.set(e, true)
+		e.probe = now
+	}
+}
+
+// relay notes that a chunk of a root came by relay. If it is a probe, and nothing has come by multicast
+// since the last one, the root is not heard.
+func (h *hearing) relay(now Time, root int, probe bool) {
+	e := &h.roots[root]
+	h.know(e)
+	if probe {
+		h.set(e, e.heard <= e.probe)
+		e.probe = now
+	}
+}
+
+// want notes whether a barrier has shown that a rank wants chunks relayed, or that none does.
+func (h *hearing) want(now Time, wanted bool) {
+	h.wanted = 0
+	if wanted {
+		h.wanted = now + wantedFor
+	}
+}
+
+// due reports whether a chunk that this rank relays is to be multicast, too.
+func (h *hearing) due(now Time) bool {
+	if h.always {
+		return false
+	}
+	if h.relayed == 0 || now-h.relayed >= mostProbe {
+		h.pause = firstProbe
+		h.probeAt = now + h.pause
+	}
+	h.relayed = max(now, 1)
+	return now >= h.probeAt
+}
+
+// probed notes that one was.
+func (h *hearing) probed(now Time) {
+	h.pause = min(2*h.pause, mostProbe)
+	h.probeAt = now + h.pause
+}

@@ -1,0 +1,156 @@
+package multicast
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// Where multicast does not reach all ranks, chunks are relayed: a root sends them to its right
+// neighbour on the reliable path, and every rank sends what it gets so to its own, until they are at
+// the rank left of the root. Each shard then crosses each link once, as with the ring algorithm.
+//
+// A root relays for itself: what comes by relay goes on by relay, whatever others do, so nothing has
+// to be agreed on for every chunk to arrive. But where the roots of a large operation take turns,
+// and none has more under way than queues hold, links would idle. So ranks that want chunks relayed
+// say so in its barrier, which makes it an operation of which all know that: all roots send at once,
+// and nothing limits them but the paths.
+
+// relayAhead bounds how many chunks of its own a root has waiting to be relayed, so that they and
+// those of others go by turns.
+const relayAhead = 64
+
+// stretch is consecutive chunks of a shard.
+type stretch struct {
+	seq             uint32
+	shard, from, to int
+	own             bool // the shard is this rank's
+	probe           bool // they are multicast, too
+}
+
+// relayed are the chunks that the right neighbour is to be sent, in the order in which they came, or
+// in which this rank would have multicast them.
+type relayed struct {
+	queue[stretch]
+	own int // chunks of this rank's own shards
+}
+
+// add puts chunks [from, to) of a shard behind all others.
+func (r *relayed) add(p *op, shard, from, to int, probe bool) {
+	own := shard == p.own
+	if own {
+		r.own += to - from
+	}
+	if n := len(r.items); n > r.head {
+		if last := &r.items[n-1]; last.seq == p.seq && last.shard == shard && last.to == from && last.probe == probe {
+			last.to = to
+			return
+		}
+	}
+	r.push(stretch{p.seq, shard, from, to, own, probe})
+}
+
+// take removes the first n chunks of the first stretch.
+func (r *relayed) take(n int) {
+	s := &r.items[r.head]
+	s.from += n
+	if s.own {
+		r.own -= n
+	}
+	if s.from == s.to {
+		r.pop()
+	}
+}
+
+// Relay says that this rank wants everything relayed, whoever hears whom. That may change at any time.
+func (c *Comm) Relay(always bool) { c.hearing.always = always }
+
+// relays reports whether this rank relays what it sends.
+func (c *Comm) relays() bool { return c.hearing.relays(c.now) }
+
+// askByCredit has what this rank says of its credit tell the root that it wants chunks relayed, if it
+// does.
+func (c *Comm) askByCredit(p *op) {
+	if c.hearing.wants() {
+		p.credit.relay = true
+	}
+}
+
+// passOn sends a chunk that has come on, unless the right neighbour is its root.
+func (c *Comm) passOn(p *op, shard, psn int, probe bool) {
+	if c.topo.Right() != p.rootOf(shard) {
+		c.relayed.add(p, shard, psn, psn+1, probe)
+	}
+}
+
+// arrived takes a chunk as a sign of which ways there are, and passes it on: if it came by relay, and in
+// an operation that all ranks relay however it came, since the right neighbour asks for nothing there.
+// first: it was not here.
+func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
+	switch root := int(h.Root); {
+	case h.IsRelay():
+		c.stats.Relayed++
+		c.hearing.relay(c.now, root, h.IsProbe())
+	case h.IsMulticast():
+		c.hearing.multicast(c.now, root)
+	case first:
+		c.hearing.repair(c.now, root)
+	}
+	if p.mode.relay && first || !p.mode.relay && h.IsRelay() {
+		c.passOn(p, shard, int(h.PSN), h.IsProbe())
+	} else if first {
+		p.otherwise = true
+	}
+}
+
+// NextRelay returns a chunk to be relayed to the right neighbour, and whether there is one. It stays
+// the next one until Relayed.
+func (c *Comm) NextRelay() (Repair, bool) {
+	for c.err == nil && c.relayed.len() > 0 {
+		s := c.relayed.items[c.relayed.head]
+		p := c.ops.at(s.seq)
+		if !p.mayLack(&s) {
+			c.relayed.take(s.to - s.from)
+			continue
+		}
+		m := p.control(wire.Relay)
+		m.Root, m.PSN, m.Arena = uint16(p.rootOf(s.shard)), uint32(s.from), p.mode.arena
+		m.Count, m.Bytes = uint32(p.bytes), uint64(p.length(s.from))
+		if s.probe {
+			m.Round = 1
+		}
+		return Repair{To: c.topo.Right(), Message: m, Place: p.place(s.shard, s.from)}, true
+	}
+	return Repair{}, false
+}
+
+// mayLack reports whether the right neighbour may lack a stretch that is to be relayed: the operation
+// is still known here, as what it was when that was noted, and the neighbour has not said that it has
+// everything.
+func (p *op) mayLack(s *stretch) bool {
+	return p.seq == s.seq && p.state != free && p.known() && !p.handshake.right &&
+		s.shard < p.shards && s.to <= p.chunks && p.receiver.have.Has(p.bit(s.shard, s.from))
+}
+
+// Relayed says that the chunk that NextRelay returned is on its way.
+func (c *Comm) Relayed(r *Repair) {
+	p := c.ops.at(r.Message.Seq)
+	p.moved = c.now
+	c.relayed.take(1)
+	c.verify()
+}
+
+// relay makes a large operation one that is relayed, before anything of it is sent here: all ranks
+// know so once its barrier is complete.
+func (c *Comm) relay(p *op) {
+	p.mode.relay, p.mode.window = true, 0
+	p.mode.chains = topology.NewChains(p.shards, p.shards)
+	p.loss.reached, p.loss.gaps = p.loss.reached[:0], p.loss.gaps[:0]
+	p.sender.turn = true
+	for s := range p.shards {
+		for psn := 0; p.otherwise && s != p.own && psn < int(p.receiver.seen[s].end); psn++ {
+			if p.receiver.have.Has(p.bit(s, psn)) {
+				c.passOn(p, s, psn, false) // it came before this rank knew, perhaps not by relay
+			}
+		}
+	}
+}
