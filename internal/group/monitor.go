@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,7 @@ type monitor struct {
 	*Group
 	samples []sample // of the last seconds, oldest first
 	waited  uint32   // the operation whose long wait was logged, plus one
+	by      string   // how Allgathers travelled when that was last logged; "": as when the group was joined
 }
 
 // run looks until the group ends.
@@ -73,6 +75,9 @@ func (m *monitor) look(s sample) {
 		m.samples = m.samples[1:]
 	}
 	m.samples = append(m.samples, s)
+	if before := cmp.Or(m.by, m.joinedBy.by); s.by != before {
+		m.travels(s.by, s.reason)
+	}
 	if len(m.samples) < 2 {
 		return
 	}
@@ -98,14 +103,12 @@ func (m *monitor) look(s sample) {
 	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
 		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.agreed.rank, s.link.Mbps, last.link.Mbps))
 	}
-	if s.by != last.by {
-		m.travels(s.by, s.reason)
-	}
 	m.lookAtLosses(iface)
 }
 
 // travels says that Allgathers go another way now: each time, since multicast may come and go.
 func (m *monitor) travels(by, reason string) {
+	m.by = by
 	text := fmt.Sprintf("rank %d sends Allgathers and Broadcasts by %s now: %s", m.agreed.rank, by, reason)
 	if by == byUnicast && m.warnings.add(noMulticast, text+"; a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass") {
 		text += "; it is tried again now and then"

@@ -86,7 +86,7 @@ func TestMonitorSaysHowAllgathersTravel(t *testing.T) {
 	var log bytes.Buffer
 	m := watcher()
 	m.log, m.joinedBy = slog.New(slog.NewTextHandler(&log, nil)), gathering{byMulticast, "it reaches every rank"}
-	for _, now := range []multicast.Stats{{}, {Unheard: 2, Relaying: 1}, {Unheard: 2, Relaying: 1}, {}, {Relaying: 1}} {
+	for _, now := range []multicast.Stats{{Unheard: 2, Relaying: 1}, {Unheard: 2, Relaying: 1}, {}, {Relaying: 1}} {
 		s := sample{repairsOf: make([]uint64, 4)}
 		s.by, s.reason = m.joinedBy.now(&now)
 		m.look(s)
