@@ -121,6 +121,8 @@ func NewGather(cfg GatherConfig) *Gather {
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
 	g.relay.Store(cfg.Relay)
+	g.comm.Relay(cfg.Relay)
+	g.counted.store(g.comm.Stats()) // what is known before the first operation
 	g.clock, g.wake = cfg.Clock, g.Wake
 	return g
 }

@@ -221,7 +221,8 @@ func TestNetworkWithoutMulticastIsNoted(t *testing.T) {
 		require.Empty(t, r.Error)
 		require.Equal(t, 8928, r.Info.ChunkBytes)
 		require.Len(t, r.Info.Notes, 1)
-		require.Contains(t, r.Info.Notes[0], "multicast does not pass from rank 1 to rank 0: Allgather and Broadcast go by repair")
+		require.Contains(t, r.Info.Notes[0], "multicast does not pass from rank 1 to rank 0: Allgather and Broadcast go from rank to rank over TCP")
+		require.Equal(t, "unicast", r.Info.Allgather)
 	}
 	for _, r := range p.run(t) {
 		require.Empty(t, r.Error)

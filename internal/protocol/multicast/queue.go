@@ -2,13 +2,20 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// queue is a first-in first-out list that reuses its memory. The items before head have been taken.
+// queue is a first-in first-out list that reuses its memory: it takes at most four times what it holds
+// at its fullest. The items before head have been taken.
 type queue[T any] struct {
 	items []T
 	head  int // at most len(items)
 }
 
-func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
+func (q *queue[T]) push(v T) {
+	if len(q.items) == cap(q.items) && q.head > len(q.items)/2 { // it may never run empty
+		q.items = q.items[:copy(q.items, q.items[q.head:])]
+		q.head = 0
+	}
+	q.items = append(q.items, v)
+}
 
 func (q *queue[T]) front() (v T, ok bool) {
 	if q.head == len(q.items) {

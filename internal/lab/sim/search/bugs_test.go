@@ -147,8 +147,34 @@ var coreBugs = []bug{
 	},
 	{
 		name: "silence goes unnoticed for seconds", file: "protocol/multicast/recover.go",
-		old: `p.timer.arm(c.now + min(`,
-		new: `p.timer.arm(c.now + 5_000_000_000 + min(`,
+		old: `p.timer.arm(c.now + after)`,
+		new: `p.timer.arm(c.now + 5_000_000_000 + after)`,
+	},
+	{
+		name: "what comes by repair is not passed on", file: "protocol/multicast/relay.go",
+		old: `if p.mode.relay && first || !p.mode.relay && h.IsRelay() {`,
+		new: `if h.IsRelay() {`,
+	},
+	{
+		name: "a shard is relayed to its own root", file: "protocol/multicast/relay.go",
+		old: `if c.topo.Right() != p.rootOf(shard) {`,
+		new: `if c.topo.Right() >= 0 {`,
+	},
+	{
+		name: "a root relays before all have posted", file: "protocol/multicast/series.go",
+		old: `if p.credit.room(&p.layout) == 0 {`,
+		new: `if p.credit.room(&p.layout) < 0 {`,
+	},
+	{
+		name: "the word of others in a barrier is not passed on", file: "protocol/multicast/barrier.go",
+		old: `b.relay = b.relay || relay
+}
+
+// enter`,
+		new: `_ = relay
+}
+
+// enter`,
 	},
 	{
 		name: "the last credit is held back", file: "protocol/multicast/credit.go",
