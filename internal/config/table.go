@@ -45,7 +45,7 @@ var table = []Variable{
 	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(text("the name of an interface, such as eth0"), "by the route to the other ranks, lo if all are on this host"),
 		"Network interface for multicast and control traffic."),
 	row("MCAST_MULTICAST", "auto", func(s *Settings) *string { return &s.Multicast }, choice("auto", "require", "off"),
-		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off never multicasts."),
+		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only what tries the paths at join."),
 	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14"),
 		"First multicast group; subgroup g uses the address g above it."),
 	row("MCAST_PORT", "0", func(s *Settings) *uint16 { return &s.Port }, orZero(number[uint16](1024, 65535), "derived from the job"),

@@ -44,17 +44,16 @@ func (g *Gather) controls() (busy, relayed bool) {
 
 // chunks sends the chunks that next returns, as far as the fabric has room.
 func (g *Gather) chunks(next func() (multicast.Repair, bool), sent func(*multicast.Repair)) (busy bool) {
-	for {
-		r, ok := next()
-		if !ok || g.delayedFor(r.To) != nil {
+	for r := &g.chunk; ; busy = true {
+		var ok bool
+		if *r, ok = next(); !ok || g.delayedFor(r.To) != nil {
 			return busy
 		}
 		g.message = r.Message
-		if !g.fab.Control(r.To, &g.message, g.held(&r)) {
+		if !g.fab.Control(r.To, &g.message, g.held(r)) {
 			return busy
 		}
-		sent(&r)
-		busy = true
+		sent(r)
 	}
 }
 

@@ -22,6 +22,9 @@ const maxTracked = 2 * collective.MaxInFlight
 // and timers have their turn.
 const pollBudget = 64
 
+// mostPasses bounds how often one round sends what is relayed.
+const mostPasses = 16
+
 // GatherOp is an operation for the gather lane. Buffers may live in C memory.
 type GatherOp struct {
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
@@ -91,6 +94,7 @@ type Gather struct {
 	// the heap on every chunk.
 	run     fabric.Run
 	message wire.Control
+	chunk   multicast.Repair
 
 	ops [maxTracked]gatherOp
 }
@@ -194,7 +198,8 @@ func (g *Gather) Work() bool {
 	polled, more := g.fab.Poll(g, pollBudget)
 	busy = polled > 0 || busy
 	busy = g.expire(more) || busy
-	for relayed := true; relayed; { // which makes room for more of the own shard
+	relayed := true // which makes room for more of the own shard
+	for pass := 0; relayed && pass < mostPasses; pass++ {
 		var sent bool
 		busy = g.multicast() || busy
 		sent, relayed = g.controls()

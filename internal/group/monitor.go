@@ -103,7 +103,9 @@ func (m *monitor) look(s sample) {
 	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
 		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.agreed.rank, s.link.Mbps, last.link.Mbps))
 	}
-	m.lookAtLosses(iface)
+	if s.by == last.by && s.by != byUnicast { // where all is relayed, a few repairs are a large share
+		m.lookAtLosses(iface)
+	}
 }
 
 // travels says that Allgathers go another way now: each time, since multicast may come and go.

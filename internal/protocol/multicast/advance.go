@@ -21,7 +21,7 @@ func (c *Comm) advance() {
 	var ahead ahead
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if p.mode.barrier && !p.barrier.entered && ahead.mayEnter() {
-			p.barrier.enter(c.hearing.wants())
+			p.barrier.enter(c.hearing.wants(c.now))
 			c.disseminate(p)
 		}
 		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.together(p)) {

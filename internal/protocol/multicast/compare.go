@@ -34,7 +34,7 @@ func (c *Comm) sameCall(p *op, from int, m *wire.Control) bool {
 
 // otherCall takes a chunk of another operation than this rank has called, or seen begun.
 func (c *Comm) otherCall(p *op, h *wire.Data, theirs Op) {
-	if h.IsRepair() || c.cfg.Lossless { // it came over the reliable path
+	if !h.IsMulticast() || c.cfg.Lossless { // it came over the reliable path
 		if p.state != early {
 			c.disagree(p, p.called().String(), int(h.Root), theirs.String())
 		}

@@ -68,7 +68,7 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 		return
 	}
 	p.moved = c.now
-	if m.Count == 1 && shard == p.own {
+	if m.Count == 1 {
 		c.hearing.want(c.now, true)
 	}
 	if shard != p.own {

@@ -23,15 +23,23 @@ const (
 	// begins anew when it has not relayed for as long as it waits at most.
 	firstProbe = 500 * time.Millisecond
 	mostProbe  = 30 * time.Second
+	// unheardProbes in a row, by relay alone, show that a root is not heard: one may have been lost.
+	unheardProbes = 2
+	// deafFor is how long a rank wants chunks relayed after the last one of a root that it does not
+	// hear: that root may have nothing to send any more.
+	deafFor = 2 * mostProbe
+	// lately is how long after a chunk was relayed those before it may still be on their way.
+	lately = time.Second
 )
 
 // hearing is whom this rank hears, and whether ranks want chunks relayed.
 type hearing struct {
 	roots  []ear
-	known  int // roots of which chunks have come by repair or relay
-	deaf   int // those of them that are not heard
-	start  bool
+	known  int  // roots of which chunks have come by repair or relay
+	deaf   int  // those of them that are not heard
+	start  bool // it began as deaf to all
 	always bool
+	last   Time // when a chunk of a root that is not heard came; of who began deaf, when it was first asked
 	wanted Time // until when others want it
 
 	probeAt Time
@@ -43,10 +51,12 @@ type hearing struct {
 type ear struct {
 	known  bool // some have come by repair or relay
 	deaf   bool // multicast does not bring them
-	missed int  // chunks that came by repair since one came by multicast
+	missed int  // chunks that came by repair since one came otherwise
 	since  Time // when the first of them came
 	heard  Time // when one last came by multicast
+	relay  Time // when one last came by relay
 	probe  Time // when the last probe came by relay
+	silent int  // probes in a row that came by relay alone
 }
 
 // newHearing returns the state of a rank. start says that not all ranks hear each other's multicast
@@ -59,17 +69,24 @@ func newHearing(size int, start bool) hearing {
 	return h
 }
 
-// wants reports whether this rank wants chunks relayed: it does not hear a root that has sent
-// something, or knows no better than what it began with.
-func (h *hearing) wants() bool {
-	return h.always || h.deaf > 0 || h.start && h.known == 0
+// wants reports whether this rank wants chunks relayed: it does not hear a root that sends, or knows no
+// better than what it began with.
+func (h *hearing) wants(now Time) bool {
+	knowsNothing := h.start && h.known == 0
+	if knowsNothing && h.last == 0 {
+		h.last = now
+	}
+	return h.always || (h.deaf > 0 || knowsNothing) && now-h.last < deafFor
 }
 
 // relays reports whether this rank relays what it sends: it, or another rank, wants that.
-func (h *hearing) relays(now Time) bool { return h.wants() || now < h.wanted }
+func (h *hearing) relays(now Time) bool { return h.wants(now) || now < h.wanted }
 
 // know notes that a chunk of a root came by repair or relay.
-func (h *hearing) know(e *ear) {
+func (h *hearing) know(now Time, e *ear) {
+	if e.deaf {
+		h.last = now
+	}
 	if !e.known {
 		e.known = true
 		h.known++
@@ -96,32 +113,46 @@ func (h *hearing) set(e *ear, deaf bool) {
 // multicast notes that a chunk of a root came by multicast, whether it was needed or not.
 func (h *hearing) multicast(now Time, root int) {
 	e := &h.roots[root]
-	e.heard, e.missed = now, 0
+	e.heard, e.missed, e.silent = now, 0, 0
 	h.set(e, false)
 }
 
 // repair notes that a chunk of a root came by repair alone.
 func (h *hearing) repair(now Time, root int) {
 	e := &h.roots[root]
-	h.know(e)
+	h.know(now, e)
 	if e.missed++; e.missed == 1 {
 		e.since = now
 	}
 	if e.missed >= unheardChunks && now-e.since >= unheardTime && !e.deaf {
 		h.set(e, true)
-		e.probe = now
+		h.last, e.probe = now, now
 	}
 }
 
-// relay notes that a chunk of a root came by relay. If it is a probe, and nothing has come by multicast
-// since the last one, the root is not heard.
+// relaysLately reports whether chunks of a root that have not come may be on their way by relay.
+func (h *hearing) relaysLately(now Time, root int) bool {
+	e := &h.roots[root]
+	return e.relay > 0 && now-e.relay < lately
+}
+
+// relay notes that a chunk of a root came by relay. If it is a probe, as the last one was, and nothing
+// has come by multicast in between, the root is not heard.
 func (h *hearing) relay(now Time, root int, probe bool) {
 	e := &h.roots[root]
-	h.know(e)
-	if probe {
-		h.set(e, e.heard <= e.probe)
-		e.probe = now
+	h.know(now, e)
+	e.relay, e.missed = max(now, 1), 0
+	if !probe {
+		return
 	}
+	if e.heard <= e.probe {
+		e.silent++
+	}
+	if e.silent >= unheardProbes {
+		h.set(e, true)
+		h.last = now
+	}
+	e.probe = now
 }
 
 // want notes whether a barrier has shown that a rank wants chunks relayed, or that none does.
@@ -137,9 +168,11 @@ func (h *hearing) due(now Time) bool {
 	if h.always {
 		return false
 	}
-	if h.relayed == 0 || now-h.relayed >= mostProbe {
-		h.pause = firstProbe
-		h.probeAt = now + h.pause
+	switch {
+	case h.relayed == 0:
+		h.pause, h.probeAt = firstProbe, now+firstProbe
+	case now-h.relayed >= mostProbe:
+		h.pause, h.probeAt = firstProbe, min(h.probeAt, now+firstProbe)
 	}
 	h.relayed = max(now, 1)
 	return now >= h.probeAt

@@ -19,6 +19,7 @@ type op struct {
 	state opState
 	// otherwise: a chunk has come by multicast or repair while this rank did not know that all relay.
 	otherwise bool
+	viaRelay  bool // a chunk has come by relay
 	moved     Time // when something of it last happened, see Waiting
 	layout
 	barrier barrier

@@ -44,6 +44,9 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 			limit = p.chunks
 		}
 		if int(h.PSN) >= limit {
+			if h.IsMulticast() { // perhaps a probe: what is relayed waits for no credit
+				c.hearing.multicast(c.now, int(h.Root))
+			}
 			c.stats.Dropped++ // nobody can have sent it
 			return Place{}, false
 		}
@@ -138,19 +141,21 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	p.moved = c.now
+	// A probe overtakes what is relayed before it.
+	probed := h.IsMulticast() && p.mode.kind != reliable && c.hearing.relaysLately(c.now, int(h.Root))
 	if p.mode.kind != reliable {
 		c.answered(p, p.bit(shard, psn), h)
-		if !h.IsRepair() && psn > end {
+		if !h.IsRepair() && psn > end && !probed {
 			c.suspect(p, shard, end, psn)
 		}
-		if h.IsMulticast() {
+		if h.IsMulticast() && !probed {
 			c.suspectBehind(p, shard)
 		}
 		c.arrived(p, shard, h, true)
 	}
 	if p.mode.kind == serial {
 		c.latest = p.seq
-		c.expect(p, !h.IsRepair())
+		c.expect(p, !h.IsRepair() && !probed)
 	}
 	if p.state != active {
 		c.verify()

@@ -24,7 +24,7 @@ func (c *Comm) armFor(p *op, bytes int) {
 	}
 	most := max(maxCutoff, c.cfg.Cutoff)
 	after := min(c.pace.cutoff(bytes)<<min(p.timer.tries, 8), most)
-	if p.mode.kind == serial && c.relays() {
+	if p.viaRelay || p.mode.kind == serial && c.relays() {
 		after = most // it may wait behind much else on the reliable path
 	}
 	p.timer.arm(c.now + after)
@@ -42,7 +42,7 @@ func (c *Comm) started(p *op) bool { return p.barrier.open && c.epoch.begun(&p.m
 
 // suspect notes that chunks [from, to) of a shard seem lost.
 func (c *Comm) suspect(p *op, shard, from, to int) {
-	if p.state != active || p.loss.noted(shard, from, to) {
+	if p.state != active || p.mode.relay || p.loss.noted(shard, from, to) {
 		return
 	}
 	p.loss.prune(&p.layout, &p.receiver)

@@ -70,7 +70,7 @@ func (c *Comm) relays() bool { return c.hearing.relays(c.now) }
 // askByCredit has what this rank says of its credit tell the root that it wants chunks relayed, if it
 // does.
 func (c *Comm) askByCredit(p *op) {
-	if c.hearing.wants() {
+	if c.hearing.wants(c.now) {
 		p.credit.relay = true
 	}
 }
@@ -88,6 +88,7 @@ func (c *Comm) passOn(p *op, shard, psn int, probe bool) {
 func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
 	switch root := int(h.Root); {
 	case h.IsRelay():
+		p.viaRelay = true
 		c.stats.Relayed++
 		c.hearing.relay(c.now, root, h.IsProbe())
 	case h.IsMulticast():
@@ -95,11 +96,19 @@ func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
 	case first:
 		c.hearing.repair(c.now, root)
 	}
-	if p.mode.relay && first || !p.mode.relay && h.IsRelay() {
+	if c.goesOn(p, h, first) {
 		c.passOn(p, shard, int(h.PSN), h.IsProbe())
 	} else if first {
 		p.otherwise = true
 	}
+}
+
+// goesOn reports whether a chunk that has come goes on to the right neighbour.
+func (c *Comm) goesOn(p *op, h *wire.Data, first bool) bool {
+	if p.mode.relay {
+		return first || h.IsProbe() // the neighbour wants to know of a probe that was multicast here first
+	}
+	return h.IsRelay()
 }
 
 // NextRelay returns a chunk to be relayed to the right neighbour, and whether there is one. It stays
@@ -110,6 +119,10 @@ func (c *Comm) NextRelay() (Repair, bool) {
 		p := c.ops.at(s.seq)
 		if !p.mayLack(&s) {
 			c.relayed.take(s.to - s.from)
+			continue
+		}
+		if !p.receiver.have.Has(p.bit(s.shard, s.from)) {
+			c.relayed.take(1)
 			continue
 		}
 		m := p.control(wire.Relay)
@@ -128,7 +141,7 @@ func (c *Comm) NextRelay() (Repair, bool) {
 // everything.
 func (p *op) mayLack(s *stretch) bool {
 	return p.seq == s.seq && p.state != free && p.known() && !p.handshake.right &&
-		s.shard < p.shards && s.to <= p.chunks && p.receiver.have.Has(p.bit(s.shard, s.from))
+		s.shard < p.shards && s.to <= p.chunks
 }
 
 // Relayed says that the chunk that NextRelay returned is on its way.

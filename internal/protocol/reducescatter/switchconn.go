@@ -225,7 +225,12 @@ func (c *SwitchConn) mayContribute(stripe, slot int, any bool) bool {
 		return true
 	}
 	r, ok := c.member.NextRun(stripe)
-	return ok && (r.Again || r.Owner == slot || !c.lane.inSlots(r.Seq) || stripe == 0 && r.Owner != 0)
+	if !ok || r.Again || r.Owner == slot || !c.lane.inSlots(r.Seq) || stripe == 0 && r.Owner != 0 {
+		return ok
+	}
+	// What waits for a multicast holds up nothing that goes before that.
+	waits := c.cfg.Link != nil && c.cfg.Link.Claimed(fabric.Multicast) > 0 && !c.first(true, slot)
+	return waits && c.first(true, r.Owner)
 }
 
 // contribute sends what the switch has room for.

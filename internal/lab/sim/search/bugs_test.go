@@ -49,7 +49,7 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a datagram alone ends the communicator", file: "protocol/multicast/compare.go",
-		old: `if h.IsRepair() || c.cfg.Lossless { // it`,
+		old: `if !h.IsMulticast() || c.cfg.Lossless { // it`,
 		new: `if true { // it`,
 	},
 	{
@@ -152,8 +152,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "what comes by repair is not passed on", file: "protocol/multicast/relay.go",
-		old: `if p.mode.relay && first || !p.mode.relay && h.IsRelay() {`,
-		new: `if h.IsRelay() {`,
+		old: `return first || h.IsProbe() // the`,
+		new: `return h.IsRelay() // the`,
 	},
 	{
 		name: "a shard is relayed to its own root", file: "protocol/multicast/relay.go",
