@@ -15,6 +15,21 @@ type delayed struct {
 	messages []wire.Control
 }
 
+// mostPasses bounds how often one round sends what is relayed.
+const mostPasses = 16
+
+// send sends what is ready, as far as the fabric has room.
+func (g *Gather) send() (busy bool) {
+	relayed := true // which makes room for more of the own shard
+	for pass := 0; relayed && pass < mostPasses; pass++ {
+		var sent bool
+		busy = g.multicast() || busy
+		sent, relayed = g.controls()
+		busy = busy || sent
+	}
+	return busy
+}
+
 // controls sends messages, repairs and what is relayed, as far as the fabric has room.
 func (g *Gather) controls() (busy, relayed bool) {
 	if g.comm.Silent() && len(g.delayed) == 0 { // as after most chunks

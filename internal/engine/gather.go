@@ -22,9 +22,6 @@ const maxTracked = 2 * collective.MaxInFlight
 // and timers have their turn.
 const pollBudget = 64
 
-// mostPasses bounds how often one round sends what is relayed.
-const mostPasses = 16
-
 // GatherOp is an operation for the gather lane. Buffers may live in C memory.
 type GatherOp struct {
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
@@ -79,7 +76,6 @@ type Gather struct {
 	last     multicast.Time // when something was multicast by all ranks together
 	delayed  []delayed
 	asked    atomic.Bool // somebody wants to know what is waited for
-	relay    atomic.Bool // see Relay
 	counted  counters[multicast.Stats]
 	inbox[GatherOp]
 	cfg GatherConfig
@@ -124,16 +120,15 @@ func NewGather(cfg GatherConfig) *Gather {
 		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
-	g.relay.Store(cfg.Relay)
 	g.comm.Relay(cfg.Relay)
 	g.counted.store(g.comm.Stats()) // what is known before the first operation
 	g.clock, g.wake = cfg.Clock, g.Wake
 	return g
 }
 
-// Relay says whether this rank wants everything relayed, see multicast.Comm.Relay. Any goroutine may
-// call it.
-func (g *Gather) Relay(always bool) { g.relay.Store(always) }
+// Relay says whether this rank wants everything relayed, see multicast.Comm.Relay. Only who drives the
+// engine may call it.
+func (g *Gather) Relay(always bool) { g.comm.Relay(always) }
 
 // Wake ends a Sleep.
 func (g *Gather) Wake() {
@@ -193,18 +188,11 @@ func (g *Gather) Work() bool {
 	if g.checkFault() {
 		return false
 	}
-	g.comm.Relay(g.relay.Load())
 	busy := !g.empty() && g.post()
 	polled, more := g.fab.Poll(g, pollBudget)
 	busy = polled > 0 || busy
 	busy = g.expire(more) || busy
-	relayed := true // which makes room for more of the own shard
-	for pass := 0; relayed && pass < mostPasses; pass++ {
-		var sent bool
-		busy = g.multicast() || busy
-		sent, relayed = g.controls()
-		busy = busy || sent
-	}
+	busy = g.send() || busy
 	g.fab.Flush()
 	if g.asked.Load() {
 		g.publish()

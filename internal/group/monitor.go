@@ -112,7 +112,7 @@ func (m *monitor) look(s sample) {
 func (m *monitor) travels(by, reason string) {
 	m.by = by
 	text := fmt.Sprintf("rank %d sends Allgathers and Broadcasts by %s now: %s", m.agreed.rank, by, reason)
-	if by == byUnicast && m.warnings.add(noMulticast, text+"; a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass") {
+	if by == byUnicast && m.warnings.add(noMulticast, text+"; "+multicastRemedy) {
 		text += "; it is tried again now and then"
 	}
 	m.log.Warn(text, "cause", noMulticast)
@@ -133,7 +133,7 @@ func (m *monitor) lookAtLosses(iface string) {
 		text += fmt.Sprintf(", most of them rank %d's", root)
 	}
 	if lost > 0.9 {
-		m.warn(noMulticast, text+": its multicast does not arrive any more; a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass")
+		m.warn(noMulticast, text+": its multicast does not arrive any more; "+multicastRemedy)
 		return
 	}
 	m.warn("multicast lost", fmt.Sprintf("%s: datagrams are lost on the way. Look at the drops of %s (ethtool -S, ip -s link) and of the switch's ports, raise net.core.rmem_max, "+

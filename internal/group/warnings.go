@@ -11,6 +11,9 @@ type warning struct{ cause, text string }
 // noMulticast is the cause found at join or later.
 const noMulticast = "no multicast"
 
+// multicastRemedy is what can be done where it was found later.
+const multicastRemedy = "a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass"
+
 // warnings are what a group has warned of since it was joined, each cause once.
 type warnings struct {
 	mu     sync.Mutex

@@ -101,10 +101,10 @@ func (c *SwitchConn) Work(now innetwork.Time) bool {
 		c.member.Expire(now)
 		busy = true
 	}
-	slot, any := c.slot()
+	slot, taken := c.slot()
 	for i := range c.cfg.Terms.Stripes {
 		busy = c.status(i) || busy
-		busy = c.mayContribute(i, slot, any) && c.contribute(i) || busy
+		busy = c.mayContribute(i, slot, taken) && c.contribute(i) || busy
 	}
 	if c.slept {
 		c.slept, c.spurious = false, !busy
@@ -203,25 +203,25 @@ func (c *SwitchConn) status(stripe int) bool {
 	return c.flush(stripe) == 1
 }
 
-// slot returns the owner of the oldest operation that is a part of a Reduce-Scatter that goes owner after owner, and
-// of which something may be sent now.
-func (c *SwitchConn) slot() (owner int, any bool) {
+// slot returns whose turn it is: the owner of the oldest operation that is a part of a Reduce-Scatter
+// that goes owner after owner and of which something may be sent now. taken: there is one.
+func (c *SwitchConn) slot() (owner int, taken bool) {
 	var oldest uint32
 	for i := range c.cfg.Terms.Stripes {
 		r, ok := c.member.NextRun(i)
-		if ok && c.lane.inSlots(r.Seq) && (!any || wire.Before(r.Seq, oldest)) {
-			oldest, owner, any = r.Seq, r.Owner, true
+		if ok && c.lane.inSlots(r.Seq) && (!taken || wire.Before(r.Seq, oldest)) {
+			oldest, owner, taken = r.Seq, r.Owner, true
 		}
 	}
-	return owner, any
+	return owner, taken
 }
 
 // mayContribute reports whether a stripe may send now. Windows of several owners may be in flight and
 // have tracks of their own; but where owners take turns, those of the next one wait while there is
 // something to send to the one before. Else they share the link, the slot lasts longer, and it is not
 // in step with an Allgather's (precedes).
-func (c *SwitchConn) mayContribute(stripe, slot int, any bool) bool {
-	if !any {
+func (c *SwitchConn) mayContribute(stripe, slot int, taken bool) bool {
+	if !taken {
 		return true
 	}
 	r, ok := c.member.NextRun(stripe)

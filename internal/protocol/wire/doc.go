@@ -14,7 +14,8 @@ import "errors"
 
 // Version is the protocol version. Peers that disagree do not talk. In version 3 a listener answers
 // greetings, records of the mesh may come in pieces, and ranks compare what they have called
-// (Compare); from version 4 on Broadcasts have no barrier (Begin), from 5 on chunks may be relayed (Relay).
+// (Compare); from version 4 on Broadcasts have no barrier (Begin), from version 5 on chunks may be
+// relayed (Relay).
 const Version = 5
 
 // Errors that every decoder of this package may return. They are wrapped with
