@@ -31,6 +31,8 @@ func readOffer(line string) (o offer, err error) {
 type agreement struct {
 	switched bool // all name a switch; once connected: and it answers all of them
 	alike    bool // all nodes have an NVSwitch, or none has
+	// once connected: multicast reaches all ranks
+	multicast bool
 }
 
 func agree(offers []offer) agreement {
@@ -40,6 +42,16 @@ func agree(offers []offer) agreement {
 		a.alike = a.alike && o.nvswitch == offers[0].nvswitch
 	}
 	return a
+}
+
+// hears returns whether multicast reaches all ranks. A node with several GPUs has a group for each of
+// them, which find out for themselves, as with answers: there it is an error if it does not, unless
+// the setting says so on all of them.
+func hears(g *group.Group, setting string, crowded bool) (bool, error) {
+	if crowded && !g.Multicast() && setting != "off" {
+		return false, fmt.Errorf("multicast does not reach all ranks: with several CollNet devices it must, or MCAST_MULTICAST be off (here: %s)", g.Info().AllgatherReason)
+	}
+	return g.Multicast(), nil
 }
 
 // answers has all ranks make their first Reduce-Scatter, with which they join the switch, and

@@ -51,20 +51,21 @@ type collHandle struct {
 	guid uint64    // of the device
 }
 
-// In NCCL's bytes: 8 of magic with its version, IPv4 address, port, key, GUID, checksum of these.
+// In NCCL's bytes: 8 of magic with its version, address (IPv4 as ::ffff:a.b.c.d), port, key, GUID,
+// checksum of these.
 const (
-	collMagic    = "mcastCN2"
-	collChecksum = 30 // where it is
+	collMagic    = "mcastCN3"
+	collChecksum = 42 // where it is
 )
 
 func (c collHandle) put(h []byte) {
 	clear(h)
 	copy(h, collMagic)
-	a := c.at.Addr().As4()
+	a := c.at.Addr().As16()
 	copy(h[8:], a[:])
-	binary.BigEndian.PutUint16(h[12:], c.at.Port())
-	binary.BigEndian.PutUint64(h[14:], uint64(c.key))
-	binary.BigEndian.PutUint64(h[22:], c.guid)
+	binary.BigEndian.PutUint16(h[24:], c.at.Port())
+	binary.BigEndian.PutUint64(h[26:], uint64(c.key))
+	binary.BigEndian.PutUint64(h[34:], c.guid)
 	binary.BigEndian.PutUint32(h[collChecksum:], crc32.ChecksumIEEE(h[:collChecksum]))
 }
 
@@ -73,8 +74,8 @@ func (c *collHandle) read(h []byte) bool {
 	if string(h[:8]) != collMagic || binary.BigEndian.Uint32(h[collChecksum:]) != crc32.ChecksumIEEE(h[:collChecksum]) {
 		return false
 	}
-	c.at = netip.AddrPortFrom(netip.AddrFrom4([4]byte(h[8:12])), binary.BigEndian.Uint16(h[12:]))
-	c.key, c.guid = group.Key(binary.BigEndian.Uint64(h[14:])), binary.BigEndian.Uint64(h[22:])
+	c.at = netip.AddrPortFrom(netip.AddrFrom16([16]byte(h[8:24])).Unmap(), binary.BigEndian.Uint16(h[24:]))
+	c.key, c.guid = group.Key(binary.BigEndian.Uint64(h[26:])), binary.BigEndian.Uint64(h[34:])
 	return true
 }
 
@@ -105,7 +106,7 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 			return err
 		}
 		var lc net.ListenConfig
-		ln, err := lc.Listen(context.Background(), "tcp4", netip.AddrPortFrom(d.Addr, 0).String())
+		ln, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(d.Addr, 0).String())
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", d.Name, err)
 		}
@@ -167,7 +168,8 @@ func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t,
 	if err != nil {
 		return err
 	}
-	agreed.switched, agreed.alike, agreed.direct = C.bool(a.switched), C.bool(a.alike), C.bool(l.settings.GPUMemory != "host")
+	agreed.switched, agreed.multicast, agreed.alike = C.bool(a.switched), C.bool(a.multicast), C.bool(a.alike)
+	agreed.direct = C.bool(l.settings.GPUMemory != "host")
 	*out, *drives = C.int64_t(collGroups.add(&collGroup{Group: g})), C.bool(callersDrive(l.settings))
 	return nil
 }
@@ -219,7 +221,8 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	if err != nil {
 		return nil, agreed, err
 	}
-	if agreed.switched {
+	agreed.multicast, err = hears(g, l.settings.Multicast, l.crowded)
+	if err == nil && agreed.switched {
 		agreed.switched, err = answers(g, l.crowded)
 	}
 	if err == nil {
@@ -235,7 +238,8 @@ func (l *collListener) exchange(ctx context.Context, first collHandle, rank, siz
 	if rank == 0 {
 		return first.key.RendezvousOn(ctx, l, size, blob)
 	}
-	return first.key.Rendezvous(ctx, first.at.String(), rank, size, blob)
+	at := netdev.Near(first.at, l.device.Name)
+	return first.key.Rendezvous(ctx, at.String(), rank, size, blob)
 }
 
 // tuning spells the settings of the tuner: ranks that choose differently would wait for each other

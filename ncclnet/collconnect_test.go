@@ -28,6 +28,13 @@ func TestCollHandles(t *testing.T) {
 		}
 		return readCollHandles(all)
 	}
+	for _, at := range []string{"10.0.0.1:5000", "[fd00::1]:65535", "[fe80::1]:1"} {
+		want, got := collHandle{at: netip.MustParseAddrPort(at), key: 5, guid: 6}, collHandle{}
+		b := make([]byte, 128)
+		want.put(b)
+		require.True(t, got.read(b))
+		require.Equal(t, want, got)
+	}
 	for _, c := range []struct {
 		handles [][]byte
 		oneHost bool

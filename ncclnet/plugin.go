@@ -46,6 +46,21 @@ func warnUnknown(warn func(warning string)) {
 	})
 }
 
+// devices returns those that MCAST_IFACE names, or that there are.
+func devices(names []string, version netdev.Version) (found []netdev.Device, err error) {
+	if len(names) == 0 {
+		return netdev.Devices("", version)
+	}
+	for _, name := range names {
+		one, err := netdev.Devices(name, version)
+		if err != nil {
+			return nil, fmt.Errorf("MCAST_IFACE=%q: %w", name, err)
+		}
+		found = append(found, one...)
+	}
+	return found, nil
+}
+
 //export goPluginInit
 func goPluginInit() C.nccl_result {
 	return verdict("init", func() error {
@@ -54,10 +69,8 @@ func goPluginInit() C.nccl_result {
 			return argument("%v", err)
 		}
 		warnUnknown(func(warning string) { say(C.NCCL_LOG_WARN, warning) })
-		found, err := netdev.Devices(s.Interface)
-		if err != nil && s.Interface != "" {
-			err = fmt.Errorf("MCAST_IFACE=%q: %w", s.Interface, err)
-		}
+		version := netdev.Version(s.Version())
+		found, err := devices(s.Interfaces(), version)
 		plugin.Lock()
 		defer plugin.Unlock()
 		before := len(plugin.devices)
@@ -75,7 +88,9 @@ func goPluginInit() C.nccl_result {
 		}
 		plugin.settings = s
 		if err == nil {
-			plugin.devices = refreshed(plugin.devices, found, netdev.Devices)
+			plugin.devices = refreshed(plugin.devices, found, func(name string) ([]netdev.Device, error) {
+				return netdev.Devices(name, version)
+			})
 		}
 		if before == 0 {
 			plugin.collDevices = collNetDevices(s)

@@ -113,9 +113,10 @@ nccl_result coll_close_listen(void *listen_comm);
 
 /* What the ranks of a CollNet connection have agreed upon in its connect, for the tuner. */
 struct coll_agreed {
-	bool switched; /* a switch answers all of them */
-	bool alike;    /* all nodes have an NVSwitch, or none has */
-	bool direct;   /* NCCL may hand over users' buffers: MCAST_GPU_MEMORY */
+	bool switched;  /* a switch answers all of them */
+	bool multicast; /* it reaches all of them */
+	bool alike;     /* all nodes have an NVSwitch, or none has */
+	bool direct;    /* NCCL may hand over users' buffers: MCAST_GPU_MEMORY */
 };
 
 /* nvswitch.c: whether NCCL will see an NVSwitch on this node. */

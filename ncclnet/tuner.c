@@ -234,7 +234,8 @@ static nccl_result tuner_init_v1(size_t ranks, size_t nodes, nccl_logger log)
 		of_v1 = *t;
 		of_v1.connected = NULL;
 		__atomic_store_n(&known_v1, ONE, __ATOMIC_RELEASE);
-	} else if (t->connected != NULL && (t->facts.agreed.switched != of_v1.facts.agreed.switched || t->facts.nodes != of_v1.facts.nodes)) {
+	} else if (t->connected != NULL && (t->facts.agreed.switched != of_v1.facts.agreed.switched ||
+			t->facts.agreed.multicast != of_v1.facts.agreed.multicast || t->facts.nodes != of_v1.facts.nodes)) {
 		__atomic_store_n(&known_v1, MIXED, __ATOMIC_RELEASE);
 	}
 	return tuner_destroy(t);

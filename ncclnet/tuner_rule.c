@@ -3,6 +3,9 @@
  * direction of its link idles, so an operation that is not in flight as a whole takes N/(N-1) of the time
  * of NCCL's rings, and a Reduce-Scatter without a switch more than twice that.
  *
+ * Where multicast does not reach all ranks, Allgathers go round a ring here, too, and there is nothing to
+ * gain by either.
+ *
  * All ranks must choose alike: what is looked at here is the same on all of them. */
 #include "plugin.h"
 
@@ -48,7 +51,7 @@ static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, boo
 /* wins reports whether a row holds for an operation. */
 static bool wins(const struct tuner_facts *f, const struct rule *r, int func, size_t bytes, bool registered)
 {
-	return f->nodes >= LEAST_NODES && r->func == func && bytes >= r->from && holds(f, r->need, bytes, registered);
+	return f->agreed.multicast && f->nodes >= LEAST_NODES && r->func == func && bytes >= r->from && holds(f, r->need, bytes, registered);
 }
 
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered)
@@ -66,6 +69,8 @@ bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool regist
 /* tuner_loses reports whether NCCL is to be kept from taking CollNet by itself. */
 bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool registered)
 {
+	if (func == NCCL_ALLREDUCE && !f->agreed.multicast)
+		return true;
 	if (func == NCCL_ALLREDUCE)
 		return bytes > allreduce_most && !holds(f, SWITCH, bytes, registered) && !holds(f, REGISTERED, bytes, registered);
 	return (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && !tuner_wins(f, func, bytes, registered);
@@ -112,11 +117,13 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 /* tuner_say_rule writes the table to the log, with what counts here. alone: one GPU a node. */
 void tuner_say_rule(const struct tuner_facts *f, bool alone)
 {
-	if (alone && tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
+	if (!f->agreed.multicast)
+		INFO("tuner: nothing goes through CollNet by itself: multicast does not reach all ranks, or MCAST_MULTICAST=off");
+	else if (alone && tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
 		INFO("tuner: Allreduces of more than %zu bytes do not go through CollNet: no switch answers", allreduce_most);
 	if (f->nodes < LEAST_NODES)
 		INFO("tuner: Allgathers and Reduce-Scatters do not go through CollNet by themselves: on %zu nodes there is nothing to gain", f->nodes);
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && f->nodes >= LEAST_NODES; i++)
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && f->nodes >= LEAST_NODES && f->agreed.multicast; i++)
 		if (f->from[rules[i].func] < 0)
 			say(f, &rules[i]);
 	for (int func = NCCL_ALLGATHER; func <= NCCL_REDUCE_SCATTER; func++)

@@ -28,6 +28,7 @@ func TestTunerRule(t *testing.T) {
 	}{
 		{"nothing", table, large, true, false, false},
 		{"a switch", switched, large, false, true, true},
+		{"a switch, no multicast", with(func(f *tunerFacts) { f.switched, f.unicast = true, true }), large, true, false, false},
 		{"two nodes", with(func(f *tunerFacts) { f.nodes, f.switched = 2, true }), large, false, false, false},
 		{"a switch, small", switched, small, false, false, false},
 		{"registered", direct, large, true, true, true},
@@ -51,4 +52,5 @@ func TestAllreduceRule(t *testing.T) {
 	require.True(t, tunerFacts{}.allreduceLoses(large, true), "NCCL stages what is registered")
 	require.False(t, tunerFacts{direct: true}.allreduceLoses(large, true))
 	require.False(t, tunerFacts{switched: true}.allreduceLoses(large, false))
+	require.True(t, tunerFacts{switched: true, unicast: true}.allreduceLoses(small, false))
 }

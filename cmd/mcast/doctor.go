@@ -2,84 +2,241 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
+	"github.com/torch-mcast/torch-mcast/internal/doctor/survey"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
 )
 
 // doctorCommand is the command line of `mcast doctor`.
 type doctorCommand struct {
-	Hosts  []string      `placeholder:"NAME,..." help:"Ask these hosts instead of this one, and compare what they say. The variables of this environment that concern a job go along, secrets do not."`
+	Hosts  []string      `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare what they say, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
 	Shell  string        `default:"ssh -o BatchMode=yes -o ConnectTimeout=5" placeholder:"COMMAND" help:"What starts a command on a host. Default: ${default}."`
 	Remote string        `placeholder:"FILE" help:"This program, as those hosts name it. Default: its path here."`
 	Listen time.Duration `default:"2s" placeholder:"TIME" help:"How long to listen for an IGMP querier, which takes root or CAP_NET_RAW. One that answers nobody asks every 125s. Default: ${default}."`
 	NCCL   bool          `name:"nccl" default:"true" negatable:"" help:"Ask what NCCL would do with the plugin, as mcast nccl check does."`
 	JSON   bool          `name:"json" help:"Print a JSON object: findings, and the facts that they come from."`
+
+	Meet       string        `placeholder:"HOST:PORT" help:"Meet the other hosts of a job there, where it is started as well, and measure the paths between all. The host whose address it is prints the report. Default: what torchrun, srun or mpirun say, if one of them starts it on several hosts."`
+	HostsCount int           `placeholder:"N" help:"How many hosts meet. Default: as the launcher says, or as many as --names."`
+	Names      []string      `placeholder:"NAME,..." help:"What the hosts that meet call themselves (--name), so that who does not come is named. Default: not known."`
+	Token      string        `placeholder:"WORD" help:"A word without which nobody takes part, the same on all hosts. Default: the launcher's name of the job, or none, which strangers may guess: a host is then measured only if it connects from the address that it names, so that nobody has all hosts send to a victim's."`
+	Wait       time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait for hosts to come. Default: ${default}."`
+	Name       string        `placeholder:"NAME" help:"Call this host so. Default: its host name."`
+	Brief      bool          `hidden:"" help:"Measure, and look at nothing else: whoever starts it has asked already."`
+	Root       string        `hidden:"" placeholder:"DIR" help:"A folder whose files count before those below / of this host, for tests."`
 }
 
-// diagnosis is a report on a host or on a job's.
-type diagnosis interface {
+// doctorReport is one on a host or on a job's.
+type doctorReport interface {
 	Write(w io.Writer) error
 	WriteJSON(w io.Writer) error
+	Worst() doctor.Severity
 }
 
-// Run looks, tries and tells. It exits with status 1 if there is a fault.
+// The exit status: of a healthy host or job it is 0, and notes leave it so.
+const (
+	statusWarning = 1
+	statusFault   = 2
+	statusError   = 3 // it could not look
+)
+
+// Run looks, tries and tells.
 func (d *doctorCommand) Run() error {
 	ctx, stop := untilSignal()
 	defer stop()
-	examine := d.examine
-	if len(d.Hosts) > 0 {
-		examine = d.ask
+	report, err := d.diagnose(ctx)
+	if err == nil && report != nil {
+		if d.JSON {
+			err = report.WriteJSON(os.Stdout)
+		} else {
+			err = report.Write(os.Stdout)
+		}
 	}
-	report, healthy, err := examine(ctx)
 	if err != nil {
-		return err
+		fmt.Fprintln(os.Stderr, "mcast doctor:", err)
+		os.Exit(statusError)
 	}
-	if d.JSON {
-		err = report.WriteJSON(os.Stdout)
-	} else {
-		err = report.Write(os.Stdout)
+	if report == nil {
+		return nil // another host prints it
 	}
-	if err == nil && !healthy {
-		os.Exit(1)
+	switch report.Worst() {
+	case doctor.Fault:
+		os.Exit(statusFault)
+	case doctor.Warning:
+		os.Exit(statusWarning)
 	}
-	return err
+	return nil
 }
 
-// examine looks at this host.
-func (d *doctorCommand) examine(ctx context.Context) (diagnosis, bool, error) {
-	o := doctor.Options{Environ: os.Environ(), Listen: d.Listen}
-	if d.NCCL {
+func (d *doctorCommand) diagnose(ctx context.Context) (doctorReport, error) {
+	if len(d.Hosts) > 0 {
+		return d.ask(ctx)
+	}
+	job, err := d.job()
+	switch {
+	case err != nil:
+		return nil, err
+	case job != nil && job.silent:
+		return nil, nil
+	case job != nil && job.hosts > 1:
+		return d.survey(ctx, job)
+	}
+	facts, err := d.gather(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := doctor.NewReport(facts)
+	return &report, nil
+}
+
+// gather looks at this host.
+func (d *doctorCommand) gather(ctx context.Context) (doctor.Facts, error) {
+	o := doctor.Options{Environ: os.Environ(), Listen: d.Listen, Brief: d.Brief, Root: d.Root}
+	if d.NCCL && !d.Brief {
 		program, loader, err := ncclLoader()
 		if err != nil {
-			return nil, false, err
+			return doctor.Facts{}, err
 		}
 		o.NCCL = &check.Options{Nodes: 2, NVSwitch: "unknown", Loader: loader, Program: program,
 			Environ: os.Environ(), Root: "/"}
 	}
-	report := doctor.NewReport(doctor.Gather(ctx, o))
-	return &report, report.Healthy, nil
+	facts := doctor.Gather(ctx, o)
+	if d.Name != "" {
+		facts.Host = d.Name
+	}
+	return facts, nil
 }
 
-// ask has other hosts look at themselves.
-func (d *doctorCommand) ask(ctx context.Context) (diagnosis, bool, error) {
-	r := doctor.Remote{Shell: strings.Fields(d.Shell), Program: d.Remote, Environ: os.Environ(),
+// job returns which hosts are to meet where; nil: this one is alone.
+func (d *doctorCommand) job() (*launchedHosts, error) {
+	job, err := hostsFromLauncher(os.LookupEnv, d.Meet)
+	if err != nil {
+		return nil, err
+	}
+	alone := job == nil || job.hosts < 2
+	switch {
+	case d.Meet == "" && alone && d.HostsCount > 1:
+		return nil, fmt.Errorf("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT", d.HostsCount)
+	case d.Meet != "" && (job == nil || alone && d.HostsCount+len(d.Names) > 0):
+		if d.HostsCount < 1 && len(d.Names) == 0 {
+			return nil, errors.New("--meet without --hosts-count or --names, and no launcher that says how many hosts there are: want --hosts-count=N")
+		}
+		job = &launchedHosts{by: byMeet, meet: d.Meet, hosts: len(d.Names)}
+		if job.first, err = ours(d.Meet); err != nil {
+			return nil, err
+		}
+	}
+	if job != nil && d.HostsCount > 0 {
+		job.hosts = d.HostsCount
+	}
+	return job, nil
+}
+
+// byMeet is said of hosts that no launcher has started.
+const byMeet = "--meet"
+
+// ours reports whether an address is one of this host's.
+func ours(meet string) (bool, error) {
+	host, _, err := net.SplitHostPort(meet)
+	if err != nil {
+		return false, fmt.Errorf("--meet=%q is not allowed: want HOST:PORT: %w", meet, err)
+	}
+	found, err := net.LookupHost(host)
+	if err != nil {
+		return false, fmt.Errorf("--meet=%q: %w", meet, err)
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && slices.ContainsFunc(found, func(text string) bool {
+			at, err := netip.ParseAddr(text)
+			return err == nil && at.Unmap().WithZone("") == p.Addr() // a zone is each host's own
+		})
+	}), nil
+}
+
+// survey measures the paths between this host and others of its job.
+func (d *doctorCommand) survey(ctx context.Context, job *launchedHosts) (doctorReport, error) {
+	facts, err := d.gather(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := survey.Options{Meet: job.meet, Hosts: job.hosts, Names: d.Names, Token: d.Token, Secret: d.Token != "",
+		Coordinate: job.first, Wait: d.Wait, Facts: facts}
+	if o.Token == "" {
+		o.Token = job.token
+	}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		o.Say = func(what string) { fmt.Fprintln(os.Stderr, "mcast doctor:", what) }
+	}
+	result, err := survey.Run(ctx, o)
+	if job.by == byMeet && errors.Is(err, unix.EADDRINUSE) { // two are at one address, and the other was first
+		o.Coordinate = false
+		result, err = survey.Run(ctx, o)
+	}
+	if err != nil || result == nil {
+		return nil, err
+	}
+	report := doctor.NewJobReport(result.Hosts, result.Matrix, result.Findings)
+	return &report, nil
+}
+
+// ask has other hosts look at themselves, and then measure.
+func (d *doctorCommand) ask(ctx context.Context) (doctorReport, error) {
+	r := doctor.Remote{Shell: strings.Fields(d.Shell), Program: d.Remote, Environ: os.Environ(), Wait: d.Wait,
 		Args: []string{"--listen=" + d.Listen.String(), fmt.Sprintf("--nccl=%t", d.NCCL)}}
 	if len(r.Shell) == 0 {
-		return nil, false, fmt.Errorf("--shell=%q is not allowed: want a command, such as ssh", d.Shell)
+		return nil, fmt.Errorf("--shell=%q is not allowed: want a command, such as ssh", d.Shell)
 	}
 	if r.Program == "" {
 		var err error
 		if r.Program, err = os.Executable(); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	facts, silent := doctor.Ask(ctx, d.Hosts, r)
-	report := doctor.NewJobReport(facts, doctor.Matrix{}, silent)
-	return &report, report.Healthy, nil
+	answered, facts, silent := doctor.Ask(ctx, d.Hosts, r)
+	var m doctor.Matrix
+	if meet := d.meetOf(facts); meet != "" && len(facts) > 1 {
+		var more []doctor.Finding
+		var err error
+		if m, more, err = doctor.Measure(ctx, answered, facts, meet, rand.Text(), r); err != nil {
+			fmt.Fprintln(os.Stderr, "mcast doctor: the paths between hosts could not be measured:", err)
+		}
+		silent = append(silent, more...)
+	}
+	report := doctor.NewJobReport(facts, m, silent)
+	return &report, nil
+}
+
+// meetOf returns where hosts can meet: at the first that has an address. A zone of it would be that
+// host's own.
+func (d *doctorCommand) meetOf(facts []doctor.Facts) string {
+	if d.Meet != "" {
+		return d.Meet
+	}
+	for i := range facts {
+		if at, err := netip.ParseAddr(facts[i].Chosen.Address); err == nil && facts[i].Chosen.Error == "" {
+			return net.JoinHostPort(at.WithZone("").String(), strconv.Itoa(16384+mathrand.IntN(16384))) // below what kernels give out
+		}
+	}
+	return ""
 }

@@ -24,16 +24,20 @@ type launcher struct {
 	// together give an address on loopback when all ranks are here.
 	local string
 	job   []string
+	// localRank tells this rank's number on its host, nodes the hosts of the job, in a list whose
+	// first is rank 0's.
+	localRank string
+	nodes     []string
 }
 
 // launchers are in the order of trust: torchrun may itself be started by srun or mpirun, so it is
 // first.
 var launchers = []launcher{
-	{name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", job: []string{"TORCHELASTIC_RUN_ID"}},
-	{name: "mpirun (OpenMPI)", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE"}},
-	{name: "mpiexec (PMI)", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID"}},
+	{name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", job: []string{"TORCHELASTIC_RUN_ID"}, localRank: "LOCAL_RANK"},
+	{name: "mpirun (OpenMPI)", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE"}, localRank: "OMPI_COMM_WORLD_LOCAL_RANK"},
+	{name: "mpiexec (PMI)", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID"}, localRank: "MPI_LOCALRANKID"},
 	// A batch script has SLURM_PROCID too, but is no step.
-	{name: "srun", rank: "SLURM_PROCID", size: "SLURM_NTASKS", also: "SLURM_STEP_ID", local: "SLURM_TASKS_PER_NODE", job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+	{name: "srun", rank: "SLURM_PROCID", size: "SLURM_NTASKS", also: "SLURM_STEP_ID", local: "SLURM_TASKS_PER_NODE", job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}, localRank: "SLURM_LOCALID", nodes: []string{"SLURM_STEP_NODELIST", "SLURM_NODELIST"}},
 }
 
 // fromLauncher returns nil when no launcher has started this process.

@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	s, err := Load(from(nil), nil)
 	require.NoError(t, err)
 	require.Equal(t, Settings{
-		Fabric: "auto", Multicast: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
+		Fabric: "auto", Multicast: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
 		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second,
 		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
@@ -119,6 +119,34 @@ func TestGroupsStayMulticast(t *testing.T) {
 	vars["MCAST_SUBGROUPS"] = "3"
 	_, err = Load(from(vars), nil)
 	require.ErrorContains(t, err, "the last group would be 240.0.0.0")
+}
+
+// TestFamily: MCAST_FAMILY goes before NCCL's variable, and a group has its own.
+func TestFamily(t *testing.T) {
+	for _, c := range []struct {
+		vars    map[string]string
+		version int
+		err     string
+	}{
+		{nil, 0, ""},
+		{map[string]string{"MCAST_FAMILY": "6"}, 6, ""},
+		{map[string]string{"NCCL_SOCKET_FAMILY": "AF_INET6"}, 6, ""},
+		{map[string]string{"NCCL_SOCKET_FAMILY": "AF_INET"}, 4, ""},
+		{map[string]string{"NCCL_SOCKET_FAMILY": "AF_INET6", "MCAST_FAMILY": "4"}, 4, ""},
+		{map[string]string{"MCAST_GROUP": "ff15::1:0"}, 6, ""},
+		{map[string]string{"MCAST_GROUP": "239.1.1.1"}, 4, ""},
+		{map[string]string{"MCAST_GROUP": "239.1.1.1", "MCAST_FAMILY": "6"}, 0, "MCAST_GROUP=239.1.1.1 with MCAST_FAMILY=6 is not allowed"},
+		{map[string]string{"MCAST_GROUP": "ff02::1"}, 0, "scope above that of a link"},
+		{map[string]string{"MCAST_GROUP": "::ffff:239.1.1.1"}, 0, "want"},
+	} {
+		s, err := Load(from(c.vars), nil)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.version, s.Version(), c.vars)
+	}
 }
 
 func TestUnknown(t *testing.T) {

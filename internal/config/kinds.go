@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,6 +74,23 @@ func text(allowed string) kind[string] {
 	}}
 }
 
+// mostInterfaces bounds how many MCAST_IFACE names.
+const mostInterfaces = 8
+
+// interfaces is a list of names without a gap.
+func interfaces() kind[string] {
+	name := text("").parse
+	return kind[string]{name: "text", allowed: "the name of an interface, such as eth0, or of up to 8, as eth0,eth1", parse: func(s string) (string, bool) {
+		names := strings.Split(s, ",")
+		for i, n := range names {
+			if _, ok := name(n); !ok || slices.Contains(names[:i], n) {
+				return s, false
+			}
+		}
+		return s, len(names) <= mostInterfaces
+	}}
+}
+
 func number[T int | uint16 | uint64](lo, hi T) kind[T] {
 	return kind[T]{name: "number", allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), parse: func(s string) (T, bool) {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -103,12 +121,12 @@ func duration(lo, hi time.Duration) kind[time.Duration] {
 		}}
 }
 
-// multicast leaves out 224.0.0.0/24, which routers keep to one link whatever
-// the TTL and where other protocols live.
+// multicast leaves out 224.0.0.0/24 and ff02::/16, which routers keep to one link whatever the TTL and
+// where other protocols live, and what does not leave a host.
 func multicast() kind[netip.Addr] {
-	return kind[netip.Addr]{name: "address", allowed: "an IPv4 multicast address from 224.0.1.0 to 239.255.255.255", parse: func(s string) (netip.Addr, bool) {
+	return kind[netip.Addr]{name: "address", allowed: "a multicast address from 224.0.1.0 to 239.255.255.255, or of ff00::/8 with a scope above that of a link, such as ff15::1:0", parse: func(s string) (netip.Addr, bool) {
 		a, err := netip.ParseAddr(s)
-		return a, err == nil && a.Is4() && a.IsMulticast() && !a.IsLinkLocalMulticast()
+		return a, err == nil && a.IsMulticast() && !a.Is4In6() && a.Zone() == "" && !a.IsLinkLocalMulticast() && !a.IsInterfaceLocalMulticast()
 	}}
 }
 

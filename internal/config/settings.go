@@ -25,6 +25,7 @@ type Settings struct {
 	Fabric        string // "auto", "udp" or "shm"
 	Interface     string
 	Multicast     string // "auto", "require" or "off"
+	Family        string // of IP: "auto", "4" or "6"; see Version
 	Group         netip.Addr
 	Port          uint16
 	TTL           int
@@ -69,8 +70,34 @@ func (s *Settings) Agreed() string {
 	if s.Group.IsValid() {
 		group = s.Group.String()
 	}
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_MULTICAST=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
-		s.Fabric, s.Multicast, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_FAMILY=%s MCAST_MULTICAST=%s MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
+		s.Fabric, s.Family, s.Multicast, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
+}
+
+// Interfaces returns the names in Interface, the first one that ranks reach each other by; none: the
+// library chooses.
+func (s *Settings) Interfaces() []string {
+	if s.Interface == "" {
+		return nil
+	}
+	return strings.Split(s.Interface, ",")
+}
+
+// First returns the first of Interfaces, or "".
+func (s *Settings) First() string {
+	name, _, _ := strings.Cut(s.Interface, ",")
+	return name
+}
+
+// Version is the version of IP that addresses of ranks must have: 4 or 6; 0: either.
+func (s *Settings) Version() int {
+	switch {
+	case s.Family == "6" || s.Group.Is6():
+		return 6
+	case s.Family == "4" || s.Group.Is4():
+		return 4
+	}
+	return 0
 }
 
 // Switches returns the addresses of Switch, in order.
@@ -95,6 +122,14 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 		}
 		if err := v.give(&s, text); err != nil {
 			errs = append(errs, fmt.Errorf("%s=%w", v.Name, err))
+		}
+	}
+	if s.Family == "auto" && lookup != nil {
+		switch family, _ := lookup("NCCL_SOCKET_FAMILY"); family {
+		case "AF_INET":
+			s.Family = "4"
+		case "AF_INET6":
+			s.Family = "6"
 		}
 	}
 	for _, name := range sortedKeys(overrides) {
@@ -149,13 +184,16 @@ func Default() Settings {
 
 // Check finds values that are allowed each but not together.
 func (s *Settings) Check() error {
+	if s.Family == "4" && s.Group.Is6() || s.Family == "6" && s.Group.Is4() {
+		return fmt.Errorf("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group, s.Family)
+	}
 	if s.Group.IsValid() && s.Subgroups > 1 {
 		last := s.Group
 		for range s.Subgroups - 1 {
 			last = last.Next()
 		}
 		if !last.IsMulticast() {
-			return fmt.Errorf("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them up to 239.255.255.255",
+			return fmt.Errorf("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them to be multicast, up to 239.255.255.255 or of ff00::/8",
 				s.Group, s.Subgroups, last)
 		}
 	}

@@ -48,7 +48,6 @@ func healthy() Facts {
 		Routes: []Route{{To: "0.0.0.0/0", Link: "eth0"}, {To: "10.0.0.0/24", Link: "eth0"}},
 
 		MulticastRoute: "eth0",
-		HostAddresses:  []string{"10.0.0.1"},
 		Cloud:          "Supermicro",
 		IGMP: IGMP{Version: "V3", MaxMemberships: 20,
 			Querier: Querier{Listened: time.Second, Heard: true, From: "10.0.0.254", Version: 3}},
@@ -186,10 +185,6 @@ func TestNear(t *testing.T) {
 		"a bridge whose ports take more": func(f *Facts) {
 			eth0(f).Below = []string{"p0"}
 			f.Links = append(f.Links, Link{Name: "p0", Up: true, MTU: 9216})
-		},
-		"an address that is IPv6, once it is chosen": func(f *Facts) {
-			eth0(f).IPv4, eth0(f).IPv6, f.Chosen.Address = nil, []string{"fd00::1/64"}, "fd00::1"
-			f.HostAddresses = []string{"fd00::1"}
 		},
 		"no kernel known": func(f *Facts) { f.Kernel = Kernel{} },
 	} {

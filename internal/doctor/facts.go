@@ -14,8 +14,7 @@ type Facts struct {
 	Links  []Link  `json:"links"`
 	Routes []Route `json:"routes"`
 	// MulticastRoute is what the routing table says of 239.192.0.1.
-	MulticastRoute string   `json:"multicast_route"`
-	HostAddresses  []string `json:"host_addresses"` // what the host's own name resolves to
+	MulticastRoute string `json:"multicast_route"`
 
 	IGMP     IGMP     `json:"igmp"`
 	Net      Net      `json:"net"`
@@ -52,6 +51,9 @@ type Kernel struct {
 	Memfd        bool   `json:"memfd_create"`
 	TCPWindow    bool   `json:"tcp_info_window"` // TCP_INFO tells the peer's window, since 5.4
 	TCPTimers    bool   `json:"tcp_rto_min_us"`  // how soon TCP repeats can be set, since 6.15
+
+	Filtered bool      `json:"seccomp"` // a seccomp filter decides which system calls this process may make
+	Blocked  []Blocked `json:"blocked"` // of the calls that the library makes
 }
 
 // Settings are the variables that are set, and what is wrong with them.
@@ -100,7 +102,8 @@ type Link struct {
 	Ring      int      `json:"ring"` // descriptors of what is received
 	RingMax   int      `json:"ring_max"`
 	IRQs      []IRQ    `json:"irqs"`
-	Off       []string `json:"off"` // of the offloads that help, those that are switched off
+	Near      string   `json:"near_cpus"` // to its device, as 0-15; empty: all, or not known
+	Off       []string `json:"off"`       // of the offloads that help, those that are switched off
 
 	Packets int `json:"received_packets"`
 	Lost    int `json:"received_errors"` // errors, and packets that found no descriptor
@@ -171,6 +174,7 @@ const (
 type CPU struct {
 	Count      int     `json:"count"`   // of the host
 	Allowed    int     `json:"allowed"` // by the affinity of this process
+	Set        []int   `json:"set"`     // which they are
 	Quota      float64 `json:"quota"`   // CPUs; 0: none
 	QuotaBy    string  `json:"quota_by"`
 	Periods    int     `json:"periods"`   // of the quota so far

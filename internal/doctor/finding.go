@@ -56,6 +56,14 @@ func count(findings []Finding, s Severity) (n int) {
 	return n
 }
 
+// worst returns how severe the worst finding is.
+func worst(findings []Finding) (s Severity) {
+	for _, f := range findings {
+		s = max(s, f.Severity)
+	}
+	return s
+}
+
 // worstFirst sorts by severity, and leaves those of one in the order of the rules.
 func worstFirst(findings []Finding) {
 	slices.SortStableFunc(

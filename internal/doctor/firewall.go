@@ -36,6 +36,10 @@ func (g *gatherer) firewall() {
 	if err != nil || g.chosen() == nil {
 		return
 	}
+	if own.Is6() {
+		g.unseen("what the firewall does to IPv6", "its rules are understood here for IPv4 alone", "sudo nft list ruleset")
+		return
+	}
 	for _, p := range g.packets(own) {
 		path := Path{What: p.what}
 		path.Verdict, path.By = rules.judge(&p)

@@ -2,9 +2,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -22,6 +22,10 @@ type Options struct {
 	Environ []string       // as os.Environ returns it
 	Listen  time.Duration  // for an IGMP querier; 0: not at all
 	NCCL    *check.Options // what `mcast nccl check` is asked; nil: nothing
+	Brief   bool           // look at no more than which interface the library takes
+	// Root is a folder whose files count before those of this host, below proc and sys; empty: none.
+	// It is for tests: of faults that cannot be made on a host that is to stay as it is.
+	Root string
 }
 
 // gatherer is a look at a host under way. What it asks of the network it asks in the namespace of
@@ -38,6 +42,9 @@ type gatherer struct {
 // Gather looks at this host. What it cannot see is among the facts.
 func Gather(ctx context.Context, o Options) Facts {
 	g := &gatherer{Options: o, root: os.DirFS("/")}
+	if o.Root != "" {
+		g.root = overlay{os.DirFS(o.Root), g.root}
+	}
 	g.Host, _ = os.Hostname() // a host without a name has the empty one
 	var err error
 	if g.proc, err = procfs.NewDefaultFS(); err == nil {
@@ -47,11 +54,15 @@ func Gather(ctx context.Context, o Options) Facts {
 		g.unseen("settings of the kernel and limits of the process", err.Error(), "mount /proc")
 	}
 	g.variables()
+	if o.Brief {
+		g.choose()
+		return g.Facts
+	}
 	g.kernel()
+	g.syscalls()
 	g.links()
 	g.choose()
 	g.routes()
-	g.hostAddresses(ctx)
 	g.sockets()
 	g.igmp(ctx)
 	g.firewall()
@@ -60,6 +71,28 @@ func Gather(ctx context.Context, o Options) Facts {
 	g.nccl(ctx)
 	g.tests()
 	return g.Facts
+}
+
+// overlay has the files of one file system before those of another.
+type overlay struct{ first, then fs.FS }
+
+// Open implements fs.FS.
+func (o overlay) Open(name string) (fs.File, error) {
+	f, err := o.first.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o.then.Open(name)
+	}
+	return f, err
+}
+
+// ReadFile implements fs.ReadFileFS: files of /proc tell no size, and some all at the first read or
+// nothing.
+func (o overlay) ReadFile(name string) ([]byte, error) {
+	b, err := fs.ReadFile(o.first, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fs.ReadFile(o.then, name)
+	}
+	return b, err
 }
 
 // unseen takes down what cannot be looked at.
@@ -103,17 +136,6 @@ func (g *gatherer) variables() {
 		g.settings.Interface = all["MCAST_IFACE"]
 	}
 	g.Settings = s
-}
-
-// hostAddresses asks what the host's own name stands for, as gloo does.
-func (g *gatherer) hostAddresses(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	addresses, err := net.DefaultResolver.LookupHost(ctx, g.Host)
-	if err != nil {
-		return // there are none, which Diagnose says
-	}
-	g.HostAddresses = addresses
 }
 
 // nccl asks what NCCL would do.

@@ -3,7 +3,10 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -99,6 +102,46 @@ func TestInterrupts(t *testing.T) {
 	assert.Empty(t, g.interrupts("virtio0"))
 }
 
+// TestInterruptsByName has those of a device that is on no PCI bus, as the kernel names them.
+func TestInterruptsByName(t *testing.T) {
+	g := gatherer{root: fstest.MapFS{
+		"proc/interrupts": {Data: []byte("      CPU0  CPU1\n" +
+			" 24:  1  0  PCI-MSI 5-edge  eth0-rx-0\n 25:  1  0  PCI-MSI 6-edge  eth0-tx-0\n" +
+			" 26:  1  0  PCI-MSI 7-edge  eth01-rx-0\n" +
+			" 27:  1  0  PCI-MSIX-0000:3b:00.0 1-edge  mlx5_comp0@pci:0000:3b:00.0\nNMI: 0 0 x eth0\n")},
+		"proc/irq/24/smp_affinity_list": {Data: []byte("0\n")},
+		"proc/irq/25/smp_affinity_list": {Data: []byte("0-1\n")},
+		"proc/irq/27/smp_affinity_list": {Data: []byte("1\n")},
+	}}
+	assert.Equal(t, []IRQ{{24, "0"}, {25, "0-1"}}, g.irqsOf("eth0", ""))
+	assert.Equal(t, []IRQ{{27, "1"}}, g.irqsOf("ens1", "0000:3b:00.0"))
+	assert.Empty(t, g.irqsOf("ens1", ""))
+}
+
+func TestNearTheCard(t *testing.T) {
+	const device = "sys/class/net/eth0/device/"
+	root := fstest.MapFS{device + "numa_node": {Data: []byte("1\n")}, device + "local_cpulist": {Data: []byte("2-3\n")}}
+	g := gatherer{root: root}
+	assert.Equal(t, "2-3", g.near("eth0", ""))
+	assert.Empty(t, g.near("eth1", "0000:3b:00.0"))
+	root[device+"numa_node"] = &fstest.MapFile{Data: []byte("-1\n")}
+	assert.Empty(t, g.near("eth0", ""), "there is one node")
+	assert.Equal(t, map[int]bool{0: true, 1: true, 5: true}, cpuList("0-1,5"))
+	assert.Empty(t, cpuList("x,3-"))
+}
+
+// TestOverlay has what a test puts below a folder count before what the host has.
+func TestOverlay(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "proc/sys/net/core"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "proc/sys/net/core/rmem_max"), []byte("4711\n"), 0o600))
+	f := Gather(t.Context(), Options{Environ: []string{"MCAST_IFACE=lo"}, Root: folder})
+	assert.Equal(t, 4711, f.Net.RmemMax)
+	assert.Positive(t, f.Net.WmemMax)
+	assert.Empty(t, f.Kernel.Blocked)
+	assert.NotEmpty(t, f.CPU.Set)
+}
+
 func TestQuery(t *testing.T) {
 	own := netip.MustParseAddr("10.0.0.1")
 	with := func(header, igmp int, code byte, from byte) []byte {
@@ -144,4 +187,25 @@ func TestMessage(t *testing.T) {
 		sum += int(b[i])<<8 | int(b[i+1])
 	}
 	assert.Equal(t, 0xffff, sum&0xffff+sum>>16)
+}
+
+// TestOverAnAddressOfTheLink has sockets that need a zone to reach it.
+func TestOverAnAddressOfTheLink(t *testing.T) {
+	all, err := net.Interfaces()
+	require.NoError(t, err)
+	for _, ifi := range all {
+		own, err := ifi.Addrs()
+		require.NoError(t, err)
+		for _, a := range own {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil || !p.Addr().Is6() || !p.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			at := netip.AddrPortFrom(p.Addr().WithZone(ifi.Name), 0)
+			require.NoError(t, echoTCP(at))
+			require.NoError(t, echoUDP(at))
+			return
+		}
+	}
+	t.Skip("no interface here has an IPv6 address of its link")
 }

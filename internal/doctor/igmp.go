@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // igmp looks at how the chosen interface speaks IGMP, and listens for a querier.
@@ -22,8 +24,8 @@ func (g *gatherer) igmp(ctx context.Context) {
 		g.sysctl("net/ipv4/conf/"+name+"/force_igmp_version", 0))
 	i.Version = igmpVersion(text(g.root, "proc/thread-self/net/igmp"), name)
 	l := g.chosen()
-	if l == nil || l.Loopback || g.Listen <= 0 {
-		return
+	if at, err := netip.ParseAddr(g.Chosen.Address); l == nil || l.Loopback || g.Listen <= 0 || err == nil && at.Is6() {
+		return // with an address of IPv6 it speaks MLD instead
 	}
 	const remedy = "sudo mcast doctor, or give it CAP_NET_RAW"
 	q, err := listen(ctx, g.Listen, name, g.Chosen.Address)
@@ -165,7 +167,7 @@ func leave(index int, own netip.Addr) error {
 		unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, routerAlert)); err != nil {
 		return err
 	}
-	group, routers := randomGroup(), netip.AddrFrom4([4]byte{224, 0, 0, 2})
+	group, routers := randomGroup(batch.IPv4), netip.AddrFrom4([4]byte{224, 0, 0, 2})
 	return errors.Join(
 		unix.Sendto(fd, message(igmpReport, group), 0, &unix.SockaddrInet4{Addr: group.As4()}),
 		unix.Sendto(fd, message(igmpLeave, group), 0, &unix.SockaddrInet4{Addr: routers.As4()}))
@@ -185,7 +187,10 @@ func message(kind byte, group netip.Addr) []byte {
 }
 
 // randomGroup draws a group from the block that jobs take theirs from.
-func randomGroup() netip.Addr {
+func randomGroup(f *batch.Family) netip.Addr {
 	r := rand.Uint32()
+	if f == batch.IPv6 {
+		return netip.AddrFrom16([16]byte{0xff, 0x15, 12: byte(r >> 24), byte(r >> 16), byte(r >> 8), byte(r)})
+	}
 	return netip.AddrFrom4([4]byte{239, 192 | byte(r>>16)&3, byte(r >> 8), byte(r)})
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Matrix is what the hosts of a job have heard of each other. The zero value is of a job whose
 // hosts were not tried against each other.
 type Matrix struct {
-	Pairs []Pair `json:"pairs"`
+	Pairs []Pair    `json:"pairs"`
+	Loops []float64 `json:"loops,omitempty"` // by host, Mbit/s of a stream to itself; 0: not measured
 }
 
 // Pair is one direction between two hosts, by their places among the facts.
@@ -18,12 +20,22 @@ type Pair struct {
 	To   int `json:"to"`
 	// Full is the packet that the interfaces at both ends carry, in bytes. Multicast and Unicast are
 	// the largest packets that arrived each way; 0: none did.
-	Full      int     `json:"full"`
-	Multicast int     `json:"multicast"`
-	Unicast   int     `json:"unicast"`
-	TCP       bool    `json:"tcp"`  // a connection was made
-	Lost      float64 `json:"lost"` // share of the datagrams, 0 to 1
-	Mbps      float64 `json:"mbps"` // 0: not measured
+	Full      int `json:"full"`
+	Multicast int `json:"multicast"`
+	Unicast   int `json:"unicast"`
+
+	// Tried says that the two were tried against each other, so that what follows is known: of many
+	// hosts not all pairs are.
+	Tried   bool          `json:"tried"`
+	TCP     bool          `json:"tcp"`          // a connection was made
+	Flows   int           `json:"flows"`        // pairs of UDP ports that were tried
+	Stopped int           `json:"stopped"`      // of them, those of which nothing arrived
+	Sent    int           `json:"sent"`         // datagrams, of the flows that pass
+	Got     int           `json:"got"`          // of them
+	Lost    float64       `json:"lost"`         // share of them, 0 to 1
+	Mbps    float64       `json:"mbps"`         // of a stream of TCP; 0: there was none
+	RTT     time.Duration `json:"rtt_ns"`       // median, of small datagrams; 0: none came back
+	Least   time.Duration `json:"rtt_least_ns"` // the shortest: what the path itself takes, and not a busy CPU
 }
 
 // DiagnoseJob says what is wrong with the hosts of a job: with each of them, with what they should
@@ -38,7 +50,11 @@ func DiagnoseJob(hosts []Facts, m Matrix) []Finding {
 		}
 	}
 	for _, r := range jobRules {
-		for _, f := range r.look(j) {
+		of := r.look(j)
+		if len(of) > 0 { // what is said of the job is not said of its hosts as well
+			findings = slices.DeleteFunc(findings, func(f Finding) bool { return f.Name == r.name })
+		}
+		for _, f := range of {
 			f.Name = r.name
 			findings = append(findings, f)
 		}
@@ -75,14 +91,16 @@ type jobRule struct {
 
 func (j *job) name(host int) string { return j.hosts[host].Host }
 
-// names returns those of hosts, in a sentence.
-func (j *job) names(hosts []int) string {
-	var all []string
+// list returns the names of hosts.
+func (j *job) list(hosts []int) (names []string) {
 	for _, h := range hosts {
-		all = append(all, j.name(h))
+		names = append(names, j.name(h))
 	}
-	return listed(all)
+	return names
 }
+
+// names returns those of hosts, in a sentence.
+func (j *job) names(hosts []int) string { return listed(j.list(hosts)) }
 
 // listed makes a list for people, of a few names and how many more.
 func listed(names []string) string {
@@ -94,53 +112,6 @@ func listed(names []string) string {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
 	}
 	return strings.Join(names, "")
-}
-
-// pattern is what pairs that fail have in common.
-type pattern struct {
-	all  bool  // every pair fails
-	to   []int // hosts that no other reaches
-	from []int // hosts that reach no other
-	rest []Pair
-}
-
-// conclude finds what pairs that fail have in common: all of them, a host at whose end all fail, or
-// nothing. It is why a switch port is named, and not each of the pairs that cross it.
-func (j *job) conclude(fails func(Pair) bool) (p pattern) {
-	type tally struct{ failed, all int }
-	to, from := make([]tally, len(j.hosts)), make([]tally, len(j.hosts))
-	failed := 0
-	for _, pair := range j.Pairs {
-		to[pair.To].all++
-		from[pair.From].all++
-		if fails(pair) {
-			to[pair.To].failed++
-			from[pair.From].failed++
-			failed++
-		}
-	}
-	if failed == 0 {
-		return p
-	}
-	if failed == len(j.Pairs) {
-		p.all = true
-		return p
-	}
-	whole := func(t tally) bool { return t.failed == t.all && t.all > 1 }
-	for h := range j.hosts {
-		if whole(to[h]) {
-			p.to = append(p.to, h)
-		}
-		if whole(from[h]) {
-			p.from = append(p.from, h)
-		}
-	}
-	for _, pair := range j.Pairs {
-		if fails(pair) && !slices.Contains(p.to, pair.To) && !slices.Contains(p.from, pair.From) {
-			p.rest = append(p.rest, pair)
-		}
-	}
-	return p
 }
 
 // differing groups hosts by something that they should have in common, the most frequent first. It

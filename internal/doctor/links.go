@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // links looks at all interfaces.
@@ -125,9 +126,8 @@ func (g *gatherer) drivers() {
 				}
 			}
 		}
-		if function, err := tool.BusInfo(l.Name); err == nil && function != "" {
-			l.IRQs = g.interrupts(function)
-		}
+		function, _ := tool.BusInfo(l.Name) // empty: it is on no bus
+		l.IRQs, l.Near = g.irqsOf(l.Name, function), g.near(l.Name, function)
 	}
 }
 
@@ -164,10 +164,10 @@ func (g *gatherer) interrupts(function string) (found []IRQ) {
 // choose asks the library which interface it takes, and finds out why.
 func (g *gatherer) choose() {
 	c := &g.Chosen
-	ifi, at, err := group.Uplink(g.settings.Interface)
+	ifi, addrs, err := group.Uplink(g.settings.First(), netdev.Version(g.settings.Version()))
 	switch {
 	case g.settings.Interface != "":
-		c.Why, c.Name = ByName, g.settings.Interface
+		c.Why, c.Name = ByName, g.settings.First()
 	case err == nil && ifi.Flags&net.FlagLoopback != 0:
 		c.Why = ByDefault
 	case g.defaultRoute():
@@ -179,7 +179,7 @@ func (g *gatherer) choose() {
 		c.Error = err.Error()
 		return
 	}
-	c.Name, c.Address = ifi.Name, at.String()
+	c.Name, c.Address = ifi.Name, addrs[0].String()
 }
 
 // defaultRoute reports whether this host has one for IPv4.

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -18,14 +20,16 @@ import (
 type Remote struct {
 	// Shell starts a command on a host: its own arguments, then the host, then the command's line.
 	Shell   []string
-	Program string   // mcast, as those hosts name it
-	Args    []string // of mcast doctor there
-	Environ []string // of which variables that concern a job are taken along, secrets not
+	Program string        // mcast, as those hosts name it
+	Args    []string      // of mcast doctor there
+	Environ []string      // of which variables that concern a job are taken along, secrets not
+	Wait    time.Duration // for the others, where they meet
 }
 
-// Ask has each host say what is known of it. What it returns of hosts that do not answer are
-// findings.
-func Ask(ctx context.Context, hosts []string, r Remote) (facts []Facts, silent []Finding) {
+// Ask has each host say what is known of it, and returns which of them did. What it returns of hosts
+// that do not answer are findings. Hosts that call themselves the same have the names that they were
+// asked by.
+func Ask(ctx context.Context, hosts []string, r Remote) (answered []string, facts []Facts, silent []Finding) {
 	const atOnce = 32
 	found, failed := make([]*Facts, len(hosts)), make([]error, len(hosts))
 	var g errgroup.Group
@@ -39,40 +43,101 @@ func Ask(ctx context.Context, hosts []string, r Remote) (facts []Facts, silent [
 	_ = g.Wait() // none returns one
 	for i, host := range hosts {
 		if failed[i] == nil {
-			facts = append(facts, *found[i])
+			answered, facts = append(answered, host), append(facts, *found[i])
 			continue
 		}
 		silent = append(silent, Finding{Severity: Fault, Name: "host-silent", Subject: host,
 			What: "it could not be asked: " + failed[i].Error(), Why: "a fault there would not be found",
-			Remedy: strings.Join(append(slices.Clone(r.Shell), host, r.Program, "version"), " ")})
+			Remedy: strings.Join(append(slices.Clone(r.Shell), host, r.Program, "version"), " "), Hosts: []string{host}})
 	}
-	return facts, silent
+	times := make(map[string]int)
+	for i := range facts {
+		times[facts[i].Host]++
+	}
+	for i := range facts {
+		if times[facts[i].Host] > 1 {
+			facts[i].Host = answered[i]
+		}
+	}
+	return answered, facts, silent
 }
 
 func (r *Remote) ask(ctx context.Context, host string) (*Facts, error) {
-	if host == "" || strings.HasPrefix(host, "-") { // an option, for the shell
-		return nil, fmt.Errorf("%q is no host", host)
-	}
-	line := append([]string{"env"}, r.carried()...)
-	line = append(append(line, r.Program, "doctor", "--json"), r.Args...)
-	for i := range line {
-		line[i] = quoted(line[i])
-	}
-	args := append(slices.Clone(r.Shell[1:]), host, strings.Join(line, " "))
-	cmd := exec.CommandContext(ctx, r.Shell[0], args...)
-	out, err := cmd.Output() // 1 is the status of a host with a fault
+	out, err := r.run(ctx, host, r.Args...)
 	var report Report
 	if bad := json.Unmarshal(out, &report); bad == nil && report.Facts.Host != "" {
 		return &report.Facts, nil
-	}
-	var status *exec.ExitError
-	if errors.As(err, &status) && len(status.Stderr) > 0 {
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(string(status.Stderr)))
 	}
 	if err == nil {
 		err = errors.New("its answer is no report: is it another version of mcast?")
 	}
 	return nil, err
+}
+
+// run has a host look, and returns what it prints. That it finds something, which its status says,
+// is an error, too.
+func (r *Remote) run(ctx context.Context, host string, args ...string) ([]byte, error) {
+	if host == "" || strings.HasPrefix(host, "-") { // an option, for the shell
+		return nil, fmt.Errorf("%q is no host", host)
+	}
+	line := append([]string{"env"}, r.carried()...)
+	line = append(append(line, r.Program, "doctor", "--json"), args...)
+	for i := range line {
+		line[i] = quoted(line[i])
+	}
+	cmd := exec.CommandContext(ctx, r.Shell[0], append(slices.Clone(r.Shell[1:]), host, strings.Join(line, " "))...)
+	out, err := cmd.Output()
+	var status *exec.ExitError
+	if errors.As(err, &status) && len(status.Stderr) > 0 {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(status.Stderr)))
+	}
+	return out, err
+}
+
+// Measure has hosts that have answered measure the paths between them: facts are those of hosts,
+// and meet is where they meet, an address of one of them.
+func Measure(ctx context.Context, hosts []string, facts []Facts, meet, token string, r Remote) (m Matrix, silent []Finding, err error) {
+	outputs, failed := make([][]byte, len(hosts)), make([]error, len(hosts))
+	var names []string
+	for i := range facts {
+		names = append(names, facts[i].Host)
+	}
+	var all sync.WaitGroup
+	for i, host := range hosts {
+		all.Go(func() {
+			outputs[i], failed[i] = r.run(ctx, host, "--meet="+meet, "--names="+strings.Join(names, ","), "--token="+token,
+				"--wait="+r.Wait.String(), "--name="+facts[i].Host, "--brief")
+		})
+	}
+	all.Wait()
+	for _, out := range outputs {
+		var report JobReport
+		if json.Unmarshal(out, &report) == nil && len(report.Hosts) > 0 { // of who coordinates
+			return report.Matrix.renumbered(report.Hosts, facts), report.Silent, nil
+		}
+	}
+	return m, nil, fmt.Errorf("no host measured: %w", errors.Join(failed...))
+}
+
+// renumbered returns the matrix by the places that hosts have among others, by their names.
+func (m Matrix) renumbered(hosts, among []Facts) (n Matrix) {
+	at := make([]int, len(hosts))
+	for i := range hosts {
+		at[i] = slices.IndexFunc(among, func(f Facts) bool { return f.Host == hosts[i].Host })
+	}
+	n.Loops = make([]float64, len(among))
+	for i, rate := range m.Loops {
+		if i < len(at) && at[i] >= 0 {
+			n.Loops[at[i]] = rate
+		}
+	}
+	for _, p := range m.Pairs {
+		if p.From < len(at) && p.To < len(at) && at[p.From] >= 0 && at[p.To] >= 0 {
+			p.From, p.To = at[p.From], at[p.To]
+			n.Pairs = append(n.Pairs, p)
+		}
+	}
+	return n
 }
 
 // carried are the variables that a job on those hosts would have as well.

@@ -22,6 +22,9 @@ func NewReport(f Facts) Report {
 	return r
 }
 
+// Worst returns how severe the worst finding is.
+func (r *Report) Worst() Severity { return worst(r.Findings) }
+
 // verdict sums findings up in a line.
 func verdict(findings []Finding) (healthy bool, line string) {
 	faults, warnings := count(findings, Fault), count(findings, Warning)
@@ -60,7 +63,7 @@ func (r *Report) Write(w io.Writer) error {
 func writeFindings(w *strings.Builder, findings []Finding) {
 	for _, f := range findings {
 		fmt.Fprintf(w, "%-8s%s: %s\n", f.Severity, f.Subject, f.What)
-		if len(f.Hosts) > 0 {
+		if len(f.Hosts) > 1 || len(f.Hosts) == 1 && f.Hosts[0] != f.Subject {
 			fmt.Fprintf(w, "        on      %s\n", listed(f.Hosts))
 		}
 		fmt.Fprintf(w, "        why     %s\n", f.Why)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"unsafe"
 
 	"github.com/klauspost/cpuid/v2"
 	"github.com/prometheus/procfs/sysfs"
@@ -28,6 +29,11 @@ func (g *gatherer) resources() {
 	var allowed unix.CPUSet
 	if unix.SchedGetaffinity(0, &allowed) == nil {
 		c.Allowed = allowed.Count()
+		for cpu := range 8 * int(unsafe.Sizeof(allowed)) {
+			if allowed.IsSet(cpu) {
+				c.Set = append(c.Set, cpu)
+			}
+		}
 	}
 	g.memory()
 	g.Memory.memoryLimit(g.root, groups)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +53,7 @@ var linkRules = []rule{
 			fmt.Sprintf("sudo ethtool -G %s rx %d", l.Name, l.RingMax))
 	}),
 	onLink("irqs-on-one-cpu", irqsOnOne),
+	onLink("far-from-card", farFromCard),
 }
 
 // offloadsOff finds what somebody has switched off. Virtual cables have GRO off by themselves.
@@ -113,6 +115,17 @@ func irqsOnOne(f *Facts, l *Link) []Finding {
 			l.IRQs[1].Number,
 		),
 	)
+}
+
+// farFromCard finds a process that may run only where the card's memory is another socket's.
+func farFromCard(f *Facts, l *Link) []Finding {
+	near := cpuList(l.Near)
+	far := len(near) > 0 && len(f.CPU.Set) > 0 &&
+		!slices.ContainsFunc(f.CPU.Set, func(cpu int) bool { return near[cpu] })
+	return one(far, Warning, l.Name,
+		fmt.Sprintf("the card is near CPUs %s, and this process may run on none of them", l.Near),
+		"each packet crosses the link between sockets twice, which GPUs use as well",
+		"numactl --physcpubind="+l.Near+" COMMAND; or name the card near the GPUs by MCAST_IFACE")
 }
 
 // deviceRules are about GPUs, RDMA and NCCL.

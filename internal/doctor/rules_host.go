@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ const mebibyte = 1 << 20
 
 // kernelRules are about the kernel: what it has, and what it allows sockets.
 var kernelRules = []rule{
+	{"seccomp", callsBlocked},
 	{"kernel-lacks", kernelLacks},
 	{"kernel-timers", func(f *Facts) []Finding {
 		return one(
@@ -75,6 +77,35 @@ func persist(setting string) string {
 	return "sudo sysctl -w " + setting + " (and in /etc/sysctl.d/90-mcast.conf, to keep it)"
 }
 
+// blocked reports whether a sandbox keeps a call from this process.
+func (k *Kernel) blocked(name string) bool {
+	return k.Filtered && slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == name })
+}
+
+// callsBlocked finds calls that a sandbox refuses.
+func callsBlocked(f *Facts) []Finding {
+	var names []string
+	severity := Note
+	for _, b := range f.Kernel.Blocked {
+		names = append(names, b.Name+" ("+b.Error+")")
+		switch b.Name {
+		case "memfd_create":
+			severity = Fault
+		case "sendmmsg", "recvmmsg":
+			severity = max(severity, Warning)
+		}
+	}
+	why := map[Severity]string{
+		Fault:   "ranks of one host have no memory to share",
+		Warning: "datagrams cross the kernel one by one, which takes several times the CPU time",
+		Note:    "the library does without, at some cost",
+	}[severity]
+	return one(f.Kernel.Filtered && len(names) > 0, severity, "seccomp",
+		"a filter of system calls refuses "+strings.Join(names, ", "), why,
+		"let these calls pass: docker run --security-opt seccomp=PROFILE.json; in Kubernetes"+
+			" securityContext.seccompProfile; an old libseccomp or runtime refuses calls that it does not know")
+}
+
 // kernelLacks lists what the running kernel, or a sandbox, does not have.
 func kernelLacks(f *Facts) []Finding {
 	k := f.Kernel
@@ -89,8 +120,8 @@ func kernelLacks(f *Facts) []Finding {
 		s     Severity
 	}{
 		{k.MulticastAll, "IP_MULTICAST_ALL", "2.6.31", Fault},
-		{k.Batch, "sendmmsg and recvmmsg", "3.0", Warning},
-		{k.Memfd, "memfd_create", "3.17", Fault},
+		{k.Batch || k.blocked("sendmmsg") || k.blocked("recvmmsg"), "sendmmsg and recvmmsg", "3.0", Warning},
+		{k.Memfd || k.blocked("memfd_create"), "memfd_create", "3.17", Fault},
 		{k.Zerocopy, "SO_ZEROCOPY", "4.14", Warning},
 		{k.Segment, "UDP_SEGMENT", "4.18", Warning},
 		{k.Merge, "UDP_GRO", "5.0", Warning},

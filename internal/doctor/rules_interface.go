@@ -27,7 +27,8 @@ var interfaceRules = []rule{
 			"the interface does not do multicast: its flag is off", "a rank refuses to join over it",
 			"sudo ip link set "+l.Name+" multicast on")
 	}),
-	{"no-ipv4", noIPv4},
+	{"no-address", noAddress},
+	onLink("ipv6-only", onlyIPv6),
 	{"interface-ambiguous", ambiguous},
 	{"no-network", func(f *Facts) []Finding {
 		return one(f.Chosen.Why == ByDefault && len(f.usable()) == 0 && !f.hasIPv6(), Warning, f.Host,
@@ -83,25 +84,34 @@ func orWord(names []string, otherwise string) string {
 	return names[0]
 }
 
-// noIPv4 finds interfaces, or a host, with addresses of IPv6 alone.
-func noIPv4(f *Facts) []Finding {
+// onlyIPv6 says what is other where an interface has addresses of IPv6 alone.
+func onlyIPv6(f *Facts, l *Link) []Finding {
+	at, err := netip.ParseAddr(f.Chosen.Address)
+	return one(err == nil && at.Is6() && len(l.IPv4) == 0 && !l.Loopback, Note, l.Name,
+		"it has IPv6 alone",
+		"ranks meet and multicast over IPv6, and switches learn by MLD who listens: they may snoop that and not IGMP",
+		"if other hosts have no IPv6, an address: sudo ip addr add 10.0.0.1/24 dev "+l.Name)
+}
+
+// noAddress finds an interface, or a host, that has no address which the library takes.
+func noAddress(f *Facts) []Finding {
 	l := f.chosen()
-	if at, err := netip.ParseAddr(f.Chosen.Address); l != nil && err == nil && at.Is6() {
-		return nil // the library takes it as it is
-	}
 	if l == nil || l.Loopback {
 		i := slices.IndexFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
 		if i < 0 || len(f.usable()) > 0 {
 			return nil
 		}
 		l = &f.Links[i]
+		return one(true, Fault, l.Name, "it has only IPv6 ("+l.global6()+"), and is not taken",
+			"a rank tells the others an address of loopback, where they cannot reach it",
+			"export MCAST_IFACE="+l.Name+"; or a default route by it: sudo ip -6 route add default dev "+l.Name)
 	}
-	what := "the interface has no IPv4 address"
+	what := "the interface has no address"
 	if six := l.global6(); six != "" {
-		what += ", only IPv6 (" + six + ")"
+		what = "the interface has no IPv4 address, only IPv6 (" + six + ")"
 	}
-	return one(len(l.IPv4) == 0, Fault, l.Name, what, "the library multicasts over IPv4",
-		"sudo ip addr add 10.0.0.1/24 dev "+l.Name+", with another number on each host")
+	return one(f.Chosen.Error != "" && len(l.IPv4) == 0, Fault, l.Name, what, "a rank cannot open its sockets",
+		"sudo ip addr add 10.0.0.1/24 dev "+l.Name+", with another number on each host; or unset MCAST_FAMILY")
 }
 
 // ambiguous finds a host without a default route that has several interfaces.

@@ -14,6 +14,7 @@ import (
 var jobRules = []jobRule{
 	{"settings-differ", settingsDiffer},
 	{"same-address-on-hosts", sameAddressOnHosts},
+	{"families-differ", familiesDiffer},
 	{"networks-differ", networksDiffer},
 	{"mtu-differs", func(j *job) []Finding {
 		groups := j.differing(func(host int) string {
@@ -22,9 +23,9 @@ var jobRules = []jobRule{
 			}
 			return ""
 		})
-		return one(groups != nil, Warning, "MTU", "it is "+j.spell(groups),
+		return j.odd(groups, one(groups != nil, Warning, "MTU", "it is "+j.spell(groups),
 			"chunks are fitted to the smallest, and switch ports may drop what is larger",
-			"the same on all hosts: sudo ip link set IFACE mtu 1500")
+			"the same on all hosts: sudo ip link set IFACE mtu 1500"))
 	}},
 	{"speed-differs", func(j *job) []Finding {
 		groups := j.differing(func(host int) string {
@@ -33,20 +34,24 @@ var jobRules = []jobRule{
 			}
 			return ""
 		})
-		return one(groups != nil, Warning, "speed", "links run at "+j.spell(groups),
+		return j.odd(groups, one(groups != nil, Warning, "speed", "links run at "+j.spell(groups),
 			"the slowest host sets the pace of all",
-			"look at cable and switch port of the slow ones, or name other interfaces by MCAST_IFACE")
+			"look at cable and switch port of the slow ones, or name other interfaces by MCAST_IFACE"))
 	}},
 	{"nccl-differs", func(j *job) []Finding {
 		groups := j.differing(func(host int) string { return j.hosts[host].NCCL.Version })
-		return one(groups != nil, Warning, "NCCL", "its version is "+j.spell(groups),
-			"ranks with different versions of NCCL may refuse each other", "the same on all hosts")
+		return j.odd(groups, one(groups != nil, Warning, "NCCL", "its version is "+j.spell(groups),
+			"ranks with different versions of NCCL may refuse each other", "the same on all hosts"))
 	}},
 	{"unreachable", unreachable},
+	{"udp-stopped", udpStopped},
+	{"flow-stopped", flowStopped},
+	{"no-querier", noQuerierAnywhere},
 	{"no-multicast", noMulticast},
 	{"mtu-hole", mtuHole},
 	{"lossy-path", lossyPath},
 	{"slow-path", slowPath},
+	{"slow-answers", slowAnswers},
 }
 
 // settingsDiffer compares the variables that ranks must have alike.
@@ -70,8 +75,8 @@ func settingsDiffer(j *job) (found []Finding) {
 	for _, entry := range strings.Fields(defaults.Agreed()) {
 		name, _, _ := strings.Cut(entry, "=")
 		groups := j.differing(func(host int) string { return agreed[host][name] })
-		found = append(found, one(groups != nil, Fault, name, "it is "+j.spell(groups),
-			"ranks with different values do not join", "the same on all hosts, or unset "+name)...)
+		found = append(found, j.odd(groups, one(groups != nil, Fault, name, "it is "+j.spell(groups),
+			"ranks with different values do not join", "the same on all hosts, or unset "+name))...)
 	}
 	return found
 }
@@ -90,12 +95,40 @@ func sameAddressOnHosts(j *job) (found []Finding) {
 		f := &found[i]
 		hosts := seen[f.Subject]
 		first := j.hosts[hosts[0]].Chosen
-		f.Severity = Fault
+		f.Severity, f.Hosts = Fault, j.list(hosts)
 		f.What = fmt.Sprintf("%s have the same address on %s", j.names(hosts), first.Name)
 		f.Why = "ranks that connect to one of them reach themselves, or another"
 		f.Remedy = "export MCAST_IFACE=NAME on them, of an interface whose address others do not have"
 	}
 	return found
+}
+
+// family returns the version of IP by which others would reach a host; empty: none.
+func (j *job) family(host int) string {
+	at, err := netip.ParseAddr(j.hosts[host].Chosen.Address)
+	switch {
+	case err != nil || at.IsLoopback():
+		return ""
+	case at.Is6():
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
+// familiesDiffer finds hosts that have addresses of the one version of IP, and others of the other.
+func familiesDiffer(j *job) []Finding {
+	groups := j.differing(j.family)
+	both := func() bool { // then the library takes IPv6
+		for i := range j.hosts {
+			if l := j.hosts[i].chosen(); l != nil && !l.Loopback && l.global6() == "" {
+				return false
+			}
+		}
+		return true
+	}
+	return j.odd(groups, one(groups != nil && !both(), Fault, "addresses", "hosts have "+j.spell(groups),
+		"ranks of the ones cannot reach those of the others, and no paths were tried between them",
+		"an IPv4 address on all: sudo ip addr add 10.0.0.1/24 dev IFACE; or an IPv6 address on all"))
 }
 
 // networksDiffer finds hosts with a router between them.
@@ -104,6 +137,9 @@ func networksDiffer(j *job) []Finding {
 		ttl, err := strconv.Atoi(f.Settings.Set["MCAST_TTL"])
 		return err == nil && ttl > 1
 	})
+	if j.differing(j.family) != nil {
+		return nil // which is said already
+	}
 	groups := j.differing(func(host int) string {
 		f := &j.hosts[host]
 		l := f.chosen()
@@ -117,136 +153,20 @@ func networksDiffer(j *job) []Finding {
 		}
 		return ""
 	})
-	return one(groups != nil && !routers, Warning, "network",
+	return j.odd(groups, one(groups != nil && !routers, Warning, "network",
 		"hosts are in different networks: "+j.spell(groups),
 		"with MCAST_TTL=1, the default, multicast does not pass the router between them",
-		"export MCAST_IFACE to interfaces of one network, or MCAST_TTL=2 and multicast routing")
+		"export MCAST_IFACE to interfaces of one network, or MCAST_TTL=2 and multicast routing"))
 }
 
-// paths makes findings of pairs that fail: one for each host at whose end all do, and one for the
-// rest. Why and Remedy are those of f.
-func (j *job) paths(f Finding, p pattern, everywhere, to, from, pair string) (found []Finding) {
-	say := func(subject, what string) {
-		f.Subject, f.What = subject, what
-		found = append(found, f)
-	}
-	if p.all {
-		say("network", everywhere)
-		return found
-	}
-	for _, h := range p.to {
-		say(j.name(h), fmt.Sprintf(to, j.name(h)))
-	}
-	for _, h := range p.from {
-		say(j.name(h), fmt.Sprintf(from, j.name(h)))
-	}
-	var rest []string
-	for _, r := range p.rest {
-		rest = append(rest, j.name(r.From)+" to "+j.name(r.To))
-	}
-	if len(rest) > 0 {
-		say("path", pair+" "+listed(rest))
+// odd names the hosts that differ from most, if there is a most.
+func (j *job) odd(groups []alike, found []Finding) []Finding {
+	for i := range found {
+		for _, g := range groups[1:] {
+			if len(g.hosts) < len(groups[0].hosts) {
+				found[i].Hosts = append(found[i].Hosts, j.list(g.hosts)...)
+			}
+		}
 	}
 	return found
-}
-
-func unreachable(j *job) []Finding {
-	f := Finding{
-		Severity: Fault,
-		Why:      "ranks there cannot join: they connect by TCP",
-		Remedy:   "let TCP pass between all hosts (sudo nft list ruleset), or name others by MCAST_IFACE",
-	}
-	return j.paths(
-		f,
-		j.conclude(func(p Pair) bool { return !p.TCP }),
-		"no host reaches another by TCP",
-		"no other host reaches %s by TCP",
-		"%s reaches no other host by TCP",
-		"TCP does not pass from",
-	)
-}
-
-func noMulticast(j *job) []Finding {
-	f := Finding{
-		Severity: Fault,
-		Why:      "Allgather and Broadcast go from rank to rank over TCP, no faster than a ring",
-		Remedy:   "a querier in one switch; UDP to 239.192.0.0/14 through firewalls; TROUBLESHOOTING.md",
-	}
-	deaf := j.conclude(func(p Pair) bool { return p.Multicast == 0 && p.TCP })
-	return j.paths(
-		f,
-		deaf,
-		"multicast reaches no host: the network carries none",
-		"%s hears no other host's multicast",
-		"nobody hears what %s multicasts",
-		"multicast does not pass from",
-	)
-}
-
-// mtuHole finds paths that carry less than the interfaces at their ends.
-func mtuHole(j *job) []Finding {
-	least := 0
-	narrow := func(p Pair) bool {
-		carried := p.Multicast
-		if carried == 0 || p.Unicast > 0 && p.Unicast < carried {
-			carried = p.Unicast
-		}
-		if carried == 0 || carried >= p.Full {
-			return false
-		}
-		if least == 0 || carried < least {
-			least = carried
-		}
-		return true
-	}
-	pattern := j.conclude(narrow)
-	f := Finding{
-		Severity: Fault,
-		Why:      "full packets are lost there: chunks are made smaller, and other programs stand still",
-		Remedy: fmt.Sprintf(
-			"mend the MTU of that switch port or tunnel, or sudo ip link set IFACE mtu %d on all hosts",
-			least,
-		),
-	}
-	size := fmt.Sprintf("packets of more than %d bytes, which interfaces allow,", least)
-	return j.paths(
-		f,
-		pattern,
-		size+" pass nowhere",
-		size+" do not reach %s",
-		size+" of %s do not arrive",
-		size+" do not pass from",
-	)
-}
-
-func lossyPath(j *job) []Finding {
-	const some = 0.001
-	f := Finding{
-		Severity: Warning,
-		Why:      "what is lost comes by repair: each operation waits for it",
-		Remedy:   "look at drops of that card (ethtool -S IFACE) and its switch port, cable, transceiver",
-	}
-	return j.paths(f, j.conclude(func(p Pair) bool { return p.Lost >= some }),
-		"datagrams are lost between all hosts", "datagrams to %s are lost", "datagrams of %s are lost",
-		"datagrams are lost from")
-}
-
-// slowPath finds paths at less than half of what is usual in this job.
-func slowPath(j *job) []Finding {
-	var rates []float64
-	for _, p := range j.Pairs {
-		if p.Mbps > 0 {
-			rates = append(rates, p.Mbps)
-		}
-	}
-	if len(rates) == 0 {
-		return nil
-	}
-	slices.Sort(rates)
-	usual := rates[len(rates)/2]
-	slow := j.conclude(func(p Pair) bool { return p.Mbps > 0 && p.Mbps < usual/2 })
-	f := Finding{Severity: Warning, Why: "the slowest host sets the pace of all",
-		Remedy: "ethtool IFACE there (speed, duplex), its switch port, and what else uses the link"}
-	usually := fmt.Sprintf(" at less than half of the usual %.0f Mbit/s", usual)
-	return j.paths(f, slow, "", "%s receives"+usually, "%s sends"+usually, "slow"+usually+":")
 }

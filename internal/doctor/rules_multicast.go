@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // multicastRules are about how switches and routers learn who listens.
@@ -128,7 +130,7 @@ func noQuerier(f *Facts) []Finding {
 
 // multicastRoute says where others' multicast would go.
 func multicastRoute(f *Facts) []Finding {
-	if f.onLoopback() || f.MulticastRoute == f.Chosen.Name || f.MulticastRoute == "" {
+	if f.onLoopback() || f.MulticastRoute == f.Chosen.Name || f.MulticastRoute == "" || f.family() == batch.IPv6 {
 		return nil
 	}
 	goes := "goes by " + f.MulticastRoute

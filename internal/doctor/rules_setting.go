@@ -60,13 +60,13 @@ func chunkTooLarge(f *Facts, l *Link) []Finding {
 		return nil
 	}
 	return one(
-		udp.PacketFor(chunk) > l.MTU,
+		udp.PacketFor(f.family(), chunk) > l.MTU,
 		Fault,
 		"MCAST_CHUNK",
 		fmt.Sprintf(
 			"MCAST_CHUNK=%d makes packets of %d bytes, %s carries %d",
 			chunk,
-			udp.PacketFor(chunk),
+			udp.PacketFor(f.family(), chunk),
 			l.Name,
 			l.MTU,
 		),
@@ -94,46 +94,20 @@ func receiveBufferCut(f *Facts) []Finding {
 	)
 }
 
-// glooInterface finds an embedded gloo that goes by another network: it takes the address that the
-// host's name stands for, unless it is told an interface.
+// glooInterface finds an embedded gloo that is told another interface; by itself it takes the address
+// that this library has.
 func glooInterface(f *Facts) []Finding {
-	const why = "the operations that gloo does go by another network, perhaps a slow one, or none"
-	if f.onLoopback() || f.Chosen.Error != "" {
+	names := f.Settings.Set["GLOO_SOCKET_IFNAME"]
+	if names == "" || f.onLoopback() || f.Chosen.Error != "" {
 		return nil
 	}
-	remedy := "export GLOO_SOCKET_IFNAME=" + f.Chosen.Name
-	if names := f.Settings.Set["GLOO_SOCKET_IFNAME"]; names != "" {
-		return one(
-			!slices.Contains(strings.Split(names, ","), f.Chosen.Name),
-			Warning,
-			"GLOO_SOCKET_IFNAME",
-			fmt.Sprintf("gloo takes %s, this library %s", names, f.Chosen.Name),
-			why,
-			remedy,
-		)
-	}
-	own := func(at string) bool {
-		a, err := netip.ParseAddr(at)
-		return err == nil && slices.ContainsFunc(f.chosen().prefixes(), func(p netip.Prefix) bool {
-			return p.Addr() == a.Unmap().WithZone("")
-		})
-	}
-	stands := "nothing"
-	if len(f.HostAddresses) > 0 {
-		stands = strings.Join(f.HostAddresses, " and ")
-	}
 	return one(
-		!slices.ContainsFunc(f.HostAddresses, own),
+		!slices.Contains(strings.Split(names, ","), f.Chosen.Name),
 		Warning,
-		"host name",
-		fmt.Sprintf(
-			"the name %s stands for %s, no address of %s",
-			f.Host,
-			stands,
-			f.Chosen.Name,
-		),
-		why,
-		remedy,
+		"GLOO_SOCKET_IFNAME",
+		fmt.Sprintf("gloo takes %s, this library %s", names, f.Chosen.Name),
+		"the operations that gloo does go by another network, perhaps a slow one, or none",
+		"unset GLOO_SOCKET_IFNAME, or export GLOO_SOCKET_IFNAME="+f.Chosen.Name,
 	)
 }
 

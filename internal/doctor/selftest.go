@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -25,11 +26,20 @@ func (g *gatherer) tests() {
 		return // Diagnose has the reason
 	}
 	at := netip.AddrPortFrom(netip.MustParseAddr(g.Chosen.Address), 0)
-	g.test(TestSmall, func() error { return g.loopsBack(udp.MinPacket) })
-	g.test(TestFull, func() error { return g.loopsBack(udp.PacketFor(udp.ChunkFor(g.chosen().MTU))) })
+	f := g.family()
+	g.test(TestSmall, func() error { return g.loopsBack(udp.MinPacket(f)) })
+	g.test(TestFull, func() error { return g.loopsBack(udp.PacketFor(f, udp.ChunkFor(f, g.chosen().MTU))) })
 	g.test(TestUDP, func() error { return echoUDP(at) })
 	g.test(TestTCP, func() error { return echoTCP(at) })
 	g.test(TestMemory, g.fill)
+}
+
+// family returns that of the address that the library takes, IPv4 where there is none.
+func (f *Facts) family() *batch.Family {
+	if at, err := netip.ParseAddr(f.Chosen.Address); err == nil && at.Is6() {
+		return batch.IPv6
+	}
+	return batch.IPv4
 }
 
 func (g *gatherer) test(name string, try func() error) {
@@ -50,7 +60,7 @@ func (g *gatherer) loopsBack(packet int) error {
 		return err
 	}
 	p, err := udp.OpenProber(udp.Options{
-		Size: 1, Job: rand.Uint64(), Group: randomGroup(), Port: 10000 + uint16(rand.IntN(20000)),
+		Size: 1, Job: rand.Uint64(), Group: randomGroup(g.family()), Port: 10000 + uint16(rand.IntN(20000)),
 		Interface: ifi, Sources: []netip.Addr{netip.MustParseAddr(g.Chosen.Address)},
 	})
 	if err != nil {
@@ -76,12 +86,12 @@ func (g *gatherer) loopsBack(packet int) error {
 
 // echoUDP has one socket of the chosen address send to another.
 func echoUDP(at netip.AddrPort) error {
-	to, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	to, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	from, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(at), to.LocalAddr().(*net.UDPAddr))
+	from, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(at), to.LocalAddr().(*net.UDPAddr))
 	if err != nil {
 		return err
 	}
@@ -91,13 +101,14 @@ func echoUDP(at netip.AddrPort) error {
 
 // echoTCP has one connection of the chosen address to itself.
 func echoTCP(at netip.AddrPort) error {
-	l, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at))
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }()
 	d := net.Dialer{Timeout: testTime / 2}
-	from, err := d.Dial("tcp4", l.Addr().String())
+	port := l.Addr().(*net.TCPAddr).AddrPort().Port() // its address has lost its zone
+	from, err := d.Dial("tcp", netip.AddrPortFrom(at.Addr(), port).String())
 	if err != nil {
 		return err
 	}

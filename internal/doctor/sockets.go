@@ -80,7 +80,7 @@ func (g *gatherer) sockets() {
 	if l == nil {
 		return
 	}
-	n.ChunkBytes = udp.ChunkFor(l.MTU)
+	n.ChunkBytes = udp.ChunkFor(g.family(), l.MTU)
 	if g.settings.Chunk > 0 {
 		n.ChunkBytes = g.settings.Chunk
 	}
@@ -89,7 +89,7 @@ func (g *gatherer) sockets() {
 		receive = min(receive, asked)
 	}
 	const doubled = 2 // the kernel does, for its own share
-	n.WindowFor = batch.Queue(doubled*receive, udp.PacketFor(n.ChunkBytes), l.Loopback)
+	n.WindowFor = batch.Queue(doubled*receive, udp.PacketFor(g.family(), n.ChunkBytes), l.Loopback)
 }
 
 // interfaceAt returns the index of an interface and its address.

@@ -217,6 +217,17 @@ var networkSymptoms = []symptom{
 }
 
 var hostSymptoms = []symptom{
+	{"seccomp", func(f *Facts) {
+		f.Kernel.Filtered, f.Kernel.Batch = true, false
+		f.Kernel.Blocked = []Blocked{{"recvmmsg", "function not implemented"}}
+	}, Warning, "seccomp", "refuses recvmmsg (function not implemented)", "--security-opt seccomp=PROFILE.json"},
+	{"seccomp", func(f *Facts) {
+		f.Kernel.Filtered, f.Kernel.Memfd = true, false
+		f.Kernel.Blocked = []Blocked{{"memfd_create", "operation not permitted"}}
+	}, Fault, "seccomp", "memfd_create", "seccompProfile"},
+	{"far-from-card", func(f *Facts) {
+		eth0(f).Near, f.CPU.Set = "0-1,8-9", []int{2, 3}
+	}, Warning, "eth0", "near CPUs 0-1,8-9", "numactl --physcpubind=0-1,8-9"},
 	{
 		"kernel-lacks",
 		func(f *Facts) { f.Kernel.Segment, f.Kernel.Merge = false, false },

@@ -40,22 +40,6 @@ var settingSymptoms = []symptom{
 		"GLOO_SOCKET_IFNAME=eth0",
 	},
 	{
-		"gloo-interface",
-		func(f *Facts) { f.HostAddresses = []string{"127.0.1.1"} },
-		Warning,
-		"host name",
-		"host0 stands for 127.0.1.1",
-		"GLOO_SOCKET_IFNAME=eth0",
-	},
-	{
-		"gloo-interface",
-		func(f *Facts) { f.HostAddresses = nil },
-		Warning,
-		"host name",
-		"stands for nothing",
-		"GLOO_SOCKET_IFNAME=eth0",
-	},
-	{
 		"nccl-interface",
 		given("NCCL_SOCKET_IFNAME", "=eth"),
 		Warning,
@@ -99,18 +83,21 @@ var interfaceSymptoms = []symptom{
 	},
 	{"multicast-off", func(f *Facts) { eth0(f).Multicast = false }, Fault, "eth0", "its flag is off",
 		"sudo ip link set eth0 multicast on"},
-	{"no-ipv4", func(f *Facts) {
+	{"no-address", func(f *Facts) {
 		eth0(f).IPv4, eth0(f).IPv6 = nil, []string{"fe80::1/64", "fd00::1/64"}
-		f.Chosen = Choice{Name: "eth0", Why: ByName, Error: "interface eth0 has no IPv4 address"}
-	}, Fault, "eth0", "only IPv6 (fd00::1/64)", "ip addr add"},
-	{"no-ipv4", func(f *Facts) {
+		f.Chosen = Choice{Name: "eth0", Why: ByName, Error: "MCAST_IFACE has no IPv4 address"}
+	}, Fault, "eth0", "only IPv6 (fd00::1/64)", "MCAST_FAMILY"},
+	{"no-address", func(f *Facts) {
 		eth0(f).IPv4, eth0(f).IPv6 = nil, []string{"fd00::1/64"}
 		f.Chosen = Choice{Name: "lo", Address: "127.0.0.1", Why: ByDefault}
-	}, Fault, "eth0", "only IPv6 (fd00::1/64)", "dev eth0"},
-	{"no-ipv4", func(f *Facts) {
-		eth0(f).IPv4 = nil
-		f.Chosen = Choice{Name: "eth0", Why: ByName, Error: "interface eth0 has no IPv4 address"}
-	}, Fault, "eth0", "no IPv4 address", "dev eth0"},
+	}, Fault, "eth0", "only IPv6 (fd00::1/64), and is not taken", "MCAST_IFACE=eth0"},
+	{"no-address", func(f *Facts) {
+		eth0(f).IPv4, eth0(f).IPv6 = nil, nil
+		f.Chosen = Choice{Name: "eth0", Why: ByName, Error: "interface eth0 has no address"}
+	}, Fault, "eth0", "the interface has no address", "dev eth0"},
+	{"ipv6-only", func(f *Facts) {
+		eth0(f).IPv4, eth0(f).IPv6, f.Chosen.Address = nil, []string{"fd00::1/64"}, "fd00::1"
+	}, Note, "eth0", "it has IPv6 alone", "ip addr add"},
 	{"interface-ambiguous", func(f *Facts) {
 		also(f, "eth1", "10.1.0.1/24", nil)
 		f.Routes = f.Routes[1:]
@@ -148,13 +135,7 @@ var interfaceSymptoms = []symptom{
 			"172.17.0.1/16",
 			func(l *Link) { l.Kind, l.Hardware, l.Mbps = "bridge", false, 0 },
 		)
-		f.Chosen, f.HostAddresses = Choice{
-			Name:    "docker0",
-			Address: "172.17.0.1",
-			Why:     ByName,
-		}, []string{
-			"172.17.0.1",
-		}
+		f.Chosen = Choice{Name: "docker0", Address: "172.17.0.1", Why: ByName}
 		f.Routes = append(f.Routes, Route{To: "172.17.0.0/16", Link: "docker0"})
 	}, Warning, "docker0", "container's bridge", "MCAST_IFACE=eth0"},
 	{

@@ -57,7 +57,7 @@ func TestPausedRankAsksForNothing(t *testing.T) {
 func pairOverUDP(t *testing.T, offload batch.Offload, clock Clock) (ranks [2]*Gather) {
 	t.Helper()
 	conns := systest.Mesh(t, 2)
-	lo, _, err := udp.Choose("", nil)
+	lo, err := udp.Choose("", nil)
 	require.NoError(t, err)
 	group := netip.AddrFrom4([4]byte{239, 193, byte(rand.N(256)), byte(rand.N(200))})
 	port, job := uint16(20000+rand.N(10000)), rand.Uint64()

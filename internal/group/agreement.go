@@ -20,9 +20,14 @@ type agreement struct {
 	settings   config.Settings
 	job        uint64
 	keys       []uint64
-	addrs      []netip.AddrPort
-	fabric     string // "shm" or "udp"
-	reason     string // why that one
+	ways       []way            // by which ranks may come to each other, the best first
+	addrs      []netip.AddrPort // of all ranks, by that one
+	ports      []uint16         // of their listeners
+	ring       []int            // see ringOf
+	rails      [][][]netip.Addr // of each rank, of each further interface: its addresses
+	hosts      []host           // of all ranks, with the addresses by which other hosts reach them
+	fabric     string           // "shm" or "udp"
+	reason     string           // why that one
 	oneHost    bool
 	rcvBuf     int
 	narrow     int // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
@@ -38,8 +43,10 @@ func newAgreement(o Options, blobs [][]byte) (*agreement, error) {
 	if len(blobs) != o.Size {
 		return nil, argument("%d blobs for a group of %d ranks", len(blobs), o.Size)
 	}
+	var err error
 	a := &agreement{rank: o.Rank, size: o.Size, settings: o.Settings}
 	all := make([]blob, o.Size)
+	offers := make([]offers, o.Size)
 	for r := range blobs {
 		if err := json.Unmarshal(blobs[r], &all[r]); err != nil {
 			return nil, argument("blob of rank %d is not one of ours: %v", r, err)
@@ -47,35 +54,19 @@ func newAgreement(o Options, blobs [][]byte) (*agreement, error) {
 		if err := a.add(r, &all[r], &all[0]); err != nil {
 			return nil, err
 		}
+		if offers[r], err = all[r].offers(); err != nil {
+			return nil, err
+		}
 	}
-	var err error
 	if a.job, err = strconv.ParseUint(all[0].Job, 16, 64); err != nil || a.job == 0 {
 		return nil, argument("blob of rank 0 names the job %q", all[0].Job)
 	}
-	if a.oneHost && o.Settings.Interface == "" {
-		for r := range a.addrs {
-			a.addrs[r] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.addrs[r].Port())
-		}
-	}
-	if err := a.reachable(all); err != nil {
+	if err := a.meetAt(all, offers); err != nil {
 		return nil, err
 	}
+	a.ring = ringOf(a.hosts)
 	a.countSwitches(all)
 	return a, a.choose(all)
-}
-
-// reachable finds a rank that others would look for on their own loopback.
-func (a *agreement) reachable(all []blob) error {
-	if a.oneHost {
-		return nil
-	}
-	for r, addr := range a.addrs {
-		if addr.Addr().IsLoopback() {
-			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: it has no default route, so set MCAST_IFACE to the interface that reaches the others",
-				r, all[r].Host, addr.Addr())
-		}
-	}
-	return nil
 }
 
 // countSwitches finds out whether there are aggregation nodes for all ranks.
@@ -93,9 +84,6 @@ func (a *agreement) countSwitches(all []blob) {
 		a.noSwitch = "ranks join the switch at the first Reduce-Scatter"
 	}
 }
-
-// minMTU is the least that IPv4 works with (RFC 791).
-const minMTU = 68
 
 // add takes one rank's blob into account.
 func (a *agreement) add(r int, b, first *blob) error {
@@ -119,16 +107,26 @@ func (a *agreement) add(r int, b, first *blob) error {
 	if err != nil {
 		return argument("blob of rank %d has the key %q", r, b.Key)
 	}
-	addr, err := netip.ParseAddr(b.Address)
-	if err != nil || !addr.Is4() || b.Port < 1 || b.Port > 65535 {
-		return argument("blob of rank %d has the address %q, port %d; want IPv4 and a port from 1 to 65535", r, b.Address, b.Port)
+	if b.Port < 1 || b.Port > 65535 {
+		return argument("blob of rank %d has the port %d; want one from 1 to 65535", r, b.Port)
 	}
-	if b.MTU < minMTU || b.RcvBuf < 0 || b.Switches < 0 {
-		return argument("blob of rank %d has an MTU of %d, a receive buffer of %d bytes and %d switches; want an MTU of at least %d, and nothing below 0",
-			r, b.MTU, b.RcvBuf, b.Switches, minMTU)
+	if b.RcvBuf < 0 || b.Switches < 0 {
+		return argument("blob of rank %d has a receive buffer of %d bytes and %d switches; want nothing below 0", r, b.RcvBuf, b.Switches)
 	}
 	a.keys = append(a.keys, key)
-	a.addrs = append(a.addrs, netip.AddrPortFrom(addr, uint16(b.Port))) // checked above
+	a.hosts = append(a.hosts, host{id: b.Host, name: b.Name})
+	if a.rails = append(a.rails, b.Rails); len(b.Rails) != len(first.Rails) {
+		what := func(b *blob) string {
+			if len(b.Rails) == 0 {
+				return "one interface at most"
+			}
+			return fmt.Sprintf("%d interfaces", len(b.Rails)+1)
+		}
+		return &MismatchError{
+			Ranks: [2]int{0, r}, What: [2]string{what(first), what(b)},
+			Text: fmt.Sprintf("MCAST_IFACE names %s at rank 0 and %s at rank %d; name as many at all ranks", what(first), what(b), r),
+		}
+	}
 	if r == 0 {
 		a.rcvBuf, a.oneHost = b.RcvBuf, true
 	}
@@ -182,14 +180,11 @@ func (a *agreement) choose(all []blob) error {
 	return nil
 }
 
-// group returns the multicast group and port: those configured, or ones drawn
-// from the job's number in the organisation-local block 239.192.0.0/14 (RFC 2365).
+// group returns the multicast group and port: those configured, or ones drawn from the job's number.
 func (a *agreement) group() (netip.Addr, uint16) {
 	addr, port := a.settings.Group, a.settings.Port
 	if !addr.IsValid() {
-		j := a.job >> 1
-		// Subgroups take the addresses that follow, so the last byte leaves room.
-		addr = netip.AddrFrom4([4]byte{239, 192 | byte(j>>16)&3, byte(j >> 8), byte(j) &^ 15})
+		addr = drawnGroup(a.addrs[0].Addr().Is4(), a.job)
 	}
 	if port == 0 {
 		// Below the range from which Linux takes ephemeral ports.

@@ -17,15 +17,18 @@ func FuzzAgreement(f *testing.F) {
 	good := func(rank int) blob {
 		return blob{
 			Version: wire.Version, Rank: rank, Size: 2, Host: "a/1", Address: "10.0.0.1", Port: 7000, Key: "1", Job: "1",
-			MTU: 1500, RcvBuf: 212992, Settings: settings.Agreed(),
+			RcvBuf: 212992, Settings: settings.Agreed(),
 		}
 	}
 	for _, change := range []func(*blob){
 		func(*blob) {},
 		func(b *blob) { b.Host = "b/2" },
-		func(b *blob) { b.MTU = -1 },
-		func(b *blob) { b.MTU, b.RcvBuf, b.Switches = 0, -1, -1 },
+		func(b *blob) { b.RcvBuf = -1 },
+		func(b *blob) { b.RcvBuf, b.Switches = -1, -1 },
 		func(b *blob) { b.Host, b.Address = "b/2", "fe80::1%eth0" },
+		func(b *blob) { b.Host, b.Address, b.Address6 = "b/2", "", "fe80::1%eth0" },
+		func(b *blob) { b.Host, b.Address6 = "b/2", "fd00::1" },
+		func(b *blob) { b.Host, b.Address6 = "b/2", "::ffff:10.0.0.1" },
 		func(b *blob) { b.Host, b.Address = "b/2", "127.0.0.1" },
 		func(b *blob) { b.Settings = "" },
 		func(b *blob) { b.Switches = 1 },
@@ -61,7 +64,7 @@ func FuzzAgreement(f *testing.F) {
 		require.Len(t, a.keys, 2)
 		require.Len(t, a.addrs, 2)
 		for _, at := range a.addrs {
-			require.True(t, at.Addr().Is4())
+			require.Equal(t, a.addrs[0].Addr().Is4(), at.Addr().Is4())
 			require.NotZero(t, at.Port())
 		}
 		require.GreaterOrEqual(t, a.rcvBuf, 0)
@@ -69,6 +72,7 @@ func FuzzAgreement(f *testing.F) {
 		require.NotZero(t, a.job)
 		group, port := a.group()
 		require.True(t, group.IsMulticast())
+		require.Equal(t, a.addrs[0].Addr().Is4(), group.Is4())
 		require.NotZero(t, port)
 		require.Positive(t, a.chains(1000))
 	})

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -55,7 +54,7 @@ func (a *agreement) callers() (all []caller) {
 	}
 	lower(wire.PurposeMesh, mesh.Neighbours(a.rank, a.size))
 	if a.connects() {
-		lower(wire.PurposeControl, topology.Neighbours(a.rank, a.size))
+		lower(wire.PurposeControl, a.neighbours())
 		lower(wire.PurposeStream, a.others())
 	}
 	return all
@@ -125,6 +124,10 @@ func (l *lobby) connectEach(
 		if peer > a.rank {
 			g.Go(func() error {
 				return try(func() (int, net.Conn, error) {
+					if purpose == wire.PurposeMesh && len(a.ways) > 1 {
+						c, err := l.tryWays(ctx, a, peer)
+						return peer, c, err
+					}
 					c, err := l.dial(ctx, a, purpose, peer)
 					return peer, c, err
 				})
@@ -158,7 +161,7 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 	var before error
 	for {
 		start := time.Now()
-		c, err := l.network.Dial(ctx, "tcp4", a.addrs[peer].String(), d)
+		c, err := l.network.Dial(ctx, "tcp", a.addrs[peer].String(), d)
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -61,14 +62,20 @@ type blob struct {
 	Rank     int    `json:"r"`
 	Size     int    `json:"n"`
 	Host     string `json:"h"` // netdev.HostID
-	Address  string `json:"a"` // where other hosts reach it
-	Port     int    `json:"p"` // of its listener
-	Key      string `json:"k"` // that its listener wants to hear
-	Job      string `json:"j"` // drawn by every rank, rank 0's counts
-	MTU      int    `json:"m"` // of the interface of Address
-	RcvBuf   int    `json:"b"` // largest receive buffer of a socket
-	Switches int    `json:"x"` // aggregation nodes that it knows
-	Settings string `json:"s"` // those that must agree
+	Name     string `json:"hn,omitempty"`
+	Address  string `json:"a"`           // where other hosts reach it over IPv4; empty: they do not
+	Address6 string `json:"6,omitempty"` // over IPv6
+	Port     int    `json:"p"`           // of its listener
+	Key      string `json:"k"`           // that its listener wants to hear
+	Job      string `json:"j"`           // drawn by every rank, rank 0's counts
+	RcvBuf   int    `json:"b"`           // largest receive buffer of a socket
+	Switches int    `json:"x"`           // aggregation nodes that it knows
+	Settings string `json:"s"`           // those that must agree
+	// Rails are the addresses of each further interface that is asked for.
+	Rails [][]netip.Addr `json:"l,omitempty"`
+	Asked bool           `json:"i,omitempty"` // for an interface
+	// Candidates are all its addresses where no interface is asked for.
+	Candidates []netdev.Candidate `json:"w,omitempty"`
 }
 
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
@@ -82,7 +89,12 @@ func Open(o Options) (*Endpoint, error) {
 	if o.Network == nil {
 		o.Network = kernel{}
 	}
-	ifi, addr, err := o.Network.Uplink(o.Settings.Interface)
+	version := netdev.Version(o.Settings.Version())
+	_, addrs, err := o.Network.Uplink(o.Settings.First(), version)
+	if err != nil {
+		return nil, err
+	}
+	rails, err := railsOf(&o, version)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +102,17 @@ func Open(o Options) (*Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
-	b, err := json.Marshal(blob{
-		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(),
-		Address: addr.String(), Port: l.port(), MTU: ifi.MTU, RcvBuf: receiveLimit(o.Settings),
+	mine := blob{
+		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(), Name: o.Network.Name(),
+		Port: l.port(), RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
-		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(),
-	})
+		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Rails: rails,
+	}
+	mine.offer(addrs)
+	if mine.Asked = o.Settings.Interface != ""; !mine.Asked {
+		mine.Candidates = o.Network.Candidates(version)
+	}
+	b, err := json.Marshal(mine)
 	if err != nil {
 		l.close()
 		return nil, err
@@ -104,7 +121,7 @@ func Open(o Options) (*Endpoint, error) {
 }
 
 // Blob returns what the other ranks need to know about this one: JSON, less
-// than 512 bytes.
+// than 1 KiB.
 func (e *Endpoint) Blob() []byte { return bytes.Clone(e.blob) }
 
 // Rendezvous exchanges the Blobs of all ranks, see Key.Rendezvous; rank 0 listens at addr.
@@ -115,39 +132,33 @@ func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error
 // Close gives up an endpoint that has not joined. Join does so by itself.
 func (e *Endpoint) Close() { e.lobby.close() }
 
-// Uplink returns the interface by which other hosts reach this one, and its address: the one asked
-// for, or that of the default route, or loopback.
-func Uplink(name string) (*net.Interface, net.IP, error) {
+// Uplink returns the interface by which other hosts reach this one, and its addresses of a version:
+// the one asked for, or that of the default route, or loopback.
+func Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
 	if name != "" {
-		ifi, addr, err := udp.Choose(name, nil)
+		ifi, err := udp.Choose(name, nil)
 		if err != nil {
 			return nil, nil, fmt.Errorf("MCAST_IFACE=%q: %w", name, err)
 		}
-		return ifi, addr.AsSlice(), nil
-	}
-	if at := netdev.DefaultRouteAddr(); at.IsValid() {
-		ip := net.IP(at.AsSlice())
-		if ifi := interfaceOf(ip); ifi != nil {
-			return ifi, ip, nil
+		addrs := netdev.Addresses(ifi, v)
+		if len(addrs) == 0 {
+			return nil, nil, fmt.Errorf("MCAST_IFACE=%q has no IPv%d address: give it one, or have MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY ask for none", name, v)
 		}
+		return ifi, addrs, nil
 	}
-	if ifi := interfaceOf(net.IPv4(127, 0, 0, 1)); ifi != nil {
-		return ifi, net.IPv4(127, 0, 0, 1), nil
+	if ifi, addrs := netdev.Uplink(v); ifi != nil {
+		return ifi, addrs, nil
 	}
-	return nil, nil, errors.New("this machine has no IPv4 interface; even loopback is down (ip link set lo up)")
-}
-
-func interfaceOf(ip net.IP) *net.Interface {
 	all, _ := net.Interfaces() // none is found then
 	for i := range all {
-		addrs, _ := all[i].Addrs()
-		for _, a := range addrs {
-			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
-				return &all[i]
-			}
+		if all[i].Flags&net.FlagLoopback == 0 {
+			continue
+		}
+		if addrs := netdev.Addresses(&all[i], v); len(addrs) > 0 {
+			return &all[i], addrs, nil
 		}
 	}
-	return nil
+	return nil, nil, errors.New("this machine has no interface with an address; even loopback is down (ip link set lo up)")
 }
 
 // receiveLimit returns the largest receive buffer that an unprivileged socket gets here.

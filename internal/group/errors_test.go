@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func TestMismatchOf(t *testing.T) {
 
 // TestPathOf takes the texts from whoever writes them.
 func TestPathOf(t *testing.T) {
-	g := &Group{agreed: &agreement{rank: 3}}
+	g := &Group{agreed: &agreement{rank: 3, addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}}
 	narrow := (&probed{full: 9000, packet: 1500, from: 3, to: 12}).narrow("eth0", 9000)
 	for _, text := range []string{
 		g.stalled(12, &sys.StallError{For: time.Second}),

@@ -11,14 +11,14 @@ import (
 
 // TestGathering: all ranks conclude alike from the setting and from who hears whom.
 func TestGathering(t *testing.T) {
-	all, deaf := &probed{}, &probed{deaf: [][2]int{{0, 1}, {0, 2}}}
+	all, deaf := &probed{}, &probed{deaf: [][2]int{{0, 1}, {0, 2}}, ranks: testHosts("abc")}
 	for _, c := range []struct {
 		setting string
 		paths   *probed
 		by, why string
 	}{
 		{"auto", all, byMulticast, "it reaches every rank"},
-		{"auto", deaf, byUnicast, "multicast does not pass from rank 0 to ranks 1 and 2"},
+		{"auto", deaf, byUnicast, "multicast does not pass from host a (10.0.0.1), rank 0"},
 		{"require", all, byMulticast, "it reaches every rank"},
 		{"off", all, byUnicast, "MCAST_MULTICAST=off"},
 		{"off", deaf, byUnicast, "MCAST_MULTICAST=off"},
@@ -28,11 +28,12 @@ func TestGathering(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, gathering{c.by, c.why}, g)
 	}
+	deaf.snooping = "a switch that snoops IGMP needs a querier"
 	_, err := (&agreement{settings: config.Settings{Multicast: "require"}}).gathering(deaf)
 	var fault *Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, Path, fault.Kind)
-	require.Contains(t, fault.Text, "MCAST_MULTICAST=require, but multicast does not pass from rank 0 to ranks 1 and 2; a switch that snoops IGMP")
+	require.Contains(t, fault.Text, "MCAST_MULTICAST=require, but multicast does not pass from host a (10.0.0.1), rank 0; a switch that snoops IGMP")
 }
 
 // TestGatheringNow: what the protocol finds later goes before what was concluded at join.
@@ -68,6 +69,7 @@ func TestUnicast(t *testing.T) {
 		return g[r].Allgather(own, all)
 	})
 	for _, m := range g {
+		require.False(t, m.Multicast())
 		require.Equal(t, byUnicast, m.Info().Allgather)
 		require.Empty(t, m.Info().Notes)
 		s := m.Stats()

@@ -11,7 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// Info describes a group. All but Notes, Allgather, ReduceScatter and their reasons does not change.
+// Info describes a group. Notes, Allgather, ReduceScatter and their reasons may change, all else does
+// not.
 type Info struct {
 	Rank   int    `json:"rank"`
 	Size   int    `json:"size"`
@@ -19,8 +20,11 @@ type Info struct {
 	// Reason says why this fabric was chosen.
 	Reason string `json:"reason"`
 	// Interface is the network interface that multicast uses; empty for shm.
-	Interface  string `json:"interface"`
-	ChunkBytes int    `json:"chunk_bytes"`
+	Interface string `json:"interface"`
+	// Rails are further interfaces that carry subgroups of multicast.
+	Rails      []string `json:"rails"`
+	Address    string   `json:"address"` // where other ranks reach this one
+	ChunkBytes int      `json:"chunk_bytes"`
 	// WindowBytes is how far a root sends ahead of the slowest receiver; 0: as far as it likes.
 	WindowBytes int    `json:"window_bytes"`
 	SIMD        string `json:"simd"`
@@ -34,6 +38,10 @@ type Info struct {
 	// "direct"; ReduceScatterReason says through which switch, or why not.
 	ReduceScatter       string `json:"reduce_scatter"`
 	ReduceScatterReason string `json:"reduce_scatter_reason"`
+	// Peers are the other ranks and the paths from them to this one; Unheard are the pairs of all
+	// ranks, from and to, between which multicast did not pass, as all ranks found when they joined.
+	Peers   []Peer   `json:"peers"`
+	Unheard [][2]int `json:"unheard"`
 }
 
 type counters struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
@@ -50,6 +58,10 @@ func (g *Group) Info() Info {
 	}
 	return i
 }
+
+// Multicast reports whether multicast was to reach all ranks when they joined, which all of them know
+// alike. It does not change; Info says how Allgathers travel now.
+func (g *Group) Multicast() bool { return g.joinedBy.by != byUnicast }
 
 // sources are what the counters are read from, as internal/api says.
 type sources struct {

@@ -38,8 +38,11 @@ const (
 type transports struct {
 	gather  fabric.Gather
 	by      gathering
+	peers   []Peer
+	unheard [][2]int                                      // ranks, from and to, between which multicast does not pass
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
+	rails   []string  // further interfaces
 	link    *sending  // nil: nothing leaves the host
 	found   []warning // while it was opened
 	free    func() error
@@ -48,6 +51,7 @@ type transports struct {
 // join connects this rank to the others. On an error it leaves nothing behind
 // but the endpoint's lobby, which Join closes.
 func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) {
+	start := time.Now()
 	g := &Group{agreed: a, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.lobby.expect(a.callers())
@@ -71,7 +75,7 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 	if f := g.mesh.Err(); f != nil {
 		g.fail(f) // it came before there was anything to fail
 	}
-	g.logJoined()
+	g.logJoined(time.Since(start))
 	if a.connects() {
 		g.watchers.Go((&monitor{Group: g}).run)
 	}
@@ -92,10 +96,15 @@ func (g *Group) open(ctx context.Context) (*transports, error) {
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
+	found, err := g.agreed.agreeOnWay(joining, g.mesh, g.lobby)
+	if err != nil {
+		return nil, err
+	}
 	c, window, err := open(joining, g.mesh, g.lobby, g.agreed)
 	if err != nil {
 		return nil, err
 	}
+	c.found = append(found, c.found...)
 	if err := g.start(c, window); err != nil {
 		return nil, errors.Join(err, c.gather.Close(), c.free())
 	}
@@ -264,7 +273,9 @@ func (g *Group) start(c *transports, window int) error {
 	g.link, g.joinedBy = c.link, c.by
 	g.info = Info{
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
+		Address: a.addrs[a.rank].Addr().String(), Rails: append([]string{}, c.rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
+		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...),
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
@@ -277,8 +288,8 @@ func (g *Group) start(c *transports, window int) error {
 	}
 	g.gather = engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
-			Rank: a.rank, Size: a.size, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: a.chains(window), Subgroups: s.Subgroups, Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Rank: a.rank, Size: a.size, Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
+			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: s.Cutoff, Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
 		Job: a.job, Fabric: c.gather,

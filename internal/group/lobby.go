@@ -34,6 +34,8 @@ type lobby struct {
 	changed chan struct{}   // replaced with every greeting
 	errs    map[int]error   // why ranks that are dialled cannot be reached yet
 	closed  bool
+	way     int    // the last one that was needed to reach a peer, see tryWays
+	instead string // why none before it does
 }
 
 // caller is who connects, and for what.
@@ -43,8 +45,10 @@ type caller struct {
 	job     uint64
 }
 
+// newLobby listens at all addresses, of IPv4 and IPv6: at which of them the others come is known only
+// when all have met.
 func newLobby(n Network, log *slog.Logger) (*lobby, error) {
-	ln, err := n.Listen(context.Background(), "tcp4", ":0")
+	ln, err := n.Listen(context.Background(), "tcp", ":0")
 	if err != nil {
 		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
 			err = fmt.Errorf("%w: all ports of net.ipv4.ip_local_port_range are taken", err)

@@ -3,6 +3,7 @@ package group
 import (
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
@@ -23,9 +24,9 @@ func Logger(s *config.Settings) *slog.Logger {
 
 // logJoined tells once what was chosen and why. What the machine lacks is a
 // warning only where it costs something that the user could mend.
-func (g *Group) logJoined() {
+func (g *Group) logJoined(took time.Duration) {
 	i := g.Info()
-	g.log.Info("joined", "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
+	g.log.Info("joined", "took", took.Round(time.Microsecond), "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
 		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason", i.AllgatherReason,
 		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason)
 	for _, note := range i.Notes {

@@ -23,9 +23,13 @@ import (
 type Network interface {
 	// Host names this host in the words of netdev.HostID.
 	Host() string
+	// Name is what people call this host, empty where that is unknown.
+	Name() string
 	// Uplink returns the interface by which other hosts reach this one, of this name if there is
-	// one, and its address.
-	Uplink(name string) (*net.Interface, net.IP, error)
+	// one, and its addresses of a version, as netdev.Addresses does.
+	Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error)
+	// Candidates returns the addresses of a version by which other hosts may reach this one, of all interfaces.
+	Candidates(v netdev.Version) []netdev.Candidate
 	// Multicast returns the interface for multicast to ranks at these addresses.
 	Multicast(name string, ranks []netip.Addr) (*net.Interface, error)
 	// Look returns the state of the link of an interface, and its MTU now; zero where that is
@@ -40,6 +44,8 @@ type Network interface {
 	// Persist keeps a connection that is in use alive as long as the peer may live, see
 	// sys.Persist.
 	Persist(c net.Conn) error
+	// RoundTrip returns the shortest round trip on a connection so far; 0: unknown.
+	RoundTrip(c net.Conn) time.Duration
 	// Link returns the sending link of an interface. It works; an error says why this process shares it
 	// with no other.
 	Link(ifi *net.Interface) (Link, error)
@@ -86,13 +92,20 @@ type kernel struct{}
 // Host implements Network.
 func (kernel) Host() string { return netdev.HostID() }
 
+// Name implements Network.
+func (kernel) Name() string { return hostName() }
+
 // Uplink implements Network.
-func (kernel) Uplink(name string) (*net.Interface, net.IP, error) { return Uplink(name) }
+func (kernel) Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
+	return Uplink(name, v)
+}
+
+// Candidates implements Network.
+func (kernel) Candidates(v netdev.Version) []netdev.Candidate { return netdev.Candidates(v) }
 
 // Multicast implements Network.
 func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {
-	ifi, _, err := udp.Choose(name, ranks)
-	return ifi, err
+	return udp.Choose(name, ranks)
 }
 
 // Look implements Network.
@@ -142,6 +155,9 @@ func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 
 // Persist implements Network.
 func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
+
+// RoundTrip implements Network.
+func (kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(*net.TCPConn)) }
 
 // Link implements Network.
 func (kernel) Link(ifi *net.Interface) (Link, error) { return uplink.Open(ifi) }

@@ -43,6 +43,7 @@ func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	return &transports{
 		gather:  w.Gather(),
 		by:      gathering{byMemory, "all ranks are on one host"},
+		peers:   a.peers(nil, nil, nil),
 		streams: func(context.Context) (fabric.Streams, error) { return w.Streams(), nil },
 		free:    w.Close,
 	}, nil

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -29,6 +28,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	if err != nil {
 		return nil, err
 	}
+	paths.snooping = snooping(&o)
 	found, err := a.adapt(&o, paths)
 	if err != nil {
 		return nil, err
@@ -37,10 +37,11 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	if err != nil {
 		return nil, err
 	}
-	conns, err := l.connect(ctx, a, wire.PurposeControl, topology.Neighbours(a.rank, a.size))
+	conns, err := l.connect(ctx, a, wire.PurposeControl, a.neighbours())
 	if err != nil {
 		return nil, err
 	}
+	peers := a.peers(paths, l.network, conns)
 	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return l.network.Gather(&o, conns) })
 	if err != nil {
 		closeAll(conns)
@@ -53,8 +54,11 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	return &transports{
 		gather:  gather,
 		by:      by,
+		peers:   peers,
+		unheard: paths.deaf,
 		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a) },
 		iface:   o.Interface.Name,
+		rails:   a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
 		link:    link,
 		found:   append(found, alone...),
 		free:    link.close,
@@ -67,7 +71,7 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	for _, a := range a.addrs {
 		addrs = append(addrs, a.Addr())
 	}
-	ifi, err := n.Multicast(a.settings.Interface, addrs)
+	ifi, err := n.Multicast(a.settings.First(), addrs)
 	if err != nil {
 		return udp.Options{}, err
 	}
@@ -76,11 +80,13 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 		return udp.Options{}, err
 	}
 	group, port := a.group()
-	return udp.Options{
-		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port, Subgroups: a.settings.Subgroups,
+	o := udp.Options{
+		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port,
 		Interface: ifi, Sources: addrs, TTL: a.settings.TTL, Chunk: a.settings.Chunk, RcvBuf: a.rcvBuf,
 		Window: 2 * a.settings.Window, Offload: offload, Stall: a.settings.Timeout,
-	}, nil
+	}
+	err = a.addRails(n, &o)
+	return o, err
 }
 
 // packetFor returns the bytes of the packets in which full chunks travel, and TCP's: as many as the
@@ -90,18 +96,18 @@ func packetFor(o *udp.Options) int {
 	case o.Interface == nil:
 		return 0 // this rank has failed
 	case o.Chunk > 0:
-		return udp.PacketFor(o.Chunk)
+		return udp.PacketFor(o.Family(), o.Chunk)
 	}
-	return min(o.Interface.MTU, udp.MaxPacket)
+	return min(o.Narrowest().MTU, udp.MaxPacket)
 }
 
 // adapt fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
 func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err error) {
-	mtu := o.Interface.MTU
+	mtu := o.Narrowest().MTU
 	if paths.packet < paths.full {
 		a.narrow = paths.packet
-		text := paths.narrow(o.Interface.Name, mtu)
-		chunk := udp.ChunkFor(paths.packet)
+		text := paths.narrow(o.Narrowest().Name, mtu)
+		chunk := udp.ChunkFor(o.Family(), paths.packet)
 		switch {
 		case paths.packet < leastPacket:
 			return nil, &Fault{Kind: Path, Rank: paths.to, Text: text}
@@ -112,10 +118,10 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 		found = append(found, warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})
 	}
 	if o.Chunk == 0 {
-		o.Chunk = udp.ChunkFor(paths.packet)
+		o.Chunk = udp.ChunkFor(o.Family(), paths.packet)
 	}
 	if paths.packet < min(mtu, udp.MaxPacket) {
-		a.segment = min(paths.packet-ipAndTCP, mostSegment)
+		a.segment = min(paths.packet-a.headers(), mostSegment)
 	}
 	if a.settings.Multicast != "off" {
 		found = append(found, paths.warnings()...)

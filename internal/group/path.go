@@ -3,14 +3,15 @@ package group
 import (
 	"fmt"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 const (
-	ipAndTCP   = 20 + 20       // what TCP_MAXSEG leaves out of a packet: headers without options
-	tcpHeaders = ipAndTCP + 12 // with timestamps, as Linux sends them
-	plainMTU   = 1500          // what every Ethernet carries
-	minIPv6MTU = 1280          // what every path carries, tunnels too
+	tcpOverUDP = 20 - 8 // bytes that a TCP header without options has more than UDP's
+	timestamps = 12     // of TCP, as Linux sends them
+	plainMTU   = 1500   // what every Ethernet carries
+	minIPv6MTU = 1280   // what every path carries, tunnels too
 
 	mostSegment = 32767 // that TCP_MAXSEG takes
 )
@@ -18,6 +19,9 @@ const (
 // smallSegment keeps both ends of a connection to packets that every path carries, in bytes less an
 // IPv6 and a TCP header: ranks meet before they know what the path between them does.
 const smallSegment = minIPv6MTU - 60
+
+// headers returns what TCP_MAXSEG leaves out of a packet, in bytes: headers without options.
+func (a *agreement) headers() int { return batch.FamilyOf(a.addrs[0].Addr()).Headers + tcpOverUDP }
 
 // cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.
 func (g *Group) cannotConnect(absent *absentError) *Fault {
@@ -29,7 +33,7 @@ func (g *Group) cannotConnect(absent *absentError) *Fault {
 // has found no rank dead, so it is the path that does not carry what it should.
 func (g *Group) stalled(rank int, e *sys.StallError) string {
 	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: TCP %v", g.agreed.rank, rank, e)
-	if packet := e.Segment + tcpHeaders; packet > plainMTU {
+	if packet := e.Segment + g.agreed.headers() + timestamps; packet > plainMTU {
 		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
 			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)
 	}

@@ -27,7 +27,10 @@ const hostEnv = "GROUP_TEST_HOST"
 // hostRole is what the test wants of a rank.
 type hostRole struct {
 	Rank, Size, Chunk int
+	Family            string
 	Timeout           time.Duration
+	Interface         string // asked for, of which host number %[1]d is; "": v0 or v1
+	Anywhere          bool   // none is
 }
 
 // hostReport is what a rank answers when it has joined, and after each line that it is sent.
@@ -62,6 +65,13 @@ func playHost(text string) int {
 	}
 	s := config.Default()
 	s.Fabric, s.Timeout, s.Chunk, s.Interface = "udp", r.Timeout, r.Chunk, fmt.Sprintf("v%d", r.Rank%2)
+	s.Family = r.Family
+	if r.Interface != "" {
+		s.Interface = fmt.Sprintf(r.Interface, r.Rank%2)
+	}
+	if r.Anywhere {
+		s.Interface = ""
+	}
 	g, err := joinHost(r, s)
 	say(g, err)
 	if err != nil {
@@ -79,7 +89,8 @@ func joinHost(r hostRole, s config.Settings) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := Rendezvous(context.Background(), "10.9.0.1:7999", r.Rank, r.Size, e.Blob())
+	at := map[string]string{"4": "10.9.0.1:7999", "6": "[fd09::1]:7999"}[r.Family]
+	blobs, err := Rendezvous(context.Background(), at, r.Rank, r.Size, e.Blob())
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +129,15 @@ type pair struct {
 }
 
 // startPair joins ranks over a cable of MTU 9000 that prepare may have broken.
-func startPair(t *testing.T, size, chunk int, timeout time.Duration, prepare func(hosts [2]*systest.Namespace)) *pair {
+func startPair(t *testing.T, family string, size, chunk int, timeout time.Duration, prepare func(hosts [2]*systest.Namespace)) *pair {
 	t.Helper()
+	return startRoles(t, hostRole{Size: size, Chunk: chunk, Family: family, Timeout: timeout}, prepare)
+}
+
+// startRoles is startPair with roles that are alike but for the rank.
+func startRoles(t *testing.T, role hostRole, prepare func(hosts [2]*systest.Namespace)) *pair {
+	t.Helper()
+	size := role.Size
 	p := &pair{hosts: systest.Cable(t, 9000), in: make([]io.WriteCloser, size), out: make([]*json.Decoder, size)}
 	for i, h := range p.hosts {
 		h.Unmerged(t, fmt.Sprintf("v%d", i))
@@ -128,10 +146,11 @@ func startPair(t *testing.T, size, chunk int, timeout time.Duration, prepare fun
 		prepare(p.hosts)
 	}
 	for r := range size {
-		role, err := json.Marshal(hostRole{Rank: r, Size: size, Chunk: chunk, Timeout: timeout})
+		role.Rank = r
+		text, err := json.Marshal(role)
 		require.NoError(t, err)
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), hostEnv+"="+string(role))
+		cmd.Env = append(os.Environ(), hostEnv+"="+string(text))
 		cmd.Stderr = os.Stderr
 		p.in[r], err = cmd.StdinPipe()
 		require.NoError(t, err)
@@ -168,13 +187,25 @@ func (p *pair) run(t *testing.T) []hostReport {
 	return p.reports(t)
 }
 
-func TestNarrowPathIsFoundAtJoin(t *testing.T) {
-	waits(t)
-	// So many ranks that what they tell each other of the path does not fit one packet.
-	p := startPair(t, 12, 0, 30*time.Second, func(h [2]*systest.Namespace) { h[1].DropLarger(t, 1500) })
+// overEach runs a test over IPv4, where a packet of 1500 bytes holds a chunk of 1440, and IPv6.
+func overEach(t *testing.T, f func(t *testing.T, family string, headers int)) {
+	t.Helper()
+	for family, headers := range map[string]int{"4": 60, "6": 80} {
+		t.Run("IPv"+family, func(t *testing.T) {
+			waits(t)
+			f(t, family, headers)
+		})
+	}
+}
+
+func TestNarrowPathIsFoundAtJoin(t *testing.T) { overEach(t, narrowPathIsFoundAtJoin) }
+
+func narrowPathIsFoundAtJoin(t *testing.T, family string, headers int) {
+	size := map[string]int{"4": 12, "6": 3}[family] // of 12, what ranks tell of the path does not fit one packet
+	p := startPair(t, family, size, 0, 30*time.Second, func(h [2]*systest.Namespace) { h[1].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
-		require.Equal(t, 1440, r.Info.ChunkBytes)
+		require.Equal(t, (1500-headers)/32*32, r.Info.ChunkBytes)
 		require.Len(t, r.Info.Notes, 1)
 		require.Contains(t, r.Info.Notes[0], "packets of 9000 bytes from rank 0 do not reach rank 1, those of 1500 do")
 		require.Contains(t, r.Info.Notes[0], "mtu 1500)")
@@ -186,7 +217,7 @@ func TestNarrowPathIsFoundAtJoin(t *testing.T) {
 
 func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 	waits(t)
-	p := startPair(t, 2, 8000, 30*time.Second, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
+	p := startPair(t, "4", 2, 8000, 30*time.Second, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
 		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, those of 1500 do")
 		require.Contains(t, r.Error, "set MCAST_CHUNK to 1440 at most")
@@ -197,7 +228,7 @@ func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 
 func TestPathThatNarrowsIsNamed(t *testing.T) {
 	waits(t)
-	p := startPair(t, 2, 0, 4*time.Second, nil)
+	p := startPair(t, "4", 2, 0, 4*time.Second, nil)
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Equal(t, 8928, r.Info.ChunkBytes)
@@ -214,14 +245,19 @@ func TestPathThatNarrowsIsNamed(t *testing.T) {
 	t.Logf("after %v, MCAST_TIMEOUT is 4s", time.Since(start))
 }
 
-func TestNetworkWithoutMulticastIsNoted(t *testing.T) {
-	waits(t)
-	p := startPair(t, 2, 0, 30*time.Second, func(h [2]*systest.Namespace) { h[0].DropMulticast(t) })
+func TestNetworkWithoutMulticastIsNoted(t *testing.T) { overEach(t, networkWithoutMulticastIsNoted) }
+
+func networkWithoutMulticastIsNoted(t *testing.T, family string, headers int) {
+	p := startPair(t, family, 2, 0, 30*time.Second, func(h [2]*systest.Namespace) { h[0].DropMulticast(t) })
 	for _, r := range p.reports(t) {
 		require.Empty(t, r.Error)
-		require.Equal(t, 8928, r.Info.ChunkBytes)
+		require.Equal(t, (9000-headers)/32*32, r.Info.ChunkBytes)
 		require.Len(t, r.Info.Notes, 1)
-		require.Contains(t, r.Info.Notes[0], "multicast does not pass from rank 1 to rank 0: Allgather and Broadcast go from rank to rank over TCP")
+		require.Contains(t, r.Info.Notes[0], "multicast does not pass from rank 1 on ")
+		require.Contains(t, r.Info.Notes[0], "Allgather and Broadcast go from rank to rank over TCP")
+		require.Equal(t, [][2]int{{1, 0}}, r.Info.Unheard)
+		require.Equal(t, r.Info.Rank == 0, r.Info.Peers[0].Packet == 0)
+		require.Contains(t, r.Info.Notes[0], map[string]string{"4": ".force_igmp_version=2`", "6": "a switch that snoops MLD needs a querier"}[family])
 		require.Equal(t, "unicast", r.Info.Allgather)
 	}
 	for _, r := range p.run(t) {

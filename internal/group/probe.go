@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// probeSmall is a packet that passes where anything does.
-const probeSmall = 128
+// Of small probes, a rank multicasts a train, which shows losses: this many, and not more than
+// the queues of ranks that do not run surely hold of all ranks' trains.
+const (
+	mostTrain = 16
+	allTrains = 128
+)
 
 // leastPacket is what every host must take (RFC 791), and the least that is worth while.
 const leastPacket = 576
@@ -63,7 +66,8 @@ type pathProbe struct {
 	neighbours []int
 	to         map[int]netip.AddrPort // neighbours' ports for unicast
 	full       int                    // bytes of the largest packet that all want to send
-	largest    []udp.Heard            // packets from each rank so far
+	largest    []udp.Heard            // packets from each rank so far, the largest, and all small ones
+	trains     []int                  // that each rank has sent
 	failed     string
 }
 
@@ -72,7 +76,8 @@ type pathProbe struct {
 func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: a.rank, size: a.size,
-		neighbours: topology.Neighbours(a.rank, a.size), to: map[int]netip.AddrPort{}, largest: make([]udp.Heard, a.size),
+		neighbours: a.neighbours(), to: map[int]netip.AddrPort{},
+		largest: make([]udp.Heard, a.size), trains: make([]int, a.size),
 	}
 	if err := b.meet(ctx, a, packet, err); err != nil {
 		return nil, err
@@ -80,8 +85,14 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 	var all []probeRecord
 	last := len(probeWaits) - 1
 	for round, before := 0, 0; round < mostRounds; round++ {
-		if round == 0 || slices.ContainsFunc(all, func(r probeRecord) bool { return r.misses(b.rank) }) {
-			b.send(round >= last)
+		for r := range b.trains {
+			if round > 0 && !slices.ContainsFunc(all, func(record probeRecord) bool { return record.misses(r) }) {
+				continue
+			}
+			b.trains[r]++
+			if r == b.rank {
+				b.send(round >= last)
+			}
 		}
 		mine := b.listen(probeWaits[min(round, last)], round == mostRounds-1)
 		if all, err = b.exchange(ctx, &mine); err != nil {
@@ -101,7 +112,22 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 		before = unheard
 	}
 	c := conclude(all, b.full)
+	c.ranks, c.heard, c.lost = a.hosts, b.largest, b.losses()
 	return &c, nil
+}
+
+// train is how many small probes a rank multicasts at a time.
+func (b *pathProbe) train() int { return max(1, min(mostTrain, allTrains/b.size)) }
+
+// losses returns the share of each rank's small probes by multicast that has not come.
+func (b *pathProbe) losses() []float64 {
+	lost := make([]float64, b.size)
+	for r, sent := range b.trains {
+		if r != b.rank {
+			lost[r] = max(0, 1-float64(b.largest[r].Small)/float64(sent*b.train()))
+		}
+	}
+	return lost
 }
 
 // meet tells all ranks where this one takes probes, and what size it wants to try.
@@ -157,11 +183,14 @@ func (b *pathProbe) exchange(ctx context.Context, mine *probeRecord) ([]probeRec
 // send probes all ranks by multicast and the neighbours by unicast as well, on request with all
 // sizes between a small and a full packet.
 func (b *pathProbe) send(all bool) {
-	sizes := []int{probeSmall, b.full}
+	sizes := []int{udp.SmallPacket, b.full}
 	for _, size := range probeSteps {
 		if all && size < b.full {
 			sizes = append(sizes, size)
 		}
+	}
+	for range b.train() - 1 {
+		_ = b.Multicast(udp.SmallPacket) // an error comes again below
 	}
 	for _, size := range sizes {
 		if err := b.Multicast(size); err != nil && b.failed == "" {
@@ -185,7 +214,11 @@ func (b *pathProbe) listen(wait time.Duration, last bool) probeRecord {
 		r := b.record(heard, false)
 		return r.unheard(b.full) == 0
 	})
-	return b.record(b.Heard(), last)
+	heard := b.Heard()
+	for r := range heard {
+		b.largest[r].Small += heard[r].Small
+	}
+	return b.record(heard, last)
 }
 
 // record says what this rank has not heard so far, with what it heard in this round.

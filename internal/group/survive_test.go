@@ -183,7 +183,8 @@ func cutConnections() {
 	for _, p := range fds {
 		fd, _ := strconv.Atoi(filepath.Base(p))
 		if sa, err := syscall.Getpeername(fd); err == nil {
-			if _, tcp := sa.(*syscall.SockaddrInet4); tcp {
+			switch sa.(type) {
+			case *syscall.SockaddrInet4, *syscall.SockaddrInet6: // the lobby takes both
 				peers = append(peers, uintptr(fd))
 			}
 		}

@@ -478,4 +478,6 @@ func unpack(b []byte, known [][]byte) error {
 }
 
 // Neighbours returns the ranks that New wants a connection to.
-func Neighbours(rank, size int) []int { return topology.Neighbours(rank, size) }
+func Neighbours(rank, size int) []int {
+	return topology.Graph{Rank: rank, Size: size}.Neighbours()
+}

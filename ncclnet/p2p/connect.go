@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // attempts are the connections that this process is making, by the state that
@@ -48,6 +50,9 @@ func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 	}
 	if err := o.check(); err != nil {
 		return nil, err
+	}
+	if zone := o.Addr.Zone(); zone != "" {
+		p.addr = netdev.Near(p.addr, zone)
 	}
 	a := &attempt{opts: o, place: p, id: random64() | 1, done: make(chan struct{})}
 	attempts.Lock()

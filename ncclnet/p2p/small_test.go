@@ -1,12 +1,15 @@
 package p2p
 
-import "testing"
+import (
+	"net/netip"
+	"testing"
+)
 
 // Messages that are waited for one by one stay in the kernel for a while after they were read: whatever
 // follows them, of any size, is whole, nothing is written behind them, and the end of the stream is seen.
 func TestOneByOne(t *testing.T) {
-	for _, posted := range []int{1, 2, 3} {
-		send, recv := once(t, Options{Addr: loopback, Fabric: "tcp"})
+	for posted, addr := range map[int]netip.Addr{1: loopback, 2: netip.IPv6Loopback(), 3: loopback} {
+		send, recv := once(t, Options{Addr: addr, Fabric: "tcp"})
 		const room = 300 << 10
 		from, to := memory(t, posted*room), memory(t, posted*room)
 		var rs []*Request

@@ -38,8 +38,8 @@ type Options struct {
 	// Interface names the network interface, such as eth0 (MCAST_IFACE); empty: that of the route to
 	// the other ranks.
 	Interface string
-	// MulticastGroup is the IPv4 group, from 224.0.1.0 to 239.255.255.255 (MCAST_GROUP); zero: drawn
-	// for the job from 239.192.0.0/14.
+	// MulticastGroup is the first group (MCAST_GROUP), from 224.0.1.0 to 239.255.255.255 or of ff00::/8
+	// with a scope above that of a link; zero: drawn for the job from 239.192.0.0/14 or ff15::/16.
 	MulticastGroup netip.Addr
 	// Port is the UDP port of the group, 1024 or more (MCAST_PORT); 0: drawn for the job.
 	Port uint16

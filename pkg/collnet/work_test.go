@@ -143,7 +143,16 @@ func TestStatsAndInfo(t *testing.T) {
 		require.Positive(t, s.GatherBusy)
 		require.Equal(t, []any{g.Rank(), 2, UDP, "MCAST_FABRIC=udp", false}, []any{i.Rank, i.Size, i.Fabric, i.Reason, i.Switched})
 		require.NotEmpty(t, i.Interface)
+		require.Equal(t, "127.0.0.1", i.Address)
 		require.Contains(t, i.Switch, "no aggregation node is configured")
+		require.Empty(t, i.Unheard)
+		require.Len(t, i.Peers, 1)
+		p := i.Peers[0]
+		require.Equal(t, []any{1 - g.Rank(), "127.0.0.1"}, []any{p.Rank, p.Address})
+		require.NotEmpty(t, p.Host)
+		require.Greater(t, p.PacketBytes, 1280)
+		require.Zero(t, p.Lost)
+		require.Positive(t, p.RoundTrip)
 		return err
 	}))
 }

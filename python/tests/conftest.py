@@ -19,7 +19,8 @@ def _worlds() -> Iterator[list[World]]:
 def world(_worlds: list[World]) -> World:
     """Four ranks over shm by default, kept over tests unless one broke it."""
     if not _worlds or _worlds[-1].broken:
-        _worlds.append(World(4, MCAST_FABRIC="shm"))
+        # No interface is named to gloo: it is to use the address that the group has.
+        _worlds.append(World(4, MCAST_FABRIC="shm", GLOO_SOCKET_IFNAME=""))
     return _worlds[-1]
 
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 import torch_mcast
 from torch_mcast import _lib, errors
 from torch_mcast import group as group_module
-from torch_mcast.group import Group, Info, Lane
+from torch_mcast.group import Group, Info, Lane, Peer
 from torch_mcast.recorder import Recorder
 from torch_mcast.work import McastWork
 
@@ -249,7 +249,8 @@ def listeners() -> set[str]:
             ours.add(os.readlink(f"/proc/self/fd/{fd}"))
         except FileNotFoundError:  # of the listing itself
             continue
-    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    tables = [Path(f"/proc/self/net/{name}") for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
     return {row[9] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in ours}
 
 
@@ -338,10 +339,14 @@ def test_works_that_settled_are_not_kept_by_their_lane(world: World) -> None:
 
 
 def test_information_may_have_more_fields_than_we_know() -> None:
-    told = {f.name: 0 for f in fields(Info)} | {"notes": None, "of_a_later_version": 1}
+    peer = {f.name: 0 for f in fields(Peer)} | {"of_a_later_version": 1}
+    told: dict[str, Any] = {f.name: 0 for f in fields(Info)} | {"notes": None, "of_a_later_version": 1}
+    told |= {"peers": [peer], "unheard": [[0, 1]]}
     group = single(info=lambda _: json.dumps(told))
     info = group.info()
     assert info.notes == ()
+    assert info.peers[0].round_trip_ns == 0
+    assert info.unheard == ((0, 1),)
     assert not hasattr(info, "of_a_later_version")
     group.close()
 
@@ -351,4 +356,6 @@ def test_information_of_the_library_is_all_there() -> None:
     info = group.info()
     assert info.window_bytes >= 0
     assert info.simd
+    assert info.peers == ()
+    assert info.unheard == ()
     group.close()

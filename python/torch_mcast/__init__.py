@@ -26,7 +26,7 @@ from .errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from .group import Info
+from .group import Info, Peer
 
 if TYPE_CHECKING:
     from . import fsdp, nccl
@@ -44,6 +44,7 @@ __all__ = [
     "McastError",
     "MismatchError",
     "Options",
+    "Peer",
     "RankError",
     "Stats",
     "UnavailableError",

@@ -6,6 +6,7 @@ reductions that the library does not know, goes to an embedded gloo group.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -30,6 +31,22 @@ from .tensor import (
     staging,
 )
 from .work import AnyWork, DelegatedWork, JoinedWork, McastWork, forward_holders
+
+
+def gloo_at(address: str, store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroupGloo:
+    """Return a gloo group that reaches the others as ours does, unless GLOO_SOCKET_IFNAME says otherwise.
+
+    By itself gloo goes by the host's name, which may stand for loopback or for another network.
+    """
+    options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._timeout = timeout
+    names = os.environ.get("GLOO_SOCKET_IFNAME")
+    if names:
+        options._devices = [ProcessGroupGloo.create_device(interface=name) for name in names.split(",")]
+    else:
+        options._devices = [ProcessGroupGloo.create_device(hostname=address)]
+    options._threads = 2 * len(options._devices)  # as torch does
+    return ProcessGroupGloo(store, rank, size, options)
 
 
 class MulticastBackend(GlooBacked):
@@ -67,7 +84,9 @@ class MulticastBackend(GlooBacked):
             int(timeout.total_seconds() * 1000),
         )
         self._gloo, gloo = connections.made_by(
-            lambda: ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout), size - 1, store
+            lambda: gloo_at(self.info().address, PrefixStore("gloo", store), rank, size, timeout),
+            size - 1,
+            store,
         )
         self.group.disconnect = gloo.end
         _alive.append(self)

@@ -33,6 +33,30 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Peer:
+    """Another rank and the path from it to this one, as they were found when the group was joined.
+
+    Attributes:
+        rank: which one.
+        host: name of its host.
+        rails: further interfaces that carry subgroups of multicast.
+        address: where this rank reaches it.
+        packet_bytes: largest packet heard from it by multicast, with IP's and UDP's headers; 0: none, or
+            nothing crosses a network.
+        lost: share of its multicast probes that did not arrive, 0 to 1: of 16 in groups of up to 8 ranks,
+            of fewer in larger ones, so no more than a hint.
+        round_trip_ns: TCP's shortest round trip; 0 for ranks that this one has no control connection with.
+    """
+
+    rank: int
+    host: str
+    address: str
+    packet_bytes: int
+    lost: float
+    round_trip_ns: int
+
+
+@dataclass(frozen=True)
 class Info:
     """What a group runs on.
 
@@ -42,6 +66,7 @@ class Info:
         fabric: "shm" or "udp".
         reason: why this fabric was chosen.
         interface: network interface of the udp fabric, or "".
+        address: where other ranks reach this one.
         chunk_bytes: payload bytes of a full chunk.
         window_bytes: how far a root sends ahead of the slowest receiver; 0: no limit.
         simd: instructions that the sums use, e.g. "avx512".
@@ -52,6 +77,9 @@ class Info:
         reduce_scatter: where the next Reduce-Scatter goes: through the "switch", or "direct" (each
             owner sums its own shard).
         reduce_scatter_reason: through which switch, or why directly.
+        peers: the other ranks, and the paths from them to this one.
+        unheard: the pairs of all ranks, from and to, between which multicast did not pass when the group
+            was joined.
     """
 
     rank: int
@@ -59,6 +87,8 @@ class Info:
     fabric: str
     reason: str
     interface: str
+    rails: tuple[str, ...]
+    address: str
     chunk_bytes: int
     window_bytes: int
     simd: str
@@ -67,6 +97,8 @@ class Info:
     allgather_reason: str
     reduce_scatter: str
     reduce_scatter_reason: str
+    peers: tuple[Peer, ...]
+    unheard: tuple[tuple[int, int], ...]
 
 
 class Pending(Protocol):
@@ -217,6 +249,11 @@ class Group:
         got = json.loads(self.lib.info(self.live()))
         values = {f.name: got[f.name] for f in fields(Info)}
         values["notes"] = tuple(got["notes"] or ())
+        values["rails"] = tuple(got["rails"] or ())
+        values["unheard"] = tuple((source, to) for source, to in got["unheard"] or ())
+        values["peers"] = tuple(
+            Peer(**{f.name: peer[f.name] for f in fields(Peer)}) for peer in got["peers"] or ()
+        )
         return Info(**values)
 
     def stats(self) -> Stats:

@@ -29,17 +29,20 @@ func Open(rank, size int, iface string) (*Endpoint, error) {
 	if size < 1 || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("ring: rank %d of %d; want a rank from 0 to one below the size", rank, size)
 	}
-	at := netdev.DefaultRouteAddr()
+	at := netdev.DefaultRouteAddr(netdev.Any)
 	if iface != "" {
-		var err error
-		if _, at, err = udp.Choose(iface, nil); err != nil {
+		ifi, err := udp.Choose(iface, nil)
+		if err != nil {
 			return nil, fmt.Errorf("MCAST_IFACE=%q: %w", iface, err)
+		}
+		if found := netdev.Addresses(ifi, netdev.Any); len(found) > 0 {
+			at = found[0]
 		}
 	}
 	if !at.IsValid() {
 		at = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	ln, err := net.Listen("tcp4", net.JoinHostPort(at.String(), "0"))
+	ln, err := net.Listen("tcp", net.JoinHostPort(at.String(), "0"))
 	if err != nil {
 		return nil, fmt.Errorf("ring: cannot listen for the left neighbour: %w", err)
 	}
@@ -80,7 +83,7 @@ func (e *Endpoint) Join(ctx context.Context, blobs [][]byte, timeout time.Durati
 func (e *Endpoint) connect(ctx context.Context, g *Group, right, left int, address string) error {
 	var d net.Dialer
 	for i := range g.lanes {
-		c, err := d.DialContext(ctx, "tcp4", address)
+		c, err := d.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return fmt.Errorf("rank %d cannot be reached: %w", right, err)
 		}

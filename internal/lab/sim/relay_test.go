@@ -46,6 +46,23 @@ func TestRelayIsARing(t *testing.T) {
 	}
 }
 
+// TestSmallBroadcastTakesATree: where it is relayed it has few hops, not one for each rank.
+func TestSmallBroadcastTakesATree(t *testing.T) {
+	const ranks, hops = 64, 6
+	s := steady(1, 1)
+	s.Core.Size, s.Net.Tree.Hosts, s.Ops[0].Collective = ranks, ranks, wire.Broadcast
+	s.Calm, s.Relay, s.Net.Faults.MulticastLoss, s.Net.Cost = true, true, 1, 0
+	s.Core.Cutoff = time.Second
+	r := s.Run()
+	require.NoError(t, r.Err)
+	require.Equal(t, ranks-1, r.Control[wire.Relay])
+	// A hop is two links and the chunk's time on them.
+	chunk := multicast.Time(float64(s.Core.Chunk+wire.ControlSize) / (s.Net.Gbps / 8))
+	law := hops * (2*s.Net.Latency + 2*chunk)
+	t.Logf("%v, law %v", r.Spans[0].To, law)
+	require.Less(t, r.Spans[0].To, law+law/10)
+}
+
 // TestMulticastCeasesAndComesBack filters multicast to one host for a while. All ranks relay soon after it
 // has ceased, and multicast again after it is back.
 func TestMulticastCeasesAndComesBack(t *testing.T) {

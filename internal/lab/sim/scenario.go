@@ -130,6 +130,7 @@ func Random(seed uint64) Scenario {
 		s.Nap = pick(r, 0, 0, 10*time.Microsecond, time.Millisecond)
 	}
 	randomRelays(rand.New(rand.NewPCG(seed, 0x72656c6179)), &s)
+	randomRing(rand.New(rand.NewPCG(seed, 0x72696e67)), &s)
 	return s
 }
 
@@ -152,6 +153,13 @@ func randomRelays(r *rand.Rand, s *Scenario) {
 	}
 	for range pick(r, 0, 1, 8) {
 		s.Relays = append(s.Relays, Relays{r.IntN(s.Core.Size), upTo(r, 10*time.Millisecond), r.IntN(2) == 0})
+	}
+}
+
+// randomRing draws a ring that does not follow the numbers of ranks, from numbers of its own as well.
+func randomRing(r *rand.Rand, s *Scenario) {
+	if r.IntN(4) == 0 {
+		s.Core.Ring = r.Perm(s.Core.Size)
 	}
 }
 
@@ -285,7 +293,7 @@ func randomNet(r *rand.Rand, s *Scenario) {
 func (s *Scenario) String() string {
 	c := &s.Core
 	return fmt.Sprintf("seed %d: P %d, chunk %d, %d ops, depth %d, lossless %t, window %d, M %d, G %d, eager %d, arena %d, eager chunks %d, "+
-		"cutoff %v, reorder %v, skew %v, burst %d, net %+v, crashes %+v, calm %t, leave %t, relay %t %+v",
+		"cutoff %v, reorder %v, skew %v, burst %d, net %+v, crashes %+v, calm %t, leave %t, relay %t %+v, ring %v",
 		s.Seed, c.Size, c.Chunk, len(s.Ops), s.Depth, c.Lossless, c.Window, c.Chains, c.Subgroups, c.Eager, c.Arena, c.EagerChunks,
-		c.Cutoff, c.Reorder, s.Skew, s.Burst, s.Net, s.Crashes, s.Calm, s.Leave, s.Relay, s.Relays)
+		c.Cutoff, c.Reorder, s.Skew, s.Burst, s.Net, s.Crashes, s.Calm, s.Leave, s.Relay, s.Relays, c.Ring)
 }

@@ -41,10 +41,16 @@ func (h *Host) node() bool { return h.number >= h.world.cfg.Hosts }
 // Host implements group.Network.
 func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.number, h.addr) }
 
+// Name implements group.Network.
+func (h *Host) Name() string { return fmt.Sprintf("host%d", h.number) }
+
 // Uplink implements group.Network.
-func (h *Host) Uplink(string) (*net.Interface, net.IP, error) {
-	return h.device(), h.addr.AsSlice(), nil
+func (h *Host) Uplink(string, netdev.Version) (*net.Interface, []netip.Addr, error) {
+	return h.device(), []netip.Addr{h.addr}, nil
 }
+
+// Candidates implements group.Network.
+func (h *Host) Candidates(netdev.Version) []netdev.Candidate { return nil }
 
 // Multicast implements group.Network.
 func (h *Host) Multicast(string, []netip.Addr) (*net.Interface, error) { return h.device(), nil }
@@ -221,3 +227,6 @@ func (h *Host) Acknowledged(c net.Conn, within time.Duration) error {
 
 // Persist implements group.Network.
 func (h *Host) Persist(c net.Conn) error { return h.Acknowledged(c, 24*time.Hour) }
+
+// RoundTrip implements group.Network.
+func (h *Host) RoundTrip(net.Conn) time.Duration { return 2 * h.world.cfg.Delay }

@@ -135,6 +135,9 @@ func (p *prober) drain() {
 			from.Unicast = max(from.Unicast, m.packet)
 		} else {
 			from.Multicast = max(from.Multicast, m.packet)
+			if m.packet == udp.SmallPacket {
+				from.Small++
+			}
 		}
 	}
 	p.inbox = p.inbox[:0]

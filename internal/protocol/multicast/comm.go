@@ -132,7 +132,7 @@ func New(cfg Config) *Comm {
 		panic(err)
 	}
 	c := &Comm{
-		cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size},
+		cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size, Order: topology.NewOrder(cfg.Ring)},
 		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), hearing: newHearing(cfg.Size, cfg.Deaf),
 	}
 	// Nothing precedes the first operation, so it needs no barrier of its own to open an epoch:

@@ -2,6 +2,7 @@ package multicast
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
@@ -26,6 +27,9 @@ type Config struct {
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
 	// Deaf says that multicast does not reach all ranks at first: see hearing.
 	Deaf bool `json:",omitempty"`
+	// Ring is the order of all ranks in the ring that requests, relays and barriers go along; nil: that of
+	// their numbers.
+	Ring []int `json:",omitempty"`
 	// First is the number of the first operation; not 0 where numbers are to come round.
 	First uint32 `json:",omitempty"`
 }
@@ -40,10 +44,23 @@ func (c *Config) Check() error {
 	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0:
 		return fmt.Errorf("multicast: chunk %d, chains %d, subgroups %d, window %d; "+
 			"chunk and chains must be at least 1, subgroups 1 to %d, the window not negative", c.Chunk, c.Chains, c.Subgroups, c.Window, MaxSubgroups)
+	case c.Ring != nil && !permutes(c.Ring, c.Size):
+		return fmt.Errorf("multicast: ring %v; want each of %d ranks once", c.Ring, c.Size)
 	case !c.Lossless && c.Arena < c.Eager:
 		return fmt.Errorf("multicast: arena of %d bytes for eager operations of up to %d", c.Arena, c.Eager)
 	}
 	return nil
+}
+
+// permutes reports whether a list has each of so many ranks once.
+func permutes(ring []int, size int) bool {
+	sorted := slices.Sorted(slices.Values(ring))
+	for place, rank := range sorted {
+		if rank != place {
+			return false
+		}
+	}
+	return len(sorted) == size
 }
 
 // Op describes an operation as the caller posts it.

@@ -17,7 +17,8 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 		c.stats.Dropped++
 		return
 	}
-	left, right := from == c.topo.Left(), from == c.topo.Right()
+	right := from == c.topo.Right()
+	before := from == (c.cfg.Rank+c.cfg.Size-1)%c.cfg.Size // chains follow the numbers of ranks
 	switch {
 	case m.Kind == wire.Ready || m.Kind == wire.Compare:
 		c.hearCall(p, from, m)
@@ -25,7 +26,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	case m.Kind == wire.Done && right && p.state == active:
 		c.rightDone(p)
 		c.advance()
-	case m.Kind == wire.Activate && left && p.state == active:
+	case m.Kind == wire.Activate && before && p.state == active:
 		p.sender.turn, p.moved = true, c.now
 		c.advance()
 	case m.Kind == wire.Credit && (p.state == active || p.state == retained):

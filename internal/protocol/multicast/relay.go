@@ -7,7 +7,9 @@ import (
 
 // Where multicast does not reach all ranks, chunks are relayed: a root sends them to its right
 // neighbour on the reliable path, and every rank sends what it gets so to its own, until they are at
-// the rank left of the root. Each shard then crosses each link once, as with the ring algorithm.
+// the rank left of the root. Each shard then crosses each link once, as with the ring algorithm. The time
+// of a small Broadcast is that of its hops, so it goes down the root's tree instead: see byTree. A small
+// Allgather does not: on a ring what comes from many roots goes on together, to one neighbour.
 //
 // A root relays for itself: what comes by relay goes on by relay, whatever others do, so nothing has
 // to be agreed on for every chunk to arrive. But where the roots of a large operation take turns,
@@ -22,31 +24,36 @@ const relayAhead = 64
 // stretch is consecutive chunks of a shard.
 type stretch struct {
 	seq             uint32
+	rank            int // that they go to
 	shard, from, to int
-	own             bool // the shard is this rank's
+	own             bool // the shard is this rank's, and they go to no further rank
 	probe           bool // they are multicast, too
 }
 
-// relayed are the chunks that the right neighbour is to be sent, in the order in which they came, or
-// in which this rank would have multicast them.
+// follows reports whether a stretch goes on where another one ends.
+func (s *stretch) follows(before *stretch) bool {
+	expected := *before
+	expected.from, expected.to = before.to, s.to
+	return *s == expected
+}
+
+// relayed are the chunks that other ranks are to be sent, in the order in which they came, or in which
+// this rank would have multicast them.
 type relayed struct {
 	queue[stretch]
 	own int // chunks of this rank's own shards
 }
 
-// add puts chunks [from, to) of a shard behind all others.
-func (r *relayed) add(p *op, shard, from, to int, probe bool) {
-	own := shard == p.own
-	if own {
-		r.own += to - from
+// add puts a stretch behind all others.
+func (r *relayed) add(s stretch) {
+	if s.own {
+		r.own += s.to - s.from
 	}
-	if n := len(r.items); n > r.head {
-		if last := &r.items[n-1]; last.seq == p.seq && last.shard == shard && last.to == from && last.probe == probe {
-			last.to = to
-			return
-		}
+	if n := len(r.items); n > r.head && s.follows(&r.items[n-1]) {
+		r.items[n-1].to = s.to
+		return
 	}
-	r.push(stretch{p.seq, shard, from, to, own, probe})
+	r.push(s)
 }
 
 // take removes the first n chunks of the first stretch.
@@ -75,10 +82,28 @@ func (c *Comm) askByCredit(p *op) {
 	}
 }
 
-// passOn sends a chunk that has come on, unless the right neighbour is its root.
-func (c *Comm) passOn(p *op, shard, psn int, probe bool) {
-	if c.topo.Right() != p.rootOf(shard) {
-		c.relayed.add(p, shard, psn, psn+1, probe)
+// byTree reports whether an operation that is relayed goes down the root's tree: an eager Broadcast of k
+// chunks that the root sends to log2 P children sooner than a ring's last rank has them, k + P-2 hops.
+func (l *layout) byTree() bool {
+	return l.mode.kind == eager && l.coll == wire.Broadcast && l.chunks*l.topo.Rounds() <= l.chunks+l.topo.Size-2
+}
+
+// passOn sends chunks [from, to) of a shard on: down their root's tree, or to the right neighbour unless it
+// is the root.
+func (c *Comm) passOn(p *op, shard, from, to int, probe bool) {
+	root := p.rootOf(shard)
+	s := stretch{seq: p.seq, shard: shard, from: from, to: to, probe: probe}
+	if !p.byTree() {
+		if s.rank = c.topo.Right(); s.rank != root {
+			s.own = shard == p.own
+			c.relayed.add(s)
+		}
+		return
+	}
+	// The farthest child has the most ranks below it.
+	for j := c.topo.Children(root) - 1; j >= 0; j-- {
+		s.rank, s.own = c.topo.Child(j), shard == p.own && j == 0
+		c.relayed.add(s)
 	}
 }
 
@@ -97,13 +122,13 @@ func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
 		c.hearing.repair(c.now, root)
 	}
 	if c.goesOn(p, h, first) {
-		c.passOn(p, shard, int(h.PSN), h.IsProbe())
+		c.passOn(p, shard, int(h.PSN), int(h.PSN)+1, h.IsProbe())
 	} else if first {
 		p.otherwise = true
 	}
 }
 
-// goesOn reports whether a chunk that has come goes on to the right neighbour.
+// goesOn reports whether a chunk that has come goes on.
 func (c *Comm) goesOn(p *op, h *wire.Data, first bool) bool {
 	if p.mode.relay {
 		return first || h.IsProbe() // the neighbour wants to know of a probe that was multicast here first
@@ -111,13 +136,13 @@ func (c *Comm) goesOn(p *op, h *wire.Data, first bool) bool {
 	return h.IsRelay()
 }
 
-// NextRelay returns a chunk to be relayed to the right neighbour, and whether there is one. It stays
-// the next one until Relayed.
+// NextRelay returns a chunk to be relayed, and whether there is one. It stays the next one until
+// Relayed.
 func (c *Comm) NextRelay() (Repair, bool) {
 	for c.err == nil && c.relayed.len() > 0 {
 		s := c.relayed.items[c.relayed.head]
 		p := c.ops.at(s.seq)
-		if !p.mayLack(&s) {
+		if !c.mayLack(p, &s) {
 			c.relayed.take(s.to - s.from)
 			continue
 		}
@@ -131,16 +156,16 @@ func (c *Comm) NextRelay() (Repair, bool) {
 		if s.probe {
 			m.Round = 1
 		}
-		return Repair{To: c.topo.Right(), Message: m, Place: p.place(s.shard, s.from)}, true
+		return Repair{To: s.rank, Message: m, Place: p.place(s.shard, s.from)}, true
 	}
 	return Repair{}, false
 }
 
-// mayLack reports whether the right neighbour may lack a stretch that is to be relayed: the operation
-// is still known here, as what it was when that was noted, and the neighbour has not said that it has
+// mayLack reports whether a rank may lack a stretch that is to be relayed to it: the operation is still
+// known here, as what it was when that was noted, and the right neighbour has not said that it has
 // everything.
-func (p *op) mayLack(s *stretch) bool {
-	return p.seq == s.seq && p.state != free && p.known() && !p.handshake.right &&
+func (c *Comm) mayLack(p *op, s *stretch) bool {
+	return p.seq == s.seq && p.state != free && p.known() && (!p.handshake.right || s.rank != c.topo.Right()) &&
 		s.shard < p.shards && s.to <= p.chunks
 }
 
@@ -162,7 +187,7 @@ func (c *Comm) relay(p *op) {
 	for s := range p.shards {
 		for psn := 0; p.otherwise && s != p.own && psn < int(p.receiver.seen[s].end); psn++ {
 			if p.receiver.have.Has(p.bit(s, psn)) {
-				c.passOn(p, s, psn, false) // it came before this rank knew, perhaps not by relay
+				c.passOn(p, s, psn, psn+1, false) // it came before this rank knew, perhaps not by relay
 			}
 		}
 	}

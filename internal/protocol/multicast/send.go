@@ -62,7 +62,7 @@ func (c *Comm) Sent(seq uint32, n int) {
 	p := c.ops.at(seq)
 	if p.sender.relay {
 		p.sender.relayed = true
-		c.relayed.add(p, p.own, p.sender.next, p.sender.next+n, p.sender.probe)
+		c.passOn(p, p.own, p.sender.next, p.sender.next+n, p.sender.probe)
 	}
 	p.sender.next += n
 	p.moved = c.now

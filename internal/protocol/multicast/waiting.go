@@ -84,7 +84,7 @@ func (c *Comm) awaited(p *op) (Phase, []int) {
 	case p.sender.done(&p.layout):
 		return PhaseHandshake, []int{c.topo.Right()}
 	case !p.sender.turn && !p.sender.leads:
-		return PhaseTurn, []int{c.topo.Left()}
+		return PhaseTurn, []int{c.cfg.Rank - 1} // the head of a chain leads
 	}
 	return PhaseCredit, p.credit.slowest(&p.layout)
 }

@@ -1,5 +1,5 @@
 // Package topology says which ranks exchange control messages. Rank r is joined to the ranks r ±
-// 2^k modulo P, about 2 log2 P of them. The dissemination barrier, the credit tree of every root,
+// 2^k modulo P in the order of a ring, about 2 log2 P of them. The dissemination barrier, the credit tree of every root,
 // the requests for lost chunks and the chains of roots that take turns all run on these edges
 // (docs/decisions/0001). It computes, and keeps nothing: a leaf that imports nothing of this
 // module.
@@ -8,32 +8,43 @@ package topology
 import "math/bits"
 
 // Graph is the graph of Size ranks as rank Rank sees it; 0 <= Rank < Size.
-type Graph struct{ Rank, Size int }
+type Graph struct {
+	Rank, Size int
+	// Order is that of the ring; nil: ranks are in the order of their numbers.
+	Order *Order
+}
 
 // Left returns the rank before this one in the ring of all: it is asked for lost chunks.
-func (g Graph) Left() int { return (g.Rank + g.Size - 1) % g.Size }
+func (g Graph) Left() int { return g.away(g.Size - 1) }
 
 // Right returns the rank after this one in the ring of all, whose Left this rank is.
-func (g Graph) Right() int { return (g.Rank + 1) % g.Size }
+func (g Graph) Right() int { return g.away(1) }
 
 // Rounds returns the number of rounds of the dissemination barrier: log2 Size, rounded up.
 func (g Graph) Rounds() int { return bits.Len(uint(g.Size - 1)) }
 
 // To returns the rank that this one sends to in a round of the barrier, 0 to Rounds-1.
-func (g Graph) To(round int) int { return (g.Rank + 1<<round) % g.Size }
+func (g Graph) To(round int) int { return g.away(1 << round) }
 
 // From returns the rank that this one hears from in a round of the barrier.
-func (g Graph) From(round int) int { return (g.Rank + g.Size - 1<<round) % g.Size }
+func (g Graph) From(round int) int { return g.away(g.Size - 1<<round) }
 
 // Parent returns the next rank towards root in root's binomial tree. Numbered from the root, the
 // parent of v is v without its lowest bit.
 func (g Graph) Parent(root int) int {
 	v := g.from(root)
-	return (root + v&(v-1)) % g.Size
+	return g.away(g.Size - (v &^ (v & (v - 1))))
 }
 
-// from numbers this rank from a root on.
-func (g Graph) from(root int) int { return (g.Rank - root + g.Size) % g.Size }
+// away returns the rank that is so far from this one in the ring; distance >= 0.
+func (g Graph) away(distance int) int {
+	return g.Order.rank((g.Order.place(g.Rank) + distance) % g.Size)
+}
+
+// from returns how far this rank is from another one in the ring.
+func (g Graph) from(other int) int {
+	return (g.Order.place(g.Rank) - g.Order.place(other) + g.Size) % g.Size
+}
 
 // Children returns how many children this rank has in root's tree. Child j is Child(j).
 func (g Graph) Children(root int) int {
@@ -70,7 +81,7 @@ func (g Graph) AllChildren() int {
 
 // ChildIndex returns which child of this rank in root's tree a rank is, or -1.
 func (g Graph) ChildIndex(root, rank int) int {
-	d := (rank - g.Rank + g.Size) % g.Size
+	d := (g.Order.place(rank) - g.Order.place(g.Rank) + g.Size) % g.Size
 	if d == 0 || d&(d-1) != 0 {
 		return -1
 	}
@@ -80,19 +91,25 @@ func (g Graph) ChildIndex(root, rank int) int {
 	return -1
 }
 
-// Neighbours returns the ranks that a rank exchanges control messages with: rank ± 2^k modulo size,
-// each once, from the nearest to the farthest.
-func Neighbours(rank, size int) []int {
-	g := Graph{rank, size}
+// Neighbours returns the ranks that this one exchanges control messages with: those 2^k before and
+// after it in the ring, each once, from the nearest to the farthest; and those whose numbers are next to
+// its own, with which roots of a chain take turns.
+func (g Graph) Neighbours() []int {
 	var out []int
-	seen := map[int]bool{rank: true}
-	for k := range g.Rounds() {
-		for _, p := range []int{g.To(k), g.From(k)} {
+	seen := map[int]bool{g.Rank: true}
+	add := func(ranks ...int) {
+		for _, p := range ranks {
 			if !seen[p] {
 				seen[p] = true
 				out = append(out, p)
 			}
 		}
+	}
+	for k := range g.Rounds() {
+		add(g.To(k), g.From(k))
+	}
+	if g.Order != nil {
+		add((g.Rank+1)%g.Size, (g.Rank+g.Size-1)%g.Size)
 	}
 	return out
 }

@@ -15,22 +15,22 @@ func TestTree(t *testing.T) {
 		for root := range size {
 			parents := 0
 			for rank := range size {
-				top := Graph{rank, size}
+				top := Graph{Rank: rank, Size: size}
 				depth, r := 0, rank
 				for r != root {
-					r = Graph{r, size}.Parent(root)
+					r = Graph{Rank: r, Size: size}.Parent(root)
 					depth++
 					require.LessOrEqual(t, depth, bits.Len(uint(size-1)), "rank %d of %d never reaches root %d", rank, size, root)
 				}
 				for j := range top.Children(root) {
 					child := (rank + 1<<j) % size
-					require.Equal(t, rank, Graph{child, size}.Parent(root), "child %d of rank %d of %d, root %d", j, rank, size, root)
+					require.Equal(t, rank, Graph{Rank: child, Size: size}.Parent(root), "child %d of rank %d of %d, root %d", j, rank, size, root)
 					require.Equal(t, j, top.ChildIndex(root, child))
-					require.Contains(t, Neighbours(rank, size), child)
+					require.Contains(t, Graph{Rank: rank, Size: size}.Neighbours(), child)
 					parents++
 				}
 				for other := range size {
-					isChild := other != root && Graph{other, size}.Parent(root) == rank
+					isChild := other != root && Graph{Rank: other, Size: size}.Parent(root) == rank
 					require.Equal(t, isChild, top.ChildIndex(root, other) >= 0, "rank %d of %d, root %d, other %d", rank, size, root, other)
 				}
 			}
@@ -42,18 +42,18 @@ func TestTree(t *testing.T) {
 func TestNeighboursAreMutual(t *testing.T) {
 	for size := 1; size <= 64; size++ {
 		for rank := range size {
-			n := Neighbours(rank, size)
+			n := Graph{Rank: rank, Size: size}.Neighbours()
 			assert.NotContains(t, n, rank)
 			for _, p := range n {
-				require.Contains(t, Neighbours(p, size), rank)
+				require.Contains(t, Graph{Rank: p, Size: size}.Neighbours(), rank)
 			}
 			sorted := slices.Clone(n)
 			slices.Sort(sorted)
 			require.Len(t, slices.Compact(sorted), len(n))
-			top := Graph{rank, size}
+			top := Graph{Rank: rank, Size: size}
 			for k := range top.Rounds() {
 				require.Contains(t, n, top.To(k))
-				require.Equal(t, rank, Graph{top.To(k), size}.From(k))
+				require.Equal(t, rank, Graph{Rank: top.To(k), Size: size}.From(k))
 			}
 			if size > 1 {
 				require.Contains(t, n, top.Left())
@@ -70,10 +70,10 @@ func TestDissemination(t *testing.T) {
 		for r := range heard {
 			heard[r] = 1 << r
 		}
-		for k := range (Graph{0, size}).Rounds() {
+		for k := range (Graph{Rank: 0, Size: size}).Rounds() {
 			before := slices.Clone(heard)
 			for r := range heard {
-				heard[r] |= before[Graph{r, size}.From(k)]
+				heard[r] |= before[Graph{Rank: r, Size: size}.From(k)]
 			}
 		}
 		for r, h := range heard {
@@ -103,7 +103,7 @@ func TestChains(t *testing.T) {
 func TestChildNumbers(t *testing.T) {
 	for size := 1; size <= 130; size++ {
 		for rank := range size {
-			topo := Graph{rank, size}
+			topo := Graph{Rank: rank, Size: size}
 			taken := make([]bool, topo.AllChildren())
 			for root := range size {
 				for j := range topo.Children(root) {
@@ -127,7 +127,7 @@ func TestDistances(t *testing.T) {
 	for size := 1; size <= 64; size++ {
 		for rank := range size {
 			var want []int
-			for _, p := range Neighbours(rank, size) {
+			for _, p := range (Graph{Rank: rank, Size: size}).Neighbours() {
 				want = append(want, (p-rank+size)%size)
 			}
 			slices.Sort(want)

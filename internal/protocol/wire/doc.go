@@ -15,8 +15,9 @@ import "errors"
 // Version is the protocol version. Peers that disagree do not talk. In version 3 a listener answers
 // greetings, records of the mesh may come in pieces, and ranks compare what they have called
 // (Compare); from version 4 on Broadcasts have no barrier (Begin), from version 5 on chunks may be
-// relayed (Relay).
-const Version = 5
+// relayed (Relay), from version 6 on the ring of ranks follows hosts, ranks may meet over IPv6, and try the
+// networks that they share.
+const Version = 6
 
 // Errors that every decoder of this package may return. They are wrapped with
 // what was found, so that a log line tells what arrived.

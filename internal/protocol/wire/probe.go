@@ -16,7 +16,7 @@ const probeMagic = 0x6d70
 //	 3  unicast  u8   1: sent to this rank alone, 0: by multicast
 //	 4  job      u64
 //	12  rank     u16  who sent it
-//	14  packet   u32  bytes of the packet that it travels in, IPv4's and UDP's headers included
+//	14  packet   u32  bytes of the packet that it travels in, IP's and UDP's headers included
 type Probe struct {
 	Unicast bool
 	Job     uint64

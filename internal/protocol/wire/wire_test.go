@@ -16,7 +16,7 @@ func TestLayout(t *testing.T) {
 	b := make([]byte, DataSize)
 	data.Put(b)
 	assert.Equal(t, []byte{
-		0x6d, 0x63, 0x53, 2, 5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 0, 0, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+		0x6d, 0x63, 0x63, 2, 5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 0, 0, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
 	}, b)
 
 	control := Control{
@@ -26,24 +26,24 @@ func TestLayout(t *testing.T) {
 	b = make([]byte, ControlSize)
 	control.Put(b)
 	assert.Equal(t, []byte{
-		4, 0x52, 2, 0, 3, 4, 0, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 25, 26, 27, 28, 17, 18, 19, 20, 21, 22, 23, 24,
+		4, 0x62, 2, 0, 3, 4, 0, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 25, 26, 27, 28, 17, 18, 19, 20, 21, 22, 23, 24,
 	}, b)
 
 	hello := Hello{Purpose: PurposeControl, Rank: 0x0102, Job: 0x030405060708090a, Key: 0x0b0c0d0e0f101112}
 	b = make([]byte, HelloSize)
 	hello.Put(b)
-	assert.Equal(t, []byte{'m', 'c', 's', 't', 5, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, b)
+	assert.Equal(t, []byte{'m', 'c', 's', 't', 6, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, b)
 
 	probe := Probe{Unicast: true, Job: 0x030405060708090a, Rank: 0x0b0c, Packet: 0x0d0e0f10}
 	b = make([]byte, ProbeSize)
 	probe.Put(b)
-	assert.Equal(t, []byte{'m', 'p', 5, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, b)
+	assert.Equal(t, []byte{'m', 'p', 6, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, b)
 
 	stream := Stream{Type: 1, Op: 2, Seq: 0x03040506, To: 0x15161718, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5, From: 0x0f101112, Epoch: 0x13141516}
 	b = make([]byte, StreamSize)
 	stream.Put(b)
 	assert.Equal(t, []byte{
-		5, 1, 2, 0, 0, 0, 0, 0, 3, 4, 5, 6, 0x15, 0x16, 0x17, 0x18, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
+		6, 1, 2, 0, 0, 0, 0, 0, 3, 4, 5, 6, 0x15, 0x16, 0x17, 0x18, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
 		15, 16, 17, 18, 19, 20, 21, 22,
 	}, b)
 	other := stream
@@ -82,12 +82,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"data magic", getData, data, 1, 0, ErrMagic},
 		{"data version", getData, data, 2, 0x11, ErrVersion},
-		{"data collective low", getData, data, 2, 0x50, ErrField},
-		{"data collective high", getData, data, 2, 0x54, ErrField},
+		{"data collective low", getData, data, 2, 0x60, ErrField},
+		{"data collective high", getData, data, 2, 0x64, ErrField},
 		{"control kind low", getControl, control, 0, 0, ErrField},
 		{"control kind high", getControl, control, 0, byte(kindEnd), ErrField},
 		{"control version", getControl, control, 1, 0, ErrVersion},
-		{"control collective", getControl, control, 1, 0x54, ErrField},
+		{"control collective", getControl, control, 1, 0x64, ErrField},
 		{"control payload", getControl, control, 31, 1, ErrField},
 		{"hello magic", getHello, hello, 0, 0, ErrMagic},
 		{"hello version", getHello, hello, 4, 1, ErrVersion},

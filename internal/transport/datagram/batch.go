@@ -42,7 +42,7 @@ type Sink interface {
 // NewBatch reserves the memory for datagrams of a header of head bytes, 1 to
 // 64, and up to payload bytes behind it.
 func NewBatch(head, payload int) (b *Batch, err error) {
-	if largest := batch.MaxPacket - ipv4.headers - head; head < 1 || head > batch.MaxHead || payload < 0 || payload > largest {
+	if largest := batch.MaxPacket - batch.IPv4.Headers - head; head < 1 || head > batch.MaxHead || payload < 0 || payload > largest {
 		return nil, fmt.Errorf("datagram: header of %d and payload of %d bytes: want 1 to %d and 0 to %d", head, payload, batch.MaxHead, largest)
 	}
 	b = &Batch{head: head}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // Carrier moves the datagrams of a Socket in the kernel's place: see Carried. It is not asked which
@@ -39,7 +41,7 @@ type Poller interface {
 // Carried returns a socket at a local address whose datagrams a carrier moves. fd is what a Poller
 // knows it by.
 func Carried(fd int, local netip.AddrPort, c Carrier) *Socket {
-	s := &Socket{carrier: c, family: familyOf(local.Addr()), port: local.Port(), local: local.Addr()}
+	s := &Socket{carrier: c, family: batch.FamilyOf(local.Addr()), port: local.Port(), local: local.Addr()}
 	s.sender.FD = fd
 	return s
 }

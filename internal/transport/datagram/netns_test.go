@@ -18,30 +18,37 @@ import (
 func cabled(t *testing.T, ns [2]*systest.Namespace, o Options) (ends [2]*Socket) {
 	t.Helper()
 	var errs [2]error
-	addr := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}) }
+	at := [2]netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")}
+	if o.Local.Is6() {
+		at = [2]netip.Addr{netip.MustParseAddr("fd09::1"), netip.MustParseAddr("fd09::2")}
+	}
 	for i, n := range ns {
 		n.Do(func() {
-			o.Local = addr(i)
+			o.Local = at[i]
 			ends[i], errs[i] = Open(o)
 		})
 	}
 	require.NoError(t, errors.Join(errs[:]...))
 	for i, s := range ends {
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		require.NoError(t, s.Connect(netip.AddrPortFrom(addr(1-i), ends[1-i].Port())))
+		require.NoError(t, s.Connect(netip.AddrPortFrom(at[1-i], ends[1-i].Port())))
 	}
 	return ends
 }
 
 func TestEthernet(t *testing.T) {
-	for _, mtu := range []int{1500, 9000} {
-		ns := systest.Cable(t, mtu)
+	for _, c := range []struct {
+		mtu  int
+		like netip.Addr
+	}{{1500, loopbacks[0]}, {9000, loopbacks[0]}, {1500, loopbacks[1]}} {
+		ns := systest.Cable(t, c.mtu)
 		for _, offload := range offloads {
-			t.Run(fmt.Sprintf("%d/%v", mtu, offload), func(t *testing.T) {
-				ends := cabled(t, ns, Options{Offload: offload})
-				require.Equal(t, mtu-28, ends[0].MTU())
-				largest := mtu - 28 - head
-				for _, size := range []int{0, 100, 1440, largest} {
+			headers := batch.FamilyOf(c.like).Headers
+			t.Run(fmt.Sprintf("%d/%d/%v", c.mtu, headers, offload), func(t *testing.T) {
+				ends := cabled(t, ns, Options{Offload: offload, Local: c.like})
+				require.Equal(t, c.mtu-headers, ends[0].MTU())
+				largest := c.mtu - headers - head
+				for _, size := range []int{0, 100, 1408, largest} {
 					sizes := append(repeat(200, size), size/2, largest, 1)
 					exchange(t, ends[0], ends[1], sizes, nil)
 					exchange(t, ends[1], ends[0], sizes, make([]byte, size))
@@ -50,7 +57,7 @@ func TestEthernet(t *testing.T) {
 				add(t, out, 0, largest+1)
 				_, err := out.Flush(ends[0])
 				require.ErrorIs(t, err, unix.EMSGSIZE)
-				require.ErrorContains(t, err, fmt.Sprintf("the path takes %d", mtu-28))
+				require.ErrorContains(t, err, fmt.Sprintf("the path takes %d", c.mtu-headers))
 				exchange(t, ends[0], ends[1], repeat(200, largest), nil)
 			})
 		}

@@ -36,7 +36,7 @@ const defaultRcvBuf = 16 << 20
 type Socket struct {
 	sender  batch.Sender // with the descriptor
 	carrier Carrier      // nil: the kernel
-	family  *family
+	family  *batch.Family
 	rcvBuf  int // as the kernel counts, see Queue
 	port    uint16
 	local   netip.Addr
@@ -59,8 +59,8 @@ func Open(o Options) (*Socket, error) {
 		return nil, fmt.Errorf("datagram: %w", err)
 	}
 	s := &Socket{local: o.Local.Unmap()}
-	s.family = familyOf(s.local)
-	s.sender = batch.Sender{FD: -1, Headers: s.family.headers}
+	s.family = batch.FamilyOf(s.local)
+	s.sender = batch.Sender{FD: -1, Headers: s.family.Headers}
 	if err := s.open(&o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -75,11 +75,11 @@ func (s *Socket) open(o *Options) (err error) {
 	if s.sender.Use, _, err = k.Limit(o.Offload, true); err != nil {
 		return fmt.Errorf("datagram: %w", err)
 	}
-	if s.sender.FD, err = batch.Open(s.family.domain); err != nil {
+	if s.sender.FD, err = batch.Open(s.family.Domain); err != nil {
 		return err
 	}
 	options := []batch.Option{
-		{Name: "IP_MTU_DISCOVER", Level: s.family.level, Opt: s.family.discover, Value: s.family.whole},
+		s.family.Whole,
 		{Name: "SO_SNDBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_SNDBUF, Value: batch.FirstBacklog},
 	}
 	if s.sender.Use.Merge {
@@ -117,9 +117,9 @@ func (s *Socket) reserve(size int) (err error) {
 // bind takes the first free port of a range.
 func (s *Socket) bind(first, last uint16) error {
 	for port := int(first); port <= int(last); port++ {
-		at, err := sockaddr(netip.AddrPortFrom(s.local, uint16(port)))
+		at, err := batch.Sockaddr(netip.AddrPortFrom(s.local, uint16(port)))
 		if err != nil {
-			return err
+			return fmt.Errorf("datagram: %w", err)
 		}
 		err = unix.Bind(s.sender.FD, at)
 		if errors.Is(err, unix.EADDRINUSE) {
@@ -128,24 +128,11 @@ func (s *Socket) bind(first, last uint16) error {
 		if err != nil {
 			return fmt.Errorf("%w: datagram: bind port %d of %v: %w", fabric.ErrUnavailable, port, s.local, err)
 		}
-		return s.learnPort()
+		s.port, err = batch.PortOf(s.sender.FD)
+		return err
 	}
 	return fmt.Errorf("%w: datagram: ports %d to %d of %v are all in use: free some or allow more",
 		fabric.ErrUnavailable, first, last, s.local)
-}
-
-func (s *Socket) learnPort() error {
-	at, err := unix.Getsockname(s.sender.FD)
-	if err != nil {
-		return fmt.Errorf("getsockname: %w", err)
-	}
-	switch at := at.(type) {
-	case *unix.SockaddrInet4:
-		s.port = uint16(at.Port)
-	case *unix.SockaddrInet6:
-		s.port = uint16(at.Port)
-	}
-	return nil
 }
 
 // Port is the UDP port that the socket is bound to.
@@ -167,7 +154,7 @@ func (s *Socket) Connect(peer netip.AddrPort) error {
 	if s.peer.IsValid() {
 		return fmt.Errorf("datagram: connect to %v: already connected to %v", peer, s.peer)
 	}
-	if !peer.IsValid() || peer.Port() == 0 || familyOf(peer.Addr()) != s.family {
+	if !peer.IsValid() || peer.Port() == 0 || batch.FamilyOf(peer.Addr()) != s.family {
 		return fmt.Errorf("datagram: connect %v to %v: want an address and a port of the same IP version", s.local, peer)
 	}
 	if err := s.connect(peer); err != nil {
@@ -181,9 +168,9 @@ func (s *Socket) connect(peer netip.AddrPort) error {
 	if s.carrier != nil {
 		return s.carrier.Connect(peer)
 	}
-	to, err := sockaddr(peer)
+	to, err := batch.Sockaddr(peer)
 	if err != nil {
-		return err
+		return fmt.Errorf("datagram: %w", err)
 	}
 	if err := unix.Connect(s.sender.FD, to); err != nil {
 		return fmt.Errorf("%w: datagram: connect %v to %v: %w", fabric.ErrUnavailable, s.local, peer, err)
@@ -215,11 +202,11 @@ func (s *Socket) MTU() int {
 	if s.carrier != nil {
 		return s.carrier.MTU()
 	}
-	mtu, err := unix.GetsockoptInt(s.sender.FD, s.family.level, s.family.mtu)
+	mtu, err := unix.GetsockoptInt(s.sender.FD, s.family.Level, s.family.MTU)
 	if err != nil {
 		return 0
 	}
-	return max(0, min(mtu, batch.MaxPacket)-s.family.headers)
+	return max(0, min(mtu, batch.MaxPacket)-s.family.Headers)
 }
 
 // Queue returns how many datagrams, of that many bytes each, the receive buffer holds for
@@ -229,7 +216,7 @@ func (s *Socket) Queue(datagram int) int {
 		return s.carrier.Queue(datagram)
 	}
 	loopback := s.peer.Addr() == s.local || s.peer.Addr().IsLoopback()
-	return batch.Queue(s.rcvBuf, datagram+s.family.headers, loopback)
+	return batch.Queue(s.rcvBuf, datagram+s.family.Headers, loopback)
 }
 
 // Close gives the descriptor and the port back. Closing twice does nothing.

@@ -17,11 +17,11 @@ import (
 // transport guesses the same (src/transport/net_socket.cc, v2.30.7).
 const GuessedSpeed = 10000
 
-// Device is an interface that is up and has an IPv4 address.
+// Device is an interface that is up and has an address.
 type Device struct {
 	Name       string
 	Index      int
-	Addr       netip.Addr // its first IPv4 address; one that is not link-local where it has both
+	Addr       netip.Addr // the first of Addresses
 	MTU        int        // in bytes
 	SpeedMbps  int        // as the driver says, or GuessedSpeed
 	SpeedKnown bool       // the driver says it
@@ -31,7 +31,7 @@ type Device struct {
 
 // Devices returns this host's devices, the one of the default route first and
 // the others by index. If name is not empty, it returns that one alone,
-// whatever it is.
+// whatever it is. Only those count that have an address of the version.
 //
 // Without a name only interfaces are listed by which other hosts can be
 // expected to reach this one, for NCCL spreads its connections over all devices
@@ -41,8 +41,8 @@ type Device struct {
 // (docker0, veth, tun, a BMC's USB); only if there are none either, loopback.
 //
 // The error says which interfaces there are and why they do not do.
-func Devices(name string) ([]Device, error) {
-	h, err := thisHost()
+func Devices(name string, v Version) ([]Device, error) {
+	h, err := thisHost(v)
 	if err != nil {
 		return nil, err
 	}
@@ -53,72 +53,30 @@ func Devices(name string) ([]Device, error) {
 type host struct {
 	name         string // hostname
 	sysfs        string // mount point, /sys
+	version      Version
 	interfaces   []link
 	defaultRoute netip.Addr // this host's address on the default route; not valid if there is none
 }
 
-// link is an interface with its IPv4 addresses.
-type link struct {
-	net.Interface
-	addrs []netip.Addr
-}
-
-func thisHost() (host, error) {
-	h := host{sysfs: "/sys", defaultRoute: DefaultRouteAddr()}
+func thisHost(v Version) (host, error) {
+	h := host{sysfs: "/sys", version: v, defaultRoute: DefaultRouteAddr(v)}
 	h.name, _ = os.Hostname() // the GUID does without
 	var err error
-	h.interfaces, err = links()
+	h.interfaces, err = links(v)
 	return h, err
 }
 
-// links returns all interfaces.
-func links() (found []link, err error) {
+// links returns all interfaces, with their addresses of a version.
+func links(v Version) (found []link, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("netdev: list interfaces: %w", err)
 	}
-	for _, ifi := range all {
-		addrs, err := ifi.Addrs()
-		if err != nil {
-			continue // it went away just now
-		}
-		l := link{Interface: ifi}
-		for _, a := range addrs {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-				l.addrs = append(l.addrs, p.Addr())
-			}
-		}
-		found = append(found, l)
+	fleeting := fleeting()
+	for i := range all {
+		found = append(found, linkOf(&all[i], v, fleeting))
 	}
 	return found, nil
-}
-
-// DefaultRouteAddr asks the routing table for the address that this host has on its
-// default route, or, on a network without one, on its only interface that is up.
-// It is not valid if there is neither. Connecting a datagram socket sends
-// nothing, and 192.0.2.1 is nobody (RFC 5737).
-func DefaultRouteAddr() netip.Addr {
-	conn, err := net.Dial("udp4", "192.0.2.1:9")
-	if err != nil {
-		return onlyAddress()
-	}
-	defer func() { _ = conn.Close() }()
-	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
-}
-
-// onlyAddress returns the address of the only interface, but for loopback, that is up and has one.
-func onlyAddress() (at netip.Addr) {
-	all, _ := links() // none is found then
-	for _, l := range all {
-		if l.Flags&net.FlagUp == 0 || l.Flags&net.FlagLoopback != 0 || len(l.addrs) == 0 {
-			continue
-		}
-		if at.IsValid() {
-			return netip.Addr{}
-		}
-		at = l.addrs[0]
-	}
-	return at
 }
 
 func (h host) devices(name string) ([]Device, error) {
@@ -129,7 +87,7 @@ func (h host) devices(name string) ([]Device, error) {
 		if name != "" && l.Name != name {
 			continue
 		}
-		if err := l.usable(); err != nil {
+		if err := h.usable(l, name != ""); err != nil {
 			why = append(why, err.Error())
 			continue
 		}
@@ -158,15 +116,16 @@ func (h host) devices(name string) ([]Device, error) {
 	return nil, fmt.Errorf("netdev: this host has no network interface")
 }
 
-// usable says why an interface cannot be a device.
-func (l link) usable() error {
+// usable says why an interface cannot be a device. Each that is up has an IPv6 address of its link,
+// a container's end of a cable too: that counts where there is hardware, or where it is asked for.
+func (h host) usable(l link, asked bool) error {
 	switch {
 	case l.Flags&net.FlagUp == 0:
 		return fmt.Errorf("interface %s is down (ip link set %s up)", l.Name, l.Name)
 	case l.Flags&net.FlagRunning == 0:
 		return fmt.Errorf("interface %s has no carrier", l.Name)
-	case len(l.addrs) == 0:
-		return fmt.Errorf("interface %s has no IPv4 address", l.Name)
+	case len(l.addrs) == 0 || !asked && !slices.ContainsFunc(l.addrs, reaches) && !h.hardware(l.Name):
+		return fmt.Errorf("interface %s has no %s", l.Name, h.version.address())
 	}
 	return nil
 }
@@ -191,19 +150,14 @@ func (h host) classOf(l link) int {
 
 // distance is 0 for the interface of the default route and 1 for any other.
 func (h host) distance(l link) int {
-	if slices.Contains(l.addrs, h.defaultRoute) {
+	if slices.Contains(l.best(h.defaultRoute), h.defaultRoute) {
 		return 0
 	}
 	return 1
 }
 
-// addr is the first address that is not link-local, or else the first.
-func (l link) addr() netip.Addr {
-	if i := slices.IndexFunc(l.addrs, func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() }); i >= 0 {
-		return l.addrs[i]
-	}
-	return l.addrs[0]
-}
+// addr is the first of Addresses.
+func (l link) addr() netip.Addr { return l.best(netip.Addr{})[0] }
 
 func (h host) device(l link) Device {
 	d := Device{Name: l.Name, Index: l.Index, Addr: l.addr(), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}

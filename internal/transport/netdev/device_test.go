@@ -93,8 +93,34 @@ func interfaceOf(index int, name string, flags net.Flags, addrs string) link {
 	l := link{Interface: net.Interface{Name: name, Index: index, MTU: 1500, Flags: flags, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
 	for a := range strings.FieldsSeq(addrs) {
 		l.addrs = append(l.addrs, netip.MustParseAddr(a))
+		l.nets = append(l.nets, netip.PrefixFrom(netip.MustParseAddr(a), 24))
 	}
 	return l
+}
+
+// TestCandidates: hardware first, virtual interfaces last, with the speed of hardware alone.
+func TestCandidates(t *testing.T) {
+	h := rack(t)
+	var got []string
+	for _, c := range h.candidates() {
+		got = append(got, c.String())
+	}
+	require.Equal(t, []string{
+		"10.0.0.3/24 100000", "10.0.0.2/24 0", "10.1.0.1/24 0", "10.2.0.1/24 0",
+		"10.3.0.1/24 200000", "10.3.0.2/24 200000", "10.4.0.1/24 100000", "10.5.0.1/24 0",
+	}, got)
+	require.Equal(t, mostCandidates, len(got), "docker0 and ve1 are beyond that")
+
+	h.interfaces = h.interfaces[8:]
+	require.Equal(t, "10.5.0.1/24 0", h.candidates()[0].String())
+	require.Equal(t, "172.17.0.1/24 0", h.candidates()[1].String(), "a bridge has no speed of its own")
+
+	var c Candidate
+	require.NoError(t, c.UnmarshalText([]byte("fd00::1/64 100")))
+	require.Equal(t, Candidate{netip.MustParsePrefix("fd00::1/64"), 100}, c)
+	for _, bad := range []string{"", "10.0.0.1", "10.0.0.1/24", "10.0.0.1/24 -1", "10.0.0.1/99 1", "x/24 1"} {
+		require.ErrorContains(t, c.UnmarshalText([]byte(bad)), "is not an address with its network and a speed", bad)
+	}
 }
 
 func names(devices []Device) []string {
@@ -133,7 +159,7 @@ func TestWhichAreListed(t *testing.T) {
 
 	h.interfaces = h.interfaces[1:]
 	_, err = h.devices("")
-	require.EqualError(t, err, "netdev: interface down0 is down (ip link set down0 up); interface dark0 has no carrier; interface bare0 has no IPv4 address")
+	require.EqualError(t, err, "netdev: interface down0 is down (ip link set down0 up); interface dark0 has no carrier; interface bare0 has no address")
 
 	h.interfaces = nil
 	_, err = h.devices("")
@@ -167,7 +193,7 @@ func TestByName(t *testing.T) {
 	for name, want := range map[string]string{
 		"down0":  "netdev: interface down0 is down (ip link set down0 up)",
 		"dark0":  "netdev: interface dark0 has no carrier",
-		"bare0":  "netdev: interface bare0 has no IPv4 address",
+		"bare0":  "netdev: interface bare0 has no address",
 		"absent": `netdev: there is no interface "absent" (have lo vf0 pf0 eth1 virtio0 usb0 bond0 vlan7 vlan8 docker0 ve1 down0 dark0 bare0)`,
 	} {
 		_, err := h.devices(name)
@@ -191,9 +217,9 @@ func TestGUID(t *testing.T) {
 
 // TestThisHost compares with what the standard library says of a real one.
 func TestThisHost(t *testing.T) {
-	all, err := Devices("")
+	all, err := Devices("", Any)
 	require.NoError(t, err)
-	if via := DefaultRouteAddr(); via.IsValid() {
+	if via := DefaultRouteAddr(Any); via.IsValid() {
 		ifi, err := net.InterfaceByName(all[0].Name)
 		require.NoError(t, err)
 		addrs, err := ifi.Addrs()
@@ -201,7 +227,7 @@ func TestThisHost(t *testing.T) {
 		require.Contains(t, fmt.Sprint(addrs), via.String()+"/", "the default route comes first")
 	}
 	for _, d := range all {
-		one, err := Devices(d.Name)
+		one, err := Devices(d.Name, Any)
 		require.NoError(t, err)
 		require.Equal(t, []Device{d}, one)
 		ifi, err := net.InterfaceByName(d.Name)
@@ -215,7 +241,7 @@ func TestThisHost(t *testing.T) {
 func TestNamespace(t *testing.T) {
 	n := systest.NewNamespace(t)
 	list := func(name string) (all []Device, err error) {
-		n.Do(func() { all, err = Devices(name) })
+		n.Do(func() { all, err = Devices(name, Any) })
 		return all, err
 	}
 	_, err := list("")

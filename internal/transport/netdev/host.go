@@ -18,9 +18,9 @@ func HostID() string {
 		name, _ := os.Hostname()
 		boot = []byte(name)
 	}
-	ns, _ := os.Readlink("/proc/self/ns/net")
+	ns, _ := os.Readlink("/proc/thread-self/ns/net")
 	at := ""
-	if addr := DefaultRouteAddr(); addr.IsValid() {
+	if addr := DefaultRouteAddr(Any); addr.IsValid() {
 		at = addr.String()
 	}
 	return strings.TrimSpace(string(boot)) + "/" + strings.Trim(strings.TrimPrefix(ns, "net:"), "[]") + "/" + at

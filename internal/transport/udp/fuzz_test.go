@@ -20,7 +20,7 @@ type catcher struct {
 	guess  fabric.Expected
 	chunk  int
 	came   map[uint32]bool // chunks that have their place
-	aside  [batch.Max * maxChunk]byte
+	aside  [batch.Max * batch.MaxPacket]byte
 	placed []byte
 	sent   [][]byte // datagrams that are to come, in order
 }
@@ -91,7 +91,7 @@ func FuzzMerged(f *testing.F) {
 		if n == 0 {
 			n = max(1, len(b))
 		}
-		b = b[:min(len(b), maxChunk+wire.DataSize, batch.Max*n)]
+		b = b[:min(len(b), batch.MaxPacket-batch.IPv4.Headers, batch.Max*n)]
 		c := &catcher{t: t, chunk: chunk, came: map[uint32]bool{}}
 		c.guess = fabric.Expected{Root: 1, Seq: 5, PSN: 10, Dst: make([]byte, uint(room)%(20*chunk))}
 		c.sent = slices.Collect(slices.Chunk(b, n))

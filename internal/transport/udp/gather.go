@@ -86,7 +86,7 @@ func (g *Gather) open(o *Options) error {
 	if err != nil {
 		return err
 	}
-	several := 2*PacketFor(o.Chunk) <= batch.MaxPacket
+	several := 2*PacketFor(o.Family(), o.Chunk) <= batch.MaxPacket
 	use, notes, err := k.Limit(o.Offload, several)
 	if err != nil {
 		return fmt.Errorf("udp: %w", err)
@@ -106,7 +106,7 @@ func (g *Gather) open(o *Options) error {
 		return fmt.Errorf("read SO_RCVBUF: %w", err)
 	}
 	g.traits = fabric.Traits{
-		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o.Chunk, o.Window, o.Interface), Notes: notes,
+		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o), Notes: notes,
 	}
 	return g.openPeers(o.Conns)
 }
@@ -121,7 +121,7 @@ func (g *Gather) openBoxes() (err error) {
 
 func (g *Gather) openSockets(o *Options) error {
 	for subgroup := range o.Subgroups {
-		fd, err := openReceiver(o, subgroup)
+		fd, err := openReceiver(o.on(subgroup), subgroup)
 		if err != nil {
 			return err
 		}
@@ -136,11 +136,11 @@ func (g *Gather) openSockets(o *Options) error {
 		}
 	}
 	for subgroup := range o.Subgroups {
-		fd, err := openSender(o, subgroup)
+		fd, err := openSender(o.on(subgroup), subgroup)
 		if err != nil {
 			return err
 		}
-		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: ipHeader + udpHeader}})
+		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}})
 		if err := g.poller.Watch(fd, g.senderTag(subgroup), 0); err != nil {
 			return err
 		}

@@ -7,80 +7,83 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Choose returns the interface for multicast and its IPv4 address: the one
-// called name; or, if name is empty, lo when all peers are on this host and
-// else the interface of the route to them. Peers are the addresses of all
-// other ranks; there may be none.
-func Choose(name string, peers []netip.Addr) (*net.Interface, netip.Addr, error) {
+// Choose returns the interface for multicast: the one called name; or, if name is empty, lo when all
+// peers are on this host and else the interface of the route to them. Peers are the addresses of all
+// other ranks, of one IP version; there may be none.
+func Choose(name string, peers []netip.Addr) (*net.Interface, error) {
 	if name != "" {
 		ifi, err := net.InterfaceByName(name)
 		if err != nil {
-			return nil, netip.Addr{}, unavailable("there is no interface %s (have %s)", name, interfaceNames())
+			return nil, unavailable("there is no interface %s (have %s)", name, interfaceNames())
 		}
-		return usable(ifi)
+		return usable(ifi, peers)
 	}
 	local, err := localAddrs()
 	if err != nil {
-		return nil, netip.Addr{}, err
+		return nil, err
 	}
 	var chosen *net.Interface
 	var via netip.Addr
 	for _, peer := range peers {
 		peer = peer.Unmap()
-		if peer.IsLoopback() || local[peer] != nil {
+		if peer.IsLoopback() || local[peer.WithZone("")] != nil {
 			continue
 		}
 		ifi, err := routeTo(peer, local)
 		if err != nil {
-			return nil, netip.Addr{}, err
+			return nil, err
 		}
 		if chosen != nil && chosen.Index != ifi.Index {
-			return nil, netip.Addr{}, unavailable("%v is reached by %s and %v by %s: name one interface for all ranks (MCAST_IFACE)",
+			return nil, unavailable("%v is reached by %s and %v by %s: name one interface for all ranks (MCAST_IFACE)",
 				via, chosen.Name, peer, ifi.Name)
 		}
 		chosen, via = ifi, peer
 	}
 	if chosen == nil {
-		return loopback()
+		return loopback(peers)
 	}
-	return usable(chosen)
+	return usable(chosen, peers)
 }
 
-// usable checks that an interface can carry IPv4 multicast and returns its address.
-func usable(ifi *net.Interface) (*net.Interface, netip.Addr, error) {
+// usable returns an interface if it can carry multicast between peers.
+func usable(ifi *net.Interface, peers []netip.Addr) (*net.Interface, error) {
 	if ifi.Flags&net.FlagUp == 0 {
-		return nil, netip.Addr{}, unavailable("interface %s is down (ip link set %s up)", ifi.Name, ifi.Name)
+		return nil, unavailable("interface %s is down (ip link set %s up)", ifi.Name, ifi.Name)
 	}
 	// Linux loops multicast on lo whether the flag is set or not.
 	if ifi.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
-		return nil, netip.Addr{}, unavailable("interface %s does not do multicast (ip link set %s multicast on)", ifi.Name, ifi.Name)
+		return nil, unavailable("interface %s does not do multicast (ip link set %s multicast on)", ifi.Name, ifi.Name)
 	}
 	addrs, err := ifi.Addrs()
 	if err != nil {
-		return nil, netip.Addr{}, fmt.Errorf("udp: addresses of %s: %w", ifi.Name, err)
+		return nil, fmt.Errorf("udp: addresses of %s: %w", ifi.Name, err)
 	}
 	for _, a := range addrs {
-		if addr, ok := addrOf(a); ok && addr.Is4() {
-			return ifi, addr, nil
+		if addr, ok := addrOf(a); ok && (len(peers) == 0 || addr.Is4() == peers[0].Unmap().Is4()) {
+			return ifi, nil
 		}
 	}
-	return nil, netip.Addr{}, unavailable("interface %s has no IPv4 address", ifi.Name)
+	if len(peers) == 0 {
+		return nil, unavailable("interface %s has no address", ifi.Name)
+	}
+	return nil, unavailable("interface %s has no %s address", ifi.Name, batch.FamilyOf(peers[0]).Name)
 }
 
-func loopback() (*net.Interface, netip.Addr, error) {
+func loopback(peers []netip.Addr) (*net.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
-		return nil, netip.Addr{}, fmt.Errorf("udp: list interfaces: %w", err)
+		return nil, fmt.Errorf("udp: list interfaces: %w", err)
 	}
 	for i := range all {
 		if all[i].Flags&net.FlagLoopback != 0 {
-			return usable(&all[i])
+			return usable(&all[i], peers)
 		}
 	}
-	return nil, netip.Addr{}, unavailable("all ranks are on this host, and it has no loopback interface")
+	return nil, unavailable("all ranks are on this host, and it has no loopback interface")
 }
 
 // routeTo asks the routing table, by connecting a socket that never sends.

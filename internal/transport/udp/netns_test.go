@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
@@ -18,13 +20,16 @@ import (
 
 // TestEthernet has four ranks on two hosts, as it were, with every step of offload.
 func TestEthernet(t *testing.T) {
-	for _, mtu := range []int{1500, 9000} {
-		ns := systest.Cable(t, mtu)
+	for _, c := range []struct {
+		f   *batch.Family
+		mtu int
+	}{{batch.IPv4, 1500}, {batch.IPv4, 9000}, {batch.IPv6, 1500}} {
+		ns := systest.Cable(t, c.mtu)
 		for _, offload := range offloads {
-			t.Run(fmt.Sprintf("%d/%v", mtu, offload), func(t *testing.T) {
-				ranks := groupOn(t, ns, func(o *Options) { o.Offload, o.RcvBuf = offload, 212992 })
+			t.Run(fmt.Sprintf("%s/%d/%v", c.f.Name, c.mtu, offload), func(t *testing.T) {
+				ranks := groupOn(t, ns, c.f, func(o *Options) { o.Offload, o.RcvBuf = offload, 212992 })
 				chunk := ranks[0].Traits().Chunk
-				require.Equal(t, (mtu-60)/32*32, chunk)
+				require.Equal(t, (c.mtu-wire.DataSize-c.f.Headers)/32*32, chunk)
 				for _, shard := range []int{100, chunk, 300*chunk + 11} {
 					exchange(t, ranks, shard)
 				}
@@ -42,21 +47,21 @@ func TestEthernet(t *testing.T) {
 
 // groupOn opens ranks 0 and 1 in the first and 2 and 3 in the second
 // namespace. Their control connections need no network.
-func groupOn(t *testing.T, ns [2]*systest.Namespace, adjust func(o *Options)) []*Gather {
+func groupOn(t *testing.T, ns [2]*systest.Namespace, f *batch.Family, adjust func(o *Options)) []*Gather {
 	t.Helper()
 	conns := systest.Mesh(t, 4)
-	addr, port := freshGroup()
+	addr, port := freshGroup(f)
 	job := rand.Uint64()
 	ranks := make([]*Gather, 4)
 	var sources []netip.Addr
 	for r := range ranks {
-		sources = append(sources, netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", r/2+1)))
+		sources = append(sources, cabled(f, r/2))
 	}
 	for r := range ranks {
 		ns[r/2].Do(func() {
 			o := Options{Rank: r, Size: 4, Job: job, Group: addr, Port: port, TTL: 1, Sources: sources, Conns: conns[r]}
 			var err error
-			o.Interface, _, err = Choose("", []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", 2-r/2))})
+			o.Interface, err = Choose("", []netip.Addr{cabled(f, 1-r/2)})
 			if err == nil {
 				adjust(&o)
 				ranks[r], err = Open(o)
@@ -71,12 +76,21 @@ func groupOn(t *testing.T, ns [2]*systest.Namespace, adjust func(o *Options)) []
 	return ranks
 }
 
+// cabled is the address of a host of systest.Cable.
+func cabled(f *batch.Family, host int) netip.Addr {
+	if f == batch.IPv4 {
+		return netip.AddrFrom4([4]byte{10, 9, 0, byte(host + 1)})
+	}
+	return netip.AddrFrom16([16]byte{0xfd, 0x09, 15: byte(host + 1)})
+}
+
 // TestWindowHoldsOnEthernet sends a full window to receivers that do not read.
 func TestWindowHoldsOnEthernet(t *testing.T) {
 	ns := systest.Cable(t, 1500)
-	for _, offload := range offloads {
-		t.Run(offload.String(), func(t *testing.T) {
-			ranks := groupOn(t, ns, func(o *Options) { o.Offload, o.RcvBuf, o.Window = offload, 212992, 1<<30 })
+	for i, offload := range slices.Concat(offloads, offloads) {
+		f := families[i/len(offloads)]
+		t.Run(fmt.Sprintf("%s/%v", f.Name, offload), func(t *testing.T) {
+			ranks := groupOn(t, ns, f, func(o *Options) { o.Offload, o.RcvBuf, o.Window = offload, 212992, 1<<30 })
 			traits := ranks[0].Traits()
 			shard := make([]byte, traits.Window*traits.Chunk)
 			fill(shard, 0, 1)
@@ -104,7 +118,12 @@ func TestChoose(t *testing.T) {
 	n.IP(t, "addr add 10.3.0.1/24 dev mute")
 	n.IP(t, "link set mute up multicast off")
 	n.IP(t, "link add bare type veth peer name bare9")
-	n.IP(t, "link set bare up multicast on")
+	n.IP(t, "link set bare up multicast on addrgenmode none")
+	n.IP(t, "link add six type veth peer name six9")
+	n.IP(t, "link set six up multicast on")
+	n.IP(t, "link set six9 up")
+	n.IP(t, "addr add fd06::1/64 dev six nodad")
+	n.IP(t, "addr add fe80::6/64 dev six nodad")
 	addrs := func(texts ...string) (addrs []netip.Addr) {
 		for _, text := range texts {
 			addrs = append(addrs, netip.MustParseAddr(text))
@@ -114,30 +133,36 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		peers []netip.Addr
-		want  string // interface and address
+		want  string
 		err   string
 	}{
-		{"good", nil, "good 10.1.0.1", ""},
-		{"", nil, "lo 127.0.0.1", ""},
-		{"", addrs("127.0.0.1", "10.1.0.1", "::ffff:10.2.0.1"), "lo 127.0.0.1", ""},
-		{"", addrs("127.0.0.1", "10.2.0.9"), "other 10.2.0.1", ""},
-		{"nope", nil, "", "there is no interface nope (have [bare bare9 good good9 idle idle9 lo mute mute9 other other9])"},
+		{"good", nil, "good", ""},
+		{"", nil, "lo", ""},
+		{"", addrs("127.0.0.1", "10.1.0.1", "::ffff:10.2.0.1"), "lo", ""},
+		{"", addrs("127.0.0.1", "10.2.0.9"), "other", ""},
+		{"nope", nil, "", "there is no interface nope (have [bare bare9 good good9 idle idle9 lo mute mute9 other other9 six six9])"},
 		{"idle", nil, "", "interface idle is down (ip link set idle up)"},
 		{"mute", nil, "", "interface mute does not do multicast (ip link set mute multicast on)"},
-		{"bare", nil, "", "interface bare has no IPv4 address"},
+		{"bare", nil, "", "interface bare has no address"},
+		{"good", addrs("fd06::2"), "", "interface good has no IPv6 address"},
+		{"six", addrs("10.1.0.2"), "", "interface six has no IPv4 address"},
+		{"six", nil, "six", ""},
+		{"", addrs("::1", "fd06::1"), "lo", ""},
+		{"", addrs("fd06::1", "fd06::2"), "six", ""},
+		{"", addrs("fe80::6%six", "fe80::2%six"), "six", ""},
 		{"", addrs("192.0.2.7"), "", "no route to 192.0.2.7: "},
 		{"", addrs("10.1.0.2", "10.2.0.2"), "", "10.1.0.2 is reached by good and 10.2.0.2 by other: name one interface for all ranks (MCAST_IFACE)"},
 	} {
 		n.Do(func() {
-			ifi, addr, err := Choose(c.name, c.peers)
+			ifi, err := Choose(c.name, c.peers)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), fabric.ErrUnavailable.Error()) {
 					t.Errorf("Choose(%q, %v): %v, want %q", c.name, c.peers, err, c.err)
 				}
 				return
 			}
-			if err != nil || fmt.Sprint(ifi.Name, " ", addr) != c.want {
-				t.Errorf("Choose(%q, %v): %v, %v, %v, want %q", c.name, c.peers, ifi, addr, err, c.want)
+			if err != nil || ifi.Name != c.want {
+				t.Errorf("Choose(%q, %v): %v, %v, want %q", c.name, c.peers, ifi, err, c.want)
 			}
 		})
 	}
@@ -149,15 +174,18 @@ func TestNeedsNoMulticastRoute(t *testing.T) {
 	ns := systest.Cable(t, 1500)
 	for _, n := range ns {
 		n.IP(t, "route add prohibit 224.0.0.0/4")
+		n.IP(t, "-6 route add prohibit ff00::/8")
 	}
-	exchange(t, groupOn(t, ns, func(*Options) {}), 100000)
+	for _, f := range families {
+		exchange(t, groupOn(t, ns, f, func(*Options) {}), 100000)
+	}
 }
 
 func TestInterfaceThatWentDown(t *testing.T) {
 	n := systest.NewNamespace(t) // Its lo is down, unlike this namespace's.
 	var err error
 	n.Do(func() {
-		addr, port := freshGroup()
+		addr, port := freshGroup(batch.IPv4)
 		_, err = Open(Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: &net.Interface{Index: 1, Name: "lo", MTU: 65536}})
 	})
 	require.ErrorIs(t, err, fabric.ErrUnavailable)

@@ -1,5 +1,5 @@
 // Package udp is the fabric for hosts on one Ethernet: datagrams of
-// Allgather and Broadcast travel by IPv4 multicast, control messages by TCP
+// Allgather and Broadcast travel by multicast, over IPv4 or IPv6, control messages by TCP
 // connections between the ranks that talk (Khalilov et al., SC24, III-B: the fast path is
 // unreliable multicast, the slow path is reliable and between two ranks).
 //
@@ -25,13 +25,16 @@ type Options struct {
 	Rank      int
 	Size      int
 	Job       uint64
-	Group     netip.Addr     // IPv4 multicast address of subgroup 0; subgroup g has the address g above it
+	Group     netip.Addr     // multicast address of subgroup 0; subgroup g has the address g above it
 	Port      uint16         // of all subgroups
 	Subgroups int            // 1 to 256; 0 means 1
 	Interface *net.Interface // from Choose
-	// Sources are the IPv4 addresses of all ranks, by rank: each multicasts from its own, and what
-	// comes from another is refused. None: from any address, and nothing is refused.
+	// Sources are the addresses of all ranks, by rank, of the group's IP version: each multicasts from
+	// its own, and what comes from another is refused. None: from any address, and nothing is refused.
 	Sources []netip.Addr
+	// Rails are further interfaces: with n of them subgroup g goes by the one of number g mod (n+1), of which
+	// Interface is number 0. There are at least n+1 subgroups.
+	Rails   []Rail
 	Conns   map[int]net.Conn // to every rank that Control may name, of TCP; see Open
 	TTL     int              // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
 	Chunk   int              // payload bytes of a datagram; 0: ChunkFor(Interface)
@@ -43,26 +46,48 @@ type Options struct {
 	Stall time.Duration
 }
 
-// Limits of a datagram: IPv4's length field, less its header and UDP's.
+// Rail is an interface that carries some of the subgroups, and the addresses of all ranks on it, as
+// Interface and Sources are.
+type Rail struct {
+	Interface *net.Interface
+	Sources   []netip.Addr
+}
+
+// on returns the options of a subgroup: those of its interface.
+func (o *Options) on(subgroup int) *Options {
+	number := o.railOf(subgroup)
+	if number == 0 {
+		return o
+	}
+	of := *o
+	of.Interface, of.Sources = o.Rails[number-1].Interface, o.Rails[number-1].Sources
+	return &of
+}
+
+// railOf returns the number of a subgroup's interface.
+func (o *Options) railOf(subgroup int) int { return subgroup % (len(o.Rails) + 1) }
+
+// Limits of a group and a datagram.
 const (
-	ipHeader  = 20
 	udpHeader = 8
-	maxChunk  = batch.MaxPacket - ipHeader - udpHeader - wire.DataSize
 	maxRanks  = 1 << 16
 
 	// MinChunk is the least payload of a full datagram, in bytes.
 	MinChunk = 64
 )
 
-// ChunkFor returns the largest payload of a datagram that travels in an IPv4 packet of so many bytes,
-// an interface's MTU for instance, and keeps chunks on 32-byte boundaries (a SIMD register): 1440
-// bytes of 1500. Ranks whose interfaces differ must agree on the smallest.
-func ChunkFor(packet int) int {
-	return min(packet-ipHeader-udpHeader-wire.DataSize, maxChunk) / 32 * 32
+// ChunkFor returns the largest payload of a datagram that travels in a packet of so many bytes, an
+// interface's MTU for instance, and keeps chunks on 32-byte boundaries (a SIMD register): 1440 bytes of
+// 1500, or 1408 over IPv6. Ranks whose interfaces differ must agree on the smallest.
+func ChunkFor(f *batch.Family, packet int) int {
+	return (min(packet, batch.MaxPacket) - PacketFor(f, 0)) / 32 * 32
 }
 
 // PacketFor returns the bytes of the packet that a chunk travels in, the inverse of ChunkFor.
-func PacketFor(chunk int) int { return chunk + wire.DataSize + udpHeader + ipHeader }
+func PacketFor(f *batch.Family, chunk int) int { return chunk + wire.DataSize + f.Headers }
+
+// Family is the IP version of the group.
+func (o *Options) Family() *batch.Family { return batch.FamilyOf(o.Group) }
 
 // complete checks the options and fills in what was left to choose.
 func (o *Options) complete() error {
@@ -71,8 +96,6 @@ func (o *Options) complete() error {
 		return fmt.Errorf("udp: group of %d ranks: want 1 to %d", o.Size, maxRanks)
 	case o.Rank < 0 || o.Rank >= o.Size:
 		return fmt.Errorf("udp: rank %d of %d: want 0 to %d", o.Rank, o.Size, o.Size-1)
-	case o.Interface == nil:
-		return errors.New("udp: no interface given")
 	case o.Port == 0:
 		return errors.New("udp: no port given")
 	case o.TTL > 255:
@@ -87,19 +110,19 @@ func (o *Options) complete() error {
 	if o.Subgroups < 1 || o.Subgroups > 256 {
 		return fmt.Errorf("udp: %d subgroups: want 1 to 256", o.Subgroups)
 	}
+	if o.Subgroups <= len(o.Rails) {
+		return fmt.Errorf("udp: %d subgroups for %d interfaces: want one for each at least", o.Subgroups, len(o.Rails)+1)
+	}
 	last := o.Group
 	for range o.Subgroups - 1 {
 		last = last.Next()
 	}
-	if !o.Group.Is4() || !o.Group.IsMulticast() || !last.IsMulticast() {
-		return fmt.Errorf("udp: groups %v to %v: want IPv4 multicast addresses, 224.0.0.0 to 239.255.255.255", o.Group, last)
+	if !o.Group.IsMulticast() || !last.IsMulticast() || o.Group.Is4In6() {
+		return fmt.Errorf("udp: groups %v to %v: want multicast addresses, 224.0.0.0 to 239.255.255.255 or of ff00::/8", o.Group, last)
 	}
-	if len(o.Sources) != 0 && len(o.Sources) != o.Size {
-		return fmt.Errorf("udp: addresses of %d ranks: want those of all %d, or none", len(o.Sources), o.Size)
-	}
-	for rank, source := range o.Sources {
-		if !source.Is4() || source.IsMulticast() {
-			return fmt.Errorf("udp: address %v of rank %d: want a host's IPv4 address", source, rank)
+	for number := range len(o.Rails) + 1 {
+		if err := o.on(number).checkRail(); err != nil {
+			return err
 		}
 	}
 	for rank, conn := range o.Conns {
@@ -110,18 +133,45 @@ func (o *Options) complete() error {
 	return o.completeSizes()
 }
 
+// checkRail checks an interface and the addresses on it.
+func (o *Options) checkRail() error {
+	if o.Interface == nil {
+		return errors.New("udp: no interface given")
+	}
+	if len(o.Sources) != 0 && len(o.Sources) != o.Size {
+		return fmt.Errorf("udp: addresses of %d ranks: want those of all %d, or none", len(o.Sources), o.Size)
+	}
+	for rank, source := range o.Sources {
+		if source.Is4() != o.Group.Is4() || source.IsMulticast() {
+			return fmt.Errorf("udp: address %v of rank %d: want a host's %s address, as the group has", source, rank, o.Family().Name)
+		}
+	}
+	return nil
+}
+
+// Narrowest returns the interface with the smallest MTU.
+func (o *Options) Narrowest() *net.Interface {
+	narrowest := o.Interface
+	for _, r := range o.Rails {
+		if r.Interface.MTU < narrowest.MTU {
+			narrowest = r.Interface
+		}
+	}
+	return narrowest
+}
+
 func (o *Options) completeSizes() error {
-	largest := ChunkFor(o.Interface.MTU)
+	f, mtu := o.Family(), o.Narrowest().MTU
+	largest := ChunkFor(f, mtu)
 	if largest < MinChunk {
-		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d",
-			o.Interface.MTU, o.Interface.Name, MinChunk+wire.DataSize+udpHeader+ipHeader)
+		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d", mtu, o.Interface.Name, PacketFor(f, MinChunk))
 	}
 	if o.Chunk == 0 {
 		o.Chunk = largest
 	}
-	if o.Chunk < MinChunk || o.Chunk > o.Interface.MTU-ipHeader-udpHeader-wire.DataSize || o.Chunk > maxChunk {
+	if most := min(mtu, batch.MaxPacket) - PacketFor(f, 0); o.Chunk < MinChunk || o.Chunk > most {
 		return fmt.Errorf("udp: chunk of %d bytes on %s: want %d to %d (MTU %d less headers)",
-			o.Chunk, o.Interface.Name, MinChunk, min(o.Interface.MTU-ipHeader-udpHeader-wire.DataSize, maxChunk), o.Interface.MTU)
+			o.Chunk, o.Interface.Name, MinChunk, most, mtu)
 	}
 	if o.RcvBuf < 0 || o.Window < 0 {
 		return fmt.Errorf("udp: receive buffer %d, window %d: want sizes in bytes, or 0", o.RcvBuf, o.Window)

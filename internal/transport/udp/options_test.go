@@ -16,35 +16,41 @@ import (
 )
 
 func TestChunkFor(t *testing.T) {
-	for mtu, want := range map[int]int{65536: 65472, 9000: 8928, 1500: 1440, 1400: 1312} {
-		require.Equal(t, want, ChunkFor(mtu))
+	for mtu, want := range map[int][2]int{65536: {65472, 65440}, 9000: {8928, 8896}, 1500: {1440, 1408}, 1400: {1312, 1312}} {
+		for i, f := range families {
+			require.Equal(t, want[i], ChunkFor(f, mtu))
+			require.LessOrEqual(t, PacketFor(f, want[i]), mtu)
+		}
 	}
 }
 
 func TestOpenRefusesBadOptions(t *testing.T) {
 	good := func() Options {
-		addr, port := freshGroup()
+		addr, port := freshGroup(batch.IPv4)
 		return Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: lo(t)}
 	}
 	for want, change := range map[string]func(o *Options){
-		"group of 0 ranks: want 1 to 65536":                                  func(o *Options) { o.Size = 0 },
-		"rank 1 of 1: want 0 to 0":                                           func(o *Options) { o.Rank = 1 },
-		"no interface given":                                                 func(o *Options) { o.Interface = nil },
-		"no port given":                                                      func(o *Options) { o.Port = 0 },
-		"TTL 256: want 0 to 255":                                             func(o *Options) { o.TTL = 256 },
-		"257 subgroups: want 1 to 256":                                       func(o *Options) { o.Subgroups = 257 },
-		"groups 10.0.0.1 to 10.0.0.1: want IPv4 multicast addresses":         func(o *Options) { o.Group = netip.MustParseAddr("10.0.0.1") },
-		"groups ff02::1 to ff02::1: want IPv4":                               func(o *Options) { o.Group = netip.MustParseAddr("ff02::1") },
-		"groups invalid IP to":                                               func(o *Options) { o.Group = netip.Addr{} },
-		"groups 239.255.255.255 to 240.0.0.0":                                func(o *Options) { o.Group, o.Subgroups = netip.MustParseAddr("239.255.255.255"), 2 },
-		"chunk of 63 bytes on lo: want 64 to 65475 (MTU 65536 less headers)": func(o *Options) { o.Chunk = 63 },
-		"chunk of 65476 bytes on lo: want 64 to 65475":                       func(o *Options) { o.Chunk = 65476 },
-		"MTU 100 of lo leaves no room for a chunk: want at least 124":        func(o *Options) { o.Interface.MTU = 100 },
-		"receive buffer -1":                                                  func(o *Options) { o.RcvBuf = -1 },
-		"offload(9): want auto, gso, batch or single":                        func(o *Options) { o.Offload = 9 },
-		"addresses of 2 ranks: want those of all 1, or none":                 func(o *Options) { o.Sources = make([]netip.Addr, 2) },
-		"address ::1 of rank 0: want a host's IPv4 address":                  func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
-		"control connection of rank 0 to rank 3 of 1: want another rank's":   func(o *Options) { o.Conns = map[int]net.Conn{3: nil} },
+		"group of 0 ranks: want 1 to 65536":                                   func(o *Options) { o.Size = 0 },
+		"rank 1 of 1: want 0 to 0":                                            func(o *Options) { o.Rank = 1 },
+		"no interface given":                                                  func(o *Options) { o.Interface = nil },
+		"no port given":                                                       func(o *Options) { o.Port = 0 },
+		"TTL 256: want 0 to 255":                                              func(o *Options) { o.TTL = 256 },
+		"257 subgroups: want 1 to 256":                                        func(o *Options) { o.Subgroups = 257 },
+		"groups 10.0.0.1 to 10.0.0.1: want multicast addresses":               func(o *Options) { o.Group = netip.MustParseAddr("10.0.0.1") },
+		"groups ::ffff:239.1.1.1 to":                                          func(o *Options) { o.Group = netip.MustParseAddr("::ffff:239.1.1.1") },
+		"groups invalid IP to":                                                func(o *Options) { o.Group = netip.Addr{} },
+		"groups 239.255.255.255 to 240.0.0.0":                                 func(o *Options) { o.Group, o.Subgroups = netip.MustParseAddr("239.255.255.255"), 2 },
+		"chunk of 63 bytes on lo: want 64 to 65475 (MTU 65536 less headers)":  func(o *Options) { o.Chunk = 63 },
+		"chunk of 65476 bytes on lo: want 64 to 65475":                        func(o *Options) { o.Chunk = 65476 },
+		"MTU 100 of lo leaves no room for a chunk: want at least 124":         func(o *Options) { o.Interface.MTU = 100 },
+		"receive buffer -1":                                                   func(o *Options) { o.RcvBuf = -1 },
+		"offload(9): want auto, gso, batch or single":                         func(o *Options) { o.Offload = 9 },
+		"addresses of 2 ranks: want those of all 1, or none":                  func(o *Options) { o.Sources = make([]netip.Addr, 2) },
+		"address ::1 of rank 0: want a host's IPv4 address, as the group has": func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
+		"address 127.0.0.1 of rank 0: want a host's IPv6 address": func(o *Options) {
+			o.Group, o.Sources = netip.MustParseAddr("ff15::1"), []netip.Addr{batch.IPv4.Loopback}
+		},
+		"control connection of rank 0 to rank 3 of 1: want another rank's": func(o *Options) { o.Conns = map[int]net.Conn{3: nil} },
 	} {
 		o := good()
 		change(&o)
@@ -59,7 +65,7 @@ func TestOpenAgain(t *testing.T) {
 	if !systest.Alone(t) {
 		return
 	}
-	addr, port := freshGroup()
+	addr, port := freshGroup(batch.IPv4)
 	conns := systest.Mesh(t, 2)
 	o := Options{Rank: 0, Size: 2, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[0]}
 	first, err := Open(Options{Rank: 1, Size: 2, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[1]})
@@ -88,7 +94,7 @@ func TestOpenWithFewDescriptors(t *testing.T) {
 		return
 	}
 	const size = 24
-	addr, port := freshGroup()
+	addr, port := freshGroup(batch.IPv4)
 	conns := systest.Mesh(t, size)
 	open := func(spare int) (g *Gather, err error) {
 		o := Options{Rank: 0, Size: size, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[0]}
@@ -114,7 +120,7 @@ func TestOpenFailsMidway(t *testing.T) {
 		return
 	}
 	const size = 4
-	addr, port := freshGroup()
+	addr, port := freshGroup(batch.IPv4)
 	conns := systest.Mesh(t, size)
 	o := Options{Rank: 0, Size: size, Job: 7, Group: addr, Port: port, Interface: lo(t), Conns: conns[0]}
 	before := systest.Descriptors(t)
@@ -133,7 +139,7 @@ func TestOpenFailsMidway(t *testing.T) {
 
 // TestPortInUse has a socket hold the address that does not share it.
 func TestPortInUse(t *testing.T) {
-	addr, port := freshGroup()
+	addr, port := freshGroup(batch.IPv4)
 	fd, err := batch.Open(unix.AF_INET)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
@@ -153,15 +159,18 @@ func TestFootprint(t *testing.T) {
 		taken, err := unix.GetsockoptInt(ranks[1].receivers[0], unix.SOL_SOCKET, unix.SO_MEMINFO)
 		require.NoError(t, err)
 		require.Positive(t, taken)
-		require.GreaterOrEqual(t, batch.Footprint(PacketFor(chunk), true), taken, chunk)
+		require.GreaterOrEqual(t, batch.Footprint(PacketFor(batch.IPv4, chunk), true), taken, chunk)
 	}
 }
 
 func TestWindow(t *testing.T) {
+	group, _ := freshGroup(batch.IPv4)
 	lo := &net.Interface{Flags: net.FlagLoopback, MTU: 65536}
-	eth := &net.Interface{MTU: 1500}
-	require.Equal(t, 4, window(2*212992, 65472, 1<<30, lo), "the default of net.core.rmem_max, twice as the kernel counts")
-	require.Equal(t, 69, window(2*212992, 1440, 1<<30, eth))
-	require.Equal(t, 2, window(8<<20, 65472, 128<<10, lo), "limited")
-	require.Equal(t, 1, window(4<<10, 65472, 1, lo), "never none")
+	of := func(chunk, window int, ifi *net.Interface) *Options {
+		return &Options{Group: group, Chunk: chunk, Window: window, Interface: ifi}
+	}
+	require.Equal(t, 4, window(2*212992, of(65472, 1<<30, lo)), "the default of net.core.rmem_max, twice as the kernel counts")
+	require.Equal(t, 69, window(2*212992, of(1440, 1<<30, &net.Interface{MTU: 1500})))
+	require.Equal(t, 2, window(8<<20, of(65472, 128<<10, lo)), "limited")
+	require.Equal(t, 1, window(4<<10, of(65472, 1, lo)), "never none")
 }

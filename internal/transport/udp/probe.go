@@ -15,23 +15,27 @@ import (
 // Prober finds out what the paths between ranks carry, by datagrams of chosen sizes. One goroutine
 // at a time may use it.
 type Prober struct {
-	o        Options
-	receiver int // of multicast
-	sender   int // of multicast
-	unicast  int // both ways
-	heard    []Heard
-	buf      []byte
+	o         Options
+	receivers []int     // of multicast, by subgroup
+	senders   []int     // likewise
+	unicast   int       // both ways
+	bySub     [][]Heard // of each subgroup
+	heard     []Heard   // in all: by multicast what has come of every subgroup
+	buf       []byte
 }
 
-// Heard is the largest packet that has arrived from a rank on either way while Listen ran last, in
-// bytes with IPv4's and UDP's headers; 0: none.
-type Heard struct{ Multicast, Unicast int }
+// Heard is what has arrived from a rank while Listen ran last: the largest packet each way, in bytes
+// with IP's and UDP's headers, 0: none; and how many of SmallPacket bytes by multicast.
+type Heard struct{ Multicast, Unicast, Small int }
 
-// Largest packets of UDP over IPv4, and the smallest that holds a probe.
-const (
-	MaxPacket = 65535
-	MinPacket = ipHeader + udpHeader + wire.ProbeSize
-)
+// SmallPacket is a packet that passes where anything does.
+const SmallPacket = 128
+
+// MaxPacket is the largest packet that is sent, in bytes.
+const MaxPacket = batch.MaxPacket
+
+// MinPacket returns the bytes of the smallest packet that holds a probe.
+func MinPacket(f *batch.Family) int { return f.Headers + wire.ProbeSize }
 
 // OpenProber returns a prober for the group that Open will be given the same options for. It
 // receives from now on.
@@ -39,54 +43,82 @@ func OpenProber(o Options) (_ *Prober, err error) { // once a join
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	p := &Prober{o: o, receiver: -1, sender: -1, unicast: -1, heard: make([]Heard, o.Size), buf: make([]byte, MaxPacket)}
+	p := &Prober{o: o, unicast: -1, heard: make([]Heard, o.Size), buf: make([]byte, MaxPacket)}
 	defer func() {
 		if err != nil {
 			p.Close()
 		}
 	}()
-	if p.receiver, err = batch.Open(unix.AF_INET); err != nil {
-		return nil, err
-	}
-	if err := receive(p.receiver, &p.o, 0); err != nil {
-		return nil, err
-	}
-	if p.sender, err = openSender(&p.o, 0); err != nil {
-		return nil, err
-	}
-	if p.unicast, err = batch.Open(unix.AF_INET); err != nil {
-		return nil, err
-	}
-	if err := unix.Bind(p.unicast, &unix.SockaddrInet4{}); err != nil {
-		return nil, fmt.Errorf("bind UDP socket: %w", err)
-	}
-	for _, fd := range []int{p.sender, p.unicast} {
-		// What the kernel believes to know of a path is what is to be found out.
-		if err := batch.Set(fd, batch.Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE}); err != nil {
+	for subgroup := range p.o.Subgroups {
+		if err := p.open(subgroup); err != nil {
 			return nil, err
 		}
+	}
+	if p.unicast, err = batch.Open(p.o.Family().Domain); err != nil {
+		return nil, err
+	}
+	if err := p.bind(); err != nil {
+		return nil, fmt.Errorf("bind UDP socket: %w", err)
+	}
+	// What the kernel believes to know of a path is what is to be found out; as openSender has it.
+	if err := batch.Set(p.unicast, p.o.Family().Probing); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
 
-// Port returns the port to which others send unicast probes.
-func (p *Prober) Port() (uint16, error) {
-	at, err := unix.Getsockname(p.unicast)
+// open opens the sockets of a subgroup.
+func (p *Prober) open(subgroup int) error {
+	o := p.o.on(subgroup)
+	receiver, err := batch.Open(o.Family().Domain)
 	if err != nil {
-		return 0, fmt.Errorf("port of a UDP socket: %w", err)
+		return err
 	}
-	return uint16(at.(*unix.SockaddrInet4).Port), nil // as it was opened
+	p.receivers = append(p.receivers, receiver)
+	if err := receive(receiver, o, subgroup); err != nil {
+		return err
+	}
+	sender, err := openSender(o, subgroup)
+	if err != nil {
+		return err
+	}
+	p.senders = append(p.senders, sender)
+	p.bySub = append(p.bySub, make([]Heard, o.Size))
+	return nil
 }
 
-// Multicast sends a probe in a packet of so many bytes to all ranks. An error says that this host
-// did not send it.
+// bind has others reach this prober by unicast, at any address of the host and some port.
+func (p *Prober) bind() error {
+	anywhere := netip.IPv4Unspecified()
+	if !p.o.Group.Is4() {
+		anywhere = netip.IPv6Unspecified()
+	}
+	at, err := batch.Sockaddr(netip.AddrPortFrom(anywhere, 0))
+	if err != nil {
+		return err
+	}
+	return unix.Bind(p.unicast, at)
+}
+
+// Port returns the port to which others send unicast probes.
+func (p *Prober) Port() (uint16, error) { return batch.PortOf(p.unicast) }
+
+// Multicast sends a probe in a packet of so many bytes to all ranks, to each subgroup. An error says that
+// this host did not send it.
 func (p *Prober) Multicast(packet int) error {
-	return ignoreLoss(unix.Send(p.sender, p.probe(packet, false), 0))
+	var errs []error
+	for _, fd := range p.senders {
+		errs = append(errs, ignoreLoss(unix.Send(fd, p.probe(packet, false), 0)))
+	}
+	return errors.Join(errs...)
 }
 
 // Unicast sends a probe to the port of one rank.
 func (p *Prober) Unicast(to netip.AddrPort, packet int) error {
-	at := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	at, err := batch.Sockaddr(to)
+	if err != nil {
+		return err
+	}
 	return ignoreLoss(unix.Sendto(p.unicast, p.probe(packet, true), 0, at))
 }
 
@@ -99,9 +131,10 @@ func ignoreLoss(err error) error {
 }
 
 func (p *Prober) probe(packet int, unicast bool) []byte {
-	packet = max(MinPacket, min(packet, MaxPacket))
+	headers := p.o.Family().Headers
+	packet = max(MinPacket(p.o.Family()), min(packet, MaxPacket))
 	h := wire.Probe{Unicast: unicast, Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(packet)}
-	b := p.buf[:packet-ipHeader-udpHeader]
+	b := p.buf[:packet-headers]
 	clear(b)
 	h.Put(b)
 	return b
@@ -111,20 +144,39 @@ func (p *Prober) probe(packet int, unicast bool) []byte {
 // each of them, says so, or for so long.
 func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
 	clear(p.heard)
+	fds := []unix.PollFd{{Fd: int32(p.unicast), Events: unix.POLLIN}}
+	for subgroup, fd := range p.receivers {
+		clear(p.bySub[subgroup])
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
 	for end := time.Now().Add(most); ; {
-		p.drain(p.receiver)
-		p.drain(p.unicast)
+		for subgroup, fd := range p.receivers {
+			p.drain(fd, p.o.on(subgroup), p.bySub[subgroup])
+		}
+		p.drain(p.unicast, nil, p.heard)
+		p.merge()
 		left := time.Until(end)
 		if enough(p.heard) || left <= 0 {
 			return
 		}
-		fds := []unix.PollFd{{Fd: int32(p.receiver), Events: unix.POLLIN}, {Fd: int32(p.unicast), Events: unix.POLLIN}}
 		_, _ = unix.Poll(fds, int(left.Milliseconds())+1) // interrupted: look again
 	}
 }
 
-// drain takes what has arrived at a socket, so much at most that strangers cannot keep it busy.
-func (p *Prober) drain(fd int) {
+// merge takes of each rank what has come of every subgroup.
+func (p *Prober) merge() {
+	for rank := range p.heard {
+		least := p.bySub[0][rank]
+		for _, heard := range p.bySub[1:] {
+			least.Multicast, least.Small = min(least.Multicast, heard[rank].Multicast), min(least.Small, heard[rank].Small)
+		}
+		p.heard[rank].Multicast, p.heard[rank].Small = least.Multicast, least.Small
+	}
+}
+
+// drain takes what has arrived at a socket, so much at most that strangers cannot keep it busy. group are
+// the options of its subgroup; nil: it is that of unicast.
+func (p *Prober) drain(fd int, group *Options, heard []Heard) {
 	var b [wire.ProbeSize]byte
 	var h wire.Probe
 	for range 16 * max(len(p.heard), 64) {
@@ -135,16 +187,19 @@ func (p *Prober) drain(fd int) {
 		if err != nil || n < wire.ProbeSize || h.Get(b[:]) != nil {
 			continue
 		}
-		if h.Job != p.o.Job || int(h.Rank) >= len(p.heard) || int(h.Packet) != n+ipHeader+udpHeader {
+		if h.Job != p.o.Job || int(h.Rank) >= len(p.heard) || int(h.Packet) != n+p.o.Family().Headers {
 			continue
 		}
-		if fd == p.receiver && !p.o.sentBy(int(h.Rank), at) {
+		if group != nil && !group.sentBy(int(h.Rank), at) {
 			continue // The group's sockets would refuse it.
 		}
-		if from := &p.heard[h.Rank]; h.Unicast {
+		if from := &heard[h.Rank]; h.Unicast {
 			from.Unicast = max(from.Unicast, int(h.Packet))
 		} else {
 			from.Multicast = max(from.Multicast, int(h.Packet))
+			if h.Packet == SmallPacket {
+				from.Small++
+			}
 		}
 	}
 }
@@ -154,7 +209,7 @@ func (p *Prober) Heard() []Heard { return p.heard }
 
 // Close ends the prober.
 func (p *Prober) Close() {
-	for _, fd := range []int{p.receiver, p.sender, p.unicast} {
+	for _, fd := range append(append(p.receivers, p.senders...), p.unicast) {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 func work(rank, size int, conns map[int]net.Conn, j job) (*result, error) {
-	ifi, _, err := Choose("", nil)
+	ifi, err := Choose("", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (d *driver) begin(seq uint32) error {
 // start runs a job in four processes.
 func start(t testing.TB, j job) []result {
 	t.Helper()
-	j.Group, j.Port = freshGroup()
+	j.Group, j.Port = freshGroup(batch.IPv4)
 	j.Job = rand.Uint64()
 	return systest.Run[job, result](t, 4, j)
 }

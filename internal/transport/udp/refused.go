@@ -24,10 +24,10 @@ const lookAgain = 100 * time.Millisecond
 // mayPass reports whether to try once more what the kernel has refused, because the error may have
 // been of something else: what the network said about an earlier datagram is reported once.
 func (g *Gather) mayPass(e syscall.Errno) bool {
-	if e == unix.ENODEV {
+	r := batch.RefusalOf(e)
+	if r == batch.Unreachable { // ENODEV, or of IPv6, ENETUNREACH
 		g.reattach(time.Now())
 	}
-	r := batch.RefusalOf(e)
 	return r == batch.Unreachable || r == batch.TooLarge
 }
 
@@ -46,7 +46,7 @@ func (g *Gather) refused(subgroup, n int, e syscall.Errno) bool {
 		g.congested = true
 		return false
 	case batch.Defect:
-		g.note(fmt.Errorf("multicast through %s: %w", g.options.Interface.Name, e))
+		g.note(fmt.Errorf("multicast through %s: %w", g.options.on(subgroup).Interface.Name, e))
 		return false
 	case batch.Forbidden:
 		g.stats.refused.Add(uint64(n))
@@ -65,25 +65,39 @@ func (g *Gather) reattach(now time.Time) {
 		return
 	}
 	g.sought = now
-	ifi, err := net.InterfaceByName(g.options.Interface.Name)
-	if err != nil || ifi.Index == g.options.Interface.Index {
-		return // It is not back yet.
-	}
-	old := g.options
-	g.options.Interface = ifi
-	var errs []error
-	for subgroup, fd := range g.receivers {
-		_ = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_DROP_MEMBERSHIP, old.membership(subgroup))
-		if err := joinGroup(fd, &g.options, subgroup); !errors.Is(err, unix.EADDRINUSE) { // joined the last time
-			errs = append(errs, err)
+	for number := range len(g.options.Rails) + 1 {
+		at := &g.options.Interface
+		if number > 0 {
+			at = &g.options.Rails[number-1].Interface
+		}
+		old := *at
+		ifi, err := net.InterfaceByName(old.Name)
+		if err != nil || ifi.Index == old.Index {
+			continue // It is not back yet, or has not gone.
+		}
+		*at = ifi
+		if g.attach(number, old.Index) != nil {
+			*at = old // It has gone again: look again later.
 		}
 	}
-	for subgroup := range g.senders {
-		errs = append(errs, sendThrough(g.senders[subgroup].FD, &g.options))
+}
+
+// attach has the sockets of an interface's subgroups know it by its number now, and no longer by the
+// one before.
+func (g *Gather) attach(rail, before int) error {
+	var errs []error
+	for subgroup, fd := range g.receivers {
+		if g.options.railOf(subgroup) != rail {
+			continue
+		}
+		o := g.options.on(subgroup)
+		_ = o.Family().Leave(fd, o.group(subgroup), before)
+		if err := joinGroup(fd, o, subgroup); !errors.Is(err, unix.EADDRINUSE) { // joined the last time
+			errs = append(errs, err)
+		}
+		errs = append(errs, sendThrough(g.senders[subgroup].FD, o))
 	}
-	if errors.Join(errs...) != nil {
-		g.options = old // It has gone again: look again later.
-	}
+	return errors.Join(errs...)
 }
 
 // writable stops watching a sender that has room again. An error that the

@@ -142,28 +142,54 @@ func (s *sink) check() error {
 // lo is the loopback interface.
 func lo(t testing.TB) *net.Interface {
 	t.Helper()
-	ifi, _, err := Choose("", nil)
+	ifi, err := Choose("", nil)
 	require.NoError(t, err)
 	return ifi
 }
 
+var families = []*batch.Family{batch.IPv4, batch.IPv6}
+
 // freshGroup draws a group and port that other tests on this machine do not use.
-func freshGroup() (netip.Addr, uint16) {
-	return netip.AddrFrom4([4]byte{239, 193, byte(rand.N(256)), byte(rand.N(200))}), uint16(20000 + rand.N(10000))
+func freshGroup(f *batch.Family) (netip.Addr, uint16) {
+	a, b, port := byte(rand.N(256)), byte(rand.N(200)), uint16(20000+rand.N(10000))
+	if f == batch.IPv4 {
+		return netip.AddrFrom4([4]byte{239, 193, a, b}), port
+	}
+	return netip.AddrFrom16([16]byte{0xff, 0x15, 14: a, 15: b}), port
+}
+
+// onLoopback is where a lo carries multicast of a family: this machine's namespace, nil, or a new one.
+func onLoopback(t testing.TB, f *batch.Family) *systest.Namespace {
+	t.Helper()
+	if f == batch.IPv4 {
+		return nil
+	}
+	n := systest.NewNamespace(t)
+	n.Loop6(t)
+	return n
+}
+
+// within runs f in a namespace, if one is given.
+func within(ns *systest.Namespace, f func()) {
+	if ns != nil {
+		ns.Do(f)
+	} else {
+		f()
+	}
 }
 
 // group opens the ranks of a group in this process, all of them neighbours.
 // adjust changes the options of each rank; those of the last one are returned, too.
 func group(t testing.TB, size int, adjust func(o *Options)) ([]*Gather, Options) {
 	t.Helper()
-	return groupIn(t, nil, size, adjust)
+	return groupIn(t, nil, batch.IPv4, size, adjust)
 }
 
-// groupIn is group in a namespace, if one is given.
-func groupIn(t testing.TB, ns *systest.Namespace, size int, adjust func(o *Options)) ([]*Gather, Options) {
+// groupIn is group of a family in a namespace, if one is given.
+func groupIn(t testing.TB, ns *systest.Namespace, f *batch.Family, size int, adjust func(o *Options)) ([]*Gather, Options) {
 	t.Helper()
 	conns := systest.Mesh(t, size)
-	addr, port := freshGroup()
+	addr, port := freshGroup(f)
 	job := rand.Uint64()
 	ranks := make([]*Gather, size)
 	var o Options
@@ -176,11 +202,7 @@ func groupIn(t testing.TB, ns *systest.Namespace, size int, adjust func(o *Optio
 			o.Interface = lo(t)
 		}
 		var err error
-		if ns != nil {
-			ns.Do(func() { ranks[r], err = Open(o) })
-		} else {
-			ranks[r], err = Open(o)
-		}
+		within(ns, func() { ranks[r], err = Open(o) })
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
 	}

@@ -2,6 +2,7 @@ package udp
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -17,15 +18,16 @@ func (o *Options) group(subgroup int) netip.Addr {
 	return addr
 }
 
-func (o *Options) sockaddr(subgroup int) *unix.SockaddrInet4 {
-	return &unix.SockaddrInet4{Port: int(o.Port), Addr: o.group(subgroup).As4()}
+func (o *Options) sockaddr(subgroup int) unix.Sockaddr {
+	at, _ := batch.Sockaddr(netip.AddrPortFrom(o.group(subgroup), o.Port)) // a group has no zone
+	return at
 }
 
 // openReceiver returns a socket that receives one subgroup. The filter is
 // attached before the socket is bound, so that no stranger's datagram is ever
 // queued. Ranks of one host share the port.
 func openReceiver(o *Options, subgroup int) (fd int, err error) {
-	if fd, err = batch.Open(unix.AF_INET); err != nil {
+	if fd, err = batch.Open(o.Family().Domain); err != nil {
 		return -1, err
 	}
 	if err = attachFilter(fd, o); err == nil {
@@ -45,8 +47,12 @@ func receive(fd int, o *Options, subgroup int) error {
 	}
 	if err := batch.Set(fd,
 		batch.Option{Name: "SO_REUSEADDR", Level: unix.SOL_SOCKET, Opt: unix.SO_REUSEADDR, Value: 1},
-		batch.Option{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: rcvBuf},
-		batch.Option{Name: "IP_MULTICAST_ALL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_ALL, Value: 0, Since: "2.6.31"}); err != nil {
+		batch.Option{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: rcvBuf}); err != nil {
+		return err
+	}
+	var lacks *batch.UnsupportedError
+	// Without it the filter alone keeps out what comes to the group on another interface.
+	if err := batch.Set(fd, o.Family().Joined); err != nil && !errors.As(err, &lacks) {
 		return err
 	}
 	at := o.sockaddr(subgroup)
@@ -60,13 +66,8 @@ func receive(fd int, o *Options, subgroup int) error {
 	return joinGroup(fd, o, subgroup)
 }
 
-// membership is a subgroup on the interface.
-func (o *Options) membership(subgroup int) *unix.IPMreqn {
-	return &unix.IPMreqn{Multiaddr: o.group(subgroup).As4(), Ifindex: int32(o.Interface.Index)}
-}
-
 func joinGroup(fd int, o *Options, subgroup int) error {
-	err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, o.membership(subgroup))
+	err := o.Family().Join(fd, o.group(subgroup), o.Interface.Index)
 	switch {
 	case errors.Is(err, unix.ENOBUFS):
 		return unavailable("join group %v on %s: too many memberships (net.ipv4.igmp_max_memberships): %w",
@@ -79,7 +80,7 @@ func joinGroup(fd int, o *Options, subgroup int) error {
 
 // openSender returns a socket that multicasts to one subgroup.
 func openSender(o *Options, subgroup int) (fd int, err error) {
-	if fd, err = batch.Open(unix.AF_INET); err != nil {
+	if fd, err = batch.Open(o.Family().Domain); err != nil {
 		return -1, err
 	}
 	if err := send(fd, o, subgroup); err != nil {
@@ -91,18 +92,26 @@ func openSender(o *Options, subgroup int) (fd int, err error) {
 // send connects a new socket to one subgroup, so that the destination is looked up once. With the
 // interface given, Linux needs no route to a multicast address.
 func send(fd int, o *Options, subgroup int) error {
+	f := o.Family()
+	hops := f.Hops
+	hops.Value = o.TTL
 	if err := sendThrough(fd, o); err != nil {
 		return err
 	}
-	if err := batch.Set(fd,
-		batch.Option{Name: "IP_MULTICAST_LOOP", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_LOOP, Value: 1}, // Several ranks may share a host.
-		batch.Option{Name: "IP_MULTICAST_TTL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_TTL, Value: o.TTL},
-		// Never fragment, and believe nobody who says that a path takes less: no router answers multicast.
-		batch.Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE},
+	if err := bindSource(fd, o); err != nil {
+		return err
+	}
+	// Several ranks may share a host, and no router says of multicast that a path takes less.
+	if err := batch.Set(fd, f.Loop, hops, f.Probing,
 		batch.Option{Name: "SO_SNDBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_SNDBUF, Value: batch.FirstBacklog}); err != nil {
 		return err
 	}
-	if err := unix.Connect(fd, o.sockaddr(subgroup)); err != nil {
+	err := unix.Connect(fd, o.sockaddr(subgroup))
+	if errors.Is(err, unix.ENETUNREACH) && f == batch.IPv6 && o.Interface.Flags&net.FlagLoopback != 0 {
+		return unavailable("multicast to %v through %s, which does none over IPv6 by itself (ip -6 route add local ff00::/8 dev %s): %w",
+			o.group(subgroup), o.Interface.Name, o.Interface.Name, err)
+	}
+	if err != nil {
 		return unavailable("multicast to %v through %s: %w", o.group(subgroup), o.Interface.Name, err)
 	}
 	return nil
@@ -110,18 +119,28 @@ func send(fd int, o *Options, subgroup int) error {
 
 // sentBy reports whether an address is the one that a rank multicasts from.
 func (o *Options) sentBy(rank int, at unix.Sockaddr) bool {
-	from, ok := at.(*unix.SockaddrInet4)
-	return len(o.Sources) == 0 || ok && netip.AddrFrom4(from.Addr) == o.Sources[rank]
+	return len(o.Sources) == 0 || batch.AddrPort(at).Addr() == o.Sources[rank].WithZone("")
 }
 
-// sendThrough has a socket send its multicast through the interface, from this rank's address.
+// sendThrough has a socket send its multicast through the interface.
 func sendThrough(fd int, o *Options) error {
-	via := &unix.IPMreqn{Ifindex: int32(o.Interface.Index)}
-	if len(o.Sources) > 0 {
-		via.Address = o.Sources[o.Rank].As4()
-	}
-	if err := unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, via); err != nil {
+	if err := o.Family().SendThrough(fd, o.Interface.Index); err != nil {
 		return unavailable("multicast through %s: %w", o.Interface.Name, err)
+	}
+	return nil
+}
+
+// bindSource has a socket send from this rank's address, if ranks have any.
+func bindSource(fd int, o *Options) error {
+	if len(o.Sources) == 0 {
+		return nil
+	}
+	from, err := batch.Sockaddr(netip.AddrPortFrom(o.Sources[o.Rank], 0))
+	if err == nil {
+		err = unix.Bind(fd, from)
+	}
+	if err != nil {
+		return unavailable("multicast from %v: %w", o.Sources[o.Rank], err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,20 +17,29 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// host is an address of this host's loopback network.
-func host(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, byte(i >> 8), byte(i)}) }
+// host is an address of a host's loopback network.
+func host(f *batch.Family, i int) netip.Addr {
+	if f == batch.IPv4 {
+		return netip.AddrFrom4([4]byte{127, 0, byte(i >> 8), byte(i)})
+	}
+	return netip.AddrFrom16([16]byte{0xfd, 0x7f, 14: byte(i >> 8), 15: byte(i)})
+}
 
 // TestForgedSource has a stranger who knows all about a job send what a rank would, from
 // another address, before that rank does.
 func TestForgedSource(t *testing.T) {
-	for _, offload := range offloads {
-		t.Run(offload.String(), func(t *testing.T) {
-			sources := []netip.Addr{host(1), host(2), host(3)}
-			ranks, o := group(t, 3, func(o *Options) { o.Chunk, o.Offload, o.Sources = 1024, offload, sources })
+	for i, offload := range slices.Concat(offloads, offloads) {
+		f := families[i/len(offloads)]
+		t.Run(fmt.Sprintf("%s/%v", f.Name, offload), func(t *testing.T) {
+			ns := onLoopback(t, f)
+			sources := []netip.Addr{host(f, 1), host(f, 2), host(f, 3)}
+			ranks, o := groupIn(t, ns, f, 3, func(o *Options) { o.Chunk, o.Offload, o.Sources = 1024, offload, sources })
 			forged := wellFormed(o.Job, 1024, func(h *wire.Data, b []byte) { h.Root = 0; h.Put(b) })
 			send := func(from int) {
-				o.Rank, o.Sources = 0, []netip.Addr{host(from)}
-				fd, err := openSender(&o, 0)
+				o.Rank, o.Sources = 0, []netip.Addr{host(f, from)}
+				var fd int
+				var err error
+				within(ns, func() { fd, err = openSender(&o, 0) })
 				require.NoError(t, err)
 				defer func() { require.NoError(t, unix.Close(fd)) }()
 				_, err = unix.Write(fd, forged)
@@ -47,22 +57,30 @@ func TestForgedSource(t *testing.T) {
 	}
 }
 
+// bound is a socket at an address of lo.
+func bound(t *testing.T, ns *systest.Namespace, at netip.Addr) (fd int) {
+	t.Helper()
+	var err error
+	within(ns, func() { fd, err = batch.Open(batch.FamilyOf(at).Domain) })
+	require.NoError(t, err)
+	addr, err := batch.Sockaddr(netip.AddrPortFrom(at, 0))
+	require.NoError(t, err)
+	require.NoError(t, unix.Bind(fd, addr))
+	return fd
+}
+
 // filtered is a socket on lo with the filter of the last rank of a job, and a way to send to it
 // as any rank from any address.
-func filtered(t *testing.T, o *Options) (passes func(root int, from netip.Addr) bool) {
+func filtered(t *testing.T, ns *systest.Namespace, o *Options) (passes func(root int, from netip.Addr) bool) {
 	t.Helper()
-	fd, err := batch.Open(unix.AF_INET)
-	require.NoError(t, err)
+	fd := bound(t, ns, host(batch.FamilyOf(o.Sources[0]), 1))
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
 	require.NoError(t, attachFilter(fd, o))
-	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: host(1).As4()}))
 	at, err := unix.Getsockname(fd)
 	require.NoError(t, err)
 	return func(root int, from netip.Addr) bool {
-		sender, err := batch.Open(unix.AF_INET)
-		require.NoError(t, err)
+		sender := bound(t, ns, from)
 		defer func() { require.NoError(t, unix.Close(sender)) }()
-		require.NoError(t, unix.Bind(sender, &unix.SockaddrInet4{Addr: from.As4()}))
 		datagram := wellFormed(o.Job, 10, func(h *wire.Data, b []byte) { h.Root = uint16(root); h.Put(b) }) // Below maxRanks.
 		require.NoError(t, unix.Sendto(sender, datagram, 0, at))
 		n, _, err := unix.Recvfrom(fd, make([]byte, 100), 0)
@@ -74,27 +92,34 @@ func filtered(t *testing.T, o *Options) (passes func(root int, from netip.Addr) 
 // TestFilterKnowsEveryRank has the kernel tell the addresses of ranks apart, eight of which share
 // a host, in groups of all sizes.
 func TestFilterKnowsEveryRank(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.Name, func(t *testing.T) { filterKnowsEveryRank(t, f, onLoopback(t, f)) })
+	}
+}
+
+func filterKnowsEveryRank(t *testing.T, f *batch.Family, ns *systest.Namespace) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, hosts := range []int{1, 2, 3, 7, 64, mostSpans - 1, mostSpans, mostSpans + 1, 4 * mostSpans} {
+	most := mostSpans([]netip.Addr{f.Loopback})
+	for _, hosts := range []int{1, 2, 3, 7, 64, most - 1, most, most + 1, 4 * most} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			o := Options{Size: 8 * hosts, Rank: 8*hosts - 1, Job: rng.Uint64()}
 			for h, i := range rng.Perm(hosts) {
-				if hosts > mostSpans {
+				if hosts > most {
 					i = h // Neighbours have addresses close by, as in a cluster.
 				}
 				for range 8 {
-					o.Sources = append(o.Sources, host(2+i))
+					o.Sources = append(o.Sources, host(f, 2+i))
 				}
 			}
-			passes := filtered(t, &o)
+			passes := filtered(t, ns, &o)
 			for range 200 {
 				root, other := rng.IntN(o.Size-1), rng.IntN(o.Size)
 				require.True(t, passes(root, o.Sources[root]), "rank %d", root)
 				own := o.Sources[root] == o.Sources[other]
-				if near := max(root, other)/8-min(root, other)/8 < 4; hosts <= mostSpans || !near {
+				if near := max(root, other)/8-min(root, other)/8 < 4; hosts <= most || !near {
 					require.Equal(t, own, passes(root, o.Sources[other]), "rank %d as rank %d", other, root)
 				}
-				require.False(t, passes(root, netip.AddrFrom4([4]byte{127, 200, 0, 1})))
+				require.False(t, passes(root, host(f, 200<<8)))
 			}
 		})
 	}
@@ -112,7 +137,7 @@ func TestFilterFits(t *testing.T) {
 	}
 	o := Options{Size: 2000, Rank: 1999, Job: 7}
 	for r := range o.Size {
-		o.Sources = append(o.Sources, host(2+r))
+		o.Sources = append(o.Sources, host(batch.IPv4, 2+r))
 	}
 	var whole, less error
 	ns.Do(func() {
@@ -124,7 +149,7 @@ func TestFilterFits(t *testing.T) {
 			return
 		}
 		less = attachFilter(fd, &o)
-		whole = attach(fd, filter(&o, spansOf(o.Sources, mostSpans)))
+		whole = attach(fd, filter(&o, spansOf(o.Sources, mostSpans(o.Sources))))
 		err = unix.Close(fd)
 	})
 	require.NoError(t, err)
@@ -138,7 +163,7 @@ func TestSecondAddress(t *testing.T) {
 	for i, n := range ns {
 		n.IP(t, fmt.Sprintf("addr add 10.8.0.%d/24 dev v%d", i+1, i))
 	}
-	exchange(t, groupOn(t, ns, func(o *Options) {
+	exchange(t, groupOn(t, ns, batch.IPv4, func(o *Options) {
 		o.Sources = nil
 		for r := range o.Size {
 			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 8, 0, byte(r/2 + 1)}))

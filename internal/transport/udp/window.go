@@ -12,8 +12,8 @@ import (
 const defaultWindow = 8 << 20
 
 // window returns how many chunks a socket's queue holds for certain while
-// nobody reads it, up to limit bytes of them. rcvBuf is what SO_RCVBUF reads back.
-func window(rcvBuf, chunk, limit int, ifi *net.Interface) int {
-	queue := batch.Queue(rcvBuf, PacketFor(chunk), ifi.Flags&net.FlagLoopback != 0)
-	return max(1, min(queue, limit/chunk))
+// nobody reads it, up to o.Window bytes of them. rcvBuf is what SO_RCVBUF reads back.
+func window(rcvBuf int, o *Options) int {
+	queue := batch.Queue(rcvBuf, PacketFor(o.Family(), o.Chunk), o.Interface.Flags&net.FlagLoopback != 0)
+	return max(1, min(queue, o.Window/o.Chunk))
 }

@@ -54,7 +54,7 @@ const Folder = "/dev/shm"
 func Open(ifi *net.Interface) (*Shared, error) {
 	at := place{index: ifi.Index}
 	var st unix.Stat_t
-	if unix.Stat("/proc/self/ns/net", &st) == nil {
+	if unix.Stat("/proc/thread-self/ns/net", &st) == nil {
 		at.namespace = st.Ino
 	}
 	pages.Lock()

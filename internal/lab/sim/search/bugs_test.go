@@ -157,8 +157,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a shard is relayed to its own root", file: "protocol/multicast/relay.go",
-		old: `if c.topo.Right() != p.rootOf(shard) {`,
-		new: `if c.topo.Right() >= 0 {`,
+		old: `if s.rank = c.topo.Right(); s.rank != root {`,
+		new: `if s.rank = c.topo.Right(); s.rank >= 0 {`,
 	},
 	{
 		name: "a root relays before all have posted", file: "protocol/multicast/series.go",

@@ -66,6 +66,9 @@ func fitMulticast(s *sim.Scenario) bool {
 		}
 		chunks += o.Bytes / c.Chunk * copies
 	}
+	if c.Check() != nil {
+		c.Ring = nil // a smaller one is of no use, and nothing else is wrong here
+	}
 	s.Crashes = slices.DeleteFunc(s.Crashes, func(x sim.Crash) bool { return x.Rank >= c.Size })
 	for i := range s.Crashes {
 		s.Crashes[i].Restart = s.Crashes[i].Restart && c.Size > 1

@@ -70,7 +70,20 @@ func (n *Namespace) IP(t testing.TB, args string) {
 	require.NoError(t, err, "ip %s: %s", args, out)
 }
 
-// Cable joins two new namespaces by a veth pair: v0 at 10.9.0.1 and v1 at 10.9.0.2.
+// Loop6 has lo carry multicast over IPv6, and every address of fd7f::/64: Linux does so by itself
+// over IPv4 alone.
+func (n *Namespace) Loop6(t testing.TB) {
+	t.Helper()
+	n.IP(t, "link set lo up")
+	n.IP(t, "-6 route add local ff00::/8 dev lo")
+	n.IP(t, "-6 route add local fd7f::/64 dev lo")
+	var err error
+	n.Do(func() { err = os.WriteFile("/proc/sys/net/ipv6/ip_nonlocal_bind", []byte("1"), 0) })
+	require.NoError(t, err)
+}
+
+// Cable joins two new namespaces by a veth pair: v0 at 10.9.0.1 and fd09::1, v1 at 10.9.0.2 and
+// fd09::2.
 func Cable(t testing.TB, mtu int) [2]*Namespace {
 	t.Helper()
 	ns := [2]*Namespace{NewNamespace(t), NewNamespace(t)}
@@ -84,13 +97,28 @@ func Cable(t testing.TB, mtu int) [2]*Namespace {
 // Plug puts the cable between two namespaces, again if it was deleted.
 func Plug(t testing.TB, ns [2]*Namespace, mtu int) {
 	t.Helper()
-	ns[0].IP(t, fmt.Sprintf("link add v0 mtu %d type veth peer name v1 mtu %d netns %d", mtu, mtu, ns[1].thread))
+	plug(t, ns, "v", 9, mtu)
+}
+
+// PlugAnother joins two namespaces by one more cable: w0 at 10.10.0.1 and fd10::1, w1 at 10.10.0.2 and
+// fd10::2.
+func PlugAnother(t testing.TB, ns [2]*Namespace, mtu int) {
+	t.Helper()
+	plug(t, ns, "w", 10, mtu)
+}
+
+func plug(t testing.TB, ns [2]*Namespace, name string, network, mtu int) {
+	t.Helper()
+	ns[0].IP(t, fmt.Sprintf("link add %s0 mtu %d type veth peer name %s1 mtu %d netns %d", name, mtu, name, mtu, ns[1].thread))
 	for i, n := range ns {
-		n.IP(t, fmt.Sprintf("addr add 10.9.0.%d/24 dev v%d", i+1, i))
-		n.IP(t, fmt.Sprintf("link set v%d up", i))
+		n.IP(t, fmt.Sprintf("addr add 10.%d.0.%d/24 dev %s%d", network, i+1, name, i))
+		n.IP(t, fmt.Sprintf("link set %s%d up", name, i))
+		if mtu >= 1280 { // IPv6 asks for as much
+			n.IP(t, fmt.Sprintf("addr add fd%02d::%d/64 dev %s%d nodad", network, i+1, name, i))
+		}
 	}
 	for i, n := range ns {
-		n.AwaitCarrier(t, fmt.Sprintf("v%d", i))
+		n.AwaitCarrier(t, fmt.Sprintf("%s%d", name, i))
 	}
 }
 
@@ -114,23 +142,46 @@ func (n *Namespace) AwaitCarrier(t testing.TB, name string) {
 	require.True(t, running, "%s has no carrier", name)
 }
 
-// DropLarger makes the namespace lose, without a word, IPv4 packets of more than size bytes that
+// DropLarger makes the namespace lose, without a word, packets of more than size bytes that
 // arrive, as a switch port does whose MTU is smaller than the hosts'. Unlike a wire, a veth carries
 // merged segments, which would be lost as well, so senders must not merge: see Unmerged.
 func (n *Namespace) DropLarger(t testing.TB, size int) {
 	t.Helper()
-	n.drop(t, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1},
+	n.drop(t, nftables.TableFamilyINet, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1},
 		&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 4, Size: 4}, // Cmp compares bytes.
 		&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binaryutil.BigEndian.PutUint32(uint32(size))})
 }
 
-// DropMulticast makes the namespace lose IPv4 multicast that arrives.
+// DropMulticast makes the namespace lose multicast that arrives: all of IPv4's, and of IPv6's that of
+// a site, as neighbours find each other by the link's.
 func (n *Namespace) DropMulticast(t testing.TB) {
 	t.Helper()
-	const destination, length = 16, 4 // in an IPv4 header
-	n.drop(t, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destination, Len: length},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: length, Mask: []byte{0xf0, 0, 0, 0}, Xor: make([]byte, length)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{0xe0, 0, 0, 0}})
+	n.DropMulticastFrom(t, "")
+}
+
+// DropMulticastFrom is DropMulticast of what arrives at one interface; "": at any.
+func (n *Namespace) DropMulticastFrom(t testing.TB, iface string) {
+	t.Helper()
+	for _, f := range []struct {
+		family       nftables.TableFamily
+		destination  uint32 // in the IP header
+		mask, prefix []byte
+	}{
+		{nftables.TableFamilyIPv4, 16, []byte{0xf0, 0}, []byte{0xe0, 0}},
+		{nftables.TableFamilyIPv6, 24, []byte{0xff, 0x0f}, []byte{0xff, 0x05}},
+	} {
+		match := []expr.Any{
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: 2},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 2, Mask: f.mask, Xor: []byte{0, 0}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: f.prefix},
+		}
+		if iface != "" {
+			name := make([]byte, unix.IFNAMSIZ)
+			copy(name, iface)
+			match = append(match, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: name})
+		}
+		n.drop(t, f.family, match...)
+	}
 }
 
 // Heal takes back every DropLarger and DropMulticast.
@@ -140,10 +191,10 @@ func (n *Namespace) Heal(t testing.TB) {
 }
 
 // drop adds a rule to what arrives from other hosts.
-func (n *Namespace) drop(t testing.TB, match ...expr.Any) {
+func (n *Namespace) drop(t testing.TB, family nftables.TableFamily, match ...expr.Any) {
 	t.Helper()
 	n.nft(t, func(c *nftables.Conn) {
-		table := c.AddTable(&nftables.Table{Name: "systest", Family: nftables.TableFamilyIPv4})
+		table := c.AddTable(&nftables.Table{Name: "systest", Family: family})
 		chain := c.AddChain(&nftables.Chain{
 			Name: "in", Table: table, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,

@@ -1,0 +1,43 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Blocked is a system call that the library uses and that is refused here.
+type Blocked struct {
+	Name  string `json:"name"`
+	Error string `json:"error"`
+}
+
+// syscalls tries those that the library uses, in ways that do nothing, and reads whether a seccomp
+// filter is there to refuse some. A kernel that does not have a call says ENOSYS, and so do some
+// filters; others say EPERM.
+func (g *gatherer) syscalls() {
+	const nothing = ^uintptr(0) // no descriptor
+	for _, call := range []struct {
+		name   string
+		number uintptr
+		args   [3]uintptr
+	}{
+		{"sendmmsg", unix.SYS_SENDMMSG, [3]uintptr{nothing}},
+		{"recvmmsg", unix.SYS_RECVMMSG, [3]uintptr{nothing}},
+		{"memfd_create", unix.SYS_MEMFD_CREATE, [3]uintptr{}},
+		{"epoll_pwait2", unix.SYS_EPOLL_PWAIT2, [3]uintptr{nothing}},
+		{"eventfd2", unix.SYS_EVENTFD2, [3]uintptr{0, nothing}}, // with flags that there are not
+		{"pidfd_open", unix.SYS_PIDFD_OPEN, [3]uintptr{0}},
+	} {
+		_, _, err := unix.Syscall(call.number, call.args[0], call.args[1], call.args[2])
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+			g.Kernel.Blocked = append(g.Kernel.Blocked, Blocked{call.name, err.Error()})
+		}
+	}
+	for line := range strings.Lines(text(g.root, "proc/thread-self/status")) {
+		if value, is := strings.CutPrefix(line, "Seccomp:"); is {
+			g.Kernel.Filtered = strings.TrimSpace(value) == "2" // SECCOMP_MODE_FILTER
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package group
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// railsOf returns the addresses of each interface that MCAST_IFACE names behind the first.
+func railsOf(o *Options, v netdev.Version) (rails [][]netip.Addr, err error) {
+	names := o.Settings.Interfaces()
+	for _, name := range names[min(1, len(names)):] {
+		_, addrs, err := o.Network.Uplink(name, v)
+		if err != nil {
+			return nil, err
+		}
+		rails = append(rails, addrs)
+	}
+	return rails, nil
+}
+
+// addRails has multicast go by all interfaces that MCAST_IFACE names: subgroups by turns, of which there is at
+// least one for each. The addresses are of the version by which ranks reach each other.
+func (a *agreement) addRails(n Network, o *udp.Options) error {
+	names := a.settings.Interfaces()
+	is4 := a.addrs[0].Addr().Is4()
+	for number := range a.rails[a.rank] {
+		sources := make([]netip.Addr, a.size)
+		for r, rails := range a.rails {
+			i := slices.IndexFunc(rails[number], func(at netip.Addr) bool { return at.Is4() == is4 })
+			if i < 0 {
+				return fmt.Errorf("interface %d of MCAST_IFACE at rank %d, host %v, has the addresses %v, none of the kind of %v: give it one, or name another interface",
+					number+2, r, a.hosts[r], rails[number], a.addrs[r].Addr())
+			}
+			sources[r] = rails[number][i]
+		}
+		ifi, err := n.Multicast(names[number+1], sources)
+		if err != nil {
+			return err
+		}
+		o.Rails = append(o.Rails, udp.Rail{Interface: ifi, Sources: sources})
+	}
+	o.Subgroups = a.subgroups()
+	return nil
+}
+
+// subgroups is how many there are: as many as asked for, and one for each interface.
+func (a *agreement) subgroups() int { return max(a.settings.Subgroups, len(a.rails[a.rank])+1) }

@@ -1,0 +1,124 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// firstTry is how long a way is tried before the next one is; then twice as long. It leaves TCP time to
+// repeat a SYN that was lost.
+const firstTry = 2 * time.Second
+
+// tryWays makes the mesh's connection to a peer by the first way that leads to it, and notes which one.
+// A way may lead nowhere, or to another host or program, which hang up on the greeting.
+func (l *lobby) tryWays(ctx context.Context, a *agreement, peer int) (net.Conn, error) {
+	defer l.failing(peer, nil)
+	for limit := firstTry; ; limit *= 2 {
+		refused := true
+		var failed []string
+		for number, w := range a.ways {
+			at := net.JoinHostPort(w.addrs[peer].String(), strconv.Itoa(int(a.ports[peer])))
+			c, err := l.tryWay(ctx, a, peer, at, limit)
+			if err == nil {
+				l.came(peer, number, strings.Join(failed, "; "))
+				return c, nil
+			}
+			failed = append(failed, fmt.Sprintf("at %s: %v", at, err))
+			switch {
+			case ctx.Err() != nil:
+				return nil, &absentError{peer, fmt.Errorf("cannot be reached, %s: %w", strings.Join(failed, "; "), context.Cause(ctx))}
+			case errors.Is(err, errRefused):
+				return nil, &absentError{peer, fmt.Errorf("cannot be reached, %s", failed[len(failed)-1])}
+			}
+			refused = refused && errors.Is(err, unix.ECONNREFUSED)
+		}
+		if refused {
+			return nil, &absentError{peer, fmt.Errorf("cannot be reached, %s", strings.Join(failed, "; "))}
+		}
+	}
+}
+
+// tryWay connects to a peer at an address within a time. What may pass is tried again until then; what
+// this machine lacks says nothing about the way. Once connected the peer may take its time to answer:
+// it has the connection.
+func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at string, limit time.Duration) (net.Conn, error) {
+	for start := time.Now(); ; {
+		left := limit - time.Since(start)
+		c, err := l.network.Dial(ctx, "tcp", at, Dialing{Timeout: max(left, redialEvery), Segment: smallSegment})
+		if err == nil {
+			if err = greet(ctx, c, a, wire.PurposeMesh, peer); err == nil {
+				return c, nil
+			}
+			_ = c.Close()
+		}
+		switch {
+		case lacking(err):
+			start = time.Now()
+		case ctx.Err() != nil, errors.Is(err, errRefused), errors.Is(err, unix.ECONNREFUSED), time.Since(start)+redialEvery >= limit:
+			return nil, err
+		}
+		l.failing(peer, err)
+		select {
+		case <-time.After(redialEvery):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// came notes by which way a peer was reached, and why by none before it.
+func (l *lobby) came(peer, way int, failed string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if way > l.way {
+		l.way, l.instead = way, fmt.Sprintf("rank %d cannot be reached %s", peer, failed)
+	}
+}
+
+// wayRecord is what ranks tell each other of the ways that they have tried.
+type wayRecord struct {
+	way     int // the last that this rank needed
+	instead string
+}
+
+// agreeOnWay has all ranks take the last way that any of them needed: those before it do not lead
+// everywhere. It returns a warning of what was in the way.
+func (a *agreement) agreeOnWay(ctx context.Context, m *mesh.Mesh, l *lobby) ([]warning, error) {
+	if len(a.ways) < 2 {
+		return nil, nil
+	}
+	l.mu.Lock()
+	mine := wayRecord{l.way, l.instead}
+	l.mu.Unlock()
+	records, err := m.Agree(ctx, fmt.Appendf(nil, "%d %s", mine.way, mine.instead))
+	if err != nil {
+		return nil, err
+	}
+	var last wayRecord
+	for r := range records {
+		number, instead, _ := strings.Cut(string(records[r]), " ")
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 0 || n >= len(a.ways) {
+			return nil, fmt.Errorf("rank %d came by way %q; there are %d", r, number, len(a.ways))
+		}
+		if n > last.way {
+			last = wayRecord{n, instead}
+		}
+	}
+	a.use(last.way)
+	if last.way == 0 {
+		return nil, nil
+	}
+	return []warning{{"another way", fmt.Sprintf("ranks come to each other by %v: %s; to say so at once, set MCAST_IFACE",
+		&a.ways[last.way], last.instead)}}, nil
+}

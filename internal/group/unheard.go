@@ -1,0 +1,103 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// unheardText says between which ranks multicast does not pass, as far as that is readable: pairs are
+// from, to. A host that hears no other one, or is heard by none, is named alone, and not each of its
+// paths: it is that host, or its switch port, which has to be looked at.
+func unheardText(pairs [][2]int, ranks []host) string {
+	hosts, of := hostsOf(ranks)
+	deaf := make(map[[2]int]int) // pairs of ranks, by their hosts
+	for _, p := range pairs {
+		deaf[[2]int{of[p[0]], of[p[1]]}]++
+	}
+	hears, heard := make([]bool, len(hosts)), make([]bool, len(hosts)) // any other
+	for from := range hosts {
+		for to := range hosts {
+			if from != to && deaf[[2]int{from, to}] < len(ranksOn(of, from))*len(ranksOn(of, to)) {
+				hears[to], heard[from] = true, true
+			}
+		}
+	}
+	if len(hosts) < 3 {
+		return "multicast does not pass " + strings.Join(pairsText(pairs, ranks), ", ")
+	}
+	if !slices.Contains(hears, true) {
+		return fmt.Sprintf("multicast does not pass between any two of the %d hosts", len(hosts))
+	}
+	var parts []string
+	name := func(direction string, passes []bool) {
+		for h := range hosts {
+			if !passes[h] {
+				parts = append(parts, fmt.Sprintf("%s host %v, %s", direction, hosts[h], rankList(ranksOn(of, h))))
+			}
+		}
+	}
+	name("to", hears)
+	name("from", heard)
+	rest := slices.DeleteFunc(slices.Clone(pairs), func(p [2]int) bool { return !heard[of[p[0]]] || !hears[of[p[1]]] })
+	return "multicast does not pass " + strings.Join(append(parts, pairsText(rest, ranks)...), ", ")
+}
+
+// ranksOn are the ranks of a host.
+func ranksOn(of []int, host int) (ranks []int) {
+	for r := range of {
+		if of[r] == host {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// pairsText lists pairs of ranks by who is not heard.
+func pairsText(pairs [][2]int, ranks []host) (out []string) {
+	const most = 4
+	var roots []int
+	ears := map[int][]int{}
+	for _, p := range pairs {
+		if ears[p[0]] == nil {
+			roots = append(roots, p[0])
+		}
+		ears[p[0]] = append(ears[p[0]], p[1])
+	}
+	for _, root := range roots[:min(len(roots), most)] {
+		to := rankList(ears[root])
+		if len(ears[root]) == 1 {
+			to = fmt.Sprintf("%s on %v", to, ranks[ears[root][0]])
+		}
+		out = append(out, fmt.Sprintf("from rank %d on %v to %s", root, ranks[root], to))
+	}
+	if len(roots) > most {
+		out = append(out, fmt.Sprintf("from %d more", len(roots)-most))
+	}
+	return out
+}
+
+// rankList spells sorted ranks: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4
+// more".
+func rankList(ranks []int) string {
+	const most = 8
+	switch {
+	case len(ranks) == 0:
+		return "no rank"
+	case len(ranks) == 1:
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	more := len(ranks) - most
+	if more > 0 {
+		ranks = ranks[:most]
+	}
+	text := make([]string, len(ranks))
+	for i, r := range ranks {
+		text[i] = fmt.Sprint(r)
+	}
+	if more > 0 {
+		text = append(text, fmt.Sprintf("%d more", more))
+	}
+	last := len(text) - 1
+	return "ranks " + strings.Join(text[:last], ", ") + " and " + text[last]
+}
