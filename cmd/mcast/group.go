@@ -40,7 +40,7 @@ func (b *bench) join(ctx context.Context) (contender, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.settings.JoinTimeout)
 	defer cancel()
 	if b.algorithm == ringAlgorithm {
-		e, err := ring.Open(b.rank, b.ranks, b.settings.Interface)
+		e, err := ring.Open(b.rank, b.ranks, b.settings.First())
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,18 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(func() int {
+		var err error
+		if forAll, err = os.MkdirTemp("", "mcast-test-"); err == nil {
+			err = os.Chmod(forAll, 0o755)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(forAll) }()
+		return m.Run()
+	}())
 }
 
 // mcast prepares a run with nothing of a launcher or of MCAST_* in its environment but vars.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 // testbedCommand is the command line of `mcast testbed`.
 type testbedCommand struct {
 	Up       testbedUpCommand       `cmd:"" help:"Build a testbed, or mend the one that is up."`
+	With     testbedWithCommand     `cmd:"" help:"Build a testbed, run a command while it is up, take it down. Needs no root."`
+	Inside   testbedInsideCommand   `cmd:"" hidden:""`
 	Down     testbedDownCommand     `cmd:"" help:"End what runs in a testbed and remove it, in whatever state it is."`
 	Status   testbedStatusCommand   `cmd:"" help:"Show the testbeds of this machine."`
 	Run      testbedRunCommand      `cmd:"" help:"Run a command on every host of a testbed, as torchrun does."`
@@ -24,6 +27,7 @@ type testbedCommand struct {
 
 	Faults      testbedFaultsCommand      `cmd:"" help:"Try the catalogue of faults, docs/FAULTS.md, on testbeds of their own."`
 	FaultWorker testbedFaultWorkerCommand `cmd:"" hidden:""`
+	Refuse      testbedRefuseCommand      `cmd:"" hidden:"" help:"Run a command that is refused some system calls."`
 
 	Experiment testbedExperimentCommand `cmd:"" help:"Measure torch-mcast beside its peers, on testbeds of their own."`
 }
@@ -33,8 +37,8 @@ type testbedName struct {
 	Name string `default:"tb" placeholder:"name" help:"The testbed. Default: ${default}."`
 }
 
-// testbedUpCommand is the command line of `mcast testbed up`.
-type testbedUpCommand struct {
+// testbedUpFlags say what to build.
+type testbedUpFlags struct {
 	testbedName
 	Hosts int      `required:"" placeholder:"P" help:"Network namespaces in which ranks run, 1 to 1000."`
 	Leaf  int      `default:"1" placeholder:"K" help:"Leaf switches; hosts are spread over them in order. Default: ${default}."`
@@ -42,23 +46,34 @@ type testbedUpCommand struct {
 	Rate  linkRate `default:"unlimited" placeholder:"rate" help:"Of a host's link in each direction, such as 500mbit or 10gbit. Default: ${default}."`
 	Burst byteSize `placeholder:"size" help:"What a link that was idle passes at once. Default: what a timer that is 2 ms late needs, at least 4 frames."`
 	MTU   int      `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	IPv6  bool     `name:"ipv6" help:"Hosts and nodes have IPv6 alone, and switches snoop MLD. Default: IPv4 alone."`
 	Loss  float64  `placeholder:"p" help:"Share of the frames of a host's link that are lost in each direction, such as 0.01. Default: none."`
-	Force bool     `help:"If it is up with other flags, take it down first."`
+}
+
+// up builds it.
+func (c *testbedUpFlags) up(ctx context.Context) (*testbed.Testbed, error) {
+	progress := newBar("testbed " + c.Name)
+	defer progress.end()
+	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss, IPv6: c.IPv6}
+	return testbed.Up(ctx, spec, progress.set)
+}
+
+// testbedUpCommand is the command line of `mcast testbed up`.
+type testbedUpCommand struct {
+	testbedUpFlags
+	Force bool `help:"If it is up with other flags, take it down first."`
 }
 
 // Run builds it.
 func (c *testbedUpCommand) Run() error {
 	ctx, stop := untilSignal()
 	defer stop()
-	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss}
-	progress := newBar("testbed " + c.Name)
-	defer progress.end()
-	tb, err := testbed.Up(ctx, spec, progress.set)
+	tb, err := c.up(ctx)
 	if errors.Is(err, testbed.ErrOther) && c.Force {
 		if err := testbed.Down(c.Name); err != nil {
 			return err
 		}
-		tb, err = testbed.Up(ctx, spec, progress.set)
+		tb, err = c.up(ctx)
 	}
 	switch {
 	case errors.Is(err, testbed.ErrOther):
@@ -66,7 +81,6 @@ func (c *testbedUpCommand) Run() error {
 	case err != nil:
 		return err
 	}
-	progress.end()
 	hosts := tb.Hosts()
 	fmt.Printf("testbed %s is up: %v\n%s to %s: %s to %s\n", tb.Name(), tb.Spec(), hosts[0].Namespace, hosts[len(hosts)-1].Namespace, hosts[0].Addr, hosts[len(hosts)-1].Addr)
 	return nil

@@ -65,7 +65,7 @@ type testbedLossCommand struct {
 	At       string  `placeholder:"in|out|firewall" help:"Into the host, out of it, or by its own firewall, which tells who sends. Default: in both directions."`
 	Protocol string  `placeholder:"udp|tcp|igmp" help:"Default: all but IGMP."`
 	Cast     string  `placeholder:"unicast|multicast" help:"Default: both."`
-	Above    int     `placeholder:"bytes" help:"Only IPv4 packets of more bytes, header included."`
+	Above    int     `placeholder:"bytes" help:"Only packets of more bytes, header included."`
 	Peer     string  `placeholder:"place" help:"Only what comes from or goes to this host or node."`
 }
 

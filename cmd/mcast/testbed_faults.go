@@ -40,6 +40,9 @@ func (c *testbedFaultsCommand) Run() (err error) {
 	if c.List {
 		return listFaults(os.Stdout, &o)
 	}
+	if err := anybody(); err != nil {
+		return err
+	}
 	if c.Out != "" {
 		file, err := os.Create(c.Out)
 		if err != nil {

@@ -39,7 +39,7 @@ func (c *testbedRunCommand) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	job, err := c.job()
+	job, err := c.job(tb.Groups())
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *testbedRunCommand) Run() (err error) {
 	return run.Wait()
 }
 
-func (c *testbedRunCommand) job() (launch.Job, error) {
+func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
@@ -72,10 +72,10 @@ func (c *testbedRunCommand) job() (launch.Job, error) {
 		return j, err
 	}
 	if c.Group != "" {
-		if n, err := strconv.ParseUint(c.Group, 10, 16); err == nil && n < testbed.Groups {
-			j.Group = testbed.Group(int(n)) // less than 64
+		if n, err := strconv.ParseUint(c.Group, 10, 16); err == nil && n < uint64(len(groups)) {
+			j.Group = groups[n]
 		} else if j.Group, err = netip.ParseAddr(c.Group); err != nil {
-			return j, fmt.Errorf("--group=%s is not allowed: want 0 to %d or an address", c.Group, testbed.Groups-1)
+			return j, fmt.Errorf("--group=%s is not allowed: want 0 to %d or an address", c.Group, len(groups)-1)
 		}
 	}
 	var mu sync.Mutex
@@ -207,5 +207,5 @@ func findHost(tb *testbed.Testbed, name string) (testbed.Host, bool) {
 
 // noPlace says what would have been allowed.
 func noPlace(tb *testbed.Testbed, name, index, short string) error {
-	return fmt.Errorf("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(), index, len(tb.Hosts())-1, short, testbed.Subnet)
+	return fmt.Errorf("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(), index, len(tb.Hosts())-1, short, tb.Subnet())
 }

@@ -50,10 +50,11 @@ def received(name: str, host: str) -> int:
 
 
 @pytest.fixture
-def testbed() -> Iterator[str]:
-    """Build a testbed of 4 hosts, remove it, and see that nothing is left."""
+def testbed(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Build a testbed, of 4 hosts where a test does not say more; remove it, and see that nothing is left."""
     name = f"py{os.getpid()}"
-    mcast("up", "--name", name, "--hosts", str(HOSTS), "--rate", "500mbit")
+    flags = getattr(request, "param", ("--hosts", str(HOSTS)))
+    mcast("up", "--name", name, "--rate", "500mbit", *flags)
     try:
         yield name
     finally:
@@ -71,16 +72,30 @@ def train(name: str, out: Path, backend: str, *flags: str) -> list[dict[str, Any
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
+def losses(run: list[dict[str, Any]]) -> list[float]:
+    """Return what the model's error was after each step."""
+    return [r["loss"] for r in run if r["record"] == "step"]
+
+
+@pytest.mark.parametrize("testbed", [("--hosts", "2", "--ipv6")], indirect=True)
+def test_fsdp2_over_ipv6_alone(testbed: str, tmp_path: Path) -> None:
+    """Hosts without IPv4 train as gloo does, through a switch."""
+    gloo, ours = (
+        train(testbed, tmp_path / f"{peer}.ndjson", peer, *flags)
+        for peer, flags in (("gloo", ()), ("mcast", ("--switch",)))
+    )
+    assert len(losses(ours)) == 3
+    assert losses(ours) == pytest.approx(losses(gloo), rel=1e-4)
+    assert ours[-1]["fabric"]["allgather"] == "multicast"
+    assert ours[-1]["counters"]["switch_ops"] > 0
+
+
 def test_fsdp2_trains_alike(testbed: str, tmp_path: Path) -> None:
     """The same losses over multicast and a switch as over gloo, with frames lost."""
     gloo = train(testbed, tmp_path / "gloo.ndjson", "gloo")
     for host in range(HOSTS):
         mcast("fault", "loss", "--name", testbed, str(host), "0.01")
     ours = train(testbed, tmp_path / "mcast.ndjson", "mcast", "--switch")
-
-    def losses(run: list[dict[str, Any]]) -> list[float]:
-        return [r["loss"] for r in run if r["record"] == "step"]
-
     assert len(losses(ours)) == 3
     assert losses(ours) == pytest.approx(losses(gloo), rel=1e-4)
     end = ours[-1]

@@ -10,7 +10,7 @@ import (
 
 // What a killed process has left is removed, and no other testbed.
 func TestRootRemoveAbandoned(t *testing.T) {
-	if err := needRoot(); err != nil {
+	if err := NeedRoot(); err != nil {
 		t.Skip("this test", err)
 	}
 	dead := exec.Command("true")

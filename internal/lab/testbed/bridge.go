@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -114,7 +115,7 @@ func (r raw) addGroup(bridge, port int, group netip.Addr) error {
 	return nil
 }
 
-// forgetGroup ends the membership of a port that IGMP has made, if there is one.
+// forgetGroup ends the membership of a port that a host has made, if there is one.
 func (r raw) forgetGroup(bridge, port int, group netip.Addr) error {
 	err := r.group(unix.RTM_DELMDB, 0, bridge, port, 0, group)
 	if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: it is no member
@@ -130,9 +131,12 @@ func (r raw) group(kind, flags, bridge, port int, state byte, group netip.Addr) 
 	entry := make([]byte, 28) // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
 	nl.NativeEndian().PutUint32(entry, uint32(port))
 	entry[4] = state
-	a := group.As4()
-	copy(entry[8:], a[:])
-	entry[24], entry[25] = unix.ETH_P_IP>>8, unix.ETH_P_IP&0xff
+	copy(entry[8:], group.AsSlice())
+	ethertype := ipv4.ethertype
+	if group.Is6() {
+		ethertype = ipv6.ethertype
+	}
+	binary.BigEndian.PutUint16(entry[24:], ethertype)
 	const setEntry = 1 // MDBA_SET_ENTRY
 	return r.request(kind, flags, head, nl.NewRtAttr(setEntry, entry))
 }

@@ -2,12 +2,14 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -58,7 +60,7 @@ func build(ctx context.Context, y *layout, tell func(done, total int)) error {
 		return err
 	}
 	b.total = len(names) + len(y.bridges()) + 2*len(y.stations) + len(y.uplinks) + len(y.bridges())
-	if err := all(ctx, names, func(n string) error { defer b.step(); return makeNamespace(n) }); err != nil {
+	if err := all(ctx, names, func(n string) error { defer b.step(); return b.family.makeNamespace(n, n == names[0]) }); err != nil {
 		return err
 	}
 	var err error
@@ -108,7 +110,7 @@ func (b *builder) index(links []netlink.Link) {
 	}
 }
 
-// bridge makes a switch that knows members by IGMP.
+// bridge makes a switch that knows members by IGMP, or MLD.
 func (b *builder) bridge(name string) error {
 	defer b.step()
 	attrs := netlink.NewLinkAttrs()
@@ -118,6 +120,11 @@ func (b *builder) bridge(name string) error {
 	err := b.net.LinkAdd(link)
 	if err == nil {
 		err = b.raw.setQuerier(link.Index)
+	}
+	if err == nil && b.spec.IPv6 { // whoever asks for members by MLD does so from an address of the link
+		err = onThread(func() error {
+			return errors.Join(netns.Set(b.net.ns), setting{"ipv6/conf/" + name + "/disable_ipv6", "0"}.write())
+		})
 	}
 	if err == nil {
 		err = b.net.LinkSetUp(link)
@@ -135,7 +142,7 @@ func (b *builder) uplink(u uplink) error {
 	attrs.Name, attrs.MTU = u.up(), b.spec.MTU
 	err := b.net.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: u.down()})
 	if err == nil {
-		err = keepIGMP(b.net.ns, u)
+		err = b.family.keepMembership(b.net.ns, u)
 	}
 	if err == nil {
 		err = b.port(u.up(), leafName(u.leaf), portRules{flood: u.floods()})
@@ -209,7 +216,7 @@ func (b *builder) interfaces(in *inside, s station) error {
 			return err
 		}
 	}
-	if err := in.AddrAdd(eth0, s.address()); err != nil {
+	if err := in.AddrAdd(eth0, b.address(s)); err != nil {
 		return err
 	}
 	return in.LinkSetUp(eth0)
@@ -230,7 +237,7 @@ func (b *builder) tables(bridge string) error {
 	}
 	for g := range Groups {
 		for _, port := range b.tree(bridge, g) {
-			if err := b.raw.addGroup(b.ports[bridge], b.ports[port], Group(g)); err != nil {
+			if err := b.raw.addGroup(b.ports[bridge], b.ports[port], b.family.nth(g)); err != nil {
 				return fmt.Errorf("%s: port %s: %w", bridge, port, err)
 			}
 		}
@@ -268,5 +275,5 @@ func (b *builder) finish(s station) error {
 	if b.spec.Loss == 0 {
 		return nil
 	}
-	return setLoss(b.net.ns, in.ns, s.name, Loss{Share: b.spec.Loss})
+	return b.family.setLoss(b.net.ns, in.ns, s.name, Loss{Share: b.spec.Loss})
 }

@@ -24,7 +24,9 @@ func (t *Testbed) SetLoss(place string, l Loss) error {
 	if err := l.Check(); err != nil {
 		return err
 	}
-	return t.link(place, func(switches, in *inside, s station) error { return setLoss(switches.ns, in.ns, s.name, l) })
+	return t.link(place, func(switches, in *inside, s station) error {
+		return t.layout.family.setLoss(switches.ns, in.ns, s.name, l)
+	})
 }
 
 // SetLosses makes the links of all hosts lose what l says; those that do are left alone.
@@ -173,7 +175,7 @@ func (t *Testbed) SetAged(place string, aged bool) error {
 		}
 		dropTable(c, nftables.TableFamilyNetdev, agedTable+s.name)
 		if aged {
-			ingress(c, agedTable+s.name, s.name, igmp(expr.CmpOpEq)...)
+			ingress(c, agedTable+s.name, s.name, t.layout.family.carries(expr.CmpOpEq, t.layout.family.membership)...)
 		}
 		if err := c.Flush(); err != nil {
 			return fmt.Errorf("nftables: IGMP of %s: %w", s.name, err)
@@ -195,7 +197,7 @@ func (t *Testbed) SetAged(place string, aged bool) error {
 			return r.ask(bridge.Attrs().Index)
 		}
 		for g := range Groups {
-			if err := r.forgetGroup(bridge.Attrs().Index, port.Attrs().Index, Group(g)); err != nil {
+			if err := r.forgetGroup(bridge.Attrs().Index, port.Attrs().Index, t.layout.family.nth(g)); err != nil {
 				return err
 			}
 		}

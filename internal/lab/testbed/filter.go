@@ -1,24 +1,22 @@
 package testbed
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 )
 
 // Frames are dropped where they arrive: after the sender's rate, so that what is
 // lost has used the link, and in the size that they have on the wire.
 
-// igmp matches frames that carry IGMP, or IPv4 other than IGMP.
-func igmp(op expr.CmpOp) []expr.Any {
+// carries matches packets of a protocol, or those of any other.
+func (f *family) carries(op expr.CmpOp, protocol byte) []expr.Any {
 	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.ETH_P_IP >> 8, unix.ETH_P_IP & 0xff}},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 9, Len: 1},
-		&expr.Cmp{Op: op, Register: 1, Data: []byte{unix.IPPROTO_IGMP}},
+		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}, equal(binary.BigEndian.AppendUint16(nil, f.ethertype)),
+		header(f.protocol, 1), &expr.Cmp{Op: op, Register: 1, Data: []byte{protocol}},
 	}
 }
 
@@ -40,15 +38,16 @@ func dropTable(c *nftables.Conn, family nftables.TableFamily, name string) {
 	c.DelTable(c.AddTable(&nftables.Table{Name: name, Family: family}))
 }
 
-// keepIGMP keeps queries from other switches: every leaf asks its own hosts, and
+// keepMembership keeps queries from other switches: every leaf asks its own hosts, and
 // a second querier would make it stop.
-func keepIGMP(switches netns.NsHandle, u uplink) error {
+func (f *family) keepMembership(switches netns.NsHandle, u uplink) error {
 	c, err := nftables.New(nftables.WithNetNSFd(int(switches)))
 	if err != nil {
 		return err
 	}
-	ingress(c, "igmp-"+u.up(), u.up(), igmp(expr.CmpOpEq)...)
-	ingress(c, "igmp-"+u.up(), u.down(), igmp(expr.CmpOpEq)...)
+	for _, port := range []string{u.up(), u.down()} {
+		ingress(c, "igmp-"+u.up(), port, f.carries(expr.CmpOpEq, f.membership)...)
+	}
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("nftables: %w", err)
 	}

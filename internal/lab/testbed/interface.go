@@ -37,23 +37,28 @@ func (t *Testbed) RenewAddress(place string) error {
 		if err != nil {
 			return err
 		}
-		if err := in.AddrDel(eth0, s.address()); err != nil {
+		if err := in.AddrDel(eth0, t.layout.address(s)); err != nil {
 			return err
 		}
-		if err := in.AddrAdd(eth0, s.address()); err != nil {
+		if err := in.AddrAdd(eth0, t.layout.address(s)); err != nil {
 			return err
 		}
 		return t.layout.routes(in, s, eth0.Attrs().Index)
 	})
 }
 
-func (s station) address() *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{IP: s.addr.AsSlice(), Mask: net.CIDRMask(Subnet.Bits(), 32)}}
+// address is what the eth0 of a host or node has, usable at once.
+func (y *layout) address(s station) *netlink.Addr {
+	at := &netlink.Addr{IPNet: &net.IPNet{IP: s.addr.AsSlice(), Mask: net.CIDRMask(y.family.subnet.Bits(), s.addr.BitLen())}}
+	if s.addr.Is6() {
+		at.Flags = unix.IFA_F_NODAD
+	}
+	return at
 }
 
 // routes gives the eth0 of a host or node its default route and all its neighbours.
 func (y *layout) routes(in *inside, s station, eth0 int) error {
-	everywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+	everywhere := &net.IPNet{IP: make(net.IP, s.addr.BitLen()/8), Mask: net.CIDRMask(0, s.addr.BitLen())}
 	if err := in.RouteReplace(&netlink.Route{LinkIndex: eth0, Dst: everywhere, Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("default route: %w", err)
 	}
@@ -61,7 +66,7 @@ func (y *layout) routes(in *inside, s station, eth0 int) error {
 		if other.name == s.name {
 			continue
 		}
-		if err := in.NeighSet(&netlink.Neigh{LinkIndex: eth0, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
+		if err := in.NeighSet(&netlink.Neigh{LinkIndex: eth0, Family: y.family.domain, State: netlink.NUD_PERMANENT,
 			IP: other.addr.AsSlice(), HardwareAddr: other.mac}); err != nil {
 			return fmt.Errorf("neighbour %s: %w", other.name, err)
 		}

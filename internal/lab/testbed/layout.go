@@ -7,16 +7,9 @@ import (
 	"strings"
 )
 
-// Groups is how many multicast groups a testbed carries: Group(0) to
-// Group(Groups-1). Hosts under one leaf reach each other in others, too; between
-// leaves only these have a tree.
+// Groups is how many multicast groups a testbed carries. Hosts under one leaf reach each other in
+// others, too; between leaves only these have a tree: group g travels on tree g mod Spines.
 const Groups = 64
-
-// Group returns multicast group g, modulo Groups. It travels on tree g mod Spines.
-func Group(g int) netip.Addr { return netip.AddrFrom4([4]byte{239, 192, 77, byte(g % Groups)}) } // less than 64
-
-// Subnet holds the addresses of all hosts and nodes.
-var Subnet = netip.MustParsePrefix("10.77.0.0/16")
 
 // Host is where ranks run: a namespace with one link, eth0, to a leaf.
 type Host struct {
@@ -42,6 +35,7 @@ type Node struct {
 // layout is a Spec spelt out. It is pure: what is tested of it needs no root.
 type layout struct {
 	spec     Spec
+	family   *family
 	hosts    []Host
 	nodes    []Node
 	stations []station
@@ -79,10 +73,10 @@ func (u uplink) port(bridge string) string {
 }
 
 func newLayout(spec Spec) *layout {
-	y := &layout{spec: spec.withDefaults(), links: map[string][]uplink{}}
+	y := &layout{spec: spec.withDefaults(), family: spec.family(), links: map[string][]uplink{}}
 	s := y.spec
 	for h := range s.Hosts {
-		addr := address(0, h+1)
+		addr := y.family.address(0, h+1)
 		host := Host{h, y.namespace(fmt.Sprintf("h%d", h)), addr, hardware(addr), h * s.Leaves / s.Hosts}
 		y.hosts = append(y.hosts, host)
 		y.stations = append(y.stations, station{name: fmt.Sprintf("h%d", h), addr: addr, mac: host.MAC,
@@ -93,7 +87,7 @@ func newLayout(spec Spec) *layout {
 		root = s.Leaves
 	}
 	for n := range max(s.Leaves, root+1) {
-		addr := address(1<<15, n+1)
+		addr := y.family.address(1<<15, n+1)
 		node := Node{n, y.namespace(fmt.Sprintf("n%d", n)), addr, hardware(addr), n, root}
 		st := station{name: fmt.Sprintf("n%d", n), addr: addr, mac: node.MAC, bridge: leafName(n), leaf: n, spine: n % max(s.Spines, 1)}
 		if n == root {
@@ -114,17 +108,10 @@ func newLayout(spec Spec) *layout {
 	return y
 }
 
-// address returns number n of a part of the subnet.
-func address(part, n int) netip.Addr {
-	b := Subnet.Addr().As4()
-	b[2], b[3] = byte((part+n)>>8), byte(part+n) // less than 1<<16
-	return netip.AddrFrom4(b)
-}
-
-// hardware returns the MAC of an address: locally administered, and the address.
+// hardware returns the MAC of an address: locally administered, and what tells addresses apart.
 func hardware(a netip.Addr) net.HardwareAddr {
-	b := a.As4()
-	return net.HardwareAddr{0x02, 0x4d, b[0], b[1], b[2], b[3]}
+	b := a.AsSlice()
+	return net.HardwareAddr{0x02, 0x4d, 10, 77, b[len(b)-2], b[len(b)-1]}
 }
 
 const (

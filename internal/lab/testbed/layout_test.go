@@ -55,7 +55,7 @@ func TestNamesAndAddressesAreUnique(t *testing.T) {
 		}
 		ports := append([]string(nil), y.bridges()...) // interfaces in the namespace of the switches
 		for i, s := range y.stations {
-			require.True(t, Subnet.Contains(s.addr))
+			require.True(t, y.family.subnet.Contains(s.addr))
 			require.EqualValues(t, 0, s.mac[0]&1, "a group address")
 			once(s.addr.String(), s.name)
 			once(s.mac.String(), s.name)
@@ -202,8 +202,9 @@ func TestNodesAreATree(t *testing.T) {
 }
 
 func TestGroupsAreABlock(t *testing.T) {
-	require.Equal(t, "239.192.77.0", Group(0).String())
-	require.Equal(t, "239.192.77.63", Group(63).String())
+	for f, want := range map[*family][2]string{ipv4: {"239.192.77.0", "239.192.77.63"}, ipv6: {"ff15::8000:4d00", "ff15::8000:4d3f"}} {
+		require.Equal(t, want, [2]string{f.nth(0).String(), f.nth(63).String()})
+	}
 }
 
 func TestCountersSubtractAndAddUp(t *testing.T) {

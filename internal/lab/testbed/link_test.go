@@ -133,15 +133,15 @@ func TestRootALossThatIsAskedForIsThere(t *testing.T) {
 func TestRootALinkGoesDownAndUp(t *testing.T) {
 	tb := up(t, twoByTwo)
 	all := openAll(t, tb)
-	join(t, all[0], Group(1), all[3])
+	join(t, all[0], tb.Groups()[1], all[3])
 	require.NoError(t, tb.SetLink(tb.Hosts()[3].Namespace, false))
 	before := counters(t, tb)
 	all[0].send(tb.Hosts()[3].Addr, "lost", 1000)
-	all[0].send(Group(1), "lost", 1000)
+	all[0].send(tb.Groups()[1], "lost", 1000)
 	reach(t, all[0], tb.Hosts()[2].Addr, all[2]) // the same way, later
 	require.Equal(t, 0, frames(counters(t, tb).Sub(before).port(t, "h3", "eth0").ReceivedBytes), "a host without a link")
 	require.NoError(t, tb.SetLink(tb.Hosts()[3].Namespace, true))
 	reach(t, all[0], tb.Hosts()[3].Addr, all[3])
-	reach(t, all[0], Group(1), all[3])
+	reach(t, all[0], tb.Groups()[1], all[3])
 	reach(t, all[3], tb.Hosts()[0].Addr, all[0])
 }

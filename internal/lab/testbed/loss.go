@@ -24,7 +24,7 @@ type Loss struct {
 	At       string     `json:"at,omitempty"`       // one of LossPlaces
 	Protocol string     `json:"protocol,omitempty"` // one of LossProtocols
 	Cast     string     `json:"cast,omitempty"`     // one of LossCasts
-	Above    int        `json:"above,omitempty"`    // only IPv4 packets of more bytes, header included
+	Above    int        `json:"above,omitempty"`    // only packets of more bytes, header included
 	Peer     netip.Addr `json:"peer,omitzero"`      // only those from or to this address
 }
 
@@ -33,20 +33,20 @@ var (
 	// LossPlaces: both directions of the link; into the host; out of it; or its own firewall, which
 	// tells the program that sends (EPERM).
 	LossPlaces = []string{"", "in", "out", "firewall"}
-	// LossProtocols: all but IGMP, for a switch that missed a join would not be told for two
+	// LossProtocols: all but IGMP (or MLD, which igmp stands for as well), for a switch that missed a join would not be told for two
 	// minutes; or one.
 	LossProtocols = []string{"", "udp", "tcp", "igmp"}
 	// LossCasts: all; or what goes to one host, or to a group.
 	LossCasts = []string{"", "unicast", "multicast"}
 )
 
-var ipProtocols = map[string]byte{"udp": unix.IPPROTO_UDP, "tcp": unix.IPPROTO_TCP, "igmp": unix.IPPROTO_IGMP}
+var ipProtocols = map[string]byte{"udp": unix.IPPROTO_UDP, "tcp": unix.IPPROTO_TCP}
 
 const (
 	lossTable = "loss-"
 	// lossUnit is what a share is counted in.
-	lossUnit = 1_000_000
-	maxIPv4  = 65535
+	lossUnit  = 1_000_000
+	maxPacket = 65535
 )
 
 // choices names what is allowed, without "", which stands for leaving it out.
@@ -65,11 +65,8 @@ func (l Loss) Check() error {
 			return fmt.Errorf("testbed: %s %q: want %s", c.what, c.value, choices(c.allowed))
 		}
 	}
-	if l.Above < 0 || l.Above >= maxIPv4 {
-		return fmt.Errorf("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxIPv4-1)
-	}
-	if l.Peer.IsValid() && !l.Peer.Is4() {
-		return fmt.Errorf("testbed: a loss to %v: want an IPv4 address", l.Peer)
+	if l.Above < 0 || l.Above >= maxPacket {
+		return fmt.Errorf("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxPacket-1)
 	}
 	if l.Peer.IsValid() && l.Cast == "multicast" && l.At != "in" {
 		return errors.New("testbed: a loss of multicast to an address: what is sent to a group has no receiver's address; want it at in, where the address is the sender's")
@@ -100,33 +97,29 @@ type lossEnd struct {
 	ns     netns.NsHandle
 	device string
 	family nftables.TableFamily
-	peer   uint32 // where the IPv4 header has the peer's address
+	peer   uint32 // where the IP header has the peer's address
 }
-
-// The offsets of addresses in an IPv4 header.
-const (
-	ipProtocol    = 9
-	ipSource      = 12
-	ipDestination = 16
-)
 
 // lossEnds are those of a link: at the switch's port, what comes from the host; at the host, what
 // comes to it, and what its programs send.
-func lossEnds(switches, host netns.NsHandle, port string) []lossEnd {
+func (f *family) lossEnds(switches, host netns.NsHandle, port string) []lossEnd {
 	return []lossEnd{
-		{"out", switches, port, nftables.TableFamilyNetdev, ipDestination},
-		{"in", host, "eth0", nftables.TableFamilyNetdev, ipSource},
-		{"firewall", host, "eth0", nftables.TableFamilyIPv4, ipDestination},
+		{"out", switches, port, nftables.TableFamilyNetdev, f.destination},
+		{"in", host, "eth0", nftables.TableFamilyNetdev, f.source},
+		{"firewall", host, "eth0", f.firewall, f.destination},
 	}
 }
 
 // setLoss makes a link lose what l says, and nothing else.
-func setLoss(switches, host netns.NsHandle, port string, l Loss) error {
+func (f *family) setLoss(switches, host netns.NsHandle, port string, l Loss) error {
+	if l.Peer.IsValid() && !f.subnet.Contains(l.Peer) {
+		return fmt.Errorf("testbed: a loss to %v: want an address of %v", l.Peer, f.subnet)
+	}
 	note, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	for _, end := range lossEnds(switches, host, port) {
+	for _, end := range f.lossEnds(switches, host, port) {
 		c, err := nftables.New(nftables.WithNetNSFd(int(end.ns)))
 		if err != nil {
 			return err
@@ -141,7 +134,7 @@ func setLoss(switches, host netns.NsHandle, port string, l Loss) error {
 			} else {
 				chain.Hooknum, chain.Device = nftables.ChainHookIngress, end.device
 			}
-			rule := dropRule(c.AddChain(chain), l.match(end.peer)...)
+			rule := dropRule(c.AddChain(chain), f.lost(l, end.peer)...)
 			rule.UserData = userdata.AppendString(nil, userdata.TypeComment, string(note))
 			c.AddRule(rule)
 		}
@@ -152,29 +145,29 @@ func setLoss(switches, host netns.NsHandle, port string, l Loss) error {
 	return nil
 }
 
-// match matches the packets that are lost.
-func (l Loss) match(peer uint32) []expr.Any {
-	protocol := igmp(expr.CmpOpNeq)
+// lost matches the packets that are lost.
+func (f *family) lost(l Loss, peer uint32) []expr.Any {
+	match := f.carries(expr.CmpOpNeq, f.membership)
 	if number, named := ipProtocols[l.Protocol]; named {
-		protocol = igmp(expr.CmpOpEq)
-		protocol[len(protocol)-1] = equal([]byte{number})
+		match = f.carries(expr.CmpOpEq, number)
+	} else if l.Protocol != "" {
+		match = f.carries(expr.CmpOpEq, f.membership)
 	}
-	match := protocol
 	if l.Cast != "" {
 		op := expr.CmpOpEq
 		if l.Cast == "unicast" {
 			op = expr.CmpOpNeq
 		}
-		match = append(match, header(ipDestination, 1),
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{0xf0}, Xor: []byte{0}},
-			&expr.Cmp{Op: op, Register: 1, Data: []byte{0xe0}})
+		match = append(match, header(f.destination, 1),
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{f.mask}, Xor: []byte{0}},
+			&expr.Cmp{Op: op, Register: 1, Data: []byte{f.groups}})
 	}
 	if l.Above > 0 {
 		match = append(match, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1}, bigEndian(),
 			&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, uint32(l.Above))}) // less than 1<<16
 	}
 	if l.Peer.IsValid() {
-		match = append(match, header(peer, 4), equal(l.Peer.AsSlice()))
+		match = append(match, header(peer, uint32(l.Peer.BitLen()/8)), equal(l.Peer.AsSlice()))
 	}
 	if l.Share < 1 {
 		match = append(match, drawn(l.Share)...)
@@ -216,7 +209,7 @@ func losses(ns netns.NsHandle) (map[string]dropped, error) {
 		return nil, err
 	}
 	found := map[string]dropped{}
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyNetdev, nftables.TableFamilyIPv4} {
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyNetdev, ipv4.firewall, ipv6.firewall} {
 		tables, err := c.ListTablesOfFamily(family)
 		if err != nil {
 			return nil, fmt.Errorf("nftables: %w", err)

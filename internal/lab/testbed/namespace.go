@@ -80,27 +80,30 @@ func prepareRoot() error {
 	return nil
 }
 
-// makeNamespace makes a namespace, without the noise of IPv6 on what will be
-// in it, and without a detour of bridged packets through iptables.
-func makeNamespace(name string) error {
+// makeNamespace makes a namespace of hosts or of switches, without a detour of bridged packets through
+// iptables. A switch's ports have no address.
+func (f *family) makeNamespace(name string, switches bool) error {
+	settings := append([]setting{{"bridge/bridge-nf-call-iptables", "0"}}, f.settings...)
+	if switches {
+		settings = append(settings, ipv4.settings...)
+	}
 	return onThread(func() error {
 		ns, err := netns.NewNamed(name)
 		if err != nil {
 			return fmt.Errorf("make namespace %s: %w", name, err)
 		}
 		_ = ns.Close() // its file keeps it
-		for _, setting := range []struct{ name, value string }{
-			{"ipv6/conf/default/disable_ipv6", "1"}, // lo, which exists already, keeps ::1
-			{"bridge/bridge-nf-call-iptables", "0"},
-		} {
-			err := os.WriteFile("/proc/sys/net/"+setting.name, []byte(setting.value), 0) // of the thread's namespace
-			if err != nil && !errors.Is(err, os.ErrNotExist) {                           // a kernel without it needs no setting
+		for _, s := range settings {
+			if err := s.write(); err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without it needs no setting
 				return fmt.Errorf("namespace %s: %w", name, err)
 			}
 		}
 		return nil
 	})
 }
+
+// write sets it in the thread's namespace.
+func (s setting) write() error { return os.WriteFile("/proc/sys/net/"+s.name, []byte(s.value), 0) }
 
 // deleteNamespace removes a namespace in whatever state it is, and with it all
 // that is in it.

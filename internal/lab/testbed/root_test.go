@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // All tests named TestRoot need root, and say so where they have none.
@@ -53,7 +55,7 @@ var serial atomic.Int64
 
 // newName returns a name that no other test has, and takes the testbed down at the end.
 func newName(t *testing.T) string {
-	if err := needRoot(); err != nil {
+	if err := NeedRoot(); err != nil {
 		t.Skip("this test", err)
 	}
 	name := fmt.Sprintf("t%d-%d", os.Getpid(), serial.Add(1))
@@ -94,7 +96,7 @@ const port = 7000
 func open(t *testing.T, tb *Testbed, namespace string) socket {
 	s := socket{t: t}
 	require.NoError(t, tb.In(namespace, func() (err error) {
-		s.UDPConn, err = net.ListenUDP("udp4", &net.UDPAddr{Port: port})
+		s.UDPConn, err = net.ListenUDP(map[*family]string{ipv4: "udp4", ipv6: "udp6"}[tb.layout.family], &net.UDPAddr{Port: port})
 		return err
 	}))
 	s.control(func(fd int) error { // a reader that waits for a core loses nothing
@@ -175,13 +177,11 @@ func join(t *testing.T, from socket, group netip.Addr, members ...socket) {
 
 func membership(t *testing.T, s socket, group netip.Addr, in bool) {
 	t.Helper()
-	option := syscall.IP_ADD_MEMBERSHIP
+	change := batch.FamilyOf(group).Join
 	if !in {
-		option = syscall.IP_DROP_MEMBERSHIP
+		change = batch.FamilyOf(group).Leave
 	}
-	s.control(func(fd int) error {
-		return syscall.SetsockoptIPMreq(fd, syscall.IPPROTO_IP, option, &syscall.IPMreq{Multiaddr: group.As4()})
-	})
+	s.control(func(fd int) error { return change(fd, group, 0) }) // by the route to it
 }
 
 // reach sends probes until one arrives.
@@ -228,10 +228,13 @@ func sent(c Counters, kinds ...Kind) (n int) {
 	return n
 }
 
-var twoByTwo = Spec{Hosts: 4, Leaves: 2, Spines: 2}
+var (
+	twoByTwo  = Spec{Hosts: 4, Leaves: 2, Spines: 2}
+	twoByTwo6 = Spec{Hosts: 4, Leaves: 2, Spines: 2, IPv6: true}
+)
 
 func TestRootUnicastReachesEverybodyOnce(t *testing.T) {
-	for _, spec := range []Spec{{Hosts: 3}, twoByTwo} {
+	for _, spec := range []Spec{{Hosts: 3}, twoByTwo, twoByTwo6} {
 		tb := up(t, spec)
 		all := openAll(t, tb)
 		var addrs []netip.Addr
@@ -286,14 +289,14 @@ func TestRootUnicastIsCounted(t *testing.T) {
 }
 
 func TestRootMulticastReachesMembersOnce(t *testing.T) {
-	for _, spec := range []Spec{{Hosts: 4}, twoByTwo} {
+	for _, spec := range []Spec{{Hosts: 4}, twoByTwo, twoByTwo6} {
 		tb := up(t, spec)
 		all := openAll(t, tb)
 		for _, g := range []int{0, 1, 63} {
-			join(t, all[0], Group(g), all[1], all[2])
+			join(t, all[0], tb.Groups()[g], all[1], all[2])
 			before := counters(t, tb)
 			for n := range 20 {
-				all[0].send(Group(g), fmt.Sprint(g, n), 1000)
+				all[0].send(tb.Groups()[g], fmt.Sprint(g, n), 1000)
 				for _, i := range []int{1, 2} {
 					require.Equal(t, fmt.Sprint(g, n), all[i].receive(patience))
 				}
@@ -312,7 +315,7 @@ func TestRootMulticastReachesMembersOnce(t *testing.T) {
 				require.Equal(t, 2*20, sent(diff, UpPort, DownPort), "and that is all")
 			}
 			for _, i := range []int{1, 2} {
-				membership(t, all[i], Group(g), false)
+				membership(t, all[i], tb.Groups()[g], false)
 			}
 		}
 	}
@@ -321,7 +324,7 @@ func TestRootMulticastReachesMembersOnce(t *testing.T) {
 func TestRootMulticastMovesNoUnicast(t *testing.T) {
 	tb := up(t, twoByTwo)
 	all := openAll(t, tb)
-	join(t, all[0], Group(1), all[3]) // from host 0 by spine 1
+	join(t, all[0], tb.Groups()[1], all[3]) // from host 0 by spine 1
 	before := counters(t, tb)
 	all[3].send(tb.Hosts()[0].Addr, "x", 1000)
 	require.Equal(t, "x", all[0].receive(patience))
@@ -344,11 +347,11 @@ func TestRootBroadcastReachesEverybodyOnce(t *testing.T) {
 func TestRootAHostThatLeavesGetsNoMore(t *testing.T) {
 	tb := up(t, twoByTwo)
 	all := openAll(t, tb)
-	join(t, all[0], Group(5), all[1], all[3])
-	membership(t, all[1], Group(5), false)
+	join(t, all[0], tb.Groups()[5], all[1], all[3])
+	membership(t, all[1], tb.Groups()[5], false)
 	for deadline := time.Now().Add(patience); ; {
 		before := counters(t, tb)
-		all[0].send(Group(5), "x", 1000)
+		all[0].send(tb.Groups()[5], "x", 1000)
 		require.Equal(t, "x", all[3].receive(patience))
 		if counters(t, tb).Sub(before).port(t, "h1", "eth0").ReceivedBytes < 1000 {
 			return
@@ -361,10 +364,10 @@ func TestRoot188HostsAreReachedOnce(t *testing.T) {
 	tb := up(t, Spec{Hosts: 188, Leaves: 12, Spines: 6})
 	all := openAll(t, tb)
 	for _, g := range []int{0, 5} {
-		join(t, all[0], Group(g), all[1:]...)
+		join(t, all[0], tb.Groups()[g], all[1:]...)
 		before := counters(t, tb)
 		for n := range 5 {
-			all[0].send(Group(g), fmt.Sprint(n), 1000)
+			all[0].send(tb.Groups()[g], fmt.Sprint(n), 1000)
 			for _, s := range all[1:] {
 				require.Equal(t, fmt.Sprint(n), s.receive(patience))
 			}

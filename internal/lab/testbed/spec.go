@@ -18,6 +18,7 @@ type Spec struct {
 	Burst  int     `json:"burst"`  // bytes that a link which was idle may pass at once; 0: what a timer that is 2 ms late needs
 	MTU    int     `json:"mtu"`    // bytes, 1280 to 65535; 0 means 9000
 	Loss   float64 `json:"loss"`   // of the frames of a host's link in each direction, 0 to 1
+	IPv6   bool    `json:"ipv6"`   // hosts and nodes have IPv6 alone; else IPv4 alone
 }
 
 // DefaultName is the testbed that commands mean where none is named.
@@ -106,6 +107,9 @@ func (s Spec) String() string {
 	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU, FormatRate(s.Rate))
 	if s.Burst > 0 {
 		text += fmt.Sprintf(" --burst %d", s.Burst)
+	}
+	if s.IPv6 {
+		text += " --ipv6"
 	}
 	if s.Loss > 0 {
 		text += fmt.Sprintf(" --loss %g", s.Loss)

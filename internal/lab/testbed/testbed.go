@@ -3,7 +3,7 @@
 // leaf, or leaves and spines between which multicast travels on trees of static
 // group entries; links of hosts have a rate. See docs/TESTBED.md.
 //
-// It needs root. All that it makes is in namespaces that it made, and in
+// It needs root, or the namespaces of package rootless. All that it makes is in namespaces that it made, and in
 // /run/netns and /run/mcast-testbed; nothing else of the machine is touched.
 //
 // The words are in docs/GLOSSARY.md.
@@ -36,7 +36,7 @@ func Up(ctx context.Context, spec Spec, progress func(done, total int)) (*Testbe
 	if err := spec.Check(); err != nil {
 		return nil, err
 	}
-	if err := needRoot(); err != nil {
+	if err := NeedRoot(); err != nil {
 		return nil, err
 	}
 	t := &Testbed{newLayout(spec)}
@@ -77,7 +77,7 @@ func Open(name string) (*Testbed, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if err := needRoot(); err != nil {
+	if err := NeedRoot(); err != nil {
 		return nil, err
 	}
 	s, exists := load(name)
@@ -96,7 +96,7 @@ func Down(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if err := needRoot(); err != nil {
+	if err := NeedRoot(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
@@ -126,8 +126,8 @@ func remove(name string) error {
 	return nil
 }
 
-// needRoot says in one line what is missing.
-func needRoot() error {
+// NeedRoot says in one line what is missing.
+func NeedRoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -135,7 +135,7 @@ func needRoot() error {
 	}
 	const need = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN
 	if os.Geteuid() != 0 || data[0].Effective&need != need {
-		return errors.New("a testbed needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN): run this with sudo")
+		return errors.New("a testbed needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN): run this with sudo, or without it inside `mcast testbed with --hosts P -- COMMAND`, which builds one, runs a command and takes it down")
 	}
 	return nil
 }
@@ -191,11 +191,14 @@ func (t *Testbed) In(namespace string, f func() error) error {
 // Processes returns the processes that run in the testbed.
 func (t *Testbed) Processes() ([]int, error) { return residents(t.layout.namespaces()) }
 
+// Subnet holds the addresses of all hosts and nodes.
+func (t *Testbed) Subnet() netip.Prefix { return t.layout.family.subnet }
+
 // Groups returns the multicast groups that the testbed carries.
 func (t *Testbed) Groups() []netip.Addr {
 	all := make([]netip.Addr, Groups)
 	for g := range all {
-		all[g] = Group(g)
+		all[g] = t.layout.family.nth(g)
 	}
 	return all
 }

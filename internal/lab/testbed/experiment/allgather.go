@@ -29,13 +29,24 @@ func fraction(ideal, measured float64) float64 {
 // allgather measures Allgathers on links with a rate, and large ones on links without.
 func allgather(l *lab) error {
 	hosts := or(l.Hosts, 4)[0]
-	sizes := or(l.Bytes, 1<<20, 4<<20, 16<<20)
+	sizes := points(l, l.Bytes, []int{1 << 20, 4 << 20, 16 << 20}, []int{1 << 20, 4 << 20})
 	t := l.table(fmt.Sprintf("Allgather on %d hosts: share of N(P-1)/B, and bytes sent by the busiest NIC", hosts),
 		"rate", "bytes", "peer", "ms", "share", "sent / N", "to ours")
-	for _, rate := range or(l.Rates, 200e6, 500e6, 1e9, 0) {
+	rates := points(l, l.Rates, []float64{200e6, 500e6, 1e9, 0}, []float64{200e6, 1e9})
+	peers := len(l.peers(ours, ring, gloo))
+	for _, rate := range rates {
+		l.expect(peers * l.Rounds)
+		if rate > 0 {
+			l.expect(2 * peers * len(sizes)) // counted
+		}
+	}
+	for _, rate := range rates {
 		n := sizes
 		if rate == 0 && l.Bytes == nil {
 			n = []int{64 << 20}
+		}
+		if l.stopped() {
+			break
 		}
 		if err := l.allgatherAt(t, hosts, rate, n); err != nil {
 			return err
@@ -74,7 +85,7 @@ func (l *lab) allgatherAt(t *table, hosts int, rate float64, sizes []int) error 
 			row := allgatherRow{Row: r}
 			if rate > 0 {
 				row.Fraction = fraction(ideal(float64(n*(hosts-1)), rate), r.TimeUS)
-				if r.Peer != mpi {
+				if r.Peer != mpi && !l.stopped() {
 					c, err := l.count(tb, work{peer: r.Peer, collective: "allgather", bytes: []int{n}}, 2)
 					if err != nil {
 						return err
@@ -88,7 +99,7 @@ func (l *lab) allgatherAt(t *table, hosts int, rate float64, sizes []int) error 
 	}
 	l.allgatherTable(t, rate, done)
 	l.allgatherGoals(rate, done)
-	if rate > 0 && hosts > 1 {
+	if rate > 0 && hosts > 1 && !l.stopped() {
 		l.chart("-"+testbed.FormatRate(rate), allgatherChart(hosts, rate, sizes, done))
 	}
 	return nil

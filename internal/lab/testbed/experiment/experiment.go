@@ -34,6 +34,7 @@ var All = []Experiment{
 	{"isolation", "two jobs on the same hosts", isolation},
 	{"fsdp", "a training step of FSDP2 beside gloo, and what it waits for", fsdp},
 	{"allgather", "Allgather at link rate: time and bytes sent", allgather},
+	{"doctor", "faults, and what mcast doctor says of each", doctorFaults},
 	{"unicast", "Allgather and Broadcast where the network carries no multicast", unicast},
 }
 
@@ -70,6 +71,7 @@ type Options struct {
 	Bytes  []int         // of a rank's shard
 	Losses []float64     // shares of frames
 	Peers  []string      // of Peers
+	Cases  []string      // parts of names of faults, for the experiment doctor; nil: all
 	Rounds int           // each measures every peer once; 0: DefaultRounds
 	MTU    int           // 0: 9000
 	Burst  int           // of a link, bytes; 0: what passes in 2 ms, at least 4 frames
@@ -100,25 +102,43 @@ type Goal struct {
 }
 
 // Run does the experiment on a testbed of its own, which it removes whatever
-// happens, and writes its files and tables. The end of ctx ends it.
+// happens, and writes its files and tables. The end of ctx ends it: the tables then show what was
+// measured by then, and the error is an *EndedError.
 func (e Experiment) Run(ctx context.Context, o Options) (err error) {
 	l, err := newLab(ctx, e.Name, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	begin := time.Now()
-	if err := errors.Join(e.run(l), l.down()); err != nil {
-		return fmt.Errorf("experiment %s: %w", e.Name, err)
+	err = errors.Join(e.run(l), l.down())
+	if l.stopped() {
+		return l.end(e.Title, err)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("experiment %s: %w", e.Name, err), l.kept.close(true))
 	}
 	if len(l.rows) == 0 {
 		return fmt.Errorf("experiment %s: nothing was measured: it knows none of the peers asked for, or they are not here", e.Name)
 	}
-	l.remark("It took %v.", time.Since(begin).Round(time.Second))
-	if err := l.files(); err != nil {
+	l.remark("It took %v.", time.Since(l.progress.begin).Round(time.Second))
+	if err := errors.Join(l.files(), l.kept.close(false)); err != nil {
 		return err
 	}
 	return l.print(e.Title)
+}
+
+// end shows what was measured when the experiment was ended, and what went wrong then but for that.
+func (l *lab) end(title string, err error) error {
+	ended := &EndedError{Experiment: l.name, Cause: context.Cause(l.ctx)}
+	if errors.Is(err, ended.Cause) {
+		err = nil // by which it was ended
+	}
+	if l.kept.file == nil {
+		return errors.Join(ended, err)
+	}
+	ended.Path = l.kept.path
+	l.remark("It was ended before it was done, after %v: the table shows what was measured.", time.Since(l.progress.begin).Round(time.Second))
+	return errors.Join(ended, err, l.kept.close(true), l.print(title))
 }
 
 // files writes the numbers and plots.

@@ -126,7 +126,7 @@ func rowAt(peer, collective string, hosts, n int, us float64) Row {
 
 // Rows come back from the file as they were, with goals behind them.
 func TestFiles(t *testing.T) {
-	l := &lab{name: "x"}
+	l := &lab{ctx: t.Context(), name: "x"}
 	want := allgatherRow{Row: rowAt(ours, "allgather", 4, 1<<20, 125_000), Fraction: 1.007, SentRatio: 1.01}
 	l.row(want)
 	l.goal("speed", "at least 1", "2", true)
@@ -143,7 +143,7 @@ func TestFiles(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	var out bytes.Buffer
-	l := &lab{name: "x", Options: Options{Text: &out}}
+	l := &lab{ctx: t.Context(), name: "x", Options: Options{Text: &out}}
 	l.table("Title", "peer", "ms").row("mcast", "1.5")
 	l.goal("speed", "at least 2", "1", false)
 	l.remark("So it is.")
@@ -153,7 +153,7 @@ func TestPrint(t *testing.T) {
 
 func TestAllgatherResults(t *testing.T) {
 	var out bytes.Buffer
-	l := &lab{name: "x", Options: Options{Text: &out}}
+	l := &lab{ctx: t.Context(), name: "x", Options: Options{Text: &out}}
 	rows := []allgatherRow{
 		{Row: rowAt(ours, "allgather", 4, 4<<20, 520e3), Fraction: 0.968, SentRatio: 1.01},
 		{Row: rowAt(gloo, "allgather", 4, 4<<20, 1040e3), Fraction: 0.484, SentRatio: 3.1},
@@ -175,7 +175,7 @@ func TestAllgatherResults(t *testing.T) {
 }
 
 func TestOverlapResults(t *testing.T) {
-	l := &lab{name: "x"}
+	l := &lab{ctx: t.Context(), name: "x"}
 	var rows []overlapRow
 	for _, hosts := range []int{2, 4, 16} {
 		mine := idealOverlap(ours, hosts, 4<<20, 200e6) / 0.96
@@ -202,7 +202,7 @@ func TestOverlapResults(t *testing.T) {
 }
 
 func TestTrafficResults(t *testing.T) {
-	l := &lab{name: "x"}
+	l := &lab{ctx: t.Context(), name: "x"}
 	var rows []trafficRow
 	for _, hosts := range []int{8, 188} {
 		for _, peer := range []string{ours, ring} {
@@ -225,7 +225,7 @@ func TestTrafficResults(t *testing.T) {
 }
 
 func TestLossChart(t *testing.T) {
-	l := &lab{name: "x"}
+	l := &lab{ctx: t.Context(), name: "x"}
 	var rows []lossRow
 	losses := []float64{0, 0.01, 0.1}
 	for _, p := range losses {
@@ -239,7 +239,7 @@ func TestLossChart(t *testing.T) {
 }
 
 func TestIsolationResults(t *testing.T) {
-	l := &lab{name: "x"}
+	l := &lab{ctx: t.Context(), name: "x"}
 	all := kinds(4<<20, nil)
 	require.Len(t, all, 5)
 	var rows []isolationRow
@@ -270,7 +270,7 @@ func TestIsolationResults(t *testing.T) {
 }
 
 func TestJobs(t *testing.T) {
-	l := &lab{name: "x", Options: Options{Mcast: "/opt/mcast", Repository: "/opt/repository"}}
+	l := &lab{ctx: t.Context(), name: "x", absent: map[string]string{}, Options: Options{Mcast: "/opt/mcast", Repository: "/opt/repository"}}
 	_, err := l.job(&testbed.Testbed{}, work{peer: "nccl"})
 	require.ErrorContains(t, err, `no peer "nccl": want one of mcast, ring, gloo, mpi`)
 	job, err := l.job(&testbed.Testbed{}, work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4})

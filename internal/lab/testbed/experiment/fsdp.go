@@ -68,12 +68,22 @@ func fsdp(l *lab) error {
 	}
 	hosts := or(l.Hosts, 4)[0]
 	var rows []*trained
-	for _, rate := range or(l.Rates, 100e6, 200e6, 500e6, 1e9, 10e9) {
+	rates := points(l, l.Rates, []float64{100e6, 200e6, 500e6, 1e9, 10e9}, []float64{200e6})
+	for _, rate := range rates {
+		l.expect(len(l.trainings(rate)) * l.Rounds)
+	}
+	for _, rate := range rates {
+		if l.stopped() {
+			break
+		}
 		at, err := l.fsdpAt(hosts, rate)
-		if err != nil {
+		rows = append(rows, at...)
+		if err != nil && !l.stopped() {
 			return err
 		}
-		rows = append(rows, at...)
+	}
+	if len(rows) == 0 {
+		return nil
 	}
 	l.fsdpTable(rows)
 	l.fsdpGoal(rows)
@@ -92,13 +102,13 @@ func fsdp(l *lab) error {
 // trainings are those compared on links of a rate.
 func (l *lab) trainings(rate float64) []training {
 	precisions := []string{"f32"}
-	if multipliesBF16() {
+	if multipliesBF16() && !l.looks() {
 		precisions = append(precisions, "bf16")
 	}
 	var variants, all []training
 	for _, keep := range []bool{false, true} {
 		for _, p := range precisions {
-			if !keep || rate == 200e6 {
+			if !keep || rate == 200e6 && !l.looks() {
 				variants = append(variants, training{Precision: p, Keep: keep})
 			}
 		}
@@ -138,14 +148,20 @@ func (l *lab) fsdpAt(hosts int, rate float64) ([]*trained, error) {
 	for _, t := range l.trainings(rate) {
 		rows = append(rows, &trained{Setting: l.setting(0), training: t})
 	}
+measuring:
 	for round := range l.Rounds {
 		for _, r := range rows {
 			l.step("round %d of %d at %s: %s, %s", round+1, l.Rounds, testbed.FormatRate(rate), r.variant(), r.name())
-			if err := l.train(tb, r); err != nil {
+			err := l.train(tb, r)
+			if l.stopped() {
+				break measuring
+			}
+			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", r.variant(), r.name(), err)
 			}
 		}
 	}
+	rows = slices.DeleteFunc(rows, func(r *trained) bool { return len(r.traces) == 0 }) // the experiment was ended before
 	for _, r := range rows {
 		r.sum()
 		l.row(r)
@@ -156,6 +172,7 @@ func (l *lab) fsdpAt(hosts int, rate float64) ([]*trained, error) {
 
 // train runs train.py once and adds what it wrote to a row.
 func (l *lab) train(tb *testbed.Testbed, r *trained) error {
+	defer l.over(1)
 	dir, err := os.MkdirTemp(tb.Dir(), "fsdp-")
 	if err != nil {
 		return err
@@ -181,7 +198,10 @@ func (l *lab) train(tb *testbed.Testbed, r *trained) error {
 		return errors.Join(ended, err)
 	}
 	defer func() { _ = f.Close() }()
-	err = r.read(f)
+	before := len(r.steps)
+	if err = r.read(f); err == nil {
+		l.kept.add(taken{r.Setting, r.Command, r.steps[before:]})
+	}
 	if ended != nil && err == nil && r.Peer != ours {
 		// Torch's gloo may abort while its process ends, with all that was measured written.
 		l.remark("%s, %s: after its last step: %s", r.variant(), r.name(), firstLine(ended.Error()))

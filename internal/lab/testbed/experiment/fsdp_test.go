@@ -67,7 +67,7 @@ func TestTrainingsThatAreNotWhatTheyShouldBe(t *testing.T) {
 }
 
 func TestTrainingFigures(t *testing.T) {
-	l := &lab{Options: Options{Dir: t.TempDir()}, name: "fsdp"}
+	l := &lab{ctx: t.Context(), Options: Options{Dir: t.TempDir()}, name: "fsdp"}
 	rows := []*trained{trainedOf(t, ours, 3, 1, 1, 1), trainedOf(t, gloo, 3, 3.5, 3.5, 3.5)}
 	l.fsdpTable(rows)
 	if got := l.tables[0].lines[2]; got[len(got)-1] != "3.50" || got[len(got)-2] != "40" || got[len(got)-3] != "1" {

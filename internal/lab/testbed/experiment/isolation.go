@@ -65,15 +65,23 @@ func isolation(l *lab) error {
 		return err
 	}
 	all := kinds(n, l.nodes)
+	l.expect(l.Rounds * len(all) * (1 + len(all)))
 	var rows []isolationRow
+measuring:
 	for round := range l.Rounds {
 		for a := -1; a < len(all); a++ { // -1: alone
-			if rows, err = l.beside(tb, all, a, round, rows); err != nil {
+			rows, err = l.beside(tb, all, a, round, rows)
+			if l.stopped() {
+				break measuring
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
-	l.isolationResults(rate, all, rows)
+	if len(rows) > 0 {
+		l.isolationResults(rate, all, rows)
+	}
 	return nil
 }
 
@@ -84,7 +92,7 @@ func (l *lab) beside(tb *testbed.Testbed, all []kind, a, round int, rows []isola
 		aggressor = all[a].name
 		end, err := l.aggress(tb, all[a].work)
 		if err != nil {
-			return nil, err
+			return rows, err
 		}
 		rows, err = l.victims(tb, all, aggressor, round, rows)
 		return rows, errors.Join(err, end())
@@ -97,7 +105,7 @@ func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round i
 		l.step("round %d of %d: %s beside %s", round+1, l.Rounds, k.name, or([]string{aggressor}, "none")[0])
 		found, err := l.measure(tb, k.work)
 		if err != nil {
-			return nil, fmt.Errorf("%s beside %q: %w", k.name, aggressor, err)
+			return rows, fmt.Errorf("%s beside %q: %w", k.name, aggressor, err)
 		}
 		for _, r := range found {
 			i := find(rows, k.name, aggressor)
@@ -176,10 +184,18 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 	var low []string
 	least := map[bool]float64{} // of victims, by whether they are TCP streams
 	for v, k := range all {
-		alone := rows[find(rows, k.name, "")]
+		i := find(rows, k.name, "")
+		if i < 0 {
+			continue // the experiment was ended before
+		}
+		alone := rows[i]
 		cells := []string{k.name, fmt.Sprintf("%.0f", alone.Rate/1e6)}
 		for _, a := range all {
-			r := &rows[find(rows, k.name, a.name)]
+			i := find(rows, k.name, a.name)
+			if i < 0 {
+				continue
+			}
+			r := &rows[i]
 			r.Kept = r.Rate / min(alone.Rate, rate/2)
 			kept[v] = append(kept[v], 100*r.Kept)
 			cells = append(cells, fmt.Sprintf("%.0f (%.0f %%)", r.Rate/1e6, 100*r.Kept))
@@ -205,6 +221,9 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 	}
 	l.remark("A rate is what the victim's busiest link carries for it: N(P-1) over the time, of checkpoint traffic and the TCP stream N.")
 	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group (which yields to its own process alone); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through an aggregation node whose port has no limit.", rows[0].TCP)
+	if l.stopped() {
+		return
+	}
 	c := chart.New("Kept of min(alone, half the link), %", "aggressor", "victim")
 	c.Cells(names(all), names(all), kept)
 	l.chart("", c)

@@ -29,8 +29,12 @@ type lab struct {
 
 	machineTCP, hostsTCP string // congestion control, of the machine and of the testbed's hosts now
 
-	mpiPeer   string   // the program, once it is compiled
-	temporary []string // directories
+	absent    map[string]string // why a peer that was asked for cannot be run here; empty: it can
+	mpiPeer   string            // the program, once it is compiled
+	temporary []string          // directories
+
+	progress progress
+	kept     kept
 
 	rows    []any
 	charts  []named
@@ -40,7 +44,7 @@ type lab struct {
 }
 
 func newLab(ctx context.Context, name string, o Options) (*lab, error) {
-	l := &lab{Options: o, ctx: ctx, name: name}
+	l := &lab{Options: o, ctx: ctx, name: name, absent: map[string]string{}, kept: keptOf(o, name), progress: progress{begin: time.Now(), now: time.Now}}
 	for _, p := range o.Peers {
 		if !slices.Contains(Peers, p) {
 			return nil, fmt.Errorf("there is no peer %q: want some of %s", p, strings.Join(Peers, ", "))
@@ -127,13 +131,20 @@ func (l *lab) down() error {
 }
 
 // row adds a line to the experiment's NDJSON.
-func (l *lab) row(v any) { l.rows = append(l.rows, v) }
+func (l *lab) row(v any) {
+	l.rows = append(l.rows, v)
+	l.kept.add(v)
+}
 
 // chart adds a plot; the suffix, empty or such as -broadcast, tells several of an experiment apart.
 func (l *lab) chart(suffix string, c *chart.Chart) { l.charts = append(l.charts, named{suffix, c}) }
 
-// goal puts what was to be shown beside what came out.
+// goal puts what was to be shown beside what came out. An experiment that was ended shows nothing of
+// the kind.
 func (l *lab) goal(what, want, got string, met bool) {
+	if l.stopped() {
+		return
+	}
 	l.goals = append(l.goals, Goal{l.name, what, want, got, met})
 }
 
@@ -143,9 +154,14 @@ func (l *lab) remark(format string, args ...any) {
 }
 
 func (l *lab) step(format string, args ...any) {
-	if l.Step != nil {
-		l.Step(l.name + ": " + fmt.Sprintf(format, args...))
+	if l.Step == nil {
+		return
 	}
+	what := l.name + ": " + fmt.Sprintf(format, args...)
+	if far := l.progress.String(); far != "" {
+		what += " (" + far + ")"
+	}
+	l.Step(what)
 }
 
 // Setting is on what a row was measured, so that it can be measured again.
@@ -164,7 +180,10 @@ type Setting struct {
 }
 
 // setting returns that of now; the loss of links is what an experiment has made it.
-func (l *lab) setting(loss float64) Setting {
-	s := l.tb.Spec()
+func (l *lab) setting(loss float64) Setting { return l.settingOn(l.tb, loss) }
+
+// settingOn returns that of a testbed.
+func (l *lab) settingOn(tb *testbed.Testbed, loss float64) Setting {
+	s := tb.Spec()
 	return Setting{l.name, s.Hosts, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), l.kernel, runtime.NumCPU()}
 }

@@ -16,17 +16,23 @@ type lossRow struct {
 	Lossless float64 `json:"of_lossless"` // the same, to this peer's without loss
 }
 
-// lossLimit ends a run that will not: three Allgathers that take a second or two without loss.
-const lossLimit = time.Minute
+// These end a run that will not, the second one in a look: three Allgathers that take a second or
+// two without loss.
+const (
+	lossLimit = time.Minute
+	lookLimit = 30 * time.Second
+)
 
 // loss measures Allgathers while every host's link loses frames in both directions.
 func loss(l *lab) error {
 	hosts := or(l.Hosts, 4)[0]
 	rate := or(l.Rates, 200e6)[0]
 	n := or(l.Bytes, 4<<20)[0]
-	losses := or(l.Losses, 0, 0.0001, 0.001, 0.01, 0.05, 0.1)
+	losses := points(l, l.Losses, []float64{0, 0.0001, 0.001, 0.01, 0.05, 0.1}, []float64{0, 0.001, 0.01, 0.05})
 	if l.Limit == 0 {
-		l.limit = lossLimit
+		if l.limit = lossLimit; l.looks() {
+			l.limit = lookLimit
+		}
 	}
 	tb, err := l.bed(testbed.Spec{Hosts: hosts, Rate: rate})
 	if err != nil {
@@ -43,6 +49,7 @@ func loss(l *lab) error {
 			}
 		}
 	}
+	l.expect(len(works) * l.Rounds)
 	found, err := l.compare(tb, works...)
 	if err != nil {
 		return err
@@ -79,7 +86,9 @@ func loss(l *lab) error {
 		}
 	}
 	l.remark("A datagram to P-1 receivers passes 2 links on each way: at a loss of p, a receiver lacks nearly 2p. Loss is there from the start, while ranks join, too. Ours repairs over TCP.")
-	l.chart("", lossChart(rate, losses, rows))
+	if !l.stopped() {
+		l.chart("", lossChart(rate, losses, rows))
+	}
 	return nil
 }
 

@@ -33,6 +33,7 @@ var errLate = errors.New("it did not finish in time")
 // measure runs a work once and returns what it printed. Every peer checks its results.
 func (l *lab) measure(tb *testbed.Testbed, w work) ([]reading, error) {
 	l.step("%s of %s by %s", w.collective, sizeList(w.bytes), w.peer)
+	defer l.over(1)
 	job, err := l.job(tb, w)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,11 @@ func (l *lab) measure(tb *testbed.Testbed, w work) ([]reading, error) {
 	if err := run.Wait(); err != nil {
 		return nil, fmt.Errorf("%s of %s by %s: %w", w.collective, sizeList(w.bytes), w.peer, err)
 	}
-	return readings(&out)
+	found, err := readings(&out)
+	for _, r := range found {
+		l.kept.add(taken{l.settingOf(w), l.command(w), r})
+	}
+	return found, err
 }
 
 // readings reads the lines that are JSON objects.
@@ -101,7 +106,8 @@ type Row struct {
 }
 
 // compare measures works by turns, in so many rounds, and returns a row for each
-// collective and size that each prints, in their order.
+// collective and size that each prints, in their order. If the experiment is to end meanwhile they have fewer
+// rounds, or none.
 func (l *lab) compare(tb *testbed.Testbed, works ...work) ([]Row, error) {
 	return l.compareRounds(tb, l.Rounds, works...)
 }
@@ -109,15 +115,17 @@ func (l *lab) compare(tb *testbed.Testbed, works ...work) ([]Row, error) {
 func (l *lab) compareRounds(tb *testbed.Testbed, rounds int, works ...work) ([]Row, error) {
 	rows := make([][]Row, len(works)) // of each work
 	ended := make([]string, len(works))
+measuring:
 	for round := range rounds {
 		for i, w := range works {
 			if ended[i] != "" {
+				l.over(1)
 				continue
 			}
 			l.step("round %d of %d: %s of %s by %s", round+1, rounds, w.collective, sizeList(w.bytes), w.peer)
 			found, err := l.measure(tb, w)
-			if l.ctx.Err() != nil {
-				return nil, context.Cause(l.ctx)
+			if l.stopped() {
+				break measuring
 			}
 			if err != nil {
 				if !w.mayFail {
@@ -132,7 +140,7 @@ func (l *lab) compareRounds(tb *testbed.Testbed, rounds int, works ...work) ([]R
 		}
 	}
 	for i, w := range works {
-		if len(rows[i]) == 0 {
+		if len(rows[i]) == 0 && !l.stopped() {
 			for _, n := range w.bytes {
 				rows[i] = append(rows[i], l.newRow(w, w.collective, n))
 			}
@@ -175,9 +183,14 @@ func (r *Row) take(found reading) {
 }
 
 func (l *lab) newRow(w work, collective string, n int) Row {
+	return Row{Setting: l.settingOf(w), Peer: w.peer, Command: l.command(w), Env: w.env, Collective: collective, Bytes: n, Iters: w.iters}
+}
+
+// settingOf is on what a work is measured.
+func (l *lab) settingOf(w work) Setting {
 	s := l.setting(w.loss)
 	s.TCP = l.tcpOf(w)
-	return Row{Setting: s, Peer: w.peer, Command: l.command(w), Env: w.env, Collective: collective, Bytes: n, Iters: w.iters}
+	return s
 }
 
 // command is what the ranks run, without where it lies on this machine.

@@ -93,8 +93,14 @@ func (l *lab) peers(some ...string) []string {
 		if l.Peers != nil && !slices.Contains(l.Peers, p) {
 			continue
 		}
-		if why := l.missing(p); why != "" {
-			l.remark("Without %s: %s.", p, why)
+		why, known := l.absent[p]
+		if !known {
+			if why = l.missing(p); why != "" {
+				l.remark("Without %s: %s.", p, why)
+			}
+			l.absent[p] = why
+		}
+		if why != "" {
 			continue
 		}
 		found = append(found, p)

@@ -122,28 +122,47 @@ func TestLate(t *testing.T) {
 	require.ErrorIs(t, err, errLate)
 }
 
-// An experiment that is told to end removes its testbed, and writes nothing.
+// An experiment that is told to end removes its testbed, and shows and keeps what it has measured.
+// What an earlier one has left stays as it was.
 func TestInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
-	o := Options{Dir: t.TempDir(), Mcast: build(t), Repository: "../../../..", Rates: []float64{1e6}, Peers: []string{ours}}
-	o.Step = func(what string) {
-		if strings.Contains(what, "round 1") {
-			time.AfterFunc(200*time.Millisecond, func() { cancel(stop) })
+	for round, c := range []struct{ rows, lines int }{{0, 0}, {1, 2}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var text bytes.Buffer
+		o := Options{Dir: t.TempDir(), Mcast: build(t), Repository: "../../../..", Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Peers: []string{ours}, Text: &text}
+		whole := filepath.Join(o.Dir, "unicast.ndjson")
+		require.NoError(t, os.WriteFile(whole, []byte("{}\n"), 0o600))
+		o.Step = func(what string) {
+			if strings.Contains(what, fmt.Sprintf("(run %d of 10", 2*round+1)) { // two collectives a round
+				cancel(stop)
+			}
 		}
+		e, err := Find([]string{"unicast"})
+		require.NoError(t, err)
+		err = e[0].Run(ctx, o)
+		require.ErrorIs(t, err, stop)
+		var ended *EndedError
+		require.ErrorAs(t, err, &ended)
+		requireNoBed(t)
+		before, err := os.ReadFile(whole)
+		require.NoError(t, err)
+		require.Equal(t, "{}\n", string(before))
+		if c.rows == 0 {
+			require.Empty(t, ended.Path)
+			continue
+		}
+		kept, err := os.ReadFile(filepath.Join(o.Dir, "unicast.partial.ndjson"))
+		require.NoError(t, err)
+		require.Equal(t, c.lines, strings.Count(string(kept), `"reading":{`), "as they came")
+		require.Equal(t, c.lines, strings.Count(string(kept), `"rounds_us":[`), "and once a row")
+		require.Contains(t, text.String(), "the table shows what was measured")
+		require.Contains(t, ended.Error(), "what it had measured is in "+ended.Path)
 	}
-	e, err := Find([]string{"allgather"})
-	require.NoError(t, err)
-	require.ErrorIs(t, e[0].Run(ctx, o), stop)
-	requireNoBed(t)
-	files, err := os.ReadDir(o.Dir)
-	require.NoError(t, err)
-	require.Empty(t, files)
 }
 
 // Beside an aggressor that runs until it is told to end, a victim is measured.
 func TestBeside(t *testing.T) {
-	l, err := newLab(t.Context(), "beside", Options{Rounds: 1, Mcast: build(t)})
+	l, err := newLab(t.Context(), "beside", Options{Rounds: 1, Mcast: build(t), Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.close()) }()
 	tb, err := l.bed(testbed.Spec{Hosts: 2, Rate: 500e6})

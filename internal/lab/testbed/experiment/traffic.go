@@ -73,12 +73,14 @@ var crowded = []string{"GOMAXPROCS=1", "MCAST_TIMEOUT=10m", "MCAST_JOIN_TIMEOUT=
 
 // traffic reads the switches' port counters around Allgathers and Broadcasts.
 func traffic(l *lab) error {
-	hosts := or(l.Hosts, 8, 16, 32, 64, 128, 188)
+	hosts := points(l, l.Hosts, []int{8, 16, 32, 64, 128, 188}, []int{8, 16, 32})
 	n := or(l.Bytes, 64<<10)[0]
 	rate := or(l.Rates, 1e9)[0]
 	t := l.table(fmt.Sprintf("Bytes at all switch ports, received and sent, of an operation of %s a rank", chart.Size(float64(n))),
 		"collective", "hosts", "leaves", "peer", "MB", "bytes of shards", "to ours")
 	var rows []trafficRow
+	const collectives, runs = 2, 2 // of each peer, on so many hosts
+	l.expect(len(hosts) * collectives * runs * len(l.peers(ours, ring, gloo)))
 	for _, p := range hosts {
 		spec := paperTree(p)
 		spec.Rate = rate

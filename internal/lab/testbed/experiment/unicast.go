@@ -25,6 +25,7 @@ func unicast(l *lab) error {
 			})
 		}
 	}
+	l.expect(len(works) * l.Rounds)
 	rows, err := l.compare(tb, works...)
 	if err != nil {
 		return err

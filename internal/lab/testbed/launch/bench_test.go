@@ -53,9 +53,10 @@ func requireRight(t *testing.T, all []result, ranks int, algorithm string) {
 func TestBench(t *testing.T) {
 	for _, shape := range []struct {
 		leaves, spines int
+		ipv6           bool
 		dtype          string
-	}{{1, 0, "f32"}, {2, 2, "i32"}} { // a tree adds partial sums, which the check of floats does not expect
-		tb := up(t, 4, shape.leaves, shape.spines)
+	}{{1, 0, false, "f32"}, {2, 2, false, "i32"}, {2, 2, true, "i32"}} { // a tree adds partial sums, which the check of floats does not expect
+		tb := upAs(t, testbed.Spec{Hosts: 4, Leaves: shape.leaves, Spines: shape.spines, IPv6: shape.ipv6})
 		var out bytes.Buffer
 		run, err := launch.Start(t.Context(), tb, bench(&out, "allgather", "--bytes=1000,300K,1M"))
 		require.NoError(t, err)
@@ -82,7 +83,7 @@ func TestBench(t *testing.T) {
 // TestTwoJobsAtOnce has them in different groups, and in one: each gets its own bytes alone.
 func TestTwoJobsAtOnce(t *testing.T) {
 	tb := up(t, 4, 1, 0)
-	for _, group := range []netip.Addr{{}, testbed.Group(7)} {
+	for _, group := range []netip.Addr{{}, tb.Groups()[7]} {
 		var outs [2]bytes.Buffer
 		var runs [2]*launch.Run
 		for i, what := range []string{"allgather", "allreduce"} {

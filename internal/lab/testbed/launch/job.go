@@ -89,8 +89,8 @@ func (j *Job) check(tb *testbed.Testbed) error {
 			return fmt.Errorf("%s is not allowed: it is by this variable that what ranks have started is found and ended", e)
 		}
 	}
-	if j.Group.IsValid() && !j.Group.Is4() || j.Group.IsValid() && !j.Group.IsMulticast() {
-		return fmt.Errorf("%v is no group: want an IPv4 multicast address", j.Group)
+	if any := tb.Groups()[0]; j.Group.IsValid() && (j.Group.Is4() != any.Is4() || !j.Group.IsMulticast()) {
+		return fmt.Errorf("%v is no group of testbed %s: want a multicast address such as %v", j.Group, tb.Name(), any)
 	}
 	return nil
 }

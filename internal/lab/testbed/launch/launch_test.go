@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
 
@@ -179,7 +178,7 @@ func TestLeases(t *testing.T) {
 	two.Env = []string{"MCAST_SUBGROUPS=2"}
 	second, group1, port1 := start(two)
 	shared := job
-	shared.Group = testbed.Group(0)
+	shared.Group = tb.Groups()[0]
 	third, group2, port2 := start(shared)
 	fourth, group3, port3 := start(job)
 	require.Equal(t, []string{"239.192.77.0", "239.192.77.1", "239.192.77.0", "239.192.77.3"}, []string{group0, group1, group2, group3})

@@ -10,9 +10,9 @@ import (
 )
 
 func TestFreeGroup(t *testing.T) {
-	var all []netip.Addr
-	for g := range testbed.Groups {
-		all = append(all, testbed.Group(g))
+	all := []netip.Addr{netip.MustParseAddr("239.192.77.0")}
+	for len(all) < testbed.Groups {
+		all = append(all, all[len(all)-1].Next())
 	}
 	taken := map[netip.Addr]bool{all[0]: true, all[3]: true, netip.MustParseAddr("239.1.1.1"): true}
 	for groups, want := range map[int]int{1: 1, 2: 1, 3: 4, 60: 4} {

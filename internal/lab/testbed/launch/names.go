@@ -55,7 +55,10 @@ func writeHosts(tb *testbed.Testbed) (path string, err error) {
 	var text strings.Builder
 	text.WriteString("127.0.0.1 localhost\n::1 localhost\n")
 	add := func(a netip.Addr, name string) {
-		fmt.Fprintf(&text, "%v %s\n::ffff:%v %s.ip6\n", a, name, a, name)
+		fmt.Fprintf(&text, "%v %s\n", a, name)
+		if a.Is4() {
+			fmt.Fprintf(&text, "::ffff:%v %s.ip6\n", a, name)
+		}
 	}
 	for _, h := range tb.Hosts() {
 		add(h.Addr, h.Namespace)

@@ -71,11 +71,17 @@ var beds atomic.Int64
 // up builds a testbed for a test and removes it afterwards.
 func up(t *testing.T, hosts, leaves, spines int) *testbed.Testbed {
 	t.Helper()
+	return upAs(t, testbed.Spec{Hosts: hosts, Leaves: leaves, Spines: spines})
+}
+
+// upAs builds a testbed, whatever its name in the Spec.
+func upAs(t *testing.T, spec testbed.Spec) *testbed.Testbed {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	name := fmt.Sprintf("launch%d-%d", os.Getpid(), beds.Add(1))
-	tb, err := testbed.Up(t.Context(), testbed.Spec{Name: name, Hosts: hosts, Leaves: leaves, Spines: spines}, nil)
+	spec.Name = fmt.Sprintf("launch%d-%d", os.Getpid(), beds.Add(1))
+	tb, err := testbed.Up(t.Context(), spec, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tb.Down()) })
 	return tb

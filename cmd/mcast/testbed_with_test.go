@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const nobody = 65534 // an ordinary user that every machine has
+
+// everybodys returns the path of a copy of this program that any user may run.
+var everybodys = sync.OnceValues(func() (path string, err error) {
+	path = filepath.Join(forAll, "mcast")
+	from, err := os.Open(os.Args[0])
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	return path, errors.Join(err, to.Close())
+})
+
+// forAll is a directory that any user may read; TestMain removes it.
+var forAll string
+
+// ordinary prepares a run of mcast by an ordinary user. $MCAST is the program.
+func ordinary(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("root becomes an ordinary user for this test")
+	}
+	path, err := everybodys()
+	require.NoError(t, err)
+	cmd, stdout, stderr = mcast(t, []string{"MCAST=" + path}, args...)
+	cmd.Path, cmd.Dir = path, forAll
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd, stdout, stderr
+}
+
+// requireRootless skips a test where this machine has no namespaces for ordinary users.
+func requireRootless(t *testing.T) {
+	t.Helper()
+	cmd, _, stderr := ordinary(t, "testbed", "with", "--hosts", "1", "--", "true")
+	if err := cmd.Run(); err != nil && strings.Contains(stderr.String(), "a testbed without root needs a user namespace") {
+		t.Skip(stderr)
+	}
+}
+
+func TestTestbedOfAnOrdinaryUser(t *testing.T) {
+	requireRootless(t)
+	before, err := os.ReadDir("/run")
+	require.NoError(t, err)
+	name := fmt.Sprintf("mcast%d-with", os.Getpid())
+	cmd, stdout, stderr := ordinary(t, "testbed", "with", "--name", name, "--hosts", "2", "--rate", "500mbit", "--", "sh", "-c",
+		`"$MCAST" testbed run --name `+name+` --switch -- "$MCAST" bench overlap --bytes 64K --iters 2 --json && exit 7`)
+	var failed *exec.ExitError
+	require.ErrorAs(t, cmd.Run(), &failed)
+	require.Equal(t, 7, failed.ExitCode(), stderr)
+	all := results(t, stdout.Bytes())
+	require.Len(t, all, 3)
+	for _, r := range all {
+		require.Zero(t, r.Wrong)
+		require.Equal(t, "udp", r.Fabric)
+	}
+	require.Equal(t, switched, all[2].Algorithm)
+	after, err := os.ReadDir("/run")
+	require.NoError(t, err)
+	require.Len(t, after, len(before), "nothing of it is seen outside")
+}
+
+// What runs in such a testbed ends with it, however it ends.
+func TestTestbedOfAnOrdinaryUserEnds(t *testing.T) {
+	requireRootless(t)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, os.Kill} {
+		cmd, _, stderr := ordinary(t, "testbed", "with", "--hosts", "1", "--", "sh", "-c",
+			`"$MCAST" testbed run -- sh -c 'setsid sleep 1000 & echo ready; wait'`)
+		cmd.Stdout = nil // so that it can be read as it comes, until nobody holds it any more
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		line := make([]byte, len("ready\n"))
+		_, err = io.ReadFull(out, line)
+		require.NoError(t, err, stderr)
+		require.NoError(t, cmd.Process.Signal(sig))
+		_, err = io.ReadAll(out)
+		require.NoError(t, err)
+		require.Error(t, cmd.Wait(), sig)
+		if sig != os.Kill {
+			require.Contains(t, stderr.String(), sig.String()+" signal received")
+		}
+	}
+}
+
+// Where ordinary users have no namespaces, the setting and the remedy are named.
+func TestTestbedWhereUsersHaveNoNamespaces(t *testing.T) {
+	requireRootless(t)
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Skip("this test drops capabilities with setpriv, of util-linux")
+	}
+	cmd, _, stderr := ordinary(t)
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c",
+		`echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all "$MCAST" testbed with --hosts 1 -- true`}
+	cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root there
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER                  // whose own setting it is
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "no namespaces are left to users (user.max_user_namespaces=0): `sudo sysctl user.max_user_namespaces=10000` allows it; or have root build it, with sudo")
+}
+
+func TestTestbedWith(t *testing.T) {
+	name := fmt.Sprintf("mcast%d-root", os.Getpid())
+	tb := upTestbed(t, name, 1)
+	cmd, _, stderr := mcast(t, nil, "testbed", "with", "--name", name, "--hosts", "1", "--", "true")
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "testbed "+name+" is up already")
+	require.NoError(t, tb.Down())
+	cmd, _, stderr = mcast(t, nil, "testbed", "with", "--name", name, "--hosts", "1", "--", "mcast-no-such-program")
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "mcast-no-such-program")
+	cmd, stdout, stderr := mcast(t, nil, "testbed", "with", "--name", name, "--hosts", "1", "--", "sh", "-c", "ls /run/netns")
+	require.NoError(t, cmd.Run(), stderr)
+	require.Contains(t, stdout.String(), "mcast-"+name+"-h0")
+	require.NoFileExists(t, "/run/netns/mcast-"+name+"-h0")
+}

@@ -1,0 +1,70 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// kept is the file into which an experiment writes what it measures as it comes: readings, and rows
+// once they are whole. It is gone when the experiment is done, and what there is of one that was
+// ended.
+type kept struct {
+	path string
+	file *os.File // nil: nothing was measured yet
+	err  error    // the first
+}
+
+func keptOf(o Options, name string) kept {
+	return kept{path: filepath.Join(o.Dir, name+".partial.ndjson")}
+}
+
+// add writes a line, at once.
+func (k *kept) add(v any) {
+	if k.file == nil && k.err == nil {
+		if k.err = os.MkdirAll(filepath.Dir(k.path), 0o755); k.err == nil {
+			k.file, k.err = os.Create(k.path)
+		}
+	}
+	if k.err == nil {
+		k.err = json.NewEncoder(k.file).Encode(v)
+	}
+}
+
+// close ends the file, which stays only if the experiment was ended.
+func (k *kept) close(ended bool) error {
+	if k.file == nil {
+		return k.err
+	}
+	err := errors.Join(k.err, k.file.Close())
+	if !ended {
+		err = errors.Join(err, os.Remove(k.path))
+	}
+	return err
+}
+
+// taken is a reading as it comes.
+type taken struct {
+	Setting
+	Command string `json:"command"`
+	Reading any    `json:"reading"`
+}
+
+// EndedError says that an experiment was ended before it was done: by a signal, or as its time was over.
+type EndedError struct {
+	Experiment string
+	Cause      error
+	Path       string // of what it had measured; empty: nothing
+}
+
+func (e *EndedError) Error() string {
+	what := "nothing was measured"
+	if e.Path != "" {
+		what = "what it had measured is in " + e.Path
+	}
+	return fmt.Sprintf("experiment %s ended before it was done: %v; %s", e.Experiment, e.Cause, what)
+}
+
+func (e *EndedError) Unwrap() error { return e.Cause }
