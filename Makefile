@@ -64,7 +64,7 @@ check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it bui
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy
 
-demo: $(VENV)/.stamp build ## train with FSDP2 over udp, through a switch, shm and gloo and compare (LOSS=0.01, STEPS=100)
+demo: $(VENV)/.stamp build ## train with FSDP2 on four hosts with limited links, over torch-mcast and over gloo, and compare; needs no root (LOSS=0.01, STEPS=20)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
 soak: build ## OPERATIONS=1000000 of both protocols and of whole groups each on random bad networks; all of conformance; as root the catalogue of faults, REPEAT=20 times

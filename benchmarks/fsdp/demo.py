@@ -1,6 +1,10 @@
-"""Train the same model four times: over mcast udp, udp with an aggregation node, shm, and over gloo.
+"""Train the same model with FSDP2 over torch-mcast and over gloo, and show what a step takes.
 
-LOSS=0.01 in the environment drops 1 % of the udp runs' datagrams on purpose, those of the node included.
+The ranks are four hosts of a testbed on this machine, whose links have a rate; that needs no root, but
+user namespaces. Where there are none, or with --loopback, the ranks are processes of this host, and
+nothing crosses a link.
+
+LOSS=0.01 in the environment drops 1 % of our datagrams on purpose, those of the switch included.
 Writes NDJSON and a plot; exits with 1 if the runs do not agree.
 """
 
@@ -8,173 +12,112 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import hosts
+import loopback
+import network
 import report
-from node import NodeFailed, node
+from node import NodeFailed
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from runs import Choice, RunFailed, Show
 
 HERE = Path(__file__).resolve().parent
-_LIMIT_S = 600  # a run that takes longer is stuck
-_GRACE_S = 40  # torchrun gives its workers 30 s to end
-
-
-class Choice(NamedTuple):
-    """What a run trains over."""
-
-    name: str  # of its file
-    label: str
-    backend: str
-    fabric: str = ""
-    switch: bool = False
-
-
-RUNS = (
-    Choice("udp", "mcast udp", "mcast", "udp"),
-    Choice("switch", "mcast udp, switch", "mcast", "udp", switch=True),
-    Choice("shm", "mcast shm", "mcast", "shm"),
-    Choice("gloo", "gloo", "gloo"),
-)
-Show = Callable[[int, str], None]  # steps done, what to say
-
-
-class RunFailed(Exception):
-    """A training run ended badly; the message says which rank and why."""
+_STEPS = {"loopback": 100, "hosts": 10}
+Train = Callable[[Choice, int, Path, Show], None]  # with how many steps, written where
 
 
 def main() -> int:
     """Run, report; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=int(os.environ.get("STEPS") or 100))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=int(os.environ.get("STEPS") or 0), help="0: enough")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--rate", default="200mbit", help="of a host's link (default: %(default)s)")
+    parser.add_argument("--loopback", action="store_true", help="no testbed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "runs")
+    parser.add_argument("--testbed", help=argparse.SUPPRESS)  # the one that this runs in
     args = parser.parse_args()
-    if args.steps < 1 or args.ranks < 1:
-        parser.error("--steps and --ranks must be at least 1")
-    loss = os.environ.get("LOSS") or "0"
-    args.out.mkdir(parents=True, exist_ok=True)
+    if args.steps < 0 or args.ranks < 1:
+        parser.error("--steps must be at least 0, --ranks at least 1")
     console = Console()
-    columns = (
-        TextColumn("{task.description:<17}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
     try:
-        with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-            for choice in RUNS:
-                task = progress.add_task(choice.label, total=args.steps, note="starting")
-
-                def show(done: int, note: str, task: TaskID = task) -> None:
-                    progress.update(task, completed=done, note=note)
-
-                with node() if choice.switch else nullcontext("") as switch:
-                    train(choice, switch, loss, args, show)
+        if args.testbed:
+            return on_hosts(args, console)
+        if not args.loopback:
+            try:
+                hosts.within(args.ranks, args.rate, [sys.executable, *sys.argv, "--testbed"])
+            except hosts.NoTestbed as e:
+                console.print(
+                    f"{e}\n\nSo all ranks train on this host, where nothing crosses a link: what a network "
+                    "gains by torch-mcast, this run does not show.\n",
+                    style="yellow",
+                    markup=False,
+                    highlight=False,
+                )
+        return on_loopback(args, console)
     except (RunFailed, NodeFailed) as e:
         console.print(str(e), style="red", markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:
         console.print("interrupted; all ranks have ended")
         return 130
-    runs = [report.read(args.out / f"{name}.ndjson") for name, *_ in RUNS]
-    report.show(runs, args.out, console)
+
+
+def on_hosts(args: argparse.Namespace, console: Console) -> int:
+    """Train on a testbed; return the exit code."""
+
+    def train(choice: Choice, steps: int, out: Path, show: Show) -> None:
+        hosts.train(choice, args.testbed, steps, args.seed, os.environ.get("LOSS") or "0", out, show)
+
+    console.print(
+        f"{args.ranks} hosts made of network namespaces, links of {args.rate}. Compute is that of an "
+        f"emulated accelerator: a block waits until it has taken {hosts.BLOCK_MS} ms forward, twice that "
+        "backward, and the cores are free meanwhile. Gradients, losses and packets are real.\n",
+        highlight=False,
+    )
+    runs = train_all(hosts.RUNS, "hosts", args, console, train)
+    network.show(runs, args.out / "hosts", console)
     return 1 if report.disagreement(runs) else 0
 
 
-def train(choice: Choice, switch: str, loss: str, args: argparse.Namespace, show: Show) -> None:
-    """Run train.py under torchrun and follow its NDJSON; raise RunFailed if it fails.
+def on_loopback(args: argparse.Namespace, console: Console) -> int:
+    """Train on this host; return the exit code."""
 
-    switch is the address of an aggregation node, or "".
-    """
-    out: Path = args.out / f"{choice.name}.ndjson"
-    out.unlink(missing_ok=True)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MCAST_") or k == "MCAST_LIBRARY"}
-    environment |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    if choice.backend == "mcast":
-        environment |= {"MCAST_FABRIC": choice.fabric, "MCAST_SWITCH": switch}
-    if choice.fabric == "udp":
-        environment |= {"MCAST_LOSS": loss}
-    with tempfile.TemporaryDirectory(prefix="mcast-demo-") as scratch:
-        logs = Path(scratch)
-        command = [
-            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(args.ranks),
-            "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
-            "--log-dir", str(logs), "--redirects", "3",
-            str(HERE / "train.py"), "--backend", choice.backend, "--steps", str(args.steps),
-            "--seed", str(args.seed), "--out", str(out),
-        ]  # fmt: skip
-        with (logs / "torchrun.log").open("w") as log:
-            started = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True
-            )
-            try:
-                code = _follow(started, out, show)
-            finally:
-                _end(started)
-        if code != 0:
-            raise RunFailed(_story(choice.label, code, logs))
+    def train(choice: Choice, steps: int, out: Path, show: Show) -> None:
+        loopback.train(choice, args.ranks, steps, args.seed, os.environ.get("LOSS") or "0", out, show)
+
+    runs = train_all(loopback.RUNS, "loopback", args, console, train)
+    report.show(runs, args.out / "loopback", console)
+    return 1 if report.disagreement(runs) else 0
 
 
-def _follow(process: subprocess.Popen[bytes], out: Path, show: Show) -> int:
-    deadline = time.monotonic() + _LIMIT_S
-    while (code := process.poll()) is None:
-        _show_progress(out, show)
-        if time.monotonic() > deadline:
-            return 124
-        time.sleep(0.25)
-    _show_progress(out, show)
-    return code
+def train_all(
+    choices: Sequence[Choice], place: str, args: argparse.Namespace, console: Console, train: Train
+) -> list[report.Run]:
+    """Train once for each choice, one after another, and return what they wrote."""
+    directory, steps = args.out.resolve() / place, args.steps or _STEPS[place]
+    directory.mkdir(parents=True, exist_ok=True)
+    columns = (
+        TextColumn("{task.description:<22}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        for choice in choices:
+            task = progress.add_task(choice.label, total=steps, note="starting")
 
+            def show(done: int, note: str, task: TaskID = task) -> None:
+                progress.update(task, completed=done, note=note)
 
-def _show_progress(out: Path, show: Show) -> None:
-    if not out.exists():
-        return
-    lines = [line for line in out.read_text().splitlines() if '"record": "step"' in line]
-    found = re.search(r'"loss": ([0-9.]+)', lines[-1]) if lines else None
-    if found:
-        show(len(lines), f"loss {float(found[1]):.4f}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End torchrun, which ends its workers, and wait for it."""
-    if process.poll() is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _story(run: str, code: int, logs: Path) -> str:
-    """Say which rank failed first, with the end of its log."""
-    launcher = (logs / "torchrun.log").read_text(errors="replace")
-    cause = launcher.partition("Root Cause")[2]
-    found = re.search(r"rank\s*:\s*(\d+)", cause)
-    if code == 124:
-        return f"The run {run} was not done after {_LIMIT_S} s.\n" + _tail(launcher)
-    if not found:
-        return f"The run {run} failed (exit code {code}).\n" + _tail(launcher)
-    rank = found[1]
-    stderr = sorted(logs.glob(f"*/attempt_*/{rank}/stderr.log"))
-    text = stderr[-1].read_text(errors="replace") if stderr else launcher
-    return f"Rank {rank} of the run {run} failed first. The end of its log:\n" + _tail(text)
-
-
-def _tail(text: str, lines: int = 20) -> str:
-    return "\n".join(f"  {line}" for line in text.rstrip().splitlines()[-lines:])
+            train(choice, steps, directory / f"{choice.name}.ndjson", show)
+    return [report.read(directory / f"{choice.name}.ndjson") for choice in choices]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from accelerator import Accelerator
 from torch import nn
 
 
@@ -23,8 +24,9 @@ class Shape:
 class Block(nn.Module):
     """Attention and MLP, both behind a LayerNorm, both added to the stream."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, block_s: float) -> None:
         super().__init__()
+        self.accelerator = Accelerator(block_s)
         self.heads = shape.heads
         self.norm1, self.norm2 = nn.LayerNorm(shape.width), nn.LayerNorm(shape.width)
         self.qkv = nn.Linear(shape.width, 3 * shape.width)
@@ -34,6 +36,7 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (batch, time, width) to the same."""
+        x = self.accelerator.begin(x)
         batch, time, width = x.shape
         q, k, v = (
             t.view(batch, time, self.heads, -1).transpose(1, 2)
@@ -41,18 +44,17 @@ class Block(nn.Module):
         )
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.project(attended.transpose(1, 2).reshape(batch, time, width))
-        out: torch.Tensor = x + self.down(F.gelu(self.up(self.norm2(x))))
-        return out
+        return self.accelerator.end(x + self.down(F.gelu(self.up(self.norm2(x)))))
 
 
 class GPT(nn.Module):
-    """Predicts the next byte."""
+    """Predicts the next byte. A block takes at least so many seconds forward, see accelerator.py."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, block_s: float = 0) -> None:
         super().__init__()
         self.token = nn.Embedding(shape.vocabulary, shape.width)
         self.position = nn.Embedding(shape.context, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.blocks))
+        self.blocks = nn.ModuleList(Block(shape, block_s) for _ in range(shape.blocks))
         self.norm = nn.LayerNorm(shape.width)
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
         for module in self.modules():

@@ -1,8 +1,8 @@
 """Read the NDJSON of training runs; draw the table and the plot.
 
-    python benchmarks/fsdp/report.py benchmarks/fsdp/runs
+    python benchmarks/fsdp/report.py benchmarks/fsdp/runs/loopback
 
-This draws again what demo.py left there. Times are those of rank 0,
+This draws again what demo.py left there; network.py does so for runs on a testbed. Times are those of rank 0,
 means over the middle half of the steps; the first steps, in which memory is set
 up, do not count.
 """
@@ -22,14 +22,15 @@ from rich.console import Console
 from rich.table import Table
 
 WARM_UP = 5
+_KINDS = ("run", "step", "end", "trace", "network")  # of records
 _COLUMNS = ("udp", "switch", "shm", "gloo")  # names of the files
 # gloo adds in another order than ours, so each f32 sum may differ in its last
 # bits (2^-24 relative), and training amplifies that slowly. The bound is four
 # orders of magnitude above what one step does and far below what a wrong shard does.
 TOLERANCE = 1e-2
 
-_INK, _SOFT, _GRID = "#1f2933", "#66727f", "#e4e7eb"
-_PARTS = (
+INK, SOFT, GRID = "#1f2933", "#66727f", "#e4e7eb"
+PARTS = (
     ("compute_s", "compute", "#9fb3c8"),
     ("exposed_allgather_s", "waiting for Allgather", "#d64545"),
     ("exposed_reduce_scatter_s", "waiting for Reduce-Scatter", "#f0a04b"),
@@ -50,6 +51,8 @@ class Run:
     about: dict[str, Any]
     steps: list[dict[str, Any]]
     end: dict[str, Any]
+    trace: dict[str, Any]  # of one step; empty if none was asked for
+    network: dict[str, Any]  # of the testbed; empty on a host's own
 
     @property
     def name(self) -> str:
@@ -79,10 +82,11 @@ class Run:
 def read(path: Path) -> Run:
     """Read the records of a finished run."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    kinds = {kind: [r for r in records if r["record"] == kind] for kind in ("run", "step", "end")}
+    kinds = {kind: [r for r in records if r["record"] == kind] for kind in _KINDS}
     if len(kinds["run"]) != 1 or not kinds["step"] or len(kinds["end"]) != 1:
         raise ValueError(f"{path} is not the record of a finished run")
-    return Run(kinds["run"][0], kinds["step"], kinds["end"][0])
+    trace, network = ([*kinds[kind], {}][0] for kind in ("trace", "network"))
+    return Run(kinds["run"][0], kinds["step"], kinds["end"][0], trace, network)
 
 
 def disagreement(runs: list[Run]) -> list[str]:
@@ -139,7 +143,7 @@ def table(runs: list[Run]) -> Table:
     row("validation loss", [f"{run.end['validation_loss']:.7f}" for run in runs], end=True)
 
     row("step time, ms", [_ms(run, "step_s") for run in runs])
-    for key, label, _ in _PARTS:
+    for key, label, _ in PARTS:
         row(f"  {label}", [_ms(run, key) for run in runs])
     row("AG and RS in flight together", [_ms(run, "both_in_flight_s") for run in runs])
     row("AG, RS and compute together", [_ms(run, "all_three_s") for run in runs], end=True)
@@ -177,8 +181,8 @@ def notes(runs: list[Run]) -> list[str]:
     return said
 
 
-def plot(runs: list[Run], path: Path) -> None:
-    """Draw step time in its parts, and the losses, to a PNG."""
+def pyplot() -> Any:
+    """Return matplotlib's, with the type and the inks of our plots."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -188,29 +192,41 @@ def plot(runs: list[Run], path: Path) -> None:
         {
             "font.family": "DejaVu Sans",
             "font.size": 10.5,
-            "text.color": _INK,
-            "axes.labelcolor": _SOFT,
-            "xtick.color": _SOFT,
-            "ytick.color": _INK,
+            "text.color": INK,
+            "axes.labelcolor": SOFT,
+            "xtick.color": SOFT,
+            "ytick.color": INK,
         }
     )
+    return plt
+
+
+def bare(axes: Any) -> None:
+    """Leave of a plot's frame what its numbers need."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(GRID)
+    axes.tick_params(length=0)
+    axes.set_axisbelow(True)
+
+
+def plot(runs: list[Run], path: Path) -> None:
+    """Draw step time in its parts, and the losses, to a PNG."""
+    plt = pyplot()
     figure, (bars, curves) = plt.subplots(
         1, 2, figsize=(11.5, 4.2), gridspec_kw={"width_ratios": [1.3, 1], "wspace": 0.14}
     )
     for axes in (bars, curves):
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.spines["bottom"].set_color(_GRID)
-        axes.tick_params(length=0)
+        bare(axes)
 
     left = [0.0] * len(runs)
-    for key, label, color in _PARTS:
+    for key, label, color in PARTS:
         widths = [run.typical(key) * 1000 for run in runs]
         bars.barh(
             range(len(runs)), widths, left=left, height=0.56, color=color, label=label, edgecolor="white"
         )
         for i, (start, width) in enumerate(zip(left, widths, strict=True)):
             if width > 0.075 * max(run.typical("step_s") * 1000 for run in runs):
-                ink = "white" if key == "exposed_allgather_s" else _INK
+                ink = "white" if key == "exposed_allgather_s" else INK
                 bars.text(
                     start + width / 2, i, f"{width:.0f}", ha="center", va="center", color=ink, fontsize=9.5
                 )
@@ -221,7 +237,7 @@ def plot(runs: list[Run], path: Path) -> None:
     bars.invert_yaxis()
     bars.set_xlim(0, max(left) * 1.24)
     bars.set_xlabel("milliseconds a step (rank 0, middle half of the steps)")
-    bars.xaxis.grid(True, color=_GRID)
+    bars.xaxis.grid(True, color=GRID)
     bars.set_axisbelow(True)
     bars.set_title("Where a training step goes", loc="left", fontweight="bold", pad=30)
     bars.legend(
@@ -230,13 +246,13 @@ def plot(runs: list[Run], path: Path) -> None:
     )  # fmt: skip
 
     for run in runs:
-        color, width = _LINES.get(run.name, (_SOFT, 1.0))
+        color, width = _LINES.get(run.name, (SOFT, 1.0))
         curves.plot(run.losses, color=color, linewidth=width, label=run.name, solid_capstyle="round")
-    curves.yaxis.grid(True, color=_GRID)
+    curves.yaxis.grid(True, color=GRID)
     curves.set_axisbelow(True)
     curves.set_xlabel("step")
     curves.xaxis.get_major_locator().set_params(integer=True)
-    curves.tick_params(axis="y", colors=_SOFT)
+    curves.tick_params(axis="y", colors=SOFT)
     curves.set_title("Loss, nats a byte", loc="left", fontweight="bold", pad=30)
     curves.legend(frameon=False, fontsize=9)
 
@@ -246,7 +262,7 @@ def plot(runs: list[Run], path: Path) -> None:
         0.99, -0.03,
         f"{about['ranks']} ranks on {about['machine']}; torch {about['torch']}; commit {about['commit']}"
         + (f"; udp drops {injected:.1%} on purpose" if injected else ""),
-        ha="right", color=_SOFT, fontsize=8,
+        ha="right", color=SOFT, fontsize=8,
     )  # fmt: skip
     figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
     plt.close(figure)
@@ -293,7 +309,9 @@ def _through_switch(run: Run) -> str:
 def main() -> int:
     """Draw the runs of a directory; return 1 if they do not agree."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path, nargs="?", default=Path(__file__).parent / "runs")
+    parser.add_argument(
+        "directory", type=Path, nargs="?", default=Path(__file__).parent / "runs" / "loopback"
+    )
     args = parser.parse_args()
     paths = sorted(args.directory.glob("*.ndjson"), key=lambda p: _COLUMNS.index(p.stem))
     if not paths:

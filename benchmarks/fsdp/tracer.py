@@ -66,7 +66,7 @@ class Tracer:
 
     def _sample(self) -> None:
         while not self._ended.wait(_PERIOD_S):
-            self._samples.append((time.perf_counter(), _interfaces()))
+            self._samples.append((time.perf_counter(), interfaces()))
 
     def _traffic(self, start: float) -> dict[str, Any]:
         """Return the bytes received and sent since the first sample, of the busiest interface."""
@@ -83,7 +83,14 @@ class Tracer:
         return {"interface": name, "samples": samples}
 
 
-def _interfaces() -> dict[str, tuple[int, int]]:
+def passed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> dict[str, int]:
+    """Return the bytes between two readings of interfaces(), of the busiest interface."""
+    both = [(after[name][0] - r, after[name][1] - s) for name, (r, s) in before.items() if name in after]
+    received, sent = max(both, key=sum, default=(0, 0))
+    return {"received": received, "sent": sent}
+
+
+def interfaces() -> dict[str, tuple[int, int]]:
     """Return each interface's bytes received and sent so far."""
     found = {}
     for line in _COUNTERS.read_text().splitlines()[2:]:

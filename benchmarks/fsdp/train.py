@@ -33,7 +33,7 @@ from data import batch, load
 from model import GPT, Shape
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from tracer import Tracer
+from tracer import Tracer, interfaces, passed
 
 import torch_mcast
 
@@ -60,14 +60,21 @@ def main() -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default="f32")
     parser.add_argument("--blocks", type=int, default=Shape.blocks)
     parser.add_argument("--width", type=int, default=Shape.width)
+    parser.add_argument("--context", type=int, default=Shape.context, help="bytes of a window")
+    parser.add_argument(
+        "--block-ms",
+        type=float,
+        default=0,
+        help="what a block takes on an emulated accelerator, forward; twice that backward",
+    )
     parser.add_argument("--trace", action="store_true", help="write what happened in one step")
     args = parser.parse_args()
 
     torch.set_num_threads(1)  # a rank is a core or less
     dist.init_process_group(args.backend, timeout=timedelta(seconds=120))
-    rank, shape = dist.get_rank(), Shape(blocks=args.blocks, width=args.width)
+    rank, shape = dist.get_rank(), Shape(context=args.context, blocks=args.blocks, width=args.width)
     torch.manual_seed(args.seed)
-    model = GPT(shape)
+    model = GPT(shape, args.block_ms / 1000)
     precision = PRECISIONS[args.precision]
     for block in model.blocks:
         # The backward begins with the last block: to free it after its forward would only gather it twice.
@@ -89,6 +96,7 @@ def main() -> None:
             if handle is not None:
                 handle.timeline.start()
             tracer.start()
+            link = interfaces()
             start, cpu, busy = time.perf_counter(), time.process_time(), time.thread_time()
             loss = loss_of(model, tokens, following)
             forward_s = time.perf_counter() - start
@@ -99,6 +107,7 @@ def main() -> None:
             optimizer.zero_grad()
             step_s = time.perf_counter() - start
             cpu_s, busy_s = time.process_time() - cpu, time.thread_time() - busy
+            link_bytes = passed(link, interfaces())
             tracer.stop(step, start, step_s)
             spent = asdict(handle.timeline.stop()) if handle is not None else {}
             after = counters(args.backend)
@@ -112,6 +121,7 @@ def main() -> None:
                 backward_s=backward_s,
                 cpu_s=cpu_s,
                 busy_s=busy_s,
+                link=link_bytes,
                 **{f"{name}_s": seconds for name, seconds in spent.items() if name != "span"},
                 counters={name: after[name] - before[name] for name in after},
             )
@@ -192,6 +202,7 @@ def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[st
         "ranks": dist.get_world_size(),
         "steps": args.steps,
         "batch": args.batch,
+        "block_ms": args.block_ms,
         "seed": args.seed,
         "shape": asdict(shape),
         "text_bytes": text_bytes,

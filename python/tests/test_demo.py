@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
 
 import data
+import demo
+import hosts
+import model
+import network
 import node
 import report
 
@@ -138,3 +143,62 @@ def test_half_a_record_is_refused(tmp_path: Path) -> None:
     path.write_text('{"record": "run"}\n')
     with pytest.raises(ValueError, match="not the record of a finished run"):
         report.read(path)
+
+
+def on_a_testbed(path: Path, name: str, schedule: str, link: float, step_s: float) -> report.Run:
+    """Write a run on hosts whose links carry so many bytes a step."""
+    run = written(path / f"{name}.ndjson", "mcast" if name == "mcast" else "gloo", "udp")
+    run.about |= {"schedule": schedule, "block_ms": 40, "shape": {"blocks": 8}}
+    for step in run.steps:
+        step |= {"step_s": step_s, "link": {"received": link, "sent": link / 2}}
+    waits = [{"kind": "allgather", "start_s": 0.1, "end_s": 0.2}]
+    trace = {"record": "trace", "step_s": step_s, "waits": waits}
+    testbed = {"record": "network", "label": name, "hosts": "4", "rate": "200mbit", "switch_port_bytes": 1e9}
+    records = [run.about, *run.steps, run.end, trace, testbed]
+    (path / f"{name}.ndjson").write_text("".join(json.dumps(r) + "\n" for r in records))
+    return report.read(path / f"{name}.ndjson")
+
+
+def test_what_links_allow(tmp_path: Path) -> None:
+    ours = on_a_testbed(tmp_path, "mcast", "overlap", 40e6, 2.0)  # 1.6 s of the link beside 0.96 s of compute
+    gloo = on_a_testbed(tmp_path, "gloo", "serial", 75e6, 4.5)  # 3 s, and then the compute
+    assert network.link_s(ours) == pytest.approx(1.6)
+    assert network.allowed_s(ours) == pytest.approx(1.6)
+    assert network.allowed_s(gloo) == pytest.approx(3.96)
+    assert network.speedup(ours, gloo) == pytest.approx(2.25)
+    on_a_testbed(tmp_path, "gloo-overlap", "overlap", 75e6, 3.5)
+    runs = [report.read(tmp_path / f"{choice.name}.ndjson") for choice in hosts.RUNS]
+    said = network.notes(runs)[0]
+    assert "S = 2.25: a step takes 2000 ms, and 4500 ms with gloo" in said
+    assert "allow 2.47" in said
+    network.plot(runs, tmp_path / "step.png")
+    assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_where_there_is_no_testbed_the_demo_says_so_and_runs_on_loopback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "mcast"
+    program.write_text("#!/bin/sh\necho user.max_user_namespaces=0 >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(hosts, "MCAST", program)
+    monkeypatch.setattr(demo, "on_loopback", lambda args, console: 42)
+    monkeypatch.setattr(sys, "argv", ["demo.py"])
+    assert demo.main() == 42
+    said = " ".join(capsys.readouterr().out.split())
+    assert "user.max_user_namespaces=0" in said
+    assert "nothing crosses a link" in said
+
+
+def test_an_emulated_accelerator_takes_its_time_and_changes_nothing() -> None:
+    shape = model.Shape(context=8, width=16, heads=2, blocks=2)
+    tokens = torch.arange(8).reshape(1, 8)
+    gradients = []
+    for block_s in (0.0, 0.02):
+        torch.manual_seed(1)
+        gpt = model.GPT(shape, block_s)
+        start = time.perf_counter()
+        gpt(tokens).sum().backward()
+        assert time.perf_counter() - start >= shape.blocks * 3 * block_s
+        gradients.append([p.grad for p in gpt.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
