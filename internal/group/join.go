@@ -182,7 +182,7 @@ type joinResult struct {
 	Error  string `json:"e,omitempty"`
 	Window int    `json:"w"` // chunks
 	Chunk  int    `json:"c"`
-	Shm    string `json:"s,omitempty"` // rank 0: where its region is
+	Shm    string `json:"s,omitempty"` // of a rank that serves a region: where
 }
 
 // agree exchanges results. If any rank has failed, all do, with its reason.

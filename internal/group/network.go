@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -59,6 +60,12 @@ type Network interface {
 	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections. After
 	// an error they are in conns still, to open again with or to close.
 	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+	// ServeRegion makes memory that ranks of this host share, and gives it to those of the job that
+	// know the key, until all have it or ctx ends: shm.Serve.
+	ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error)
+	// DialRegion asks the server at an address of this host for the region of a rank, of size:
+	// shm.Dial.
+	DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (RegionClient, error)
 }
 
 // Link is the sending link of an interface.
