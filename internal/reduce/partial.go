@@ -77,9 +77,7 @@ func CombineNext(dst, src []byte, t Type, op Op, factor float64) {
 // where src does; they must not overlap otherwise.
 func Finish(dst, src []byte, t Type, op Op, ranks int) {
 	checkStep(dst, t, src, t.Accumulator(), op)
-	if ranks < 1 {
-		panic(fmt.Sprintf("reduce: the result of %d ranks; want at least 1", ranks))
-	}
+	checkRanks(ranks)
 	scalar := operand(t, op, ranks, 1)
 	if op != Avg {
 		op = Sum // of one source: floats still drop what a NaN carries
@@ -90,6 +88,22 @@ func Finish(dst, src []byte, t Type, op Op, ranks int) {
 		return
 	}
 	fold(dst, [][]byte{src}, t, op, scalar, len(dst))
+}
+
+// Divide divides every element of dst, of type t, as Avg does at its end for so many ranks, at least 1.
+// So the sum of sums, which no Fold of all contributions has made, becomes their average: for types that
+// are their own accumulators, Divide after a Fold with Sum gives the bits of Fold with Avg. One of a
+// shorter float is rounded once more. dst may be empty and needs no alignment. Divide allocates nothing.
+func Divide(dst []byte, t Type, ranks int) {
+	checkStep(dst, t, dst, t, Avg)
+	checkRanks(ranks)
+	fold(dst, [][]byte{dst}, t, Avg, operand(t, Avg, ranks, 0), len(dst))
+}
+
+func checkRanks(ranks int) {
+	if ranks < 1 {
+		panic(fmt.Sprintf("reduce: the result of %d ranks; want at least 1", ranks))
+	}
 }
 
 // joins returns the operation that combines partial results of o.
