@@ -108,7 +108,7 @@ type gatherOp struct {
 // bulk reports whether the result will not be found in a cache anyway.
 func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.From }
 
-func (o *GatherOp) mayGo() bool { return o.After == nil || o.After.succeeded() }
+func (o *GatherOp) mayGo() bool { return o.After.lets() }
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {

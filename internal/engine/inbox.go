@@ -89,21 +89,20 @@ func (b *inbox[T]) add(items []queued[T]) error {
 		return ErrBusy
 	}
 	b.items = append(b.items, items...)
+	b.count.Add(int64(len(items))) // first, so that no more fly than are queued before one is taken
 	b.flying.Add(int64(len(items)))
 	b.posted.Add(uint64(len(items)))
-	b.count.Add(int64(len(items)))
 	return nil
 }
 
 // empty reports whether nothing is queued.
 func (b *inbox[T]) empty() bool { return b.count.Load() == 0 }
 
-// take returns up to n operations and removes them. They are valid until the next take.
-func (b *inbox[T]) take(n int) []queued[T] {
-	return b.takeWhile(n, func(*T) bool { return true })
-}
+// queued returns how many operations are queued.
+func (b *inbox[T]) queued() int { return int(b.count.Load()) }
 
-// takeWhile is take, and stops before the first operation that may not go yet.
+// takeWhile returns up to n operations, those before the first one that may not go yet, and removes
+// them. They are valid until the next call.
 func (b *inbox[T]) takeWhile(n int, may func(*T) bool) []queued[T] {
 	if b.empty() || n <= 0 {
 		return nil

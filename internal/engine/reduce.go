@@ -14,6 +14,16 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
+// ReduceOp is an operation for the reduce lane.
+type ReduceOp struct {
+	direct.Op
+	// After, if not nil, must be done, and well, before the operation begins; those
+	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
+	After *Work
+}
+
+func (o *ReduceOp) mayGo() bool { return o.After.lets() }
+
 // ReduceConfig says how a Reduce engine is set up.
 type ReduceConfig struct {
 	Rank, Size int
@@ -35,7 +45,7 @@ type ReduceConfig struct {
 // Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker. Operations come in by its
 // inbox: Submit, SubmitAll and Fail are there.
 type Reduce struct {
-	inbox[direct.Op]
+	inbox[ReduceOp]
 	cfg      ReduceConfig
 	lane     *reducescatter.Lane
 	works    [maxTracked]*Work // by number
@@ -179,7 +189,7 @@ func (r *Reduce) Sleep(most time.Duration) {
 		case <-time.After(most):
 		}
 		return
-	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0:
+	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0 && r.ready((*ReduceOp).mayGo):
 		return
 	}
 	if s != nil {
@@ -207,9 +217,9 @@ func (r *Reduce) Work() bool {
 	if r.checkFault() {
 		return false
 	}
-	r.claim()
 	busy := r.obey()
 	busy = r.post() || busy
+	r.claim()
 	if c := r.conn.Load(); c != nil {
 		busy = c.Work(r.clock()) || busy
 	}
@@ -226,9 +236,9 @@ const (
 	claimAgain = 10 * time.Millisecond
 )
 
-// claim says of the link that reductions are in flight.
+// claim says of the link that reductions are in flight. What only waits for its turn leaves it to others.
 func (r *Reduce) claim() {
-	if r.cfg.Link == nil || r.InFlight() == 0 {
+	if r.cfg.Link == nil || r.InFlight() <= r.queued() {
 		return
 	}
 	if now := r.clock(); r.claimed == 0 || now >= r.claimed+claimAgain {
@@ -274,9 +284,9 @@ func (r *Reduce) obey() bool {
 // post hands queued operations to the lane.
 func (r *Reduce) post() bool {
 	r.switched.Store(r.lane.Switched())
-	items := r.take(r.lane.Room())
+	items := r.takeWhile(r.lane.Room(), (*ReduceOp).mayGo)
 	for i := range items {
-		number := r.lane.Post(r.clock(), items[i].op)
+		number := r.lane.Post(r.clock(), items[i].op.Op)
 		r.works[number%maxTracked] = items[i].work
 	}
 	return len(items) > 0

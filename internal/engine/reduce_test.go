@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -79,7 +78,7 @@ func TestCloseBesideTheFirstOperation(t *testing.T) {
 			for range i % 200 { // the two meet at another moment each time
 				_ = closed.Load()
 			}
-			_, _ = r.Submit(direct.Op{}, nil) // in time or not
+			_, _ = r.Submit(ReduceOp{}, nil) // in time or not
 		}()
 		for !ready.Load() {
 			runtime.Gosched()

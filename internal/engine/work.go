@@ -103,5 +103,8 @@ func (w *Work) end(err error, a overlap.Account) {
 	close(w.done)
 }
 
+// lets reports whether what comes after w may begin: w is done and well, or there is none.
+func (w *Work) lets() bool { return w == nil || w.succeeded() }
+
 // succeeded reports whether the operation is done and well.
 func (w *Work) succeeded() bool { return w.over.Load() && w.err == nil }

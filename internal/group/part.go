@@ -129,14 +129,14 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 		return g.startReduceScatter(buf, recv, t, op, factor)
 	}
 	first, end := p.ranks()
-	ops := make([]direct.Op, 0, end-first)
+	ops := make([]engine.ReduceOp, 0, end-first)
 	for r := first; r < end; r++ {
 		o := direct.Op{Op: collective.Op{To: wire.ToRank(r), Type: t, Reduction: op, Factor: factor}, Send: p.in(r)}
 		o.Count = len(o.Send) / t.Size()
 		if r == g.agreed.rank {
 			o.Recv = recv
 		}
-		ops = append(ops, o)
+		ops = append(ops, engine.ReduceOp{Op: o})
 	}
 	return g.submitParts(overlap.Reduce, &g.counters.reduceBytes, recv, len(ops), func(after func()) ([]*engine.Work, error) {
 		return g.reduce.SubmitAll(ops, after)

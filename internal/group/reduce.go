@@ -96,7 +96,7 @@ func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
 		return nil, g.closed()
 	}
 	g.begun(overlap.Reduce)
-	w, err := g.reduce.Submit(o, after)
+	w, err := g.reduce.Submit(engine.ReduceOp{Op: o}, after)
 	if err != nil {
 		g.ended(overlap.Reduce)
 		return nil, err

@@ -68,7 +68,7 @@ func (r *rank) post() {
 	b := r.s.newBuffer(i, r.number)
 	r.buffers = append(r.buffers, b)
 	r.posted++
-	w, err := r.reduce.Submit(direct.Op{Op: o.Op, Send: b.send, Recv: b.recv}, nil)
+	w, err := r.reduce.Submit(engine.ReduceOp{Op: direct.Op{Op: o.Op, Send: b.send, Recv: b.recv}}, nil)
 	if err != nil {
 		r.s.fail("rank %d: operation %d: %w", r.number, i, err)
 		return

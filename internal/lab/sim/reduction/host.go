@@ -104,7 +104,7 @@ func (h *Host) postWindow() {
 }
 
 func (h *Host) post(o direct.Op) {
-	w, err := h.engine.Submit(o, nil)
+	w, err := h.engine.Submit(engine.ReduceOp{Op: o}, nil)
 	if err != nil {
 		h.job.fail(err)
 		return
