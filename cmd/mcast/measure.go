@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -126,13 +128,13 @@ func (m *meter) one(n int, l namedLoad) (result, error) {
 		if err := m.group.Barrier(); err != nil {
 			return result{}, err
 		}
-		before := m.group.count()
+		before := m.count()
 		begin := time.Now()
 		if err := l.run(); err != nil {
 			return result{}, err
 		}
 		took := time.Since(begin)
-		after := m.group.count()
+		after := m.count()
 		report[counterWrong] += l.check(m.iter)
 		if i < warmup {
 			continue
@@ -149,6 +151,16 @@ func (m *meter) one(n int, l namedLoad) (result, error) {
 	return newResult(m.bench, m.group.Info(), n, l.name, reports, copied, copyTime), nil
 }
 
+// count reads the counters of this rank and of its process.
+func (m *meter) count() [numCounters]uint64 {
+	c := m.group.count()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err == nil { // it cannot fail
+		c[counterCPU] = uint64(used.Utime.Nano() + used.Stime.Nano())
+	}
+	return c
+}
+
 // Counters at the head of a rank's report; the times of the iterations follow.
 const (
 	counterWrong = iota
@@ -156,6 +168,7 @@ const (
 	counterReceived
 	counterLost
 	counterInjected
+	counterCPU // nanoseconds
 	counterGatherOps
 	counterReduceOps
 	counterGatherWaits // nanoseconds, by phase

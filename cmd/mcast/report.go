@@ -48,6 +48,8 @@ type result struct {
 	RatioToMemcpy  float64 `json:"ratio_to_memcpy"`
 	ChunksLost     uint64  `json:"chunks_lost"`     // all ranks, all timed iterations
 	ChunksInjected uint64  `json:"chunks_injected"` // lost on purpose
+	// CPU is what all ranks take of processors for an operation, in seconds: user and system.
+	CPU float64 `json:"cpu_s"`
 	// Of an overlap: the times of its parts alone, and how much faster both together are.
 	SumAloneUS float64 `json:"sum_alone_us,omitempty"`
 	Speedup    float64 `json:"speedup,omitempty"`
@@ -89,6 +91,7 @@ func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64
 		r.ReceivedBytes = max(r.ReceivedBytes, float64(report[counterReceived])/float64(r.Iters))
 		r.ChunksLost += report[counterLost]
 		r.ChunksInjected += report[counterInjected]
+		r.CPU += float64(report[counterCPU]) / 1e9 / float64(r.Iters)
 	}
 	r.GatherWaits = meanWaits(reports, counterGatherOps, counterGatherWaits)
 	r.ReduceWaits = meanWaits(reports, counterReduceOps, counterReduceWaits)

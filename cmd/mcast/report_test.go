@@ -19,8 +19,8 @@ import (
 func sample(name string, b *bench) result {
 	ranks := [][]uint64{make([]uint64, numCounters, numCounters+3), make([]uint64, numCounters, numCounters+3)}
 	for r, counters := range []map[int]uint64{
-		{counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterGatherOps: 3, counterGatherWaits: 6_000},
-		{counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000},
+		{counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterCPU: 1.5e9, counterGatherOps: 3, counterGatherWaits: 6_000},
+		{counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterCPU: 3e9, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000},
 	} {
 		for c, n := range counters {
 			ranks[r][c] = n
@@ -38,7 +38,7 @@ func TestResult(t *testing.T) {
 		Collective: "allgather", Fabric: "udp", Ranks: 2, Bytes: 1000, Count: 1000, Type: "u8", Iters: 3,
 		TimeUS: 30, P50US: 30, MinUS: 20, MaxUS: 40, // the slower rank of each iteration: 30, 40, 20
 		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, ReceivedBytes: 1010, SentRatio: 1.032, SentToLaw: 1.032, ReceivedToLaw: 1.01,
-		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2,
+		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2, CPU: 1.5,
 		GatherWaits: waits{Queued: 1, Finish: 2},
 	}, r)
 
@@ -106,7 +106,7 @@ func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &fields))
 	for _, name := range []string{"collective", "fabric", "ranks", "bytes", "time_us", "p50_us", "min_us", "max_us", "algbw_GBps", "busbw_GBps",
-		"wrong", "sent_bytes_per_rank", "received_bytes_per_rank", "sent_ratio", "sent_to_law", "received_to_law", "allgather_waits", "memcpy_GBps", "ratio_to_memcpy"} {
+		"wrong", "sent_bytes_per_rank", "received_bytes_per_rank", "sent_ratio", "sent_to_law", "received_to_law", "allgather_waits", "memcpy_GBps", "ratio_to_memcpy", "cpu_s"} {
 		require.Contains(t, fields, name)
 	}
 	for _, name := range []string{"speedup", "algorithm", "reducescatter_waits"} {
