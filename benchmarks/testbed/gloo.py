@@ -5,11 +5,13 @@ Under a launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, this i
     mcast testbed run .venv/bin/python benchmarks/testbed/gloo.py allgather --bytes 4M,16M
 
 Alone it can be many: --namespaces=mcast-tb-h --ranks=188 imports torch once and forks, and rank r
-enters the network namespace mcast-tb-h<r>. Ranks share the memory of torch that way.
+enters the network namespace mcast-tb-h<r>, or mcast-tb-h<r div K> with --per-host=K. Ranks share the memory
+of torch that way.
 
 Bytes are those of a rank's shard, as for `mcast bench`, and so are the times: an iteration begins at a
 barrier and takes as long as on the slowest rank. Results are checked number by number, once a size, outside
-of the timed part. Rank 0 prints one JSON object a line.
+of the timed part. Rank 0 prints one JSON object a line; cpu_s is what all ranks take of processors for an
+iteration.
 
 gloo's Reduce-Scatter is an Allreduce and a slice: it sends twice what a Reduce-Scatter must.
 """
@@ -22,6 +24,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import os
+import resource
 import signal
 import statistics
 import sys
@@ -109,13 +112,19 @@ class Case:
         return found
 
 
-def timed(start: Callable[[], list[Any]]) -> float:
-    """Return the seconds of one collective on this rank, from its way out of a barrier on."""
+def processors() -> float:
+    """Return the seconds that this process has taken of processors."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def timed(start: Callable[[], list[Any]]) -> tuple[float, float]:
+    """Return the seconds of a collective on this rank from its way out of a barrier on, and of processors."""
     dist.barrier()
-    begin = time.perf_counter()
+    used, begin = processors(), time.perf_counter()
     for work in start():
         work.wait()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, processors() - used
 
 
 def measure(case: Case, collective: str, iters: int, warmup: int) -> dict[str, Any]:
@@ -125,8 +134,9 @@ def measure(case: Case, collective: str, iters: int, warmup: int) -> dict[str, A
     wrong = torch.tensor(case.wrong(collective))
     for _ in range(warmup - 1):
         timed(start)
-    seconds = torch.tensor([timed(start) for _ in range(iters)], dtype=torch.float64)
+    seconds, used = torch.tensor([timed(start) for _ in range(iters)], dtype=torch.float64).T.contiguous()
     dist.all_reduce(seconds, dist.ReduceOp.MAX)
+    dist.all_reduce(used)
     dist.all_reduce(wrong)
     us = [round(s * 1e6, 1) for s in seconds.tolist()]
     return {
@@ -139,6 +149,7 @@ def measure(case: Case, collective: str, iters: int, warmup: int) -> dict[str, A
         "time_us": statistics.median(us),
         "min_us": min(us),
         "max_us": max(us),
+        "cpu_s": float(used.mean()),
         "wrong": int(wrong),
     }
 
@@ -178,13 +189,13 @@ def enter(namespace: str) -> None:
 
 def forked(rank: int, args: argparse.Namespace) -> None:
     """Be one rank of --namespaces."""
-    enter(f"{args.namespaces}{rank}")
+    enter(f"{args.namespaces}{rank // args.per_host}")
     run(rank, args.ranks, args)
 
 
 def fork(args: argparse.Namespace) -> None:
     """Start all ranks, and end all with the first that fails."""
-    for name in (f"{args.namespaces}{r}" for r in range(args.ranks)):
+    for name in (f"{args.namespaces}{r // args.per_host}" for r in range(args.ranks)):
         if not Path("/run/netns", name).exists():
             sys.exit(f"there is no network namespace {name}: `mcast testbed up` makes mcast-NAME-h0, h1, ...")
     os.environ |= {"MASTER_ADDR": args.master, "MASTER_PORT": str(args.port)}
@@ -213,11 +224,12 @@ def main() -> None:
     parser.add_argument("--timeout", type=int, default=600, help="of an operation, in seconds")
     parser.add_argument("--namespaces", metavar="PREFIX", help="fork ranks, for PREFIX0, PREFIX1, ...")
     parser.add_argument("--ranks", type=int, help="of --namespaces")
+    parser.add_argument("--per-host", type=int, default=1, help="ranks in each of --namespaces")
     parser.add_argument("--master", default="10.77.0.1", help="rank 0's address, of --namespaces")
     parser.add_argument("--port", type=int, default=29500, help="a free one there, of --namespaces")
     args = parser.parse_args()
-    if args.iters < 1 or args.warmup < 1:
-        parser.error("--iters and --warmup are at least 1")
+    if args.iters < 1 or args.warmup < 1 or args.per_host < 1:
+        parser.error("--iters, --warmup and --per-host are at least 1")
     if args.namespaces:
         if not args.ranks or args.ranks < 1:
             parser.error("--namespaces needs --ranks, at least 1")
