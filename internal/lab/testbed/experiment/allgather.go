@@ -70,7 +70,7 @@ func (l *lab) allgatherAt(t *table, hosts int, rate float64, sizes []int) error 
 		return err
 	}
 	if slices.Contains(l.peers(mpi), mpi) && rate > 0 {
-		once, err := l.compareRounds(tb, 1, work{peer: mpi, collective: "allgather", bytes: sizes, mayFail: true})
+		once, err := l.compareRounds(tb, 1, work{peer: mpi, collective: "allgather", bytes: sizes, iters: 7, warmup: 2, mayFail: true})
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 // before it.
 type counted struct {
 	perHost  []float64 // bytes that the NIC of a host sends
+	intoHost []float64 // and receives
 	sent     float64   // bytes, by all switch ports
 	received float64
 }
@@ -29,6 +30,7 @@ func (l *lab) count(tb *testbed.Testbed, w work, k int) (c counted, err error) {
 		switch {
 		case p.Kind == testbed.HostNIC:
 			c.perHost = append(c.perHost, each(p.SentBytes, once[i].SentBytes))
+			c.intoHost = append(c.intoHost, each(p.ReceivedBytes, once[i].ReceivedBytes))
 		case p.Kind.Switch():
 			c.sent += each(p.SentBytes, once[i].SentBytes)
 			c.received += each(p.ReceivedBytes, once[i].ReceivedBytes)

@@ -35,6 +35,8 @@ var All = []Experiment{
 	{"fsdp", "a training step of FSDP2 beside gloo, and what it waits for", fsdp},
 	{"allgather", "Allgather at link rate: time and bytes sent", allgather},
 	{"doctor", "faults, and what mcast doctor says of each", doctorFaults},
+	{"nodes", "hosts of several ranks: time, and what crosses a host's link", nodes},
+	{"cpu", "ranks that share a host, links without limit: time and CPU seconds", cpu},
 	{"unicast", "Allgather and Broadcast where the network carries no multicast", unicast},
 }
 
@@ -67,6 +69,7 @@ func Find(names []string) ([]Experiment, error) {
 type Options struct {
 	Dir    string        // where NAME.ndjson and NAME[-suffix].png go
 	Hosts  []int         // how many, for one point each
+	Ranks  []int         // on each host, one number for each of Hosts or one for all
 	Rates  []float64     // of a host's link, bits per second; 0: unlimited
 	Bytes  []int         // of a rank's shard
 	Losses []float64     // shares of frames

@@ -277,6 +277,14 @@ func TestJobs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "/opt/mcast bench overlap --json --algorithm=ring --bytes=1,2 --iters=3 --warmup=4", strings.Join(job.Command, " "))
 	require.Equal(t, "mcast bench overlap --json --algorithm=ring --bytes=1,2 --iters=3 --warmup=4", l.command(work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4}))
+	job, err = l.job(&testbed.Testbed{}, work{peer: ours, collective: "overlap", bytes: []int{8}, iters: 1, warmup: 1, perHost: 4, flags: []string{"--exact"}})
+	require.NoError(t, err)
+	require.Equal(t, 4, job.PerHost)
+	require.Equal(t, "/opt/mcast bench overlap --json --bytes=8 --iters=1 --warmup=1 --exact", strings.Join(job.Command, " "))
+	job, err = l.job(&testbed.Testbed{}, work{peer: mpi, collective: "overlap", bytes: []int{8, 16}, iters: 3, warmup: 1, perHost: 2})
+	require.NoError(t, err)
+	require.Equal(t, 2, job.PerHost)
+	require.Equal(t, "mpirun  overlap --iters=3 --warmup=1 8 16", strings.Join(job.Command, " "))
 	l.Peers = []string{ring}
 	require.Equal(t, []string{ring}, l.peers(ours, ring))
 }

@@ -168,6 +168,7 @@ func (l *lab) step(format string, args ...any) {
 type Setting struct {
 	Experiment string  `json:"experiment"`
 	Hosts      int     `json:"hosts"`
+	PerHost    int     `json:"ranks_per_host"`
 	Leaves     int     `json:"leaves"`
 	Spines     int     `json:"spines"`
 	Rate       float64 `json:"rate_bps"` // of a host's link in each direction; 0: unlimited
@@ -185,5 +186,5 @@ func (l *lab) setting(loss float64) Setting { return l.settingOn(l.tb, loss) }
 // settingOn returns that of a testbed.
 func (l *lab) settingOn(tb *testbed.Testbed, loss float64) Setting {
 	s := tb.Spec()
-	return Setting{l.name, s.Hosts, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), l.kernel, runtime.NumCPU()}
+	return Setting{l.name, s.Hosts, 1, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), l.kernel, runtime.NumCPU()}
 }

@@ -25,6 +25,7 @@ type reading struct {
 	Algorithm  string  `json:"algorithm"`
 	Wrong      uint64  `json:"wrong"`
 	Lost       uint64  `json:"chunks_lost"`
+	CPU        float64 `json:"cpu_s"` // of all ranks, an operation
 }
 
 // errLate is why a run ended that took too long.
@@ -93,6 +94,7 @@ func readings(r io.Reader) (all []reading, err error) {
 type Row struct {
 	Setting
 	Peer       string    `json:"peer"`
+	Variant    string    `json:"variant,omitempty"` // of the peer, where it is measured in several ways
 	Command    string    `json:"command"`
 	Env        []string  `json:"env,omitempty"`
 	Collective string    `json:"collective"`
@@ -102,7 +104,9 @@ type Row struct {
 	TimeUS     float64   `json:"time_us"`   // their median; 0: none ended
 	Algorithm  string    `json:"algorithm,omitempty"`
 	Lost       uint64    `json:"chunks_lost"`
-	Ended      string    `json:"ended,omitempty"` // why there are fewer rounds than asked for
+	RoundsCPU  []float64 `json:"rounds_cpu_s,omitempty"` // of all ranks, an operation
+	CPU        float64   `json:"cpu_s"`                  // their median
+	Ended      string    `json:"ended,omitempty"`        // why there are fewer rounds than asked for
 }
 
 // compare measures works by turns, in so many rounds, and returns a row for each
@@ -179,17 +183,19 @@ func (l *lab) add(rows []Row, w work, r reading) []Row {
 func (r *Row) take(found reading) {
 	r.RoundsUS = append(r.RoundsUS, found.TimeUS)
 	r.TimeUS, r.Algorithm = median(r.RoundsUS), found.Algorithm
+	r.RoundsCPU = append(r.RoundsCPU, found.CPU)
+	r.CPU = median(r.RoundsCPU)
 	r.Lost += found.Lost
 }
 
 func (l *lab) newRow(w work, collective string, n int) Row {
-	return Row{Setting: l.settingOf(w), Peer: w.peer, Command: l.command(w), Env: w.env, Collective: collective, Bytes: n, Iters: w.iters}
+	return Row{Setting: l.settingOf(w), Peer: w.peer, Variant: w.variant, Command: l.command(w), Env: w.env, Collective: collective, Bytes: n, Iters: w.iters}
 }
 
 // settingOf is on what a work is measured.
 func (l *lab) settingOf(w work) Setting {
 	s := l.setting(w.loss)
-	s.TCP = l.tcpOf(w)
+	s.TCP, s.PerHost = l.tcpOf(w), max(w.perHost, 1)
 	return s
 }
 

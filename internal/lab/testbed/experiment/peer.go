@@ -27,10 +27,13 @@ var Peers = []string{ours, ring, gloo, mpi}
 // work is a collective that a peer is to run.
 type work struct {
 	peer       string
+	variant    string // tells works of a peer apart; empty: there is one
 	collective string // as `mcast bench` calls it
 	bytes      []int  // of a rank's shard
 	iters      int
-	warmup     int // at least 1
+	warmup     int      // at least 1
+	perHost    int      // ranks on each host; 0: 1
+	flags      []string // of `mcast bench`, besides these
 	env        []string
 	nodes      *launch.Nodes // that ours sum at
 	loss       float64       // of every host's link in each direction
@@ -55,21 +58,23 @@ func (l *lab) job(tb *testbed.Testbed, w work) (launch.Job, error) {
 	}
 	list := strings.Join(sizes, ",")
 	rounds := []string{"--bytes=" + list, fmt.Sprintf("--iters=%d", w.iters), fmt.Sprintf("--warmup=%d", w.warmup)}
-	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast}
+	perHost := max(w.perHost, 1)
+	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast, PerHost: perHost}
 	switch w.peer {
 	case ours:
-		job.Command = append([]string{l.Mcast, "bench", w.collective, "--json"}, rounds...)
+		job.Command = slices.Concat([]string{l.Mcast, "bench", w.collective, "--json"}, rounds, w.flags)
 	case ring:
-		job.Command = append([]string{l.Mcast, "bench", w.collective, "--json", "--algorithm=ring"}, rounds...)
+		job.Command = slices.Concat([]string{l.Mcast, "bench", w.collective, "--json", "--algorithm=ring"}, rounds, w.flags)
 	case gloo:
 		// One process on host 0 forks, and its children enter the others: torch is loaded once.
 		hosts := tb.Hosts()
-		job.Hosts = []int{0}
+		job.Hosts, job.PerHost = []int{0}, 1
 		job.Command = append([]string{l.python(), l.file("benchmarks/testbed/gloo.py"), w.collective,
-			"--namespaces=" + strings.TrimSuffix(hosts[0].Namespace, "0"), fmt.Sprintf("--ranks=%d", len(hosts)), "--master=" + hosts[0].Addr.String()}, rounds...)
+			"--namespaces=" + strings.TrimSuffix(hosts[0].Namespace, "0"), fmt.Sprintf("--ranks=%d", len(hosts)*perHost),
+			fmt.Sprintf("--per-host=%d", perHost), "--master=" + hosts[0].Addr.String()}, rounds...)
 	case mpi:
 		job.MPI = true
-		job.Command = append([]string{"mpirun", l.mpiPeer, w.collective}, sizes...)
+		job.Command = append([]string{"mpirun", l.mpiPeer, w.collective, rounds[1], rounds[2]}, sizes...)
 	default:
 		return job, fmt.Errorf("there is no peer %q: want one of %s", w.peer, strings.Join(Peers, ", "))
 	}
@@ -137,7 +142,7 @@ func (l *lab) buildMPI() string {
 	}
 	l.temporary = append(l.temporary, dir)
 	peer := filepath.Join(dir, "peer")
-	if out, err := exec.Command("mpicc", "-O3", "-o", peer, l.file("benchmarks/peers/peer.c")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mpicc", "-O3", "-pthread", "-o", peer, l.file("benchmarks/peers/peer.c")).CombinedOutput(); err != nil {
 		return fmt.Sprintf("mpicc: %v %s", err, lastLine(out))
 	}
 	l.mpiPeer = peer

@@ -84,7 +84,7 @@ func TestExperiment(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(lines[i]), &row))
 		require.Equal(t, peer, row.Peer)
 		require.Equal(t, 64<<10, row.Bytes)
-		require.Equal(t, Setting{"allgather", 2, 1, 0, 500e6, 9000, 125_000, 0, "reno", row.Kernel, row.CPUs}, row.Setting)
+		require.Equal(t, Setting{"allgather", 2, 1, 1, 0, 500e6, 9000, 125_000, 0, "reno", row.Kernel, row.CPUs}, row.Setting)
 		require.NotEmpty(t, row.Kernel)
 		require.Len(t, row.RoundsUS, 2)
 		require.Positive(t, row.TimeUS)
@@ -92,6 +92,47 @@ func TestExperiment(t *testing.T) {
 		require.NotZero(t, row.SentRatio, "counted; on a busy machine some is sent twice")
 		require.Empty(t, row.Ended)
 	}
+}
+
+// Hosts of several ranks: every way is measured, and of ours is counted what crosses a host's link.
+func TestNodesExperiment(t *testing.T) {
+	var text bytes.Buffer
+	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Ranks: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 1, Peers: []string{ours, ring},
+		Mcast: build(t), Repository: "../../../..", Text: &text}
+	e, err := Find([]string{"nodes"})
+	require.NoError(t, err)
+	require.NoError(t, e[0].Run(t.Context(), o))
+	requireNoBed(t)
+	require.Contains(t, text.String(), "2 x 2")
+	file, err := os.ReadFile(filepath.Join(o.Dir, "nodes.ndjson"))
+	require.NoError(t, err)
+	var rows []nodesRow
+	for line := range strings.Lines(string(file)) {
+		var row nodesRow
+		require.NoError(t, json.Unmarshal([]byte(line), &row))
+		if row.Collective != "" { // no goal
+			rows = append(rows, row)
+		}
+	}
+	for _, w := range []way{nodesWay, nodesSwitchWay, flatWay, flatSwitchWay, ringWay} {
+		for _, collective := range []string{"allgather", "reducescatter", "overlap"} {
+			i := findRow(rows, w, collective, 64<<10)
+			require.GreaterOrEqual(t, i, 0, "%s by %s", collective, w)
+			r := rows[i]
+			require.Equal(t, 2, r.PerHost)
+			require.Positive(t, r.TimeUS)
+			require.Positive(t, r.CPU)
+			require.Positive(t, r.IdealUS)
+			if collective == "overlap" {
+				require.Positive(t, r.S)
+			} else if w == nodesWay {
+				// The barrier before it and signs of life are in it, and on a busy machine some is sent twice.
+				require.Greater(t, r.Sent, 0.9*r.LawSent)
+				require.Greater(t, r.Received, 0.9*r.LawReceived)
+			}
+		}
+	}
+	require.Equal(t, "switch", rows[findRow(rows, nodesSwitchWay, "reducescatter", 64<<10)].Algorithm)
 }
 
 // A peer that does not end in time is a result where that was to be seen, and nothing of it is
