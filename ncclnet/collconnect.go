@@ -195,8 +195,10 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
+	settings := l.settings
+	settings.Nodes = "off" // NCCL has done a host's part itself, and calls for windows
 	endpoint, unfit := group.Open(group.Options{
-		Rank: rank, Size: size, Settings: l.settings, Logger: slog.New(ncclHandler{}),
+		Rank: rank, Size: size, Settings: settings, Logger: slog.New(ncclHandler{}),
 	})
 	var blob string
 	if unfit == nil {

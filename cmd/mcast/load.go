@@ -22,6 +22,14 @@ type place struct {
 	rank, ranks int
 }
 
+// nodes returns the ranks of each host, if hosts sum first; else nil.
+func (p place) nodes() [][]int {
+	if g, ok := p.group.(interface{ Nodes() [][]int }); ok {
+		return g.Nodes()
+	}
+	return nil
+}
+
 // allgather sends the table of each rank to all.
 type allgather struct {
 	place
@@ -108,7 +116,7 @@ func scatterOf(p place, n int, b *bench) *reduceScatter {
 	if b.algorithm == ringAlgorithm { // from the right neighbour on
 		all, owner = append(all[p.rank+1:], all[:p.rank+1]...), p.ranks-1
 	}
-	r.sum = folded(all, b.dtype, b.op, owner)
+	r.sum = folded(all, p.nodes(), b.dtype, b.op, owner)
 	return r
 }
 
@@ -147,9 +155,12 @@ func allreduceOf(p place, n int, b *bench) *allreduce {
 	}
 	all := b.tables(p.ranks)
 	a.own = all[p.rank]
+	if p.nodes() != nil {
+		a.sums = append(a.sums, folded(all, nil, b.dtype, b.op, len(all)-1)) // tiny ones are summed in rank order
+	}
 	for owner := range all {
 		if b.dtype.OwnLast() || owner == 0 {
-			a.sums = append(a.sums, folded(all, b.dtype, b.op, owner))
+			a.sums = append(a.sums, folded(all, p.nodes(), b.dtype, b.op, owner))
 		}
 	}
 	return a

@@ -48,7 +48,7 @@ func TestFoldedIsWhatTheKernelsCompute(t *testing.T) {
 		for _, op := range []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum} {
 			all := tables(dtype, 5)
 			got := make([]byte, len(all[0]))
-			want := folded(all, dtype, op, 2)
+			want := folded(all, nil, dtype, op, 2)
 			reduce.Fold(got, reduce.InOrder(all, 2, dtype), dtype, op, factor)
 			require.Zero(t, wrong(got, want, 0, 0), "%v %v", dtype, op)
 		}
@@ -61,8 +61,8 @@ func TestExactSumsHaveNoOrder(t *testing.T) {
 		for _, exact := range []bool{false, true} {
 			b := &bench{dtype: dtype, exact: exact}
 			all := b.tables(6)
-			flat := folded(all, dtype, reduce.Sum, 5)
-			tree := folded([][]byte{folded(all[:3], dtype, reduce.Sum, 2), folded(all[3:], dtype, reduce.Sum, 2)}, dtype, reduce.Sum, 1)
+			flat := folded(all, nil, dtype, reduce.Sum, 5)
+			tree := folded([][]byte{folded(all[:3], nil, dtype, reduce.Sum, 2), folded(all[3:], nil, dtype, reduce.Sum, 2)}, nil, dtype, reduce.Sum, 1)
 			differ := wrong(flat, tree, 0, 0)
 			if exact || dtype == reduce.I32 {
 				require.Zero(t, differ, "%v", dtype)

@@ -48,6 +48,8 @@ var table = []Variable{
 		"The version of IP; auto: as NCCL_SOCKET_FAMILY (AF_INET, AF_INET6) or MCAST_GROUP says, else IPv4 where every rank has an address of it, else IPv6."),
 	row("MCAST_MULTICAST", "auto", func(s *Settings) *string { return &s.Multicast }, choice("auto", "require", "off"),
 		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only what tries the paths at join."),
+	row("MCAST_NODES", "auto", func(s *Settings) *string { return &s.Nodes }, choice("auto", "off"),
+		"Whether the ranks of a host work together, so that what crosses its link does so once; auto: where several hosts hold several ranks each, equally many. It changes the order of sums, and so their last bits; off keeps that of one rank a host."),
 	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14 or ff15::/16"),
 		"First multicast group; subgroup g uses the address g above it."),
 	row("MCAST_PORT", "0", func(s *Settings) *uint16 { return &s.Port }, orZero(number[uint16](1024, 65535), "derived from the job"),

@@ -27,6 +27,10 @@ type GatherOp struct {
 	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
 	// Broadcast. Send may be its own slot of Recv; otherwise it is copied there, too.
 	Recv []byte
+	// Slots, if not nil, is where the shards of an Allgather lie in Recv: that of rank r begins at byte
+	// Slots[r]*Stride. What is between them is left alone. Ranks need not have the same.
+	Slots  []int
+	Stride int
 	// Whole is the length of the result that Recv is a part of; 0: Recv is all of it.
 	Whole int
 	multicast.Op
@@ -109,6 +113,14 @@ type gatherOp struct {
 func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.From }
 
 func (o *GatherOp) mayGo() bool { return o.After.lets() }
+
+// at returns where in Recv what lies at an offset of the shards in rank order belongs, of a root's shard.
+func (o *GatherOp) at(root, offset int) int {
+	if o.Slots == nil {
+		return offset
+	}
+	return o.Slots[root]*o.Stride + offset - root*o.Bytes
+}
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
@@ -291,7 +303,7 @@ func (g *Gather) post() bool {
 	return len(items) > 0
 }
 
-// ownOffset is where the own shard lies in the buffer of an operation.
+// ownOffset is where the own shard lies among those in rank order.
 func (g *Gather) ownOffset(o *gatherOp) int {
 	if o.Collective == wire.Broadcast {
 		return 0
@@ -300,7 +312,7 @@ func (g *Gather) ownOffset(o *gatherOp) int {
 }
 
 func (g *Gather) ownSlot(o *gatherOp) []byte {
-	off := g.ownOffset(o)
+	off := o.at(g.cfg.Core.Rank, g.ownOffset(o))
 	return o.Recv[off : off+o.Bytes]
 }
 
@@ -397,7 +409,8 @@ func (g *Gather) held(r *multicast.Repair) []byte {
 	if int(r.Message.Root) == g.cfg.Core.Rank {
 		return o.Send[int(r.Message.PSN)*g.cfg.Core.Chunk:][:n]
 	}
-	return o.Recv[r.Place.Offset : r.Place.Offset+n]
+	off := o.at(int(r.Message.Root), r.Place.Offset)
+	return o.Recv[off : off+n]
 }
 
 // finish completes what the protocol says is done. It runs right after
@@ -422,7 +435,7 @@ func (g *Gather) complete() {
 		w := o.work
 		if d.Err == nil {
 			if d.Arena != multicast.NotEager {
-				copy(o.Recv, g.arena(d.Second)[d.Arena:])
+				o.fill(g.arena(d.Second)[d.Arena:])
 			} else if o.Send != nil {
 				g.copyOwn(o, o.Bytes)
 			}
@@ -438,15 +451,28 @@ func (g *Gather) complete() {
 	}
 }
 
+// fill copies an eager result, shards in rank order, to where they belong.
+func (o *gatherOp) fill(shards []byte) {
+	if o.Slots == nil {
+		copy(o.Recv, shards)
+		return
+	}
+	for r, slot := range o.Slots {
+		copy(o.Recv[slot*o.Stride:][:o.Bytes], shards[r*o.Bytes:])
+	}
+}
+
 // Expect implements fabric.Sink.
 func (g *Gather) Expect() fabric.Expected {
 	e, ok := g.comm.Expect()
 	if !ok {
 		return fabric.Expected{}
 	}
+	o := &g.ops[e.Seq%maxTracked]
+	off := o.at(e.Root, e.Offset)
 	return fabric.Expected{
 		Seq: e.Seq, Root: uint16(e.Root), PSN: uint32(e.PSN),
-		Dst: g.ops[e.Seq%maxTracked].Recv[e.Offset : e.Offset+e.Bytes],
+		Dst: o.Recv[off : off+e.Bytes],
 	}
 }
 
@@ -463,7 +489,8 @@ func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict
 		return g.arena(p.Second)[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, false
 	}
 	o := &g.ops[p.Seq%maxTracked]
-	return o.Recv[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, o.bulk()
+	off := o.at(int(h.Root), p.Offset)
+	return o.Recv[off : off+n : off+n], fabric.Take, o.bulk()
 }
 
 // Received implements fabric.Sink.

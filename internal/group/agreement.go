@@ -29,6 +29,10 @@ type agreement struct {
 	fabric     string           // "shm" or "udp"
 	reason     string           // why that one
 	oneHost    bool
+	nodes      [][]int // ranks of each host, where the group works on two levels
+	node       members // then, those on this host
+	column     members // those that the network joins: all, or one of each node
+	flat       string  // why there are no nodes
 	rcvBuf     int
 	narrow     int // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
 	// payload bytes of the largest TCP segments between ranks; 0: as TCP finds right, which goes by the
@@ -66,7 +70,11 @@ func newAgreement(o Options, blobs [][]byte) (*agreement, error) {
 	}
 	a.ring = ringOf(a.hosts)
 	a.countSwitches(all)
-	return a, a.choose(all)
+	if err := a.choose(all); err != nil {
+		return nil, err
+	}
+	a.layOut()
+	return a, nil
 }
 
 // countSwitches finds out whether there are aggregation nodes for all ranks.
@@ -188,9 +196,34 @@ func (a *agreement) group() (netip.Addr, uint16) {
 	}
 	if port == 0 {
 		// Below the range from which Linux takes ephemeral ports.
-		port = 10000 + uint16(a.job>>32%20000) // under 20000
+		port = firstPort + uint16(a.job>>32%ports)
 	}
 	return addr, port
+}
+
+// Ports that groups draw from.
+const firstPort, ports = 10000, 20000
+
+// columnPort returns the port of this rank's column: columns share the groups' addresses, so that
+// hosts join each once.
+func (a *agreement) columnPort(port uint16) uint16 {
+	switch {
+	case !a.twoLevel():
+		return port
+	case a.settings.Port == 0:
+		return firstPort + (port-firstPort+uint16(a.node.own))%ports
+	case int(port)+len(a.nodes[0]) > 1<<16:
+		return port - uint16(a.node.own)
+	}
+	return port + uint16(a.node.own)
+}
+
+// columnJob is the number under which this rank's column is known to switches and on its ports.
+func (a *agreement) columnJob() uint64 {
+	if !a.twoLevel() {
+		return a.job
+	}
+	return max(1, a.job+uint64(a.node.own))
 }
 
 // chains returns how many ranks multicast at a time (decision 0019). On one
@@ -204,5 +237,5 @@ func (a *agreement) chains(window int) int {
 	case a.oneHost:
 		return 1
 	}
-	return max(1, min(a.size, maxChains, window/chainWindow))
+	return max(1, min(a.column.size(), maxChains, window/chainWindow))
 }

@@ -59,7 +59,8 @@ func FuzzAgreement(f *testing.F) {
 			return
 		}
 		a, b := both[0], both[1]
-		b.rank = a.rank
+		require.Equal(t, 1-a.column.own, b.column.own)
+		b.rank, b.node, b.column = a.rank, a.node, a.column
 		require.Equal(t, a, b)
 		require.Len(t, a.keys, 2)
 		require.Len(t, a.addrs, 2)

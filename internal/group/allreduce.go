@@ -5,9 +5,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -20,8 +17,10 @@ import (
 const (
 	// segmentBytes is the least that a rank has of a segment, but for the last.
 	segmentBytes = 1 << 20
-	// maxSegments bounds the operations that one Allreduce posts to a lane.
-	maxSegments = 64
+	// maxSegments bounds the operations that one Allreduce posts to a lane. With nodes, a segment is
+	// an operation for each of them, so there are fewer segments where there are more nodes.
+	maxSegments     = 64
+	nodesOfSegments = 8
 	// scratchBytes is the largest operation that is copied to make its length a
 	// multiple of the ranks. A larger one has its last few elements reduced apart.
 	scratchBytes = 64 << 10
@@ -56,15 +55,18 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	if tiny(len(send), g.agreed.size) {
 		return g.startTiny(send, recv, t, op, factor)
 	}
-	a := newAllreduce(send, recv, t.Size(), g.agreed.size)
+	a := newAllreduce(send, recv, t.Size(), g.agreed.size, maxSegments/max(1, len(g.agreed.nodes)/nodesOfSegments))
 	g.posting.Lock()
 	defer g.posting.Unlock()
-	if k := len(a.segments); g.reduce.InFlight()+k > engine.MaxQueued || g.gather.InFlight()+k+1 > engine.MaxQueued {
+	if steps := (1 + len(a.segments)) * (1 + len(g.agreed.nodes)); g.full(overlap.Gather, steps) || g.full(overlap.Reduce, steps) {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
 	parts := 1 + 2*len(a.segments)
 	joint := engine.NewJoint(parts, a.finish)
 	w := &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}
+	if g.node != nil {
+		w.lane = g.node.lanes[overlap.Gather]
+	}
 	announced, err := g.announce(newCall(t, op, factor, len(send)), func(err error) {
 		a.disagree = err
 		joint.Ended()
@@ -75,7 +77,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	w.lane.Posted() // whoever waits drives the other lane first
 	gathers := []*engine.Work{announced}
 	for _, s := range a.segments {
-		sum, gather, err := g.startSegment(s, direct.Op{Op: collective.Op{Type: t, Reduction: op, Factor: factor}}, joint.Ended)
+		sum, gather, err := g.startSegment(s, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
 		if sum != nil {
 			w.before = append(w.before, sum)
 		}
@@ -97,23 +99,21 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 
 // startSegment posts the two steps of a segment; the second waits for the first. ended is
 // called at the end of each. With an error, those that are not nil were posted all the same.
-func (g *Group) startSegment(s segment, o direct.Op, ended func()) (sum *Work, gather *engine.Work, err error) {
+func (g *Group) startSegment(s segment, o collective.Op, ended func()) (sum *Work, gather *engine.Work, err error) {
 	n := len(s.send) / g.agreed.size
 	own := s.recv[g.agreed.rank*n:][:n]
-	o.Send, o.Recv, o.Count = s.send, own, n/o.Type.Size()
-	sum, err = g.submitReduce(o, func() {
+	sum, err = g.reduceScatter(s.send, own, o, true, func() {
 		g.begun(overlap.Gather)
-		g.ended(overlap.Reduce)
 		g.lanes[overlap.Gather].Nudge()
+		if g.node != nil {
+			g.node.lanes[overlap.Gather].Nudge()
+		}
 		ended()
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	next, err := g.post(engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Allgather, Bytes: n},
-		Send: own, Recv: s.recv, After: sum.Work,
-	}, n, ended)
+	next, err := g.allgather(own, s.recv, sum.Work, ended)
 	if err != nil {
 		return sum, nil, err
 	}
@@ -132,8 +132,8 @@ type allreduce struct {
 	refused  error  // why not all segments were posted
 }
 
-// newAllreduce cuts a buffer of elements of a size for ranks.
-func newAllreduce(send, recv []byte, size, ranks int) *allreduce {
+// newAllreduce cuts a buffer of elements of a size for ranks, into so many segments at most.
+func newAllreduce(send, recv []byte, size, ranks, most int) *allreduce {
 	a := new(allreduce)
 	row := size * ranks // one element for each rank
 	whole := len(send) / row * row
@@ -141,7 +141,8 @@ func newAllreduce(send, recv []byte, size, ranks int) *allreduce {
 		whole = 0
 	}
 	const line = 64 // shards begin where memory accesses are fast
-	step := max(segmentBytes, (whole/ranks+maxSegments-1)/maxSegments)
+	most = max(1, most)
+	step := max(segmentBytes, (whole/ranks+most-1)/most)
 	step = (step + line - 1) &^ (line - 1) * ranks
 	for at := 0; at < whole; at += step {
 		end := min(at+step, whole)

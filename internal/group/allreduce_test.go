@@ -43,7 +43,7 @@ func newSums(ranks, count int, typ reduce.Type, op reduce.Op, seed int) *sums {
 		return s
 	}
 	at := 0
-	for _, segment := range newAllreduce(s.want, s.want, typ.Size(), ranks).segments {
+	for _, segment := range newAllreduce(s.want, s.want, typ.Size(), ranks, maxSegments).segments {
 		for owner := range ranks {
 			end := min(at+len(segment.send)/ranks, len(s.want)) // the rest of the last one may be padding
 			srcs := make([][]byte, ranks)
@@ -126,7 +126,7 @@ func TestSegments(t *testing.T) {
 		count := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 1<<23)).Draw(t, "count")
 		send := make([]byte, count*size)
 		recv := make([]byte, count*size)
-		a := newAllreduce(send, recv, size, ranks)
+		a := newAllreduce(send, recv, size, ranks, maxSegments)
 		require.NotEmpty(t, a.segments)
 		if count == 0 {
 			require.Len(t, a.segments, 1)

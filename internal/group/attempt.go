@@ -57,7 +57,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		return err
 	}
 	a.session, err = session.Dial(ctx, address, session.Hello{
-		Job: d.agreed.job, Epoch: a.epoch, Ranks: d.agreed.size, Rank: d.agreed.rank,
+		Job: d.agreed.columnJob(), Epoch: a.epoch, Ranks: d.agreed.column.size(), Rank: d.agreed.column.own,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
 		Chunk: d.agreed.switchChunk(), Offload: offload, Network: d.lobby.network.Sessions(),
 	})
@@ -71,7 +71,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
-			Epoch: a.epoch, Terms: terms, Rank: d.agreed.rank, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
+			Epoch: a.epoch, Terms: terms, Rank: d.agreed.column.own, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
 			Link: d.link.from(a.session.Local()),
 			Lost: func(err error) { a.lost <- err },
 		})

@@ -6,8 +6,6 @@ import (
 	"math"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -63,10 +61,7 @@ func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error)
 		ended(err)
 		return err
 	})
-	w, err := g.post(engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Allgather, Bytes: callBytes},
-		Send: own, Recv: all,
-	}, 0, joint.Ended)
+	w, err := g.allgather(own, all, nil, joint.Ended)
 	if err != nil {
 		return nil, err
 	}

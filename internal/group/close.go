@@ -48,14 +48,18 @@ func (g *Group) checkDeparted(lane overlap.Class) {
 	if d == nil {
 		return
 	}
-	posted := g.gather.Posted()
-	if lane == overlap.Reduce {
-		posted = g.reduce.Posted()
-	}
-	if posted > d.posted {
+	if g.posts()[lane] > d.posted {
 		g.mesh.Report(&Fault{Kind: Left, Rank: d.rank, Text: fmt.Sprintf(
 			"while %s was in flight on rank %d", onLane[lane], g.agreed.rank)})
 	}
+}
+
+// posts returns how many operations this rank has posted.
+func (g *Group) posts() mesh.Posted {
+	if g.node != nil {
+		return mesh.Posted{overlap.Gather: g.node.posted[overlap.Gather].Load(), overlap.Reduce: g.node.posted[overlap.Reduce].Load()}
+	}
+	return mesh.Posted{overlap.Gather: g.gather.Posted(), overlap.Reduce: g.reduce.Posted()}
 }
 
 // closed is why operations end once this rank has closed the group.
@@ -114,7 +118,7 @@ func (g *Group) CloseUntil(ctx context.Context) error {
 func (g *Group) leave() error {
 	g.posting.Lock()
 	g.leaving = true
-	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0
+	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0 && g.node.idle()
 	g.posting.Unlock()
 	switch {
 	case g.mesh.Err() != nil:
@@ -124,7 +128,7 @@ func (g *Group) leave() error {
 		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.rank, Text: "with operations of its own in flight"})
 		return nil
 	}
-	g.mesh.Leave(mesh.Posted{overlap.Gather: g.gather.Posted(), overlap.Reduce: g.reduce.Posted()})
+	g.mesh.Leave(g.posts())
 	long := time.NewTimer(g.agreed.settings.Timeout)
 	defer long.Stop()
 	for {
@@ -159,9 +163,10 @@ func (g *Group) release() error {
 	// Nobody drives any more: end what is still in flight.
 	g.gather.Work()
 	g.reduce.Work()
+	g.node.stop()
 	if g.background != nil {
 		g.background.Close()
 	}
 	g.lobby.close()
-	return errors.Join(g.reduce.Close(), g.gather.Close(), g.free())
+	return errors.Join(g.node.close(), g.reduce.Close(), g.gather.Close(), g.free())
 }

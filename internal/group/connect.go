@@ -33,15 +33,8 @@ var (
 	errHungUp  = errors.New("it hung up on the greeting: perhaps another program listens there")
 )
 
-// others are the ranks that this one shares streams with: all.
-func (a *agreement) others() (ranks []int) {
-	for r := range a.size {
-		if r != a.rank {
-			ranks = append(ranks, r)
-		}
-	}
-	return ranks
-}
+// others are the ranks that this one shares streams with.
+func (a *agreement) others() []int { return a.column.others() }
 
 // callers are all that will ever connect to this rank: of two ranks the lower one dials.
 func (a *agreement) callers() (all []caller) {

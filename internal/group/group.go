@@ -48,6 +48,7 @@ type Group struct {
 	meter  *overlap.Meter
 	gather *engine.Gather
 	reduce *engine.Reduce
+	node   *nodeLanes       // nil: the group works on one level
 	lanes  [2]*overlap.Lane // of gather and reduce
 	mesh   *mesh.Mesh
 	lobby  *lobby
@@ -137,6 +138,11 @@ func (g *Group) Help() {
 	for _, l := range g.lanes {
 		l.Help()
 	}
+	if g.node != nil {
+		for _, l := range g.node.lanes {
+			l.Help()
+		}
+	}
 }
 
 // posted leaves the operation to the agents.
@@ -170,10 +176,35 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
 			g.agreed.rank*len(send), (g.agreed.rank+1)*len(send))
 	}
-	return g.submitGather(engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
-		Send: nonNil(send), Recv: recv,
-	}, len(send))
+	defer g.holdPosting()()
+	return g.allgather(send, recv, nil, func() {})
+}
+
+// holdPosting keeps others from posting, where that is needed: the steps of an operation with nodes
+// go to several lanes. It returns what lets them again.
+func (g *Group) holdPosting() (release func()) {
+	if g.node != nil {
+		g.posting.Lock()
+		return g.posting.Unlock
+	}
+	g.posting.RLock()
+	return g.posting.RUnlock
+}
+
+// allgather posts an Allgather, which begins when what it follows, if that is not nil, is done. It
+// calls done at its end. The caller has called holdPosting.
+func (g *Group) allgather(send, recv []byte, follows *engine.Work, done func()) (*Work, error) {
+	if g.node == nil {
+		return g.post(engine.GatherOp{
+			Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
+			Send: nonNil(send), Recv: recv, After: follows,
+		}, len(send), done)
+	}
+	own := recv[g.agreed.rank*len(send):][:len(send)]
+	if !engine.SameMemory(send, own) {
+		copy(own, send)
+	}
+	return g.nodeAllgather(own, recv, follows, done)
 }
 
 // Broadcast copies root's buf to every rank's.
@@ -190,6 +221,10 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 	if root < 0 || root >= g.agreed.size {
 		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.size-1)
 	}
+	defer g.holdPosting()()
+	if g.node != nil {
+		return g.nodeBroadcast(buf, root)
+	}
 	o := engine.GatherOp{
 		Op:   multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
 		Recv: buf,
@@ -198,7 +233,7 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 	if root == g.agreed.rank {
 		o.Send, own = nonNil(buf), len(buf)
 	}
-	return g.submitGather(o, own)
+	return g.post(o, own, func() {})
 }
 
 // Barrier returns when all ranks have called it.
@@ -208,25 +243,18 @@ func (g *Group) Barrier() error { return g.wait(g.startBarrier()) }
 func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()) }
 
 func (g *Group) startBarrier() (*Work, error) {
-	return g.submitGather(engine.GatherOp{
+	defer g.holdPosting()()
+	if g.node != nil {
+		return g.nodeBarrier()
+	}
+	return g.post(engine.GatherOp{
 		Op:   multicast.Op{Collective: wire.Barrier},
 		Send: nonNil(nil),
-	}, 0)
+	}, 0, func() {})
 }
 
-func (g *Group) submitGather(o engine.GatherOp, own int) (*Work, error) {
-	return g.submit(o, own, func() {})
-}
-
-// submit hands an operation to the gather lane. own is what this rank gives to
-// it, in bytes; after is called when it is done.
-func (g *Group) submit(o engine.GatherOp, own int, after func()) (*Work, error) {
-	g.posting.RLock()
-	defer g.posting.RUnlock()
-	return g.post(o, own, after)
-}
-
-// post is submit with g.posting held.
+// post hands an operation to the gather lane. own is what this rank gives to it, in bytes; after is
+// called when it is done. g.posting is held.
 func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	if g.leaving {
 		return nil, g.closed()

@@ -42,6 +42,10 @@ type Info struct {
 	// ranks, from and to, between which multicast did not pass, as all ranks found when they joined.
 	Peers   []Peer   `json:"peers"`
 	Unheard [][2]int `json:"unheard"`
+	// Nodes is the number of hosts whose ranks work together as nodes; 0: every rank stands alone.
+	// NodesReason says why.
+	Nodes       int    `json:"nodes"`
+	NodesReason string `json:"nodes_reason"`
 }
 
 type counters struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }

@@ -43,6 +43,7 @@ type transports struct {
 	streams func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface   string
 	rails   []string  // further interfaces
+	region  Region    // of this rank's node; nil: there are no nodes
 	link    *sending  // nil: nothing leaves the host
 	found   []warning // while it was opened
 	free    func() error
@@ -106,9 +107,18 @@ func (g *Group) open(ctx context.Context) (*transports, error) {
 	}
 	c.found = append(found, c.found...)
 	if err := g.start(c, window); err != nil {
-		return nil, errors.Join(err, c.gather.Close(), c.free())
+		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
+}
+
+// close gives back what no engine has taken over.
+func (c *transports) close() error {
+	err := errors.Join(c.gather.Close(), c.free())
+	if c.region != nil {
+		err = errors.Join(err, c.region.Close())
+	}
+	return err
 }
 
 // reasonPatience is how long a rank that cannot join stays for those that connect to it yet, and
@@ -175,6 +185,7 @@ func (g *Group) failed(f *Fault) {
 func (g *Group) fail(err error) {
 	g.gather.Fail(err)
 	g.reduce.Fail(err)
+	g.node.fail(err)
 }
 
 // joinResult is what ranks tell each other about opening the fabric.
@@ -218,6 +229,11 @@ func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joi
 // open opens the fabric agreed on on all ranks, or on none.
 func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, int, error) {
 	c, err := fabrics[a.fabric].open(ctx, m, l, a)
+	if err == nil && a.twoLevel() {
+		if c.region, err = openRegion(ctx, m, l, a, a.node.ranks); err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}
 	var mine joinResult
 	if err != nil {
 		tellOthers(ctx, m, a.rank, err)
@@ -236,7 +252,7 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transport
 		}
 	}
 	if err != nil && c != nil {
-		err = errors.Join(err, c.gather.Close(), c.free())
+		err = errors.Join(err, c.close())
 	}
 	if window > 1 {
 		window /= 2
@@ -275,7 +291,7 @@ func (g *Group) start(c *transports, window int) error {
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		Address: a.addrs[a.rank].Addr().String(), Rails: append([]string{}, c.rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
-		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...),
+		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Nodes: len(a.nodes), NodesReason: a.levels(),
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
@@ -288,32 +304,45 @@ func (g *Group) start(c *transports, window int) error {
 	}
 	g.gather = engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
-			Rank: a.rank, Size: a.size, Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
+			Rank: a.column.own, Size: a.column.size(), Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
 			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: s.Cutoff, Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
-		Job: a.job, Fabric: c.gather,
-		Broken: g.broken,
+		Job: a.columnJob(), Fabric: c.gather,
+		Broken: g.brokenAmong(&a.column),
 		Relay:  s.Multicast == "off",
 		Link:   g.link.fabric(),
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})
 	g.route.Store(&routeInfo{reason: a.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
-		Rank: a.rank, Size: a.size,
+		Rank: a.column.own, Size: a.column.size(),
 		Yield:  g.yield,
 		Link:   g.link.fabric(),
 		Route:  newRouteDriver(g, c.streams).run,
-		Broken: g.reduceBroken,
+		Broken: g.reduceBrokenAmong(&a.column),
 	})
 	g.lanes = [2]*overlap.Lane{
 		overlap.Gather: overlap.NewLane(g.gather),
 		overlap.Reduce: overlap.NewLane(g.reduce),
 	}
+	if c.region != nil {
+		g.startNode(c.region)
+	}
 	g.mu.Lock()
 	g.started = true
 	g.mu.Unlock()
 	return nil
+}
+
+// brokenAmong is broken for a gather lane of some ranks, which it has by their index.
+func (g *Group) brokenAmong(m *members) func(index int, err error) {
+	return func(index int, err error) { g.broken(m.rank(index), m.inRanks(err)) }
+}
+
+// reduceBrokenAmong is reduceBroken for a reduce lane of some ranks.
+func (g *Group) reduceBrokenAmong(m *members) func(err error) {
+	return func(err error) { g.reduceBroken(m.inRanks(err)) }
 }
 
 // reduceBroken is broken for the reduce lane.

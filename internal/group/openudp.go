@@ -42,7 +42,8 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 		return nil, err
 	}
 	peers := a.peers(paths, l.network, conns)
-	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return l.network.Gather(&o, conns) })
+	a.narrowToColumn(&o)
+	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return l.network.Gather(&o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)
 		return nil, err
@@ -89,6 +90,19 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	return o, err
 }
 
+// narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's
+// column's.
+func (a *agreement) narrowToColumn(o *udp.Options) {
+	if !a.twoLevel() {
+		return
+	}
+	o.Rank, o.Size, o.Job, o.Port = a.column.own, a.column.size(), a.columnJob(), a.columnPort(o.Port)
+	o.Sources = pick(&a.column, o.Sources)
+	for i := range o.Rails {
+		o.Rails[i].Sources = pick(&a.column, o.Rails[i].Sources)
+	}
+}
+
 // packetFor returns the bytes of the packets in which full chunks travel, and TCP's: as many as the
 // interface takes, or those of the chunks that somebody has asked for.
 func packetFor(o *udp.Options) int {
@@ -129,15 +143,15 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 	return found, nil
 }
 
-// openStreams connects this rank to all others for Reduce-Scatter. It waits for those that have not
+// openStreams connects this rank to the others of its column for Reduce-Scatter. It waits for those that have not
 // come to theirs as long as ctx, the life of the group, lasts: the mesh says who is dead.
 func openStreams(ctx context.Context, l *lobby, a *agreement) (fabric.Streams, error) {
 	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: a.rank, Size: a.size, Stall: a.settings.Timeout}
-	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return l.network.Streams(o, conns) })
+	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: a.settings.Timeout}
+	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return l.network.Streams(o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)
 	}

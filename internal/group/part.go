@@ -46,6 +46,8 @@ func (p *part) whole(ranks int) bool { return len(p.buf) == p.shard*ranks }
 // is for this rank's share of it. Everything must be in elements of a size.
 func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 	switch ranks := g.agreed.size; {
+	case g.node != nil:
+		return argument("%s: not with nodes; join with MCAST_NODES=off", call)
 	case p.shard < 0 || p.shard > maxShard:
 		return argument("%s: shard of %d bytes; allowed are 0 to %d", call, p.shard, maxShard)
 	case p.offset < 0 || p.offset > p.shard*ranks-len(p.buf):

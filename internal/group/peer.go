@@ -79,7 +79,11 @@ func ringOf(ranks []host) []int {
 
 // neighbours are the ranks that this one exchanges control messages with.
 func (a *agreement) neighbours() []int {
-	return topology.Graph{Rank: a.rank, Size: a.size, Order: topology.NewOrder(a.ring)}.Neighbours()
+	all := topology.Graph{Rank: a.column.own, Size: a.column.size(), Order: topology.NewOrder(a.ring)}.Neighbours()
+	for i, index := range all {
+		all[i] = a.column.ranks[index]
+	}
+	return all
 }
 
 // peers are all ranks but this one.

@@ -39,9 +39,18 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.agreed.rank*len(recv), (g.agreed.rank+1)*len(recv))
 	}
-	g.posting.RLock()
-	defer g.posting.RUnlock()
-	return g.submitReduce(direct.Op{Op: collective.Op{Count: len(recv) / t.Size(), Type: t, Reduction: op, Factor: factor}, Send: send, Recv: recv}, func() { g.ended(overlap.Reduce) })
+	defer g.holdPosting()()
+	return g.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, false, func() {})
+}
+
+// reduceScatter posts a Reduce-Scatter, one that stays whole if it is a segment of something larger,
+// and calls done at its end. The caller has called holdPosting.
+func (g *Group) reduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (*Work, error) {
+	if g.node != nil {
+		return g.nodeReduceScatter(send, recv, o, whole, done)
+	}
+	o.Count = len(recv) / o.Type.Size()
+	return g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, done)
 }
 
 // Reduce gives root the reduction of all ranks' send. There recv is as long as
@@ -74,9 +83,13 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")
 	}
-	g.posting.RLock()
-	defer g.posting.RUnlock()
-	return g.submitReduce(direct.Op{Op: collective.Op{To: wire.ToRank(root), Count: len(send) / t.Size(), Type: t, Reduction: op, Factor: factor}, Send: send, Recv: recv}, func() { g.ended(overlap.Reduce) })
+	defer g.holdPosting()()
+	o := collective.Op{Type: t, Reduction: op, Factor: factor}
+	if g.node != nil {
+		return g.nodeReduce(send, recv, o, root)
+	}
+	o.To, o.Count = wire.ToRank(root), len(send)/t.Size()
+	return g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, func() {})
 }
 
 // checkReduction reports what a call may not reduce, or how.
@@ -90,13 +103,16 @@ func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 	return nil
 }
 
-// submitReduce hands an operation to the reduce lane. after must call ended. g.posting is held.
-func (g *Group) submitReduce(o direct.Op, after func()) (*Work, error) {
+// submitReduce hands an operation to the reduce lane and calls done at its end. g.posting is held.
+func (g *Group) submitReduce(o direct.Op, done func()) (*Work, error) {
 	if g.leaving {
 		return nil, g.closed()
 	}
 	g.begun(overlap.Reduce)
-	w, err := g.reduce.Submit(engine.ReduceOp{Op: o}, after)
+	w, err := g.reduce.Submit(engine.ReduceOp{Op: o}, func() {
+		g.ended(overlap.Reduce)
+		done()
+	})
 	if err != nil {
 		g.ended(overlap.Reduce)
 		return nil, err

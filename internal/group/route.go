@@ -180,7 +180,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.reduce.Do(d.life, func() { err = d.reduce.Resume(o.Records, d.streams) })
+		e := d.reduce.Do(d.life, func() { err = d.reduce.Resume(pick(&d.agreed.column, o.Records), d.streams) })
 		return route.Resumed{Operations: d.reduce.Stats().Switched}, errors.Join(e, err)
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))

@@ -2,10 +2,7 @@ package group
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // A tiny Allreduce is one Allgather of all inputs, which every rank reduces by
@@ -36,15 +33,13 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	copy(own, a.call[:])
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
-	w, err := g.submit(engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Allgather, Bytes: n},
-		Send: own, Recv: a.all,
-	}, len(send), joint.Ended)
+	defer g.holdPosting()()
+	w, err := g.allgather(own, a.all, nil, joint.Ended)
 	if err != nil {
 		return nil, err
 	}
 	joint.Posted([]*engine.Work{w.Work})
-	return &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}, nil
+	return &Work{Work: joint.Work, lane: w.lane, before: w.before}, nil
 }
 
 // finish reduces what all ranks have sent.

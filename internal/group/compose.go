@@ -1,0 +1,172 @@
+package group
+
+import (
+	"cmp"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// With nodes, an operation is composed of operations of the node and of the column, which follow each
+// other segment by segment: while one segment crosses the network, memory moves the one beside it.
+// All ranks of a node, and all of a column, post theirs in the same order.
+
+const (
+	// segmentOfNode is what of a shard goes from one level to the other at a time, in bytes.
+	segmentOfNode = 256 << 10
+	// mostSteps bounds the operations that one composed operation posts to a lane, where there are
+	// not more nodes.
+	mostSteps = 512
+)
+
+// composed is an operation in the making.
+type composed struct {
+	*Group
+	class  overlap.Class
+	joint  *engine.Joint
+	left   int // steps not posted yet
+	works  []*engine.Work
+	column []*Work // those of works that cross the network
+	err    error   // why not all of them were posted
+}
+
+// compose begins an operation of so many steps. done is called when all of them are, with what they
+// end with, and returns what the operation ends with. g.posting is held for writing.
+func (g *Group) compose(class overlap.Class, steps int, begun bool, done func(err error) error) (*composed, error) {
+	switch {
+	case g.leaving:
+		return nil, g.closed()
+	case g.full(class, steps):
+		return nil, engine.ErrBusy
+	}
+	c := &composed{Group: g, class: class, left: steps}
+	c.joint = engine.NewJoint(steps, func(err error) error {
+		g.ended(class)
+		return done(cmp.Or(err, c.err))
+	})
+	c.joint.Book(&g.waited[class])
+	if !begun {
+		g.begun(class)
+	}
+	return c, nil
+}
+
+// full reports whether a class has no room for so many operations on a lane. Where nothing is in
+// flight there is room for a call of any size.
+func (g *Group) full(class overlap.Class, steps int) bool {
+	inFlight := func(gather, reduce interface{ InFlight() int }) int {
+		if class == overlap.Gather {
+			return gather.InFlight()
+		}
+		return reduce.InFlight()
+	}
+	n := inFlight(g.gather, g.reduce)
+	if g.node != nil {
+		n = max(n, inFlight(g.node.gather, g.node.reduce))
+	}
+	return n > 0 && n+steps > engine.MaxQueued
+}
+
+// posted takes steps that were posted to the lanes of the node or, if across, of the column.
+func (c *composed) posted(works []*engine.Work, err error, across bool) {
+	if err != nil {
+		c.err = cmp.Or(c.err, err)
+		return
+	}
+	c.left -= len(works)
+	c.works = append(c.works, works...)
+	if across {
+		for _, w := range works {
+			c.column = append(c.column, &Work{Work: w, lane: c.lanes[c.class]})
+		}
+	}
+}
+
+// ended is called at the end of each step: what it may have kept waiting goes on.
+func (c *composed) ended() {
+	c.lanes[c.class].Nudge()
+	c.node.lanes[c.class].Nudge()
+	c.joint.Ended()
+}
+
+// gathers posts steps to a gather lane. It returns nothing once some were refused.
+func (c *composed) gathers(across bool, ops ...engine.GatherOp) []*engine.Work {
+	if c.err != nil || len(ops) == 0 {
+		return nil
+	}
+	lane := c.node.gather
+	if across {
+		lane = c.gather
+	}
+	works, err := lane.SubmitAll(ops, c.ended)
+	c.posted(works, err, across)
+	return works
+}
+
+// reduces posts steps to a reduce lane. It returns nothing once some were refused.
+func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
+	if c.err != nil || len(ops) == 0 {
+		return nil
+	}
+	lane := c.node.reduce
+	if across {
+		lane = c.reduce
+	}
+	works, err := lane.SubmitAll(ops, c.ended)
+	c.posted(works, err, across)
+	return works
+}
+
+// work is the whole. If the group has failed, what was posted may use the buffers until it ends, so
+// that it is an operation all the same, unless nothing was posted. own is what this rank gives to
+// it or gets of it, in bytes.
+func (c *composed) work(own int) (*Work, error) {
+	for range c.left {
+		c.joint.Ended()
+	}
+	c.joint.Posted(c.works)
+	if len(c.works) == 0 && c.err != nil {
+		return nil, c.err
+	}
+	c.node.posted[c.class].Add(1)
+	c.checkDeparted(c.class)
+	w := &Work{Work: c.joint.Work}
+	if c.class == overlap.Gather {
+		c.counters.gatherBytes.Add(uint64(own))
+		w.before, w.lane = c.column, c.node.lanes[c.class]
+	} else {
+		c.counters.reduceBytes.Add(uint64(own))
+		c.node.lanes[c.class].Posted() // whoever waits drives the other one
+		w.lane = c.lanes[c.class]
+	}
+	return w, nil
+}
+
+// after returns the i-th of some steps, nil if they were refused.
+func after(works []*engine.Work, i int) *engine.Work {
+	if i >= len(works) {
+		return nil
+	}
+	return works[i]
+}
+
+// stretch is a part of a shard: bytes from up to to.
+type stretch struct{ from, to int }
+
+func (s stretch) len() int { return s.to - s.from }
+
+// cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least, and
+// not more if it is to stay whole.
+func (g *Group) cut(bytes, size int, whole bool) []stretch {
+	if whole {
+		return []stretch{{0, bytes}}
+	}
+	most := max(1, mostSteps/len(g.agreed.nodes))
+	step := max(segmentOfNode, (bytes+most-1)/most)
+	step = (step + size - 1) / size * size
+	all := []stretch{{0, min(step, bytes)}}
+	for at := step; at < bytes; at += step {
+		all = append(all, stretch{at, min(at+step, bytes)})
+	}
+	return all
+}

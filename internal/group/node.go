@@ -1,0 +1,80 @@
+package group
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// nodeLanes are what a rank has to do with the other ranks of its host, in a group that works on two
+// levels: lanes of their own, over shared memory. The group's own lanes are those of its column.
+type nodeLanes struct {
+	region Region
+	gather *engine.Gather
+	reduce *engine.Reduce
+	lanes  [2]*overlap.Lane // of gather and reduce
+	sums   partialSums
+	posted [2]atomic.Uint64 // operations of each class
+}
+
+// startNode sets up the lanes over the region.
+func (g *Group) startNode(r Region) {
+	a, gather := g.agreed, r.Gather()
+	t := gather.Traits()
+	n := &nodeLanes{region: r}
+	n.gather = engine.NewGather(engine.GatherConfig{
+		Core: multicast.Config{
+			Rank: a.node.own, Size: a.node.size(), Chunk: t.Chunk, Lossless: t.Lossless, Window: t.Window,
+			Chains: 1, Subgroups: 1, Eager: min(a.settings.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Cutoff: a.settings.Cutoff, Reorder: reorder,
+		},
+		Job: a.job, Fabric: gather,
+		Broken: g.brokenAmong(&a.node),
+	})
+	n.reduce = engine.NewReduce(engine.ReduceConfig{
+		Rank: a.node.own, Size: a.node.size(),
+		Broken: g.reduceBrokenAmong(&a.node),
+	})
+	n.reduce.Begin(0, nil, r.Streams())
+	n.lanes = [2]*overlap.Lane{
+		overlap.Gather: overlap.NewLane(n.gather),
+		overlap.Reduce: overlap.NewLane(n.reduce),
+	}
+	g.node = n
+}
+
+// fail ends all operations. A nil node has none.
+func (n *nodeLanes) fail(err error) {
+	if n != nil {
+		n.gather.Fail(err)
+		n.reduce.Fail(err)
+	}
+}
+
+// idle reports whether nothing is in flight.
+func (n *nodeLanes) idle() bool {
+	return n == nil || n.gather.InFlight() == 0 && n.reduce.InFlight() == 0
+}
+
+// stop ends the agents, and what is still in flight.
+func (n *nodeLanes) stop() {
+	if n == nil {
+		return
+	}
+	for _, l := range n.lanes {
+		l.Close()
+	}
+	n.gather.Work()
+	n.reduce.Work()
+}
+
+// close frees what is left of a node that was stopped.
+func (n *nodeLanes) close() error {
+	if n == nil {
+		return nil
+	}
+	return errors.Join(n.reduce.Close(), n.gather.Close(), n.region.Close())
+}

@@ -1,0 +1,105 @@
+package group
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// nodeAllgather is an Allgather on two levels: each column gathers the shards of its ranks, and each
+// node what its columns have gathered, host by host. The own shard lies in its place in recv. If
+// follows is not nil, it must be done before. done is called with what it ends with.
+func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func()) (*Work, error) {
+	a, n := g.agreed, len(own)
+	segments := g.cut(n, 1, follows != nil)
+	c, err := g.compose(overlap.Gather, 1+len(segments)*len(a.nodes), follows != nil, func(err error) error {
+		done()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	yield := g.yielding(wire.Allgather)
+	allgather := func(s stretch, ranks []int, send []byte, after *engine.Work) engine.GatherOp {
+		return engine.GatherOp{
+			Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len()},
+			Send: nonNil(send[s.from:s.to:s.to]), Recv: recv[s.from : len(recv)-n+s.to], Slots: ranks, Stride: n, After: after,
+		}
+	}
+	across := make([]engine.GatherOp, len(segments))
+	for i, s := range segments {
+		across[i] = allgather(s, a.column.ranks, own, follows)
+		across[i].Yield = yield
+	}
+	arrived := c.gathers(true, across...)
+	within := []engine.GatherOp{allgather(stretch{0, n}, a.node.ranks, own, follows)}
+	for i, s := range segments {
+		for h, node := range a.nodes {
+			if h != a.column.own {
+				within = append(within, allgather(s, node, recv[node[a.node.own]*n:][:n], after(arrived, i)))
+			}
+		}
+	}
+	c.gathers(false, within...)
+	return c.work(n)
+}
+
+// nodeBroadcast is a Broadcast on two levels: over the root's column, and from there in each node.
+func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
+	a := g.agreed
+	host, place := a.where(root)
+	segments := g.cut(len(buf), 1, false)
+	steps, own := len(segments), 0
+	if place == a.node.own {
+		steps *= 2
+	}
+	if root == a.rank {
+		own = len(buf)
+	}
+	c, err := g.compose(overlap.Gather, steps, false, func(err error) error { return err })
+	if err != nil {
+		return nil, err
+	}
+	broadcast := func(s stretch, root int, sends bool) engine.GatherOp {
+		part := buf[s.from:s.to:s.to]
+		o := engine.GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(part)}, Recv: part}
+		if sends {
+			o.Send = nonNil(part)
+		}
+		return o
+	}
+	var across, within []engine.GatherOp
+	yield := g.yielding(wire.Broadcast)
+	for _, s := range segments {
+		if place == a.node.own {
+			o := broadcast(s, host, root == a.rank)
+			o.Yield = yield
+			across = append(across, o)
+		}
+		within = append(within, broadcast(s, place, place == a.node.own))
+	}
+	arrived := c.gathers(true, across...)
+	if root != a.rank {
+		for i := range arrived {
+			within[i].After = arrived[i]
+		}
+	}
+	c.gathers(false, within...)
+	return c.work(own)
+}
+
+// nodeBarrier is a Barrier on two levels: of the node, of the column, and of the node again.
+func (g *Group) nodeBarrier() (*Work, error) {
+	c, err := g.compose(overlap.Gather, 3, false, func(err error) error { return err })
+	if err != nil {
+		return nil, err
+	}
+	barrier := func(after *engine.Work) engine.GatherOp {
+		return engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil), After: after}
+	}
+	here := c.gathers(false, barrier(nil))
+	all := c.gathers(true, barrier(after(here, 0)))
+	c.gathers(false, barrier(after(all, 0)))
+	return c.work(0)
+}

@@ -1,0 +1,52 @@
+package reduce
+
+// Nested is a reduction of all ranks made of two: of the ranks of each host, and then of what the hosts
+// have. The owner's host counts as the owner on the second level, the rank of each host that has the
+// owner's place there on the first.
+type Nested struct {
+	Within, Across Op
+	Factor         float64 // of Within, if that is PremulSum
+	Divide         bool    // the result by the number of ranks, see Divide
+}
+
+// Nest returns the two reductions. A mean of short floats is made of inputs that were multiplied
+// first: the sum of a host's might be more than the type holds.
+func Nest(t Type, op Op, factor float64, ranks int) Nested {
+	switch {
+	case op == PremulSum:
+		return Nested{Within: PremulSum, Across: Sum, Factor: factor}
+	case op == Avg && t.OwnLast():
+		return Nested{Within: Sum, Across: Sum, Divide: true}
+	case op == Avg:
+		return Nested{Within: PremulSum, Across: Sum, Factor: 1 / float64(ranks)}
+	}
+	return Nested{Within: op, Across: op}
+}
+
+// FoldNested sets dst to what an owner gets of the contributions of all ranks, which hosts of equally
+// many ranks reduce in two levels. It says what the bits are, and is not fast.
+func FoldNested(dst []byte, srcs [][]byte, hosts [][]int, owner int, t Type, op Op, factor float64) {
+	l := Nest(t, op, factor, len(srcs))
+	var partial [][]byte
+	own, place := 0, 0
+	for h, ranks := range hosts {
+		for i, r := range ranks {
+			if r == owner {
+				own, place = h, i
+			}
+		}
+	}
+	for _, ranks := range hosts {
+		var local [][]byte
+		for _, r := range ranks {
+			local = append(local, srcs[r])
+		}
+		sum := make([]byte, len(dst))
+		Fold(sum, InOrder(local, place, t), t, l.Within, l.Factor)
+		partial = append(partial, sum)
+	}
+	Fold(dst, InOrder(partial, own, t), t, l.Across, 0)
+	if l.Divide {
+		Divide(dst, t, len(srcs))
+	}
+}
