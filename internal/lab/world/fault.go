@@ -40,22 +40,25 @@ type Fault struct {
 	What  What
 	At    time.Duration
 	For   time.Duration
-	From  int     // host
-	To    int     // host, for Drop; Anybody: all
+	From  int     // a process: it, for Descriptors, or its host
+	To    int     // a process, for Drop: its host; Anybody: all
 	Both  bool    // Drop in the other direction as well
 	Flow  Flow    // that Drop concerns
 	Least int     // bytes of the packets that Drop concerns, at least
 	Share float64 // of the packets that are lost; 0: all
 }
 
-// Anybody is every host.
+// Anybody is every process.
 const Anybody = -1
 
 func (f *Fault) active(now time.Duration) bool {
 	return now >= f.At && (f.For == 0 || now < f.At+f.For)
 }
 
-func (f *Fault) between(from, to int) bool {
-	is := func(a, b int) bool { return (f.From == Anybody || f.From == a) && (f.To == Anybody || f.To == b) }
+// between reports whether it is between two hosts; place tells that of a process.
+func (f *Fault) between(place func(process int) int, from, to int) bool {
+	is := func(a, b int) bool {
+		return (f.From == Anybody || place(f.From) == a) && (f.To == Anybody || place(f.To) == b)
+	}
 	return is(from, to) || f.Both && is(to, from)
 }

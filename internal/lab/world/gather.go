@@ -132,7 +132,11 @@ func (g *gather) Multicast(r *fabric.Run) int {
 			if !w.passes(g.host, to.host, Multicast, packet) {
 				continue
 			}
-			to.arrives(arrival{to.host.arrive(left, packet), head, payload})
+			at := now.Add(loopback)
+			if to.host.machine != g.host.machine {
+				at = to.host.arrive(left, packet)
+			}
+			to.arrives(arrival{at, head, payload})
 		}
 	}
 	return done

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -14,21 +15,36 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
-// Host is a host with one process: a rank or an aggregation node. It implements group.Network.
+// Host is a host as one of its processes sees it, which is a rank or an aggregation node. It
+// implements group.Network.
 type Host struct {
-	world     *World
-	number    int
+	*machine
+	world   *World
+	number  int // of the process
+	ends    map[*end]struct{}
+	gone    bool          // the process has ended
+	stopped chan struct{} // closed when the process goes on; nil: it runs
+}
+
+// machine is what the processes of a host share.
+type machine struct {
+	place     int // its number
 	addr      netip.Addr
 	listeners map[uint16]*listener
 	sockets   map[uint16]*socket
-	ends      map[*end]struct{}
 	port      uint16
-	link      uplink.Words  // what its process says of the link
-	sent      time.Time     // when its link has carried all that it was given
-	received  time.Time     // ... the other way
-	gone      bool          // its process has ended
-	crashed   bool          // and the host with it: it says nothing any more
-	stopped   chan struct{} // closed when the process goes on; nil: it runs
+	regions   map[string]*region // by address
+	link      uplink.Words       // what its processes say of the link
+	sent      time.Time          // when its link has carried all that it was given
+	received  time.Time          // ... the other way
+	crashed   bool               // without power it says nothing any more
+}
+
+func newMachine(place int) *machine {
+	return &machine{
+		place: place, addr: hostAddr(place), port: 32768,
+		listeners: map[uint16]*listener{}, sockets: map[uint16]*socket{}, regions: map[string]*region{},
+	}
 }
 
 var _ group.Network = (*Host)(nil)
@@ -36,13 +52,13 @@ var _ group.Network = (*Host)(nil)
 const iface = "sim0"
 
 // node reports whether it is an aggregation node's.
-func (h *Host) node() bool { return h.number >= h.world.cfg.Hosts }
+func (h *Host) node() bool { return h.number >= h.world.cfg.Ranks }
 
 // Host implements group.Network.
-func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.number, h.addr) }
+func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.place, h.addr) }
 
 // Name implements group.Network.
-func (h *Host) Name() string { return fmt.Sprintf("host%d", h.number) }
+func (h *Host) Name() string { return fmt.Sprintf("host%d", h.place) }
 
 // Uplink implements group.Network.
 func (h *Host) Uplink(string, netdev.Version) (*net.Interface, []netip.Addr, error) {
@@ -76,16 +92,27 @@ func (h *Host) device() *net.Interface {
 	return &net.Interface{Index: 1, MTU: h.world.cfg.MTU, Name: iface, Flags: net.FlagUp | net.FlagMulticast}
 }
 
-// Kill ends the process: its kernel closes what it had open. With crash the host loses power:
-// nobody hears of it.
+// Kill ends the process: its kernel closes what it had open. With crash the host loses power, and
+// all its processes end: nobody hears of it.
 func (h *Host) Kill(crash bool) {
 	w := h.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h.gone, h.crashed = true, crash
-	clear(h.sockets)
+	h.crashed = h.crashed || crash
+	for _, p := range w.hosts {
+		if p == h || crash && p.machine == h.machine {
+			p.kill()
+		}
+	}
+}
+
+func (h *Host) kill() {
+	h.gone = true
+	maps.DeleteFunc(h.sockets, func(_ uint16, s *socket) bool { return s.host == h })
 	for _, l := range h.listeners {
-		l.close()
+		if l.host == h {
+			l.close()
+		}
 	}
 	for e := range h.ends {
 		e.close()
@@ -187,7 +214,7 @@ func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (ne
 			w.mu.Unlock()
 			return nil, failing("socket", syscall.EMFILE)
 		}
-		to := w.at(at.Addr())
+		to := h.at(at.Addr())
 		if to == nil {
 			w.mu.Unlock()
 			return nil, failing("connect", syscall.EHOSTUNREACH)

@@ -18,7 +18,7 @@ func TestDeadWhileJoining(t *testing.T) {
 		for _, dead := range []int{0, 5, hosts - 1} {
 			for at := step; at < 40*step; at += step {
 				s := Scenario{
-					Net: Config{Hosts: hosts, MTU: 1500, Queue: 256, Delay: 100 * time.Microsecond}, Timeout: 2 * time.Second,
+					Net: Config{Ranks: hosts, MTU: 1500, Queue: 256, Delay: 100 * time.Microsecond}, Timeout: 2 * time.Second,
 					Calls: []Call{{}}, Events: []Event{{Rank: dead, Deed: deed, At: at}},
 				}
 				r := Play(t, &s)

@@ -50,7 +50,7 @@ func TestLate(t *testing.T) {
 
 func comeLate(t *testing.T, late int, call func(g *group.Group) error) {
 	const size, times = 3, 3
-	w := New(Config{Hosts: size, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
+	w := New(Config{Ranks: size, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
 	s := config.Default()
 	s.Fabric, s.Timeout = "udp", 2*time.Second
 	var all sync.WaitGroup

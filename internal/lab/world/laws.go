@@ -39,7 +39,7 @@ func (s *Scenario) ends(f *Fault) verdict {
 		}
 		return never
 	}
-	if f.Flow&Every&^Multicast == 0 {
+	if f.Flow&Every&^Multicast == 0 || s.hosts() == 1 {
 		return never
 	}
 	if f.Least > 0 && f.Least < leastHole {
@@ -84,7 +84,7 @@ func (s *Scenario) causes() (all []cause) {
 		switch e.Deed {
 		case Kill:
 		case Crash:
-			c.bound = s.Timeout + time.Second
+			c.bound, c.ranks, c.alone = s.Timeout+time.Second, s.beside(e.Rank), s.beside(e.Rank)
 		case Stop:
 			if e.For <= s.Timeout/3 {
 				continue
@@ -104,8 +104,8 @@ func (s *Scenario) causes() (all []cause) {
 			continue
 		}
 		c := cause{since: f.At, bound: s.Timeout + 4*time.Second, kind: []int{int(group.Dead), int(group.Path)}, text: fmt.Sprintf("fault %+v", *f)}
-		for r := range s.Net.Hosts {
-			if f.From == Anybody || f.To == Anybody || r == f.From || r == f.To {
+		for r := range s.Net.Ranks {
+			if f.From == Anybody || f.To == Anybody || s.Net.place(r) == s.Net.place(f.From) || s.Net.place(r) == s.Net.place(f.To) {
 				c.ranks = append(c.ranks, r)
 			}
 		}

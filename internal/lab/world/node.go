@@ -27,7 +27,7 @@ const secret = "correct-horse-battery"
 
 // address is where a node is.
 func (s *Scenario) address(node int) string {
-	return fmt.Sprintf("%v:%d", hostAddr(s.Net.Hosts+node), nodePort)
+	return fmt.Sprintf("%v:%d", hostAddr(s.Net.Ranks+node), nodePort)
 }
 
 // via is MCAST_SWITCH of a rank.
@@ -90,7 +90,7 @@ func (n *node) start() {
 	me := n.s.Nodes[n.number]
 	c := switchd.Config{
 		Bind: fmt.Sprintf(":%d", nodePort), Workers: me.Workers, Rate: 1e9, Network: n.host.Sessions(), Log: n.log,
-		Memory: 64 << 20, JobMemory: 4 << 20,
+		Memory: 256 << 20, JobMemory: 64 << 20,
 	}
 	if me.Parent > 0 {
 		c.Parent = n.s.address(me.Parent - 1)
@@ -122,7 +122,7 @@ func (n *node) run(stop chan struct{}) {
 	}
 	n.start()
 	for _, e := range n.s.Events {
-		if e.Rank != n.s.Net.Hosts+n.number || !until(e.At) {
+		if e.Rank != n.s.Net.Ranks+n.number || !until(e.At) {
 			continue
 		}
 		if e.Deed == Stop {
@@ -182,7 +182,7 @@ func (s *Scenario) nodes(w *World, log *journal) (end func() error) {
 	var running sync.WaitGroup
 	all := make([]*node, len(s.Nodes))
 	for i := range s.Nodes {
-		n := &node{s: s, number: i, host: w.Host(s.Net.Hosts + i)}
+		n := &node{s: s, number: i, host: w.Host(s.Net.Ranks + i)}
 		n.log = log.of(w, 0).With("node", i)
 		all[i] = n
 		running.Go(func() { n.run(stop) })

@@ -64,7 +64,7 @@ func (s *Scenario) play() (rep Report) {
 	w := New(s.Net, s.Faults...)
 	var log journal
 	end := s.nodes(w, &log)
-	ranks := make([]*rank, s.Net.Hosts)
+	ranks := make([]*rank, s.Net.Ranks)
 	var running sync.WaitGroup
 	for i := range ranks {
 		r := &rank{s: s, number: i, host: w.Host(i), log: log.of(w, i), steps: make([]outcome, s.steps()), before: -1}
@@ -75,8 +75,16 @@ func (s *Scenario) play() (rep Report) {
 	}
 	stop := make(chan struct{})
 	for _, e := range s.Events {
-		if !s.node(e.Rank) && (e.Deed == Kill || e.Deed == Crash || e.Deed == Stop) {
+		if s.node(e.Rank) {
+			continue
+		}
+		switch e.Deed {
+		case Kill, Stop:
 			go ranks[e.Rank].suffer(&e, stop)
+		case Crash: // the host, whoever is on it
+			for _, r := range s.beside(e.Rank) {
+				go ranks[r].suffer(&e, stop)
+			}
 		}
 	}
 	ended := make(chan struct{})

@@ -76,8 +76,9 @@ func (p *prober) Unicast(to netip.AddrPort, packet int) error {
 	if p.host.stopped != nil || p.host.gone {
 		return nil
 	}
+	at := p.host.at(to.Addr())
 	for _, m := range w.members[multicastGroup(&p.o)] {
-		if q, ok := m.(*prober); ok && q.host.addr == to.Addr() && q.port == to.Port() {
+		if q, ok := m.(*prober); ok && at != nil && at.machine == q.host.machine && q.port == to.Port() {
 			p.send(q, Unicast, probe{p.o.Rank, packet, true})
 		}
 	}

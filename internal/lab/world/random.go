@@ -22,7 +22,7 @@ func kind(t *testing.T, title string, random func(uint64) Scenario) *search.Kind
 		Title: title, Random: random, Fit: (*Scenario).Fit,
 		Run: func(s *Scenario) search.Outcome {
 			r := Play(t, s)
-			return search.Outcome{Err: r.Err, Ops: r.Calls / s.Net.Hosts, Ranks: r.Calls, Events: r.Lost, Text: func() string {
+			return search.Outcome{Err: r.Err, Ops: r.Calls / s.Net.Ranks, Ranks: r.Calls, Events: r.Lost, Text: func() string {
 				return fmt.Sprintf("%v\n%v of virtual time, %d calls, %d packets lost\n%s", s, r.Virtual, r.Calls, r.Lost, r.Log)
 			}}
 		},
@@ -40,9 +40,9 @@ func (d draw) between(from, to time.Duration) time.Duration {
 
 func of[T any](d draw, all ...T) T { return all[d.IntN(len(all))] }
 
-func (d draw) network(seed uint64, hosts int) Config {
+func (d draw) network(seed uint64, ranks int) Config {
 	return Config{
-		Hosts: hosts, Seed: seed, Delay: d.between(time.Microsecond, 200*time.Microsecond),
+		Ranks: ranks, Seed: seed, Delay: d.between(time.Microsecond, 200*time.Microsecond),
 		Rate: of(d, 0, 1.25e9, 125e6), MTU: of(d, 1500, 1500, 9000), Queue: of(d, 32, 256, 1024),
 	}
 }
@@ -57,12 +57,13 @@ func Random(seed uint64) Scenario {
 		Chains:  of(d, 0, 0, 1, 2),
 		Pause:   of(d, 0, d.between(0, time.Millisecond), d.between(0, 100*time.Millisecond)),
 	}
+	s.together(seed)
 	for range 20 + d.IntN(80) {
 		s.Calls = append(s.Calls, d.call(&s))
 	}
 	if d.chance(0.5) {
 		for range 1 + d.IntN(2) {
-			s.Late = append(s.Late, Late{d.IntN(s.Net.Hosts), d.step(&s), d.between(0, 10*time.Second)})
+			s.Late = append(s.Late, Late{d.IntN(s.Net.Ranks), d.step(&s), d.between(0, 10*time.Second)})
 		}
 	}
 	switch d.IntN(10) {
@@ -95,10 +96,10 @@ func (d draw) step(s *Scenario) int {
 }
 
 func (d draw) call(s *Scenario) Call {
-	c := Call{Kind: Kind(d.IntN(int(kinds))), Root: d.IntN(s.Net.Hosts), Async: d.chance(0.3)}
+	c := Call{Kind: Kind(d.IntN(int(kinds))), Root: d.IntN(s.Net.Ranks), Async: d.chance(0.3)}
 	switch d.IntN(20) {
 	case 0:
-		c.Bytes = d.IntN(200_000) / s.Net.Hosts
+		c.Bytes = d.IntN(200_000) / s.Net.Ranks
 	case 1, 2, 3:
 		c.Bytes = d.IntN(20_000)
 	case 4:
@@ -115,7 +116,7 @@ func (d draw) call(s *Scenario) Call {
 // during draws a moment at which the group probably works, or joins.
 func (d draw) during(s *Scenario) time.Duration {
 	first := s.lateness(0, 0)
-	for r := range s.Net.Hosts {
+	for r := range s.Net.Ranks {
 		first = max(first, s.lateness(r, 0))
 	}
 	if d.chance(0.2) {
@@ -125,10 +126,14 @@ func (d draw) during(s *Scenario) time.Duration {
 	return first + d.between(0, length)
 }
 
-// pair draws two hosts.
+// pair draws two ranks, on two hosts if there are.
 func (d draw) pair(s *Scenario) (from, to int) {
-	from = d.IntN(s.Net.Hosts)
-	return from, (from + 1 + d.IntN(s.Net.Hosts-1)) % s.Net.Hosts
+	from = d.IntN(s.Net.Ranks)
+	to = (from + 1 + d.IntN(s.Net.Ranks-1)) % s.Net.Ranks
+	for s.Net.place(to) == s.Net.place(from) && s.hosts() > 1 {
+		to = (to + 1) % s.Net.Ranks
+	}
+	return from, to
 }
 
 // transient draws a fault that no group may end by.
@@ -180,7 +185,7 @@ func (d draw) permanent(s *Scenario) Fault {
 }
 
 func (d draw) event(s *Scenario) Event {
-	e := Event{Rank: d.IntN(s.Net.Hosts), Deed: 1 + Deed(d.IntN(int(deeds)-1)), At: d.during(s), Step: 1 + d.IntN(len(s.Calls))}
+	e := Event{Rank: d.IntN(s.Net.Ranks), Deed: 1 + Deed(d.IntN(int(deeds)-1)), At: d.during(s), Step: 1 + d.IntN(len(s.Calls))}
 	switch e.Deed {
 	case Stop:
 		e.For = of(d, d.between(0, s.Timeout/3), d.between(s.Timeout*3/2, 2*s.Timeout))

@@ -89,6 +89,15 @@ func (r *rank) depart() {
 func (s *Scenario) settings(rank int) config.Settings {
 	c := config.Default()
 	c.Fabric, c.Timeout, c.JoinTimeout, c.Chunk, c.Chains = "udp", s.Timeout, joinTimeout, s.Chunk, s.Chains
+	if s.Fabric != "" {
+		c.Fabric = s.Fabric
+	}
+	if s.ShmSlots > 0 {
+		c.ShmSlots = s.ShmSlots
+	}
+	if s.ShmChunk > 0 {
+		c.ShmChunk = s.ShmChunk
+	}
 	if len(s.Nodes) > 0 {
 		c.Switch, c.SwitchTimeout = s.via(rank), s.SwitchTimeout
 		if s.Fast {
@@ -128,10 +137,10 @@ func (r *rank) run() {
 }
 
 func (r *rank) join() (*group.Group, error) {
-	e, err := group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
+	e, err := group.Open(group.Options{Rank: r.number, Size: r.s.Net.Ranks, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
 	for err != nil && r.ctx.Err() == nil && lacks(err) {
 		time.Sleep(100 * time.Millisecond) // a script that is started again
-		e, err = group.Open(group.Options{Rank: r.number, Size: r.s.Net.Hosts, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
+		e, err = group.Open(group.Options{Rank: r.number, Size: r.s.Net.Ranks, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
 	}
 	if err != nil {
 		return nil, err
@@ -167,7 +176,7 @@ func (r *rank) goBack(g *group.Group) {
 	r.begin(step)
 	before := int(g.Stats().SwitchOps)
 	const n = 4 // elements
-	send, recv := values(step, r.number, 0, n*r.s.Net.Hosts), make([]byte, 4*n)
+	send, recv := values(step, r.number, 0, n*r.s.Net.Ranks), make([]byte, 4*n)
 	results := map[string]bool{}
 	wrong := ""
 	var err error
@@ -267,7 +276,7 @@ func (r *rank) wait(p *pending) bool {
 func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 	p.step = step
 	r.begin(step)
-	size, n := r.s.Net.Hosts, c.Bytes
+	size, n := r.s.Net.Ranks, c.Bytes
 	in := func(b []byte, from, first int) []byte {
 		for k := range b {
 			b[k] = given(step, from, first+k)

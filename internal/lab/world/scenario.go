@@ -12,15 +12,19 @@ import (
 // moment.
 type Scenario struct {
 	Seed    uint64
-	Net     Config        // Hosts are the ranks
+	Net     Config
 	Timeout time.Duration // MCAST_TIMEOUT; MCAST_JOIN_TIMEOUT is a minute
 	Chunk   int           // MCAST_CHUNK
 	Chains  int           // MCAST_CHAINS
+	Fabric  string        // MCAST_FABRIC; empty: udp
 	Pause   time.Duration // that each rank makes before each call
 	Calls   []Call
 	Late    []Late
 	Events  []Event
 	Faults  []Fault
+
+	ShmSlots int // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
+	ShmChunk int
 
 	Nodes         []Node
 	Ways          [][]int       // switches in the order of MCAST_SWITCH: of each, which nodes ranks name by turns
@@ -107,7 +111,10 @@ type Event struct {
 
 // String describes the scenario in a line.
 func (s *Scenario) String() string {
-	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Hosts, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+	if s.Net.On != nil {
+		text += fmt.Sprintf(", on hosts %v, MCAST_FABRIC=%s, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d", s.Net.On, s.Fabric, s.ShmSlots, s.ShmChunk)
+	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
 	}
@@ -144,17 +151,17 @@ func (s *Scenario) event(rank, step int) *Event {
 
 // Fit mends what a change has left dangling and reports whether the scenario can be run.
 func (s *Scenario) Fit() bool {
-	if s.Net.Hosts < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
+	if s.Net.Ranks < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
 		return false
 	}
-	if !s.fitNodes() {
+	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 {
 		return false
 	}
-	rank := func(r int) bool { return r >= 0 && r < s.Net.Hosts }
-	host := func(h int) bool { return h >= 0 && h < s.Net.Hosts+s.Net.Nodes }
+	rank := func(r int) bool { return r >= 0 && r < s.Net.Ranks }
+	host := func(h int) bool { return h >= 0 && h < s.Net.Ranks+s.Net.Nodes }
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		c.Root = min(c.Root, s.Net.Hosts-1)
+		c.Root = min(c.Root, s.Net.Ranks-1)
 		if c.Kind >= kinds || c.Bytes < 0 || !rank(c.Root) {
 			return false
 		}

@@ -122,7 +122,7 @@ func (s *socket) Send(head, payload []byte) syscall.Errno {
 		return syscall.ECONNREFUSED
 	}
 	left := h.leave(now, size)
-	to := w.at(s.peer.Addr())
+	to := h.at(s.peer.Addr())
 	if to == nil || !w.passes(h, to, Slots, size) {
 		return 0
 	}
@@ -151,7 +151,7 @@ func (s *socket) Send(head, payload []byte) syscall.Errno {
 func (w *World) mtu(h *Host) int {
 	now, mtu := time.Since(w.start), w.cfg.MTU
 	for i := range w.faults {
-		if f := &w.faults[i]; f.What == Narrow && f.From == h.number && f.active(now) {
+		if f := &w.faults[i]; f.What == Narrow && w.cfg.place(f.From) == h.place && f.active(now) {
 			mtu = min(mtu, f.Least-1)
 		}
 	}

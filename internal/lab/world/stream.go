@@ -104,7 +104,7 @@ func (e *end) transmit() {
 			e.unacknowledged()
 			return
 		}
-		at := e.peer.host.arrive(e.host.leave(now, headers+len(g.data)), headers+len(g.data))
+		at := e.host.carry(e.peer.host, now, headers+len(g.data))
 		if at.Before(e.arrive) {
 			at = e.arrive
 		}

@@ -19,7 +19,7 @@ import (
 // connected runs f in a bubble with both ends of a stream between hosts 0 and 1.
 func connected(t *testing.T, f func(t *testing.T, w *World, a, b net.Conn), faults ...Fault) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(Config{Hosts: 2, Delay: time.Millisecond, Rate: 1e8, MTU: 1500, Queue: 16}, faults...)
+		w := New(Config{Ranks: 2, Delay: time.Millisecond, Rate: 1e8, MTU: 1500, Queue: 16}, faults...)
 		ln, err := w.Host(1).Listen(t.Context(), "tcp", ":80")
 		require.NoError(t, err)
 		a, err := w.Host(0).Dial(t.Context(), "tcp", "10.0.0.2:80", group.Dialing{})

@@ -60,9 +60,9 @@ func unlike(got []byte, step, size, first int) string {
 // sums checks a result of F32 elements, from the first-th on, that an owner has got; -1: of which
 // ranks own parts.
 func (s *Scenario) sums(got []byte, step, owner, first int) string {
-	if wrong := unlike(got, step, s.Net.Hosts, first); wrong != "" || owner < 0 || s.Fast || s.trees() {
+	if wrong := unlike(got, step, s.Net.Ranks, first); wrong != "" || owner < 0 || s.Fast || s.trees() {
 		return wrong
 	}
-	want := inOrder(step, s.Net.Hosts, owner, first, len(got)/4)
+	want := inOrder(step, s.Net.Ranks, owner, first, len(got)/4)
 	return differs(got, func(k int) byte { return want[k] })
 }

@@ -31,7 +31,7 @@ func TestSwitches(t *testing.T) {
 func TestSwitchInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 4
-		w := New(Config{Hosts: size, Nodes: 2, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
+		w := New(Config{Ranks: size, Nodes: 2, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
 		for i, parent := range []string{"", "10.0.0.5:7001"} {
 			n, err := switchd.Start(switchd.Config{Bind: ":7001", Workers: 2, Parent: parent, Network: w.Host(size + i).Sessions()})
 			require.NoError(t, err)

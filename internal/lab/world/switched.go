@@ -16,6 +16,7 @@ func Switched(seed uint64) Scenario {
 		Pause: of(d, 0, d.between(0, 5*time.Millisecond), d.between(0, 100*time.Millisecond), d.between(0, 2*time.Second)),
 		Fast:  d.chance(0.3),
 	}
+	s.together(seed)
 	d.nodes(&s)
 	for range 20 + d.IntN(60) {
 		c := d.call(&s)
@@ -26,10 +27,10 @@ func Switched(seed uint64) Scenario {
 		s.Calls = append(s.Calls, c)
 	}
 	if d.chance(0.3) {
-		s.Late = append(s.Late, Late{d.IntN(s.Net.Hosts), d.step(&s), d.between(0, 10*time.Second)})
+		s.Late = append(s.Late, Late{d.IntN(s.Net.Ranks), d.step(&s), d.between(0, 10*time.Second)})
 	}
 	if d.chance(0.2) {
-		s.Slow = append(s.Slow, Slow{d.IntN(s.Net.Hosts), d.between(0, 200*time.Millisecond)})
+		s.Slow = append(s.Slow, Slow{d.IntN(s.Net.Ranks), d.between(0, 200*time.Millisecond)})
 	}
 	d.trouble(&s)
 	if d.chance(0.5) {
@@ -102,7 +103,7 @@ func (d draw) trouble(s *Scenario) {
 
 // outage draws how a node ends, and whether it comes back.
 func (d draw) outage(s *Scenario) Event {
-	e := Event{Rank: s.Net.Hosts + d.IntN(len(s.Nodes)), Deed: of(d, Kill, Kill, Crash, Stop, Leave), At: d.during(s)}
+	e := Event{Rank: s.Net.Ranks + d.IntN(len(s.Nodes)), Deed: of(d, Kill, Kill, Crash, Stop, Leave), At: d.during(s)}
 	e.For = d.between(time.Millisecond, 20*time.Second)
 	if e.Deed != Stop && d.chance(0.3) {
 		e.For = 0
@@ -121,13 +122,13 @@ func (s *Scenario) sortEvents() {
 
 // branch draws a fault between a rank and its node, or between a node and its parent.
 func (d draw) branch(s *Scenario) Fault {
-	rank := d.IntN(s.Net.Hosts)
+	rank := d.IntN(s.Net.Ranks)
 	way := of(d, s.Ways...)
-	f := Fault{What: Drop, At: d.during(s), From: rank, To: s.Net.Hosts + way[rank%len(way)], Both: d.chance(0.3)}
+	f := Fault{What: Drop, At: d.during(s), From: rank, To: s.Net.Ranks + way[rank%len(way)], Both: d.chance(0.3)}
 	if d.chance(0.5) {
 		for i, n := range s.Nodes {
 			if n.Parent > 0 && d.chance(0.7) {
-				f.From, f.To = s.Net.Hosts+i, s.Net.Hosts+n.Parent-1
+				f.From, f.To = s.Net.Ranks+i, s.Net.Ranks+n.Parent-1
 			}
 		}
 	}
@@ -150,12 +151,12 @@ func (d draw) branch(s *Scenario) Fault {
 
 // ofNode draws what is wrong with a node itself, or with all that is said to it.
 func (d draw) ofNode(s *Scenario) Fault {
-	f := Fault{What: Drop, At: d.during(s), From: s.Net.Hosts + d.IntN(len(s.Nodes)), To: Anybody}
+	f := Fault{What: Drop, At: d.during(s), From: s.Net.Ranks + d.IntN(len(s.Nodes)), To: Anybody}
 	f.For = of(d, 0, d.between(time.Millisecond, 10*time.Second))
 	switch d.IntN(6) {
 	case 5:
 		f.What, f.For = Congested, d.between(time.Millisecond, 5*time.Second)
-		f.From = d.IntN(s.Net.Hosts + len(s.Nodes))
+		f.From = d.IntN(s.Net.Ranks + len(s.Nodes))
 	case 0:
 		f.What, f.For = Descriptors, d.between(time.Millisecond, 10*time.Second)
 	case 1:

@@ -35,7 +35,7 @@ func (s *Scenario) troubles(f *Fault) bool {
 }
 
 // node reports whether a number is that of a node's host.
-func (s *Scenario) node(host int) bool { return host >= s.Net.Hosts }
+func (s *Scenario) node(host int) bool { return host >= s.Net.Ranks }
 
 // calm is when the last trouble of switches is over; never false if some lasts.
 func (s *Scenario) calm() (at time.Duration, ever bool) {

@@ -4,9 +4,10 @@
 // which advances when all goroutines wait, so an hour of waiting costs nothing and a hang is seen
 // at once.
 //
-// A World has hosts, one rank each. Between them go multicast datagrams, which are lost where a
-// queue is full or a Fault says so, and streams, which repeat what is lost as TCP does. What is
-// simulated is said in decision 0031; what is not: the kernel's sockets, and shared memory.
+// A World has hosts with ranks, one each or several. Between hosts go multicast datagrams, which are lost where a
+// queue is full or a Fault says so, and streams, which repeat what is lost as TCP does; ranks of
+// a host may share memory. What is simulated is said in decision 0031; what is not: the kernel's
+// sockets, and memory that processes map.
 package world
 
 import (
@@ -18,8 +19,9 @@ import (
 
 // Config says how a network is when nothing is wrong with it.
 type Config struct {
-	Hosts int // one rank each
-	Nodes int // hosts of aggregation nodes, which come after those of ranks
+	Ranks int
+	On    []int // the host of each rank, those before Ranks; nil: one each
+	Nodes int   // aggregation nodes, whose processes and hosts have the numbers from Ranks on
 	Seed  uint64
 	Delay time.Duration // of a packet from host to host
 	Rate  float64       // bytes a second that a host's link carries, each way
@@ -34,7 +36,7 @@ type World struct {
 
 	mu      sync.Mutex
 	rng     *rand.Rand
-	hosts   []*Host
+	hosts   []*Host // of each process
 	faults  []Fault
 	members map[netip.AddrPort][]receiver // by multicast group
 	lost    int                           // packets that faults have taken
@@ -47,13 +49,23 @@ func New(c Config, faults ...Fault) *World {
 		cfg: c, start: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0x776f726c64)), faults: faults,
 		members: map[netip.AddrPort][]receiver{},
 	}
-	for i := range c.Hosts + c.Nodes {
-		w.hosts = append(w.hosts, &Host{
-			world: w, number: i, addr: hostAddr(i),
-			listeners: map[uint16]*listener{}, sockets: map[uint16]*socket{}, ends: map[*end]struct{}{}, port: 32768,
-		})
+	machines := map[int]*machine{}
+	for i := range c.Ranks + c.Nodes {
+		at := c.place(i)
+		if machines[at] == nil {
+			machines[at] = newMachine(at)
+		}
+		w.hosts = append(w.hosts, &Host{machine: machines[at], world: w, number: i, ends: map[*end]struct{}{}})
 	}
 	return w
+}
+
+// place is the number of a process's host.
+func (c *Config) place(process int) int {
+	if process >= 0 && process < len(c.On) {
+		return c.On[process]
+	}
+	return process
 }
 
 // hostAddr is the address of a host.
@@ -61,7 +73,7 @@ func hostAddr(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number) + 1})
 }
 
-// Host returns a host by number.
+// Host returns the host of a process.
 func (w *World) Host(number int) *Host { return w.hosts[number] }
 
 // Lost returns how many packets faults have taken.
@@ -71,11 +83,14 @@ func (w *World) Lost() int {
 	return w.lost
 }
 
-// at returns the host with an address, or nil.
-func (w *World) at(addr netip.Addr) *Host {
-	for _, h := range w.hosts {
-		if h.addr == addr {
-			return h
+// at returns the host that an address is of, as seen from this one, or nil.
+func (h *Host) at(addr netip.Addr) *Host {
+	if addr.IsLoopback() {
+		return h
+	}
+	for _, other := range h.world.hosts {
+		if other.addr == addr {
+			return other
 		}
 	}
 	return nil
@@ -87,10 +102,13 @@ func (w *World) passes(from, to *Host, flow Flow, packet int) bool {
 	if from.crashed || to.crashed {
 		return false
 	}
+	if from.machine == to.machine {
+		return true
+	}
 	now := time.Since(w.start)
 	for i := range w.faults {
 		f := &w.faults[i]
-		if f.What != Drop || !f.active(now) || !f.between(from.number, to.number) || f.Flow&flow == 0 || packet < f.Least {
+		if f.What != Drop || !f.active(now) || !f.between(w.cfg.place, from.place, to.place) || f.Flow&flow == 0 || packet < f.Least {
 			continue
 		}
 		if f.Share == 0 || w.rng.Float64() < f.Share {
@@ -106,12 +124,24 @@ func (w *World) is(what What, h *Host) bool {
 	now := time.Since(w.start)
 	for i := range w.faults {
 		f := &w.faults[i]
-		if f.What == what && f.From == h.number && f.active(now) {
+		of := f.From == h.number || what != Descriptors && w.cfg.place(f.From) == h.place
+		if f.What == what && of && f.active(now) {
 			return true
 		}
 	}
 	return false
 }
+
+// carry returns when a packet arrives that one host sends another now.
+func (h *Host) carry(to *Host, now time.Time, packet int) time.Time {
+	if h.machine == to.machine {
+		return now.Add(loopback)
+	}
+	return to.arrive(h.leave(now, packet), packet)
+}
+
+// loopback is how long a packet takes from one process of a host to another.
+const loopback = 5 * time.Microsecond
 
 // leave returns when a packet has left a host, behind all that it has sent before.
 func (h *Host) leave(now time.Time, packet int) time.Time {

@@ -21,7 +21,7 @@ import (
 func TestGroupInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 4
-		w := New(Config{Hosts: size, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
+		w := New(Config{Ranks: size, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
 		s := config.Default()
 		s.Fabric, s.Timeout = "udp", 3*time.Second
 		var all sync.WaitGroup

@@ -1,0 +1,77 @@
+package world
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// beside returns the ranks on the host of one, it among them.
+func (s *Scenario) beside(rank int) (ranks []int) {
+	for r := range s.Net.Ranks {
+		if s.Net.place(r) == s.Net.place(rank) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// hosts is how many hosts have ranks.
+func (s *Scenario) hosts() int {
+	places := map[int]bool{}
+	for r := range s.Net.Ranks {
+		places[s.Net.place(r)] = true
+	}
+	return len(places)
+}
+
+// fitHosts mends what a change has left dangling, and reports whether the rest can be run. Rank 0,
+// where all meet, is on host 0.
+func (s *Scenario) fitHosts() bool {
+	if len(s.Net.On) == 0 {
+		return true
+	}
+	s.Net.On = s.Net.On[:min(len(s.Net.On), s.Net.Ranks)]
+	return s.Net.On[0] == 0 && !slices.ContainsFunc(s.Net.On, func(host int) bool { return host < 0 || host >= len(s.Net.On) })
+}
+
+// How ranks are dealt to hosts.
+const (
+	hostByHost = iota
+	byTurns
+	shuffled
+	uneven // some hosts have more than others
+)
+
+// together draws, in a share of all seeds, that ranks are on fewer hosts than there are of them. It
+// draws from a source of its own, so that all else is as it was.
+func (s *Scenario) together(seed uint64) {
+	d := draw{rand.New(rand.NewPCG(seed, 0x686f737473))}
+	if d.chance(0.5) {
+		return
+	}
+	hosts, each := of(d, 1, 2, 2, 3, 4), 2+d.IntN(3)
+	s.Net.Ranks = hosts * each
+	deal := of(d, hostByHost, byTurns, shuffled, uneven)
+	for r := range s.Net.Ranks {
+		on := r / each
+		switch deal {
+		case byTurns:
+			on = r % hosts
+		case uneven:
+			on = d.IntN(hosts)
+		}
+		s.Net.On = append(s.Net.On, on)
+	}
+	if deal == shuffled {
+		d.Shuffle(s.Net.Ranks, func(i, k int) { s.Net.On[i], s.Net.On[k] = s.Net.On[k], s.Net.On[i] })
+	}
+	number := map[int]int{} // from 0 on, as they appear
+	for r, host := range s.Net.On {
+		if _, known := number[host]; !known {
+			number[host] = len(number)
+		}
+		s.Net.On[r] = number[host]
+	}
+	s.Fabric = of(d, "auto", "auto", "auto", "auto", "udp")
+	s.ShmSlots, s.ShmChunk = 2+d.IntN(7), of(d, 0, 4<<10, 16<<10)
+}
