@@ -24,13 +24,10 @@ const pollBudget = 64
 
 // GatherOp is an operation for the gather lane. Buffers may live in C memory.
 type GatherOp struct {
-	// Recv takes the whole result: P*Bytes for an Allgather, Bytes for a
-	// Broadcast. Send may be its own slot of Recv; otherwise it is copied there, too.
+	// Recv takes the whole result: Bytes for a Broadcast, P*Bytes for an Allgather, or as much as its Stride
+	// and Slots need, of which nothing else is touched. Send may be its own slot of Recv; otherwise it is
+	// copied there, too.
 	Recv []byte
-	// Slots, if not nil, is where the shards of an Allgather lie in Recv: that of rank r begins at byte
-	// Slots[r]*Stride. What is between them is left alone. Ranks need not have the same.
-	Slots  []int
-	Stride int
 	// Whole is the length of the result that Recv is a part of; 0: Recv is all of it.
 	Whole int
 	multicast.Op
@@ -113,14 +110,6 @@ type gatherOp struct {
 func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.From }
 
 func (o *GatherOp) mayGo() bool { return o.After.lets() }
-
-// at returns where in Recv what lies at an offset of the shards in rank order belongs, of a root's shard.
-func (o *GatherOp) at(root, offset int) int {
-	if o.Slots == nil {
-		return offset
-	}
-	return o.Slots[root]*o.Stride + offset - root*o.Bytes
-}
 
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
@@ -303,18 +292,8 @@ func (g *Gather) post() bool {
 	return len(items) > 0
 }
 
-// ownOffset is where the own shard lies among those in rank order.
-func (g *Gather) ownOffset(o *gatherOp) int {
-	if o.Collective == wire.Broadcast {
-		return 0
-	}
-	return g.cfg.Core.Rank * o.Bytes
-}
-
-func (g *Gather) ownSlot(o *gatherOp) []byte {
-	off := o.at(g.cfg.Core.Rank, g.ownOffset(o))
-	return o.Recv[off : off+o.Bytes]
-}
+// ownSlot is where the own shard lies in the buffer of an operation.
+func (g *Gather) ownSlot(o *gatherOp) []byte { return o.Recv[o.Start(g.cfg.Core.Rank):][:o.Bytes] }
 
 // SameMemory reports whether two buffers of equal length are the same memory.
 func SameMemory(a, b []byte) bool {
@@ -344,8 +323,7 @@ func (g *Gather) multicast() bool {
 		g.run = fabric.Run{Head: r.Head, Count: r.Count, Shard: o.Send}
 		g.run.Head.Job = g.cfg.Job
 		if r.Head.Arena != multicast.NotEager {
-			at := int(r.Head.Arena) + g.ownOffset(o)
-			g.run.Shard = g.arena(r.Second)[at : at+o.Bytes]
+			g.run.Shard = g.ownInArena(o, &r)
 			if r.Head.PSN == 0 {
 				// An eager shard is sent, and repaired, from the arena. Before now
 				// the place may still have held an operation of the last epoch.
@@ -391,14 +369,6 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 	}
 }
 
-// arena returns the memory of eager operations: of every other epoch the second one.
-func (g *Gather) arena(second bool) []byte {
-	if second {
-		return g.arenas[1]
-	}
-	return g.arenas[0]
-}
-
 // held returns the bytes of a chunk that this rank holds.
 func (g *Gather) held(r *multicast.Repair) []byte {
 	n := int(r.Message.Bytes)
@@ -409,8 +379,7 @@ func (g *Gather) held(r *multicast.Repair) []byte {
 	if int(r.Message.Root) == g.cfg.Core.Rank {
 		return o.Send[int(r.Message.PSN)*g.cfg.Core.Chunk:][:n]
 	}
-	off := o.at(int(r.Message.Root), r.Place.Offset)
-	return o.Recv[off : off+n]
+	return o.Recv[r.Place.Offset : r.Place.Offset+n]
 }
 
 // finish completes what the protocol says is done. It runs right after
@@ -435,7 +404,7 @@ func (g *Gather) complete() {
 		w := o.work
 		if d.Err == nil {
 			if d.Arena != multicast.NotEager {
-				o.fill(g.arena(d.Second)[d.Arena:])
+				g.unpack(o, g.arena(d.Second)[d.Arena:])
 			} else if o.Send != nil {
 				g.copyOwn(o, o.Bytes)
 			}
@@ -451,28 +420,15 @@ func (g *Gather) complete() {
 	}
 }
 
-// fill copies an eager result, shards in rank order, to where they belong.
-func (o *gatherOp) fill(shards []byte) {
-	if o.Slots == nil {
-		copy(o.Recv, shards)
-		return
-	}
-	for r, slot := range o.Slots {
-		copy(o.Recv[slot*o.Stride:][:o.Bytes], shards[r*o.Bytes:])
-	}
-}
-
 // Expect implements fabric.Sink.
 func (g *Gather) Expect() fabric.Expected {
 	e, ok := g.comm.Expect()
 	if !ok {
 		return fabric.Expected{}
 	}
-	o := &g.ops[e.Seq%maxTracked]
-	off := o.at(e.Root, e.Offset)
 	return fabric.Expected{
 		Seq: e.Seq, Root: uint16(e.Root), PSN: uint32(e.PSN),
-		Dst: o.Recv[off : off+e.Bytes],
+		Dst: g.ops[e.Seq%maxTracked].Recv[e.Offset : e.Offset+e.Bytes],
 	}
 }
 
@@ -489,8 +445,7 @@ func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict
 		return g.arena(p.Second)[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, false
 	}
 	o := &g.ops[p.Seq%maxTracked]
-	off := o.at(int(h.Root), p.Offset)
-	return o.Recv[off : off+n : off+n], fabric.Take, o.bulk()
+	return o.Recv[p.Offset : p.Offset+n : p.Offset+n], fabric.Take, o.bulk()
 }
 
 // Received implements fabric.Sink.

@@ -24,6 +24,8 @@ type lossless struct {
 	now      time.Duration
 }
 
+func (f *lossless) clock() time.Duration { return f.now }
+
 func (f *lossless) Multicast(r *fabric.Run) int {
 	n := min(r.Count, f.room)
 	f.room -= n
@@ -56,7 +58,7 @@ func rank0() (*Gather, *lossless) {
 	f := &lossless{room: 1 << 20}
 	return NewGather(GatherConfig{
 		Core: multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f,
-		Clock: func() time.Duration { return f.now },
+		Clock: f.clock,
 	}), f
 }
 

@@ -23,8 +23,8 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 	yield := g.yielding(wire.Allgather)
 	allgather := func(s stretch, ranks []int, send []byte, after *engine.Work) engine.GatherOp {
 		return engine.GatherOp{
-			Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len()},
-			Send: nonNil(send[s.from:s.to:s.to]), Recv: recv[s.from : len(recv)-n+s.to], Slots: ranks, Stride: n, After: after,
+			Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len(), Slots: ranks, Stride: n},
+			Send: nonNil(send[s.from:s.to:s.to]), Recv: recv[s.from : len(recv)-n+s.to], After: after,
 		}
 	}
 	across := make([]engine.GatherOp, len(segments))

@@ -2,8 +2,10 @@ package sim
 
 import (
 	"bytes"
+	"slices"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -13,7 +15,8 @@ type buffers struct {
 	index  int
 	chunks int // K
 	shards int
-	own    int // index of this rank's shard, -1: none
+	placed multicast.Op // Op, and where this rank has its shards
+	own    int          // index of this rank's shard, -1: none
 	send   []byte
 	recv   []byte
 	digest uint64 // of what was put into recv, where there are no bytes
@@ -32,16 +35,17 @@ func (n *rank) newBuffers(index int, o *Op) *buffers {
 			b.own = 0
 		}
 	}
+	room := b.place(n.rank)
 	if n.Digest {
-		b.recv = n.untouched[:b.shards*o.Bytes]
+		b.recv = n.untouched[:room]
 	} else {
-		b.recv = make([]byte, b.shards*o.Bytes)
+		b.recv = make([]byte, room)
 		poison(b.recv)
 	}
 	if b.own < 0 {
 		return b
 	}
-	b.send = b.recv[b.own*o.Bytes : (b.own+1)*o.Bytes]
+	b.send = b.recv[b.start(b.own):][:o.Bytes]
 	if n.Digest {
 		return b
 	}
@@ -90,7 +94,7 @@ func (n *rank) put(h *wire.Data, dst, payload []byte, token uint64) bool {
 		return true
 	}
 	s := b.shard(h.Root)
-	want := s*b.Bytes + int(h.PSN)*n.Core.Chunk
+	want := b.start(s) + int(h.PSN)*n.Core.Chunk
 	at, in := b.offset(dst)
 	if len(dst) == 0 {
 		at, in = want, true
@@ -100,7 +104,7 @@ func (n *rank) put(h *wire.Data, dst, payload []byte, token uint64) bool {
 		return true
 	}
 	twice := !n.Digest && len(dst) > 0 && b.recv[at] != poisoned
-	if b.done || at != want || at+len(dst) > (s+1)*b.Bytes || twice {
+	if b.done || at != want || at+len(dst) > b.start(s)+b.Bytes || twice {
 		n.fail("rank %d: %+v of %d bytes is placed at %d; something is there already: %t", n.rank, *h, len(dst), at, twice)
 		return false
 	}
@@ -141,7 +145,8 @@ func (n *rank) verify(b *buffers) {
 			root = b.Root
 		}
 		fill(want, root, n.pattern(b.index))
-		if got := b.recv[s*b.Bytes:][:b.Bytes]; !bytes.Equal(got, want) {
+		got := b.recv[b.start(s):][:b.Bytes]
+		if !bytes.Equal(got, want) {
 			i := 0
 			for got[i] == want[i] {
 				i++
@@ -149,6 +154,10 @@ func (n *rank) verify(b *buffers) {
 			n.fail("rank %d: operation %d (%v): wrong byte at %d of the shard of rank %d: %#x, not %#x",
 				n.rank, b.index, b.Op.Op, i, root, got[i], want[i])
 		}
+		poison(got)
+	}
+	if i := slices.IndexFunc(b.recv, func(x byte) bool { return x != poisoned }); i >= 0 {
+		n.fail("rank %d: operation %d (%v): byte %d, of no shard, was written to", n.rank, b.index, b.Op.Op, i)
 	}
 }
 
@@ -173,7 +182,7 @@ func (j *Job) shardDigest(b *buffers, s int) uint64 {
 	}
 	var d uint64
 	for psn := range b.chunks {
-		d += mix(j.token(root, b.index, psn), uint64(s*b.Bytes+psn*j.Core.Chunk))
+		d += mix(j.token(root, b.index, psn), uint64(b.start(s)+psn*j.Core.Chunk))
 	}
 	return d
 }
@@ -201,11 +210,11 @@ func (n *rank) check() {
 	s, psn := b.shard(e.Root), int(e.PSN)
 	at, in := b.offset(e.Dst)
 	end := at + len(e.Dst)
-	if !in || at != s*b.Bytes+psn*n.Core.Chunk || end > (s+1)*b.Bytes {
+	if !in || at != b.start(s)+psn*n.Core.Chunk || end > b.start(s)+b.Bytes {
 		n.fail("rank %d: expects %+v, outside its shard", n.rank, e)
 		return
 	}
-	for ; at < min(end, (psn+checkExpected)*n.Core.Chunk+s*b.Bytes); at += n.Core.Chunk {
+	for ; at < min(end, (psn+checkExpected)*n.Core.Chunk+b.start(s)); at += n.Core.Chunk {
 		if b.recv[at] != poisoned {
 			n.fail("rank %d: expects %+v, of which the chunk at %d has arrived", n.rank, e, at)
 		}

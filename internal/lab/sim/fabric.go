@@ -82,7 +82,7 @@ func (f *rankFabric) Multicast(r *fabric.Run) int {
 		n.fail("rank %d: is told to send %d chunks as %+v", n.rank, r.Count, r.Head)
 		return r.Count
 	}
-	if at, in := b.offset(r.Shard); n.Digest && (!in || at != b.own*b.Bytes) {
+	if at, in := b.offset(r.Shard); n.Digest && (!in || at != b.start(b.own)) {
 		n.fail("rank %d: sends %+v from %d", n.rank, r.Head, at)
 	}
 	n.note(b, Multicast)
@@ -194,7 +194,7 @@ func (f *rankFabric) fill(m *Message, payload []byte) {
 		return
 	}
 	b := n.operation(m.Seq)
-	if at, in := b.offset(payload); len(payload) > 0 && (!in || at != b.shard(m.Root)*b.Bytes+int(m.PSN)*n.Core.Chunk) {
+	if at, in := b.offset(payload); len(payload) > 0 && (!in || at != b.start(b.shard(m.Root))+int(m.PSN)*n.Core.Chunk) {
 		n.fail("rank %d: sends %+v from %d", n.rank, m.Control, at)
 	}
 	m.token = n.token(int(m.Root), b.index, int(m.PSN))

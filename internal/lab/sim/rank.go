@@ -150,7 +150,7 @@ func (n *rank) postNext() {
 	}
 	n.posted[i]++
 	n.note(b, Barrier)
-	w, err := n.engine.Submit(engine.GatherOp{Op: b.Op.Op, Send: b.send, Recv: b.recv, Whole: b.Whole}, nil)
+	w, err := n.engine.Submit(engine.GatherOp{Op: b.placed, Send: b.send, Recv: b.recv, Whole: b.Whole}, nil)
 	if err != nil {
 		n.fail("rank %d: post of operation %d: %v", n.rank, i, err)
 		return

@@ -63,6 +63,9 @@ type Op struct {
 	multicast.Op
 	InPlace bool `json:",omitempty"` // an Allgather's own shard lies in its receive buffer
 	Whole   int  `json:",omitempty"` // bytes of the result that a Broadcast is a part of
+	// Scatter is what ranks draw from where each has the shards of an Allgather; 0: in order, without gaps.
+	// Not with Digest.
+	Scatter int `json:",omitempty"`
 }
 
 // Crash stops a rank; each other rank hears of it up to Detect later. With
@@ -131,6 +134,7 @@ func Random(seed uint64) Scenario {
 	}
 	randomRelays(rand.New(rand.NewPCG(seed, 0x72656c6179)), &s)
 	randomRing(rand.New(rand.NewPCG(seed, 0x72696e67)), &s)
+	randomScatter(rand.New(rand.NewPCG(seed, 0x73636174)), &s)
 	return s
 }
 

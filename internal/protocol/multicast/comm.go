@@ -36,7 +36,7 @@
 //	together    compare recover series relay hearing
 //	Comm, op    comm op memory
 //	components  calls barrier sender receiver credit loss fetch repairs handshake timer link
-//	what all read or use  shape mode, queue, pace, flow, config
+//	what all read or use  shape mode, queue, pace, flow, call config
 package multicast
 
 import (

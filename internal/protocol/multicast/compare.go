@@ -25,8 +25,8 @@ func (c *Comm) compare(p *op, from int, m *wire.Control) {
 // reliable path. If not, the communicator fails.
 func (c *Comm) sameCall(p *op, from int, m *wire.Control) bool {
 	theirs := Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}
-	if theirs != p.called() {
-		c.disagree(p, p.called().String(), from, theirs.String())
+	if mine := p.called(); !mine.same(theirs) {
+		c.disagree(p, mine.String(), from, theirs.String())
 		return false
 	}
 	return true

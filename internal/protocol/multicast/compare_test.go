@@ -205,7 +205,7 @@ func (f *forger) next(around uint32) (h wire.Data, size int) {
 			o.Root = int(h.Root)
 		}
 		s := shapeOf(o, f.cfg.Size, f.cfg.Chunk)
-		if int(h.Seq) >= len(f.ops) || f.ops[h.Seq] != o {
+		if int(h.Seq) >= len(f.ops) || !f.ops[h.Seq].same(o) {
 			return h, s.length(int(h.PSN))
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // Config holds what all ranks of a communicator must agree on, and a rank's place in it.
@@ -61,40 +60,4 @@ func permutes(ring []int, size int) bool {
 		}
 	}
 	return len(sorted) == size
-}
-
-// Op describes an operation as the caller posts it.
-type Op struct {
-	Collective wire.Collective
-	Root       int // of a Broadcast
-	Bytes      int // N, bytes of one shard; 0 is legal
-	// Sync gives the operation a barrier and a final handshake whatever its size: once it is done,
-	// no rank needs this one for anything before.
-	Sync bool
-}
-
-func (o Op) String() string {
-	switch o.Collective {
-	case wire.Broadcast:
-		return fmt.Sprintf("broadcast of %d bytes from rank %d", o.Bytes, o.Root)
-	case wire.Barrier:
-		return "barrier"
-	}
-	return fmt.Sprintf("%v of %d bytes", o.Collective, o.Bytes)
-}
-
-// check returns what is wrong with an operation, and what is allowed, or nil.
-func (o *Op) check(c *Config) error {
-	switch {
-	case o.Collective < wire.Barrier || o.Collective > wire.Allgather:
-		return fmt.Errorf("multicast: unknown collective %d", o.Collective)
-	case o.Root < 0 || o.Root >= c.Size:
-		return fmt.Errorf("root %d is not a rank; ranks are 0 to %d", o.Root, c.Size-1)
-	case o.Bytes < 0:
-		return fmt.Errorf("size of %d bytes; it must be at least 0", o.Bytes)
-	case o.Bytes/c.Chunk >= maxChunks/c.Size:
-		return fmt.Errorf("size of %d bytes; with %d ranks and chunks of %d bytes it must be below %d",
-			o.Bytes, c.Size, c.Chunk, maxChunks/c.Size*c.Chunk)
-	}
-	return nil
 }

@@ -91,8 +91,8 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 // remembered, and asked for further left.
 func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	theirs, root := opOf(m.Collective, m.Root, int(m.Bytes)), int(m.Root)
-	if p.state != early && root < c.cfg.Size && theirs != p.called() {
-		c.disagree(p, p.called().String(), from, theirs.String())
+	if mine := p.called(); p.state != early && root < c.cfg.Size && !mine.same(theirs) {
+		c.disagree(p, mine.String(), from, theirs.String())
 		return
 	}
 	if root >= c.cfg.Size || p.differs(theirs) || uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {

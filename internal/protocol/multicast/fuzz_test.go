@@ -62,6 +62,9 @@ func (z *fuzzer) step() {
 	case 0:
 		o := Op{Collective: wire.Collective(z.byte() % 5), Bytes: int(z.byte()) - 2, Root: int(z.byte()%7) - 1}
 		o.Sync = o.Bytes%5 == 0
+		if o.Bytes%3 == 0 {
+			o.Stride, o.Slots = o.Bytes+o.Bytes%7, []int{5, 3, 2, 0}
+		}
 		if seq, err := z.c.Post(z.now, o); err == nil {
 			z.ops[seq] = shapeOf(o, z.cfg.Size, z.cfg.Chunk)
 		}
@@ -95,6 +98,14 @@ func (z *fuzzer) chunk(h *wire.Data, n int) {
 	z.c.Received(z.now, h)
 }
 
+// roomOf returns the bytes of a buffer that holds what shapes place.
+func roomOf(s *shape) (room int) {
+	for shard := range s.shards {
+		room = max(room, s.offset(shard, 0)+s.bytes)
+	}
+	return room
+}
+
 // inside checks that a place lies in the arena or in the buffer of an operation in flight.
 func (z *fuzzer) inside(pl Place, n int, what string) {
 	room := z.cfg.Arena
@@ -103,7 +114,7 @@ func (z *fuzzer) inside(pl Place, n int, what string) {
 		if !ok {
 			z.t.Fatalf("%s %d bytes in operation %d, which is not in flight", what, n, pl.Seq)
 		}
-		room = s.total()
+		room = roomOf(&s)
 	}
 	if pl.Offset < 0 || n < 0 || pl.Offset+n > room {
 		z.t.Fatalf("%s %d bytes at %+v, of %d", what, n, pl, room)
@@ -141,7 +152,7 @@ func (z *fuzzer) drain() {
 	}
 	if e, ok := z.c.Expect(); ok {
 		s := z.ops[e.Seq]
-		if e.Offset < 0 || e.Bytes < 0 || e.Offset+e.Bytes > s.total() || e.PSN+e.Count > s.chunks {
+		if e.Offset < 0 || e.Bytes < 0 || e.Offset+e.Bytes > roomOf(&s) || e.PSN+e.Count > s.chunks {
 			z.t.Fatalf("expects %+v of %+v", e, s)
 		}
 	}

@@ -147,6 +147,7 @@ func (c *Comm) components(p *op) error {
 		law{p.known(), "it is posted and has no shape"},
 		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0), "only what is large or serial has a window"},
 		law{!p.mode.relay || p.mode.kind == large && p.mode.window == 0, "what all ranks relay has no window"},
+		law{p.mode.kind != eager || p.slots == nil && p.stride == p.bytes, "what lies in the arena has gaps, or another order"},
 		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "what is eager, and no other, lies in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
 		law{b.heard>>rounds == 0, "its barrier heard a round that there is not"},

@@ -37,6 +37,9 @@ func (c *Comm) post(o Op) *op {
 	s := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
 	seq := c.ops.posted
 	m := c.choose(seq, &s, o.Sync)
+	if m.kind == eager {
+		s.pack()
+	}
 	c.ops.post()
 	c.inFlight++
 	p := c.ops.at(seq)

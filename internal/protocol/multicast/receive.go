@@ -219,9 +219,8 @@ func (p *op) next() (Expected, bool) {
 	if !ok {
 		return Expected{}, false
 	}
-	offset := p.offset(s, psn)
 	return Expected{
 		Seq: p.seq, Root: p.rootOf(s), PSN: psn, Count: p.chunks - psn,
-		Offset: offset, Bytes: (s+1)*p.bytes - offset,
+		Offset: p.offset(s, psn), Bytes: p.bytes - psn*p.chunk,
 	}, true
 }

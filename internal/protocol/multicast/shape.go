@@ -6,21 +6,26 @@ import (
 )
 
 // shape is the geometry of an operation: how its buffer falls into shards and a shard into chunks.
-// It depends on nothing but the operation, the number of ranks and the chunk size, so every rank
-// computes the same one.
+// But for the place of the shards it depends on nothing but the operation, the number of ranks and the
+// chunk size, so every rank computes the same one.
 type shape struct {
 	coll   wire.Collective
-	root   int // the only root of a Broadcast
-	bytes  int // N, of one shard
-	shards int // P, or 1 for a Broadcast
-	chunks int // K, of one shard; at least 1, so that even an empty shard is announced
-	chunk  int // bytes of a chunk; the last of a shard may be shorter
+	root   int   // the only root of a Broadcast
+	bytes  int   // N, of one shard
+	shards int   // P, or 1 for a Broadcast
+	chunks int   // K, of one shard; at least 1, so that even an empty shard is announced
+	chunk  int   // bytes of a chunk; the last of a shard may be shorter
+	stride int   // bytes from one slot of the buffer to the next
+	slots  []int // of each shard; nil: in their order
 }
 
 func shapeOf(o Op, size, chunk int) shape {
-	s := shape{coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk}
-	if o.Collective == wire.Broadcast {
+	s := shape{coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk, stride: o.stride()}
+	switch o.Collective {
+	case wire.Broadcast:
 		s.root, s.shards = o.Root, 1
+	case wire.Allgather:
+		s.slots = o.Slots
 	}
 	s.chunks = max(1, (o.Bytes+chunk-1)/chunk)
 	return s
@@ -73,9 +78,20 @@ func (s *shape) all() int { return s.shards * s.chunks }
 func (s *shape) length(psn int) int { return max(0, min(s.chunk, s.bytes-psn*s.chunk)) }
 
 // offset returns where chunk psn of a shard lies in the buffer.
-func (s *shape) offset(shard, psn int) int { return shard*s.bytes + psn*s.chunk }
+func (s *shape) offset(shard, psn int) int { return s.slot(shard)*s.stride + psn*s.chunk }
 
-// total returns the bytes of the whole buffer.
+// slot returns which slot of the buffer a shard lies in.
+func (s *shape) slot(shard int) int {
+	if s.slots == nil {
+		return shard
+	}
+	return s.slots[shard]
+}
+
+// pack has the shards lie one behind the other, as in the arena.
+func (s *shape) pack() { s.stride, s.slots = s.bytes, nil }
+
+// total returns the bytes of all shards.
 func (s *shape) total() int { return s.shards * s.bytes }
 
 // layout is what of an operation does not change once it is known: its shape, the mode in which it

@@ -36,6 +36,38 @@ func TestGeometry(t *testing.T) {
 	})
 }
 
+// TestPlaceOfShards checks that each shard lies in its slot, in a buffer that begins with slot 0.
+func TestPlaceOfShards(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size, bytes := rapid.IntRange(1, 9).Draw(t, "ranks"), rapid.IntRange(0, 300).Draw(t, "bytes")
+		stride := rapid.IntRange(bytes, 2*bytes+3).Draw(t, "stride")
+		all := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).Draw(t, "slots")
+		o := Op{Collective: wire.Allgather, Bytes: bytes, Stride: stride, Slots: all[:size]}
+		require.NoError(t, o.check(&Config{Size: size, Chunk: 7}))
+		s := shapeOf(o, size, 7)
+		for r := range size {
+			if bytes > 0 {
+				require.Equal(t, all[r]*stride, s.offset(r, 0))
+			}
+			require.Equal(t, o.Start(r), s.offset(r, 0))
+			require.Equal(t, o.Start(r)+14, s.offset(r, 2))
+		}
+		require.Equal(t, size*bytes, s.total(), "the gaps take nothing of the arena")
+		packed, dense := s, shapeOf(Op{Collective: wire.Allgather, Bytes: bytes}, size, 7)
+		packed.pack()
+		require.Equal(t, dense, packed)
+	})
+	dense := Op{Collective: wire.Allgather, Bytes: 5, Stride: 5}
+	require.True(t, dense.Dense())
+	require.Equal(t, 15, dense.Start(3))
+	cast := Op{Collective: wire.Broadcast, Root: 1, Bytes: 5, Stride: 9, Slots: []int{3, 2}}
+	require.True(t, cast.Dense(), "a Broadcast has one shard, wherever an Allgather would have it")
+	require.Zero(t, cast.Start(1))
+	require.NoError(t, cast.check(&Config{Size: 4, Chunk: 1}))
+	s := shapeOf(cast, 4, 2)
+	require.Equal(t, 2, s.offset(0, 1))
+}
+
 // TestSubgroups checks that a root's runs are contiguous blocks of its shard,
 // of a bitmap's word at most, that the groups take by turns; so that no group gets
 // more than a block more than another, and each gets something if there is enough.

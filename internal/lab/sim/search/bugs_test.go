@@ -90,8 +90,14 @@ var coreBugs = []bug{
 	},
 	{
 		name: "a chunk lands one too far", file: "protocol/multicast/shape.go",
-		old: `return shard*s.bytes + psn*s.chunk }`,
-		new: `return shard*s.bytes + min(psn+psn/5, s.chunks-1)*s.chunk }`,
+		old: `return s.slot(shard)*s.stride + psn*s.chunk }`,
+		new: `return s.slot(shard)*s.stride + min(psn+psn/5, s.chunks-1)*s.chunk }`,
+	},
+	{
+		name: "the slots of shards are forgotten", file: "protocol/multicast/shape.go",
+		old: `		s.slots = o.Slots
+`,
+		new: ``,
 	},
 	{
 		name: "the final handshake is skipped", file: "protocol/multicast/handshake.go",
@@ -226,6 +232,13 @@ var coreBugs = []bug{
 
 // engineBugs break the driver of the multicast protocol.
 var engineBugs = []bug{
+	{
+		name: "an eager result is taken to have no gaps", file: "engine/arena.go",
+		old: `	case o.Dense():
+		copy(o.Recv[:`,
+		new: `	case o.Slots == nil:
+		copy(o.Recv[:`,
+	},
 	{
 		name: "an eager shard is not put into the arena", file: "engine/gather.go",
 		old: `				copy(g.run.Shard, o.Send)

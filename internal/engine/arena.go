@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// arena returns the memory of eager operations: of every other epoch the second one.
+func (g *Gather) arena(second bool) []byte {
+	if second {
+		return g.arenas[1]
+	}
+	return g.arenas[0]
+}
+
+// ownInArena is where the own shard of an eager operation lies in an arena.
+func (g *Gather) ownInArena(o *gatherOp, r *multicast.Run) []byte {
+	at := int(r.Head.Arena)
+	if o.Collective == wire.Allgather {
+		at += g.cfg.Core.Rank * o.Bytes
+	}
+	return g.arena(r.Second)[at : at+o.Bytes]
+}
+
+// unpack brings the result of an eager operation to its place, given the arena from there on.
+func (g *Gather) unpack(o *gatherOp, arena []byte) {
+	switch {
+	case o.Collective != wire.Allgather:
+		copy(o.Recv, arena)
+	case o.Dense():
+		copy(o.Recv[:g.cfg.Core.Size*o.Bytes], arena)
+	default:
+		for r := range g.cfg.Core.Size {
+			copy(o.Recv[o.Start(r):][:o.Bytes], arena[r*o.Bytes:])
+		}
+	}
+}

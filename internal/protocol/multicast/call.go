@@ -1,0 +1,98 @@
+package multicast
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
+
+// Op describes an operation as the caller posts it.
+type Op struct {
+	Collective wire.Collective
+	Root       int // of a Broadcast
+	Bytes      int // N, bytes of one shard; 0 is legal
+	// Sync gives the operation a barrier and a final handshake whatever its size: once it is done,
+	// no rank needs this one for anything before.
+	Sync bool
+	// Where an Allgather's shards lie in this rank's receive buffer, which begins where slot 0 would:
+	// other ranks need not know, and may have theirs elsewhere. Slots must not change before the
+	// operation is done.
+	Stride int   `json:",omitempty"` // bytes from one slot to the next; 0: Bytes
+	Slots  []int `json:",omitempty"` // the slot of each rank, no two the same; nil: in their order
+}
+
+// Start returns where in the receive buffer the shard of a root begins.
+func (o *Op) Start(root int) int {
+	if o.Collective != wire.Allgather {
+		return 0
+	}
+	if o.Slots != nil {
+		root = o.Slots[root]
+	}
+	return root * o.stride()
+}
+
+// Dense reports whether shards lie one behind the other, in the order of ranks.
+func (o *Op) Dense() bool {
+	return o.Collective != wire.Allgather || o.Slots == nil && o.stride() == o.Bytes
+}
+
+func (o *Op) stride() int {
+	if o.Stride == 0 || o.Bytes == 0 {
+		return o.Bytes
+	}
+	return o.Stride
+}
+
+// same reports whether two ranks that post o and other have called the same.
+func (o *Op) same(other Op) bool {
+	return o.Collective == other.Collective && o.Root == other.Root && o.Bytes == other.Bytes
+}
+
+func (o Op) String() string {
+	switch o.Collective {
+	case wire.Broadcast:
+		return fmt.Sprintf("broadcast of %d bytes from rank %d", o.Bytes, o.Root)
+	case wire.Barrier:
+		return "barrier"
+	}
+	return fmt.Sprintf("%v of %d bytes", o.Collective, o.Bytes)
+}
+
+// check returns what is wrong with an operation, and what is allowed, or nil.
+func (o *Op) check(c *Config) error {
+	switch {
+	case o.Collective < wire.Barrier || o.Collective > wire.Allgather:
+		return fmt.Errorf("multicast: unknown collective %d", o.Collective)
+	case o.Root < 0 || o.Root >= c.Size:
+		return fmt.Errorf("root %d is not a rank; ranks are 0 to %d", o.Root, c.Size-1)
+	case o.Bytes < 0:
+		return fmt.Errorf("size of %d bytes; it must be at least 0", o.Bytes)
+	case o.Bytes/c.Chunk >= maxChunks/c.Size:
+		return fmt.Errorf("size of %d bytes; with %d ranks and chunks of %d bytes it must be below %d",
+			o.Bytes, c.Size, c.Chunk, maxChunks/c.Size*c.Chunk)
+	}
+	return o.checkPlace(c.Size)
+}
+
+// checkPlace returns what is wrong with where shards are to lie, and what is allowed, or nil.
+func (o *Op) checkPlace(size int) error {
+	switch {
+	case o.Collective != wire.Allgather:
+	case o.Stride != 0 && o.Stride < o.Bytes:
+		return fmt.Errorf("stride of %d bytes; it must be 0 or at least the %d of a shard", o.Stride, o.Bytes)
+	case o.Slots == nil:
+	case len(o.Slots) != size:
+		return fmt.Errorf("slots of %d ranks; there are %d", len(o.Slots), size)
+	default:
+		last := -1
+		for _, slot := range slices.Sorted(slices.Values(o.Slots)) {
+			if slot <= last {
+				return fmt.Errorf("slots %v; each must be at least 0, and no other rank's", o.Slots)
+			}
+			last = slot
+		}
+	}
+	return nil
+}
