@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -17,25 +18,27 @@ import (
 
 // benchCommand is the command line of `mcast bench`.
 type benchCommand struct {
-	Collective string     `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap" help:"What to run: allgather, broadcast, reducescatter, allreduce or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
-	Bytes      string     `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
-	Step       int        `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
-	Ranks      *int       `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
-	Fabric     string     `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
-	Switch     switchFlag `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
-	Loss       *float64   `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
-	Algorithm  string     `enum:"mcast,ring" default:"mcast" placeholder:"mcast|ring" help:"ring: what to compare with, a ring of unicast over TCP. Default: ${default}."`
-	Dtype      string     `placeholder:"type" help:"Element type of a reduction. Default: f32."`
-	Op         string     `placeholder:"op" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: sum."`
-	Root       int        `default:"0" help:"Root of a Broadcast. Default: ${default}."`
-	Exact      bool       `help:"Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast."`
-	InPlace    bool       `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
-	Window     string     `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
-	Inflight   int        `default:"8" placeholder:"n" help:"Windows in flight. Default: ${default}."`
-	Iters      *int       `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
-	Warmup     int        `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
-	JSON       bool       `name:"json" help:"Print one JSON object a line instead of a table."`
-	Spawned    bool       `hidden:"" help:"A rank that 'mcast bench' itself has started."`
+	Collective string        `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap,groups" help:"What to run: allgather, broadcast, reducescatter, allreduce, overlap (an Allgather and a Reduce-Scatter, alone and together) or groups (what many groups in a process cost)."`
+	Bytes      string        `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
+	Step       int           `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
+	Ranks      *int          `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
+	Fabric     string        `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
+	Switch     switchFlag    `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
+	Loss       *float64      `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
+	Algorithm  string        `enum:"mcast,ring" default:"mcast" placeholder:"mcast|ring" help:"ring: what to compare with, a ring of unicast over TCP. Default: ${default}."`
+	Dtype      string        `placeholder:"type" help:"Element type of a reduction. Default: f32."`
+	Op         string        `placeholder:"op" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: sum."`
+	Root       int           `default:"0" help:"Root of a Broadcast. Default: ${default}."`
+	Exact      bool          `help:"Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast."`
+	InPlace    bool          `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
+	Window     string        `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
+	Inflight   int           `default:"8" placeholder:"n" help:"Windows in flight. Default: ${default}."`
+	Groups     []int         `placeholder:"n,..." help:"Numbers of groups in a process, ascending, for groups. Default: 1,4,16,64."`
+	Idle       time.Duration `default:"10s" placeholder:"time" help:"How long groups are left alone to see what that costs. Default: ${default}."`
+	Iters      *int          `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
+	Warmup     int           `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
+	JSON       bool          `name:"json" help:"Print one JSON object a line instead of a table."`
+	Spawned    bool          `hidden:"" help:"A rank that 'mcast bench' itself has started."`
 }
 
 // switchFlag is a flag that may have a value: --switch or --switch=host:port.
@@ -70,8 +73,10 @@ type bench struct {
 	inPlace      bool
 	exact        bool // sums are the same in any order
 	windows      windows
-	iters        int // 0: by size
-	warmup       int // below 0: by size
+	groups       []int         // of `mcast bench groups`
+	idle         time.Duration // likewise
+	iters        int           // 0: by size
+	warmup       int           // below 0: by size
 	json         bool
 	settings     config.Settings
 	rank, ranks  int
@@ -131,6 +136,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 		if err := c.checkRing(b); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.many(b); err != nil {
+		return nil, err
 	}
 	launched, err := fromLauncher(lookup)
 	switch {
@@ -263,6 +271,34 @@ func (c *benchCommand) windows(t reduce.Type) (w windows, err error) {
 		return w, fmt.Errorf("--inflight=%d is not allowed: want at least 1", w.inFlight)
 	}
 	return w, nil
+}
+
+// manyGroups is the collective that is none: see groupsRun.
+const manyGroups = "groups"
+
+// many reads --groups and --idle.
+func (c *benchCommand) many(b *bench) error {
+	if b.collective != manyGroups {
+		if len(c.Groups) > 0 {
+			return fmt.Errorf("--groups means nothing to %s: want groups", b.collective)
+		}
+		return nil
+	}
+	if b.algorithm == ringAlgorithm || c.Switch.wanted || c.Window != "" || c.InPlace {
+		return errors.New("--algorithm=ring, --switch, --window and --in-place mean nothing to groups")
+	}
+	if b.groups, b.idle = c.Groups, c.Idle; len(b.groups) == 0 {
+		b.groups = []int{1, 4, 16, 64}
+	}
+	for i, n := range b.groups {
+		if n < 1 || i > 0 && n <= b.groups[i-1] {
+			return fmt.Errorf("--groups=%d is not allowed there: want ascending numbers from 1 on", n)
+		}
+	}
+	if b.idle <= 0 {
+		return fmt.Errorf("--idle=%v is not allowed: want a time above 0", b.idle)
+	}
+	return nil
 }
 
 func (b *bench) reduces() bool {

@@ -20,6 +20,9 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 	if b.spawned {
 		go endWithParent()
 	}
+	if b.collective == manyGroups {
+		return b.runGroups(ctx)
+	}
 	g, err := b.join(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGroups(t *testing.T) {
+	for _, fabric := range []string{"shm", "udp"} {
+		cmd, stdout, stderr := mcast(t, nil, "bench", "groups", "--fabric", fabric, "--groups", "1,3", "--ranks", "2", "--idle", "20ms", "--json")
+		require.NoError(t, cmd.Run(), stderr)
+		d := json.NewDecoder(bytes.NewReader(stdout.Bytes()))
+		for _, n := range []int{1, 3} {
+			var c census
+			require.NoError(t, d.Decode(&c))
+			require.Equal(t, n, c.Groups)
+			require.Equal(t, fabric, c.Fabric)
+			require.Equal(t, 2, c.Ranks)
+			for name, v := range map[string]float64{
+				"threads": float64(c.Threads), "descriptors": float64(c.Descriptors), "goroutines": float64(c.Goroutines),
+				"memory": c.ResidentMiB, "first": c.FirstMS, "small": c.SmallUS,
+			} {
+				require.Positive(t, v, name)
+			}
+			for name, v := range map[string]float64{"later": c.LaterMS, "rested": c.RestedUS, "beside": c.BesideUS} {
+				require.Equal(t, n > 1, v > 0, name)
+			}
+		}
+		require.False(t, d.More())
+	}
+}
+
+func TestGroupsArguments(t *testing.T) {
+	b, err := parse(t, nil, "groups")
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 4, 16, 64}, b.groups)
+	require.Equal(t, 10*time.Second, b.idle)
+	for says, args := range map[string][]string{
+		"--groups means nothing to allgather": {"allgather", "--groups", "2"},
+		"--groups=4 is not allowed there":     {"groups", "--groups", "4,4"},
+		"--groups=0 is not allowed there":     {"groups", "--groups", "0"},
+		"--idle=0s is not allowed":            {"groups", "--idle", "0s"},
+		"mean nothing to groups":              {"groups", "--algorithm", "ring"},
+	} {
+		_, err := parse(t, nil, args...)
+		require.ErrorContains(t, err, says)
+	}
+}
