@@ -83,8 +83,9 @@ type Gather struct {
 
 	front    uint32 // the oldest operation that is not done
 	arenas   [2][]byte
-	stranded []*Work                 // operations that came after the protocol had failed
-	woken    chan struct{}           // ends a Sleep of an engine that has failed
+	stranded []*Work       // operations that came after the protocol had failed
+	woken    chan struct{} // ends a Sleep of an engine that has failed
+	rest     rest
 	waiting  atomic.Pointer[Waiting] // what was waited for, as of the round after asked
 
 	// Arguments of interface calls, kept here so that they do not escape to
@@ -134,6 +135,7 @@ func (g *Gather) Relay(always bool) { g.comm.Relay(always) }
 // Wake ends a Sleep.
 func (g *Gather) Wake() {
 	g.fab.Wake()
+	g.rest.wake()
 	select {
 	case g.woken <- struct{}{}:
 	default:

@@ -53,6 +53,7 @@ type Reduce struct {
 	failed   bool
 	reported bool          // Broken was called
 	woken    chan struct{} // ends a Sleep while there is nothing else to sleep on
+	rest     rest
 	claimed  time.Duration // when the link was last claimed
 
 	start   sync.Once // Route is started, or never will be
@@ -161,6 +162,7 @@ func (r *Reduce) Wake() {
 	if c := r.conn.Load(); c != nil {
 		c.Wake()
 	}
+	r.rest.wake()
 	select {
 	case r.woken <- struct{}{}:
 	default:

@@ -32,12 +32,27 @@ type Worker interface {
 	InFlight() int
 }
 
+// Rester is a Worker that can be left alone while nothing is in flight: a program may have a hundred
+// lanes, most of which are idle, and a Sleep holds a thread. Whoever drives calls both methods.
+type Rester interface {
+	Worker
+	// Rest reports whether nothing has to be done before awake is called, which will be, once or more
+	// often, when there may be. awake does not block. If Rest reports false, Sleep is how to wait.
+	Rest(awake func()) bool
+	// Rouse calls off what Rest has begun, whatever that returned. awake may be called once more.
+	Rouse()
+}
+
 // Lane gives one goroutine at a time the right to drive a worker. Who waits
 // for an operation drives it itself: that saves the hand-over to another
 // thread, which costs more than a small operation. While nobody waits, the
 // lane's agent drives, so that operations progress beside the caller's compute.
+// While nothing is in flight either, nobody has the right: a Rester calls the
+// agent when there is something to do.
 type Lane struct {
 	worker  Worker
+	rester  Rester        // the worker, or nil
+	awake   func()        // rouse, for Rest
 	token   chan struct{} // holds one element while nobody drives
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
@@ -45,6 +60,8 @@ type Lane struct {
 	rounds  atomic.Uint64 // of Work that did something
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
 	resting atomic.Bool   // the agent rests for longer than a glance
+	parked  atomic.Bool   // ... until it is kicked
+	armed   bool          // the worker rests; guarded by the token
 	kick    chan struct{} // ends that rest
 	start   time.Time
 	front   atomic.Pointer[Foreground] // that has met the lane, or nil
@@ -75,6 +92,8 @@ func NewLane(w Worker) *Lane {
 	l := &Lane{
 		worker: w, token: make(chan struct{}, 1), kick: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
 	}
+	l.rester, _ = w.(Rester)
+	l.awake = l.rouse
 	l.token <- struct{}{}
 	l.left.Store(-int64(rest))
 	l.helped.Store(-int64(rest))
@@ -114,6 +133,7 @@ func (l *Lane) Drive(done, quit <-chan struct{}, deadline time.Time) bool {
 		return await(done, quit, timeout)
 	case <-l.token:
 	}
+	l.disarm()
 	l.callerDrives(done, quit, deadline)
 	l.token <- struct{}{}
 	if isClosed(l.closed) {
@@ -135,11 +155,21 @@ func (l *Lane) Help() {
 	default:
 		return
 	}
-	defer func() { l.token <- struct{}{} }()
+	l.disarm()
+	defer l.giveBack()
 	for range rounds {
 		if !l.work() {
 			return
 		}
+	}
+}
+
+// giveBack ends the stay of one who drove and does not wait for anything: the agent looks after what
+// comes.
+func (l *Lane) giveBack() {
+	l.token <- struct{}{}
+	if l.parked.Load() {
+		l.rouse()
 	}
 }
 
@@ -183,10 +213,10 @@ func await(done, quit <-chan struct{}, timeout <-chan time.Time) bool {
 	}
 }
 
-// leave ends a caller's stay; what is still in flight is the agent's.
+// leave ends a caller's stay; what is still in flight, and what comes, is the agent's.
 func (l *Lane) leave() {
 	l.left.Store(int64(time.Since(l.start)))
-	if l.callers.Dec() == 0 && l.worker.InFlight() > 0 {
+	if l.callers.Dec() == 0 && (l.worker.InFlight() > 0 || l.parked.Load()) {
 		l.rouse()
 	}
 }
@@ -216,8 +246,9 @@ func (l *Lane) Posted() {
 	if l.worker.InFlight() == 1 {
 		select {
 		case <-l.token:
+			l.disarm()
 			l.work()
-			l.token <- struct{}{}
+			l.giveBack()
 			if l.worker.InFlight() == 0 {
 				return
 			}
@@ -242,7 +273,9 @@ func (l *Lane) agent() {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
 	for {
-		for pause := glance; !l.agentsTurn(); {
+		pause := l.firstPause()
+		l.resting.Store(pause > glance)
+		for !l.agentsTurn() {
 			timer.Reset(pause)
 			select {
 			case <-timer.C:
@@ -262,12 +295,22 @@ func (l *Lane) agent() {
 		case <-l.closed:
 			return
 		}
+		l.disarm()
 		l.agentDrives()
 		l.token <- struct{}{}
-		if isClosed(l.closed) {
+		if !l.awaitKick() {
 			return
 		}
 	}
+}
+
+// firstPause is for how long the agent leaves the lane to a caller at first. Who has just left without
+// anything in flight may come again.
+func (l *Lane) firstPause() time.Duration {
+	if l.callers.Load() == 0 && l.worker.InFlight() == 0 {
+		return rest
+	}
+	return glance
 }
 
 func (l *Lane) agentsTurn() bool {
@@ -277,18 +320,71 @@ func (l *Lane) agentsTurn() bool {
 	return l.worker.InFlight() > 0 || time.Since(l.start)-time.Duration(l.left.Load()) >= rest
 }
 
+// agentDrives drives until somebody else does, the worker rests, or the lane is closed.
 func (l *Lane) agentDrives() {
-	for l.callers.Load() == 0 && !l.polled() && !isClosed(l.closed) {
+	for busy := false; l.callers.Load() == 0 && !l.polled() && !isClosed(l.closed); {
 		if l.work() {
+			busy = true
 			continue
 		}
+		most := nap
+		if l.rester != nil && l.worker.InFlight() == 0 {
+			if busy {
+				most = rest // what follows comes soon, or the worker rests
+			} else if l.park() {
+				return
+			}
+		}
+		busy = false
 		// A caller that comes now sees asleep and wakes us, or we see it.
 		l.asleep.Store(true)
 		if l.callers.Load() == 0 && !l.polled() && !isClosed(l.closed) {
-			l.worker.Sleep(nap)
+			l.worker.Sleep(most)
 		}
 		l.asleep.Store(false)
 	}
+}
+
+// park has the worker rest and reports whether it does. Who comes from then on sees that the agent is
+// parked and kicks it, or the agent sees who has come.
+func (l *Lane) park() bool {
+	if l.rester == nil {
+		return false
+	}
+	l.parked.Store(true)
+	l.resting.Store(true)
+	l.armed = true
+	if l.rester.Rest(l.awake) && l.worker.InFlight() == 0 && l.callers.Load() == 0 {
+		return true
+	}
+	l.disarm()
+	l.unpark()
+	return false
+}
+
+func (l *Lane) unpark() {
+	l.resting.Store(false)
+	l.parked.Store(false)
+}
+
+// disarm ends the worker's rest, for whoever drives.
+func (l *Lane) disarm() {
+	if l.armed {
+		l.armed = false
+		l.rester.Rouse()
+	}
+}
+
+// awaitKick waits, if the agent is parked, until it is needed, and reports false when the lane is closed.
+func (l *Lane) awaitKick() bool {
+	if l.parked.Load() {
+		select {
+		case <-l.kick:
+		case <-l.closed:
+		}
+		l.unpark()
+	}
+	return !isClosed(l.closed)
 }
 
 // Close ends the agent and every Drive, and returns when nobody drives any more.
@@ -301,6 +397,7 @@ func (l *Lane) Close() {
 		l.worker.Wake()
 		l.ended.Wait()
 		<-l.token // not given back: nobody drives again
+		l.disarm()
 	})
 }
 

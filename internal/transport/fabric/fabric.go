@@ -136,6 +136,17 @@ type Sleeper interface {
 	Wake()
 }
 
+// Rester is a fabric that tells when something comes, so that nobody has to Sleep, and hold a thread,
+// while no operation is in flight. Whoever drives the fabric calls both methods.
+type Rester interface {
+	// Rest has awake called once something arrives, and reports true; or false, and then only a Sleep
+	// sees what is due. awake does not block, and may be called for no reason or more than once.
+	// A fabric that keeps what is not asked for yet need never call it.
+	Rest(awake func()) bool
+	// Rouse calls off what Rest has begun, whatever that returned; awake may be called once more.
+	Rouse()
+}
+
 // Traits are the fixed properties of a fabric.
 type Traits struct {
 	Name  string // "udp", "shm", ...

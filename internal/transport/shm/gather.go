@@ -30,7 +30,10 @@ type Gather struct {
 	message wire.Control
 }
 
-var _ fabric.Gather = (*Gather)(nil)
+var (
+	_ fabric.Gather = (*Gather)(nil)
+	_ fabric.Rester = (*Gather)(nil)
+)
 
 // ownRing is the writer's side of a ring. Positions count chunks.
 type ownRing struct {
@@ -284,6 +287,12 @@ func (g *Gather) Sleep(d time.Duration) {
 	}
 	g.tally.syscalls(g.sleeper.sleep(d, reason, g))
 }
+
+// Rest implements fabric.Rester: what comes stays in the region until it is asked for.
+func (g *Gather) Rest(func()) bool { return len(g.untold) == 0 }
+
+// Rouse implements fabric.Rester.
+func (g *Gather) Rouse() {}
 
 // Wake ends a Sleep, now or the next one.
 func (g *Gather) Wake() { g.win.wake(&g.sleeper, &g.closed) }

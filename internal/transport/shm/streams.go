@@ -26,7 +26,10 @@ type Streams struct {
 	broken []error
 }
 
-var _ fabric.Streams = (*Streams)(nil)
+var (
+	_ fabric.Streams = (*Streams)(nil)
+	_ fabric.Rester  = (*Streams)(nil)
+)
 
 // stream is a ring of bytes with one writer and one reader. Positions count bytes.
 type stream struct {
@@ -144,6 +147,12 @@ func (s *Streams) Sleep(d time.Duration) {
 		}
 	}
 }
+
+// Rest implements fabric.Rester: what comes stays in the region until it is asked for.
+func (s *Streams) Rest(func()) bool { return true }
+
+// Rouse implements fabric.Rester.
+func (s *Streams) Rouse() {}
 
 // Wake ends a Sleep, now or the next one.
 func (s *Streams) Wake() { s.win.wake(&s.sleeper, &s.closed) }

@@ -43,6 +43,9 @@ type Poller struct {
 	woken    atomic.Bool
 	closing  sync.Mutex // a late Wake must not write to a descriptor that is something else by now
 	Syscalls atomic.Uint64
+
+	watch  *watch // the process's, once this one has rested
+	number int32  // there
 }
 
 // NewPoller returns a poller that watches nothing yet.
@@ -175,6 +178,7 @@ func (p *Poller) Wake() {
 
 // Close releases the poller's own descriptors.
 func (p *Poller) Close() error {
+	p.leave()
 	p.closing.Lock()
 	defer p.closing.Unlock()
 	var errs []error

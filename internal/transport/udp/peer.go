@@ -25,14 +25,15 @@ type peer struct {
 	tag  int // in the poller
 	fd   int // -1 once the connection is lost
 
-	out     []byte // out[sent:] is queued, not sent yet
-	sent    int
-	queued  bool // in Gather.dirty
-	blocked bool // the kernel had no room; watched until it has
-	mute    bool // sending failed; reading will tell why
-	tail    tail
-	stall   sys.Stall
-	stalled *sys.StallError // found by Sleep, for Poll to tell
+	out       []byte // out[sent:] is queued, not sent yet
+	sent      int
+	queued    bool // in Gather.dirty
+	blocked   bool // the kernel had no room; watched until it has
+	mute      bool // sending failed; reading will tell why
+	unsettled bool // something was sent that was not acknowledged when settled looked last
+	tail      tail
+	stall     sys.Stall
+	stalled   *sys.StallError // found by Sleep, for Poll to tell
 
 	in   []byte // in[read:filled] was received and not delivered yet
 	read int
@@ -75,6 +76,7 @@ func (g *Gather) flush(p *peer) {
 	} else {
 		g.stats.controlBytes.Add(uint64(n))
 		if n > 0 {
+			p.unsettled = true
 			g.watch(p)
 		}
 	}

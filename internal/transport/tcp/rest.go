@@ -1,0 +1,30 @@
+package tcp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+var _ fabric.Rester = (*Streams)(nil)
+
+// Rest implements fabric.Rester. What arrives stays where it is until it is asked for; that a stream ends
+// is to be noticed. While something that was sent is not acknowledged, it may stall.
+func (t *Streams) Rest(awake func()) bool {
+	t.mark(t.poller.Ready())
+	t.news = false
+	for _, s := range t.streams {
+		if s == nil || s.err != nil || !s.unsettled {
+			continue
+		}
+		t.syscalls.Add(1)
+		n, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+		if s.unsettled = err == nil && n > 0; s.unsettled {
+			return false
+		}
+	}
+	return t.poller.Rest(awake)
+}
+
+// Rouse implements fabric.Rester.
+func (t *Streams) Rouse() { t.poller.Rouse() }

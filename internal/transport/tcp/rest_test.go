@@ -1,0 +1,52 @@
+package tcp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func called(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		require.Fail(t, "nobody called")
+	}
+}
+
+func TestRest(t *testing.T) {
+	ranks := group(t, 2)
+	awake := make(chan struct{}, 10)
+	rest := func() bool { return ranks[0].Rest(func() { awake <- struct{}{} }) }
+	require.True(t, rest())
+	require.Equal(t, 3, ranks[1].Send(0, []byte("abc")))
+	called(t, awake)
+	ranks[0].Rouse()
+	require.True(t, rest(), "what nobody asks for waits where it is")
+	require.Empty(t, awake)
+	ranks[0].Rouse()
+	require.Equal(t, []byte("abc"), ranks[0].Peek(1, 10))
+
+	chunk, sent := make([]byte, 1<<20), 0
+	until(t, func() bool { return !ranks[0].streams[1].writable }, func() { sent += ranks[0].Send(1, chunk) })
+	require.False(t, rest(), "what is not acknowledged may stall")
+	ranks[0].Rouse()
+	until(t, func() bool { return sent == 0 }, func() {
+		n := len(ranks[1].Peek(0, 1<<20))
+		ranks[1].Consume(0, n)
+		sent -= n
+	})
+	until(t, rest, func() { time.Sleep(time.Millisecond) })
+	ranks[0].Rouse()
+
+	for len(awake) > 0 {
+		<-awake
+	}
+	until(t, rest, func() {})
+	require.NoError(t, ranks[1].Close())
+	called(t, awake)
+	ranks[0].Rouse()
+	until(t, func() bool { return ranks[0].Err(1) != nil }, func() { ranks[0].Peek(1, 1<<20) })
+}
