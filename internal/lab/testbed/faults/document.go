@@ -25,8 +25,10 @@ sudo bin/mcast testbed faults --list
 | over | |
 |---|---|
 | ` + "`shm`" + ` | four ranks on one host |
+| ` + "`nodes`" + ` | two ranks on each of two hosts: ranks 0 and 1, and 2 and 3. The lowest of a host is its leader, which serves the memory that they share |
 | ` + "`udp`" + ` | four hosts on one leaf, links of 1 Gbit/s, MTU 9000 |
 | ` + "`switch`" + ` | the same, and an aggregation node |
+| ` + "`rails`" + ` | as ` + "`nodes`" + `, and an aggregation node |
 | ` + "`tree`" + ` | two leaves of two hosts, a node at each and a root above them |
 | ` + "`net`" + ` | NCCL's point-to-point messages, of the plugin's own connections |
 

@@ -36,14 +36,16 @@ type Over string
 // What jobs go over.
 const (
 	SHM    Over = "shm"    // four ranks on one host
+	Nodes  Over = "nodes"  // two ranks on each of two hosts
 	UDP    Over = "udp"    // four hosts on one leaf
 	Switch Over = "switch" // the same, and an aggregation node
+	Rails  Over = "rails"  // two ranks on each of two hosts, and an aggregation node
 	Tree   Over = "tree"   // four hosts on two leaves, and a tree of three nodes
 	Net    Over = "net"    // NCCL's point-to-point messages
 )
 
 // Overs are all.
-var Overs = []Over{SHM, UDP, Switch, Tree, Net}
+var Overs = []Over{SHM, Nodes, UDP, Switch, Rails, Tree, Net}
 
 // Row is a fault and what is promised about it.
 type Row struct {

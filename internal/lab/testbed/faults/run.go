@@ -91,8 +91,10 @@ const linkRate = 1e9
 
 var specs = map[Over]testbed.Spec{
 	SHM:    {Hosts: 1, Rate: linkRate},
+	Nodes:  {Hosts: 2, Rate: linkRate},
 	UDP:    {Hosts: ranksOfAJob, Rate: linkRate},
 	Switch: {Hosts: ranksOfAJob, Rate: linkRate},
+	Rails:  {Hosts: 2, Rate: linkRate},
 	Net:    {Hosts: ranksOfAJob, Rate: linkRate},
 	Tree:   {Hosts: ranksOfAJob, Leaves: 2, Spines: 1, Rate: linkRate},
 }
@@ -110,7 +112,7 @@ func (l *lab) bed(ctx context.Context, over Over) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{tb: tb, perHost: ranksOfAJob / spec.Hosts, switched: over == Switch || over == Tree}
+	b := &bed{tb: tb, perHost: ranksOfAJob / spec.Hosts, switched: among(over, Switch, Rails, Tree)}
 	l.beds[over] = b
 	return b, nil
 }

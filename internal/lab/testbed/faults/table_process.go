@@ -63,12 +63,12 @@ var nodeRows = slices.Concat(
 		return Row{ID: "/node-killed", Family: Process, Fault: "the aggregation node of a leaf is killed",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			Quick: over == Switch, job: job{during: stopNode(0)}}
-	}, Switch, Tree),
+	}, Switch, Rails, Tree),
 	across(func(Over) Row {
 		return Row{ID: "/node-restarts", Family: Process, Fault: "the aggregation node of a leaf is killed, and started again a second later",
 			Then: "no operation fails; Reduce-Scatters go directly, and through the node again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{during: then(stopNode(0), lasts(time.Second), startNode(0))}}
-	}, Switch, Tree),
+	}, Switch, Rails, Tree),
 	across(func(Over) Row {
 		return Row{ID: "/node-stopped", Family: Process, Fault: "the aggregation node of a leaf stands still (SIGSTOP)",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
@@ -46,6 +48,7 @@ var Acts = []string{
 	"close",    // close the group while others go on
 	"abort",    // end the group with a reason
 	"disagree", // call the operation with another size than the others
+	"cramp",    // allow its process no file or shared memory of more than 64 KiB
 }
 
 // Line is what a rank writes, one JSON object a line.
@@ -184,9 +187,20 @@ func (r *rank) act(before string) (disagree bool) {
 			_ = r.group.Abort("its loss is not a number")
 		case "disagree":
 			disagree = true
+		case "cramp":
+			if err := cramp(); err != nil {
+				panic(err)
+			}
 		}
 	}
 	return disagree
+}
+
+// cramp bounds what files this process may make. Beyond, it gets EFBIG as others do where a limit on
+// memory leaves no room; the runtime ignores the signal that comes with it.
+func cramp() error {
+	limit := unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}
+	return unix.Setrlimit(unix.RLIMIT_FSIZE, &limit)
 }
 
 // sayEvery is the least time between two lines about rounds.
