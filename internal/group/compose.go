@@ -30,9 +30,10 @@ type composed struct {
 	err    error   // why not all of them were posted
 }
 
-// compose begins an operation of so many steps. done is called when all of them are, with what they
-// end with, and returns what the operation ends with. g.posting is held for writing.
-func (g *Group) compose(class overlap.Class, steps int, begun bool, done func(err error) error) (*composed, error) {
+// compose begins an operation of so many steps. finish, if not nil, is called when all of them are done,
+// and well. then, if not nil, is called at the end, well or not, when others see what the operation has
+// ended with: nobody else may ask to be called. g.posting is held for writing.
+func (g *Group) compose(class overlap.Class, steps int, begun bool, finish, then func()) (*composed, error) {
 	switch {
 	case g.leaving:
 		return nil, g.closed()
@@ -42,9 +43,15 @@ func (g *Group) compose(class overlap.Class, steps int, begun bool, done func(er
 	c := &composed{Group: g, class: class, left: steps}
 	c.joint = engine.NewJoint(steps, func(err error) error {
 		g.ended(class)
-		return done(cmp.Or(err, c.err))
+		if err = cmp.Or(err, c.err); err == nil && finish != nil {
+			finish()
+		}
+		return err
 	})
 	c.joint.Book(&g.waited[class])
+	if then != nil {
+		c.joint.OnDone(func(error) { then() })
+	}
 	if !begun {
 		g.begun(class)
 	}

@@ -177,7 +177,7 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 			g.agreed.rank*len(send), (g.agreed.rank+1)*len(send))
 	}
 	defer g.holdPosting()()
-	return g.allgather(send, recv, nil, func() {})
+	return g.allgather(send, recv, nil, nil)
 }
 
 // holdPosting keeps others from posting, where that is needed: the steps of an operation with nodes
@@ -192,7 +192,7 @@ func (g *Group) holdPosting() (release func()) {
 }
 
 // allgather posts an Allgather, which begins when what it follows, if that is not nil, is done. It
-// calls done at its end. The caller has called holdPosting.
+// calls done, if that is not nil, at its end. The caller has called holdPosting.
 func (g *Group) allgather(send, recv []byte, follows *engine.Work, done func()) (*Work, error) {
 	if g.node == nil {
 		return g.post(engine.GatherOp{
@@ -233,7 +233,7 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 	if root == g.agreed.rank {
 		o.Send, own = nonNil(buf), len(buf)
 	}
-	return g.post(o, own, func() {})
+	return g.post(o, own, nil)
 }
 
 // Barrier returns when all ranks have called it.
@@ -250,11 +250,11 @@ func (g *Group) startBarrier() (*Work, error) {
 	return g.post(engine.GatherOp{
 		Op:   multicast.Op{Collective: wire.Barrier},
 		Send: nonNil(nil),
-	}, 0, func() {})
+	}, 0, nil)
 }
 
-// post hands an operation to the gather lane. own is what this rank gives to it, in bytes; after is
-// called when it is done. g.posting is held.
+// post hands an operation to the gather lane. own is what this rank gives to it, in bytes; after,
+// if not nil, is called when it is done. g.posting is held.
 func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	if g.leaving {
 		return nil, g.closed()
@@ -265,7 +265,9 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	}
 	w, err := g.gather.Submit(o, func() {
 		g.ended(overlap.Gather)
-		after()
+		if after != nil {
+			after()
+		}
 	})
 	if err != nil {
 		g.ended(overlap.Gather)

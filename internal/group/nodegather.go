@@ -9,14 +9,11 @@ import (
 
 // nodeAllgather is an Allgather on two levels: each column gathers the shards of its ranks, and each
 // node what its columns have gathered, host by host. The own shard lies in its place in recv. If
-// follows is not nil, it must be done before. done is called with what it ends with.
+// follows is not nil, it must be done before. done, if not nil, is called at its end.
 func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func()) (*Work, error) {
 	a, n := g.agreed, len(own)
 	segments := g.cut(n, 1, follows != nil)
-	c, err := g.compose(overlap.Gather, 1+len(segments)*len(a.nodes), follows != nil, func(err error) error {
-		done()
-		return err
-	})
+	c, err := g.compose(overlap.Gather, 1+len(segments)*len(a.nodes), follows != nil, nil, done)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +54,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	if root == a.rank {
 		own = len(buf)
 	}
-	c, err := g.compose(overlap.Gather, steps, false, func(err error) error { return err })
+	c, err := g.compose(overlap.Gather, steps, false, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +88,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 
 // nodeBarrier is a Barrier on two levels: of the node, of the column, and of the node again.
 func (g *Group) nodeBarrier() (*Work, error) {
-	c, err := g.compose(overlap.Gather, 3, false, func(err error) error { return err })
+	c, err := g.compose(overlap.Gather, 3, false, nil, nil)
 	if err != nil {
 		return nil, err
 	}

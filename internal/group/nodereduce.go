@@ -46,18 +46,12 @@ func split(o collective.Op, ranks int) (within, across collective.Op, finish fun
 
 // nodeReduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the ranks of
 // every host, one for each column, which sums what its nodes have. whole says that it is a segment
-// already. done is called at its end.
+// already. done, if not nil, is called at its end.
 func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (*Work, error) {
 	a, n, size := g.agreed, len(recv), o.Type.Size()
 	segments := g.cut(n, size, whole)
 	within, across, finish := split(o, a.size)
-	c, err := g.compose(overlap.Reduce, len(segments)*(len(a.nodes)+1), false, func(err error) error {
-		if err == nil {
-			finish(recv)
-		}
-		done()
-		return err
-	})
+	c, err := g.compose(overlap.Reduce, len(segments)*(len(a.nodes)+1), false, func() { finish(recv) }, done)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +86,13 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 	if place == a.node.own {
 		steps *= 2
 	}
-	c, err := g.compose(overlap.Reduce, steps, false, func(err error) error {
-		if err == nil {
-			finish(recv)
-		}
-		return err
-	})
+	c, err := g.compose(overlap.Reduce, steps, false, func() { finish(recv) }, nil)
 	if err != nil {
 		return nil, err
+	}
+	if place != a.node.own {
+		// All columns agree upon how to reduce: this one must begin to as well, though with nothing.
+		_, c.err = g.reduce.SubmitAll(nil, nil)
 	}
 	for _, s := range segments {
 		within.Count, across.Count = s.len()/size, s.len()/size

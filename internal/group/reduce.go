@@ -40,11 +40,11 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 			g.agreed.rank*len(recv), (g.agreed.rank+1)*len(recv))
 	}
 	defer g.holdPosting()()
-	return g.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, false, func() {})
+	return g.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, false, nil)
 }
 
 // reduceScatter posts a Reduce-Scatter, one that stays whole if it is a segment of something larger,
-// and calls done at its end. The caller has called holdPosting.
+// and calls done, if that is not nil, at its end. The caller has called holdPosting.
 func (g *Group) reduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (*Work, error) {
 	if g.node != nil {
 		return g.nodeReduceScatter(send, recv, o, whole, done)
@@ -89,7 +89,7 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 		return g.nodeReduce(send, recv, o, root)
 	}
 	o.To, o.Count = wire.ToRank(root), len(send)/t.Size()
-	return g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, func() {})
+	return g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, nil)
 }
 
 // checkReduction reports what a call may not reduce, or how.
@@ -103,7 +103,7 @@ func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 	return nil
 }
 
-// submitReduce hands an operation to the reduce lane and calls done at its end. g.posting is held.
+// submitReduce hands an operation to the reduce lane and calls done, if that is not nil, at its end. g.posting is held.
 func (g *Group) submitReduce(o direct.Op, done func()) (*Work, error) {
 	if g.leaving {
 		return nil, g.closed()
@@ -111,7 +111,9 @@ func (g *Group) submitReduce(o direct.Op, done func()) (*Work, error) {
 	g.begun(overlap.Reduce)
 	w, err := g.reduce.Submit(engine.ReduceOp{Op: o}, func() {
 		g.ended(overlap.Reduce)
-		done()
+		if done != nil {
+			done()
+		}
 	})
 	if err != nil {
 		g.ended(overlap.Reduce)

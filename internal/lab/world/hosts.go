@@ -15,13 +15,30 @@ func (s *Scenario) beside(rank int) (ranks []int) {
 	return ranks
 }
 
-// hosts is how many hosts have ranks.
-func (s *Scenario) hosts() int {
-	places := map[int]bool{}
+// hosts returns the ranks of each host that has some, in the order in which hosts come first.
+func (s *Scenario) hosts() (all [][]int) {
+	number := map[int]int{}
 	for r := range s.Net.Ranks {
-		places[s.Net.place(r)] = true
+		h, known := number[s.Net.place(r)]
+		if !known {
+			h = len(all)
+			number[s.Net.place(r)] = h
+			all = append(all, nil)
+		}
+		all[h] = append(all[h], r)
 	}
-	return len(places)
+	return all
+}
+
+// twoLevels returns the hosts where the group works on two levels: several with several ranks each, equally
+// many. Else nil.
+func (s *Scenario) twoLevels() [][]int {
+	hosts := s.hosts()
+	uneven := slices.ContainsFunc(hosts, func(ranks []int) bool { return len(ranks) != len(hosts[0]) })
+	if s.Flat || s.Fabric != "auto" || uneven || len(hosts) == 1 || len(hosts[0]) == 1 {
+		return nil
+	}
+	return hosts
 }
 
 // fitHosts mends what a change has left dangling, and reports whether the rest can be run. Rank 0,
@@ -74,4 +91,5 @@ func (s *Scenario) together(seed uint64) {
 	}
 	s.Fabric = of(d, "auto", "auto", "auto", "auto", "udp")
 	s.ShmSlots, s.ShmChunk = 2+d.IntN(7), of(d, 0, 4<<10, 16<<10)
+	s.Flat = d.chance(0.15)
 }

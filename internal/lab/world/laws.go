@@ -39,7 +39,7 @@ func (s *Scenario) ends(f *Fault) verdict {
 		}
 		return never
 	}
-	if f.Flow&Every&^Multicast == 0 || s.hosts() == 1 {
+	if f.Flow&Every&^Multicast == 0 || len(s.hosts()) == 1 {
 		return never
 	}
 	if f.Least > 0 && f.Least < leastHole {

@@ -71,9 +71,9 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "group/openudp.go",
-		old: `Size: a.size, Stall: a.settings.Timeout}
+		old: `Size: a.column.size(), Stall: a.settings.Timeout}
 `,
-		new: `Size: a.size}
+		new: `Size: a.column.size()}
 `,
 	},
 	{

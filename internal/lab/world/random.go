@@ -130,7 +130,7 @@ func (d draw) during(s *Scenario) time.Duration {
 func (d draw) pair(s *Scenario) (from, to int) {
 	from = d.IntN(s.Net.Ranks)
 	to = (from + 1 + d.IntN(s.Net.Ranks-1)) % s.Net.Ranks
-	for s.Net.place(to) == s.Net.place(from) && s.hosts() > 1 {
+	for s.Net.place(to) == s.Net.place(from) && len(s.hosts()) > 1 {
 		to = (to + 1) % s.Net.Ranks
 	}
 	return from, to

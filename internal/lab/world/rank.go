@@ -92,6 +92,9 @@ func (s *Scenario) settings(rank int) config.Settings {
 	if s.Fabric != "" {
 		c.Fabric = s.Fabric
 	}
+	if s.Flat {
+		c.Nodes = "off"
+	}
 	if s.ShmSlots > 0 {
 		c.ShmSlots = s.ShmSlots
 	}

@@ -23,7 +23,8 @@ type Scenario struct {
 	Events  []Event
 	Faults  []Fault
 
-	ShmSlots int // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
+	Flat     bool // MCAST_NODES=off
+	ShmSlots int  // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
 	ShmChunk int
 
 	Nodes         []Node
@@ -113,7 +114,7 @@ type Event struct {
 func (s *Scenario) String() string {
 	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
 	if s.Net.On != nil {
-		text += fmt.Sprintf(", on hosts %v, MCAST_FABRIC=%s, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d", s.Net.On, s.Fabric, s.ShmSlots, s.ShmChunk)
+		text += fmt.Sprintf(", on hosts %v, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d", s.Net.On, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk)
 	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)

@@ -29,12 +29,16 @@ func values(step, rank, first, n int) []byte {
 
 // inOrder is the sum of what all ranks give, from the first-th element on, with the bits that an owner
 // gets in reproducible mode, through a switch that has no parent as well as directly.
-func inOrder(step, size, owner, first, n int) []byte {
-	srcs := make([][]byte, size)
+func (s *Scenario) inOrder(step, owner, first, n int) []byte {
+	srcs := make([][]byte, s.Net.Ranks)
 	for r := range srcs {
 		srcs[r] = values(step, r, first, n)
 	}
 	dst := make([]byte, 4*n)
+	if hosts := s.twoLevels(); hosts != nil {
+		reduce.FoldNested(dst, srcs, hosts, owner, reduce.F32, reduce.Sum, 1)
+		return dst
+	}
 	reduce.Fold(dst, reduce.InOrder(srcs, owner, reduce.F32), reduce.F32, reduce.Sum, 1)
 	return dst
 }
@@ -63,6 +67,6 @@ func (s *Scenario) sums(got []byte, step, owner, first int) string {
 	if wrong := unlike(got, step, s.Net.Ranks, first); wrong != "" || owner < 0 || s.Fast || s.trees() {
 		return wrong
 	}
-	want := inOrder(step, s.Net.Ranks, owner, first, len(got)/4)
+	want := s.inOrder(step, owner, first, len(got)/4)
 	return differs(got, func(k int) byte { return want[k] })
 }
