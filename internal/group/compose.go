@@ -89,11 +89,17 @@ func (c *composed) posted(works []*engine.Work, err error, across bool) {
 	}
 }
 
-// ended is called at the end of each step: what it may have kept waiting goes on.
-func (c *composed) ended() {
-	c.lanes[c.class].Nudge()
-	c.node.lanes[c.class].Nudge()
-	c.joint.Ended()
+// before returns a step, for another one to follow on the other level: its end has that lane go on. A
+// step that was refused is nil. It may be called once for each step.
+func (c *composed) before(w *engine.Work, across bool) *engine.Work {
+	if w != nil {
+		lane := c.node.lanes[c.class]
+		if across {
+			lane = c.lanes[c.class]
+		}
+		w.OnDone(func(error) { lane.Nudge() })
+	}
+	return w
 }
 
 // gathers posts steps to a gather lane. It returns nothing once some were refused.
@@ -105,7 +111,7 @@ func (c *composed) gathers(across bool, ops ...engine.GatherOp) []*engine.Work {
 	if across {
 		lane = c.gather
 	}
-	works, err := lane.SubmitAll(ops, c.ended)
+	works, err := lane.SubmitAll(ops, c.joint.Ended)
 	c.posted(works, err, across)
 	return works
 }
@@ -119,7 +125,7 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 	if across {
 		lane = c.reduce
 	}
-	works, err := lane.SubmitAll(ops, c.ended)
+	works, err := lane.SubmitAll(ops, c.joint.Ended)
 	c.posted(works, err, across)
 	return works
 }
@@ -149,12 +155,12 @@ func (c *composed) work(own int) (*Work, error) {
 	return w, nil
 }
 
-// after returns the i-th of some steps, nil if they were refused.
-func after(works []*engine.Work, i int) *engine.Work {
-	if i >= len(works) {
+// last returns the last of some steps, which ends after the others; nil if they were refused.
+func last(steps []*engine.Work) *engine.Work {
+	if len(steps) == 0 {
 		return nil
 	}
-	return works[i]
+	return steps[len(steps)-1]
 }
 
 // stretch is a part of a shard: bytes from up to to.

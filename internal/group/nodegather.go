@@ -32,9 +32,13 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 	arrived := c.gathers(true, across...)
 	within := []engine.GatherOp{allgather(stretch{0, n}, a.node.ranks, own, follows)}
 	for i, s := range segments {
+		var here *engine.Work
+		if arrived != nil {
+			here = c.before(arrived[i], false)
+		}
 		for h, node := range a.nodes {
 			if h != a.column.own {
-				within = append(within, allgather(s, node, recv[node[a.node.own]*n:][:n], after(arrived, i)))
+				within = append(within, allgather(s, node, recv[node[a.node.own]*n:][:n], here))
 			}
 		}
 	}
@@ -79,7 +83,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	arrived := c.gathers(true, across...)
 	if root != a.rank {
 		for i := range arrived {
-			within[i].After = arrived[i]
+			within[i].After = c.before(arrived[i], false)
 		}
 	}
 	c.gathers(false, within...)
@@ -96,7 +100,7 @@ func (g *Group) nodeBarrier() (*Work, error) {
 		return engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil), After: after}
 	}
 	here := c.gathers(false, barrier(nil))
-	all := c.gathers(true, barrier(after(here, 0)))
-	c.gathers(false, barrier(after(all, 0)))
+	all := c.gathers(true, barrier(c.before(last(here), true)))
+	c.gathers(false, barrier(c.before(last(all), false)))
 	return c.work(0)
 }

@@ -68,9 +68,9 @@ func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool
 		summed := c.reduces(false, sums...)
 		reads := c.reduces(true, engine.ReduceOp{
 			Op:    direct.Op{Op: across, Recv: recv[s.from:s.to], Shards: sum},
-			After: after(summed, len(summed)-1), // they end in order
+			After: c.before(last(summed), true),
 		})
-		g.node.sums.used[slot] = after(reads, 0)
+		g.node.sums.used[slot] = c.before(last(reads), false)
 	}
 	return c.work(n)
 }
@@ -104,11 +104,11 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 		slot, partial, free := g.node.sums.take(s.len())
 		sum.Recv, sum.After = partial, free
 		summed := c.reduces(false, sum)
-		reads := engine.ReduceOp{Op: direct.Op{Op: across, Send: partial}, After: after(summed, 0)}
+		reads := engine.ReduceOp{Op: direct.Op{Op: across, Send: partial}, After: c.before(last(summed), true)}
 		if root == a.rank {
 			reads.Recv = recv[s.from:s.to]
 		}
-		g.node.sums.used[slot] = after(c.reduces(true, reads), 0)
+		g.node.sums.used[slot] = c.before(last(c.reduces(true, reads)), false)
 	}
 	return c.work(len(recv))
 }
