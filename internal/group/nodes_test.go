@@ -1,0 +1,159 @@
+package group
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
+)
+
+// on returns ranks on hosts of these numbers.
+func on(hosts ...int) (all []host) {
+	for _, h := range hosts {
+		all = append(all, host{id: fmt.Sprintf("boot-%d/net", h), name: fmt.Sprintf("h%d", h)})
+	}
+	return all
+}
+
+func TestNodesOf(t *testing.T) {
+	for _, c := range []struct {
+		ranks []host
+		nodes [][]int
+		flat  string
+	}{
+		{on(0, 0, 1, 1), [][]int{{0, 1}, {2, 3}}, ""},
+		{on(0, 1, 0, 1), [][]int{{0, 2}, {1, 3}}, ""},
+		{on(5, 2, 2, 5, 7, 7), [][]int{{0, 3}, {1, 2}, {4, 5}}, ""},
+		{on(0), nil, "all ranks are on one host"},
+		{on(0, 0, 0), nil, "all ranks are on one host"},
+		{on(0, 1, 2), nil, "each host holds one rank"},
+		{on(0, 0, 1), nil, "hosts hold different numbers of ranks: h0"},
+		{on(0, 1, 1), nil, "hosts hold different numbers of ranks: h0"},
+		{on(append(make([]int, shm.MaxSize+1), slices.Repeat([]int{1}, shm.MaxSize+1)...)...), nil, "257 ranks a host are more than the 256 that share memory"},
+	} {
+		nodes, flat := nodesOf(c.ranks)
+		require.Equal(t, c.nodes, nodes)
+		require.Contains(t, flat, c.flat)
+		require.Equal(t, nodes == nil, flat != "")
+	}
+}
+
+// TestColumnsAndNodes deals ranks to hosts at random: each rank is in one node and one column, and all
+// agree on who is where.
+func TestColumnsAndNodes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		n, k := 2+random.IntN(4), 2+random.IntN(4)
+		var hosts []int
+		for h := range n {
+			hosts = append(hosts, slices.Repeat([]int{h}, k)...)
+		}
+		random.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
+		ports := map[uint16]bool{}
+		for rank := range hosts {
+			a := &agreement{rank: rank, size: len(hosts), hosts: on(hosts...), job: random.Uint64() | 1, settings: config.Default()}
+			a.settings.Port = 40000
+			a.layOut()
+			require.True(t, a.twoLevel())
+			require.Len(t, a.nodes, n)
+			require.Equal(t, k, a.node.size())
+			require.Equal(t, n, a.column.size())
+			require.Equal(t, rank, a.node.rank(a.node.own))
+			require.Equal(t, rank, a.column.rank(a.column.own))
+			host, place := a.where(rank)
+			require.Equal(t, []int{a.column.own, a.node.own}, []int{host, place})
+			for _, r := range a.node.ranks {
+				require.Equal(t, hosts[rank], hosts[r])
+			}
+			for h, r := range a.column.ranks {
+				require.Equal(t, a.nodes[h][place], r)
+			}
+			require.NotContains(t, a.others(), rank)
+			for _, r := range a.neighbours() {
+				require.Contains(t, a.column.ranks, r)
+			}
+			ports[a.columnPort(40000)] = true
+		}
+		require.Len(t, ports, k, "each column has a port, which the hosts of it share")
+	}
+}
+
+func TestFlatWhereAsked(t *testing.T) {
+	for setting, change := range map[string]func(*config.Settings){
+		"MCAST_NODES=off":  func(s *config.Settings) { s.Nodes = "off" },
+		"MCAST_FABRIC=udp": func(s *config.Settings) { s.Fabric = "udp" },
+	} {
+		a := &agreement{rank: 3, size: 4, hosts: on(0, 0, 1, 1), job: 7, settings: config.Default()}
+		change(&a.settings)
+		a.layOut()
+		require.False(t, a.twoLevel())
+		require.Contains(t, a.levels(), setting)
+		require.Equal(t, everyone(3, 4), a.column)
+		require.Equal(t, []int{0, 1, 2}, a.others())
+		require.Equal(t, a.job, a.columnJob())
+		require.EqualValues(t, 40000, a.columnPort(40000))
+	}
+}
+
+func TestColumnPorts(t *testing.T) {
+	a := &agreement{rank: 3, size: 4, hosts: on(0, 0, 1, 1), settings: config.Default()}
+	a.layOut()
+	require.EqualValues(t, firstPort, a.columnPort(firstPort+ports-1), "drawn ports come round")
+	a.settings.Port = 65535
+	require.EqualValues(t, 65534, a.columnPort(65535), "there is none above")
+}
+
+// TestErrorsNameRanks has errors of engines, which know members of a column or node by their index,
+// name ranks of the group.
+func TestErrorsNameRanks(t *testing.T) {
+	m := members{ranks: []int{2, 5, 9}, own: 1}
+	var mismatch *collective.MismatchError
+	require.ErrorAs(t, m.inRanks(&collective.MismatchError{Party: "rank", Who: [2]int{0, 2}, What: [2]string{"a", "b"}}), &mismatch)
+	require.Equal(t, [2]int{2, 9}, mismatch.Who)
+	require.ErrorAs(t, m.inRanks(&collective.MismatchError{Party: "member", Who: [2]int{0, 2}}), &mismatch)
+	require.Equal(t, [2]int{0, 2}, mismatch.Who, "members of a switch's job keep their numbers")
+	var broken *direct.BrokenError
+	require.ErrorAs(t, m.inRanks(&direct.BrokenError{Rank: 1, Err: fmt.Errorf("gone")}), &broken)
+	require.Equal(t, 5, broken.Rank)
+	require.Equal(t, -1, m.rank(-1))
+}
+
+func TestCut(t *testing.T) {
+	for _, nodes := range []int{2, 4, 1000} {
+		g := &Group{agreed: &agreement{nodes: make([][]int, nodes)}}
+		for _, bytes := range []int{0, 8, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 100 << 20} {
+			all, at := g.cut(bytes, 8, false), 0
+			for _, s := range all {
+				require.Equal(t, at, s.from)
+				require.Zero(t, s.len()%8)
+				at = s.to
+			}
+			require.Equal(t, bytes, at)
+			require.LessOrEqual(t, len(all)*nodes, max(nodes, mostSteps))
+			require.Equal(t, []stretch{{0, bytes}}, g.cut(bytes, 8, true))
+		}
+	}
+}
+
+// TestPartialSums gives each slot out again only behind what reads it.
+func TestPartialSums(t *testing.T) {
+	var s partialSums
+	for i := range 3 * sumSlots {
+		slot, buf, after := s.take(100)
+		require.Equal(t, i%sumSlots, slot)
+		require.Len(t, buf, 100)
+		require.Nil(t, after)
+	}
+	_, small, _ := s.take(50)
+	require.Len(t, small, 50)
+	_, large, after := s.take(200)
+	require.Len(t, large, 200)
+	require.Nil(t, after, "new memory waits for nobody")
+}
