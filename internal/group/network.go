@@ -2,8 +2,10 @@ package group
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,32 +98,83 @@ type Prober interface {
 // kernel is the Network of a process.
 type kernel struct{}
 
+// known is what the groups of a process have found out about its host's network.
+var known struct {
+	host       netdev.Memo[struct{}, string]
+	uplinks    netdev.Memo[named, uplinkOf]
+	candidates netdev.Memo[netdev.Version, []netdev.Candidate]
+	multicast  netdev.Memo[string, multicastBy]
+	links      netdev.Memo[string, linkOf]
+}
+
+type named struct {
+	name string
+	v    netdev.Version
+}
+
+type uplinkOf struct {
+	ifi   *net.Interface
+	addrs []netip.Addr
+	err   error
+}
+
+type multicastBy struct {
+	ifi *net.Interface
+	err error
+}
+
+type linkOf struct {
+	netdev.Link
+	mtu int
+}
+
 // Host implements Network.
-func (kernel) Host() string { return netdev.HostID() }
+func (kernel) Host() string {
+	return known.host.Get(struct{}{}, func() (string, bool) {
+		id := netdev.HostID()
+		return id, !strings.HasSuffix(id, "/") // with an address
+	})
+}
 
 // Name implements Network.
 func (kernel) Name() string { return hostName() }
 
 // Uplink implements Network.
 func (kernel) Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
-	return Uplink(name, v)
+	u := known.uplinks.Get(named{name, v}, func() (u uplinkOf, keep bool) {
+		u.ifi, u.addrs, u.err = Uplink(name, v)
+		return u, u.err == nil
+	})
+	return u.ifi, u.addrs, u.err
 }
 
 // Candidates implements Network.
-func (kernel) Candidates(v netdev.Version) []netdev.Candidate { return netdev.Candidates(v) }
+func (kernel) Candidates(v netdev.Version) []netdev.Candidate {
+	return known.candidates.Get(v, func() ([]netdev.Candidate, bool) {
+		found := netdev.Candidates(v)
+		return found, len(found) > 0
+	})
+}
 
 // Multicast implements Network.
 func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {
-	return udp.Choose(name, ranks)
+	m := known.multicast.Get(fmt.Sprint(name, ranks), func() (m multicastBy, keep bool) {
+		m.ifi, m.err = udp.Choose(name, ranks)
+		return m, m.err == nil
+	})
+	return m.ifi, m.err
 }
 
 // Look implements Network.
 func (kernel) Look(name string) (netdev.Link, int) {
-	mtu := 0
-	if ifi, err := net.InterfaceByName(name); err == nil {
-		mtu = ifi.MTU
-	}
-	return netdev.LinkOf(name), mtu
+	l := known.links.Get(name, func() (linkOf, bool) {
+		mtu := 0
+		if ifi, err := net.InterfaceByName(name); err == nil {
+			mtu = ifi.MTU
+		}
+		return linkOf{netdev.LinkOf(name), mtu}, mtu > 0
+	})
+	return l.Link, l.mtu
 }
 
 // Listen implements Network.

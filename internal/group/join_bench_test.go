@@ -1,0 +1,31 @@
+package group
+
+import (
+	"testing"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+)
+
+// BenchmarkOpen makes a rank reachable.
+func BenchmarkOpen(b *testing.B) {
+	for b.Loop() {
+		e, err := Open(Options{Rank: 0, Size: 4, Settings: config.Default()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		e.Close()
+	}
+}
+
+// BenchmarkAgreement concludes from the blobs of 4 ranks.
+func BenchmarkAgreement(b *testing.B) {
+	eps, blobs := openAll(b, 4, nil)
+	for b.Loop() {
+		if _, err := newAgreement(eps[1].opts, blobs); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, e := range eps {
+		e.Close()
+	}
+}
