@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 const (
@@ -43,11 +44,12 @@ type monitor struct {
 
 // run looks until the group ends.
 func (m *monitor) run() {
-	tick := time.NewTicker(monitorPause)
+	tick := time.NewTimer(sys.NextBeat(monitorPause))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			tick.Reset(sys.NextBeat(monitorPause))
 		case <-m.life.Done():
 			return
 		}

@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // frame kinds. A frame is kind u8, round u8, rank u16, length u32, payload.
@@ -339,7 +340,8 @@ func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error 
 // beat shows a neighbour that this rank is alive.
 func (m *Mesh) beat(e *edge) {
 	defer m.wg.Done()
-	t := time.NewTicker(max(m.timeout/8, 10*time.Millisecond))
+	period := max(m.timeout/8, 10*time.Millisecond)
+	t := time.NewTimer(sys.NextBeat(period))
 	defer t.Stop()
 	for {
 		if m.write(e, beat, 0, m.rank, nil) != nil {
@@ -347,6 +349,7 @@ func (m *Mesh) beat(e *edge) {
 		}
 		select {
 		case <-t.C:
+			t.Reset(sys.NextBeat(period))
 		case <-m.stop:
 			return
 		}

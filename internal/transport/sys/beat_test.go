@@ -1,0 +1,27 @@
+package sys
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBeatsCoincide: whoever begins when, from the first beat on all come at the same moments.
+func TestBeatsCoincide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const period = 3750 * time.Millisecond
+		beats := map[time.Time]int{}
+		for range 10 {
+			time.Sleep(123 * time.Millisecond)
+			wait := NextBeat(period)
+			require.Positive(t, wait)
+			require.LessOrEqual(t, wait, period)
+			beats[time.Now().Add(wait)]++
+		}
+		require.Len(t, beats, 1)
+		time.Sleep(NextBeat(period))
+		require.Equal(t, period, NextBeat(period), "not the one that is now")
+	})
+}
