@@ -131,16 +131,17 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 }
 
 // work is the whole. If the group has failed, what was posted may use the buffers until it ends, so
-// that it is an operation all the same, unless nothing was posted. own is what this rank gives to
-// it or gets of it, in bytes.
+// that it is an operation all the same, unless nothing was posted: then there is none, and nobody is
+// called. own is what this rank gives to it or gets of it, in bytes.
 func (c *composed) work(own int) (*Work, error) {
+	if len(c.works) == 0 && c.err != nil {
+		c.ended(c.class)
+		return nil, c.err
+	}
 	for range c.left {
 		c.joint.Ended()
 	}
 	c.joint.Posted(c.works)
-	if len(c.works) == 0 && c.err != nil {
-		return nil, c.err
-	}
 	c.node.posted[c.class].Add(1)
 	c.checkDeparted(c.class)
 	w := &Work{Work: c.joint.Work}

@@ -90,9 +90,10 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	return c.work(own)
 }
 
-// nodeBarrier is a Barrier on two levels: of the node, of the column, and of the node again.
+// nodeBarrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
+// for its node.
 func (g *Group) nodeBarrier() (*Work, error) {
-	c, err := g.compose(overlap.Gather, 3, false, nil, nil)
+	c, err := g.compose(overlap.Gather, 2, false, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,6 @@ func (g *Group) nodeBarrier() (*Work, error) {
 		return engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil), After: after}
 	}
 	here := c.gathers(false, barrier(nil))
-	all := c.gathers(true, barrier(c.before(last(here), true)))
-	c.gathers(false, barrier(c.before(last(all), false)))
+	c.gathers(true, barrier(c.before(last(here), true)))
 	return c.work(0)
 }

@@ -51,6 +51,15 @@ func (s *Scenario) fitHosts() bool {
 	return s.Net.On[0] == 0 && !slices.ContainsFunc(s.Net.On, func(host int) bool { return host < 0 || host >= len(s.Net.On) })
 }
 
+// enlarge makes, in some seeds with hosts of several ranks, one call so large that it goes from level to
+// level in several segments.
+func (s *Scenario) enlarge(seed uint64) {
+	d := draw{rand.New(rand.NewPCG(seed, 0x7365676d656e74))}
+	if c := &s.Calls[d.IntN(len(s.Calls))]; s.twoLevels() != nil && d.chance(0.2) && c.Kind != Barrier {
+		c.Bytes = 300_000 + d.IntN(1_500_000)
+	}
+}
+
 // How ranks are dealt to hosts.
 const (
 	hostByHost = iota

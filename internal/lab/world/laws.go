@@ -176,7 +176,31 @@ func (s *Scenario) law(ranks []*rank) error {
 	if err := s.alike(ranks, causes); err != nil {
 		return err
 	}
+	if err := s.barred(ranks); err != nil {
+		return err
+	}
 	return s.returned(ranks)
+}
+
+// barred checks that no rank has left a Barrier before all had come to it.
+func (s *Scenario) barred(ranks []*rank) error {
+	for i, c := range s.Calls {
+		if c.Kind != Barrier {
+			continue
+		}
+		for _, r := range ranks {
+			o := r.steps[i+1]
+			if !o.ended || o.err != nil {
+				continue
+			}
+			for _, other := range ranks {
+				if came := other.steps[i+1]; !came.begun || came.at > o.end {
+					return fmt.Errorf("rank %d left %s at %v, before rank %d had come to it", r.number, s.name(i+1), o.end, other.number)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // justified checks that an error names what there is.

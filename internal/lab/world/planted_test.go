@@ -160,6 +160,86 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
+		name: "nodes: a row is gathered before it has arrived", file: "group/nodegather.go",
+		old: `			here = c.before(arrived[i], false)
+`,
+		new: `			c.before(arrived[i], false)
+`,
+	},
+	{
+		name: "nodes: the last segment of a row is dropped", file: "group/nodegather.go",
+		old: `	for i, s := range segments {
+		var here`,
+		new: `	for i, s := range segments[:max(1, len(segments)-1)] {
+		var here`,
+	},
+	{
+		name: "nodes: shards are put one beside the other", file: "protocol/multicast/call.go",
+		old: `		root = o.Slots[root]
+`,
+		new: ``,
+	},
+	{
+		name: "nodes: what goes on in a node does not wait for the root of a Broadcast", file: "group/nodegather.go",
+		old: `			within[i].After = c.before(arrived[i], false)
+`,
+		new: ``,
+		more: []edit{{"group/nodegather.go", `		for i := range arrived {
+`, `		for range arrived {
+`}},
+	},
+	{
+		name: "nodes: in a Barrier a rank stands for itself, not for its node", file: "group/nodegather.go",
+		old: `barrier(c.before(last(here), true))`,
+		new: `barrier(c.before(last(here[:0]), true))`,
+	},
+	{
+		name: "nodes: the sum for a host is left out", file: "group/nodereduce.go",
+		old: `		summed := c.reduces(false, sums...)
+`,
+		new: `		summed := c.reduces(false, sums[1:]...)
+`,
+	},
+	{
+		name: "nodes: a column reads when the first sum is there", file: "group/nodereduce.go",
+		old: `			After: c.before(last(summed), true),
+`,
+		new: `			After: c.before(last(summed[:min(1, len(summed))]), true),
+`,
+	},
+	{
+		name: "nodes: memory for sums is used again too early", file: "group/nodereduce.go",
+		old: `	if after = s.used[slot]; cap(`,
+		new: `	if after = nil; cap(`,
+	},
+	{
+		name: "nodes: a sum for the wrong owner", file: "group/nodereduce.go",
+		old: `				return send[node[place]*n+s.from : node[place]*n+s.to]
+`,
+		new: `				return send[a.node.ranks[place]*n+s.from : a.node.ranks[place]*n+s.to]
+`,
+		more: []edit{{"group/nodereduce.go", `		for h, node := range a.nodes {
+			sums[h]`, `		for h := range a.nodes {
+			sums[h]`}},
+	},
+	{
+		name: "nodes: who follows an operation does not hear that it failed", file: "group/compose.go",
+		old: `		if err = cmp.Or(err, c.err); err == nil`,
+		new: `		if then != nil {
+			then()
+		}
+		if err = cmp.Or(err, c.err); err == nil`,
+		more: []edit{{"group/compose.go", `	if then != nil {
+		c.joint.OnDone`, `	if false {
+		c.joint.OnDone`}},
+	},
+	{
+		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "group/nodereduce.go",
+		old: `		_, c.err = g.reduce.SubmitAll(nil, nil)
+`,
+		new: ``,
+	},
+	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
 		old: `	m.flood(fault, f.Rank, f.payload())
 `,

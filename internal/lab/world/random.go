@@ -77,6 +77,7 @@ func Random(seed uint64) Scenario {
 	default:
 		s.Events = append(s.Events, d.event(&s))
 	}
+	s.enlarge(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}

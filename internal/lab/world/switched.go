@@ -37,6 +37,7 @@ func Switched(seed uint64) Scenario {
 		at, _ := s.calm()
 		s.Return = at + back + d.between(0, 10*time.Second)
 	}
+	s.enlarge(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}
