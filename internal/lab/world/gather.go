@@ -124,19 +124,22 @@ func (g *gather) Multicast(r *fabric.Run) int {
 		}
 		packet := datagramHeaders + wire.DataSize + len(payload)
 		left := g.host.leave(now, packet)
+		arrived := map[*machine]time.Time{g.host.machine: now.Add(loopback)} // once a host; zero: it does not
 		for _, m := range w.members[multicastGroup(&g.o)] {
 			to, ok := m.(*gather)
 			if !ok || to == g || to.o.Job != g.o.Job || packet > w.cfg.MTU {
 				continue
 			}
-			if !w.passes(g.host, to.host, Multicast, packet) {
-				continue
+			at, known := arrived[to.host.machine]
+			if !known {
+				if w.passes(g.host, to.host, Multicast, packet) {
+					at = to.host.arrive(left, packet)
+				}
+				arrived[to.host.machine] = at
 			}
-			at := now.Add(loopback)
-			if to.host.machine != g.host.machine {
-				at = to.host.arrive(left, packet)
+			if !at.IsZero() {
+				to.arrives(arrival{at, head, payload})
 			}
-			to.arrives(arrival{at, head, payload})
 		}
 	}
 	return done

@@ -37,6 +37,7 @@ type machine struct {
 	link      uplink.Words       // what its processes say of the link
 	sent      time.Time          // when its link has carried all that it was given
 	received  time.Time          // ... the other way
+	out, in   int                // bytes that its link has carried, headers included
 	crashed   bool               // without power it says nothing any more
 }
 

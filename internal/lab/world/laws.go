@@ -176,10 +176,26 @@ func (s *Scenario) law(ranks []*rank) error {
 	if err := s.alike(ranks, causes); err != nil {
 		return err
 	}
-	if err := s.barred(ranks); err != nil {
-		return err
+	return errors.Join(s.barred(ranks), s.sameBits(ranks), s.returned(ranks))
+}
+
+// sameBits checks that an Allreduce has given all ranks the same sums.
+func (s *Scenario) sameBits(ranks []*rank) error {
+	for step := range s.steps() {
+		var first *rank
+		for _, r := range ranks {
+			bits := r.steps[step].bits
+			if bits == 0 {
+				continue
+			}
+			if first == nil {
+				first = r
+			} else if first.steps[step].bits != bits {
+				return fmt.Errorf("%s: ranks %d and %d have sums of different bits", s.name(step), first.number, r.number)
+			}
+		}
 	}
-	return s.returned(ranks)
+	return nil
 }
 
 // barred checks that no rank has left a Barrier before all had come to it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ type outcome struct {
 	at, end      time.Duration
 	err          error
 	wrong        string // bytes
+	bits         uint64 // a hash of what an Allreduce of F32 gave; 0: it was none
 }
 
 // rank is a process: it joins, makes its calls, and closes.
@@ -275,6 +277,15 @@ func (r *rank) wait(p *pending) bool {
 	return err == nil && wrong == ""
 }
 
+// note keeps which bits an Allreduce gave.
+func (r *rank) note(step int, result []byte) {
+	h := fnv.New64a()
+	_, _ = h.Write(result)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps[step].bits = h.Sum64()
+}
+
 // start posts a call. Of buffers every byte is known.
 func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 	p.step = step
@@ -336,7 +347,10 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 		if c.Float {
 			n /= 4
 			recv := make([]byte, 4*n)
-			p.check = func() string { return r.s.sums(recv, step, -1, 0) }
+			p.check = func() string {
+				r.note(step, recv)
+				return r.s.sums(recv, step, -1, 0)
+			}
 			p.work, err = g.StartAllreduce(values(step, r.number, 0, n), recv, reduce.F32, reduce.Sum, 1)
 			break
 		}

@@ -149,6 +149,7 @@ func (h *Host) leave(now time.Time, packet int) time.Time {
 		h.sent = now
 	}
 	h.sent = h.sent.Add(h.world.last(packet))
+	h.out += packet
 	return h.sent
 }
 
@@ -159,6 +160,7 @@ func (h *Host) arrive(left time.Time, packet int) time.Time {
 		at = h.received
 	}
 	h.received = at.Add(h.world.last(packet))
+	h.in += packet
 	return at
 }
 
