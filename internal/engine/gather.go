@@ -124,7 +124,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	}
 	g.comm.Relay(cfg.Relay)
 	g.counted.store(g.comm.Stats()) // what is known before the first operation
-	g.clock, g.wake = cfg.Clock, g.Wake
+	g.clock, g.wake, g.added = cfg.Clock, g.Wake, g.rest.wake
 	return g
 }
 

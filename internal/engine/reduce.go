@@ -88,8 +88,11 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	}
 	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1)}
 	r.clock, r.wake = cfg.Clock, r.Wake
-	if cfg.Route != nil {
-		r.added = func() { r.start.Do(func() { r.ended.Go(cfg.Route) }) }
+	r.added = func() {
+		if cfg.Route != nil {
+			r.start.Do(func() { r.ended.Go(cfg.Route) })
+		}
+		r.rest.wake()
 	}
 	return r
 }

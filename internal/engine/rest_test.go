@@ -36,6 +36,16 @@ func TestEngineRestsWithItsFabric(t *testing.T) {
 	require.Zero(t, calls, "nobody is called after Rouse")
 
 	require.True(t, g.Rest(awake))
+	_, err := g.Submit(allgather(1), nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, calls, "an operation ends a rest, though nobody drives yet")
+	g.Rouse()
+	require.False(t, g.Rest(awake), "it can begin")
+	g.Rouse()
+
+	g, _ = rank0()
+	g.fab, calls = f, 0
+	require.True(t, g.Rest(awake))
 	g.Fail(errors.New("over"))
 	require.Equal(t, 1, calls)
 	g.Rouse()

@@ -75,6 +75,9 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 		return nil, err
 	}
 	w.lane.Posted() // whoever waits drives the other lane first
+	if g.node != nil {
+		g.lanes[overlap.Gather].Posted()
+	}
 	gathers := []*engine.Work{announced}
 	for _, s := range a.segments {
 		sum, gather, err := g.startSegment(s, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)

@@ -145,12 +145,12 @@ func (c *composed) work(own int) (*Work, error) {
 	c.node.posted[c.class].Add(1)
 	c.checkDeparted(c.class)
 	w := &Work{Work: c.joint.Work}
+	c.node.lanes[c.class].Posted() // whoever waits drives the other one, at first
 	if c.class == overlap.Gather {
 		c.counters.gatherBytes.Add(uint64(own))
 		w.before, w.lane = c.column, c.node.lanes[c.class]
 	} else {
 		c.counters.reduceBytes.Add(uint64(own))
-		c.node.lanes[c.class].Posted() // whoever waits drives the other one
 		w.lane = c.lanes[c.class]
 	}
 	return w, nil

@@ -37,7 +37,8 @@ type Worker interface {
 type Rester interface {
 	Worker
 	// Rest reports whether nothing has to be done before awake is called, which will be, once or more
-	// often, when there may be. awake does not block. If Rest reports false, Sleep is how to wait.
+	// often, when there may be, and when an operation is handed to the worker. awake does not block.
+	// If Rest reports false, Sleep is how to wait.
 	Rest(awake func()) bool
 	// Rouse calls off what Rest has begun, whatever that returned. awake may be called once more.
 	Rouse()
@@ -52,7 +53,7 @@ type Rester interface {
 type Lane struct {
 	worker  Worker
 	rester  Rester        // the worker, or nil
-	awake   func()        // rouse, for Rest
+	awake   func()        // for Rest
 	token   chan struct{} // holds one element while nobody drives
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
@@ -61,6 +62,7 @@ type Lane struct {
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
 	resting atomic.Bool   // the agent rests for longer than a glance
 	parked  atomic.Bool   // ... until it is kicked
+	wanted  atomic.Bool   // somebody leaves what is in flight to the agent
 	armed   bool          // the worker rests; guarded by the token
 	kick    chan struct{} // ends that rest
 	start   time.Time
@@ -93,7 +95,7 @@ func NewLane(w Worker) *Lane {
 		worker: w, token: make(chan struct{}, 1), kick: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
 	}
 	l.rester, _ = w.(Rester)
-	l.awake = l.rouse
+	l.awake = l.tap
 	l.token <- struct{}{}
 	l.left.Store(-int64(rest))
 	l.helped.Store(-int64(rest))
@@ -224,10 +226,16 @@ func (l *Lane) leave() {
 // rouse makes an agent that rests for long look again soon.
 func (l *Lane) rouse() {
 	if l.resting.Load() {
-		select {
-		case l.kick <- struct{}{}:
-		default:
-		}
+		l.wanted.Store(true)
+		l.tap()
+	}
+}
+
+// tap ends a rest of the agent.
+func (l *Lane) tap() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
 	}
 }
 
@@ -298,7 +306,7 @@ func (l *Lane) agent() {
 		l.disarm()
 		l.agentDrives()
 		l.token <- struct{}{}
-		if !l.awaitKick() {
+		if !l.awaitKick(timer) {
 			return
 		}
 	}
@@ -351,6 +359,7 @@ func (l *Lane) park() bool {
 	if l.rester == nil {
 		return false
 	}
+	l.wanted.Store(false)
 	l.parked.Store(true)
 	l.resting.Store(true)
 	l.armed = true
@@ -376,12 +385,22 @@ func (l *Lane) disarm() {
 }
 
 // awaitKick waits, if the agent is parked, until it is needed, and reports false when the lane is closed.
-func (l *Lane) awaitKick() bool {
+// Who has handed an operation to the worker and said no more may be about to drive it.
+func (l *Lane) awaitKick(timer *time.Timer) bool {
 	if l.parked.Load() {
 		select {
 		case <-l.kick:
 		case <-l.closed:
 		}
+		if l.worker.InFlight() > 0 && !l.wanted.Load() {
+			timer.Reset(glance)
+			select {
+			case <-timer.C:
+			case <-l.kick:
+			case <-l.closed:
+			}
+		}
+		l.wanted.Store(false)
 		l.unpark()
 	}
 	return !isClosed(l.closed)
