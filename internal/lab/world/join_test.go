@@ -1,43 +1,60 @@
 package world
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
 // TestDeadWhileJoining kills a rank, by SIGKILL or by a loss of power, at any moment from the
-// rendezvous to the first call: whatever the others run into, they name the one that is dead.
+// rendezvous to the first call: whatever the others run into, they name the one that is dead, or another
+// one of a host that is.
 func TestDeadWhileJoining(t *testing.T) {
-	const hosts, step = 12, 50 * time.Microsecond
-	for _, deed := range []Deed{Kill, Crash} {
-		for _, dead := range []int{0, 5, hosts - 1} {
-			for at := step; at < 40*step; at += step {
-				s := Scenario{
-					Net: Config{Ranks: hosts, MTU: 1500, Queue: 256, Delay: 100 * time.Microsecond}, Timeout: 2 * time.Second,
-					Calls: []Call{{}}, Events: []Event{{Rank: dead, Deed: deed, At: at}},
-				}
-				r := Play(t, &s)
-				if !assert.NoError(t, r.Err, "rank %d, %v at %v:\n%s", dead, deed, at, r.Log) {
-					return
-				}
-				for rank, err := range r.Joins {
-					if rank == dead || err == nil {
-						continue
-					}
-					named, ok := group.RankOf(err)
-					if dead == 0 && strings.Contains(err.Error(), "no answer from rank 0") {
-						continue // a silent one may wait for others as well
-					}
-					if !assert.True(t, ok && named == dead, "rank %d, %v at %v: rank %d: %v\n%s", dead, deed, at, rank, err, r.Log) {
-						return
+	const ranks = 12
+	for name, hosts := range map[string]int{"a host each": 0, "on one host": 1, "on four hosts": 4} {
+		step, until, on := 50*time.Microsecond, 2*time.Millisecond, []int(nil)
+		if hosts > 0 {
+			step, until = 200*time.Microsecond, 4*time.Millisecond // memory is opened after the mesh stands
+		}
+		for r := 0; hosts > 0 && r < ranks; r++ {
+			on = append(on, r%hosts)
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, deed := range []Deed{Kill, Crash} {
+				for _, dead := range []int{0, 5, ranks - 1} {
+					for at := step; at < until; at += step {
+						dieWhileJoining(t, &Scenario{
+							Net:     Config{Ranks: ranks, On: on, MTU: 1500, Queue: 256, Delay: 100 * time.Microsecond},
+							Timeout: 2 * time.Second, Fabric: "auto",
+							Calls: []Call{{}}, Events: []Event{{Rank: dead, Deed: deed, At: at}},
+						})
 					}
 				}
 			}
+		})
+	}
+}
+
+func dieWhileJoining(t *testing.T, s *Scenario) {
+	r, e := Play(t, s), s.Events[0]
+	dead := []int{e.Rank}
+	if e.Deed == Crash {
+		dead = s.beside(e.Rank)
+	}
+	require.NoError(t, r.Err, "%v:\n%s", s, r.Log)
+	for rank, err := range r.Joins {
+		if slices.Contains(dead, rank) || err == nil {
+			continue
 		}
+		if slices.Contains(dead, 0) && strings.Contains(err.Error(), "no answer from rank 0") {
+			continue // a silent one may wait for others as well
+		}
+		named, ok := group.RankOf(err)
+		require.True(t, ok && slices.Contains(dead, named), "%v: rank %d: %v\n%s", s, rank, err, r.Log)
 	}
 }
