@@ -240,6 +240,15 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
+		name: "nodes: nobody is told that the group has failed in a node", file: "group/node.go",
+		old: `	if n != nil {
+		n.gather.Fail(err)
+		n.reduce.Fail(err)
+	}
+`,
+		new: ``,
+	},
+	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
 		old: `	m.flood(fault, f.Rank, f.payload())
 `,
