@@ -17,6 +17,7 @@ type result struct {
 	Collective string  `json:"collective"`
 	Fabric     string  `json:"fabric"`
 	Ranks      int     `json:"ranks"`
+	Nodes      int     `json:"nodes"` // hosts whose ranks work together; 0: every rank stands alone
 	Bytes      int     `json:"bytes"` // of a rank's shard
 	Count      int     `json:"count"` // elements in them
 	Type       string  `json:"type"`
@@ -75,7 +76,7 @@ const switched = "switch"
 func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) result {
 	ranks := len(reports)
 	r := result{
-		Collective: name, Fabric: info.Fabric, Ranks: ranks, Bytes: n, Count: n, Type: reduce.U8.String(),
+		Collective: name, Fabric: info.Fabric, Ranks: ranks, Nodes: info.Nodes, Bytes: n, Count: n, Type: reduce.U8.String(),
 		InPlace: b.inPlace, Iters: len(reports[0]) - numCounters,
 	}
 	if name != "allgather" && name != "broadcast" {

@@ -28,14 +28,14 @@ func sample(name string, b *bench) result {
 	}
 	ranks[0] = append(ranks[0], 10_000, 40_000, 20_000)
 	ranks[1] = append(ranks[1], 30_000, 10_000, 10_000)
-	info := group.Info{Fabric: "udp", ReduceScatter: "switch", ReduceScatterReason: "asked for"}
+	info := group.Info{Fabric: "udp", Nodes: 2, ReduceScatter: "switch", ReduceScatterReason: "asked for"}
 	return newResult(b, info, 1000, name, ranks, 4000, time.Microsecond)
 }
 
 func TestResult(t *testing.T) {
 	r := sample("allgather", &bench{})
 	require.Equal(t, result{
-		Collective: "allgather", Fabric: "udp", Ranks: 2, Bytes: 1000, Count: 1000, Type: "u8", Iters: 3,
+		Collective: "allgather", Fabric: "udp", Ranks: 2, Nodes: 2, Bytes: 1000, Count: 1000, Type: "u8", Iters: 3,
 		TimeUS: 30, P50US: 30, MinUS: 20, MaxUS: 40, // the slower rank of each iteration: 30, 40, 20
 		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, ReceivedBytes: 1010, SentRatio: 1.032, SentToLaw: 1.032, ReceivedToLaw: 1.01,
 		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2, CPU: 1.5,

@@ -39,6 +39,9 @@ func cpu(l *lab) error {
 		if err != nil {
 			return err
 		}
+		if err := asNodes(s, rows); err != nil {
+			return err
+		}
 		for _, n := range sizes {
 			l.cpuTable(t, s, n, rows)
 		}

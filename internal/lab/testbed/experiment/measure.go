@@ -23,6 +23,7 @@ type reading struct {
 	TimeUS     float64 `json:"time_us"` // median of the iterations, of the slowest rank
 	P50US      float64 `json:"p50_us"`  // the same, as peer.c calls it
 	Algorithm  string  `json:"algorithm"`
+	Nodes      int     `json:"nodes"` // hosts whose ranks work together
 	Wrong      uint64  `json:"wrong"`
 	Lost       uint64  `json:"chunks_lost"`
 	CPU        float64 `json:"cpu_s"` // of all ranks, an operation
@@ -103,6 +104,7 @@ type Row struct {
 	RoundsUS   []float64 `json:"rounds_us"` // median of each round
 	TimeUS     float64   `json:"time_us"`   // their median; 0: none ended
 	Algorithm  string    `json:"algorithm,omitempty"`
+	Nodes      int       `json:"nodes,omitempty"` // hosts whose ranks work together
 	Lost       uint64    `json:"chunks_lost"`
 	RoundsCPU  []float64 `json:"rounds_cpu_s,omitempty"` // of all ranks, an operation
 	CPU        float64   `json:"cpu_s"`                  // their median
@@ -182,7 +184,7 @@ func (l *lab) add(rows []Row, w work, r reading) []Row {
 // take adds a round.
 func (r *Row) take(found reading) {
 	r.RoundsUS = append(r.RoundsUS, found.TimeUS)
-	r.TimeUS, r.Algorithm = median(r.RoundsUS), found.Algorithm
+	r.TimeUS, r.Algorithm, r.Nodes = median(r.RoundsUS), found.Algorithm, found.Nodes
 	r.RoundsCPU = append(r.RoundsCPU, found.CPU)
 	r.CPU = median(r.RoundsCPU)
 	r.Lost += found.Lost

@@ -177,6 +177,9 @@ func (l *lab) nodesAt(s shape, rate float64, ways []way, sizes []int) ([]nodesRo
 	if err != nil {
 		return nil, err
 	}
+	if err := asNodes(s, found); err != nil {
+		return nil, err
+	}
 	rows := nodesRows(s, rate, found)
 	for _, w := range ways {
 		for _, collective := range []string{"allgather", "reducescatter"} {
@@ -201,6 +204,20 @@ func (l *lab) nodesAt(s shape, rate float64, ways []way, sizes []int) ([]nodesRo
 		l.row(r)
 	}
 	return rows, nil
+}
+
+// asNodes says which way's ranks worked as nodes and should not have, or the other way round.
+func asNodes(s shape, found []Row) error {
+	for _, r := range found {
+		want := 0
+		if w := way(r.Variant); (w == nodesWay || w == nodesSwitchWay) && s.hosts > 1 && s.perHost > 1 {
+			want = s.hosts
+		}
+		if r.Nodes != want && r.TimeUS > 0 {
+			return fmt.Errorf("%s of %v by %s: the ranks of %d hosts worked together, not of %d; MCAST_NODES and MCAST_FABRIC decide", r.Collective, s, r.Variant, r.Nodes, want)
+		}
+	}
+	return nil
 }
 
 // nodesRows puts laws beside what was measured.

@@ -98,6 +98,18 @@ func TestNodesResults(t *testing.T) {
 	require.Len(t, l.goals, 6, "one host has no link to hold to anything")
 }
 
+func TestAsNodes(t *testing.T) {
+	rows := measured(shape{4, 4}, 1<<20, map[way]float64{nodesWay: 0.9})
+	require.ErrorContains(t, asNodes(shape{4, 4}, rows), "by nodes: the ranks of 0 hosts worked together, not of 4")
+	for i := range rows {
+		rows[i].Nodes = 4
+	}
+	require.NoError(t, asNodes(shape{4, 4}, rows))
+	require.Error(t, asNodes(shape{4, 1}, rows), "one rank a host is no node")
+	rows[0].Variant = "flat"
+	require.ErrorContains(t, asNodes(shape{4, 4}, rows), "by flat")
+}
+
 func TestWork(t *testing.T) {
 	l := &lab{ctx: t.Context(), Options: Options{Rounds: 5}}
 	s := shape{4, 4}

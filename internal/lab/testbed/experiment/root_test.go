@@ -97,7 +97,7 @@ func TestExperiment(t *testing.T) {
 // Hosts of several ranks: every way is measured, and of ours is counted what crosses a host's link.
 func TestNodesExperiment(t *testing.T) {
 	var text bytes.Buffer
-	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Ranks: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 1, Peers: []string{ours, ring},
+	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Ranks: []int{2}, Rates: []float64{500e6}, Bytes: []int{1 << 20}, Rounds: 1, Peers: []string{ours, ring},
 		Mcast: build(t), Repository: "../../../..", Text: &text}
 	e, err := Find([]string{"nodes"})
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestNodesExperiment(t *testing.T) {
 	}
 	for _, w := range []way{nodesWay, nodesSwitchWay, flatWay, flatSwitchWay, ringWay} {
 		for _, collective := range []string{"allgather", "reducescatter", "overlap"} {
-			i := findRow(rows, w, collective, 64<<10)
+			i := findRow(rows, w, collective, 1<<20)
 			require.GreaterOrEqual(t, i, 0, "%s by %s", collective, w)
 			r := rows[i]
 			require.Equal(t, 2, r.PerHost)
@@ -126,13 +126,14 @@ func TestNodesExperiment(t *testing.T) {
 			if collective == "overlap" {
 				require.Positive(t, r.S)
 			} else if w == nodesWay {
-				// The barrier before it and signs of life are in it, and on a busy machine some is sent twice.
-				require.Greater(t, r.Sent, 0.9*r.LawSent)
-				require.Greater(t, r.Received, 0.9*r.LawReceived)
+				// What joining takes differs a little from run to run, and on a busy machine some is sent twice.
+				require.Greater(t, r.Sent, 0.8*r.LawSent)
+				require.Greater(t, r.Received, 0.8*r.LawReceived)
+				require.Equal(t, 2, r.Nodes)
 			}
 		}
 	}
-	require.Equal(t, "switch", rows[findRow(rows, nodesSwitchWay, "reducescatter", 64<<10)].Algorithm)
+	require.Equal(t, "switch", rows[findRow(rows, nodesSwitchWay, "reducescatter", 1<<20)].Algorithm)
 }
 
 // A peer that does not end in time is a result where that was to be seen, and nothing of it is
