@@ -91,20 +91,20 @@ func bounded(w uint64, t reduce.Type) uint64 {
 }
 
 // folded returns the table of the reduction that an owner gets. It goes element by element, which
-// no vector kernel covers: what those compute is checked against plain Go.
-// nodes are the ranks of each host, if hosts sum first; else nil.
+// no vector kernel covers: what those compute is checked against plain Go. nodes are the ranks of each
+// host, if hosts sum first; else nil. That many sums for each element would take too long one by one.
 func folded(tables [][]byte, nodes [][]int, t reduce.Type, op reduce.Op, owner int) []byte {
 	sum := make([]byte, len(tables[0]))
+	if nodes != nil {
+		reduce.FoldNested(sum, tables, nodes, owner, t, op, factor)
+		return sum
+	}
 	sources := make([][]byte, len(tables))
 	for i := 0; i < len(sum); i += t.Size() {
 		for r, table := range tables {
 			sources[r] = table[i : i+t.Size()]
 		}
-		if at := sum[i : i+t.Size()]; nodes != nil {
-			reduce.FoldNested(at, sources, nodes, owner, t, op, factor)
-		} else {
-			reduce.Fold(at, reduce.InOrder(sources, owner, t), t, op, factor)
-		}
+		reduce.Fold(sum[i:i+t.Size()], reduce.InOrder(sources, owner, t), t, op, factor)
 	}
 	return sum
 }

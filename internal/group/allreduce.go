@@ -74,10 +74,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	if err != nil {
 		return nil, err
 	}
-	w.lane.Posted() // whoever waits drives the other lane first
-	if g.node != nil {
-		g.lanes[overlap.Gather].Posted()
-	}
+	defer g.wakeAgents()
 	gathers := []*engine.Work{announced}
 	for _, s := range a.segments {
 		sum, gather, err := g.startSegment(s, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
@@ -98,6 +95,16 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	}
 	joint.Posted(gathers)
 	return w, nil
+}
+
+// wakeAgents has agents drive what whoever waits for an Allreduce does not: that drives one lane after
+// the other.
+func (g *Group) wakeAgents() {
+	g.lanes[overlap.Gather].Posted()
+	if g.node != nil {
+		g.node.lanes[overlap.Gather].Posted()
+		g.node.lanes[overlap.Reduce].Posted()
+	}
 }
 
 // startSegment posts the two steps of a segment; the second waits for the first. ended is

@@ -27,6 +27,7 @@ type composed struct {
 	left   int // steps not posted yet
 	works  []*engine.Work
 	column []*Work // those of works that cross the network
+	rounds []*Work // the last step of each call that posted some
 	err    error   // why not all of them were posted
 }
 
@@ -82,11 +83,14 @@ func (c *composed) posted(works []*engine.Work, err error, across bool) {
 	}
 	c.left -= len(works)
 	c.works = append(c.works, works...)
+	lane := c.node.lanes[c.class]
 	if across {
+		lane = c.lanes[c.class]
 		for _, w := range works {
-			c.column = append(c.column, &Work{Work: w, lane: c.lanes[c.class]})
+			c.column = append(c.column, &Work{Work: w, lane: lane})
 		}
 	}
+	c.rounds = append(c.rounds, &Work{Work: last(works), lane: lane})
 }
 
 // before returns a step, for another one to follow on the other level: its end has that lane go on. A
@@ -130,27 +134,32 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 	return works
 }
 
-// work is the whole. If the group has failed, what was posted may use the buffers until it ends, so
-// that it is an operation all the same, unless nothing was posted: then there is none, and nobody is
-// called. own is what this rank gives to it or gets of it, in bytes.
-func (c *composed) work(own int) (*Work, error) {
-	if len(c.works) == 0 && c.err != nil {
-		c.ended(c.class)
-		return nil, c.err
-	}
+// work is the whole, of so many segments. If the group has failed, what was posted may use the buffers
+// until it ends, so that it is an operation all the same, unless nothing was posted. own is what this
+// rank gives to it or gets of it, in bytes.
+func (c *composed) work(own, segments int) (*Work, error) {
 	for range c.left {
 		c.joint.Ended()
 	}
 	c.joint.Posted(c.works)
 	c.node.posted[c.class].Add(1)
 	c.checkDeparted(c.class)
-	w := &Work{Work: c.joint.Work}
-	c.node.lanes[c.class].Posted() // whoever waits drives the other one, at first
 	if c.class == overlap.Gather {
 		c.counters.gatherBytes.Add(uint64(own))
-		w.before, w.lane = c.column, c.node.lanes[c.class]
 	} else {
 		c.counters.reduceBytes.Add(uint64(own))
+	}
+	w := &Work{Work: c.joint.Work}
+	switch here := c.node.lanes[c.class]; {
+	case segments == 1:
+		// Whoever waits drives one lane after the other, and no agent need be called for it.
+		end := len(c.rounds) - 1
+		w.before, w.lane = c.rounds[:end], c.rounds[end].lane
+	case c.class == overlap.Gather:
+		here.Posted()
+		w.before, w.lane = c.column, here
+	default:
+		here.Posted()
 		w.lane = c.lanes[c.class]
 	}
 	return w, nil

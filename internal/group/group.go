@@ -118,7 +118,7 @@ func (w *Work) WaitUntil(deadline time.Time) error {
 // drive reports whether the operation was done before quit was closed and the deadline had passed.
 func (w *Work) drive(quit <-chan struct{}, deadline time.Time) bool {
 	for _, step := range w.before {
-		if !step.lane.Drive(step.Done(), quit, deadline) {
+		if !step.drive(quit, deadline) {
 			return false
 		}
 	}
@@ -128,7 +128,7 @@ func (w *Work) drive(quit <-chan struct{}, deadline time.Time) bool {
 // nudge has drive look at once whether it shall go on.
 func (w *Work) nudge() {
 	for _, step := range w.before {
-		step.lane.Nudge()
+		step.nudge()
 	}
 	w.lane.Nudge()
 }

@@ -43,7 +43,7 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 		}
 	}
 	c.gathers(false, within...)
-	return c.work(n)
+	return c.work(n, len(segments))
 }
 
 // nodeBroadcast is a Broadcast on two levels: over the root's column, and from there in each node.
@@ -87,7 +87,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 		}
 	}
 	c.gathers(false, within...)
-	return c.work(own)
+	return c.work(own, len(segments))
 }
 
 // nodeBarrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
@@ -102,5 +102,5 @@ func (g *Group) nodeBarrier() (*Work, error) {
 	}
 	here := c.gathers(false, barrier(nil))
 	c.gathers(true, barrier(c.before(last(here), true)))
-	return c.work(0)
+	return c.work(0, 1)
 }

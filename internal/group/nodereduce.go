@@ -72,7 +72,7 @@ func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool
 		})
 		g.node.sums.used[slot] = c.before(last(reads), false)
 	}
-	return c.work(n)
+	return c.work(n, len(segments))
 }
 
 // nodeReduce is a Reduce on two levels: to the root's column in each node, and there to the root.
@@ -110,5 +110,5 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 		}
 		g.node.sums.used[slot] = c.before(last(c.reduces(true, reads)), false)
 	}
-	return c.work(len(recv))
+	return c.work(len(recv), len(segments))
 }

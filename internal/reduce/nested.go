@@ -1,5 +1,7 @@
 package reduce
 
+import "slices"
+
 // Nested is a reduction of all ranks made of two: of the ranks of each host, and then of what the hosts
 // have. The owner's host counts as the owner on the second level, the rank of each host that has the
 // owner's place there on the first.
@@ -24,26 +26,23 @@ func Nest(t Type, op Op, factor float64, ranks int) Nested {
 }
 
 // FoldNested sets dst to what an owner gets of the contributions of all ranks, which hosts of equally
-// many ranks reduce in two levels. It says what the bits are, and is not fast.
+// many ranks reduce in two levels. It says what the bits are; it is not fast.
 func FoldNested(dst []byte, srcs [][]byte, hosts [][]int, owner int, t Type, op Op, factor float64) {
 	l := Nest(t, op, factor, len(srcs))
-	var partial [][]byte
-	own, place := 0, 0
+	own, place := 0, -1
 	for h, ranks := range hosts {
-		for i, r := range ranks {
-			if r == owner {
-				own, place = h, i
-			}
+		if i := slices.Index(ranks, owner); i >= 0 {
+			own, place = h, i
 		}
 	}
-	for _, ranks := range hosts {
-		var local [][]byte
-		for _, r := range ranks {
-			local = append(local, srcs[r])
+	memory := make([]byte, len(hosts)*len(dst))
+	partial, local := make([][]byte, len(hosts)), make([][]byte, len(hosts[0]))
+	for h, ranks := range hosts {
+		for i, r := range ranks {
+			local[i] = srcs[r]
 		}
-		sum := make([]byte, len(dst))
-		Fold(sum, InOrder(local, place, t), t, l.Within, l.Factor)
-		partial = append(partial, sum)
+		partial[h] = memory[h*len(dst):][:len(dst)]
+		Fold(partial[h], InOrder(local, place, t), t, l.Within, l.Factor)
 	}
 	Fold(dst, InOrder(partial, own, t), t, l.Across, 0)
 	if l.Divide {
