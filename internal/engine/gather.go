@@ -316,8 +316,9 @@ func (g *Gather) multicast() bool {
 			return busy
 		}
 		o := &g.ops[r.Head.Seq%maxTracked]
-		together := g.cfg.Link != nil && g.comm.Together(r.Head.Seq)
-		if o.Yield != nil && o.Yield() || !r.Relay && g.follows(together) {
+		ordered := g.ordered(o)
+		together := ordered && g.comm.Together(r.Head.Seq)
+		if o.Yield != nil && o.Yield() || ordered && !r.Relay && g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)
 			return busy
@@ -342,10 +343,14 @@ func (g *Gather) multicast() bool {
 		case !r.Relay:
 			if n = g.fab.Multicast(&g.run); n == 0 {
 				g.clogged = true
-				g.claim.Full()
+				if ordered {
+					g.claim.Full()
+				}
 				return busy
 			}
-			g.account(o, together, int(r.Head.PSN), n)
+			if ordered {
+				g.account(o, together, int(r.Head.PSN), n)
+			}
 		}
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)

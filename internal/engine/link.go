@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -14,9 +15,16 @@ func (g *Gather) shares() bool {
 	return g.shared != nil && g.shared() || g.cfg.Link != nil && g.cfg.Link.Claimed(fabric.Reductions) > 0
 }
 
+// ordered reports whether an operation goes in an order with reductions: an Allgather, whole or as
+// windows. Another Broadcast shares the link as it comes.
+func (g *Gather) ordered(o *gatherOp) bool {
+	return g.cfg.Link != nil && (o.Collective == wire.Allgather || o.Whole > 0)
+}
+
 // follows reports whether contributions that wait for the link precede what is to be multicast now:
 // where all ranks multicast together, if that is ahead, else as they say.
 func (g *Gather) follows(together bool) bool {
+	g.wait.For, g.claim.What = fabric.Behind.In(together), fabric.Multicast.In(together)
 	return (!together || g.cfg.Link.Ahead(0) > 0) && g.wait.Must(g.now)
 }
 
@@ -29,19 +37,12 @@ const mostBehind = 10 * time.Millisecond
 // link stays claimed for as long as one takes, or what waits would come in between, and hold up at a
 // receiver what it let go first here.
 func (g *Gather) account(o *gatherOp, together bool, psn, n int) {
-	if g.cfg.Link == nil {
-		return
-	}
 	if together {
 		more := min(3*(g.now-g.last), mostBehind)
 		if g.last = g.now; g.cfg.Link.Ahead(n*g.cfg.Core.Chunk) >= 0 {
 			more = 0
 		}
 		g.claim.Sent(g.now, more)
-		return
-	}
-	if o.Whole == 0 {
-		g.claim.Sent(g.now, 0)
 		return
 	}
 	if psn == 0 {

@@ -52,7 +52,7 @@ func TestBroadcastFollowsWhatIsBehind(t *testing.T) {
 // TestAllgatherFollowsOnlyWhereItIsAhead: all ranks take part in both at once, and each has a share.
 func TestAllgatherFollowsOnlyWhereItIsAhead(t *testing.T) {
 	g, f, l := linked()
-	l.Claim(fabric.Behind, 3*time.Millisecond)
+	l.Claim(fabric.BehindTogether, 3*time.Millisecond)
 	_, err := g.Submit(allgather(2), nil)
 	require.NoError(t, err)
 	g.Work()
@@ -75,27 +75,50 @@ func TestFullQueueClaimsTheLink(t *testing.T) {
 	require.NoError(t, err)
 	g.Work()
 	require.Len(t, f.sent, 1)
-	require.Positive(t, l.Claimed(fabric.Multicast))
+	require.Positive(t, l.Claimed(fabric.MulticastTogether))
 	f.room = 1 << 20
 	f.now += fabric.MostClaimed + 1
-	require.Zero(t, l.Claimed(fabric.Multicast))
+	require.Zero(t, l.Claimed(fabric.MulticastTogether))
 	g.Work()
 	require.Len(t, f.sent, 3)
 }
 
-// TestNothingFollowsABarrier: what is no part of an Allgather claims nothing when it is sent.
-func TestNothingFollowsABarrier(t *testing.T) {
+// TestNoOrderWithABroadcast: what is no part of an Allgather claims nothing, not even where there is no
+// room for it, and waits for no claim: no reduction is in step with it.
+func TestNoOrderWithABroadcast(t *testing.T) {
 	g, f, l := linked()
+	f.room = 1
 	for range 5 {
 		whole := broadcast(2)
 		whole.Whole = 0
 		for _, o := range []GatherOp{whole, {Op: multicast.Op{Collective: wire.Barrier}, Send: []byte{}}} {
+			sent := len(f.sent)
+			l.Claim(fabric.Behind, fabric.MostClaimed)
+			l.Claim(fabric.BehindTogether, fabric.MostClaimed)
+			l.Ahead(fabric.MostAhead)
 			_, err := g.Submit(o, nil)
 			require.NoError(t, err)
-			g.Work()
+			for range 3 {
+				g.Work()
+			}
+			if o.Bytes > 0 {
+				require.Greater(t, len(f.sent), sent)
+			}
 			require.Zero(t, l.Claimed(fabric.Multicast))
+			require.Zero(t, l.Claimed(fabric.MulticastTogether))
+			require.Equal(t, fabric.MostAhead, l.Ahead(0), "it does not count")
 			f.now += 10 * time.Millisecond
+			f.room = 1
 		}
 	}
-	require.NotEmpty(t, f.sent)
+}
+
+// TestOtherOrders: windows do not wait for contributions of all ranks at once.
+func TestOtherOrders(t *testing.T) {
+	g, f, l := linked()
+	l.Claim(fabric.BehindTogether, fabric.MostClaimed)
+	_, err := g.Submit(broadcast(2), nil)
+	require.NoError(t, err)
+	g.Work()
+	require.Len(t, f.sent, 2)
 }

@@ -30,7 +30,7 @@ func TestContributionsWaitForWhatIsMulticast(t *testing.T) {
 		})
 		require.Len(t, m.heads, want)
 	}
-	link.Claim(fabric.Multicast, 50*time.Millisecond)
+	link.Claim(fabric.MulticastTogether, 50*time.Millisecond)
 	u.lane.Post(at, o)
 	credit := make([]byte, wire.SlotBodySize+1)
 	(&wire.SlotCredit{Limit: 8, Missing: wire.SlotSet{From: m.heads[1].Slot, Bits: []byte{1}}}).Put(credit)
@@ -62,7 +62,7 @@ func TestContributionsThatAreBehindDoNotWait(t *testing.T) {
 	at := now()
 	link := uplink.New(&words, func() time.Duration { return at })
 	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
-	link.Claim(fabric.Multicast, 50*time.Millisecond)
+	link.Claim(fabric.MulticastTogether, 50*time.Millisecond)
 	link.Ahead(10_000)
 	u.lane.Post(at, o)
 	credit := make([]byte, wire.SlotBodySize)
@@ -75,4 +75,25 @@ func TestContributionsThatAreBehindDoNotWait(t *testing.T) {
 		return len(m.heads) == 6
 	})
 	require.Equal(t, 10_000-2*1024, link.Ahead(0), "contributions are counted")
+}
+
+// TestContributionsDoNotWaitForOtherOrders: a Reduce-Scatter of all ranks at once is in step with no
+// windows that are multicast in the order of ranks.
+func TestContributionsDoNotWaitForOtherOrders(t *testing.T) {
+	u, m, o := rig(t, 1024, nil, false)
+	var words uplink.Words
+	at := now()
+	link := uplink.New(&words, func() time.Duration { return at })
+	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
+	link.Claim(fabric.Multicast, 50*time.Millisecond)
+	u.lane.Post(at, o)
+	credit := make([]byte, wire.SlotBodySize)
+	(&wire.SlotCredit{Limit: 8}).Put(credit)
+	m.send(t, wire.Slot{Kind: wire.Allowance, Job: 7}, credit)
+	until(t, func() bool {
+		u.Work(at)
+		_, err := m.batch.Receive(m.Socket, nil, 8, m)
+		require.NoError(t, err)
+		return len(m.heads) == 6
+	})
 }

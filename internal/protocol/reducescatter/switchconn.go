@@ -254,6 +254,7 @@ func (c *SwitchConn) contribute(stripe int) bool {
 		o := c.lane.buffers(r.Seq)
 		slots := c.lane.inSlots(r.Seq)
 		first := c.first(slots, r.Owner)
+		c.wait.For, c.behind.What = fabric.Multicast.In(!slots), fabric.Behind.In(!slots)
 		if !r.Again && !first && c.wait.Must(c.now) {
 			return n > 0
 		}

@@ -21,16 +21,29 @@ type Link interface {
 type Claim uint8
 
 const (
-	// Multicast says that chunks to multicast wait for the link, or soon will.
+	// Multicast says that chunks to multicast wait for the link, or soon will: of windows that go in
+	// the order of ranks.
 	Multicast Claim = iota
-	// Behind says that contributions wait for the link, or soon will, which go before what is
-	// multicast from here.
+	// Behind says that contributions wait for the link, or soon will, which go before such chunks.
 	Behind
+	// MulticastTogether is Multicast of operations of all ranks at once. What goes in one order never
+	// waits for what goes in the other, or in none: nothing would come of it.
+	MulticastTogether
+	// BehindTogether is Behind of operations of all ranks at once.
+	BehindTogether
 	// Reductions says that Reduce-Scatters or Reduces are in flight.
 	Reductions
 	// Claims is how many there are.
 	Claims
 )
+
+// In returns c as said of operations of all ranks at once, if they are.
+func (c Claim) In(together bool) Claim {
+	if together {
+		return c + MulticastTogether
+	}
+	return c
+}
 
 const (
 	// MostAhead is for how much of the past is made up, in bytes.

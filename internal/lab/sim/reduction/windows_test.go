@@ -18,9 +18,10 @@ const shardBytes = 8 << 20
 
 // windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does, of which one begins
 // later. It returns when each was done, in units of what a shard takes on a link.
-func windows(t *testing.T, hosts, each int, late Time, gatherLate, linked bool) (gather, reduce float64) {
+func windows(t *testing.T, gbps float64, hosts, each int, late Time, gatherLate, linked bool) (gather, reduce float64) {
 	t.Helper()
 	c := on(hosts, 0)
+	c.Net.Gbps = gbps
 	c.Bytes, c.Chunk, c.Windows = shardBytes, 8<<10, each
 	c.InFlight, c.Tracks = 8, innetwork.TracksFor(hosts)
 	n, err := network.New(c.Net, c.Seed)
@@ -87,18 +88,22 @@ func until(n *network.Network, at Time) {
 func TestWindowsRunInStep(t *testing.T) {
 	const hosts = 4
 	for name, c := range map[string]struct {
+		gbps       float64
 		late       float64 // in shards
 		gatherLate bool
 		most       float64
 	}{
-		"Reduce-Scatter behind":     {0.3, false, hosts + 0.3},
-		"Allgather behind":          {0.3, true, hosts + 0.3},
-		"Reduce-Scatter far behind": {1.2, false, hosts + 1.2 + 1},
-		"Allgather far behind":      {1.2, true, hosts + 1.2 + 1.5},
+		"Reduce-Scatter behind":     {100, 0.3, false, hosts + 0.3},
+		"Allgather behind":          {100, 0.3, true, hosts + 0.3},
+		"Reduce-Scatter far behind": {100, 1.2, false, hosts + 1.2 + 1},
+		"Allgather far behind":      {100, 1.2, true, hosts + 1.2 + 1.5},
+		// A slot takes longer than anybody may be kept from sending anything.
+		"Reduce-Scatter far behind, slow": {0.2, 1.2, false, hosts + 1.2 + 1},
+		"Allgather far behind, slow":      {0.2, 1.2, true, hosts + 1.2 + 1.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			late := Time(c.late * shardBytes * 8 / 100)
-			gather, reduce := windows(t, hosts, 16, late, c.gatherLate, true)
+			late := Time(c.late * shardBytes * 8 / c.gbps)
+			gather, reduce := windows(t, c.gbps, hosts, 16, late, c.gatherLate, true)
 			const gaps = 0.6 // between windows, and where the next owner's track begins early
 			require.LessOrEqual(t, max(gather, reduce), c.most+gaps)
 			t.Logf("Allgather %.2f, Reduce-Scatter %.2f shards", gather, reduce)
@@ -112,7 +117,7 @@ func TestWindowsRunInStep(t *testing.T) {
 func TestOwnersTakeTurns(t *testing.T) {
 	const hosts = 4
 	for each, most := range map[int]float64{4: 4.6, 8: 4.4, 16: 4.4} { // 8 are in flight
-		gather, reduce := windows(t, hosts, each, 0, false, true)
+		gather, reduce := windows(t, 100, hosts, each, 0, false, true)
 		t.Logf("%d windows a rank: Allgather %.2f, Reduce-Scatter %.2f shards", each, gather, reduce)
 		require.LessOrEqual(t, max(gather, reduce), most, "%d windows a rank", each)
 	}
@@ -121,7 +126,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 // Without word of each other the Allgather, which the model lets go first, runs away from a
 // Reduce-Scatter that is behind.
 func TestWindowsOutOfStep(t *testing.T) {
-	gather, reduce := windows(t, 4, 16, 3*shardBytes*8/1000, false, false)
+	gather, reduce := windows(t, 100, 4, 16, 3*shardBytes*8/1000, false, false)
 	require.Greater(t, max(gather, reduce), 5.0)
 }
 
@@ -129,7 +134,7 @@ func TestWindowsOutOfStep(t *testing.T) {
 // the sending link gives each its part: P shards on a link.
 func TestWindowsTogether(t *testing.T) {
 	for _, hosts := range []int{2, 4, 8} {
-		gather, reduce := windows(t, hosts, 8/hosts, 0, false, true)
+		gather, reduce := windows(t, 100, hosts, 8/hosts, 0, false, true)
 		require.Less(t, max(gather, reduce), 1.04*float64(hosts))
 		t.Logf("%d hosts: Allgather %.2f, Reduce-Scatter %.2f shards", hosts, gather, reduce)
 	}
