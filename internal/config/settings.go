@@ -33,6 +33,7 @@ type Settings struct {
 	Timeout       time.Duration
 	JoinTimeout   time.Duration
 	Class         string // "foreground" or "background"
+	DSCP          int    // of packets in the foreground; see Mark
 	Loss          float64
 	LossSeed      uint64
 	Chains        int
@@ -62,6 +63,14 @@ type Settings struct {
 	SIMD       string // "auto", "avx512", "avx2" or "generic"
 	Log        slog.Level
 	Rendezvous string
+}
+
+// Mark returns the class of service (DSCP) of what is sent; in the background CS1, for what gives way.
+func (s *Settings) Mark() int {
+	if s.Class == "background" {
+		return 8
+	}
+	return s.DSCP
 }
 
 // Agreed spells those settings that change what a rank does on the wire: ranks that differ in

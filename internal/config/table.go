@@ -38,7 +38,9 @@ var table = []Variable{
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
-		"A background group (checkpoints) sends only while no operation of a foreground group of its process is in flight, or none has moved for 100 ms."),
+		"A background group (checkpoints) has what the foreground groups of its host and user leave of the link, with which they are no more than a little slower, and never less than a part in 32 or 1 MiB/s; while they move nothing, all of it. Its packets have DSCP 8 (CS1)."),
+	row("MCAST_DSCP", "0", func(s *Settings) *int { return &s.DSCP }, number(0, 63),
+		"Class of service (DSCP) of the packets of a foreground group; switches that know it may prefer them to those of the background."),
 	row("MCAST_LOG", "warn", func(s *Settings) *slog.Level { return &s.Log }, level(),
 		"What is written to standard error."),
 

@@ -85,6 +85,7 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port,
 		Interface: ifi, Sources: addrs, TTL: a.settings.TTL, Chunk: a.settings.Chunk, RcvBuf: a.rcvBuf,
 		Window: 2 * a.settings.Window, Offload: offload, Stall: a.settings.Timeout,
+		DSCP: a.settings.Mark(),
 	}
 	err = a.addRails(n, &o)
 	return o, err
@@ -150,7 +151,7 @@ func openStreams(ctx context.Context, l *lobby, a *agreement) (fabric.Streams, e
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: a.settings.Timeout}
+	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: a.settings.Timeout, DSCP: a.settings.Mark()}
 	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return l.network.Streams(o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)

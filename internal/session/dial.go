@@ -37,6 +37,7 @@ type Hello struct {
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      batch.Offload
+	DSCP         int     // of datagrams to the node, see sys.Mark
 	Network      Network // nil: the kernel
 }
 
@@ -178,7 +179,7 @@ func (s *Session) answer() (o offer, err error) {
 func (s *Session) open(ports []uint16) error {
 	local, node := addrOf(s.line.conn.LocalAddr()), addrOf(s.line.conn.RemoteAddr())
 	for _, port := range ports {
-		socket, err := s.hello.Network.Socket(datagram.Options{Local: local, Offload: s.hello.Offload})
+		socket, err := s.hello.Network.Socket(datagram.Options{Local: local, Offload: s.hello.Offload, DSCP: s.hello.DSCP})
 		if err != nil {
 			return err
 		}

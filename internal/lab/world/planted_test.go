@@ -71,7 +71,7 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "group/openudp.go",
-		old: `Size: a.column.size(), Stall: a.settings.Timeout}
+		old: `Size: a.column.size(), Stall: a.settings.Timeout, DSCP: a.settings.Mark()}
 `,
 		new: `Size: a.column.size()}
 `,

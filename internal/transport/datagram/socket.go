@@ -17,6 +17,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // Options say how to open a socket.
@@ -25,6 +26,7 @@ type Options struct {
 	First, Last uint16     // take a free port of these, both included; both 0: any port
 	RcvBuf      int        // bytes asked for the receive buffer; 0: defaultRcvBuf
 	Offload     batch.Offload
+	DSCP        int // of what is sent, see sys.Mark
 }
 
 // A receive buffer is the only queue between two ends. It holds what is under way, some MiB,
@@ -87,6 +89,9 @@ func (s *Socket) open(o *Options) (err error) {
 	}
 	if err := batch.Set(s.sender.FD, options...); err != nil {
 		return err
+	}
+	if err := sys.Mark(s.sender.FD, o.DSCP); err != nil {
+		return fmt.Errorf("datagram: %w", err)
 	}
 	if err := s.reserve(o.RcvBuf); err != nil {
 		return err

@@ -20,6 +20,7 @@ type Options struct {
 	Conns map[int]net.Conn // to every other rank, of TCP; see Open
 	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever.
 	Stall time.Duration
+	DSCP  int // of what is sent, see sys.Mark
 }
 
 // Streams is one rank's end of the fabric. It implements fabric.Streams.
@@ -64,6 +65,9 @@ func (t *Streams) open(o *Options) (err error) {
 			return fmt.Errorf("tcp: rank %d of %d has no connection to rank %d", o.Rank, o.Size, rank)
 		}
 		fd, err := sys.Take(o.Conns, rank)
+		if err == nil {
+			err = sys.Mark(fd, o.DSCP)
+		}
 		if err != nil {
 			return fmt.Errorf("tcp: rank %d: %w", rank, err)
 		}

@@ -108,7 +108,7 @@ func (g *Gather) open(o *Options) error {
 	g.traits = fabric.Traits{
 		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o), Notes: notes,
 	}
-	return g.openPeers(o.Conns)
+	return g.openPeers(o.Conns, o.DSCP)
 }
 
 func (g *Gather) openBoxes() (err error) {
@@ -152,9 +152,12 @@ func (g *Gather) openSockets(o *Options) error {
 func (g *Gather) senderTag(subgroup int) int { return len(g.receivers) + subgroup }
 func (g *Gather) peerTag(index int) int      { return 2*len(g.receivers) + index }
 
-func (g *Gather) openPeers(conns map[int]net.Conn) error {
+func (g *Gather) openPeers(conns map[int]net.Conn, dscp int) error {
 	for _, rank := range slices.Sorted(maps.Keys(conns)) {
 		fd, err := sys.Take(conns, rank)
+		if err == nil {
+			err = sys.Mark(fd, dscp)
+		}
 		if err != nil {
 			return fmt.Errorf("udp: rank %d: %w", rank, err)
 		}

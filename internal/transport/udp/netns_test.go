@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -191,4 +192,40 @@ func TestInterfaceThatWentDown(t *testing.T) {
 	require.ErrorIs(t, err, fabric.ErrUnavailable)
 	require.ErrorContains(t, err, "through lo")
 	require.ErrorIs(t, err, unix.ENETUNREACH)
+}
+
+// TestMulticastIsMarked: every datagram has the class that the options say, on the wire.
+func TestMulticastIsMarked(t *testing.T) {
+	ns := systest.Cable(t, 1500)
+	for _, f := range []*batch.Family{batch.IPv4, batch.IPv6} {
+		t.Run(f.Name, func(t *testing.T) {
+			var wire int
+			var err error
+			ns[1].Do(func() {
+				all := int(binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL}))
+				wire, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, all)
+			})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, unix.Close(wire)) }()
+			ranks := groupOn(t, ns, f, func(o *Options) { o.DSCP = 8 + 38*(o.Rank/2) })
+			exchange(t, ranks, 10_000)
+			seen := map[int]int{}
+			for b := make([]byte, 70_000); ; {
+				n, _, err := unix.Recvfrom(wire, b, 0)
+				if err != nil {
+					require.ErrorIs(t, err, unix.EAGAIN)
+					break
+				}
+				if f == batch.IPv4 && b[0]>>4 == 4 && b[9] == unix.IPPROTO_UDP && n > 500 {
+					seen[int(b[1]>>2)]++
+				}
+				if f == batch.IPv6 && b[0]>>4 == 6 && b[6] == unix.IPPROTO_UDP && n > 500 {
+					seen[int(binary.BigEndian.Uint16(b)>>4&0xff)>>2]++
+				}
+			}
+			require.Len(t, seen, 2, "%v", seen)
+			require.Positive(t, seen[8], "from the one host")
+			require.Positive(t, seen[46], "from the other")
+		})
+	}
 }

@@ -41,6 +41,7 @@ type Options struct {
 	RcvBuf  int              // bytes asked for each multicast socket; 0: as much as the kernel allows
 	Window  int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
 	Offload batch.Offload
+	DSCP    int // of what is sent, see sys.Mark
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.
 	Stall time.Duration

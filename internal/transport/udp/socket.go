@@ -2,12 +2,14 @@ package udp
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 func (o *Options) group(subgroup int) netip.Addr {
@@ -95,6 +97,9 @@ func send(fd int, o *Options, subgroup int) error {
 	f := o.Family()
 	hops := f.Hops
 	hops.Value = o.TTL
+	if err := sys.Mark(fd, o.DSCP); err != nil {
+		return fmt.Errorf("udp: %w", err)
+	}
 	if err := sendThrough(fd, o); err != nil {
 		return err
 	}
