@@ -36,9 +36,6 @@ type GatherOp struct {
 	// After, if not nil, must be done, and well, before the operation begins; those
 	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
 	After *Work
-	// Yield, if not nil, says that nothing of it may be multicast now; see
-	// overlap.Background, which wakes the engine when that changes.
-	Yield func() bool
 }
 
 // GatherConfig says how a Gather engine is set up.
@@ -52,7 +49,8 @@ type GatherConfig struct {
 	Broken func(rank int, err error)
 	// Link is what this host sends by; nil: nobody shares it.
 	Link  fabric.Link
-	Relay bool // see Gather.Relay
+	Class Class // of this group
+	Relay bool  // see Gather.Relay
 	// Shared, if not nil, says whether a reduction shares the links, see multicast.Comm.Share.
 	Shared func() bool
 }
@@ -71,7 +69,9 @@ type Gather struct {
 	overdue  multicast.Time // when a silence was found that counts as loss unless more is there; 0: none
 	shared   func() bool    // GatherConfig's
 	claim    fabric.Claimant
-	wait     fabric.Wait    // for contributions that precede what is multicast
+	wait     fabric.Wait // for contributions that precede what is multicast
+	class    class
+	carried  uint64         // bytes multicast and received
 	began    multicast.Time // when the last Broadcast from here was begun
 	took     multicast.Time // for how long the one before was sent
 	last     multicast.Time // when something was multicast by all ranks together
@@ -122,6 +122,7 @@ func NewGather(cfg GatherConfig) *Gather {
 		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 	}
+	g.class = cfg.Class.open()
 	g.comm.Relay(cfg.Relay)
 	g.counted.store(g.comm.Stats()) // what is known before the first operation
 	g.clock, g.wake, g.added = cfg.Clock, g.Wake, g.rest.wake
@@ -176,10 +177,10 @@ func (g *Gather) Next() (multicast.Time, bool) {
 		return 0, true
 	}
 	at, ok := g.comm.Deadline()
-	if look, waits := g.wait.Next(); waits && (!ok || look < at) {
-		return look, true
-	}
-	return at, ok
+	look, waits := g.wait.Next()
+	at, ok = sooner(at, ok, look, waits)
+	look, waits = g.class.back.Next()
+	return sooner(at, ok, look, waits)
 }
 
 // unreported says that the protocol has failed and that the next round calls Broken for it.
@@ -202,6 +203,7 @@ func (g *Gather) Work() bool {
 	}
 	if busy {
 		g.counted.store(g.comm.Stats())
+		g.tell()
 	}
 	return busy
 }
@@ -306,6 +308,7 @@ func SameMemory(a, b []byte) bool {
 func (g *Gather) multicast() bool {
 	busy := false
 	g.wait.Round()
+	g.class.back.Round()
 	if g.shared != nil || g.cfg.Link != nil {
 		g.comm.Share(g.shares())
 	}
@@ -318,7 +321,7 @@ func (g *Gather) multicast() bool {
 		o := &g.ops[r.Head.Seq%maxTracked]
 		ordered := g.ordered(o)
 		together := ordered && g.comm.Together(r.Head.Seq)
-		if o.Yield != nil && o.Yield() || ordered && !r.Relay && g.follows(together) {
+		if o.Collective != wire.Barrier && g.class.back.Must(g.now) || ordered && !r.Relay && g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)
 			return busy
@@ -341,6 +344,7 @@ func (g *Gather) multicast() bool {
 				g.comm.Probed(r.Head.Seq)
 			}
 		case !r.Relay:
+			g.run.Count = g.class.back.Most(r.Count, g.cfg.Core.Chunk)
 			if n = g.fab.Multicast(&g.run); n == 0 {
 				g.clogged = true
 				if ordered {
@@ -352,6 +356,8 @@ func (g *Gather) multicast() bool {
 				g.account(o, together, int(r.Head.PSN), n)
 			}
 		}
+		g.carried += uint64(n * g.cfg.Core.Chunk)
+		g.class.back.Sent(n * g.cfg.Core.Chunk)
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)
 		if r.Head.Arena == multicast.NotEager {
@@ -459,6 +465,7 @@ func (g *Gather) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict
 func (g *Gather) Received(h *wire.Data) {
 	g.received(&g.ops[h.Seq%maxTracked])
 	g.comm.Received(g.now, h)
+	g.carried += uint64(g.cfg.Core.Chunk)
 	g.finish()
 }
 

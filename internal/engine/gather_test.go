@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -135,33 +136,43 @@ func TestGateThatFailsStaysClosed(t *testing.T) {
 	require.ErrorIs(t, w.Err(), why)
 }
 
-func TestYieldHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
-	g, f := rank0()
-	hold := true
-	o := allgather(3)
-	o.Yield = func() bool { return hold }
-	w, err := g.Submit(o, nil)
+// TestBackgroundHoldsBackWhatIsSentAndNothingElse: while the foreground moves, beyond a pace.
+func TestBackgroundHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
+	f := &lossless{room: 1}
+	f.now = time.Second
+	clock := func() time.Duration { return f.now }
+	l := uplink.New(new(uplink.Words), clock)
+	g := NewGather(GatherConfig{
+		Core:   multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1},
+		Fabric: f, Clock: clock, Class: Class{Background: true, Link: l},
+	})
+	w, err := g.Submit(allgather(3), nil)
 	require.NoError(t, err)
 	f.arrive(0, 0, 2, 3)
+	l.Claim(fabric.InForeground, 20*time.Millisecond)
 	g.Work()
 	require.Empty(t, f.sent)
 	require.Empty(t, f.incoming, "received all the same")
-	f.now++
-	hold, f.room = false, 1
+	at, ok := g.Next()
+	require.True(t, ok)
+	require.Greater(t, at, f.now, "busy waiting")
+	require.LessOrEqual(t, at, f.now+5*time.Millisecond)
+	f.now += 21 * time.Millisecond
 	g.Work()
 	require.Len(t, f.sent, 1)
 	f.now++
-	hold, f.room = true, 10
+	l.Claim(fabric.InForeground, 20*time.Millisecond)
+	f.room = 10
 	g.Work()
-	f.now++
 	require.Len(t, f.sent, 1, "held back in the middle of a shard")
-	hold = false
+	f.now += 21 * time.Millisecond
 	g.Work()
 	require.Len(t, f.sent, 3)
 	f.arrive(0, 2, 3, 3)
 	g.Work()
 	require.True(t, done(w))
 	require.NoError(t, w.Err())
+	require.Zero(t, l.Claimed(fabric.InForeground), "the background says nothing of itself")
 	a := w.Account()
 	assert.Positive(t, a[overlap.Turn])
 	assert.Positive(t, a[overlap.Transfer])

@@ -32,9 +32,8 @@ type ReduceConfig struct {
 	// communicator that never reduces needs no connections for it, and returns when the
 	// communicator ends. nil: whoever drives the engine decides.
 	Route func()
-	// Yield, if not nil, says that nothing may be sent now, see
-	// overlap.Background. A SwitchConn is told by itself.
-	Yield func() bool
+	// Class is this group's. A SwitchConn has it from the engine.
+	Class Class
 	// Link is what this host sends by; nil: nobody shares it. A SwitchConn is told by itself.
 	Link fabric.Link
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
@@ -55,6 +54,7 @@ type Reduce struct {
 	woken    chan struct{} // ends a Sleep while there is nothing else to sleep on
 	rest     rest
 	claimed  time.Duration // when the link was last claimed
+	class    class
 
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
@@ -87,6 +87,7 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 		cfg.Clock = sinceNow()
 	}
 	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1)}
+	r.class = cfg.Class.open()
 	r.clock, r.wake = cfg.Clock, r.Wake
 	r.added = func() {
 		if cfg.Route != nil {
@@ -126,6 +127,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 	if c == nil {
 		r.open(s)
 	} else {
+		c.Pace(r.class.back)
 		r.conn.set(c)
 	}
 	r.lane.Begin(epoch, c)
@@ -133,6 +135,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 
 // Join says that this rank has joined the switch again.
 func (r *Reduce) Join(c *reducescatter.SwitchConn) {
+	c.Pace(r.class.back)
 	r.conn.set(c)
 	r.lane.Join(c)
 }
@@ -174,10 +177,12 @@ func (r *Reduce) Wake() {
 
 // Deadline returns when Work is to be called, unless something comes before.
 func (r *Reduce) Deadline() (time.Duration, bool) {
+	at, ok := r.class.back.Next()
 	if c := r.conn.Load(); c != nil {
-		return c.Deadline()
+		look, waits := c.Deadline()
+		return sooner(at, ok, look, waits)
 	}
-	return 0, false
+	return at, ok
 }
 
 // both is how long the streams are slept on while the switch is in use as well,
@@ -187,6 +192,11 @@ const both = time.Millisecond
 // Sleep waits for what is in use.
 func (r *Reduce) Sleep(most time.Duration) {
 	s, c := r.streams.Load(), r.conn.Load()
+	if at, waits := r.class.back.Next(); waits {
+		if most = min(most, at-r.clock()); most <= 0 {
+			return
+		}
+	}
 	switch {
 	case r.failed || r.lane.Err() != nil || s == nil && c == nil:
 		select {
@@ -222,13 +232,17 @@ func (r *Reduce) Work() bool {
 	if r.checkFault() {
 		return false
 	}
+	r.class.back.Round()
 	busy := r.obey()
 	busy = r.post() || busy
 	r.claim()
 	if c := r.conn.Load(); c != nil {
 		busy = c.Work(r.clock()) || busy
 	}
-	busy = r.lane.Work(r.cfg.Yield == nil || !r.cfg.Yield()) || busy
+	busy = r.direct() || busy
+	if busy {
+		r.tell()
+	}
 	busy = r.finish() || busy
 	r.book(busy)
 	return busy

@@ -71,7 +71,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 	if err == nil {
 		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
-			Epoch: a.epoch, Terms: terms, Rank: d.agreed.column.own, Number: number, Timeout: s.SwitchTimeout, Yield: d.yield,
+			Epoch: a.epoch, Terms: terms, Rank: d.agreed.column.own, Number: number, Timeout: s.SwitchTimeout,
 			Link: d.link.from(a.session.Local()),
 			Lost: func(err error) { a.lost <- err },
 		})

@@ -1,39 +1,32 @@
 package group
 
-import "github.com/torch-mcast/torch-mcast/pkg/overlap"
+import (
+	"time"
 
-// foreground is what the groups of this process in the foreground are to those in the background.
-var foreground overlap.Foreground
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// inProcess is where groups of this process meet whose data leave by no link.
+var inProcess = uplink.New(new(uplink.Words), sinceStart())
+
+func sinceStart() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// class returns which class this group has, and where it meets the others.
+func (g *Group) class() engine.Class {
+	c := engine.Class{Link: g.link.fabric(), Background: g.agreed.settings.Class == "background"}
+	if c.Link == nil {
+		c.Link = inProcess
+	}
+	return c
+}
 
 // begun notes that an operation was posted, or that what it waited for is done.
-func (g *Group) begun(c overlap.Class) {
-	g.meter.Begin(c)
-	if !g.inBackground() {
-		foreground.Begin(g.lanes[c])
-	}
-}
+func (g *Group) begun(c overlap.Class) { g.meter.Begin(c) }
 
 // ended notes that an operation is done.
-func (g *Group) ended(c overlap.Class) {
-	g.meter.End(c)
-	if !g.inBackground() {
-		foreground.End(g.lanes[c])
-	}
-}
-
-func (g *Group) inBackground() bool { return g.agreed.settings.Class == "background" }
-
-// yield reports whether this group must not send now, because it is in the
-// background and an operation of the foreground is in flight.
-func (g *Group) yield() bool {
-	if !g.inBackground() {
-		return false
-	}
-	g.enlist.Do(func() {
-		g.background = foreground.Background(func() {
-			g.gather.Wake()
-			g.reduce.Wake()
-		})
-	})
-	return g.background.Yield()
-}
+func (g *Group) ended(c overlap.Class) { g.meter.End(c) }

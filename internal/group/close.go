@@ -164,9 +164,6 @@ func (g *Group) release() error {
 	g.gather.Work()
 	g.reduce.Work()
 	g.node.stop()
-	if g.background != nil {
-		g.background.Close()
-	}
 	g.lobby.close()
 	return errors.Join(g.node.close(), g.reduce.Close(), g.gather.Close(), g.free())
 }

@@ -63,9 +63,7 @@ type Group struct {
 	mu      sync.Mutex
 	started bool // there are engines
 
-	posting    sync.RWMutex // held for reading to post to one lane, else to keep the operations of a call together
-	enlist     sync.Once
-	background *overlap.Background // nil in the foreground
+	posting sync.RWMutex // held for reading to post to one lane, else to keep the operations of a call together
 
 	counters counters
 	warnings warnings
@@ -259,7 +257,6 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	if g.leaving {
 		return nil, g.closed()
 	}
-	o.Yield = g.yielding(o.Collective)
 	if o.After == nil {
 		g.begun(overlap.Gather) // otherwise the end of what it follows begins it
 	}
@@ -277,14 +274,6 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 	w.Book(&g.waited[overlap.Gather])
 	g.counters.gatherBytes.Add(uint64(own))
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
-}
-
-// yielding returns what tells an operation that it must not send now; nil if it always may.
-func (g *Group) yielding(c wire.Collective) func() bool {
-	if c == wire.Barrier || !g.inBackground() {
-		return nil
-	}
-	return g.yield
 }
 
 // wait drives an operation to its end: for calls that block.

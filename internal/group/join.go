@@ -312,12 +312,13 @@ func (g *Group) start(c *transports, window int) error {
 		Broken: g.brokenAmong(&a.column),
 		Relay:  s.Multicast == "off",
 		Link:   g.link.fabric(),
+		Class:  g.class(),
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
 	})
 	g.route.Store(&routeInfo{reason: a.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.column.own, Size: a.column.size(),
-		Yield:  g.yield,
+		Class:  g.class(),
 		Link:   g.link.fabric(),
 		Route:  newRouteDriver(g, c.streams).run,
 		Broken: g.reduceBrokenAmong(&a.column),

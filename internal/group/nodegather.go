@@ -17,7 +17,6 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 	if err != nil {
 		return nil, err
 	}
-	yield := g.yielding(wire.Allgather)
 	allgather := func(s stretch, ranks []int, send []byte, after *engine.Work) engine.GatherOp {
 		return engine.GatherOp{
 			Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len(), Slots: ranks, Stride: n},
@@ -27,7 +26,6 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 	across := make([]engine.GatherOp, len(segments))
 	for i, s := range segments {
 		across[i] = allgather(s, a.column.ranks, own, follows)
-		across[i].Yield = yield
 	}
 	arrived := c.gathers(true, across...)
 	within := []engine.GatherOp{allgather(stretch{0, n}, a.node.ranks, own, follows)}
@@ -71,12 +69,9 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 		return o
 	}
 	var across, within []engine.GatherOp
-	yield := g.yielding(wire.Broadcast)
 	for _, s := range segments {
 		if place == a.node.own {
-			o := broadcast(s, host, root == a.rank)
-			o.Yield = yield
-			across = append(across, o)
+			across = append(across, broadcast(s, host, root == a.rank))
 		}
 		within = append(within, broadcast(s, place, place == a.node.own))
 	}

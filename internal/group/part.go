@@ -94,7 +94,7 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 	first, end := p.ranks()
 	ops := make([]engine.GatherOp, 0, end-first)
 	for r := first; r < end; r++ {
-		o := engine.GatherOp{Recv: p.in(r), Whole: shard * g.agreed.size, Yield: g.yielding(wire.Broadcast)}
+		o := engine.GatherOp{Recv: p.in(r), Whole: shard * g.agreed.size}
 		o.Op = multicast.Op{Collective: wire.Broadcast, Root: r, Bytes: len(o.Recv)}
 		if r == g.agreed.rank {
 			o.Send = send

@@ -86,19 +86,3 @@ func ExampleWatch() {
 	fmt.Println(a[overlap.Queued], a[overlap.Peers], a[overlap.Transfer], a.Total())
 	// Output: 2ms 3ms 10ms 15ms
 }
-
-func ExampleForeground() {
-	var training overlap.Foreground
-	checkpoint := training.Background(func() { fmt.Println("woken") })
-	defer checkpoint.Close()
-
-	l := new(overlap.Lane)
-	training.Begin(l)
-	fmt.Println("yields:", checkpoint.Yield())
-	training.End(l)
-	fmt.Println("yields:", checkpoint.Yield())
-	// Output:
-	// yields: true
-	// woken
-	// yields: false
-}

@@ -7,7 +7,6 @@
 //     for an operation or else by an agent. Lanes share nothing.
 //   - A Meter tells how long operations of each Class were in flight, and how long both were.
 //   - A Watch books what one operation waits for, an Account says it, a Ledger sums Accounts.
-//   - A Foreground keeps Background operations back, such as those of a checkpoint, while its own move.
 //
 // The words are in docs/GLOSSARY.md.
 package overlap
@@ -58,7 +57,6 @@ type Lane struct {
 	callers atomic.Int32  // goroutines in Drive
 	left    atomic.Int64  // when the last of them left, as time.Since(start)
 	helped  atomic.Int64  // when somebody last called Help, likewise
-	rounds  atomic.Uint64 // of Work that did something
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
 	resting atomic.Bool   // the agent rests for longer than a glance
 	parked  atomic.Bool   // ... until it is kicked
@@ -66,8 +64,6 @@ type Lane struct {
 	armed   bool          // the worker rests; guarded by the token
 	kick    chan struct{} // ends that rest
 	start   time.Time
-	front   atomic.Pointer[Foreground] // that has met the lane, or nil
-	ahead   atomic.Int64               // operations of it in flight
 	closed  chan struct{}
 	ended   sync.WaitGroup
 	once    sync.Once
@@ -160,7 +156,7 @@ func (l *Lane) Help() {
 	l.disarm()
 	defer l.giveBack()
 	for range rounds {
-		if !l.work() {
+		if !l.worker.Work() {
 			return
 		}
 	}
@@ -185,7 +181,7 @@ func (l *Lane) polled() bool {
 
 func (l *Lane) callerDrives(done, quit <-chan struct{}, deadline time.Time) {
 	for round := 1; !isClosed(done) && !isClosed(quit) && !isClosed(l.closed); round++ {
-		if l.work() {
+		if l.worker.Work() {
 			if round%16 == 0 && !deadline.IsZero() && time.Now().After(deadline) {
 				return
 			}
@@ -239,14 +235,6 @@ func (l *Lane) tap() {
 	}
 }
 
-func (l *Lane) work() bool {
-	busy := l.worker.Work()
-	if busy {
-		l.rounds.Inc()
-	}
-	return busy
-}
-
 // Posted says that an operation was handed to the worker by somebody who does
 // not wait for it yet. If the lane was idle it is begun here and now; then
 // whoever drives, or the agent, takes it up.
@@ -255,7 +243,7 @@ func (l *Lane) Posted() {
 		select {
 		case <-l.token:
 			l.disarm()
-			l.work()
+			l.worker.Work()
 			l.giveBack()
 			if l.worker.InFlight() == 0 {
 				return
@@ -331,7 +319,7 @@ func (l *Lane) agentsTurn() bool {
 // agentDrives drives until somebody else does, the worker rests, or the lane is closed.
 func (l *Lane) agentDrives() {
 	for busy := false; l.callers.Load() == 0 && !l.polled() && !isClosed(l.closed); {
-		if l.work() {
+		if l.worker.Work() {
 			busy = true
 			continue
 		}
@@ -410,9 +398,6 @@ func (l *Lane) awaitKick(timer *time.Timer) bool {
 func (l *Lane) Close() {
 	l.once.Do(func() {
 		close(l.closed)
-		if f := l.front.Load(); f != nil {
-			f.forget(l)
-		}
 		l.worker.Wake()
 		l.ended.Wait()
 		<-l.token // not given back: nobody drives again

@@ -29,7 +29,6 @@ type SwitchConnConfig struct {
 	Number  int // member number at the switch
 	Switch  fabric.Switch
 	Timeout innetwork.Time  // the switch counts as lost after such a silence
-	Yield   func() bool     // whether contributions must wait for others now; nil: never
 	Link    fabric.Link     // that contributions leave by; nil: nobody else's data do
 	Lost    func(err error) // called once, when the switch does not answer or cannot be sent to
 }
@@ -50,6 +49,7 @@ type SwitchConn struct {
 
 	wait   fabric.Wait     // for what is multicast
 	behind fabric.Claimant // claims the link for what precedes that
+	back   *fabric.Background
 
 	resent, dropped atomic.Uint64
 
@@ -85,6 +85,10 @@ func NewSwitchConn(c SwitchConnConfig) *SwitchConn {
 		wait: fabric.Wait{Link: c.Link, For: fabric.Multicast}, behind: fabric.Claimant{Link: c.Link, What: fabric.Behind},
 	}
 }
+
+// Pace has contributions of a group in the background wait for the foreground; nil: it is in the
+// foreground. Whoever drives says when a round begins, and when to look again.
+func (c *SwitchConn) Pace(b *fabric.Background) { c.back = b }
 
 // Close gives the path back.
 func (c *SwitchConn) Close() error { return c.path.Close() }
@@ -242,7 +246,7 @@ func (c *SwitchConn) contribute(stripe int) bool {
 			return n > 0
 		}
 		bytes += r.Bytes
-		if !r.Again && c.cfg.Yield != nil && c.cfg.Yield() { // what was lost holds everybody up already
+		if !r.Again && c.back.Must(c.now) { // what was lost holds everybody up already
 			return n > 0
 		}
 		if r.Head.Kind == wire.Kept {
@@ -269,6 +273,7 @@ func (c *SwitchConn) contribute(stripe int) bool {
 		}
 		sent := c.flush(stripe)
 		c.member.Sent(c.now, &r, sent)
+		c.back.Sent(r.Step * sent)
 		c.account(slots, first, r.Step*sent, sent < added)
 		if sent < added {
 			return n > 0 || sent > 0

@@ -17,7 +17,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // now is a clock of the tests that use sockets.
@@ -214,7 +216,10 @@ func TestContributionsAreTheInput(t *testing.T) {
 // again at once, while new ones wait for others.
 func TestWhatWasLostDoesNotYield(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
-	u.cfg.Yield = func() bool { return true }
+	at := time.Second
+	link := uplink.New(new(uplink.Words), func() time.Duration { return at })
+	link.Claim(fabric.InForeground, time.Millisecond)
+	u.Pace(&fabric.Background{Link: link})
 	u.lane.Post(now(), o)
 	credit := make([]byte, wire.SlotBodySize+1)
 	(&wire.SlotCredit{Limit: 8, Missing: wire.SlotSet{From: m.heads[1].Slot, Bits: []byte{1}}}).Put(credit)
@@ -232,7 +237,7 @@ func TestWhatWasLostDoesNotYield(t *testing.T) {
 	_, err := m.batch.Receive(m.Socket, nil, 8, m)
 	require.NoError(t, err)
 	require.Len(t, m.heads, 4)
-	u.cfg.Yield = nil
+	at += time.Second
 	until(t, func() bool {
 		u.Work(now())
 		_, err := m.batch.Receive(m.Socket, nil, 8, m)

@@ -15,6 +15,9 @@ type Link interface {
 	// shard, once so many were added: an Allgather adds what it multicasts, a Reduce-Scatter of P
 	// ranks takes off 1/(P-1) of what it contributes. It never exceeds MostAhead either way.
 	Ahead(bytes int) int
+	// Moved returns how many bytes operations in the foreground have moved either way, and for how
+	// long their lanes have, once so much was added. What processes that ended have added stays.
+	Moved(bytes uint64, moving time.Duration) (uint64, time.Duration)
 }
 
 // Claim is what may be said of a link.
@@ -33,6 +36,8 @@ const (
 	BehindTogether
 	// Reductions says that Reduce-Scatters or Reduces are in flight.
 	Reductions
+	// InForeground says that operations in the foreground move.
+	InForeground
 	// Claims is how many there are.
 	Claims
 )

@@ -1,6 +1,7 @@
 // Package uplink is where those who share the sending link of a host meet: the groups and
 // communicators of a process, and other processes of the same user. They share a page, of which a
-// word says until when each fabric.Claim holds, and one which of the two is ahead.
+// word says until when each fabric.Claim holds, one which of the two is ahead, and two how far the
+// foreground is.
 package uplink
 
 import (
@@ -13,8 +14,10 @@ import (
 // Words are what is shared: until when each claim holds, in nanoseconds of a clock. Claims stand a
 // cache line apart. The zero value is ready.
 type Words struct {
-	until [fabric.Claims]word
-	ahead word
+	until  [fabric.Claims]word
+	ahead  word
+	moved  word // bytes
+	moving word // nanoseconds
 }
 
 type word struct {
@@ -67,4 +70,9 @@ func (l *Link) Ahead(bytes int) int {
 			return int(to)
 		}
 	}
+}
+
+// Moved implements fabric.Link.
+func (l *Link) Moved(bytes uint64, moving time.Duration) (uint64, time.Duration) {
+	return uint64(l.words.moved.Add(int64(bytes))), time.Duration(l.words.moving.Add(int64(moving)))
 }

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Class says whether a group goes in the foreground or in the background, and where those that share
+// a host's link with it hear of it.
+type Class struct {
+	Background bool
+	Link       fabric.Link // nil: nobody shares anything
+}
+
+// class is a lane's: one of the two, or neither.
+type class struct {
+	front *fabric.Foreground
+	back  *fabric.Background
+}
+
+func (c Class) open() class {
+	switch {
+	case c.Link == nil:
+		return class{}
+	case c.Background:
+		return class{back: &fabric.Background{Link: c.Link}}
+	}
+	return class{front: &fabric.Foreground{Link: c.Link}}
+}
+
+// sooner returns the earlier of two moments, of which there may be none.
+func sooner(at time.Duration, ok bool, look time.Duration, waits bool) (time.Duration, bool) {
+	if waits && (!ok || look < at) {
+		return look, true
+	}
+	return at, ok
+}
+
+// tell says that operations of a group in the foreground move, after a round in which something did.
+func (g *Gather) tell() {
+	if g.InFlight() > 0 && g.class.front.Moves(g.now) {
+		g.class.front.Tell(g.carried)
+	}
+}
+
+// tell says the same of a Reduce lane.
+func (r *Reduce) tell() {
+	if r.InFlight() > 0 && r.class.front.Moves(r.clock()) {
+		s := r.Stats()
+		r.class.front.Tell(s.SentBytes + s.ReceivedBytes)
+	}
+}
+
+// direct moves what goes directly: as much as a group in the background may send.
+func (r *Reduce) direct() bool {
+	back := r.class.back
+	if back == nil || !r.lane.Directly() {
+		return r.lane.Work(true)
+	}
+	s := r.streams.Load()
+	before := s.Stats().SentBytes
+	busy := r.lane.Work(!back.Must(r.clock()))
+	back.Sent(int(s.Stats().SentBytes - before))
+	return busy
+}
