@@ -37,6 +37,7 @@ type benchCommand struct {
 	Idle       time.Duration `default:"10s" placeholder:"time" help:"How long groups are left alone to see what that costs. Default: ${default}."`
 	Iters      *int          `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
 	Warmup     int           `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
+	Checkpoint string        `placeholder:"N" help:"Meanwhile broadcast N bytes time and again, in a group in the background of the same processes, as a checkpoint does."`
 	JSON       bool          `name:"json" help:"Print one JSON object a line instead of a table."`
 	Spawned    bool          `hidden:"" help:"A rank that 'mcast bench' itself has started."`
 }
@@ -78,6 +79,7 @@ type bench struct {
 	iters        int           // 0: by size
 	warmup       int           // below 0: by size
 	json         bool
+	checkpoint   int // bytes that are broadcast in the background meanwhile; 0: none
 	settings     config.Settings
 	rank, ranks  int
 	startsRanks  bool // this process starts the ranks and is none
@@ -191,6 +193,11 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	}
 	if b.windows, err = c.windows(b.dtype); err != nil {
 		return nil, err
+	}
+	if c.Checkpoint != "" {
+		if b.checkpoint, err = config.ParseBytes(c.Checkpoint); err != nil || b.checkpoint < 1 {
+			return nil, fmt.Errorf("--checkpoint=%s is not allowed: want a size of 1 and more", c.Checkpoint)
+		}
 	}
 	if b.reduces() {
 		for _, n := range b.sizes {

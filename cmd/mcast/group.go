@@ -165,8 +165,8 @@ func (g unicast) Close() error { return g.ring.Close() }
 
 // checkRing reports what of a command line a ring cannot do.
 func (c *benchCommand) checkRing(b *bench) error {
-	if c.Fabric != "" || c.Loss != nil || c.Switch.wanted || c.Window != "" {
-		return errors.New("--fabric, --loss, --switch and --window mean nothing to --algorithm=ring")
+	if c.Fabric != "" || c.Loss != nil || c.Switch.wanted || c.Window != "" || c.Checkpoint != "" {
+		return errors.New("--fabric, --loss, --switch, --window and --checkpoint mean nothing to --algorithm=ring")
 	}
 	if b.collective == "allreduce" {
 		return errors.New("--algorithm=ring does no allreduce: want allgather, broadcast, reducescatter or overlap")

@@ -53,7 +53,7 @@ func TestBenchPrintsATableOfARing(t *testing.T) {
 func TestWhatABenchOfARingRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		`must be one of "mcast","ring"`:                     {"allgather", "--algorithm", "tree"},
-		`--fabric, --loss, --switch and --window`:           {"allgather", "--algorithm", "ring", "--fabric", "udp"},
+		`--fabric, --loss, --switch, --window and --checkpoint`:           {"allgather", "--algorithm", "ring", "--fabric", "udp"},
 		`mean nothing to --algorithm=ring`:                  {"overlap", "--algorithm", "ring", "--switch"},
 		`--algorithm=ring does no allreduce: want`:          {"allreduce", "--algorithm", "ring"},
 		`--algorithm=ring: a ring rounds`:                   {"reducescatter", "--algorithm", "ring", "--dtype", "bf16"},

@@ -28,6 +28,13 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
+	if b.checkpoint > 0 {
+		end, e := b.background(ctx, g)
+		if e != nil {
+			return fmt.Errorf("a group in the background: %w", e)
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
 	m := &meter{place: place{g, b.rank, b.ranks}, bench: b}
 	out := newReport(os.Stdout, b)
 	var wrong uint64

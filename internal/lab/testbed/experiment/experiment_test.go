@@ -251,19 +251,29 @@ func TestIsolationResults(t *testing.T) {
 				rate = 190e6
 			case k.name == tcpStream && aggressor == "recovery":
 				rate = 60e6
+			case k.name == "checkpoint" && aggressor == "allgather":
+				rate = 10e6
+			case k.name != "checkpoint" && aggressor == "checkpoint":
+				rate = 171e6
 			}
 			rows = append(rows, isolationRow{Row: rowAt(ours, k.work.collective, 4, 4<<20, 1), Victim: k.name, Aggressor: aggressor, Rate: rate})
 		}
 	}
+	for _, k := range insiders(all) {
+		require.Equal(t, []string{"--checkpoint=12582912"}, k.work.flags)
+		rows = append(rows, isolationRow{Row: rowAt(ours, k.work.collective, 4, 4<<20, 1), Victim: k.name, Aggressor: inside, Rate: 152e6})
+	}
 	l.isolationResults(200e6, all, rows)
 	require.Equal(t, []Goal{
 		{"x", "the least that a job of ours keeps of min(alone, half the link)", "at least 75.0 %", "95.0 %", true},
+		{"x", "the least that one keeps of its rate alone beside one in the background", "at least 85.0 %", "80.0 %", false},
+		{"x", "the least that one in the background has of the link", "at least 2.5 %", "5.0 %", true},
 		{"x", "the least that a TCP stream keeps of min(alone, half the link)", "at least 75.0 %", "60.0 %", false},
 	}, l.goals)
 	require.Equal(t, "Below: TCP stream beside recovery.", l.remarks[0])
 	lines, plots := written(t, l)
 	require.Len(t, plots, 1)
-	require.Len(t, lines, 5*6+2)
+	require.Len(t, lines, 5*6+3+4)
 	var row isolationRow
 	require.NoError(t, json.Unmarshal(lines[1], &row))
 	require.InDelta(t, 0.95, row.Kept, 1e-12)

@@ -15,9 +15,10 @@ import (
 
 // kind is a sort of job that shares its hosts with another.
 type kind struct {
-	name   string
-	work   work
-	shards func(ranks int) int // how many times Bytes its busiest link takes
+	name       string
+	work       work
+	shards     func(ranks int) int // how many times Bytes its busiest link takes
+	background bool                // it gives way to ours that are not
 }
 
 // tcpStream is a stream from host to host to host, as large files go.
@@ -36,11 +37,11 @@ func kinds(bytes int, nodes *launch.Nodes) []kind {
 	checkpoint.env = []string{"MCAST_CLASS=background"}
 	once := func(int) int { return 1 }
 	return []kind{
-		{"allgather", of(ours, "allgather", bytes), others},
-		{"reducescatter", scatter, others},
-		{"recovery", recovery, others},
-		{"checkpoint", checkpoint, once},
-		{tcpStream, of(ring, "broadcast", 3*bytes), once},
+		{"allgather", of(ours, "allgather", bytes), others, false},
+		{"reducescatter", scatter, others, false},
+		{"recovery", recovery, others, false},
+		{"checkpoint", checkpoint, once, true},
+		{tcpStream, of(ring, "broadcast", 3*bytes), once, false},
 	}
 }
 
@@ -53,7 +54,14 @@ type isolationRow struct {
 	Kept      float64 `json:"kept"` // Rate to the least of the rate alone and half the link
 }
 
-const wantKept = 0.75
+// inside is a checkpoint's traffic by the victim's own processes.
+const inside = "checkpoint inside"
+
+const (
+	wantKept   = 0.75  // of min(alone, half the link)
+	wantBeside = 0.85  // of the rate alone, beside what is in the background
+	wantLeast  = 0.025 // of the link, of what is in the background
+)
 
 // isolation runs two jobs on the same hosts, every pair of kinds.
 func isolation(l *lab) error {
@@ -65,7 +73,7 @@ func isolation(l *lab) error {
 		return err
 	}
 	all := kinds(n, l.nodes)
-	l.expect(l.Rounds * len(all) * (1 + len(all)))
+	l.expect(l.Rounds * (len(all)*(1+len(all)) + len(insiders(all))))
 	var rows []isolationRow
 measuring:
 	for round := range l.Rounds {
@@ -77,6 +85,9 @@ measuring:
 			if err != nil {
 				return err
 			}
+		}
+		if rows, err = l.victims(tb, insiders(all), inside, round, rows); err != nil && !l.stopped() {
+			return err
 		}
 	}
 	if len(rows) > 0 {
@@ -119,6 +130,17 @@ func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round i
 		}
 	}
 	return rows, nil
+}
+
+// insiders are the victims that have a group in the background themselves.
+func insiders(all []kind) (some []kind) {
+	for _, k := range all {
+		if k.work.peer == ours && !k.background {
+			k.work.flags = []string{fmt.Sprintf("--checkpoint=%d", 3*k.work.bytes[0])}
+			some = append(some, k)
+		}
+	}
+	return some
 }
 
 func find(rows []isolationRow, victim, aggressor string) int {
@@ -179,10 +201,15 @@ func (l *lab) aggress(tb *testbed.Testbed, w work) (end func() error, err error)
 // isolationResults compares with the rate alone and half the link.
 func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and what it keeps of min(alone, half the link)", rows[0].Hosts, testbed.FormatRate(rate)),
-		append([]string{"victim", "alone"}, names(all)...)...)
+		append(append([]string{"victim", "alone"}, names(all)...), inside)...)
 	kept := make([][]float64, len(all))
 	var low []string
-	least := map[bool]float64{} // of victims, by whether they are TCP streams
+	least := map[string]float64{}
+	note := func(goal string, x float64) {
+		if y, any := least[goal]; !any || x < y {
+			least[goal] = x
+		}
+	}
 	for v, k := range all {
 		i := find(rows, k.name, "")
 		if i < 0 {
@@ -190,20 +217,31 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 		}
 		alone := rows[i]
 		cells := []string{k.name, fmt.Sprintf("%.0f", alone.Rate/1e6)}
-		for _, a := range all {
+		for _, a := range append(slices.Clone(all), kind{name: inside, background: true}) {
 			i := find(rows, k.name, a.name)
 			if i < 0 {
 				continue
 			}
 			r := &rows[i]
 			r.Kept = r.Rate / min(alone.Rate, rate/2)
-			kept[v] = append(kept[v], 100*r.Kept)
+			if a.name != inside {
+				kept[v] = append(kept[v], 100*r.Kept)
+			}
 			cells = append(cells, fmt.Sprintf("%.0f (%.0f %%)", r.Rate/1e6, 100*r.Kept))
+			theirs := a.name == tcpStream
+			switch {
+			case k.name == tcpStream:
+				note(goalTCP, r.Kept)
+			case k.background && !a.background && !theirs:
+				note(goalBackground, r.Rate/rate)
+				continue
+			case !k.background && a.background:
+				note(goalBeside, r.Rate/alone.Rate)
+			default:
+				note(goalOurs, r.Kept)
+			}
 			if r.Kept < wantKept {
 				low = append(low, k.name+" beside "+a.name)
-			}
-			if x, any := least[k.name == tcpStream]; !any || r.Kept < x {
-				least[k.name == tcpStream] = r.Kept
 			}
 		}
 		t.row(cells...)
@@ -211,16 +249,19 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 	for _, r := range rows {
 		l.row(r)
 	}
-	for i, victim := range []string{"a job of ours", "a TCP stream"} {
-		if x, any := least[i == 1]; any {
-			l.goal("the least that "+victim+" keeps of min(alone, half the link)", "at least "+percent(wantKept), percent(x), x >= wantKept)
+	for _, g := range []struct {
+		name string
+		want float64
+	}{{goalOurs, wantKept}, {goalBeside, wantBeside}, {goalBackground, wantLeast}, {goalTCP, wantKept}} {
+		if x, any := least[g.name]; any {
+			l.goal(g.name, "at least "+percent(g.want), percent(x), x >= g.want)
 		}
 	}
 	if low != nil {
 		l.remark("Below: %s.", strings.Join(low, ", "))
 	}
 	l.remark("A rate is what the victim's busiest link carries for it: N(P-1) over the time, of checkpoint traffic and the TCP stream N.")
-	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group (which yields to its own process alone); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through an aggregation node whose port has no limit.", rows[0].TCP)
+	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group, of processes of its own or of the victim's (inside); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through an aggregation node whose port has no limit.", rows[0].TCP)
 	if l.stopped() {
 		return
 	}
@@ -228,6 +269,14 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 	c.Cells(names(all), names(all), kept)
 	l.chart("", c)
 }
+
+// What isolation is to show.
+const (
+	goalOurs       = "the least that a job of ours keeps of min(alone, half the link)"
+	goalBeside     = "the least that one keeps of its rate alone beside one in the background"
+	goalBackground = "the least that one in the background has of the link"
+	goalTCP        = "the least that a TCP stream keeps of min(alone, half the link)"
+)
 
 func names(all []kind) []string {
 	var n []string
