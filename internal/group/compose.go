@@ -151,6 +151,8 @@ func (c *composed) work(own, segments int) (*Work, error) {
 	}
 	w := &Work{Work: c.joint.Work}
 	switch here := c.node.lanes[c.class]; {
+	case len(c.rounds) == 0:
+		w.lane = here // and it has ended
 	case segments == 1:
 		// Whoever waits drives one lane after the other, and no agent need be called for it.
 		end := len(c.rounds) - 1
