@@ -28,6 +28,10 @@ type Info struct {
 	// all ranks, from and to, between which multicast did not pass when the group was joined.
 	Peers   []Peer
 	Unheard [][2]int
+	// Nodes is the number of hosts whose ranks work together, so that what crosses a host's link does so
+	// once; 0: every rank stands alone. NodesReason says why.
+	Nodes       int
+	NodesReason string
 }
 
 // Peer is another rank and the path from it to this one, as they were found when the group was
@@ -58,6 +62,6 @@ func (g *Group) Info() Info {
 		ChunkBytes: i.ChunkBytes, WindowBytes: i.WindowBytes, SIMD: i.SIMD, Notes: i.Notes,
 		Allgather: i.Allgather, AllgatherReason: i.AllgatherReason,
 		Switched: i.ReduceScatter == "switch", Switch: i.ReduceScatterReason,
-		Peers: peers, Unheard: i.Unheard,
+		Peers: peers, Unheard: i.Unheard, Nodes: i.Nodes, NodesReason: i.NodesReason,
 	}
 }
