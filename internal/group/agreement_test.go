@@ -42,6 +42,7 @@ func TestChainsOfItself(t *testing.T) {
 		{agreement{size: 8, oneHost: true, settings: config.Settings{Chains: 4}}, 1000, 4},
 		{agreement{size: 8, settings: config.Settings{Chains: 2}}, 1000, 2},
 	} {
+		c.p.column = everyone(0, c.p.size)
 		require.Equal(t, c.want, c.p.chains(c.window), "%d ranks, window of %d", c.p.size, c.window)
 	}
 }

@@ -80,6 +80,9 @@ class Info:
         peers: the other ranks, and the paths from them to this one.
         unheard: the pairs of all ranks, from and to, between which multicast did not pass when the group
             was joined.
+        nodes: the number of hosts whose ranks work together, so that what crosses a host's link does so
+            once; 0: every rank stands alone.
+        nodes_reason: why so.
     """
 
     rank: int
@@ -99,6 +102,8 @@ class Info:
     reduce_scatter_reason: str
     peers: tuple[Peer, ...]
     unheard: tuple[tuple[int, int], ...]
+    nodes: int
+    nodes_reason: str
 
 
 class Pending(Protocol):
