@@ -22,16 +22,19 @@ func (g *Gather) ownInArena(o *gatherOp, r *multicast.Run) []byte {
 	return g.arena(r.Second)[at : at+o.Bytes]
 }
 
-// unpack brings the result of an eager operation to its place, given the arena from there on.
+// unpack brings the result of an eager operation to its place, given the arena from there on. It leaves the
+// own shard alone where it lies already: somebody else may read it there.
 func (g *Gather) unpack(o *gatherOp, arena []byte) {
 	switch {
 	case o.Collective != wire.Allgather:
 		copy(o.Recv, arena)
-	case o.Dense():
+	case o.Dense() && o.copied < o.Bytes:
 		copy(o.Recv[:g.cfg.Core.Size*o.Bytes], arena)
 	default:
 		for r := range g.cfg.Core.Size {
-			copy(o.Recv[o.Start(r):][:o.Bytes], arena[r*o.Bytes:])
+			if r != g.cfg.Core.Rank || o.copied < o.Bytes {
+				copy(o.Recv[o.Start(r):][:o.Bytes], arena[r*o.Bytes:])
+			}
 		}
 	}
 }

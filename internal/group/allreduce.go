@@ -58,7 +58,8 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	a := newAllreduce(send, recv, t.Size(), g.agreed.size, maxSegments/max(1, len(g.agreed.nodes)/nodesOfSegments))
 	g.posting.Lock()
 	defer g.posting.Unlock()
-	if steps := (1 + len(a.segments)) * (1 + len(g.agreed.nodes)); g.full(overlap.Gather, steps) || g.full(overlap.Reduce, steps) {
+	within := (1 + len(a.segments)) * len(g.agreed.nodes)
+	if g.full(overlap.Gather, 1+len(a.segments), within) || g.full(overlap.Reduce, len(a.segments), within) {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
 	parts := 1 + 2*len(a.segments)
@@ -114,11 +115,11 @@ func (g *Group) startSegment(s segment, o collective.Op, ended func()) (sum *Wor
 	own := s.recv[g.agreed.rank*n:][:n]
 	sum, err = g.reduceScatter(s.send, own, o, true, func() {
 		g.begun(overlap.Gather)
+		ended() // first: a lane may be waited on for the end of all
 		g.lanes[overlap.Gather].Nudge()
 		if g.node != nil {
 			g.node.lanes[overlap.Gather].Nudge()
 		}
-		ended()
 	})
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +151,6 @@ func newAllreduce(send, recv []byte, size, ranks, most int) *allreduce {
 	if whole < len(send) && len(send) <= scratchBytes {
 		whole = 0
 	}
-	const line = 64 // shards begin where memory accesses are fast
 	most = max(1, most)
 	step := max(segmentBytes, (whole/ranks+most-1)/most)
 	step = (step + line - 1) &^ (line - 1) * ranks

@@ -16,7 +16,7 @@ const (
 	segmentOfNode = 256 << 10
 	// mostSteps bounds the operations that one composed operation posts to a lane, where there are
 	// not more nodes.
-	mostSteps = 512
+	mostSteps = 128
 )
 
 // composed is an operation in the making.
@@ -31,14 +31,15 @@ type composed struct {
 	err    error   // why not all of them were posted
 }
 
-// compose begins an operation of so many steps. finish, if not nil, is called when all of them are done,
+// compose begins an operation of so many steps of the column, and of the node. finish, if not nil, is called when all of them are done,
 // and well. then, if not nil, is called at the end, well or not, when others see what the operation has
 // ended with: nobody else may ask to be called. g.posting is held for writing.
-func (g *Group) compose(class overlap.Class, steps int, begun bool, finish, then func()) (*composed, error) {
+func (g *Group) compose(class overlap.Class, across, within int, begun bool, finish, then func()) (*composed, error) {
+	steps := across + within
 	switch {
 	case g.leaving:
 		return nil, g.closed()
-	case g.full(class, steps):
+	case g.full(class, across, within):
 		return nil, engine.ErrBusy
 	}
 	c := &composed{Group: g, class: class, left: steps}
@@ -59,20 +60,17 @@ func (g *Group) compose(class overlap.Class, steps int, begun bool, finish, then
 	return c, nil
 }
 
-// full reports whether a class has no room for so many operations on a lane. Where nothing is in
-// flight there is room for a call of any size.
-func (g *Group) full(class overlap.Class, steps int) bool {
-	inFlight := func(gather, reduce interface{ InFlight() int }) int {
-		if class == overlap.Gather {
-			return gather.InFlight()
+// full reports whether a class has no room for so many operations on the group's own lane, and on the
+// node's. Where nothing is in flight there is room for a call of any size.
+func (g *Group) full(class overlap.Class, across, within int) bool {
+	full := func(gather, reduce interface{ InFlight() int }, steps int) bool {
+		n := gather.InFlight()
+		if class == overlap.Reduce {
+			n = reduce.InFlight()
 		}
-		return reduce.InFlight()
+		return n > 0 && n+steps > engine.MaxQueued
 	}
-	n := inFlight(g.gather, g.reduce)
-	if g.node != nil {
-		n = max(n, inFlight(g.node.gather, g.node.reduce))
-	}
-	return n > 0 && n+steps > engine.MaxQueued
+	return full(g.gather, g.reduce, across) || g.node != nil && full(g.node.gather, g.node.reduce, within)
 }
 
 // posted takes steps that were posted to the lanes of the node or, if across, of the column.
@@ -162,7 +160,7 @@ func (c *composed) work(own, segments int) (*Work, error) {
 		w.before, w.lane = c.column, here
 	default:
 		here.Posted()
-		w.lane = c.lanes[c.class]
+		w.lane = c.rounds[len(c.rounds)-1].lane
 	}
 	return w, nil
 }
@@ -180,18 +178,26 @@ type stretch struct{ from, to int }
 
 func (s stretch) len() int { return s.to - s.from }
 
-// cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least, and
-// not more if it is to stay whole.
+// line is what segments are multiples of, in bytes, but for the last: elements of all types fit.
+const line = 64
+
+// cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least, and not
+// more if it is to stay whole. Ranks compare the lengths of segments, so that of the first one tells how
+// many follow: else one that called less than the others would find nothing wrong.
 func (g *Group) cut(bytes, size int, whole bool) []stretch {
-	if whole {
+	most := max(1, mostSteps/len(g.agreed.nodes))
+	step := (max(segmentOfNode, (bytes+most-1)/most) + line - 1) / line * line
+	if whole || bytes <= step {
 		return []stretch{{0, bytes}}
 	}
-	most := max(1, mostSteps/len(g.agreed.nodes))
-	step := max(segmentOfNode, (bytes+most-1)/most)
-	step = (step + size - 1) / size * size
-	all := []stretch{{0, min(step, bytes)}}
-	for at := step; at < bytes; at += step {
-		all = append(all, stretch{at, min(at+step, bytes)})
+	follow := (bytes - 1) / step
+	first := step + follow*line
+	if bytes < first {
+		follow, first = 1, step+size
+	}
+	all := []stretch{{0, first}}
+	for at := first; len(all) <= follow; at += step {
+		all = append(all, stretch{min(at, bytes), min(at+step, bytes)})
 	}
 	return all
 }

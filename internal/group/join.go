@@ -230,8 +230,9 @@ func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joi
 func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, int, error) {
 	c, err := fabrics[a.fabric].open(ctx, m, l, a)
 	if err == nil && a.twoLevel() {
-		if c.region, err = openRegion(ctx, m, l, a, a.node.ranks); err != nil {
-			err = errors.Join(err, c.close())
+		var region Region
+		if region, err = openRegion(ctx, m, l, a, a.node.ranks); err == nil {
+			c.region = region
 		}
 	}
 	var mine joinResult

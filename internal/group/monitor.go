@@ -54,8 +54,9 @@ func (m *monitor) run() {
 			return
 		}
 		m.look(m.sample())
-		if w := m.gather.Waiting(); w != nil {
-			m.wait(w)
+		m.wait(m.gather.Waiting(), &m.agreed.column)
+		if m.node != nil {
+			m.wait(m.node.gather.Waiting(), &m.agreed.node)
 		}
 	}
 }
@@ -132,7 +133,7 @@ func (m *monitor) lookAtLosses(iface string) {
 	lost := share(first, last)
 	text := fmt.Sprintf("%.0f %% of the chunks of rank %d have come by repair for %v", 100*lost, m.agreed.rank, monitorWindow*monitorPause)
 	if root, of := worstRoot(first, last); of > 0.6 {
-		text += fmt.Sprintf(", most of them rank %d's", root)
+		text += fmt.Sprintf(", most of them rank %d's", m.agreed.column.rank(root))
 	}
 	if lost > 0.9 {
 		m.warn(noMulticast, text+": its multicast does not arrive any more; "+multicastRemedy)
@@ -165,14 +166,16 @@ func worstRoot(from, to *sample) (root int, of float64) {
 
 // wait logs an operation that has not moved for long, and which ranks it waits for. A rank may be
 // as late as it likes, so that is no fault; whoever looks for one wants to know.
-func (m *monitor) wait(w *engine.Waiting) {
-	if w.Idle < longWait || m.waited == w.Seq+1 {
+func (m *monitor) wait(w *engine.Waiting, of *members) {
+	if w == nil || w.Idle < longWait || m.waited == w.Seq+1 {
 		return
 	}
+	late := *w
+	late.Ranks = pick(&members{ranks: w.Ranks}, of.ranks)
 	level := slog.LevelInfo
 	if m.waited == 0 {
 		level = slog.LevelWarn
 	}
 	m.waited = w.Seq + 1
-	m.log.Log(context.Background(), level, "an operation does not move, though all ranks answer", "for", w.Idle.Round(time.Second), "operation", w.String())
+	m.log.Log(context.Background(), level, "an operation does not move, though all ranks answer", "for", w.Idle.Round(time.Second), "operation", late.String())
 }

@@ -14,7 +14,7 @@ import (
 
 // watcher is a monitor of a group that has only what a monitor needs.
 func watcher() *monitor {
-	return &monitor{Group: &Group{agreed: &agreement{rank: 3, size: 4}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
+	return &monitor{Group: &Group{agreed: &agreement{rank: 3, size: 4, column: everyone(3, 4)}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
 }
 
 func TestMonitorWarnsOnceACause(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func()) (*Work, error) {
 	a, n := g.agreed, len(own)
 	segments := g.cut(n, 1, follows != nil)
-	c, err := g.compose(overlap.Gather, 1+len(segments)*len(a.nodes), follows != nil, nil, done)
+	c, err := g.compose(overlap.Gather, len(segments), 1+len(segments)*(len(a.nodes)-1), follows != nil, nil, done)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +49,14 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	a := g.agreed
 	host, place := a.where(root)
 	segments := g.cut(len(buf), 1, false)
-	steps, own := len(segments), 0
+	crossing, own := 0, 0
 	if place == a.node.own {
-		steps *= 2
+		crossing = len(segments)
 	}
 	if root == a.rank {
 		own = len(buf)
 	}
-	c, err := g.compose(overlap.Gather, steps, false, nil, nil)
+	c, err := g.compose(overlap.Gather, crossing, len(segments), false, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 // nodeBarrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
 // for its node.
 func (g *Group) nodeBarrier() (*Work, error) {
-	c, err := g.compose(overlap.Gather, 2, false, nil, nil)
+	c, err := g.compose(overlap.Gather, 1, 1, false, nil, nil)
 	if err != nil {
 		return nil, err
 	}

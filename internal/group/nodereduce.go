@@ -51,7 +51,7 @@ func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool
 	a, n, size := g.agreed, len(recv), o.Type.Size()
 	segments := g.cut(n, size, whole)
 	within, across, finish := split(o, a.size)
-	c, err := g.compose(overlap.Reduce, len(segments)*(len(a.nodes)+1), false, func() { finish(recv) }, done)
+	c, err := g.compose(overlap.Reduce, len(segments), len(segments)*len(a.nodes), false, func() { finish(recv) }, done)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +82,11 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 	segments := g.cut(len(send), size, false)
 	within, across, finish := split(o, a.size)
 	within.To, across.To = wire.ToRank(place), wire.ToRank(host)
-	steps := len(segments)
+	crossing := 0
 	if place == a.node.own {
-		steps *= 2
+		crossing = len(segments)
 	}
-	c, err := g.compose(overlap.Reduce, steps, false, func() { finish(recv) }, nil)
+	c, err := g.compose(overlap.Reduce, crossing, len(segments), false, func() { finish(recv) }, nil)
 	if err != nil {
 		return nil, err
 	}

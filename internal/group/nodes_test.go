@@ -128,7 +128,8 @@ func TestErrorsNameRanks(t *testing.T) {
 func TestCut(t *testing.T) {
 	for _, nodes := range []int{2, 4, 1000} {
 		g := &Group{agreed: &agreement{nodes: make([][]int, nodes)}}
-		for _, bytes := range []int{0, 8, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 100 << 20} {
+		firsts := map[int]int{} // length of the first segment: how many there are
+		for _, bytes := range []int{0, 8, segmentOfNode - 64, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 2*segmentOfNode - 72, 2*segmentOfNode - 64, 2 * segmentOfNode, 3*segmentOfNode - 128, 3 * segmentOfNode, 100 << 20} {
 			all, at := g.cut(bytes, 8, false), 0
 			for _, s := range all {
 				require.Equal(t, at, s.from)
@@ -136,7 +137,11 @@ func TestCut(t *testing.T) {
 				at = s.to
 			}
 			require.Equal(t, bytes, at)
-			require.LessOrEqual(t, len(all)*nodes, max(nodes, mostSteps))
+			if others := firsts[all[0].len()]; others > 0 {
+				require.Equal(t, others, len(all), "a first segment of %d bytes", all[0].len())
+			}
+			firsts[all[0].len()] = len(all)
+			require.LessOrEqual(t, (len(all)-1)*nodes, max(nodes, mostSteps))
 			require.Equal(t, []stretch{{0, bytes}}, g.cut(bytes, 8, true))
 		}
 	}

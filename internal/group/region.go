@@ -49,7 +49,10 @@ type kernelClient struct{ *shm.Client }
 // Attach implements RegionClient.
 func (c kernelClient) Attach(ctx context.Context) (Region, error) {
 	r, err := c.Client.Attach(ctx)
-	return kernelRegion{r}, err
+	if err != nil {
+		return nil, err
+	}
+	return kernelRegion{r}, nil
 }
 
 type kernelRegion struct{ *shm.Region }
