@@ -52,12 +52,12 @@ func TestBenchPrintsATableOfARing(t *testing.T) {
 
 func TestWhatABenchOfARingRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		`must be one of "mcast","ring"`:                     {"allgather", "--algorithm", "tree"},
-		`--fabric, --loss, --switch, --window and --checkpoint`:           {"allgather", "--algorithm", "ring", "--fabric", "udp"},
-		`mean nothing to --algorithm=ring`:                  {"overlap", "--algorithm", "ring", "--switch"},
-		`--algorithm=ring does no allreduce: want`:          {"allreduce", "--algorithm", "ring"},
-		`--algorithm=ring: a ring rounds`:                   {"reducescatter", "--algorithm", "ring", "--dtype", "bf16"},
-		`--algorithm=ring: a ring does not do premulsum; w`: {"overlap", "--algorithm", "ring", "--op", "premulsum"},
+		`must be one of "mcast","ring"`:                         {"allgather", "--algorithm", "tree"},
+		`--fabric, --loss, --switch, --window and --checkpoint`: {"allgather", "--algorithm", "ring", "--fabric", "udp"},
+		`mean nothing to --algorithm=ring`:                      {"overlap", "--algorithm", "ring", "--switch"},
+		`--algorithm=ring does no allreduce: want`:              {"allreduce", "--algorithm", "ring"},
+		`--algorithm=ring: a ring rounds`:                       {"reducescatter", "--algorithm", "ring", "--dtype", "bf16"},
+		`--algorithm=ring: a ring does not do premulsum; w`:     {"overlap", "--algorithm", "ring", "--op", "premulsum"},
 	} {
 		_, err := parse(t, nil, args...)
 		require.ErrorContains(t, err, want, args)
