@@ -79,7 +79,8 @@ def compile_peer() -> None:
         sys.exit("bench-peers needs OpenMPI: apt-get install openmpi-bin libopenmpi-dev")
     PEER.parent.mkdir(exist_ok=True)
     source = Path(__file__).with_name("peer.c")
-    subprocess.run(["mpicc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", PEER, source], check=True)
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run(["mpicc", *flags, "-o", PEER, source], check=True)
 
 
 def command(contender: str, path: str, collective: str, sizes: list[int], ranks: int) -> list[str]:
