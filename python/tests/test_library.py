@@ -458,6 +458,7 @@ def test_a_forked_child_holds_no_socket_of_its_parents_group() -> None:
                 os._exit(0 if see() else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
+        Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], 30_000).close()  # opens what all groups share
         before = sockets()
         group = Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], 30_000)
         ours = sockets().items() - before.items()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // Memo keeps what was read of this host's network until the kernel reports a change of links,
@@ -110,5 +112,6 @@ func listen() (fd int) {
 		_ = unix.Close(fd)
 		return -1
 	}
+	sys.Private(fd)
 	return fd
 }
