@@ -14,7 +14,7 @@ from .test_library import host
 # table(symbol, functions): the functions of a table of ABI v8 by name (ncclNetPlugin_v8,
 # ncclCollNetPlugin_v8), whose first member is the plugin's name. logged: what it told NCCL's logger.
 TABLES = """
-import shutil
+import shutil, socket
 
 logged = []
 LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p,
@@ -64,10 +64,12 @@ def said(text):
     return any(text in line for line in logged), logged
 
 def sockets():
-    found = 0
-    for fd in os.listdir("/proc/self/fd"):
+    found = 0  # but for the process's netlink socket, which stays
+    for fd in map(int, os.listdir("/proc/self/fd")):
         try:
-            found += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+            if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                with socket.socket(fileno=os.dup(fd)) as one:
+                    found += one.family != socket.AF_NETLINK
         except FileNotFoundError:  # what listdir itself had open
             pass
     return found

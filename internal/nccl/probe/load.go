@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime"
 	"unsafe"
 )
 
@@ -32,6 +33,8 @@ func Child(w io.Writer, name string) error {
 }
 
 func load(name string) Library {
+	runtime.LockOSThread() // dlerror is of the thread that called dlopen
+	defer runtime.UnlockOSThread()
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	library := C.dlopen(text, C.RTLD_NOW|C.RTLD_LOCAL)

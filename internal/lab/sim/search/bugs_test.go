@@ -234,9 +234,9 @@ var coreBugs = []bug{
 var engineBugs = []bug{
 	{
 		name: "an eager result is taken to have no gaps", file: "engine/arena.go",
-		old: `	case o.Dense():
+		old: `	case o.Dense() && o.copied < o.Bytes:
 		copy(o.Recv[:`,
-		new: `	case o.Slots == nil:
+		new: `	case o.Slots == nil && o.copied < o.Bytes:
 		copy(o.Recv[:`,
 	},
 	{
