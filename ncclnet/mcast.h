@@ -1,7 +1,7 @@
 /* mcast.h: the C API of libnccl-net-mcast.so, as torch_mcast uses it.
  *
  * Conventions. Handles are positive integers, never reused in a process; no
- * pointer of the library's is handed out. Every call that can fail returns 0 or
+ * pointer of the library's is handed out, but by mcast_place. Every call that can fail returns 0 or
  * an MCAST_E_* code and, when err is not NULL, writes a zero-terminated message
  * of at most errlen bytes to err; mcast_error_rank says which rank it is about.
  * Buffers given to an operation belong to the library until its work is done;
@@ -103,6 +103,23 @@ int mcast_close_endpoint(int64_t endpoint, char *err, size_t errlen);
  * recv + rank*bytes. */
 int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
 	int64_t *work, char *err, size_t errlen);
+/* Where MCAST_OUTPUTS is set, the result of an Allgather may lie once in memory
+ * that the ranks of a host share: recv of mcast_allgather is then what mcast_place
+ * has returned, one place for each Allgather. All ranks of a group reserve the
+ * same in the same order.
+ * mcast_reserve returns in *output a handle of a place for size*bytes; 0: there
+ * is none, on any rank of this host. */
+int mcast_reserve(int64_t group, size_t bytes, int64_t *output, char *err, size_t errlen);
+/* mcast_place returns in *at where that is, once no rank of the host uses what
+ * was there before. Only the own shard may be written, before it is gathered.
+ * NULL: a rank had to give up, and the result must lie in memory of one's own; the
+ * handle is gone. It blocks, at most timeout_ms (<0: for ever); after
+ * MCAST_E_TIMEOUT, whose message says whom it waits for, it may be called again. */
+int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t errlen);
+/* mcast_release gives a place back, whose memory must not be used any more. An
+ * Allgather in flight there goes on first. The memory stays until then, also
+ * that of a group that is closed. */
+int mcast_release(int64_t output);
 /* Broadcast of bytes from root's buf to everybody's buf. */
 int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 	int64_t *work, char *err, size_t errlen);
@@ -255,6 +272,8 @@ struct mcast_stats {
 	/* Chunks that came from the left neighbour because multicast does not reach every rank, or
 	 * MCAST_MULTICAST is off. */
 	uint64_t chunks_relayed;
+	/* Of the Allgathers, those whose result lies once in memory that the ranks of a host share. */
+	uint64_t shared_ops;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

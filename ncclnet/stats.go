@@ -47,4 +47,5 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.warnings = C.uint64_t(s.Warnings)
 	to.reduce_dropped = C.uint64_t(s.ReduceDropped)
 	to.chunks_relayed = C.uint64_t(s.ChunksRelayed)
+	to.shared_ops = C.uint64_t(s.SharedOps)
 }

@@ -198,4 +198,7 @@ var counters = []Counter{
 	{"chunks_relayed", chunks, gather, "s.gather.Relayed",
 		"Chunks that came from the left neighbour because multicast does not reach every rank, or MCAST_MULTICAST is off.",
 		"Should be 0 on a network with multicast; otherwise info() says between which ranks it does not pass."},
+	{"shared_ops", operations, gather, "s.shared",
+		"Of the Allgathers, those whose result lies once in memory that the ranks of a host share.",
+		"Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still there, info() says why."},
 }

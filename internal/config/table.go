@@ -83,6 +83,8 @@ var table = []Variable{
 		"Size of a slot in a rank's shared-memory ring."),
 	row("MCAST_SHM_SLOTS", "8", func(s *Settings) *int { return &s.ShmSlots }, number(2, 1024),
 		"Slots in a rank's shared-memory ring."),
+	row("MCAST_OUTPUTS", "0", func(s *Settings) *int { return &s.Outputs }, orZero(size(64<<10, 1<<39), "none"),
+		"Memory of a host and group in which results of Allgathers lie once for all its ranks, where the program reserves it (torch_mcast.fsdp does). It is used in turn, and taken where it is written to; four times the largest result is plenty, and a result may take half of it."),
 
 	row("MCAST_SWITCH", "", func(s *Settings) *string { return &s.Switch }, orEmpty(hostPorts(), "Reduce-Scatter goes directly"),
 		"Aggregation nodes (`mcast switch`) that Reduce-Scatter goes through, tried in order. All ranks name as many or none; ranks may name different nodes of one tree."),

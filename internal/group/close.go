@@ -165,5 +165,5 @@ func (g *Group) release() error {
 	g.reduce.Work()
 	g.node.stop()
 	g.lobby.close()
-	return errors.Join(g.node.close(), g.reduce.Close(), g.gather.Close(), g.free())
+	return errors.Join(g.node.close(), g.reduce.Close(), g.gather.Close(), g.free(), g.outputs.close())
 }

@@ -32,9 +32,9 @@ type composed struct {
 }
 
 // compose begins an operation of so many steps of the column, and of the node. finish, if not nil, is called when all of them are done,
-// and well. then, if not nil, is called at the end, well or not, when others see what the operation has
+// with what they have ended with, and returns what the whole does. then, if not nil, is called at the end, well or not, when others see what the operation has
 // ended with: nobody else may ask to be called. g.posting is held for writing.
-func (g *Group) compose(class overlap.Class, across, within int, begun bool, finish, then func()) (*composed, error) {
+func (g *Group) compose(class overlap.Class, across, within int, begun bool, finish func(error) error, then func()) (*composed, error) {
 	steps := across + within
 	switch {
 	case g.leaving:
@@ -45,8 +45,8 @@ func (g *Group) compose(class overlap.Class, across, within int, begun bool, fin
 	c := &composed{Group: g, class: class, left: steps}
 	c.joint = engine.NewJoint(steps, func(err error) error {
 		g.ended(class)
-		if err = cmp.Or(err, c.err); err == nil && finish != nil {
-			finish()
+		if err = cmp.Or(err, c.err); finish != nil {
+			err = finish(err)
 		}
 		return err
 	})
@@ -58,6 +58,16 @@ func (g *Group) compose(class overlap.Class, across, within int, begun bool, fin
 		g.begun(class)
 	}
 	return c, nil
+}
+
+// onSuccess is what is done at the end of an operation that has ended well.
+func onSuccess(do func()) func(error) error {
+	return func(err error) error {
+		if err == nil {
+			do()
+		}
+		return err
+	}
 }
 
 // full reports whether a class has no room for so many operations on the group's own lane, and on the

@@ -48,12 +48,14 @@ type Group struct {
 	meter  *overlap.Meter
 	gather *engine.Gather
 	reduce *engine.Reduce
-	node   *nodeLanes       // nil: the group works on one level
-	lanes  [2]*overlap.Lane // of gather and reduce
-	mesh   *mesh.Mesh
-	lobby  *lobby
-	log    *slog.Logger
-	link   *sending
+	node   *nodeLanes // nil: the group works on one level
+	// outputs are memory for results that ranks of this host share; nil: there is none.
+	outputs *outputs
+	lanes   [2]*overlap.Lane // of gather and reduce
+	mesh    *mesh.Mesh
+	lobby   *lobby
+	log     *slog.Logger
+	link    *sending
 	// joinedBy is how Allgathers travelled when the group was joined.
 	joinedBy gathering
 	free     func() error // what both fabrics share
@@ -153,7 +155,7 @@ func (w *Work) posted() {
 
 // Allgather gives every rank the shards of all ranks in rank order. send is
 // this rank's shard of N bytes, recv takes P*N. send may be recv's own slot,
-// recv[rank*N:(rank+1)*N]; otherwise they must not overlap.
+// recv[rank*N:(rank+1)*N]; otherwise they must not overlap. recv may be an Output's memory.
 func (g *Group) Allgather(send, recv []byte) error {
 	return g.wait(g.startAllgather(send, recv))
 }
@@ -174,7 +176,14 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
 			g.agreed.rank*len(send), (g.agreed.rank+1)*len(send))
 	}
+	p, err := g.outputs.take(recv)
+	if err != nil {
+		return nil, err
+	}
 	defer g.holdPosting()()
+	if p != nil {
+		return g.gatherOutput(send, recv, p)
+	}
 	return g.allgather(send, recv, nil, nil)
 }
 

@@ -73,7 +73,7 @@ type sources struct {
 	fabric                   fabric.Stats
 	reduce                   engine.ReduceStats
 	gatherBytes, reduceBytes uint64
-	fallbacks                uint64
+	fallbacks, shared        uint64
 	warnings                 []string
 
 	gatherWaits, reduceWaits        overlap.Account
@@ -88,6 +88,9 @@ func (g *Group) Stats() Stats {
 		gatherWaits: g.Waited(overlap.Gather), reduceWaits: g.Waited(overlap.Reduce),
 	}
 	s.gather, s.fabric = g.gather.Stats()
+	if g.outputs != nil {
+		s.shared = g.outputs.gathered.Load()
+	}
 	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()
 	return s.stats()
 }

@@ -44,6 +44,7 @@ type transports struct {
 	iface   string
 	rails   []string  // further interfaces
 	region  Region    // of this rank's node; nil: there are no nodes
+	shared  Region    // region, or that of all ranks; nil: there is none
 	link    *sending  // nil: nothing leaves the host
 	found   []warning // while it was opened
 	free    func() error
@@ -232,7 +233,7 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transport
 	if err == nil && a.twoLevel() {
 		var region Region
 		if region, err = openRegion(ctx, m, l, a, a.node.ranks); err == nil {
-			c.region = region
+			c.region, c.shared = region, region
 		}
 	}
 	var mine joinResult
@@ -330,6 +331,9 @@ func (g *Group) start(c *transports, window int) error {
 	}
 	if c.region != nil {
 		g.startNode(c.region)
+	}
+	if c.shared != nil {
+		g.outputs = newOutputs(g, c.shared)
 	}
 	g.mu.Lock()
 	g.started = true

@@ -17,18 +17,12 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 	if err != nil {
 		return nil, err
 	}
-	allgather := func(s stretch, ranks []int, send []byte, after *engine.Work) engine.GatherOp {
-		return engine.GatherOp{
-			Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len(), Slots: ranks, Stride: n},
-			Send: nonNil(send[s.from:s.to:s.to]), Recv: recv[s.from : len(recv)-n+s.to], After: after,
-		}
-	}
 	across := make([]engine.GatherOp, len(segments))
 	for i, s := range segments {
-		across[i] = allgather(s, a.column.ranks, own, follows)
+		across[i] = g.ofColumn(s, own, recv, follows)
 	}
 	arrived := c.gathers(true, across...)
-	within := []engine.GatherOp{allgather(stretch{0, n}, a.node.ranks, own, follows)}
+	within := []engine.GatherOp{partOf(stretch{0, n}, a.node.ranks, own, recv, follows)}
 	for i, s := range segments {
 		var here *engine.Work
 		if arrived != nil {
@@ -36,12 +30,27 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 		}
 		for h, node := range a.nodes {
 			if h != a.column.own {
-				within = append(within, allgather(s, node, recv[node[a.node.own]*n:][:n], here))
+				within = append(within, partOf(s, node, recv[node[a.node.own]*n:][:n], recv, here))
 			}
 		}
 	}
 	c.gathers(false, within...)
 	return c.work(n, len(segments))
+}
+
+// ofColumn is the step of an Allgather in which a column gathers a stretch of its ranks' shards.
+func (g *Group) ofColumn(s stretch, own, recv []byte, after *engine.Work) engine.GatherOp {
+	return partOf(s, g.agreed.column.ranks, own, recv, after)
+}
+
+// partOf is a step of an Allgather in which some ranks gather a stretch of their shards, of which send is
+// this one's, to where they belong in recv.
+func partOf(s stretch, ranks []int, send, recv []byte, after *engine.Work) engine.GatherOp {
+	n := len(send)
+	return engine.GatherOp{
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len(), Slots: ranks, Stride: n},
+		Send: nonNil(send[s.from:s.to:s.to]), Recv: recv[s.from : len(recv)-n+s.to], After: after,
+	}
 }
 
 // nodeBroadcast is a Broadcast on two levels: over the root's column, and from there in each node.

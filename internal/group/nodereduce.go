@@ -51,7 +51,7 @@ func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool
 	a, n, size := g.agreed, len(recv), o.Type.Size()
 	segments := g.cut(n, size, whole)
 	within, across, finish := split(o, a.size)
-	c, err := g.compose(overlap.Reduce, len(segments), len(segments)*len(a.nodes), false, func() { finish(recv) }, done)
+	c, err := g.compose(overlap.Reduce, len(segments), len(segments)*len(a.nodes), false, onSuccess(func() { finish(recv) }), done)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 	if place == a.node.own {
 		crossing = len(segments)
 	}
-	c, err := g.compose(overlap.Reduce, crossing, len(segments), false, func() { finish(recv) }, nil)
+	c, err := g.compose(overlap.Reduce, crossing, len(segments), false, onSuccess(func() { finish(recv) }), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ func openShm(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 		by:      gathering{byMemory, "all ranks are on one host"},
 		peers:   a.peers(nil, nil, nil),
 		streams: func(context.Context) (fabric.Streams, error) { return w.Streams(), nil },
+		shared:  w,
 		free:    w.Close,
 	}, nil
 }

@@ -15,7 +15,10 @@ type Region interface {
 	// Gather and Streams return the fabrics that the region is, always the same ones.
 	Gather() fabric.Gather
 	Streams() fabric.Streams
-	// Close closes both.
+	// Output hands over the memory for results, nil if there is none, and what gives it back, which may
+	// be called after Close.
+	Output() (mem []byte, free func() error)
+	// Close closes both fabrics.
 	Close() error
 }
 
@@ -100,5 +103,6 @@ func (a *agreement) layout(members int) shm.Layout {
 	if a.settings.ShmChunk != config.Default().ShmChunk {
 		lay.Chunk = a.settings.ShmChunk // asked for, so not scaled to the number of ranks
 	}
+	lay.Output = outputBytes(members, a.settings.Outputs)
 	return lay
 }

@@ -143,6 +143,10 @@ type Stats struct {
 	// reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with multicast;
 	// otherwise Info says between which ranks it does not pass.
 	ChunksRelayed uint64
+	// SharedOps (operations): Of the Allgathers, those whose result lies once in memory that the
+	// ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still
+	// there, Info says why.
+	SharedOps uint64
 }
 
 // stats returns the counters that s holds.
@@ -186,5 +190,6 @@ func (s *sources) stats() Stats {
 		Warnings:            uint64(len(s.warnings)),
 		ReduceDropped:       s.reduce.Dropped,
 		ChunksRelayed:       s.gather.Relayed,
+		SharedOps:           s.shared,
 	}
 }

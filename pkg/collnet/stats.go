@@ -139,6 +139,10 @@ type Stats struct {
 	// reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with multicast;
 	// otherwise Info says between which ranks it does not pass.
 	ChunksRelayed uint64
+	// SharedOps (operations): Of the Allgathers, those whose result lies once in memory that the
+	// ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still
+	// there, Info says why.
+	SharedOps uint64
 }
 
 // Stats returns the counters.
@@ -184,5 +188,6 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.Warnings -= earlier.Warnings
 	s.ReduceDropped -= earlier.ReduceDropped
 	s.ChunksRelayed -= earlier.ChunksRelayed
+	s.SharedOps -= earlier.SharedOps
 	return s
 }

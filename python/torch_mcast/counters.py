@@ -110,6 +110,9 @@ class Stats(Readings):
         chunks_relayed (chunks): Chunks that came from the left neighbour because multicast does
             not reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with
             multicast; otherwise info() says between which ranks it does not pass.
+        shared_ops (operations): Of the Allgathers, those whose result lies once in memory that the
+            ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands
+            still there, info() says why.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -126,6 +129,7 @@ class Stats(Readings):
             "gather_transfer_ns": "ns",
             "gather_finish_ns": "ns",
             "chunks_relayed": "chunks",
+            "shared_ops": "operations",
         },
         "Reduce-Scatter and Reduce": {
             "reduce_ops": "operations",
@@ -203,3 +207,4 @@ class Stats(Readings):
     warnings: int
     reduce_dropped: int
     chunks_relayed: int
+    shared_ops: int

@@ -224,11 +224,11 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: who follows an operation does not hear that it failed", file: "group/compose.go",
-		old: `		if err = cmp.Or(err, c.err); err == nil`,
+		old: `		if err = cmp.Or(err, c.err); finish`,
 		new: `		if then != nil {
 			then()
 		}
-		if err = cmp.Or(err, c.err); err == nil`,
+		if err = cmp.Or(err, c.err); finish`,
 		more: []edit{{"group/compose.go", `	if then != nil {
 		c.joint.OnDone`, `	if false {
 		c.joint.OnDone`}},
@@ -247,6 +247,18 @@ var bugs = []bug{
 	}
 `,
 		new: ``,
+	},
+	{
+		name: "outputs: nobody waits until another rank has released", file: "group/outputs.go",
+		old: `		if released < p.after {`,
+		new: `		if released < p.after && i == p.members.own {`,
+	},
+	{
+		name: "outputs: a result is done before the others of the host have theirs", file: "group/gatheroutput.go",
+		old: `	claims.After = c.before(last(c.gathers(true, across...)), false)
+`,
+		new: `	c.gathers(true, across...)
+`,
 	},
 	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",

@@ -78,6 +78,7 @@ func Random(seed uint64) Scenario {
 		s.Events = append(s.Events, d.event(&s))
 	}
 	s.enlarge(seed)
+	s.share(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -44,6 +45,8 @@ type rank struct {
 	departed bool // killed, or left on purpose
 	gone     bool // its program has ended
 	ops      int  // calls that succeeded
+
+	kept []kept // its own goroutine's
 
 	before, after int    // operations through a switch, up to Return and with those there; -1: it did not come so far
 	way           string // how Reduce-Scatters go at the end
@@ -97,6 +100,7 @@ func (s *Scenario) settings(rank int) config.Settings {
 	if s.Flat {
 		c.Nodes = "off"
 	}
+	c.Outputs = s.Outputs
 	if s.ShmSlots > 0 {
 		c.ShmSlots = s.ShmSlots
 	}
@@ -229,6 +233,7 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 	for i, c := range r.s.Calls {
 		step := i + 1
 		time.Sleep(r.s.Pause + r.s.lateness(r.number, step) + r.s.slowness(r.number))
+		r.letGo(step)
 		if e := r.s.event(r.number, step); e != nil {
 			if !finish(0) {
 				return false
@@ -255,6 +260,7 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 		}
 	}
 	finish(0)
+	r.letGo(math.MaxInt)
 	return false
 }
 
@@ -302,7 +308,10 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 	}
 	switch c.Kind {
 	case Allgather:
-		recv := make([]byte, size*n)
+		var recv []byte
+		if recv, err = r.memory(g, step, n, c); err != nil {
+			return p, err
+		}
 		p.check = func() string { return differs(recv, func(k int) byte { return given(step, k/n, k%n) }) }
 		p.work, err = g.StartAllgather(in(make([]byte, n), r.number, 0), recv)
 	case Broadcast:

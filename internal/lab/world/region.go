@@ -33,6 +33,7 @@ type region struct {
 	rings    []slots // by writer
 	boxes    [][]box // by writer and reader
 	pipes    [][]pipe
+	output   []byte
 }
 
 // share is what one rank has of a region.
@@ -69,7 +70,7 @@ func (h *Host) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout)
 	if w.is(Descriptors, h) || h.gone {
 		return nil, fmt.Errorf("shm: memfd_create: %w", syscall.EMFILE)
 	}
-	r := &region{host: h, job: job, key: key, lay: lay, address: fmt.Sprintf("@region-%d", h.free()), left: lay.Size}
+	r := &region{host: h, job: job, key: key, lay: lay, address: fmt.Sprintf("@region-%d", h.free()), left: lay.Size, output: make([]byte, lay.Output)}
 	r.shares, r.rings = make([]share, lay.Size), make([]slots, lay.Size)
 	r.boxes, r.pipes = make([][]box, lay.Size), make([][]pipe, lay.Size)
 	for i := range lay.Size {
@@ -164,6 +165,14 @@ func (s *share) Gather() fabric.Gather { return s.gather }
 
 // Streams implements group.Region.
 func (s *share) Streams() fabric.Streams { return s.streams }
+
+// Output implements group.Region.
+func (s *share) Output() ([]byte, func() error) {
+	if len(s.output) == 0 {
+		return nil, nil
+	}
+	return s.output, func() error { return nil }
+}
 
 // Close implements group.Region.
 func (s *share) Close() error { return nil }

@@ -26,6 +26,7 @@ type Scenario struct {
 	Flat     bool // MCAST_NODES=off
 	ShmSlots int  // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
 	ShmChunk int
+	Outputs  int // MCAST_OUTPUTS
 
 	Nodes         []Node
 	Ways          [][]int       // switches in the order of MCAST_SWITCH: of each, which nodes ranks name by turns
@@ -77,6 +78,7 @@ type Call struct {
 	Root  int  // a rank
 	Float bool // sums are of F32, otherwise of U8
 	Async bool // ranks go on, and wait for it later
+	Keep  int  // an Allgather whose result lies in memory that ranks share, and is held for so many steps; 0: it does not
 }
 
 // Late says that a rank comes to a step later than others: 0 is to join, 1 the first call, and the
@@ -114,7 +116,7 @@ type Event struct {
 func (s *Scenario) String() string {
 	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
 	if s.Net.On != nil {
-		text += fmt.Sprintf(", on hosts %v, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d", s.Net.On, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk)
+		text += fmt.Sprintf(", on hosts %v, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
@@ -155,7 +157,7 @@ func (s *Scenario) Fit() bool {
 	if s.Net.Ranks < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
 		return false
 	}
-	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 {
+	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 || s.Outputs < 0 || s.Outputs > 1<<30 {
 		return false
 	}
 	rank := func(r int) bool { return r >= 0 && r < s.Net.Ranks }
@@ -163,7 +165,7 @@ func (s *Scenario) Fit() bool {
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		c.Root = min(c.Root, s.Net.Ranks-1)
-		if c.Kind >= kinds || c.Bytes < 0 || !rank(c.Root) {
+		if c.Kind >= kinds || c.Bytes < 0 || c.Keep < 0 || !rank(c.Root) {
 			return false
 		}
 	}

@@ -16,6 +16,7 @@ const (
 	maxChunk  = 16 << 20
 	maxSlots  = 1024
 	maxStream = 1 << 30
+	maxOutput = 1 << 40
 
 	letters = 64 // messages that a mailbox holds
 )
@@ -26,6 +27,9 @@ type Layout struct {
 	Chunk  int // payload bytes of a slot, 1 to 16 MiB
 	Slots  int // slots of a rank's ring, 1 to 1024
 	Stream int // bytes of the stream between two ranks, each way; a multiple of 4096, up to 1 GiB
+	// Output is how many bytes of further memory there are, for results that ranks share; up to 1 TiB.
+	// They lie behind all else, and take memory where they are written to alone.
+	Output int
 }
 
 // DefaultLayout returns the geometry for a number of ranks: rings and streams that stay in cache
@@ -57,13 +61,16 @@ func (l Layout) Check() error {
 			return fmt.Errorf("shm: %s: %d, allowed are 1 to %d", f.name, f.value, f.most)
 		}
 	}
+	if l.Output < 0 || l.Output > maxOutput {
+		return fmt.Errorf("shm: bytes for results: %d, allowed are 0 to %d", l.Output, maxOutput)
+	}
 	if l.Stream%page != 0 {
 		return fmt.Errorf("shm: bytes of a stream: %d, allowed are multiples of %d", l.Stream, page)
 	}
 	return nil
 }
 
-// Bytes returns how much memory a region of this layout takes.
+// Bytes returns how much memory a region of this layout takes, without its Output.
 func (l Layout) Bytes() int { return l.places().end }
 
 // places are the offsets of the parts of a region, in bytes.

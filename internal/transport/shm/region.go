@@ -18,9 +18,12 @@ import (
 //	24  chunk    u32
 //	28  slots    u32
 //	32  stream   u32
+//	40  output   u64
 const (
 	magic   = 0x6d6873747361636d
 	version = 1
+
+	headBytes = 48
 )
 
 var errHeader = errors.New("shm: not a region of this job")
@@ -33,6 +36,7 @@ type Region struct {
 
 	gather  *Gather
 	streams *Streams
+	output  []byte // until somebody takes it
 
 	mu   sync.Mutex // guards mem's life against Wake
 	open int        // fabrics not yet closed
@@ -50,8 +54,29 @@ func (w *Region) Gather() *Gather { return w.gather }
 // Streams returns the region's streams, always the same ones.
 func (w *Region) Streams() *Streams { return w.streams }
 
-// Close closes both fabrics. The memory goes when both are closed.
-func (w *Region) Close() error { return errors.Join(w.gather.Close(), w.streams.Close()) }
+// Output hands over the memory for results, if there is any, and what gives it back: that may be
+// called after Close, and is up to the first caller.
+func (w *Region) Output() (mem []byte, free func() error) {
+	mem, w.output = w.output, nil
+	return mem, func() error { return unmap(mem) }
+}
+
+// Close closes both fabrics. The memory goes when both are closed, that for results if nobody has taken it.
+func (w *Region) Close() error {
+	mem, free := w.Output()
+	err := errors.Join(w.gather.Close(), w.streams.Close())
+	if mem != nil {
+		err = errors.Join(err, free())
+	}
+	return err
+}
+
+func unmap(mem []byte) error {
+	if mem == nil {
+		return nil
+	}
+	return unix.Munmap(mem)
+}
 
 // create returns the descriptor of a new region, with all its memory reserved.
 func create(job uint64, lay Layout) (fd int, err error) {
@@ -81,7 +106,12 @@ func prepare(fd int, job uint64, lay Layout) error {
 	if err != nil {
 		return fmt.Errorf("shm: cannot reserve a region of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
 	}
-	head := make([]byte, 36)
+	if lay.Output > 0 {
+		if err := unix.Ftruncate(fd, int64(bytes+lay.Output)); err != nil {
+			return fmt.Errorf("shm: cannot make room for %d bytes of results (check the limit on file size): %w", lay.Output, err)
+		}
+	}
+	head := make([]byte, headBytes)
 	binary.LittleEndian.PutUint64(head[0:], magic)
 	binary.LittleEndian.PutUint32(head[8:], version)
 	binary.LittleEndian.PutUint32(head[12:], uint32(lay.Size))
@@ -89,6 +119,7 @@ func prepare(fd int, job uint64, lay Layout) error {
 	binary.LittleEndian.PutUint32(head[24:], uint32(lay.Chunk))
 	binary.LittleEndian.PutUint32(head[28:], uint32(lay.Slots))
 	binary.LittleEndian.PutUint32(head[32:], uint32(lay.Stream))
+	binary.LittleEndian.PutUint64(head[40:], uint64(lay.Output))
 	if _, err = unix.Pwrite(fd, head, 0); err != nil {
 		return fmt.Errorf("shm: write the region's header: %w", err)
 	}
@@ -112,30 +143,48 @@ func open(fd int, job uint64, rank, size int) (*Region, error) {
 	if st.Size < page {
 		return nil, fmt.Errorf("%w: it has %d bytes", errHeader, st.Size)
 	}
-	mem, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("shm: map a region of %d bytes: %w", st.Size, err)
+	head := make([]byte, headBytes)
+	if _, err := unix.Pread(fd, head, 0); err != nil {
+		return nil, fmt.Errorf("shm: read the region's header: %w", err)
 	}
-	lay, err := readHeader(mem, job)
+	lay, err := readHeader(head, job, int(st.Size))
 	switch {
 	case err != nil:
+		return nil, err
 	case lay.Size != size:
-		err = fmt.Errorf("%w: it is for %d ranks, this rank expects %d", errHeader, lay.Size, size)
-	default:
-		// A child must not keep the memory after the ranks are gone.
-		err = unix.Madvise(mem, unix.MADV_DONTFORK)
+		return nil, fmt.Errorf("%w: it is for %d ranks, this rank expects %d", errHeader, lay.Size, size)
 	}
+	mem, err := mapped(fd, 0, lay.Bytes())
 	if err != nil {
-		_ = unix.Munmap(mem)
 		return nil, err
 	}
-	w := &Region{lay: lay, rank: rank, mem: mem, open: 2}
+	var output []byte
+	if lay.Output > 0 {
+		if output, err = mapped(fd, int64(lay.Bytes()), lay.Output); err != nil {
+			return nil, errors.Join(err, unix.Munmap(mem))
+		}
+	}
+	w := &Region{lay: lay, rank: rank, mem: mem, output: output, open: 2}
 	w.gather = newGather(w)
 	w.streams = newStreams(w)
 	return w, nil
 }
 
-func readHeader(mem []byte, job uint64) (lay Layout, err error) {
+// mapped maps a part of a region.
+func mapped(fd int, from int64, bytes int) ([]byte, error) {
+	mem, err := unix.Mmap(fd, from, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("shm: map %d bytes of a region: %w", bytes, err)
+	}
+	// A child must not keep the memory after the ranks are gone.
+	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
+		return nil, errors.Join(fmt.Errorf("shm: madvise: %w", err), unix.Munmap(mem))
+	}
+	return mem, nil
+}
+
+// readHeader returns the layout of a region of so many bytes.
+func readHeader(mem []byte, job uint64, bytes int) (lay Layout, err error) {
 	if got := binary.LittleEndian.Uint64(mem[0:]); got != magic {
 		return lay, fmt.Errorf("%w: magic %#x", errHeader, got)
 	}
@@ -150,12 +199,13 @@ func readHeader(mem []byte, job uint64) (lay Layout, err error) {
 		Chunk:  int(binary.LittleEndian.Uint32(mem[24:])),
 		Slots:  int(binary.LittleEndian.Uint32(mem[28:])),
 		Stream: int(binary.LittleEndian.Uint32(mem[32:])),
+		Output: int(binary.LittleEndian.Uint64(mem[40:])),
 	}
 	if err := lay.Check(); err != nil {
 		return lay, fmt.Errorf("%w: %w", errHeader, err)
 	}
-	if want := lay.Bytes(); want != len(mem) {
-		return lay, fmt.Errorf("%w: it has %d bytes, its header says %d", errHeader, len(mem), want)
+	if want := lay.Bytes() + lay.Output; want != bytes {
+		return lay, fmt.Errorf("%w: it has %d bytes, its header says %d", errHeader, bytes, want)
 	}
 	return lay, nil
 }

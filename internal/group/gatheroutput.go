@@ -1,0 +1,127 @@
+package group
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// take returns the Output whose memory recv is, for an Allgather; nil if recv lies elsewhere.
+func (o *outputs) take(recv []byte) (*Output, error) {
+	if o == nil || !overlaps(recv, o.ring) {
+		return nil, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range o.ready {
+		if len(recv) == p.bytes && engine.SameMemory(recv, o.ring[p.from:]) {
+			if p.used || p.released {
+				return nil, argument("allgather: recv is an output that was gathered into or released before: reserve one for each Allgather")
+			}
+			p.used, p.busy = true, true
+			return p, nil
+		}
+	}
+	return nil, argument("allgather: recv lies among the outputs that ranks share, and is none that was reserved")
+}
+
+// ended says that no Allgather uses the place any more. If it was refused, another may.
+func (p *Output) ended(refused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy, p.used = false, !refused
+	p.giveBack()
+}
+
+// claim is what a rank says of an output when its part of the result is there: its number, the length
+// and where it begins, u64 each, and a hash of what was reserved so far. Ranks of a host must agree.
+type claim [32]byte
+
+func (p *Output) claim() (c claim) {
+	for i, v := range []uint64{p.number, uint64(p.bytes), uint64(p.from), p.order} {
+		binary.BigEndian.PutUint64(c[8*i:], v)
+	}
+	return c
+}
+
+func (c *claim) String() string {
+	return fmt.Sprintf("result %d of those reserved, %d bytes", binary.BigEndian.Uint64(c[0:]), binary.BigEndian.Uint64(c[8:]))
+}
+
+// gatherOutput is an Allgather into an Output. On two levels each column gathers into it; on one, the
+// own shard is all that this rank has to write. Once that is done, the ranks of the host gather their
+// claims: whoever has them all knows that all of the result is there, and that the others mean the
+// same. g.posting is held.
+func (g *Group) gatherOutput(send, recv []byte, p *Output) (w *Work, err error) {
+	n, mine := len(send), p.claim()
+	own := recv[g.agreed.rank*n:][:n]
+	if !engine.SameMemory(send, own) {
+		copy(own, send)
+	}
+	all := make([]byte, p.members.size()*len(mine))
+	claims := engine.GatherOp{Op: multicast.Op{Collective: wire.Allgather, Bytes: len(mine)}, Send: mine[:], Recv: all}
+	finish := func(err error) error {
+		if err == nil {
+			err = g.compareClaims(p, mine, all)
+		}
+		if err == nil {
+			p.gathered.Add(1)
+		}
+		p.ended(false)
+		return err
+	}
+	if g.node != nil {
+		w, err = g.nodeGatherOutput(own, recv, claims, finish)
+	} else {
+		w, err = g.postJoint(claims, n, finish)
+	}
+	if err != nil {
+		p.ended(true)
+	}
+	return w, err
+}
+
+// nodeGatherOutput is gatherOutput on two levels.
+func (g *Group) nodeGatherOutput(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
+	n, segments := len(own), g.cut(len(own), 1, false)
+	c, err := g.compose(overlap.Gather, len(segments), 1, false, finish, nil)
+	if err != nil {
+		return nil, err
+	}
+	across := make([]engine.GatherOp, len(segments))
+	for i, s := range segments {
+		across[i] = g.ofColumn(s, own, recv, nil)
+	}
+	claims.After = c.before(last(c.gathers(true, across...)), false)
+	c.gathers(false, claims)
+	return c.work(n, len(segments))
+}
+
+// compareClaims looks at what the ranks of the host say of an output. If another's differs, the group
+// fails: somebody has written where others read.
+func (g *Group) compareClaims(p *Output, mine claim, all []byte) error {
+	for i := range p.members.ranks {
+		if theirs := claim(all[i*len(mine):]); theirs != mine {
+			f := &Fault{Kind: Mismatch, Rank: g.agreed.rank, Text: fmt.Sprintf(
+				"ranks disagree: rank %d has gathered into %v, rank %d into %v", g.agreed.rank, &mine, p.members.rank(i), &theirs)}
+			g.mesh.Report(f)
+			return f
+		}
+	}
+	return nil
+}
+
+// postJoint is post of an operation whose end finish decides on.
+func (g *Group) postJoint(o engine.GatherOp, own int, finish func(error) error) (*Work, error) {
+	joint := engine.NewJoint(1, finish)
+	w, err := g.post(o, own, joint.Ended)
+	if err != nil {
+		return nil, err
+	}
+	joint.Posted([]*engine.Work{w.Work})
+	return &Work{Work: joint.Work, lane: w.lane}, nil
+}

@@ -1,0 +1,221 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// The result of an Allgather may lie once in memory that the ranks of a host share, instead of once
+// a rank: each rank reserves a place for it, waits until that is free, and gathers into it (decision
+// 0047). All ranks of a host reserve the same sizes in the same order, and so have the same places.
+
+// page is what places are multiples of, in bytes.
+const page = 4096
+
+// outputs are the places, as one rank of a host has them.
+type outputs struct {
+	group   *Group
+	members *members // the ranks that share them
+	ring    []byte
+	heads   []*head // by member
+	free    func() error
+
+	mu     sync.Mutex
+	placer placer
+	held   map[uint64]*Output // by number
+	ready  map[int]*Output    // those of held whose memory was handed out, by where they begin
+	early  map[uint64]bool    // released while an older one is held
+	closed bool
+
+	gathered atomic.Uint64 // Allgathers with a result there
+}
+
+// head is what a member says to the others, a line of memory. Others only read it.
+type head struct {
+	released atomic.Uint64 // it reads none of the reservations up to this one any more
+	declined atomic.Uint64 // from this reservation on none lies in the ring; 0: no such one
+	_        [line - 16]byte
+}
+
+// outputBytes is how much memory so many members need for a ring.
+func outputBytes(members, ring int) int {
+	if ring < 2*page {
+		return 0
+	}
+	return headsBytes(members) + ring/page*page
+}
+
+func headsBytes(members int) int { return (members*line + page - 1) / page * page }
+
+// newOutputs returns the outputs in a region; nil: it has no room for any.
+func newOutputs(g *Group, r Region) *outputs {
+	m := &g.agreed.column
+	if g.node != nil {
+		m = &g.agreed.node
+	}
+	mem, free := r.Output()
+	if mem == nil {
+		return nil
+	}
+	o := &outputs{
+		group: g, members: m, ring: mem[headsBytes(m.size()):], free: free,
+		held: map[uint64]*Output{}, ready: map[int]*Output{}, early: map[uint64]bool{},
+	}
+	for i := range m.ranks {
+		o.heads = append(o.heads, (*head)(unsafe.Pointer(&mem[i*line])))
+	}
+	o.placer.bytes = len(o.ring)
+	return o
+}
+
+// own is what this rank says.
+func (o *outputs) own() *head { return o.heads[o.members.own] }
+
+// Output is a place for the result of one Allgather, in memory that the ranks of a host share.
+type Output struct {
+	*outputs
+	place
+	bytes int
+	// Guarded by mu.
+	used     bool // an Allgather was posted
+	busy     bool // it has not ended
+	released bool
+}
+
+// Reserve returns a place for the result of an Allgather of shards of so many bytes, or nil where ranks
+// share no memory for it, or it is too large for that. All ranks of the group reserve the same in the
+// same order, and gather into what they reserved as they do into memory of their own: all of them,
+// or none.
+func (g *Group) Reserve(shard int) *Output {
+	o := g.outputs
+	if o == nil || shard < 1 || shard > len(o.ring)/g.agreed.size {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	bytes := shard * g.agreed.size
+	at, ok := o.placer.take((bytes + page - 1) / page * page)
+	if !ok || o.closed {
+		return nil
+	}
+	p := &Output{outputs: o, place: at, bytes: bytes}
+	o.held[at.number] = p
+	return p
+}
+
+// Wait returns the memory of a place once it is free: when no rank of the host holds what was there
+// before. It is to be read, but for the own shard, which may be written before it is gathered. It
+// is nil if a rank had to decline, so that the result must lie in each rank's own memory. If that
+// takes until the deadline, unless it is zero, the error wraps context.DeadlineExceeded, and Wait may
+// be called again.
+func (p *Output) Wait(deadline time.Time) ([]byte, error) {
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		switch free, holder := p.look(); {
+		case free:
+			return p.ring[p.from:][:p.bytes:p.bytes], nil
+		case holder < 0:
+			p.Release()
+			return nil, nil
+		case !deadline.IsZero() && !time.Now().Before(deadline):
+			return nil, fmt.Errorf("rank %d holds the result of an Allgather in the place that the next one needs: a larger MCAST_OUTPUTS than %d waits later: %w",
+				p.members.rank(holder), len(p.ring), context.DeadlineExceeded)
+		}
+		select {
+		case <-p.group.life.Done():
+			return nil, context.Cause(p.group.life)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// look reports whether a place is free, else who holds it; -1: nobody will use it. A rank whose own
+// program holds what it waits for declines this place and all later ones. It does so before it says that it
+// has released what was there, so that whoever has seen the second sees the first.
+func (p *Output) look() (free bool, holder int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	holder = -1
+	for i, h := range p.heads {
+		released := h.released.Load()
+		if from := h.declined.Load(); from > 0 && from <= p.number {
+			return false, -1
+		}
+		if released < p.after {
+			holder = i
+		}
+	}
+	if holder >= 0 && p.stuck() {
+		p.own().declined.Store(p.number)
+		p.group.warn("outputs", fmt.Sprintf(
+			"results of Allgathers lie in each rank's own memory again: the program held one while later ones filled the %d bytes of MCAST_OUTPUTS", len(p.ring)))
+		return false, -1
+	}
+	if holder >= 0 {
+		return false, holder
+	}
+	p.ready[p.from] = p
+	return true, -1
+}
+
+// stuck reports whether a place waits for the program of this rank, which would wait for ever. mu is held.
+func (p *Output) stuck() bool {
+	for _, older := range p.held {
+		if older.number <= p.after && !older.released {
+			return true
+		}
+	}
+	return false
+}
+
+// Release gives a place back; what is in flight there goes on first. The memory must not be used
+// any more.
+func (p *Output) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
+	p.giveBack()
+}
+
+// giveBack says to the others that a place is released, and nothing in flight there. mu is held.
+func (p *Output) giveBack() {
+	if !p.released || p.busy || p.held[p.number] != p {
+		return
+	}
+	delete(p.held, p.number)
+	if p.ready[p.from] == p {
+		delete(p.ready, p.from)
+	}
+	p.early[p.number] = true
+	up := p.own().released.Load()
+	for p.early[up+1] {
+		up++
+		delete(p.early, up)
+	}
+	p.own().released.Store(up)
+	if err := p.unmap(); err != nil {
+		p.group.log.Warn("memory of results was not given back", "error", err)
+	}
+}
+
+// close lets go of the memory, once the program does.
+func (o *outputs) close() error {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	return o.unmap()
+}
+
+// unmap gives the memory back if nobody has some of it. mu is held.
+func (o *outputs) unmap() error {
+	if !o.closed || len(o.held) > 0 {
+		return nil
+	}
+	return o.free()
+}
