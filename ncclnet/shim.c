@@ -55,6 +55,27 @@ int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
 	return goAllgather(group, (void *)send, recv, bytes, work, err, errlen);
 }
 
+int mcast_reserve(int64_t group, size_t bytes, int64_t *output, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goReserve(group, bytes, output, err, errlen);
+}
+
+int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goPlace(output, timeout_ms, at, err, errlen);
+}
+
+int mcast_release(int64_t output)
+{
+	if (mcast_forked())
+		return mcast_forked_text(NULL, 0);
+	return goRelease(output);
+}
+
 int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 	int64_t *work, char *err, size_t errlen)
 {

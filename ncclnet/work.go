@@ -163,17 +163,21 @@ func goWait(work, timeoutMS C.int64_t, e *C.char, n C.size_t) C.int {
 		if err != nil {
 			return err
 		}
-		var deadline time.Time
-		if timeoutMS >= 0 {
-			deadline = time.Now().Add(time.Duration(min(int64(timeoutMS), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
-		}
-		err = w.WaitUntil(deadline)
+		err = w.WaitUntil(deadlineIn(timeoutMS))
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("not done within %d ms; the operation goes on: %w", timeoutMS, err)
 		}
 		return err
 	}()
 	return fail(err, e, n)
+}
+
+// deadlineIn is when so many milliseconds are over; below 0: never.
+func deadlineIn(ms C.int64_t) time.Time {
+	if ms < 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Duration(min(int64(ms), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
 }
 
 //export goForget

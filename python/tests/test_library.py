@@ -391,7 +391,7 @@ def test_children_of_all_kinds_work_in_a_group(monkeypatch: pytest.MonkeyPatch) 
     assert out.split() == ["done"]
 
 
-QUIET = {"mcast_forget", "mcast_error_rank"}  # give no message
+QUIET = {"mcast_forget", "mcast_release", "mcast_error_rank"}  # give no message
 
 
 def test_a_forked_child_is_refused_by_every_function() -> None:

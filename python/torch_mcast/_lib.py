@@ -58,6 +58,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_join": [c.c_int64, c.c_char_p, c.POINTER(c.c_size_t), c.c_int64, c.POINTER(c.c_int64), *_ERR],
     "mcast_close_endpoint": [c.c_int64, *_ERR],
     "mcast_allgather": [c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, *_WORK],
+    "mcast_reserve": [c.c_int64, c.c_size_t, c.POINTER(c.c_int64), *_ERR],
+    "mcast_place": [c.c_int64, c.c_int64, c.POINTER(c.c_void_p), *_ERR],
+    "mcast_release": [c.c_int64],
     "mcast_broadcast": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
     "mcast_reduce_scatter": [
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
@@ -221,6 +224,28 @@ class Library:
         s = _scratch
         self._check(self._dll.mcast_allgather(group, send, recv, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
+
+    def reserve(self, group: int, nbytes: int) -> int:
+        """Reserve a place for the result of an Allgather of nbytes a rank; return it, 0: there is none."""
+        s = _scratch
+        self._check(self._dll.mcast_reserve(group, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
+        return s.handle.value
+
+    def place(self, output: int, timeout_ms: int) -> int | None:
+        """Wait until a reserved place is free; return its address, None: it is gone, use other memory.
+
+        Raises WaitTimeoutError, which says whom it waits for, when timeout_ms (<0: for ever) ran out.
+        """
+        at = c.c_void_p()
+        code = self._dll.mcast_place(output, timeout_ms, c.byref(at), _scratch.err, _ERROR_BYTES)
+        if code == errors.E_TIMEOUT:
+            raise errors.WaitTimeoutError(_scratch.err.value.decode(errors="replace"))
+        self._check(code)
+        return at.value
+
+    def release(self, output: int) -> None:
+        """Give a place back, whose memory nobody of this process uses any more."""
+        self._dll.mcast_release(output)
 
     def broadcast(self, group: int, buf: int, nbytes: int, root: int) -> int:
         """Start a Broadcast; return the work."""

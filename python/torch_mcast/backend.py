@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import connections, errors, profile, reduction
+from . import connections, errors, profile, reduction, shared
 from .capabilities import collective
 from .counters import Stats
 from .delegate import GlooBacked
@@ -145,6 +145,10 @@ class MulticastBackend(GlooBacked):
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
         """Gather each rank's input (n elements) into output (size*n elements, in rank order)."""
         return self._gather_single(output, input, opts)
+
+    def reserve(self, numel: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """Return memory that the ranks of a host share, for the next all_gather_single; see shared.py."""
+        return shared.reserve(self.group, numel, dtype, self._timeout)
 
     def _gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
         require_dense(output, input)

@@ -16,6 +16,7 @@ Over NCCL it takes two communicators as well: see nccl.py.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -30,6 +31,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from . import nccl
 from .nccl import Groups
+from .registry import backend_of
 from .timeline import Timeline
 
 Defer = Literal["auto"] | bool
@@ -122,7 +124,7 @@ class Handle:
 
 
 class _Comm:
-    """Memory for FSDP's staging buffers."""
+    """Memory of this rank for FSDP's staging buffers."""
 
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
@@ -135,6 +137,24 @@ class _Comm:
 
 class _AllGather(_Comm):
     """Allgather that counts the time spent waiting for it."""
+
+    def __init__(self, handle: Handle, param_group: Any) -> None:
+        super().__init__(handle)
+        self.param_group = param_group
+
+    def allocate(
+        self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Return memory that the ranks of a host share, if there is some, for FSDP to gather into next."""
+        if device.type == "cpu":
+            # FSDP gathers over this group at once; it copies its own shard into the result first.
+            group = self.handle._group_for("allgather", self.param_group._all_gather_process_group)
+            backend = backend_of(group)
+            if backend is not None:
+                shared = backend.reserve(math.prod(int(s) for s in size), dtype)
+                if shared is not None:
+                    return shared.view(*size)
+        return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(
         self,
@@ -299,11 +319,12 @@ def enable(
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, module in named:
-        if len(_param_groups(module)) > 1:
+        groups = _param_groups(module)
+        if len(groups) > 1:
             handle.reasons[name] = "several parameter groups in one module: left to FSDP"
             continue
         custom: Any = module  # the interfaces are private classes of torch, so ours only look like them
-        custom.set_custom_all_gather(_AllGather(handle))
+        custom.set_custom_all_gather(_AllGather(handle, groups[0]))
         custom.set_custom_reduce_scatter(_ReduceScatter(handle, module, name))
     if prefetch:
         modules = [module for _, module in named]
