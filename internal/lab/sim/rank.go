@@ -28,8 +28,7 @@ type rank struct {
 	failed error
 }
 
-// A rank's wake-ups. A tag holds one in bits 1 to 7 (bit 0 is for whoever shares
-// the host), the life in the next 8, and an argument.
+// A rank's wake-ups. A tag holds one in bits 0 to 7, the life in the next 8, and an argument.
 const (
 	wakePost = iota
 	wakeTimer
@@ -41,7 +40,7 @@ const (
 )
 
 func (n *rank) at(at multicast.Time, wake, arg int) {
-	n.net.At(at, n.rank, uint64(wake)<<1|uint64(n.life)&0xff<<8|uint64(arg)<<16)
+	n.net.At(at, n.rank, uint64(wake)|uint64(n.life)&0xff<<8|uint64(arg)<<16)
 }
 
 // begin makes the rank's side of a new communicator.
@@ -68,7 +67,7 @@ func (n *rank) post(after multicast.Time) {
 
 // Wake does what the rank has put off, and what the scenario does to it.
 func (n *rank) Wake(tag uint64) {
-	wake, life, arg := tag>>1&0x7f, tag>>8&0xff, int(tag>>16)
+	wake, life, arg := tag&0xff, tag>>8&0xff, int(tag>>16)
 	if wake == wakeRestart {
 		n.restart(arg)
 		return

@@ -47,7 +47,7 @@ func Run(seed uint64) Result {
 // Job is a run under way: the ranks of one communicator on a network.
 type Job struct {
 	*Scenario
-	net      *network.Network
+	net      *network.Share
 	clock    engine.Clock // of all ranks: one that each had would be one more line of memory to look at
 	rng      *rand.Rand
 	forger   *rand.Rand // of what strangers send
@@ -73,17 +73,15 @@ func (sc *Scenario) Run() Result {
 	if err != nil {
 		return Result{Scenario: *sc, Err: err}
 	}
-	j := sc.On(net, net.Attach)
+	j := sc.On(net.Share(0))
 	for j.Step() {
 	}
 	return j.Finish()
 }
 
 // On puts the ranks of a scenario on a network that is there already, rank r at
-// host r, and lets them begin. Whoever calls it passes a host's packets and odd
-// wake-ups on if more than a rank lives there. A scenario that cannot be run is
-// a Job that has failed.
-func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Node)) *Job {
+// host r, and lets them begin. A scenario that cannot be run is a Job that has failed.
+func (sc *Scenario) On(net *network.Share) *Job {
 	j := &Job{Scenario: sc, net: net, clock: net.Now, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))}
 	j.result.Scenario = *sc
 	if j.err = sc.check(); j.err != nil {
@@ -99,7 +97,7 @@ func (sc *Scenario) On(net *network.Network, attach func(host int, n network.Nod
 	for r := range ranks {
 		ranks[r] = rank{Job: j, rank: r}
 		j.ranks = append(j.ranks, &ranks[r])
-		attach(r, j.ranks[r])
+		net.Attach(r, j.ranks[r])
 	}
 	j.begin()
 	for _, c := range sc.Relays {

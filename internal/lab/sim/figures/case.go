@@ -191,7 +191,7 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 	if c.Collective == "allgather" {
 		expected *= last
 	}
-	j := s.On(net, net.Attach)
+	j := s.On(net.Share(0))
 	for j.Step() {
 		if progress != nil && net.Events()%(1<<18) == 0 {
 			progress(min(int(net.Host(last).Received), expected), expected)

@@ -55,7 +55,7 @@ type Sender interface {
 
 // undelivered tells a packet's sender that it was lost for too long.
 func (n *Network) undelivered(p *Packet) {
-	if s, ok := n.nodes[p.From].(Sender); ok && !n.stale(p) && !n.state[p.From].dead {
+	if s, ok := n.nodes[p.share][p.From].(Sender); ok && !n.stale(p) && !n.state[p.From].dead {
 		s.Undelivered(p)
 	}
 }

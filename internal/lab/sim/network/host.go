@@ -190,7 +190,7 @@ func (n *Network) deliver(p *Packet, q int) {
 	if host {
 		n.hosts[node].received += uint64(p.Count)
 	}
-	if x := n.nodes[node]; x != nil {
+	if x := n.nodes[p.share][node]; x != nil {
 		x.Receive(p)
 	}
 }

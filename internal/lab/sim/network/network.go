@@ -44,7 +44,7 @@ type event struct {
 	// tag is a wake's; of a packet, how far its tail is behind its head, in ps;
 	// of a lossless delivery 1 if it takes room at the end of its link.
 	tag    uint64
-	packet int32
+	packet int32 // of a wake its share
 	port   int32 // the first; of a wake its node
 	n      int32 // of a wake its node's epoch
 	kind   kind
@@ -57,7 +57,7 @@ type Network struct {
 	rng     *rand.Rand
 	now     Time
 	agenda  agenda.Queue[event]
-	nodes   []Node
+	nodes   [][]Node // of each share; those of the network itself are the first
 	state   []state
 	links   []link
 	losses  []loss
@@ -68,13 +68,13 @@ type Network struct {
 	slabs   [][]Packet
 	free    []int32
 	flows   []flow
-	pair    map[uint64]int32 // flow of a pair of nodes
-	held    map[uint64]int32 // packet that waits for others of its flow
-	rooms   *rooms           // of a lossless network
-	byLand  bool             // hosts' arrivals are not in the order of their port
-	mishaps bool             // hosts' links have faults other than loss
-	crashed bool             // a node has crashed once
-	turn    int              // of adaptive choices among equals
+	pair    []map[uint64]int32 // flow of a pair of nodes, of each share
+	held    map[uint64]int32   // packet that waits for others of its flow
+	rooms   *rooms             // of a lossless network
+	byLand  bool               // hosts' arrivals are not in the order of their port
+	mishaps bool               // hosts' links have faults other than loss
+	crashed bool               // a node has crashed once
+	turn    int                // of adaptive choices among equals
 	events  uint64
 	hash    uint64
 }
@@ -99,10 +99,10 @@ func New(c Config, seed uint64) (*Network, error) {
 	c.fill()
 	n := &Network{
 		Config: c, tree: tree, rng: rand.New(rand.NewPCG(seed, 2)), // repeatable on purpose
-		nodes: make([]Node, tree.Nodes), state: make([]state, tree.Nodes),
+		nodes: [][]Node{make([]Node, tree.Nodes)}, state: make([]state, tree.Nodes),
 		links: make([]link, len(tree.Ports)), counts: make([]Counter, len(tree.Ports)),
 		hosts: make([]host, tree.Hosts), workers: make([]worker, tree.Hosts*c.Workers),
-		pair: map[uint64]int32{}, held: map[uint64]int32{},
+		pair: []map[uint64]int32{{}}, held: map[uint64]int32{},
 		byLand:  c.Faults.Jitter > 0 || tree.Planes() > 1,
 		mishaps: c.Faults.Jitter > 0 || c.Faults.Corrupt > 0 || c.Faults.MulticastLoss > 0 || c.Faults.Duplicate > 0,
 	}
@@ -120,14 +120,16 @@ func (n *Network) Tree() *fattree.Tree { return n.tree }
 
 // Attach puts a node into its place, a host or a switch. A place without one
 // takes packets and does nothing.
-func (n *Network) Attach(node int, to Node) { n.nodes[node] = to }
+func (n *Network) Attach(node int, to Node) { n.nodes[0][node] = to }
 
 // Now returns the moment.
 func (n *Network) Now() Time { return n.now }
 
 // At asks for a Wake of a node; a moment that has passed is now.
-func (n *Network) At(at Time, node int, tag uint64) {
-	n.agenda.Push(max(at, n.now), event{kind: wake, port: int32(node), n: n.state[node].epoch, tag: tag})
+func (n *Network) At(at Time, node int, tag uint64) { n.at(at, node, 0, tag) }
+
+func (n *Network) at(at Time, node int, share int32, tag uint64) {
+	n.agenda.Push(max(at, n.now), event{kind: wake, port: int32(node), n: n.state[node].epoch, packet: share, tag: tag})
 }
 
 // Events returns how many events there have been. One event may be the
@@ -205,14 +207,15 @@ func ps(t Time) int64 { return int64(t) * 1000 }
 func (n *Network) wake(e *event) {
 	node := int(e.port)
 	s := &n.state[node]
-	if s.dead || s.epoch != e.n || n.nodes[node] == nil {
+	to := n.nodes[e.packet][node]
+	if s.dead || s.epoch != e.n || to == nil {
 		return
 	}
 	if node < len(n.hosts) && n.hosts[node].pauses != nil {
-		if to := n.hosts[node].pauses.after(ps(n.now), 0); to > ps(n.now) {
-			n.agenda.Push(Time((to+999)/1000), *e)
+		if end := n.hosts[node].pauses.after(ps(n.now), 0); end > ps(n.now) {
+			n.agenda.Push(Time((end+999)/1000), *e)
 			return
 		}
 	}
-	n.nodes[node].Wake(e.tag)
+	to.Wake(e.tag)
 }

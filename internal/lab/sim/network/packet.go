@@ -40,6 +40,7 @@ type Packet struct {
 	wire   int32 // bytes on the wire
 	worker int32
 	epoch  int32 // of From and To, summed
+	share  int32 // whose it is
 	flow   int32 // of a reliable packet
 	seq    uint32
 	tries  uint32 // losses so far

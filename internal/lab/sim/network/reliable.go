@@ -24,11 +24,12 @@ type flow struct {
 // enlist gives a packet its place in its flow.
 func (n *Network) enlist(p *Packet) {
 	key := uint64(uint32(p.From))<<32 | uint64(uint32(p.To))
-	f, ok := n.pair[key]
+	pair := n.pair[p.share]
+	f, ok := pair[key]
 	if !ok {
 		f = int32(len(n.flows)) // bounded by memory
 		n.flows = append(n.flows, flow{from: p.From, to: p.To})
-		n.pair[key] = f
+		pair[key] = f
 	}
 	p.flow, p.seq = f, n.flows[f].sent
 	n.flows[f].sent++

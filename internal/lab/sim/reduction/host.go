@@ -32,11 +32,11 @@ type Host struct {
 	done   bool
 }
 
-// Wake-ups of a host are odd: even ones are for others on the same host.
+// Wake-ups of a host.
 const (
-	wakeTimer = 1
-	wakePost  = 3
-	wakeLane  = 5 // and up by two a lane
+	wakeTimer = iota
+	wakePost
+	wakeLane // and up by one a lane
 )
 
 func newHost(j *Job, rank int) *Host {
@@ -147,7 +147,7 @@ func (h *Host) Wake(tag uint64) {
 		h.drive()
 		return
 	case tag != wakeTimer:
-		h.path.lanes[(tag-wakeLane)/2].wake()
+		h.path.lanes[tag-wakeLane].wake()
 		h.drive()
 		return
 	}

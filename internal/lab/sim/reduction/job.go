@@ -13,7 +13,7 @@ import (
 type Job struct {
 	cfg      Config // filled
 	terms    innetwork.Terms
-	net      *network.Network
+	net      *network.Share
 	tree     *fattree.Tree
 	plans    []*plan // by multicast tree, as many as there are stripes to use them
 	inputs   *inputs
@@ -49,12 +49,9 @@ func (c Config) Run() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	j, err := New(n, c)
+	j, err := New(n.Share(0), c)
 	if err != nil {
 		return Result{}, err
-	}
-	for r, h := range j.hosts {
-		n.Attach(r, h)
 	}
 	j.Start()
 	for !j.Done() {
@@ -65,9 +62,8 @@ func (c Config) Run() (Result, error) {
 	return j.Result(), j.err
 }
 
-// New lays the aggregation trees and attaches the switches; c.Net is not looked
-// at. The caller attaches the hosts, itself or within a Shared.
-func New(n *network.Network, c Config) (*Job, error) {
+// New lays the aggregation trees and attaches hosts and switches; c.Net is not looked at.
+func New(n *network.Share, c Config) (*Job, error) {
 	j := &Job{net: n, tree: n.Tree(), packet: n.MTU - network.Header}
 	var err error
 	if j.cfg, err = c.fill(j.tree); err != nil {
@@ -75,7 +71,7 @@ func New(n *network.Network, c Config) (*Job, error) {
 	}
 	var before *plan
 	for t := range min(j.cfg.Stripes, j.tree.Trees()) {
-		if before, err = newPlan(j.tree, t, j.cfg.Ranks, before); err != nil {
+		if before, err = newPlan(j.tree, n.TreeOf(t), j.cfg.Ranks, before); err != nil {
 			return nil, err
 		}
 		j.plans = append(j.plans, before)
@@ -84,6 +80,7 @@ func New(n *network.Network, c Config) (*Job, error) {
 	j.inputs = newInputs(&j.cfg)
 	for r := range j.cfg.Ranks {
 		j.hosts = append(j.hosts, newHost(j, r))
+		n.Attach(r, j.hosts[r])
 	}
 	known := map[int]bool{}
 	for _, p := range j.plans {
@@ -102,9 +99,6 @@ func New(n *network.Network, c Config) (*Job, error) {
 	}
 	return j, nil
 }
-
-// Host is a rank's end, to be attached to its host.
-func (j *Job) Host(rank int) *Host { return j.hosts[rank] }
 
 // Start posts the operation at all ranks, now.
 func (j *Job) Start() {

@@ -102,18 +102,12 @@ func (o *Overlap) both() (Time, Result, error) {
 	if err != nil {
 		return 0, Result{}, err
 	}
-	j, err := New(n, o.Config)
+	j, err := New(n.Share(0), o.Config)
 	if err != nil {
 		return 0, Result{}, err
 	}
 	s := o.allgather()
-	g := s.On(n, func(host int, rank network.Node) {
-		if host >= len(j.hosts) {
-			n.Attach(host, rank)
-			return
-		}
-		n.Attach(host, &Shared{Reduction: j.hosts[host], Other: rank})
-	})
+	g := s.On(n.Share(0))
 	j.Start()
 	stepping := true
 	for stepping && j.err == nil { // until nothing is left to happen

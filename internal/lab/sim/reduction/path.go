@@ -40,7 +40,7 @@ func (p *path) lane(rail int) *lane {
 	if i := slices.IndexFunc(p.lanes, func(l *lane) bool { return l.rail == rail }); i >= 0 {
 		return p.lanes[i]
 	}
-	l := &lane{host: p.host, rail: rail, tag: wakeLane + 2*uint64(len(p.lanes))}
+	l := &lane{host: p.host, rail: rail, tag: wakeLane + uint64(len(p.lanes))}
 	p.lanes = append(p.lanes, l)
 	return l
 }

@@ -32,7 +32,7 @@ func windows(t *testing.T, gbps float64, hosts, each int, late Time, gatherLate,
 		link = func(host int) fabric.Link { return uplink.New(&words[host], n.Now) }
 	}
 	c.Link = link
-	j, err := New(n, c)
+	j, err := New(n.Share(0), c)
 	require.NoError(t, err)
 	s := sim.Cluster(c.Net, multicast.Op{}, 0)
 	s.Link, s.Depth, s.Core.Window, s.Seed = link, Depth, 256, c.Seed
@@ -43,20 +43,14 @@ func windows(t *testing.T, gbps float64, hosts, each int, late Time, gatherLate,
 	s.Coarse(2)
 	shard := Time(float64(c.Bytes) * 8 / c.Net.Gbps)
 	var g *sim.Job
-	attach := func(host int, rank network.Node) {
-		n.Attach(host, &Shared{Reduction: j.hosts[host], Other: rank})
-	}
 	if gatherLate {
-		for r, h := range j.hosts {
-			n.Attach(r, h)
-		}
 		j.Start()
 	} else {
-		g = s.On(n, attach)
+		g = s.On(n.Share(0))
 	}
 	until(n, late)
 	if gatherLate {
-		g = s.On(n, attach)
+		g = s.On(n.Share(0))
 	} else {
 		j.Start()
 	}
