@@ -17,6 +17,8 @@
 // 1024 hosts takes no more memory for them than one of 4; results take P N bytes. Nothing here
 // knows what a member sends or which of its contributions stay at home.
 //
+// Direct is the same without switches, from rank to rank over streams (direct.go, streams.go).
+//
 // # The model
 //
 // Switches sum at line rate, as SHARP does: a contribution that has arrived
