@@ -70,6 +70,10 @@ func TestSimErrors(t *testing.T) {
 		{[]string{"broadcast", "--bytes", "1K,2K", "--trace", "x.json"}, []string{"--trace", "one size"}},
 		{[]string{"broadcast", "--algorithm", "chain", "--trace", "x.json"}, []string{"--trace", "mcast"}},
 		{[]string{"overlap", "--iters", "2"}, []string{"--iters"}},
+		{[]string{"nodes", "--hosts", "1"}, []string{"--hosts=1", "at least 2"}},
+		{[]string{"nodes", "--bytes", "100"}, []string{"--bytes=100", "multiple of 64"}},
+		{[]string{"nodes", "--way", "mesh"}, []string{"--way=mesh", "not known"}},
+		{[]string{"nodes", "--hosts", "8192", "--per-host", "8"}, []string{"--hosts=8192", "at most 32768 ranks"}},
 		{[]string{"figures", "--out", t.TempDir(), "--only", "fig99"}, []string{"--only", "fig99", "fig02"}},
 	} {
 		s, err := parseSim(t, c.args...)
@@ -81,6 +85,8 @@ func TestSimErrors(t *testing.T) {
 			err = s.Broadcast.Run()
 		case "overlap":
 			err = s.Overlap.Run()
+		case "nodes":
+			err = s.Nodes.Run()
 		default:
 			err = s.Figures.Run()
 		}

@@ -33,6 +33,7 @@ var All = []Figure{
 	{"fig14", "Khalilov et al., SC24, fig. 14: receive threads and buffer sizes", buffers},
 	{"fig16", "Khalilov et al., SC24, fig. 16: chunk rate", rate},
 	{"appendix-b", "Khalilov et al., SC24, appendix B: S against P", concurrent},
+	{"nodes", "Khalilov et al., SC24, appendix B, with several ranks a host", crowds},
 	{"gleam", "Gleam, fig. 16: goodput against loss", gleam},
 	{"srnic", "SRNIC (NSDI 23), fig. 11 and table 1: goodput against loss, memory", srnic},
 	{"schedule", "The choice of chains (M) and subgroups (G)", schedule},

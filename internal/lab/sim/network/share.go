@@ -17,6 +17,9 @@ func (n *Network) Share(first int) *Share {
 	return &Share{Network: n, number: int32(len(n.nodes) - 1), first: int32(first)} // bounded by memory
 }
 
+// Alone reports whether no other job has a share.
+func (s *Share) Alone() bool { return len(s.nodes) == 2 }
+
 // Attach puts one of the job's endpoints into its place.
 func (s *Share) Attach(node int, to Node) { s.nodes[s.number][node] = to }
 
