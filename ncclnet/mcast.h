@@ -153,7 +153,7 @@ int mcast_forget(int64_t work);
 /* mcast_info writes a JSON object about a group into buf: rank, size, fabric,
  * reason (why this fabric), interface, chunk_bytes, notes (list), allgather ("multicast",
  * "unicast" or "shared memory"), allgather_reason, reduce_scatter ("switch" or "direct",
- * now), reduce_scatter_reason. *len is the length needed, the terminating zero included;
+ * now), reduce_scatter_reason, and more. *len is the length needed, the terminating zero included;
  * MCAST_E_ARGUMENT when cap is too small. */
 int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 

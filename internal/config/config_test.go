@@ -52,6 +52,7 @@ func TestBadValues(t *testing.T) {
 	for name, values := range map[string][]string{
 		"MCAST_FABRIC":         {"tcp", "UDP", " udp"},
 		"MCAST_IFACE":          {"eth 0", "a/b"},
+		"MCAST_TOPOLOGY":       {"row 2/rack7", "/rack7", "row2//rack7", "rack7/", strings.Repeat("r", 129)},
 		"MCAST_GROUP":          {"10.0.0.1", "224.0.0.5", "ff02::1", "239.1", "240.0.0.1"},
 		"MCAST_PORT":           {"80", "65536", "-1", "x", "1e4"},
 		"MCAST_TTL":            {"256", "-1", "1.5"},
@@ -146,6 +147,29 @@ func TestFamily(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, c.version, s.Version(), c.vars)
+	}
+}
+
+// TestSlurmTopology: MCAST_TOPOLOGY goes before what Slurm says, of which only switches count.
+func TestSlurmTopology(t *testing.T) {
+	const addr, pattern = "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"
+	for _, c := range []struct {
+		vars map[string]string
+		want string
+	}{
+		{nil, ""},
+		{map[string]string{addr: "s0.s4.node7", pattern: "switch.switch.node"}, "s0/s4"},
+		{map[string]string{addr: "s0.s4.node7", pattern: "switch.switch.node", "MCAST_TOPOLOGY": "row2/rack7"}, "row2/rack7"},
+		{map[string]string{addr: "node7", pattern: "node"}, ""},
+		{map[string]string{addr: "s0.s4.node7"}, ""},
+		{map[string]string{pattern: "switch.switch.node"}, ""},
+		{map[string]string{addr: "s0", pattern: "switch.switch.node"}, "s0"},
+		{map[string]string{addr: "s 0.s4.node7", pattern: "switch.switch.node"}, ""},
+		{map[string]string{addr: ".node7", pattern: "switch.node"}, ""},
+	} {
+		s, err := Load(from(c.vars), nil)
+		require.NoError(t, err)
+		require.Equal(t, c.want, s.Topology, c.vars)
 	}
 }
 

@@ -91,6 +91,17 @@ func interfaces() kind[string] {
 	}}
 }
 
+// mostTopology bounds what MCAST_TOPOLOGY adds to what ranks tell each other, in bytes.
+const mostTopology = 128
+
+// places are the names of parts of the network, each within the one before.
+func places() kind[string] {
+	return kind[string]{name: "text", allowed: "names separated by slashes, such as row2/rack7, of up to 128 characters without white space", parse: func(s string) (string, bool) {
+		odd := strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) })
+		return s, len(s) <= mostTopology && !odd && !slices.Contains(strings.Split(s, "/"), "")
+	}}
+}
+
 func number[T int | uint16 | uint64](lo, hi T) kind[T] {
 	return kind[T]{name: "number", allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), parse: func(s string) (T, bool) {
 		n, err := strconv.ParseUint(s, 10, 64)

@@ -27,6 +27,7 @@ type Settings struct {
 	Multicast     string // "auto", "require" or "off"
 	Nodes         string // "auto" or "off"
 	Outputs       int    // bytes
+	Topology      string // names of ever smaller parts of the network with this host, separated by slashes
 	Family        string // of IP: "auto", "4" or "6"; see Version
 	Group         netip.Addr
 	Port          uint16
@@ -142,6 +143,9 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 		case "AF_INET6":
 			s.Family = "6"
 		}
+	}
+	if s.Topology == "" && lookup != nil {
+		s.Topology = slurmTopology(lookup)
 	}
 	for _, name := range sortedKeys(overrides) {
 		if !known(name) {

@@ -52,6 +52,8 @@ var table = []Variable{
 		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only what tries the paths at join."),
 	row("MCAST_NODES", "auto", func(s *Settings) *string { return &s.Nodes }, choice("auto", "off"),
 		"Whether the ranks of a host work together, so that what crosses its link does so once; auto: where several hosts hold several ranks each, equally many. It changes the order of sums, and so their last bits; off keeps that of one rank a host."),
+	row("MCAST_TOPOLOGY", "", func(s *Settings) *string { return &s.Topology }, orEmpty(places(), "the switches in SLURM_TOPOLOGY_ADDR, else unknown"),
+		"Where in the network this host is, from the outermost part to the innermost, as row2/rack7. What goes from rank to rank then enters and leaves each part once."),
 	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14 or ff15::/16"),
 		"First multicast group; subgroup g uses the address g above it."),
 	row("MCAST_PORT", "0", func(s *Settings) *uint16 { return &s.Port }, orZero(number[uint16](1024, 65535), "derived from the job"),
@@ -147,7 +149,7 @@ Every variable may be set in the environment of a process or given for one group
 program takes them by collnet.FromEnv, and sets those that have a field in collnet.Options. An empty value counts as not
 set. A value that is not allowed is an error that names the variable, the value and what is allowed; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
+the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |

@@ -23,7 +23,7 @@ type agreement struct {
 	ways       []way            // by which ranks may come to each other, the best first
 	addrs      []netip.AddrPort // of all ranks, by that one
 	ports      []uint16         // of their listeners
-	ring       []int            // see ringOf
+	ring       []int            // of the column, see ringOf
 	rails      [][][]netip.Addr // of each rank, of each further interface: its addresses
 	hosts      []host           // of all ranks, with the addresses by which other hosts reach them
 	fabric     string           // "shm" or "udp"
@@ -122,7 +122,7 @@ func (a *agreement) add(r int, b, first *blob) error {
 		return argument("blob of rank %d has a receive buffer of %d bytes and %d switches; want nothing below 0", r, b.RcvBuf, b.Switches)
 	}
 	a.keys = append(a.keys, key)
-	a.hosts = append(a.hosts, host{id: b.Host, name: b.Name})
+	a.hosts = append(a.hosts, host{id: b.Host, name: b.Name, place: b.Topology})
 	if a.rails = append(a.rails, b.Rails); len(b.Rails) != len(first.Rails) {
 		what := func(b *blob) string {
 			if len(b.Rails) == 0 {

@@ -71,6 +71,7 @@ type blob struct {
 	RcvBuf   int    `json:"b"`           // largest receive buffer of a socket
 	Switches int    `json:"x"`           // aggregation nodes that it knows
 	Settings string `json:"s"`           // those that must agree
+	Topology string `json:"t,omitempty"` // where its host is in the network
 	// Rails are the addresses of each further interface that is asked for.
 	Rails [][]netip.Addr `json:"l,omitempty"`
 	Asked bool           `json:"i,omitempty"` // for an interface
@@ -106,7 +107,7 @@ func Open(o Options) (*Endpoint, error) {
 		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(), Name: o.Network.Name(),
 		Port: l.port(), RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
-		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Rails: rails,
+		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,
 	}
 	mine.offer(addrs)
 	if mine.Asked = o.Settings.Interface != ""; !mine.Asked {

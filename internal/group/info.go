@@ -42,6 +42,11 @@ type Info struct {
 	// ranks, from and to, between which multicast did not pass, as all ranks found when they joined.
 	Peers   []Peer   `json:"peers"`
 	Unheard [][2]int `json:"unheard"`
+	// Topology is where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be empty. Ring is
+	// the order of ranks in which what goes from rank to rank does so: all, or with nodes those that the
+	// network joins with this one.
+	Topology string `json:"topology"`
+	Ring     []int  `json:"ring"`
 	// Nodes is the number of hosts whose ranks work together as nodes; 0: every rank stands alone.
 	// NodesReason says why.
 	Nodes       int    `json:"nodes"`

@@ -293,7 +293,7 @@ func (g *Group) start(c *transports, window int) error {
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		Address: a.addrs[a.rank].Addr().String(), Rails: append([]string{}, c.rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
-		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Nodes: len(a.nodes), NodesReason: a.levels(),
+		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.chain(), Nodes: len(a.nodes), NodesReason: a.levels(),
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it

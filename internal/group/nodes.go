@@ -127,7 +127,7 @@ func (a *agreement) layOut() {
 		for h, node := range nodes {
 			a.column.ranks[h] = node[a.node.own]
 		}
-		a.ring = nil // columns go from host to host as they are
+		a.ring = ringOf(pick(&a.column, a.hosts))
 	}
 }
 

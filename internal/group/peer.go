@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"net"
 	"net/netip"
 	"os"
@@ -42,6 +41,7 @@ func hostName() string {
 type host struct {
 	id, name string
 	addr     netip.Addr
+	place    string // in the network, as MCAST_TOPOLOGY says
 }
 
 // String names the host to whoever has to look after it.
@@ -63,18 +63,6 @@ func hostsOf(ranks []host) (hosts []host, of []int) {
 		}
 	}
 	return hosts, of
-}
-
-// ringOf is the order of ranks for what goes from rank to rank: those of a host one after another, so
-// that what is relayed enters and leaves each host once.
-func ringOf(ranks []host) []int {
-	_, of := hostsOf(ranks)
-	ring := make([]int, len(ranks))
-	for r := range ring {
-		ring[r] = r
-	}
-	slices.SortStableFunc(ring, func(x, y int) int { return cmp.Compare(of[x], of[y]) })
-	return ring
 }
 
 // neighbours are the ranks that this one exchanges control messages with.

@@ -70,7 +70,7 @@ func TestRankLists(t *testing.T) {
 func testHosts(letters string) (ranks []host) {
 	for _, l := range letters {
 		name := string(l)
-		ranks = append(ranks, host{"boot-" + name + "/1/", name, netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
+		ranks = append(ranks, host{id: "boot-" + name + "/1/", name: name, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
 	}
 	return ranks
 }

@@ -28,6 +28,11 @@ type Info struct {
 	// all ranks, from and to, between which multicast did not pass when the group was joined.
 	Peers   []Peer
 	Unheard [][2]int
+	// Topology is where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be empty. Ring is
+	// the order of ranks in which what goes from rank to rank does so, where multicast does not carry it:
+	// all, or with nodes those that the network joins with this one.
+	Topology string
+	Ring     []int
 	// Nodes is the number of hosts whose ranks work together, so that what crosses a host's link does so
 	// once; 0: every rank stands alone. NodesReason says why.
 	Nodes       int
@@ -62,6 +67,6 @@ func (g *Group) Info() Info {
 		ChunkBytes: i.ChunkBytes, WindowBytes: i.WindowBytes, SIMD: i.SIMD, Notes: i.Notes,
 		Allgather: i.Allgather, AllgatherReason: i.AllgatherReason,
 		Switched: i.ReduceScatter == "switch", Switch: i.ReduceScatterReason,
-		Peers: peers, Unheard: i.Unheard, Nodes: i.Nodes, NodesReason: i.NodesReason,
+		Peers: peers, Unheard: i.Unheard, Topology: i.Topology, Ring: i.Ring, Nodes: i.Nodes, NodesReason: i.NodesReason,
 	}
 }

@@ -358,4 +358,6 @@ def test_information_of_the_library_is_all_there() -> None:
     assert info.simd
     assert info.peers == ()
     assert info.unheard == ()
+    assert info.topology == ""
+    assert info.ring == (0,)
     group.close()

@@ -80,6 +80,9 @@ class Info:
         peers: the other ranks, and the paths from them to this one.
         unheard: the pairs of all ranks, from and to, between which multicast did not pass when the group
             was joined.
+        topology: where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be "".
+        ring: the order of ranks in which what multicast does not carry goes from rank to rank: all, or with
+            nodes those that the network joins with this one.
         nodes: the number of hosts whose ranks work together, so that what crosses a host's link does so
             once; 0: every rank stands alone.
         nodes_reason: why so.
@@ -102,6 +105,8 @@ class Info:
     reduce_scatter_reason: str
     peers: tuple[Peer, ...]
     unheard: tuple[tuple[int, int], ...]
+    topology: str
+    ring: tuple[int, ...]
     nodes: int
     nodes_reason: str
 
@@ -255,6 +260,7 @@ class Group:
         values = {f.name: got[f.name] for f in fields(Info)}
         values["notes"] = tuple(got["notes"] or ())
         values["rails"] = tuple(got["rails"] or ())
+        values["ring"] = tuple(got["ring"] or ())
         values["unheard"] = tuple((source, to) for source, to in got["unheard"] or ())
         values["peers"] = tuple(
             Peer(**{f.name: peer[f.name] for f in fields(Peer)}) for peer in got["peers"] or ()

@@ -101,4 +101,5 @@ func (s *Scenario) together(seed uint64) {
 	s.Fabric = of(d, "auto", "auto", "auto", "auto", "udp")
 	s.ShmSlots, s.ShmChunk = 2+d.IntN(7), of(d, 0, 4<<10, 16<<10)
 	s.Flat = d.chance(0.15)
+	s.Racks = of(d, 0, 0, 2, 3)
 }

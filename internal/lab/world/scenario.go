@@ -23,6 +23,7 @@ type Scenario struct {
 	Events  []Event
 	Faults  []Fault
 
+	Racks    int  // that hosts are in by turns, as MCAST_TOPOLOGY says; 0: nobody says
 	Flat     bool // MCAST_NODES=off
 	ShmSlots int  // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
 	ShmChunk int
@@ -116,7 +117,7 @@ type Event struct {
 func (s *Scenario) String() string {
 	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
 	if s.Net.On != nil {
-		text += fmt.Sprintf(", on hosts %v, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
+		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)

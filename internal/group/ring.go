@@ -1,0 +1,40 @@
+package group
+
+import "slices"
+
+// ringOf is the order of ranks for what goes from rank to rank: those of a host one after another, and
+// so those of the hosts of a rack, of a row of racks and so on, as MCAST_TOPOLOGY says. What is relayed
+// then enters and leaves each of them once. What has no such part stays in the order of ranks.
+func ringOf(ranks []host) []int {
+	hosts, of := hostsOf(ranks)
+	first := map[string]int{}         // host in each part of the network
+	ways := make([][]int, len(hosts)) // to each host: the first host of all parts that it is in
+	for h := range hosts {
+		place := hosts[h].place + "/"
+		for i, c := range place {
+			if c != '/' {
+				continue
+			}
+			if _, known := first[place[:i]]; !known {
+				first[place[:i]] = h
+			}
+			ways[h] = append(ways[h], first[place[:i]])
+		}
+		ways[h] = append(ways[h], h)
+	}
+	ring := make([]int, len(ranks))
+	for r := range ring {
+		ring[r] = r
+	}
+	slices.SortStableFunc(ring, func(x, y int) int { return slices.Compare(ways[of[x]], ways[of[y]]) })
+	return ring
+}
+
+// chain is the ring in ranks: of a column where there are nodes, else of all.
+func (a *agreement) chain() []int {
+	all := make([]int, len(a.ring))
+	for i, index := range a.ring {
+		all[i] = a.column.ranks[index]
+	}
+	return all
+}
