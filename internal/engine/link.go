@@ -16,9 +16,10 @@ func (g *Gather) shares() bool {
 }
 
 // ordered reports whether an operation goes in an order with reductions: an Allgather, whole or as
-// windows. Another Broadcast shares the link as it comes.
+// windows. Another Broadcast shares the link as it comes. A group in the background is in no order:
+// the foreground would wait for it.
 func (g *Gather) ordered(o *gatherOp) bool {
-	return g.cfg.Link != nil && (o.Collective == wire.Allgather || o.Whole > 0)
+	return g.cfg.Link != nil && !g.cfg.Class.Background && (o.Collective == wire.Allgather || o.Whole > 0)
 }
 
 // follows reports whether contributions that wait for the link precede what is to be multicast now:

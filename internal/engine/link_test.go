@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -121,4 +122,47 @@ func TestOtherOrders(t *testing.T) {
 	require.NoError(t, err)
 	g.Work()
 	require.Len(t, f.sent, 2)
+}
+
+// TestBackgroundIsInNoOrder: the foreground never waits for what a group in the background has to send.
+// Neither an Allgather nor windows of one claim the link there, whether the queue is full or has room,
+// and what they send does not count; nor do reductions. And so they wait for no claim but their pace.
+func TestBackgroundIsInNoOrder(t *testing.T) {
+	for name, o := range map[string]func() GatherOp{
+		"allgather": func() GatherOp { return allgather(3) },
+		"windows":   func() GatherOp { return broadcast(3) },
+	} {
+		for _, room := range []int{1, 1 << 20} {
+			t.Run(fmt.Sprintf("%s/%d", name, room), func(t *testing.T) {
+				_, f, l := linked()
+				clock := func() time.Duration { return f.now }
+				g := NewGather(GatherConfig{
+					Core:   multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1},
+					Fabric: f, Clock: clock, Link: l, Class: Class{Background: true, Link: l},
+				})
+				f.room = room
+				l.Claim(fabric.Behind, fabric.MostClaimed)
+				l.Claim(fabric.BehindTogether, fabric.MostClaimed)
+				l.Ahead(1)
+				_, err := g.Submit(o(), nil)
+				require.NoError(t, err)
+				for range 5 {
+					g.Work()
+					f.now += time.Millisecond
+				}
+				require.Len(t, f.sent, min(room, 3))
+				require.Zero(t, l.Claimed(fabric.Multicast))
+				require.Zero(t, l.Claimed(fabric.MulticastTogether))
+				require.Equal(t, 1, l.Ahead(0), "it does not count")
+			})
+		}
+	}
+	now := time.Second
+	clock := func() time.Duration { return now }
+	link := uplink.New(new(uplink.Words), clock)
+	r, _, first, _ := alone(t, ReduceConfig{Link: link, Clock: clock, Class: Class{Background: true, Link: link}}, nil)
+	for r.Work() {
+	}
+	require.True(t, done(first))
+	require.Zero(t, link.Claimed(fabric.Reductions))
 }

@@ -255,9 +255,10 @@ const (
 	claimAgain = 10 * time.Millisecond
 )
 
-// claim says of the link that reductions are in flight. What only waits for its turn leaves it to others.
+// claim says of the link that reductions are in flight. What only waits for its turn leaves it to
+// others, and what is in the background to the foreground.
 func (r *Reduce) claim() {
-	if r.cfg.Link == nil || r.InFlight() <= r.queued() {
+	if r.cfg.Link == nil || r.cfg.Class.Background || r.InFlight() <= r.queued() {
 		return
 	}
 	if now := r.clock(); r.claimed == 0 || now >= r.claimed+claimAgain {

@@ -97,3 +97,32 @@ func TestContributionsDoNotWaitForOtherOrders(t *testing.T) {
 		return len(m.heads) == 6
 	})
 }
+
+// TestContributionsInTheBackground are in no order: they wait for no Allgather, and no Allgather waits for
+// them, neither because they are behind nor because they have not been counted.
+func TestContributionsInTheBackground(t *testing.T) {
+	u, m, o := rig(t, 1024, nil, false)
+	var words uplink.Words
+	at := now()
+	link := uplink.New(&words, func() time.Duration { return at })
+	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
+	u.Pace(&fabric.Background{Link: link})
+	link.Claim(fabric.MulticastTogether, fabric.MostClaimed)
+	link.Ahead(10_000)
+	u.lane.Post(at, o)
+	credit := make([]byte, wire.SlotBodySize)
+	(&wire.SlotCredit{Limit: 8}).Put(credit)
+	m.send(t, wire.Slot{Kind: wire.Allowance, Job: 7}, credit)
+	until(t, func() bool {
+		u.Work(at)
+		_, err := m.batch.Receive(m.Socket, nil, 8, m)
+		require.NoError(t, err)
+		return len(m.heads) == 6
+	})
+	u.account(false, true, 1024, true) // as where there is no room
+	require.Zero(t, link.Claimed(fabric.Behind))
+	require.Zero(t, link.Claimed(fabric.BehindTogether))
+	require.Equal(t, 10_000, link.Ahead(0), "contributions are not counted")
+	_, waits := u.wait.Next()
+	require.False(t, waits)
+}

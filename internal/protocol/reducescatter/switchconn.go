@@ -87,8 +87,13 @@ func NewSwitchConn(c SwitchConnConfig) *SwitchConn {
 }
 
 // Pace has contributions of a group in the background wait for the foreground; nil: it is in the
-// foreground. Whoever drives says when a round begins, and when to look again.
-func (c *SwitchConn) Pace(b *fabric.Background) { c.back = b }
+// foreground. Whoever drives says when a round begins, and when to look again. What is in the
+// background claims nothing of the link and waits for no claim: the foreground would wait for it.
+func (c *SwitchConn) Pace(b *fabric.Background) {
+	if c.back = b; b != nil {
+		c.cfg.Link, c.wait.Link, c.behind.Link = nil, nil, nil
+	}
+}
 
 // Close gives the path back.
 func (c *SwitchConn) Close() error { return c.path.Close() }
