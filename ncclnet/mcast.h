@@ -246,7 +246,8 @@ struct mcast_stats {
 	/* Datagrams that claimed to be the switch's and were garbled, or had a wrong tag: they were
 	 * thrown away. */
 	uint64_t reduce_refused;
-	/* Of reduce_ops, those done through the switch. */
+	/* Of reduce_ops, those done through the switch. With nodes, those of which all that this rank
+	 * sent to other hosts went through it. */
 	uint64_t switch_ops;
 	/* Of reduce_ops, those done directly, from the beginning or after the switch was lost. */
 	uint64_t direct_ops;
@@ -274,6 +275,12 @@ struct mcast_stats {
 	uint64_t chunks_relayed;
 	/* Of the Allgathers, those whose result lies once in memory that the ranks of a host share. */
 	uint64_t shared_ops;
+	/* Bytes written to the memory that ranks of a host share where they work together as a node,
+	 * headers and control messages included. What else was sent is in other counters. */
+	uint64_t node_sent_bytes;
+	/* Bytes read from the memory that ranks of a host share where they work together as a node,
+	 * headers included. */
+	uint64_t node_received_bytes;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

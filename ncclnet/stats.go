@@ -48,4 +48,6 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.reduce_dropped = C.uint64_t(s.ReduceDropped)
 	to.chunks_relayed = C.uint64_t(s.ChunksRelayed)
 	to.shared_ops = C.uint64_t(s.SharedOps)
+	to.node_sent_bytes = C.uint64_t(s.NodeSentBytes)
+	to.node_received_bytes = C.uint64_t(s.NodeReceivedBytes)
 }

@@ -116,7 +116,11 @@ func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64
 		}
 		r.RatioToMemcpy = gbps(volume, r.TimeUS) / r.Memcpy
 	}
-	if sent, received := law(name, r.Algorithm, b.dtype, n, ranks); sent > 0 {
+	members := ranks
+	if info.Nodes > 0 {
+		members = info.Nodes // the network joins one rank of each
+	}
+	if sent, received := law(name, r.Algorithm, b.dtype, n, members); sent > 0 {
 		r.SentToLaw, r.ReceivedToLaw = r.SentBytes/sent, r.ReceivedBytes/received
 	}
 	return r

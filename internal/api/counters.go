@@ -102,7 +102,7 @@ var counters = []Counter{
 		"Normal."},
 	{"reduce_sent_bytes", bytes, reduce, "s.reduce.SentBytes",
 		"Bytes of Reduce-Scatters and Reduces sent to the switch or to other ranks, headers included.",
-		"Normal: reduce_bytes times the number of other ranks, and a few per cent."},
+		"Normal: reduce_bytes times the number of other ranks, or with nodes of other hosts, and a few per cent."},
 	{"chunks_lost", chunks, losses, "s.gather.Lost",
 		"Chunks that this rank asked for and that multicast did not bring after all.",
 		"Normal up to 1 % of what is received; beyond, a warning says where to look."},
@@ -167,7 +167,8 @@ var counters = []Counter{
 		"Datagrams that claimed to be the switch's and were garbled, or had a wrong tag: they were thrown away.",
 		"Should be 0; otherwise look at who else sends to this rank (SECURITY.md)."},
 	{"switch_ops", operations, node, "s.reduce.Switched",
-		"Of reduce_ops, those done through the switch.",
+		"Of reduce_ops, those done through the switch. With nodes, those of which all that this rank sent to other hosts went " +
+			"through it.",
 		"Normal."},
 	{"direct_ops", operations, node, "s.reduce.Direct",
 		"Of reduce_ops, those done directly, from the beginning or after the switch was lost.",
@@ -201,4 +202,11 @@ var counters = []Counter{
 	{"shared_ops", operations, gather, "s.shared",
 		"Of the Allgathers, those whose result lies once in memory that the ranks of a host share.",
 		"Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still there, info() says why."},
+	{"node_sent_bytes", bytes, host, "s.nodeSent",
+		"Bytes written to the memory that ranks of a host share where they work together as a node, headers and control messages " +
+			"included. What else was sent is in other counters.",
+		"Normal. 0 where every rank stands alone: info() says why."},
+	{"node_received_bytes", bytes, host, "s.nodeReceived",
+		"Bytes read from the memory that ranks of a host share where they work together as a node, headers included.",
+		"Normal. 0 where every rank stands alone: info() says why."},
 }

@@ -115,7 +115,7 @@ func (o *GatherOp) mayGo() bool { return o.After.lets() }
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
 	if cfg.Clock == nil {
-		cfg.Clock = sinceNow()
+		cfg.Clock = NewClock()
 	}
 	g := &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,

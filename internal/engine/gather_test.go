@@ -226,8 +226,33 @@ func TestJoint(t *testing.T) {
 		require.True(t, done(j.Work))
 		require.Equal(t, want, j.Err())
 		require.Equal(t, want, heard)
-		require.Equal(t, a.Account().Plus(b.Account()), j.Account())
 	}
+}
+
+// TestAccountOfAJoint: parts that go beside each other do not take the time twice. Until 10 the joint
+// waits for what the first to end does, the one posted last, and from then on for the other.
+func TestAccountOfAJoint(t *testing.T) {
+	var inner, outer *Joint
+	outer = NewJoint(1, func(err error) error { return err })
+	inner = NewJoint(2, func(err error) error { return err })
+	inner.OnDone(func(error) { outer.Ended() })
+	slow, fast := newWork(3, inner.Ended), newWork(4, inner.Ended)
+	outer.Posted([]*Work{inner.Work})
+	inner.Posted([]*Work{slow, fast})
+	fast.watch.Enter(overlap.Transfer, 6)
+	fast.watch.Enter(overlap.Finish, 9)
+	fast.finish(10, nil)
+	slow.watch.Enter(overlap.Transfer, 5)
+	slow.watch.Enter(overlap.Finish, 19)
+	slow.finish(20, nil)
+	want := overlap.Account{overlap.Queued: 3, overlap.Transfer: 3 + 9, overlap.Finish: 1 + 1}
+	require.EqualValues(t, 17, want.Total())
+	require.Equal(t, want, inner.Account())
+	require.Equal(t, want, outer.Account(), "a joint may be a part")
+	refused := NewJoint(1, func(err error) error { return err })
+	refused.Ended()
+	refused.Posted(nil)
+	require.Zero(t, refused.Account())
 }
 
 // TestSleepOfAFailedEngine has a fabric in which something lies that nobody takes any more: it

@@ -1,14 +1,18 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
+
 	"go.uber.org/atomic"
 
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // Joint is a Work that is done when all its parts are. It fails with the
-// first part that did. Its account is the sum of theirs; parts run beside each
-// other, so that may be more than the time that passed.
+// first part that did. Its account divides the time that passed: parts run beside each
+// other, and at any moment the whole waits for what the part waits for that is the next to end. All
+// parts are of engines with one Clock.
 type Joint struct {
 	*Work
 	after func(err error) error
@@ -30,14 +34,28 @@ func (j *Joint) Ended() {
 		return
 	}
 	var err error
-	var sum overlap.Account
 	for _, w := range j.parts {
 		if err == nil {
 			err = w.err
 		}
-		sum = sum.Plus(w.account)
 	}
-	j.end(j.after(err), sum)
+	a := j.divide()
+	j.end(j.after(err), a)
+}
+
+// divide returns the account of the whole, and notes when that was posted and ended.
+func (j *Joint) divide() (a overlap.Account) {
+	if len(j.parts) == 0 {
+		return a
+	}
+	slices.SortFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.ended, b.ended) })
+	j.posted = slices.MinFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.posted, b.posted) }).posted
+	j.ended = j.posted
+	for _, w := range j.parts {
+		a = a.Plus(w.account.Last(w.ended - j.ended))
+		j.ended = max(j.ended, w.ended)
+	}
+	return a
 }
 
 // Posted says which parts were posted.

@@ -84,7 +84,7 @@ const (
 // NewReduce returns an engine that takes operations, and begins them once Route calls Begin.
 func NewReduce(cfg ReduceConfig) *Reduce {
 	if cfg.Clock == nil {
-		cfg.Clock = sinceNow()
+		cfg.Clock = NewClock()
 	}
 	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1)}
 	r.class = cfg.Class.open()
@@ -316,6 +316,7 @@ func (r *Reduce) post() bool {
 func (r *Reduce) finish() bool {
 	busy := false
 	for {
+		before := r.lane.Stats().Switched
 		number, ok := r.lane.NextDone()
 		if !ok {
 			return busy
@@ -324,6 +325,7 @@ func (r *Reduce) finish() bool {
 		w := r.works[number%maxTracked]
 		r.works[number%maxTracked] = nil
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
+		w.switched = r.lane.Stats().Switched > before
 		r.done(w, nil)
 	}
 }

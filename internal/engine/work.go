@@ -18,9 +18,9 @@ import (
 // goroutine may call it. A simulator gives engines its virtual time.
 type Clock func() time.Duration
 
-// sinceNow is the Clock of an engine that is given none: the machine's monotonic clock. It begins
+// NewClock returns the Clock of an engine that is given none: the machine's monotonic clock. It begins
 // with the engine, not with the process, for inside a testing/synctest bubble time is another one.
-func sinceNow() Clock {
+func NewClock() Clock {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }
 }
@@ -35,10 +35,14 @@ type Work struct {
 	// work. It must not block.
 	after   func()
 	hook    func(err error)
-	hooked  atomic.Int32 // what is known of hook, see OnDone
+	hooked  atomic.Int32  // what is known of hook, see OnDone
+	posted  time.Duration // when, by the engine's clock
+	ended   time.Duration
 	watch   overlap.Watch
 	account overlap.Account
 	ledger  atomic.Pointer[overlap.Ledger] // gets the account of a success
+	// switched says of a reduction that it went through the switch.
+	switched bool
 }
 
 // What is known of a work's hook: nothing, that it is there, that it is too late for one.
@@ -50,7 +54,7 @@ const (
 
 // newWork returns a work that is posted at a moment.
 func newWork(at time.Duration, after func()) *Work {
-	w := &Work{done: make(chan struct{}), after: after}
+	w := &Work{done: make(chan struct{}), after: after, posted: at}
 	w.watch.Start(at)
 	return w
 }
@@ -71,6 +75,9 @@ func (w *Work) OnDone(f func(err error)) {
 	}
 }
 
+// Switched reports whether a reduction that is done went through the switch.
+func (w *Work) Switched() bool { return w.switched }
+
 // Account returns how long the operation waited for what.
 func (w *Work) Account() overlap.Account { return w.account }
 
@@ -85,6 +92,7 @@ func (w *Work) Book(l *overlap.Ledger) {
 }
 
 func (w *Work) finish(at time.Duration, err error) {
+	w.ended = at
 	w.end(err, w.watch.Stop(at))
 }
 

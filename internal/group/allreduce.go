@@ -76,14 +76,14 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 		return nil, err
 	}
 	defer g.wakeAgents()
-	gathers := []*engine.Work{announced}
+	steps := []*engine.Work{announced}
 	for _, s := range a.segments {
 		sum, gather, err := g.startSegment(s, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
 		if sum != nil {
-			w.before = append(w.before, sum)
+			w.before, steps = append(w.before, sum), append(steps, sum.Work)
 		}
 		if gather != nil {
-			gathers = append(gathers, gather)
+			steps = append(steps, gather)
 		}
 		if err != nil {
 			// The group has failed. Until what was posted has too, it may use the buffers.
@@ -91,10 +91,10 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 			break
 		}
 	}
-	for range parts - len(w.before) - len(gathers) {
+	for range parts - len(steps) {
 		joint.Ended()
 	}
-	joint.Posted(gathers)
+	joint.Posted(steps)
 	return w, nil
 }
 

@@ -48,6 +48,9 @@ func (g *Group) compose(class overlap.Class, across, within int, begun bool, fin
 		if err = cmp.Or(err, c.err); finish != nil {
 			err = finish(err)
 		}
+		if err == nil {
+			c.node.done.add(class, c.column)
+		}
 		return err
 	})
 	c.joint.Book(&g.waited[class])

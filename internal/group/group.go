@@ -46,6 +46,7 @@ type Group struct {
 	agreed *agreement
 	info   Info
 	meter  *overlap.Meter
+	clock  engine.Clock // of all lanes
 	gather *engine.Gather
 	reduce *engine.Reduce
 	node   *nodeLanes // nil: the group works on one level

@@ -79,6 +79,7 @@ type sources struct {
 	reduce                   engine.ReduceStats
 	gatherBytes, reduceBytes uint64
 	fallbacks, shared        uint64
+	nodeSent, nodeReceived   uint64
 	warnings                 []string
 
 	gatherWaits, reduceWaits        overlap.Account
@@ -96,6 +97,7 @@ func (g *Group) Stats() Stats {
 	if g.outputs != nil {
 		s.shared = g.outputs.gathered.Load()
 	}
+	g.node.count(&s)
 	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()
 	return s.stats()
 }

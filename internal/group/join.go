@@ -54,7 +54,7 @@ type transports struct {
 // but the endpoint's lobby, which Join closes.
 func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) {
 	start := time.Now()
-	g := &Group{agreed: a, meter: new(overlap.Meter), lobby: e.lobby, log: e.opts.logger(),
+	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.lobby.expect(a.callers())
 	g.life, g.end = context.WithCancelCause(context.Background())
@@ -310,7 +310,7 @@ func (g *Group) start(c *transports, window int) error {
 			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: s.Cutoff, Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
-		Job: a.columnJob(), Fabric: c.gather,
+		Job: a.columnJob(), Fabric: c.gather, Clock: g.clock,
 		Broken: g.brokenAmong(&a.column),
 		Relay:  s.Multicast == "off",
 		Link:   g.link.fabric(),
@@ -319,7 +319,7 @@ func (g *Group) start(c *transports, window int) error {
 	})
 	g.route.Store(&routeInfo{reason: a.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
-		Rank: a.column.own, Size: a.column.size(),
+		Rank: a.column.own, Size: a.column.size(), Clock: g.clock,
 		Class:  g.class(),
 		Link:   g.link.fabric(),
 		Route:  newRouteDriver(g, c.streams).run,

@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -18,6 +19,37 @@ type nodeLanes struct {
 	lanes  [2]*overlap.Lane // of gather and reduce
 	sums   partialSums
 	posted [2]atomic.Uint64 // operations of each class
+	done   tally
+}
+
+// tally counts operations that are done as their callers see them, whatever steps they were made of.
+type tally struct{ gather, switched, direct atomic.Uint64 }
+
+// add counts one. A reduction went through the switch if all of its steps across the network did.
+func (t *tally) add(class overlap.Class, across []*Work) {
+	direct := func(w *Work) bool { return !w.Switched() }
+	switch {
+	case class == overlap.Gather:
+		t.gather.Add(1)
+	case len(across) > 0 && !slices.ContainsFunc(across, direct):
+		t.switched.Add(1)
+	default:
+		t.direct.Add(1)
+	}
+}
+
+// count has counters say what callers and the network see of a group with nodes, and apart from that what
+// was given to, and taken from, ranks of this host. A nil node has nothing to say.
+func (n *nodeLanes) count(s *sources) {
+	if n == nil {
+		return
+	}
+	s.gather.Done = n.done.gather.Load()
+	s.reduce.Switched, s.reduce.Direct = n.done.switched.Load(), n.done.direct.Load()
+	_, gather := n.gather.Stats()
+	reduce := n.reduce.Stats()
+	s.nodeSent = gather.SentBytes + gather.ControlBytes + reduce.SentBytes
+	s.nodeReceived = gather.ReceivedBytes + reduce.ReceivedBytes
 }
 
 // startNode sets up the lanes over the region.
@@ -31,11 +63,11 @@ func (g *Group) startNode(r Region) {
 			Chains: 1, Subgroups: 1, Eager: min(a.settings.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
 			Cutoff: a.settings.Cutoff, Reorder: reorder,
 		},
-		Job: a.job, Fabric: gather,
+		Job: a.job, Fabric: gather, Clock: g.clock,
 		Broken: g.brokenAmong(&a.node),
 	})
 	n.reduce = engine.NewReduce(engine.ReduceConfig{
-		Rank: a.node.own, Size: a.node.size(),
+		Rank: a.node.own, Size: a.node.size(), Clock: g.clock,
 		Broken: g.reduceBrokenAmong(&a.node),
 	})
 	n.reduce.Begin(0, nil, r.Streams())

@@ -35,8 +35,8 @@ type Stats struct {
 	// posted. Normal.
 	ReduceBytes uint64
 	// ReduceSentBytes (bytes): Bytes of Reduce-Scatters and Reduces sent to the switch or to other
-	// ranks, headers included. Normal: ReduceBytes times the number of other ranks, and a few per
-	// cent.
+	// ranks, headers included. Normal: ReduceBytes times the number of other ranks, or with nodes
+	// of other hosts, and a few per cent.
 	ReduceSentBytes uint64
 	// ChunksLost (chunks): Chunks that this rank asked for and that multicast did not bring after
 	// all. Normal up to 1 % of what is received; beyond, a warning says where to look.
@@ -109,7 +109,8 @@ type Stats struct {
 	// had a wrong tag: they were thrown away. Should be 0; otherwise look at who else sends to
 	// this rank (SECURITY.md).
 	ReduceRefused uint64
-	// SwitchOps (operations): Of ReduceOps, those done through the switch. Normal.
+	// SwitchOps (operations): Of ReduceOps, those done through the switch. With nodes, those of
+	// which all that this rank sent to other hosts went through it. Normal.
 	SwitchOps uint64
 	// DirectOps (operations): Of ReduceOps, those done directly, from the beginning or after the
 	// switch was lost. Normal without MCAST_SWITCH; with it, Info says why.
@@ -147,6 +148,14 @@ type Stats struct {
 	// ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still
 	// there, Info says why.
 	SharedOps uint64
+	// NodeSentBytes (bytes): Bytes written to the memory that ranks of a host share where they
+	// work together as a node, headers and control messages included. What else was sent is in
+	// other counters. Normal. 0 where every rank stands alone: Info says why.
+	NodeSentBytes uint64
+	// NodeReceivedBytes (bytes): Bytes read from the memory that ranks of a host share where they
+	// work together as a node, headers included. Normal. 0 where every rank stands alone: Info
+	// says why.
+	NodeReceivedBytes uint64
 }
 
 // stats returns the counters that s holds.
@@ -191,5 +200,7 @@ func (s *sources) stats() Stats {
 		ReduceDropped:       s.reduce.Dropped,
 		ChunksRelayed:       s.gather.Relayed,
 		SharedOps:           s.shared,
+		NodeSentBytes:       s.nodeSent,
+		NodeReceivedBytes:   s.nodeReceived,
 	}
 }

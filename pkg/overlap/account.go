@@ -19,7 +19,9 @@ const (
 	phases
 )
 
-// Account says how long an operation waited for what; indexed by Phase.
+// Account says how long an operation waited for what; indexed by Phase. Its total is the time from
+// posting to the end, also of an operation whose parts go beside each other: at any moment that waits
+// for what the part waits for that is the next to end.
 type Account [phases]time.Duration
 
 // Total returns the time from posting to the end.
@@ -37,6 +39,25 @@ func (a Account) Plus(b Account) Account {
 		a[p] += b[p]
 	}
 	return a
+}
+
+// Last returns what the last d of an account went to. Turn and Transfer, which alternate, each have
+// their part of it; what is longer than the account was waited for in front of it.
+func (a Account) Last(d time.Duration) (last Account) {
+	take := func(from time.Duration) time.Duration {
+		taken := max(0, min(d, from))
+		d -= taken
+		return taken
+	}
+	last[Finish] = take(a[Finish])
+	if both := a[Turn] + a[Transfer]; both > 0 {
+		taken := take(both)
+		last[Turn] = time.Duration(float64(taken) * float64(a[Turn]) / float64(both))
+		last[Transfer] = taken - last[Turn]
+	}
+	last[Peers] = take(a[Peers])
+	last[Queued] = max(0, d)
+	return last
 }
 
 // Watch books the time of one operation. Moments are durations since a start that its user chooses.

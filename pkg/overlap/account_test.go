@@ -23,3 +23,20 @@ func TestWatch(t *testing.T) {
 	l.Add(a)
 	assert.Equal(t, a.Plus(a), l.Sum())
 }
+
+// TestLast: phases go in order, so the last of an account is the last of its phases.
+func TestLast(t *testing.T) {
+	a := Account{Queued: 10, Peers: 20, Turn: 10, Transfer: 30, Finish: 5}
+	for d, want := range map[time.Duration]Account{
+		0:   {},
+		3:   {Finish: 3},
+		5:   {Finish: 5},
+		25:  {Turn: 5, Transfer: 15, Finish: 5},
+		55:  {Peers: 10, Turn: 10, Transfer: 30, Finish: 5},
+		75:  a,
+		100: a.Plus(Account{Queued: 25}),
+	} {
+		assert.Equal(t, want, a.Last(d), "the last %d", d)
+		assert.Equal(t, d, a.Last(d).Total())
+	}
+}

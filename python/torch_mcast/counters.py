@@ -33,8 +33,8 @@ class Stats(Readings):
         reduce_bytes (bytes): This rank's own results of the Reduce-Scatters and Reduces that it
             has posted. Normal.
         reduce_sent_bytes (bytes): Bytes of Reduce-Scatters and Reduces sent to the switch or to
-            other ranks, headers included. Normal: reduce_bytes times the number of other ranks,
-            and a few per cent.
+            other ranks, headers included. Normal: reduce_bytes times the number of other ranks, or
+            with nodes of other hosts, and a few per cent.
         chunks_lost (chunks): Chunks that this rank asked for and that multicast did not bring
             after all. Normal up to 1 % of what is received; beyond, a warning says where to look.
         chunks_repaired (chunks): Chunks that came by repair, over TCP, because multicast had not
@@ -86,7 +86,8 @@ class Stats(Readings):
         reduce_refused (datagrams): Datagrams that claimed to be the switch's and were garbled, or
             had a wrong tag: they were thrown away. Should be 0; otherwise look at who else sends
             to this rank (SECURITY.md).
-        switch_ops (operations): Of reduce_ops, those done through the switch. Normal.
+        switch_ops (operations): Of reduce_ops, those done through the switch. With nodes, those of
+            which all that this rank sent to other hosts went through it. Normal.
         direct_ops (operations): Of reduce_ops, those done directly, from the beginning or after
             the switch was lost. Normal without MCAST_SWITCH; with it, info() says why.
         fallbacks (times): Times that the switch was given up, and operations went on directly.
@@ -113,6 +114,12 @@ class Stats(Readings):
         shared_ops (operations): Of the Allgathers, those whose result lies once in memory that the
             ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands
             still there, info() says why.
+        node_sent_bytes (bytes): Bytes written to the memory that ranks of a host share where they
+            work together as a node, headers and control messages included. What else was sent is
+            in other counters. Normal. 0 where every rank stands alone: info() says why.
+        node_received_bytes (bytes): Bytes read from the memory that ranks of a host share where
+            they work together as a node, headers included. Normal. 0 where every rank stands
+            alone: info() says why.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -166,6 +173,8 @@ class Stats(Readings):
             "sends_offline": "datagrams",
             "sends_too_large": "datagrams",
             "warnings": "causes",
+            "node_sent_bytes": "bytes",
+            "node_received_bytes": "bytes",
         },
     }
 
@@ -208,3 +217,5 @@ class Stats(Readings):
     reduce_dropped: int
     chunks_relayed: int
     shared_ops: int
+    node_sent_bytes: int
+    node_received_bytes: int
