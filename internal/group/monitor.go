@@ -37,9 +37,9 @@ type sample struct {
 // monitor watches a group for what is no fault but makes it slow, and says so.
 type monitor struct {
 	*Group
-	samples []sample // of the last seconds, oldest first
-	waited  uint32   // the operation whose long wait was logged, plus one
-	by      string   // how Allgathers travelled when that was last logged; "": as when the group was joined
+	samples []sample  // of the last seconds, oldest first
+	waited  [2]uint32 // of the column and of the node: the operation whose long wait was logged, plus one
+	by      string    // how Allgathers travelled when that was last logged; "": as when the group was joined
 }
 
 // run looks until the group ends.
@@ -54,9 +54,9 @@ func (m *monitor) run() {
 			return
 		}
 		m.look(m.sample())
-		m.wait(m.gather.Waiting(), &m.agreed.column)
+		m.wait(0, m.gather.Waiting(), &m.agreed.column)
 		if m.node != nil {
-			m.wait(m.node.gather.Waiting(), &m.agreed.node)
+			m.wait(1, m.node.gather.Waiting(), &m.agreed.node)
 		}
 	}
 }
@@ -165,17 +165,19 @@ func worstRoot(from, to *sample) (root int, of float64) {
 }
 
 // wait logs an operation that has not moved for long, and which ranks it waits for. A rank may be
-// as late as it likes, so that is no fault; whoever looks for one wants to know.
-func (m *monitor) wait(w *engine.Waiting, of *members) {
-	if w == nil || w.Idle < longWait || m.waited == w.Seq+1 {
+// as late as it likes, so that is no fault; whoever looks for one wants to know. lane is that of the column
+// or of the node: each counts its operations.
+func (m *monitor) wait(lane int, w *engine.Waiting, of *members) {
+	if w == nil || w.Idle < longWait || m.waited[lane] == w.Seq+1 {
 		return
 	}
 	late := *w
 	late.Ranks = pick(&members{ranks: w.Ranks}, of.ranks)
+	late.Op.Root = of.rank(w.Op.Root)
 	level := slog.LevelInfo
-	if m.waited == 0 {
+	if m.waited == [2]uint32{} {
 		level = slog.LevelWarn
 	}
-	m.waited = w.Seq + 1
+	m.waited[lane] = w.Seq + 1
 	m.log.Log(context.Background(), level, "an operation does not move, though all ranks answer", "for", w.Idle.Round(time.Second), "operation", late.String())
 }
