@@ -1,13 +1,10 @@
 package group
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
@@ -55,21 +52,6 @@ func (m *members) rank(index int) int {
 		return index
 	}
 	return m.ranks[index]
-}
-
-// inRanks returns an error of an engine, which knows members by their index, in terms of ranks.
-func (m *members) inRanks(err error) error {
-	var mismatch *collective.MismatchError
-	var broken *direct.BrokenError
-	switch {
-	case errors.As(err, &mismatch) && mismatch.Party == "rank":
-		of := *mismatch
-		of.Who = [2]int{m.rank(of.Who[0]), m.rank(of.Who[1])}
-		return &of
-	case errors.As(err, &broken):
-		return &direct.BrokenError{Rank: m.rank(broken.Rank), Err: broken.Err}
-	}
-	return err
 }
 
 // pick returns what belongs to them, of something that each rank of the group has one of.

@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
@@ -108,21 +106,6 @@ func TestColumnPorts(t *testing.T) {
 	require.EqualValues(t, firstPort, a.columnPort(firstPort+ports-1), "drawn ports come round")
 	a.settings.Port = 65535
 	require.EqualValues(t, 65534, a.columnPort(65535), "there is none above")
-}
-
-// TestErrorsNameRanks has errors of engines, which know members of a column or node by their index,
-// name ranks of the group.
-func TestErrorsNameRanks(t *testing.T) {
-	m := members{ranks: []int{2, 5, 9}, own: 1}
-	var mismatch *collective.MismatchError
-	require.ErrorAs(t, m.inRanks(&collective.MismatchError{Party: "rank", Who: [2]int{0, 2}, What: [2]string{"a", "b"}}), &mismatch)
-	require.Equal(t, [2]int{2, 9}, mismatch.Who)
-	require.ErrorAs(t, m.inRanks(&collective.MismatchError{Party: "member", Who: [2]int{0, 2}}), &mismatch)
-	require.Equal(t, [2]int{0, 2}, mismatch.Who, "members of a switch's job keep their numbers")
-	var broken *direct.BrokenError
-	require.ErrorAs(t, m.inRanks(&direct.BrokenError{Rank: 1, Err: fmt.Errorf("gone")}), &broken)
-	require.Equal(t, 5, broken.Rank)
-	require.Equal(t, -1, m.rank(-1))
 }
 
 func TestCut(t *testing.T) {

@@ -46,7 +46,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return l.network.Gather(&o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)
-		return nil, err
+		return nil, a.column.inRanks(err)
 	}
 	if a.settings.Loss > 0 {
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
@@ -156,5 +156,5 @@ func openStreams(ctx context.Context, l *lobby, a *agreement) (fabric.Streams, e
 	if err != nil {
 		closeAll(conns)
 	}
-	return s, err
+	return s, a.column.inRanks(err)
 }

@@ -106,7 +106,7 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	d.cancel()
 	d.cancel, d.last = nil, a
 	if a.err != nil {
-		return route.JoinFailed{Reason: a.err.Error(), All: a.all}
+		return route.JoinFailed{Reason: d.agreed.column.inGroup(a.err.Error()), All: a.all}
 	}
 	d.watched = a
 	return route.Joined{Operations: d.reduce.Stats().Switched}
@@ -114,11 +114,11 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 
 // lost says, once, that the switch is lost.
 func (d *routeDriver) lost(err error) route.Event {
-	e := route.Lost{Epoch: d.watched.epoch, Text: err.Error()}
+	e := route.Lost{Epoch: d.watched.epoch, Text: d.agreed.column.inGroup(err.Error())}
 	d.watched = nil
 	var refused *session.Error
 	if errors.As(err, &refused) && refused.Mismatch {
-		e.Text, e.Mismatch = refused.Text, true
+		e.Text, e.Mismatch = d.agreed.column.inGroup(refused.Text), true
 	}
 	return e
 }
@@ -181,7 +181,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	case route.Resume:
 		var err error
 		e := d.reduce.Do(d.life, func() { err = d.reduce.Resume(pick(&d.agreed.column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.reduce.Stats().Switched}, errors.Join(e, err)
+		return route.Resumed{Operations: d.reduce.Stats().Switched}, errors.Join(e, d.agreed.column.inRanks(err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }

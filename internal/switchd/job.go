@@ -333,7 +333,7 @@ func (j *job) joinTimedOut() {
 	j.mu.Unlock()
 	if !running {
 		j.server.counters.refuse(incomplete)
-		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %s of %d have joined", j.server.cfg.JoinTimeout, list(ranks), j.ranks)})
+		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %s have joined, %d of %d", j.server.cfg.JoinTimeout, list(ranks), len(ranks), j.ranks)})
 	}
 }
 
