@@ -4,7 +4,8 @@ Ways run by turns, so that a slow minute of the machine hits all of them; figure
 the rounds. "socket" is NCCL's Ring over its Socket; "plugin" has the plugin and nothing else set;
 "collnet" has CollNet on, where the tuner chooses; "direct" is CollNet for everything; "switch" has
 an aggregation node; "in-flight" has one as well, and NCCL's buffers hold all windows of an operation;
-"registered" and "switch-registered" have registered buffers as well.
+"registered" and "switch-registered" have registered buffers as well. With --per-host several ranks
+share a host and its link, each with a CollNet connection of its own; --count counts bytes at links.
 
 On a testbed of this machine it takes the rig (NCCL_RIG=DIR: rigdriver and its libnccl.so.2), on
 GPUs nccl-tests (NCCL_TESTS=DIR) and a launcher; both at once is the rig's alone.
@@ -23,17 +24,18 @@ import statistics
 import subprocess
 import sys
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
 
 import ncclog
-from places import COLLECTIVES, DEFAULT_WAYS, ROOT, WAYS, Failed, GPUs, Measured, Testbed
+from places import COLLECTIVES, COUNTED, DEFAULT_WAYS, ROOT, WAYS, Failed, GPUs, Measured, Testbed
 
 MISSING = 77
 LIMIT_S = 170.0  # for one run of one way
-NAMES = {"allgather": "AllGather", "reducescatter": "ReduceScatter"}  # NCCL's
+NAMES = {"allgather": "AllGather", "reducescatter": "ReduceScatter", "allreduce": "AllReduce"}  # NCCL's
 
 
 def machine() -> dict[str, Any]:
@@ -52,11 +54,14 @@ def machine() -> dict[str, Any]:
 
 
 def algorithms(measured: Measured, collective: str, size: int) -> list[str]:
-    """Return by which algorithms NCCL ran a collective, most often first."""
+    """Return by which algorithms NCCL ran a collective, most often first.
+
+    The log has a rank's share of the bytes, and of an Allreduce all, of which a run has one size.
+    """
     log = ncclog.read(measured.logs)
     counts: dict[str, int] = {}
-    for name in [NAMES[collective]] if collective in NAMES else NAMES.values():
-        for how, times in ncclog.algorithms(log, name, size).items():
+    for name in [NAMES[collective]] if collective in NAMES else ["AllGather", "ReduceScatter"]:
+        for how, times in ncclog.algorithms(log, name, size if name != "AllReduce" else None).items():
             counts[how] = counts.get(how, 0) + times
     return sorted(counts, key=lambda how: -counts[how])
 
@@ -71,20 +76,34 @@ def check(way: str, measured: Measured) -> None:
 def compare(place: Testbed | GPUs, hosts: int, rate: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure all ways by turns on so many hosts; return a row for each collective, size and way."""
     rows: dict[tuple[str, str, int], dict[str, Any]] = {}
-    about = {"experiment": "nccl", "place": place.name, "hosts": hosts, "rate": rate, **machine()}
+    ranks = hosts * args.per_host
+    about = {"experiment": "nccl", "place": place.name, "hosts": hosts, "per_host": args.per_host}
+    about |= {"rate": rate, **machine()}
+
+    def add(way: str, measured: Measured) -> None:
+        check(way, measured)
+        for (collective, size), us in measured.times.items():
+            fresh: dict[str, Any] = {
+                **about, "way": way, "collective": collective, "bytes": size,
+                "iters": measured.iters or args.iters, "rounds_us": [],
+                "algorithms": algorithms(measured, collective, size), "command": measured.command,
+            }  # fmt: skip
+            row = rows.setdefault((way, collective, size), fresh)
+            if measured.sent:
+                row["must_bytes"] = (ranks - args.per_host) * size
+                row["sent_bytes"], row["received_bytes"] = round(measured.sent), round(measured.received)
+            if not measured.sent or collective not in COLLECTIVES:
+                row["rounds_us"].append(round(us, 1))
+
     with place.hosts(hosts, rate):
         for turn in range(args.rounds):
             for way in args.ways:
                 print(f"{hosts} hosts, {rate}: round {turn + 1} of {args.rounds}: {way}", file=sys.stderr)
-                measured = place.measure(WAYS[way], args.bytes, args.iters, args.limit)
-                check(way, measured)
-                for (collective, size), us in measured.times.items():
-                    fresh: dict[str, Any] = {
-                        **about, "way": way, "collective": collective, "bytes": size, "iters": args.iters,
-                        "rounds_us": [], "algorithms": algorithms(measured, collective, size),
-                        "command": measured.command,
-                    }  # fmt: skip
-                    rows.setdefault((way, collective, size), fresh)["rounds_us"].append(round(us, 1))
+                add(way, place.measure(WAYS[way], args.bytes, args.iters, args.limit))
+        for collective, size, way in product(COUNTED, args.bytes, args.ways):
+            if args.count and isinstance(place, Testbed):
+                print(f"{hosts} hosts, {rate}: counting {collective} of {size} bytes: {way}", file=sys.stderr)
+                add(way, place.count(WAYS[way], collective, size, ranks, args.limit))
     for row in rows.values():
         row["time_us"] = statistics.median(row["rounds_us"])
     for (_, collective, size), row in rows.items():
@@ -93,12 +112,29 @@ def compare(place: Testbed | GPUs, hosts: int, rate: str, args: argparse.Namespa
     return list(rows.values())
 
 
+def crossings(rows: list[dict[str, Any]]) -> str:
+    """Return what was counted, to (P-K)n: a line for each size and way."""
+    lines = [f"{'bytes a rank':>12} {'way':<18}" + "".join(f"{c + ' out':>20}{'in':>8}" for c in COUNTED)]
+    for size in sorted({r["bytes"] for r in rows}):
+        for way in dict.fromkeys(r["way"] for r in rows):
+            cells = ""
+            for r in rows:
+                if (r["way"], r["bytes"]) == (way, size) and "must_bytes" in r:
+                    out, into = r["sent_bytes"] / r["must_bytes"], r["received_bytes"] / r["must_bytes"]
+                    cells += f"{out:>20.3f}{into:>8.3f}"
+            lines.append(f"{size:>12} {way:<18}{cells}")
+    lines.append("Bytes at the busiest host's link, to the (P-K)n that must cross it; an Allreduce twice.")
+    return "\n".join(lines)
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows of one setting: a line for each size and way."""
     found = {(r["way"], r["collective"], r["bytes"]): r for r in rows}
     first = rows[0]
-    columns = [c for c in COLLECTIVES if any(r["collective"] == c for r in rows)]
-    lines = [f"{first['hosts']} hosts, links of {first['rate']}, {first['place']}, load {first['load']}"]
+    columns = [c for c in [*COLLECTIVES, "allreduce"] if any(r["collective"] == c for r in rows)]
+    each = f" of {first['per_host']} ranks" if first["per_host"] > 1 else ""
+    where = f"links of {first['rate']}, {first['place']}, load {first['load']}"
+    lines = [f"{first['hosts']} hosts{each}, {where}"]
     heads = "".join(f"{c + ' ms':>18}{'x':>6}" for c in columns)
     lines.append(f"{'bytes a rank':>12} {'way':<18}{heads}  by")
     for size in sorted({r["bytes"] for r in rows}):
@@ -133,6 +169,8 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("run.sh", description=__doc__, formatter_class=raw)
     parser.add_argument("--on", choices=["auto", "testbed", "gpus"], default="auto")
     parser.add_argument("--hosts", type=int, nargs="+", default=[4], help="of a testbed (default: 4)")
+    parser.add_argument("--per-host", type=int, default=1, help="ranks on each (default: 1)")
+    parser.add_argument("--count", action="store_true", help="count bytes at links, in runs of their own")
     parser.add_argument(
         "--rate", nargs="+", default=["500mbit"], help="of its links, or unlimited (default: 500mbit)"
     )
@@ -151,8 +189,8 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/nccl/compare.ndjson")
     parser.add_argument("--append", action="store_true", help="rows behind those that are there")
     args = parser.parse_args(words)
-    if args.rounds < 1 or args.iters < 1 or min(args.hosts) < 2:
-        parser.error("--rounds and --iters are at least 1, --hosts at least 2")
+    if args.rounds < 1 or args.iters < 1 or args.per_host < 1 or min(args.hosts) < 2:
+        parser.error("--rounds, --iters and --per-host are at least 1, --hosts at least 2")
     if args.launcher and args.ranks < 2:
         parser.error("--launcher wants --ranks, at least 2")
     return args
@@ -162,7 +200,7 @@ def choose(args: argparse.Namespace) -> tuple[Testbed | GPUs | None, str]:
     """Return where to measure, or None and what is missing."""
     places: list[Testbed | GPUs] = []
     if args.on in ("auto", "testbed"):
-        places.append(Testbed(args.rig, args.beside))
+        places.append(Testbed(args.rig, args.beside, args.per_host))
     if args.on in ("auto", "gpus"):
         places.append(GPUs(args.tests, args.launcher, args.ranks))
     lacks = []
@@ -198,6 +236,8 @@ def main(words: list[str] | None = None) -> int:
             output.write("".join(json.dumps(row) + "\n" for row in rows))
         mode = "a"
         print(table(rows), flush=True)
+        if any("must_bytes" in row for row in rows):
+            print(crossings(rows), flush=True)
     print(f"{args.rounds} rounds by turns, medians; rows in {args.output.name}")
     return 0
 

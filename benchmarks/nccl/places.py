@@ -8,6 +8,7 @@ launcher one has, such as mpirun.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MCAST = ROOT / "bin" / "mcast"
 LIBRARY = ROOT / "lib" / "libnccl-net-mcast.so"
 COLLECTIVES = ("allgather", "reducescatter", "both")
+COUNTED = {"allgather": "ag", "reducescatter": "rs", "allreduce": "ar"}  # and the rig's names
 
 
 class Failed(Exception):
@@ -60,6 +62,9 @@ class Measured:
     times: dict[tuple[str, int], float] = field(default_factory=dict)
     logs: list[str] = field(default_factory=list)
     command: str = ""
+    sent: float = 0  # bytes of frames at the busiest host's link, an operation, where they were counted
+    received: float = 0
+    iters: int = 0  # how many are timed, if not as many as was asked for
 
 
 def clean() -> dict[str, str]:
@@ -87,6 +92,15 @@ def run(words: list[str], env: dict[str, str], limit: float) -> str:
     return done.stdout
 
 
+@dataclass(frozen=True)
+class Driven:
+    """One run of the rig: what rank 0 wrote, NCCL's logs, and what was run."""
+
+    text: str
+    logs: list[str]
+    command: str
+
+
 # What the rig does not emulate, and one host's transports, which are not what is measured.
 _RIG = {
     "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_PROTO": "Simple",
@@ -96,14 +110,18 @@ _RIG = {
     "RIG_NAP": "100",  # us: an emulated kernel that waits leaves the core to others
 }  # fmt: skip
 
+# Several GPUs a node: they give each other what is theirs in memory, and have an NVSwitch, without
+# which NCCL before 2.31 has no CollNet there.
+_SEVERAL = {"NCCL_SHM_DISABLE": "0", "FAKENVML_NVSWITCH": "18"}
+
 
 class Testbed:
-    """Hosts of this machine, one rank each, with the rig in a folder."""
+    """Hosts of this machine, each with so many ranks, and the rig in a folder."""
 
     name = "testbed"
 
-    def __init__(self, rig: Path | None, beside: bool = False) -> None:
-        self.rig, self.beside, self.bed = rig, beside, ""
+    def __init__(self, rig: Path | None, beside: bool = False, per_host: int = 1) -> None:
+        self.rig, self.beside, self.per_host, self.bed = rig, beside, per_host, ""
 
     def missing(self) -> str | None:
         """Return in one line what this machine lacks, or None."""
@@ -135,28 +153,59 @@ class Testbed:
 
     def measure(self, way: Way, sizes: list[int], iters: int, limit: float) -> Measured:
         """Run one way once, at all sizes. Raises Failed."""
-        assert self.rig is not None
         measured = Measured()
-        with tempfile.TemporaryDirectory(prefix="mcast-nccl-") as scratch:
-            for first, last, factor in stretches(sizes):
-                words = [str(self.rig / "rigdriver"), "-X", f"{scratch}/shared.{first}", "-A"]
-                words += ["-T", f"{limit:.0f}", "-b", str(first), "-e", str(last), "-f", f"{factor:g}"]
-                words += ["-i", str(iters), "-w", "1"] + ["-R"] * way.registered
-                env = _RIG | way.env | {
-                    "LD_LIBRARY_PATH": str(self.rig),
-                    "NCCL_DEBUG": "INFO",
-                    "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING,COLL",
-                    "NCCL_DEBUG_FILE": f"{scratch}/nccl.{first}.%p.log",
-                }  # fmt: skip
-                if way.registered:
-                    env["FAKECUDA_GDR"] = "1"
-                head = [str(MCAST), "testbed", "run", "--name", self.bed] + ["--switch"] * way.switch
-                sets = [f"{k}={v}" for k, v in env.items()]
-                text = run([*head, "--", "env", *sets, *words], clean(), limit + 60)
-                measured.times |= read_rig(text)
-                measured.command = command(words, way)
-            measured.logs = [p.read_text(errors="replace") for p in sorted(Path(scratch).glob("nccl.*.log"))]
+        for first, last, factor in stretches(sizes):
+            words = ["-A", "-b", str(first), "-e", str(last), "-f", f"{factor:g}"]
+            words += ["-i", str(iters), "-w", "1"]
+            done = self.drive(way, words, limit)
+            measured.times |= read_rig(done.text)
+            measured.logs += done.logs
+            measured.command = done.command
         return measured
+
+    def count(self, way: Way, collective: str, size: int, ranks: int, limit: float) -> Measured:
+        """Count what an operation of so many bytes a rank passes at links; an Allreduce has all ranks'.
+
+        It is the difference of two runs, of which one has two operations more. Raises Failed.
+        """
+        more, runs, total = 2, [], str(ranks * size)
+        for iters in (1, 1 + more):
+            words = ["-c", COUNTED[collective], "-b", total, "-e", total, "-i", str(iters), "-w", "1"]
+            before = self.counters()
+            done = self.drive(way, words, limit)
+            runs.append([now - then for now, then in zip(self.counters(), before, strict=True)])
+        each = [(many - few) / more for few, many in zip(*runs, strict=True)]
+        times = {(collective, size): read_one(done.text)}
+        return Measured(times, done.logs, done.command, max(each[::2]), max(each[1::2]), 1 + more)
+
+    def counters(self) -> list[int]:
+        """Return what each host has sent and received, by turns."""
+        text = run([str(MCAST), "testbed", "counters", "--name", self.bed, "--json"], clean(), 60)
+        ports = [json.loads(line) for line in text.splitlines()]
+        nics = [port for port in ports if port["kind"] == "host NIC"]
+        return [port[what] for port in nics for what in ("sent_bytes", "received_bytes")]
+
+    def drive(self, way: Way, words: list[str], limit: float) -> Driven:
+        """Run the rig once with some options. Raises Failed."""
+        assert self.rig is not None
+        with tempfile.TemporaryDirectory(prefix="mcast-nccl-") as scratch:
+            head = [str(self.rig / "rigdriver"), "-X", f"{scratch}/shared", "-T", f"{limit:.0f}"]
+            head += ["-g", str(self.per_host)] if self.per_host > 1 else []
+            words = [*head, *words] + ["-R"] * way.registered
+            env = _RIG | (_SEVERAL if self.per_host > 1 else {}) | way.env | {
+                "LD_LIBRARY_PATH": str(self.rig),
+                "NCCL_DEBUG": "INFO",
+                "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING,COLL",
+                "NCCL_DEBUG_FILE": f"{scratch}/nccl.%p.log",
+            }  # fmt: skip
+            if way.registered:
+                env["FAKECUDA_GDR"] = "1"
+            head = [str(MCAST), "testbed", "run", "--name", self.bed, "--per-host", str(self.per_host)]
+            head += ["--switch"] * way.switch
+            sets = [f"{k}={v}" for k, v in env.items()]
+            text = run([*head, "--", "env", *sets, *words], clean(), limit + 60)
+            logs = [p.read_text(errors="replace") for p in sorted(Path(scratch).glob("nccl.*.log"))]
+        return Driven(text, logs, command(words, way))
 
 
 class GPUs:
@@ -238,6 +287,18 @@ def read_rig(text: str) -> dict[tuple[str, int], float]:
     if not times:
         raise Failed(f"no line of results in {text[-500:]!r}")
     return times
+
+
+def read_one(text: str) -> float:
+    """Read the line of one collective of `rigdriver -c`: microseconds."""
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("#") or len(words) != 8 or not words[0].isdigit():
+            continue
+        if int(words[7]) != 0:
+            raise Failed(f"{words[7]} elements are wrong of {words[1]}")
+        return float(words[4])
+    raise Failed(f"no line of results in {text[-500:]!r}")
 
 
 def read_tests(text: str) -> dict[int, float]:

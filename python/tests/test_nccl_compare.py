@@ -42,6 +42,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"""echo "$*" >>{calls}
 case $2 in
 status) echo "no testbed is up" ;;
+counters)
+    for nic in "host NIC" "node NIC"; do
+        echo '{{"kind": "'"$nic"'", "sent_bytes": '$(cat {tmp_path}/sent)', "received_bytes": 7}}'
+    done ;;
 run) while [ "$1" != -- ]; do shift; done; shift; exec "$@" ;;
 esac
 """,
@@ -54,10 +58,17 @@ cat >"$(echo "$NCCL_DEBUG_FILE" | sed s/%p/$$/)" <<EOF
 vm:1:1 [0] NCCL INFO Using network ${{FAKE_NETWORK:-$NCCL_NET}}
 vm:1:1 [0] NCCL INFO AllGather: 1048576 Bytes -> Algo $algo proto SIMPLE channel{{Lo..Hi}}={{0..1}}
 EOF
-cat <<EOF
+case "$*" in
+*" -c "*)
+    while [ "$1" != -i ]; do shift; done
+    echo $(($(cat {tmp_path}/sent) + $2 * 9000000)) >{tmp_path}/sent
+    echo "     8388608     all_reduce   f32   out       2500.0     1.000     1.000        0" ;;
+*) cat <<EOF
 {RIG}EOF
+esac
 """,
     )
+    (tmp_path / "sent").write_text("0")
     (tmp_path / "rig/libnccl.so.2").touch()
     (tmp_path / "lib.so").touch()
     monkeypatch.setattr(places, "ROOT", tmp_path)
@@ -89,6 +100,27 @@ def test_rows_and_table(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "     1048576 switch " in text
     assert "COLLNET_DIRECT" in text
+
+
+def test_bytes_at_links(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = site / "rows.ndjson"
+    words = f"--rig {site}/rig --rounds 1 --bytes 1M 4M --ways socket plugin --hosts 2 --per-host 2 --count"
+    assert compare.main([*words.split(), "--output", str(output)]) == 0, capsys.readouterr()
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    kept = {(r["way"], r["collective"]): r for r in rows if r["bytes"] == 4 << 20}
+    assert len(kept) == len(rows) / 2 == 2 * 4
+    row = kept["plugin", "allgather"]
+    assert (row["per_host"], row["time_us"], row["rounds_us"]) == (2, 400500.0, [400500.0])
+    assert (row["must_bytes"], row["sent_bytes"], row["received_bytes"]) == (8 << 20, 9000000, 0)
+    assert "must_bytes" not in kept["plugin", "both"]
+    row = kept["plugin", "allreduce"]
+    assert (row["time_us"], row["iters"], row["sent_bytes"]) == (2500.0, 3, 9000000)
+    said = capsys.readouterr().out
+    assert "2 hosts of 2 ranks" in said
+    assert "1.073   0.000" in said
+    calls = (site / "calls").read_text()
+    assert "--per-host 2" in calls
+    assert "-g 2" in calls
 
 
 def test_what_goes_wrong_ends_the_testbed(site: Path, monkeypatch: pytest.MonkeyPatch,
