@@ -125,6 +125,7 @@ bool nvswitch_seen(void);
 /* tuner_rule.c: which operations CollNet is to have. */
 struct tuner_facts {
 	size_t nodes;
+	bool several; /* GPUs a node */
 	struct coll_agreed agreed;
 	bool chunks;     /* NCCL asks for the size of windows: v6 */
 	size_t inflight; /* bytes of a communicator that NCCL can have in flight at once */

@@ -67,6 +67,7 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 	if (confirmed)
 		t->connected = connected_claim(comm_id, nodes, &t->facts.agreed, &region);
 	t->facts.nodes = nodes;
+	t->facts.several = ranks > nodes;
 	t->facts.chunks = chunks;
 	t->facts.inflight = region / 2 * t->heads; /* the other half is for what is received */
 	if (nodes < 2)

@@ -24,14 +24,15 @@ func goTuner(allgather, reduceScatter *C.longlong) C.nccl_result {
 
 // tunerFacts is what the tuner goes by, as tuner_rule.c has it.
 type tunerFacts struct {
-	switched, unicast, direct, chunks bool
-	nodes, inflight                   int
-	allgather, reduceScatter          int // settings
+	switched, unicast, direct, chunks, several bool
+	nodes, inflight                            int
+	allgather, reduceScatter                   int // settings
 }
 
 // of is what C goes by.
 func (f tunerFacts) of() *C.struct_tuner_facts {
 	c := C.struct_tuner_facts{nodes: C.size_t(f.nodes), chunks: C.bool(f.chunks), inflight: C.size_t(f.inflight)}
+	c.several = C.bool(f.several)
 	c.agreed.switched, c.agreed.multicast, c.agreed.direct = C.bool(f.switched), C.bool(!f.unicast), C.bool(f.direct)
 	c.from[C.NCCL_ALLGATHER], c.from[C.NCCL_REDUCE_SCATTER] = C.longlong(f.allgather), C.longlong(f.reduceScatter)
 	return &c

@@ -13,6 +13,7 @@ enum need {
 	SWITCH,     /* a switch answers */
 	REGISTERED, /* the user has registered the buffers, and NCCL hands over them whole */
 	WHOLE,      /* all windows of the operation are in flight at once */
+	PAIRS,      /* that, on two nodes of several GPUs: between two there is nothing for a switch to sum */
 };
 
 /* From how many bytes on, of all ranks together, CollNet wins where what it needs is there. */
@@ -26,10 +27,19 @@ static const struct rule {
 	{ NCCL_ALLGATHER, SWITCH, 8 << 20 }, /* a Reduce-Scatter beside it leaves it the receiving sides */
 	{ NCCL_ALLGATHER, REGISTERED, 4 << 20 },
 	{ NCCL_ALLGATHER, WHOLE, 8 << 20 },
+	{ NCCL_REDUCE_SCATTER, PAIRS, 8 << 20 },
 };
 
-/* On fewer nodes nothing wins: on two a ring sends each byte once, too (2 - 2/P is 1). */
+/* On fewer nodes nothing wins where each has one GPU: on two a ring sends each byte once, too (2 - 2/P is 1).
+ * With K GPUs a node a ring passes P-1 shards over each link and CollNet P-K, so that on two what is in flight
+ * as a whole wins. */
 enum { LEAST_NODES = 3 };
+
+/* wide reports whether a row may hold on so many nodes. */
+static bool wide(const struct tuner_facts *f, enum need need)
+{
+	return f->nodes >= LEAST_NODES || (f->several && (need == WHOLE || need == PAIRS));
+}
 
 /* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds. Up to so
  * many bytes it is as fast there as over rings, or faster, where nothing of that is there. */
@@ -44,6 +54,8 @@ static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, boo
 		return f->agreed.direct && registered;
 	case WHOLE:
 		return f->chunks && bytes <= f->inflight;
+	case PAIRS:
+		return f->several && f->nodes == 2 && f->chunks && bytes <= f->inflight;
 	}
 	return false;
 }
@@ -51,7 +63,7 @@ static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, boo
 /* wins reports whether a row holds for an operation. */
 static bool wins(const struct tuner_facts *f, const struct rule *r, int func, size_t bytes, bool registered)
 {
-	return f->agreed.multicast && f->nodes >= LEAST_NODES && r->func == func && bytes >= r->from && holds(f, r->need, bytes, registered);
+	return f->agreed.multicast && wide(f, r->need) && r->func == func && bytes >= r->from && holds(f, r->need, bytes, registered);
 }
 
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered)
@@ -105,6 +117,10 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where buffers are registered: %s", name, r->from,
 			f->agreed.direct ? "those that are" : "MCAST_GPU_MEMORY=host leaves none");
 		break;
+	case PAIRS:
+		if (!f->several || f->nodes != 2)
+			break;
+		/* fall through */
 	case WHOLE:
 		if (f->chunks)
 			INFO("tuner: %ss of %zu to %zu bytes in total go through CollNet: NCCL has them in flight as a whole", name, r->from, f->inflight);
@@ -121,10 +137,10 @@ void tuner_say_rule(const struct tuner_facts *f, bool alone)
 		INFO("tuner: nothing goes through CollNet by itself: multicast does not reach all ranks, or MCAST_MULTICAST=off");
 	else if (alone && tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
 		INFO("tuner: Allreduces of more than %zu bytes do not go through CollNet: no switch answers", allreduce_most);
-	if (f->nodes < LEAST_NODES)
+	if (f->nodes < LEAST_NODES && !f->several)
 		INFO("tuner: Allgathers and Reduce-Scatters do not go through CollNet by themselves: on %zu nodes there is nothing to gain", f->nodes);
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && f->nodes >= LEAST_NODES && f->agreed.multicast; i++)
-		if (f->from[rules[i].func] < 0)
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && f->agreed.multicast; i++)
+		if (f->from[rules[i].func] < 0 && wide(f, rules[i].need))
 			say(f, &rules[i]);
 	for (int func = NCCL_ALLGATHER; func <= NCCL_REDUCE_SCATTER; func++)
 		if (f->from[func] == 0)

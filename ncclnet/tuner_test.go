@@ -18,6 +18,9 @@ func TestTunerRule(t *testing.T) {
 	switched := with(func(f *tunerFacts) { f.switched = true })
 	direct := with(func(f *tunerFacts) { f.direct = true })
 	whole := with(func(f *tunerFacts) { f.chunks, f.inflight = true, 16<<20 })
+	pair := with(func(f *tunerFacts) { f.nodes, f.chunks, f.inflight, f.switched, f.direct = 2, true, 16<<20, true, true })
+	pairs := pair
+	pairs.several = true
 	set := with(func(f *tunerFacts) { f.nodes, f.allgather, f.reduceScatter = 2, 1<<20, 0 })
 	for _, c := range []struct {
 		name             string
@@ -37,6 +40,11 @@ func TestTunerRule(t *testing.T) {
 		{"in flight as a whole", whole, 16 << 20, false, true, false},
 		{"larger than that", whole, 16<<20 + 1, false, false, false},
 		{"no say in the size of windows", with(func(f *tunerFacts) { f.inflight = 8 << 20 }), 8 << 20, false, false, false},
+		{"two nodes, in flight as a whole", pair, 16 << 20, true, false, false},
+		{"two nodes of several GPUs, in flight as a whole", pairs, 16 << 20, false, true, true},
+		{"two nodes of several GPUs, larger", pairs, 16<<20 + 1, true, false, false},
+		{"two nodes of several GPUs, no multicast", tunerFacts{nodes: 2, several: true, unicast: true, chunks: true, inflight: 16 << 20, allgather: -1, reduceScatter: -1}, 16 << 20, false, false, false},
+		{"three nodes of several GPUs, in flight as a whole", with(func(f *tunerFacts) { f.several, f.chunks, f.inflight = true, true, 16<<20 }), 16 << 20, false, true, false},
 		{"settings", set, 1 << 20, false, true, false},
 		{"settings, smaller", set, 1<<20 - 1, false, false, false},
 	} {

@@ -172,7 +172,7 @@ func TestNearEach(t *testing.T) {
 func TestTunerRules(t *testing.T) {
 	source, err := os.ReadFile("../../../ncclnet/tuner_rule.c")
 	require.NoError(t, err)
-	needs := map[string]need{"SWITCH": aSwitch, "REGISTERED": registered, "WHOLE": whole}
+	needs := map[string]need{"SWITCH": aSwitch, "REGISTERED": registered, "WHOLE": whole, "PAIRS": pairs}
 	collectives := map[string]string{"ALLGATHER": allgather, "REDUCE_SCATTER": reduceScatter}
 	rows := regexp.MustCompile(`\{ NCCL_(\w+), (\w+), (\d+) << 20 \}`).FindAllStringSubmatch(string(source), -1)
 	require.Len(t, rows, len(tunerRules))
@@ -208,6 +208,13 @@ func TestTunerRules(t *testing.T) {
 	s.opts.Environ = nil
 	s.opts.Nodes = 2
 	require.Contains(t, s.run().Reason, "neither Allgather nor Reduce-Scatter", "on two nodes there is nothing to gain")
+
+	several := auto(23007)
+	several.opts.Nodes, several.opts.GPUs, several.opts.NVSwitch = 2, 2, "yes"
+	several.vars["MCAST_COLLNET_DEVICES"] = "2"
+	r = several.run()
+	require.Equal(t, "Allgather and Reduce-Scatter by CollNet", r.Reason, "a ring passes more shards over a link")
+	require.Contains(t, r.Collectives[1].Why, "need no switch")
 
 	s.opts.Environ = nil
 	s.opts.Nodes = 3

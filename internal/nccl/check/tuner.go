@@ -17,6 +17,7 @@ const (
 	aSwitch    need = iota // a switch answers
 	registered             // NCCL gives the user's buffers to the plugin as they are
 	whole                  // all of an operation's windows are in flight at once
+	pairs                  // that, on two nodes of several GPUs
 )
 
 // tunerRules are those of ncclnet/tuner_rule.c, which a test holds them to.
@@ -30,9 +31,10 @@ var tunerRules = []struct {
 	{allgather, aSwitch, 8 << 20},
 	{allgather, registered, 4 << 20},
 	{allgather, whole, 8 << 20},
+	{reduceScatter, pairs, 8 << 20},
 }
 
-// leastNodes is LEAST_NODES of tuner_rule.c: on two a ring sends each byte once, too.
+// leastNodes is LEAST_NODES of tuner_rule.c: on two of one GPU a ring sends each byte once, too.
 const leastNodes = 3
 
 const (
@@ -54,8 +56,10 @@ func (c *checker) collectives(ctx context.Context) {
 		registered: s.GPUMemory != "host",
 		whole:      c.Meet != nil && c.Meet.Tuner >= asksForWindows,
 	}
+	several := c.Topology.GPUs > 1
+	has[pairs] = has[whole] && several && c.Topology.Nodes == 2
 	if c.Topology.Nodes < leastNodes {
-		clear(has)
+		has[aSwitch], has[registered], has[whole] = false, false, has[whole] && several
 	}
 	c.Collectives = []Collective{
 		collective(allgather, "MCAST_TUNER_ALLGATHER", s.TunerAllgather, has),
@@ -78,11 +82,12 @@ func collective(name, variable string, from int, has map[need]bool) Collective {
 		why := map[need]string{
 			aSwitch:    "from %d bytes in total, with the switch",
 			registered: "from %d bytes in total, where buffers are registered with NCCL",
+			pairs:      "from %d bytes in total to what NCCL has in flight at once: two nodes of several GPUs need no switch",
 			whole:      "from %d bytes in total to what NCCL has in flight at once, channels x NCCL_BUFFSIZE",
 		}[r.need]
 		return Collective{Name: name, CollNet: true, From: r.from, Why: "by CollNet " + fmt.Sprintf(why, r.from)}
 	}
-	return Collective{Name: name, Why: "as NCCL chooses, which is faster on links that are the limit: CollNet wins on three nodes and more with a switch (MCAST_SWITCH) or registered buffers; " + variable + "=4M takes it all the same"}
+	return Collective{Name: name, Why: "as NCCL chooses, which is faster on links that are the limit: CollNet wins on three nodes and more with a switch (MCAST_SWITCH) or registered buffers, and on two of several GPUs where NCCL is 2.30 or later; " + variable + "=4M takes it all the same"}
 }
 
 // switchAnswers reports whether there are aggregation nodes and all answer.
