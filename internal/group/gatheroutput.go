@@ -96,9 +96,22 @@ func (g *Group) nodeGatherOutput(own, recv []byte, claims engine.GatherOp, finis
 	for i, s := range segments {
 		across[i] = g.ofColumn(s, own, recv, nil)
 	}
-	claims.After = c.before(last(c.gathers(true, across...)), false)
+	claims.After = c.before(allOf(c.gathers(true, across...)), false)
 	c.gathers(false, claims)
 	return c.work(n, len(segments))
+}
+
+// allOf is done once all of some steps are, in whatever order they end; nil if they were refused.
+func allOf(steps []*engine.Work) *engine.Work {
+	if len(steps) == 0 {
+		return nil
+	}
+	joint := engine.NewJoint(len(steps), func(err error) error { return err })
+	for _, w := range steps {
+		w.OnDone(func(error) { joint.Ended() })
+	}
+	joint.Posted(steps)
+	return joint.Work
 }
 
 // compareClaims looks at what the ranks of the host say of an output. If another's differs, the group

@@ -255,7 +255,7 @@ var bugs = []bug{
 	},
 	{
 		name: "outputs: a result is done before the others of the host have theirs", file: "group/gatheroutput.go",
-		old: `	claims.After = c.before(last(c.gathers(true, across...)), false)
+		old: `	claims.After = c.before(allOf(c.gathers(true, across...)), false)
 `,
 		new: `	c.gathers(true, across...)
 `,
