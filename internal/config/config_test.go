@@ -26,7 +26,7 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Settings{
 		Fabric: "auto", Multicast: "auto", Nodes: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
-		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, Segment: 256 << 10, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
+		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn,
 		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second,
 		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
 	}, s)

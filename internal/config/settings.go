@@ -26,7 +26,6 @@ type Settings struct {
 	Interface     string
 	Multicast     string // "auto", "require" or "off"
 	Nodes         string // "auto" or "off"
-	Segment       int    // bytes
 	Outputs       int    // bytes
 	Topology      string // names of ever smaller parts of the network with this host, separated by slashes
 	Family        string // of IP: "auto", "4" or "6"; see Version
@@ -83,8 +82,8 @@ func (s *Settings) Agreed() string {
 	if s.Group.IsValid() {
 		group = s.Group.String()
 	}
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_FAMILY=%s MCAST_MULTICAST=%s MCAST_NODES=%s MCAST_SEGMENT=%d MCAST_OUTPUTS=%d MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
-		s.Fabric, s.Family, s.Multicast, s.Nodes, s.Segment, s.Outputs, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
+	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_FAMILY=%s MCAST_MULTICAST=%s MCAST_NODES=%s MCAST_OUTPUTS=%d MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
+		s.Fabric, s.Family, s.Multicast, s.Nodes, s.Outputs, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
 }
 
 // Interfaces returns the names in Interface, the first one that ranks reach each other by; none: the

@@ -11,9 +11,13 @@ import (
 // other segment by segment: while one segment crosses the network, memory moves the one beside it.
 // All ranks of a node, and all of a column, post theirs in the same order.
 
-// mostSteps bounds the operations that one composed operation posts to a lane, where there are not more
-// nodes.
-const mostSteps = 128
+const (
+	// segmentOfNode is what of a shard goes from one level to the other at a time, in bytes.
+	segmentOfNode = 256 << 10
+	// mostSteps bounds the operations that one composed operation posts to a lane, where there are
+	// not more nodes.
+	mostSteps = 128
+)
 
 // composed is an operation in the making.
 type composed struct {
@@ -195,7 +199,7 @@ const line = 64
 // many follow: else one that called less than the others would find nothing wrong.
 func (g *Group) cut(bytes, size int, whole bool) []stretch {
 	most := max(1, mostSteps/len(g.agreed.nodes))
-	step := (max(g.agreed.settings.Segment, (bytes+most-1)/most) + line - 1) / line * line
+	step := (max(segmentOfNode, (bytes+most-1)/most) + line - 1) / line * line
 	if whole || bytes <= step {
 		return []stretch{{0, bytes}}
 	}

@@ -60,7 +60,7 @@ func (m *members) inRanks(err error) error {
 		of := *mismatch
 		of.Who = [2]int{m.rank(of.Who[0]), m.rank(of.Who[1])}
 		for i, what := range of.What {
-			of.What[i] = m.inGroup(m.inSegments(what))
+			of.What[i] = m.inGroup(inSegments(what))
 		}
 		if of.About != "" {
 			of.About = "a step (" + of.About + " of its lane)"
@@ -87,9 +87,9 @@ func (m *members) everyone() bool {
 
 // inSegments says of lengths that no operation in one piece has that they are of a segment: how long the
 // whole is, its steps do not tell each other.
-func (m *members) inSegments(what string) string {
+func inSegments(what string) string {
 	return bytesInText.ReplaceAllStringFunc(what, func(s string) string {
-		if m.segment > 0 && number(strings.TrimSuffix(s, " bytes")) > m.segment {
+		if number(strings.TrimSuffix(s, " bytes")) > segmentOfNode {
 			return "a segment of " + s
 		}
 		return s

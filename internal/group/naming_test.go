@@ -16,7 +16,7 @@ import (
 // TestErrorsNameRanks has errors of engines, which know members of a column or node by their index,
 // name ranks of the group.
 func TestErrorsNameRanks(t *testing.T) {
-	m := members{ranks: []int{2, 5, 9}, own: 1, segment: 256 << 10}
+	m := members{ranks: []int{2, 5, 9}, own: 1}
 	var mismatch *collective.MismatchError
 	require.ErrorAs(t, m.inRanks(&collective.MismatchError{
 		Party: "rank", About: "operation 7", Who: [2]int{0, 2}, What: [2]string{"broadcast of 8 bytes from rank 0", "broadcast of 262208 bytes from rank 1"},

@@ -15,9 +15,8 @@ import (
 
 // members are ranks of a group that work together, and which of them this rank is.
 type members struct {
-	ranks   []int // of the group
-	own     int   // this rank's index
-	segment int   // what they do at a time at most, in bytes; 0: everything
+	ranks []int // of the group
+	own   int   // this rank's index
 }
 
 // everyone are all ranks of a group.
@@ -103,8 +102,8 @@ func (a *agreement) layOut() {
 		a.nodes = nodes
 		for h, node := range nodes {
 			if place := slices.Index(node, a.rank); place >= 0 {
-				a.node = members{node, place, a.settings.Segment}
-				a.column = members{make([]int, len(nodes)), h, a.settings.Segment}
+				a.node = members{node, place}
+				a.column = members{make([]int, len(nodes)), h}
 			}
 		}
 		for h, node := range nodes {

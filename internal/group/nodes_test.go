@@ -110,10 +110,9 @@ func TestColumnPorts(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	for _, nodes := range []int{2, 4, 1000} {
-		const segment = 256 << 10
-		g := &Group{agreed: &agreement{nodes: make([][]int, nodes), settings: config.Settings{Segment: segment}}}
+		g := &Group{agreed: &agreement{nodes: make([][]int, nodes)}}
 		firsts := map[int]int{} // length of the first segment: how many there are
-		for _, bytes := range []int{0, 8, segment - 64, segment - 8, segment, segment + 8, 2*segment - 72, 2*segment - 64, 2 * segment, 3*segment - 128, 3 * segment, 100 << 20} {
+		for _, bytes := range []int{0, 8, segmentOfNode - 64, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 2*segmentOfNode - 72, 2*segmentOfNode - 64, 2 * segmentOfNode, 3*segmentOfNode - 128, 3 * segmentOfNode, 100 << 20} {
 			all, at := g.cut(bytes, 8, false), 0
 			for _, s := range all {
 				require.Equal(t, at, s.from)

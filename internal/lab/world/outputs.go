@@ -81,12 +81,3 @@ func (s *Scenario) share(seed uint64) {
 		}
 	}
 }
-
-// segments draws, where ranks are on fewer hosts than there are of them, that a shard goes from one level
-// to the other in pieces.
-func (s *Scenario) segments(seed uint64) {
-	d := draw{rand.New(rand.NewPCG(seed, 0x7365676d656e74))}
-	if len(s.Net.On) > 0 && d.chance(0.7) {
-		s.Segment = of(d, 1<<10, 2<<10, 4<<10, 16<<10)
-	}
-}

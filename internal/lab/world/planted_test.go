@@ -261,11 +261,6 @@ var bugs = []bug{
 `,
 	},
 	{
-		name: "outputs: a result is done when the last segment is", file: "group/gatheroutput.go",
-		old: `allOf(c.gathers(true, across...))`,
-		new: `last(c.gathers(true, across...))`,
-	},
-	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
 		old: `	m.flood(fault, f.Rank, f.payload())
 `,

@@ -79,7 +79,6 @@ func Random(seed uint64) Scenario {
 	}
 	s.enlarge(seed)
 	s.share(seed)
-	s.segments(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}

@@ -101,9 +101,6 @@ func (s *Scenario) settings(rank int) config.Settings {
 		c.Nodes = "off"
 	}
 	c.Outputs = s.Outputs
-	if s.Segment > 0 {
-		c.Segment = s.Segment
-	}
 	if s.Racks > 0 {
 		c.Topology = fmt.Sprintf("row%d/rack%d", s.Net.place(rank)%s.Racks/2, s.Net.place(rank)%s.Racks)
 	}

@@ -28,7 +28,6 @@ type Scenario struct {
 	ShmSlots int  // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
 	ShmChunk int
 	Outputs  int // MCAST_OUTPUTS
-	Segment  int // MCAST_SEGMENT; 0: the default
 
 	Nodes         []Node
 	Ways          [][]int       // switches in the order of MCAST_SWITCH: of each, which nodes ranks name by turns
@@ -118,7 +117,7 @@ type Event struct {
 func (s *Scenario) String() string {
 	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
 	if s.Net.On != nil {
-		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d, MCAST_SEGMENT=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs, s.Segment)
+		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
@@ -159,7 +158,7 @@ func (s *Scenario) Fit() bool {
 	if s.Net.Ranks < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
 		return false
 	}
-	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 || s.Outputs < 0 || s.Outputs > 1<<30 || s.Segment != 0 && s.Segment < 1<<10 {
+	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 || s.Outputs < 0 || s.Outputs > 1<<30 {
 		return false
 	}
 	rank := func(r int) bool { return r >= 0 && r < s.Net.Ranks }
