@@ -76,11 +76,14 @@ def operations() -> dict[str, Callable[[], object]]:
 def play(rank: int, store: str, ending: str, operation: str, out: int) -> None:
     """Be a rank; write when the victim ended, and what the others reported and when."""
     torch.set_num_threads(1)
-    dist.init_process_group("mcast", store=FileStore(store, RANKS), rank=rank, world_size=RANKS)
+    keys = FileStore(store, RANKS)
+    dist.init_process_group("mcast", store=keys, rank=rank, world_size=RANKS)
     known = operations()
     for run in known.values():
         run()
+    keys.set(f"passed {rank}", "")  # who ends takes an operation from those who are still in it
     if rank == VICTIM:
+        keys.wait([f"passed {other}" for other in range(RANKS)])
         time.sleep(0.2)  # in which the others come to their operation
         os.write(out, json.dumps({"at": time.monotonic()}).encode())
         ENDINGS[ending]()

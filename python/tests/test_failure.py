@@ -147,8 +147,11 @@ def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(ending: str) -> 
         rank = int(sys.argv[1])
         dist.init_process_group("mcast", init_method=sys.argv[2], rank=rank, world_size=2)
         group = dist.distributed_c10d._get_default_group()
+        store = dist.distributed_c10d._get_default_store()
         dist.barrier()
+        store.set(f"passed {rank}", "")  # who aborts takes a barrier from those who are still in it
         if rank == 1:
+            store.wait(["passed 0"])
             pending = dist.isend(torch.ones(4), 0, tag=7)  # keeps gloo's connections open
             exec(sys.argv[3])
             sys.exit(1)
@@ -173,10 +176,13 @@ def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(
         from torch._C._distributed_c10d import FileStore
         torch_mcast.group.LINGER_S = 0.5
         rank = int(sys.argv[1])
-        dist.init_process_group("mcast", store=FileStore(sys.argv[2], 3), rank=rank, world_size=3)
+        store = FileStore(sys.argv[2], 3)
+        dist.init_process_group("mcast", store=store, rank=rank, world_size=3)
         pair = dist.new_group([0, 1])
         dist.barrier()
+        store.set(f"passed {rank}", "")  # who dies takes a barrier from those who are still in it
         if rank == 2:
+            store.wait(["passed 0", "passed 1"])
             os.kill(os.getpid(), signal.SIGKILL)
         try:
             if rank == 0:
@@ -189,6 +195,6 @@ def test_a_rank_that_ends_after_a_failure_ends_what_others_do_with_it_over_gloo(
             sys.exit(1)
     """
     with started(3, script, str(tmp_path / "store")) as ranks:
-        told, _ = ranks[1].communicate(timeout=150)
-        assert "Connection closed by peer" in told
+        said, _ = ranks[1].communicate(timeout=150)
+        assert "Connection closed by peer" in said
         assert ranks[0].wait(timeout=150) == 1

@@ -111,7 +111,10 @@ def own_pid() -> int:
 def fails() -> tuple[str, str]:
     """Return what a future and its callback make of an operation that fails."""
     dist.all_reduce(torch.ones(100))
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"passed {dist.get_rank()}", "")  # who dies takes an operation from those who are still in it
     if dist.get_rank() == 1:
+        store.wait(["passed 0", "passed 2"])
         os.kill(os.getpid(), signal.SIGKILL)
     work = dist.all_gather_into_tensor(torch.zeros(3000), torch.ones(1000), async_op=True)
     assert work is not None
