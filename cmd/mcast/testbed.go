@@ -44,6 +44,7 @@ type testbedUpFlags struct {
 	Leaf  int      `default:"1" placeholder:"K" help:"Leaf switches; hosts are spread over them in order. Default: ${default}."`
 	Spine int      `default:"0" placeholder:"S" help:"Spine switches, each joined to every leaf. Default: ${default}, for one leaf."`
 	Rate  linkRate `default:"unlimited" placeholder:"rate" help:"Of a host's link in each direction, such as 500mbit or 10gbit. Default: ${default}."`
+	Trunk linkRate `default:"unlimited" placeholder:"rate" help:"Of each link between a leaf and a spine, likewise. Default: ${default}."`
 	Burst byteSize `placeholder:"size" help:"What a link that was idle passes at once. Default: what a timer that is 2 ms late needs, at least 4 frames."`
 	MTU   int      `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
 	IPv6  bool     `name:"ipv6" help:"Hosts and nodes have IPv6 alone, and switches snoop MLD. Default: IPv4 alone."`
@@ -54,7 +55,7 @@ type testbedUpFlags struct {
 func (c *testbedUpFlags) up(ctx context.Context) (*testbed.Testbed, error) {
 	progress := newBar("testbed " + c.Name)
 	defer progress.end()
-	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss, IPv6: c.IPv6}
+	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Trunk: float64(c.Trunk), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss, IPv6: c.IPv6}
 	return testbed.Up(ctx, spec, progress.set)
 }
 

@@ -15,7 +15,7 @@ import (
 type testbedExperimentCommand struct {
 	Names      []string      `arg:"" name:"name" help:"Of experiments, or all; 'list' shows them."`
 	Hosts      []int         `placeholder:"P,..." help:"Numbers of hosts. Default: those of the experiment."`
-	PerHost    []int         `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes and cpu: one number for each of --hosts, or one for all. Default: those of the experiment."`
+	PerHost    []int         `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes, cpu and racks: one number for each of --hosts, or one for all. Default: those of the experiment."`
 	Rate       []linkRate    `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: those of the experiment."`
 	Bytes      []byteSize    `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
 	Loss       []float64     `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`

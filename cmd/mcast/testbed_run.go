@@ -22,6 +22,7 @@ type testbedRunCommand struct {
 	Hosts   string                `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
 	PerHost int                   `default:"1" placeholder:"K" help:"Ranks on each host. Default: ${default}."`
 	Switch  switchFlag            `help:"Sum at aggregation nodes: those of the testbed, started for this run, or --switch=host:port[,host:port...]."`
+	Racks   bool                  `help:"Tell the ranks by MCAST_TOPOLOGY which leaf their host is under."`
 	Group   string                `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
 	Logs    string                `type:"path" placeholder:"DIR" help:"Keep the logs of the ranks here: rank0.log and so on."`
 	Env     []string              `sep:"none" placeholder:"K=V" help:"Another variable for the ranks; may be repeated."`
@@ -60,7 +61,7 @@ func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
-	j := launch.Job{Command: c.Command, PerHost: c.PerHost, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
+	j := launch.Job{Command: c.Command, PerHost: c.PerHost, Topology: c.Racks, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
 	if c.PerHost < 1 {
 		return j, fmt.Errorf("--per-host=%d is not allowed: want at least 1", c.PerHost)
 	}

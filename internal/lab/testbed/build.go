@@ -91,6 +91,9 @@ func build(ctx context.Context, y *layout, tell func(done, total int)) error {
 		return err
 	}
 	b.index(links)
+	if err := all(ctx, y.uplinks, b.trunk); err != nil {
+		return err
+	}
 	if err := all(ctx, y.bridges(), b.tables); err != nil {
 		return err
 	}
@@ -156,6 +159,17 @@ func (b *builder) uplink(u uplink) error {
 	return nil
 }
 
+// trunk gives a link between a leaf and a spine its rate.
+func (b *builder) trunk(u uplink) error {
+	trunks := b.spec.trunks()
+	for _, port := range []string{u.up(), u.down()} {
+		if err := trunks.shape(b.net.Handle, b.ports[port]); err != nil {
+			return fmt.Errorf("port %s: rate: %w", port, err)
+		}
+	}
+	return nil
+}
+
 // port makes an interface a port of a bridge and takes it up.
 func (b *builder) port(name, bridge string, rules portRules) error {
 	link, err := b.net.LinkByName(name)
@@ -210,7 +224,7 @@ func (b *builder) interfaces(in *inside, s station) error {
 	if err != nil {
 		return err
 	}
-	if b.spec.Rate > 0 {
+	if b.spec.Rate > 0 || b.spec.Trunk > 0 {
 		// Frames of the MTU's size, for which rate, loss and counters are meant.
 		if err := in.LinkSetGSOMaxSegs(eth0, 1); err != nil {
 			return err

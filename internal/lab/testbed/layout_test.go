@@ -36,6 +36,8 @@ func TestSpecSaysWhatIsWrong(t *testing.T) {
 		"one leaf and spines":               {Hosts: 4, Spines: 1},
 		"65 spines: want 0 to 64":           {Hosts: 4, Leaves: 2, Spines: 65},
 		"rate 10 bit/s: want":               {Hosts: 4, Rate: 10},
+		"trunks of 10 bit/s: want":          {Hosts: 4, Leaves: 2, Spines: 1, Trunk: 10},
+		"rate of trunks without spines":     {Hosts: 4, Trunk: 1e9},
 		"burst without a rate":              {Hosts: 4, Burst: 1 << 20},
 		"burst of 100 bytes: want at least": {Hosts: 4, Burst: 100, Rate: 1e9},
 		"MTU 100: want 1280 to 65535":       {Hosts: 4, MTU: 100},

@@ -13,13 +13,20 @@ import (
 // A machine that is busy makes it take longer, but nothing makes it take less.
 func TestRootRateHolds(t *testing.T) {
 	const rate, datagrams = 20e6, 400
-	tb := up(t, Spec{Hosts: 5, Rate: rate, MTU: 1500})
-	all := openAll(t, tb)
+	links, trunks := Spec{Hosts: 5, Rate: rate, MTU: 1500}, Spec{Hosts: 4, Leaves: 2, Spines: 1, Trunk: rate, MTU: 1500}
 	for _, c := range []struct {
 		name     string
+		spec     Spec
+		burst    int
 		from, to []int
-	}{{"one sends", []int{0}, []int{1, 2, 3, 4}}, {"one receives", []int{1, 2, 3, 4}, []int{0}}} {
-		begin, failed := time.Now(), make(chan error, 4)
+	}{
+		{"one sends", links, links.LinkBurst(), []int{0}, []int{1, 2, 3, 4}},
+		{"one receives", links, links.LinkBurst(), []int{1, 2, 3, 4}, []int{0}},
+		{"between leaves", trunks, trunks.trunks().LinkBurst(), []int{2, 3}, []int{0, 1}},
+	} {
+		tb := up(t, c.spec)
+		all := openAll(t, tb)
+		begin, failed := time.Now(), make(chan error, len(c.from))
 		for _, from := range c.from {
 			go func() {
 				var err error
@@ -42,7 +49,7 @@ func TestRootRateHolds(t *testing.T) {
 				require.Equal(t, "x", all[to].receive(patience), "%s: some are lost", c.name)
 			}
 		}
-		least := (4*datagrams*frame - 2*float64(tb.Spec().LinkBurst())) * 8 / rate
+		least := (float64(len(c.from)*len(c.to)*datagrams*frame) - 2*float64(c.burst)) * 8 / rate
 		require.Greater(t, time.Since(begin).Seconds(), 0.95*least, c.name)
 	}
 }

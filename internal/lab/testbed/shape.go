@@ -25,6 +25,12 @@ func (s Spec) LinkBurst() int {
 	return max(4*(s.MTU+frameHead), int(s.Rate/8*lateness.Seconds()))
 }
 
+// trunks is a Spec whose links have the rate of those between switches.
+func (s Spec) trunks() Spec {
+	s.Rate, s.Burst = s.Trunk, 0
+	return s
+}
+
 // shape gives what a link sends its rate. The queue before it holds a second:
 // what senders put in, their own windows bound.
 func (s Spec) shape(h *netlink.Handle, link int) error {

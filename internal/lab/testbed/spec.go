@@ -15,6 +15,7 @@ type Spec struct {
 	Leaves int     `json:"leaves"` // leaf bridges, at most one a host; 0 means 1
 	Spines int     `json:"spines"` // spine bridges, up to 64, each with a link to every leaf; none with one leaf, at least one with more
 	Rate   float64 `json:"rate"`   // of a host's link in each direction, bits per second; 0: unlimited
+	Trunk  float64 `json:"trunk"`  // of each link between a leaf and a spine, likewise; 0: unlimited
 	Burst  int     `json:"burst"`  // bytes that a link which was idle may pass at once; 0: what a timer that is 2 ms late needs
 	MTU    int     `json:"mtu"`    // bytes, 1280 to 65535; 0 means 9000
 	Loss   float64 `json:"loss"`   // of the frames of a host's link in each direction, 0 to 1
@@ -80,6 +81,10 @@ func (s Spec) Check() error {
 		return errors.New("testbed: one leaf and spines: want no spine, there is nothing to join")
 	case s.Rate != 0 && !(s.Rate >= minRate && s.Rate <= maxRate):
 		return fmt.Errorf("testbed: rate %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Rate)
+	case s.Trunk != 0 && !(s.Trunk >= minRate && s.Trunk <= maxRate):
+		return fmt.Errorf("testbed: trunks of %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Trunk)
+	case s.Trunk != 0 && s.Spines == 0:
+		return errors.New("testbed: a rate of trunks without spines: want leaves and a spine, whose links they are")
 	case s.Burst < 0 || s.Burst > 1<<30:
 		return fmt.Errorf("testbed: burst of %d bytes: want up to 1 GiB, or 0 to have it chosen", s.Burst)
 	case s.Burst > 0 && s.Rate == 0:
@@ -105,6 +110,9 @@ func checkLoss(p float64) error {
 func (s Spec) String() string {
 	s = s.withDefaults()
 	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU, FormatRate(s.Rate))
+	if s.Trunk > 0 {
+		text += " --trunk " + FormatRate(s.Trunk)
+	}
 	if s.Burst > 0 {
 		text += fmt.Sprintf(" --burst %d", s.Burst)
 	}

@@ -11,6 +11,8 @@ type counted struct {
 	intoHost []float64 // and receives
 	sent     float64   // bytes, by all switch ports
 	received float64
+
+	outOfLeaf []float64 // bytes that each link from a leaf to a spine carries up
 }
 
 // count runs a work with k and with 2k operations before the timed one, which are
@@ -34,6 +36,9 @@ func (l *lab) count(tb *testbed.Testbed, w work, k int) (c counted, err error) {
 		case p.Kind.Switch():
 			c.sent += each(p.SentBytes, once[i].SentBytes)
 			c.received += each(p.ReceivedBytes, once[i].ReceivedBytes)
+			if p.Kind == testbed.UpPort {
+				c.outOfLeaf = append(c.outOfLeaf, each(p.SentBytes, once[i].SentBytes))
+			}
 		}
 	}
 	return c, nil

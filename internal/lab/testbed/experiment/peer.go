@@ -33,6 +33,8 @@ type work struct {
 	iters      int
 	warmup     int      // at least 1
 	perHost    int      // ranks on each host; 0: 1
+	hosts      []int    // in the order of ranks; nil: all, by number
+	racks      bool     // ours are told under which leaf they are
 	flags      []string // of `mcast bench`, besides these
 	env        []string
 	nodes      *launch.Nodes // that ours sum at
@@ -59,7 +61,7 @@ func (l *lab) job(tb *testbed.Testbed, w work) (launch.Job, error) {
 	list := strings.Join(sizes, ",")
 	rounds := []string{"--bytes=" + list, fmt.Sprintf("--iters=%d", w.iters), fmt.Sprintf("--warmup=%d", w.warmup)}
 	perHost := max(w.perHost, 1)
-	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast, PerHost: perHost}
+	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast, PerHost: perHost, Hosts: w.hosts, Topology: w.racks}
 	switch w.peer {
 	case ours:
 		job.Command = slices.Concat([]string{l.Mcast, "bench", w.collective, "--json"}, rounds, w.flags)

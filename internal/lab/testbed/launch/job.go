@@ -22,6 +22,8 @@ type Job struct {
 	Env     []string // NAME=value; overrides the environment of this process and what the launcher sets
 	Hosts   []int    // by index, nil: all; ranks go to them in this order
 	PerHost int      // ranks on each; 0: 1
+	// Topology tells ranks by MCAST_TOPOLOGY under which leaf their host is, such as leaf0.
+	Topology bool
 
 	// Group is the multicast group of the job; the zero Addr takes one of the
 	// testbed's that no running job has. A group that another job has is
@@ -126,6 +128,9 @@ func (r *Run) common(host testbed.Host) []string {
 		"MCAST_GROUP=" + r.lease.group.String(),
 		"MASTER_ADDR=" + r.hosts[0].Addr.String(), "MASTER_PORT=" + strconv.Itoa(r.lease.port),
 	})
+	if r.job.Topology {
+		env = append(env, fmt.Sprintf("MCAST_TOPOLOGY=leaf%d", host.Leaf))
+	}
 	if r.job.Nodes != nil {
 		env = append(env, "MCAST_SWITCH="+r.job.Nodes.Address(host))
 	}

@@ -38,7 +38,7 @@ func TestRanksAreToldWhatTorchrunTells(t *testing.T) {
 	logs := t.TempDir()
 	run, err := launch.Start(t.Context(), tb, launch.Job{
 		Command: []string{"sh", "-c", "env; echo HOSTNAME=`hostname`; echo ADDRESS=`getent ahostsv4 $(hostname)`; echo NETNS=`readlink /proc/self/ns/net`; echo HERE=`pwd`; echo PEER=`getent hosts ::ffff:10.77.0.2`"},
-		Hosts:   []int{2, 0, 3}, PerHost: 2, Env: []string{"MINE=a=b", "OMP_NUM_THREADS=3"}, Dir: "/", Logs: logs,
+		Hosts:   []int{2, 0, 3}, PerHost: 2, Topology: true, Env: []string{"MINE=a=b", "OMP_NUM_THREADS=3"}, Dir: "/", Logs: logs,
 	})
 	require.NoError(t, err)
 	require.NoError(t, run.Wait())
@@ -50,7 +50,7 @@ func TestRanksAreToldWhatTorchrunTells(t *testing.T) {
 			"RANK": fmt.Sprint(rank), "LOCAL_RANK": fmt.Sprint(rank % 2), "GROUP_RANK": fmt.Sprint(rank / 2), "NODE_RANK": fmt.Sprint(rank / 2),
 			"ROLE_RANK": fmt.Sprint(rank), "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "3", "ROLE_WORLD_SIZE": "6", "ROLE_NAME": "default",
 			"MASTER_ADDR": tb.Hosts()[2].Addr.String(), "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
-			"GLOO_SOCKET_IFNAME": "eth0", "MINE": "a=b", "OMP_NUM_THREADS": "3", "HOSTNAME": host.Namespace, "HERE": "/", "PEER": "::ffff:10.77.0.2 " + tb.Hosts()[1].Namespace + ".ip6",
+			"GLOO_SOCKET_IFNAME": "eth0", "MINE": "a=b", "OMP_NUM_THREADS": "3", "HOSTNAME": host.Namespace, "HERE": "/", "MCAST_TOPOLOGY": "leaf0", "PEER": "::ffff:10.77.0.2 " + tb.Hosts()[1].Namespace + ".ip6",
 		}
 		for name, value := range want {
 			require.Equal(t, value, got[name], "%s of rank %d", name, rank)
