@@ -5,7 +5,9 @@
 //   - CPUAccessible tells whether a load from a pointer would end the process;
 //   - Cache keeps memory registered with whatever moves it (a Registrar), so that the next
 //     registration of the same buffer is free;
-//   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins.
+//   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins;
+//   - Device copies between a GPU and pinned memory in the order of streams, by the driver, which Open
+//     loads and nothing else.
 //
 // It needs neither CUDA's headers nor its libraries.
 package gpudirect

@@ -1,0 +1,224 @@
+/* A CUDA driver for tests, on host memory: streams are threads that take a while over everything, so that
+ * what is not waited for is late. It has the functions that Device calls, and no more. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SUCCESS, INVALID_VALUE = 1, NO_DEVICE = 100, INVALID_DEVICE = 101 };
+
+struct job {
+	enum { COPY, CALL, REACH, AWAIT, WORD } what;
+	void *to, *from;
+	size_t size;
+	void (*f)(void *);
+	uint32_t value;
+	struct job *next;
+};
+
+struct stream {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct job *first, **last;
+	int ended;
+};
+
+/* A moment: what was recorded in an event. It is never freed, as streams may wait for it. */
+struct event {
+	int *moment;
+};
+
+static __thread void *current = (void *)0x7700; /* a context of the caller's, which must come back */
+static struct stream *legacy;
+
+static void *serve(void *p)
+{
+	struct stream *s = p;
+
+	for (;;) {
+		struct job *j;
+
+		pthread_mutex_lock(&s->lock);
+		while (s->first == NULL && !s->ended)
+			pthread_cond_wait(&s->more, &s->lock);
+		j = s->first;
+		if (j != NULL && (s->first = j->next) == NULL)
+			s->last = &s->first;
+		pthread_mutex_unlock(&s->lock);
+		if (j == NULL)
+			return NULL;
+		usleep(300);
+		switch (j->what) {
+		case COPY:
+			memcpy(j->to, j->from, j->size);
+			break;
+		case CALL:
+			j->f(j->to);
+			break;
+		case REACH:
+			__atomic_store_n((int *)j->to, 1, __ATOMIC_SEQ_CST);
+			break;
+		case AWAIT:
+			while (!__atomic_load_n((int *)j->to, __ATOMIC_SEQ_CST))
+				usleep(20);
+			break;
+		case WORD:
+			while ((int32_t)(__atomic_load_n((uint32_t *)j->to, __ATOMIC_SEQ_CST) - j->value) < 0)
+				usleep(20);
+		}
+		free(j);
+	}
+}
+
+static struct stream *start(void)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	s->last = &s->first;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->more, NULL);
+	pthread_create(&s->thread, NULL, serve, s);
+	return s;
+}
+
+static int queue(struct stream *s, struct job job)
+{
+	struct job *j = malloc(sizeof(*j));
+
+	if (current != (void *)0x1000)
+		return INVALID_VALUE; /* not in the context of the device */
+	*j = job;
+	j->next = NULL;
+	s = s != NULL ? s : legacy;
+	pthread_mutex_lock(&s->lock);
+	*s->last = j;
+	s->last = &j->next;
+	pthread_mutex_unlock(&s->lock);
+	pthread_cond_signal(&s->more);
+	return SUCCESS;
+}
+
+int cuInit(unsigned flags)
+{
+	if (getenv("FAKE_NO_DEVICE"))
+		return NO_DEVICE;
+	legacy = start();
+	return flags;
+}
+
+int cuGetErrorName(int e, const char **name)
+{
+	*name = e == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : e == INVALID_DEVICE ? "CUDA_ERROR_INVALID_DEVICE" : "CUDA_ERROR_INVALID_VALUE";
+	return SUCCESS;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+	*device = ordinal;
+	return ordinal == 0 ? SUCCESS : INVALID_DEVICE;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+	*context = (void *)0x1000;
+	return device;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
+
+int cuCtxGetCurrent(void **context)
+{
+	*context = current;
+	return SUCCESS;
+}
+
+int cuCtxSetCurrent(void *context)
+{
+	current = context;
+	return SUCCESS;
+}
+
+int cuMemHostAlloc(void **p, size_t size, unsigned flags)
+{
+	*p = calloc(1, size);
+	return flags == 3 ? SUCCESS : INVALID_VALUE;
+}
+
+int cuMemFreeHost(void *p)
+{
+	free(p);
+	return SUCCESS;
+}
+
+int cuStreamCreate(void **stream, unsigned flags)
+{
+	*stream = start();
+	return flags == 1 ? SUCCESS : INVALID_VALUE;
+}
+
+int cuStreamDestroy_v2(struct stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->ended = 1;
+	pthread_mutex_unlock(&s->lock);
+	pthread_cond_signal(&s->more);
+	return SUCCESS;
+}
+
+int cuStreamIsCapturing(void *stream, int *yes)
+{
+	*yes = stream == (void *)1;
+	return SUCCESS;
+}
+
+int cuEventCreate(struct event **e, unsigned flags)
+{
+	*e = malloc(sizeof(**e));
+	(*e)->moment = malloc(sizeof(int));
+	*(*e)->moment = 1;
+	return flags == 2 ? SUCCESS : INVALID_VALUE;
+}
+
+int cuEventDestroy_v2(struct event *e)
+{
+	free(e);
+	return SUCCESS;
+}
+
+int cuEventRecord(struct event *e, struct stream *s)
+{
+	e->moment = calloc(1, sizeof(int));
+	return queue(s, (struct job){.what = REACH, .to = e->moment});
+}
+
+int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags)
+{
+	return flags != 0 ? INVALID_VALUE : queue(s, (struct job){.what = AWAIT, .to = e->moment});
+}
+
+int cuStreamWaitValue32_v2(struct stream *s, unsigned long long p, uint32_t value, unsigned flags)
+{
+	return flags != 0 ? INVALID_VALUE : queue(s, (struct job){.what = WORD, .to = (void *)p, .value = value});
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t size, struct stream *s)
+{
+	return queue(s, (struct job){.what = COPY, .to = to, .from = (void *)from, .size = size});
+}
+
+int cuMemcpyHtoDAsync_v2(unsigned long long to, void *from, size_t size, struct stream *s)
+{
+	return queue(s, (struct job){.what = COPY, .to = (void *)to, .from = from, .size = size});
+}
+
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t size, struct stream *s)
+{
+	return queue(s, (struct job){.what = COPY, .to = (void *)to, .from = (void *)from, .size = size});
+}
+
+int cuLaunchHostFunc(struct stream *s, void (*f)(void *), void *arg)
+{
+	return queue(s, (struct job){.what = CALL, .to = arg, .f = f});
+}
