@@ -1,0 +1,34 @@
+// Package staging takes tensors in a GPU's memory through collectives of host memory, in the order of the
+// GPU's streams: a call queues copies and waits on the device and returns, and so does a wait for it.
+//
+//   - Plan (plan.go) cuts an operation into pieces: what is copied out of tensors to staging memory,
+//     what a collective does there, what is copied in. It is pure.
+//   - turns (turns.go) begins the collectives of pieces in the order of calls, which is the same on all
+//     ranks, each once the GPU has copied its input out.
+//   - ring (ring.go) is staging memory and the two streams that copy. It queues everything at the time of
+//     the call: a stream waits for a result by a word in pinned memory that the end of the collective
+//     writes, well or not, so that no wait is without an end.
+//   - Stage (stage.go) has the rings of a group.
+//
+// What a driver does is behind Card.
+package staging
+
+// Card is what the driver of a GPU does for its device; *gpudirect.Device is one, and says more of each.
+// Streams, events and addresses of device memory are the driver's. No method waits for the device.
+type Card interface {
+	Pin(size int) ([]byte, error)
+	Unpin(memory []byte) error
+	NewStream() (uintptr, error)
+	CloseStream(stream uintptr) error
+	NewEvent() (uintptr, error)
+	CloseEvent(event uintptr) error
+	Capturing(stream uintptr) (bool, error)
+	Record(event, stream uintptr) error
+	Wait(stream, event uintptr) error
+	WaitWord(stream uintptr, word *uint32, value uint32) error
+	CopyOut(host []byte, device, stream uintptr) error
+	CopyIn(device uintptr, host []byte, stream uintptr) error
+	CopyWithin(to, from uintptr, size int, stream uintptr) error
+	// Call has f called once the stream has come to it, by a thread that f must not block.
+	Call(stream uintptr, f func()) error
+}

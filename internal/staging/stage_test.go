@@ -1,0 +1,415 @@
+package staging
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/staging/stagingtest"
+)
+
+// network does collectives between the ranks of a test: one begins when all ranks have posted theirs, in
+// each order one after another, as those of a group.
+type network struct {
+	t      *testing.T
+	ranks  int
+	mu     sync.Mutex
+	orders map[Orders][]*meeting
+	posted map[Orders][]int // by rank
+	failed error
+	hold   bool // nothing ends
+}
+
+// meeting is a collective of all ranks.
+type meeting struct {
+	what   string
+	memory [][]byte
+	came   int
+	ends   []func(error)
+	do     func(memory [][]byte)
+}
+
+type began struct{ f func(func(error)) }
+
+func (b began) OnDone(f func(error)) { b.f(f) }
+
+func newNetwork(t *testing.T, ranks int) *network {
+	return &network{t: t, ranks: ranks, orders: map[Orders][]*meeting{}, posted: map[Orders][]int{Gather: make([]int, ranks), Reduce: make([]int, ranks)}}
+}
+
+// post is a rank's part of a collective, which is the same on all ranks.
+func (n *network) post(order Orders, rank int, what string, memory []byte, do func(memory [][]byte)) (Operation, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failed != nil {
+		return nil, n.failed
+	}
+	i := n.posted[order][rank]
+	n.posted[order][rank]++
+	if i == len(n.orders[order]) {
+		n.orders[order] = append(n.orders[order], &meeting{what: what, memory: make([][]byte, n.ranks), ends: make([]func(error), n.ranks), do: do})
+	}
+	m := n.orders[order][i]
+	assert.Equal(n.t, m.what, what, "ranks post the same in the same order")
+	m.memory[rank] = memory
+	return began{func(end func(error)) { n.arrive(m, rank, end) }}, nil
+}
+
+func (n *network) arrive(m *meeting, rank int, end func(error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failed != nil {
+		end(n.failed)
+		return
+	}
+	m.ends[rank] = end
+	if m.came++; m.came < n.ranks || n.hold {
+		return
+	}
+	go func() {
+		time.Sleep(rand.N(time.Millisecond))
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.failed != nil {
+			return
+		}
+		m.do(m.memory)
+		for i, end := range m.ends {
+			m.ends[i] = nil
+			end(nil)
+		}
+	}()
+}
+
+// fail ends everything.
+func (n *network) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failed != nil {
+		return
+	}
+	n.failed = err
+	for _, all := range n.orders {
+		for _, m := range all {
+			for i, end := range m.ends {
+				if m.ends[i] = nil; end != nil {
+					end(err)
+				}
+			}
+		}
+	}
+}
+
+// rank is one of a test.
+type rank struct {
+	*Stage
+	card    *stagingtest.Card
+	stream  uintptr
+	network *network
+	number  int
+	lost    atomic.Int32
+}
+
+func (r *rank) gather(send, recv uintptr, bytes int) Plan {
+	p := Allgather(r.number, r.network.ranks, send, recv, bytes, func(memory []byte, n int) (Operation, error) {
+		assert.True(r.network.t, r.card.IsPinned(memory), "the CPU touches staging memory alone")
+		return r.network.post(Gather, r.number, "gather", memory, func(all [][]byte) {
+			for from := range all {
+				for to := range all {
+					copy(all[to][from*n:(from+1)*n], all[from][from*n:(from+1)*n])
+				}
+			}
+		})
+	})
+	return p
+}
+
+// scatter is a Reduce-Scatter of bytes, summed modulo 256.
+func (r *rank) scatter(send, recv uintptr, bytes int) Plan {
+	return ReduceScatter(r.number, r.network.ranks, send, recv, bytes, func(memory []byte, n int) (Operation, error) {
+		return r.network.post(Reduce, r.number, "scatter", memory, func(all [][]byte) {
+			sums := make([]byte, len(memory))
+			for _, one := range all {
+				for i, b := range one {
+					sums[i] += b
+				}
+			}
+			for to := range all {
+				copy(all[to][to*n:(to+1)*n], sums[to*n:])
+			}
+		})
+	})
+}
+
+func group(t *testing.T, ranks, memory int, late time.Duration, limit func(error)) []*rank {
+	n := newNetwork(t, ranks)
+	all := make([]*rank, ranks)
+	for i := range all {
+		r := &rank{card: stagingtest.New(memory, late), network: n, number: i}
+		r.Stage = NewStage(Config{
+			Ranks: ranks,
+			Open:  func(int) (Card, error) { return r.card, nil },
+			Err: func() error {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return n.failed
+			},
+			Busy: func(error) bool { return false },
+			Broken: func(err error) {
+				if limit != nil {
+					limit(err)
+				}
+				n.fail(err)
+			},
+			Lost: func(string, error) { r.lost.Add(1) },
+		})
+		r.stream, _ = r.card.NewStream()
+		all[i] = r
+	}
+	t.Cleanup(func() {
+		for _, r := range all {
+			select {
+			case <-r.Shut():
+			case <-time.After(10 * time.Second):
+				t.Error("a stream does not end")
+				return
+			}
+			r.Close()
+			pinned, streams, events := r.card.Left()
+			assert.Equal(t, [3]int{0, 1, 0}, [3]int{pinned, streams, events}, "all but the caller's stream is given back")
+		}
+	})
+	return all
+}
+
+func pattern(seed, n int) []byte {
+	b := make([]byte, n)
+	g := rand.New(rand.NewPCG(uint64(seed), 7))
+	for i := range b {
+		b[i] = byte(g.Uint32())
+	}
+	return b
+}
+
+// step has a kernel make input that is gathered and reduced, and another one read the results at once. It
+// returns how many of these are wrong.
+func step(t *testing.T, all []*rank, seed, n int) (wrong int) {
+	ranks := len(all)
+	var sums, gathered []byte
+	for i := range all {
+		gathered = append(gathered, pattern(seed+i, n)...)
+	}
+	sums = make([]byte, ranks*n)
+	for i := range all {
+		for k, b := range pattern(seed+100+i, ranks*n) {
+			sums[k] += b
+		}
+	}
+	got := make([][2]<-chan []byte, ranks)
+	for i, r := range all {
+		send, recv := stagingtest.Base, stagingtest.Base+uintptr(n)
+		parts, part := recv+uintptr(ranks*n), recv+uintptr(2*ranks*n)
+		if seed%2 == 1 { // in place
+			send = recv + uintptr(i*n)
+			part = parts + uintptr(i*n)
+		}
+		r.card.Fill(r.stream, recv, make([]byte, ranks*n))
+		r.card.Fill(r.stream, send, pattern(seed+i, n))
+		r.card.Fill(r.stream, parts, pattern(seed+100+i, ranks*n))
+		a, err := r.Post(At{Stream: r.stream}, r.gather(send, recv, n))
+		require.NoError(t, err)
+		b, err := r.Post(At{Stream: r.stream}, r.scatter(parts, part, n))
+		require.NoError(t, err)
+		for _, w := range []*Work{a, b} {
+			require.NoError(t, w.Follow(r.stream))
+			w.Release()
+		}
+		got[i] = [2]<-chan []byte{r.card.Read(r.stream, recv, ranks*n), r.card.Read(r.stream, part, n)}
+	}
+	for i := range all {
+		if !bytes.Equal(<-got[i][0], gathered) {
+			wrong++
+		}
+		if !bytes.Equal(<-got[i][1], sums[i*n:(i+1)*n]) {
+			wrong++
+		}
+	}
+	return wrong
+}
+
+func TestStreamsAreFollowed(t *testing.T) {
+	const size = 3000
+	all := group(t, 3, 20*size, 300*time.Microsecond, nil)
+	for seed := range 20 {
+		require.Zero(t, step(t, all, 1000*seed, size))
+		require.Zero(t, step(t, all, 1000*seed+1, size), "in place")
+	}
+	require.Eventually(t, func() bool { return all[0].Stats().Ops == 80 }, 10*time.Second, time.Millisecond)
+	s := all[0].Stats()
+	require.Equal(t, uint64(40*(size+3*size)), s.OutBytes)
+	require.Equal(t, uint64(40*(2*size+size)), s.InBytes)
+	step(t, all, 7, size)
+	require.Equal(t, s.Made, all[0].Stats().Made, "nothing is made once the first step is over")
+}
+
+const smallPiece = 4096
+
+func smallPieces(t *testing.T) {
+	was := pieceBytes
+	pieceBytes = smallPiece
+	t.Cleanup(func() { pieceBytes = was })
+}
+
+func TestManyPieces(t *testing.T) {
+	smallPieces(t)
+	const size = 9*smallPiece + 77 // twice around the ring
+	all := group(t, 2, 8*size, 100*time.Microsecond, nil)
+	require.Zero(t, step(t, all, 4, size))
+	require.Zero(t, step(t, all, 5, size))
+}
+
+// TestPlantedBugs leaves waits out, of which the first is what a Stage does and the others what its rings do.
+func TestPlantedBugs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the bugs are races")
+	}
+	smallPieces(t)
+	const size = 9*smallPiece + 77
+	for _, bug := range []struct {
+		name   string
+		lateIn time.Duration
+		skip   func(r *rank, stream, event uintptr) bool
+	}{
+		{"input that is not waited for", 0, func(r *rank, stream, event uintptr) bool {
+			return stream == r.cards[0].rings[Gather].out && event == r.cards[0].rings[Gather].asked
+		}},
+		{"a slot that is filled too early", 8 * time.Millisecond, func(r *rank, stream, event uintptr) bool {
+			g := r.cards[0].rings[Gather]
+			for i := range g.slots {
+				if stream == g.out && event == g.slots[i].free {
+					return true
+				}
+			}
+			return false
+		}},
+		{"results that are not waited for", 0, func(r *rank, stream, _ uintptr) bool { return stream == r.stream }},
+	} {
+		t.Run(bug.name, func(t *testing.T) {
+			all := group(t, 2, 8*size, 500*time.Microsecond, nil)
+			require.Zero(t, step(t, all, 2, 100))
+			for _, r := range all {
+				r.card.LateIn = bug.lateIn
+				r.card.Skip = func(stream, event uintptr) bool { return bug.skip(r, stream, event) }
+			}
+			wrong := 0
+			for seed := 0; wrong == 0 && seed < 20; seed++ {
+				wrong = step(t, all, 10*seed, size)
+			}
+			require.NotZero(t, wrong, "the bug shows")
+		})
+	}
+}
+
+func TestFailureEndsEveryWait(t *testing.T) {
+	all := group(t, 2, 1<<20, 100*time.Microsecond, nil)
+	require.Zero(t, step(t, all, 2, 100))
+	all[0].network.hold = true
+	works := make([]*Work, 0, 4)
+	reads := make([]<-chan []byte, 0, 4)
+	for _, r := range all {
+		r.card.Fill(r.stream, stagingtest.Base, pattern(1, 4096))
+		for k := range 2 {
+			recv := stagingtest.Base + 8192 + uintptr(k)*16384
+			w, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, recv, 4096))
+			require.NoError(t, err)
+			require.NoError(t, w.Follow(r.stream))
+			works = append(works, w)
+			reads = append(reads, r.card.Read(r.stream, recv+uintptr(1-r.number)*4096, 4096))
+		}
+	}
+	dead := errors.New("rank 1 is dead")
+	time.AfterFunc(20*time.Millisecond, func() { all[0].network.fail(dead) })
+	for i, w := range works {
+		require.ErrorIs(t, w.WaitUntil(time.Time{}), dead)
+		require.Equal(t, bytes.Repeat([]byte{0xFF}, 4096), <-reads[i], "nobody takes it for a result")
+		w.Release()
+	}
+	require.Equal(t, int32(1), all[0].lost.Load(), "said once")
+	_, err := all[0].Post(At{Stream: all[0].stream}, all[0].gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	require.ErrorIs(t, err, dead)
+}
+
+func TestLimit(t *testing.T) {
+	var said atomic.Pointer[error]
+	all := group(t, 2, 1<<20, 0, func(err error) { said.CompareAndSwap(nil, &err) })
+	r := all[0] // the other one never comes
+	w, err := r.Post(At{Stream: r.stream, Limit: 50 * time.Millisecond}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	require.NoError(t, err)
+	require.ErrorContains(t, w.WaitUntil(time.Time{}), "an Allgather of tensors on CUDA device 0 was not done 50ms after its input was there")
+	require.ErrorContains(t, *said.Load(), "50ms")
+	w.Release()
+}
+
+// TestHostOperationsKeepTheirTurn posts one of the host behind one whose input is late.
+func TestHostOperationsKeepTheirTurn(t *testing.T) {
+	all := group(t, 2, 1<<20, 0, nil)
+	for _, r := range all {
+		block := make(chan struct{})
+		require.NoError(t, r.card.Queue("block", r.stream, func() { <-block }))
+		require.False(t, r.Waits(Gather))
+		w, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+		require.NoError(t, err)
+		w.Release()
+		require.True(t, r.Waits(Gather))
+		require.False(t, r.Waits(Reduce))
+		begun := make(chan struct{})
+		tries := 0
+		r.InTurn(Gather|Reduce, func() bool {
+			if tries++; tries < 3 {
+				return true // the group is full
+			}
+			_, err := r.network.post(Gather, r.number, "barrier", nil, func([][]byte) {})
+			assert.NoError(t, err)
+			close(begun)
+			return false
+		})
+		require.True(t, r.Waits(Reduce))
+		select {
+		case <-begun:
+			t.Fatal("it has begun before its turn")
+		case <-time.After(10 * time.Millisecond):
+		}
+		close(block)
+		<-begun
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	all := group(t, 2, 1<<20, 0, nil)
+	r := all[0]
+	r.card.Graph.Store(true)
+	_, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	require.ErrorIs(t, err, ErrCapturing)
+	r.card.Graph.Store(false)
+	for _, call := range []string{"Record", "Wait", "CopyOut", "Call", "WaitWord", "CopyIn"} {
+		t.Run(call, func(t *testing.T) {
+			all := group(t, 2, 1<<20, 0, nil)
+			require.Zero(t, step(t, all, 2, 100))
+			r := all[0]
+			r.card.Refuse.Store(&call)
+			_, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+			require.ErrorIs(t, err, stagingtest.ErrRefused)
+			require.ErrorIs(t, r.network.failed, stagingtest.ErrRefused, "the other ranks hear of it")
+		})
+	}
+	<-r.Shut()
+	_, err = r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	require.ErrorIs(t, err, ErrClosed)
+}

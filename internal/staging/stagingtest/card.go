@@ -1,0 +1,231 @@
+// Package stagingtest has a GPU for tests of internal/staging and of what stands on it.
+package stagingtest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Card is a device whose streams are goroutines that take a random time over everything: what is not
+// waited for is late. Its memory has addresses at which nothing lies. It is a staging.Card.
+type Card struct {
+	Late   time.Duration // at most
+	LateIn time.Duration // of copies in, if longer
+	// Skip, if not nil, reports whether a wait is left out: bugs are planted so.
+	Skip func(stream, event uintptr) bool
+	// Refuse is the call that fails next, by name.
+	Refuse atomic.Pointer[string]
+	// Graph says that streams are recorded into a CUDA graph.
+	Graph atomic.Bool
+
+	mu      sync.Mutex
+	memory  []byte
+	streams map[uintptr]chan func()
+	events  map[uintptr]chan struct{} // closed when reached
+	pinned  [][]byte
+	last    uintptr
+}
+
+// Base is the address of the device's memory.
+const Base = uintptr(1) << 50
+
+// ErrRefused is what a call ends with that is refused.
+var ErrRefused = errors.New("refused")
+
+// New returns a device with so many bytes of memory.
+func New(bytes int, late time.Duration) *Card {
+	return &Card{
+		Late: late, memory: make([]byte, bytes), streams: map[uintptr]chan func(){}, events: map[uintptr]chan struct{}{},
+	}
+}
+
+func (c *Card) at(device uintptr, n int) []byte { return c.memory[device-Base:][:n] }
+
+func (c *Card) refused(call string) error {
+	if want := c.Refuse.Load(); want != nil && *want == call {
+		c.Refuse.Store(nil)
+		return fmt.Errorf("%s: %w", call, ErrRefused)
+	}
+	return nil
+}
+
+// Pin returns memory of the host.
+func (c *Card) Pin(size int) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pinned = append(c.pinned, make([]byte, size))
+	return c.pinned[len(c.pinned)-1], c.refused("Pin")
+}
+
+// Unpin frees it.
+func (c *Card) Unpin(memory []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pinned = slices.DeleteFunc(c.pinned, func(p []byte) bool { return &p[0] == &memory[0] })
+	return nil
+}
+
+// IsPinned reports whether memory is of Pin.
+func (c *Card) IsPinned(memory []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
+	return slices.ContainsFunc(c.pinned, func(p []byte) bool {
+		from := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+		return at >= from && at+uintptr(len(memory)) <= from+uintptr(len(p))
+	})
+}
+
+// NewStream starts a goroutine.
+func (c *Card) NewStream() (uintptr, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	work := make(chan func(), 10000)
+	c.streams[c.last] = work
+	go func() {
+		for f := range work {
+			f()
+		}
+	}()
+	return c.last, c.refused("NewStream")
+}
+
+// CloseStream ends it.
+func (c *Card) CloseStream(stream uintptr) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.streams[stream])
+	delete(c.streams, stream)
+	return nil
+}
+
+// NewEvent returns one that is reached.
+func (c *Card) NewEvent() (uintptr, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	reached := make(chan struct{})
+	close(reached)
+	c.events[c.last] = reached
+	return c.last, c.refused("NewEvent")
+}
+
+// CloseEvent forgets it.
+func (c *Card) CloseEvent(event uintptr) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.events, event)
+	return nil
+}
+
+// Capturing returns Graph.
+func (c *Card) Capturing(uintptr) (bool, error) { return c.Graph.Load(), nil }
+
+// Queue queues what a call, by its name, does on a stream.
+func (c *Card) Queue(call string, stream uintptr, f func()) error {
+	if err := c.refused(call); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[stream] <- f
+	return nil
+}
+
+func (c *Card) dawdle() { dawdle(c.Late) }
+
+func dawdle(most time.Duration) {
+	if most > 0 {
+		time.Sleep(rand.N(most))
+	}
+}
+
+// Record has an event stand for what is queued so far.
+func (c *Card) Record(event, stream uintptr) error {
+	reached := make(chan struct{})
+	c.mu.Lock()
+	c.events[event] = reached
+	c.mu.Unlock()
+	return c.Queue("Record", stream, func() { close(reached) })
+}
+
+// Wait has a stream wait for that.
+func (c *Card) Wait(stream, event uintptr) error {
+	c.mu.Lock()
+	reached := c.events[event]
+	c.mu.Unlock()
+	if c.Skip != nil && c.Skip(stream, event) {
+		return nil
+	}
+	return c.Queue("Wait", stream, func() { <-reached })
+}
+
+// WaitWord has a stream wait for a word.
+func (c *Card) WaitWord(stream uintptr, word *uint32, value uint32) error {
+	return c.Queue("WaitWord", stream, func() {
+		for int32(atomic.LoadUint32(word)-value) < 0 {
+			time.Sleep(20 * time.Microsecond)
+		}
+	})
+}
+
+// CopyOut queues a copy.
+func (c *Card) CopyOut(host []byte, device, stream uintptr) error {
+	return c.Queue("CopyOut", stream, func() {
+		c.dawdle()
+		copy(host, c.at(device, len(host)))
+	})
+}
+
+// CopyIn queues a copy.
+func (c *Card) CopyIn(device uintptr, host []byte, stream uintptr) error {
+	return c.Queue("CopyIn", stream, func() {
+		dawdle(max(c.Late, c.LateIn))
+		copy(c.at(device, len(host)), host)
+	})
+}
+
+// CopyWithin queues a copy.
+func (c *Card) CopyWithin(to, from uintptr, size int, stream uintptr) error {
+	return c.Queue("CopyWithin", stream, func() {
+		c.dawdle()
+		copy(c.at(to, size), c.at(from, size))
+	})
+}
+
+// Call queues a call.
+func (c *Card) Call(stream uintptr, f func()) error {
+	return c.Queue("Call", stream, func() {
+		c.dawdle()
+		f()
+	})
+}
+
+// Fill queues a kernel that writes to device memory.
+func (c *Card) Fill(stream, device uintptr, bytes []byte) {
+	_ = c.Queue("fill", stream, func() {
+		c.dawdle()
+		copy(c.at(device, len(bytes)), bytes)
+	})
+}
+
+// Read queues a kernel that reads device memory, and returns what it will have read.
+func (c *Card) Read(stream, device uintptr, n int) <-chan []byte {
+	got := make(chan []byte, 1)
+	_ = c.Queue("read", stream, func() { got <- slices.Clone(c.at(device, n)) })
+	return got
+}
+
+// Left returns how much is not given back: pinned memory, streams, events.
+func (c *Card) Left() (pinned, streams, events int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pinned), len(c.streams), len(c.events)
+}
