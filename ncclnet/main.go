@@ -82,7 +82,7 @@ func memory(name string, p unsafe.Pointer, n C.size_t) ([]byte, error) {
 		return nil, argument("%s is NULL but should hold %d bytes", name, uint64(n))
 	}
 	if kind := gpudirect.KindOf(p); kind != gpudirect.Host {
-		return nil, argument("%s is %v memory; only host memory is supported so far: copy it to the CPU first", name, kind)
+		return nil, argument("%s is %v memory, which mcast_device_allgather and the like take", name, kind)
 	}
 	return unsafe.Slice((*byte)(p), int(n)), nil
 }

@@ -140,6 +140,38 @@ int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 
+/* The same on memory of a CUDA device: addresses are the device's, and an operation has its place in the
+ * order of the device's work. Its input is read, and its output written, after what the stream has queued
+ * before the call. The call returns at once, and so does mcast_device_follow. Such operations and those on
+ * memory of the host stand in the same orders. They need a CUDA driver of 11.7 or newer, which is loaded with
+ * the first; without one the call fails with MCAST_E_UNAVAILABLE. Work that is recorded into a CUDA graph
+ * is refused. */
+struct mcast_stream {
+	uint64_t size; /* sizeof(struct mcast_stream) */
+	/* A CUstream, the current one of the caller; 0 is the legacy default stream. */
+	uint64_t stream;
+	/* If the operation is not done so long after its input was there, the group ends on all ranks, as by
+	 * mcast_abort, so that no stream waits for ever. 0: no limit. */
+	int64_t timeout_ms;
+	/* The device, as the driver numbers those of this process. */
+	int64_t device;
+};
+int mcast_device_allgather(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv, size_t bytes,
+	int64_t *work, char *err, size_t errlen);
+int mcast_device_broadcast(int64_t group, const struct mcast_stream *at, uint64_t buf, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen);
+int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
+	size_t count, int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
+/* More than 1 MiB a rank goes in pieces; all ranks get the same bits. */
+int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
+	size_t count, int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
+/* mcast_device_follow has what is queued on a stream of the device from now on wait for the results of
+ * such a work. It returns the error of an operation that has failed by then. What fails later lets the
+ * stream go on, with 0xFF in each byte of the results that are not there: NaN, if they are floats.
+ * mcast_test and mcast_wait tell of the results on the device; until then, or until a stream that follows
+ * has come so far, the memory belongs to the library. */
+int mcast_device_follow(int64_t work, uint64_t stream, char *err, size_t errlen);
+
 /* mcast_test sets *done to 1 once a work is done, well or not. */
 int mcast_test(int64_t work, int *done, char *err, size_t errlen);
 /* mcast_wait blocks until a work is done, at most timeout_ms (<0: for ever),
@@ -281,6 +313,14 @@ struct mcast_stats {
 	/* Bytes read from the memory that ranks of a host share where they work together as a node,
 	 * headers included. */
 	uint64_t node_received_bytes;
+	/* Operations on a GPU's tensors done; each is one or more operations of the other counters. */
+	uint64_t device_ops;
+	/* Bytes copied from a GPU to staging memory. */
+	uint64_t device_out_bytes;
+	/* Bytes copied from staging memory to a GPU. */
+	uint64_t device_in_bytes;
+	/* Pinned memory, streams and events that the GPU's driver was asked for. */
+	uint64_t device_made;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

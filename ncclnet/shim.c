@@ -107,6 +107,47 @@ int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen)
 	return goBarrier(group, work, err, errlen);
 }
 
+int mcast_device_allgather(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv, size_t bytes,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeviceAllgather(group, (struct mcast_stream *)at, send, recv, bytes, work, err, errlen);
+}
+
+int mcast_device_broadcast(int64_t group, const struct mcast_stream *at, uint64_t buf, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeviceBroadcast(group, (struct mcast_stream *)at, buf, bytes, root, work, err, errlen);
+}
+
+int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
+	size_t count, int dtype, int op, double factor,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeviceReduceScatter(group, (struct mcast_stream *)at, send, recv, count, dtype, op, factor, work, err, errlen);
+}
+
+int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
+	size_t count, int dtype, int op, double factor,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeviceAllreduce(group, (struct mcast_stream *)at, send, recv, count, dtype, op, factor, work, err, errlen);
+}
+
+int mcast_device_follow(int64_t work, uint64_t stream, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeviceFollow(work, stream, err, errlen);
+}
+
 int mcast_test(int64_t work, int *done, char *err, size_t errlen)
 {
 	if (mcast_forked())

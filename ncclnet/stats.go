@@ -50,4 +50,8 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.shared_ops = C.uint64_t(s.SharedOps)
 	to.node_sent_bytes = C.uint64_t(s.NodeSentBytes)
 	to.node_received_bytes = C.uint64_t(s.NodeReceivedBytes)
+	to.device_ops = C.uint64_t(s.DeviceOps)
+	to.device_out_bytes = C.uint64_t(s.DeviceOutBytes)
+	to.device_in_bytes = C.uint64_t(s.DeviceInBytes)
+	to.device_made = C.uint64_t(s.DeviceMade)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/staging"
 )
 
 // pending is what can be waited for: an operation, or a group that is being left.
@@ -25,8 +26,8 @@ type pending interface {
 
 var works = handles[pending]{what: "work"}
 
-// start begins an operation of a group and hands out its handle.
-func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*group.Group) (*group.Work, error)) C.int {
+// start begins an operation of a group, which has its place in orders, and hands out its handle.
+func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, orders staging.Orders, f func(*group.Group) (*group.Work, error)) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if out == nil {
@@ -36,7 +37,7 @@ func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*grou
 		if err != nil {
 			return err
 		}
-		w, err := f(g)
+		w, err := g.InTurn(orders, func() (*group.Work, error) { return f(g) })
 		if err == nil {
 			*out = C.int64_t(works.add(w))
 		}
@@ -47,7 +48,7 @@ func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*grou
 
 //export goAllgather
 func goAllgather(handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
+	return start(handle, work, e, n, staging.Gather, func(g *group.Group) (*group.Work, error) {
 		s, err := memory("mcast_allgather: send", send, bytes)
 		if err != nil {
 			return nil, err
@@ -70,7 +71,7 @@ func shards(name string, p unsafe.Pointer, bytes C.size_t, ranks int) ([]byte, e
 
 //export goBroadcast
 func goBroadcast(handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
+	return start(handle, work, e, n, staging.Gather, func(g *group.Group) (*group.Work, error) {
 		b, err := memory("mcast_broadcast: buf", buf, bytes)
 		if err != nil {
 			return nil, err
@@ -81,7 +82,7 @@ func goBroadcast(handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.in
 
 //export goReduceScatter
 func goReduceScatter(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
+	return start(handle, work, e, n, staging.Reduce, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("mcast_reduce_scatter", dtype, op)
 		if err != nil {
 			return nil, err
@@ -111,7 +112,7 @@ func reduction(name string, dtype, op C.int) (reduce.Type, reduce.Op, error) {
 
 //export goAllreduce
 func goAllreduce(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(handle, work, e, n, func(g *group.Group) (*group.Work, error) {
+	return start(handle, work, e, n, staging.Gather|staging.Reduce, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("mcast_allreduce", dtype, op)
 		if err != nil {
 			return nil, err
@@ -130,7 +131,7 @@ func goAllreduce(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dt
 
 //export goBarrier
 func goBarrier(handle C.int64_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
-	return start(handle, work, e, n, (*group.Group).StartBarrier)
+	return start(handle, work, e, n, staging.Gather, (*group.Group).StartBarrier)
 }
 
 //export goTest
@@ -182,6 +183,9 @@ func deadlineIn(ms C.int64_t) time.Time {
 
 //export goForget
 func goForget(work C.int64_t) C.int {
-	_, err := works.take(int64(work))
+	w, err := works.take(int64(work))
+	if d, ok := w.(*group.DeviceWork); ok {
+		d.Release()
+	}
 	return fail(err, nil, 0)
 }

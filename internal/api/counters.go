@@ -41,10 +41,11 @@ const (
 	losses Group = "Losses and repairs"
 	node   Group = "The switch"
 	host   Group = "This host"
+	gpu    Group = "GPUs"
 )
 
 // Groups returns the groups, in the order of the reference.
-func Groups() []Group { return []Group{gather, reduce, both, losses, node, host} }
+func Groups() []Group { return []Group{gather, reduce, both, losses, node, host, gpu} }
 
 // Counters returns the table, in the order of struct mcast_stats.
 func Counters() []Counter { return counters }
@@ -209,4 +210,16 @@ var counters = []Counter{
 	{"node_received_bytes", bytes, host, "s.nodeReceived",
 		"Bytes read from the memory that ranks of a host share where they work together as a node, headers included.",
 		"Normal. 0 where every rank stands alone: info() says why."},
+	{"device_ops", operations, gpu, "s.device.Ops",
+		"Operations on a GPU's tensors done; each is one or more operations of the other counters.",
+		"Normal. 0 where tensors are on the CPU, or go over NCCL."},
+	{"device_out_bytes", bytes, gpu, "s.device.OutBytes",
+		"Bytes copied from a GPU to staging memory.",
+		"Normal: a shard in an Allgather, all shards in a Reduce-Scatter."},
+	{"device_in_bytes", bytes, gpu, "s.device.InBytes",
+		"Bytes copied from staging memory to a GPU.",
+		"Normal: the shards of others in an Allgather, a shard in a Reduce-Scatter."},
+	{"device_made", times, gpu, "s.device.Made",
+		"Pinned memory, streams and events that the GPU's driver was asked for.",
+		"Should stand still after the first step; otherwise works are kept that nobody needs."},
 }

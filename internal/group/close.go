@@ -116,6 +116,11 @@ func (g *Group) CloseUntil(ctx context.Context) error {
 
 // leave waits until all ranks leave, or, with its error, until the ctx of a CloseUntil ends.
 func (g *Group) leave() error {
+	if err := g.settle(); err != nil {
+		g.fail(g.closed())
+		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.rank, Text: "with operations of its own in flight"})
+		return err
+	}
 	g.posting.Lock()
 	g.leaving = true
 	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0 && g.node.idle()
@@ -165,5 +170,5 @@ func (g *Group) release() error {
 	g.reduce.Work()
 	g.node.stop()
 	g.lobby.close()
-	return errors.Join(g.node.close(), g.reduce.Close(), g.gather.Close(), g.free(), g.outputs.close())
+	return errors.Join(g.unstage(), g.node.close(), g.reduce.Close(), g.gather.Close(), g.free(), g.outputs.close())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -81,6 +82,7 @@ type sources struct {
 	fallbacks, shared        uint64
 	nodeSent, nodeReceived   uint64
 	warnings                 []string
+	device                   staging.Stats
 
 	gatherWaits, reduceWaits        overlap.Account
 	gatherBusy, reduceBusy, overlap time.Duration
@@ -96,6 +98,9 @@ func (g *Group) Stats() Stats {
 	s.gather, s.fabric = g.gather.Stats()
 	if g.outputs != nil {
 		s.shared = g.outputs.gathered.Load()
+	}
+	if stage := g.staged.Load(); stage != nil {
+		s.device = stage.Stats()
 	}
 	g.node.count(&s)
 	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()

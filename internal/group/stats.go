@@ -156,6 +156,18 @@ type Stats struct {
 	// work together as a node, headers included. Normal. 0 where every rank stands alone: Info
 	// says why.
 	NodeReceivedBytes uint64
+	// DeviceOps (operations): Operations on a GPU's tensors done; each is one or more operations
+	// of the other counters. Normal. 0 where tensors are on the CPU, or go over NCCL.
+	DeviceOps uint64
+	// DeviceOutBytes (bytes): Bytes copied from a GPU to staging memory. Normal: a shard in an
+	// Allgather, all shards in a Reduce-Scatter.
+	DeviceOutBytes uint64
+	// DeviceInBytes (bytes): Bytes copied from staging memory to a GPU. Normal: the shards of
+	// others in an Allgather, a shard in a Reduce-Scatter.
+	DeviceInBytes uint64
+	// DeviceMade (times): Pinned memory, streams and events that the GPU's driver was asked for.
+	// Should stand still after the first step; otherwise works are kept that nobody needs.
+	DeviceMade uint64
 }
 
 // stats returns the counters that s holds.
@@ -202,5 +214,9 @@ func (s *sources) stats() Stats {
 		SharedOps:           s.shared,
 		NodeSentBytes:       s.nodeSent,
 		NodeReceivedBytes:   s.nodeReceived,
+		DeviceOps:           s.device.Ops,
+		DeviceOutBytes:      s.device.OutBytes,
+		DeviceInBytes:       s.device.InBytes,
+		DeviceMade:          s.device.Made,
 	}
 }

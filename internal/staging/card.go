@@ -10,18 +10,15 @@
 //     writes, well or not, so that no wait is without an end.
 //   - Stage (stage.go) has the rings of a group.
 //
-// What a driver does is behind Card.
+// What a driver does is behind Card; two of one device are equal.
 package staging
 
 // Card is what the driver of a GPU does for its device; *gpudirect.Device is one, and says more of each.
 // Streams, events and addresses of device memory are the driver's. No method waits for the device.
 type Card interface {
 	Pin(size int) ([]byte, error)
-	Unpin(memory []byte) error
 	NewStream() (uintptr, error)
-	CloseStream(stream uintptr) error
 	NewEvent() (uintptr, error)
-	CloseEvent(event uintptr) error
 	Capturing(stream uintptr) (bool, error)
 	Record(event, stream uintptr) error
 	Wait(stream, event uintptr) error

@@ -15,7 +15,6 @@ type ring struct {
 	out, in  uintptr
 	asked    uintptr // an event: what the caller's stream had queued before a call
 	sequence uint32  // of the newest piece
-	pinned   []byte
 	slots    [slots]place
 }
 
@@ -34,16 +33,16 @@ type place struct {
 func newRing(card Card, bytes int, made *atomic.Uint64) (*ring, error) {
 	r := &ring{card: card}
 	stride := (bytes + line - 1) / line * line
-	var err error
-	if r.pinned, err = card.Pin(slots*stride + slots*line); err != nil {
+	pinned, err := card.Pin(slots*stride + slots*line)
+	if err != nil {
 		return nil, err
 	}
 	made.Add(1)
 	streams, events := []*uintptr{&r.out, &r.in}, []*uintptr{&r.asked}
 	for i := range r.slots {
 		s := &r.slots[i]
-		s.memory = r.pinned[i*stride:][:bytes:bytes]
-		s.word = (*uint32)(unsafe.Pointer(&r.pinned[slots*stride+i*line]))
+		s.memory = pinned[i*stride:][:bytes:bytes]
+		s.word = (*uint32)(unsafe.Pointer(&pinned[slots*stride+i*line]))
 		*s.word = 0
 		events = append(events, &s.filled, &s.free)
 	}
@@ -60,19 +59,6 @@ func newRing(card Card, bytes int, made *atomic.Uint64) (*ring, error) {
 		made.Add(1)
 	}
 	return r, nil
-}
-
-// close frees what the ring has, on which nothing is queued any more. Errors are the driver's on its way
-// out, and change nothing.
-func (r *ring) close() {
-	for i := range r.slots {
-		_ = r.card.CloseEvent(r.slots[i].filled)
-		_ = r.card.CloseEvent(r.slots[i].free)
-	}
-	_ = r.card.CloseEvent(r.asked)
-	_ = r.card.CloseStream(r.out)
-	_ = r.card.CloseStream(r.in)
-	_ = r.card.Unpin(r.pinned)
 }
 
 // begin has both streams wait for what a stream has queued so far: it makes the input, and may still read

@@ -63,9 +63,6 @@ type cardOf struct {
 	Card
 	rings map[Orders]*ring
 	made  *atomic.Uint64
-
-	mu     sync.Mutex
-	events []uintptr // to be used again
 }
 
 // NewStage returns a Stage that has nothing yet: what it needs is made with the first operation.
@@ -210,17 +207,14 @@ func (s *Stage) Shut() <-chan struct{} {
 	return done
 }
 
-// Close frees what the stage has made. Everything is done, after Shut.
+// Close leaves what the stage has made to others. Everything is done, after Shut.
 func (s *Stage) Close() {
 	s.turns.stop()
 	s.posting.Lock()
 	defer s.posting.Unlock()
 	for _, c := range s.cards {
 		for _, r := range c.rings {
-			r.close()
-		}
-		for _, e := range c.events {
-			_ = c.CloseEvent(e)
+			putRing(ringKind{c.Card, slot(s.cfg.Ranks)}, r)
 		}
 	}
 	clear(s.cards)
@@ -240,31 +234,25 @@ func (s *Stage) ring(ordinal int, orders Orders) (*cardOf, *ring, error) {
 	if orders&Reduce != 0 {
 		orders = Reduce
 	}
-	r := c.rings[orders]
+	if r := c.rings[orders]; r != nil {
+		return c, r, nil
+	}
+	r := takeRing(ringKind{c.Card, slot(s.cfg.Ranks)})
 	if r == nil {
 		made, err := newRing(c.Card, slot(s.cfg.Ranks), &s.made)
 		if err != nil {
 			return nil, nil, err
 		}
-		c.rings[orders], r = made, made
+		r = made
 	}
+	c.rings[orders] = r
 	return c, r, nil
 }
 
 func (c *cardOf) takeEvent() (uintptr, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.events); n > 0 {
-		e := c.events[n-1]
-		c.events = c.events[:n-1]
+	if e := takeEvent(c.Card); e != 0 {
 		return e, nil
 	}
 	c.made.Add(1)
 	return c.NewEvent()
-}
-
-func (c *cardOf) putEvent(e uintptr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.events = append(c.events, e)
 }

@@ -67,7 +67,7 @@ func (w *Work) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.event != 0 {
-		w.card.putEvent(w.event)
+		putEvent(w.card.Card, w.event)
 		w.event = 0
 	}
 }

@@ -152,6 +152,18 @@ type Stats struct {
 	// work together as a node, headers included. Normal. 0 where every rank stands alone: Info
 	// says why.
 	NodeReceivedBytes uint64
+	// DeviceOps (operations): Operations on a GPU's tensors done; each is one or more operations
+	// of the other counters. Normal. 0 where tensors are on the CPU, or go over NCCL.
+	DeviceOps uint64
+	// DeviceOutBytes (bytes): Bytes copied from a GPU to staging memory. Normal: a shard in an
+	// Allgather, all shards in a Reduce-Scatter.
+	DeviceOutBytes uint64
+	// DeviceInBytes (bytes): Bytes copied from staging memory to a GPU. Normal: the shards of
+	// others in an Allgather, a shard in a Reduce-Scatter.
+	DeviceInBytes uint64
+	// DeviceMade (times): Pinned memory, streams and events that the GPU's driver was asked for.
+	// Should stand still after the first step; otherwise works are kept that nobody needs.
+	DeviceMade uint64
 }
 
 // Stats returns the counters.
@@ -200,5 +212,9 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.SharedOps -= earlier.SharedOps
 	s.NodeSentBytes -= earlier.NodeSentBytes
 	s.NodeReceivedBytes -= earlier.NodeReceivedBytes
+	s.DeviceOps -= earlier.DeviceOps
+	s.DeviceOutBytes -= earlier.DeviceOutBytes
+	s.DeviceInBytes -= earlier.DeviceInBytes
+	s.DeviceMade -= earlier.DeviceMade
 	return s
 }

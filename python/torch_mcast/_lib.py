@@ -48,8 +48,31 @@ class StatsStruct(c.Structure):
     _fields_ = [("size", c.c_uint64), *((f.name, c.c_uint64) for f in fields(Stats))]
 
 
+class StreamStruct(c.Structure):
+    """struct mcast_stream: where and when an operation on a GPU's tensors takes place."""
+
+    _fields_ = [
+        ("size", c.c_uint64),
+        ("stream", c.c_uint64),
+        ("timeout_ms", c.c_int64),
+        ("device", c.c_int64),
+    ]
+
+
+def stream_at(device: int, stream: int, timeout_ms: int) -> StreamStruct:
+    """Return the place behind what a stream has queued.
+
+    Args:
+        device: the device's number in this process.
+        stream: a CUstream; 0: the default stream.
+        timeout_ms: how long the operation may take once its input is there; then the group ends.
+    """
+    return StreamStruct(c.sizeof(StreamStruct), stream, timeout_ms, device)
+
+
 _ERR = [c.c_char_p, c.c_size_t]
 _WORK = [c.POINTER(c.c_int64), *_ERR]
+_AT = c.POINTER(StreamStruct)
 _SIGNATURES: dict[str, list[Any]] = {
     "mcast_open": [
         c.c_int, c.c_int, c.c_char_p, c.c_char_p, c.c_size_t,
@@ -69,6 +92,15 @@ _SIGNATURES: dict[str, list[Any]] = {
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
     ],
     "mcast_barrier": [c.c_int64, *_WORK],
+    "mcast_device_allgather": [c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, *_WORK],
+    "mcast_device_broadcast": [c.c_int64, _AT, c.c_uint64, c.c_size_t, c.c_int, *_WORK],
+    "mcast_device_reduce_scatter": [
+        c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
+    ],
+    "mcast_device_allreduce": [
+        c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
+    ],
+    "mcast_device_follow": [c.c_int64, c.c_uint64, *_ERR],
     "mcast_test": [c.c_int64, c.POINTER(c.c_int), *_ERR],
     "mcast_wait": [c.c_int64, c.c_int64, *_ERR],
     "mcast_forget": [c.c_int64],
@@ -219,10 +251,18 @@ class Library:
         """Give up a rank that will not join."""
         self._check(self._dll.mcast_close_endpoint(endpoint, _scratch.err, _ERROR_BYTES))
 
-    def allgather(self, group: int, send: int, recv: int, nbytes: int) -> int:
-        """Start an Allgather of nbytes a rank; return the work."""
+    def allgather(self, group: int, send: int, recv: int, nbytes: int, at: StreamStruct | None = None) -> int:
+        """Start an Allgather of nbytes a rank, at: on a GPU; return the work."""
+        return self._start("allgather", at, group, send, recv, nbytes)
+
+    def _start(self, name: str, at: StreamStruct | None, group: int, *args: float) -> int:
         s = _scratch
-        self._check(self._dll.mcast_allgather(group, send, recv, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
+        if at is None:
+            start = getattr(self._dll, f"mcast_{name}")
+            self._check(start(group, *args, s.handle_ref, s.err, _ERROR_BYTES))
+        else:
+            start = getattr(self._dll, f"mcast_device_{name}")
+            self._check(start(group, c.byref(at), *args, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
 
     def reserve(self, group: int, nbytes: int) -> int:
@@ -247,35 +287,44 @@ class Library:
         """Give a place back, whose memory nobody of this process uses any more."""
         self._dll.mcast_release(output)
 
-    def broadcast(self, group: int, buf: int, nbytes: int, root: int) -> int:
-        """Start a Broadcast; return the work."""
-        s = _scratch
-        self._check(self._dll.mcast_broadcast(group, buf, nbytes, root, s.handle_ref, s.err, _ERROR_BYTES))
-        return s.handle.value
+    def broadcast(self, group: int, buf: int, nbytes: int, root: int, at: StreamStruct | None = None) -> int:
+        """Start a Broadcast, at: on a GPU; return the work."""
+        return self._start("broadcast", at, group, buf, nbytes, root)
 
     def reduce_scatter(
-        self, group: int, send: int, recv: int, count: int, dtype: int, op: int, factor: float
+        self,
+        group: int,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        at: StreamStruct | None = None,
     ) -> int:
-        """Start a Reduce-Scatter of count elements a rank; return the work."""
-        s = _scratch
-        self._check(
-            self._dll.mcast_reduce_scatter(
-                group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
-            )
-        )
-        return s.handle.value
+        """Start a Reduce-Scatter of count elements a rank, at: on a GPU; return the work."""
+        return self._start("reduce_scatter", at, group, send, recv, count, dtype, op, factor)
 
     def allreduce(
-        self, group: int, send: int, recv: int, count: int, dtype: int, op: int, factor: float
+        self,
+        group: int,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        at: StreamStruct | None = None,
     ) -> int:
-        """Start an Allreduce of count elements; return the work."""
-        s = _scratch
-        self._check(
-            self._dll.mcast_allreduce(
-                group, send, recv, count, dtype, op, factor, s.handle_ref, s.err, _ERROR_BYTES
-            )
-        )
-        return s.handle.value
+        """Start an Allreduce of count elements, at: on a GPU; return the work."""
+        return self._start("allreduce", at, group, send, recv, count, dtype, op, factor)
+
+    def follow(self, work: int, stream: int) -> None:
+        """Have what a CUDA stream is given from now on wait for the results of a work on a GPU.
+
+        Raises the error of a work that has failed by now.
+        """
+        self._check(self._dll.mcast_device_follow(work, stream, _scratch.err, _ERROR_BYTES))
 
     def barrier(self, group: int) -> int:
         """Start a barrier; return the work."""

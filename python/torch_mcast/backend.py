@@ -14,16 +14,19 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import connections, errors, profile, reduction, shared
+from . import connections, device, errors, profile, reduction, shared
+from ._lib import StreamStruct
 from .capabilities import collective
 from .counters import Stats
 from .delegate import GlooBacked
+from .device import DeviceWork
 from .group import Group, Info, Lane
 from .reduction import Reduction
 from .rendezvous import exchange
 from .tensor import (
     flat_view,
     only,
+    require_cpu,
     require_dense,
     require_pairs,
     require_reducible,
@@ -52,8 +55,8 @@ def gloo_at(address: str, store: Store, rank: int, size: int, timeout: timedelta
 class MulticastBackend(GlooBacked):
     """One rank of a process group over the multicast library.
 
-    Tensors must be dense and on the CPU. Tensors that are not contiguous go
-    through a staging copy.
+    Tensors must be dense, on the CPU or on a CUDA device (see device.py). Tensors that are not contiguous
+    go through a staging copy.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class MulticastBackend(GlooBacked):
         flat = flat_view(outputs)
         finish = None
         if flat is None:
-            flat = torch.empty(self.size() * tensor.numel(), dtype=tensor.dtype)
+            flat = torch.empty(self.size() * tensor.numel(), dtype=tensor.dtype, device=tensor.device)
             finish = scatter_into(outputs, flat)
         return self._gather_flat(flat, tensor.contiguous(), outputs, finish, opts)
 
@@ -207,7 +210,7 @@ class MulticastBackend(GlooBacked):
         return self._post(
             "all_gather",
             self.group.gather,
-            lambda g: g.lib.allgather(g.live(), send.data_ptr(), recv.data_ptr(), nbytes),
+            lambda g, at: g.lib.allgather(g.live(), send.data_ptr(), recv.data_ptr(), nbytes, at),
             f"of {nbytes} bytes a rank",
             [send],
             outputs,
@@ -265,7 +268,7 @@ class MulticastBackend(GlooBacked):
         return self._post(
             "broadcast",
             self.group.gather,
-            lambda g: g.lib.broadcast(g.live(), buf.data_ptr(), nbytes, root),
+            lambda g, at: g.lib.broadcast(g.live(), buf.data_ptr(), nbytes, root, at),
             f"of {nbytes} bytes from rank {root}",
             [tensor],
             [tensor],
@@ -278,7 +281,7 @@ class MulticastBackend(GlooBacked):
     def barrier(self, opts: Any) -> McastWork:
         """Wait for all ranks."""
         return self._post(
-            "barrier", self.group.gather, lambda g: g.lib.barrier(g.live()), "", [], [], (), None, opts
+            "barrier", self.group.gather, lambda g, _: g.lib.barrier(g.live()), "", [], [], (), None, opts
         )
 
     # ---- Reduce-Scatter
@@ -304,6 +307,7 @@ class MulticastBackend(GlooBacked):
             )
         known = reduction.find(output.dtype, opts.reduceOp)
         if known is None:
+            require_cpu("this reduce_scatter", output)
             require_reducible("reduce_scatter", (output, opts))
             method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
             return DelegatedWork(method(output, input, opts))
@@ -323,6 +327,7 @@ class MulticastBackend(GlooBacked):
                 f"reduce_scatter: the list has {len(inputs)} tensors, and there are {self.size()} ranks"
             )
         if known is None or not equal:
+            require_cpu("this reduce_scatter", output)
             require_reducible("reduce_scatter", (output, opts))
             return DelegatedWork(self._gloo.reduce_scatter(outputs, input_lists, opts))
         flat = flat_view(inputs)
@@ -347,7 +352,7 @@ class MulticastBackend(GlooBacked):
         return self._post(
             "reduce_scatter",
             self.group.reduce,
-            lambda g: g.lib.reduce_scatter(g.live(), send.data_ptr(), recv.data_ptr(), count, *known),
+            lambda g, at: g.lib.reduce_scatter(g.live(), send.data_ptr(), recv.data_ptr(), count, *known, at),
             f"of {count} elements ({output.dtype}) a rank",
             [send],
             [output],
@@ -374,6 +379,7 @@ class MulticastBackend(GlooBacked):
         require_dense(tensor)
         known = reduction.find(tensor.dtype, opts.reduceOp)
         if known is None:
+            require_cpu("this all_reduce", tensor)
             require_reducible("allreduce", (tensor, opts))
             return DelegatedWork(self._gloo.allreduce([tensor], opts))
         memory = tensor.contiguous()
@@ -385,7 +391,7 @@ class MulticastBackend(GlooBacked):
         return self._post(
             "all_reduce",
             self.group.both,
-            lambda g: g.lib.allreduce(g.live(), memory.data_ptr(), memory.data_ptr(), count, *known),
+            lambda g, at: g.lib.allreduce(g.live(), memory.data_ptr(), memory.data_ptr(), count, *known, at),
             f"of {count} elements ({tensor.dtype})",
             [tensor],
             [tensor],
@@ -400,7 +406,7 @@ class MulticastBackend(GlooBacked):
         self,
         operation: str,
         lane: Lane,
-        start: Callable[[Group], int],
+        start: Callable[[Group, StreamStruct | None], int],
         details: str,
         inputs: list[torch.Tensor],
         outputs: list[torch.Tensor],
@@ -411,14 +417,18 @@ class MulticastBackend(GlooBacked):
         group, number, recorder = self.group, self._sequence, self._recorder
         timeout = opts.timeout if opts is not None and opts.timeout > timedelta(0) else self._timeout
         name = f"{operation} {details}".rstrip()
+        at = device.place(keep[0], timeout) if keep else None
         event = profile.begin(operation, number, self.size(), inputs, outputs)
 
         def track(handle: int) -> McastWork:
-            return McastWork(
+            work = (McastWork if at is None else DeviceWork)(
                 group, lane, handle, name, outputs, keep, finish, timeout, number, recorder, event
             )
+            if isinstance(work, DeviceWork):
+                work.follow_up(keep[0].device)
+            return work
 
-        return lane.post(lambda: start(group), track)
+        return lane.post(lambda: start(group, at), track)
 
     # Names of torch before the summer of 2026.
     _allgather_base = all_gather_single

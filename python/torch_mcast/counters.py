@@ -120,6 +120,14 @@ class Stats(Readings):
         node_received_bytes (bytes): Bytes read from the memory that ranks of a host share where
             they work together as a node, headers included. Normal. 0 where every rank stands
             alone: info() says why.
+        device_ops (operations): Operations on a GPU's tensors done; each is one or more operations
+            of the other counters. Normal. 0 where tensors are on the CPU, or go over NCCL.
+        device_out_bytes (bytes): Bytes copied from a GPU to staging memory. Normal: a shard in an
+            Allgather, all shards in a Reduce-Scatter.
+        device_in_bytes (bytes): Bytes copied from staging memory to a GPU. Normal: the shards of
+            others in an Allgather, a shard in a Reduce-Scatter.
+        device_made (times): Pinned memory, streams and events that the GPU's driver was asked for.
+            Should stand still after the first step; otherwise works are kept that nobody needs.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -176,6 +184,12 @@ class Stats(Readings):
             "node_sent_bytes": "bytes",
             "node_received_bytes": "bytes",
         },
+        "GPUs": {
+            "device_ops": "operations",
+            "device_out_bytes": "bytes",
+            "device_in_bytes": "bytes",
+            "device_made": "times",
+        },
     }
 
     gather_ops: int
@@ -219,3 +233,7 @@ class Stats(Readings):
     shared_ops: int
     node_sent_bytes: int
     node_received_bytes: int
+    device_ops: int
+    device_out_bytes: int
+    device_in_bytes: int
+    device_made: int

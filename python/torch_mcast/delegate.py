@@ -10,7 +10,7 @@ from typing import Any
 from torch._C._distributed_c10d import ProcessGroupGloo
 
 from .capabilities import Capabilities, collective
-from .tensor import require_dense, require_reducible, tensors_in
+from .tensor import require_cpu, require_reducible, tensors_in
 from .work import DelegatedWork
 
 
@@ -33,7 +33,7 @@ class GlooBacked(Capabilities):
 
 def _delegate(name: str) -> Callable[..., DelegatedWork]:
     def method(self: GlooBacked, *args: Any) -> DelegatedWork:
-        require_dense(*tensors_in(args))
+        require_cpu(name, *tensors_in(args))
         require_reducible(name, args)
         return DelegatedWork(getattr(self._gloo, name)(*args))
 

@@ -27,7 +27,6 @@ def register() -> None:
     """Make the name "mcast" known to torch.distributed. A second call does nothing."""
     if not dist.is_available() or NAME in dist.Backend.backend_list:
         return
-    # "cuda" is registered so that its tensors get our message and not "no backend for device".
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
 
 

@@ -25,14 +25,28 @@ def require_pairs(outputs: Sequence[Any], inputs: Sequence[Any], operation: str)
 
 
 def require_dense(*tensors: torch.Tensor) -> None:
-    """Raise ArgumentError unless all tensors are dense and on the CPU."""
+    """Raise ArgumentError unless all tensors are dense, and all on the CPU or all on one CUDA device."""
     for tensor in tensors:
-        if tensor.device.type == "cuda":
-            raise errors.ArgumentError("CUDA tensors are not supported yet; move to CPU or use nccl")
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        if tensor.device.type not in ("cpu", "cuda") or tensor.layout != torch.strided:
             raise errors.ArgumentError(
-                f"a {tensor.layout} tensor on {tensor.device}: only dense tensors on the CPU are supported"
+                f"a {tensor.layout} tensor on {tensor.device}: only dense tensors on the CPU or on a CUDA "
+                "device are supported"
             )
+        if tensor.device != tensors[0].device:
+            raise errors.ArgumentError(
+                f"tensors on {tensors[0].device} and {tensor.device}: those of a call must be on one device"
+            )
+
+
+def require_cpu(operation: str, *tensors: torch.Tensor) -> None:
+    """Raise an error unless all tensors are dense and on the CPU: gloo does the operation."""
+    require_dense(*tensors)
+    if any(tensor.device.type != "cpu" for tensor in tensors):
+        raise errors.UnsupportedError(
+            f"{operation} of CUDA tensors: the mcast backend does all_gather, reduce_scatter, all_reduce and "
+            "broadcast of them, with SUM, PRODUCT, MIN, MAX, AVG and PREMUL_SUM; move the tensors to the "
+            "CPU, or use another group (nccl, gloo)"
+        )
 
 
 def require_reducible(operation: str, args: Sequence[Any]) -> None:

@@ -147,10 +147,13 @@ class McastWork(Work):
                 # Of a future that a program fails, set_exception makes one of torch's that
                 # succeeds with the exception as its value. A callback that raises makes one
                 # that fails.
-                self._ended = torch.futures.Future()
+                self._ended = self._new_future()
                 self._future = self._ended.then(lambda _: self._outcome())
                 self._lane.watch(self)
             return self._future
+
+    def _new_future(self) -> torch.futures.Future[None]:
+        return torch.futures.Future()
 
     def complete_future(self) -> None:
         """Give the outcome to the future that get_future returned."""

@@ -63,14 +63,6 @@ func (c *Card) Pin(size int) ([]byte, error) {
 	return c.pinned[len(c.pinned)-1], c.refused("Pin")
 }
 
-// Unpin frees it.
-func (c *Card) Unpin(memory []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pinned = slices.DeleteFunc(c.pinned, func(p []byte) bool { return &p[0] == &memory[0] })
-	return nil
-}
-
 // IsPinned reports whether memory is of Pin.
 func (c *Card) IsPinned(memory []byte) bool {
 	c.mu.Lock()
@@ -97,15 +89,6 @@ func (c *Card) NewStream() (uintptr, error) {
 	return c.last, c.refused("NewStream")
 }
 
-// CloseStream ends it.
-func (c *Card) CloseStream(stream uintptr) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.streams[stream])
-	delete(c.streams, stream)
-	return nil
-}
-
 // NewEvent returns one that is reached.
 func (c *Card) NewEvent() (uintptr, error) {
 	c.mu.Lock()
@@ -115,14 +98,6 @@ func (c *Card) NewEvent() (uintptr, error) {
 	close(reached)
 	c.events[c.last] = reached
 	return c.last, c.refused("NewEvent")
-}
-
-// CloseEvent forgets it.
-func (c *Card) CloseEvent(event uintptr) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.events, event)
-	return nil
 }
 
 // Capturing returns Graph.
@@ -221,11 +196,4 @@ func (c *Card) Read(stream, device uintptr, n int) <-chan []byte {
 	got := make(chan []byte, 1)
 	_ = c.Queue("read", stream, func() { got <- slices.Clone(c.at(device, n)) })
 	return got
-}
-
-// Left returns how much is not given back: pinned memory, streams, events.
-func (c *Card) Left() (pinned, streams, events int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.pinned), len(c.streams), len(c.events)
 }

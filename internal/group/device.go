@@ -1,0 +1,231 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/staging"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Operations on device memory go through staging memory, piece by piece; see internal/staging. What a
+// rank posts between them, on host memory, must come in the same order as on the others: InTurn.
+
+// DeviceAt is where and when an operation on device memory takes place.
+type DeviceAt = staging.At
+
+// DeviceWork is an operation on device memory.
+type DeviceWork = staging.Work
+
+// Pending is an operation of host memory that begins in its turn.
+type Pending interface {
+	Done() <-chan struct{}
+	WaitUntil(deadline time.Time) error
+}
+
+// StartDeviceAllgather is StartAllgather of bytes at device addresses.
+func (g *Group) StartDeviceAllgather(at DeviceAt, send, recv uintptr, bytes int) (*DeviceWork, error) {
+	rank, size := g.Rank(), g.Size()
+	own := recv + uintptr(rank*bytes)
+	if send != own && touch(send, bytes, recv, bytes*size) {
+		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]", rank*bytes, (rank+1)*bytes)
+	}
+	return g.stage().Post(at, staging.Allgather(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
+		return operation(g.StartAllgather(memory[rank*n:(rank+1)*n], memory))
+	}))
+}
+
+// StartDeviceBroadcast is StartBroadcast of bytes at a device address.
+func (g *Group) StartDeviceBroadcast(at DeviceAt, buf uintptr, bytes, root int) (*DeviceWork, error) {
+	if root < 0 || root >= g.Size() {
+		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.Size()-1)
+	}
+	return g.stage().Post(at, staging.Broadcast(g.Rank(), g.Size(), root, buf, bytes, func(memory []byte, _ int) (staging.Operation, error) {
+		return operation(g.StartBroadcast(memory, root))
+	}))
+}
+
+// StartDeviceReduceScatter is StartReduceScatter at device addresses, of results of so many bytes.
+func (g *Group) StartDeviceReduceScatter(at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64) (*DeviceWork, error) {
+	rank, size := g.Rank(), g.Size()
+	if err := g.checkDevice("reduce-scatter", send, recv, bytes, bytes*size, rank*bytes, t, op); err != nil {
+		return nil, err
+	}
+	return g.stage().Post(at, staging.ReduceScatter(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
+		return operation(g.StartReduceScatter(memory, memory[rank*n:(rank+1)*n], t, op, factor))
+	}))
+}
+
+// StartDeviceAllreduce is StartAllreduce of bytes at device addresses. One that is staged in several pieces,
+// each of as many MiB as there are ranks, is as many Allreduces.
+func (g *Group) StartDeviceAllreduce(at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64) (*DeviceWork, error) {
+	if err := g.checkDevice("allreduce", send, recv, bytes, bytes, 0, t, op); err != nil {
+		return nil, err
+	}
+	return g.stage().Post(at, staging.Allreduce(g.Size(), send, recv, bytes, func(memory []byte, _ int) (staging.Operation, error) {
+		return operation(g.StartAllreduce(memory, memory, t, op, factor))
+	}))
+}
+
+// checkDevice reports what is wrong with a reduction of so many bytes at send, whose result may be at own
+// there.
+func (g *Group) checkDevice(call string, send, recv uintptr, result, input, own int, t reduce.Type, op reduce.Op) error {
+	if err := checkReduction(call, t, op); err != nil {
+		return err
+	}
+	switch {
+	case result%t.Size() != 0:
+		return argument("%s: recv has %d bytes, which is no multiple of %d, the size of %v", call, result, t.Size(), t)
+	case recv != send+uintptr(own) && touch(send, input, recv, result):
+		return argument("%s: recv overlaps send without being its own place there, send[%d:%d]", call, own, own+result)
+	}
+	return nil
+}
+
+// touch reports whether two stretches of device memory share a byte.
+func touch(a uintptr, n int, b uintptr, m int) bool {
+	return n > 0 && m > 0 && a < b+uintptr(m) && b < a+uintptr(n)
+}
+
+// operation is what StartX returns, for a Starter.
+func operation(w *Work, err error) (staging.Operation, error) {
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// InTurn begins an operation on host memory: now, or where earlier ones on device memory wait for their
+// input, after these. orders are those in which it has a place.
+func (g *Group) InTurn(orders staging.Orders, start func() (*Work, error)) (Pending, error) {
+	s := g.staged.Load()
+	if s == nil || !s.Waits(orders) {
+		w, err := start()
+		if err != nil {
+			return nil, err
+		}
+		return w, nil
+	}
+	p := &deferred{done: make(chan struct{})}
+	s.InTurn(orders, func() bool {
+		w, err := start()
+		switch {
+		case errors.Is(err, engine.ErrBusy):
+			return true
+		case err != nil:
+			p.end(err)
+		default:
+			w.OnDone(p.end)
+		}
+		return false
+	})
+	return p, nil
+}
+
+// deferred is an operation that has not begun when it is posted.
+type deferred struct {
+	done chan struct{}
+	err  error
+}
+
+func (d *deferred) end(err error) {
+	d.err = err
+	close(d.done)
+}
+
+// Done is closed when the operation is done, well or not.
+func (d *deferred) Done() <-chan struct{} { return d.done }
+
+// WaitUntil blocks until it is done, or the deadline, unless zero, has passed.
+func (d *deferred) WaitUntil(deadline time.Time) error {
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-d.done:
+		return d.err
+	case <-late:
+		return context.DeadlineExceeded
+	}
+}
+
+// OpenDevice finds a GPU by its number. Programs that have a driver set it before the first operation on
+// device memory; this package does without C.
+var OpenDevice = func(int) (staging.Card, error) {
+	return nil, fmt.Errorf("%w: this program has no way to a GPU", fabric.ErrUnavailable)
+}
+
+// stage returns what operations on device memory need. Without any there is none.
+func (g *Group) stage() *staging.Stage {
+	if s := g.staged.Load(); s != nil {
+		return s
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.staged.Load(); s != nil {
+		return s
+	}
+	s := staging.NewStage(staging.Config{
+		Ranks: g.Size(),
+		Open:  func(ordinal int) (staging.Card, error) { return OpenDevice(ordinal) },
+		Err: func() error {
+			if f := g.mesh.Err(); f != nil {
+				return f
+			}
+			return nil
+		},
+		Busy: func(err error) bool { return errors.Is(err, engine.ErrBusy) },
+		Broken: func(err error) {
+			g.mesh.Report(&Fault{Kind: Aborted, Rank: g.Rank(), Text: err.Error()})
+		},
+		Lost: func(name string, err error) {
+			g.log.Error("an operation on a GPU's tensors has failed, and its results there are NaN", "operation", name, "error", err)
+		},
+	})
+	g.staged.Store(s)
+	return s
+}
+
+// settle waits, before the group is left, for operations on device memory. It returns at once when the
+// group fails, and with the error of a ctx that ends the wait of Close.
+func (g *Group) settle() error {
+	s := g.staged.Load()
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.Shut():
+	case <-g.life.Done():
+	case err := <-g.impatient:
+		return err
+	}
+	return nil
+}
+
+// deviceGrace is how long a group that has failed waits for the GPU to pass its last operations, which may
+// stand behind those of others, before it leaves their staging memory behind.
+const deviceGrace = 10 * time.Second
+
+// unstage gives up what operations on device memory needed. Nothing drives the group any more.
+func (g *Group) unstage() error {
+	s := g.staged.Load()
+	if s == nil {
+		return nil
+	}
+	late := time.NewTimer(deviceGrace)
+	defer late.Stop()
+	select {
+	case <-s.Shut():
+		s.Close()
+		return nil
+	case <-late.C:
+		return fmt.Errorf("the GPU has not come to the end of the group's copies within %v: their memory is left behind", deviceGrace)
+	}
+}

@@ -1,0 +1,118 @@
+"""Operations on tensors of a GPU, in the order of its streams: what NCCL's works do, ours do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch
+
+from . import _lib, errors
+from .work import McastWork
+
+_NO_TIMEOUT = timedelta(0)
+
+
+def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
+    """Return where an operation on a tensor takes place: behind what its device's current stream has.
+
+    None stands for the CPU.
+    """
+    if tensor.device.type != "cuda":
+        return None
+    if torch.cuda.is_current_stream_capturing():
+        raise errors.ArgumentError(
+            "the current stream is recording a CUDA graph, which cannot hold an operation of the host: "
+            "run collectives outside of torch.cuda.graph"
+        )
+    stream = torch.cuda.current_stream(tensor.device).cuda_stream
+    return _lib.stream_at(tensor.device.index, stream, int(timeout.total_seconds() * 1000))
+
+
+class DeviceWork(McastWork):
+    """An operation in flight on tensors of a GPU.
+
+    wait() returns at once and has the current stream wait. The work keeps its tensors until then, or until
+    it is done: whoever waits on another stream than the one that a tensor was allocated on tells the
+    allocator (Tensor.record_stream), as with NCCL. is_completed() and the future tell of results that are
+    there.
+    """
+
+    _copied: torch.cuda.Event | None = None  # recorded behind the copy from staging to outputs
+    _device: torch.device
+
+    def follow_up(self, device: torch.device) -> None:
+        """Queue the copy from staging to outputs, if there is one, behind the operation. Called once."""
+        self._device = device
+        finish, self._finish = self._finish, None
+        if finish is None:
+            return
+        stream = _beside(device)
+        self._group.lib.follow(self._handle, stream.cuda_stream)
+        with torch.no_grad(), torch.cuda.stream(stream):
+            finish()
+            self._copied = stream.record_event()
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Have the current stream wait for the results, and return at once.
+
+        With a timeout it blocks until they are there, and raises WaitTimeoutError after that long. An
+        operation that has failed by now raises its error.
+        """
+        if timeout > _NO_TIMEOUT:
+            return super().wait(timeout)
+        if not self.poll():
+            self._follow(torch.cuda.current_stream(self._device))
+            if self._future is None:
+                self._outputs = []
+            self._keep = ()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _follow(self, stream: torch.cuda.Stream) -> None:
+        try:
+            self._group.lib.follow(self._handle, stream.cuda_stream)
+        except errors.McastError as e:
+            if self._done:  # another thread has just found it done, and the library has forgotten it
+                return
+            self._group.failed = True
+            e.args = (f"{self._name}: {e}",)
+            raise
+        finally:
+            if self._copied is not None:
+                stream.wait_event(self._copied)
+
+    def poll(self) -> bool:
+        """Say whether the results are there, or never will be, without blocking."""
+        if not self._done and self._copied is not None and not self._copied.query():
+            return False
+        return super().poll()
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the output tensors, and have the current stream wait for them."""
+        outputs = self._outputs
+        self.wait()
+        return outputs
+
+    def synchronize(self) -> None:
+        """Have the current stream wait, as wait() does."""
+        self.wait()
+
+    def _end(self, error: Exception | None) -> None:
+        if self._copied is not None:
+            self._copied.synchronize()
+        super()._end(error)
+
+    def _new_future(self) -> torch.futures.Future[None]:
+        return torch.futures.Future(devices=[self._device])
+
+
+_streams: dict[torch.device, torch.cuda.Stream] = {}
+
+
+def _beside(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream that copies from staging to tensors that are not contiguous."""
+    stream = _streams.get(device)
+    if stream is None:
+        stream = _streams[device] = torch.cuda.Stream(device)
+    return stream
