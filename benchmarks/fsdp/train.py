@@ -4,7 +4,9 @@
 
 The fabric is chosen by MCAST_FABRIC, an aggregation node by MCAST_SWITCH. Rank 0 writes NDJSON: one
 "run" record, one "step" record a step, with --trace one "trace" record (the step of median time: when
-collectives were in flight, when the training waited, what passed the interface), one "end" record.
+collectives were in flight, when the training waited, what passed the interface), with --memory one
+"memory" record (what each rank held before the steps, at most in one more step, and after it), one
+"end" record.
 
 Schedules, over any backend: "plain" is FSDP2 as it comes, "serial" the same with its waits timed,
 "overlap" torch_mcast.fsdp.enable.
@@ -30,6 +32,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from data import batch, load
+from memory import Memory, held
 from model import GPT, Shape
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -68,6 +71,9 @@ def main() -> None:
         help="what a block takes on an emulated accelerator, forward; twice that backward",
     )
     parser.add_argument("--trace", action="store_true", help="write what happened in one step")
+    parser.add_argument(
+        "--memory", action="store_true", help="take one more step, and write what memory ranks hold in it"
+    )
     args = parser.parse_args()
 
     torch.set_num_threads(1)  # a rank is a core or less
@@ -85,17 +91,22 @@ def main() -> None:
     tracer = Tracer(handle.timeline if handle and args.trace and rank == 0 else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
     text, held_out = load()
+    memory = Memory()
 
     with args.out.open("w") if rank == 0 else open(os.devnull, "w") as out:
         emit(out, "run", **describe(args, shape, len(text)))
-        for step in range(args.steps):
+        for step in range(args.steps + args.memory):
+            timed = step < args.steps
+            if not timed:
+                memory.watch(model.blocks)  # type: ignore[arg-type]  # which takes time
             generator = torch.Generator().manual_seed((args.seed * 1_000_003 + step) * 1_009 + rank)
             tokens, following = batch(text, args.batch, shape.context, generator)
             before = counters(args.backend)
             dist.barrier()
             if handle is not None:
                 handle.timeline.start()
-            tracer.start()
+            if timed:
+                tracer.start()
             link = interfaces()
             start, cpu, busy = time.perf_counter(), time.process_time(), time.thread_time()
             loss = loss_of(model, tokens, following)
@@ -108,9 +119,15 @@ def main() -> None:
             step_s = time.perf_counter() - start
             cpu_s, busy_s = time.process_time() - cpu, time.thread_time() - busy
             link_bytes = passed(link, interfaces())
-            tracer.stop(step, start, step_s)
+            if timed:
+                tracer.stop(step, start, step_s)
             spent = asdict(handle.timeline.stop()) if handle is not None else {}
             after = counters(args.backend)
+            if not timed:
+                ranks: list[Any] = [None] * dist.get_world_size()
+                dist.all_gather_object(ranks, {"begin": memory.begin, "most": memory.most, "end": held()})
+                emit(out, "memory", ranks=ranks)
+                break
             emit(
                 out,
                 "step",
