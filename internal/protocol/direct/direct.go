@@ -144,7 +144,7 @@ func (c *Comm) piece(p *op, owner, part, at int) (b []byte, ok bool) {
 		h.Put(c.head[:])
 		return c.head[at:], true
 	}
-	r, ok := p.part(owner, part-1)
+	r, ok := p.passes(c.rank, owner, part-1)
 	if !ok {
 		return nil, false
 	}
@@ -168,10 +168,14 @@ func (c *Comm) Wants(from int) int {
 		}
 		return wire.StreamAlign
 	}
-	if c.short {
+	switch p := c.ops[c.summing]; {
+	case !p.Of.Includes(from):
+		return 0
+	case c.short:
 		return c.common
+	default:
+		return c.wanted(p)
 	}
-	return c.wanted(c.ops[c.summing])
 }
 
 // wanted returns how many bytes of all streams come next: of a part, or of the padding behind it.
@@ -221,8 +225,11 @@ func (c *Comm) header(p *op, from int, b []byte) bool {
 	return true
 }
 
+// Gives reports whether another rank contributes to the operation of which Sum has just taken something.
+func (c *Comm) Gives(from int) bool { return c.ops[c.summing].Of.Includes(from) }
+
 // Sum sums what all ranks have sent of the oldest operation that is not summed yet. It returns how many bytes
-// of the streams of all others were taken, and whether it came any further.
+// of the streams of all others that contribute (Gives) were taken, and whether it came any further.
 func (c *Comm) Sum() (taken int, further bool) {
 	if c.err != nil || c.summing == len(c.ops) || c.headers < c.size-1 {
 		return 0, false
@@ -245,13 +252,17 @@ func (c *Comm) Sum() (taken int, further bool) {
 		if n == 0 {
 			return 0, false
 		}
-		reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.Bytes())
+		if giver, one := p.Of.Root(); one {
+			copy(p.Recv[at:], c.srcs[giver])
+		} else {
+			reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.Bytes())
+		}
 		p.folded += n
 		return n, true
 	}
 	n := c.wanted(p)
 	for r := range c.size {
-		if r != c.rank && len(c.srcs[r]) < n {
+		if r != c.rank && p.Of.Includes(r) && len(c.srcs[r]) < n {
 			return 0, false
 		}
 	}
@@ -261,8 +272,16 @@ func (c *Comm) Sum() (taken int, further bool) {
 }
 
 // arrived points srcs at the bytes of every rank's shard from position at, in the
-// order of the sum, and returns how many all of them have: up to n, whole elements.
+// order of the sum, and returns how many all of them have: up to n, whole elements. Where one rank alone
+// contributes, it is at its place.
 func (c *Comm) arrived(p *op, at, n int) int {
+	if giver, one := p.Of.Root(); one {
+		if b := c.srcs[giver]; len(b) < n {
+			n = len(b) &^ (wire.StreamAlign - 1)
+		}
+		c.srcs[giver] = c.srcs[giver][:n]
+		return n
+	}
 	c.srcs[c.rank] = p.Shard(c.rank)[at:]
 	for _, b := range c.srcs {
 		if len(b) < n {

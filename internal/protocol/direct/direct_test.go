@@ -82,6 +82,14 @@ func target(rng *rand.Rand, size int) wire.Target {
 	return wire.ToRank(rng.IntN(size))
 }
 
+// giver draws, for some Reduces, the rank whose contribution alone there is: another one than the owner.
+func giver(rng *rand.Rand, to wire.Target, size int) wire.Target {
+	if root, one := to.Root(); one && size > 1 && rng.IntN(2) == 0 {
+		return wire.ToRank((root + 1 + rng.IntN(size-1)) % size)
+	}
+	return 0
+}
+
 // random returns what a rank sends: n random bytes for each that gets a result.
 func random(rng *rand.Rand, to wire.Target, size, n int) []byte {
 	if _, one := to.Root(); !one {
@@ -96,6 +104,9 @@ func random(rng *rand.Rand, to wire.Target, size, n int) []byte {
 
 // sumOf returns the result of an owner.
 func sumOf(calls []direct.Op, owner int) []byte {
+	if giver, one := calls[owner].Of.Root(); one {
+		return append([]byte{}, calls[giver].Send...)
+	}
 	srcs := make([][]byte, len(calls))
 	for q := range srcs {
 		srcs[q] = append([]byte{}, calls[q].Shard(owner)...)
@@ -120,9 +131,10 @@ func TestAnySizeAndSplit(t *testing.T) {
 			count := rapid.IntRange(0, 3000).Draw(t, "count")
 			n := count * typ.Size()
 			to := target(rng, size)
+			of := giver(rng, to, size)
 			calls := make([]direct.Op, size)
 			for r := range calls {
-				calls[r] = direct.Op{Op: collective.Op{To: to, Count: count, Type: typ, Reduction: op, Factor: 3}, Send: random(rng, to, size, n)}
+				calls[r] = direct.Op{Op: collective.Op{To: to, Count: count, Type: typ, Reduction: op, Factor: 3}, Send: random(rng, to, size, n), Of: of}
 			}
 			for r := range comms {
 				var sum, recv []byte
@@ -173,16 +185,19 @@ func TestRoom(t *testing.T) {
 
 func TestMismatch(t *testing.T) {
 	base := direct.Op{Op: collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}, Send: make([]byte, 16), Recv: make([]byte, 8)}
-	for name, op := range map[string]collective.Op{
-		"type":  {Count: 2, Type: reduce.I32, Reduction: reduce.Sum},
-		"op":    {Count: 2, Type: reduce.F32, Reduction: reduce.Max},
-		"count": {Count: 1, Type: reduce.F32, Reduction: reduce.Sum},
-		"root":  {To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum},
+	floats := collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}
+	for name, op := range map[string]direct.Op{
+		"type":  {Op: collective.Op{Count: 2, Type: reduce.I32, Reduction: reduce.Sum}},
+		"op":    {Op: collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Max}},
+		"count": {Op: collective.Op{Count: 1, Type: reduce.F32, Reduction: reduce.Sum}},
+		"root":  {Op: collective.Op{To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum}},
+		"giver": {Op: floats, Of: wire.ToRank(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			comms := newNetwork(2, 4096, 1)
 			comms[0].Post(base, 0, nil)
-			comms[1].Post(direct.Op{Op: op, Send: base.Send, Recv: base.Recv}, 0, nil)
+			op.Send, op.Recv = base.Send, base.Recv
+			comms[1].Post(op, 0, nil)
 			for range 100 {
 				comms[0].streams.Work(true)
 				comms[1].streams.Work(true)

@@ -17,6 +17,9 @@ type Op struct {
 	// Shards, if not nil, returns an owner's shard of an input that is not in one piece. Send is
 	// not looked at then.
 	Shards func(owner int) []byte
+	// Of says whose contributions there are: those of all ranks or, in a Reduce to another rank, one's
+	// alone, which that other gets as it is.
+	Of wire.Target
 }
 
 // Shard returns what of Send an owner gets; it is empty if To does not include it.
@@ -57,9 +60,17 @@ func (p *op) part(owner, i int) (collective.Range, bool) {
 	return p.need[owner][i], true
 }
 
+// passes returns what part returns of what a rank streams to an owner.
+func (p *op) passes(from, owner, i int) (collective.Range, bool) {
+	if !p.Of.Includes(from) {
+		return collective.Range{}, false
+	}
+	return p.part(owner, i)
+}
+
 func (p *op) header() wire.Stream {
 	h := wire.Stream{
-		Type: uint8(p.Type), Op: uint8(p.Reduction), Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
+		Type: uint8(p.Type), Op: uint8(p.Reduction), Of: p.Of, Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
 		Bytes: uint64(p.Bytes()),
 	}
 	if p.Reduction == reduce.PremulSum {
@@ -69,6 +80,9 @@ func (p *op) header() wire.Stream {
 }
 
 func describe(h *wire.Stream) string {
+	if giver, one := h.Of.Root(); one {
+		return fmt.Sprintf("%v of what rank %d alone gives, number %d (%d bytes)", h.To, giver, h.Seq, h.Bytes)
+	}
 	return fmt.Sprintf("%v number %d (%s, %d bytes a shard)",
 		h.To, h.Seq, reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), h.Bytes)
 }

@@ -61,7 +61,7 @@ func (s *Streams) receive() bool {
 		}
 		if n > 0 {
 			for r := range s.size {
-				if r != s.rank {
+				if r != s.rank && s.comm.Gives(r) {
 					s.consume(r, n)
 				}
 			}

@@ -19,7 +19,8 @@ const StreamAlign = 64
 //	 0  version  u8
 //	 1  type     u8   element type, see internal/reduce
 //	 2  op       u8   reduction
-//	 3  reserved u8, u32
+//	 3  reserved u8
+//	 4  of       u32  Target: whose contributions there are
 //	 8  seq      u32  operation number in the reduce lane
 //	12  to       u32  Target
 //	16  bytes    u64  of the shard
@@ -29,6 +30,7 @@ const StreamAlign = 64
 type Stream struct {
 	Type   uint8
 	Op     uint8
+	Of     Target
 	Seq    uint32
 	To     Target
 	Bytes  uint64
@@ -41,6 +43,7 @@ type Stream struct {
 func (s *Stream) Put(b []byte) {
 	clear(b[:StreamSize])
 	b[0], b[1], b[2] = Version, s.Type, s.Op
+	binary.BigEndian.PutUint32(b[4:], uint32(s.Of))
 	binary.BigEndian.PutUint32(b[8:], s.Seq)
 	binary.BigEndian.PutUint32(b[12:], uint32(s.To))
 	binary.BigEndian.PutUint64(b[16:], s.Bytes)
@@ -58,6 +61,7 @@ func (s *Stream) Get(b []byte) error {
 		return ErrVersion
 	}
 	s.Type, s.Op = b[1], b[2]
+	s.Of = Target(binary.BigEndian.Uint32(b[4:]))
 	s.Seq = binary.BigEndian.Uint32(b[8:])
 	s.To = Target(binary.BigEndian.Uint32(b[12:]))
 	s.Bytes = binary.BigEndian.Uint64(b[16:])
@@ -68,6 +72,6 @@ func (s *Stream) Get(b []byte) error {
 
 // Equal reports whether two headers describe the same operation. News does not count.
 func (s *Stream) Equal(o *Stream) bool {
-	return s.Type == o.Type && s.Op == o.Op && s.Seq == o.Seq && s.To == o.To && s.Bytes == o.Bytes &&
+	return s.Type == o.Type && s.Op == o.Op && s.Seq == o.Seq && s.Of == o.Of && s.To == o.To && s.Bytes == o.Bytes &&
 		math.Float64bits(s.Factor) == math.Float64bits(o.Factor)
 }

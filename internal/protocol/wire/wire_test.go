@@ -39,18 +39,18 @@ func TestLayout(t *testing.T) {
 	probe.Put(b)
 	assert.Equal(t, []byte{'m', 'p', 6, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, b)
 
-	stream := Stream{Type: 1, Op: 2, Seq: 0x03040506, To: 0x15161718, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5, From: 0x0f101112, Epoch: 0x13141516}
+	stream := Stream{Type: 1, Op: 2, Of: 0x17181920, Seq: 0x03040506, To: 0x15161718, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5, From: 0x0f101112, Epoch: 0x13141516}
 	b = make([]byte, StreamSize)
 	stream.Put(b)
 	assert.Equal(t, []byte{
-		6, 1, 2, 0, 0, 0, 0, 0, 3, 4, 5, 6, 0x15, 0x16, 0x17, 0x18, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
+		6, 1, 2, 0, 0x17, 0x18, 0x19, 0x20, 3, 4, 5, 6, 0x15, 0x16, 0x17, 0x18, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
 		15, 16, 17, 18, 19, 20, 21, 22,
 	}, b)
 	other := stream
 	other.From, other.Epoch = 0, 0
 	assert.True(t, stream.Equal(&other), "news is no part of the operation")
 	for _, change := range []func(){
-		func() { other.Type++ }, func() { other.Op++ }, func() { other.Seq++ }, func() { other.To++ }, func() { other.Bytes++ }, func() { other.Factor++ },
+		func() { other.Type++ }, func() { other.Op++ }, func() { other.Of++ }, func() { other.Seq++ }, func() { other.To++ }, func() { other.Bytes++ }, func() { other.Factor++ },
 	} {
 		other = stream
 		change()
