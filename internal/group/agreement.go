@@ -31,6 +31,10 @@ type agreement struct {
 	oneHost    bool
 	nodes      [][]int // ranks of each host, where the group works on two levels
 	node       members // then, those on this host
+	host       int     // number of this host among nodes
+	columns    int     // the ranks of the smallest host
+	most       int     // and those of the largest
+	surplus    []surplus
 	column     members // those that the network joins: all, or one of each node
 	flat       string  // why there are no nodes
 	rcvBuf     int
@@ -212,7 +216,7 @@ func (a *agreement) columnPort(port uint16) uint16 {
 		return port
 	case a.settings.Port == 0:
 		return firstPort + (port-firstPort+uint16(a.node.own))%ports
-	case int(port)+len(a.nodes[0]) > 1<<16:
+	case int(port)+a.most > 1<<16:
 		return port - uint16(a.node.own)
 	}
 	return port + uint16(a.node.own)

@@ -20,7 +20,7 @@ const (
 	// maxSegments bounds the operations that one Allreduce posts to a lane. With nodes, a segment is
 	// an operation for each of them, so there are fewer segments where there are more nodes.
 	maxSegments     = 64
-	nodesOfSegments = 8
+	stepsOfSegments = 8
 	// scratchBytes is the largest operation that is copied to make its length a
 	// multiple of the ranks. A larger one has its last few elements reduced apart.
 	scratchBytes = 64 << 10
@@ -55,11 +55,14 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	if tiny(len(send), g.agreed.size) {
 		return g.startTiny(send, recv, t, op, factor)
 	}
-	a := newAllreduce(send, recv, t.Size(), g.agreed.size, maxSegments/max(1, len(g.agreed.nodes)/nodesOfSegments))
+	a := newAllreduce(send, recv, t.Size(), g.agreed.size, maxSegments/max(1, g.agreed.steps()/stepsOfSegments))
 	g.posting.Lock()
 	defer g.posting.Unlock()
-	within := (1 + len(a.segments)) * len(g.agreed.nodes)
-	if g.full(overlap.Gather, 1+len(a.segments), within) || g.full(overlap.Reduce, len(a.segments), within) {
+	across, within := 1+len(a.segments), (1+len(a.segments))*g.agreed.steps()
+	if !g.agreed.even() {
+		across = within
+	}
+	if g.full(overlap.Gather, across, within) || g.full(overlap.Reduce, across, within) {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
 	parts := 1 + 2*len(a.segments)
@@ -105,6 +108,9 @@ func (g *Group) wakeAgents() {
 	if g.node != nil {
 		g.node.lanes[overlap.Gather].Posted()
 		g.node.lanes[overlap.Reduce].Posted()
+		if !g.agreed.even() {
+			g.lanes[overlap.Reduce].Posted() // a segment does not end there
+		}
 	}
 }
 

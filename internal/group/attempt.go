@@ -17,7 +17,7 @@ import (
 // attempt is one to join a switch, and what it has brought.
 type attempt struct {
 	epoch   uint32
-	session *session.Session
+	session *session.Session // nil also at a rank in no column, which needs none
 	conn    *reducescatter.SwitchConn
 	all     bool       // all ranks had sessions: others may use the switch already
 	lost    chan error // why the data path is, once
@@ -45,6 +45,9 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		within, cancel := context.WithTimeoutCause(ctx, o.Within, &TimeoutError{"MCAST_SWITCH_TIMEOUT", o.Within})
 		defer cancel()
 		ctx = within
+	}
+	if a.all = !d.agreed.crosses(); a.all {
+		return a // what is reduced for this rank, others bring to the switch
 	}
 	a.err = d.joinSwitch(ctx, a, o.Address)
 	return a

@@ -26,9 +26,10 @@ type composed struct {
 	joint  *engine.Joint
 	left   int // steps not posted yet
 	works  []*engine.Work
-	column []*Work // those of works that cross the network
-	rounds []*Work // the last step of each call that posted some
-	err    error   // why not all of them were posted
+	column []*Work  // those of works that cross the network
+	rounds []*Work  // the last step of each call that posted some
+	later  []func() // post steps that wait for others, see postpone
+	err    error    // why not all of them were posted
 }
 
 // compose begins an operation of so many steps of the column, and of the node. finish, if not nil, is called when all of them are done,
@@ -149,6 +150,9 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 // until it ends, so that it is an operation all the same, unless nothing was posted. own is what this
 // rank gives to it or gets of it, in bytes.
 func (c *composed) work(own, segments int) (*Work, error) {
+	for _, post := range c.later {
+		post()
+	}
 	for range c.left {
 		c.joint.Ended()
 	}
@@ -168,14 +172,20 @@ func (c *composed) work(own, segments int) (*Work, error) {
 		// Whoever waits drives one lane after the other, and no agent need be called for it.
 		end := len(c.rounds) - 1
 		w.before, w.lane = c.rounds[:end], c.rounds[end].lane
-	case c.class == overlap.Gather:
-		here.Posted()
-		w.before, w.lane = c.column, here
 	default:
 		here.Posted()
-		w.lane = c.rounds[len(c.rounds)-1].lane
+		w.before, w.lane = c.column, here
 	}
 	return w, nil
+}
+
+// postpone leaves steps of a segment to be posted behind those of so many later ones: a lane takes steps in
+// order, and what waits for the other level would keep those from going on.
+func (c *composed) postpone(segments int, post func()) {
+	if c.later = append(c.later, post); len(c.later) > segments {
+		c.later[0]()
+		c.later = c.later[1:]
+	}
 }
 
 // last returns the last of some steps, which ends after the others; nil if they were refused.
@@ -198,7 +208,7 @@ const line = 64
 // more if it is to stay whole. Ranks compare the lengths of segments, so that of the first one tells how
 // many follow: else one that called less than the others would find nothing wrong.
 func (g *Group) cut(bytes, size int, whole bool) []stretch {
-	most := max(1, mostSteps/len(g.agreed.nodes))
+	most := max(1, mostSteps/g.agreed.steps())
 	step := (max(segmentOfNode, (bytes+most-1)/most) + line - 1) / line * line
 	if whole || bytes <= step {
 		return []stretch{{0, bytes}}

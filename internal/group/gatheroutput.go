@@ -87,16 +87,24 @@ func (g *Group) gatherOutput(send, recv []byte, p *Output) (w *Work, err error) 
 
 // nodeGatherOutput is gatherOutput on two levels.
 func (g *Group) nodeGatherOutput(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
-	n, segments := len(own), g.cut(len(own), 1, false)
-	c, err := g.compose(overlap.Gather, len(segments), 1, false, finish, nil)
+	a, n, segments := g.agreed, len(own), g.cut(len(own), 1, false)
+	x, others := g.crossing(segments, own, recv), 0
+	if a.node.size() > a.columns {
+		others = 1
+	}
+	c, err := g.compose(overlap.Gather, x.steps(), others+1, false, finish, nil)
 	if err != nil {
 		return nil, err
 	}
-	across := make([]engine.GatherOp, len(segments))
-	for i, s := range segments {
-		across[i] = g.ofColumn(s, own, recv, nil)
+	across := c.gathers(true, x.columns...)
+	if others > 0 {
+		// Columns send what the ranks that they stand for have written.
+		written := c.gathers(false, engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil)})
+		across = append(across, c.gathers(true, behind(c.before(last(written), true), x.surplus)...)...)
+	} else {
+		across = append(across, c.gathers(true, x.surplus...)...)
 	}
-	claims.After = c.before(allOf(c.gathers(true, across...)), false)
+	claims.After = c.before(allOf(across), false)
 	c.gathers(false, claims)
 	return c.work(n, len(segments))
 }

@@ -150,8 +150,12 @@ func (g *Group) Help() {
 
 // posted leaves the operation to the agents.
 func (w *Work) posted() {
-	if len(w.before) > 0 {
-		w.before[0].lane.Posted()
+	told := w.lane
+	for _, step := range w.before {
+		if step.lane != told {
+			step.lane.Posted()
+			told = step.lane
+		}
 	}
 	w.lane.Posted()
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,9 @@ func (g *Group) Info() Info {
 	now, _ := g.gather.Stats()
 	i.Allgather, i.AllgatherReason = g.joinedBy.now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
+	if a := g.agreed; !a.crosses() {
+		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.node.ranks[a.node.own%a.columns])
+	}
 	if g.reduce.Switched() && w.via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via
 	}

@@ -8,10 +8,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// A group works on two levels where several hosts hold several ranks each, equally many: the ranks of
+// A group works on two levels where there are several hosts, and several ranks on some: the ranks of
 // a host are a node, which shares a region of memory, and the ranks with the same place in their nodes
 // are a column, which the network joins. What must cross a host's link does so once, by the column
 // whose turn it is, and gets to the other ranks of the node through memory (decision 0044).
+//
+// There are as many columns as the smallest host has ranks. Ranks of larger hosts that are in none reach
+// other hosts through one of their own host that is.
 
 // members are ranks of a group that work together, and which of them this rank is.
 type members struct {
@@ -71,21 +74,48 @@ func nodesOf(ranks []host) (nodes [][]int, flat string) {
 	for r, h := range of {
 		nodes[h] = append(nodes[h], r)
 	}
-	each := len(nodes[0])
-	for h := range nodes {
-		if n := len(nodes[h]); n != each {
-			return nil, fmt.Sprintf("hosts hold different numbers of ranks: %v %d, %v %d", hosts[0], each, hosts[h], n)
-		}
-	}
-	switch {
+	switch _, most := fewestAndMost(nodes); {
 	case len(nodes) == 1:
 		return nil, "all ranks are on one host"
-	case each == 1:
+	case most == 1:
 		return nil, "each host holds one rank"
-	case each > shm.MaxSize:
-		return nil, fmt.Sprintf("%d ranks a host are more than the %d that share memory", each, shm.MaxSize)
+	case most > shm.MaxSize:
+		return nil, fmt.Sprintf("%d ranks a host are more than the %d that share memory", most, shm.MaxSize)
 	}
 	return nodes, ""
+}
+
+// surplus is a rank that is in no column.
+type surplus struct {
+	rank, host, place int
+	column            int // the place of the rank of its host that stands for it
+	nth               int // of those that column stands for
+}
+
+// surplusOf returns the ranks in no column, in an order in which neighbours are on different hosts where that
+// can be: what is reduced to one after another then comes in by different links.
+func surplusOf(nodes [][]int) (all []surplus) {
+	columns, most := fewestAndMost(nodes)
+	stands := make([]int, columns) // for so many
+	for place := columns; place < most; place++ {
+		for i := range nodes {
+			host, column := (i+place)%len(nodes), place%columns
+			if node := nodes[host]; place < len(node) {
+				all = append(all, surplus{node[place], host, place, column, stands[column]})
+				stands[column]++
+			}
+		}
+	}
+	return all
+}
+
+// fewestAndMost returns how many ranks the smallest and the largest host hold.
+func fewestAndMost(nodes [][]int) (fewest, most int) {
+	fewest = len(nodes[0])
+	for _, node := range nodes {
+		fewest, most = min(fewest, len(node)), max(most, len(node))
+	}
+	return fewest, most
 }
 
 // layOut decides on which levels the group works. The fabric is known.
@@ -100,14 +130,13 @@ func (a *agreement) layOut() {
 		a.flat = "MCAST_FABRIC=udp leaves no memory to be shared"
 	default:
 		a.nodes = nodes
-		for h, node := range nodes {
-			if place := slices.Index(node, a.rank); place >= 0 {
-				a.node = members{node, place}
-				a.column = members{make([]int, len(nodes)), h}
-			}
-		}
-		for h, node := range nodes {
-			a.column.ranks[h] = node[a.node.own]
+		a.columns, a.most = fewestAndMost(nodes)
+		a.surplus = surplusOf(nodes)
+		h, place := a.where(a.rank)
+		a.host, a.node = h, members{nodes[h], place}
+		a.column = members{[]int{a.rank}, 0}
+		if a.crosses() {
+			a.column = members{a.at(place), h}
 		}
 		a.ring = ringOf(pick(&a.column, a.hosts))
 	}
@@ -121,7 +150,33 @@ func (a *agreement) levels() string {
 	if !a.twoLevel() {
 		return a.flat
 	}
-	return fmt.Sprintf("%d hosts hold %d ranks each", len(a.nodes), a.node.size())
+	if !a.even() {
+		return fmt.Sprintf("%d hosts hold %d to %d ranks", len(a.nodes), a.columns, a.most)
+	}
+	return fmt.Sprintf("%d hosts hold %d ranks each", len(a.nodes), a.columns)
+}
+
+// even reports whether all hosts hold as many ranks.
+func (a *agreement) even() bool { return a.columns == a.most }
+
+// crosses reports whether this rank takes part in what crosses the network: whether there are no nodes, or
+// it is in a column of several. Else it is alone in one.
+func (a *agreement) crosses() bool { return !a.twoLevel() || a.node.own < a.columns }
+
+// at returns the rank at a place of each host; all hosts have that place.
+func (a *agreement) at(place int) (ranks []int) {
+	for _, node := range a.nodes {
+		ranks = append(ranks, node[place])
+	}
+	return ranks
+}
+
+// steps bounds the operations that a segment of a composed one is on a lane, alike on all ranks.
+func (a *agreement) steps() int {
+	if a.even() {
+		return len(a.nodes)
+	}
+	return a.size + a.most
 }
 
 // Nodes returns the ranks of each host, where the group works on two levels; else nil. The order in which

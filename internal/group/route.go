@@ -108,7 +108,9 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	if a.err != nil {
 		return route.JoinFailed{Reason: d.agreed.column.inGroup(a.err.Error()), All: a.all}
 	}
-	d.watched = a
+	if a.session != nil {
+		d.watched = a
+	}
 	return route.Joined{Operations: d.reduce.Stats().Switched}
 }
 
@@ -186,9 +188,12 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
 
-// handOver gives the engine what the last attempt has brought.
+// handOver gives the engine what the last attempt has brought, if anything.
 func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
 	a := d.last
+	if a.conn == nil {
+		return nil
+	}
 	err := d.reduce.Do(d.life, func() { to(a.conn) })
 	if err == nil {
 		d.last = nil

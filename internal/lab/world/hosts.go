@@ -30,15 +30,22 @@ func (s *Scenario) hosts() (all [][]int) {
 	return all
 }
 
-// twoLevels returns the hosts where the group works on two levels: several with several ranks each, equally
-// many. Else nil.
+// twoLevels returns the hosts where the group works on two levels: several, some with several ranks. Else nil.
 func (s *Scenario) twoLevels() [][]int {
 	hosts := s.hosts()
-	uneven := slices.ContainsFunc(hosts, func(ranks []int) bool { return len(ranks) != len(hosts[0]) })
-	if s.Flat || s.Fabric != "auto" || uneven || len(hosts) == 1 || len(hosts[0]) == 1 {
+	if s.Flat || s.Fabric != "auto" || len(hosts) == 1 || len(hosts) == s.Net.Ranks {
 		return nil
 	}
 	return hosts
+}
+
+// surplus reports whether a rank is in no column: its host has more ranks before it than another one has.
+func (s *Scenario) surplus(rank int) bool {
+	columns := s.Net.Ranks
+	for _, ranks := range s.twoLevels() {
+		columns = min(columns, len(ranks))
+	}
+	return slices.Index(s.beside(rank), rank) >= columns
 }
 
 // fitHosts mends what a change has left dangling, and reports whether the rest can be run. Rank 0,
