@@ -45,13 +45,14 @@ func (r *rank) memory(g *group.Group, step, n int, c *Call) ([]byte, error) {
 	return recv, nil
 }
 
-// letGo gives back what the program does not hold any more when it comes to a step.
-func (r *rank) letGo(step int) {
+// letGo gives back what the program does not hold any more when it comes to a step, of results that it
+// has waited for: those before another step.
+func (r *rank) letGo(step, waited int) {
 	held := r.kept
 	r.kept = nil
 	for _, k := range held {
 		o := r.step(k.step)
-		if k.until > step || !o.ended {
+		if k.until > step || k.step >= waited || !o.ended {
 			r.kept = append(r.kept, k)
 			continue
 		}

@@ -236,7 +236,11 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 	for i, c := range r.s.Calls {
 		step := i + 1
 		time.Sleep(r.s.Pause + r.s.lateness(r.number, step) + r.s.slowness(r.number))
-		r.letGo(step)
+		waited := step
+		if len(async) > 0 {
+			waited = async[0].step
+		}
+		r.letGo(step, waited)
 		if e := r.s.event(r.number, step); e != nil {
 			if !finish(0) {
 				return false
@@ -263,7 +267,7 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 		}
 	}
 	finish(0)
-	r.letGo(math.MaxInt)
+	r.letGo(math.MaxInt, math.MaxInt)
 	return false
 }
 
