@@ -84,7 +84,7 @@ func (s *Scenario) together(seed uint64) {
 	}
 	hosts, each := of(d, 1, 2, 2, 3, 4), 2+d.IntN(3)
 	s.Net.Ranks = hosts * each
-	deal := of(d, hostByHost, byTurns, shuffled, uneven)
+	deal := of(d, hostByHost, byTurns, shuffled, uneven, uneven)
 	for r := range s.Net.Ranks {
 		on := r / each
 		switch deal {

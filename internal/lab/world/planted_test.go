@@ -161,17 +161,17 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: a row is gathered before it has arrived", file: "group/nodegather.go",
-		old: `			here = c.before(arrived[i], false)
+		old: `				within[i].After = arrived[from]
 `,
-		new: `			c.before(arrived[i], false)
+		new: `				_ = from
 `,
 	},
 	{
 		name: "nodes: the last segment of a row is dropped", file: "group/nodegather.go",
 		old: `	for i, s := range segments {
-		var here`,
+		for h, node`,
 		new: `	for i, s := range segments[:max(1, len(segments)-1)] {
-		var here`,
+		for h, node`,
 	},
 	{
 		name: "nodes: shards are put one beside the other", file: "protocol/multicast/call.go",
@@ -181,12 +181,10 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: what goes on in a node does not wait for the root of a Broadcast", file: "group/nodegather.go",
-		old: `			within[i].After = c.before(arrived[i], false)
+		old: `				within[i].After = c.before(arrived[i], false)
 `,
-		new: ``,
-		more: []edit{{"group/nodegather.go", `		for i := range arrived {
-`, `		for range arrived {
-`}},
+		new: `				_ = i
+`,
 	},
 	{
 		name: "nodes: in a Barrier a rank stands for itself, not for its node", file: "group/nodegather.go",
@@ -195,16 +193,16 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: the sum for a host is left out", file: "group/nodereduce.go",
-		old: `		summed := c.reduces(false, sums...)
+		old: `		summed := c.reduces(false, a.sumsOfNode(within, shard, sum, free)...)
 `,
-		new: `		summed := c.reduces(false, sums[1:]...)
+		new: `		summed := c.reduces(false, a.sumsOfNode(within, shard, sum, free)[1:]...)
 `,
 	},
 	{
 		name: "nodes: a column reads when the first sum is there", file: "group/nodereduce.go",
-		old: `			After: c.before(last(summed), true),
+		old: `c.before(last(summed), true))...)
 `,
-		new: `			After: c.before(last(summed[:min(1, len(summed))]), true),
+		new: `c.before(last(summed[:min(1, len(summed))]), true))...)
 `,
 	},
 	{
@@ -214,13 +212,10 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: a sum for the wrong owner", file: "group/nodereduce.go",
-		old: `				return send[node[place]*n+s.from : node[place]*n+s.to]
+		old: `				return shard(node[place])
 `,
-		new: `				return send[a.node.ranks[place]*n+s.from : a.node.ranks[place]*n+s.to]
+		new: `				return shard(a.node.ranks[place])
 `,
-		more: []edit{{"group/nodereduce.go", `		for h, node := range a.nodes {
-			sums[h]`, `		for h := range a.nodes {
-			sums[h]`}},
 	},
 	{
 		name: "nodes: who follows an operation does not hear that it failed", file: "group/compose.go",
@@ -235,9 +230,10 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "group/nodereduce.go",
-		old: `		_, c.err = g.reduce.SubmitAll(nil, nil)
+		old: `joinRoute() { _, c.err = c.reduce.SubmitAll(nil, nil) }
 `,
-		new: ``,
+		new: `joinRoute() {}
+`,
 	},
 	{
 		name: "nodes: nobody is told that the group has failed in a node", file: "group/node.go",
@@ -249,16 +245,57 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
+		name: "surplus: a column sends a shard that it does not have yet", file: "group/nodegather.go",
+		old: `behind(c.before(last(row), true), x.surplus)`,
+		new: `behind(last(row[:0]), x.surplus)`,
+	},
+	{
+		name: "surplus: a rank in no column leaves a Barrier before others have come", file: "group/nodegather.go",
+		old: `		within = 2
+`,
+		new: `		within = 1
+`,
+	},
+	{
+		name: "surplus: a column does not wait for the root of a Broadcast", file: "group/nodegather.go",
+		old: `				across[i].After = c.before(here[i], true)
+`,
+		new: `				_ = i
+`,
+	},
+	{
+		name: "surplus: a result is handed on before it is there", file: "group/nodereduce.go",
+		old: `sum(len(a.nodes)+r.nth), read, true
+`,
+		new: `sum(len(a.nodes)+r.nth), nil, true
+`,
+	},
+	{
+		name: "surplus: sums for two ranks in the same memory", file: "group/nodes.go",
+		old: `				stands[column]++
+`,
+		new: ``,
+	},
+	{
+		name: "surplus: what one rank has given is taken from the streams of all", file: "protocol/reducescatter/streams.go",
+		old: `r != s.rank && s.comm.Gives(r) {`,
+		new: `r != s.rank {`,
+	},
+	{
+		name: "outputs: a column sends what a rank that it stands for has not written", file: "group/gatheroutput.go",
+		old: `behind(c.before(last(written), true), x.surplus)`,
+		new: `behind(last(written[:0]), x.surplus)`,
+	},
+	{
 		name: "outputs: nobody waits until another rank has released", file: "group/outputs.go",
 		old: `		if released < p.after {`,
 		new: `		if released < p.after && i == p.members.own {`,
 	},
 	{
 		name: "outputs: a result is done before the others of the host have theirs", file: "group/gatheroutput.go",
-		old: `	claims.After = c.before(allOf(c.gathers(true, across...)), false)
+		old: `	claims.After = c.before(allOf(across), false)
 `,
-		new: `	c.gathers(true, across...)
-`,
+		new: ``,
 	},
 	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
