@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 type testbedRunCommand struct {
 	testbedName
 	Hosts   string                `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
-	PerHost int                   `default:"1" placeholder:"K" help:"Ranks on each host. Default: ${default}."`
+	PerHost []int                 `default:"1" placeholder:"K,..." help:"Ranks on each host: one number for all, or one for each. Default: ${default}."`
 	Switch  switchFlag            `help:"Sum at aggregation nodes: those of the testbed, started for this run, or --switch=host:port[,host:port...]."`
 	Racks   bool                  `help:"Tell the ranks by MCAST_TOPOLOGY which leaf their host is under."`
 	Group   string                `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
@@ -61,9 +62,12 @@ func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
-	j := launch.Job{Command: c.Command, PerHost: c.PerHost, Topology: c.Racks, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
-	if c.PerHost < 1 {
-		return j, fmt.Errorf("--per-host=%d is not allowed: want at least 1", c.PerHost)
+	j := launch.Job{Command: c.Command, Topology: c.Racks, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
+	if len(c.PerHost) == 0 || slices.Min(c.PerHost) < 1 {
+		return j, fmt.Errorf("--per-host=%s is not allowed: want at least 1", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.PerHost), " ", ","), "[]"))
+	}
+	if j.PerHost = c.PerHost[0]; len(c.PerHost) > 1 {
+		j.Counts = c.PerHost
 	}
 	if c.Switch.address != "" {
 		j.Env = append(j.Env, "MCAST_SWITCH="+c.Switch.address)

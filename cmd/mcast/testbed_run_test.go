@@ -79,6 +79,12 @@ func TestTestbedRun(t *testing.T) {
 		require.Contains(t, []string{line + "--oh\n", "--oh\n" + line}, string(log)) // two outputs have no order
 	}
 
+	cmd, stdout, stderr = run("--per-host", "1,3,1", "--tail", "--", "sh", "-c", "echo $LOCAL_RANK of $LOCAL_WORLD_SIZE `hostname`")
+	require.NoError(t, cmd.Run(), stderr)
+	for rank, line := range []string{"0 of 1 %s-h0", "0 of 3 %s-h1", "1 of 3 %s-h1", "2 of 3 %s-h1", "0 of 1 %s-h2"} {
+		require.Contains(t, stdout.String(), fmt.Sprintf("[%d] "+line+"\n", rank, "mcast-"+name))
+	}
+
 	cmd, stdout, stderr = run("--switch", "--", os.Args[0], "bench", "overlap", "--bytes", "64K", "--iters", "2", "--json")
 	require.NoError(t, cmd.Run(), stderr)
 	all := results(t, stdout.Bytes())
@@ -110,6 +116,7 @@ func TestTestbedRun(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--hosts=x is not allowed":         {"--hosts", "x", "true"},
 		"--per-host=0 is not allowed":      {"--per-host", "0", "true"},
+		"2 numbers of ranks for 3 hosts":   {"--per-host", "1,2", "true"},
 		"--group=64 is not allowed":        {"--group", "64", "true"},
 		"host 3 is not in testbed " + name: {"--hosts", "3-4", "true"},
 	} {

@@ -22,6 +22,7 @@ type Job struct {
 	Env     []string // NAME=value; overrides the environment of this process and what the launcher sets
 	Hosts   []int    // by index, nil: all; ranks go to them in this order
 	PerHost int      // ranks on each; 0: 1
+	Counts  []int    // ranks on each of Hosts, if not as many on all: PerHost is not looked at then
 	// Topology tells ranks by MCAST_TOPOLOGY under which leaf their host is, such as leaf0.
 	Topology bool
 
@@ -74,11 +75,17 @@ func (j *Job) check(tb *testbed.Testbed) error {
 	if j.PerHost == 0 {
 		j.PerHost = 1
 	}
-	if j.PerHost < 1 {
-		return fmt.Errorf("%d ranks a host are not allowed: want at least 1", j.PerHost)
+	if j.Counts == nil {
+		j.Counts = slices.Repeat([]int{j.PerHost}, len(j.Hosts))
+	}
+	if len(j.Counts) != len(j.Hosts) {
+		return fmt.Errorf("%d numbers of ranks for %d hosts: want one for each, or one for all", len(j.Counts), len(j.Hosts))
+	}
+	if n := slices.Min(j.Counts); n < 1 {
+		return fmt.Errorf("%d ranks a host are not allowed: want at least 1", n)
 	}
 	for rank, d := range j.Late {
-		if ranks := len(j.Hosts) * j.PerHost; rank < 0 || rank >= ranks || d < 0 {
+		if ranks := j.size(); rank < 0 || rank >= ranks || d < 0 {
 			return fmt.Errorf("rank %d late by %v is not allowed: want a rank from 0 to %d, and at least 0s", rank, d, ranks-1)
 		}
 	}
@@ -142,11 +149,11 @@ func (r *Run) common(host testbed.Host) []string {
 // the store, which rank 0 holds, not an agent.
 func (r *Run) rankEnv(rank int) []string {
 	j := &r.job
-	node, local := rank/j.PerHost, rank%j.PerHost
+	node, local := j.seat(rank)
 	env := r.common(r.hosts[node])
 	for name, value := range map[string]int{
 		"RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": local, "GROUP_RANK": node, "NODE_RANK": node,
-		"WORLD_SIZE": r.size(), "ROLE_WORLD_SIZE": r.size(), "LOCAL_WORLD_SIZE": j.PerHost, "GROUP_WORLD_SIZE": len(j.Hosts),
+		"WORLD_SIZE": j.size(), "ROLE_WORLD_SIZE": j.size(), "LOCAL_WORLD_SIZE": j.Counts[node], "GROUP_WORLD_SIZE": len(j.Hosts),
 		"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
 	} {
 		env = append(env, name+"="+strconv.Itoa(value))
@@ -155,5 +162,24 @@ func (r *Run) rankEnv(rank int) []string {
 	return append(env, j.Env...)
 }
 
+// host is that of a rank.
+func (r *Run) host(rank int) testbed.Host {
+	host, _ := r.job.seat(rank)
+	return r.hosts[host]
+}
+
+// seat returns on which of the job's hosts a rank is, and which of the ranks there it is.
+func (j *Job) seat(rank int) (host, local int) {
+	for local = rank; local >= j.Counts[host]; host++ {
+		local -= j.Counts[host]
+	}
+	return host, local
+}
+
 // size is the number of ranks.
-func (r *Run) size() int { return len(r.job.Hosts) * r.job.PerHost }
+func (j *Job) size() (ranks int) {
+	for _, n := range j.Counts {
+		ranks += n
+	}
+	return ranks
+}

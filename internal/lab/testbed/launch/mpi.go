@@ -19,8 +19,8 @@ func (r *Run) mpiEnv() ([]string, error) {
 		return nil, fmt.Errorf("mpirun cannot start %q: it takes its agent's path apart at blanks; move the program", mcast)
 	}
 	var list strings.Builder
-	for _, h := range r.hosts {
-		fmt.Fprintf(&list, "%v slots=%d\n", h.Addr, r.job.PerHost)
+	for i, h := range r.hosts {
+		fmt.Fprintf(&list, "%v slots=%d\n", h.Addr, r.job.Counts[i])
 	}
 	hostfile := filepath.Join(r.logs, "hostfile")
 	if err := os.WriteFile(hostfile, []byte(list.String()), 0o644); err != nil {

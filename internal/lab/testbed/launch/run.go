@@ -88,7 +88,7 @@ func (r *Run) start(ctx context.Context) (err error) {
 		}
 		return r.startRank(0, env)
 	}
-	for rank := range r.size() {
+	for rank := range r.job.size() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -109,7 +109,7 @@ func (r *Run) startRank(rank int, env []string) error {
 	if r.job.Output != nil {
 		cmd.Stdout, cmd.Stderr = r.job.Output(rank)
 	}
-	p, err := r.starter.startProcess(r.hosts[rank/r.job.PerHost].Namespace, r.Log(rank), cmd)
+	p, err := r.starter.startProcess(r.host(rank).Namespace, r.Log(rank), cmd)
 	if err != nil {
 		return fmt.Errorf("rank %d: %w", rank, err)
 	}
@@ -168,7 +168,7 @@ func (r *Run) died(rank int) error {
 	if r.job.MPI {
 		return fmt.Errorf("%s failed: %v%s", r.job.Command[0], p.cmd.ProcessState, p.tail())
 	}
-	return &DeadRankError{rank, r.hosts[rank/r.job.PerHost].Namespace, p.cmd.Process.Pid, p.cmd.ProcessState, p.tail()}
+	return &DeadRankError{rank, r.host(rank).Namespace, p.cmd.Process.Pid, p.cmd.ProcessState, p.tail()}
 }
 
 // clean undoes start, once no rank lives.
