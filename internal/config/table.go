@@ -51,7 +51,7 @@ var table = []Variable{
 	row("MCAST_MULTICAST", "auto", func(s *Settings) *string { return &s.Multicast }, choice("auto", "require", "off"),
 		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only what tries the paths at join."),
 	row("MCAST_NODES", "auto", func(s *Settings) *string { return &s.Nodes }, choice("auto", "off"),
-		"Whether the ranks of a host work together, so that what crosses its link does so once; auto: where several hosts hold several ranks each, equally many. It changes the order of sums, and so their last bits; off keeps that of one rank a host."),
+		"Whether the ranks of a host work together, so that what crosses its link does so once; auto: where there are several hosts, and several ranks on some. It changes the order of sums, and so their last bits; off keeps that of one rank a host."),
 	row("MCAST_TOPOLOGY", "", func(s *Settings) *string { return &s.Topology }, orEmpty(places(), "the switches in SLURM_TOPOLOGY_ADDR, else unknown"),
 		"Where in the network this host is, from the outermost part to the innermost, as row2/rack7. What goes from rank to rank then enters and leaves each part once."),
 	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14 or ff15::/16"),

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -43,15 +44,21 @@ func TestNodesOf(t *testing.T) {
 	}
 }
 
-// TestColumnsAndNodes deals ranks to hosts at random: each rank is in one node and one column, and all
-// agree on who is where.
+// TestColumnsAndNodes deals ranks to hosts at random: each rank is in one node and one column, or another one
+// of its host stands for it, and all agree on who is where.
 func TestColumnsAndNodes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	for round := range 200 {
 		n, k := 2+random.IntN(4), 2+random.IntN(4)
+		columns, most := k, k
 		var hosts []int
 		for h := range n {
-			hosts = append(hosts, slices.Repeat([]int{h}, k)...)
+			here := k
+			if h > 0 && round%2 == 1 {
+				here = 1 + random.IntN(6)
+			}
+			columns, most = min(columns, here), max(most, here)
+			hosts = append(hosts, slices.Repeat([]int{h}, here)...)
 		}
 		random.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
 		ports := map[uint16]bool{}
@@ -61,25 +68,43 @@ func TestColumnsAndNodes(t *testing.T) {
 			a.layOut()
 			require.True(t, a.twoLevel())
 			require.Len(t, a.nodes, n)
-			require.Equal(t, k, a.node.size())
-			require.Equal(t, n, a.column.size())
+			require.Equal(t, []int{columns, most}, []int{a.columns, a.most})
+			require.Equal(t, columns == most, a.even())
 			require.Equal(t, rank, a.node.rank(a.node.own))
 			require.Equal(t, rank, a.column.rank(a.column.own))
 			host, place := a.where(rank)
-			require.Equal(t, []int{a.column.own, a.node.own}, []int{host, place})
+			require.Equal(t, []int{a.host, a.node.own}, []int{host, place})
+			stands := map[int][]int{} // which one of the column it is, of those a column stands for
+			for _, r := range a.surplus {
+				require.Equal(t, a.nodes[r.host][r.place], r.rank)
+				require.Less(t, r.column, columns)
+				require.Equal(t, len(stands[r.column]), r.nth)
+				stands[r.column] = append(stands[r.column], r.rank)
+			}
+			require.Len(t, slices.Concat(slices.Collect(maps.Values(stands))...), len(hosts)-n*columns)
+			if require.NotContains(t, a.others(), rank); place >= columns {
+				require.False(t, a.crosses())
+				require.Contains(t, stands[place%columns], rank)
+				require.Equal(t, []int{rank}, a.column.ranks)
+				require.Empty(t, a.others())
+				require.Empty(t, a.neighbours())
+				continue
+			}
+			require.True(t, a.crosses())
+			require.Equal(t, n, a.column.size())
+			require.Equal(t, host, a.column.own)
 			for _, r := range a.node.ranks {
 				require.Equal(t, hosts[rank], hosts[r])
 			}
 			for h, r := range a.column.ranks {
 				require.Equal(t, a.nodes[h][place], r)
 			}
-			require.NotContains(t, a.others(), rank)
 			for _, r := range a.neighbours() {
 				require.Contains(t, a.column.ranks, r)
 			}
 			ports[a.columnPort(40000)] = true
 		}
-		require.Len(t, ports, k, "each column has a port, which the hosts of it share")
+		require.Len(t, ports, columns, "each column has a port, which the hosts of it share")
 	}
 }
 

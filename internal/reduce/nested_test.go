@@ -9,8 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nestedHosts deals ranks to hosts in another order than that of their numbers.
-var nestedHosts = [][]int{{0, 3}, {1, 5}, {2, 4}}
+// nestedHosts deals ranks to hosts in another order than that of their numbers, unevenHosts not even equally
+// many to each.
+var (
+	nestedHosts = [][]int{{0, 3}, {1, 5}, {2, 4}}
+	unevenHosts = [][]int{{0, 3, 5}, {1}, {2, 4}}
+)
 
 // contributions are of six ranks: whole numbers, small enough for all sums and products to be exact.
 func contributions(random *rand.Rand, t Type) [][]byte {
@@ -47,8 +51,10 @@ func TestNestedIsFoldWhereExact(t *testing.T) {
 			for owner := range srcs {
 				want, got := make([]byte, len(srcs[0])), make([]byte, len(srcs[0]))
 				Fold(want, InOrder(slices.Clone(srcs), owner, typ), typ, op, 2)
-				FoldNested(got, srcs, nestedHosts, owner, typ, op, 2)
-				require.Equal(t, want, got, "%v %v of rank %d", typ, op, owner)
+				for _, hosts := range [][][]int{nestedHosts, unevenHosts} {
+					FoldNested(got, srcs, hosts, owner, typ, op, 2)
+					require.Equal(t, want, got, "%v %v of rank %d", typ, op, owner)
+				}
 			}
 		}
 	}
@@ -65,6 +71,22 @@ func TestNestedOrder(t *testing.T) {
 	got := make([]byte, 4)
 	FoldNested(got, srcs, nestedHosts, 0, F32, Sum, 0)
 	require.Equal(t, math.Float32bits(-big+1+2), uint32(get(got, 0, 4)), "(0 + (-big+1)) + 2")
+}
+
+// TestNestedOrderOfUnevenHosts: a rank in no column gets what the one that stands for it sums, whose own
+// contribution is the last of its host's.
+func TestNestedOrderOfUnevenHosts(t *testing.T) {
+	big, one := float32(1<<25), float32(1)
+	srcs := make([][]byte, 6)
+	for r, x := range []float32{one, 0, 0, big, 0, -big} { // host 0: big - big, then 1
+		srcs[r] = make([]byte, 4)
+		put(srcs[r], 0, 4, uint64(math.Float32bits(x)))
+	}
+	got := make([]byte, 4)
+	for _, owner := range unevenHosts[0] {
+		FoldNested(got, srcs, unevenHosts, owner, F32, Sum, 0)
+		require.Equal(t, math.Float32bits(1), uint32(get(got, 0, 4)), "as for rank 0; (1-big) + big is 0")
+	}
 }
 
 // TestMeanOfShortFloatsStaysInRange sums what is more than the type holds, and whose mean is not.
