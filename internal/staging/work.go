@@ -14,9 +14,13 @@ type Work struct {
 	done  chan struct{}
 	first atomic.Pointer[error] // what went wrong
 
-	mu    sync.Mutex
-	event uintptr     // recorded behind the results; 0 once released
-	late  *time.Timer // fires if it takes too long
+	following sync.Mutex
+	event     uintptr // recorded behind the results; 0 once released
+
+	// No lock that the driver's thread takes is held while the driver is called: that may wait for the
+	// thread, where a stream has no room.
+	timing sync.Mutex
+	late   *time.Timer // fires if it takes too long
 }
 
 // Done is closed when the operation is done, well or not.
@@ -54,8 +58,8 @@ func (w *Work) WaitUntil(deadline time.Time) error {
 
 // Follow has what is queued on a stream from now on wait for the results, and returns at once.
 func (w *Work) Follow(stream uintptr) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.following.Lock()
+	defer w.following.Unlock()
 	if w.event == 0 {
 		return nil // released: nobody asks any more
 	}
@@ -64,8 +68,8 @@ func (w *Work) Follow(stream uintptr) error {
 
 // Release says that Follow will not be called any more.
 func (w *Work) Release() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.following.Lock()
+	defer w.following.Unlock()
 	if w.event != 0 {
 		putEvent(w.card.Card, w.event)
 		w.event = 0
@@ -77,8 +81,8 @@ func (w *Work) fail(err error) { w.first.CompareAndSwap(nil, &err) }
 
 // began says that the input of the first piece is there: from now on the operation takes time.
 func (w *Work) began(limit time.Duration, late func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.timing.Lock()
+	defer w.timing.Unlock()
 	if w.late == nil && limit > 0 {
 		w.late = time.AfterFunc(limit, func() {
 			select {
@@ -92,8 +96,8 @@ func (w *Work) began(limit time.Duration, late func()) {
 
 // arrived says that the streams have passed the operation.
 func (w *Work) arrived() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.timing.Lock()
+	defer w.timing.Unlock()
 	if w.late != nil {
 		w.late.Stop()
 	}

@@ -236,6 +236,48 @@ def asked() -> list[str]:
 
 
 @scenario
+def programs() -> dict[str, Any]:
+    """What else stands on the collectives: DDP, functional collectives, objects, groups one after another."""
+
+    def train(where: str) -> list[Any]:
+        torch.manual_seed(0)
+        model: nn.Module = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64)).to(where)
+        model = nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data, seen = torch.Generator().manual_seed(RANK), []
+        for _ in range(4):
+            x = torch.randn(8, 64, generator=data).to(where)
+            loss = (model(x) - x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen.append(loss.item())
+        return [seen, *(p.detach().cpu().tolist() for p in model.parameters())]
+
+    world: Any = dist.group.WORLD
+    gathered: Any = torch.ops._c10d_functional.all_gather_into_tensor(
+        torch.full((1000,), float(RANK), device=CUDA), SIZE, world.group_name
+    )
+    gathered = torch.ops._c10d_functional.wait_tensor(gathered)
+    objects: list[Any] = [None] * SIZE
+    dist.all_gather_object(objects, RANK)
+    made = []
+    for _ in range(2):
+        group: Any = dist.new_group(list(range(SIZE)), backend="mcast")
+        tensor = torch.ones(5, device=CUDA)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.tolist() == [float(SIZE)] * 5
+        made.append(torch_mcast.stats(group).device_made)
+        dist.destroy_process_group(group)
+    return {
+        "ddp": train("cuda") == train("cpu"),
+        "functional": gathered[::1000].tolist(),
+        "objects": objects,
+        "another group made": made[1],
+    }
+
+
+@scenario
 def steady() -> dict[str, int]:
     """What the driver is asked to make after the first step: nothing."""
     made = []

@@ -103,6 +103,17 @@ def test_streams_are_followed() -> None:
 
 
 @needs_cuda
+def test_what_stands_on_collectives() -> None:
+    for answer in run("programs", delay_us=500):
+        assert answer["programs"] == {
+            "ddp": True,
+            "functional": [0.0, 1.0],
+            "objects": [0, 1],
+            "another group made": 0,
+        }
+
+
+@needs_cuda
 @pytest.mark.skipif(not RUNNER, reason="a GPU that is in time shows no bug")
 def test_planted_bugs_show() -> None:
     answers = run("bugs", delay_us=4000)
