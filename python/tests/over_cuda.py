@@ -216,6 +216,9 @@ def asked() -> list[str]:
     work = dist.all_reduce(tensor, async_op=True)
     work.wait(timedelta(seconds=30))
     said.append(f"blocked {work.is_completed()} {tensor[0].item()}")
+    waited: Any = dist.all_gather_into_tensor(out, torch.ones(1000, device=CUDA), async_op=True)
+    waited.wait()
+    said.append(f"kept {len(waited.result())} {len(waited.get_future().wait())}")
     late = dist.all_reduce(tensor, async_op=True)
     dist.barrier()  # in its turn, behind what the GPU has not begun
     late.wait()

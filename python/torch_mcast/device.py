@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
@@ -39,6 +41,7 @@ class DeviceWork(McastWork):
 
     _copied: torch.cuda.Event | None = None  # recorded behind the copy from staging to outputs
     _device: torch.device
+    _waited: Sequence[weakref.ref[torch.Tensor]] = ()  # the outputs, once they are not kept
 
     def follow_up(self, device: torch.device) -> None:
         """Queue the copy from staging to outputs, if there is one, behind the operation. Called once."""
@@ -62,12 +65,21 @@ class DeviceWork(McastWork):
             return super().wait(timeout)
         if not self.poll():
             self._follow(torch.cuda.current_stream(self._device))
-            if self._future is None:
-                self._outputs = []
-            self._keep = ()
+            self._let_go()
         if self._error is not None:
             raise self._error
         return True
+
+    def _let_go(self) -> None:
+        """Keep no tensor any more: the order of streams does."""
+        if self._future is None and self._outputs:
+            self._waited = [weakref.ref(tensor) for tensor in self._outputs]
+            self._outputs = []
+        self._keep = ()
+
+    def _outcome(self) -> list[torch.Tensor]:
+        outputs = super()._outcome()
+        return outputs or [tensor for ref in self._waited if (tensor := ref()) is not None]
 
     def _follow(self, stream: torch.cuda.Stream) -> None:
         try:
@@ -89,10 +101,9 @@ class DeviceWork(McastWork):
         return super().poll()
 
     def result(self) -> list[torch.Tensor]:
-        """Return the output tensors, and have the current stream wait for them."""
-        outputs = self._outputs
+        """Return the output tensors that the program has, and have the current stream wait for them."""
         self.wait()
-        return outputs
+        return self._outcome()
 
     def synchronize(self) -> None:
         """Have the current stream wait, as wait() does."""
