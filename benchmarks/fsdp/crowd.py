@@ -28,14 +28,18 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # no threads of others before a fork
-os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
-# Where no name server can be reached, torch waits for one to name its peers, and says that it has not.
-os.environ |= {"RES_OPTIONS": "timeout:1 attempts:1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-
 import train
 from node import MCAST
 
+# Of the process that forks: no threads of others before that. Where no name server can be reached, torch
+# waits for one to name its peers, and says that it has not.
+ENVIRONMENT = {
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    "OMP_NUM_THREADS": "1",
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "RES_OPTIONS": "timeout:1 attempts:1",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+}
 CLONE_NEWNET = 0x40000000  # <linux/sched.h>
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 MASTER = {"MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500"}  # of a testbed's first host
@@ -198,7 +202,7 @@ def main() -> None:
         name = f"crowd-{os.getpid()}"
         bed = ["testbed", "with", f"--name={name}", f"--hosts={args.hosts}", f"--rate={args.rate}", "--"]
         again = [str(MCAST), *bed, sys.executable, *sys.argv, f"--testbed={name}"]
-        sys.exit(subprocess.run(again, check=False).returncode)
+        sys.exit(subprocess.run(again, env=os.environ | ENVIRONMENT, check=False).returncode)
     ways = [way for way in WAYS if any(word in way.name for word in args.ways.split(","))]
     for number in range(args.rounds):
         for way in ways:

@@ -1,0 +1,54 @@
+"""What benchmarks/fsdp/crowd.py makes of its rows, and memory.py of a process."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
+
+import crowd
+import memory
+
+
+def row(way: str, step_s: float, weights: str, mib: int) -> dict[str, Any]:
+    """Return a row of 2 x 2 ranks of which each held so many MiB more at most, half of them shared."""
+    half = mib << 19
+    ranks = [
+        {
+            "begin": {"own": 7, "shared": 0},
+            "most": {"own": 7 + half, "shared": half},
+            "end": {"own": 7, "shared": 0},
+        }
+    ] * 4
+    times = {"steps_s": [step_s], "exposed_s": [step_s / 2], "link_bytes": [3_000_000]}
+    learnt = {"losses": [1.0], "weights_sha256": weights}
+    return {"way": way, "hosts": 2, "ranks_per_host": 2, "memory": ranks, **times, **learnt}
+
+
+def test_the_table_has_medians() -> None:
+    rows = [row("nodes", s, "a", 10) for s in (1, 5, 2)] + [row("flat", 4, "b", 30)]
+    assert crowd.table(rows).splitlines()[2:] == [
+        "| flat | 4000 | 2000 | 3 | 30 | 60 |",
+        "| nodes | 2000 | 1000 | 3 | 10 | 20 |",
+    ]
+
+
+def test_ways_with_the_same_sums_learn_the_same() -> None:
+    shared = "nodes, results once a host"
+    crowd.agree([row("nodes", 1, "a", 1), row(shared, 1, "a", 1), row("flat", 1, "b", 1)])
+    with pytest.raises(SystemExit, match="do not learn the same"):
+        crowd.agree([row("nodes", 1, "a", 1), row(shared, 1, "b", 1)])
+
+
+def test_memory_is_looked_at() -> None:
+    looks = memory.Memory()
+    before = memory.held()
+    block = bytearray(b"x" * (64 << 20))
+    looks.look()
+    assert looks.most["own"] - before["own"] > 60 << 20
+    most = looks.most
+    del block
+    looks.look()
+    assert looks.most == most
