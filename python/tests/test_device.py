@@ -18,7 +18,8 @@ import pytest
 import torch
 from torch._C._distributed_c10d import TCPStore
 
-from torch_mcast import errors
+from torch_mcast import _lib, errors
+from torch_mcast.group import Group
 from torch_mcast.tensor import require_cpu, require_dense
 
 RUNNER = os.environ.get("MCAST_TORCH_CUDA", "")
@@ -165,3 +166,24 @@ def test_which_tensors_go_together() -> None:
     with pytest.raises(errors.UnsupportedError, match="scatter of CUDA tensors: the mcast backend does"):
         require_cpu("scatter", on_gpu(0))
     require_cpu("scatter", torch.ones(1))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_driver_the_call_says_so_and_nothing_else_changes() -> None:
+    group = Group(0, 1, "", lambda blob: [blob], 10_000)
+    try:
+        for _ in range(2):
+            with pytest.raises(errors.UnavailableError, match=r"no CUDA driver.*libcuda"):
+                group.lib.allgather(group.live(), 4096, 8192, 16, _lib.stream_at(0, 0, 0))
+        buffer = torch.arange(4.0)
+        work = group.lib.allreduce(
+            group.live(), buffer.data_ptr(), buffer.data_ptr(), 4, _lib.F32, _lib.SUM, 1.0
+        )
+        assert group.lib.wait(work, 10_000)
+        with pytest.raises(errors.ArgumentError, match=f"work {work} is not on device memory"):
+            group.lib.follow(work, 0)
+        group.lib.forget(work)
+        with pytest.raises(errors.ArgumentError, match="send is 0 but should be the address of 16 bytes"):
+            group.lib.allgather(group.live(), 0, 8192, 16, _lib.stream_at(0, 0, 0))
+    finally:
+        group.close()
