@@ -37,31 +37,28 @@ func Play(t *testing.T, s *Scenario) (r Report) {
 			r.Log += waiting()
 		}
 	}()
-	// A goroutine that is busy without end keeps time from passing: nobody inside can notice.
-	busy := time.AfterFunc(endless, func() {
+	var p pulse
+	defer p.watch(func() {
 		fmt.Fprintf(os.Stderr, "seed %d is busy without end: %v\n%s", s.Seed, s, waiting())
 		os.Exit(1)
-	})
-	defer busy.Stop()
+	})()
 	if announce {
 		fmt.Fprintf(os.Stderr, "seed %d begins\n", s.Seed)
 	}
-	synctest.Test(t, func(*testing.T) { r = s.play() })
+	synctest.Test(t, func(*testing.T) { r = s.play(&p) })
 	return r
 }
 
 // announce has Play say which seed it begins: a panic in a goroutine of the product ends the program.
 var announce bool
 
-// endless is how long a run may take, which is a matter of milliseconds.
-const endless = time.Minute
-
 // look is how often operations are looked at that should have ended.
 const look = 500 * time.Millisecond
 
 // play is Play within the bubble.
-func (s *Scenario) play() (rep Report) {
+func (s *Scenario) play(p *pulse) (rep Report) {
 	w := New(s.Net, s.Faults...)
+	defer p.start()()
 	var log journal
 	end := s.nodes(w, &log)
 	ranks := make([]*rank, s.Net.Ranks)
