@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -23,6 +25,10 @@ const (
 	restIters  = 50  // of them after a rest
 	restFor    = 20 * time.Millisecond
 	bulkBytes  = 4 << 20 // a rank, of what another group moves meanwhile
+	// Two groups share the network for sharedFor: one gathers bulkBytes at a time, the other as much
+	// in parts of partBytes, which are in flight together.
+	sharedFor = 2 * time.Second
+	partBytes = 256 << 10
 )
 
 // census is what a number of groups costs a process: the worst rank's, CPU the mean.
@@ -40,6 +46,7 @@ type census struct {
 	SmallUS     float64 `json:"small_us"`      // median of an Allgather of smallBytes, one after another
 	RestedUS    float64 `json:"rested_us"`     // when nothing moved for restFor before
 	BesideUS    float64 `json:"beside_us"`     // while another group moves bulkBytes a rank, again and again
+	PartsShare  float64 `json:"parts_percent"` // of the bytes that two groups move, of the one that does so in parts
 }
 
 // groupsRun measures many groups of the same ranks in a process.
@@ -111,6 +118,9 @@ func (r *groupsRun) measure(ctx context.Context, n int) (c census, err error) {
 			return c, err
 		}
 		if c.BesideUS, err = r.beside(last); err != nil {
+			return c, err
+		}
+		if c.PartsShare, err = r.share(last); err != nil {
 			return c, err
 		}
 	}
@@ -188,23 +198,13 @@ func (r *groupsRun) small(g *group.Group, iters int, rest time.Duration) (float6
 	return float64(worst(all, 0)) / 1e3, err
 }
 
-// beside returns the time of small operations of a group while the first one moves bulk data. Rank 0
-// says in the first byte of its shard that it was the last time.
+// beside returns the time of small operations of a group while the first one moves bulk data.
 func (r *groupsRun) beside(g *group.Group) (took float64, err error) {
-	var moved sync.WaitGroup
+	first := bulk{group: r.groups[0], part: bulkBytes, rank: r.rank}
 	over := make(chan struct{})
-	var bulk error
-	moved.Go(func() {
-		send, recv := make([]byte, bulkBytes), make([]byte, bulkBytes*r.ranks)
-		for recv[0] == 0 && bulk == nil {
-			select {
-			case <-over:
-				send[0] = 1
-			default:
-			}
-			bulk = r.group.Allgather(send, recv)
-		}
-	})
+	var moved sync.WaitGroup
+	var failed error
+	moved.Go(func() { failed = first.move(over) })
 	load := gatherOf(place{lanes{g}, r.rank, r.ranks}, smallBytes, false)
 	times := make([]uint64, smallIters)
 	for i := range times {
@@ -214,16 +214,82 @@ func (r *groupsRun) beside(g *group.Group) (took float64, err error) {
 		}
 		times[i] = uint64(time.Since(start))
 	}
-	if r.rank == 0 || err != nil {
-		close(over)
-	}
+	close(over)
 	moved.Wait()
-	if err := errors.Join(err, bulk); err != nil {
+	if err := errors.Join(err, failed); err != nil {
 		return 0, err
 	}
 	slices.Sort(times)
 	all, err := r.exchange([]uint64{times[len(times)/2]})
 	return float64(worst(all, 0)) / 1e3, err
+}
+
+// share has the first group and another one move bulk data at once, and returns the percentage of the
+// bytes that are the other's. Both always have as many in flight, so fair is 50.
+func (r *groupsRun) share(g *group.Group) (float64, error) {
+	both := []*bulk{
+		{group: r.groups[0], part: bulkBytes, rank: r.rank},
+		{group: g, part: partBytes, rank: r.rank},
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sharedFor)
+	defer cancel()
+	var moving errgroup.Group
+	for _, b := range both {
+		moving.Go(func() error { return b.move(ctx.Done()) })
+	}
+	if err := moving.Wait(); err != nil {
+		return 0, err
+	}
+	return 100 * both[1].rate / (both[0].rate + both[1].rate), nil
+}
+
+// bulk is a group that gathers again and again, with bulkBytes a rank in flight.
+type bulk struct {
+	group *group.Group
+	part  int // bytes a rank of an operation
+	rank  int
+
+	rate float64 // bytes a second that a rank gave
+}
+
+// move gathers until over is closed on rank 0, which says in the first byte of its shard that it was
+// the last time.
+func (b *bulk) move(over <-chan struct{}) error {
+	size := b.group.Size()
+	flight := make([]*group.Work, bulkBytes/b.part)
+	send, recv := make([]byte, bulkBytes), make([]byte, bulkBytes*size)
+	start, moved := time.Now(), 0
+	for i, last := 0, false; ; i = (i + 1) % len(flight) {
+		own, all := send[i*b.part:][:b.part], recv[i*b.part*size:][:b.part*size]
+		if w := flight[i]; w != nil {
+			if err := w.Wait(context.Background()); err != nil {
+				return err
+			}
+			flight[i] = nil
+			moved += b.part
+			last = last || all[0] == 1
+		}
+		switch {
+		case !last:
+		case slices.ContainsFunc(flight, func(w *group.Work) bool { return w != nil }):
+			continue // what was posted before rank 0 was known to end
+		default:
+			b.rate = float64(moved) / time.Since(start).Seconds()
+			return nil
+		}
+		select {
+		case <-over:
+			if b.rank == 0 {
+				own[0] = 1
+			}
+		default:
+		}
+		w, err := b.group.StartAllgather(own, all)
+		if err != nil {
+			return err
+		}
+		flight[i] = w
+	}
 }
 
 // idle does nothing for a while, and counts what that costs, and what there is.
@@ -271,15 +337,16 @@ func (c *census) print(w io.Writer, asJSON, first bool) error {
 	if first {
 		if _, err := fmt.Fprintf(w, `# many groups of %d ranks in each process, fabric %s; of the worst rank, CPU the mean
 # small: an Allgather of %d bytes a rank, one after another; rested: after %v; beside: while another group moves %d MiB a rank
-%6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s
-%6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s
-`, c.Ranks, c.Fabric, smallBytes, restFor, bulkBytes>>20,
-			"groups", "threads", "fds", "goroutines", "resident", "idle", "join 1st", "join nth", "small", "rested", "beside",
-			"", "", "", "", "(MiB)", "(%)", "(ms)", "(ms)", "(us)", "(us)", "(us)"); err != nil {
+# parts: of what two groups move at once, the share of the one that does so by %d KiB instead of %d MiB
+%6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s %6s
+%6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s %6s
+`, c.Ranks, c.Fabric, smallBytes, restFor, bulkBytes>>20, partBytes>>10, bulkBytes>>20,
+			"groups", "threads", "fds", "goroutines", "resident", "idle", "join 1st", "join nth", "small", "rested", "beside", "parts",
+			"", "", "", "", "(MiB)", "(%)", "(ms)", "(ms)", "(us)", "(us)", "(us)", "(%)"); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%6d %8d %6d %10d %9.1f %6.2f %9.1f %9.1f %9.1f %9.1f %9.1f\n", c.Groups, c.Threads, c.Descriptors, c.Goroutines,
-		c.ResidentMiB, c.IdlePercent, c.FirstMS, c.LaterMS, c.SmallUS, c.RestedUS, c.BesideUS)
+	_, err := fmt.Fprintf(w, "%6d %8d %6d %10d %9.1f %6.2f %9.1f %9.1f %9.1f %9.1f %9.1f %6.1f\n", c.Groups, c.Threads, c.Descriptors, c.Goroutines,
+		c.ResidentMiB, c.IdlePercent, c.FirstMS, c.LaterMS, c.SmallUS, c.RestedUS, c.BesideUS, c.PartsShare)
 	return err
 }

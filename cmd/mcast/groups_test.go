@@ -26,7 +26,7 @@ func TestGroups(t *testing.T) {
 			} {
 				require.Positive(t, v, name)
 			}
-			for name, v := range map[string]float64{"later": c.LaterMS, "rested": c.RestedUS, "beside": c.BesideUS} {
+			for name, v := range map[string]float64{"later": c.LaterMS, "rested": c.RestedUS, "beside": c.BesideUS, "parts": c.PartsShare} {
 				require.Equal(t, n > 1, v > 0, name)
 			}
 		}
