@@ -106,11 +106,11 @@ def test_fsdp2_trains_alike(testbed: str, tmp_path: Path) -> None:
 
 def test_a_link_that_flaps(testbed: str) -> None:
     """An operation outlives a link that is down for less than MCAST_TIMEOUT; every byte is checked."""
-    bench = [str(MCAST), "bench", "allgather", "--bytes", "4M", "--iters", "30", "--json"]
+    bench = [str(MCAST), "bench", "allgather", "--bytes", "4M", "--iters", "60", "--json"]
     with subprocess.Popen(
         [MCAST, "testbed", "run", "--name", testbed, "--", *bench], stdout=subprocess.PIPE, text=True
     ) as run:
-        while received(testbed, "h2") < 64 << 20:  # of 400 MB; 38 are warm-up
+        while received(testbed, "h2") < 64 << 20:  # of 800 MB; 38 are warm-up
             assert run.poll() is None
         mcast("fault", "link", "--name", testbed, "2", "down")
         time.sleep(1)
@@ -119,7 +119,7 @@ def test_a_link_that_flaps(testbed: str) -> None:
     assert run.returncode == 0
     (result,) = (json.loads(line) for line in out.splitlines() if line.startswith("{"))
     assert result["wrong"] == 0
-    assert result["iters"] == 30
+    assert result["iters"] == 60
     assert result["chunks_lost"] > 0, "the link was down while it was needed"
 
 
