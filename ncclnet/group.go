@@ -19,6 +19,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
+// MCAST_BLOB_MAX is group.MaxBlob, or this does not compile.
+var _ = [1]struct{}{}[C.MCAST_BLOB_MAX-group.MaxBlob]
+
 // endpoint is what mcast_open leaves for mcast_join or mcast_close_endpoint.
 type endpoint struct {
 	*group.Endpoint
@@ -54,7 +57,7 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		*length = C.size_t(len(b))
 		dst, err := memory("mcast_open: blob", blob, capacity)
 		if err == nil && len(dst) < len(b) {
-			err = argument("mcast_open: blob holds %d bytes; %d are needed, 512 are always enough", len(dst), len(b))
+			err = argument("mcast_open: blob holds %d bytes; %d are needed, MCAST_BLOB_MAX (%d) are always enough", len(dst), len(b), group.MaxBlob)
 		}
 		if err != nil {
 			ep.Close()

@@ -79,9 +79,13 @@ const char *mcast_version(void);
  * none in particular. */
 int mcast_error_rank(void);
 
+/* What mcast_open writes to blob, in bytes, at most. */
+#define MCAST_BLOB_MAX 2048
+
 /* mcast_open starts rank `rank` of `size` and returns in *endpoint a handle,
- * and in blob (cap bytes, *len used; 512 are always enough) what the other
- * ranks need to reach it. Exchange the blobs by any means, then mcast_join.
+ * and in blob (cap bytes, *len used; MCAST_BLOB_MAX are always enough) what the
+ * other ranks need to reach it. With too small a cap it is MCAST_E_ARGUMENT, and
+ * *len is what is needed. Exchange the blobs by any means, then mcast_join.
  * options: NULL or a list "NAME=value\nNAME=value" that overrides MCAST_*
  * variables of the environment for this group, e.g. "MCAST_FABRIC=shm". */
 int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,

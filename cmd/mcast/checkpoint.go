@@ -9,9 +9,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
-// mostBlob bounds what a rank tells others of how to reach it.
-const mostBlob = 16 << 10
-
 // background broadcasts in a group in the background, of the same processes, until end is called; by
 // every rank, in a moment when all have done as much.
 func (b *bench) background(ctx context.Context, g contender) (end func() error, err error) {
@@ -42,16 +39,14 @@ func (b *bench) background(ctx context.Context, g contender) (end func() error, 
 
 // exchange tells all ranks what each has to say.
 func (b *bench) exchange(g contender, mine []byte) (all [][]byte, err error) {
-	if len(mine) > mostBlob-4 {
-		return nil, fmt.Errorf("an address takes %d bytes, of %d", len(mine), mostBlob-4)
-	}
-	send, recv := make([]byte, mostBlob), make([]byte, mostBlob*b.ranks)
+	const room = 4 + group.MaxBlob // its length, and a blob
+	send, recv := make([]byte, room), make([]byte, room*b.ranks)
 	binary.BigEndian.PutUint32(send, uint32(copy(send[4:], mine)))
 	if err := g.Allgather(send, recv); err != nil {
 		return nil, err
 	}
 	for r := range b.ranks {
-		from := recv[r*mostBlob:][:mostBlob]
+		from := recv[r*room:][:room]
 		all = append(all, from[4:][:binary.BigEndian.Uint32(from)])
 	}
 	return all, nil

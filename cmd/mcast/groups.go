@@ -135,7 +135,7 @@ func (r *groupsRun) add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const room = 4 << 10 // for a blob
+	const room = group.MaxBlob
 	send, recv := make([]byte, room), make([]byte, room*r.ranks)
 	copy(send, e.Blob())
 	if err := r.group.Allgather(send, recv); err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"flag"
 	"log/slog"
 	"net/netip"
@@ -52,7 +53,7 @@ func TestBadValues(t *testing.T) {
 	for name, values := range map[string][]string{
 		"MCAST_FABRIC":         {"tcp", "UDP", " udp"},
 		"MCAST_IFACE":          {"eth 0", "a/b"},
-		"MCAST_TOPOLOGY":       {"row 2/rack7", "/rack7", "row2//rack7", "rack7/", strings.Repeat("r", 129)},
+		"MCAST_TOPOLOGY":       {"row 2/rack7", "/rack7", "row2//rack7", "rack7/", strings.Repeat("r", 129), "rack<7>", "rack&7"},
 		"MCAST_GROUP":          {"10.0.0.1", "224.0.0.5", "ff02::1", "239.1", "240.0.0.1"},
 		"MCAST_PORT":           {"80", "65536", "-1", "x", "1e4"},
 		"MCAST_TTL":            {"256", "-1", "1.5"},
@@ -84,6 +85,20 @@ func TestBadValues(t *testing.T) {
 			require.ErrorContains(t, err, value)
 			require.ErrorContains(t, err, allowed(t, name), value)
 		}
+	}
+}
+
+// TestTopologyTakesItsOwnLength: no character of it is longer in JSON than in itself.
+func TestTopologyTakesItsOwnLength(t *testing.T) {
+	for name, taken := range map[string]bool{
+		"rack7": true, "r\u00e4k/7": true, "a'b": true,
+		`a"b`: false, `a\b`: false, "a<b": false, "a>b": false, "a&b": false, "a\xffb": false, "a\u2028b": false, "a\x00b": false,
+	} {
+		_, err := Load(nil, map[string]string{"MCAST_TOPOLOGY": name})
+		require.Equal(t, taken, err == nil, "%q", name)
+		text, err := json.Marshal(name)
+		require.NoError(t, err)
+		require.Equal(t, taken, len(text) == len(name)+2, "%q", name)
 	}
 }
 

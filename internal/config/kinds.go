@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // kind is a type of value: its name in the reference, what is allowed, and how
@@ -94,11 +95,14 @@ func interfaces() kind[string] {
 // mostTopology bounds what MCAST_TOPOLOGY adds to what ranks tell each other, in bytes.
 const mostTopology = 128
 
-// places are the names of parts of the network, each within the one before.
+// places are the names of parts of the network, each within the one before. Characters that JSON spells in
+// several bytes are not in them.
 func places() kind[string] {
-	return kind[string]{name: "text", allowed: "names separated by slashes, such as row2/rack7, of up to 128 characters without white space", parse: func(s string) (string, bool) {
-		odd := strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) })
-		return s, len(s) <= mostTopology && !odd && !slices.Contains(strings.Split(s, "/"), "")
+	return kind[string]{name: "text", allowed: "names separated by slashes, such as row2/rack7, of up to 128 bytes of UTF-8 without white space, double quotes, backslashes, <, > and &", parse: func(s string) (string, bool) {
+		odd := strings.ContainsFunc(s, func(r rune) bool {
+			return !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`"\<>&`, r)
+		})
+		return s, len(s) <= mostTopology && !odd && utf8.ValidString(s) && !slices.Contains(strings.Split(s, "/"), "")
 	}}
 }
 

@@ -75,17 +75,6 @@ func (s *Settings) Mark() int {
 	return s.DSCP
 }
 
-// Agreed spells those settings that change what a rank does on the wire: ranks that differ in
-// them must not start.
-func (s *Settings) Agreed() string {
-	group := ""
-	if s.Group.IsValid() {
-		group = s.Group.String()
-	}
-	return fmt.Sprintf("MCAST_FABRIC=%s MCAST_FAMILY=%s MCAST_MULTICAST=%s MCAST_NODES=%s MCAST_OUTPUTS=%d MCAST_GROUP=%s MCAST_PORT=%d MCAST_CHAINS=%d MCAST_SUBGROUPS=%d MCAST_CHUNK=%d MCAST_WINDOW=%d MCAST_EAGER=%d MCAST_TIMEOUT=%v MCAST_SWITCH_MODE=%s",
-		s.Fabric, s.Family, s.Multicast, s.Nodes, s.Outputs, group, s.Port, s.Chains, s.Subgroups, s.Chunk, s.Window, s.Eager, s.Timeout, s.SwitchMode)
-}
-
 // Interfaces returns the names in Interface, the first one that ranks reach each other by; none: the
 // library chooses.
 func (s *Settings) Interfaces() []string {

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
@@ -66,17 +65,15 @@ func settingsDiffer(j *job) (found []Finding) {
 		if err != nil {
 			continue // which is a finding of that host's
 		}
-		for _, entry := range strings.Fields(s.Agreed()) {
-			name, value, _ := strings.Cut(entry, "=")
-			agreed[i][name] = strconv.Quote(value)
+		for _, at := range s.Alike() {
+			agreed[i][at.Name] = strconv.Quote(at.Value)
 		}
 	}
 	defaults := config.Default()
-	for _, entry := range strings.Fields(defaults.Agreed()) {
-		name, _, _ := strings.Cut(entry, "=")
-		groups := j.differing(func(host int) string { return agreed[host][name] })
-		found = append(found, j.odd(groups, one(groups != nil, Fault, name, "it is "+j.spell(groups),
-			"ranks with different values do not join", "the same on all hosts, or unset "+name))...)
+	for _, at := range defaults.Alike() {
+		groups := j.differing(func(host int) string { return agreed[host][at.Name] })
+		found = append(found, j.odd(groups, one(groups != nil, Fault, at.Name, "it is "+j.spell(groups),
+			"ranks with different values do not join", "the same on all hosts, or unset "+at.Name))...)
 	}
 	return found
 }

@@ -149,13 +149,14 @@ func (a *agreement) add(r int, b, first *blob) error {
 
 // difference names the settings in which rank r differs from rank 0.
 func difference(first, other string, r int) *MismatchError {
-	a, b := strings.Fields(first), strings.Fields(other)
 	var text, zero, theirs []string
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			text = append(text, fmt.Sprintf("rank 0 has %s, rank %d %s", a[i], r, b[i]))
-			zero, theirs = append(zero, a[i]), append(theirs, b[i])
-		}
+	for _, d := range config.Differences(first, other) {
+		text = append(text, fmt.Sprintf("rank 0 has %v, rank %d %v", d.A, r, d.B))
+		zero, theirs = append(zero, d.A.String()), append(theirs, d.B.String())
+	}
+	if text == nil { // of names that this build does not know
+		text = append(text, fmt.Sprintf("rank 0 has %q, rank %d %q", first, r, other))
+		zero, theirs = append(zero, first), append(theirs, other)
 	}
 	return &MismatchError{
 		Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")},

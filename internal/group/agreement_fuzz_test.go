@@ -30,7 +30,8 @@ func FuzzAgreement(f *testing.F) {
 		func(b *blob) { b.Host, b.Address6 = "b/2", "fd00::1" },
 		func(b *blob) { b.Host, b.Address6 = "b/2", "::ffff:10.0.0.1" },
 		func(b *blob) { b.Host, b.Address = "b/2", "127.0.0.1" },
-		func(b *blob) { b.Settings = "" },
+		func(b *blob) { b.Settings = "MCAST_CHUNK=512" },
+		func(b *blob) { b.Settings = "MCAST_CHUNK MCAST_CHUNK=0" },
 		func(b *blob) { b.Switches = 1 },
 		func(b *blob) { b.Rank, b.Port, b.Key, b.Job = 7, 1<<20, "key", "0" },
 	} {

@@ -36,6 +36,10 @@ import (
 // MaxRanks is the largest number of ranks in a group.
 const MaxRanks = collective.MaxRanks
 
+// MaxBlob is the largest Blob, in bytes; MCAST_BLOB_MAX of mcast.h. A host with the longest name, 8 addresses
+// over IPv6 and no setting at its default has 1260 to tell.
+const MaxBlob = 2048
+
 // Options say which rank of which group to be.
 type Options struct {
 	Rank, Size int
@@ -70,7 +74,7 @@ type blob struct {
 	Job      string `json:"j"`           // drawn by every rank, rank 0's counts
 	RcvBuf   int    `json:"b"`           // largest receive buffer of a socket
 	Switches int    `json:"x"`           // aggregation nodes that it knows
-	Settings string `json:"s"`           // those that must agree
+	Settings string `json:"s,omitempty"` // those that must agree and differ from the defaults
 	Topology string `json:"t,omitempty"` // where its host is in the network
 	// Rails are the addresses of each further interface that is asked for.
 	Rails [][]netip.Addr `json:"l,omitempty"`
@@ -114,6 +118,9 @@ func Open(o Options) (*Endpoint, error) {
 		mine.Candidates = o.Network.Candidates(version)
 	}
 	b, err := json.Marshal(mine)
+	if err == nil && len(b) > MaxBlob {
+		err = argument("rank %d has %d bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; allowed are %d", o.Rank, len(b), MaxBlob)
+	}
 	if err != nil {
 		l.close()
 		return nil, err
@@ -121,8 +128,8 @@ func Open(o Options) (*Endpoint, error) {
 	return &Endpoint{opts: o, lobby: l, blob: b}, nil
 }
 
-// Blob returns what the other ranks need to know about this one: JSON, less
-// than 1 KiB.
+// Blob returns what the other ranks need to know about this one: JSON, MaxBlob
+// bytes at most.
 func (e *Endpoint) Blob() []byte { return bytes.Clone(e.blob) }
 
 // Rendezvous exchanges the Blobs of all ranks, see Key.Rendezvous; rank 0 listens at addr.

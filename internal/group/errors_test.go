@@ -45,10 +45,10 @@ func TestMismatchOf(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, [2]int{1, -1}, ranks)
 	require.Equal(t, [2]string{"other words", ""}, what)
-	ranks, what, ok = MismatchOf(difference("MCAST_A=1 MCAST_B=2 MCAST_C=3", "MCAST_A=1 MCAST_B=x MCAST_C=y", 6))
+	ranks, what, ok = MismatchOf(difference("MCAST_PORT=5000 MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_PORT=5000 MCAST_CHAINS=4", 6))
 	require.True(t, ok)
 	require.Equal(t, [2]int{0, 6}, ranks)
-	require.Equal(t, [2]string{"MCAST_B=2 MCAST_C=3", "MCAST_B=x MCAST_C=y"}, what)
+	require.Equal(t, [2]string{"MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_CHAINS=4 MCAST_CHUNK=0"}, what)
 	_, _, ok = MismatchOf(&Fault{Kind: Dead, Rank: 1, Text: "rank 1 called x, rank 2 y"})
 	require.False(t, ok)
 }

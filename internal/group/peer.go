@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
@@ -34,7 +35,19 @@ const mostName = 64
 // hostName is this host's, empty where the kernel does not say.
 func hostName() string {
 	name, _ := os.Hostname()
-	return name[:min(len(name), mostName)]
+	return plainName(name)
+}
+
+// plainName bounds what a name takes in JSON, which spells other characters in up to six bytes: the kernel
+// lets a host have any.
+func plainName(name string) string {
+	plain := []byte(name[:min(len(name), mostName)])
+	for i, c := range plain {
+		if c <= ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
+			plain[i] = '?'
+		}
+	}
+	return string(plain)
 }
 
 // host is where ranks run, as others know it.

@@ -29,7 +29,7 @@ const (
 	greetingSize  = 28
 	answerSize    = 16
 	maxRanks      = 1 << 16
-	maxBlob       = 64 << 10
+	maxPart       = 64 << 10
 	// A rank that takes longer than this to read rank 0's answer does without.
 	answerPatience = 5 * time.Second
 	redialEvery    = 50 * time.Millisecond
@@ -131,8 +131,8 @@ func checkRendezvous(rank, size int, blob []byte) error {
 		return fmt.Errorf("rendezvous: size %d is not allowed: want 1 to %d", size, maxRanks)
 	case rank < 0 || rank >= size:
 		return fmt.Errorf("rendezvous: rank %d is not allowed: want 0 to %d", rank, size-1)
-	case len(blob) > maxBlob:
-		return fmt.Errorf("rendezvous: a blob of %d bytes is not allowed: want up to %d", len(blob), maxBlob)
+	case len(blob) > maxPart:
+		return fmt.Errorf("rendezvous: a blob of %d bytes is not allowed: want up to %d", len(blob), maxPart)
 	}
 	return nil
 }
@@ -338,7 +338,7 @@ func (g *greeting) read(r io.Reader) error {
 		return err
 	}
 	n := binary.BigEndian.Uint32(head[24:])
-	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxBlob {
+	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxPart {
 		return errStranger
 	}
 	g.key = Key(binary.BigEndian.Uint64(head[8:]))
@@ -354,7 +354,7 @@ func putAnswer(verdict uint32, parts [][]byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, verdict)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(parts))) // at most maxRanks
 	for _, part := range parts {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(part))) // at most maxBlob
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part))) // at most maxPart
 		b = append(b, part...)
 	}
 	return b
@@ -377,7 +377,7 @@ func readAnswer(r io.Reader, size int) ([][]byte, error) {
 			return nil, err
 		}
 		n := binary.BigEndian.Uint32(length[:])
-		if n > maxBlob {
+		if n > maxPart {
 			return nil, errStranger
 		}
 		part := make([]byte, n)

@@ -56,7 +56,10 @@ func Listen(rank, size int, o Options) (*Endpoint, error) {
 	return &Endpoint{endpoint: e}, nil
 }
 
-// Blob returns what the other ranks must know about this one, less than 512 bytes of JSON. It holds
+// MaxBlob is the largest Blob, in bytes.
+const MaxBlob = group.MaxBlob
+
+// Blob returns what the other ranks must know about this one: JSON, MaxBlob bytes at most. It holds
 // a key to this rank's port: hand it to the ranks of the group alone.
 func (e *Endpoint) Blob() []byte { return e.endpoint.Blob() }
 

@@ -106,6 +106,30 @@ def test_only_the_api_is_visible() -> None:
     assert {symbol for symbol in exports() if not plugin.fullmatch(symbol)} == functions
 
 
+def test_the_room_for_a_blob_is_what_the_header_says() -> None:
+    text = (_lib.find().parent / "mcast.h").read_text()
+    assert re.findall(r"#define MCAST_BLOB_MAX (\d+)", text) == [str(_lib._BLOB_BYTES)]
+
+
+def test_a_blob_with_too_little_room_says_what_is_needed() -> None:
+    host("""
+        library = load()
+
+        def opened(room):
+            blob, text = ctypes.create_string_buffer(room), ctypes.create_string_buffer(512)
+            used, endpoint = ctypes.c_size_t(), ctypes.c_int64()
+            out = ctypes.byref(used), ctypes.byref(endpoint)
+            sizes = ctypes.c_size_t(room), ctypes.c_size_t(512)
+            code = library.mcast_open(0, 1, b"MCAST_FABRIC=shm", blob, sizes[0], *out, text, sizes[1])
+            return code, used.value, text.value.decode()
+
+        code, needed, message = opened(16)
+        said = f"blob holds 16 bytes; {needed} are needed, MCAST_BLOB_MAX (2048) are always enough"
+        assert (code, said in message) == (1, True), message
+        assert opened(2048)[0] == 0
+    """)
+
+
 def test_nothing_but_libc_is_needed() -> None:
     readelf = shutil.which("readelf")
     assert readelf, "readelf is missing (Debian: apt-get install binutils)"

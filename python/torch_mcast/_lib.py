@@ -39,7 +39,7 @@ F64 = 8
 # END types
 
 _ERROR_BYTES = 1024
-_BLOB_BYTES = 4096
+_BLOB_BYTES = 2048  # MCAST_BLOB_MAX
 
 
 class StatsStruct(c.Structure):

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// mostCandidates bounds what a host offers: containers may have left it hundreds of interfaces.
-const mostCandidates = 8
+// MostCandidates bounds what a host offers: containers may have left it hundreds of interfaces.
+const MostCandidates = 8
 
 // Candidate is an address by which others may reach this host.
 type Candidate struct {
@@ -66,5 +66,5 @@ func (h host) candidates() (found []Candidate) {
 			}
 		}
 	}
-	return found[:min(len(found), mostCandidates)]
+	return found[:min(len(found), MostCandidates)]
 }

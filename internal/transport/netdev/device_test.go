@@ -109,7 +109,7 @@ func TestCandidates(t *testing.T) {
 		"10.0.0.3/24 100000", "10.0.0.2/24 0", "10.1.0.1/24 0", "10.2.0.1/24 0",
 		"10.3.0.1/24 200000", "10.3.0.2/24 200000", "10.4.0.1/24 100000", "10.5.0.1/24 0",
 	}, got)
-	require.Equal(t, mostCandidates, len(got), "docker0 and ve1 are beyond that")
+	require.Equal(t, MostCandidates, len(got), "docker0 and ve1 are beyond that")
 
 	h.interfaces = h.interfaces[8:]
 	require.Equal(t, "10.5.0.1/24 0", h.candidates()[0].String())
