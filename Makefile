@@ -28,7 +28,7 @@ help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
-	go build -trimpath -o $(OUT)/bin/mcast ./cmd/mcast
+	go build -trimpath -ldflags "-X github.com/torch-mcast/torch-mcast/internal/lab/stamp.commit=$$(git describe --always --dirty 2>/dev/null)" -o $(OUT)/bin/mcast ./cmd/mcast
 	@[ ! $(OUT)/lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f $(OUT)/lib/libnccl-net-mcast.so # go does not watch the map
 	go build -trimpath -buildmode=c-shared -ldflags '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map' \
 		-o $(OUT)/lib/libnccl-net-mcast.so ./ncclnet

@@ -25,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,6 +115,20 @@ def run(args: argparse.Namespace, way: Way, command: list[str]) -> None:
                 sys.exit(f"{way.name}: {process.name} failed with exit code {process.exitcode}")
 
 
+def machine() -> dict[str, Any]:
+    """Return when, with which commit and on which machine this is measured, as `mcast bench` says it."""
+    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip(),
+        "cpu": models[0] if models else platform.machine(),
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+    }
+
+
 def measure(args: argparse.Namespace, way: Way, number: int) -> dict[str, Any]:
     """Train once and return the row."""
     how = [f"--backend={way.backend}", f"--schedule={way.schedule}", f"--steps={args.steps}"]
@@ -134,8 +149,7 @@ def measure(args: argparse.Namespace, way: Way, number: int) -> dict[str, Any]:
         "round": number,
         "command": " ".join(command),
         "env": [f"{k}={v}" for k, v in way.settings.items()],
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
+        **machine(),
         "malloc_mmap_threshold": os.environ.get("MALLOC_MMAP_THRESHOLD_"),
         "load": before,  # of the machine, before; the run's own is added
         "steps_s": [step["step_s"] for step in timed],

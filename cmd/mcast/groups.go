@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -332,7 +333,10 @@ func worst(all [][]uint64, number int) (most uint64) {
 // print writes a row, below a head if it is the first.
 func (c *census) print(w io.Writer, asJSON, first bool) error {
 	if asJSON {
-		return json.NewEncoder(w).Encode(c)
+		return json.NewEncoder(w).Encode(struct {
+			stamp.Stamp
+			*census
+		}{stamp.Now(), c})
 	}
 	if first {
 		if _, err := fmt.Fprintf(w, `# many groups of %d ranks in each process, fabric %s; of the worst rank, CPU the mean

@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 )
 
 // node is an aggregation node that this process has started for a run.
@@ -159,7 +161,10 @@ func newNodeUse(bytes float64, cpu time.Duration) nodeUse {
 // print writes a JSON object of its own, or a line below the table.
 func (u nodeUse) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(w).Encode(u)
+		return json.NewEncoder(w).Encode(struct {
+			stamp.Stamp
+			nodeUse
+		}{stamp.Now(), u})
 	}
 	_, err := fmt.Fprintf(w, "# The switch summed %.3f GB in %.3f s of processor time: %.3f GB/s a core.\n", u.SummedBytes/1e9, u.CPUSeconds, u.PerCore)
 	return err

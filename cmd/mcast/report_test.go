@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -30,6 +31,23 @@ func sample(name string, b *bench) result {
 	ranks[1] = append(ranks[1], 30_000, 10_000, 10_000)
 	info := group.Info{Fabric: "udp", Nodes: 2, ReduceScatter: "switch", ReduceScatterReason: "asked for"}
 	return newResult(b, info, 1000, name, ranks, 4000, time.Microsecond)
+}
+
+// TestRowsAreStamped: each row of --json says when, with which commit and where it was measured.
+func TestRowsAreStamped(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, newReport(&out, &bench{json: true}).print([]result{sample("allgather", &bench{}), sample("broadcast", &bench{})}, group.Info{}))
+	require.NoError(t, (&census{Groups: 4, Fabric: "udp"}).print(&out, true, true))
+	require.NoError(t, newNodeUse(1e9, time.Second).print(&out, true))
+	lines := json.NewDecoder(&out)
+	for _, of := range []string{"time_us", "time_us", "groups", "switch_cpu_s"} {
+		var row map[string]any
+		require.NoError(t, lines.Decode(&row))
+		require.Contains(t, row, of)
+		s := stamp.Now()
+		require.Equal(t, []any{s.Date, s.Commit, s.CPU, s.Kernel, float64(s.CPUs)}, []any{row["date"], row["commit"], row["cpu"], row["kernel"], row["cpus"]})
+	}
+	require.False(t, lines.More())
 }
 
 func TestResult(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -25,7 +26,10 @@ func (r *report) print(results []result, info group.Info) error {
 	if r.bench.json {
 		out := json.NewEncoder(r.w)
 		for i := range results {
-			if err := out.Encode(&results[i]); err != nil {
+			if err := out.Encode(struct {
+				stamp.Stamp
+				*result
+			}{stamp.Now(), &results[i]}); err != nil {
 				return err
 			}
 		}

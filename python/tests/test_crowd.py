@@ -1,6 +1,10 @@
 """What benchmarks/fsdp/crowd.py makes of its rows, and memory.py of a process."""
 
+import argparse
+import json
+import subprocess
 import sys
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,26 @@ def test_the_table_has_medians() -> None:
         "| flat | 4000 | 2000 | 3 | 30 | 60 |",
         "| nodes | 2000 | 1000 | 3 | 10 | 20 |",
     ]
+
+
+def test_a_row_says_when_with_which_commit_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_args: argparse.Namespace, _way: crowd.Way, command: list[str]) -> None:
+        times = {"step_s": 1.0, "exposed_allgather_s": 0.0, "exposed_reduce_scatter_s": 0.0, "cpu_s": 1.0}
+        step = {"record": "step", "link": {"tx": 1}, "loss": 1.0, **times}
+        end = {"record": "end", "weights_sha256": "a", "counters": {}}
+        out = Path(next(word.removeprefix("--out=") for word in command if word.startswith("--out=")))
+        records = [step] * 3 + [{"record": "memory", "ranks": []}, end]
+        out.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    monkeypatch.setattr(crowd, "run", run)
+    before = datetime.now(timezone.utc).date()
+    measured = crowd.measure(argparse.Namespace(hosts=2, per_host=2, rate="1gbit", steps=3), crowd.WAYS[0], 0)
+    assert before <= date.fromisoformat(measured["date"]) <= datetime.now(timezone.utc).date()
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    assert measured["commit"] == subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    assert measured["cpu"]
+    assert measured["kernel"]
+    assert measured["cpus"] >= 1
 
 
 def test_ways_with_the_same_sums_learn_the_same() -> None:

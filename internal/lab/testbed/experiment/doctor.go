@@ -111,6 +111,6 @@ func (l *lab) diagnose(c *diagnosis.Case, round, number int) (row doctorRow, err
 	if err != nil {
 		return row, err
 	}
-	setting := l.settingOn(tb, spec.Loss)
+	setting := l.settingOn(tb.Spec(), spec.Loss)
 	return doctorRow{setting, c.Name, c.Made, round, fmt.Sprintf("h%d", trial.Host), outcome}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
@@ -120,7 +121,7 @@ func requireDrawn(t *testing.T, path string) {
 }
 
 func rowAt(peer, collective string, hosts, n int, us float64) Row {
-	return Row{Setting: Setting{Experiment: "x", Hosts: hosts, Leaves: 1, Rate: 200e6, MTU: 9000, Burst: 50_000, TCP: "bbr", Kernel: "6.1", CPUs: 2}, Peer: peer, Command: "mcast bench",
+	return Row{Setting: Setting{Experiment: "x", Hosts: hosts, Leaves: 1, Rate: 200e6, MTU: 9000, Burst: 50_000, TCP: "bbr", Stamp: stamp.Stamp{Date: "2026-12-31", Commit: "abc", CPU: "a CPU", Kernel: "6.1", CPUs: 2}}, Peer: peer, Command: "mcast bench",
 		Env: []string{"A=b"}, Collective: collective, Bytes: n, Iters: 3, RoundsUS: []float64{us, us}, TimeUS: us}
 }
 
@@ -139,6 +140,26 @@ func TestFiles(t *testing.T) {
 	var goal Goal
 	require.NoError(t, json.Unmarshal(rows[1], &goal))
 	require.Equal(t, Goal{"x", "speed", "at least 1", "2", true}, goal)
+}
+
+// TestSettingIsStamped: rows say when, with which commit and where.
+func TestSettingIsStamped(t *testing.T) {
+	l := &lab{name: "x"}
+	want := stamp.Now()
+	require.Equal(t, want, l.settingOn(testbed.Spec{}, 0).Stamp)
+	text, err := json.Marshal(allgatherRow{Row: Row{Setting: Setting{Stamp: want}}})
+	require.NoError(t, err)
+	var row map[string]any
+	require.NoError(t, json.Unmarshal(text, &row))
+	require.Equal(t, []any{want.Date, want.Commit, want.CPU, want.Kernel}, []any{row["date"], row["commit"], row["cpu"], row["kernel"]})
+}
+
+// TestRowsWithoutAStamp: those of before still are rows.
+func TestRowsWithoutAStamp(t *testing.T) {
+	var row allgatherRow
+	require.NoError(t, json.Unmarshal([]byte(`{"experiment":"allgather","hosts":4,"tcp":"bbr","kernel":"6.1","cpus":2,"peer":"mcast","time_us":7}`), &row))
+	require.Equal(t, Setting{Experiment: "allgather", Hosts: 4, TCP: "bbr", Stamp: stamp.Stamp{Kernel: "6.1", CPUs: 2}}, row.Setting)
+	require.Equal(t, 7.0, row.TimeUS)
 }
 
 func TestPrint(t *testing.T) {

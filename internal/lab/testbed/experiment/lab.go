@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
@@ -20,12 +18,11 @@ import (
 // lab is where an experiment is done, and what it writes on.
 type lab struct {
 	Options
-	ctx    context.Context
-	name   string
-	kernel string
-	limit  time.Duration    // of a run of a peer
-	tb     *testbed.Testbed // that of now; nil: none
-	nodes  *launch.Nodes    // its aggregation nodes; nil: none were started
+	ctx   context.Context
+	name  string
+	limit time.Duration    // of a run of a peer
+	tb    *testbed.Testbed // that of now; nil: none
+	nodes *launch.Nodes    // its aggregation nodes; nil: none were started
 
 	machineTCP, hostsTCP string // congestion control, of the machine and of the testbed's hosts now
 
@@ -77,11 +74,6 @@ func newLab(ctx context.Context, name string, o Options) (*lab, error) {
 	if l.machineTCP, err = machineTCP(); err != nil {
 		return nil, err
 	}
-	var uname unix.Utsname
-	if err := unix.Uname(&uname); err != nil {
-		return nil, err
-	}
-	l.kernel = unix.ByteSliceToString(uname.Release[:])
 	return l, testbed.RemoveAbandoned(bedNames)
 }
 
@@ -164,7 +156,7 @@ func (l *lab) step(format string, args ...any) {
 	l.Step(what)
 }
 
-// Setting is on what a row was measured, so that it can be measured again.
+// Setting is on what a row was measured, so that it can be measured again. All hosts share the CPUs of the Stamp.
 type Setting struct {
 	Experiment string  `json:"experiment"`
 	Hosts      int     `json:"hosts"`
@@ -176,15 +168,13 @@ type Setting struct {
 	Burst      int     `json:"burst"` // bytes
 	Loss       float64 `json:"loss"`  // of a host's link in each direction
 	TCP        string  `json:"tcp"`   // congestion control
-	Kernel     string  `json:"kernel"`
-	CPUs       int     `json:"cpus"` // that all hosts share
+	stamp.Stamp
 }
 
 // setting returns that of now; the loss of links is what an experiment has made it.
-func (l *lab) setting(loss float64) Setting { return l.settingOn(l.tb, loss) }
+func (l *lab) setting(loss float64) Setting { return l.settingOn(l.tb.Spec(), loss) }
 
 // settingOn returns that of a testbed.
-func (l *lab) settingOn(tb *testbed.Testbed, loss float64) Setting {
-	s := tb.Spec()
-	return Setting{l.name, s.Hosts, 1, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), l.kernel, runtime.NumCPU()}
+func (l *lab) settingOn(s testbed.Spec, loss float64) Setting {
+	return Setting{l.name, s.Hosts, 1, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), stamp.Now()}
 }
