@@ -298,6 +298,27 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
+		name: "bits: an owner sums its own contribution first", file: "protocol/direct/direct.go",
+		old: `	reduce.InOrder(c.srcs, c.rank, p.Type)
+`,
+		new: `	c.srcs[0], c.srcs[c.rank] = c.srcs[c.rank], c.srcs[0]
+`,
+	},
+	{
+		name: "bits: an owner sums contributions as they arrive", file: "protocol/direct/direct.go",
+		old: `	for r := range c.srcs {
+		c.srcs[r] = c.srcs[r][:n]
+`,
+		new: `	slices.SortStableFunc(c.srcs, func(a, b []byte) int { return len(b) - len(a) })
+	for r := range c.srcs {
+		c.srcs[r] = c.srcs[r][:n]
+`,
+		more: []edit{{"protocol/direct/direct.go", `import (
+`, `import (
+	"slices"
+`}},
+	},
+	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
 		old: `	m.flood(fault, f.Rank, f.payload())
 `,

@@ -23,6 +23,7 @@ func lacks(err error) bool { return errors.Is(err, syscall.EMFILE) }
 type Report struct {
 	Err     error         // the first violation of a law
 	Calls   int           // calls that succeeded, one a rank
+	Through int           // of them, reductions that went through a switch
 	Joins   []error       // of the ranks, from joining
 	Virtual time.Duration // how long the run took
 	Lost    int           // packets that were lost on purpose
@@ -114,6 +115,7 @@ func (s *Scenario) play(p *pulse) (rep Report) {
 	time.Sleep(look) // of who accepts connections and had no descriptor
 	for _, r := range ranks {
 		rep.Calls += r.ops
+		rep.Through += r.through
 		rep.Joins = append(rep.Joins, r.steps[0].err)
 	}
 	if rep.Err == nil {

@@ -77,6 +77,7 @@ func Random(seed uint64) Scenario {
 	default:
 		s.Events = append(s.Events, d.event(&s))
 	}
+	s.floats(seed, 0.3)
 	s.enlarge(seed)
 	s.share(seed)
 	if !s.Fit() {

@@ -28,7 +28,7 @@ type outcome struct {
 	at, end      time.Duration
 	err          error
 	wrong        string // bytes
-	bits         uint64 // a hash of what an Allreduce of F32 gave; 0: it was none
+	bits         uint64 // a hash of what an Allreduce gave; 0: it was none
 }
 
 // rank is a process: it joins, makes its calls, and closes.
@@ -45,6 +45,7 @@ type rank struct {
 	departed bool // killed, or left on purpose
 	gone     bool // its program has ended
 	ops      int  // calls that succeeded
+	through  int  // of them, reductions that went through a switch
 
 	kept []kept // its own goroutine's
 
@@ -139,6 +140,7 @@ func (r *rank) run() {
 	if r.calls(g) {
 		return
 	}
+	r.through = int(g.Stats().SwitchOps)
 	if r.well() {
 		r.goBack(g)
 	}
@@ -188,13 +190,13 @@ func (r *rank) goBack(g *group.Group) {
 	r.begin(step)
 	before := int(g.Stats().SwitchOps)
 	const n = 4 // elements
-	send, recv := values(step, r.number, 0, n*r.s.Net.Ranks), make([]byte, 4*n)
+	send, recv := inputs(reduce.F32, step, r.number, 0, n*r.s.Net.Ranks), make([]byte, 4*n)
 	results := map[string]bool{}
 	wrong := ""
 	var err error
 	for i := 0; i < returning && err == nil && wrong == ""; i++ {
 		if err = g.ReduceScatter(send, recv, reduce.F32, reduce.Sum, 1); err == nil {
-			wrong = r.s.sums(recv, step, r.number, r.number*n)
+			wrong = r.s.sums(recv, reduce.F32, step, r.number, r.number*n)
 			results[string(recv)] = true
 		}
 	}
@@ -310,9 +312,6 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 		}
 		return b
 	}
-	sum := func(first int) func(k int) byte {
-		return func(k int) byte { return summed(step, size, first+k) }
-	}
 	switch c.Kind {
 	case Allgather:
 		var recv []byte
@@ -332,47 +331,26 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 		p.check = func() string { return "" }
 		p.work, err = g.StartBarrier()
 	case ReduceScatter:
-		if c.Float {
-			n /= 4
-			recv := make([]byte, 4*n)
-			p.check = func() string { return r.s.sums(recv, step, r.number, r.number*n) }
-			p.work, err = g.StartReduceScatter(values(step, r.number, 0, size*n), recv, reduce.F32, reduce.Sum, 1)
-			break
-		}
-		recv := make([]byte, n)
-		p.check = func() string { return differs(recv, sum(r.number*n)) }
-		p.work, err = g.StartReduceScatter(in(make([]byte, size*n), r.number, 0), recv, reduce.U8, reduce.Sum, 1)
+		n /= c.Type.Size()
+		recv := make([]byte, n*c.Type.Size())
+		p.check = func() string { return r.s.sums(recv, c.Type, step, r.number, r.number*n) }
+		p.work, err = g.StartReduceScatter(inputs(c.Type, step, r.number, 0, size*n), recv, c.Type, reduce.Sum, 1)
 	case Reduce:
-		if c.Float {
-			n /= 4
-			var recv []byte
-			if r.number == c.Root {
-				recv = make([]byte, 4*n)
-			}
-			p.check = func() string { return r.s.sums(recv, step, c.Root, 0) }
-			p.work, err = g.StartReduce(values(step, r.number, 0, n), recv, reduce.F32, reduce.Sum, 1, c.Root)
-			break
-		}
+		n /= c.Type.Size()
 		var recv []byte
 		if r.number == c.Root {
-			recv = make([]byte, n)
+			recv = make([]byte, n*c.Type.Size())
 		}
-		p.check = func() string { return differs(recv, sum(0)) }
-		p.work, err = g.StartReduce(in(make([]byte, n), r.number, 0), recv, reduce.U8, reduce.Sum, 1, c.Root)
+		p.check = func() string { return r.s.sums(recv, c.Type, step, c.Root, 0) }
+		p.work, err = g.StartReduce(inputs(c.Type, step, r.number, 0, n), recv, c.Type, reduce.Sum, 1, c.Root)
 	case Allreduce:
-		if c.Float {
-			n /= 4
-			recv := make([]byte, 4*n)
-			p.check = func() string {
-				r.note(step, recv)
-				return r.s.sums(recv, step, -1, 0)
-			}
-			p.work, err = g.StartAllreduce(values(step, r.number, 0, n), recv, reduce.F32, reduce.Sum, 1)
-			break
+		n /= c.Type.Size()
+		recv := make([]byte, n*c.Type.Size())
+		p.check = func() string {
+			r.note(step, recv)
+			return r.s.sumsOfAll(recv, c.Type, step)
 		}
-		recv := make([]byte, n)
-		p.check = func() string { return differs(recv, sum(0)) }
-		p.work, err = g.StartAllreduce(in(make([]byte, n), r.number, 0), recv, reduce.U8, reduce.Sum, 1)
+		p.work, err = g.StartAllreduce(inputs(c.Type, step, r.number, 0, n), recv, c.Type, reduce.Sum, 1)
 	}
 	if err == nil {
 		p.work.OnDone(func(err error) { r.end(step, err) })

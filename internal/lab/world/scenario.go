@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
 // Scenario is a group, what its ranks call, and what goes wrong. As JSON it says all that a run
@@ -75,11 +76,11 @@ func (k Kind) String() string {
 // Call is a collective that all ranks call.
 type Call struct {
 	Kind  Kind
-	Bytes int  // of a shard, or of the whole where it is not cut
-	Root  int  // a rank
-	Float bool // sums are of F32, otherwise of U8
-	Async bool // ranks go on, and wait for it later
-	Keep  int  // an Allgather whose result lies in memory that ranks share, and is held for so many steps; 0: it does not
+	Bytes int         // of a shard, or of the whole where it is not cut
+	Root  int         // a rank
+	Type  reduce.Type // of what is summed: I8, F32 or BF16
+	Async bool        // ranks go on, and wait for it later
+	Keep  int         // an Allgather whose result lies in memory that ranks share, and is held for so many steps; 0: it does not
 }
 
 // Late says that a rank comes to a step later than others: 0 is to join, 1 the first call, and the
@@ -166,6 +167,9 @@ func (s *Scenario) Fit() bool {
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		c.Root = min(c.Root, s.Net.Ranks-1)
+		if c.Type != reduce.I8 && c.Type != reduce.F32 && c.Type != reduce.BF16 {
+			return false
+		}
 		if c.Kind >= kinds || c.Bytes < 0 || c.Keep < 0 || !rank(c.Root) {
 			return false
 		}

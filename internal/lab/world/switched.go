@@ -23,7 +23,6 @@ func Switched(seed uint64) Scenario {
 		if d.chance(0.5) {
 			c.Kind = of(d, ReduceScatter, ReduceScatter, Reduce, Allreduce)
 		}
-		c.Float = d.chance(0.5)
 		s.Calls = append(s.Calls, c)
 	}
 	if d.chance(0.3) {
@@ -37,6 +36,7 @@ func Switched(seed uint64) Scenario {
 		at, _ := s.calm()
 		s.Return = at + back + d.between(0, 10*time.Second)
 	}
+	s.floats(seed, 0.5)
 	s.enlarge(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
