@@ -26,6 +26,7 @@ sudo bin/mcast testbed faults --list
 |---|---|
 | ` + "`shm`" + ` | four ranks on one host |
 | ` + "`nodes`" + ` | two ranks on each of two hosts: ranks 0 and 1, and 2 and 3. The lowest of a host is its leader, which serves the memory that they share |
+| ` + "`uneven`" + ` | rank 0 alone on a host, and ranks 1, 2 and 3 on another: 1 stands for the other two of its host, which are in no column ([decision 0044](decisions/0044-nodes.md)) |
 | ` + "`udp`" + ` | four hosts on one leaf, links of 1 Gbit/s, MTU 9000 |
 | ` + "`switch`" + ` | the same, and an aggregation node |
 | ` + "`rails`" + ` | as ` + "`nodes`" + `, and an aggregation node |

@@ -37,6 +37,7 @@ type Over string
 const (
 	SHM    Over = "shm"    // four ranks on one host
 	Nodes  Over = "nodes"  // two ranks on each of two hosts
+	Uneven Over = "uneven" // one rank on a host, and three on another
 	UDP    Over = "udp"    // four hosts on one leaf
 	Switch Over = "switch" // the same, and an aggregation node
 	Rails  Over = "rails"  // two ranks on each of two hosts, and an aggregation node
@@ -45,7 +46,7 @@ const (
 )
 
 // Overs are all.
-var Overs = []Over{SHM, Nodes, UDP, Switch, Rails, Tree, Net}
+var Overs = []Over{SHM, Nodes, Uneven, UDP, Switch, Rails, Tree, Net}
 
 // Row is a fault and what is promised about it.
 type Row struct {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -82,7 +83,7 @@ type lab struct {
 // bed is a testbed for rows over the same.
 type bed struct {
 	tb       *testbed.Testbed
-	perHost  int
+	counts   []int // ranks on each host
 	switched bool
 }
 
@@ -92,6 +93,7 @@ const linkRate = 1e9
 var specs = map[Over]testbed.Spec{
 	SHM:    {Hosts: 1, Rate: linkRate},
 	Nodes:  {Hosts: 2, Rate: linkRate},
+	Uneven: {Hosts: 2, Rate: linkRate},
 	UDP:    {Hosts: ranksOfAJob, Rate: linkRate},
 	Switch: {Hosts: ranksOfAJob, Rate: linkRate},
 	Rails:  {Hosts: 2, Rate: linkRate},
@@ -112,7 +114,10 @@ func (l *lab) bed(ctx context.Context, over Over) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{tb: tb, perHost: ranksOfAJob / spec.Hosts, switched: among(over, Switch, Rails, Tree)}
+	b := &bed{tb: tb, counts: slices.Repeat([]int{ranksOfAJob / spec.Hosts}, spec.Hosts), switched: among(over, Switch, Rails, Tree)}
+	if over == Uneven {
+		b.counts = []int{1, ranksOfAJob - 1}
+	}
 	l.beds[over] = b
 	return b, nil
 }

@@ -3,7 +3,7 @@ package faults
 import "slices"
 
 // All is the catalogue.
-var All = slices.Concat(processRows, nodeRows, hostRows, linkRows, pathRows, sizeRows, directionRows, flowRows, resourceRows, timeRows, netRows, levelRows, heldRows)
+var All = slices.Concat(processRows, nodeRows, hostRows, linkRows, pathRows, sizeRows, directionRows, flowRows, resourceRows, timeRows, netRows, levelRows, unevenRows, heldRows)
 
 // across makes a row for each thing that it may go over. The ID is that without what it goes over.
 func across(row func(Over) Row, overs ...Over) []Row {

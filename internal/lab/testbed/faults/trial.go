@@ -82,7 +82,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error)
 			return Outcome{}, err
 		}
 	}
-	if err := t.start(l.Mcast, b.perHost); err != nil {
+	if err := t.start(l.Mcast, b.counts); err != nil {
 		return Outcome{}, err
 	}
 	err = t.watch()
@@ -96,7 +96,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error)
 }
 
 // start starts the ranks.
-func (t *trial) start(mcast string, perHost int) (err error) {
+func (t *trial) start(mcast string, counts []int) (err error) {
 	j := &t.row.job
 	plan := worker.Plan{Operations: j.operations, Bytes: j.bytes, Rounds: j.rounds, Stop: t.stop, Acts: j.acts}
 	if plan.Operations == nil {
@@ -115,7 +115,7 @@ func (t *trial) start(mcast string, perHost int) (err error) {
 	env := []string{"MCAST_TIMEOUT=" + t.row.timeout().String(), "MCAST_JOIN_TIMEOUT=" + joinTimeout.String(), "MCAST_SWITCH_TIMEOUT=" + switchTimeout.String()}
 	t.began = time.Now()
 	t.run, err = launch.Start(t.ctx, t.tb, launch.Job{
-		Command: []string{mcast, "testbed", "fault-worker", string(text)}, Env: append(env, j.env...), PerHost: perHost,
+		Command: []string{mcast, "testbed", "fault-worker", string(text)}, Env: append(env, j.env...), Counts: counts,
 		Nodes: t.nodes, KeepGoing: true, Logs: t.logs,
 		Output: func(rank int) (stdout, stderr io.Writer) { return t.ranks.writer(rank), nil },
 	})

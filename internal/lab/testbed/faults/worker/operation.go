@@ -140,7 +140,8 @@ func (r *rank) allreduce(bytes int) (uint64, error) {
 }
 
 func (r *rank) broadcast(bytes int) (uint64, error) {
-	root := r.round % r.size
+	root := (r.round + r.astray) % r.size
+	r.astray = 0 // once
 	buf := make([]byte, bytes)
 	if r.rank == root {
 		fill(buf, r.round, 0, r.factor())

@@ -38,6 +38,7 @@ type Act struct {
 	Before string        `json:"before"` // "join", an operation of the round, or "close"
 	Do     string        `json:"do"`     // see Acts
 	For    time.Duration `json:"for"`    // of "wait"
+	Bytes  uint64        `json:"bytes"`  // of "cramp"
 }
 
 // Acts are what Act.Do may be.
@@ -48,7 +49,8 @@ var Acts = []string{
 	"close",    // close the group while others go on
 	"abort",    // end the group with a reason
 	"disagree", // call the operation with another size than the others
-	"cramp",    // allow its process no file or shared memory of more than 64 KiB
+	"stray",    // call the operation, which is a Broadcast, with another root than the others
+	"cramp",    // allow its process no file or shared memory of more than Bytes
 }
 
 // Line is what a rank writes, one JSON object a line.
@@ -77,6 +79,7 @@ type rank struct {
 
 	group   *group.Group
 	round   int
+	astray  int // how far the next root is from that of the others
 	wrong   uint64
 	longest time.Duration
 	spoke   time.Time
@@ -187,8 +190,10 @@ func (r *rank) act(before string) (disagree bool) {
 			_ = r.group.Abort("its loss is not a number")
 		case "disagree":
 			disagree = true
+		case "stray":
+			r.astray = 1
 		case "cramp":
-			if err := cramp(); err != nil {
+			if err := cramp(a.Bytes); err != nil {
 				panic(err)
 			}
 		}
@@ -198,8 +203,8 @@ func (r *rank) act(before string) (disagree bool) {
 
 // cramp bounds what files this process may make. Beyond, it gets EFBIG as others do where a limit on
 // memory leaves no room; the runtime ignores the signal that comes with it.
-func cramp() error {
-	limit := unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}
+func cramp(bytes uint64) error {
+	limit := unix.Rlimit{Cur: bytes, Max: bytes}
 	return unix.Setrlimit(unix.RLIMIT_FSIZE, &limit)
 }
 
