@@ -29,6 +29,7 @@ type agreement struct {
 	fabric     string           // "shm" or "udp"
 	reason     string           // why that one
 	oneHost    bool
+	apart      string  // which ranks of a host share no memory, and why, where that makes the group slower
 	nodes      [][]int // ranks of each host, where the group works on two levels
 	node       members // then, those on this host
 	host       int     // number of this host among nodes
@@ -126,7 +127,7 @@ func (a *agreement) add(r int, b, first *blob) error {
 		return argument("blob of rank %d has a receive buffer of %d bytes and %d switches; want nothing below 0", r, b.RcvBuf, b.Switches)
 	}
 	a.keys = append(a.keys, key)
-	a.hosts = append(a.hosts, host{id: b.Host, name: b.Name, place: b.Topology})
+	a.hosts = append(a.hosts, host{id: b.Host, user: b.User, name: b.Name, place: b.Topology})
 	if a.rails = append(a.rails, b.Rails); len(b.Rails) != len(first.Rails) {
 		what := func(b *blob) string {
 			if len(b.Rails) == 0 {
@@ -167,10 +168,13 @@ func difference(first, other string, r int) *MismatchError {
 // choose picks the fabric.
 func (a *agreement) choose(all []blob) error {
 	a.fabric = a.settings.Fabric
+	if a.oneHost || a.settings.Nodes != "off" {
+		a.apart = apart(a.hosts)
+	}
 	switch {
 	case a.fabric == "udp":
-		a.reason = "MCAST_FABRIC=udp"
-	case a.oneHost && a.size <= shm.MaxSize:
+		a.reason, a.apart = "MCAST_FABRIC=udp", ""
+	case a.oneHost && a.apart == "" && a.size <= shm.MaxSize:
 		a.reason = "all ranks share one host"
 		if a.fabric == "shm" {
 			a.reason = "MCAST_FABRIC=shm"
@@ -182,11 +186,16 @@ func (a *agreement) choose(all []blob) error {
 				return argument("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
 			}
 		}
+	case a.fabric == "shm" && a.apart != "":
+		return argument("MCAST_FABRIC=shm, but %s; use auto or udp", a.apart)
 	case a.fabric == "shm":
 		return argument("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", a.size, shm.MaxSize)
 	default:
 		a.fabric, a.reason = "udp", "ranks are on several hosts"
-		if a.oneHost {
+		switch {
+		case a.oneHost && a.apart != "":
+			a.reason = a.apart
+		case a.oneHost:
 			a.reason = fmt.Sprintf("%d ranks are more than shm's %d", a.size, shm.MaxSize)
 		}
 	}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -44,5 +45,58 @@ func TestChainsOfItself(t *testing.T) {
 	} {
 		c.p.column = everyone(0, c.p.size)
 		require.Equal(t, c.want, c.p.chains(c.window), "%d ranks, window of %d", c.p.size, c.window)
+	}
+}
+
+// TestUsersOfAHost: what ranks of one host with several users do, and say.
+func TestUsersOfAHost(t *testing.T) {
+	const apart = "ranks 0 and 2 of one host run as users 0 and 1000, and so share no memory"
+	for _, c := range []struct {
+		name   string
+		hosts  string // of each rank
+		users  []int
+		change func(*config.Settings)
+		fabric string
+		nodes  [][]int
+		apart  string
+		wrong  string
+	}{
+		{"one user", "aaaa", []int{7, 7, 7, 7}, nil, "shm", nil, "", ""},
+		{"two users", "aaaa", []int{0, 0, 1000, 1000}, nil, "udp", [][]int{{0, 1}, {2, 3}}, apart, ""},
+		{"a user each", "aaa", []int{0, 1, 2}, nil, "udp", nil, "ranks 0 and 1 of one host run as users 0 and 1", ""},
+		{"one on another host", "aaab", []int{0, 0, 1000, 0}, nil, "udp", [][]int{{0, 1}, {2}, {3}}, apart, ""},
+		{"of several hosts one user each", "aabb", []int{0, 0, 1000, 1000}, nil, "udp", [][]int{{0, 1}, {2, 3}}, "", ""},
+		{"udp was asked for", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Fabric = "udp" }, "udp", nil, "", ""},
+		{"shm was asked for", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Fabric = "shm" }, "", nil, "", "MCAST_FABRIC=shm, but " + apart + "; use auto or udp"},
+		{"flat on several hosts", "aaab", []int{0, 0, 1000, 0}, func(s *config.Settings) { s.Nodes = "off" }, "udp", nil, "", ""},
+		{"flat on one", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Nodes = "off" }, "udp", nil, apart, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			settings := config.Default()
+			if c.change != nil {
+				c.change(&settings)
+			}
+			var blobs [][]byte
+			for r, user := range c.users {
+				text, err := json.Marshal(blob{
+					Version: wire.Version, Rank: r, Size: len(c.users), Host: c.hosts[r:r+1] + "/1/", User: fmt.Sprintf("%d/1", user),
+					Address: fmt.Sprintf("10.0.0.%d", c.hosts[r]-'a'+1), Port: 7000, Key: "1", Job: "1", Settings: settings.Agreed(),
+				})
+				require.NoError(t, err)
+				blobs = append(blobs, text)
+			}
+			for r := range blobs {
+				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				if c.wrong != "" {
+					require.ErrorContains(t, err, c.wrong)
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, c.fabric, a.fabric)
+				require.Equal(t, c.nodes, a.nodes)
+				require.Contains(t, a.apart, c.apart)
+				require.Equal(t, c.apart == "", a.apart == "")
+			}
+		})
 	}
 }

@@ -65,7 +65,8 @@ type blob struct {
 	Version  int    `json:"v"`
 	Rank     int    `json:"r"`
 	Size     int    `json:"n"`
-	Host     string `json:"h"` // netdev.HostID
+	Host     string `json:"h"`           // netdev.HostID
+	User     string `json:"u,omitempty"` // netdev.UserID
 	Name     string `json:"hn,omitempty"`
 	Address  string `json:"a"`           // where other hosts reach it over IPv4; empty: they do not
 	Address6 string `json:"6,omitempty"` // over IPv6
@@ -108,7 +109,7 @@ func Open(o Options) (*Endpoint, error) {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	mine := blob{
-		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(), Name: o.Network.Name(),
+		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
 		Port: l.port(), RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,

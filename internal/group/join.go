@@ -301,6 +301,9 @@ func (g *Group) start(c *transports, window int) error {
 	if t.Lossless && s.Loss > 0 && a.switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
 	}
+	if a.apart != "" {
+		g.info.Notes = append(g.info.Notes, a.apart+": run all ranks of a host as one user")
+	}
 	if a.oddSwitch {
 		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+a.noSwitch)
 	}

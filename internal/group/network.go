@@ -26,6 +26,8 @@ import (
 type Network interface {
 	// Host names this host in the words of netdev.HostID.
 	Host() string
+	// User names the user of this process in the words of netdev.UserID.
+	User() string
 	// Name is what people call this host, empty where that is unknown.
 	Name() string
 	// Uplink returns the interface by which other hosts reach this one, of this name if there is
@@ -135,6 +137,9 @@ func (kernel) Host() string {
 		return id, !strings.HasSuffix(id, "/") // with an address
 	})
 }
+
+// User implements Network.
+func (kernel) User() string { return netdev.UserID() }
 
 // Name implements Network.
 func (kernel) Name() string { return hostName() }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
@@ -67,12 +69,15 @@ func pick[T any](m *members, of []T) []T {
 }
 
 // nodesOf returns the ranks of each host, in the order in which hosts come first, or why a group
-// cannot work on two levels.
+// cannot work on two levels. Ranks of a host that are of different users share no memory, and so
+// those of each user count as a host.
 func nodesOf(ranks []host) (nodes [][]int, flat string) {
-	hosts, of := hostsOf(ranks)
-	nodes = make([][]int, len(hosts))
-	for r, h := range of {
-		nodes[h] = append(nodes[h], r)
+	for r := range ranks {
+		i := slices.IndexFunc(nodes, func(node []int) bool { return sharesMemory(&ranks[node[0]], &ranks[r]) })
+		if i < 0 {
+			i, nodes = len(nodes), append(nodes, nil)
+		}
+		nodes[i] = append(nodes[i], r)
 	}
 	switch _, most := fewestAndMost(nodes); {
 	case len(nodes) == 1:
@@ -83,6 +88,26 @@ func nodesOf(ranks []host) (nodes [][]int, flat string) {
 		return nil, fmt.Sprintf("%d ranks a host are more than the %d that share memory", most, shm.MaxSize)
 	}
 	return nodes, ""
+}
+
+// sharesMemory reports whether two ranks may have memory in common, as far as can be known before they try.
+func sharesMemory(a, b *host) bool {
+	return netdev.SameHost(a.id, b.id) && !netdev.DifferentUsers(a.user, b.user)
+}
+
+// apart says which two ranks of a host are the first that share no memory; empty: there are none.
+func apart(ranks []host) string {
+	for r := range ranks {
+		for other := range r {
+			a, b := &ranks[other], &ranks[r]
+			if netdev.SameHost(a.id, b.id) && !sharesMemory(a, b) {
+				userA, _, _ := strings.Cut(a.user, "/")
+				userB, _, _ := strings.Cut(b.user, "/")
+				return fmt.Sprintf("ranks %d and %d of one host run as users %s and %s, and so share no memory", other, r, userA, userB)
+			}
+		}
+	}
+	return ""
 }
 
 // surplus is a rank that is in no column.

@@ -53,6 +53,7 @@ func plainName(name string) string {
 // host is where ranks run, as others know it.
 type host struct {
 	id, name string
+	user     string // netdev.UserID of the rank
 	addr     netip.Addr
 	place    string // in the network, as MCAST_TOPOLOGY says
 }

@@ -58,6 +58,15 @@ func (h *Host) node() bool { return h.number >= h.world.cfg.Ranks }
 // Host implements group.Network.
 func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.place, h.addr) }
 
+// User implements group.Network.
+func (h *Host) User() string {
+	user := 0
+	if h.number < len(h.world.cfg.Users) {
+		user = h.world.cfg.Users[h.number]
+	}
+	return fmt.Sprintf("%d/1", user)
+}
+
 // Name implements group.Network.
 func (h *Host) Name() string { return fmt.Sprintf("host%d", h.place) }
 

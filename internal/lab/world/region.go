@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
@@ -116,6 +117,9 @@ func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, ra
 	r := h.regions[address]
 	if r == nil || r.host.gone {
 		return nil, fmt.Errorf("%w: shm: no region is served at %s", fabric.ErrUnavailable, address)
+	}
+	if netdev.DifferentUsers(r.host.User(), h.User()) {
+		return nil, fmt.Errorf("shm: the peer runs as user %s, this rank as %s", r.host.User(), h.User())
 	}
 	return &regionClient{host: h, region: r, job: job, key: key, member: rank, size: size}, nil
 }

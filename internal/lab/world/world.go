@@ -21,6 +21,7 @@ import (
 type Config struct {
 	Ranks int
 	On    []int // the host of each rank, those before Ranks; nil: one each
+	Users []int // of each rank; nil: one
 	Nodes int   // aggregation nodes, whose processes and hosts have the numbers from Ranks on
 	Seed  uint64
 	Delay time.Duration // of a packet from host to host

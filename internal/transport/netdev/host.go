@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"fmt"
 	"os"
 	"strings"
 )
@@ -37,4 +38,18 @@ func SameHost(a, b string) bool {
 func cutLast(id string) (host, address string) {
 	at := strings.LastIndexByte(id, '/')
 	return id[:max(at, 0)], id[at+1:]
+}
+
+// UserID names the user that this process runs as, and the user namespace where that is its number.
+func UserID() string {
+	ns, _ := os.Readlink("/proc/thread-self/ns/user")
+	return fmt.Sprintf("%d/%s", os.Geteuid(), strings.Trim(strings.TrimPrefix(ns, "user:"), "[]"))
+}
+
+// DifferentUsers reports whether two UserIDs are surely of different users: two numbers in one namespace.
+// Numbers of several namespaces may stand for one user or not.
+func DifferentUsers(a, b string) bool {
+	userA, spaceA := cutLast(a)
+	userB, spaceB := cutLast(b)
+	return userA != userB && spaceA == spaceB && spaceA != ""
 }

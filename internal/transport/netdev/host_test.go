@@ -45,3 +45,22 @@ func TestSameHost(t *testing.T) {
 		require.Equal(t, c.same, SameHost(c.b, c.a), "%q, %q", c.b, c.a)
 	}
 }
+
+func TestDifferentUsers(t *testing.T) {
+	me := UserID()
+	require.False(t, DifferentUsers(me, me))
+	require.True(t, DifferentUsers(me, "1"+me))
+	for _, c := range []struct {
+		a, b      string
+		different bool
+	}{
+		{"0/1", "1000/1", true},
+		{"0/1", "0/1", false},
+		{"0/1", "1000/2", false}, // perhaps 0 there is 1000 here
+		{"0/", "1000/", false},   // nobody says in which namespace
+		{"", "1000/1", false},
+	} {
+		require.Equal(t, c.different, DifferentUsers(c.a, c.b), "%q, %q", c.a, c.b)
+		require.Equal(t, c.different, DifferentUsers(c.b, c.a), "%q, %q", c.b, c.a)
+	}
+}

@@ -147,7 +147,7 @@ func sameUser(conn *net.UnixConn) error {
 		return fmt.Errorf("shm: credentials of the peer: %w", err)
 	}
 	if me := os.Geteuid(); int(cred.Uid) != me {
-		return fmt.Errorf("shm: the peer runs as user %d, this rank as %d", cred.Uid, me)
+		return fmt.Errorf("shm: the peer runs as user %d, this rank as %d: run both as one user, or set MCAST_FABRIC=udp", cred.Uid, me)
 	}
 	return nil
 }
