@@ -52,7 +52,7 @@ func (n *nodeLanes) count(s *sources) {
 	s.nodeReceived = gather.ReceivedBytes + reduce.ReceivedBytes
 }
 
-// startNode sets up the lanes over the region.
+// startNode sets up the lanes over the region. They have no class: that of the column paces them (decision 0046).
 func (g *Group) startNode(r Region) {
 	a, gather := g.agreed, r.Gather()
 	t := gather.Traits()
