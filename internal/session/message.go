@@ -11,8 +11,8 @@ import (
 
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
 // (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4,
-// from 5 on stripes have tracks (innetwork.Terms.Tracks).
-const Version = 5
+// from 5 on stripes have tracks (innetwork.Terms.Tracks), in 6 they are of wire.Version 7.
+const Version = 6
 
 // MaxRanks bounds a job.
 const MaxRanks = collective.MaxRanks

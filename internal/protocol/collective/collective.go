@@ -23,7 +23,8 @@ type Op struct {
 	Count     int
 	Type      reduce.Type
 	Reduction reduce.Op
-	Factor    float64 // of reduce.PremulSum
+	Factor    float64   // of reduce.PremulSum
+	Call      wire.Call // what was called, if the operation is a step of that
 }
 
 // Bytes returns the length of a shard.
@@ -38,6 +39,8 @@ type MismatchError struct {
 	About string // which operation; "": the calls say it
 	Who   [2]int
 	What  [2]string
+	// Called says that About and What are of the calls of which the operation is a step, in terms of the group.
+	Called bool
 }
 
 // Error names both, and what each of them called.

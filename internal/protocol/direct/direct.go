@@ -216,7 +216,8 @@ func (c *Comm) header(p *op, from int, b []byte) bool {
 		return false
 	}
 	if mine := p.header(); !mine.Equal(&theirs) {
-		c.err = &collective.MismatchError{Party: "rank", Who: [2]int{c.rank, from}, What: [2]string{describe(&mine), describe(&theirs)}}
+		what, called := describeBoth(&mine, &theirs)
+		c.err = &collective.MismatchError{Party: "rank", Who: [2]int{c.rank, from}, What: what, Called: called}
 		return false
 	}
 	if from == 0 && theirs.Epoch != 0 {

@@ -213,6 +213,44 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// TestMismatchOfCalls: what is a step of different calls does not go together, and the error says what was
+// called; if that is the same, of which steps the headers are.
+func TestMismatchOfCalls(t *testing.T) {
+	call := wire.Call{Collective: wire.Reduce, Op: uint8(reduce.Avg), Root: 5, Number: 3, Bytes: 400}
+	step := collective.Op{To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum, Call: call}
+	root, shards, factor, length := step, step, step, step
+	root.Call.Root = 4
+	shards.Call.Collective, shards.Call.Root = wire.ReduceScatter, 0
+	factor.Call.Op, factor.Call.Factor = uint8(reduce.PremulSum), 0.5
+	length.Count = 1
+	const mine = "reduce to rank 5 number 3 (avg of f32, 400 bytes a shard)"
+	for _, c := range []struct {
+		its    collective.Op
+		what   [2]string
+		called bool
+	}{
+		{root, [2]string{mine, "reduce to rank 4 number 3 (avg of f32, 400 bytes a shard)"}, true},
+		{shards, [2]string{mine, "reduce-scatter number 3 (avg of f32, 400 bytes a shard)"}, true},
+		{factor, [2]string{mine, "reduce to rank 5 number 3 (premulsum of f32, factor 0.5, 400 bytes a shard)"}, true},
+		{length, [2]string{"reduce to rank 1 number 0 (sum of f32, 8 bytes a shard)", "reduce to rank 1 number 0 (sum of f32, 4 bytes a shard)"}, false},
+	} {
+		comms := newNetwork(2, 4096, 1)
+		comms[0].Post(direct.Op{Op: step, Send: make([]byte, 8), Recv: make([]byte, 8)}, 0, nil)
+		comms[1].Post(direct.Op{Op: c.its, Send: make([]byte, 8), Recv: make([]byte, 8)}, 0, nil)
+		for range 100 {
+			comms[0].streams.Work(true)
+			comms[1].streams.Work(true)
+		}
+		var m *collective.MismatchError
+		require.ErrorAs(t, comms[0].Err(), &m)
+		assert.Equal(t, c.what, m.What)
+		assert.Equal(t, c.called, m.Called)
+	}
+	of := direct.Op{Op: step}
+	assert.Equal(t, mine, of.Called())
+	assert.Empty(t, (&direct.Op{Op: collective.Op{Type: reduce.F32}}).Called())
+}
+
 func TestGarbageAndBrokenStreams(t *testing.T) {
 	comms := newNetwork(2, 4096, 1)
 	e := comms[0].end

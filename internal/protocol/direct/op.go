@@ -71,12 +71,38 @@ func (p *op) passes(from, owner, i int) (collective.Range, bool) {
 func (p *op) header() wire.Stream {
 	h := wire.Stream{
 		Type: uint8(p.Type), Op: uint8(p.Reduction), Of: p.Of, Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
-		Bytes: uint64(p.Bytes()),
+		Bytes: uint64(p.Bytes()), Call: p.Call,
 	}
 	if p.Reduction == reduce.PremulSum {
 		h.Factor = p.Factor
 	}
 	return h
+}
+
+// describeBoth says what two ranks have called or, if that is the same, of which steps of it their headers are.
+func describeBoth(mine, theirs *wire.Stream) (what [2]string, called bool) {
+	what = [2]string{describe(whole(mine)), describe(whole(theirs))}
+	if called = !mine.Call.IsNone() && what[0] != what[1]; !called {
+		what = [2]string{describe(mine), describe(theirs)}
+	}
+	return what, called
+}
+
+// Called says what was called, if the operation is a step of that.
+func (o *Op) Called() string {
+	if o.Call.IsNone() {
+		return ""
+	}
+	return describe(whole(&wire.Stream{Type: uint8(o.Type), Call: o.Call}))
+}
+
+// whole returns the header that a call would have if what has this one were no step of it.
+func whole(h *wire.Stream) *wire.Stream {
+	w := &wire.Stream{Type: h.Type, Op: h.Call.Op, Seq: h.Call.Number, Bytes: h.Call.Bytes, Factor: h.Call.Factor}
+	if h.Call.Collective == wire.Reduce {
+		w.To = wire.ToRank(int(h.Call.Root))
+	}
+	return w
 }
 
 func describe(h *wire.Stream) string {

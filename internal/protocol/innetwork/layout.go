@@ -157,8 +157,9 @@ func (l *layout) seekRows(stripe, i, owner int) int {
 	return end
 }
 
-// shapeOf is a digest of the operation's length, number and owners.
+// shapeOf is a digest of the operation's length, number and owners, and of the call that it is a step of. Calls
+// that differ in nothing but the root have different ones.
 func shapeOf(o *collective.Op, seq uint32) uint16 {
 	h := (uint64(o.Count)+1)*0x9e3779b97f4a7c15 ^ uint64(seq)*0xd1b54a32d192ed03 ^ uint64(o.To)*0x8cb92ba72f3d8dd7
-	return uint16(h>>40) % wire.MaxSlotShape
+	return (uint16(h>>40) ^ o.Call.Digest()) % wire.MaxSlotShape
 }

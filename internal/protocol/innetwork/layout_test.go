@@ -104,6 +104,12 @@ func TestShape(t *testing.T) {
 		}
 	}
 	assert.Greater(t, len(seen), 950)
+	seen = map[uint16]bool{}
+	for root := range uint16(wire.MaxSlotShape) {
+		o := collective.Op{Count: 3, Call: wire.Call{Collective: wire.Reduce, Root: root, Number: 7, Bytes: 64}}
+		seen[shapeOf(&o, 7)] = true
+	}
+	assert.Len(t, seen, wire.MaxSlotShape, "calls that differ by the root alone")
 }
 
 func TestTermsCheck(t *testing.T) {

@@ -15,6 +15,8 @@ type Op struct {
 	// Sync gives the operation a barrier and a final handshake whatever its size: once it is done,
 	// no rank needs this one for anything before.
 	Sync bool
+	// Call is what was called, if the operation is a step of that.
+	Call wire.Call `json:",omitzero"`
 	// Where an Allgather's shards lie in this rank's receive buffer, which begins where slot 0 would:
 	// other ranks need not know, and may have theirs elsewhere. Slots must not change before the
 	// operation is done.
@@ -47,7 +49,12 @@ func (o *Op) stride() int {
 
 // same reports whether two ranks that post o and other have called the same.
 func (o *Op) same(other Op) bool {
-	return o.Collective == other.Collective && o.Root == other.Root && o.Bytes == other.Bytes
+	return o.Collective == other.Collective && o.Root == other.Root && o.Bytes == other.Bytes && o.Call.Equal(&other.Call)
+}
+
+// opOfCall returns a call as the operation that it would be if it were no step.
+func opOfCall(k *wire.Call) Op {
+	return Op{Collective: k.Collective, Root: int(k.Root), Bytes: int(k.Bytes)}
 }
 
 func (o Op) String() string {

@@ -38,7 +38,13 @@ func (a *calls) send(l *layout, out *outbox) {
 		return
 	}
 	a.sent = true
+	tellCall(l, out, l.topo.Right())
+}
+
+// tellCall tells another rank what this one has called.
+func tellCall(l *layout, out *outbox, to int) {
 	m := l.control(wire.Compare)
 	m.Root, m.Bytes = uint16(l.root), uint64(l.bytes)
-	out.send(l.topo.Right(), m)
+	m.SetCall(&l.call)
+	out.send(to, m)
 }

@@ -10,33 +10,51 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // has called. The neighbour compares that with its own call and tells its right neighbour in turn,
 // each rank once an operation, so that it goes round the ring: if any two ranks differ, then so do
 // two neighbours.
+//
+// Where operations are steps of calls (wire.Call), a Compare alone has room for the call; other messages
+// have a digest of it. Who gets one that does not fit tells its sender by a Compare, and that one fails: so
+// the error says what was called.
 
-// compare takes what the left neighbour has called.
+// compare takes what another rank has called: the left neighbour, or who got a message that does not fit.
 func (c *Comm) compare(p *op, from int, m *wire.Control) {
+	left := from == c.topo.Left()
 	switch {
-	case from != c.topo.Left():
+	case !left && p.call.IsNone():
 		c.stats.Dropped++
-	case c.sameCall(p, from, m):
+	case c.sameCall(p, from, m) && left:
 		p.calls.send(&p.layout, &c.out)
 	}
 }
 
 // sameCall reports whether another rank has called the same as this one, by its word on the
-// reliable path. If not, the communicator fails.
+// reliable path. If not, the communicator fails, here or there.
 func (c *Comm) sameCall(p *op, from int, m *wire.Control) bool {
-	theirs := Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}
-	if mine := p.called(); !mine.same(theirs) {
-		c.disagree(p, mine.String(), from, theirs.String())
-		return false
+	mine, theirs := p.called(), Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}
+	if m.Kind == wire.Compare {
+		theirs.Call = m.Call()
+	} else if m.Digest == p.digest {
+		theirs.Call = p.call
 	}
-	return true
+	if mine.same(theirs) {
+		return true
+	}
+	if !p.call.IsNone() && m.Kind != wire.Compare {
+		tellCall(&p.layout, &c.out, from)
+	} else {
+		c.disagree(p, mine, from, theirs)
+	}
+	return false
 }
 
 // otherCall takes a chunk of another operation than this rank has called, or seen begun.
 func (c *Comm) otherCall(p *op, h *wire.Data, theirs Op) {
 	if !h.IsMulticast() || c.cfg.Lossless { // it came over the reliable path
-		if p.state != early {
-			c.disagree(p, p.called().String(), int(h.Root), theirs.String())
+		switch {
+		case p.state == early:
+		case p.call.IsNone():
+			c.disagree(p, p.called(), int(h.Root), theirs)
+		default:
+			p.calls.send(&p.layout, &c.out)
 		}
 		return
 	}

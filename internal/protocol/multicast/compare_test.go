@@ -68,6 +68,88 @@ func mismatch(t *testing.T, a, b Op, odd, size int, early bool) {
 	require.ErrorContains(t, err, "operation 0")
 }
 
+// TestMismatchOfCalls: ranks that post the same operation, as a step of different calls, are told what these
+// are, however the operation travels and in whichever order they come to it; and nobody takes a chunk of the other call.
+func TestMismatchOfCalls(t *testing.T) {
+	steps := []Op{
+		{Collective: wire.Barrier}, {Collective: wire.Barrier, Sync: true},
+		{Collective: wire.Allgather}, {Collective: wire.Allgather, Bytes: 64}, {Collective: wire.Allgather, Bytes: 100_000},
+		{Collective: wire.Broadcast}, {Collective: wire.Broadcast, Bytes: 64, Root: 1}, {Collective: wire.Broadcast, Bytes: 100_000},
+		{Collective: wire.Broadcast, Bytes: 100_000, Sync: true, Root: 1},
+	}
+	calls := []wire.Call{
+		{Collective: wire.Broadcast, Root: 0, Number: 7, Bytes: 64}, {Collective: wire.Broadcast, Root: 1, Number: 7, Bytes: 64},
+		{Collective: wire.Allgather, Number: 7, Bytes: 64}, {Collective: wire.Broadcast, Root: 0, Number: 8, Bytes: 64},
+	}
+	for _, lossless := range []bool{false, true} {
+		for _, odd := range []struct{ rank, size int }{{1, 2}, {0, 3}, {2, 3}, {3, 5}} {
+			for _, step := range steps {
+				for _, its := range calls[1:] {
+					for _, early := range []bool{false, true} {
+						for _, first := range []bool{false, true} { // the chunks to the odd one are lost, at first
+							mismatchOfCalls(t, lossless, step, calls[0], its, odd.rank, odd.size, early, first)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func mismatchOfCalls(t *testing.T, lossless bool, step Op, most, its wire.Call, odd, size int, early, lost bool) {
+	if lossless && (step.Sync || early || lost) {
+		return
+	}
+	cfg := small(size, 1024)
+	cfg.Lossless = lossless
+	n := newNet(cfg)
+	n.lose = func(p packet) bool { return lost && p.to == odd && p.data != nil && p.data.IsMulticast() }
+	n.before = func(p packet) {
+		if p.data != nil && n.comms[p.to].ops.at(p.data.Seq).state == active {
+			called := most
+			if p.to == odd {
+				called = its
+			}
+			if _, ok := n.comms[p.to].Place(n.now, p.data, min(1024, step.Bytes)); ok {
+				require.Equal(t, called.Digest(), p.data.Call, "a chunk of another call is taken")
+			}
+		}
+	}
+	other := step
+	step.Call, other.Call = most, its
+	for r := range n.comms {
+		if r != odd {
+			require.NoError(t, n.post(step, r))
+		}
+	}
+	if early {
+		n.run()
+	}
+	err := n.post(other, odd)
+	n.tick(100 * time.Millisecond)
+	for _, c := range n.comms {
+		if err == nil {
+			err = c.Err()
+		}
+	}
+	var m *collective.MismatchError
+	require.ErrorAs(t, err, &m, "lossless %t, %v: rank %d of %d, early %t, lost %t\n%s", lossless, step, odd, size, early, lost, n.log.String())
+	require.True(t, m.Called)
+	for k, r := range m.Who {
+		called := most
+		if r == odd {
+			called = its
+		}
+		require.True(t, strings.HasPrefix(m.What[k], opOfCall(&called).String()), "%q does not tell of %+v", m.What[k], called)
+	}
+	require.NotEqual(t, m.What[0], m.What[1])
+	if most.Number == its.Number {
+		require.ErrorContains(t, err, "operation 7")
+	} else {
+		require.ErrorContains(t, err, "as operation 8")
+	}
+}
+
 // A datagram of another operation, which anybody can send, ends nothing: it is dropped and counted,
 // ranks compare what they have called, and the true one is still taken, whenever the forged one
 // comes.

@@ -91,11 +91,14 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 // remembered, and asked for further left.
 func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	theirs, root := opOf(m.Collective, m.Root, int(m.Bytes)), int(m.Root)
-	if mine := p.called(); p.state != early && root < c.cfg.Size && !mine.same(theirs) {
-		c.disagree(p, mine.String(), from, theirs.String())
-		return
+	if p.state != early && root < c.cfg.Size {
+		said := *m
+		said.Root = uint16(theirs.Root)
+		if !c.sameCall(p, from, &said) {
+			return
+		}
 	}
-	if root >= c.cfg.Size || p.differs(theirs) || uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {
+	if root >= c.cfg.Size || p.differs(theirs, m.Digest) || uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {
 		c.stats.Dropped++
 		return
 	}

@@ -103,7 +103,7 @@ func (n *net) drive(r int) {
 			break
 		}
 		c.Repaired(&p)
-		h := wire.Data{Collective: p.Message.Collective, Root: p.Message.Root, Seq: p.Message.Seq, PSN: p.Message.PSN, Bytes: p.Message.Count}
+		h := wire.DataOf(&p.Message)
 		n.logf("%d -> %d repair %s", r, p.To, name(&h))
 		n.way = append(n.way, packet{from: r, to: p.To, data: &h})
 	}

@@ -46,7 +46,7 @@ func (c *Comm) post(o Op) *op {
 	if p.state != early || p.seq != seq {
 		p.blank(seq)
 	}
-	if p.known() && (p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called())) {
+	if p.known() && (p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called(), s.digest)) {
 		// What was begun here is not what is posted: nothing of it counts but what messages said.
 		said := p.calls
 		c.forget(p)
@@ -54,7 +54,7 @@ func (c *Comm) post(o Op) *op {
 		p.calls = calls{early: said.early, credits: said.credits, disputed: true}
 	}
 	if p.known() {
-		p.mode = m
+		p.mode, p.call = m, s.call
 	} else {
 		c.lay(p, &s, &m)
 	}

@@ -26,8 +26,7 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 		return
 	}
 	if !p.mode.barrier { // Sync on one side only, or different settings
-		call := p.called().String()
-		c.disagree(p, call+" without a barrier", from, call+" with one")
+		c.disagreeHow(p, from, "without a barrier", "with one")
 		return
 	}
 	p.barrier.hear(int(m.Round), m.Count == 1)

@@ -64,7 +64,7 @@ func (c *Comm) find(h *wire.Data) (p *op, shard int) {
 	if p == nil || p.state == early && !c.mayBegin(p, h) {
 		return nil, 0
 	}
-	if theirs := opOf(h.Collective, h.Root, int(h.Bytes)); p.differs(theirs) {
+	if theirs := opOf(h.Collective, h.Root, int(h.Bytes)); p.differs(theirs, h.Call) {
 		c.otherCall(p, h, theirs)
 		return nil, 0
 	}
@@ -93,6 +93,7 @@ func (c *Comm) open(p *op, h *wire.Data) bool {
 		return false
 	}
 	s := shapeOf(opOf(h.Collective, h.Root, int(h.Bytes)), c.cfg.Size, c.cfg.Chunk)
+	s.digest = h.Call
 	from, to := int(h.Arena), int(h.Arena)+s.total()
 	if s.total() > c.cfg.Eager || s.all() > c.cfg.EagerChunks || to > c.cfg.Arena {
 		return false

@@ -46,7 +46,7 @@ func (s *sender) run(l *layout, g, n int) Run {
 	end := min(l.chunks, (s.next/block+1)*block)
 	return Run{
 		Head: wire.Data{
-			Collective: l.coll, Subgroup: uint8(sub), Root: uint16(l.topo.Rank),
+			Collective: l.coll, Subgroup: uint8(sub), Root: uint16(l.topo.Rank), Call: l.digest,
 			Seq: l.seq, PSN: uint32(s.next), Bytes: uint32(l.bytes), Arena: l.mode.arena,
 		},
 		Count: min(n, end-s.next), Second: l.mode.second,

@@ -257,8 +257,7 @@ func (c *Comm) hearBegin(p *op, from int, m *wire.Control) {
 		return
 	}
 	if p.link.of == nil { // different settings
-		call := p.called().String()
-		c.disagree(p, call+" with a barrier", from, call+" without one")
+		c.disagreeHow(p, from, "with a barrier", "without one")
 		return
 	}
 	p.moved = c.now

@@ -17,10 +17,12 @@ type shape struct {
 	chunk  int   // bytes of a chunk; the last of a shard may be shorter
 	stride int   // bytes from one slot of the buffer to the next
 	slots  []int // of each shard; nil: in their order
+	call   wire.Call
+	digest uint16 // of the call; that alone is known before the operation is posted
 }
 
 func shapeOf(o Op, size, chunk int) shape {
-	s := shape{coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk, stride: o.stride()}
+	s := shape{coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk, stride: o.stride(), call: o.Call, digest: o.Call.Digest()}
 	switch o.Collective {
 	case wire.Broadcast:
 		s.root, s.shards = o.Root, 1
@@ -41,12 +43,14 @@ func opOf(coll wire.Collective, root uint16, bytes int) Op {
 }
 
 // called returns the operation of a shape, but for whether it is Sync.
-func (s *shape) called() Op { return Op{Collective: s.coll, Root: s.root, Bytes: s.bytes} }
+func (s *shape) called() Op {
+	return Op{Collective: s.coll, Root: s.root, Bytes: s.bytes, Call: s.call}
+}
 
-// differs reports whether the operation is another than o. Datagrams carry the low 32 bits of the
-// size, so no more of it is compared.
-func (s *shape) differs(o Op) bool {
-	return s.coll != o.Collective || s.root != o.Root || uint32(s.bytes) != uint32(o.Bytes)
+// differs reports whether the operation is another than o, or a step of another call than the one of a digest.
+// Datagrams carry the low 32 bits of the size, so no more of it is compared.
+func (s *shape) differs(o Op, digest uint16) bool {
+	return s.coll != o.Collective || s.root != o.Root || uint32(s.bytes) != uint32(o.Bytes) || s.digest != digest
 }
 
 // shard returns the index of root's shard in the buffer, or -1 if root has none.
@@ -106,7 +110,7 @@ type layout struct {
 
 // control returns a control message about the operation.
 func (l *layout) control(k wire.Kind) wire.Control {
-	return wire.Control{Kind: k, Collective: l.coll, Seq: l.seq}
+	return wire.Control{Kind: k, Collective: l.coll, Digest: l.digest, Seq: l.seq}
 }
 
 // position returns the chain that a shard's root is in, and which one of it.

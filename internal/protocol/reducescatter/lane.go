@@ -221,6 +221,16 @@ func (l *Lane) Switched() bool {
 	return a.Epoch != 0 && !wire.Before(l.posted, a.From)
 }
 
+// Called says of the oldest operation that the switch has what was called, if it is a step of that.
+func (l *Lane) Called() string {
+	for number := l.oldest; number != l.posted; number++ {
+		if p := &l.ops[number%collective.MaxInFlight]; p.switched {
+			return p.Called()
+		}
+	}
+	return ""
+}
+
 // Directly reports whether operations are in flight on the direct path.
 func (l *Lane) Directly() bool { return l.direct != nil && l.direct.InFlight() > 0 }
 

@@ -40,7 +40,8 @@ const (
 	// Nudge means nothing: its segment tells TCP of the loss of those before.
 	Nudge
 	// Compare tells the right neighbour what the sender has called, where a datagram tells
-	// otherwise or nothing else would. Seq, Collective, Root, Bytes, as for Ready.
+	// otherwise or nothing else would, and whoever's message does not fit. Seq, Collective, Root, Bytes, as
+	// for Ready; what the caller has called in Round, PSN, Count and Arena, see SetCall.
 	Compare
 	// Begin tells those below the sender in Root's tree that Root has begun to send a serial
 	// Broadcast. Seq, Collective, Root, Bytes, as for Ready.
@@ -66,20 +67,21 @@ func (k Kind) String() string {
 //
 //	 0  kind       u8
 //	 1  version    u4, collective u4
-//	 2  round      u8   Ready: round of the barrier; Relay: 1 is a probe
+//	 2  round      u8   Ready: round of the barrier; Relay: 1 is a probe; Compare: the call's collective
 //	 3  reserved   u8   zero
 //	 4  root       u16
-//	 6  reserved   u16  zero
+//	 6  digest     u16  of the Call that the operation is a step of; 0: it is none
 //	 8  seq        u32
-//	12  psn        u32
-//	16  count      u32
-//	20  arena      u32  Relay: as in Data
+//	12  psn        u32  Compare: the call's number
+//	16  count      u32  Compare: the call's root u16, and bytes u48 up to here ...
+//	20  arena      u32  Relay: as in Data; Compare: ... and here
 //	24  bytes      u64  Ready: shard size; Repair, Relay: payload that follows
 type Control struct {
 	Kind       Kind
 	Collective Collective
 	Round      uint8
 	Root       uint16
+	Digest     uint16
 	Seq        uint32
 	PSN        uint32
 	Count      uint32
@@ -95,7 +97,7 @@ func (c *Control) Put(b []byte) {
 	b[2] = c.Round
 	b[3] = 0
 	binary.BigEndian.PutUint16(b[4:], c.Root)
-	binary.BigEndian.PutUint16(b[6:], 0)
+	binary.BigEndian.PutUint16(b[6:], c.Digest)
 	binary.BigEndian.PutUint32(b[8:], c.Seq)
 	binary.BigEndian.PutUint32(b[12:], c.PSN)
 	binary.BigEndian.PutUint32(b[16:], c.Count)
@@ -119,6 +121,7 @@ func (c *Control) Get(b []byte) error {
 	}
 	c.Round = b[2]
 	c.Root = binary.BigEndian.Uint16(b[4:])
+	c.Digest = binary.BigEndian.Uint16(b[6:])
 	c.Seq = binary.BigEndian.Uint32(b[8:])
 	c.PSN = binary.BigEndian.Uint32(b[12:])
 	c.Count = binary.BigEndian.Uint32(b[16:])

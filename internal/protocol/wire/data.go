@@ -27,6 +27,9 @@ const (
 	Barrier Collective = iota + 1
 	Broadcast
 	Allgather
+	// Those of the reduce lane, in a Call.
+	ReduceScatter
+	Reduce
 )
 
 // String returns the collective's name as the command line spells it.
@@ -38,6 +41,10 @@ func (c Collective) String() string {
 		return "broadcast"
 	case Allgather:
 		return "allgather"
+	case ReduceScatter:
+		return "reduce-scatter"
+	case Reduce:
+		return "reduce"
 	}
 	return fmt.Sprintf("collective(%d)", uint8(c))
 }
@@ -50,7 +57,7 @@ func (c Collective) String() string {
 //	 3  subgroup   u8   multicast tree the datagram was sent on
 //	 4  job        u64  communicator, drawn at random by rank 0
 //	12  root       u16  rank whose shard this is, and who sent it
-//	14  reserved   u16  zero
+//	14  call       u16  digest of the Call that the operation is a step of; 0: it is none
 //	16  seq        u32  operation number in the communicator
 //	20  psn        u32  number of the chunk in the root's shard
 //	24  bytes      u32  shard size, low 32 bits
@@ -59,6 +66,7 @@ type Data struct {
 	Collective Collective
 	Subgroup   uint8
 	Root       uint16
+	Call       uint16
 	Job        uint64
 	Seq        uint32
 	PSN        uint32
@@ -69,7 +77,7 @@ type Data struct {
 // DataOf returns the header under which the chunk that follows a message is placed. It carries no
 // job, and the subgroup says which message it was.
 func DataOf(m *Control) Data {
-	d := Data{Collective: m.Collective, Root: m.Root, Seq: m.Seq, PSN: m.PSN, Bytes: m.Count}
+	d := Data{Collective: m.Collective, Root: m.Root, Call: m.Digest, Seq: m.Seq, PSN: m.PSN, Bytes: m.Count}
 	if m.Kind == Relay {
 		d.Subgroup, d.Arena = 1+m.Round&1, m.Arena
 	}
@@ -96,7 +104,7 @@ func (d *Data) Put(b []byte) {
 	b[3] = d.Subgroup
 	binary.BigEndian.PutUint64(b[4:], d.Job)
 	binary.BigEndian.PutUint16(b[12:], d.Root)
-	binary.BigEndian.PutUint16(b[14:], 0)
+	binary.BigEndian.PutUint16(b[14:], d.Call)
 	binary.BigEndian.PutUint32(b[16:], d.Seq)
 	binary.BigEndian.PutUint32(b[20:], d.PSN)
 	binary.BigEndian.PutUint32(b[24:], d.Bytes)
@@ -123,6 +131,7 @@ func (d *Data) Get(b []byte) error {
 	d.Subgroup = b[3]
 	d.Job = binary.BigEndian.Uint64(b[4:])
 	d.Root = binary.BigEndian.Uint16(b[12:])
+	d.Call = binary.BigEndian.Uint16(b[14:])
 	d.Seq = binary.BigEndian.Uint32(b[16:])
 	d.PSN = binary.BigEndian.Uint32(b[20:])
 	d.Bytes = binary.BigEndian.Uint32(b[24:])

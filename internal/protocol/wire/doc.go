@@ -16,8 +16,9 @@ import "errors"
 // greetings, records of the mesh may come in pieces, and ranks compare what they have called
 // (Compare); from version 4 on Broadcasts have no barrier (Begin), from version 5 on chunks may be
 // relayed (Relay), from version 6 on the ring of ranks follows hosts, ranks may meet over IPv6, and try the
-// networks that they share.
-const Version = 6
+// networks that they share. In version 7 hosts with different numbers of ranks are nodes too, and steps of
+// columns and nodes carry what was called (Call).
+const Version = 7
 
 // Errors that every decoder of this package may return. They are wrapped with
 // what was found, so that a log line tells what arrived.

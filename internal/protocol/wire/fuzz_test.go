@@ -7,7 +7,7 @@ import "testing"
 
 func FuzzData(f *testing.F) {
 	good := make([]byte, DataSize)
-	(&Data{Collective: Broadcast, Root: 3, Job: 1 << 60, Seq: 9, PSN: 8, Bytes: 7, Arena: 64}).Put(good)
+	(&Data{Collective: Broadcast, Root: 3, Call: 77, Job: 1 << 60, Seq: 9, PSN: 8, Bytes: 7, Arena: 64}).Put(good)
 	f.Add(good)
 	f.Add(good[:DataSize-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -28,6 +28,11 @@ func FuzzControl(f *testing.F) {
 	(&Control{Kind: Repair, Collective: Allgather, Root: 3, Seq: 9, PSN: 8, Count: 7, Bytes: 64}).Put(good)
 	f.Add(good)
 	f.Add(good[:ControlSize-1])
+	compare := Control{Kind: Compare, Collective: Broadcast, Digest: 77, Seq: 9, Bytes: 64}
+	compare.SetCall(&Call{Collective: Broadcast, Root: 3, Number: 8, Bytes: 1 << 20})
+	called := make([]byte, ControlSize)
+	compare.Put(called)
+	f.Add(called)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var c, again Control
 		if c.Get(b) != nil {
@@ -40,6 +45,11 @@ func FuzzControl(f *testing.F) {
 		c.Put(out)
 		if err := again.Get(out); err != nil || again != c {
 			t.Fatalf("%+v became %+v, %v", c, again, err)
+		}
+		call := c.Call()
+		again.SetCall(&call)
+		if read := again.Call(); !read.Equal(&call) || again.Round != c.Round || again.Count != c.Count || again.Arena != c.Arena || again.PSN != c.PSN {
+			t.Fatalf("%+v in %+v became %+v", call, c, again)
 		}
 	})
 }
@@ -67,6 +77,9 @@ func FuzzStream(f *testing.F) {
 	(&Stream{Type: 3, Op: 2, Seq: 9, To: 2, Bytes: 1 << 40, Factor: 0.25}).Put(good)
 	f.Add(good)
 	f.Add(good[:StreamSize-1])
+	step := make([]byte, StreamSize)
+	(&Stream{Op: 2, Seq: 9, To: 2, Bytes: 64, Call: Call{Collective: Reduce, Op: 5, Root: 7, Number: 4, Bytes: 1 << 30, Factor: 0.5}}).Put(step)
+	f.Add(step)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s, again Stream
 		if s.Get(b) != nil {

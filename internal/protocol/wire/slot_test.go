@@ -17,7 +17,7 @@ func TestSlotLayout(t *testing.T) {
 	b := make([]byte, SlotSize)
 	slot.Put(b)
 	assert.Equal(t, []byte{
-		0x6d, 0x73, 0x62, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 0x04, 0x8e, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
+		0x6d, 0x73, 0x72, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 0x04, 0x8e, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
 	}, b)
 	b = make([]byte, SlotBodySize+MaxSlotSet)
 	credit := SlotCredit{Base: 0x01020304, Limit: 0x05060708, Owed: true, Missing: SlotSet{From: 0x090a0b0c, Bits: []byte{13, 14}}}
@@ -50,7 +50,7 @@ func TestSlotRefusals(t *testing.T) {
 		at   int
 		to   byte
 		want error
-	}{{0, 0, ErrMagic}, {1, 0, ErrMagic}, {2, 0x11, ErrVersion}, {2, 0x60, ErrField}, {2, 0x67, ErrField}} {
+	}{{0, 0, ErrMagic}, {1, 0, ErrMagic}, {2, 0x11, ErrVersion}, {2, 0x70, ErrField}, {2, 0x77, ErrField}} {
 		b := append([]byte{}, good...)
 		b[c.at] = c.to
 		assert.ErrorIs(t, s.Get(b), c.want, "%+v", c)
