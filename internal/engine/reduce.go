@@ -365,6 +365,9 @@ func (r *Reduce) checkFault() bool {
 	return true
 }
 
+// Called is reducescatter.Lane.Called. Only who drives the engine may call it.
+func (r *Reduce) Called() string { return r.lane.Called() }
+
 // Switched reports whether the switch is what the next operation goes through.
 func (r *Reduce) Switched() bool { return r.switched.Load() }
 

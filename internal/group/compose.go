@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -23,6 +24,7 @@ const (
 type composed struct {
 	*Group
 	class  overlap.Class
+	call   wire.Call // of which all steps are
 	joint  *engine.Joint
 	left   int // steps not posted yet
 	works  []*engine.Work
@@ -34,8 +36,8 @@ type composed struct {
 
 // compose begins an operation of so many steps of the column, and of the node. finish, if not nil, is called when all of them are done,
 // with what they have ended with, and returns what the whole does. then, if not nil, is called at the end, well or not, when others see what the operation has
-// ended with: nobody else may ask to be called. g.posting is held for writing.
-func (g *Group) compose(class overlap.Class, across, within int, begun bool, finish func(error) error, then func()) (*composed, error) {
+// ended with: nobody else may ask to be called. call is what the caller has called, but for its number. g.posting is held for writing.
+func (g *Group) compose(class overlap.Class, call wire.Call, across, within int, begun bool, finish func(error) error, then func()) (*composed, error) {
 	steps := across + within
 	switch {
 	case g.leaving:
@@ -43,7 +45,9 @@ func (g *Group) compose(class overlap.Class, across, within int, begun bool, fin
 	case g.full(class, across, within):
 		return nil, engine.ErrBusy
 	}
-	c := &composed{Group: g, class: class, left: steps}
+	call.Number = g.node.calls[class]
+	g.node.calls[class]++
+	c := &composed{Group: g, class: class, call: call, left: steps}
 	c.joint = engine.NewJoint(steps, func(err error) error {
 		g.ended(class)
 		if err = cmp.Or(err, c.err); finish != nil {
@@ -127,6 +131,9 @@ func (c *composed) gathers(across bool, ops ...engine.GatherOp) []*engine.Work {
 	if across {
 		lane = c.gather
 	}
+	for i := range ops {
+		ops[i].Call = c.call
+	}
 	works, err := lane.SubmitAll(ops, c.joint.Ended)
 	c.posted(works, err, across)
 	return works
@@ -140,6 +147,9 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 	lane := c.node.reduce
 	if across {
 		lane = c.reduce
+	}
+	for i := range ops {
+		ops[i].Call = c.call
 	}
 	works, err := lane.SubmitAll(ops, c.joint.Ended)
 	c.posted(works, err, across)

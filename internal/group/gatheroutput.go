@@ -92,7 +92,7 @@ func (g *Group) nodeGatherOutput(own, recv []byte, claims engine.GatherOp, finis
 	if a.node.size() > a.columns {
 		others = 1
 	}
-	c, err := g.compose(overlap.Gather, x.steps(), others+1, false, finish, nil)
+	c, err := g.compose(overlap.Gather, wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, x.steps(), others+1, false, finish, nil)
 	if err != nil {
 		return nil, err
 	}

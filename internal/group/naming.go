@@ -17,7 +17,6 @@ import (
 var (
 	rankInText  = regexp.MustCompile(`\brank (\d+)`)
 	ranksInText = regexp.MustCompile(`\branks \[([\d ]+)\]`)
-	bytesInText = regexp.MustCompile(`\b(\d+) bytes`)
 )
 
 // inGroup returns a text in which places are ranks of the group.
@@ -54,13 +53,16 @@ func (m *members) inRanks(err error) error {
 	var mismatch *collective.MismatchError
 	var broken *direct.BrokenError
 	switch {
-	case err == nil || m.everyone():
+	case err == nil || m.all:
 		return err
 	case errors.As(err, &mismatch) && mismatch.Party == "rank":
 		of := *mismatch
 		of.Who = [2]int{m.rank(of.Who[0]), m.rank(of.Who[1])}
+		if of.Called {
+			return &of // what callers called, they called in the group
+		}
 		for i, what := range of.What {
-			of.What[i] = m.inGroup(inSegments(what))
+			of.What[i] = m.inGroup(what)
 		}
 		if of.About != "" {
 			of.About = "a step (" + of.About + " of its lane)"
@@ -73,25 +75,4 @@ func (m *members) inRanks(err error) error {
 		return &namedError{text, err}
 	}
 	return err
-}
-
-// everyone reports whether places are ranks.
-func (m *members) everyone() bool {
-	for place, r := range m.ranks {
-		if place != r {
-			return false
-		}
-	}
-	return true
-}
-
-// inSegments says of lengths that no operation in one piece has that they are of a segment: how long the
-// whole is, its steps do not tell each other.
-func inSegments(what string) string {
-	return bytesInText.ReplaceAllStringFunc(what, func(s string) string {
-		if number(strings.TrimSuffix(s, " bytes")) > segmentOfNode {
-			return "a segment of " + s
-		}
-		return s
-	})
 }

@@ -23,11 +23,14 @@ func TestErrorsNameRanks(t *testing.T) {
 	}), &mismatch)
 	require.Equal(t, [2]int{2, 9}, mismatch.Who)
 	require.EqualError(t, mismatch, "ranks disagree about a step (operation 7 of its lane): rank 2 called broadcast of 8 bytes from rank 2, "+
-		"rank 9 broadcast of a segment of 262208 bytes from rank 5")
+		"rank 9 broadcast of 262208 bytes from rank 5")
 	ranks, what, ok := MismatchOf(&Fault{Kind: Mismatch, Rank: 5, Text: mismatch.Error()})
 	require.True(t, ok)
 	require.Equal(t, [2]int{2, 9}, ranks)
 	require.Equal(t, mismatch.What, what)
+	require.EqualError(t, m.inRanks(&collective.MismatchError{
+		Party: "rank", About: "operation 3", Who: [2]int{0, 2}, What: [2]string{"broadcast of 8 bytes from rank 1", "barrier"}, Called: true,
+	}), "ranks disagree about operation 3: rank 2 called broadcast of 8 bytes from rank 1, rank 9 barrier", "what was called is of the group already")
 	require.ErrorAs(t, m.inRanks(&collective.MismatchError{Party: "member", Who: [2]int{0, 2}}), &mismatch)
 	require.Equal(t, [2]int{0, 2}, mismatch.Who, "members of a switch's job keep their numbers")
 
@@ -70,4 +73,7 @@ func TestEveryoneKeepsItsWords(t *testing.T) {
 	} {
 		require.Same(t, err, m.inRanks(err))
 	}
+	node := members{ranks: []int{0, 1, 2}, own: 1} // the first ones of several hosts
+	require.EqualError(t, node.inRanks(&collective.MismatchError{Party: "rank", About: "operation 1", Who: [2]int{0, 1}, What: [2]string{"barrier", "allgather of 8 bytes"}}),
+		"ranks disagree about a step (operation 1 of its lane): rank 0 called barrier, rank 1 allgather of 8 bytes")
 }

@@ -18,6 +18,7 @@ type nodeLanes struct {
 	reduce *engine.Reduce
 	lanes  [2]*overlap.Lane // of gather and reduce
 	sums   partialSums
+	calls  [2]uint32        // of each class that were begun; guarded by Group.posting
 	posted [2]atomic.Uint64 // operations of each class
 	done   tally
 }

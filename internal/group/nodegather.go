@@ -15,7 +15,7 @@ func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func(
 	segments := g.cut(n, 1, follows != nil)
 	x := g.crossing(segments, own, recv)
 	within := g.spread(segments, x, own, recv)
-	c, err := g.compose(overlap.Gather, x.steps(), 1+len(within), follows != nil, nil, done)
+	c, err := g.compose(overlap.Gather, wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, x.steps(), 1+len(within), follows != nil, nil, done)
 	if err != nil {
 		return nil, err
 	}
@@ -155,13 +155,17 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	stands := place % a.columns
 	segments := g.cut(len(buf), 1, false)
 	crossing, own := 0, 0
-	if stands == a.node.own {
+	switch {
+	case stands == a.node.own:
 		crossing = len(segments)
+	case a.crosses():
+		crossing = 1
 	}
 	if root == a.rank {
 		own = len(buf)
 	}
-	c, err := g.compose(overlap.Gather, crossing, len(segments), false, nil, nil)
+	call := wire.Call{Collective: wire.Broadcast, Root: uint16(root), Bytes: uint64(len(buf))}
+	c, err := g.compose(overlap.Gather, call, crossing, len(segments), false, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +180,10 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 			across = append(across, copyOf(part, host, host == a.host))
 		}
 		within = append(within, copyOf(part, from, from == a.node.own))
+	}
+	if crossing > 0 && stands != a.node.own {
+		// Nothing crosses in this column, but hosts that name roots in different columns meet in it.
+		c.gathers(true, copyOf(nil, host, host == a.host))
 	}
 	if host == a.host && place != stands {
 		here := c.gathers(false, within...)
@@ -207,7 +215,7 @@ func (g *Group) nodeBarrier() (*Work, error) {
 	if a.node.size() > a.columns {
 		within = 2
 	}
-	c, err := g.compose(overlap.Gather, crossing, within, false, nil, nil)
+	c, err := g.compose(overlap.Gather, wire.Call{Collective: wire.Barrier}, crossing, within, false, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,15 @@ func split(o collective.Op, ranks int) (within, across collective.Op, finish fun
 	}
 }
 
+// callOf is the call of a reduction of so many bytes a shard.
+func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
+	call := wire.Call{Collective: c, Op: uint8(o.Reduction), Root: uint16(root), Bytes: uint64(bytes)}
+	if o.Reduction == reduce.PremulSum {
+		call.Factor = o.Factor
+	}
+	return call
+}
+
 // nodeReduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the ranks of
 // every host, one for each column, which sums what its nodes have. What is for a rank in no column goes
 // to the one that stands for it, and from there over memory. whole says that it is a segment
@@ -53,7 +62,7 @@ func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool
 	segments := g.cut(n, size, whole)
 	within, across, finish := split(o, a.size)
 	crossing, here := a.reductions()
-	c, err := g.compose(overlap.Reduce, len(segments)*crossing, len(segments)*here, false, onSuccess(func() { finish(recv) }), done)
+	c, err := g.compose(overlap.Reduce, callOf(wire.ReduceScatter, o, n, 0), len(segments)*crossing, len(segments)*here, false, onSuccess(func() { finish(recv) }), done)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +199,11 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 	segments := g.cut(len(send), size, false)
 	within, across, finish := split(o, a.size)
 	crossing, here := 0, len(segments)
-	if column == a.node.own {
+	switch {
+	case column == a.node.own:
 		crossing = len(segments)
+	case a.crosses():
+		crossing = 1
 	}
 	var to []surplus
 	if place != column {
@@ -200,12 +212,19 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 			here *= 2
 		}
 	}
-	c, err := g.compose(overlap.Reduce, crossing, here, false, onSuccess(func() { finish(recv) }), nil)
+	c, err := g.compose(overlap.Reduce, callOf(wire.Reduce, o, len(send), root), crossing, here, false, onSuccess(func() { finish(recv) }), nil)
 	if err != nil {
 		return nil, err
 	}
-	if crossing == 0 {
+	switch {
+	case crossing == 0:
 		c.joinRoute()
+	case column != a.node.own:
+		// Nothing crosses in this column, but hosts that name roots in different columns meet in it. There is
+		// one element: of none a switch hears nothing.
+		nothing := make([]byte, size)
+		across.Count = 1
+		c.reduces(true, reduction(across, host, nothing, nothing, nil))
 	}
 	for _, s := range segments {
 		within.Count, across.Count = s.len()/size, s.len()/size
@@ -214,7 +233,7 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 		if root == a.rank {
 			result = recv[s.from:s.to]
 		}
-		if crossing == 0 {
+		if column != a.node.own {
 			c.reduces(false, sum)
 			c.handOn(across, to, nil, result, nil, 0)
 			continue

@@ -22,11 +22,12 @@ import (
 type members struct {
 	ranks []int // of the group
 	own   int   // this rank's index
+	all   bool  // they are all ranks of the group, by rank
 }
 
 // everyone are all ranks of a group.
 func everyone(rank, size int) members {
-	m := members{ranks: make([]int, size), own: rank}
+	m := members{ranks: make([]int, size), own: rank, all: true}
 	for r := range m.ranks {
 		m.ranks[r] = r
 	}
@@ -158,10 +159,10 @@ func (a *agreement) layOut() {
 		a.columns, a.most = fewestAndMost(nodes)
 		a.surplus = surplusOf(nodes)
 		h, place := a.where(a.rank)
-		a.host, a.node = h, members{nodes[h], place}
-		a.column = members{[]int{a.rank}, 0}
+		a.host, a.node = h, members{ranks: nodes[h], own: place}
+		a.column = members{ranks: []int{a.rank}}
 		if a.crosses() {
-			a.column = members{a.at(place), h}
+			a.column = members{ranks: a.at(place), own: h}
 		}
 		a.ring = ringOf(pick(&a.column, a.hosts))
 	}

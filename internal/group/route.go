@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
@@ -120,9 +122,22 @@ func (d *routeDriver) lost(err error) route.Event {
 	d.watched = nil
 	var refused *session.Error
 	if errors.As(err, &refused) && refused.Mismatch {
-		e.Text, e.Mismatch = d.agreed.column.inGroup(refused.Text), true
+		e.Text, e.Mismatch = d.inCalls(d.agreed.column.inGroup(refused.Text)), true
 	}
 	return e
+}
+
+// inCalls has a switch's word that two ranks disagree, which it gives in terms of steps, say what this rank has
+// called, if it is one of the two.
+func (d *routeDriver) inCalls(text string) string {
+	ranks, _, _ := MismatchOf(&Fault{Kind: Mismatch, Text: text})
+	own := slices.Index(ranks[:], d.agreed.rank)
+	var called string
+	if own < 0 || d.reduce.Do(d.life, func() { called = d.reduce.Called() }) != nil || called == "" {
+		return text
+	}
+	return fmt.Sprintf("ranks disagree: rank %d called %s, rank %d something else (a switch knows no more than steps: %s)",
+		ranks[own], called, ranks[1-own], strings.TrimPrefix(text, "ranks disagree: "))
 }
 
 // carryOut does what is ordered and returns the answer, or nil.
