@@ -98,6 +98,9 @@ func (s *Scenario) causes() (all []cause) {
 		c.text = fmt.Sprintf("event %+v", e)
 		all = append(all, c)
 	}
+	if len(s.Odds) > 0 {
+		all = append(all, s.odd())
+	}
 	for i := range s.Faults {
 		f := &s.Faults[i]
 		if s.ends(f) != may {
@@ -176,7 +179,7 @@ func (s *Scenario) law(ranks []*rank) error {
 	if err := s.alike(ranks, causes); err != nil {
 		return err
 	}
-	return errors.Join(s.barred(ranks), s.sameBits(ranks), s.returned(ranks))
+	return errors.Join(s.barred(ranks), s.sameBits(ranks), s.returned(ranks), s.noticed(ranks))
 }
 
 // sameBits checks that an Allreduce has given all ranks the same sums.

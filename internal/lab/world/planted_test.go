@@ -319,6 +319,18 @@ var bugs = []bug{
 `}},
 	},
 	{
+		name: "with nodes, the roots that callers have named are not compared", file: "protocol/wire/call.go",
+		old: `	return uint16(h>>48) ^ c.Root
+`,
+		new: `	return uint16(h >> 48)
+`,
+		more: []edit{{
+			file: "protocol/wire/call.go",
+			old:  `c.Op == o.Op && c.Root == o.Root &&`,
+			new:  `c.Op == o.Op &&`,
+		}},
+	},
+	{
 		name: "others are not told of a fault", file: "mesh/mesh.go",
 		old: `	m.flood(fault, f.Rank, f.payload())
 `,

@@ -80,6 +80,7 @@ func Random(seed uint64) Scenario {
 	s.floats(seed, 0.3)
 	s.enlarge(seed)
 	s.share(seed)
+	s.differ(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}

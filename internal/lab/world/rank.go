@@ -235,8 +235,9 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 		}
 		return true
 	}
-	for i, c := range r.s.Calls {
+	for i := range r.s.Calls {
 		step := i + 1
+		c := r.s.call(r.number, step)
 		time.Sleep(r.s.Pause + r.s.lateness(r.number, step) + r.s.slowness(r.number))
 		waited := step
 		if len(async) > 0 {

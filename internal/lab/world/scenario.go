@@ -20,6 +20,7 @@ type Scenario struct {
 	Fabric  string        // MCAST_FABRIC; empty: udp
 	Pause   time.Duration // that each rank makes before each call
 	Calls   []Call
+	Odds    []Odd `json:",omitempty"`
 	Late    []Late
 	Events  []Event
 	Faults  []Fault
@@ -117,6 +118,9 @@ type Event struct {
 // String describes the scenario in a line.
 func (s *Scenario) String() string {
 	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+	if s.Odds != nil {
+		text += fmt.Sprintf(", odd calls %+v", s.Odds)
+	}
 	if s.Net.On != nil {
 		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
@@ -205,6 +209,9 @@ func (s *Scenario) Fit() bool {
 		if s.ends(&f) == maybe {
 			return false
 		}
+	}
+	if !s.fitOdds() {
+		return false
 	}
 	return s.Return == 0 || s.Return > 0 && s.Return < time.Hour && len(s.Nodes) > 0
 }

@@ -38,6 +38,7 @@ func Switched(seed uint64) Scenario {
 	}
 	s.floats(seed, 0.5)
 	s.enlarge(seed)
+	s.differ(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}
