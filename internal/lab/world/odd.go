@@ -58,7 +58,7 @@ func (s *Scenario) fitOdds() bool {
 // same reports whether two calls are, whatever of them is not looked at.
 func (c *Call) same(o *Call) bool {
 	root := c.Root == o.Root || c.Kind != Broadcast && c.Kind != Reduce
-	return c.Kind == o.Kind && root && (c.Bytes == o.Bytes || c.Kind == Barrier) && (c.Float == o.Float || !c.Kind.reduces())
+	return c.Kind == o.Kind && root && (c.Bytes == o.Bytes || c.Kind == Barrier) && (c.Type == o.Type || !c.Kind.reduces())
 }
 
 // differ has, in some seeds in which nothing else ends the group, some ranks call something else. It draws from a
