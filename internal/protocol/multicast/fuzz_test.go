@@ -48,6 +48,17 @@ func (z *fuzzer) byte() byte {
 	return b
 }
 
+// fuzzCall is what an operation of a length may be a step of: of one call, of another, or of none.
+func fuzzCall(bytes int) (call wire.Call) {
+	switch bytes % 8 {
+	case 0:
+		call = wire.Call{Collective: wire.Broadcast, Root: 5, Number: 1, Bytes: 64}
+	case 4:
+		call = wire.Call{Collective: wire.Broadcast, Root: 6, Number: 1, Bytes: 64}
+	}
+	return call
+}
+
 // number returns mostly small numbers, and the largest ones.
 func (z *fuzzer) number() uint32 {
 	b := z.byte()
@@ -65,6 +76,9 @@ func (z *fuzzer) step() {
 		if o.Bytes%3 == 0 {
 			o.Stride, o.Slots = o.Bytes+o.Bytes%7, []int{5, 3, 2, 0}
 		}
+		if o.Bytes >= 0 {
+			o.Call = fuzzCall(o.Bytes)
+		}
 		if seq, err := z.c.Post(z.now, o); err == nil {
 			z.ops[seq] = shapeOf(o, z.cfg.Size, z.cfg.Chunk)
 		}
@@ -73,13 +87,21 @@ func (z *fuzzer) step() {
 			Collective: wire.Collective(1 + z.byte()%3), Root: uint16(z.byte() % 6), Seq: z.number(), PSN: z.number(), Bytes: z.number(),
 			Arena: z.number() * 64, Job: uint64(z.byte() % 4),
 		}
-		z.chunk(&h, int(z.byte()%18))
+		length := z.byte()
+		theirs := fuzzCall(int(h.Bytes%256) + int(length>>7)*4)
+		h.Call = theirs.Digest()
+		z.chunk(&h, int(length%18))
 	case 3, 4:
 		m := wire.Control{
-			Kind: wire.Kind(1 + z.byte()%6), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5, Root: uint16(z.byte() % 6),
+			Kind: wire.Kind(1 + z.byte()%10), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5, Root: uint16(z.byte() % 6),
 			Seq: z.number(), PSN: z.number(), Count: z.number(), Bytes: uint64(z.number()),
 		}
-		z.c.Control(z.now, int(z.byte()%4), &m)
+		from := z.byte()
+		theirs := fuzzCall(int(m.Bytes%256) + int(from>>7)*4)
+		if m.Digest = theirs.Digest(); m.Kind == wire.Compare {
+			m.SetCall(&theirs)
+		}
+		z.c.Control(z.now, int(from%4), &m)
 	case 5:
 		z.now += Time(z.byte())
 		z.c.Expire(z.now)
