@@ -203,13 +203,10 @@ func (s *Scenario) sameBits(ranks []*rank) error {
 
 // barred checks that no rank has left a Barrier before all had come to it.
 func (s *Scenario) barred(ranks []*rank) error {
-	for i, c := range s.Calls {
-		if c.Kind != Barrier {
-			continue
-		}
+	for i := range s.Calls {
 		for _, r := range ranks {
 			o := r.steps[i+1]
-			if !o.ended || o.err != nil {
+			if s.call(r.number, i+1).Kind != Barrier || !o.ended || o.err != nil {
 				continue
 			}
 			for _, other := range ranks {
