@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch._C._distributed_c10d import TCPStore
 
-from torch_mcast import _lib, errors
+from torch_mcast import _lib, device, errors
 from torch_mcast.group import Group
 from torch_mcast.tensor import require_cpu, require_dense
 
-RUNNER = os.environ.get("MCAST_TORCH_CUDA", "")
+# Taken from the environment: the library warns of settings that it does not know.
+RUNNER = os.environ.pop("MCAST_TORCH_CUDA", "")
 LIMIT_S = 300.0  # on a busy machine
 SCRIPT = Path(__file__).with_name("over_cuda.py")
 
@@ -33,8 +36,16 @@ needs_cuda = pytest.mark.skipif(
 )
 
 
-def run(scenario: str, size: int = 2, delay_us: int = 1000, **env: str) -> list[dict[str, Any]]:
-    """Run scenarios on ranks, and return the JSON that each printed last; {} of one that printed none."""
+class Ended(NamedTuple):
+    """A rank that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run(scenarios: str, size: int, delay_us: int, **env: str) -> list[Ended]:
+    """Run scenarios on ranks, with streams that are late by up to delay_us a copy."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     base = {
         **os.environ,
@@ -48,9 +59,10 @@ def run(scenario: str, size: int = 2, delay_us: int = 1000, **env: str) -> list[
         "FAKE_CUDA_DELAY_US": str(delay_us),
         "FAKE_CUDA_GUARD": "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
+        **({"EMULATED": "1"} if RUNNER else {}),
         **env,
     }
-    command = [sys.executable, *([RUNNER] if RUNNER else []), str(SCRIPT), scenario]
+    command = [sys.executable, *([RUNNER] if RUNNER else []), str(SCRIPT), scenarios]
     ranks = [
         subprocess.Popen(
             command,
@@ -61,52 +73,114 @@ def run(scenario: str, size: int = 2, delay_us: int = 1000, **env: str) -> list[
         )
         for rank in range(size)
     ]
-    answers = []
     try:
-        for rank, process in enumerate(ranks):
-            out, err = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, f"rank {rank}:\n{out[-2000:]}\n{err[-6000:]}"
-            lines = [line for line in out.splitlines() if line.startswith("{")]
-            answers.append(json.loads(lines[-1]) if lines else {})
+        said = [process.communicate(timeout=LIMIT_S) for process in ranks]
+        return [Ended(p.returncode, out, err) for p, (out, err) in zip(ranks, said, strict=True)]
     finally:
         for process in ranks:
             process.kill()
             process.wait()
-    return answers
+
+
+def answers(scenarios: str, size: int, delay_us: int, **env: str) -> list[dict[str, Any]]:
+    """Return what the scenarios saw on each rank; {} of a rank that one of them has end early."""
+    found = []
+    for rank, ended in enumerate(run(scenarios, size, delay_us, **env)):
+        assert ended.status == 0, f"rank {rank}:\n{ended.out[-2000:]}\n{ended.err[-6000:]}"
+        lines = [line for line in ended.out.splitlines() if line.startswith("{")]
+        found.append(json.loads(lines[-1]) if lines else {})
+    return found
+
+
+# Most of a scenario's time is the start of its ranks, so many share one. Each start has a seed of its own.
+
+
+@pytest.fixture(scope="module")
+def two() -> list[dict[str, Any]]:
+    """Two ranks with two devices, by shared memory."""
+    scenarios = "entries,coalesced,empty,refused,streams,together,asked,touch,steady,programs,fsdp"
+    return answers(scenarios, 2, 500, FAKE_CUDA_DEVICES="2", FAKE_CUDA_SEED="1")
+
+
+@pytest.fixture(scope="module")
+def three() -> list[dict[str, Any]]:
+    """Three ranks over udp with loss, where the backend's name is "mcast" alone."""
+    udp = {"MCAST_FABRIC": "udp", "MCAST_IFACE": "lo", "MCAST_LOSS": "0.01"}
+    scenarios = "entries,coalesced,empty,streams,together,fsdp"
+    return answers(scenarios, 3, 200, BACKEND="mcast", FAKE_CUDA_SEED="2", **udp)
+
+
+Answers = list[dict[str, Any]]
 
 
 @needs_cuda
-@pytest.mark.parametrize(
-    ("size", "env"),
-    [
-        (2, {}),
-        (3, {"MCAST_FABRIC": "udp", "MCAST_IFACE": "lo", "MCAST_LOSS": "0.01"}),
-    ],
-    ids=["shm", "udp with loss"],
-)
-def test_collectives_give_the_bits_of_the_cpu(size: int, env: dict[str, str]) -> None:
-    for answer in run("entries", size, 200, **env):
-        assert answer["entries"] == 254 + size
+def test_collectives_give_the_bits_of_the_cpu(two: Answers, three: Answers) -> None:
+    for size, answer in [*((2, answer) for answer in two), *((3, answer) for answer in three)]:
+        assert answer["entries"] == 622 + size
+        assert answer["coalesced"] == 24
 
 
 @needs_cuda
-def test_streams_are_followed() -> None:
-    for answer in run("streams,steady,asked,touch"):
+def test_streams_are_followed(two: Answers, three: Answers) -> None:
+    for answer in two + three:
         assert answer["streams"] == {"wrong": 0}
-        assert answer["steady"]["later"] == 0, "pinned memory, streams and events are made once"
-        assert answer["steady"]["ops"] > 6
-        said = answer["asked"]
-        assert said[:3] == ["completed True [1.0, 2.0]", "future 8.0", "blocked True 8.0"]
-        assert said[3:5] == ["kept 1 1", "host 2.0 16.0"]
-        assert "reduce of CUDA tensors" in said[5]
-        assert "this all_reduce of CUDA tensors" in said[6]
-        assert "must be on one device" in said[7]
-        assert "is cuda memory" in answer["touch"]
+        assert answer["together"] == {"one group": 0, "two groups": 0}
 
 
 @needs_cuda
-def test_what_stands_on_collectives() -> None:
-    for answer in run("programs", delay_us=500):
+def test_who_asks_instead_of_waiting(two: Answers) -> None:
+    for answer in two:
+        assert answer["asked"] == {
+            "completed": [True, [1.0, 2.0]],
+            "future": 8.0,
+            "blocked": [True, 8.0],
+            "kept": [1, 1],
+            "collected": [1.0, 3.0, 5.0],
+            "host": [2.0, 16.0],
+        }
+
+
+@needs_cuda
+def test_nothing_is_made_twice(two: Answers) -> None:
+    for answer in two:
+        made = answer["steady"]
+        assert made.pop("operations") == 80
+        assert made == dict.fromkeys(made, 0)
+        assert ("driver" in made) == bool(RUNNER)
+
+
+@needs_cuda
+def test_wrong_arguments_are_named(two: Answers) -> None:
+    mixed, one_device = "tensors on cuda:0 and cpu: those", "those of a call must be on one device"
+    ours = "of CUDA tensors: the mcast backend does all_gather, reduce_scatter, all_reduce and broadcast"
+    for answer in two:
+        said = answer["refused"]
+        for what, words in {
+            "CPU and CUDA": [mixed, one_device],
+            "CUDA in a list of CPU": ["tensors on cpu and cuda:0", one_device],
+            "Allgather's size": ["output has 5 elements, which is not 2 (ranks) times the 3 of the input"],
+            "Reduce-Scatter's size": ["input has 7 elements, which is not 2 (ranks) times the 3 of the"],
+            "a list's length": ["all_gather: the list has 3 tensors, and there are 2 ranks"],
+            "a list's sizes": ["input has 3 elements of torch.float32, its place in the list 2"],
+            "inputs' sizes": ["this reduce_scatter", ours],
+            "types": ["output is torch.float32 and input torch.int32: they must be the same"],
+            "BAND": ["this all_reduce", ours],
+            "a sum of bool": ["this all_reduce", ours],
+            "reduce": ["reduce", ours],
+            "all_to_all_single": ["all_to_all_single", ours],
+            "send": ["send", ours],
+            "a CUDA graph": ["is recording a CUDA graph", "run collectives outside of torch.cuda.graph"],
+            "two devices": ["tensors on cuda:0 and cuda:1", one_device],
+            "after": ["[2.0, 2.0, 2.0]"],
+        }.items():
+            if what == "two devices" and not RUNNER and torch.cuda.device_count() < 2:
+                continue
+            assert all(word in said[what] for word in words), (what, said[what])
+
+
+@needs_cuda
+def test_what_stands_on_collectives(two: Answers) -> None:
+    for answer in two:
         assert answer["programs"] == {
             "ddp": True,
             "functional": [0.0, 1.0],
@@ -116,36 +190,46 @@ def test_what_stands_on_collectives() -> None:
 
 
 @needs_cuda
+def test_fsdp_trains_as_on_the_cpu(two: Answers, three: Answers) -> None:
+    for answer in two + three:
+        assert len(answer["fsdp"]) == 4
+        assert answer["fsdp"] == dict.fromkeys(answer["fsdp"], True)
+
+
+@needs_cuda
 @pytest.mark.skipif(not RUNNER, reason="a GPU that is in time shows no bug")
 def test_planted_bugs_show() -> None:
-    answers = run("bugs", delay_us=4000)
+    found = answers("bugs", 2, 4000, FAKE_CUDA_SEED="3")
     for bug in ("producer", "consumer", "keep"):
-        assert sum(answer["bugs"][bug] for answer in answers) > 0, bug
-    assert all(answer["bugs"]["none"] == 0 for answer in answers)
+        assert sum(answer["bugs"][bug] for answer in found) > 0, bug
+    assert all(answer["bugs"]["none"] == 0 for answer in found)
 
 
 @needs_cuda
-def test_no_stream_waits_for_a_rank_that_died() -> None:
-    answer = run("death")[0]["death"]
-    assert answer["lost"], "what is no result is NaN"
-    assert answer["said"] == "rank 1"
-    assert answer["work"] == "RankError"
+def test_the_cpu_does_not_touch_device_memory(two: Answers) -> None:
+    assert all("is cuda memory" in answer["touch"] for answer in two)
 
 
 @needs_cuda
-def test_no_stream_waits_for_a_rank_that_does_not_come() -> None:
-    answer = run("late")[0]["late"]
-    assert answer["lost"]
-    assert (
-        "an Allgather of tensors on CUDA device 0 was not done 2s after its input was there" in answer["said"]
-    )
+@pytest.mark.skipif(not RUNNER, reason="pages of device memory that end the process are the runner's")
+@pytest.mark.parametrize("bug", ["touch_unasked", "touch_in_python"])
+def test_a_touch_of_device_memory_ends_the_process(bug: str) -> None:
+    [rank] = run(bug, 1, 0)
+    assert rank.status < 0, "a signal ends it"
+    lies = re.search(r"from (\S+) to (\S+)", rank.out)
+    touched = re.search(r"(?:the CPU touched live device memory at|unexpected fault address) (\S+)", rank.err)
+    assert lies is not None
+    assert touched is not None, rank.err[:3000]
+    assert int(lies[1], 16) <= int(touched[1], 16) < int(lies[2], 16)
 
 
 @needs_cuda
-@pytest.mark.parametrize("size", [2, 3])
-def test_fsdp_trains_as_on_the_cpu(size: int) -> None:
-    for answer in run("fsdp", size, 300):
-        assert answer["fsdp"] == dict.fromkeys(answer["fsdp"], True)
+def test_no_stream_waits_for_a_rank_that_does_not_come_or_died() -> None:
+    answer = answers("late,death", 2, 1000)[0]
+    assert answer["late"]["lost"], "what is no result is NaN"
+    text = "an Allgather of tensors on CUDA device 0 was not done 2s after its input was there"
+    assert text in answer["late"]["said"]
+    assert answer["death"] == {"lost": True, "said": "rank 1", "work": "RankError"}
 
 
 def on_gpu(index: int) -> Any:
@@ -166,6 +250,12 @@ def test_which_tensors_go_together() -> None:
     with pytest.raises(errors.UnsupportedError, match="scatter of CUDA tensors: the mcast backend does"):
         require_cpu("scatter", on_gpu(0))
     require_cpu("scatter", torch.ones(1))
+
+
+def test_a_cuda_graph_cannot_hold_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(errors.ArgumentError, match="is recording a CUDA graph, which cannot hold"):
+        device.place(on_gpu(0), timedelta(seconds=1))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
