@@ -1,4 +1,7 @@
-"""Processes that stay up over many tests: starting a rank costs an import of torch."""
+"""Processes that stay up over many tests, and start from one that has imported torch, which takes seconds.
+
+It has not loaded the library, which each rank does by itself.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,16 @@ class World:
     def __init__(self, size: int, backend: str = "mcast", **env: str) -> None:
         self.size = size
         self.scratch = tempfile.mkdtemp(prefix="mcast-test-")
-        context = mp.get_context("spawn")
+        context = mp.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "torch.distributed", "torch.distributed.fsdp"])
         self.pipes: list[Connection] = []
         self.processes = []
         for rank in range(size):
             mine, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(rank, size, backend, self.scratch, env, theirs), daemon=True
+                target=_serve,
+                args=(rank, size, backend, self.scratch, {**os.environ, **env}, theirs),
+                daemon=True,
             )
             process.start()
             theirs.close()
