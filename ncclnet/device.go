@@ -21,7 +21,7 @@ import (
 func init() {
 	group.OpenDevice = func(ordinal int) (staging.Card, error) {
 		d, err := gpudirect.Open(ordinal)
-		if errors.Is(err, gpudirect.ErrNoDriver) {
+		if errors.Is(err, gpudirect.ErrNoDriver) || errors.Is(err, gpudirect.ErrUnsupported) {
 			err = fmt.Errorf("%w: %w", fabric.ErrUnavailable, err)
 		}
 		if err != nil {
@@ -44,11 +44,14 @@ func startDevice(
 		if uint64(at.size) != uint64(unsafe.Sizeof(*at)) {
 			return argument("at->size is %d; it must be sizeof(struct mcast_stream), %d", uint64(at.size), unsafe.Sizeof(*at))
 		}
+		if at.timeout_ms < 0 {
+			return argument("at->timeout_ms is %d; allowed are 0, which is no limit, and milliseconds", int64(at.timeout_ms))
+		}
 		g, err := groups.get(int64(handle))
 		if err != nil {
 			return err
 		}
-		limit := max(0, min(int64(at.timeout_ms), math.MaxInt64/int64(time.Millisecond)))
+		limit := min(int64(at.timeout_ms), math.MaxInt64/int64(time.Millisecond))
 		w, err := f(g, group.DeviceAt{
 			Device: int(at.device), Stream: uintptr(at.stream), Limit: time.Duration(limit) * time.Millisecond,
 		})

@@ -146,16 +146,17 @@ int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 
 /* The same on memory of a CUDA device: addresses are the device's, and an operation has its place in the
  * order of the device's work. Its input is read, and its output written, after what the stream has queued
- * before the call. The call returns at once, and so does mcast_device_follow. Such operations and those on
- * memory of the host stand in the same orders. They need a CUDA driver of 11.7 or newer, which is loaded with
- * the first; without one the call fails with MCAST_E_UNAVAILABLE. Work that is recorded into a CUDA graph
- * is refused. */
+ * before the call. The call does not wait for the device, as long as the driver's queue has room, nor does
+ * mcast_device_follow. Such operations and those on memory of the host stand in the same orders. They need a
+ * CUDA driver of 11.7 or newer, which is loaded with the first; without one, or where its streams cannot wait
+ * for memory (WSL, some virtual GPUs), the call fails with MCAST_E_UNAVAILABLE. Work that is recorded into a
+ * CUDA graph is refused. */
 struct mcast_stream {
 	uint64_t size; /* sizeof(struct mcast_stream) */
 	/* A CUstream, the current one of the caller; 0 is the legacy default stream. */
 	uint64_t stream;
 	/* If the operation is not done so long after its input was there, the group ends on all ranks, as by
-	 * mcast_abort, so that no stream waits for ever. 0: no limit. */
+	 * mcast_abort, so that no stream waits for ever. 0: no limit; less is refused. */
 	int64_t timeout_ms;
 	/* The device, as the driver numbers those of this process. */
 	int64_t device;

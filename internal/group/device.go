@@ -21,7 +21,7 @@ type DeviceAt = staging.At
 // DeviceWork is an operation on device memory.
 type DeviceWork = staging.Work
 
-// Pending is an operation of host memory that begins in its turn.
+// Pending is an operation of host memory, which may begin later, in its turn.
 type Pending interface {
 	Done() <-chan struct{}
 	WaitUntil(deadline time.Time) error
@@ -110,50 +110,7 @@ func (g *Group) InTurn(orders staging.Orders, start func() (*Work, error)) (Pend
 		}
 		return w, nil
 	}
-	p := &deferred{done: make(chan struct{})}
-	s.InTurn(orders, func() bool {
-		w, err := start()
-		switch {
-		case errors.Is(err, engine.ErrBusy):
-			return true
-		case err != nil:
-			p.end(err)
-		default:
-			w.OnDone(p.end)
-		}
-		return false
-	})
-	return p, nil
-}
-
-// deferred is an operation that has not begun when it is posted.
-type deferred struct {
-	done chan struct{}
-	err  error
-}
-
-func (d *deferred) end(err error) {
-	d.err = err
-	close(d.done)
-}
-
-// Done is closed when the operation is done, well or not.
-func (d *deferred) Done() <-chan struct{} { return d.done }
-
-// WaitUntil blocks until it is done, or the deadline, unless zero, has passed.
-func (d *deferred) WaitUntil(deadline time.Time) error {
-	var late <-chan time.Time
-	if !deadline.IsZero() {
-		t := time.NewTimer(time.Until(deadline))
-		defer t.Stop()
-		late = t.C
-	}
-	select {
-	case <-d.done:
-		return d.err
-	case <-late:
-		return context.DeadlineExceeded
-	}
+	return s.InTurn(orders, func() (staging.Operation, error) { return operation(start()) }), nil
 }
 
 // OpenDevice finds a GPU by its number. Programs that have a driver set it before the first operation on
@@ -189,24 +146,35 @@ func (g *Group) stage() *staging.Stage {
 			g.log.Error("an operation on a GPU's tensors has failed, and its results there are NaN", "operation", name, "error", err)
 		},
 	})
+	context.AfterFunc(g.life, func() { s.Fail(context.Cause(g.life)) })
 	g.staged.Store(s)
 	return s
 }
 
+// deviceCheck is how often a group that waits for the GPU asks whether it still works.
+const deviceCheck = 100 * time.Millisecond
+
 // settle waits, before the group is left, for operations on device memory. It returns at once when the
-// group fails, and with the error of a ctx that ends the wait of Close.
+// group fails, as it does where the GPU has, and with the error of a ctx that ends the wait of Close.
 func (g *Group) settle() error {
 	s := g.staged.Load()
 	if s == nil {
 		return nil
 	}
-	select {
-	case <-s.Shut():
-	case <-g.life.Done():
-	case err := <-g.impatient:
-		return err
+	check := time.NewTicker(deviceCheck)
+	defer check.Stop()
+	for done := s.Shut(); ; {
+		select {
+		case <-done:
+			return nil
+		case <-g.life.Done():
+			return nil
+		case err := <-g.impatient:
+			return err
+		case <-check.C:
+			_ = s.Check() // ends the group if it fails
+		}
 	}
-	return nil
 }
 
 // deviceGrace is how long a group that has failed waits for the GPU to pass its last operations, which may
@@ -219,13 +187,20 @@ func (g *Group) unstage() error {
 	if s == nil {
 		return nil
 	}
-	late := time.NewTimer(deviceGrace)
-	defer late.Stop()
-	select {
-	case <-s.Shut():
-		s.Close()
-		return nil
-	case <-late.C:
-		return fmt.Errorf("the GPU has not come to the end of the group's copies within %v: their memory is left behind", deviceGrace)
+	defer s.Close()
+	check := time.NewTicker(deviceCheck)
+	defer check.Stop()
+	late := time.After(deviceGrace)
+	for done := s.Shut(); ; {
+		select {
+		case <-done:
+			return nil
+		case <-check.C:
+			if err := s.Check(); err != nil {
+				return fmt.Errorf("the memory of the group's copies on a GPU is left behind: %w", err)
+			}
+		case <-late:
+			return fmt.Errorf("the GPU has not come to the end of the group's copies within %v: their memory is left behind", deviceGrace)
+		}
 	}
 }

@@ -143,3 +143,58 @@ func TestDeviceArguments(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 	}
 }
+
+// TestFailureBehindAStuckDevice: rank 0's GPU does not come to an Allgather, and a barrier waits behind it, when
+// the other rank goes.
+func TestFailureBehindAStuckDevice(t *testing.T) {
+	const n = 5000
+	cards, at := onDevices(t, 2, 1<<20)
+	g := assemble(t, 2, nil)
+	stuck := make(chan struct{})
+	require.NoError(t, cards[0].Queue("kernel", at[0].Stream, func() { <-stuck }))
+	w, err := g[0].StartDeviceAllgather(at[0], stagingtest.Base, stagingtest.Base+n, n)
+	require.NoError(t, err)
+	barrier, err := g[0].InTurn(staging.Gather, g[0].StartBarrier)
+	require.NoError(t, err)
+	require.NoError(t, g[1].Abort("it has had enough"))
+	var fault *Fault
+	require.ErrorAs(t, barrier.WaitUntil(time.Time{}), &fault)
+	require.Equal(t, 1, fault.Rank)
+	_, err = g[0].InTurn(staging.Gather, g[0].StartBarrier)
+	require.ErrorAs(t, err, &fault)
+	close(stuck)
+	require.ErrorAs(t, w.WaitUntil(time.Time{}), &fault)
+	require.Equal(t, 1, fault.Rank)
+	w.Release()
+	require.NoError(t, g[0].Close())
+}
+
+// TestCloseOfABrokenDevice: the driver calls nobody any more, and the group ends all the same.
+func TestCloseOfABrokenDevice(t *testing.T) {
+	const n = 5000
+	cards, at := onDevices(t, 2, 1<<20)
+	g := assemble(t, 2, nil)
+	each(t, 2, func(r int) error {
+		w, err := g[r].StartDeviceAllgather(at[r], stagingtest.Base, stagingtest.Base+n, n)
+		require.NoError(t, err)
+		require.NoError(t, w.WaitUntil(time.Time{}))
+		w.Release()
+		return nil
+	})
+	late := make(chan struct{})
+	require.NoError(t, cards[0].Queue("kernel", at[0].Stream, func() { <-late }))
+	_, err := g[0].StartDeviceAllgather(at[0], stagingtest.Base, stagingtest.Base+n, n)
+	require.NoError(t, err)
+	cards[0].Broken.Store(true)
+	close(late)
+	require.ErrorIs(t, g[0].Close(), stagingtest.ErrBroken)
+	other, err := g[1].StartDeviceAllgather(at[1], stagingtest.Base, stagingtest.Base+n, n)
+	var fault *Fault
+	if err == nil {
+		err = other.WaitUntil(time.Time{})
+	}
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, 0, fault.Rank)
+	require.ErrorContains(t, fault, stagingtest.ErrBroken.Error())
+	require.NoError(t, g[1].Close())
+}

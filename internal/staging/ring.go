@@ -15,7 +15,13 @@ type ring struct {
 	out, in  uintptr
 	asked    uintptr // an event: what the caller's stream had queued before a call
 	sequence uint32  // of the newest piece
+	words    []byte  // pinned: a word for each slot
+	memory   []byte  // pinned: the slots
+	outgrown [][]byte
 	slots    [slots]place
+	// flying is how many operations are queued that the streams have not passed. One that was queued in part
+	// counts for ever, so that nobody takes the ring again.
+	flying atomic.Int32
 }
 
 // place is a slot.
@@ -29,36 +35,61 @@ type place struct {
 	used   bool
 }
 
-// newRing makes one of slots of so many bytes. made counts what it has the driver make.
-func newRing(card Card, bytes int, made *atomic.Uint64) (*ring, error) {
-	r := &ring{card: card}
-	stride := (bytes + line - 1) / line * line
-	pinned, err := card.Pin(slots*stride + slots*line)
-	if err != nil {
-		return nil, err
+// ready has the driver make what the ring lacks for pieces of so many bytes, and counts that. What was made
+// before an error stays for the next time.
+func (r *ring) ready(bytes int, made *atomic.Uint64) (err error) {
+	need := func(what *uintptr, ask func() (uintptr, error)) {
+		if err != nil || *what != 0 {
+			return
+		}
+		var got uintptr
+		if got, err = ask(); err == nil {
+			*what = got
+			made.Add(1)
+		}
 	}
-	made.Add(1)
-	streams, events := []*uintptr{&r.out, &r.in}, []*uintptr{&r.asked}
+	need(&r.out, r.card.NewStream)
+	need(&r.in, r.card.NewStream)
+	need(&r.asked, r.card.NewEvent)
 	for i := range r.slots {
-		s := &r.slots[i]
-		s.memory = pinned[i*stride:][:bytes:bytes]
-		s.word = (*uint32)(unsafe.Pointer(&pinned[slots*stride+i*line]))
-		*s.word = 0
-		events = append(events, &s.filled, &s.free)
+		need(&r.slots[i].filled, r.card.NewEvent)
+		need(&r.slots[i].free, r.card.NewEvent)
 	}
-	for _, s := range streams {
-		if *s, err = card.NewStream(); err != nil {
-			return nil, err
+	if err == nil && r.words == nil {
+		if r.words, err = r.card.Pin(slots * line); err == nil {
+			made.Add(1)
+			for i := range r.slots {
+				r.slots[i].word = (*uint32)(unsafe.Pointer(&r.words[i*line]))
+				*r.slots[i].word = 0
+			}
+		}
+	}
+	if err == nil && len(r.memory) < slots*bytes {
+		err = r.grow(bytes, made)
+	}
+	return err
+}
+
+// grow gives the ring slots of so many bytes. What is queued stays in the old ones.
+func (r *ring) grow(bytes int, made *atomic.Uint64) error {
+	memory := takeMemory(r.card, slots*bytes)
+	if memory == nil {
+		pinned, err := r.card.Pin(slots * bytes)
+		if err != nil {
+			return err
 		}
 		made.Add(1)
+		memory = pinned
 	}
-	for _, e := range events {
-		if *e, err = card.NewEvent(); err != nil {
-			return nil, err
-		}
-		made.Add(1)
+	if r.memory != nil {
+		r.outgrown = append(r.outgrown, r.memory)
 	}
-	return r, nil
+	r.memory = memory
+	size := len(memory) / slots
+	for i := range r.slots {
+		r.slots[i].memory = memory[i*size:][:size:size]
+	}
+	return nil
 }
 
 // begin has both streams wait for what a stream has queued so far: it makes the input, and may still read
@@ -73,29 +104,26 @@ func (r *ring) begin(stream uintptr) error {
 	return r.card.Wait(r.in, r.asked)
 }
 
-// queue queues the copies of a piece. filled is called when its input is in the memory, and whoever gets
-// that calls ended once, when the results are there or will not be: until then the in stream waits.
-func (r *ring) queue(p *Piece, filled func(memory []byte, ended func())) error {
+// queue gives a piece its slot and queues its copies. The flight is told when its input is there, and writes
+// the word when the results are, or will not be: until then the in stream waits.
+func (r *ring) queue(f *flight) error {
 	r.sequence++
-	sequence, s := r.sequence, &r.slots[r.sequence%slots]
-	memory := s.memory[:p.Bytes:p.Bytes]
+	s, p := &r.slots[r.sequence%slots], f.piece
+	f.sequence, f.word, f.memory = r.sequence, s.word, s.memory[:p.Bytes:p.Bytes]
 	if s.used {
 		if err := r.card.Wait(r.out, s.free); err != nil {
 			return err
 		}
 	}
-	for _, c := range p.Out {
-		if c.To > c.From {
-			if err := r.card.CopyOut(memory[c.From:c.To], c.Device, r.out); err != nil {
-				return err
-			}
+	if c := p.Out; c.bytes() > 0 {
+		if err := r.card.CopyOut(f.memory[c.From:][:c.bytes()], c.Device, c.Rows, c.Pitch, r.out); err != nil {
+			return err
 		}
 	}
 	if err := r.card.Record(s.filled, r.out); err != nil {
 		return err
 	}
-	ended := func() { atomic.StoreUint32(s.word, sequence) }
-	if err := r.card.Call(r.out, func() { filled(memory, ended) }); err != nil {
+	if err := r.card.Call(r.out, f.filled); err != nil {
 		return err
 	}
 	// The word alone would do. By the event the driver knows the order as well, and never runs the wait
@@ -103,12 +131,12 @@ func (r *ring) queue(p *Piece, filled func(memory []byte, ended func())) error {
 	if err := r.card.Wait(r.in, s.filled); err != nil {
 		return err
 	}
-	if err := r.card.WaitWord(r.in, s.word, sequence); err != nil {
+	if err := r.card.WaitWord(r.in, s.word, f.sequence); err != nil {
 		return err
 	}
 	for _, c := range p.In {
-		if c.To > c.From {
-			if err := r.card.CopyIn(c.Device, memory[c.From:c.To], r.in); err != nil {
+		if c.bytes() > 0 {
+			if err := r.card.CopyIn(c.Device, f.memory[c.From:][:c.bytes()], c.Rows, c.Pitch, r.in); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -19,7 +20,7 @@ var (
 type Config struct {
 	Ranks int
 	Open  func(ordinal int) (Card, error)
-	// Err returns why the group has failed, or nil.
+	// Err returns why the group has failed, or nil. Whoever learns of that calls Fail.
 	Err func() error
 	// Busy reports whether an error of a Starter means that it is to be tried again.
 	Busy func(err error) bool
@@ -62,7 +63,6 @@ type Stage struct {
 type cardOf struct {
 	Card
 	rings map[Orders]*ring
-	made  *atomic.Uint64
 }
 
 // NewStage returns a Stage that has nothing yet: what it needs is made with the first operation.
@@ -77,34 +77,48 @@ func (s *Stage) Post(at At, p Plan) (*Work, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if err := s.cfg.Err(); err != nil {
+	if err := cmp.Or(s.cfg.Err(), s.turns.failure()); err != nil {
 		return nil, err
 	}
-	c, r, err := s.ring(at.Device, p.Orders)
+	c, err := s.card(at.Device)
 	if err != nil {
 		return nil, err
 	}
-	if capturing, err := c.Capturing(at.Stream); err != nil || capturing {
-		return nil, errors.Join(err, map[bool]error{true: ErrCapturing}[capturing])
+	capturing, err := c.Capturing(at.Stream)
+	switch {
+	case err != nil:
+		return nil, err
+	case capturing:
+		return nil, ErrCapturing
 	}
-	w := &Work{card: c, done: make(chan struct{})}
-	if w.event, err = c.takeEvent(); err != nil {
+	r, err := s.ring(c, p.Orders, slotFor(p.need(), s.cfg.Ranks))
+	if err != nil {
+		return nil, err
+	}
+	w := &Work{outcome: outcome{done: make(chan struct{})}, card: c.Card, limit: at.Limit}
+	w.late = func() {
+		s.cfg.Broken(fmt.Errorf("%s of tensors on CUDA device %d was not done %v after its input was there", p.Name, at.Device, at.Limit))
+	}
+	if w.event, err = s.event(c); err != nil {
 		return nil, err
 	}
 	s.flying.Add(1)
-	if err := s.queue(w, r, at, &p); err != nil {
-		// The others have this operation, or parts of it are queued here: it cannot be called off.
-		s.flying.Done()
+	r.flying.Add(1)
+	if err := s.queue(w, r, at.Stream, &p); err != nil {
+		// The others have this operation, or parts of it are queued here: it cannot be called off, and its
+		// last call, which says that the streams have passed it, never comes.
+		w.arrived()
 		w.Release()
-		s.cfg.Broken(err)
-		s.turns.abandon()
+		s.flying.Done()
+		s.broken(err)
 		return nil, err
 	}
 	return w, nil
 }
 
-func (s *Stage) queue(w *Work, r *ring, at At, p *Plan) error {
-	if err := r.begin(at.Stream); err != nil {
+// queue queues all of an operation.
+func (s *Stage) queue(w *Work, r *ring, stream uintptr, p *Plan) error {
+	if err := r.begin(stream); err != nil {
 		return err
 	}
 	if m := p.Move; m.Size > 0 {
@@ -112,21 +126,12 @@ func (s *Stage) queue(w *Work, r *ring, at At, p *Plan) error {
 			return err
 		}
 	}
-	late := func() {
-		s.cfg.Broken(fmt.Errorf("%s of tensors on CUDA device %d was not done %v after its input was there", p.Name, at.Device, at.Limit))
-	}
-	for i := range p.Pieces {
-		one := &p.Pieces[i]
-		t := &turn{orders: p.Orders}
-		s.turns.add(t)
-		err := r.queue(one, func(memory []byte, ended func()) {
-			if i == 0 {
-				w.began(at.Limit, late)
-			}
-			t.start = func() bool { return s.start(w, p, one, memory, ended) }
-			s.turns.opened(t)
-		})
-		if err != nil {
+	flights := make([]flight, len(p.Pieces))
+	for i := range flights {
+		f := &flights[i]
+		*f = flight{stage: s, work: w, plan: p, piece: &p.Pieces[i], first: i == 0, turn: turn{orders: p.Orders, what: f}}
+		s.turns.add(&f.turn)
+		if err := r.queue(f); err != nil {
 			return err
 		}
 	}
@@ -135,58 +140,47 @@ func (s *Stage) queue(w *Work, r *ring, at At, p *Plan) error {
 	}
 	return r.card.Call(r.in, func() {
 		s.ops.Add(1)
+		r.flying.Add(-1)
 		w.arrived()
 		s.flying.Done()
 	})
 }
 
-// start begins the collective of a piece whose input is there. It reports whether to try again.
-func (s *Stage) start(w *Work, p *Plan, one *Piece, memory []byte, ended func()) (again bool) {
-	s.out.Add(sum(one.Out))
-	end := func(err error) {
-		if err != nil {
-			w.fail(err)
-			s.lost.Do(func() { s.cfg.Lost(p.Name, err) })
-			spoil(memory)
-		}
-		s.in.Add(sum(one.In))
-		ended()
-	}
-	o, err := one.Start(memory)
+// begin begins an operation of host memory and has end called with its outcome. It reports whether it is to be
+// tried again.
+func (s *Stage) begin(start func() (Operation, error), end func(error)) (again bool) {
+	o, err := start()
 	switch {
-	case err != nil && s.cfg.Busy(err):
-		return true
-	case err != nil:
-		end(err)
-	default:
+	case err == nil:
 		o.OnDone(end)
+	case s.cfg.Busy(err):
+		return true
+	default:
+		end(err)
 	}
 	return false
 }
 
-// spoil writes over what is no result, so that nobody takes it for one: of floats it makes NaN, of
-// integers -1 or the largest.
-func spoil(memory []byte) {
-	for i := range memory {
-		memory[i] = 0xFF
-	}
+// broken ends the group on all ranks.
+func (s *Stage) broken(err error) {
+	s.cfg.Broken(err)
+	s.Fail(cmp.Or(s.cfg.Err(), err))
 }
 
-func sum(copies []Copy) (n uint64) {
-	for _, c := range copies {
-		n += uint64(c.To - c.From)
-	}
-	return n
-}
+// Fail says that the group has failed, and why: what has not begun ends with that once the GPU comes to it,
+// and operations of host memory behind it end at once.
+func (s *Stage) Fail(err error) { s.turns.fail(err) }
 
 // Waits reports whether an operation of such an order has not begun, so that another one must wait for
 // its turn.
 func (s *Stage) Waits(orders Orders) bool { return s.turns.waits(orders) }
 
 // InTurn has an operation of host memory begin after those on device memory that were posted before. start
-// does not block; it reports whether it is to be tried again.
-func (s *Stage) InTurn(orders Orders, start func() (again bool)) {
-	s.turns.add(&turn{orders: orders, open: true, start: start})
+// does not block.
+func (s *Stage) InTurn(orders Orders, start func() (Operation, error)) *Deferred {
+	d := &Deferred{outcome: outcome{done: make(chan struct{})}, stage: s, start: start}
+	s.turns.add(&turn{orders: orders, open: true, what: d})
+	return d
 }
 
 // Stats returns the counters.
@@ -207,52 +201,81 @@ func (s *Stage) Shut() <-chan struct{} {
 	return done
 }
 
-// Close leaves what the stage has made to others. Everything is done, after Shut.
-func (s *Stage) Close() {
-	s.turns.stop()
+// Check asks the devices whether they work. One with an error of its own calls nobody back any more, so that
+// nothing there is ever done: then the group ends, and the error is returned.
+func (s *Stage) Check() error {
 	s.posting.Lock()
 	defer s.posting.Unlock()
 	for _, c := range s.cards {
 		for _, r := range c.rings {
-			putRing(ringKind{c.Card, slot(s.cfg.Ranks)}, r)
+			for _, stream := range []uintptr{r.out, r.in} {
+				if stream == 0 {
+					continue // its making has failed
+				}
+				if _, err := c.Idle(stream); err != nil {
+					s.broken(err)
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Close leaves what the stage has made to others, where the GPU has passed all that was queued. What it has
+// not come to ends with an error when it does.
+func (s *Stage) Close() {
+	s.turns.fail(ErrClosed)
+	s.turns.ended.Wait()
+	s.posting.Lock()
+	defer s.posting.Unlock()
+	s.closed = true
+	for _, c := range s.cards {
+		for _, r := range c.rings {
+			if r.flying.Load() == 0 {
+				putRing(r)
+			}
 		}
 	}
 	clear(s.cards)
 }
 
-// ring returns the ring of operations of some orders on a device. Allreduces have those of Reduce-Scatters.
-func (s *Stage) ring(ordinal int, orders Orders) (*cardOf, *ring, error) {
-	c := s.cards[ordinal]
-	if c == nil {
-		card, err := s.cfg.Open(ordinal)
-		if err != nil {
-			return nil, nil, err
-		}
-		c = &cardOf{Card: card, rings: map[Orders]*ring{}, made: &s.made}
-		s.cards[ordinal] = c
+// card returns a device.
+func (s *Stage) card(ordinal int) (*cardOf, error) {
+	if c := s.cards[ordinal]; c != nil {
+		return c, nil
 	}
+	card, err := s.cfg.Open(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	c := &cardOf{Card: card, rings: map[Orders]*ring{}}
+	s.cards[ordinal] = c
+	return c, nil
+}
+
+// ring returns the ring of operations of some orders on a device, with slots of so many bytes. Allreduces have
+// those of Reduce-Scatters.
+func (s *Stage) ring(c *cardOf, orders Orders, bytes int) (*ring, error) {
 	if orders&Reduce != 0 {
 		orders = Reduce
 	}
-	if r := c.rings[orders]; r != nil {
-		return c, r, nil
-	}
-	r := takeRing(ringKind{c.Card, slot(s.cfg.Ranks)})
+	r := c.rings[orders]
 	if r == nil {
-		made, err := newRing(c.Card, slot(s.cfg.Ranks), &s.made)
-		if err != nil {
-			return nil, nil, err
-		}
-		r = made
+		r = takeRing(c.Card, slots*bytes)
+		c.rings[orders] = r
 	}
-	c.rings[orders] = r
-	return c, r, nil
+	return r, r.ready(bytes, &s.made)
 }
 
-func (c *cardOf) takeEvent() (uintptr, error) {
+// event returns an event for a work.
+func (s *Stage) event(c *cardOf) (uintptr, error) {
 	if e := takeEvent(c.Card); e != 0 {
 		return e, nil
 	}
-	c.made.Add(1)
-	return c.NewEvent()
+	e, err := c.NewEvent()
+	if err == nil {
+		s.made.Add(1)
+	}
+	return e, err
 }

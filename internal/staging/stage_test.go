@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +108,8 @@ func (n *network) fail(err error) {
 	}
 }
 
+var errFull = errors.New("the group is full")
+
 // rank is one of a test.
 type rank struct {
 	*Stage
@@ -161,7 +164,7 @@ func group(t *testing.T, ranks, memory int, late time.Duration, limit func(error
 				defer n.mu.Unlock()
 				return n.failed
 			},
-			Busy: func(error) bool { return false },
+			Busy: func(err error) bool { return errors.Is(err, errFull) },
 			Broken: func(err error) {
 				if limit != nil {
 					limit(err)
@@ -242,6 +245,13 @@ func step(t *testing.T, all []*rank, seed, n int) (wrong int) {
 	return wrong
 }
 
+// passes has a stream do one more thing, and returns what is closed once it has.
+func passes(t *testing.T, card *stagingtest.Card, stream uintptr) <-chan struct{} {
+	passed := make(chan struct{})
+	require.NoError(t, card.Queue("next", stream, func() { close(passed) }))
+	return passed
+}
+
 func TestStreamsAreFollowed(t *testing.T) {
 	const size = 3000
 	all := group(t, 3, 20*size, 300*time.Microsecond, nil)
@@ -320,46 +330,27 @@ func TestPlantedBugs(t *testing.T) {
 			require.NotZero(t, wrong, "the bug shows")
 		})
 	}
-}
-
-func TestFailureEndsEveryWait(t *testing.T) {
-	all := group(t, 2, 1<<20, 100*time.Microsecond, nil)
-	require.Zero(t, step(t, all, 2, 100))
-	all[0].network.hold = true
-	works := make([]*Work, 0, 4)
-	reads := make([]<-chan []byte, 0, 4)
-	for _, r := range all {
-		r.card.Fill(r.stream, stagingtest.Base, pattern(1, 4096))
-		for k := range 2 {
-			recv := stagingtest.Base + 8192 + uintptr(k)*16384
-			w, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, recv, 4096))
-			require.NoError(t, err)
-			require.NoError(t, w.Follow(r.stream))
-			works = append(works, w)
-			reads = append(reads, r.card.Read(r.stream, recv+uintptr(1-r.number)*4096, 4096))
-		}
-	}
-	dead := errors.New("rank 1 is dead")
-	time.AfterFunc(20*time.Millisecond, func() { all[0].network.fail(dead) })
-	for i, w := range works {
-		require.ErrorIs(t, w.WaitUntil(time.Time{}), dead)
-		require.Equal(t, bytes.Repeat([]byte{0xFF}, 4096), <-reads[i], "nobody takes it for a result")
+	t.Run("a wait that does not end when a rank dies", func(t *testing.T) {
+		all := group(t, 2, 1<<20, 0, nil)
+		require.Zero(t, step(t, all, 2, 100))
+		r := all[0]                                           // the other one never comes
+		r.cfg.Lost = func(string, error) { runtime.Goexit() } // the word is not written
+		w, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+		require.NoError(t, err)
+		require.NoError(t, w.Follow(r.stream))
 		w.Release()
-	}
-	require.Equal(t, int32(1), all[0].lost.Load(), "said once")
-	_, err := all[0].Post(At{Stream: all[0].stream}, all[0].gather(stagingtest.Base, stagingtest.Base+8192, 4096))
-	require.ErrorIs(t, err, dead)
-}
-
-func TestLimit(t *testing.T) {
-	var said atomic.Pointer[error]
-	all := group(t, 2, 1<<20, 0, func(err error) { said.CompareAndSwap(nil, &err) })
-	r := all[0] // the other one never comes
-	w, err := r.Post(At{Stream: r.stream, Limit: 50 * time.Millisecond}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
-	require.NoError(t, err)
-	require.ErrorContains(t, w.WaitUntil(time.Time{}), "an Allgather of tensors on CUDA device 0 was not done 50ms after its input was there")
-	require.ErrorContains(t, *said.Load(), "50ms")
-	w.Release()
+		passed := passes(t, r.card, r.stream)
+		go r.network.fail(errors.New("rank 1 is dead"))
+		select {
+		case <-passed:
+			t.Fatal("the bug does not show")
+		case <-time.After(300 * time.Millisecond):
+		}
+		for _, s := range r.cards[0].rings[Gather].slots { // let it go
+			atomic.StoreUint32(s.word, r.cards[0].rings[Gather].sequence)
+		}
+		<-passed
+	})
 }
 
 // TestHostOperationsKeepTheirTurn posts one of the host behind one whose input is late.
@@ -376,14 +367,12 @@ func TestHostOperationsKeepTheirTurn(t *testing.T) {
 		require.False(t, r.Waits(Reduce))
 		begun := make(chan struct{})
 		tries := 0
-		r.InTurn(Gather|Reduce, func() bool {
+		r.InTurn(Gather|Reduce, func() (Operation, error) {
 			if tries++; tries < 3 {
-				return true // the group is full
+				return nil, errFull
 			}
-			_, err := r.network.post(Gather, r.number, "barrier", nil, func([][]byte) {})
-			assert.NoError(t, err)
 			close(begun)
-			return false
+			return r.network.post(Gather, r.number, "barrier", nil, func([][]byte) {})
 		})
 		require.True(t, r.Waits(Reduce))
 		select {
@@ -396,25 +385,28 @@ func TestHostOperationsKeepTheirTurn(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
-	all := group(t, 2, 1<<20, 0, nil)
-	r := all[0]
-	r.card.Graph.Store(true)
-	_, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
-	require.ErrorIs(t, err, ErrCapturing)
-	r.card.Graph.Store(false)
-	for _, call := range []string{"Record", "Wait", "CopyOut", "Call", "WaitWord", "CopyIn"} {
-		t.Run(call, func(t *testing.T) {
-			all := group(t, 2, 1<<20, 0, nil)
-			require.Zero(t, step(t, all, 2, 100))
-			r := all[0]
-			r.card.Refuse.Store(&call)
-			_, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
-			require.ErrorIs(t, err, stagingtest.ErrRefused)
-			require.ErrorIs(t, r.network.failed, stagingtest.ErrRefused, "the other ranks hear of it")
-		})
+// TestAFullOrderHoldsUpNoOther: the Allgather finds room only once the Reduce-Scatter behind it has begun.
+func TestAFullOrderHoldsUpNoOther(t *testing.T) {
+	r := group(t, 1, 1<<20, 0, nil)[0]
+	var begun atomic.Bool
+	gather, scatter := r.gather(stagingtest.Base, stagingtest.Base+8192, 4000), r.scatter(stagingtest.Base+16384, stagingtest.Base+32768, 4000)
+	start, behind := gather.Start, scatter.Start
+	gather.Start = func(memory []byte, n int) (Operation, error) {
+		if !begun.Load() {
+			return nil, errFull
+		}
+		return start(memory, n)
 	}
-	<-r.Shut()
-	_, err = r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
-	require.ErrorIs(t, err, ErrClosed)
+	scatter.Start = func(memory []byte, n int) (Operation, error) {
+		begun.Store(true)
+		return behind(memory, n)
+	}
+	for _, p := range []Plan{gather, scatter} {
+		w, err := r.Post(At{Stream: r.stream}, p)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, w.WaitUntil(time.Now().Add(10*time.Second))) }()
+		w.Release()
+	}
+	require.Eventually(t, func() bool { return r.Stats().Ops == 2 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, uint64(8000), r.Stats().OutBytes, "however often it was tried")
 }

@@ -20,26 +20,29 @@ const (
 type turn struct {
 	orders Orders
 	open   bool // it may begin: what it takes is there
-	// start begins it. It reports whether it must be tried again later.
-	start func() (again bool)
+	what   interface {
+		// begin begins it, or ends it with the error with which the group has failed. It reports whether it
+		// must be tried again later, which one that has failed need not.
+		begin(failed error) (again bool)
+	}
 }
 
 // again is when what could not begin is tried again.
 const again = time.Millisecond
 
 // turns begins collectives in the order in which they were added: each once it is open, and all that were
-// added before and have an order in common with it have begun.
+// added before and have an order in common with it have begun. Once the group has failed the order does not
+// matter any more: what is open, or opened later, ends with the failure at once.
 type turns struct {
-	mu      sync.Mutex
-	queue   []*turn
-	free    bool // order does not matter any more: the group has failed
-	wake    chan struct{}
-	stopped chan struct{}
-	ended   sync.WaitGroup
+	mu     sync.Mutex
+	queue  []*turn
+	failed error
+	wake   chan struct{}
+	ended  sync.WaitGroup
 }
 
 func newTurns() *turns {
-	t := &turns{wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	t := &turns{wake: make(chan struct{}, 1)}
 	t.ended.Go(t.run)
 	return t
 }
@@ -47,32 +50,54 @@ func newTurns() *turns {
 // add queues a turn, which is open or will be opened.
 func (t *turns) add(one *turn) {
 	t.mu.Lock()
-	t.queue = append(t.queue, one)
+	failed := t.failed
+	if failed == nil {
+		t.queue = append(t.queue, one)
+	}
 	t.mu.Unlock()
-	t.look()
+	switch {
+	case failed == nil:
+		t.look()
+	case one.open:
+		one.what.begin(failed)
+	}
 }
 
 // opened says that a turn may begin. It does not block.
 func (t *turns) opened(one *turn) {
 	t.mu.Lock()
-	one.open = true
+	failed := t.failed
+	one.open = failed == nil // else it ends here, and nowhere else
 	t.mu.Unlock()
+	if failed != nil {
+		one.what.begin(failed)
+		return
+	}
 	t.look()
 }
 
-// waits reports whether something with such an order has not begun.
+// waits reports whether something with such an order has not begun, and will.
 func (t *turns) waits(orders Orders) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.queue, func(one *turn) bool { return one.orders&orders != 0 })
+	return t.failed == nil && slices.ContainsFunc(t.queue, func(one *turn) bool { return one.orders&orders != 0 })
 }
 
-// abandon lets everything begin that is open, whatever was added before.
-func (t *turns) abandon() {
+// fail says that the group has failed, and why; the first time counts.
+func (t *turns) fail(err error) {
 	t.mu.Lock()
-	t.free = true
+	if t.failed == nil {
+		t.failed = err
+	}
 	t.mu.Unlock()
 	t.look()
+}
+
+// failure returns why the group has failed, or nil.
+func (t *turns) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
 }
 
 func (t *turns) look() {
@@ -82,18 +107,18 @@ func (t *turns) look() {
 	}
 }
 
-// next returns whose turn it is, or nil. It stays in the queue until begun.
-func (t *turns) next() *turn {
+// next returns whose turn it is, or nil. It stays in the queue until begun. Nothing begins of orders that are
+// full.
+func (t *turns) next(full Orders) (one *turn, failed error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var before Orders
 	for _, one := range t.queue {
-		if one.open && (before&one.orders == 0 || t.free) {
-			return one
+		if one.open && (full&one.orders == 0 || t.failed != nil) {
+			return one, t.failed
 		}
-		before |= one.orders
+		full |= one.orders
 	}
-	return nil
+	return nil, t.failed
 }
 
 func (t *turns) begun(one *turn) {
@@ -104,33 +129,28 @@ func (t *turns) begun(one *turn) {
 	}
 }
 
+// run begins what is open, until the group has failed and all of it has ended.
 func (t *turns) run() {
 	for {
-		one := t.next()
-		var later <-chan time.Time
-		if one != nil {
-			if !one.start() {
+		var full Orders // of these one must be tried again
+		one, failed := t.next(full)
+		for ; one != nil; one, failed = t.next(full) {
+			if one.what.begin(failed) {
+				full |= one.orders
+			} else {
 				t.begun(one)
-				continue
 			}
+		}
+		if failed != nil {
+			return
+		}
+		var later <-chan time.Time
+		if full != 0 {
 			later = time.After(again)
 		}
 		select {
 		case <-t.wake:
 		case <-later:
-		case <-t.stopped:
-			t.abandon()
-			for one := t.next(); one != nil; one = t.next() {
-				one.start()
-				t.begun(one)
-			}
-			return
 		}
 	}
-}
-
-// stop has what is open begin, which fails in a group that is closed, and nothing after that.
-func (t *turns) stop() {
-	close(t.stopped)
-	t.ended.Wait()
 }

@@ -7,36 +7,26 @@ import (
 	"time"
 )
 
-// Work is an operation on device memory. It is done when its results are there, or where it has failed,
-// when the streams of the group have passed it; then its memory is the caller's again.
-type Work struct {
-	card  *cardOf
+// outcome is how an operation ends, for those who wait for it.
+type outcome struct {
 	done  chan struct{}
 	first atomic.Pointer[error] // what went wrong
-
-	following sync.Mutex
-	event     uintptr // recorded behind the results; 0 once released
-
-	// No lock that the driver's thread takes is held while the driver is called: that may wait for the
-	// thread, where a stream has no room.
-	timing sync.Mutex
-	late   *time.Timer // fires if it takes too long
 }
 
 // Done is closed when the operation is done, well or not.
-func (w *Work) Done() <-chan struct{} { return w.done }
+func (o *outcome) Done() <-chan struct{} { return o.done }
 
-// Err returns what went wrong so far, or nil. Of a work that is done it is the outcome.
-func (w *Work) Err() error {
-	if err := w.first.Load(); err != nil {
+// Err returns what went wrong so far, or nil. Of an operation that is done it is the outcome.
+func (o *outcome) Err() error {
+	if err := o.first.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// WaitUntil blocks until the work is done and returns its outcome, or context.DeadlineExceeded once the
+// WaitUntil blocks until the operation is done and returns its outcome, or context.DeadlineExceeded once the
 // deadline, unless zero, has passed.
-func (w *Work) WaitUntil(deadline time.Time) error {
+func (o *outcome) WaitUntil(deadline time.Time) error {
 	var late <-chan time.Time
 	if !deadline.IsZero() {
 		t := time.NewTimer(time.Until(deadline))
@@ -44,16 +34,58 @@ func (w *Work) WaitUntil(deadline time.Time) error {
 		late = t.C
 	}
 	select {
-	case <-w.done:
-		return w.Err()
+	case <-o.done:
+		return o.Err()
 	case <-late:
 	}
 	select {
-	case <-w.done:
-		return w.Err()
+	case <-o.done: // both were there
+		return o.Err()
 	default:
 		return context.DeadlineExceeded
 	}
+}
+
+// fail keeps the first error.
+func (o *outcome) fail(err error) { o.first.CompareAndSwap(nil, &err) }
+
+// Deferred is an operation of host memory that begins in its turn.
+type Deferred struct {
+	outcome
+	stage *Stage
+	start func() (Operation, error)
+}
+
+func (d *Deferred) begin(failed error) (again bool) {
+	if failed != nil {
+		d.end(failed)
+		return false
+	}
+	return d.stage.begin(d.start, d.end)
+}
+
+func (d *Deferred) end(err error) {
+	if err != nil {
+		d.fail(err)
+	}
+	close(d.done)
+}
+
+// Work is an operation on device memory. It is done when its results are there, or where it has failed,
+// when the streams of the group have passed it; then its memory is the caller's again.
+type Work struct {
+	outcome
+	card  Card
+	limit time.Duration // from the input of the first piece being there; 0: none
+	late  func()        // called when it has passed
+
+	following sync.Mutex
+	event     uintptr // recorded behind the results; 0 once released
+
+	// No lock that the driver's thread takes is held while the driver is called: that may wait for the
+	// thread, where a stream has no room.
+	timing sync.Mutex
+	timer  *time.Timer
 }
 
 // Follow has what is queued on a stream from now on wait for the results, and returns at once.
@@ -71,24 +103,21 @@ func (w *Work) Release() {
 	w.following.Lock()
 	defer w.following.Unlock()
 	if w.event != 0 {
-		putEvent(w.card.Card, w.event)
+		putEvent(w.card, w.event)
 		w.event = 0
 	}
 }
 
-// fail keeps the first error.
-func (w *Work) fail(err error) { w.first.CompareAndSwap(nil, &err) }
-
 // began says that the input of the first piece is there: from now on the operation takes time.
-func (w *Work) began(limit time.Duration, late func()) {
+func (w *Work) began() {
 	w.timing.Lock()
 	defer w.timing.Unlock()
-	if w.late == nil && limit > 0 {
-		w.late = time.AfterFunc(limit, func() {
+	if w.limit > 0 {
+		w.timer = time.AfterFunc(w.limit, func() {
 			select {
 			case <-w.done:
 			default:
-				late()
+				w.late()
 			}
 		})
 	}
@@ -98,8 +127,8 @@ func (w *Work) began(limit time.Duration, late func()) {
 func (w *Work) arrived() {
 	w.timing.Lock()
 	defer w.timing.Unlock()
-	if w.late != nil {
-		w.late.Stop()
+	if w.timer != nil {
+		w.timer.Stop()
 	}
 	close(w.done)
 }

@@ -10,12 +10,33 @@ typedef unsigned long long device_ptr;
 
 /* Of the CUDA driver API, with the numbers of its header. */
 enum {
-	CUDA_ERROR_NOT_FOUND = 500,
 	CU_MEMHOSTALLOC_PORTABLE = 1,
 	CU_MEMHOSTALLOC_DEVICEMAP = 2,
+	CU_MEMHOSTREGISTER_PORTABLE = 1,
+	CU_MEMHOSTREGISTER_DEVICEMAP = 2,
+	CU_MEMORYTYPE_HOST = 1,
+	CU_MEMORYTYPE_DEVICE = 2,
+	CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
+	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
+	MAX_PITCH = 0x7fffffff, /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices so far */
 	CU_STREAM_NON_BLOCKING = 1,
 	CU_EVENT_DISABLE_TIMING = 2,
 	CU_STREAM_WAIT_VALUE_GEQ = 0,
+};
+
+/* CUDA_MEMCPY2D: a copy of rows. */
+struct side {
+	size_t x, y;
+	int type;
+	char *host;
+	device_ptr device;
+	void *array;
+	size_t pitch;
+};
+
+struct matrix {
+	struct side from, to;
+	size_t width, height;
 };
 
 static struct {
@@ -23,22 +44,27 @@ static struct {
 	int (*error_name)(int, const char **);
 	int (*device_get)(int *, int);
 	int (*primary_retain)(void **, int);
-	int (*primary_release)(int);
+	int (*device_attribute)(int *, int, int);
+	int (*can_access_peer)(int *, int, int);
 	int (*get_current)(void **);
 	int (*set_current)(void *);
 	int (*host_alloc)(void **, size_t, unsigned);
 	int (*host_free)(void *);
+	int (*host_register)(void *, size_t, unsigned);
+	int (*host_unregister)(void *);
+	int (*handle_of_range)(void *, device_ptr, size_t, int, unsigned long long);
 	int (*stream_create)(void **, unsigned);
 	int (*stream_destroy)(void *);
+	int (*stream_query)(void *);
 	int (*stream_capturing)(void *, int *);
 	int (*stream_wait_event)(void *, void *, unsigned);
 	int (*stream_wait_value)(void *, device_ptr, uint32_t, unsigned);
 	int (*event_create)(void **, unsigned);
-	int (*event_destroy)(void *);
 	int (*event_record)(void *, void *);
 	int (*copy_out)(void *, device_ptr, size_t, void *);
 	int (*copy_in)(device_ptr, const void *, size_t, void *);
 	int (*copy_within)(device_ptr, device_ptr, size_t, void *);
+	int (*copy_rows)(const struct matrix *, void *);
 	int (*host_func)(void *, void (*)(void *), void *);
 } cu;
 
@@ -47,27 +73,33 @@ static struct {
 static const struct {
 	const char *name;
 	void **function;
+	int optional;
 } wanted[] = {
 	{"cuInit", (void **)&cu.init},
 	{"cuGetErrorName", (void **)&cu.error_name},
 	{"cuDeviceGet", (void **)&cu.device_get},
 	{"cuDevicePrimaryCtxRetain", (void **)&cu.primary_retain},
-	{"cuDevicePrimaryCtxRelease_v2", (void **)&cu.primary_release},
+	{"cuDeviceGetAttribute", (void **)&cu.device_attribute},
+	{"cuDeviceCanAccessPeer", (void **)&cu.can_access_peer},
 	{"cuCtxGetCurrent", (void **)&cu.get_current},
 	{"cuCtxSetCurrent", (void **)&cu.set_current},
 	{"cuMemHostAlloc", (void **)&cu.host_alloc},
 	{"cuMemFreeHost", (void **)&cu.host_free},
+	{"cuMemHostRegister_v2", (void **)&cu.host_register},
+	{"cuMemHostUnregister", (void **)&cu.host_unregister},
+	{"cuMemGetHandleForAddressRange", (void **)&cu.handle_of_range, 1},
 	{"cuStreamCreate", (void **)&cu.stream_create},
 	{"cuStreamDestroy_v2", (void **)&cu.stream_destroy},
+	{"cuStreamQuery", (void **)&cu.stream_query},
 	{"cuStreamIsCapturing", (void **)&cu.stream_capturing},
 	{"cuStreamWaitEvent", (void **)&cu.stream_wait_event},
 	{"cuStreamWaitValue32_v2", (void **)&cu.stream_wait_value},
 	{"cuEventCreate", (void **)&cu.event_create},
-	{"cuEventDestroy_v2", (void **)&cu.event_destroy},
 	{"cuEventRecord", (void **)&cu.event_record},
 	{"cuMemcpyDtoHAsync_v2", (void **)&cu.copy_out},
 	{"cuMemcpyHtoDAsync_v2", (void **)&cu.copy_in},
 	{"cuMemcpyDtoDAsync_v2", (void **)&cu.copy_within},
+	{"cuMemcpy2DAsync_v2", (void **)&cu.copy_rows},
 	{"cuLaunchHostFunc", (void **)&cu.host_func},
 };
 
@@ -85,7 +117,7 @@ static int load(char *why, size_t size)
 	}
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		*wanted[i].function = dlsym(library, wanted[i].name);
-		if (*wanted[i].function == NULL) {
+		if (*wanted[i].function == NULL && !wanted[i].optional) {
 			snprintf(why, size, "the driver has no %s: it is older than CUDA 11.7", wanted[i].name);
 			return -1;
 		}
@@ -121,12 +153,13 @@ int gpud_device(int ordinal, uintptr_t *context)
 	return result != 0 ? result : cu.primary_retain((void **)context, device);
 }
 
-void gpud_device_release(int ordinal)
+int gpud_can_access(int ordinal, int other, int *yes)
 {
-	int device;
+	int device, peer, result = cu.device_get(&device, ordinal);
 
-	if (cu.device_get(&device, ordinal) == 0)
-		cu.primary_release(device);
+	if (result == 0)
+		result = cu.device_get(&peer, other);
+	return result != 0 ? result : cu.can_access_peer(yes, device, peer);
 }
 
 /* IN runs a call in a context. */
@@ -153,6 +186,31 @@ int gpud_unpin(uintptr_t context, void *memory)
 	IN(context, cu.host_free(memory));
 }
 
+int gpud_register(uintptr_t context, uintptr_t memory, size_t size)
+{
+	IN(context, cu.host_register((void *)memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+}
+
+int gpud_unregister(uintptr_t context, uintptr_t memory)
+{
+	IN(context, cu.host_unregister((void *)memory));
+}
+
+int gpud_export(uintptr_t context, int ordinal, uintptr_t address, size_t size, int *fd, const char **why)
+{
+	int device, supported = 0;
+
+	*why = NULL;
+	if (cu.handle_of_range == NULL)
+		*why = "the driver has no cuMemGetHandleForAddressRange";
+	else if (cu.device_get(&device, ordinal) != 0 ||
+		 cu.device_attribute(&supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) != 0 || !supported)
+		*why = "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is 0";
+	if (*why != NULL)
+		return GPUD_NOT_SUPPORTED;
+	IN(context, cu.handle_of_range(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+}
+
 int gpud_stream(uintptr_t context, uintptr_t *stream)
 {
 	IN(context, cu.stream_create((void **)stream, CU_STREAM_NON_BLOCKING));
@@ -168,9 +226,9 @@ int gpud_event(uintptr_t context, uintptr_t *event)
 	IN(context, cu.event_create((void **)event, CU_EVENT_DISABLE_TIMING));
 }
 
-int gpud_event_destroy(uintptr_t context, uintptr_t event)
+int gpud_idle(uintptr_t context, uintptr_t stream)
 {
-	IN(context, cu.event_destroy((void *)event));
+	IN(context, cu.stream_query((void *)stream));
 }
 
 int gpud_capturing(uintptr_t context, uintptr_t stream, int *yes)
@@ -188,14 +246,45 @@ int gpud_wait(uintptr_t context, uintptr_t stream, uintptr_t event)
 	IN(context, cu.stream_wait_event((void *)stream, (void *)event, 0));
 }
 
-int gpud_copy_out(uintptr_t context, void *host, uintptr_t device, size_t size, uintptr_t stream)
+/* copy queues rows as one copy, or one by one where the driver has no such copies or they are too far apart. */
+static int copy(struct side to, struct side from, size_t row, size_t rows, void *stream)
 {
-	IN(context, cu.copy_out(host, device, size, (void *)stream));
+	int result = GPUD_NOT_SUPPORTED;
+
+	if (to.pitch == row && from.pitch == row) {
+		row *= rows;
+		rows = 1;
+	}
+	if (rows > 1 && to.pitch <= MAX_PITCH && from.pitch <= MAX_PITCH)
+		result = cu.copy_rows(&(struct matrix){from, to, row, rows}, stream);
+	if (result != GPUD_NOT_SUPPORTED)
+		return result;
+	result = 0;
+	for (size_t i = 0; i < rows && result == 0; i++)
+		result = to.type == CU_MEMORYTYPE_HOST
+			? cu.copy_out(to.host + i * to.pitch, from.device + i * from.pitch, row, stream)
+			: cu.copy_in(to.device + i * to.pitch, from.host + i * from.pitch, row, stream);
+	return result;
 }
 
-int gpud_copy_in(uintptr_t context, uintptr_t device, const void *host, size_t size, uintptr_t stream)
+static struct side on_host(void *p, size_t pitch)
 {
-	IN(context, cu.copy_in(device, host, size, (void *)stream));
+	return (struct side){.type = CU_MEMORYTYPE_HOST, .host = p, .pitch = pitch};
+}
+
+static struct side on_device(uintptr_t p, size_t pitch)
+{
+	return (struct side){.type = CU_MEMORYTYPE_DEVICE, .device = p, .pitch = pitch};
+}
+
+int gpud_copy_out(uintptr_t context, void *host, uintptr_t device, size_t row, size_t rows, size_t pitch, uintptr_t stream)
+{
+	IN(context, copy(on_host(host, row), on_device(device, pitch), row, rows, (void *)stream));
+}
+
+int gpud_copy_in(uintptr_t context, uintptr_t device, void *host, size_t row, size_t rows, size_t pitch, uintptr_t stream)
+{
+	IN(context, copy(on_device(device, pitch), on_host(host, row), row, rows, (void *)stream));
 }
 
 int gpud_copy_within(uintptr_t context, uintptr_t to, uintptr_t from, size_t size, uintptr_t stream)

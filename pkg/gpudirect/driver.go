@@ -9,19 +9,40 @@ import (
 	"fmt"
 	"runtime/cgo"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
-// ErrNoDriver is what Open returns where there is no driver, or an old one.
-var ErrNoDriver = errors.New("gpudirect: no CUDA driver")
+// What Open and others return.
+var (
+	// ErrNoDriver: there is no driver, or an old one.
+	ErrNoDriver = errors.New("gpudirect: no CUDA driver")
+	// ErrUnsupported: the driver, the device or the machine cannot do it.
+	ErrUnsupported = errors.New("gpudirect: not supported here")
+)
 
 // Device is a GPU of this process, as the driver numbers them (CUDA_VISIBLE_DEVICES). It works in the
 // device's primary context, which is the one that frameworks such as PyTorch use. Streams and events
 // are CUstream and CUevent, and stream 0 is the legacy default stream. All methods may be called at
-// once, by any goroutine, and none waits for the device.
+// once, by any goroutine. What queues returns without waiting for the device, unless the driver's queue is
+// full: it has room for some thousand commands.
 type Device struct {
 	ordinal int
 	context C.uintptr_t
+	counts  struct{ pinned, registered, exported atomic.Uint64 }
+}
+
+// Counts are what a Device has asked the driver for, which takes its time: a program that runs steadily asks
+// for nothing more.
+type Counts struct {
+	Pinned     uint64 // Pin
+	Registered uint64 // Register
+	Exported   uint64 // ExportDMABuf
+}
+
+// Counts returns those of this moment.
+func (d *Device) Counts() Counts {
+	return Counts{d.counts.pinned.Load(), d.counts.registered.Load(), d.counts.exported.Load()}
 }
 
 var (
@@ -30,7 +51,7 @@ var (
 )
 
 // Open returns a device. It loads the driver, libcuda.so.1, if the process has not: nothing else of this
-// package does.
+// package does. A device whose streams cannot wait for memory is ErrUnsupported.
 func Open(ordinal int) (*Device, error) {
 	devicesLock.Lock()
 	defer devicesLock.Unlock()
@@ -47,8 +68,42 @@ func Open(ordinal int) (*Device, error) {
 	if err := d.failed("cuDevicePrimaryCtxRetain", C.gpud_device(C.int(ordinal), &d.context)); err != nil {
 		return nil, err
 	}
+	if err := d.tryWait(); err != nil {
+		return nil, err
+	}
 	devices[ordinal] = d // kept to the end of the process, as is the context that frameworks use
 	return d, nil
+}
+
+// tryWait has a stream wait for a word that is there. No attribute of a device tells whether that works: WSL
+// and some virtual GPUs refuse it.
+func (d *Device) tryWait() error {
+	word, err := d.Pin(4)
+	if err != nil {
+		return err
+	}
+	stream, err := d.NewStream()
+	if err != nil {
+		return errors.Join(err, d.Unpin(word))
+	}
+	result := C.gpud_wait_word(d.context, C.uintptr_t(stream), (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(word))), 0)
+	if result == 0 {
+		// The word stays: to free it the driver may wait for what else is queued.
+		return d.CloseStream(stream)
+	}
+	err = d.failed("cuStreamWaitValue32", result)
+	if result == C.GPUD_NOT_SUPPORTED {
+		err = fmt.Errorf("%w: a stream of CUDA device %d cannot wait for memory, as under WSL and on some virtual GPUs: %w", ErrUnsupported, d.ordinal, err)
+	}
+	return errors.Join(err, d.CloseStream(stream), d.Unpin(word))
+}
+
+// CanAccess reports whether the device can read and write the memory of another one by itself, without a copy
+// through the host.
+func (d *Device) CanAccess(other int) (bool, error) {
+	var yes C.int
+	err := d.failed("cuDeviceCanAccessPeer", C.gpud_can_access(C.int(d.ordinal), C.int(other), &yes))
+	return yes != 0, err
 }
 
 // Pin returns new memory of the host that the device can read and write by itself.
@@ -57,6 +112,7 @@ func (d *Device) Pin(size int) ([]byte, error) {
 	if err := d.failed("cuMemHostAlloc", C.gpud_pin(d.context, C.size_t(size), &memory)); err != nil {
 		return nil, fmt.Errorf("%d bytes of pinned memory: %w", size, err)
 	}
+	d.counts.pinned.Add(1)
 	return unsafe.Slice((*byte)(memory), size), nil
 }
 
@@ -77,16 +133,21 @@ func (d *Device) CloseStream(stream uintptr) error {
 	return d.failed("cuStreamDestroy", C.gpud_stream_destroy(d.context, C.uintptr_t(stream)))
 }
 
-// NewEvent returns an event that nothing was recorded in yet.
+// NewEvent returns an event that nothing was recorded in yet. It lasts as long as the process.
 func (d *Device) NewEvent() (uintptr, error) {
 	var event C.uintptr_t
 	err := d.failed("cuEventCreate", C.gpud_event(d.context, &event))
 	return uintptr(event), err
 }
 
-// CloseEvent gives an event up. Streams that wait for it still do.
-func (d *Device) CloseEvent(event uintptr) error {
-	return d.failed("cuEventDestroy", C.gpud_event_destroy(d.context, C.uintptr_t(event)))
+// Idle reports whether all that is queued on a stream is done. Its error may be that of an earlier command, after
+// which the device does nothing more in this process.
+func (d *Device) Idle(stream uintptr) (bool, error) {
+	result := C.gpud_idle(d.context, C.uintptr_t(stream))
+	if result == C.GPUD_NOT_READY {
+		return false, nil
+	}
+	return result == 0, d.failed("cuStreamQuery", result)
 }
 
 // Capturing reports whether what is queued on a stream is recorded into a CUDA graph.
@@ -113,16 +174,17 @@ func (d *Device) WaitWord(stream uintptr, word *uint32, value uint32) error {
 	return d.failed("cuStreamWaitValue32", C.gpud_wait_word(d.context, C.uintptr_t(stream), (*C.uint32_t)(word), C.uint32_t(value)))
 }
 
-// CopyOut queues a copy from the device to pinned memory.
-func (d *Device) CopyOut(host []byte, device, stream uintptr) error {
-	return d.failed("cuMemcpyDtoHAsync", C.gpud_copy_out(
-		d.context, unsafe.Pointer(unsafe.SliceData(host)), C.uintptr_t(device), C.size_t(len(host)), C.uintptr_t(stream)))
+// CopyOut queues a copy of rows of equal length from the device, where they are pitch bytes apart, to pinned
+// memory, where one lies behind another.
+func (d *Device) CopyOut(host []byte, device uintptr, rows, pitch int, stream uintptr) error {
+	return d.failed("copy to the host", C.gpud_copy_out(d.context, unsafe.Pointer(unsafe.SliceData(host)), C.uintptr_t(device),
+		C.size_t(len(host)/rows), C.size_t(rows), C.size_t(pitch), C.uintptr_t(stream)))
 }
 
-// CopyIn queues a copy from pinned memory to the device.
-func (d *Device) CopyIn(device uintptr, host []byte, stream uintptr) error {
-	return d.failed("cuMemcpyHtoDAsync", C.gpud_copy_in(
-		d.context, C.uintptr_t(device), unsafe.Pointer(unsafe.SliceData(host)), C.size_t(len(host)), C.uintptr_t(stream)))
+// CopyIn queues a copy of such rows to the device.
+func (d *Device) CopyIn(device uintptr, host []byte, rows, pitch int, stream uintptr) error {
+	return d.failed("copy from the host", C.gpud_copy_in(d.context, C.uintptr_t(device), unsafe.Pointer(unsafe.SliceData(host)),
+		C.size_t(len(host)/rows), C.size_t(rows), C.size_t(pitch), C.uintptr_t(stream)))
 }
 
 // CopyWithin queues a copy of so many bytes from one address of the device to another.

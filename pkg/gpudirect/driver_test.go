@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,10 @@ func TestOpen(t *testing.T) {
 			t.Setenv("FAKE_NO_DEVICE", "1")
 			again(t, "TestOpen", "no device", "testdata/asynccuda.c")
 		})
+		t.Run("streams that cannot wait", func(t *testing.T) {
+			t.Setenv("FAKE_NO_WAIT", "1")
+			again(t, "TestOpen", "no wait", "testdata/asynccuda.c")
+		})
 		t.Run("another device", func(t *testing.T) { again(t, "TestOpen", "other", "testdata/asynccuda.c") })
 	case "none":
 		if _, err := os.Stat("/dev/nvidiactl"); err == nil {
@@ -57,6 +62,12 @@ func TestOpen(t *testing.T) {
 		_, err := Open(0)
 		require.ErrorIs(t, err, ErrNoDriver)
 		require.ErrorContains(t, err, "cuInit: CUDA_ERROR_NO_DEVICE")
+	case "no wait":
+		for range 2 {
+			_, err := Open(0)
+			require.ErrorIs(t, err, ErrUnsupported)
+			require.ErrorContains(t, err, "a stream of CUDA device 0 cannot wait for memory, as under WSL and on some virtual GPUs: cuStreamWaitValue32")
+		}
 	case "other":
 		_, err := Open(3)
 		require.EqualError(t, err, "cuDevicePrimaryCtxRetain on CUDA device 3: CUDA_ERROR_INVALID_DEVICE (101)")
@@ -93,14 +104,14 @@ func TestDevice(t *testing.T) {
 	for i := range device[:1000] {
 		device[i] = byte(i)
 	}
-	require.NoError(t, d.CopyOut(host[:1000], at, out))
+	require.NoError(t, d.CopyOut(host[:1000], at, 1, 1000, out))
 	filled := make(chan []byte, 1)
 	require.NoError(t, d.Call(out, func() { filled <- append([]byte{}, host[:1000]...) }))
 	require.NoError(t, d.Record(event, out))
 	require.NoError(t, d.Wait(in, event))
 	require.NoError(t, d.Record(event, 0), "a later one changes nothing")
 	require.NoError(t, d.WaitWord(in, word, 2))
-	require.NoError(t, d.CopyIn(at+2000, host[:1000], in))
+	require.NoError(t, d.CopyIn(at+2000, host[:1000], 1, 0, in))
 	require.NoError(t, d.CopyWithin(at+1000, at+2000, 1000, in))
 	arrived := make(chan struct{})
 	require.NoError(t, d.Call(in, func() { close(arrived) }))
@@ -108,6 +119,11 @@ func TestDevice(t *testing.T) {
 	for i := range host[:1000] {
 		host[i] = byte(3 * i)
 	}
+	idle, err := d.Idle(in)
+	require.NoError(t, err)
+	require.False(t, idle)
+	_, err = d.Idle(2)
+	require.EqualError(t, err, "cuStreamQuery on CUDA device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700)")
 	for value := range uint32(3) {
 		select {
 		case <-arrived:
@@ -126,9 +142,75 @@ func TestDevice(t *testing.T) {
 	yes, err = d.Capturing(1)
 	require.NoError(t, err)
 	require.True(t, yes)
-	require.NoError(t, d.CloseEvent(event))
+	require.Eventually(t, func() bool {
+		idle, err := d.Idle(in)
+		return err == nil && idle
+	}, 10*time.Second, time.Millisecond)
 	require.NoError(t, d.CloseStream(out))
 	require.NoError(t, d.CloseStream(in))
 	require.NoError(t, d.Unpin(host))
 	require.NoError(t, d.Unpin(device))
+}
+
+// TestRows copies a matrix out and in, by one call or row by row.
+func TestRows(t *testing.T) {
+	if os.Getenv(deviceEnv) == "" {
+		again(t, "TestRows", "one call", "testdata/asynccuda.c")
+		t.Setenv("FAKE_NO_ROWS", "1")
+		again(t, "TestRows", "row by row", "testdata/asynccuda.c")
+		return
+	}
+	d, err := Open(0)
+	require.NoError(t, err)
+	const rows, row, pitch = 3, 100, 250
+	host, err := d.Pin(rows * row)
+	require.NoError(t, err)
+	device, err := d.Pin(2 * rows * pitch) // of this driver's devices the memory is the host's
+	require.NoError(t, err)
+	for i := range rows * pitch {
+		device[i] = byte(i)
+	}
+	at := uintptr(unsafe.Pointer(&device[0]))
+	stream, err := d.NewStream()
+	require.NoError(t, err)
+	require.NoError(t, d.CopyOut(host, at, rows, pitch, stream))
+	require.NoError(t, d.CopyIn(at+rows*pitch, host, rows, pitch, stream))
+	done := make(chan struct{})
+	require.NoError(t, d.Call(stream, func() { close(done) }))
+	<-done
+	for i := range rows {
+		require.Equal(t, device[i*pitch:][:row], host[i*row:][:row])
+		require.Equal(t, device[i*pitch:][:row], device[(rows+i)*pitch:][:row])
+		require.Equal(t, make([]byte, pitch-row), device[(rows+i)*pitch+row:][:pitch-row], "nothing between rows")
+	}
+}
+
+// BenchmarkCall says what a call of the driver costs a process beside the driver itself: one that has a Go
+// function called, which is the dearest, and one that queues.
+func BenchmarkCall(b *testing.B) {
+	if os.Getenv(deviceEnv) == "" {
+		b.Skip("needs a driver: GPUDIRECT_TEST_DEVICE=x, and libcuda.so.1 in LD_LIBRARY_PATH")
+	}
+	d, err := Open(0)
+	require.NoError(b, err)
+	stream, err := d.NewStream()
+	require.NoError(b, err)
+	event, err := d.NewEvent()
+	require.NoError(b, err)
+	b.Run("Call", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if d.Call(stream, func() {}) != nil {
+				b.Fatal()
+			}
+		}
+	})
+	b.Run("Wait", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if d.Wait(stream, event) != nil {
+				b.Fatal()
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ package stagingtest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -23,6 +24,8 @@ type Card struct {
 	Refuse atomic.Pointer[string]
 	// Graph says that streams are recorded into a CUDA graph.
 	Graph atomic.Bool
+	// Broken says that the device has an error of its own: it does nothing more, nor calls anybody.
+	Broken atomic.Bool
 
 	mu      sync.Mutex
 	memory  []byte
@@ -30,24 +33,43 @@ type Card struct {
 	events  map[uintptr]chan struct{} // closed when reached
 	pinned  [][]byte
 	last    uintptr
+	calls   map[string]int
 }
 
 // Base is the address of the device's memory.
 const Base = uintptr(1) << 50
 
-// ErrRefused is what a call ends with that is refused.
-var ErrRefused = errors.New("refused")
+// What calls end with that are refused, and all those of a device that is broken.
+var (
+	ErrRefused = errors.New("refused")
+	ErrBroken  = errors.New("an illegal memory access was encountered")
+)
 
 // New returns a device with so many bytes of memory.
 func New(bytes int, late time.Duration) *Card {
 	return &Card{
 		Late: late, memory: make([]byte, bytes), streams: map[uintptr]chan func(){}, events: map[uintptr]chan struct{}{},
+		calls: map[string]int{},
 	}
 }
 
 func (c *Card) at(device uintptr, n int) []byte { return c.memory[device-Base:][:n] }
 
+// Calls returns how often each call was made so far.
+func (c *Card) Calls() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.calls)
+}
+
+// refused counts a call, and returns what is against it.
 func (c *Card) refused(call string) error {
+	c.mu.Lock()
+	c.calls[call]++
+	c.mu.Unlock()
+	if c.Broken.Load() {
+		return fmt.Errorf("%s: %w", call, ErrBroken)
+	}
 	if want := c.Refuse.Load(); want != nil && *want == call {
 		c.Refuse.Store(nil)
 		return fmt.Errorf("%s: %w", call, ErrRefused)
@@ -57,10 +79,23 @@ func (c *Card) refused(call string) error {
 
 // Pin returns memory of the host.
 func (c *Card) Pin(size int) ([]byte, error) {
+	if err := c.refused("Pin"); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pinned = append(c.pinned, make([]byte, size))
-	return c.pinned[len(c.pinned)-1], c.refused("Pin")
+	return c.pinned[len(c.pinned)-1], nil
+}
+
+// Pinned returns how many bytes of the host are pinned.
+func (c *Card) Pinned() (bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pinned {
+		bytes += len(p)
+	}
+	return bytes
 }
 
 // IsPinned reports whether memory is of Pin.
@@ -76,6 +111,9 @@ func (c *Card) IsPinned(memory []byte) bool {
 
 // NewStream starts a goroutine.
 func (c *Card) NewStream() (uintptr, error) {
+	if err := c.refused("NewStream"); err != nil {
+		return 0, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
@@ -83,25 +121,38 @@ func (c *Card) NewStream() (uintptr, error) {
 	c.streams[c.last] = work
 	go func() {
 		for f := range work {
-			f()
+			if !c.Broken.Load() {
+				f()
+			}
 		}
 	}()
-	return c.last, c.refused("NewStream")
+	return c.last, nil
 }
 
 // NewEvent returns one that is reached.
 func (c *Card) NewEvent() (uintptr, error) {
+	if err := c.refused("NewEvent"); err != nil {
+		return 0, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
 	reached := make(chan struct{})
 	close(reached)
 	c.events[c.last] = reached
-	return c.last, c.refused("NewEvent")
+	return c.last, nil
 }
 
 // Capturing returns Graph.
 func (c *Card) Capturing(uintptr) (bool, error) { return c.Graph.Load(), nil }
+
+// Idle reports whether a stream has begun all that is queued.
+func (c *Card) Idle(stream uintptr) (bool, error) {
+	err := c.refused("Idle")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams[stream]) == 0, err
+}
 
 // Queue queues what a call, by its name, does on a stream.
 func (c *Card) Queue(call string, stream uintptr, f func()) error {
@@ -145,26 +196,32 @@ func (c *Card) Wait(stream, event uintptr) error {
 // WaitWord has a stream wait for a word.
 func (c *Card) WaitWord(stream uintptr, word *uint32, value uint32) error {
 	return c.Queue("WaitWord", stream, func() {
-		for int32(atomic.LoadUint32(word)-value) < 0 {
+		for int32(atomic.LoadUint32(word)-value) < 0 && !c.Broken.Load() {
 			time.Sleep(20 * time.Microsecond)
 		}
 	})
 }
 
 // CopyOut queues a copy.
-func (c *Card) CopyOut(host []byte, device, stream uintptr) error {
+func (c *Card) CopyOut(host []byte, device uintptr, rows, pitch int, stream uintptr) error {
 	return c.Queue("CopyOut", stream, func() {
 		c.dawdle()
-		copy(host, c.at(device, len(host)))
+		c.rows(host, device, rows, pitch, func(host, device []byte) { copy(host, device) })
 	})
 }
 
 // CopyIn queues a copy.
-func (c *Card) CopyIn(device uintptr, host []byte, stream uintptr) error {
+func (c *Card) CopyIn(device uintptr, host []byte, rows, pitch int, stream uintptr) error {
 	return c.Queue("CopyIn", stream, func() {
 		dawdle(max(c.Late, c.LateIn))
-		copy(c.at(device, len(host)), host)
+		c.rows(host, device, rows, pitch, func(host, device []byte) { copy(device, host) })
 	})
+}
+
+func (c *Card) rows(host []byte, device uintptr, rows, pitch int, do func(host, device []byte)) {
+	for i, n := 0, len(host)/rows; i < rows; i++ {
+		do(host[i*n:][:n], c.at(device+uintptr(i*pitch), n))
+	}
 }
 
 // CopyWithin queues a copy.

@@ -1,12 +1,17 @@
 /* A CUDA driver for tests, on host memory: streams are threads that take a while over everything, so that
  * what is not waited for is late. It has the functions that Device calls, and no more. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { SUCCESS, INVALID_VALUE = 1, NO_DEVICE = 100, INVALID_DEVICE = 101 };
+enum {
+	SUCCESS, INVALID_VALUE = 1, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+	ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801
+};
 
 struct job {
 	enum { COPY, CALL, REACH, AWAIT, WORD } what;
@@ -22,7 +27,7 @@ struct stream {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct job *first, **last;
-	int ended;
+	int queued, ended;
 };
 
 /* A moment: what was recorded in an event. It is never freed, as streams may wait for it. */
@@ -69,6 +74,7 @@ static void *serve(void *p)
 				usleep(20);
 		}
 		free(j);
+		__atomic_sub_fetch(&s->queued, 1, __ATOMIC_SEQ_CST);
 	}
 }
 
@@ -92,6 +98,7 @@ static int queue(struct stream *s, struct job job)
 	*j = job;
 	j->next = NULL;
 	s = s != NULL ? s : legacy;
+	__atomic_add_fetch(&s->queued, 1, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&s->lock);
 	*s->last = j;
 	s->last = &j->next;
@@ -110,7 +117,15 @@ int cuInit(unsigned flags)
 
 int cuGetErrorName(int e, const char **name)
 {
-	*name = e == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : e == INVALID_DEVICE ? "CUDA_ERROR_INVALID_DEVICE" : "CUDA_ERROR_INVALID_VALUE";
+	switch (e) {
+	case NO_DEVICE: *name = "CUDA_ERROR_NO_DEVICE"; break;
+	case INVALID_DEVICE: *name = "CUDA_ERROR_INVALID_DEVICE"; break;
+	case ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+	case ALREADY_REGISTERED: *name = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"; break;
+	case NOT_REGISTERED: *name = "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"; break;
+	case NOT_SUPPORTED: *name = "CUDA_ERROR_NOT_SUPPORTED"; break;
+	default: *name = "CUDA_ERROR_INVALID_VALUE";
+	}
 	return SUCCESS;
 }
 
@@ -126,7 +141,17 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 	return device;
 }
 
-int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+	*value = attribute == 124 && !getenv("FAKE_NO_DMABUF"); /* DMA_BUF_SUPPORTED */
+	return device;
+}
+
+int cuDeviceCanAccessPeer(int *yes, int device, int peer)
+{
+	*yes = device != peer;
+	return SUCCESS;
+}
 
 int cuCtxGetCurrent(void **context)
 {
@@ -152,6 +177,47 @@ int cuMemFreeHost(void *p)
 	return SUCCESS;
 }
 
+/* What is registered, by its address. */
+static void *registered[16];
+
+static void **registration(void *p)
+{
+	for (int i = 0; i < 16; i++)
+		if (registered[i] == p)
+			return &registered[i];
+	return NULL;
+}
+
+int cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
+{
+	if (registration(p) != NULL)
+		return ALREADY_REGISTERED;
+	if (size == 0 || flags != 3)
+		return INVALID_VALUE;
+	*registration(NULL) = p;
+	return SUCCESS;
+}
+
+int cuMemHostUnregister(void *p)
+{
+	void **r = registration(p);
+
+	if (r == NULL)
+		return NOT_REGISTERED;
+	*r = NULL;
+	return SUCCESS;
+}
+
+#ifndef WITHOUT_EXPORT
+int cuMemGetHandleForAddressRange(int *fd, unsigned long long p, size_t size, int type, unsigned long long flags)
+{
+	if (p % 4096 != 0 || size % 4096 != 0 || type != 1 || flags != 0 || current != (void *)0x1000)
+		return INVALID_VALUE;
+	*fd = memfd_create("dmabuf", MFD_CLOEXEC);
+	return SUCCESS;
+}
+#endif
+
 int cuStreamCreate(void **stream, unsigned flags)
 {
 	*stream = start();
@@ -165,6 +231,14 @@ int cuStreamDestroy_v2(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 	pthread_cond_signal(&s->more);
 	return SUCCESS;
+}
+
+/* The device has an error of its own from the moment that this is asked of stream 2. */
+int cuStreamQuery(struct stream *s)
+{
+	if (s == (void *)2)
+		return ILLEGAL_ADDRESS;
+	return __atomic_load_n(&s->queued, __ATOMIC_SEQ_CST) == 0 ? SUCCESS : NOT_READY;
 }
 
 int cuStreamIsCapturing(void *stream, int *yes)
@@ -181,12 +255,6 @@ int cuEventCreate(struct event **e, unsigned flags)
 	return flags == 2 ? SUCCESS : INVALID_VALUE;
 }
 
-int cuEventDestroy_v2(struct event *e)
-{
-	free(e);
-	return SUCCESS;
-}
-
 int cuEventRecord(struct event *e, struct stream *s)
 {
 	e->moment = calloc(1, sizeof(int));
@@ -200,6 +268,8 @@ int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags)
 
 int cuStreamWaitValue32_v2(struct stream *s, unsigned long long p, uint32_t value, unsigned flags)
 {
+	if (getenv("FAKE_NO_WAIT"))
+		return NOT_SUPPORTED;
 	return flags != 0 ? INVALID_VALUE : queue(s, (struct job){.what = WORD, .to = (void *)p, .value = value});
 }
 
@@ -216,6 +286,36 @@ int cuMemcpyHtoDAsync_v2(unsigned long long to, void *from, size_t size, struct 
 int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t size, struct stream *s)
 {
 	return queue(s, (struct job){.what = COPY, .to = (void *)to, .from = (void *)from, .size = size});
+}
+
+/* CUDA_MEMCPY2D */
+struct side {
+	size_t x, y;
+	int type;
+	void *host;
+	unsigned long long device;
+	void *array;
+	size_t pitch;
+};
+
+struct matrix {
+	struct side from, to;
+	size_t width, height;
+};
+
+static char *at(const struct side *s) { return s->type == 1 ? s->host : s->type == 2 ? (void *)s->device : NULL; }
+
+int cuMemcpy2DAsync_v2(const struct matrix *c, struct stream *s)
+{
+	int result = SUCCESS;
+
+	if (getenv("FAKE_NO_ROWS"))
+		return NOT_SUPPORTED;
+	if (c->from.pitch < c->width || c->to.pitch < c->width || c->from.pitch > 0x7fffffff || c->to.pitch > 0x7fffffff)
+		return INVALID_VALUE;
+	for (size_t i = 0; i < c->height && result == SUCCESS; i++)
+		result = queue(s, (struct job){.what = COPY, .to = at(&c->to) + i * c->to.pitch, .from = at(&c->from) + i * c->from.pitch, .size = c->width});
+	return result;
 }
 
 int cuLaunchHostFunc(struct stream *s, void (*f)(void *), void *arg)
