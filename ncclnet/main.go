@@ -81,7 +81,7 @@ func memory(name string, p unsafe.Pointer, n C.size_t) ([]byte, error) {
 	case p == nil:
 		return nil, argument("%s is NULL but should hold %d bytes", name, uint64(n))
 	}
-	if kind := gpudirect.KindOf(p); kind != gpudirect.Host {
+	if kind := gpudirect.KindOf(p); !kind.OnHost() {
 		return nil, argument("%s is %v memory, which mcast_device_allgather and the like take", name, kind)
 	}
 	return unsafe.Slice((*byte)(p), int(n)), nil

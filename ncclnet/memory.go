@@ -13,8 +13,11 @@ import (
 )
 
 // registered is the memory that NCCL has registered. Sockets and shared memory
-// need nothing for it: the cache tells who uses what, and is where a fabric that
-// pins pages comes in.
+// need nothing for it, with a CUDA driver or without: the CPU moves the bytes,
+// and NCCL has pinned its buffers of the host itself. So the cache only tells
+// who uses what. A fabric that has devices move them, as RDMA does, takes a
+// registrar of its own here; gpudirect.Pinner gives it the DMA-BUFs of device
+// memory, and pins what a GPU is to copy.
 var registered = gpudirect.NewCache(gpudirect.Unpinned{}, gpudirect.Limits{Count: 1024, Bytes: 64 << 30})
 
 // registration is what stands behind a struct region: one of these.

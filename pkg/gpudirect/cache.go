@@ -84,7 +84,8 @@ func (c *Cache) Acquire(addr, size uintptr, kind Kind) (*Registration, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	if r := c.find(first, end); r != nil && r.Kind == kind {
+	// What the Registrar has pinned, the driver calls Pinned from then on.
+	if r := c.find(first, end); r != nil && (r.Kind == kind || r.Kind == Host && kind == Pinned) {
 		if r.idle != nil {
 			c.wake(r)
 		}

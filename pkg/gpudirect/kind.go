@@ -1,13 +1,14 @@
 // Package gpudirect is for programs that move the bytes of buffers which may be a GPU's, such as
 // network plugins of NCCL and libraries under a framework:
 //
-//   - KindOf tells host memory from CUDA's, in any process, with a driver or without;
+//   - KindOf tells where memory lies, the host's or a GPU's, in any process, with a driver or without;
 //   - CPUAccessible tells whether a load from a pointer would end the process;
 //   - Cache keeps memory registered with whatever moves it (a Registrar), so that the next
 //     registration of the same buffer is free;
 //   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins;
 //   - Device copies between a GPU and pinned memory in the order of streams, by the driver, which Open
-//     loads and nothing else.
+//     loads and nothing else, pins memory for it (Register), and exports its own (ExportDMABuf);
+//   - Pinner is a Registrar by that driver.
 //
 // It needs neither CUDA's headers nor its libraries.
 package gpudirect
@@ -62,19 +63,16 @@ static get_attribute find_driver(void)
 	return f;
 }
 
-// cuda_memory_type returns CU_MEMORYTYPE_* of p (1 host, 2 device), or 0 if
-// the driver is not in this process or does not know p.
-static unsigned int cuda_memory_type(uintptr_t p)
+// attribute asks the driver about p, and returns 0 if it is not in this process
+// or does not know p.
+static unsigned long long attribute(uintptr_t p, int which)
 {
-	unsigned int type = 0;
+	unsigned long long value = 0; // an attribute is of 1, 4 or 8 bytes
 	get_attribute f = __atomic_load_n(&lookup, __ATOMIC_ACQUIRE);
 
 	if (f == NULL && (f = find_driver()) == NULL)
 		return 0;
-	// 2 is CU_POINTER_ATTRIBUTE_MEMORY_TYPE.
-	if (f(&type, 2, (unsigned long long)p) != 0)
-		return 0;
-	return type;
+	return f(&value, which, (unsigned long long)p) == 0 ? value : 0;
 }
 */
 import "C"
@@ -84,27 +82,75 @@ import "unsafe"
 // Kind is where memory lies.
 type Kind int
 
-// The kinds, as far as the CPU is concerned.
+// The kinds.
 const (
-	Host Kind = iota // readable by the CPU
-	CUDA             // device memory of a GPU
+	Host    Kind = iota // the host's, which no driver knows
+	Pinned              // the host's, pinned for GPUs: allocated so, or registered
+	CUDA                // device memory of a GPU
+	Managed             // it moves between the host and GPUs (cudaMallocManaged)
+	Peer                // device memory of another GPU than the one that was asked (Device.KindOf)
 )
 
+var kinds = [...]string{Host: "host", Pinned: "pinned", CUDA: "cuda", Managed: "managed", Peer: "peer"}
+
 // String returns the kind's name.
-func (k Kind) String() string {
-	if k == CUDA {
-		return "cuda"
-	}
-	return "host"
+func (k Kind) String() string { return kinds[k] }
+
+// OnHost reports whether it is memory of the host, which the CPU reads and writes whatever GPUs do.
+func (k Kind) OnHost() bool { return k == Host || k == Pinned }
+
+// Memory is what the driver knows of an address.
+type Memory struct {
+	Kind   Kind
+	Device int // the GPU whose it is, or that it was pinned for; -1: none
+
+	// Of the allocation that the address lies in; 0 of Host.
+	Base, Size uintptr
 }
 
-// cuMemoryTypeDevice is CU_MEMORYTYPE_DEVICE of the CUDA driver API.
-const cuMemoryTypeDevice = 2
+// Of CUpointer_attribute and CUmemorytype of the CUDA driver API.
+const (
+	cuMemoryType    = 2
+	cuIsManaged     = 8
+	cuDeviceOrdinal = 9
+	cuRangeStart    = 11
+	cuRangeSize     = 12
+
+	cuMemoryTypeDevice = 2
+)
 
 // KindOf tells where the memory at p lies. Memory that no driver claims is the host's.
 func KindOf(p unsafe.Pointer) Kind {
-	if C.cuda_memory_type(C.uintptr_t(uintptr(p))) == cuMemoryTypeDevice {
+	at := C.uintptr_t(uintptr(p))
+	switch kind := C.attribute(at, cuMemoryType) & 0xFFFFFFFF; {
+	case kind == 0:
+		return Host
+	case C.attribute(at, cuIsManaged)&0xFF != 0:
+		return Managed
+	case kind == cuMemoryTypeDevice:
 		return CUDA
 	}
-	return Host
+	return Pinned
+}
+
+// MemoryAt is KindOf with all that the driver knows.
+func MemoryAt(p unsafe.Pointer) Memory {
+	m := Memory{Kind: KindOf(p), Device: -1}
+	if m.Kind == Host {
+		return m
+	}
+	at := C.uintptr_t(uintptr(p))
+	m.Device = int(int32(C.attribute(at, cuDeviceOrdinal)))
+	m.Base, m.Size = uintptr(C.attribute(at, cuRangeStart)), uintptr(C.attribute(at, cuRangeSize))
+	return m
+}
+
+// KindOf is that of memory as a device sees it: another one's is Peer's, which it may reach by itself
+// (CanAccess) or not.
+func (d *Device) KindOf(p unsafe.Pointer) Kind {
+	m := MemoryAt(p)
+	if m.Kind == CUDA && m.Device != d.ordinal {
+		return Peer
+	}
+	return m.Kind
 }

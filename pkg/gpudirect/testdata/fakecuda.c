@@ -1,10 +1,27 @@
-/* Stands in for the CUDA driver in tests: addresses with bit 62 set are the device's. */
+/* Stands in for the CUDA driver in tests. What lies at an address is in its bits: 62 of device memory, 61 of
+ * pinned memory, 60 of managed memory; 40 to 43 are the device's number. */
 int cuPointerGetAttribute(void *out, int attribute, unsigned long long p)
 {
-	if (attribute != 2)
-		return 1;
-	if (!(p >> 62 & 1))
+	int device = p >> 62 & 1, pinned = p >> 61 & 1, managed = p >> 60 & 1;
+
+	if (!device && !pinned && !managed)
 		return 1; /* CUDA_ERROR_INVALID_VALUE: not mine */
-	*(unsigned int *)out = 2;
-	return 0;
+	switch (attribute) {
+	case 2: /* MEMORY_TYPE */
+		*(unsigned *)out = pinned ? 1 : 2;
+		return 0;
+	case 8: /* IS_MANAGED */
+		*(char *)out = managed;
+		return 0;
+	case 9: /* DEVICE_ORDINAL */
+		*(int *)out = p >> 40 & 15;
+		return 0;
+	case 11: /* RANGE_START_ADDR */
+		*(unsigned long long *)out = p & ~0xFFFFFull;
+		return 0;
+	case 12: /* RANGE_SIZE */
+		*(unsigned long long *)out = 0x100000;
+		return 0;
+	}
+	return 1;
 }
