@@ -22,6 +22,8 @@ func TestKindOf(t *testing.T) {
 		assert.Equal(t, CUDA, KindOf(device))
 		assert.Equal(t, Pinned, KindOf(unsafe.Add(unsafe.Pointer(nil), 1<<61)))
 		assert.Equal(t, Managed, KindOf(unsafe.Add(unsafe.Pointer(nil), 1<<60)))
+		assert.True(t, Pinned.OnHost())
+		assert.False(t, Managed.OnHost())
 		other := unsafe.Add(device, 3<<40|1<<20|1000)
 		assert.Equal(t, Memory{CUDA, 3, uintptr(other) - 1000, 1 << 20}, MemoryAt(other))
 		assert.Equal(t, Memory{Host, -1, 0, 0}, MemoryAt(unsafe.Pointer(x)))

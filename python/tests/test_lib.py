@@ -73,6 +73,11 @@ def test_calls_with_unknown_handles_say_so() -> None:
         lib.open(0, 1, "MCAST_FABRIC=carrier-pigeon")
 
 
+def test_a_negative_limit_of_an_operation_on_a_gpu_is_refused() -> None:
+    with pytest.raises(errors.ArgumentError, match=r"timeout_ms is -1; allowed are 0, which is no limit"):
+        _lib.library().allgather(12345, 4096, 8192, 16, _lib.stream_at(0, 0, -1))
+
+
 def test_importing_loads_no_library_and_registers_the_backend() -> None:
     out = python("""
         import torch, torch_mcast, torch.distributed as dist
