@@ -165,7 +165,7 @@ class MulticastBackend(GlooBacked):
                 f"{self.size()} (ranks) times the {input.numel()} of the input"
             )
         recv, finish = staging(output)
-        return self._gather_flat(recv, input.contiguous(), [output], finish, opts)
+        return self._gather_flat(recv, input, [output], finish, opts)
 
     @collective
     def allgather(
@@ -196,23 +196,24 @@ class MulticastBackend(GlooBacked):
         if flat is None:
             flat = torch.empty(self.size() * tensor.numel(), dtype=tensor.dtype, device=tensor.device)
             finish = scatter_into(outputs, flat)
-        return self._gather_flat(flat, tensor.contiguous(), outputs, finish, opts)
+        return self._gather_flat(flat, tensor, outputs, finish, opts)
 
     def _gather_flat(
         self,
         recv: torch.Tensor,
-        send: torch.Tensor,
+        tensor: torch.Tensor,
         outputs: list[torch.Tensor],
         finish: Callable[[], None] | None,
         opts: Any,
     ) -> McastWork:
+        send = tensor.contiguous()
         nbytes = send.nbytes
         return self._post(
             "all_gather",
             self.group.gather,
             lambda g, at: g.lib.allgather(g.live(), send.data_ptr(), recv.data_ptr(), nbytes, at),
             f"of {nbytes} bytes a rank",
-            [send],
+            [tensor],
             outputs,
             (send, recv),
             finish,
@@ -311,7 +312,7 @@ class MulticastBackend(GlooBacked):
             require_reducible("reduce_scatter", (output, opts))
             method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
             return DelegatedWork(method(output, input, opts))
-        return self._reduce_flat(output, input.contiguous(), known, opts)
+        return self._reduce_flat(output, input.contiguous(), [input], known, opts)
 
     @collective
     def reduce_scatter(
@@ -333,7 +334,7 @@ class MulticastBackend(GlooBacked):
         flat = flat_view(inputs)
         if flat is None:
             flat = torch.cat([t.reshape(-1) for t in inputs])
-        return self._reduce_flat(output, flat, known, opts)
+        return self._reduce_flat(output, flat, inputs, known, opts)
 
     @collective
     def reduce_scatter_single_coalesced(
@@ -345,7 +346,12 @@ class MulticastBackend(GlooBacked):
         return JoinedWork([self._reduce_single(o, i, opts) for o, i in pairs])
 
     def _reduce_flat(
-        self, output: torch.Tensor, send: torch.Tensor, known: Reduction, opts: Any
+        self,
+        output: torch.Tensor,
+        send: torch.Tensor,
+        inputs: list[torch.Tensor],
+        known: Reduction,
+        opts: Any,
     ) -> McastWork:
         recv, finish = staging(output)
         count = output.numel()
@@ -354,7 +360,7 @@ class MulticastBackend(GlooBacked):
             self.group.reduce,
             lambda g, at: g.lib.reduce_scatter(g.live(), send.data_ptr(), recv.data_ptr(), count, *known, at),
             f"of {count} elements ({output.dtype}) a rank",
-            [send],
+            inputs,
             [output],
             (send, recv),
             finish,
@@ -425,6 +431,7 @@ class MulticastBackend(GlooBacked):
                 group, lane, handle, name, outputs, keep, finish, timeout, number, recorder, event
             )
             if isinstance(work, DeviceWork):
+                work.temporaries = device.made_here(keep, [*inputs, *outputs])
                 work.follow_up(keep[0].device)
             return work
 

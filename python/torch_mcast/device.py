@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
@@ -27,7 +28,14 @@ def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
             "run collectives outside of torch.cuda.graph"
         )
     stream = torch.cuda.current_stream(tensor.device).cuda_stream
-    return _lib.stream_at(tensor.device.index, stream, int(timeout.total_seconds() * 1000))
+    limit_ms = max(1, math.ceil(timeout.total_seconds() * 1000))  # 0 would be no limit
+    return _lib.stream_at(tensor.device.index, stream, limit_ms)
+
+
+def made_here(kept: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return those tensors whose memory is not that of tensors that the program has given."""
+    known = {tensor.untyped_storage().data_ptr() for tensor in given}
+    return [tensor for tensor in kept if tensor.untyped_storage().data_ptr() not in known]
 
 
 class DeviceWork(McastWork):
@@ -35,25 +43,33 @@ class DeviceWork(McastWork):
 
     wait() returns at once and has the current stream wait. The work keeps its tensors until then, or until
     it is done: whoever waits on another stream than the one that a tensor was allocated on tells the
-    allocator (Tensor.record_stream), as with NCCL. is_completed() and the future tell of results that are
-    there.
+    allocator (Tensor.record_stream), as with NCCL; of temporaries the work does. is_completed() and the
+    future tell of results that are there.
     """
 
+    temporaries: Sequence[torch.Tensor] = ()  # those that the program does not have
     _copied: torch.cuda.Event | None = None  # recorded behind the copy from staging to outputs
+    _lost: Exception | None = None  # why that copy was not queued
     _device: torch.device
     _waited: Sequence[weakref.ref[torch.Tensor]] = ()  # the outputs, once they are not kept
 
     def follow_up(self, device: torch.device) -> None:
-        """Queue the copy from staging to outputs, if there is one, behind the operation. Called once."""
+        """Queue the copy from staging to outputs, if there is one, behind the operation. Called once.
+
+        Where that fails the operation goes on, and whoever waits for it is told.
+        """
         self._device = device
-        finish, self._finish = self._finish, None
-        if finish is None:
+        if self._finish is None:
             return
-        stream = _beside(device)
-        self._group.lib.follow(self._handle, stream.cuda_stream)
-        with torch.no_grad(), torch.cuda.stream(stream):
-            finish()
-            self._copied = stream.record_event()
+        try:
+            stream = _beside(device)
+            self._group.lib.follow(self._handle, stream.cuda_stream)
+            with torch.no_grad(), torch.cuda.stream(stream):
+                self._finish()
+                self._copied = stream.record_event()
+        except Exception as e:
+            self._lost = e
+        self._finish = None
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Have the current stream wait for the results, and return at once.
@@ -64,14 +80,20 @@ class DeviceWork(McastWork):
         if timeout > _NO_TIMEOUT:
             return super().wait(timeout)
         if not self.poll():
-            self._follow(torch.cuda.current_stream(self._device))
-            self._let_go()
+            stream = torch.cuda.current_stream(self._device)
+            self._follow(stream)
+            if self._lost is not None:
+                raise self._lost
+            self._let_go(stream)
         if self._error is not None:
             raise self._error
         return True
 
-    def _let_go(self) -> None:
-        """Keep no tensor any more: the order of streams does."""
+    def _let_go(self, stream: torch.cuda.Stream) -> None:
+        """Keep no tensor any more: the order of streams does, of temporaries with the one that waits."""
+        for tensor in self.temporaries:
+            tensor.record_stream(stream)
+        self.temporaries = ()
         if self._future is None and self._outputs:
             self._waited = [weakref.ref(tensor) for tensor in self._outputs]
             self._outputs = []
@@ -96,9 +118,15 @@ class DeviceWork(McastWork):
 
     def poll(self) -> bool:
         """Say whether the results are there, or never will be, without blocking."""
-        if not self._done and self._copied is not None and not self._copied.query():
+        return (self._done or self._queued_and_copied()) and super().poll()
+
+    def _queued_and_copied(self) -> bool:
+        if self._finish is not None:  # another thread asks, before follow_up
             return False
-        return super().poll()
+        try:
+            return self._copied is None or self._copied.query()
+        except RuntimeError:  # the device has failed, and will not copy
+            return True
 
     def result(self) -> list[torch.Tensor]:
         """Return the output tensors that the program has, and have the current stream wait for them."""
@@ -110,9 +138,13 @@ class DeviceWork(McastWork):
         self.wait()
 
     def _end(self, error: Exception | None) -> None:
-        if self._copied is not None:
-            self._copied.synchronize()
-        super()._end(error)
+        try:
+            if self._copied is not None:
+                self._copied.synchronize()
+        except RuntimeError as e:
+            error = error or e
+        super()._end(error or self._lost)
+        self.temporaries = ()
 
     def _new_future(self) -> torch.futures.Future[None]:
         return torch.futures.Future(devices=[self._device])

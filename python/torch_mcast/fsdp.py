@@ -10,7 +10,11 @@ three things, and no gradient by a bit:
 - the end of the backward waits for them, so that clipping, the optimizer and
   everything else after loss.backward() finds finished gradients.
 
-Over NCCL it takes two communicators as well: see nccl.py.
+On a GPU FSDP2 has streams for that: one that copies in, one for Allgathers, one
+for Reduce-Scatters. There enable() leaves it at that: each collective is waited
+for on the stream that FSDP2 calls it on, which does not block the host, and
+FSDP2's events say when memory is free again. Over NCCL it takes two
+communicators as well: see nccl.py.
 """
 
 from __future__ import annotations
@@ -56,8 +60,8 @@ class Handle:
         reasons: for each module whose Reduce-Scatter had to block at least
             once, by name ("" is the root): why, the latest reason.
         timeline: records collectives and waits between start() and stop().
-        deferred: Reduce-Scatters left in flight so far.
-        blocked: Reduce-Scatters waited for at once so far.
+        deferred: Reduce-Scatters left in flight so far: on a GPU all, for which a stream waits.
+        blocked: Reduce-Scatters that the host has waited for at once so far.
         groups: those that Allgathers and Reduce-Scatters go over, or None: FSDP's own. Another
             model's enable(group=...) may share them.
         why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
@@ -168,7 +172,8 @@ class _AllGather(_Comm):
         work: Any = dist.all_gather_into_tensor(
             output_tensor, input_tensor, group=self.handle._group_for("allgather", group), async_op=True
         )
-        done = timeline.track("allgather", work, start, input_tensor.nbytes)
+        on_gpu = input_tensor.device.type != "cpu"
+        done = timeline.track("allgather", work, start, input_tensor.nbytes, on_gpu)
         if async_op:
             return _TimedWork(work, timeline, done)
         work.wait()
@@ -218,7 +223,8 @@ class _ReduceScatter(_Comm):
         async_op: bool = False,
     ) -> None:
         handle = self.handle
-        reason = self.why_block(output_tensor.dtype, op)
+        on_gpu = output_tensor.device.type != "cpu"
+        reason = None if on_gpu else self.why_block(output_tensor.dtype, op)
         if reason is not None and handle._defer is True:
             raise RuntimeError(f'Reduce-Scatter of module "{self.name}" cannot be deferred: {reason}')
         if reason is not None:
@@ -231,7 +237,13 @@ class _ReduceScatter(_Comm):
             group=handle._group_for("reduce_scatter", group),
             async_op=True,
         )
-        done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes)
+        done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, on_gpu)
+        if on_gpu:
+            # Before FSDP records, on this stream, the event that frees the input's memory for what comes next.
+            work.wait()
+            done()
+            handle.deferred += 1
+            return
         if reason is None:
             if handle._keep(work, done):
                 handle.deferred += 1
@@ -244,7 +256,7 @@ class _ReduceScatter(_Comm):
         handle.timeline.waited("reduce_scatter", start)
 
     def why_block(self, reduce_dtype: torch.dtype, op: Any) -> str | None:
-        """Return what reads the output before the end of the backward, or None.
+        """Return what reads the output of CPU tensors before the end of the backward, or None.
 
         What follows the Reduce-Scatter in FSDP2's foreach_reduce, in its order.
         """
@@ -291,10 +303,12 @@ def enable(
             Allgathers of so many next ones in the order of model.modules()
             (backward: previous ones), unless the module was given its own
             list. Each takes the memory of one more unsharded module. True
-            is 1; False, or 0, leaves every Allgather blocking.
+            is 1; False, or 0, leaves every Allgather blocking, and on a GPU
+            to FSDP's streams.
         defer_reduce_scatter: "auto": leave a Reduce-Scatter in flight until
             the end of the backward where that is legal, see Handle.reasons;
-            False: never; True: raise where it is not legal.
+            False: never; True: raise where it is not legal. On a GPU, where
+            FSDP2 has a stream for them, it changes nothing.
         group: communicate over this group instead of the mesh's, or over these two
             (torch_mcast.nccl.groups()); same ranks. No others are made then.
 
@@ -329,10 +343,19 @@ def enable(
     if prefetch:
         modules = [module for _, module in named]
         _prefetch(modules, int(prefetch), isinstance(model, FSDPModule))
-        for module in modules:
+        for module in filter(_on_cpu, modules):
             for param_group in _param_groups(module):
                 param_group.unshard_async_op = True
     return handle
+
+
+def _on_cpu(module: FSDPModule) -> bool:
+    """Say whether FSDP has no streams for a module's collectives.
+
+    Where it has, an asynchronous Allgather would leave them: it would begin, and cast and copy its
+    input, on the current stream, behind the compute that is queued there.
+    """
+    return all(group.device.type == "cpu" for group in _param_groups(module))
 
 
 def _choose(
@@ -367,7 +390,7 @@ def _prefetch(modules: list[FSDPModule], ahead: int, root_first: bool) -> None:
     inner = modules[:0:-1] if root_first else modules[::-1]
     backward = [modules[0], *inner] if root_first else inner
     _chain(backward, ahead, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
-    if inner:
+    if inner and _on_cpu(inner[0]):  # a host that does not block gets to the backward early enough
         _turn(inner[0], inner[1 : 1 + ahead])
 
 

@@ -1,4 +1,9 @@
-"""When collectives were in flight, and how long the training waited for them."""
+"""When collectives were in flight, and how long the training waited for them.
+
+Clocks are the host's. On a GPU waits are streams': the host goes on at once, so that next to nothing
+is exposed here whatever the GPU stands waiting for, and compute is what the host needed to queue it.
+When collectives were in flight is told as on a CPU, by when their results were there.
+"""
 
 from __future__ import annotations
 
@@ -87,11 +92,14 @@ class Timeline:
         now = time.perf_counter()
         return summarize(self.events, self.waits, self._began, now)
 
-    def track(self, kind: Kind, work: Work, start: float, nbytes: int) -> Callable[[], None]:
+    def track(
+        self, kind: Kind, work: Work, start: float, nbytes: int, on_gpu: bool = False
+    ) -> Callable[[], None]:
         """Record a collective in flight since `start`; return what to call when a wait for it has returned.
 
         It ends when its future says so, or where the backend has none (gloo's
-        Reduce-Scatter), when the wait has returned.
+        Reduce-Scatter), when the wait has returned; on a GPU a wait that
+        returns says nothing.
         """
         if not self.recording:
             return lambda: None
@@ -104,6 +112,8 @@ class Timeline:
 
         with contextlib.suppress(RuntimeError):
             work.get_future().add_done_callback(lambda _: done())
+            if on_gpu:
+                return lambda: None
         return done
 
     def waited(self, kind: Kind, start: float) -> None:
