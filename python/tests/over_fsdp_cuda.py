@@ -136,9 +136,10 @@ def memory() -> dict[str, int]:
 @scenario
 def temporaries() -> dict[str, bool]:
     """Memory of the library's own, allocated on one stream and waited for on another, is nobody else's."""
-    answers = {}
+    answers: dict[str, bool] = {}
+    kept: list[torch.Tensor] = []
     side = torch.cuda.Stream()
-    mine = torch.arange(float(BIG)) + RANK
+    mine = (torch.arange(float(BIG)) + RANK).to(CUDA)  # kept: whoever gives a tensor minds its streams
     theirs = torch.stack([torch.arange(float(BIG)) + r for r in range(SIZE)])
 
     def strided(t: torch.Tensor) -> torch.Tensor:
@@ -146,18 +147,20 @@ def temporaries() -> dict[str, bool]:
 
     def gather() -> tuple[Any, torch.Tensor, torch.Tensor]:
         out = strided(torch.zeros(SIZE, BIG))
-        return dist.all_gather_into_tensor(out, mine.cuda(), async_op=True), out, theirs
+        return dist.all_gather_into_tensor(out, mine, async_op=True), out, theirs
 
     def gather_list() -> tuple[Any, torch.Tensor, torch.Tensor]:
         outs = torch.zeros(SIZE, BIG + 1, device=CUDA)
-        return dist.all_gather([o[:BIG] for o in outs], mine.cuda(), async_op=True), outs[:, :BIG], theirs
+        return dist.all_gather([o[:BIG] for o in outs], mine, async_op=True), outs[:, :BIG], theirs
 
     def reduce() -> tuple[Any, torch.Tensor, torch.Tensor]:
         out, given = torch.zeros(BIG, device=CUDA), strided(theirs)
+        kept.append(given)
         return dist.reduce_scatter_tensor(out, given, async_op=True), out, theirs[RANK] * SIZE
 
     def reduce_list() -> tuple[Any, torch.Tensor, torch.Tensor]:
         out, given = torch.zeros(BIG, device=CUDA), strided(theirs)
+        kept.append(given)
         return dist.reduce_scatter(out, list(given), async_op=True), out, theirs[RANK] * SIZE
 
     def all_reduce() -> tuple[Any, torch.Tensor, torch.Tensor]:
@@ -178,9 +181,9 @@ def temporaries() -> dict[str, bool]:
         work.wait()  # the default stream
         with torch.cuda.stream(side):  # which did not wait
             others = [torch.full((n * BIG,), -1.0, device=CUDA) for n in (1, 1, SIZE, SIZE)]
-        kept = host(out)
+        got = host(out)
         torch.cuda.synchronize()
-        answers[post.__name__] = torch.equal(kept, want) and all((host(o) == -1).all() for o in others)
+        answers[post.__name__] = torch.equal(got, want) and all(bool((host(o) == -1).all()) for o in others)
         del others, out, work
     return answers
 
@@ -328,7 +331,8 @@ def hooks() -> dict[str, str]:
 def replicas() -> dict[str, str]:
     """Shards within rows of ranks, replicas down its columns."""
     cuda, cpu = (
-        init_device_mesh(where, (SIZE // 2, 2), mesh_dim_names=("replicate", "shard")) for where in ("cuda", "cpu")
+        init_device_mesh(where, (SIZE // 2, 2), mesh_dim_names=("replicate", "shard"))
+        for where in ("cuda", "cpu")
     )
     names = ("float32", "bfloat16 parameters, float32 reduction", "accumulation without communication")
     return {name: compared(CASES[name], cuda, cpu) for name in names}

@@ -239,7 +239,7 @@ class _ReduceScatter(_Comm):
         )
         done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, on_gpu)
         if on_gpu:
-            # Before FSDP records, on this stream, the event that frees the input's memory for what comes next.
+            # Before FSDP records, on this stream, the event behind which it frees the input's memory.
             work.wait()
             done()
             handle.deferred += 1
