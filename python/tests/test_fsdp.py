@@ -52,6 +52,9 @@ REASONS = {
     "hooked": "post-accumulate-grad hook",
     "offloaded": "CPU offload",
 }
+if torch.__version__ < "2.15":  # which reduces in the dtype of the parameters where none is said
+    DEFERRED.remove("bf16 parameters")
+    REASONS["bf16 parameters"] = "cast from torch.bfloat16 to torch.float32"
 
 
 class Part(nn.Module):

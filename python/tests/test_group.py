@@ -241,6 +241,25 @@ def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:
     assert sorted(said[2:]) == ["wait a", "wait b"]  # though the first failed
 
 
+def test_exit_does_not_wait_for_a_device_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "LINGER_S", 0.01)
+    waits = iter([False, False])  # then the device fails
+    reasons: list[str] = []
+
+    def abort(handle: int, reason: str) -> None:
+        reasons.append(reason)
+        _lib.library().abort(handle, reason)
+
+    stuck = single(wait=lambda _handle, _timeout_ms: False, abort=abort)
+    stuck.broken = lambda: next(waits, True)
+    exits = threading.Thread(target=group_module._close_all, daemon=True)
+    exits.start()
+    exits.join(BOUND)
+    assert not exits.is_alive()
+    assert reasons == ["its CUDA device has failed"]
+    assert stuck not in group_module._open_groups
+
+
 def listeners() -> set[str]:
     """Return the TCP sockets of this process that listen."""
     ours = set()

@@ -92,6 +92,7 @@ class MulticastBackend(GlooBacked):
             store,
         )
         self.group.disconnect = gloo.end
+        self.group.broken = device.failed
         _alive.append(self)
 
     def info(self) -> Info:

@@ -27,9 +27,20 @@ def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
             "the current stream is recording a CUDA graph, which cannot hold an operation of the host: "
             "run collectives outside of torch.cuda.graph"
         )
+    _used.add(tensor.device)
     stream = torch.cuda.current_stream(tensor.device).cuda_stream
     limit_ms = max(1, math.ceil(timeout.total_seconds() * 1000))  # 0 would be no limit
     return _lib.stream_at(tensor.device.index, stream, limit_ms)
+
+
+def failed() -> bool:
+    """Say whether a device that operations took place on has failed, which it then does for good."""
+    try:
+        for device in _used:
+            torch.cuda.current_stream(device).query()
+    except RuntimeError:
+        return True
+    return False
 
 
 def made_here(kept: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -150,6 +161,7 @@ class DeviceWork(McastWork):
         return torch.futures.Future(devices=[self._device])
 
 
+_used: set[torch.device] = set()
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 

@@ -250,6 +250,9 @@ class Group:
         # Ends what goes past the library, such as gloo's connections, so that no rank waits for this
         # one in it for ever. Called once the group is gone, this rank has waited long enough, or aborts.
         self.disconnect: Callable[[], None] = _nothing
+        # Says whether a device that operations of this process are queued on has failed for good, so that
+        # they never end and a group that is left is never gone.
+        self.broken: Callable[[], bool] = _sound
         self.failed = False  # an operation ended in an error, which its waiter has been told
         _open_groups.add(self)
         _watch_exceptions()
@@ -291,24 +294,25 @@ class Group:
                 self._closed = True
                 self._leaving = self.lib.leave(self.handle)
 
-    def wait_left(self, seconds: float | None) -> None:
-        """Wait at most this long until a group that is being left is gone; None: as long as it takes."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+    def wait_left(self, seconds: float) -> bool:
+        """Wait at most this long until a group that is being left is gone; say whether it is."""
+        deadline = time.monotonic() + seconds
         with self._ending:
             leaving = self._leaving
             if leaving is None or not self._usable():
-                return
+                return True
             try:
                 # A signal handler that runs meanwhile may end the group, and forget the work.
                 while self._leaving is not None and not self.lib.wait(leaving, SLICE_MS):
-                    if deadline is not None and time.monotonic() > deadline:
-                        return
+                    if time.monotonic() > deadline:
+                        return False
             except errors.McastError:
                 # After a failed operation peers are gone, and whoever waited knows.
                 if self._leaving is not None and not self.failed:
                     self._gone()
                     raise
             self._gone()
+            return True
 
     def abort(self, reason: str) -> None:
         """End the group on all ranks, whose operations fail with this rank's number and the reason.
@@ -427,15 +431,25 @@ def _close_all() -> None:
     for group in list(_open_groups):
         group.disconnect()
     for group in list(_open_groups):
-        _wait_left(group, None)
+        while not _wait_left(group, LINGER_S):
+            pass
 
 
-def _wait_left(group: Group, seconds: float | None) -> None:
+def _wait_left(group: Group, seconds: float) -> bool:
+    """Wait at most this long; say whether there is nothing more to wait for."""
     try:
-        group.wait_left(seconds)
+        if group.broken():
+            group.abort("its CUDA device has failed")
+        return group.wait_left(seconds)
     except errors.McastError as e:
         print(f"torch_mcast: closing a group at exit: {e}", file=sys.stderr)
+        return True
 
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+def _sound() -> bool:
+    """Say that no device has failed: none is used."""
+    return False
