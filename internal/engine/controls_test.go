@@ -21,9 +21,11 @@ type narrow struct {
 	heard    []wire.Control // control messages to deliver, from the ranks below
 	from     []int
 	more     bool // than a poll takes is in the queue
+	unsent   int
 }
 
 func (f *narrow) Multicast(r *fabric.Run) int { return r.Count }
+func (f *narrow) Unsent() int                 { return f.unsent }
 func (f *narrow) Flush()                      {}
 func (f *narrow) Wake()                       {}
 func (f *narrow) Sleep(time.Duration)         {}
@@ -84,6 +86,39 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	g.Work()
 	require.True(t, done(w))
 	require.NoError(t, w.Err())
+}
+
+// Who asks because of a silence is sent nothing that is still in the queue of the root's host; who knows
+// of a gap is.
+func TestWhatIsStillQueuedIsNotSentTwice(t *testing.T) {
+	f := &narrow{messages: map[int][]wire.Control{}}
+	g := NewGather(GatherConfig{
+		Core: multicast.Config{Rank: 0, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Cutoff: time.Hour}, Fabric: f, Job: 1,
+	})
+	send := make([]byte, 64)
+	_, err := g.Submit(GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: 64}, Send: send, Recv: send}, nil)
+	require.NoError(t, err)
+	repairs := func(certain uint8) (psns []uint32) {
+		f.messages = map[int][]wire.Control{}
+		f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, PSN: 10, Count: 6, Round: certain}}, []int{1}
+		g.Work()
+		for _, m := range f.messages[1] {
+			if m.Kind == wire.Repair {
+				psns = append(psns, m.PSN)
+			}
+		}
+		return psns
+	}
+	f.heard, f.from = []wire.Control{{Kind: wire.Credit, Collective: wire.Broadcast, PSN: 16}}, []int{1}
+	g.Work()
+	g.Work() // all chunks
+	f.unsent = 4
+	require.Equal(t, []uint32{10, 11}, repairs(0))
+	f.unsent = 100
+	require.Empty(t, repairs(0))
+	require.Equal(t, []uint32{10, 11, 12, 13, 14, 15}, repairs(1))
+	f.unsent = 0
+	require.Equal(t, []uint32{10, 11, 12, 13, 14, 15}, repairs(0))
 }
 
 // What waits in the fabric's queue may be what is missed: while a poll does not empty it, nobody asks,

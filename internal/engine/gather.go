@@ -471,6 +471,9 @@ func (g *Gather) Received(h *wire.Data) {
 
 // Control implements fabric.Sink.
 func (g *Gather) Control(from int, m *wire.Control) {
+	if multicast.Guesses(m) {
+		g.comm.Unsent(g.fab.Unsent())
+	}
 	g.comm.Control(g.now, from, m)
 	g.finish()
 }

@@ -63,6 +63,15 @@ func (f *rankFabric) Traits() fabric.Traits {
 	return fabric.Traits{Name: "simulated", Chunk: c.Chunk, Window: c.Window, Lossless: c.Lossless}
 }
 
+// Unsent implements fabric.Gather.
+func (f *rankFabric) Unsent() (chunks int) {
+	each := multicast.Time(float64(8*f.n.Core.Chunk) / f.n.Net.Gbps) // ns, without headers
+	for subgroup := range max(1, f.n.Core.Subgroups) {
+		chunks += int(f.backlog(subgroup) / max(1, each))
+	}
+	return chunks
+}
+
 // Multicast implements fabric.Gather: a burst at a time, once the NIC has sent what it was given.
 func (f *rankFabric) Multicast(r *fabric.Run) int {
 	n := f.n

@@ -90,6 +90,17 @@ func (g *gather) host0() *Host { return g.host }
 // Traits implements fabric.Gather.
 func (g *gather) Traits() fabric.Traits { return g.traits }
 
+// Unsent implements fabric.Gather. All that the host sends is in one queue.
+func (g *gather) Unsent() int {
+	w := g.host.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cfg.Rate == 0 {
+		return 0
+	}
+	return int(max(0, time.Until(g.host.sent)) / w.last(datagramHeaders+wire.DataSize+g.o.Chunk))
+}
+
 // Multicast implements fabric.Gather.
 func (g *gather) Multicast(r *fabric.Run) int {
 	w := g.host.world

@@ -64,6 +64,9 @@ func (g *memoryGather) Traits() fabric.Traits {
 	return fabric.Traits{Name: "shm", Chunk: g.lay.Chunk, Lossless: true}
 }
 
+// Unsent implements fabric.Gather.
+func (g *memoryGather) Unsent() int { return 0 }
+
 // Multicast implements fabric.Gather.
 func (g *memoryGather) Multicast(r *fabric.Run) (n int) {
 	if g.lay.Size == 1 {

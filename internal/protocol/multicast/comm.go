@@ -117,6 +117,7 @@ type Comm struct {
 	pool     pool
 	inFlight int  // operations that are active
 	shared   bool // see Share
+	unsent   int  // see Unsent
 	hearing  hearing
 	flows    flows
 	laps     laps

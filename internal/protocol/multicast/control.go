@@ -87,6 +87,15 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	}
 }
 
+// Guesses reports whether a message asks for chunks of which nothing but a silence says that they were
+// sent.
+func Guesses(m *wire.Control) bool { return m.Kind == wire.Fetch && m.Round == 0 }
+
+// Unsent says, before a message that Guesses, how many of the chunks that this rank has multicast last
+// are still in its host's queue. They are on their way to whoever asks for them, and who lacks them
+// later asks again. Ranks of a host share the queue, so that it may hold more than any receiver expects.
+func (c *Comm) Unsent(chunks int) { c.unsent = chunks }
+
 // fetch takes the right neighbour's request. What this rank holds is answered; what it lacks is
 // remembered, and asked for further left.
 func (c *Comm) fetch(p *op, from int, m *wire.Control) {
@@ -106,6 +115,9 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	first, end := int(m.PSN), int(m.PSN)+int(m.Count)
 	if shard == p.own {
 		end = min(end, p.sender.next) // the rest is still to be multicast
+		if !certain {
+			end = max(first, min(end, p.sender.next-c.unsent)) // and this is on its way
+		}
 	}
 	c.backlog.add(p.seq, p.repairs.want(&p.layout, &p.receiver, shard, first, end, certain))
 	if shard != p.own && p.state == active {

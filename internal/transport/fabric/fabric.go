@@ -86,6 +86,9 @@ type Gather interface {
 	// returns how many it took; 0 means that there is no room now. It does
 	// not keep Shard.
 	Multicast(r *Run) int
+	// Unsent returns about how many chunks Multicast took that have not left this host yet: those of the
+	// latest runs. It may cost a system call.
+	Unsent() int
 	// Control queues a message to a rank that multicast.Neighbours lists, payload (a chunk that
 	// follows) included, and reports whether it was taken: all of it, or, for want of room, none. It does
 	// not keep payload. A message for a rank whose path is broken is taken and thrown away: the

@@ -80,6 +80,9 @@ func (g *Gather) Traits() fabric.Traits {
 	return fabric.Traits{Name: "shm", Chunk: g.win.lay.Chunk, Lossless: true}
 }
 
+// Unsent is always 0: what was taken is where others read it.
+func (g *Gather) Unsent() int { return 0 }
+
 // Multicast publishes chunks while the ring has free slots.
 func (g *Gather) Multicast(r *fabric.Run) int {
 	if g.win.lay.Size == 1 {
