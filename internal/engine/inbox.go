@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"sync"
 
 	"go.uber.org/atomic"
@@ -26,6 +27,7 @@ type inbox[T any] struct {
 
 	mu     sync.Mutex
 	items  []queued[T]
+	room   []queued[T] // none of them: memory that items lie in again once all were taken
 	spare  []queued[T]
 	err    error // set once the engine takes no more
 	posted atomic.Uint64
@@ -41,18 +43,28 @@ type queued[T any] struct {
 // done. The caller tells the lane, or drives it.
 func (b *inbox[T]) Submit(o T, after func()) (*Work, error) {
 	w := newWork(b.clock(), after)
-	return w, b.queue(queued[T]{o, w})
+	return w, b.queue(MaxQueued, queued[T]{o, w})
 }
 
 // SubmitAll queues operations that belong together: all or, with an error, none. after is
 // called once for each when it is done.
 func (b *inbox[T]) SubmitAll(ops []T, after func()) ([]*Work, error) {
+	return b.submitAll(MaxQueued, ops, after)
+}
+
+// SubmitSteps is SubmitAll of steps of a call that goes to several lanes, or to one in several times. Whoever
+// posts it has looked for room for all of its steps (InFlight) before the first one: none is refused for want of it.
+func (b *inbox[T]) SubmitSteps(ops []T, after func()) ([]*Work, error) {
+	return b.submitAll(math.MaxInt, ops, after)
+}
+
+func (b *inbox[T]) submitAll(most int, ops []T, after func()) ([]*Work, error) {
 	works, items := make([]*Work, len(ops)), make([]queued[T], len(ops))
 	for i, o := range ops {
 		works[i] = newWork(b.clock(), after)
 		items[i] = queued[T]{o, works[i]}
 	}
-	return works, b.queue(items...)
+	return works, b.queue(most, items...)
 }
 
 // Fail ends all operations, now and later, with err. Any goroutine may call it.
@@ -68,9 +80,9 @@ func (b *inbox[T]) InFlight() int { return int(b.flying.Load()) }
 // Posted returns how many operations were taken up.
 func (b *inbox[T]) Posted() uint64 { return b.posted.Load() }
 
-// queue takes operations: all or, with an error, none.
-func (b *inbox[T]) queue(items ...queued[T]) error {
-	if err := b.add(items); err != nil {
+// queue takes operations, so that most wait, or more of one call: all or, with an error, none.
+func (b *inbox[T]) queue(most int, items ...queued[T]) error {
+	if err := b.add(most, items); err != nil {
 		return err
 	}
 	if b.added != nil {
@@ -79,16 +91,21 @@ func (b *inbox[T]) queue(items ...queued[T]) error {
 	return nil
 }
 
-func (b *inbox[T]) add(items []queued[T]) error {
+func (b *inbox[T]) add(most int, items []queued[T]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
 		return b.err
 	}
-	if len(b.items) > 0 && len(b.items)+len(items) > MaxQueued {
+	switch waiting := len(b.items); {
+	case waiting > 0 && waiting > most-len(items):
 		return ErrBusy
+	case waiting == 0:
+		b.items = b.room
 	}
-	b.items = append(b.items, items...)
+	if b.items = append(b.items, items...); cap(b.items) > cap(b.room) {
+		b.room = b.items[:0]
+	}
 	b.count.Add(int64(len(items))) // first, so that no more fly than are queued before one is taken
 	b.flying.Add(int64(len(items)))
 	b.posted.Add(uint64(len(items)))
@@ -117,9 +134,8 @@ func (b *inbox[T]) takeWhile(n int, may func(*T) bool) []queued[T] {
 		}
 	}
 	b.spare = append(b.spare[:0], b.items[:n]...)
-	rest := copy(b.items, b.items[n:])
-	clear(b.items[rest:])
-	b.items = b.items[:rest]
+	clear(b.items[:n])
+	b.items = b.items[n:]
 	b.count.Sub(int64(n))
 	return b.spare
 }

@@ -70,12 +70,12 @@ func TestInboxTakesAllOrNone(t *testing.T) {
 	var b inbox[int]
 	take := func(n int) []queued[int] { return b.takeWhile(n, func(*int) bool { return true }) }
 	many := make([]queued[int], 2*MaxQueued)
-	require.NoError(t, b.queue(many...))
-	require.ErrorIs(t, b.queue(queued[int]{}), ErrBusy)
+	require.NoError(t, b.queue(MaxQueued, many...))
+	require.ErrorIs(t, b.queue(MaxQueued, queued[int]{}), ErrBusy)
 	require.Len(t, take(2*MaxQueued-1), 2*MaxQueued-1)
-	require.ErrorIs(t, b.queue(many[:MaxQueued]...), ErrBusy)
-	require.NoError(t, b.queue(many[:MaxQueued-1]...))
-	require.ErrorIs(t, b.queue(queued[int]{}), ErrBusy)
+	require.ErrorIs(t, b.queue(MaxQueued, many[:MaxQueued]...), ErrBusy)
+	require.NoError(t, b.queue(MaxQueued, many[:MaxQueued-1]...))
+	require.ErrorIs(t, b.queue(MaxQueued, queued[int]{}), ErrBusy)
 	require.Len(t, take(2*MaxQueued), MaxQueued)
 	require.Empty(t, take(1))
 	require.Equal(t, 3*MaxQueued-1, b.InFlight(), "what was refused does not count, what was taken is not done")

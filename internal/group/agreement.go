@@ -35,6 +35,7 @@ type agreement struct {
 	host       int     // number of this host among nodes
 	columns    int     // the ranks of the smallest host
 	most       int     // and those of the largest
+	owners     [][]int // the ranks that each column sums for, see ownersOf
 	surplus    []surplus
 	column     members // those that the network joins: all, or one of each node
 	flat       string  // why there are no nodes

@@ -17,8 +17,8 @@ import (
 const (
 	// segmentBytes is the least that a rank has of a segment, but for the last.
 	segmentBytes = 1 << 20
-	// maxSegments bounds the operations that one Allreduce posts to a lane. With nodes, a segment is
-	// an operation for each of them, so there are fewer segments where there are more nodes.
+	// maxSegments bounds the operations that one Allreduce posts to a lane. With nodes, a segment is several, so
+	// that there are fewer segments where there are more of these.
 	maxSegments     = 64
 	stepsOfSegments = 8
 	// scratchBytes is the largest operation that is copied to make its length a
@@ -55,14 +55,11 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	if tiny(len(send), g.agreed.size) {
 		return g.startTiny(send, recv, t, op, factor)
 	}
-	a := newAllreduce(send, recv, t.Size(), g.agreed.size, maxSegments/max(1, g.agreed.steps()/stepsOfSegments))
+	a := newAllreduce(send, recv, t.Size(), g.agreed.size, max(leastSegments, maxSegments/max(1, g.agreed.gatherSteps()/stepsOfSegments)))
 	g.posting.Lock()
 	defer g.posting.Unlock()
-	across, within := 1+len(a.segments), (1+len(a.segments))*g.agreed.steps()
-	if !g.agreed.even() {
-		across = within
-	}
-	if g.full(overlap.Gather, across, within) || g.full(overlap.Reduce, across, within) {
+	gather, reduce := g.agreed.stepsOfAllreduce(a.segments, t.Size())
+	if g.full(overlap.Gather, gather) || g.full(overlap.Reduce, reduce) {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
 	parts := 1 + 2*len(a.segments)
@@ -79,26 +76,32 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 		return nil, err
 	}
 	defer g.wakeAgents()
-	steps := []*engine.Work{announced}
-	for _, s := range a.segments {
-		sum, gather, err := g.startSegment(s, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
-		if sum != nil {
-			w.before, steps = append(w.before, sum), append(steps, sum.Work)
-		}
-		if gather != nil {
-			steps = append(steps, gather)
-		}
-		if err != nil {
-			// The group has failed. Until what was posted has too, it may use the buffers.
-			a.refused = err
-			break
-		}
+	sums, gathers, err := g.startSegments(a.segments, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
+	a.refused = err // the group has failed: until what was posted has too, it may use the buffers
+	posted := append([]*engine.Work{announced}, gathers...)
+	for _, sum := range sums {
+		posted = append(posted, sum.Work)
 	}
-	for range parts - len(steps) {
+	for range parts - len(posted) {
 		joint.Ended()
 	}
-	joint.Posted(steps)
+	joint.Posted(posted)
+	w.before = sums
 	return w, nil
+}
+
+// stepsOfAllreduce returns what an Allreduce posts to the lanes of both classes, of elements of a size. Before its
+// segments, ranks tell each other what they called.
+func (a *agreement) stepsOfAllreduce(segments []segment, size int) (gather, reduce steps) {
+	if !a.twoLevel() {
+		return steps{across: 1 + len(segments)}, steps{across: len(segments)}
+	}
+	gather = a.gatherings(1).times(1 + len(segments))
+	for _, s := range segments {
+		cut := a.reduceGrain(true).cut(len(s.send)/a.size, size)
+		reduce = reduce.plus(a.reductions(len(cut)))
+	}
+	return gather, reduce
 }
 
 // wakeAgents has agents drive what whoever waits for an Allreduce does not: that drives one lane after
@@ -114,27 +117,45 @@ func (g *Group) wakeAgents() {
 	}
 }
 
-// startSegment posts the two steps of a segment; the second waits for the first. ended is
-// called at the end of each. With an error, those that are not nil were posted all the same.
-func (g *Group) startSegment(s segment, o collective.Op, ended func()) (sum *Work, gather *engine.Work, err error) {
-	n := len(s.send) / g.agreed.size
-	own := s.recv[g.agreed.rank*n:][:n]
-	sum, err = g.reduceScatter(s.send, own, o, true, func() {
-		g.begun(overlap.Gather)
-		ended() // first: a lane may be waited on for the end of all
-		g.lanes[overlap.Gather].Nudge()
-		if g.node != nil {
-			g.node.lanes[overlap.Gather].Nudge()
+// startSegments posts the two steps of each segment; the second waits for the first, and is posted when handOnBehind more segments
+// are begun. ended is called at the end of each. With an error, those that are returned were posted all the same.
+func (g *Group) startSegments(segments []segment, o collective.Op, ended func()) (sums []*Work, gathers []*engine.Work, err error) {
+	own := func(s segment) []byte {
+		n := len(s.send) / g.agreed.size
+		return s.recv[g.agreed.rank*n:][:n]
+	}
+	var rests []func() *Work // of those begun
+	for i := range len(segments) + handOnBehind {
+		if i < len(segments) && err == nil {
+			var rest func() *Work
+			rest, err = g.reduceScatter(segments[i].send, own(segments[i]), o, true, func() { g.summed(ended) })
+			if err == nil {
+				rests = append(rests, rest)
+			}
 		}
-	})
-	if err != nil {
-		return nil, nil, err
+		k := i - handOnBehind
+		if k < 0 || k >= len(rests) {
+			continue
+		}
+		sums = append(sums, rests[k]())
+		if err == nil {
+			var w *Work
+			if w, err = g.allgather(own(segments[k]), segments[k].recv, sums[k].Work, true, ended); err == nil {
+				gathers = append(gathers, w.Work)
+			}
+		}
 	}
-	next, err := g.allgather(own, s.recv, sum.Work, ended)
-	if err != nil {
-		return sum, nil, err
+	return sums, gathers, err
+}
+
+// summed is called when a segment is reduced, and may be gathered.
+func (g *Group) summed(ended func()) {
+	g.begun(overlap.Gather)
+	ended() // first: a lane may be waited on for the end of all
+	g.lanes[overlap.Gather].Nudge()
+	if g.node != nil {
+		g.node.lanes[overlap.Gather].Nudge()
 	}
-	return sum, next.Work, nil
 }
 
 // segment is a part of an Allreduce with a shard of equal length for each rank.

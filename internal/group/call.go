@@ -61,7 +61,7 @@ func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error)
 		ended(err)
 		return err
 	})
-	w, err := g.allgather(own, all, nil, joint.Ended)
+	w, err := g.allgather(own, all, nil, true, joint.Ended)
 	if err != nil {
 		return nil, err
 	}

@@ -12,14 +12,6 @@ import (
 // other segment by segment: while one segment crosses the network, memory moves the one beside it.
 // All ranks of a node, and all of a column, post theirs in the same order.
 
-const (
-	// segmentOfNode is what of a shard goes from one level to the other at a time, in bytes.
-	segmentOfNode = 256 << 10
-	// mostSteps bounds the operations that one composed operation posts to a lane, where there are
-	// not more nodes.
-	mostSteps = 128
-)
-
 // composed is an operation in the making.
 type composed struct {
 	*Group
@@ -28,42 +20,63 @@ type composed struct {
 	joint  *engine.Joint
 	left   int // steps not posted yet
 	works  []*engine.Work
-	column []*Work  // those of works that cross the network
-	rounds []*Work  // the last step of each call that posted some
-	later  []func() // post steps that wait for others, see postpone
-	err    error    // why not all of them were posted
+	column []*Work // those of works that cross the network
+	rounds []*Work // the last step of each call that posted some
+	later  int     // of Group.node.later, how many post steps of this one
+	err    error   // why not all of them were posted
 }
 
-// compose begins an operation of so many steps of the column, and of the node. finish, if not nil, is called when all of them are done,
-// with what they have ended with, and returns what the whole does. then, if not nil, is called at the end, well or not, when others see what the operation has
-// ended with: nobody else may ask to be called. call is what the caller has called, but for its number. g.posting is held for writing.
-func (g *Group) compose(class overlap.Class, call wire.Call, across, within int, begun bool, finish func(error) error, then func()) (*composed, error) {
-	steps := across + within
+// steps are how many of a column's, and of a node's, something is made of.
+type steps struct{ across, within int }
+
+func (s steps) times(n int) steps  { return steps{s.across * n, s.within * n} }
+func (s steps) plus(o steps) steps { return steps{s.across + o.across, s.within + o.within} }
+
+// outline says what is to be composed.
+type outline struct {
+	class overlap.Class
+	call  wire.Call // that was made, but for its number
+	steps steps
+	// part: it is one of a call that takes several, for all of which there was room.
+	part bool
+	// begun: the end of what it follows has begun it.
+	begun bool
+	// finish, if not nil, is called when all steps are done, with what they have ended with, and returns what the
+	// whole does.
+	finish func(error) error
+	// then, if not nil, is called at the end, well or not, when others see what the operation has ended with: nobody
+	// else may ask to be called.
+	then func()
+}
+
+// compose begins an operation. g.posting is held for writing until it is whole: see work.
+func (g *Group) compose(o outline) (*composed, error) {
 	switch {
 	case g.leaving:
 		return nil, g.closed()
-	case g.full(class, across, within):
+	case !o.part && g.full(o.class, o.steps):
 		return nil, engine.ErrBusy
 	}
-	call.Number = g.node.calls[class]
-	g.node.calls[class]++
-	c := &composed{Group: g, class: class, call: call, left: steps}
-	c.joint = engine.NewJoint(steps, func(err error) error {
-		g.ended(class)
-		if err = cmp.Or(err, c.err); finish != nil {
-			err = finish(err)
+	call := o.call
+	call.Number = g.node.calls[o.class]
+	g.node.calls[o.class]++
+	c := &composed{Group: g, class: o.class, call: call, left: o.steps.across + o.steps.within}
+	c.joint = engine.NewJoint(c.left, func(err error) error {
+		g.ended(o.class)
+		if err = cmp.Or(err, c.err); o.finish != nil {
+			err = o.finish(err)
 		}
 		if err == nil {
-			c.node.done.add(class, c.column)
+			c.node.done.add(o.class, c.column)
 		}
 		return err
 	})
-	c.joint.Book(&g.waited[class])
-	if then != nil {
-		c.joint.OnDone(func(error) { then() })
+	c.joint.Book(&g.waited[o.class])
+	if o.then != nil {
+		c.joint.OnDone(func(error) { o.then() })
 	}
-	if !begun {
-		g.begun(class)
+	if !o.begun {
+		g.begun(o.class)
 	}
 	return c, nil
 }
@@ -78,17 +91,21 @@ func onSuccess(do func()) func(error) error {
 	}
 }
 
+// leastCalls is how many calls alike there is room for, of however many steps they are.
+const leastCalls = 4
+
 // full reports whether a class has no room for so many operations on the group's own lane, and on the
-// node's. Where nothing is in flight there is room for a call of any size.
-func (g *Group) full(class overlap.Class, across, within int) bool {
+// node's. A call is admitted as a whole: one that was refused when others have posted their part of it could not be
+// called again.
+func (g *Group) full(class overlap.Class, s steps) bool {
 	full := func(gather, reduce interface{ InFlight() int }, steps int) bool {
 		n := gather.InFlight()
 		if class == overlap.Reduce {
 			n = reduce.InFlight()
 		}
-		return n > 0 && n+steps > engine.MaxQueued
+		return n+steps > max(engine.MaxQueued, leastCalls*steps)
 	}
-	return full(g.gather, g.reduce, across) || g.node != nil && full(g.node.gather, g.node.reduce, within)
+	return full(g.gather, g.reduce, s.across) || g.node != nil && full(g.node.gather, g.node.reduce, s.within)
 }
 
 // posted takes steps that were posted to the lanes of the node or, if across, of the column.
@@ -134,7 +151,7 @@ func (c *composed) gathers(across bool, ops ...engine.GatherOp) []*engine.Work {
 	for i := range ops {
 		ops[i].Call = c.call
 	}
-	works, err := lane.SubmitAll(ops, c.joint.Ended)
+	works, err := lane.SubmitSteps(ops, c.joint.Ended)
 	c.posted(works, err, across)
 	return works
 }
@@ -151,7 +168,7 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 	for i := range ops {
 		ops[i].Call = c.call
 	}
-	works, err := lane.SubmitAll(ops, c.joint.Ended)
+	works, err := lane.SubmitSteps(ops, c.joint.Ended)
 	c.posted(works, err, across)
 	return works
 }
@@ -159,9 +176,9 @@ func (c *composed) reduces(across bool, ops ...engine.ReduceOp) []*engine.Work {
 // work is the whole, of so many segments. If the group has failed, what was posted may use the buffers
 // until it ends, so that it is an operation all the same, unless nothing was posted. own is what this
 // rank gives to it or gets of it, in bytes.
-func (c *composed) work(own, segments int) (*Work, error) {
-	for _, post := range c.later {
-		post()
+func (c *composed) work(own, segments int) *Work {
+	for c.later > 0 {
+		c.node.postNext()
 	}
 	for range c.left {
 		c.joint.Ended()
@@ -186,16 +203,32 @@ func (c *composed) work(own, segments int) (*Work, error) {
 		here.Posted()
 		w.before, w.lane = c.column, here
 	}
-	return w, nil
+	return w
 }
 
-// postpone leaves steps of a segment to be posted behind those of so many later ones: a lane takes steps in
-// order, and what waits for the other level would keep those from going on.
+// postponed are steps that are to be posted behind those of later segments.
+type postponed struct {
+	of   *composed
+	post func()
+}
+
+// postpone leaves steps of a segment to be posted behind those of so many later ones, of the same operation or of
+// another one that is begun before this one is whole: a lane takes steps in order, and what waits for the other
+// level would keep those from going on.
 func (c *composed) postpone(segments int, post func()) {
-	if c.later = append(c.later, post); len(c.later) > segments {
-		c.later[0]()
-		c.later = c.later[1:]
+	c.later++
+	c.node.later = append(c.node.later, postponed{c, post})
+	for len(c.node.later) > segments {
+		c.node.postNext()
 	}
+}
+
+// postNext posts what was postponed first.
+func (n *nodeLanes) postNext() {
+	next := n.later[0]
+	n.later = n.later[1:]
+	next.of.later--
+	next.post()
 }
 
 // last returns the last of some steps, which ends after the others; nil if they were refused.
@@ -204,33 +237,4 @@ func last(steps []*engine.Work) *engine.Work {
 		return nil
 	}
 	return steps[len(steps)-1]
-}
-
-// stretch is a part of a shard: bytes from up to to.
-type stretch struct{ from, to int }
-
-func (s stretch) len() int { return s.to - s.from }
-
-// line is what segments are multiples of, in bytes, but for the last: elements of all types fit.
-const line = 64
-
-// cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least, and not
-// more if it is to stay whole. Ranks compare the lengths of segments, so that of the first one tells how
-// many follow: else one that called less than the others would find nothing wrong.
-func (g *Group) cut(bytes, size int, whole bool) []stretch {
-	most := max(1, mostSteps/g.agreed.steps())
-	step := (max(segmentOfNode, (bytes+most-1)/most) + line - 1) / line * line
-	if whole || bytes <= step {
-		return []stretch{{0, bytes}}
-	}
-	follow := (bytes - 1) / step
-	first := step + follow*line
-	if bytes < first {
-		follow, first = 1, step+size
-	}
-	all := []stretch{{0, first}}
-	for at := first; len(all) <= follow; at += step {
-		all = append(all, stretch{min(at, bytes), min(at+step, bytes)})
-	}
-	return all
 }

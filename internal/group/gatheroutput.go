@@ -3,6 +3,7 @@ package group
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
@@ -87,26 +88,27 @@ func (g *Group) gatherOutput(send, recv []byte, p *Output) (w *Work, err error) 
 
 // nodeGatherOutput is gatherOutput on two levels.
 func (g *Group) nodeGatherOutput(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
-	a, n, segments := g.agreed, len(own), g.cut(len(own), 1, false)
-	x, others := g.crossing(segments, own, recv), 0
+	a, n := g.agreed, len(own)
+	segments := a.gatherGrain(false).cut(n, 1)
+	posted := steps{a.gatherings(len(segments)).across, 1}
 	if a.node.size() > a.columns {
-		others = 1
+		posted.within = 2
 	}
-	c, err := g.compose(overlap.Gather, wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, x.steps(), others+1, false, finish, nil)
+	c, err := g.compose(outline{class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, steps: posted, finish: finish})
 	if err != nil {
 		return nil, err
 	}
-	across := c.gathers(true, x.columns...)
-	if others > 0 {
+	rows := c.gathers(true, a.rowsOfColumn(segments, own, recv, nil)...)
+	var written *engine.Work
+	if posted.within > 1 {
 		// Columns send what the ranks that they stand for have written.
-		written := c.gathers(false, engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil)})
-		across = append(across, c.gathers(true, behind(c.before(last(written), true), x.surplus)...)...)
-	} else {
-		across = append(across, c.gathers(true, x.surplus...)...)
+		barrier := engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil)}
+		written = c.before(last(c.gathers(false, barrier)), true)
 	}
-	claims.After = c.before(allOf(across), false)
+	surplus := c.gathers(true, a.surplusOfColumn(segments, own, recv, written)...)
+	claims.After = c.before(allOf(slices.Concat(rows, surplus)), false)
 	c.gathers(false, claims)
-	return c.work(n, len(segments))
+	return c.work(n, len(segments)), nil
 }
 
 // allOf is done once all of some steps are, in whatever order they end; nil if they were refused.

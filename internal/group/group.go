@@ -191,7 +191,7 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 	if p != nil {
 		return g.gatherOutput(send, recv, p)
 	}
-	return g.allgather(send, recv, nil, nil)
+	return g.allgather(send, recv, nil, false, nil)
 }
 
 // holdPosting keeps others from posting, where that is needed: the steps of an operation with nodes
@@ -205,9 +205,9 @@ func (g *Group) holdPosting() (release func()) {
 	return g.posting.RUnlock
 }
 
-// allgather posts an Allgather, which begins when what it follows, if that is not nil, is done. It
-// calls done, if that is not nil, at its end. The caller has called holdPosting.
-func (g *Group) allgather(send, recv []byte, follows *engine.Work, done func()) (*Work, error) {
+// allgather posts an Allgather, which begins when what it follows, if that is not nil, is done. part says that it is
+// one of a call that takes several. It calls done, if that is not nil, at its end. The caller has called holdPosting.
+func (g *Group) allgather(send, recv []byte, follows *engine.Work, part bool, done func()) (*Work, error) {
 	if g.node == nil {
 		return g.post(engine.GatherOp{
 			Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
@@ -218,7 +218,7 @@ func (g *Group) allgather(send, recv []byte, follows *engine.Work, done func()) 
 	if !engine.SameMemory(send, own) {
 		copy(own, send)
 	}
-	return g.nodeAllgather(own, recv, follows, done)
+	return g.nodeAllgather(own, recv, follows, part, done)
 }
 
 // Broadcast copies root's buf to every rank's.

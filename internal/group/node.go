@@ -19,6 +19,7 @@ type nodeLanes struct {
 	lanes  [2]*overlap.Lane // of gather and reduce
 	sums   partialSums
 	calls  [2]uint32        // of each class that were begun; guarded by Group.posting
+	later  []postponed      // steps, the first one first; none but while an operation is made
 	posted [2]atomic.Uint64 // operations of each class
 	done   tally
 }

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -9,103 +11,92 @@ import (
 
 // nodeAllgather is an Allgather on two levels: each column gathers the shards of its ranks, and each
 // node what its columns have gathered, host by host. The own shard lies in its place in recv. If
-// follows is not nil, it must be done before. done, if not nil, is called at its end.
-func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, done func()) (*Work, error) {
+// follows is not nil, it must be done before. part says that it is one of a call that takes several, and stays whole.
+// done, if not nil, is called at its end.
+func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, part bool, done func()) (*Work, error) {
 	a, n := g.agreed, len(own)
-	segments := g.cut(n, 1, follows != nil)
-	x := g.crossing(segments, own, recv)
-	within := g.spread(segments, x, own, recv)
-	c, err := g.compose(overlap.Gather, wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, x.steps(), 1+len(within), follows != nil, nil, done)
+	segments := a.gatherGrain(part).cut(n, 1)
+	c, err := g.compose(outline{
+		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, steps: a.gatherings(len(segments)),
+		part: part, begun: follows != nil, then: done,
+	})
 	if err != nil {
 		return nil, err
 	}
-	arrived := c.gathers(true, behind(follows, x.columns)...)
+	rows := c.gathers(true, a.rowsOfColumn(segments, own, recv, follows)...)
 	row := c.gathers(false, partOf(stretch{0, n}, a.node.ranks, own, recv, follows))
-	if len(x.surplus) > 0 {
-		arrived = append(arrived, c.gathers(true, behind(c.before(last(row), true), x.surplus)...)...)
+	surplus := c.gathers(true, a.surplusOfColumn(segments, own, recv, c.before(last(row), true))...)
+	for _, w := range slices.Concat(rows, surplus) {
+		c.before(w, false)
 	}
-	if len(arrived) == x.steps() {
-		for i := range arrived {
-			c.before(arrived[i], false)
-		}
-		for i := range within {
-			if from := within[i].from; from >= 0 {
-				within[i].After = arrived[from]
-			}
-		}
+	if c.err == nil {
+		c.gathers(false, a.spread(segments, own, recv, rows, surplus)...)
 	}
-	c.gathers(false, opsOf(within)...)
-	return c.work(n, len(segments))
+	return c.work(n, len(segments)), nil
 }
 
-// crossing is what this rank's column does in an Allgather, if it is in one.
-type crossing struct {
-	columns []engine.GatherOp // of each segment, a step in which the column gathers its ranks' shards
-	surplus []engine.GatherOp // then, of each segment, a Broadcast for each rank that this column stands for
-	of      map[piece]int     // which of all these brings what of a rank in no column
+// gatherings returns of how many steps an Allgather of so many segments is.
+func (a *agreement) gatherings(segments int) (s steps) {
+	if a.crosses() {
+		s.across = 1 + a.stood(a.node.own)
+	}
+	if s.within = a.size - a.node.size(); a.node.size() == a.columns {
+		s.within -= (len(a.nodes) - 1) * (a.columns - 1) // one for each other host, instead of for each of its ranks in columns
+	}
+	return s.times(segments).plus(steps{within: 1}) // the own row
 }
 
-// piece is a segment of a rank's shard.
-type piece struct{ rank, segment int }
+// stood is for how many ranks a column stands.
+func (a *agreement) stood(column int) int { return len(a.owners[column]) - len(a.nodes) }
 
-// steps is how many there are.
-func (x *crossing) steps() int { return len(x.columns) + len(x.surplus) }
-
-// crossing returns what this rank's column does in an Allgather into recv.
-func (g *Group) crossing(segments []stretch, own, recv []byte) *crossing {
-	a, n, x := g.agreed, len(own), &crossing{of: map[piece]int{}}
+// rowsOfColumn are the steps, one a segment, in which this rank's column, if it is in one, gathers its ranks' shards.
+func (a *agreement) rowsOfColumn(segments []stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
 	if !a.crosses() {
-		return x
+		return nil
 	}
 	for _, s := range segments {
-		x.columns = append(x.columns, partOf(s, a.column.ranks, own, recv, nil))
+		ops = append(ops, partOf(s, a.column.ranks, own, recv, after))
 	}
-	for i, s := range segments {
+	return ops
+}
+
+// surplusOfColumn are the steps that bring the shards of the ranks for which this rank's column stands, if it is in one: of each
+// segment a Broadcast for each of them.
+func (a *agreement) surplusOfColumn(segments []stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
+	n := len(own)
+	for _, s := range segments {
 		for _, r := range a.surplus {
 			if r.column == a.node.own {
-				x.of[piece{r.rank, i}] = x.steps()
-				x.surplus = append(x.surplus, copyOf(recv[r.rank*n:][s.from:s.to:s.to], r.host, r.host == a.host))
+				ops = append(ops, copyOf(recv[r.rank*n:][s.from:s.to:s.to], r.host, r.host == a.host, after))
 			}
 		}
-	}
-	return x
-}
-
-// nodeStep is a step of an Allgather in a node.
-type nodeStep struct {
-	engine.GatherOp
-	from int // the step of the own column that must be done before; -1: none
-}
-
-func opsOf(steps []nodeStep) (ops []engine.GatherOp) {
-	for _, s := range steps {
-		ops = append(ops, s.GatherOp)
 	}
 	return ops
 }
 
 // spread returns the steps that bring the shards of other hosts from the ranks of this one that have
 // them from their columns to all of it, in recv. Where all ranks of a host are in columns, such a step is an
-// Allgather of what their columns have gathered of one host, else a Broadcast of a shard.
-func (g *Group) spread(segments []stretch, x *crossing, own, recv []byte) (steps []nodeStep) {
-	a, n := g.agreed, len(own)
+// Allgather of what their columns have gathered of one host, else a Broadcast of a shard. rows and surplus are the steps of
+// this rank's column that bring what it has of them, as rowsOfColumn and surplusOfColumn say.
+func (a *agreement) spread(segments []stretch, own, recv []byte, rows, surplus []*engine.Work) (ops []engine.GatherOp) {
+	n := len(own)
 	shard := func(rank int) []byte { return recv[rank*n:][:n] }
-	broadcast := func(s stretch, rank, root, from int) {
-		step := nodeStep{copyOf(shard(rank)[s.from:s.to:s.to], root, root == a.node.own), -1}
+	broadcast := func(s stretch, rank, root int, arrives []*engine.Work, i int) {
+		op := copyOf(shard(rank)[s.from:s.to:s.to], root, root == a.node.own, nil)
 		if root == a.node.own {
-			step.from = from
+			op.After = arrives[i]
 		}
-		steps = append(steps, step)
+		ops = append(ops, op)
 	}
 	for i, s := range segments {
 		for h, node := range a.nodes {
 			switch {
 			case h == a.host:
 			case a.node.size() == a.columns:
-				steps = append(steps, nodeStep{partOf(s, node[:a.columns], shard(node[a.node.own]), recv, nil), i})
+				ops = append(ops, partOf(s, node[:a.columns], shard(node[a.node.own]), recv, rows[i]))
 			default:
 				for place, rank := range node[:a.columns] {
-					broadcast(s, rank, place, i)
+					broadcast(s, rank, place, rows, i)
 				}
 			}
 		}
@@ -113,19 +104,11 @@ func (g *Group) spread(segments []stretch, x *crossing, own, recv []byte) (steps
 	for i, s := range segments {
 		for _, r := range a.surplus {
 			if r.host != a.host {
-				broadcast(s, r.rank, r.column, x.of[piece{r.rank, i}])
+				broadcast(s, r.rank, r.column, surplus, i*a.stood(r.column)+r.row-len(a.nodes))
 			}
 		}
 	}
-	return steps
-}
-
-// behind has steps follow an operation, unless it is nil.
-func behind(w *engine.Work, steps []engine.GatherOp) []engine.GatherOp {
-	for i := range steps {
-		steps[i].After = w
-	}
-	return steps
+	return ops
 }
 
 // partOf is a step of an Allgather in which some ranks gather a stretch of their shards, of which send is
@@ -139,8 +122,8 @@ func partOf(s stretch, ranks []int, send, recv []byte, after *engine.Work) engin
 }
 
 // copyOf is a Broadcast of some bytes from a root; sends says that it is this rank.
-func copyOf(part []byte, root int, sends bool) engine.GatherOp {
-	o := engine.GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(part)}, Recv: part}
+func copyOf(part []byte, root int, sends bool, after *engine.Work) engine.GatherOp {
+	o := engine.GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(part)}, Recv: part, After: after}
 	if sends {
 		o.Send = nonNil(part)
 	}
@@ -153,7 +136,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	a := g.agreed
 	host, place := a.where(root)
 	stands := place % a.columns
-	segments := g.cut(len(buf), 1, false)
+	segments := rootGrain().cut(len(buf), 1)
 	crossing, own := 0, 0
 	switch {
 	case stands == a.node.own:
@@ -165,7 +148,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 		own = len(buf)
 	}
 	call := wire.Call{Collective: wire.Broadcast, Root: uint16(root), Bytes: uint64(len(buf))}
-	c, err := g.compose(overlap.Gather, call, crossing, len(segments), false, nil, nil)
+	c, err := g.compose(outline{class: overlap.Gather, call: call, steps: steps{crossing, len(segments)}})
 	if err != nil {
 		return nil, err
 	}
@@ -177,13 +160,13 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	for _, s := range segments {
 		part := buf[s.from:s.to:s.to]
 		if stands == a.node.own {
-			across = append(across, copyOf(part, host, host == a.host))
+			across = append(across, copyOf(part, host, host == a.host, nil))
 		}
-		within = append(within, copyOf(part, from, from == a.node.own))
+		within = append(within, copyOf(part, from, from == a.node.own, nil))
 	}
 	if crossing > 0 && stands != a.node.own {
 		// Nothing crosses in this column, but hosts that name roots in different columns meet in it.
-		c.gathers(true, copyOf(nil, host, host == a.host))
+		c.gathers(true, copyOf(nil, host, host == a.host, nil))
 	}
 	if host == a.host && place != stands {
 		here := c.gathers(false, within...)
@@ -202,7 +185,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 		}
 		c.gathers(false, within...)
 	}
-	return c.work(own, len(segments))
+	return c.work(own, len(segments)), nil
 }
 
 // nodeBarrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
@@ -215,7 +198,7 @@ func (g *Group) nodeBarrier() (*Work, error) {
 	if a.node.size() > a.columns {
 		within = 2
 	}
-	c, err := g.compose(overlap.Gather, wire.Call{Collective: wire.Barrier}, crossing, within, false, nil, nil)
+	c, err := g.compose(outline{class: overlap.Gather, call: wire.Call{Collective: wire.Barrier}, steps: steps{crossing, within}})
 	if err != nil {
 		return nil, err
 	}
@@ -230,5 +213,5 @@ func (g *Group) nodeBarrier() (*Work, error) {
 	if within > 1 {
 		c.gathers(false, barrier(c.before(last(there), false)))
 	}
-	return c.work(0, 1)
+	return c.work(0, 1), nil
 }

@@ -13,21 +13,37 @@ import (
 // column has summed what was in it.
 type partialSums struct {
 	slots [sumSlots][]byte
-	used  [sumSlots]*engine.Work // the column's operation that reads it last
+	used  [sumSlots]*engine.Work // what reads it last
 	next  int
 }
 
 // sumSlots is how many segments may lie between the two levels.
 const sumSlots = 4
 
-// take returns a slot, and what must be done before it is written to. Its user sets used.
-func (s *partialSums) take(bytes int) (slot int, buf []byte, after *engine.Work) {
-	slot = s.next
-	s.next = (s.next + 1) % sumSlots
-	if after = s.used[slot]; cap(s.slots[slot]) < bytes {
-		s.slots[slot], after = make([]byte, bytes), nil
+// nodeSums are a node's for its column's owners, of a segment: a row of equal length for each.
+type nodeSums struct {
+	bytes []byte
+	row   int
+	free  *engine.Work // must be done before anything is written; nil: nothing need be
+	used  **engine.Work
+}
+
+// rows returns some that lie one behind the other.
+func (s *nodeSums) rows(from, to int) []byte { return s.bytes[from*s.row : to*s.row] }
+
+// readBy says which step reads them last.
+func (s *nodeSums) readBy(w *engine.Work) { *s.used = w }
+
+// take returns a slot for so many rows. Its user says who reads it before the next is taken.
+func (p *partialSums) take(rows, bytes int) *nodeSums {
+	slot, all := p.next, rows*bytes
+	p.next = (p.next + 1) % sumSlots
+	s := &nodeSums{row: bytes, free: p.used[slot], used: &p.used[slot]}
+	if cap(p.slots[slot]) < all {
+		p.slots[slot], s.free = make([]byte, all), nil
 	}
-	return slot, s.slots[slot][:bytes], after
+	s.bytes = p.slots[slot][:all]
+	return s
 }
 
 // split returns the operations of nodes and columns that make up one of all ranks, and what its owner
@@ -53,96 +69,98 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 	return call
 }
 
-// nodeReduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the ranks of
-// every host, one for each column, which sums what its nodes have. What is for a rank in no column goes
+// nodeReduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the owners of
+// every column, and each column what its nodes have. What is for a rank in no column goes
 // to the one that stands for it, and from there over memory. whole says that it is a segment
-// already. done, if not nil, is called at its end.
-func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (*Work, error) {
+// already. done, if not nil, is called at its end. rest posts what is left of it: behind the next ones, if there are some.
+func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (rest func() *Work, err error) {
 	a, n, size := g.agreed, len(recv), o.Type.Size()
-	segments := g.cut(n, size, whole)
+	segments := a.reduceGrain(whole).cut(n, size)
 	within, across, finish := split(o, a.size)
-	crossing, here := a.reductions()
-	c, err := g.compose(overlap.Reduce, callOf(wire.ReduceScatter, o, n, 0), len(segments)*crossing, len(segments)*here, false, onSuccess(func() { finish(recv) }), done)
+	c, err := g.compose(outline{
+		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, n, 0), steps: a.reductions(len(segments)), part: whole,
+		finish: onSuccess(func() { finish(recv) }), then: done,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if crossing == 0 {
+	if !a.crosses() {
 		c.joinRoute()
 	}
 	for _, s := range segments {
 		within.Count, across.Count = s.len()/size, s.len()/size
 		result := recv[s.from:s.to]
 		shard := func(rank int) []byte { return send[rank*n+s.from : rank*n+s.to] }
-		if crossing == 0 {
-			c.reduces(false, a.sumsOfNode(within, shard, nil, nil)...)
-			c.handOn(across, a.surplus, nil, result, nil, 0)
+		if !a.crosses() {
+			c.reduces(false, a.sumsOfNode(within, shard, nil)...)
+			c.handOn(across, a.surplus, nil, result)
 			continue
 		}
-		slot, partial, free := g.node.sums.take((len(a.nodes) + crossing - 1) * s.len())
-		sum := func(i int) []byte { return partial[i*s.len() : (i+1)*s.len()] }
-		summed := c.reduces(false, a.sumsOfNode(within, shard, sum, free)...)
-		reads := c.reduces(true, a.sumsOfColumn(across, sum, result, c.before(last(summed), true))...)
-		c.handOn(across, a.surplus, sum, result, c.before(allOf(reads), false), slot)
+		sums := g.node.sums.take(len(a.owners[a.node.own]), s.len())
+		summed := c.reduces(false, a.sumsOfNode(within, shard, sums)...)
+		read := c.reduces(true, a.sumsOfColumn(across, sums, result, c.before(last(summed), true))...)
+		sums.readBy(c.before(allOf(read), false))
+		c.handOn(across, a.surplus, sums, result)
 	}
-	return c.work(n, len(segments))
+	return func() *Work { return c.work(n, len(segments)) }, nil
 }
 
-// reductions returns of how many steps of this rank's column and of its node a segment of a Reduce-Scatter is.
-func (a *agreement) reductions() (across, within int) {
-	within = len(a.nodes) + len(a.surplus)
-	if alone := a.node.size() - a.columns; alone > 0 {
-		within = len(a.nodes)*a.columns + len(a.surplus) + alone
+// reductions returns of how many steps a Reduce-Scatter of so many segments is.
+func (a *agreement) reductions(segments int) (s steps) {
+	if s.within = 1; !a.even() {
+		s.within = a.node.size() // one for each column, and one for each rank in none
 	}
 	if a.crosses() {
-		across = 1
-		for _, r := range a.surplus {
-			if r.column == a.node.own {
-				across++
-			}
-		}
+		s.across = 1 + len(a.standsFor())
 	}
-	return across, within
+	return s.times(segments)
 }
 
-// sumsOfNode are the steps that sum what this node has of a segment: sum is where the sum for a host's rank
-// of the own column goes, by the number of the host, and behind these those for ranks that the column stands for.
-// Where all ranks of the host are in columns, a step sums for all columns at once.
-func (a *agreement) sumsOfNode(o collective.Op, shard, sum func(int) []byte, free *engine.Work) (ops []engine.ReduceOp) {
-	reduce := func(column, rank, i int) {
-		op := reduction(o, column, shard(rank), nil, nil)
+// sumsOfNode are the steps that sum what this node has of a segment, for the owners of all columns; sums takes those of
+// the own column. Columns of equal hosts have as many owners each, so that one step sums for all of them.
+func (a *agreement) sumsOfNode(o collective.Op, shard func(rank int) []byte, sums *nodeSums) (ops []engine.ReduceOp) {
+	if a.even() {
+		row := func(column, row int) []byte { return shard(a.owners[column][row]) }
+		return []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: sums.bytes, Rows: len(a.nodes), Row: row}, After: sums.free}}
+	}
+	for column, owners := range a.owners {
+		op := reduction(o, column, nil, nil, nil)
+		op.Rows, op.Row = len(owners), func(_, row int) []byte { return shard(owners[row]) }
 		if column == a.node.own {
-			op.Recv, op.After = sum(i), free
+			op.Recv, op.After = sums.bytes, sums.free
 		}
 		ops = append(ops, op)
-	}
-	for h, node := range a.nodes {
-		if a.node.size() == a.columns {
-			ops = append(ops, engine.ReduceOp{Op: direct.Op{Op: o, Recv: sum(h), Shards: func(place int) []byte {
-				return shard(node[place])
-			}}, After: free})
-			continue
-		}
-		for column, rank := range node[:a.columns] {
-			reduce(column, rank, h)
-		}
-	}
-	for _, r := range a.surplus {
-		reduce(r.column, r.rank, len(a.nodes)+r.nth)
 	}
 	return ops
 }
 
-// sumsOfColumn are the steps that sum what the nodes have. What is for a rank of this host that is in no column
-// takes the place of what this node had for it.
-func (a *agreement) sumsOfColumn(o collective.Op, sum func(int) []byte, recv []byte, after *engine.Work) []engine.ReduceOp {
-	ops := []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: recv, Shards: sum}, After: after}}
+// hosted are the ranks of a host that a column stands for: rows from up to to of its sums.
+type hosted struct{ host, from, to int }
+
+// standsFor returns whom this rank's column stands for.
+func (a *agreement) standsFor() (all []hosted) {
 	for _, r := range a.surplus {
-		if r.column != a.node.own {
-			continue
+		switch end := len(all) - 1; {
+		case r.column != a.node.own:
+		case end >= 0 && all[end].host == r.host:
+			all[end].to++
+		default:
+			all = append(all, hosted{r.host, r.row, r.row + 1})
 		}
-		partial := sum(len(a.nodes) + r.nth)
-		op := reduction(o, r.host, partial, nil, after)
-		if r.host == a.host {
+	}
+	return all
+}
+
+// sumsOfColumn are the steps that sum what the nodes have. What is for ranks of this host that are in no column
+// takes the place of what this node had for them.
+func (a *agreement) sumsOfColumn(o collective.Op, sums *nodeSums, recv []byte, after *engine.Work) []engine.ReduceOp {
+	shard := func(host int) []byte { return sums.rows(host, host+1) }
+	ops := []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: recv, Shards: shard}, After: after}}
+	for _, h := range a.standsFor() {
+		all, partial := o, sums.rows(h.from, h.to)
+		all.Count *= h.to - h.from
+		op := reduction(all, h.host, partial, nil, after)
+		if h.host == a.host {
 			op.Recv = partial
 		}
 		ops = append(ops, op)
@@ -156,9 +174,9 @@ func reduction(o collective.Op, root int, send, recv []byte, after *engine.Work)
 	return engine.ReduceOp{Op: direct.Op{Op: o, Send: send, Recv: recv}, After: after}
 }
 
-// handOn brings results to ranks of this host that are in no column: the sums that their columns have read, and
-// of which this one gets its own in recv. The slot that the sums are in is used until then.
-func (c *composed) handOn(o collective.Op, to []surplus, sum func(int) []byte, recv []byte, read *engine.Work, slot int) {
+// handOn brings results of a segment to ranks of this host that are in no column. sums are those that this rank's
+// column has read, which have the results now; nil: it is in none, and gets its own in recv.
+func (c *composed) handOn(o collective.Op, to []surplus, sums *nodeSums, recv []byte) {
 	a, gives := c.agreed, false
 	var ops []engine.ReduceOp
 	for _, r := range to {
@@ -169,26 +187,27 @@ func (c *composed) handOn(o collective.Op, to []surplus, sum func(int) []byte, r
 		op.Of = wire.ToRank(r.column)
 		switch a.node.own {
 		case r.column:
-			op.Send, op.After, gives = sum(len(a.nodes)+r.nth), read, true
+			op.Send, op.After, gives = sums.rows(r.row, r.row+1), *sums.used, true
 		case r.place:
 			op.Recv = recv
 		}
 		ops = append(ops, op)
 	}
-	if sum != nil {
-		c.node.sums.used[slot] = read
+	if len(ops) == 0 {
+		return
 	}
-	if len(ops) > 0 {
-		c.postpone(sumSlots/2, func() {
-			if given := c.reduces(false, ops...); gives {
-				c.node.sums.used[slot] = last(given)
-			}
-		})
-	}
+	c.postpone(handOnBehind, func() {
+		if given := c.reduces(false, ops...); gives {
+			sums.readBy(last(given))
+		}
+	})
 }
 
+// handOnBehind is behind how many later segments results are handed on. Slots are free for the next one all the same.
+const handOnBehind = sumSlots / 2
+
 // joinRoute has this rank's column agree with the others upon how to reduce, though it has nothing to.
-func (c *composed) joinRoute() { _, c.err = c.reduce.SubmitAll(nil, nil) }
+func (c *composed) joinRoute() { _, c.err = c.reduce.SubmitSteps(nil, nil) }
 
 // nodeReduce is a Reduce on two levels: to the root's column in each node, and there to the root's host. If the
 // root is in no column, who stands for it hands the result on.
@@ -196,7 +215,7 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 	a, size := g.agreed, o.Type.Size()
 	host, place := a.where(root)
 	column := place % a.columns
-	segments := g.cut(len(send), size, false)
+	segments := rootGrain().cut(len(send), size)
 	within, across, finish := split(o, a.size)
 	crossing, here := 0, len(segments)
 	switch {
@@ -207,12 +226,15 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 	}
 	var to []surplus
 	if place != column {
-		to = []surplus{{root, host, place, column, -len(a.nodes)}}
+		to = []surplus{{rank: root, host: host, place: place, column: column}}
 		if host == a.host {
 			here *= 2
 		}
 	}
-	c, err := g.compose(overlap.Reduce, callOf(wire.Reduce, o, len(send), root), crossing, here, false, onSuccess(func() { finish(recv) }), nil)
+	c, err := g.compose(outline{
+		class: overlap.Reduce, call: callOf(wire.Reduce, o, len(send), root), steps: steps{crossing, here},
+		finish: onSuccess(func() { finish(recv) }),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -235,18 +257,18 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 		}
 		if column != a.node.own {
 			c.reduces(false, sum)
-			c.handOn(across, to, nil, result, nil, 0)
+			c.handOn(across, to, nil, result)
 			continue
 		}
-		slot, partial, free := g.node.sums.take(s.len())
-		sum.Recv, sum.After = partial, free
+		sums := g.node.sums.take(1, s.len())
+		sum.Recv, sum.After = sums.bytes, sums.free
 		summed := c.reduces(false, sum)
-		reads := reduction(across, host, partial, result, c.before(last(summed), true))
+		reads := reduction(across, host, sums.bytes, result, c.before(last(summed), true))
 		if host == a.host && place != column {
-			reads.Recv = partial
+			reads.Recv = sums.bytes
 		}
-		read := c.before(last(c.reduces(true, reads)), false)
-		c.handOn(across, to, func(int) []byte { return partial }, result, read, slot)
+		sums.readBy(c.before(last(c.reduces(true, reads)), false))
+		c.handOn(across, to, sums, result)
 	}
-	return c.work(len(recv), len(segments))
+	return c.work(len(recv), len(segments)), nil
 }

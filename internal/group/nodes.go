@@ -115,24 +115,25 @@ func apart(ranks []host) string {
 type surplus struct {
 	rank, host, place int
 	column            int // the place of the rank of its host that stands for it
-	nth               int // of those that column stands for
+	row               int // which one it is of those that column sums for
 }
 
-// surplusOf returns the ranks in no column, in an order in which neighbours are on different hosts where that
-// can be: what is reduced to one after another then comes in by different links.
-func surplusOf(nodes [][]int) (all []surplus) {
-	columns, most := fewestAndMost(nodes)
-	stands := make([]int, columns) // for so many
-	for place := columns; place < most; place++ {
-		for i := range nodes {
-			host, column := (i+place)%len(nodes), place%columns
-			if node := nodes[host]; place < len(node) {
-				all = append(all, surplus{node[place], host, place, column, stands[column]})
-				stands[column]++
-			}
+// ownersOf returns the ranks that each column sums for: those at its place of each host and, behind these, host by
+// host, those that they stand for, of which surplus says more.
+func ownersOf(nodes [][]int) (owners [][]int, all []surplus) {
+	columns, _ := fewestAndMost(nodes)
+	owners = make([][]int, columns)
+	for column := range owners {
+		owners[column] = at(nodes, column)
+	}
+	for host, node := range nodes {
+		for place := columns; place < len(node); place++ {
+			rank, column := node[place], place%columns
+			all = append(all, surplus{rank: rank, host: host, place: place, column: column, row: len(owners[column])})
+			owners[column] = append(owners[column], rank)
 		}
 	}
-	return all
+	return owners, all
 }
 
 // fewestAndMost returns how many ranks the smallest and the largest host hold.
@@ -157,12 +158,12 @@ func (a *agreement) layOut() {
 	default:
 		a.nodes = nodes
 		a.columns, a.most = fewestAndMost(nodes)
-		a.surplus = surplusOf(nodes)
+		a.owners, a.surplus = ownersOf(nodes)
 		h, place := a.where(a.rank)
 		a.host, a.node = h, members{ranks: nodes[h], own: place}
 		a.column = members{ranks: []int{a.rank}}
 		if a.crosses() {
-			a.column = members{ranks: a.at(place), own: h}
+			a.column = members{ranks: at(nodes, place), own: h}
 		}
 		a.ring = ringOf(pick(&a.column, a.hosts))
 	}
@@ -190,19 +191,11 @@ func (a *agreement) even() bool { return a.columns == a.most }
 func (a *agreement) crosses() bool { return !a.twoLevel() || a.node.own < a.columns }
 
 // at returns the rank at a place of each host; all hosts have that place.
-func (a *agreement) at(place int) (ranks []int) {
-	for _, node := range a.nodes {
+func at(nodes [][]int, place int) (ranks []int) {
+	for _, node := range nodes {
 		ranks = append(ranks, node[place])
 	}
 	return ranks
-}
-
-// steps bounds the operations that a segment of a composed one is on a lane, alike on all ranks.
-func (a *agreement) steps() int {
-	if a.even() {
-		return len(a.nodes)
-	}
-	return a.size + a.most
 }
 
 // Nodes returns the ranks of each host, where the group works on two levels; else nil. The order in which

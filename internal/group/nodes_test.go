@@ -2,7 +2,6 @@ package group
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
@@ -74,14 +74,17 @@ func TestColumnsAndNodes(t *testing.T) {
 			require.Equal(t, rank, a.column.rank(a.column.own))
 			host, place := a.where(rank)
 			require.Equal(t, []int{a.host, a.node.own}, []int{host, place})
-			stands := map[int][]int{} // which one of the column it is, of those a column stands for
+			stands := map[int][]int{} // of each column
 			for _, r := range a.surplus {
 				require.Equal(t, a.nodes[r.host][r.place], r.rank)
-				require.Less(t, r.column, columns)
-				require.Equal(t, len(stands[r.column]), r.nth)
+				require.Equal(t, r.rank, a.owners[r.column][r.row])
+				require.GreaterOrEqual(t, r.row, n)
 				stands[r.column] = append(stands[r.column], r.rank)
 			}
-			require.Len(t, slices.Concat(slices.Collect(maps.Values(stands))...), len(hosts)-n*columns)
+			require.ElementsMatch(t, everyone(0, len(hosts)).ranks, slices.Concat(a.owners...), "each is summed for once")
+			for column, owners := range a.owners {
+				require.Equal(t, at(a.nodes, column), owners[:n])
+			}
 			if require.NotContains(t, a.others(), rank); place >= columns {
 				require.False(t, a.crosses())
 				require.Contains(t, stands[place%columns], rank)
@@ -91,6 +94,15 @@ func TestColumnsAndNodes(t *testing.T) {
 				continue
 			}
 			require.True(t, a.crosses())
+			var rows []int // that the column sums for ranks that it stands for
+			for _, h := range a.standsFor() {
+				for row := h.from; row < h.to; row++ {
+					rows = append(rows, row)
+					require.Contains(t, a.nodes[h.host][columns:], a.owners[place][row])
+				}
+			}
+			require.Len(t, rows, a.stood(place))
+			require.True(t, slices.IsSorted(rows))
 			require.Equal(t, n, a.column.size())
 			require.Equal(t, host, a.column.own)
 			for _, r := range a.node.ranks {
@@ -133,40 +145,85 @@ func TestColumnPorts(t *testing.T) {
 	require.EqualValues(t, 65534, a.columnPort(65535), "there is none above")
 }
 
+// TestCut: segments lie one behind the other, in whole elements, and the length of the first one tells how many there are.
 func TestCut(t *testing.T) {
-	for _, nodes := range []int{2, 4, 1000} {
-		g := &Group{agreed: &agreement{nodes: make([][]int, nodes), columns: 2, most: 2}}
-		firsts := map[int]int{} // length of the first segment: how many there are
-		for _, bytes := range []int{0, 8, segmentOfNode - 64, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 2*segmentOfNode - 72, 2*segmentOfNode - 64, 2 * segmentOfNode, 3*segmentOfNode - 128, 3 * segmentOfNode, 100 << 20} {
-			all, at := g.cut(bytes, 8, false), 0
-			for _, s := range all {
-				require.Equal(t, at, s.from)
-				require.Zero(t, s.len()%8)
-				at = s.to
+	for _, c := range []struct {
+		hosts   []int // ranks of each
+		gathers int   // segments of a large Allgather
+	}{
+		{[]int{2, 2}, 64},
+		{slices.Repeat([]int{8}, 4), 32},
+		{slices.Repeat([]int{8}, 100), leastSegments},
+		{append(slices.Repeat([]int{8}, 64), 7), leastSegments},
+	} {
+		a := &agreement{settings: config.Default()}
+		for h, k := range c.hosts {
+			a.hosts = append(a.hosts, on(slices.Repeat([]int{h}, k)...)...)
+		}
+		a.size = len(a.hosts)
+		a.layOut()
+		for name, g := range map[string]grain{"gather": a.gatherGrain(false), "reduce": a.reduceGrain(false), "root": rootGrain()} {
+			firsts := map[int]int{} // length of the first segment: how many there are
+			large := 64 << 30 / a.size / line * line
+			for _, bytes := range []int{0, 8, segmentOfNode - 64, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 2*segmentOfNode - 72, 2*segmentOfNode - 64, 2 * segmentOfNode, 3*segmentOfNode - 128, 3 * segmentOfNode, 100 << 20, large} {
+				all, at := g.cut(bytes, 8), 0
+				for _, s := range all {
+					require.Equal(t, at, s.from)
+					require.Zero(t, s.len()%8)
+					at = s.to
+				}
+				require.Equal(t, bytes, at)
+				if others := firsts[all[0].len()]; others > 0 {
+					require.Equal(t, others, len(all), "a first segment of %d bytes", all[0].len())
+				}
+				firsts[all[0].len()] = len(all)
+				if g.most > 0 {
+					require.LessOrEqual(t, all[len(all)-1].len(), g.most)
+				}
 			}
-			require.Equal(t, bytes, at)
-			if others := firsts[all[0].len()]; others > 0 {
-				require.Equal(t, others, len(all), "a first segment of %d bytes", all[0].len())
+			if name == "gather" {
+				require.Len(t, g.cut(large, 8), c.gathers)
 			}
-			firsts[all[0].len()] = len(all)
-			require.LessOrEqual(t, (len(all)-1)*nodes, max(nodes, mostSteps))
-			require.Equal(t, []stretch{{0, bytes}}, g.cut(bytes, 8, true))
+		}
+		require.Len(t, a.gatherGrain(true).cut(1<<30, 8), 1)
+		require.Len(t, a.reduceGrain(true).cut(64<<10, 8), 1, "a segment of an Allreduce")
+	}
+}
+
+// TestSumsAreBounded: however many hosts there are, what lies between the levels does not take more memory.
+func TestSumsAreBounded(t *testing.T) {
+	for _, hosts := range [][]int{{2, 2}, {200, 1}, append(slices.Repeat([]int{8}, 64), 7), slices.Repeat([]int{2}, 1000)} {
+		a := &agreement{settings: config.Default()}
+		for h, k := range hosts {
+			a.hosts = append(a.hosts, on(slices.Repeat([]int{h}, k)...)...)
+		}
+		a.size = len(a.hosts)
+		a.layOut()
+		for _, whole := range []bool{false, true} {
+			for _, bytes := range []int{100, 4 << 20} {
+				for _, s := range a.reduceGrain(whole).cut(bytes, 4) {
+					require.LessOrEqual(t, s.len()*len(a.owners[0]), 2*mostSums, "%d hosts, %d bytes, whole %v", len(hosts), bytes, whole)
+				}
+			}
 		}
 	}
 }
 
 // TestPartialSums gives each slot out again only behind what reads it.
 func TestPartialSums(t *testing.T) {
-	var s partialSums
+	var p partialSums
+	reads := make([]*engine.Work, sumSlots)
 	for i := range 3 * sumSlots {
-		slot, buf, after := s.take(100)
-		require.Equal(t, i%sumSlots, slot)
-		require.Len(t, buf, 100)
-		require.Nil(t, after)
+		s := p.take(4, 25)
+		require.Len(t, s.rows(0, 4), 100)
+		require.Len(t, s.rows(1, 3), 50)
+		require.Same(t, &s.bytes[25], &s.rows(1, 2)[0])
+		require.True(t, s.free == reads[i%sumSlots])
+		reads[i%sumSlots] = new(engine.Work)
+		s.readBy(reads[i%sumSlots])
 	}
-	_, small, _ := s.take(50)
-	require.Len(t, small, 50)
-	_, large, after := s.take(200)
-	require.Len(t, large, 200)
-	require.Nil(t, after, "new memory waits for nobody")
+	require.Len(t, p.take(1, 50).bytes, 50)
+	large := p.take(2, 100)
+	require.Len(t, large.bytes, 200)
+	require.Nil(t, large.free, "new memory waits for nobody")
 }

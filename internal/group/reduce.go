@@ -40,17 +40,23 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 			g.agreed.rank*len(recv), (g.agreed.rank+1)*len(recv))
 	}
 	defer g.holdPosting()()
-	return g.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, false, nil)
+	rest, err := g.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, false, nil)
+	if err != nil {
+		return nil, err
+	}
+	return rest(), nil
 }
 
 // reduceScatter posts a Reduce-Scatter, one that stays whole if it is a segment of something larger,
-// and calls done, if that is not nil, at its end. The caller has called holdPosting.
-func (g *Group) reduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (*Work, error) {
+// and calls done, if that is not nil, at its end. rest posts what has to wait for others, and is called before
+// more than handOnBehind more are begun. The caller has called holdPosting.
+func (g *Group) reduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (rest func() *Work, err error) {
 	if g.node != nil {
 		return g.nodeReduceScatter(send, recv, o, whole, done)
 	}
 	o.Count = len(recv) / o.Type.Size()
-	return g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, done)
+	w, err := g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, done)
+	return func() *Work { return w }, err
 }
 
 // Reduce gives root the reduction of all ranks' send. There recv is as long as

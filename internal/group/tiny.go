@@ -34,7 +34,7 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
 	defer g.holdPosting()()
-	w, err := g.allgather(own, a.all, nil, joint.Ended)
+	w, err := g.allgather(own, a.all, nil, false, joint.Ended)
 	if err != nil {
 		return nil, err
 	}

@@ -161,10 +161,10 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: a row is gathered before it has arrived", file: "group/nodegather.go",
-		old: `				within[i].After = arrived[from]
-`,
-		new: `				_ = from
-`,
+		old: `shard(node[a.node.own]), recv, rows[i]))`,
+		new: `shard(node[a.node.own]), recv, nil))`,
+		more: []edit{{"group/nodegather.go", `			op.After = arrives[i]
+`, ``}},
 	},
 	{
 		name: "nodes: the last segment of a row is dropped", file: "group/nodegather.go",
@@ -193,44 +193,40 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: the sum for a host is left out", file: "group/nodereduce.go",
-		old: `		summed := c.reduces(false, a.sumsOfNode(within, shard, sum, free)...)
-`,
-		new: `		summed := c.reduces(false, a.sumsOfNode(within, shard, sum, free)[1:]...)
-`,
+		old: `Recv: sums.bytes, Rows: len(a.nodes), Row: row}`,
+		new: `Recv: sums.bytes, Rows: len(a.nodes) - 1, Row: row}`,
 	},
 	{
-		name: "nodes: a column reads when the first sum is there", file: "group/nodereduce.go",
+		name: "nodes: a column reads before the sums are there", file: "group/nodereduce.go",
 		old: `c.before(last(summed), true))...)
 `,
-		new: `c.before(last(summed[:min(1, len(summed))]), true))...)
+		new: `c.before(last(summed[:0]), true))...)
 `,
 	},
 	{
 		name: "nodes: memory for sums is used again too early", file: "group/nodereduce.go",
-		old: `	if after = s.used[slot]; cap(`,
-		new: `	if after = nil; cap(`,
+		old: `free: p.used[slot], used`,
+		new: `used`,
 	},
 	{
 		name: "nodes: a sum for the wrong owner", file: "group/nodereduce.go",
-		old: `				return shard(node[place])
-`,
-		new: `				return shard(a.node.ranks[place])
-`,
+		old: `return shard(a.owners[column][row]) }`,
+		new: `return shard(a.node.ranks[column]) }`,
 	},
 	{
 		name: "nodes: who follows an operation does not hear that it failed", file: "group/compose.go",
-		old: `		if err = cmp.Or(err, c.err); finish`,
-		new: `		if then != nil {
-			then()
+		old: `		if err = cmp.Or(err, c.err); o.finish`,
+		new: `		if o.then != nil {
+			o.then()
 		}
-		if err = cmp.Or(err, c.err); finish`,
-		more: []edit{{"group/compose.go", `	if then != nil {
+		if err = cmp.Or(err, c.err); o.finish`,
+		more: []edit{{"group/compose.go", `	if o.then != nil {
 		c.joint.OnDone`, `	if false {
 		c.joint.OnDone`}},
 	},
 	{
 		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "group/nodereduce.go",
-		old: `joinRoute() { _, c.err = c.reduce.SubmitAll(nil, nil) }
+		old: `joinRoute() { _, c.err = c.reduce.SubmitSteps(nil, nil) }
 `,
 		new: `joinRoute() {}
 `,
@@ -246,8 +242,8 @@ var bugs = []bug{
 	},
 	{
 		name: "surplus: a column sends a shard that it does not have yet", file: "group/nodegather.go",
-		old: `behind(c.before(last(row), true), x.surplus)`,
-		new: `behind(last(row[:0]), x.surplus)`,
+		old: `recv, c.before(last(row), true))`,
+		new: `recv, last(row[:0]))`,
 	},
 	{
 		name: "surplus: a rank in no column leaves a Barrier before others have come", file: "group/nodegather.go",
@@ -265,16 +261,15 @@ var bugs = []bug{
 	},
 	{
 		name: "surplus: a result is handed on before it is there", file: "group/nodereduce.go",
-		old: `sum(len(a.nodes)+r.nth), read, true
+		old: `sums.rows(r.row, r.row+1), *sums.used, true
 `,
-		new: `sum(len(a.nodes)+r.nth), nil, true
+		new: `sums.rows(r.row, r.row+1), nil, true
 `,
 	},
 	{
 		name: "surplus: sums for two ranks in the same memory", file: "group/nodes.go",
-		old: `				stands[column]++
-`,
-		new: ``,
+		old: `row: len(owners[column])})`,
+		new: `row: len(nodes)})`,
 	},
 	{
 		name: "surplus: what one rank has given is taken from the streams of all", file: "protocol/reducescatter/streams.go",
@@ -283,8 +278,10 @@ var bugs = []bug{
 	},
 	{
 		name: "outputs: a column sends what a rank that it stands for has not written", file: "group/gatheroutput.go",
-		old: `behind(c.before(last(written), true), x.surplus)`,
-		new: `behind(last(written[:0]), x.surplus)`,
+		old: `		written = c.before(last(c.gathers(false, barrier)), true)
+`,
+		new: `		c.gathers(false, barrier)
+`,
 	},
 	{
 		name: "outputs: nobody waits until another rank has released", file: "group/outputs.go",
@@ -293,7 +290,7 @@ var bugs = []bug{
 	},
 	{
 		name: "outputs: a result is done before the others of the host have theirs", file: "group/gatheroutput.go",
-		old: `	claims.After = c.before(allOf(across), false)
+		old: `	claims.After = c.before(allOf(slices.Concat(rows, surplus)), false)
 `,
 		new: ``,
 	},

@@ -152,7 +152,7 @@ func (c *Comm) piece(p *op, owner, part, at int) (b []byte, ok bool) {
 		clear(c.head[:])
 		return c.head[:padded(size)-at], true
 	}
-	return p.Shard(owner)[r.From+at : r.To], true
+	return p.from(owner, r.From+at)[:r.To-r.From-at], true
 }
 
 func padded(n int) int { return (n + wire.StreamAlign - 1) &^ (wire.StreamAlign - 1) }
@@ -256,7 +256,7 @@ func (c *Comm) Sum() (taken int, further bool) {
 		if giver, one := p.Of.Root(); one {
 			copy(p.Recv[at:], c.srcs[giver])
 		} else {
-			reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.Bytes())
+			reduce.FoldPart(p.Recv[at:at+n], c.srcs, p.Type, p.Reduction, p.Factor, p.result())
 		}
 		p.folded += n
 		return n, true
@@ -283,7 +283,7 @@ func (c *Comm) arrived(p *op, at, n int) int {
 		c.srcs[giver] = c.srcs[giver][:n]
 		return n
 	}
-	c.srcs[c.rank] = p.Shard(c.rank)[at:]
+	c.srcs[c.rank] = p.from(c.rank, at)
 	for _, b := range c.srcs {
 		if len(b) < n {
 			n = len(b) &^ (wire.StreamAlign - 1)

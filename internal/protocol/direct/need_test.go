@@ -137,3 +137,46 @@ func TestShards(t *testing.T) {
 	assert.Equal(t, []byte{1, 7}, o.Shard(1))
 	assert.Empty(t, o.Shard(2))
 }
+
+// TestRows: one operation gives each owner several shards, as an operation for each of them does, whatever their lengths.
+func TestRows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(2, 5).Draw(t, "ranks")
+		rows := rapid.IntRange(1, 4).Draw(t, "rows")
+		typ := rapid.SampledFrom([]reduce.Type{reduce.I8, reduce.F16, reduce.F32}).Draw(t, "type")
+		count := rapid.IntRange(0, 300).Draw(t, "count")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 5))
+		comms := newNetwork(size, rapid.IntRange(64, 3000).Draw(t, "room"), rng.Uint64())
+		to := target(rng, size)
+		o := direct.Op{Op: collective.Op{To: to, Count: count, Type: typ}}
+		n := o.Bytes()
+		calls := make([][]direct.Op, rows) // of each row, of each rank
+		for row := range calls {
+			for range comms {
+				call := o
+				call.Send = random(rng, 0, size, n)
+				whole := call.Send
+				call.Shards = func(owner int) []byte { return whole[owner*n : (owner+1)*n] }
+				calls[row] = append(calls[row], call)
+			}
+		}
+		got := make([][]byte, size)
+		for r, c := range comms {
+			all := o
+			all.Rows, all.Row = rows, func(owner, row int) []byte { return calls[row][r].Shard(owner) }
+			if to.Includes(r) {
+				got[r] = make([]byte, rows*n)
+			}
+			all.Recv = got[r]
+			c.Post(all, 0, nil)
+		}
+		drive(t, comms, rng, 1)
+		for r := range comms {
+			for row := range rows {
+				if to.Includes(r) {
+					require.Equal(t, sumOf(calls[row], r), got[r][row*n:][:n], "row %d of rank %d", row, r)
+				}
+			}
+		}
+	})
+}

@@ -17,6 +17,10 @@ type Op struct {
 	// Shards, if not nil, returns an owner's shard of an input that is not in one piece. Send is
 	// not looked at then.
 	Shards func(owner int) []byte
+	// Rows, if not 0, says that each owner has so many shards of Count elements: Recv holds them one behind
+	// the other, and Row, in place of Send and Shards, returns one of an input. No switch does that.
+	Rows int
+	Row  func(owner, row int) []byte
 	// Of says whose contributions there are: those of all ranks or, in a Reduce to another rank, one's
 	// alone, which that other gets as it is.
 	Of wire.Target
@@ -36,6 +40,18 @@ func (o *Op) Shard(owner int) []byte {
 	return o.Send[owner*n : (owner+1)*n]
 }
 
+// from returns what an owner gets from a position of its result on, up to the end of a row.
+func (o *Op) from(owner, at int) []byte {
+	if o.Rows == 0 {
+		return o.Shard(owner)[at:]
+	}
+	n := o.Bytes()
+	return o.Row(owner, at/n)[at%n : n]
+}
+
+// result returns the length of an owner's result.
+func (o *Op) result() int { return o.Bytes() * max(1, o.Rows) }
+
 // op is an operation in flight.
 type op struct {
 	Op
@@ -49,10 +65,11 @@ type op struct {
 	summed  bool
 }
 
-// part returns the i-th part of its shard that an owner needs.
+// part returns the i-th part of its result that an owner needs: each row is one.
 func (p *op) part(owner, i int) (collective.Range, bool) {
 	if p.need == nil {
-		return collective.Range{To: p.Bytes()}, i == 0 && p.Count > 0 && p.To.Includes(owner)
+		n := p.Bytes()
+		return collective.Range{From: i * n, To: (i + 1) * n}, i < max(1, p.Rows) && n > 0 && p.To.Includes(owner)
 	}
 	if i >= len(p.need[owner]) {
 		return collective.Range{}, false
@@ -71,7 +88,7 @@ func (p *op) passes(from, owner, i int) (collective.Range, bool) {
 func (p *op) header() wire.Stream {
 	h := wire.Stream{
 		Type: uint8(p.Type), Op: uint8(p.Reduction), Of: p.Of, Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
-		Bytes: uint64(p.Bytes()), Call: p.Call,
+		Bytes: uint64(p.result()), Call: p.Call,
 	}
 	if p.Reduction == reduce.PremulSum {
 		h.Factor = p.Factor

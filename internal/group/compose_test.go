@@ -1,0 +1,190 @@
+package group
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// layOutOn is what a rank concludes of hosts that have so many ranks each, one host after the other.
+func layOutOn(rank int, each ...int) *agreement {
+	a := &agreement{rank: rank, job: 1, settings: config.Default()}
+	for h, k := range each {
+		a.hosts = append(a.hosts, on(slices.Repeat([]int{h}, k)...)...)
+	}
+	a.size = len(a.hosts)
+	a.layOut()
+	return a
+}
+
+// undriven is a rank of a group with nodes whose lanes nobody drives: what is posted stays in them.
+func undriven(t *testing.T, a *agreement) *Group {
+	gather := func(m *members) *engine.Gather {
+		return engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.own, Size: m.size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
+	}
+	g := &Group{
+		agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), gather: gather(&a.column),
+		reduce: engine.NewReduce(engine.ReduceConfig{Rank: a.column.own, Size: a.column.size()}),
+		node:   &nodeLanes{gather: gather(&a.node), reduce: engine.NewReduce(engine.ReduceConfig{Rank: a.node.own, Size: a.node.size()})},
+	}
+	for _, lanes := range []*[2]*overlap.Lane{&g.lanes, &g.node.lanes} {
+		for i := range lanes {
+			lanes[i] = overlap.NewLane(make(idle, 1))
+			t.Cleanup(lanes[i].Close)
+		}
+	}
+	return g
+}
+
+// idle is a worker that has nothing to do.
+type idle chan struct{}
+
+func (i idle) Work() bool    { return false }
+func (i idle) InFlight() int { return 0 }
+
+func (i idle) Sleep(most time.Duration) {
+	select {
+	case <-i:
+	case <-time.After(most):
+	}
+}
+
+func (i idle) Wake() {
+	select {
+	case i <- struct{}{}:
+	default:
+	}
+}
+
+// inFlight returns what the lanes of both classes hold.
+func (g *Group) inFlight() (gather, reduce steps) {
+	return steps{g.gather.InFlight(), g.node.gather.InFlight()}, steps{g.reduce.InFlight(), g.node.reduce.InFlight()}
+}
+
+// TestAllreduceIsPostedWhollyOnNodes: it is of hundreds of steps here, of more on some hosts than on others. All of
+// them are posted on each, or none, and there is room for some calls of any size.
+func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
+	for _, hosts := range [][]int{append(slices.Repeat([]int{8}, 64), 7), slices.Repeat([]int{2}, 600), append(slices.Repeat([]int{20}, 50), 1)} {
+		last := -hosts[len(hosts)-1]
+		for _, r := range hosts {
+			last += r
+		}
+		for _, rank := range []int{0, hosts[0] - 1, last} {
+			t.Run(fmt.Sprintf("%d hosts, rank %d", len(hosts), rank), func(t *testing.T) {
+				g := undriven(t, layOutOn(rank, hosts...))
+				buf := make([]byte, 4*1_000_003) // a segment, and a few elements
+				gathers, reduces := g.agreed.stepsOfAllreduce(newAllreduce(buf, buf, 4, g.agreed.size, maxSegments).segments, 4)
+				calls := 0
+				for {
+					require.Less(t, calls, 1000)
+					_, err := g.StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+					if err != nil {
+						require.ErrorIs(t, err, engine.ErrBusy)
+						break
+					}
+					calls++
+					gathering, reducing := g.inFlight()
+					require.Equal(t, gathers.times(calls), gathering)
+					require.Equal(t, reduces.times(calls), reducing)
+					require.Empty(t, g.node.later)
+				}
+				require.GreaterOrEqual(t, calls, leastCalls)
+			})
+		}
+	}
+}
+
+// TestStepsArePosted: as many as compose was told, and not more than the grain of segments reckons with.
+func TestStepsArePosted(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		var hosts []int
+		for range 2 + random.IntN(4) {
+			hosts = append(hosts, 1+random.IntN(5))
+		}
+		hosts[0] = max(2, hosts[0])
+		n := []int{0, 4, 4096, segmentOfNode, 4 * segmentOfNode, 1_000_000}[random.IntN(6)]
+		for rank := range layOutOn(0, hosts...).size {
+			t.Run(fmt.Sprintf("%v, rank %d, %d bytes", hosts, rank, n), func(t *testing.T) {
+				a := layOutOn(rank, hosts...)
+				g := undriven(t, a)
+				send, recv := make([]byte, a.size*n), make([]byte, n)
+				_, err := g.StartReduceScatter(send, recv, reduce.I32, reduce.Sum, 0)
+				require.NoError(t, err)
+				segments := len(a.reduceGrain(false).cut(n, 4))
+				_, got := g.inFlight()
+				require.Equal(t, a.reductions(segments), got)
+				require.LessOrEqual(t, max(got.across, got.within), segments*a.reduceSteps())
+				_, err = g.StartAllgather(recv, send)
+				require.NoError(t, err)
+				segments = len(a.gatherGrain(false).cut(n, 1))
+				got, _ = g.inFlight()
+				require.Equal(t, a.gatherings(segments), got)
+				require.LessOrEqual(t, max(got.across, got.within), 1+segments*a.gatherSteps())
+			})
+		}
+	}
+}
+
+// sent are streams to one rank, which keep what goes in.
+type sent struct {
+	fabric.Streams
+	bytes []byte
+}
+
+func (s *sent) Send(_ int, b []byte) int {
+	s.bytes = append(s.bytes, b...)
+	return len(b)
+}
+func (*sent) Peek(int, int) []byte { return nil }
+func (*sent) Err(int) error        { return nil }
+func (*sent) Wake()                {}
+
+// TestResultsAreHandedOnBehindLaterSums: within an Allreduce and within a Reduce-Scatter. What a lane has first waits
+// for the network otherwise, and so does all behind it.
+func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
+	for name, start := range map[string]func(g *Group) error{
+		"reduce-scatter": func(g *Group) error {
+			_, err := g.StartReduceScatter(make([]byte, 3*4*segmentOfNode), make([]byte, 4*segmentOfNode), reduce.I32, reduce.Sum, 0)
+			return err
+		},
+		"allreduce": func(g *Group) error {
+			buf := make([]byte, 3*4*segmentBytes)
+			_, err := g.StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := undriven(t, layOutOn(1, 2, 1)) // in no column, where all but a result is in one
+			require.NoError(t, start(g))
+			var out sent
+			g.node.reduce.Begin(0, nil, &out)
+			for g.node.reduce.Work() {
+			}
+			order := ""
+			for at := 0; at < len(out.bytes); {
+				var h wire.Stream
+				require.NoError(t, h.Get(out.bytes[at:]))
+				if at += wire.StreamAlign; h.Of == 0 {
+					order += "s"
+					at += int(h.Bytes)
+				} else {
+					order += "r"
+				}
+			}
+			require.Equal(t, "sssrsrrr", order, "of four segments: sums, and results")
+		})
+	}
+}
