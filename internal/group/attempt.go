@@ -17,7 +17,7 @@ import (
 // attempt is one to join a switch, and what it has brought.
 type attempt struct {
 	epoch   uint32
-	session *session.Session // nil also at a rank in no column, which needs none
+	session *session.Session // nil at a rank in no column, as conn is
 	conn    *reducescatter.SwitchConn
 	all     bool       // all ranks had sessions: others may use the switch already
 	lost    chan error // why the data path is, once
@@ -46,10 +46,9 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		defer cancel()
 		ctx = within
 	}
-	if a.all = !d.agreed.crosses(); a.all {
-		return a // what is reduced for this rank, others bring to the switch
+	if d.agreed.crosses() { // else others bring to the switch what is reduced for this rank
+		a.err = d.joinSwitch(ctx, a, o.Address)
 	}
-	a.err = d.joinSwitch(ctx, a, o.Address)
 	return a
 }
 

@@ -205,11 +205,10 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 
 // handOver gives the engine what the last attempt has brought, if anything.
 func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
-	a := d.last
-	if a.conn == nil {
-		return nil
+	var err error
+	if a := d.last; a.conn != nil {
+		err = d.reduce.Do(d.life, func() { to(a.conn) })
 	}
-	err := d.reduce.Do(d.life, func() { to(a.conn) })
 	if err == nil {
 		d.last = nil
 	}
@@ -228,6 +227,9 @@ func (d *routeDriver) tell(o route.Order) {
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
 		d.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
 	case route.TellSwitched:
+		if !d.agreed.crosses() {
+			return // Info says who stands for this rank
+		}
 		how := "sums in a fixed order"
 		if d.agreed.settings.SwitchMode == "fast" {
 			how = "sums as contributions arrive"
