@@ -370,9 +370,18 @@ def _choose(
     shards = list(filter(nccl.is_nccl, (shard for module in modules for shard in _shards(module))))
     if not shards:
         return None, ""
-    if len({tuple(dist.get_process_group_ranks(shard)) for shard in shards}) > 1:
-        return None, "the model's modules are sharded over different ranks"
-    return nccl.beside(shards[0])
+    groups: Groups | None = None
+    why = "the model's modules are sharded over different ranks"
+    if len({tuple(dist.get_process_group_ranks(shard)) for shard in shards}) == 1:
+        groups, why = nccl.beside(shards[0])
+    # set_separate_reduce_scatter_group of torch 2.15: FSDP's own are two communicators, without CollNet.
+    separate = all(
+        getattr(part.mesh_info, "reduce_scatter_process_group", None) is not None
+        for module in modules
+        for part in _param_groups(module)
+        if part.device.type == "cuda"
+    )
+    return groups, "" if separate else why
 
 
 def _shards(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
