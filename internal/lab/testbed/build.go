@@ -224,8 +224,7 @@ func (b *builder) interfaces(in *inside, s station) error {
 	if err != nil {
 		return err
 	}
-	if b.spec.Rate > 0 || b.spec.Trunk > 0 {
-		// Frames of the MTU's size, for which rate, loss and counters are meant.
+	if b.spec.framed() {
 		if err := in.LinkSetGSOMaxSegs(eth0, 1); err != nil {
 			return err
 		}

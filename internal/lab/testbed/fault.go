@@ -109,8 +109,8 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // SetMTU sets the MTU of the switch's port to a place: longer packets vanish
-// there in both directions, and nobody is told. 0 is the testbed's own. Links need
-// a rate for it, or else what travels is trains of segments, which pass.
+// there in both directions, and nobody is told. 0 is the testbed's own. Some links need
+// a rate for it, its own or trunks, or else what travels is trains of segments, which pass.
 func (t *Testbed) SetMTU(place string, mtu int) error {
 	own := t.Spec().MTU
 	if mtu == 0 {
@@ -119,8 +119,8 @@ func (t *Testbed) SetMTU(place string, mtu int) error {
 	if mtu < minMTU || mtu > own {
 		return fmt.Errorf("testbed %s: a port's MTU of %d: want %d to %d, that of all links", t.Name(), mtu, minMTU, own)
 	}
-	if t.Spec().Rate == 0 {
-		return fmt.Errorf("testbed %s: a port's MTU means nothing where links have no rate, since trains of segments pass: bring it up with --rate", t.Name())
+	if !t.Spec().framed() {
+		return fmt.Errorf("testbed %s: a port's MTU means nothing where no links have a rate, since trains of segments pass: bring it up with --rate or --trunk", t.Name())
 	}
 	return t.link(place, func(switches, _ *inside, s station) error {
 		link, err := switches.LinkByName(s.name)

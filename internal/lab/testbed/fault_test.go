@@ -119,6 +119,8 @@ func TestRootAPortsMTU(t *testing.T) {
 	require.Empty(t, faulty(t, tb))
 	require.True(t, arrives(t, true, all[0], all[1], h[1].Addr, 8000))
 	require.ErrorContains(t, tb.SetMTU(h[1].Namespace, 9001), "want 68 to 9000")
+	trunks := up(t, Spec{Hosts: 2, Leaves: 2, Spines: 1, Trunk: 1e9})
+	require.NoError(t, trunks.SetMTU(trunks.Hosts()[1].Namespace, 1500), "the rate of trunks is enough")
 	unlimited := up(t, Spec{Hosts: 1})
 	require.ErrorContains(t, unlimited.SetMTU(unlimited.Hosts()[0].Namespace, 1500), "bring it up with --rate")
 }

@@ -25,6 +25,10 @@ func (s Spec) LinkBurst() int {
 	return max(4*(s.MTU+frameHead), int(s.Rate/8*lateness.Seconds()))
 }
 
+// framed reports whether packets are frames of the MTU's size, for which rates, losses and counters are meant, rather than
+// trains of segments: where any link has a rate.
+func (s Spec) framed() bool { return s.Rate > 0 || s.Trunk > 0 }
+
 // trunks is a Spec whose links have the rate of those between switches.
 func (s Spec) trunks() Spec {
 	s.Rate, s.Burst = s.Trunk, 0
