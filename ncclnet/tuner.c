@@ -74,7 +74,7 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 		why = "there is one node";
 	else if (t->connected == NULL)
 		why = enabled() ? "NCCL has not connected its CollNet: a warning above says why, or there are fewer nodes than NCCL_COLLNET_NODE_THRESHOLD"
-				: "its CollNet is not connected; NCCL_COLLNET_ENABLE=1 turns it on";
+				: "its CollNet is not connected: it is off, and NCCL_COLLNET_ENABLE=1 turns it on, or a warning above says why";
 	else if (!t->free)
 		why = "NCCL_ALGO or NCCL_PROTO say otherwise";
 	else if (!t->alone && !t->facts.agreed.alike)

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import torch_mcast
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 DEVICE = torch.device("cuda", 0)
+KINDS = ("allgather", "reduce_scatter")
 
 
 class Part(nn.Module):
@@ -74,6 +75,8 @@ def windows(communicator: torch_mcast.nccl.Communicator) -> tuple[int, int]:
 
 def training(case: dict[str, Any]) -> dict[str, Any]:
     """Train on the CPU over gloo and on the GPU over NCCL."""
+    if case.get("unset"):
+        unset()
     if case.get("default") == "gloo":
         dist.init_process_group("gloo")
         group: Any = torch_mcast.nccl.groups()
@@ -100,6 +103,72 @@ def training(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def unset() -> None:
+    """Leave it to each communicator which network it takes, and whether it has CollNet."""
+    for name in ("NCCL_NET", "NCCL_COLLNET_ENABLE"):
+        os.environ.pop(name, None)  # before NCCL reads them
+
+
+def beside(case: dict[str, Any]) -> dict[str, Any]:
+    """Gather and reduce over FSDP's two communicators while the default group keeps to its ring.
+
+    What is in flight is read off the counts of windows: a collective of which some windows were handed to
+    CollNet and others were not is in flight.
+    """
+    unset()
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=DEVICE)
+    theirs = torch.full((case["count"],), float(RANK), device=DEVICE)  # tensor parallelism's, say
+    dist.all_reduce(theirs)
+    mesh = dist.device_mesh.init_device_mesh("cuda", (SIZE,))
+    model: Any = nn.Linear(8, 8).cuda()
+    fully_shard(model, mesh=mesh)
+    handle = torch_mcast.fsdp.enable(model)
+    assert handle.groups is not None, handle.why_serial
+    mine = torch.full((case["elements"],), float(RANK), device=DEVICE)
+    whole = torch.full((SIZE * case["elements"],), -1.0, device=DEVICE)
+    send = torch.ones_like(whole)
+    part = torch.empty_like(mine)
+
+    def run(gather: Any, reduce: Any, want: Sequence[str]) -> tuple[int, int, int]:
+        """Return how many windows each took, and in how many readings both were under way."""
+        torch.cuda.synchronize()
+        dist.barrier()
+        start = handed()
+        works: list[Any] = []
+        if "allgather" in want:
+            works.append(dist.all_gather_into_tensor(whole, mine, group=gather, async_op=True))
+        if "reduce_scatter" in want:
+            works.append(dist.reduce_scatter_tensor(part, send, group=reduce, async_op=True))
+        readings = []
+        while not all(work.is_completed() for work in works):
+            readings.append(handed())
+        torch.cuda.synchronize()
+        end = handed()
+        both = sum(all(a < b < c for a, b, c in zip(start, now, end, strict=True)) for now in readings)
+        return end[0] - start[0], end[1] - start[1], both
+
+    gather, reduce = handle.groups
+    alone = [run(gather, reduce, [one]) for one in KINDS]
+    together = [run(gather, reduce, KINDS) for _ in range(case["turns"])]
+    behind = [run(gather, gather, KINDS) for _ in range(case["turns"])]
+    assert torch.equal(whole.view(SIZE, -1)[:, 0].cpu(), torch.arange(SIZE).float())
+    assert float(part.sum()) == SIZE * case["elements"]
+    dist.all_reduce(theirs)
+    return {
+        "alone": alone,
+        "together": together,
+        "behind": behind,
+        "communicators": [(c.collnet, windows(c)) for c in torch_mcast.nccl.communicators()],
+        "theirs": float(theirs[-1]),
+    }
+
+
+def handed() -> tuple[int, int]:
+    """Return how many windows of each collective NCCL has handed to CollNet, over all communicators."""
+    all_of = [windows(c) for c in torch_mcast.nccl.communicators()]
+    return sum(w[0] for w in all_of), sum(w[1] for w in all_of)
+
+
 def refusal(case: dict[str, Any]) -> dict[str, Any]:
     """Ask for two groups where there cannot be two with CollNet, and train nevertheless."""
     del case
@@ -114,14 +183,35 @@ def refusal(case: dict[str, Any]) -> dict[str, Any]:
         said = str(e)
     kept = len(torch_mcast.nccl.communicators()) - before
     serial: dict[str, Any] = {}
-    for name, group in (("mesh", None), ("one", dist.new_group())):
+    for name, group in (("mesh", None), ("one", dist.new_group()), ("separate", None)):
         model: Any = nn.Linear(8, 8).cuda()
         fully_shard(model, mesh=mesh)
+        if name == "separate" and hasattr(model, "set_separate_reduce_scatter_group"):
+            model.set_separate_reduce_scatter_group()
         handle = torch_mcast.fsdp.enable(model, group=group)  # type: ignore[arg-type]
         model(torch.ones(2, 8, device=DEVICE)).sum().backward()
         assert float(model.bias.grad.full_tensor().sum()) == 16
         serial[name] = handle.why_serial
     return {"said": said, "kept": kept, **serial}
+
+
+def missing(case: dict[str, Any]) -> dict[str, Any]:
+    """Ask for two groups where NCCL does not find the plugin, and train nevertheless."""
+    del case
+    unset()  # the default group then takes NCCL's Socket
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=DEVICE)
+    mesh = dist.device_mesh.init_device_mesh("cuda", (SIZE,))
+    said = ""
+    try:
+        torch_mcast.nccl.groups()
+    except torch_mcast.UnavailableError as e:
+        said = str(e)
+    model: Any = nn.Linear(8, 8).cuda()
+    fully_shard(model, mesh=mesh)
+    handle = torch_mcast.fsdp.enable(model)
+    model(torch.ones(2, 8, device=DEVICE)).sum().backward()
+    assert float(model.bias.grad.full_tensor().sum()) == 16
+    return {"said": said, "mesh": handle.why_serial}
 
 
 def lists(case: dict[str, Any]) -> dict[str, Any]:
@@ -168,8 +258,10 @@ def death(case: dict[str, Any]) -> dict[str, Any]:
 
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "training": training,
+    "beside": beside,
     "refusal": refusal,
     "lists": lists,
+    "missing": missing,
     "death": death,
 }
 
@@ -179,7 +271,7 @@ def main() -> None:
     torch.cuda.set_device(DEVICE)
     result = TASKS[sys.argv[1]](json.loads(sys.argv[2]))
     print("RESULT", json.dumps({"rank": RANK} | result), flush=True)
-    if sys.argv[1] in ("training", "refusal"):
+    if sys.argv[1] in ("training", "beside", "refusal", "missing"):
         dist.barrier()
         dist.destroy_process_group()
     sys.stdout.flush()

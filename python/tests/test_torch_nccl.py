@@ -17,14 +17,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
+from torch.distributed.fsdp import FSDPModule
 
-from torch_mcast import _lib, errors, nccl
+from torch_mcast import _lib, errors, fsdp, nccl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
 
@@ -44,6 +46,11 @@ needs_rig = pytest.mark.skipif(
     if dist.is_nccl_available()
     else "this torch was built without nccl",
 )
+
+
+SEPARATE = hasattr(FSDPModule, "set_separate_reduce_scatter_group")  # torch 2.15
+
+needs_nccl = pytest.mark.skipif(not dist.is_nccl_available(), reason="this torch was built without nccl")
 
 
 def communicator(**changes: Any) -> nccl.Communicator:
@@ -83,10 +90,16 @@ def communicator(**changes: Any) -> nccl.Communicator:
 def test_why_a_communicator_does_not_go_through_collnet(
     monkeypatch: pytest.MonkeyPatch, kind: nccl.Kind, after: dict[str, Any], says: str
 ) -> None:
-    monkeypatch.delenv("NCCL_NET_PLUGIN", raising=False)
+    for name in ("NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_COLLNET_ENABLE"):
+        monkeypatch.delenv(name, raising=False)
+    if not after.keys() & {"id", "ranks"}:  # the tuner was asked, so there is a plugin
+        monkeypatch.setenv("NCCL_NET_PLUGIN", "mcast")
     before = [communicator(id=7, collnet=False, why="older")]
     why = nccl._why_not(kind, before, [*before, communicator(**after)], 4)
     assert (says in why) if says else why == ""
+
+
+PLUGIN = {"NCCL_NET_PLUGIN": "mcast"}
 
 
 @pytest.mark.parametrize(
@@ -94,15 +107,74 @@ def test_why_a_communicator_does_not_go_through_collnet(
     [
         ({}, "set NCCL_NET_PLUGIN=mcast"),
         ({"NCCL_NET_PLUGIN": "none", "NCCL_COLLNET_ENABLE": "1"}, "set NCCL_NET_PLUGIN=mcast"),
-        ({"NCCL_NET_PLUGIN": "mcast"}, "set NCCL_COLLNET_ENABLE=1"),
-        ({"NCCL_NET_PLUGIN": "mcast", "NCCL_COLLNET_ENABLE": "0"}, "set NCCL_COLLNET_ENABLE=1"),
-        ({"NCCL_NET_PLUGIN": "mcast", "NCCL_COLLNET_ENABLE": "1"}, ""),
+        ({**PLUGIN, "NCCL_COLLNET_ENABLE": "0"}, "NCCL_COLLNET_ENABLE=0; unset it"),
+        ({**PLUGIN, "NCCL_COLLNET_ENABLE": ""}, "NCCL_COLLNET_ENABLE=; unset it"),
+        ({**PLUGIN, "NCCL_NET": "Socket"}, "NCCL_NET=Socket puts every communicator on that network"),
+        (PLUGIN, ""),
+        ({**PLUGIN, "NCCL_NET": "MCAST"}, ""),
+        ({**PLUGIN, "NCCL_COLLNET_ENABLE": "1"}, ""),
         ({"NCCL_NET_PLUGIN": "/lib/libnccl-net-mcast.so", "NCCL_COLLNET_ENABLE": "1"}, ""),
     ],
 )
+@needs_nccl
 def test_which_variable_is_lacking(environment: dict[str, str], says: str) -> None:
     lacking = nccl._lacking(environment)
     assert (says in lacking) if says else lacking == ""
+
+
+@needs_nccl
+def test_a_torch_that_cannot_ask_for_collnet_needs_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nccl, "_asks_for_collnet", lambda: False)
+    assert "set NCCL_COLLNET_ENABLE=1" in nccl._lacking(PLUGIN)
+    assert nccl._lacking({**PLUGIN, "NCCL_COLLNET_ENABLE": "1"}) == ""
+
+
+@needs_nccl
+def test_our_communicators_ask_for_collnet_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NCCL_NET", "NCCL_COLLNET_ENABLE"):
+        monkeypatch.delenv(name, raising=False)
+    plain: Any = dist.ProcessGroupNCCL.Options().config  # what a group gets that is not ours
+    monkeypatch.setenv("NCCL_NET_PLUGIN", "mcast")
+    ours: Any = nccl._options(5).config  # torch's stubs have neither name
+    assert (ours.net_name, ours.collnet_enable, ours.min_ctas) == ("mcast", 1, 5)
+    assert (plain.net_name, plain.collnet_enable) != ("mcast", 1)
+    # A network that is not there ends the job, where NCCL would have taken another one.
+    monkeypatch.setenv("NCCL_NET_PLUGIN", "none")
+    assert nccl._options(None).config.net_name is None
+
+
+def test_what_nccl_says_of_a_communicator_that_it_gives_up() -> None:
+    error = RuntimeError("NCCL error in: a.cpp:1\nLast error:\nFailed to initialize any NET plugin\n\n")
+    assert nccl._last_line(error) == "Failed to initialize any NET plugin"
+
+
+class Part(SimpleNamespace):
+    """Of one of FSDP's parameter groups what says over which process groups it goes."""
+
+    def __init__(self, own: object) -> None:
+        mesh = SimpleNamespace(shard_process_group=object(), reduce_scatter_process_group=own)
+        super().__init__(device=torch.device("cuda", 0), mesh_info=mesh, post_forward_mesh_info=None)
+
+
+@pytest.mark.parametrize(
+    ("own", "serial"),
+    [([None, None], True), ([object(), object()], False), ([object(), None], True)],
+    ids=["one communicator", "set_separate_reduce_scatter_group", "of some modules"],
+)
+@pytest.mark.parametrize("alike", [True, False])
+def test_two_communicators_of_fsdp_are_not_said_to_be_serial(
+    monkeypatch: pytest.MonkeyPatch, own: list[object], serial: bool, alike: bool
+) -> None:
+    parts = [Part(one) for one in own]
+    ranks = iter([[0, 1], [0, 1] if alike else [0]])
+    monkeypatch.setattr(nccl, "is_nccl", lambda group: True)
+    monkeypatch.setattr(nccl, "beside", lambda group: (None, "there is one node"))
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: next(ranks))
+    monkeypatch.setattr(fsdp, "_param_groups", lambda module: [module])
+    modules: Any = parts
+    groups, why = fsdp._choose(None, modules)
+    assert groups is None
+    assert bool(why) == serial, why
 
 
 @pytest.mark.parametrize(
@@ -221,6 +293,7 @@ TRAININGS: dict[str, tuple[int, dict[str, Any], dict[str, str], float]] = {
         {"FAKE_CUDA_DELAY_US": "1000", "SWITCH": "1"},
         0.0,
     ),
+    "2, none but FSDP's have CollNet": (2, {"unset": True}, {}, 0.0),
     "2, bfloat16": (2, {"dtype": "bfloat16"}, {}, 0.0),
     "3, delays": (3, {}, {"FAKE_CUDA_DELAY_US": "500"}, F32),
     "4, switch": (4, {}, {"SWITCH": "1"}, F32),
@@ -251,6 +324,39 @@ def test_training_over_two_groups_is_that_of_the_cpu(name: str, tmp_path: Path) 
 
 
 @needs_rig
+def test_only_fsdps_communicators_have_collnet_and_both_work_at_once(tmp_path: Path) -> None:
+    count = 12_345
+    case = {"elements": 1 << 22, "count": count, "turns": 8}
+    debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING"}
+    with Run(tmp_path, 2, "beside", case, **debug) as run:
+        results = run.results()
+        log = run.texts()[0]
+    for result in results:
+        assert [collnet for collnet, _ in result["communicators"]] == [False, True, True], result
+        assert result["communicators"][0][1] == [0, 0], "the default group's go through CollNet"
+        (gathers, none, _), (_, reduces, _) = result["alone"]
+        assert none == 0, result
+        assert min(gathers, reduces) > 8, f"too few windows to tell what is under way: {result}"
+        assert all(run[:2] == [gathers, reduces] for run in result["together"]), result
+        assert any(both for *_, both in result["together"]), f"one waited for the other: {result}"
+        assert not any(both for *_, both in result["behind"]), f"one communicator cannot run both: {result}"
+        assert result["theirs"] == 2, result  # 0 + 1, twice
+    # Of each operation rank 0 of a communicator logs the bytes and the algorithm.
+    assert re.search(rf"AllReduce: {count * 4} Bytes -> Algo (RING|TREE) ", log), log[-5000:]
+    assert re.search(r"AllGather: \d+ Bytes -> Algo COLLNET_DIRECT ", log)
+    assert re.search(r"ReduceScatter: \d+ Bytes -> Algo COLLNET_DIRECT ", log)
+
+
+@needs_rig
+def test_without_the_library_fsdp_keeps_its_groups_and_says_so(tmp_path: Path) -> None:
+    nowhere = {"JOIN_PLUGIN": str(tmp_path), "NCCL_NET": "mcast", "NCCL_NET_PLUGIN": "mcast"}
+    with Run(tmp_path, 2, "missing", {}, **nowhere) as run:
+        for result in run.results():
+            assert "NCCL has made no communicator" in result["said"], result
+            assert result["mesh"] == result["said"].partition(": ")[2], result
+
+
+@needs_rig
 def test_a_wait_left_out_is_seen(tmp_path: Path) -> None:
     with Run(tmp_path, 2, "training", {"mistake": "drain"}, FAKE_CUDA_DELAY_US="1000") as run:
         assert max(result["apart"] for result in run.results()) > 1e-3
@@ -267,8 +373,8 @@ def test_a_wait_left_out_is_seen(tmp_path: Path) -> None:
         ),
         (
             {"NCCL_COLLNET_ENABLE": "0"},
-            "NCCL_COLLNET_ENABLE=1 turns it on",
-            "CollNet is off: set NCCL_COLLNET_ENABLE=1",
+            "CollNet is off for every communicator: NCCL_COLLNET_ENABLE=0",
+            "CollNet is off for every communicator: NCCL_COLLNET_ENABLE=0",
         ),
     ],
 )
@@ -282,6 +388,8 @@ def test_where_two_groups_cannot_be_had_it_says_why(
         assert mesh in result["mesh"]
         assert result["kept"] == 0
         assert "one NCCL communicator" in result["one"]
+        if SEPARATE:
+            assert result["separate"] == ""
         assert "side by side" in result["said"]
     assert len({result["said"] + result["mesh"] for result in results}) == 1
     assert "run one after another" in run.texts()[0]

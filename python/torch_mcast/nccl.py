@@ -5,6 +5,8 @@ Reduce-Scatter that are to run side by side need two, and both need CollNet:
 
 groups = torch_mcast.nccl.groups()
 torch_mcast.fsdp.enable(model, group=groups)
+
+Each is asked for CollNet by its own configuration, so that no other communicator of the process gets it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ Kind = Literal["allgather", "reduce_scatter"]
 
 _NAMES: dict[Kind, str] = {"allgather": "Allgather", "reduce_scatter": "Reduce-Scatter"}
 _TEXT_BYTES = 512  # of what a rank tells the others
+_NETWORK = "mcast"  # what the plugin calls its network, whatever devices it has
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ def groups(
     """Make two NCCL groups of the same ranks whose communicators both go through CollNet.
 
     All of these ranks call it, each after torch.cuda.set_device(). A group that new_group() makes beside
-    an NCCL default group is an ncclCommSplit, which NCCL gives no CollNet: these are not.
+    an NCCL default group is an ncclCommSplit, which NCCL gives no CollNet: these are not. They ask for the
+    plugin's network and for CollNet themselves; NCCL_NET and NCCL_COLLNET_ENABLE, if set, count instead.
 
     Args:
         ranks: of the default group; None: all.
@@ -140,13 +144,27 @@ def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None)
             group_desc=f"mcast {kind}",
         )
         made.append(group)
-        _exchange("", group)  # the first operation makes the communicator
+        try:
+            _exchange("", group)  # the first operation makes the communicator
+        except RuntimeError as e:  # torch 2.15 raises one, older ones their DistBackendError
+            # Every rank comes here: where NCCL gives one up the others lose their connection to it.
+            _destroy(made)
+            return None, f"NCCL has made no communicator: {_last_line(e)}"
         reasons.append(_why_not(kind, before, communicators(), len(members)))
     if reason := _common("; ".join(dict.fromkeys(filter(None, reasons))), made[0]):
-        for group in made:
-            dist.destroy_process_group(group)
+        _destroy(made)
         return None, reason
     return Groups(*made), ""
+
+
+def _destroy(made: Iterable[dist.ProcessGroup]) -> None:
+    for group in made:
+        dist.destroy_process_group(group)
+
+
+def _last_line(error: Exception) -> str:
+    """Return the last line of an error that says something: torch puts NCCL's own words there."""
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
 
 
 def is_nccl(group: dist.ProcessGroup) -> bool:
@@ -160,12 +178,25 @@ def is_nccl(group: dist.ProcessGroup) -> bool:
 
 
 def _lacking(environment: Mapping[str, str]) -> str:
-    """Return which variable keeps NCCL from CollNet, or ""."""
+    """Return which variable keeps communicators that ask for CollNet from it, or ""."""
     if "mcast" not in environment.get("NCCL_NET_PLUGIN", ""):
         return "NCCL does not load the plugin: set NCCL_NET_PLUGIN=mcast, and LD_LIBRARY_PATH to its folder"
-    if environment.get("NCCL_COLLNET_ENABLE", "0") in ("", "0"):
-        return "CollNet is off: set NCCL_COLLNET_ENABLE=1"
+    network = environment.get("NCCL_NET", _NETWORK)
+    if network.lower() != _NETWORK:
+        return f"NCCL_NET={network} puts every communicator on that network: unset it, or set {_NETWORK}"
+    collnet = environment.get("NCCL_COLLNET_ENABLE")
+    if collnet in ("", "0"):
+        return (
+            f"CollNet is off for every communicator: NCCL_COLLNET_ENABLE={collnet}; unset it, or set it to 1"
+        )
+    if collnet is None and not _asks_for_collnet():
+        return f"torch {torch.__version__} asks NCCL for no CollNet: set NCCL_COLLNET_ENABLE=1"
     return ""
+
+
+def _asks_for_collnet() -> bool:
+    """Say whether this torch can ask NCCL for CollNet for one communicator."""
+    return hasattr(dist.ProcessGroupNCCL.Options().config, "collnet_enable")
 
 
 def _why_not(kind: Kind, before: Iterable[Communicator], after: Iterable[Communicator], ranks: int) -> str:
@@ -177,7 +208,7 @@ def _why_not(kind: Kind, before: Iterable[Communicator], after: Iterable[Communi
         return f"NCCL has not asked the plugin's tuner: {cause}"
     for c in new:
         if not c.collnet:
-            return c.why
+            return _lacking(os.environ) or c.why
         if not (c.allgather_from if kind == "allgather" else c.reduce_scatter_from):
             return (
                 f"the tuner leaves {_NAMES[kind]}s to NCCL, which is as fast on two nodes and where "
@@ -201,9 +232,14 @@ def _splits() -> str:
 
 
 def _options(channels: int | None) -> Any:
+    """Return what makes a group with a communicator of its own, through the plugin and with CollNet."""
     nccl: Any = dist.ProcessGroupNCCL.Options()
     if hasattr(nccl, "lazy_init"):
         nccl.lazy_init = True  # keeps new_group from splitting
+    if not _lacking(os.environ):  # else NCCL takes what it has, and the tuner is not asked: _why_not
+        nccl.config.net_name = _NETWORK
+        if _asks_for_collnet():
+            nccl.config.collnet_enable = 1
     if channels is not None:
         nccl.config.min_ctas = channels
     return nccl
