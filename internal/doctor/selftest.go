@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,8 +85,19 @@ func (g *gatherer) loopsBack(packet int) error {
 	return fmt.Errorf("of %d packets of %d bytes none came back within %v", tries, packet, testTime)
 }
 
-// echoUDP has one socket of the chosen address send to another.
-func echoUDP(at netip.AddrPort) error {
+// echoUDP has one socket of the chosen address send to another, a few times if nothing comes: an address that is
+// new may not be reached at first.
+func echoUDP(at netip.AddrPort) (err error) {
+	const tries = 5
+	for range tries {
+		if err = echoDatagram(at, testTime/2/tries); !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	return err
+}
+
+func echoDatagram(at netip.AddrPort, within time.Duration) error {
 	to, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
 		return err
@@ -96,7 +108,7 @@ func echoUDP(at netip.AddrPort) error {
 		return err
 	}
 	defer func() { _ = from.Close() }()
-	return exchanged(from, to)
+	return exchanged(from, to, within)
 }
 
 // echoTCP has one connection of the chosen address to itself.
@@ -119,14 +131,13 @@ func echoTCP(at netip.AddrPort) error {
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	return exchanged(from, to)
+	return exchanged(from, to, testTime/2)
 }
 
-// exchanged sends a few bytes.
-func exchanged(from, to net.Conn) error {
+// exchanged sends a few bytes, which may take so long.
+func exchanged(from, to net.Conn, within time.Duration) error {
 	sent, got := []byte("torch-mcast"), make([]byte, 64)
-	if err := errors.Join(from.SetDeadline(time.Now().Add(testTime/2)),
-		to.SetDeadline(time.Now().Add(testTime/2))); err != nil {
+	if err := errors.Join(from.SetDeadline(time.Now().Add(within)), to.SetDeadline(time.Now().Add(within))); err != nil {
 		return err
 	}
 	if _, err := from.Write(sent); err != nil {
