@@ -301,6 +301,25 @@ func TestWorkerIsTheModel(t *testing.T) {
 	})
 }
 
+// Runs of missing chunks are found over words of the bitmap that are full, empty or neither.
+func TestMissing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := open(t, Queues{Completions: 1, Receives: 1})
+		defer n.Close()
+		o := Operation{Chunks: rapid.Uint32Range(1, 400).Draw(t, "chunks"), ChunkBytes: 1, LastBytes: 1}
+		for first := uint32(0); first < o.Chunks; first += 64 {
+			word := rapid.OneOf(rapid.SampledFrom([]uint64{0, math.MaxUint64}), rapid.Uint64()).Draw(t, "word")
+			for psn := first; psn < min(first+64, o.Chunks); psn++ {
+				if word>>(psn%64)&1 == 1 {
+					o.Others = append(o.Others, psn)
+				}
+			}
+		}
+		n.begin(o)
+		n.check()
+	})
+}
+
 // Counters and records go round: 16 bits of receives and copies several times, every ring very often.
 func TestWorkerGoesOn(t *testing.T) {
 	for _, staging := range []*Staging{nil, {Slots: slots, SlotBytes: slotBytes, LKey: lkey, RKey: rkey, Pair: pair}} {
