@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Count the instructions that the receive kernel takes for a completion, under an emulator.
 
-The kernel (internal/receive/kernel.c) and a NIC for it (nic.c) are compiled for a processor and run in the unicorn
-engine, which counts what is executed of the kernel. Prints a row of JSON for each way to receive 8 MiB in chunks of
-4 KiB; --out writes them to a file.
+The kernel (internal/receive/kernel.c) and a NIC for it (nic.c) are compiled for a processor and run in the
+unicorn engine, which counts what is executed of the kernel while 8 MiB are received in chunks of 4 KiB.
+Prints the table of docs/REPRODUCTION.md; --out writes the rows to a file.
 """
 
 import argparse
+import importlib.metadata
 import json
 import shlex
 import shutil
@@ -26,7 +27,7 @@ from unicorn import riscv_const, x86_const
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("internal/receive/kernel.c", "benchmarks/receive/nic.c")
 FLAGS = "-std=c11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-builtin -fno-stack-protector -fno-pie"
-LINK = "-nostdlib -static -no-pie -Wl,--no-relax,--entry=run"
+LINK = "-nostdlib -static -no-pie -Wl,--no-relax,--entry=run,-z,separate-code"
 BUFFER, CHUNK = 8 << 20, 4096
 BATCHES = (1, 64)  # completions that are there when the kernel is called
 PAGE = 4096
@@ -102,20 +103,31 @@ def build(processor: Processor) -> Program:
             output(processor.compiler, *flags, "-c", ROOT / source, "-o", target)
         linked = Path(directory, "receive")
         output(processor.compiler, *flags, *shlex.split(LINK), *objects, "-o", linked)
-        nm = processor.compiler.removesuffix("gcc") + "nm"
-        functions = {line.split()[-1] for line in output(nm, objects[0]).splitlines() if line.split()[-2] in "tT"}
-        spans = [line.split() for line in output(nm, "--print-size", "--defined-only", linked).splitlines()]
-        own = [(int(s[0], 16), int(s[1], 16)) for s in spans if len(s) == 4 and s[3] in functions]
-        kernel = min(at for at, _ in own), max(at + size for at, size in own) - 1
+        # The kernel's code lies in one piece. Its static functions may have namesakes in the NIC.
+        tools = processor.compiler.removesuffix("gcc")
+        at = symbols(output(tools + "nm", linked))
+        base = {at[name] - offset for name, offset in symbols(output(tools + "nm", objects[0])).items()}
+        sizes = [line.split() for line in output(tools + "size", "-A", objects[0]).splitlines()]
+        text = next(int(size[1]) for size in sizes if size and size[0] == ".text")
+        if len(base) != 1:
+            raise RuntimeError(f"{processor.compiler} has not left the kernel in one piece")
+        kernel = min(base), min(base) + text - 1
         elf = linked.read_bytes()
         return Program(elf, struct.unpack_from("<Q", elf, 24)[0], kernel)
+
+
+def symbols(listing: str) -> dict[str, int]:
+    """Return the addresses of global functions in what nm prints."""
+    lines = [line.split() for line in listing.splitlines()]
+    return {line[2]: int(line[0], 16) for line in lines if len(line) == 3 and line[1] == "T"}
 
 
 def segments(elf: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield address, size in memory and content of the parts of a program that are loaded."""
     (table,), (size, count) = struct.unpack_from("<Q", elf, 32), struct.unpack_from("<HH", elf, 54)
     for i in range(count):
-        kind, _, offset, address, _, in_file, in_memory = struct.unpack_from("<IIQQQQQ", elf, table + i * size)
+        header = struct.unpack_from("<IIQQQQQ", elf, table + i * size)
+        kind, _, offset, address, _, in_file, in_memory = header
         if kind == 1:  # PT_LOAD
             yield address, in_memory, elf[offset : offset + in_file]
 
@@ -123,7 +135,7 @@ def segments(elf: bytes) -> Iterator[tuple[int, int, bytes]]:
 def count(processor: Processor, program: Program, datapath: str, batch: int) -> int:
     """Return how many instructions of the kernel are executed while a buffer is received."""
     machine = unicorn.Uc(*processor.engine)
-    pages = set()
+    pages: set[int] = set()
     for address, size, _ in segments(program.elf):
         pages.update(range(address // PAGE, (address + size + PAGE - 1) // PAGE))
     for page in pages:
@@ -153,9 +165,12 @@ def count(processor: Processor, program: Program, datapath: str, batch: int) -> 
 
     machine.hook_add(unicorn.UC_HOOK_CODE, instruction, begin=program.kernel[0], end=program.kernel[1])
     machine.emu_start(program.entry, RETURN, timeout=MINUTE)
+    if machine.query(unicorn.UC_QUERY_TIMEOUT):
+        raise RuntimeError(f"{datapath} on {processor.name}: not done after {MINUTE / 1e6:.0f} seconds")
     wrong = machine.reg_read(processor.result)
     if wrong:
-        raise RuntimeError(f"{datapath} on {processor.name}: nic.c says {wrong}, what it received is not what was sent")
+        what = "what was received is not what was sent"
+        raise RuntimeError(f"{datapath} on {processor.name}: {what} (nic.c returns {wrong})")
     return executed
 
 
@@ -183,26 +198,42 @@ def rows(processor: Processor) -> list[dict[str, Any]]:
     return result
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return rows as the table of docs/REPRODUCTION.md: instructions a completion, beside table I."""
+    paper = {"UC": "66", "UD": "113"}
+    lines = [
+        "| datapath | completions a call | table I, DPA | here, riscv64 | here, x86-64 |",
+        "|---|---|---|---|---|",
+    ]
+    counted = {(row["datapath"], row["batch"], row["processor"]): row["per_completion"] for row in rows}
+    for datapath in ("UC", "UD"):
+        for batch in sorted(BATCHES, reverse=True):
+            cells = [f"{counted[datapath, batch, name]:.1f}" for name in ("riscv64", "x86-64")]
+            beside = paper[datapath] if batch == max(BATCHES) else ""
+            lines.append(f"| {datapath} | {batch} | {beside} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Count on every processor whose compiler is there."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="write the rows there, beside printing them")
+    parser.add_argument("--out", type=Path, help="write the rows there, NDJSON")
     arguments = parser.parse_args()
     origin = {
-        "emulator": f"unicorn {unicorn.__version__}",
-        "command": "python benchmarks/receive/count.py",
+        "emulator": f"unicorn {importlib.metadata.version('unicorn')}",
+        "command": "python benchmarks/receive/count.py --out benchmarks/results/receive.ndjson",
         "date": datetime.now(timezone.utc).date().isoformat(),
         "commit": output("git", "-C", ROOT, "describe", "--always", "--dirty").strip(),
     }
-    lines = []
+    counted = []
     for processor in PROCESSORS:
         if processor.version() is None:
             print(f"no {processor.compiler} (Debian: apt-get install {processor.package})", file=sys.stderr)
             return 1
-        lines += [json.dumps(row | origin) for row in rows(processor)]
-    print("\n".join(lines))
+        counted += [row | origin for row in rows(processor)]
+    print(table(counted))
     if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+        arguments.out.write_text("".join(json.dumps(row) + "\n" for row in counted))
     return 0
 
 

@@ -58,9 +58,10 @@ static int copy(uint32_t from, uint32_t to)
 // run receives the buffer, so many chunks at a time, and returns 0 if all is right: every byte, and every record.
 int run(int uc, uint32_t batch, uint32_t chunk)
 {
-	const struct receive_staging staging = { (uintptr_t)slots, SLOT, 1, 2, 3 };
+	static struct receive_staging staging = { .slot_bytes = SLOT, .lkey = 1, .rkey = 2, .qpn = 3 };
 	uint32_t chunks = BUFFER / chunk, taken = 0;
 
+	staging.slots = (uintptr_t)slots;
 	for (uint32_t i = 0; i < DEPTH; i++)
 		cqes[i].op_own = RECEIVE_CQE_INVALID << 4 | 1;
 	copy_cqe.op_own = RECEIVE_CQE_INVALID << 4;
