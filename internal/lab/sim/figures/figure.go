@@ -31,6 +31,7 @@ var All = []Figure{
 	{"fig12", "Khalilov et al., SC24, fig. 12: port counters on 188 nodes", counters},
 	{"fig13", "Khalilov et al., SC24, fig. 13 and table I: receive threads", threads},
 	{"fig14", "Khalilov et al., SC24, fig. 14: receive threads and buffer sizes", buffers},
+	{"fig15", "Khalilov et al., SC24, fig. 15: UC chunks of several packets", chunks},
 	{"fig16", "Khalilov et al., SC24, fig. 16: chunk rate", rate},
 	{"appendix-b", "Khalilov et al., SC24, appendix B: S against P", concurrent},
 	{"nodes", "Khalilov et al., SC24, appendix B, with several ranks a host", crowds},
