@@ -60,9 +60,9 @@ class Failed(Exception):
 def run(way: Way, first: int, count: int, delay_us: int) -> dict[str, Any]:
     """Start the ranks for some trainings; return what rank 0 says. Raises Failed."""
     name = f"soak-{os.getpid()}"
-    testbed = [MCAST, "testbed", "with", f"--name={name}", f"--hosts={way.hosts}", "--"]
-    ranks = [MCAST, "testbed", "run", f"--name={name}", f"--per-host={way.per_host}", *way.options, "--"]
-    words = [sys.executable, os.environ[RUNNER], HERE / "soak_rank.py", str(first), str(count)]
+    testbed = [str(MCAST), "testbed", "with", f"--name={name}", f"--hosts={way.hosts}", "--"]
+    ranks = [str(MCAST), "testbed", "run", f"--name={name}", f"--per-host={way.per_host}", *way.options, "--"]
+    words = [sys.executable, os.environ[RUNNER], str(HERE / "soak_rank.py"), str(first), str(count)]
     env = {k: v for k, v in os.environ.items() if not k.startswith("MCAST_") or k == "MCAST_LIBRARY"} | {
         "FAKE_CUDA_DELAY_US": str(delay_us),
         "FAKE_CUDA_SEED": str(first),

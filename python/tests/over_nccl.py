@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -51,9 +52,14 @@ def train(device: str, mesh: Any, case: dict[str, Any], group: Any) -> tuple[lis
     handle = None
     if device == "cuda":
         handle = torch_mcast.fsdp.enable(model, group=group)
-        if case.get("mistake") == "drain":
-            drop: Any = handle._pending
-            handle.drain = drop.clear  # type: ignore[method-assign]
+        if case.get("mistake") == "wait":
+            post, kept = dist.reduce_scatter_tensor, []
+
+            def unwaited(*args: Any, **options: Any) -> Any:
+                kept.append(post(*args, **options))
+                return SimpleNamespace(wait=lambda: None)
+
+            dist.reduce_scatter_tensor = unwaited
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, foreach=True)
     data = torch.Generator().manual_seed(100 + RANK)
     seen: list[torch.Tensor] = []
