@@ -90,7 +90,7 @@ bench-peers: build ## mcast bench beside OpenMPI, into benchmarks/results (PEERS
 bench-switch: $(VENV)/.stamp build ## Reduce-Scatter through a switch, directly and by gloo, into benchmarks/results (ROUNDS=5)
 	$(PYTHON) benchmarks/switch/switch.py --rounds $(ROUNDS)
 
-bench-gpu: $(VENV)/.stamp build ## NCCL over the plugin beside its Socket, on one GPU, into benchmarks/results (GPU="--ranks 4")
+bench-gpu: $(VENV)/.stamp build ## CUDA tensors over mcast, gloo and NCCL on this host's GPUs, into benchmarks/results/gpu (GPU="--devices 0,1")
 	benchmarks/gpu/run.sh $(GPU)
 
 bench-nccl: build ## NCCL over the plugin beside its Socket on limited links (NCCL_RIG=DIR) or on GPUs, into benchmarks/results (COMPARE="--rounds 3")

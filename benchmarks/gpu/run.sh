@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs NCCL over the plugin beside NCCL over its own Socket, several ranks on one
-# GPU. Needs the built library and a Python with torch; says in one line what is
-# missing and ends with 77 then. run.sh --help lists the options.
+# Runs collectives and FSDP2 on CUDA tensors over mcast, gloo and NCCL, on one or
+# several GPUs. Needs the built library and a Python with torch; says in one line
+# what is missing and ends with 77 then. run.sh --help lists the options.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "gpu"))
 
+import card
+import checks
+import contenders
 import gpu
 import ncclog
-import rank
+import rows
 
 # Lines as NCCL 2.27 and 2.30 write them.
 NETWORK = "vm:10:10 [0] NCCL INFO Using network {}\n"
@@ -69,18 +73,42 @@ def test_bad_logs_are_named(texts: list[str], network: str, collnet: bool, says:
 
 def test_options() -> None:
     args = gpu.options([])
-    assert (args.ranks, args.contenders) == (2, ["socket", "net", "collnet"])
+    assert (args.ranks, args.contenders) == (2, gpu.DEFAULT)
+    assert args.output == gpu.RESULTS / "gpu" / "rows.ndjson"
     assert gpu.options(["--env", "A=b=c"]).env == [("A", "b=c")]
-    for bad in (["--ranks", "1"], ["--ranks", "9"], ["--bytes", "6"], ["--turns", "0"], ["--env", "A"]):
+    assert gpu.options(["--devices", "0,1,2"]).ranks == 3
+    for bad in (
+        ["--ranks", "1"], ["--ranks", "9"], ["--bytes", "6"], ["--turns", "0"], ["--env", "A"],
+        ["--ranks", "2", "--devices", "0,1,2"], ["--devices", ""], ["--contenders", "socket"],
+    ):  # fmt: skip
         with pytest.raises(SystemExit) as e:
             gpu.options(bad)
         assert e.value.code == 2
 
 
+@pytest.fixture(autouse=True)
+def no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "RUNNER", "")
+
+
+@pytest.mark.parametrize("runner", ["", "rig.py"], ids=["on the CPU", "emulated"])
+def test_times_that_mean_nothing_are_no_results(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: str
+) -> None:
+    monkeypatch.setattr(gpu, "RUNNER", runner)
+    words = [] if runner else ["--cpu"]
+    args = gpu.options(words)
+    assert (args.output, args.contenders, args.emulated) == (None, gpu.WITHOUT_GPU, bool(runner))
+    assert gpu.options([*words, "--output", str(tmp_path / "x")]).output is not None
+    with pytest.raises(SystemExit):
+        gpu.options([*words, "--output", str(gpu.RESULTS / "gpu" / ".." / "gpu" / "rows.ndjson")])
+
+
 def test_the_environment_of_contenders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    args = gpu.options(["--env", "NCCL_PROTO=Simple"])
-    socket, collnet = (gpu.environment(c, 1, args, tmp_path) for c in ("socket", "collnet"))
+    args = gpu.options(["--env", "NCCL_PROTO=Simple", "--devices", "4,7", "--ranks", "4"])
+    names = ("nccl-socket", "nccl-collnet", "mcast", "mcast-udp")
+    socket, collnet, mcast, udp = (contenders.environment(c, 1, args, tmp_path) for c in names)
     assert "NCCL_ALGO" not in socket
     assert socket["NCCL_HOSTID"] == collnet["NCCL_HOSTID"] == "r1"
     assert (socket["NCCL_NET"], socket.get("NCCL_COLLNET_ENABLE")) == ("Socket", None)
@@ -88,33 +116,71 @@ def test_the_environment_of_contenders(monkeypatch: pytest.MonkeyPatch, tmp_path
         "mcast", "mcast", "1",
     )  # fmt: skip
     assert socket["NCCL_PROTO"] == "Simple"
-    assert collnet["LD_LIBRARY_PATH"].split(":")[0] == str(gpu.LIBRARY.parent)
+    assert collnet["LD_LIBRARY_PATH"].split(":")[0] == str(contenders.LIBRARY.parent)
+    assert "NCCL_NET" not in mcast
+    assert (mcast.get("MCAST_FABRIC"), udp["MCAST_FABRIC"]) == (None, "udp")
+    devices = [contenders.environment("gloo", r, args, tmp_path)["CUDA_VISIBLE_DEVICES"] for r in range(4)]
+    assert devices == ["4", "7", "4", "7"]
+
+
+def test_what_ranks_measured_becomes_one_row() -> None:
+    def of(times: list[float], out: float, slowed: float) -> dict[str, Any]:
+        return {
+            "record": "time", "operation": "allgather", "bytes_per_rank": 4, "rounds": 3, "times_s": times,
+            "cpu_s": 0.5, "out_bytes": out, "in_bytes": 2 * out, "slowed": slowed,
+        }  # fmt: skip
+
+    link = {"record": "pcie", "both_out_bytes_per_s": 1e3, "both_in_bytes_per_s": 4e3}
+    slow = {**link, "both_out_bytes_per_s": 500.0}
+    # Ranks 0 and 2 share one device, 1 and 3 the other, whose link is slower.
+    ranks = [
+        [link, of([1, 2, 3], 100, 0.1)],
+        [slow, of([3, 1, 1], 90, 0.4)],
+        [{"record": "pcie"}, of([1, 1, 1], 100, 0.2)],
+        [{"record": "pcie"}, of([1, 1, 4], 90, 0.3)],
+    ]
+    pcie, row = rows.merged(ranks, 2)
+    assert [d["both_out_bytes_per_s"] for d in pcie["links"]] == [1e3, 500.0]
+    assert (row["p50_us"], row["min_us"]) == (3e6, 2e6), "of each round the slowest rank"
+    assert (row["cpu_s"], row["slowed"], row["pcie_out_bytes"]) == (2.0, 0.4, 200)
+    assert row["pcie_out_share"] == pytest.approx(180 / 3 / 500)
+    assert row["pcie_in_share"] == pytest.approx(400 / 3 / 4e3)
+    assert "times_s" not in row
+    with pytest.raises(rows.Failed, match="different things"):
+        rows.merged([ranks[0], ranks[1][:1]], 2)
+
+
+def test_the_clock_of_the_cpu() -> None:
+    clock = card.Clock(torch.device("cpu"))
+    clock.start()
+    first = clock.stop()
+    assert 0 <= first <= clock.stop()
 
 
 def test_losses_that_differ_are_an_error() -> None:
     def runs(*losses: list[float]) -> list[dict[str, Any]]:
-        return [{"record": "train", "losses": one} for one in losses]
+        return [{"record": "time", "losses": one} for one in losses]
 
-    assert gpu.difference(runs([5.0, 4.0], [5.0, 4.0])) == 0
-    assert 0 < gpu.difference(runs([5.0, 4.0], [5.0, 4.0001])) < 1e-3
+    assert rows.difference(runs([5.0, 4.0], [5.0, 4.0])) == 0
+    assert 0 < rows.difference(runs([5.0, 4.0], [5.0, 4.0001])) < 1e-3
     for bad in ([5.0, 4.1], [5.0, float("nan")], [5.0]):
-        with pytest.raises(gpu.Failed):
-            gpu.difference(runs([5.0, 4.0], bad))
+        with pytest.raises(rows.Failed):
+            rows.difference(runs([5.0, 4.0], bad))
 
 
 def test_a_wrong_byte_is_found() -> None:
     good = torch.arange(10, dtype=torch.bfloat16)
-    rank.compare("x", good, good.clone())
+    checks.compare("x", good, good.clone())
     bad = good.clone()
     bad[7] = 0
-    with pytest.raises(rank.Wrong, match="x: byte 14 of 20"):
-        rank.compare("x", bad, good)
+    with pytest.raises(checks.Wrong, match="x: byte 14 of 20"):
+        checks.compare("x", bad, good)
 
 
-@pytest.mark.parametrize("dtype", rank.EXACT, ids=str)
+@pytest.mark.parametrize("dtype", checks.EXACT, ids=str)
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_sums_are_exact_in_every_type(dtype: torch.dtype, ranks: int) -> None:
-    parts = torch.stack([rank.whole(dtype, 500, ranks, seed=r) for r in range(ranks)])
+    parts = torch.stack([checks.whole(dtype, 500, ranks, seed=r) for r in range(ranks)])
     total = parts.sum(0).clamp(max=1) if dtype == torch.bool else parts.sum(0)
     assert torch.equal(total.to(dtype).to(torch.int64), total)
     assert len(total.unique()) > 1
@@ -125,9 +191,12 @@ def test_without_a_gpu_one_line_and_a_status_of_its_own(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     library = tmp_path / "lib.so"
-    assert "make build" in (gpu.missing(False, library) or "")
+    assert "make build" in (contenders.missing(["mcast"], False, False, library) or "")
+    assert "a GPU" in (contenders.missing(["gloo"], False, False, library) or "")
     library.touch()
-    assert "a GPU" in (gpu.missing(False, library) or "")
+    assert "driver for CUDA 11.7" in (contenders.missing(["mcast"], False, False, library) or "")
+    assert contenders.missing(["mcast", "gloo"], True, False, library) is None
+    assert "nccl-net need one" in (contenders.missing(["mcast", "nccl-net"], False, True, library) or "")
     done = subprocess.run(
         [gpu.HERE / "run.sh"],
         env={"PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""},
@@ -141,11 +210,39 @@ def test_without_a_gpu_one_line_and_a_status_of_its_own(
     assert done.stderr.count("\n") == 1
 
 
+KINDS = ["check", "time", "time", "time", "time"]
+SHORT = ["--turns", "1", "--rounds", "1", "--steps", "2", "--bytes", "4096"]
+
+
 def test_a_run_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "gpu.ndjson"
-    words = ["--cpu", "--turns", "1", "--rounds", "1", "--steps", "2", "--bytes", "4096"]
-    assert gpu.main([*words, "--contenders", "socket", "net", "--output", str(out)]) == 0
-    records = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [r["record"] for r in records] == ["check", "time", "time", "train"] * 2 + ["losses"]
-    assert len(records[0]["checked"]["reducescatter"]) >= 9
-    assert "FSDP2 step" in capsys.readouterr().out
+    assert gpu.main(["--cpu", *SHORT, "--output", str(out)]) == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [r["record"] for r in found] == [*KINDS, *KINDS, "losses"]
+    assert len(found[0]["checked"]["reducescatter"]) >= 9
+    assert [r["operation"] for r in found[1:5]] == ["allgather", "reduce_scatter", "both", "fsdp_step"]
+    assert {r["device"] for r in found} == {"cpu"}
+    assert "fsdp_step" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(
+    not os.environ.get("MCAST_TORCH_CUDA"),
+    reason="MCAST_TORCH_CUDA is not set: it names a program that has CUDA tensors without a GPU "
+    "(CONTRIBUTING.md)",
+)
+def test_a_run_on_an_emulated_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpu, "RUNNER", os.environ["MCAST_TORCH_CUDA"])
+    out = tmp_path / "gpu.ndjson"
+    assert gpu.main([*SHORT, "--contenders", "mcast", "--output", str(out), "--trace", str(tmp_path)]) == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [r["record"] for r in found] == ["pcie", *KINDS, "losses"]
+    assert {r["device"] for r in found} == {"emulated"}
+    gather, reduce, both, step = found[2:6]
+    # Two ranks on one device: a shard out and one in for each, and the mirror image.
+    assert (gather["pcie_out_bytes"], gather["pcie_in_bytes"]) == (2 * 4096, 2 * 4096)
+    assert (reduce["pcie_out_bytes"], reduce["pcie_in_bytes"]) == (4 * 4096, 2 * 4096)
+    assert (both["pcie_out_bytes"], both["pcie_in_bytes"]) == (6 * 4096, 4 * 4096)
+    assert step["pcie_out_bytes"] > 0
+    assert all(r["pcie_out_share"] > 0 and r["cpu_s"] > 0 for r in found[2:6])
+    assert all(r["slowed"] > -1 for r in found[2:5])
+    assert json.loads((tmp_path / "mcast.json").read_text())["traceEvents"]
