@@ -20,6 +20,7 @@ SIGNED = tuple(t for t in EXACT if t.is_floating_point or t in (torch.int8, torc
 # What torch 2.9 to 2.15 says of a type that it does not hand to NCCL, and to gloo; what "mcast" says.
 REFUSALS = (
     "Input tensor data type is not supported for NCCL",
+    "Unsupported tensor data type for NCCL",
     "Unconvertible NCCL type",
     "Unsupported Float8 type for NCCL reduction",
     "Invalid scalar type",
