@@ -292,7 +292,8 @@ var bugs = []bug{
 		name: "outputs: a result is done before the others of the host have theirs", file: "group/gatheroutput.go",
 		old: `	claims.After = c.before(allOf(slices.Concat(rows, surplus)), false)
 `,
-		new: ``,
+		new: `	_ = slices.Concat(rows, surplus)
+`,
 	},
 	{
 		name: "bits: an owner sums its own contribution first", file: "protocol/direct/direct.go",
