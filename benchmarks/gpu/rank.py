@@ -65,7 +65,6 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device("cpu") if args.cpu else torch.device("cuda", 0)
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)
     if not args.cpu:
         torch.cuda.set_device(device)
     nccl = args.backend == "nccl"
@@ -94,6 +93,8 @@ def main() -> None:
     for nbytes in args.bytes:
         for name in OPERATIONS:
             emit("time", **measure(ranks, name, nbytes, args.rounds, products))
+    # Not before the communicators are there: torch then sets NCCL_ALGO=^NVLS, and the tuner stays out.
+    torch.use_deterministic_algorithms(True, warn_only=True)
     record, training = train(ranks, args.steps, small)
     emit("time", **record)
     if args.trace is not None:
