@@ -1,6 +1,7 @@
 package world
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,21 +12,20 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
+// bitRuns is how often TestSameBits reduces: more where the race detector does not make each run ten times as long.
+var bitRuns = flag.Uint64("runs", 10, "of TestSameBits, for each shape of hosts and way")
+
 // TestSameBits reduces the same inputs in many runs with other timings: other networks, ranks that come late or
 // compute longer, and packets that are lost. On two levels all of them have the bits of reduce.FoldNested, each
 // rank for itself those of one level, directly and through a switch (Scenario.inOrder).
 func TestSameBits(t *testing.T) {
-	runs := uint64(100)
-	if testing.Short() {
-		runs = 10
-	}
 	for _, shape := range [][]int{{2, 2}, {3, 1}, {4, 4, 2}} {
 		for _, flat := range []bool{false, true} {
 			for _, way := range []string{"direct", "switch"} {
 				t.Run(fmt.Sprintf("%v/flat=%v/%s", shape, flat, way), func(t *testing.T) {
 					t.Parallel()
 					lost := 0
-					for seed := range runs {
+					for seed := range *bitRuns {
 						s := sameSums(seed, shape, flat, way == "switch")
 						require.Equal(t, flat, s.twoLevels() == nil)
 						r := Play(t, s)
