@@ -60,7 +60,7 @@ func atSwitch(size int) string { return netip.AddrPortFrom(hostAddr(size), 7001)
 func TestStatsOfASwitch(t *testing.T) {
 	const hosts, each, size = 2, 2, 4
 	synctest.Test(t, func(t *testing.T) {
-		onHosts(t, hosts, each, func(s *config.Settings) { s.Switch = atSwitch(size) }, func(rank int, g *group.Group) {
+		onHosts(t, hosts, each, func(s *config.Settings) { s.Switch = atSwitch(size) }, func(_ int, g *group.Group) {
 			const n = 1 << 20
 			all, own := make([]byte, size*n), make([]byte, n)
 			for range 2 {
