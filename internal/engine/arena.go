@@ -27,7 +27,9 @@ func (g *Gather) ownInArena(o *gatherOp, r *multicast.Run) []byte {
 func (g *Gather) unpack(o *gatherOp, arena []byte) {
 	switch {
 	case o.Collective != wire.Allgather:
-		copy(o.Recv, arena)
+		if o.copied < o.Bytes { // not the root's, whose data lie there
+			copy(o.Recv, arena)
+		}
 	case o.Dense() && o.copied < o.Bytes:
 		copy(o.Recv[:g.cfg.Core.Size*o.Bytes], arena)
 	default:
