@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,8 @@ import contenders
 import gpu
 import ncclog
 import rows
+
+from .cuda_ranks import RUNNER
 
 # Lines as NCCL 2.27 and 2.30 write them.
 NETWORK = "vm:10:10 [0] NCCL INFO Using network {}\n"
@@ -226,12 +227,12 @@ def test_a_run_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.skipif(
-    not os.environ.get("MCAST_TORCH_CUDA"),
+    not RUNNER,
     reason="MCAST_TORCH_CUDA is not set: it names a program that has CUDA tensors without a GPU "
     "(CONTRIBUTING.md)",
 )
 def test_a_run_on_an_emulated_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(gpu, "RUNNER", os.environ["MCAST_TORCH_CUDA"])
+    monkeypatch.setattr(gpu, "RUNNER", RUNNER)
     out = tmp_path / "gpu.ndjson"
     assert gpu.main([*SHORT, "--contenders", "mcast", "--output", str(out), "--trace", str(tmp_path)]) == 0
     found = [json.loads(line) for line in out.read_text().splitlines()]
