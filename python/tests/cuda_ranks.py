@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -28,8 +28,16 @@ needs_cuda = pytest.mark.skipif(
 )
 
 
-def run(script: Path, what: str, size: int = 2, delay_us: int = 1000, **env: str) -> list[dict[str, Any]]:
-    """Run a script with one argument on ranks; return the JSON that each printed last, {} of one without."""
+class Ended(NamedTuple):
+    """A rank that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def ended(script: Path, what: str, size: int, delay_us: int, **env: str) -> list[Ended]:
+    """Run a script with one argument on ranks, with streams that are late by up to delay_us a copy."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     base = {
         **os.environ,
@@ -43,6 +51,7 @@ def run(script: Path, what: str, size: int = 2, delay_us: int = 1000, **env: str
         "FAKE_CUDA_DELAY_US": str(delay_us),
         "FAKE_CUDA_GUARD": "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
+        **({"EMULATED": "1"} if RUNNER else {}),
         **env,
     }
     command = [sys.executable, *([RUNNER] if RUNNER else []), str(script), what]
@@ -56,15 +65,20 @@ def run(script: Path, what: str, size: int = 2, delay_us: int = 1000, **env: str
         )
         for rank in range(size)
     ]
-    answers = []
     try:
-        for rank, process in enumerate(ranks):
-            out, err = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, f"rank {rank}:\n{out[-2000:]}\n{err[-6000:]}"
-            lines = [line for line in out.splitlines() if line.startswith("{")]
-            answers.append(json.loads(lines[-1]) if lines else {})
+        said = [process.communicate(timeout=LIMIT_S) for process in ranks]
+        return [Ended(p.returncode, out, err) for p, (out, err) in zip(ranks, said, strict=True)]
     finally:
         for process in ranks:
             process.kill()
             process.wait()
+
+
+def run(script: Path, what: str, size: int = 2, delay_us: int = 1000, **env: str) -> list[dict[str, Any]]:
+    """Run a script with one argument on ranks; return the JSON that each printed last, {} of one without."""
+    answers = []
+    for rank, one in enumerate(ended(script, what, size, delay_us, **env)):
+        assert one.status == 0, f"rank {rank}:\n{one.out[-2000:]}\n{one.err[-6000:]}"
+        lines = [line for line in one.out.splitlines() if line.startswith("{")]
+        answers.append(json.loads(lines[-1]) if lines else {})
     return answers

@@ -7,89 +7,32 @@ out of the CPU's reach.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
-from torch._C._distributed_c10d import TCPStore
 
 from torch_mcast import _lib, device, errors
 from torch_mcast.group import Group
 from torch_mcast.tensor import require_cpu, require_dense
 
-from .cuda_ranks import RUNNER
+from . import cuda_ranks
+from .cuda_ranks import RUNNER, Ended, needs_cuda
 
-LIMIT_S = 300.0  # on a busy machine
 SCRIPT = Path(__file__).with_name("over_cuda.py")
-
-needs_cuda = pytest.mark.skipif(
-    not RUNNER and not torch.cuda.is_available(),
-    reason="no CUDA device, and MCAST_TORCH_CUDA is not set: it names a program that does without one "
-    "(CONTRIBUTING.md)",
-)
-
-
-class Ended(NamedTuple):
-    """A rank that has ended."""
-
-    status: int
-    out: str
-    err: str
 
 
 def run(scenarios: str, size: int, delay_us: int, **env: str) -> list[Ended]:
     """Run scenarios on ranks, with streams that are late by up to delay_us a copy."""
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    base = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "WORLD_SIZE": str(size),
-        "LOCAL_RANK": "0",
-        "TORCH_FR_DUMP_ON_TIMEOUT": "0",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "FAKE_CUDA_DELAY_US": str(delay_us),
-        "FAKE_CUDA_GUARD": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        **({"EMULATED": "1"} if RUNNER else {}),
-        **env,
-    }
-    command = [sys.executable, *([RUNNER] if RUNNER else []), str(SCRIPT), scenarios]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={**base, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    try:
-        said = [process.communicate(timeout=LIMIT_S) for process in ranks]
-        return [Ended(p.returncode, out, err) for p, (out, err) in zip(ranks, said, strict=True)]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
+    return cuda_ranks.ended(SCRIPT, scenarios, size, delay_us, **env)
 
 
 def answers(scenarios: str, size: int, delay_us: int, **env: str) -> list[dict[str, Any]]:
     """Return what the scenarios saw on each rank; {} of a rank that one of them has end early."""
-    found = []
-    for rank, ended in enumerate(run(scenarios, size, delay_us, **env)):
-        assert ended.status == 0, f"rank {rank}:\n{ended.out[-2000:]}\n{ended.err[-6000:]}"
-        lines = [line for line in ended.out.splitlines() if line.startswith("{")]
-        found.append(json.loads(lines[-1]) if lines else {})
-    return found
+    return cuda_ranks.run(SCRIPT, scenarios, size, delay_us, **env)
 
 
 # Most of a scenario's time is the start of its ranks, so many share one. Each start has a seed of its own.
