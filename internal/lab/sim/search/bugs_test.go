@@ -64,8 +64,8 @@ var coreBugs = []bug{
 	},
 	{
 		name: "what a stranger has begun is not forgotten", file: "protocol/multicast/post.go",
-		old: `p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called())`,
-		new: `p.mode.arena != m.arena && p.differs(s.called())`,
+		old: `p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called(), s.digest)`,
+		new: `p.mode.arena != m.arena && p.differs(s.called(), s.digest)`,
 	},
 	{
 		name: "nobody asks after a silence", file: "protocol/multicast/expire.go",

@@ -61,6 +61,13 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
+// TestBugsCanBePlanted is what a change of the code under the bugs fails at first, in no time.
+func TestBugsCanBePlanted(t *testing.T) {
+	for _, b := range slices.Concat(coreBugs, engineBugs, incBugs) {
+		t.Run(b.name, func(t *testing.T) { plant(t, &b) })
+	}
+}
+
 // plant returns the path of an overlay in which a file has a bug.
 func plant(t *testing.T, b *bug) string {
 	path, err := filepath.Abs(filepath.Join(internal, b.file))
