@@ -75,7 +75,7 @@ var table = []Variable{
 	row("MCAST_EAGER", "64KiB", func(s *Settings) *int { return &s.Eager }, size(0, 128<<10),
 		"Operations of up to this total size (ranks times shard) go without a barrier."),
 	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
-		"The least time without news after which missing chunks are fetched; the rest of the cutoff is measured."),
+		"The least time without news after which missing chunks are fetched, times the ranks of the host for each of its cores; the rest of the cutoff is measured."),
 	row("MCAST_LOSS", "0", func(s *Settings) *float64 { return &s.Loss }, fraction(0, 0.9),
 		"Share of received datagrams (those of a switch, too), and of contributions to it, to throw away on purpose, for tests."),
 	row("MCAST_LOSS_SEED", "1", func(s *Settings) *uint64 { return &s.LossSeed }, number[uint64](0, math.MaxUint64),
