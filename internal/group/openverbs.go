@@ -12,11 +12,14 @@ import (
 
 // openVerbs has chunks travel through RDMA devices, and the rest as openUDP has it.
 func openVerbs(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
-	if _, real := l.network.(kernel); !real {
+	n, has := l.network.(interface{ verbs() datagrams })
+	if !has {
 		return nil, argument("MCAST_FABRIC=verbs, but this network has no RDMA devices")
 	}
-	return openDatagrams(ctx, m, l, a, devices{})
+	return openDatagrams(ctx, m, l, a, n.verbs())
 }
+
+func (kernel) verbs() datagrams { return devices{} }
 
 // devices are the host's RDMA devices.
 type devices struct{}

@@ -1,6 +1,7 @@
 package ibverbs
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
+//go:embed abi.h
+var declarations []byte
+
 // TestABI holds abi.h to the header of libibverbs, by a C compiler: sizes, offsets and constants.
 func TestABI(t *testing.T) {
 	cc, err := exec.LookPath("cc")
@@ -22,8 +26,8 @@ func TestABI(t *testing.T) {
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		t.Skip("no <infiniband/verbs.h> (Debian: libibverbs-dev)")
 	}
-	here, err := os.Getwd()
-	require.NoError(t, err)
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "abi.h"), declarations, 0o600))
 	var b strings.Builder
 	b.WriteString("#include <infiniband/verbs.h>\n#include \"abi.h\"\n")
 	same := func(ours, theirs string) { fmt.Fprintf(&b, "_Static_assert((%s) == (%s), %q);\n", ours, theirs, ours) }
@@ -66,9 +70,9 @@ func TestABI(t *testing.T) {
 	} {
 		same(ours, theirs)
 	}
-	source := filepath.Join(t.TempDir(), "abi.c")
+	source := filepath.Join(folder, "abi.c")
 	require.NoError(t, os.WriteFile(source, []byte(b.String()), 0o600))
-	out, err := exec.Command(cc, "-std=gnu11", "-fsyntax-only", "-I", here, source).CombinedOutput()
+	out, err := exec.Command(cc, "-std=gnu11", "-fsyntax-only", source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 

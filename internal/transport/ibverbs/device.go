@@ -42,7 +42,7 @@ func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 		return nil, err
 	}
 	if !address.Is4() {
-		return nil, unavailable("address %v of %s: RDMA goes over IPv4 here, so far (MCAST_IP_VERSION=4)", address, ifi.Name)
+		return nil, unavailable("address %v of %s: RDMA goes over IPv4 here, so far (MCAST_FAMILY=4)", address, ifi.Name)
 	}
 	var n C.int
 	list := C.rdma_list(&n)

@@ -82,7 +82,7 @@ func TestMulticast(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool {
-		sent, err := queues[0].Sent(7)
+		sent, err := queues[0].Sent()
 		require.NoError(t, err)
 		return sent == 9
 	}, 10*time.Second, time.Millisecond)

@@ -65,9 +65,8 @@ func (q *Queue) Receive(ring *Region, slot int, slots []uint32) (n int, err erro
 	if len(slots) == 0 {
 		return 0, nil
 	}
-	var posted C.int
-	e := C.rdma_post_receive(q.q, ring.mr, C.size_t(slot), (*C.uint32_t)(&slots[0]), C.int(len(slots)), &posted)
-	return int(posted), failure("ibv_post_recv", e)
+	e := C.rdma_post_receive(q.q, ring.mr, C.size_t(slot), (*C.uint32_t)(&slots[0]), C.int(len(slots)))
+	return int(q.q.posted), failure("ibv_post_recv", e)
 }
 
 // Send sends datagrams of so many bytes each from a ring of count slots: the first from slot first % count, and so on. It
@@ -76,9 +75,8 @@ func (q *Queue) Send(ring *Region, slot, count int, first uint64, bytes []uint32
 	if len(bytes) == 0 {
 		return 0, nil
 	}
-	var posted C.int
-	e := C.rdma_post_send(q.q, ring.mr, C.size_t(slot), C.uint32_t(count), C.uint64_t(first), (*C.uint32_t)(&bytes[0]), C.int(len(bytes)), &posted)
-	return int(posted), failure("ibv_post_send", e)
+	e := C.rdma_post_send(q.q, ring.mr, C.size_t(slot), C.uint32_t(count), C.uint64_t(first), (*C.uint32_t)(&bytes[0]), C.int(len(bytes)))
+	return int(q.q.posted), failure("ibv_post_send", e)
 }
 
 // Arrived stores what has arrived, and returns how much that is.
@@ -90,16 +88,15 @@ func (q *Queue) Arrived(a []Arrival) (int, error) {
 	return int(n), nil
 }
 
-// Sent returns how many datagrams are sent and their slots free, given what it was before.
-func (q *Queue) Sent(before uint64) (uint64, error) {
-	sent := C.uint64_t(before)
-	switch status := C.rdma_sent(q.q, &sent); {
+// Sent returns how many datagrams are sent for good, and their slots free: all before the one of that number.
+func (q *Queue) Sent() (uint64, error) {
+	switch status := C.rdma_sent(q.q); {
 	case status < 0:
-		return before, fmt.Errorf("ibverbs: ibv_poll_cq fails on device %s", q.device.name)
+		return uint64(q.q.sent), fmt.Errorf("ibverbs: ibv_poll_cq fails on device %s", q.device.name)
 	case status > 0:
-		return uint64(sent), fmt.Errorf("ibverbs: device %s does not send: %s", q.device.name, C.GoString(C.rdma_status(status)))
+		return uint64(q.q.sent), fmt.Errorf("ibverbs: device %s does not send: %s", q.device.name, C.GoString(C.rdma_status(status)))
 	}
-	return uint64(sent), nil
+	return uint64(q.q.sent), nil
 }
 
 // Arm has FD become readable once something arrives from now on, or, with sends, is sent. What came before does not

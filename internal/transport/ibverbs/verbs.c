@@ -93,11 +93,11 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 	if (!(q->channel = p_ibv_create_comp_channel(q->pd->context)))
 		return errno;
 	*what = "ibv_create_cq";
-	if (!(q->sent = p_ibv_create_cq(q->pd->context, send, NULL, q->channel, 0)) ||
-	    !(q->received = p_ibv_create_cq(q->pd->context, receive, NULL, q->channel, 0)))
+	if (!(q->sends = p_ibv_create_cq(q->pd->context, send, NULL, q->channel, 0)) ||
+	    !(q->receives = p_ibv_create_cq(q->pd->context, receive, NULL, q->channel, 0)))
 		return errno;
-	rdma_qp_init init = {.send_cq = q->sent,
-	                     .recv_cq = q->received,
+	rdma_qp_init init = {.send_cq = q->sends,
+	                     .recv_cq = q->receives,
 	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 1, .max_recv_sge = 1},
 	                     .qp_type = RDMA_QPT_UD};
 	*what = "ibv_create_qp";
@@ -154,45 +154,45 @@ void rdma_queue_close(rdma_queue *q)
 		p_ibv_destroy_ah(q->ah);
 	if (q->qp)
 		p_ibv_destroy_qp(q->qp);
-	if (q->received)
-		p_ibv_destroy_cq(q->received);
-	if (q->sent)
-		p_ibv_destroy_cq(q->sent);
+	if (q->receives)
+		p_ibv_destroy_cq(q->receives);
+	if (q->sends)
+		p_ibv_destroy_cq(q->sends);
 	if (q->channel)
 		p_ibv_destroy_comp_channel(q->channel);
 	memset(q, 0, sizeof *q);
 }
 
-int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n, int *posted)
+int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n)
 {
-	rdma_recv_wr wr[doorbell], *bad;
+	rdma_recv_wr wr[doorbell], *bad = wr;
 	rdma_sge sge[doorbell];
-	for (*posted = 0; *posted < n;) {
-		int k = n - *posted < doorbell ? n - *posted : doorbell;
+	for (q->posted = 0; q->posted < n;) {
+		int k = n - q->posted < doorbell ? n - q->posted : doorbell;
 		for (int i = 0; i < k; i++) {
-			uint32_t s = slots[*posted + i];
+			uint32_t s = slots[q->posted + i];
 			sge[i] = (rdma_sge){(uintptr_t)ring->addr + s * slot, slot, ring->lkey};
 			wr[i] = (rdma_recv_wr){s, i + 1 < k ? &wr[i + 1] : NULL, &sge[i], 1};
 		}
 		int e = q->qp->context->ops.post_recv(q->qp, wr, &bad);
 		if (e) {
-			*posted += bad - wr;
+			q->posted += bad - wr;
 			return e;
 		}
-		*posted += k;
+		q->posted += k;
 	}
 	return 0;
 }
 
-int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n, int *posted)
+int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n)
 {
-	rdma_send_wr wr[doorbell], *bad;
+	rdma_send_wr wr[doorbell], *bad = wr;
 	rdma_sge sge[doorbell];
-	for (*posted = 0; *posted < n;) {
-		int k = n - *posted < doorbell ? n - *posted : doorbell;
+	for (q->posted = 0; q->posted < n;) {
+		int k = n - q->posted < doorbell ? n - q->posted : doorbell;
 		for (int i = 0; i < k; i++) {
-			uint64_t at = first + *posted + i;
-			sge[i] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[*posted + i], ring->lkey};
+			uint64_t at = first + q->posted + i;
+			sge[i] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[q->posted + i], ring->lkey};
 			wr[i] = (rdma_send_wr){.wr_id = at + 1, .next = &wr[i + 1], .sg_list = &sge[i], .num_sge = 1, .opcode = RDMA_SEND};
 			wr[i].wr.ud.ah = q->ah;
 			wr[i].wr.ud.remote_qpn = RDMA_MULTICAST_QPN;
@@ -202,10 +202,10 @@ int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, ui
 		wr[k - 1].send_flags = RDMA_SIGNALED;
 		int e = q->qp->context->ops.post_send(q->qp, wr, &bad);
 		if (e) {
-			*posted += bad - wr;
+			q->posted += bad - wr;
 			return e;
 		}
-		*posted += k;
+		q->posted += k;
 	}
 	return 0;
 }
@@ -216,7 +216,7 @@ int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most)
 	int done = 0;
 	while (done < most) {
 		int k = most - done < doorbell ? most - done : doorbell;
-		int n = q->qp->context->ops.poll_cq(q->received, k, wc);
+		int n = q->qp->context->ops.poll_cq(q->receives, k, wc);
 		if (n < 0)
 			return -1;
 		for (int i = 0; i < n; i++) {
@@ -229,17 +229,17 @@ int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most)
 	return done;
 }
 
-int rdma_sent(rdma_queue *q, uint64_t *sent)
+int rdma_sent(rdma_queue *q)
 {
 	rdma_wc wc[doorbell];
 	int n, failed = 0;
 	do {
-		if ((n = q->qp->context->ops.poll_cq(q->sent, doorbell, wc)) < 0)
+		if ((n = q->qp->context->ops.poll_cq(q->sends, doorbell, wc)) < 0)
 			return -1;
 		for (int i = 0; i < n; i++) {
 			if (wc[i].status)
 				failed = wc[i].status;
-			*sent = wc[i].wr_id;
+			q->sent = wc[i].wr_id;
 		}
 	} while (n == doorbell);
 	return failed;
@@ -251,6 +251,6 @@ int rdma_arm(rdma_queue *q, int sends)
 	void *context;
 	while (!p_ibv_get_cq_event(q->channel, &cq, &context))
 		p_ibv_ack_cq_events(cq, 1);
-	int e = q->qp->context->ops.req_notify_cq(q->received, 0);
-	return e || !sends ? e : q->qp->context->ops.req_notify_cq(q->sent, 0);
+	int e = q->qp->context->ops.req_notify_cq(q->receives, 0);
+	return e || !sends ? e : q->qp->context->ops.req_notify_cq(q->sends, 0);
 }

@@ -32,12 +32,14 @@ int rdma_deregister(rdma_mr *mr);
 typedef struct {
 	rdma_pd *pd;
 	rdma_channel *channel;
-	rdma_cq *sent, *received;
+	rdma_cq *sends, *receives;
 	rdma_qp *qp;
 	rdma_ah *ah; // of the group
 	uint8_t group[16];
 	int attached;
 	uint32_t qkey;
+	int posted;    // of what was posted last, how many the device took
+	uint64_t sent; // datagrams that have been sent for good
 } rdma_queue;
 
 typedef struct {
@@ -52,19 +54,18 @@ int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint
                     uint8_t hops, uint32_t qkey, const char **what);
 void rdma_queue_close(rdma_queue *q);
 
-// rdma_post_receive posts slots of a registered ring, with one doorbell for up to 64; *posted of them are.
-int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n, int *posted);
+// rdma_post_receive posts slots of a registered ring, with one doorbell for up to 64; q->posted of them are.
+int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n);
 
 // rdma_post_send sends n datagrams from slots of a registered ring, first and on, modulo its count, with one doorbell for
 // up to 64. The last of each doorbell reports completion, with last + 1 as it is counted from first.
-int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n, int *posted);
+int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n);
 
 // rdma_arrivals returns how many datagrams came, up to most, or -1.
 int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most);
 
-// rdma_sent stores how many datagrams have been sent for good, if that is known anew. It returns 0, or -1, or the status
-// of one that failed.
-int rdma_sent(rdma_queue *q, uint64_t *sent);
+// rdma_sent brings q->sent up to date. It returns 0, or -1, or the status of a datagram that failed.
+int rdma_sent(rdma_queue *q);
 
 // rdma_arm has the channel's descriptor become readable once something arrives, or with sends, something is sent, from
 // now on. It takes the events that have been told.

@@ -48,9 +48,7 @@ func Open(o udp.Options) (_ *Gather, err error) {
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
 		return nil, err
 	}
-	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive, Notes: []string{
-		fmt.Sprintf("Chunks travel as UD datagrams through device %s, and are copied to it and from it.", g.port.device.Name()),
-	}}
+	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive}
 	if err = g.connect(&o); err != nil {
 		g.Forget()
 		return nil, errors.Join(err, g.Close())
@@ -113,7 +111,7 @@ func (g *Gather) fill(r *fabric.Run, skip, n int) (bytes int) {
 
 // Unsent implements fabric.Gather.
 func (g *Gather) Unsent() int {
-	sent, err := g.port.queue.Sent(g.port.sent)
+	sent, err := g.port.queue.Sent()
 	g.port.sent = sent
 	g.Note(err)
 	return int(g.port.posted - sent)

@@ -44,9 +44,9 @@ func open(o *udp.Options) (*ibverbs.Device, error) {
 	case len(o.Sources) != o.Size || o.Rank < 0 || o.Rank >= o.Size:
 		return nil, fmt.Errorf("verbs: addresses of %d ranks: want those of all %d", len(o.Sources), o.Size)
 	case !o.Group.Is4() || !o.Group.IsMulticast():
-		return nil, unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_IP_VERSION=4)", o.Group)
+		return nil, unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)", o.Group)
 	case len(o.Rails) > 0:
-		return nil, unavailable("several interfaces: it takes one, so far (MCAST_INTERFACE)")
+		return nil, unavailable("several interfaces: it takes one, so far (MCAST_IFACE)")
 	}
 	return ibverbs.Open(o.Interface, o.Sources[o.Rank])
 }

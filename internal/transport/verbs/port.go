@@ -110,7 +110,7 @@ func (p *port) take() (datagram []byte, from netip.Addr, err error) {
 // room returns how many datagrams can be sent now, up to a batch.
 func (p *port) room() (n int, err error) {
 	if p.posted-p.sent == sendDepth {
-		p.sent, err = p.queue.Sent(p.sent)
+		p.sent, err = p.queue.Sent()
 	}
 	return min(sendDepth-int(p.posted-p.sent), batchSize), err
 }
