@@ -204,17 +204,19 @@ func (g *Edges) Stats() fabric.Stats {
 	}
 }
 
-// CountSent, CountReceived and CountDropped count chunks for Stats; their bytes are with headers.
+// CountSent counts chunks that were multicast, for Stats; bytes are with headers.
 func (g *Edges) CountSent(chunks, bytes int) {
 	g.stats.sentChunks.Add(uint64(chunks))
 	g.stats.sentBytes.Add(uint64(bytes))
 }
 
+// CountReceived counts chunks that came by multicast, likewise.
 func (g *Edges) CountReceived(chunks, bytes int) {
 	g.stats.receivedChunks.Add(uint64(chunks))
 	g.stats.receivedBytes.Add(uint64(bytes))
 }
 
+// CountDropped counts chunks that were thrown away.
 func (g *Edges) CountDropped(chunks int) { g.stats.dropped.Add(uint64(chunks)) }
 
 // End closes the connections.

@@ -35,7 +35,7 @@ const batchSize = 64
 
 // openPort joins the group with datagrams of so many bytes, and slots for receive of them.
 func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
-	p := &port{member: -1, inSlot: ibverbs.GRH + bytes, outSlot: bytes, own: o.Sources[o.Rank].As4()}
+	p := &port{member: -1, inSlot: ibverbs.GRH + bytes, outSlot: bytes}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -44,6 +44,7 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	if p.device, err = open(o); err != nil {
 		return nil, err
 	}
+	p.own = o.Sources[o.Rank].As4()
 	if bytes > p.device.MTU() {
 		return nil, fmt.Errorf("verbs: datagrams of %d bytes: device %s takes %d at most", bytes, p.device.Name(), p.device.MTU())
 	}
