@@ -16,8 +16,9 @@ type Prober struct {
 	heard []udp.Heard
 }
 
-// probeDepth holds what a round brings: trains of small probes, and one of each size, of all ranks.
-const probeDepth = 512
+// probeDepth holds the trains of small probes of all ranks, and some of each size. With the rings that Open maps, while a group is
+// formed, it is less than the 8 MiB that an ordinary user may lock.
+const probeDepth = 256
 
 // look is how often a prober that waits looks at the device.
 const look = time.Millisecond
