@@ -2,37 +2,15 @@ package group
 
 import (
 	"context"
-	"net"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
-	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
 
 // openVerbs has chunks travel through RDMA devices, and the rest as openUDP has it.
 func openVerbs(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
 	n, has := l.network.(interface{ verbs() datagrams })
 	if !has {
-		return nil, argument("MCAST_FABRIC=verbs, but this network has no RDMA devices")
+		return nil, argument("MCAST_FABRIC=verbs, but there are no RDMA devices in this network, or this program was built without cgo")
 	}
 	return openDatagrams(ctx, m, l, a, n.verbs())
-}
-
-func (kernel) verbs() datagrams { return devices{} }
-
-// devices are the host's RDMA devices.
-type devices struct{}
-
-// Fit implements fitter.
-func (devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
-
-// Probe implements datagrams.
-func (devices) Probe(o *udp.Options) (Prober, error) { return verbs.OpenProber(*o) }
-
-// Gather implements datagrams.
-func (devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
-	own := *o
-	own.Conns = control
-	return verbs.Open(own)
 }
