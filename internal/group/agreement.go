@@ -173,7 +173,7 @@ func (a *agreement) choose(all []blob) error {
 		a.apart = apart(a.hosts)
 	}
 	switch {
-	case a.fabric == "udp" || a.fabric == "verbs":
+	case a.connects(): // somebody has asked for it
 		a.reason, a.apart = "MCAST_FABRIC="+a.fabric, ""
 	case a.oneHost && a.apart == "" && a.size <= shm.MaxSize:
 		a.reason = "all ranks share one host"

@@ -153,7 +153,7 @@ func (a *agreement) layOut() {
 		a.flat = "MCAST_NODES=off"
 	case flat != "":
 		a.flat = flat
-	case a.settings.Fabric == "udp" || a.settings.Fabric == "verbs":
+	case fabrics[a.settings.Fabric].connects:
 		a.flat = "MCAST_FABRIC=" + a.settings.Fabric + " leaves no memory to be shared"
 	default:
 		a.nodes = nodes

@@ -42,7 +42,7 @@ func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 		return nil, err
 	}
 	if !address.Is4() {
-		return nil, unavailable("address %v of %s: RDMA goes over IPv4 here, so far (MCAST_FAMILY=4)", address, ifi.Name)
+		return nil, Unavailable("address %v of %s: RDMA goes over IPv4 here, so far (MCAST_FAMILY=4)", address, ifi.Name)
 	}
 	var n C.int
 	list := C.rdma_list(&n)
@@ -50,7 +50,7 @@ func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 		if list != nil {
 			C.rdma_unlist(list)
 		}
-		return nil, unavailable("this host has no RDMA device (rdma link; for soft-RoCE: rdma link add NAME type rxe netdev %s)", ifi.Name)
+		return nil, Unavailable("this host has no RDMA device (rdma link; for soft-RoCE: rdma link add NAME type rxe netdev %s)", ifi.Name)
 	}
 	defer C.rdma_unlist(list)
 	var why []string
@@ -61,7 +61,7 @@ func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 		}
 		why = append(why, err.Error())
 	}
-	return nil, unavailable("no RDMA device is usable on %s: %s", ifi.Name, strings.Join(why, "; "))
+	return nil, Unavailable("no RDMA device is usable on %s: %s", ifi.Name, strings.Join(why, "; "))
 }
 
 // loaded loads the library, once in a process.
@@ -71,7 +71,7 @@ func load(library string) error {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
 	if missing := C.rdma_load(name); missing != nil {
-		return unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora: dnf install libibverbs): %s",
+		return Unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora: dnf install libibverbs): %s",
 			library, C.GoString(missing))
 	}
 	return nil
@@ -137,10 +137,10 @@ func (d *Device) Register(b []byte) (*Region, error) {
 	mr, err := C.rdma_register(d.pd, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)))
 	if mr == nil {
 		if errors.Is(err, unix.ENOMEM) {
-			return nil, unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
+			return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
 				d.name, len(b), err)
 		}
-		return nil, unavailable("device %s: ibv_reg_mr of %d bytes: %w", d.name, len(b), err)
+		return nil, Unavailable("device %s: ibv_reg_mr of %d bytes: %w", d.name, len(b), err)
 	}
 	return &Region{Bytes: b, mr: mr}, nil
 }
@@ -178,6 +178,7 @@ func failure(verb string, e C.int) error {
 	return fmt.Errorf("ibverbs: %s: %w", verb, syscall.Errno(e))
 }
 
-func unavailable(format string, args ...any) error {
+// Unavailable says what RDMA lacks on this machine, and wraps fabric.ErrUnavailable.
+func Unavailable(format string, args ...any) error {
 	return fmt.Errorf("%w: verbs: %w", fabric.ErrUnavailable, fmt.Errorf(format, args...))
 }

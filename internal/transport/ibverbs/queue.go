@@ -49,7 +49,7 @@ func (d *Device) NewQueue(o QueueOptions) (*Queue, error) {
 		C.uint8_t(o.TClass), C.uint8_t(o.Hops), C.uint32_t(o.Key), &what)
 	if err := failure(C.GoString(what), e); err != nil {
 		q.Close()
-		return nil, unavailable("device %s, queue of %d and %d datagrams to %v: %w", d.name, o.Send, o.Receive, o.Group, err)
+		return nil, Unavailable("device %s, queue of %d and %d datagrams to %v: %w", d.name, o.Send, o.Receive, o.Group, err)
 	}
 	return q, nil
 }

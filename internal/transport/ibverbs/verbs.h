@@ -68,7 +68,7 @@ int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most);
 int rdma_sent(rdma_queue *q);
 
 // rdma_arm has the channel's descriptor become readable once something arrives, or with sends, something is sent, from
-// now on. It takes the events that have been told.
+// now on. It takes the events that are pending.
 int rdma_arm(rdma_queue *q, int sends);
 
 const char *rdma_status(int status);

@@ -24,19 +24,19 @@ type Edges struct {
 	rank, size, chunk int
 	serve             func(tag int, s fabric.Sink, budget int) (n int, more bool) // what else the poller watches
 
-	poller  *sys.Poller
-	ready   []unix.EpollEvent // found by Sleep, not looked at by Poll yet
-	first   int               // tag of peers[0]; the fabric's own are below
-	peers   []*peer           // by tag
-	byRank  map[int]*peer
-	dirty   []*peer // have something to flush
-	tails   []*peer // have been sent something that may not be acknowledged yet
-	backlog int     // peers with messages that a budget left over
-	fault   error   // this rank cannot multicast any more
-	told    bool    // about fault
-	stall   time.Duration
-	looked  time.Time // for stalled connections
-	stalls  int       // peers whose connection was found to stall
+	poller   *sys.Poller
+	ready    []unix.EpollEvent // found by Sleep, not looked at by Poll yet
+	first    int               // tag of peers[0]; the fabric's own are below
+	peers    []*peer           // by tag
+	byRank   map[int]*peer
+	dirty    []*peer // have something to flush
+	tails    []*peer // have been sent something that may not be acknowledged yet
+	backlog  int     // peers with messages that a budget left over
+	fault    error   // this rank cannot multicast any more
+	reported bool    // fault, to a sink
+	stall    time.Duration
+	looked   time.Time // for stalled connections
+	stalls   int       // peers whose connection was found to stall
 
 	message wire.Control
 	head    wire.Data // of a chunk that came by message
@@ -119,8 +119,8 @@ func (g *Edges) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	if len(g.tails) > 0 {
 		g.nudge(time.Now())
 	}
-	if g.fault != nil && !g.told {
-		g.told = true
+	if g.fault != nil && !g.reported {
+		g.reported = true
 		s.Broken(g.rank, g.fault)
 	}
 	if g.stalls > 0 {
@@ -178,7 +178,7 @@ func (g *Edges) Failed() bool { return g.fault != nil }
 
 // Sleep implements fabric.Sleeper.
 func (g *Edges) Sleep(d time.Duration) {
-	if g.backlog > 0 || g.stalls > 0 || g.fault != nil && !g.told {
+	if g.backlog > 0 || g.stalls > 0 || g.fault != nil && !g.reported {
 		return
 	}
 	g.ready = g.poller.Wait(g.untilNudge(d))

@@ -16,7 +16,7 @@ func (g *Gather) Rest(awake func()) bool {
 
 // Rest implements fabric.Rester.
 func (g *Edges) Rest(awake func()) bool {
-	if g.backlog > 0 || g.stalls > 0 || len(g.ready)+len(g.tails)+len(g.dirty) > 0 || g.fault != nil && !g.told {
+	if g.backlog > 0 || g.stalls > 0 || len(g.ready)+len(g.tails)+len(g.dirty) > 0 || g.fault != nil && !g.reported {
 		return false
 	}
 	for _, p := range g.peers {

@@ -124,7 +124,7 @@ func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	return done + n, more || left
 }
 
-// serve is told of the completion channel: Poll looks at what has completed anyway.
+// serve has nothing to do for the completion channel: Poll looks at what has completed anyway.
 func (g *Gather) serve(int, fabric.Sink, int) (int, bool) { return 0, false }
 
 // receive hands what has arrived to the sink, and gives its slots back to the device.

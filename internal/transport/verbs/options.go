@@ -12,7 +12,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -44,16 +43,12 @@ func open(o *udp.Options) (*ibverbs.Device, error) {
 	case len(o.Sources) != o.Size || o.Rank < 0 || o.Rank >= o.Size:
 		return nil, fmt.Errorf("verbs: addresses of %d ranks: want those of all %d", len(o.Sources), o.Size)
 	case !o.Group.Is4() || !o.Group.IsMulticast():
-		return nil, unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)", o.Group)
+		return nil, ibverbs.Unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)", o.Group)
 	case len(o.Rails) > 0:
-		return nil, unavailable("several interfaces: it takes one, so far (MCAST_IFACE)")
+		return nil, ibverbs.Unavailable("several interfaces: it takes one, so far (MCAST_IFACE)")
 	}
 	return ibverbs.Open(o.Interface, o.Sources[o.Rank])
 }
 
 // bytesFor returns the bytes of a full datagram.
 func bytesFor(o *udp.Options) int { return wire.DataSize + o.Chunk }
-
-func unavailable(format string, args ...any) error {
-	return fmt.Errorf("%w: verbs: %w", fabric.ErrUnavailable, fmt.Errorf(format, args...))
-}

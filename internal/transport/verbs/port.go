@@ -52,7 +52,7 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 		return nil, err
 	}
 	if err = batch.IPv4.Join(p.member, o.Group, o.Interface.Index); err != nil {
-		return nil, unavailable("join group %v on %s: %w", o.Group, o.Interface.Name, err)
+		return nil, ibverbs.Unavailable("join group %v on %s: %w", o.Group, o.Interface.Name, err)
 	}
 	if p.in, err = p.device.Map(receive * p.inSlot); err != nil {
 		return nil, err

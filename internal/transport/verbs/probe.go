@@ -83,11 +83,7 @@ func (p *Prober) drain() {
 			from != p.o.Sources[h.Rank] || int(h.Packet) != len(b)+batch.IPv4.Headers {
 			continue
 		}
-		heard := &p.heard[h.Rank]
-		heard.Multicast = max(heard.Multicast, int(h.Packet))
-		if h.Packet == udp.SmallPacket {
-			heard.Small++
-		}
+		p.heard[h.Rank].Add(&h)
 	}
 	_ = p.port.post() // what is not posted is lost, which is what a probe finds out
 }
