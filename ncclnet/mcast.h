@@ -326,6 +326,9 @@ struct mcast_stats {
 	uint64_t device_in_bytes;
 	/* Pinned memory, streams and events that the GPU's driver was asked for. */
 	uint64_t device_made;
+	/* Chunks received by multicast that the kernel wrote to a wrong place, so that they were
+	 * copied once more. */
+	uint64_t chunks_misplaced;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

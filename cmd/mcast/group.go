@@ -118,7 +118,7 @@ func (g lanes) count() (c [numCounters]uint64) {
 	s := g.Stats()
 	c[counterSent] = s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
 	c[counterReceived] = s.GatherReceivedBytes + s.ReduceReceivedBytes
-	c[counterLost], c[counterInjected] = s.ChunksLost, s.ChunksInjected
+	c[counterLost], c[counterInjected], c[counterMisplaced] = s.ChunksLost, s.ChunksInjected, s.ChunksMisplaced
 	c[counterGatherOps], c[counterReduceOps] = s.GatherOps, s.ReduceOps
 	for class, at := range map[overlap.Class]int{overlap.Gather: counterGatherWaits, overlap.Reduce: counterReduceWaits} {
 		for phase, waited := range g.Waited(class) {

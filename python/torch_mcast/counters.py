@@ -128,6 +128,10 @@ class Stats(Readings):
             others in an Allgather, a shard in a Reduce-Scatter.
         device_made (times): Pinned memory, streams and events that the GPU's driver was asked for.
             Should stand still after the first step; otherwise works are kept that nobody needs.
+        chunks_misplaced (chunks): Chunks received by multicast that the kernel wrote to a wrong
+            place, so that they were copied once more. Normal: a copy is all that it costs. Above 2
+            % of what is received, several roots send at once in messages below 8 KiB, as with an
+            MTU of 1500 where the kernel merges nothing.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -145,6 +149,7 @@ class Stats(Readings):
             "gather_finish_ns": "ns",
             "chunks_relayed": "chunks",
             "shared_ops": "operations",
+            "chunks_misplaced": "chunks",
         },
         "Reduce-Scatter and Reduce": {
             "reduce_ops": "operations",
@@ -237,3 +242,4 @@ class Stats(Readings):
     device_out_bytes: int
     device_in_bytes: int
     device_made: int
+    chunks_misplaced: int

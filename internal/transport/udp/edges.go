@@ -141,7 +141,8 @@ func (g *Edges) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	}
 	for i := range ready {
 		if done >= budget {
-			return done, true // The rest stays ready.
+			g.ready = ready[i:] // They come first the next time.
+			return done, true
 		}
 		n, left := g.serveReady(&ready[i], s, budget-done)
 		done, more = done+n, more || left

@@ -20,13 +20,14 @@ type Gather struct {
 	traits  fabric.Traits
 	use     batch.Kernel
 
-	receivers []int     // descriptors, by subgroup
-	senders   []sender  // by subgroup
-	congested bool      // a device's queue was full
-	sought    time.Time // an interface that is gone
+	receivers []receiver // by subgroup
+	senders   []sender   // by subgroup
+	congested bool       // a device's queue was full
+	sought    time.Time  // an interface that is gone
 
 	out      *batch.Outbox
 	in       *batch.Inbox
+	next     wire.Data // of the first chunk in a queue
 	arrivals [batch.Max]arrival
 	noted    int // arrivals not delivered yet
 }
@@ -71,7 +72,7 @@ func (g *Gather) open(o *Options) error {
 	if err := g.openSockets(o); err != nil {
 		return err
 	}
-	rcvBuf, err := unix.GetsockoptInt(g.receivers[0], unix.SOL_SOCKET, unix.SO_RCVBUF)
+	rcvBuf, err := unix.GetsockoptInt(g.receivers[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	if err != nil {
 		return fmt.Errorf("read SO_RCVBUF: %w", err)
 	}
@@ -95,7 +96,7 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.receivers = append(g.receivers, fd)
+		g.receivers = append(g.receivers, receiver{fd: fd})
 		if g.use.Merge {
 			if err := batch.Set(fd, batch.Merging); err != nil {
 				return err
@@ -134,7 +135,7 @@ func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 // serve deals with a socket of a group that is ready, and reports whether it may be so still.
 func (g *Gather) serve(tag int, s fabric.Sink, budget int) (n int, more bool) {
 	if tag < len(g.receivers) {
-		return g.receive(g.receivers[tag], s, budget)
+		return g.receive(&g.receivers[tag], s, budget)
 	}
 	g.writable(tag - len(g.receivers))
 	return 0, false
@@ -157,8 +158,8 @@ func (g *Gather) Close() error {
 	}
 	g.Flush()
 	var errs []error
-	for _, fd := range g.receivers {
-		errs = append(errs, unix.Close(fd))
+	for _, r := range g.receivers {
+		errs = append(errs, unix.Close(r.fd))
 	}
 	for _, s := range g.senders {
 		errs = append(errs, unix.Close(s.FD))
