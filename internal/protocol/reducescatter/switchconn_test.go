@@ -152,10 +152,10 @@ func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 		u, m, o := rig(t, chunk, key, true)
 		before := append([]byte{}, o.Send...)
 		forged, garbage := make([]byte, chunk), make([]byte, chunk)
-		right := m.seals.Out
+		honest := m.seals.Out
 		m.seals.Out = seal.New(append([]byte{1}, key[1:]...))
 		m.send(t, m.result(0), forged)
-		m.seals.Out = right
+		m.seals.Out = honest
 		other := m.result(0)
 		other.Job++
 		m.send(t, other, garbage)

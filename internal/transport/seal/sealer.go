@@ -10,8 +10,11 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// Size is the length of the tag behind the header of a sealed datagram, in bytes.
-const Size = 16
+// Size is the length of the tag behind the header of a sealed datagram, KeySize that of a key, in bytes.
+const (
+	Size    = 16
+	KeySize = highwayhash.Size
+)
 
 // Sealer makes and checks the tags of one key. It allocates nothing and belongs to one goroutine at
 // a time.
