@@ -12,7 +12,6 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,11 +22,11 @@ import (
 // SecretBytes is how much chance a secret of NewSecret holds, in bytes.
 const SecretBytes = 32
 
-// NewSecret returns a secret that nobody can guess, in letters, digits, "-" and "_".
+// NewSecret returns a secret that nobody can guess, in hexadecimal digits.
 func NewSecret() string {
 	var b [SecretBytes]byte
 	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
-	return base64.RawURLEncoding.EncodeToString(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 // An Identity is what all who know a secret have in common. Of nil, which is where there is no secret, connections

@@ -144,7 +144,7 @@ func TestSecretsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
 		s := NewSecret()
-		require.Len(t, s, 43)
+		require.Len(t, s, 2*SecretBytes)
 		require.False(t, seen[s])
 		seen[s] = true
 	}
