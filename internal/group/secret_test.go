@@ -77,14 +77,14 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 func TestImpostorOfARank(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer ln.Close() //nolint:errcheck // a test
+	defer ln.Close()
 	heard := make(chan []byte, 1)
 	go func() {
 		c, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		defer c.Close()                                     //nolint:errcheck // a test
+		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // never, but for a mistake
 		first := make([]byte, wire.HelloSize)               // of the client's first flight, which is longer
 		if _, err := io.ReadFull(c, first); err != nil {
@@ -97,7 +97,7 @@ func TestImpostorOfARank(t *testing.T) {
 	require.NoError(t, err)
 	c, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
-	defer c.Close() //nolint:errcheck // a test
+	defer c.Close()
 	a := &agreement{size: 2, job: 5, keys: []uint64{0, 0x1234_5678_9abc_def0}, settings: config.Default()}
 	require.Error(t, greet(t.Context(), id, c, a, wire.PurposeMesh, 1))
 	var h wire.Hello

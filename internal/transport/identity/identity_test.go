@@ -14,7 +14,7 @@ func ends(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer ln.Close() //nolint:errcheck // a test
+	defer ln.Close()
 	a, err = net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	b, err = ln.Accept()
