@@ -49,8 +49,8 @@ func (g *Gather) receive(r *receiver, s fabric.Sink, budget int) (n int, more bo
 func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
 	guess := s.Expect(nil)
 	looks := r.looks > 0 && r.message >= lookFrom && len(guess.Dst) > 0
-	if looks {
-		g.look(r, s, &guess)
+	if looks && !g.look(r, s, &guess) {
+		return 0, false
 	}
 	if looks || g.use.Merge {
 		most = 1 // a merged message has many
@@ -74,17 +74,21 @@ func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
 	return n, !g.in.Drained()
 }
 
-// look replaces a guess by what the first header in the queue says, where that is something else.
-func (g *Gather) look(r *receiver, s fabric.Sink, guess *fabric.Expected) {
+// look replaces a guess by what the first header in the queue says, where that is something else. It
+// returns false if the queue is empty.
+func (g *Gather) look(r *receiver, s fabric.Sink, guess *fabric.Expected) bool {
 	head, e := g.in.Peek(r.fd)
 	h := &g.next
 	switch {
+	case e == unix.EAGAIN:
+		return false
 	case e != 0 || !g.decode(h, head): // receiving it tells
 	case h.Root == guess.Root && h.Seq == guess.Seq && h.PSN == guess.PSN:
 		r.looks--
 	default:
 		*guess, r.looks = s.Expect(h), lookOn
 	}
+	return true
 }
 
 // arrived notes a datagram. A payload that was read to a place where it does not belong leaves it
