@@ -181,6 +181,9 @@ func (d *drain) receive(places []byte, n int) error {
 				}
 				var one batch.Datagram
 				for d.coming.Next(&one) {
+					if len(one.Payload) > len(places) {
+						return errors.New("what came was not sent here")
+					}
 					if one.Place < 0 {
 						copy(places, one.Payload)
 					}
