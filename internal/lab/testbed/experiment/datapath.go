@@ -201,6 +201,7 @@ func (l *lab) datapathResults(rows []datapathRow, copied float64) {
 				number(most[p])+" GB/s", most[p] < paperLink)
 		}
 	}
+	l.remark("A receiver of a Broadcast that waits looks for datagrams for a while before it sleeps, and that is in what it takes: it receives at least so much.")
 	l.remark("The receiver's core copies %s GB/s. What the kernel does for a datagram up to the receiver's socket it does on the sender's core; where that is the receiver's, too, it receives less.", number(copied))
 	if !l.stopped() {
 		l.chart("", datapathChart(rows, copied))
