@@ -103,7 +103,7 @@ func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
 func (c *Connection) Address() Address { return c.own }
 
 // Connect connects to a peer that connects to this end. What is not acknowledged is repeated for about within, half of it at
-// least, and then the connection fails with NoAnswer: of 7 tries each waits a seventh. tclass is of the IP headers: DSCP << 2.
+// least, and then the connection fails with NoAnswer: of seven tries each waits as long. tclass is of the IP headers: DSCP << 2.
 func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) error {
 	if peer.Number >= 1<<24 || peer.PSN >= 1<<24 || bits.OnesCount32(peer.MTU) != 1 || peer.MTU < 256 || peer.MTU > 4096 {
 		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
@@ -114,10 +114,17 @@ func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) e
 	return failure("ibv_modify_qp", e)
 }
 
-// exponent is the wait before a repetition as devices have it: 4.096 µs times two to the power of 1 to 31.
+// Patience is how long a connection tries that was to try for within.
+func Patience(within time.Duration) time.Duration { return tries * leastWait << exponent(within) }
+
+const (
+	tries     = 7 // connection.c: six repetitions
+	leastWait = 4096 * time.Nanosecond
+)
+
+// exponent is the wait before a repetition as devices have it: leastWait times two to the power of 1 to 31.
 func exponent(within time.Duration) int {
-	const tries, least = 7, 4096 * time.Nanosecond
-	return max(1, min(31, bits.Len64(uint64(within/tries/least))-1))
+	return max(1, min(31, bits.Len64(uint64(within/tries/leastWait))-1))
 }
 
 // Receive gives the device buffers, which are taken in order, and returns how many it took.

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExponent: seven waits take no longer than asked for, as far as devices have such, and half of it at least.
-func TestExponent(t *testing.T) {
+// TestPatience: seven waits take no longer than asked for, as far as devices have such, and half of it at least.
+func TestPatience(t *testing.T) {
 	for _, within := range []time.Duration{100 * time.Microsecond, time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
-		all := 7 * 4096 * time.Nanosecond << exponent(within)
+		all := Patience(within)
 		require.LessOrEqual(t, all, within)
 		require.Greater(t, 2*all, within)
 	}
