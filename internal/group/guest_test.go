@@ -174,7 +174,7 @@ func counted(t *testing.T, what string) (n int) {
 func TestVerbsReduceScatter(t *testing.T) {
 	g := overDevices(t, nil, four, nil)
 	const n = 1 << 20
-	sent, refused := counted(t, "sent_pkts"), counted(t, "send_rnr_err")
+	sent, refused, start := counted(t, "sent_pkts"), counted(t, "send_rnr_err"), time.Now()
 	each(t, 4, func(r int) error {
 		sums := make([]byte, n)
 		if err := g[r].ReduceScatter(recvLike(4*n, uint32(r)), sums, reduce.I32, reduce.Sum, 0); err != nil {
@@ -184,15 +184,15 @@ func TestVerbsReduceScatter(t *testing.T) {
 		return nil
 	})
 	packets := counted(t, "sent_pkts") - sent
-	t.Logf("%d packets for %d bytes", packets, 4*3*n)
+	t.Logf("%d packets for %d bytes, in %v", packets, 4*3*n, time.Since(start))
 	require.GreaterOrEqual(t, packets, 4*3*n/4096)
 	require.Equal(t, refused, counted(t, "send_rnr_err"))
 }
 
-// TestVerbsNetworkLoses: devices repeat what the network loses of streams, and nobody waits for their timers, which are seconds.
+// TestVerbsNetworkLoses: devices repeat what the network loses of streams. Where they lose that as well, a round takes seconds.
 func TestVerbsNetworkLoses(t *testing.T) {
 	g := overDevices(t, nil, four[:3], nil)
-	for _, args := range [][]string{{"add", "netem", "loss", "0.5%"}, {"del"}} {
+	for _, args := range [][]string{{"add", "netem", "loss", "0.3%"}, {"del"}} {
 		lose := func() {
 			for _, port := range []string{"p1", "p2", "p3"} {
 				out, err := exec.Command("tc", append([]string{"qdisc", args[0], "dev", port, "root"}, args[1:]...)...).CombinedOutput()
@@ -207,7 +207,7 @@ func TestVerbsNetworkLoses(t *testing.T) {
 	}
 	gaps := counted(t, "out_of_seq_request")
 	const n = 256 << 10
-	for i := 0; i < 4 || counted(t, "out_of_seq_request") == gaps; i++ {
+	for i := 0; i < 3 || counted(t, "out_of_seq_request") == gaps; i++ {
 		require.Less(t, i, 100, "nothing was lost")
 		start := time.Now()
 		each(t, 3, func(r int) error {

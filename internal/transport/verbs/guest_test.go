@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,11 +19,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
+// stall is that of streams whose losses do not matter.
+const stall = 30 * time.Second
+
 // patience bounds what a test waits for; it never decides a result.
 const patience = time.Minute
 
 // streams opens the ranks of a group in this process, each on a device of its own.
-func streams(t *testing.T, size int) []*Streams {
+func streams(t *testing.T, size int, stall time.Duration) []*Streams {
 	t.Helper()
 	if os.Getenv("MCAST_TEST_RDMA") == "" {
 		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
@@ -32,7 +36,7 @@ func streams(t *testing.T, size int) []*Streams {
 		ifi, err := net.InterfaceByName(fmt.Sprintf("h%d", r+1))
 		require.NoError(t, err)
 		ranks[r], err = OpenStreams(StreamsOptions{
-			Rank: r, Size: size, Interface: ifi, Address: netip.AddrFrom4([4]byte{10, 9, 1, byte(r + 1)}), Conns: conns, Stall: 30 * time.Second,
+			Rank: r, Size: size, Interface: ifi, Address: netip.AddrFrom4([4]byte{10, 9, 1, byte(r + 1)}), Conns: conns, Stall: stall,
 		})
 		require.NoError(t, err)
 		require.Empty(t, conns, "they are taken over")
@@ -67,7 +71,7 @@ func counted(t *testing.T, what string) (n int) {
 // TestStreamsBytes streams random pieces between all pairs at once. No message finds a device without a buffer.
 func TestStreamsBytes(t *testing.T) {
 	const size, length = 3, 1<<20 + 5
-	ranks := streams(t, size)
+	ranks := streams(t, size, stall)
 	refused := counted(t, "send_rnr_err")
 	rng := rand.New(rand.NewPCG(1, 2))
 	var sent, got [size][size][]byte
@@ -132,7 +136,7 @@ func met(t *testing.T, ranks []*Streams) {
 
 // TestStreamsSleep: a Sleep ends with what it waits for.
 func TestStreamsSleep(t *testing.T) {
-	ranks := streams(t, 2)
+	ranks := streams(t, 2, stall)
 	met(t, ranks)
 	require.Equal(t, 3, ranks[1].Send(0, []byte("abc")))
 	until(t, func() bool { return len(ranks[0].Peek(1, 10)) == 3 }, func() { ranks[0].Sleep(patience) })
@@ -159,7 +163,7 @@ func TestStreamsSleep(t *testing.T) {
 
 // TestStreamsEnd: what a rank has sent before it ended arrives, and then that it ended.
 func TestStreamsEnd(t *testing.T) {
-	ranks := streams(t, 3)
+	ranks := streams(t, 3, stall)
 	met(t, ranks)
 	want := bytes.Repeat([]byte("last words "), 10_000)
 	require.Equal(t, len(want), ranks[2].Send(0, want))
@@ -173,9 +177,32 @@ func TestStreamsEnd(t *testing.T) {
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 2 }, func() { ranks[1].Sleep(patience) })
 }
 
+// netem has a device lose all that comes to it, or ends that.
+func netem(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command("tc", append([]string{"qdisc"}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestStreamsNudge: what was lost at the end of all that a rank has to send comes although the device does not notice yet.
+func TestStreamsNudge(t *testing.T) {
+	ranks := streams(t, 2, 0) // it waits for eight minutes
+	met(t, ranks)
+	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
+	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
+	time.Sleep(20 * time.Millisecond) // for the device, whose work is a kernel thread's
+	netem(t, "del", "dev", "p2", "root")
+	start := time.Now()
+	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 4 }, func() {
+		ranks[0].Sleep(time.Millisecond)
+		ranks[1].Sleep(time.Millisecond)
+	})
+	t.Logf("it came after %v, %d gaps", time.Since(start), counted(t, "out_of_seq_request"))
+}
+
 // TestStreamsFew: in steady state nothing is allocated.
 func TestStreamsFew(t *testing.T) {
-	ranks := streams(t, 2)
+	ranks := streams(t, 2, stall)
 	met(t, ranks)
 	chunk := make([]byte, 128<<10)
 	require.Zero(t, testing.AllocsPerRun(20, func() {
