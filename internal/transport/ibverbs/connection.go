@@ -114,9 +114,6 @@ func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) e
 	return failure("ibv_modify_qp", e)
 }
 
-// Patience is how long a connection tries that was to try for within.
-func Patience(within time.Duration) time.Duration { return tries * leastWait << exponent(within) }
-
 const (
 	tries     = 7 // connection.c: six repetitions
 	leastWait = 4096 * time.Nanosecond

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPatience: seven waits take no longer than asked for, as far as devices have such, and half of it at least.
-func TestPatience(t *testing.T) {
+// TestExponent: seven waits take no longer than asked for, as far as devices have such, and half of it at least.
+func TestExponent(t *testing.T) {
 	for _, within := range []time.Duration{100 * time.Microsecond, time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
-		all := Patience(within)
+		all := tries * leastWait << exponent(within)
 		require.LessOrEqual(t, all, within)
 		require.Greater(t, 2*all, within)
 	}

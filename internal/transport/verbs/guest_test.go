@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -198,6 +199,27 @@ func TestStreamsNudge(t *testing.T) {
 		ranks[1].Sleep(time.Millisecond)
 	})
 	t.Logf("it came after %v, %d gaps", time.Since(start), counted(t, "out_of_seq_request"))
+}
+
+// TestStreamsStall: a rank whose device does not answer is told of after Stall, though ours gives up before.
+func TestStreamsStall(t *testing.T) {
+	const limit = 2 * time.Second
+	ranks := streams(t, 3, limit)
+	met(t, ranks)
+	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
+	defer netem(t, "del", "dev", "p2", "root")
+	start := time.Now()
+	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
+	for p := ranks[0].byRank[1]; p.err == nil; {
+		require.Less(t, time.Since(start), patience)
+		ranks[0].Sleep(patience)
+	}
+	require.GreaterOrEqual(t, time.Since(start), limit)
+	var stall *sys.StallError
+	require.ErrorAs(t, ranks[0].Err(1), &stall)
+	require.GreaterOrEqual(t, stall.For, limit)
+	require.ErrorContains(t, ranks[0].Err(1), "verbs: stream of rank 1: RDMA packets of 4096 bytes have not been acknowledged for 2")
+	require.NoError(t, ranks[0].Err(2))
 }
 
 // TestStreamsFew: in steady state nothing is allocated.

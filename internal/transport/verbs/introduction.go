@@ -1,8 +1,10 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,7 +85,7 @@ func (s *Streams) proceed(p *peer, n int) error {
 			return fmt.Errorf("its ring has %d bytes: want %d", q.Bytes, s.ring)
 		}
 		i.ring, i.key = q.Ring, q.Key
-		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU}, s.stall, s.tclass); err != nil {
+		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU}, cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
 			return err
 		}
 		p.say([]byte{wire.Connected})

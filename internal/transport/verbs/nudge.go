@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // A device learns that a packet is lost from those that arrive after it (NAK), as TCP does. Nothing comes after the last one, so
@@ -14,26 +15,34 @@ const nudgeAfter = 2 * time.Millisecond // the first, each later one twice as lo
 
 // tail is the end of what a peer was sent.
 type tail struct {
-	done   uint64 // transfers that were complete when due was set
-	nudges int    // since then
-	due    time.Time
+	watched bool
+	done    uint64    // transfers that were complete at since
+	since   time.Time // when those that are not were looked at first
+	nudges  int       // since then
+	due     time.Time // the next one
 }
 
-// untilNudge returns when a nudge is due, if that is sooner than in d.
-func (s *Streams) untilNudge(d time.Duration) time.Duration {
-	now := time.Now()
+// untilNudge returns when something has to be done for what is not acknowledged, if that is sooner than in d. It ends streams on
+// which nothing has been for too long: not as soon as the device gives up, since of a host that is dead others are to say so first.
+func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 	for _, p := range s.peers {
 		t := &p.tail
 		switch {
-		case p.err != nil || p.to.posted == p.to.done:
-			t.due = time.Time{}
+		case p.err != nil || !p.silent && p.to.posted == p.to.done:
+			t.watched = false
 			continue
-		case t.due.IsZero() || t.done != p.to.done:
-			*t = tail{done: p.to.done, due: now.Add(nudgeAfter)}
-		case t.nudges == nudges:
-			continue
+		case !t.watched || t.done != p.to.done:
+			*t = tail{watched: true, done: p.to.done, since: now, due: now.Add(nudgeAfter)}
 		}
-		d = min(d, max(0, t.due.Sub(now)))
+		if p.silent && s.stall > 0 {
+			left := s.stall - now.Sub(t.since)
+			if left <= 0 {
+				p.fail(&sys.StallError{Segment: s.mtu, For: now.Sub(t.since), RDMA: true})
+			}
+			d = min(d, max(0, left))
+		} else if !p.silent && t.nudges < nudges {
+			d = min(d, max(0, t.due.Sub(now)))
+		}
 	}
 	return d
 }
@@ -42,16 +51,15 @@ func (s *Streams) untilNudge(d time.Duration) time.Duration {
 func (s *Streams) nudge(now time.Time) {
 	for _, p := range s.peers {
 		t := &p.tail
-		if p.err != nil || t.due.IsZero() || now.Before(t.due) || t.nudges == nudges || t.done != p.to.done || p.to.posted == p.to.done {
+		if p.over() || !t.watched || t.done != p.to.done || t.nudges == nudges || now.Before(t.due) || p.to.posted == p.to.done {
 			continue
 		}
 		t.nudges++
 		t.due = now.Add(nudgeAfter << t.nudges)
-		if !p.to.spare() {
-			continue
+		if p.to.spare() {
+			s.batch[0] = ibverbs.Transfer{ID: uint64(p.rank), Verb: ibverbs.Write, LocalKey: s.out.Key(), RemoteKey: p.intro.key}
+			p.to.post(0)
+			s.post(p, 1)
 		}
-		s.batch[0] = ibverbs.Transfer{ID: uint64(p.rank), Verb: ibverbs.Write, LocalKey: s.out.Key(), RemoteKey: p.intro.key}
-		p.to.post(0)
-		s.post(p, 1)
 	}
 }

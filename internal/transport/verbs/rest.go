@@ -14,7 +14,7 @@ func (s *Streams) Sleep(d time.Duration) {
 		s.news = false
 		return
 	}
-	s.heed(s.poller.Wait(s.untilNudge(d)))
+	s.heed(s.poller.Wait(s.untilNudge(d, time.Now())))
 	s.look()
 	s.nudge(time.Now())
 }
@@ -68,7 +68,7 @@ func (s *Streams) Rouse() { s.poller.Rouse() }
 // unacknowledged reports whether something that was sent has not arrived at a rank that lives.
 func (s *Streams) unacknowledged() bool {
 	for _, p := range s.peers {
-		if p.queue != nil && p.err == nil && p.to.posted > p.to.done {
+		if p.queue != nil && !p.over() && p.to.posted > p.to.done {
 			return true
 		}
 	}

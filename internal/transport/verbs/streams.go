@@ -23,7 +23,8 @@ type StreamsOptions struct {
 	Interface  *net.Interface
 	Address    netip.Addr       // of this rank, on it
 	Conns      map[int]net.Conn // to every other rank, of TCP; see OpenStreams
-	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; half of it at least. 0: an hour.
+	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for half of it at
+	// least, or for half an hour.
 	Stall time.Duration
 	DSCP  int // of what is sent
 }
@@ -66,8 +67,12 @@ type peer struct {
 	from    inbound
 	intro   introduction
 	tail    tail
+	silent  bool // our device has given up, mostly since the other one has not answered
 	err     error
 }
+
+// over reports whether nothing more is sent.
+func (p *peer) over() bool { return p.silent || p.err != nil }
 
 // Those are tags in the poller; ranks follow.
 const (
@@ -96,9 +101,6 @@ func OpenStreams(o StreamsOptions) (*Streams, error) {
 		return nil, fmt.Errorf("verbs: rank %d of %d: want a rank from 0 to one below the size", o.Rank, o.Size)
 	}
 	s := &Streams{byRank: make([]*peer, o.Size), ring: ringFor(o.Size), tclass: uint8(o.DSCP << 2), stall: o.Stall}
-	if s.stall == 0 {
-		s.stall = time.Hour
-	}
 	if err := s.open(&o); err != nil {
 		for _, p := range s.peers {
 			p.intro.fd = -1 // o.Conns has it
@@ -179,7 +181,7 @@ func (s *Streams) openPeer(conns map[int]net.Conn, rank, at int) error {
 // Send implements fabric.Streams.
 func (s *Streams) Send(to int, b []byte) (sent int) {
 	p := s.byRank[to]
-	if p.err != nil || !p.intro.done {
+	if p.over() || !p.intro.done {
 		s.miss()
 		return 0
 	}
@@ -234,7 +236,7 @@ func (s *Streams) giveBack(p *peer) error {
 
 // tell tells a sender how far this rank is, if it is time.
 func (s *Streams) tell(p *peer) {
-	if p.err == nil && p.intro.done && p.from.due() && p.to.spare() {
+	if !p.over() && p.intro.done && p.from.due() && p.to.spare() {
 		s.batch[0] = s.message(p, 0, 0)
 		p.to.post(0)
 		s.post(p, 1)
@@ -306,10 +308,8 @@ func (s *Streams) look() (found bool) {
 func (s *Streams) completed(c *ibverbs.Completion, sent bool) {
 	p := s.byRank[c.ID]
 	switch {
-	case c.Status == ibverbs.Flushed && p.err != nil:
-		return
-	case c.Status == ibverbs.NoAnswer:
-		p.fail(&sys.StallError{Segment: s.mtu, For: ibverbs.Patience(s.stall), RDMA: true})
+	case c.Status == ibverbs.NoAnswer || c.Status == ibverbs.Flushed: // of which the cause comes by the other queue
+		p.silent = true // untilNudge goes on
 		return
 	case c.Status != ibverbs.OK:
 		p.fail(fmt.Errorf("device %s: %v", s.device.Name(), c.Status))
