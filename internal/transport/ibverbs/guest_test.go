@@ -126,7 +126,7 @@ func pair(t *testing.T, within time.Duration, buffers int) (e [2]*end) {
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			if e[i].qp != nil {
-				require.NoError(t, e[i].Connection.Close())
+				require.NoError(t, e[i].Close())
 			}
 		})
 		for id := range buffers {
@@ -237,7 +237,7 @@ func TestConnectionFull(t *testing.T) {
 func TestConnectionFails(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
 		e := pair(t, 500*time.Millisecond, 4)
-		require.NoError(t, e[1].Connection.Close())
+		require.NoError(t, e[1].Close())
 		begin := time.Now()
 		_, err := e[0].Post([]Transfer{{ID: 1, Verb: WriteImmediate}, {ID: 2, Verb: WriteImmediate}})
 		require.NoError(t, err)

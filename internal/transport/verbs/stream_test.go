@@ -135,7 +135,7 @@ func TestStreamsNeverOverrun(t *testing.T) {
 			l, back := lines[d], lines[1-d]
 			switch rng.IntN(5) {
 			case 0:
-				if left := total - l.out.sent; left > 0 && !(oneWay && d == 1) {
+				if left := total - l.out.sent; left > 0 && (!oneWay || d == 0) {
 					l.send(1+rng.IntN(int(min(left, uint64(most)))), back)
 				}
 			case 1:
