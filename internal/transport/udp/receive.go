@@ -25,9 +25,9 @@ type receiver struct {
 }
 
 const (
-	// lookOn is how many guesses in a row must come true until one is trusted without a look. Where
-	// several roots send at once, about every fourth is wrong.
-	lookOn = 16
+	// lookOn is how many guesses in a row must come true until they are trusted without a look. Roots
+	// that send at once do so in bursts, which are shorter as a rule.
+	lookOn = 64
 	// lookFrom is how many bytes a message must have at least for a look to cost less than moving it.
 	lookFrom = 8 << 10
 )
