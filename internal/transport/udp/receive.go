@@ -21,7 +21,7 @@ type arrival struct {
 type receiver struct {
 	fd      int
 	looks   int // calls to come that look at the first header before they receive
-	message int // bytes of the last message
+	message int // bytes of the last message, or of longer ones not long before
 }
 
 const (
@@ -61,7 +61,7 @@ func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
 		}
 		return 0, e != unix.EAGAIN
 	}
-	r.message = g.in.Longest()
+	r.message = max(g.in.Longest(), r.message/2)
 	var d batch.Datagram
 	for g.in.Next(&d) {
 		n++
