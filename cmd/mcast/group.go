@@ -82,14 +82,18 @@ func (b *bench) meet(ctx context.Context, e endpoint) (blobs [][]byte, err error
 			e.Close()
 		}
 	}()
+	m, err := group.NewMeeting(0, b.settings.Secret)
+	if err != nil {
+		return nil, err
+	}
 	if !b.spawned || b.rank > 0 {
-		return group.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
+		return m.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
 	}
 	ln, err := net.FileListener(os.NewFile(listenerFD, "rendezvous"))
 	if err != nil {
 		return nil, err
 	}
-	return group.RendezvousOn(ctx, ln, b.ranks, e.Blob())
+	return m.RendezvousOn(ctx, ln, b.ranks, e.Blob())
 }
 
 // lanes is this project's own group.

@@ -119,8 +119,9 @@ type Stats struct {
 	// Should be 0; otherwise Info says why, and the log of the switch.
 	Fallbacks uint64
 	// ChunksMismatched (chunks): Of ChunksDropped, those that belong to none of the group's
-	// operations. As the operations did not fail, they are a stranger's. Should be 0; otherwise
-	// another program sends to this group: look at MCAST_GROUP and MCAST_PORT.
+	// operations, or do not prove MCAST_SECRET. As the operations did not fail, they are a
+	// stranger's. Should be 0; otherwise another program sends to this group: look at MCAST_GROUP
+	// and MCAST_PORT.
 	ChunksMismatched uint64
 	// SendsRefused (datagrams): Multicast datagrams that a firewall or security policy of this
 	// host refused; repairs bring what was in them. Should be 0; otherwise let UDP to the group
@@ -209,7 +210,7 @@ func (s *sources) stats() Stats {
 		SwitchOps:           s.reduce.Switched,
 		DirectOps:           s.reduce.Direct,
 		Fallbacks:           s.fallbacks,
-		ChunksMismatched:    s.gather.Mismatched,
+		ChunksMismatched:    s.gather.Mismatched + s.fabric.Forged,
 		SendsRefused:        s.fabric.Refused,
 		SendsOffline:        s.fabric.Unreachable,
 		SendsTooLarge:       s.fabric.TooLarge,

@@ -10,6 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
@@ -25,6 +26,7 @@ type Gather struct {
 	congested bool       // a device's queue was full
 	sought    time.Time  // an interface that is gone
 
+	seals    *seal.Numbered // by the numbers of operations; nil: there are no tags
 	out      *batch.Outbox
 	in       *batch.Inbox
 	next     wire.Data // of the first chunk in a queue
@@ -53,11 +55,14 @@ func (g *Gather) open(o *Options) error {
 	}
 	g.options = *o
 	g.options.Conns = nil
+	if o.Key != nil {
+		g.seals = seal.NewNumbered(o.Key)
+	}
 	k, err := batch.Probe()
 	if err != nil {
 		return err
 	}
-	several := 2*PacketFor(o.Family(), o.Chunk) <= batch.MaxPacket
+	several := 2*o.PacketFor(o.Chunk) <= batch.MaxPacket
 	use, notes, err := k.Limit(o.Offload, several)
 	if err != nil {
 		return fmt.Errorf("udp: %w", err)
@@ -83,10 +88,10 @@ func (g *Gather) open(o *Options) error {
 }
 
 func (g *Gather) openBoxes() (err error) {
-	if g.in, err = batch.NewInbox(wire.DataSize, g.chunk, &g.stats.syscalls); err != nil {
+	if g.in, err = batch.NewInbox(g.options.Head(), g.chunk, &g.stats.syscalls); err != nil {
 		return err
 	}
-	g.out, err = batch.NewOutbox(wire.DataSize, &g.stats.syscalls)
+	g.out, err = batch.NewOutbox(g.options.Head(), &g.stats.syscalls)
 	return err
 }
 
@@ -139,6 +144,15 @@ func (g *Gather) serve(tag int, s fabric.Sink, budget int) (n int, more bool) {
 	}
 	g.writable(tag - len(g.receivers))
 	return 0, false
+}
+
+// Control implements fabric.Gather. What the core says is of operations that are under way: so a rank that neither
+// sends nor receives chunks for long still knows which numbers are in use.
+func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
+	if g.seals != nil {
+		g.seals.Advance(m.Seq)
+	}
+	return g.Edges.Control(to, m, payload)
 }
 
 // Sleep implements fabric.Sleeper.

@@ -99,6 +99,11 @@ func (g *Gather) arrived(r *receiver, guess *fabric.Expected, d *batch.Datagram)
 		g.stats.dropped.Add(1)
 		return
 	}
+	if g.seals != nil && !g.seals.Open(a.head.Seq, d.Head, d.Payload) {
+		g.stats.dropped.Add(1)
+		g.stats.forged.Add(1)
+		return
+	}
 	a.guessed = d.Place >= 0
 	if a.guessed && (a.head.Root != guess.Root || a.head.Seq != guess.Seq || a.head.PSN-guess.PSN != uint32(d.Place)) {
 		g.in.Aside(d)
@@ -119,7 +124,7 @@ func (g *Gather) deliver(s fabric.Sink) {
 	arrivals := g.arrivals[:g.noted]
 	bytes := 0
 	for i := range arrivals {
-		bytes += wire.DataSize + len(arrivals[i].payload)
+		bytes += g.options.Head() + len(arrivals[i].payload)
 	}
 	g.stats.receivedChunks.Add(uint64(g.noted))
 	g.stats.receivedBytes.Add(uint64(bytes))
