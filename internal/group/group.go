@@ -72,6 +72,7 @@ type Group struct {
 
 	counters counters
 	warnings warnings
+	waiting  atomic.Pointer[[]Waiting] // of the monitor
 	watchers sync.WaitGroup            // goroutines that end with life
 	route    atomic.Pointer[routeInfo] // of Reduce-Scatters
 	waited   [2]overlap.Ledger         // of gather and reduce

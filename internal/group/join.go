@@ -78,9 +78,7 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined(time.Since(start))
-	if a.connects() {
-		g.watchers.Go((&monitor{Group: g}).run)
-	}
+	g.watchers.Go((&monitor{Group: g}).run)
 	return g, nil
 }
 
