@@ -1,8 +1,10 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
-// made of network namespaces, `mcast top` shows what ranks do and `mcast metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
-// plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration.
+// made of network namespaces, `mcast top` shows what running ranks do, `mcast
+// metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
+// plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration, `mcast secret` makes a
+// secret for a job.
 package main
 
 import (
@@ -28,6 +30,7 @@ type commands struct {
 	Metrics metricsCommand `cmd:"" help:"Give Prometheus what the ranks of this host count."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
 	Doctor  doctorCommand  `cmd:"" help:"Say what is wrong with this host, why it matters and what helps. Needs no root."`
+	Secret  secretCommand  `cmd:"" help:"Print a new secret of 256 bits for MCAST_SECRET."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 
