@@ -68,7 +68,7 @@ func (c *switchCommand) Run() error {
 	}
 	defer func() { _ = s.Close() }()
 	if c.HTTP != "" {
-		stop, err := serveHTTP(c.HTTP, s.Handler(), log)
+		stop, err := serveHTTP("http", c.HTTP, s.Handler(), log)
 		if err != nil {
 			return err
 		}
@@ -144,10 +144,10 @@ func loopback(bind string) bool {
 }
 
 // serveHTTP serves until stop is called.
-func serveHTTP(at string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
+func serveHTTP(flag, at string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("--http: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	log.Info("metrics", "url", fmt.Sprintf("http://%v/metrics", ln.Addr()))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
