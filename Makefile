@@ -96,6 +96,12 @@ bench-gpu: $(VENV)/.stamp build ## CUDA tensors over mcast, gloo and NCCL on thi
 bench-nccl: build ## NCCL over the plugin beside its Socket on limited links (NCCL_RIG=DIR) or on GPUs, into benchmarks/results (COMPARE="--rounds 3")
 	benchmarks/nccl/run.sh $(COMPARE)
 
+release: toolchain ## wheel, sdist, .deb, .rpm, SBOM and checksums, into dist
+	scripts/release
+
+release-check: toolchain ## the release of this commit twice, in two folders: the same bits?
+	scripts/release-check
+
 clean: ## remove what build made
 	rm -rf bin lib build dist
 
@@ -130,4 +136,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup nccl quick test conformance check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl clean distclean toolchain
+.PHONY: help build build-arm64 setup nccl quick test conformance check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release release-check clean distclean toolchain
