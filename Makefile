@@ -52,6 +52,9 @@ test: setup build ## everything that a change must pass: check, check-py, the Go
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
 
+rdma: toolchain ## the tests that need RDMA devices, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
+	scripts/rdma-test
+
 check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it builds for arm64; without torch
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	go vet ./...
@@ -136,4 +139,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup nccl quick test conformance check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup nccl quick test conformance rdma check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release release-check clean distclean toolchain

@@ -22,7 +22,7 @@ import (
 // Window or ReceiveBuffer and an empty Interface or Rendezvous mean that the library chooses, as
 // the table says.
 type Settings struct {
-	Fabric        string // "auto", "udp" or "shm"
+	Fabric        string // "auto", "udp", "shm" or "verbs"
 	Interface     string
 	Multicast     string // "auto", "require" or "off"
 	Nodes         string // "auto" or "off"

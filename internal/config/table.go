@@ -29,8 +29,8 @@ const maxPayload = 65507 - 32 // of an IPv4 datagram, behind our header
 
 // table holds the variables that Settings is made of.
 var table = []Variable{
-	row("MCAST_FABRIC", "auto", func(s *Settings) *string { return &s.Fabric }, choice("auto", "udp", "shm"),
-		"What carries the bytes; auto takes shm when all ranks are on one host, else udp."),
+	row("MCAST_FABRIC", "auto", func(s *Settings) *string { return &s.Fabric }, choice("auto", "udp", "shm", "verbs"),
+		"What carries the bytes; auto takes shm when all ranks are on one host, else udp. verbs sends chunks through RDMA devices (RoCE v2), the rest as udp does."),
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
@@ -75,7 +75,7 @@ var table = []Variable{
 	row("MCAST_EAGER", "64KiB", func(s *Settings) *int { return &s.Eager }, size(0, 128<<10),
 		"Operations of up to this total size (ranks times shard) go without a barrier."),
 	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
-		"The least time without news after which missing chunks are fetched; the rest of the cutoff is measured."),
+		"The least time without news after which missing chunks are fetched, times the ranks of the host for each of its cores; the rest of the cutoff is measured."),
 	row("MCAST_LOSS", "0", func(s *Settings) *float64 { return &s.Loss }, fraction(0, 0.9),
 		"Share of received datagrams (those of a switch, too), and of contributions to it, to throw away on purpose, for tests."),
 	row("MCAST_LOSS_SEED", "1", func(s *Settings) *uint64 { return &s.LossSeed }, number[uint64](0, math.MaxUint64),

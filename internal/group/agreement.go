@@ -26,7 +26,7 @@ type agreement struct {
 	ring       []int            // of the column, see ringOf
 	rails      [][][]netip.Addr // of each rank, of each further interface: its addresses
 	hosts      []host           // of all ranks, with the addresses by which other hosts reach them
-	fabric     string           // "shm" or "udp"
+	fabric     string           // "shm", "udp" or "verbs"
 	reason     string           // why that one
 	oneHost    bool
 	apart      string  // which ranks of a host share no memory, and why, where that makes the group slower
@@ -173,8 +173,8 @@ func (a *agreement) choose(all []blob) error {
 		a.apart = apart(a.hosts)
 	}
 	switch {
-	case a.fabric == "udp":
-		a.reason, a.apart = "MCAST_FABRIC=udp", ""
+	case a.connects(): // somebody has asked for it
+		a.reason, a.apart = "MCAST_FABRIC="+a.fabric, ""
 	case a.oneHost && a.apart == "" && a.size <= shm.MaxSize:
 		a.reason = "all ranks share one host"
 		if a.fabric == "shm" {

@@ -71,7 +71,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		err = d.probe(ctx, a.session, terms, number)
 	}
 	if err == nil {
-		terms.Cutoff, terms.Reorder = s.Cutoff, reorder
+		terms.Cutoff, terms.Reorder = d.agreed.cutoff(d.lobby.network.Cores()), reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
 			Epoch: a.epoch, Terms: terms, Rank: d.agreed.column.own, Number: number, Timeout: s.SwitchTimeout,
 			Link: d.link.from(a.session.Local()),

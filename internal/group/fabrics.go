@@ -13,8 +13,9 @@ var fabrics = map[string]struct {
 	// to be watched.
 	connects bool
 }{
-	"shm": {open: openShm},
-	"udp": {open: openUDP, connects: true},
+	"shm":   {open: openShm},
+	"udp":   {open: openUDP, connects: true},
+	"verbs": {open: openVerbs, connects: true},
 }
 
 // connects says whether the group's fabric has connections between ranks.

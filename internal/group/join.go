@@ -311,7 +311,7 @@ func (g *Group) start(c *transports, window int) error {
 		Core: multicast.Config{
 			Rank: a.column.own, Size: a.column.size(), Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
 			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
-			Cutoff: s.Cutoff, Reorder: reorder, Deaf: c.by.by == byUnicast,
+			Cutoff: a.cutoff(g.lobby.network.Cores()), Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
 		Job: a.columnJob(), Fabric: c.gather, Clock: g.clock,
 		Broken: g.brokenAmong(&a.column),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,8 @@ type Network interface {
 	User() string
 	// Name is what people call this host, empty where that is unknown.
 	Name() string
+	// Cores is how many of this host's cores the process may use at a time, at least 1.
+	Cores() int
 	// Uplink returns the interface by which other hosts reach this one, of this name if there is
 	// one, and its addresses of a version, as netdev.Addresses does.
 	Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error)
@@ -220,6 +223,9 @@ func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 
 // Persist implements Network.
 func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
+
+// Cores implements Network: as many as the scheduler runs goroutines on, which goes by affinity and quota.
+func (kernel) Cores() int { return runtime.GOMAXPROCS(0) }
 
 // RoundTrip implements Network.
 func (kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(*net.TCPConn)) }

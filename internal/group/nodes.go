@@ -153,8 +153,8 @@ func (a *agreement) layOut() {
 		a.flat = "MCAST_NODES=off"
 	case flat != "":
 		a.flat = flat
-	case a.settings.Fabric == "udp":
-		a.flat = "MCAST_FABRIC=udp leaves no memory to be shared"
+	case fabrics[a.settings.Fabric].connects:
+		a.flat = "MCAST_FABRIC=" + a.settings.Fabric + " leaves no memory to be shared"
 	default:
 		a.nodes = nodes
 		a.columns, a.most = fewestAndMost(nodes)

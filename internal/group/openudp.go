@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
@@ -14,12 +15,34 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// openUDP finds out what the paths carry, joins the multicast group and connects the control edges.
+// openUDP has chunks travel as UDP datagrams.
 func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
-	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) { return a.udpOptions(l.network) })
+	return openDatagrams(ctx, m, l, a, l.network)
+}
+
+// datagrams is how chunks travel: part of Network.
+type datagrams interface {
+	Probe(o *udp.Options) (Prober, error)
+	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
+}
+
+// fitter is what shortens an interface's MTU to what datagrams carry that do not travel as UDP.
+type fitter interface {
+	Fit(o *udp.Options) error
+}
+
+// openDatagrams finds out what the paths carry, joins the multicast group and connects the control edges.
+func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
+	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
+		o, err := a.udpOptions(l.network)
+		if fits, ok := by.(fitter); ok && err == nil {
+			err = fits.Fit(&o)
+		}
+		return o, err
+	})
 	var prober Prober
 	if err == nil {
-		if prober, err = whenThere(ctx, l, "probes of paths", func() (Prober, error) { return l.network.Probe(&o) }); err == nil {
+		if prober, err = whenThere(ctx, l, "probes of paths", func() (Prober, error) { return by.Probe(&o) }); err == nil {
 			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
 			defer prober.Close()
 		}
@@ -33,7 +56,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	if err != nil {
 		return nil, err
 	}
-	by, err := a.gathering(paths)
+	travels, err := a.gathering(paths)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +66,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	}
 	peers := a.peers(paths, l.network, conns)
 	a.narrowToColumn(&o)
-	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return l.network.Gather(&o, a.column.conns(conns)) })
+	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return by.Gather(&o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)
 		return nil, a.column.inRanks(err)
@@ -54,7 +77,7 @@ func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transp
 	link, alone := openLink(l.network, o.Interface)
 	return &transports{
 		gather:  gather,
-		by:      by,
+		by:      travels,
 		peers:   peers,
 		unheard: paths.deaf,
 		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a) },

@@ -20,9 +20,10 @@ type Fabric string
 
 // The fabrics. The empty text is Auto, too.
 const (
-	Auto         Fabric = "auto" // SharedMemory if all ranks are on one host, else UDP
-	UDP          Fabric = "udp"  // multicast, and TCP for what multicast does not carry
-	SharedMemory Fabric = "shm"  // all ranks are on one host and in one network namespace
+	Auto         Fabric = "auto"  // SharedMemory if all ranks are on one host, else UDP
+	UDP          Fabric = "udp"   // multicast, and TCP for what multicast does not carry
+	Verbs        Fabric = "verbs" // multicast through RDMA devices, else as UDP
+	SharedMemory Fabric = "shm"   // all ranks are on one host and in one network namespace
 )
 
 // Options are what programs choose. The zero value of each field is its default, so Options{} works

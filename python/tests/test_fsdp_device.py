@@ -80,7 +80,8 @@ def test_where_collectives_run() -> None:
 @pytest.mark.skipif(not RUNNER, reason="MCAST_TORCH_CUDA is not set: a GPU adds in an order of its own")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces")
 @pytest.mark.parametrize(("way", "seed"), [("shm", 1), ("udp", 2), ("switch", 3), ("nodes", 5)])
-def test_trains_as_on_the_cpu(way: str, seed: int, tmp_path: Path) -> None:
+def test_trains_as_on_the_cpu(way: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(soak.RUNNER, RUNNER)  # cuda_ranks took it out
     out = tmp_path / "soak.ndjson"
     words = ["--trainings=1", f"--first={seed}", f"--ways={way}", "--delay-us=1000", f"--out={out}"]
     assert soak.main(words) == 0

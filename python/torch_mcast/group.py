@@ -63,7 +63,7 @@ class Info:
     Attributes:
         rank: this rank, 0 <= rank < size.
         size: ranks in the group.
-        fabric: "shm" or "udp".
+        fabric: "shm", "udp" or "verbs".
         reason: why this fabric was chosen.
         interface: network interface of the udp fabric, or "".
         address: where other ranks reach this one.

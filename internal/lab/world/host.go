@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -264,6 +265,9 @@ func (h *Host) Acknowledged(c net.Conn, within time.Duration) error {
 
 // Persist implements group.Network.
 func (h *Host) Persist(c net.Conn) error { return h.Acknowledged(c, 24*time.Hour) }
+
+// Cores implements group.Network: a core for each rank, since computing takes no virtual time.
+func (h *Host) Cores() int { return math.MaxInt }
 
 // RoundTrip implements group.Network.
 func (h *Host) RoundTrip(net.Conn) time.Duration { return 2 * h.world.cfg.Delay }

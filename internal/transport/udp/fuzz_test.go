@@ -84,7 +84,7 @@ func FuzzMerged(f *testing.F) {
 	f.Add(full, 1, 0)
 	from, to := merging(f)
 	f.Fuzz(func(t *testing.T, b []byte, each, room int) {
-		g := &Gather{rank: rank, size: size, job: job, chunk: chunk, use: batch.Kernel{Merge: true, Batch: true}}
+		g := &Gather{Edges: Edges{rank: rank, size: size, chunk: chunk}, job: job, use: batch.Kernel{Merge: true, Batch: true}}
 		require.NoError(t, g.openBoxes())
 		defer func() { require.NoError(t, errors.Join(g.in.Close(), g.out.Close())) }()
 		n := int(uint16(each)) // as the kernel has it

@@ -3,10 +3,6 @@ package udp
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"net"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,51 +10,25 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
 type Gather struct {
-	rank    int
-	size    int
+	Edges
 	job     uint64
-	chunk   int
 	options Options // as completed, but without Conns
 	traits  fabric.Traits
 	use     batch.Kernel
 
-	poller    *sys.Poller
-	ready     []unix.EpollEvent // found by Sleep, not looked at by Poll yet
-	receivers []int             // descriptors, by subgroup
-	senders   []sender          // by subgroup
-	peers     []*peer           // by tag
-	byRank    map[int]*peer
-	dirty     []*peer   // have something to flush
-	tails     []*peer   // have been sent something that may not be acknowledged yet
-	backlog   int       // peers with messages that a budget left over
+	receivers []int     // descriptors, by subgroup
+	senders   []sender  // by subgroup
 	congested bool      // a device's queue was full
 	sought    time.Time // an interface that is gone
-	fault     error     // this rank cannot multicast any more
-	told      bool      // about fault
-	stall     time.Duration
-	looked    time.Time // for stalled connections
-	stalls    int       // peers whose connection was found to stall
 
 	out      *batch.Outbox
 	in       *batch.Inbox
 	arrivals [batch.Max]arrival
 	noted    int // arrivals not delivered yet
-	message  wire.Control
-	head     wire.Data // of a chunk that came by message
-
-	stats   counters
-	repairs []atomic.Uint64 // chunks that came by repair, by root
-}
-
-// counters are fabric.Stats while they change.
-type counters struct {
-	sentBytes, controlBytes, sentChunks, receivedChunks, receivedBytes, dropped, misplaced, syscalls atomic.Uint64
-	refused, unreachable, tooLarge                                                                   atomic.Uint64
 }
 
 var _ fabric.Gather = (*Gather)(nil)
@@ -67,7 +37,7 @@ var _ fabric.Gather = (*Gather)(nil)
 // error o.Conns has all of them still, some as sys.Taken, to open again with or to close. Its errors
 // wrap fabric.ErrUnavailable where the machine, not the caller, is in the way.
 func Open(o Options) (*Gather, error) {
-	g := &Gather{rank: o.Rank, size: o.Size, job: o.Job, byRank: make(map[int]*peer), repairs: make([]atomic.Uint64, max(o.Size, 0))}
+	g := &Gather{job: o.Job}
 	if err := g.open(&o); err != nil {
 		g.peers = nil // o.Conns has their descriptors
 		return nil, errors.Join(err, g.Close())
@@ -80,7 +50,7 @@ func (g *Gather) open(o *Options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	g.chunk, g.stall, g.options = o.Chunk, o.Stall, *o
+	g.options = *o
 	g.options.Conns = nil
 	k, err := batch.Probe()
 	if err != nil {
@@ -92,7 +62,7 @@ func (g *Gather) open(o *Options) error {
 		return fmt.Errorf("udp: %w", err)
 	}
 	g.use = use
-	if g.poller, err = sys.NewPoller(); err != nil {
+	if err := g.Begin("udp", o, g.serve); err != nil {
 		return err
 	}
 	if err := g.openBoxes(); err != nil {
@@ -108,7 +78,7 @@ func (g *Gather) open(o *Options) error {
 	g.traits = fabric.Traits{
 		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o), Notes: notes,
 	}
-	return g.openPeers(o.Conns, o.DSCP)
+	return g.Connect(2*len(g.receivers), o.Conns, o.DSCP)
 }
 
 func (g *Gather) openBoxes() (err error) {
@@ -148,157 +118,34 @@ func (g *Gather) openSockets(o *Options) error {
 	return nil
 }
 
-// Tags of the poller: receivers, senders, peers, each by its index.
+// senderTag is the tag of a sender in the poller; those of receivers are their indices.
 func (g *Gather) senderTag(subgroup int) int { return len(g.receivers) + subgroup }
-func (g *Gather) peerTag(index int) int      { return 2*len(g.receivers) + index }
-
-func (g *Gather) openPeers(conns map[int]net.Conn, dscp int) error {
-	for _, rank := range slices.Sorted(maps.Keys(conns)) {
-		fd, err := sys.Take(conns, rank)
-		if err == nil {
-			err = sys.Mark(fd, dscp)
-		}
-		if err != nil {
-			return fmt.Errorf("udp: rank %d: %w", rank, err)
-		}
-		p := &peer{
-			rank: rank, tag: g.peerTag(len(g.peers)), fd: fd,
-			out: make([]byte, 0, outLimit), in: make([]byte, max(inSize, 2*(wire.ControlSize+g.chunk))),
-		}
-		g.peers = append(g.peers, p)
-		g.byRank[rank] = p
-		if err := g.poller.Watch(fd, p.tag, unix.EPOLLIN); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Traits implements fabric.Gather.
 func (g *Gather) Traits() fabric.Traits { return g.traits }
-
-// Control implements fabric.Gather. A message to a rank without a connection ends this rank's part.
-func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
-	p := g.byRank[to]
-	if p == nil {
-		g.note(fmt.Errorf("no control connection to rank %d", to))
-		return true
-	}
-	if !p.push(m, payload) {
-		return false
-	}
-	if !p.queued {
-		p.queued = true
-		g.dirty = append(g.dirty, p)
-	}
-	return true
-}
-
-// Flush implements fabric.Gather.
-func (g *Gather) Flush() {
-	for _, p := range g.dirty {
-		p.queued = false
-		if !p.blocked {
-			g.flush(p)
-		}
-	}
-	g.dirty = g.dirty[:0]
-}
 
 // Poll implements fabric.Gather. Datagrams that the kernel merged are taken
 // together, so it may exceed the budget by those of one message.
 func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	g.congested = false
-	if len(g.tails) > 0 {
-		g.nudge(time.Now())
-	}
-	if g.fault != nil && !g.told {
-		g.told = true
-		s.Broken(g.rank, g.fault)
-	}
-	if g.stalls > 0 {
-		g.loseStalled(s)
-	}
-	if g.backlog > 0 {
-		for _, p := range g.peers {
-			if p.more && done < budget {
-				done += g.parse(p, s, budget-done)
-			}
-		}
-	}
-	ready := g.ready
-	g.ready = nil
-	more = len(ready) > 0 // Others may have become ready since Sleep looked.
-	if len(ready) == 0 {
-		ready = g.poller.Ready()
-	}
-	for i := range ready {
-		if done >= budget {
-			return done, true // The rest stays ready.
-		}
-		n, left := g.serve(&ready[i], s, budget-done)
-		done, more = done+n, more || left
-	}
-	return done, more || g.backlog > 0
+	return g.Edges.Poll(s, budget)
 }
 
-// serve deals with one descriptor that is ready, and reports whether it may be so still.
-func (g *Gather) serve(e *unix.EpollEvent, s fabric.Sink, budget int) (n int, more bool) {
-	tag := int(e.Fd)
+// serve deals with a socket of a group that is ready, and reports whether it may be so still.
+func (g *Gather) serve(tag int, s fabric.Sink, budget int) (n int, more bool) {
 	if tag < len(g.receivers) {
 		return g.receive(g.receivers[tag], s, budget)
 	}
-	if tag < g.peerTag(0) {
-		g.writable(tag - len(g.receivers))
-		return 0, false
-	}
-	p := g.peers[tag-g.peerTag(0)]
-	if e.Events&unix.EPOLLOUT != 0 {
-		g.flush(p)
-	}
-	if e.Events&^unix.EPOLLOUT != 0 {
-		return g.hear(p, s, budget), false
-	}
+	g.writable(tag - len(g.receivers))
 	return 0, false
-}
-
-// note keeps the first error that ends this rank's part in the multicast. Poll
-// reports it as a path to this very rank that is broken.
-func (g *Gather) note(err error) {
-	if err != nil && g.fault == nil {
-		g.fault = fmt.Errorf("udp: rank %d: %w", g.rank, err)
-	}
 }
 
 // Sleep implements fabric.Sleeper.
 func (g *Gather) Sleep(d time.Duration) {
-	if g.backlog > 0 || g.stalls > 0 || g.fault != nil && !g.told {
-		return
-	}
 	if g.congested {
 		d = min(d, pause)
 	}
-	g.ready = g.poller.Wait(g.untilNudge(d))
-	g.findStalls(time.Now())
-}
-
-// Wake implements fabric.Sleeper.
-func (g *Gather) Wake() { g.poller.Wake() }
-
-// Stats implements fabric.Gather.
-func (g *Gather) Stats() fabric.Stats {
-	c := &g.stats
-	repairs := make([]uint64, len(g.repairs))
-	for root := range repairs {
-		repairs[root] = g.repairs[root].Load()
-	}
-	return fabric.Stats{
-		Repairs:   repairs,
-		SentBytes: c.sentBytes.Load(), ControlBytes: c.controlBytes.Load(),
-		SentChunks: c.sentChunks.Load(), ReceivedChunks: c.receivedChunks.Load(), ReceivedBytes: c.receivedBytes.Load(),
-		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
-		Refused: c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
-	}
+	g.Edges.Sleep(d)
 }
 
 // Close leaves the groups and closes the control connections, after a last
@@ -310,21 +157,14 @@ func (g *Gather) Close() error {
 	}
 	g.Flush()
 	var errs []error
-	fds := slices.Clone(g.receivers)
-	for _, s := range g.senders {
-		fds = append(fds, s.FD)
-	}
-	for _, p := range g.peers {
-		if p.fd >= 0 {
-			fds = append(fds, p.fd)
-			p.fd = -1
-		}
-	}
-	for _, fd := range fds {
+	for _, fd := range g.receivers {
 		errs = append(errs, unix.Close(fd))
 	}
+	for _, s := range g.senders {
+		errs = append(errs, unix.Close(s.FD))
+	}
 	g.receivers, g.senders = nil, nil
-	errs = append(errs, g.in.Close(), g.out.Close(), g.poller.Close())
+	errs = append(errs, g.in.Close(), g.out.Close(), g.End())
 	g.in, g.out = nil, nil
 	return errors.Join(errs...)
 }

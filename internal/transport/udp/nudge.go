@@ -20,13 +20,13 @@ const (
 
 // tail is the end of what a peer was sent.
 type tail struct {
-	watched bool // in Gather.tails
+	watched bool // in Edges.tails
 	nudges  int  // sent after it
 	due     time.Time
 }
 
 // watch begins to watch for what has just been sent to be acknowledged.
-func (g *Gather) watch(p *peer) {
+func (g *Edges) watch(p *peer) {
 	p.tail.nudges, p.tail.due = 0, time.Now().Add(nudgeAfter)
 	if !p.tail.watched {
 		p.tail.watched = true
@@ -35,7 +35,7 @@ func (g *Gather) watch(p *peer) {
 }
 
 // nudge nudges the peers whose tails are due, and strikes off those that need no more.
-func (g *Gather) nudge(now time.Time) {
+func (g *Edges) nudge(now time.Time) {
 	kept := g.tails[:0]
 	for _, p := range g.tails {
 		if now.Before(p.tail.due) || g.nudged(p, now) {
@@ -48,7 +48,7 @@ func (g *Gather) nudge(now time.Time) {
 }
 
 // nudged nudges a peer, unless that is no use, and reports whether it did.
-func (g *Gather) nudged(p *peer, now time.Time) bool {
+func (g *Edges) nudged(p *peer, now time.Time) bool {
 	t := &p.tail
 	if p.fd < 0 || t.nudges == maxNudges || len(p.out) > 0 {
 		return false // of what is in out, some will be the tail
@@ -65,7 +65,7 @@ func (g *Gather) nudged(p *peer, now time.Time) bool {
 }
 
 // untilNudge returns when a tail is due, if that is sooner than in d.
-func (g *Gather) untilNudge(d time.Duration) time.Duration {
+func (g *Edges) untilNudge(d time.Duration) time.Duration {
 	for _, p := range g.tails {
 		d = min(d, max(0, time.Until(p.tail.due)))
 	}

@@ -27,7 +27,7 @@ type peer struct {
 
 	out       []byte // out[sent:] is queued, not sent yet
 	sent      int
-	queued    bool // in Gather.dirty
+	queued    bool // in Edges.dirty
 	blocked   bool // the kernel had no room; watched until it has
 	mute      bool // sending failed; reading will tell why
 	unsettled bool // something was sent that was not acknowledged when settled looked last
@@ -64,7 +64,7 @@ func (p *peer) push(m *wire.Control, payload []byte) bool {
 func (p *peer) queuedBytes() int { return len(p.out) - p.sent }
 
 // flush sends what is queued, as far as the kernel has room.
-func (g *Gather) flush(p *peer) {
+func (g *Edges) flush(p *peer) {
 	if p.fd < 0 || p.queuedBytes() == 0 {
 		return
 	}
@@ -89,13 +89,13 @@ func (g *Gather) flush(p *peer) {
 		if blocked {
 			events |= unix.EPOLLOUT
 		}
-		g.note(g.poller.Change(p.fd, p.tag, events))
+		g.Note(g.poller.Change(p.fd, p.tag, events))
 	}
 }
 
 // hear reads from a peer once and delivers what it said. It returns how many
 // messages that were.
-func (g *Gather) hear(p *peer, s fabric.Sink, budget int) int {
+func (g *Edges) hear(p *peer, s fabric.Sink, budget int) int {
 	if p.fd < 0 {
 		return 0
 	}
@@ -119,7 +119,7 @@ func (g *Gather) hear(p *peer, s fabric.Sink, budget int) int {
 }
 
 // parse delivers whole messages.
-func (g *Gather) parse(p *peer, s fabric.Sink, budget int) int {
+func (g *Edges) parse(p *peer, s fabric.Sink, budget int) int {
 	done := 0
 	for done < budget && g.next(p, s) {
 		done++
@@ -132,7 +132,7 @@ func (g *Gather) parse(p *peer, s fabric.Sink, budget int) int {
 	return done
 }
 
-func (g *Gather) setMore(p *peer, more bool) {
+func (g *Edges) setMore(p *peer, more bool) {
 	if more != p.more {
 		p.more = more
 		if more {
@@ -144,7 +144,7 @@ func (g *Gather) setMore(p *peer, more bool) {
 }
 
 // next delivers one message, if it has arrived as a whole.
-func (g *Gather) next(p *peer, s fabric.Sink) bool {
+func (g *Edges) next(p *peer, s fabric.Sink) bool {
 	b := p.in[p.read:p.fill]
 	if len(b) < wire.ControlSize {
 		return false
@@ -174,7 +174,7 @@ func (g *Gather) next(p *peer, s fabric.Sink) bool {
 }
 
 // chunkCame delivers a chunk that came by repair or relay.
-func (g *Gather) chunkCame(m *wire.Control, payload []byte, s fabric.Sink) {
+func (g *Edges) chunkCame(m *wire.Control, payload []byte, s fabric.Sink) {
 	if m.Kind == wire.Repair {
 		g.repairs[m.Root].Add(1)
 	}
@@ -189,7 +189,7 @@ func (g *Gather) chunkCame(m *wire.Control, payload []byte, s fabric.Sink) {
 	s.Received(h)
 }
 
-func (g *Gather) hungUp(p *peer, s fabric.Sink) {
+func (g *Edges) hungUp(p *peer, s fabric.Sink) {
 	err := io.EOF
 	if p.fill > 0 {
 		err = io.ErrUnexpectedEOF
@@ -198,13 +198,13 @@ func (g *Gather) hungUp(p *peer, s fabric.Sink) {
 }
 
 // lost gives a connection up and tells the sink.
-func (g *Gather) lost(p *peer, s fabric.Sink, cause error) {
+func (g *Edges) lost(p *peer, s fabric.Sink, cause error) {
 	if e := syscall.Errno(0); errors.As(cause, &e) {
 		cause = fmt.Errorf("control connection: %w", e)
 	}
-	g.note(g.poller.Unwatch(p.fd))
+	g.Note(g.poller.Unwatch(p.fd))
 	_ = unix.Close(p.fd)
 	p.fd = -1
 	p.out, p.sent = p.out[:0], 0
-	s.Broken(p.rank, fmt.Errorf("udp: rank %d: %w", p.rank, cause))
+	s.Broken(p.rank, fmt.Errorf("%s: rank %d: %w", g.name, p.rank, cause))
 }

@@ -28,6 +28,18 @@ type Prober struct {
 // with IP's and UDP's headers, 0: none; and how many of SmallPacket bytes by multicast.
 type Heard struct{ Multicast, Unicast, Small int }
 
+// Add counts a probe that has arrived.
+func (h *Heard) Add(p *wire.Probe) {
+	if p.Unicast {
+		h.Unicast = max(h.Unicast, int(p.Packet))
+		return
+	}
+	h.Multicast = max(h.Multicast, int(p.Packet))
+	if p.Packet == SmallPacket {
+		h.Small++
+	}
+}
+
 // SmallPacket is a packet that passes where anything does.
 const SmallPacket = 128
 
@@ -193,14 +205,7 @@ func (p *Prober) drain(fd int, group *Options, heard []Heard) {
 		if group != nil && !group.sentBy(int(h.Rank), at) {
 			continue // The group's sockets would refuse it.
 		}
-		if from := &heard[h.Rank]; h.Unicast {
-			from.Unicast = max(from.Unicast, int(h.Packet))
-		} else {
-			from.Multicast = max(from.Multicast, int(h.Packet))
-			if h.Packet == SmallPacket {
-				from.Small++
-			}
-		}
+		heard[h.Rank].Add(&h)
 	}
 }
 

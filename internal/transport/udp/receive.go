@@ -26,7 +26,7 @@ func (g *Gather) receive(fd int, s fabric.Sink, budget int) (n int, more bool) {
 	guess := s.Expect()
 	if e := g.in.Receive(fd, g.use, guess.Dst, g.chunk, budget); e != 0 {
 		if e != unix.EAGAIN && e != unix.ENOMEM {
-			g.note(fmt.Errorf("receive multicast from %s: %w", g.options.Interface.Name, e))
+			g.Note(fmt.Errorf("receive multicast from %s: %w", g.options.Interface.Name, e))
 		}
 		return 0, e != unix.EAGAIN
 	}

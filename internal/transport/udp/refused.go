@@ -39,14 +39,14 @@ func (g *Gather) refused(subgroup, n int, e syscall.Errno) bool {
 	case batch.NoRoom:
 		if !s.blocked {
 			s.blocked = true
-			g.note(g.poller.Change(s.FD, g.senderTag(subgroup), unix.EPOLLOUT))
+			g.Note(g.poller.Change(s.FD, g.senderTag(subgroup), unix.EPOLLOUT))
 		}
 		return false
 	case batch.Congested:
 		g.congested = true
 		return false
 	case batch.Defect:
-		g.note(fmt.Errorf("multicast through %s: %w", g.options.on(subgroup).Interface.Name, e))
+		g.Note(fmt.Errorf("multicast through %s: %w", g.options.on(subgroup).Interface.Name, e))
 		return false
 	case batch.Forbidden:
 		g.stats.refused.Add(uint64(n))
@@ -106,6 +106,6 @@ func (g *Gather) writable(subgroup int) {
 	s := &g.senders[subgroup]
 	s.blocked = false
 	_, err := unix.GetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_ERROR)
-	g.note(err)
-	g.note(g.poller.Change(s.FD, g.senderTag(subgroup), 0))
+	g.Note(err)
+	g.Note(g.poller.Change(s.FD, g.senderTag(subgroup), 0))
 }

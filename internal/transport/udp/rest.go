@@ -11,7 +11,12 @@ var _ fabric.Rester = (*Gather)(nil)
 // Rest implements fabric.Rester. Where something is still to be sent, or sent and not acknowledged,
 // time alone may bring something to do: a nudge, or a stall.
 func (g *Gather) Rest(awake func()) bool {
-	if g.backlog > 0 || g.stalls > 0 || g.congested || len(g.ready)+len(g.tails)+len(g.dirty) > 0 || g.fault != nil && !g.told {
+	return !g.congested && g.Edges.Rest(awake)
+}
+
+// Rest implements fabric.Rester.
+func (g *Edges) Rest(awake func()) bool {
+	if g.backlog > 0 || g.stalls > 0 || len(g.ready)+len(g.tails)+len(g.dirty) > 0 || g.fault != nil && !g.reported {
 		return false
 	}
 	for _, p := range g.peers {
@@ -23,7 +28,7 @@ func (g *Gather) Rest(awake func()) bool {
 }
 
 // settled reports whether all that a peer was sent has been acknowledged.
-func (g *Gather) settled(p *peer) bool {
+func (g *Edges) settled(p *peer) bool {
 	if p.queuedBytes() > 0 {
 		return false
 	}
@@ -36,4 +41,4 @@ func (g *Gather) settled(p *peer) bool {
 }
 
 // Rouse implements fabric.Rester.
-func (g *Gather) Rouse() { g.poller.Rouse() }
+func (g *Edges) Rouse() { g.poller.Rouse() }

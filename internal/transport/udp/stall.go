@@ -9,7 +9,7 @@ import (
 
 // findStalls looks for control connections on which nothing is acknowledged any more. Whoever is
 // held up by one sleeps, so Sleep is where to look; Poll, which has the sink, tells of them.
-func (g *Gather) findStalls(now time.Time) {
+func (g *Edges) findStalls(now time.Time) {
 	if g.stall == 0 || now.Sub(g.looked) < sys.StallPause(g.stall) {
 		return
 	}
@@ -25,7 +25,7 @@ func (g *Gather) findStalls(now time.Time) {
 }
 
 // loseStalled gives up the connections that findStalls has found.
-func (g *Gather) loseStalled(s fabric.Sink) {
+func (g *Edges) loseStalled(s fabric.Sink) {
 	g.stalls = 0
 	for _, p := range g.peers {
 		if p.stalled != nil && p.fd >= 0 {

@@ -33,6 +33,8 @@ var All = []Figure{
 	{"fig14", "Khalilov et al., SC24, fig. 14: receive threads and buffer sizes", buffers},
 	{"fig15", "Khalilov et al., SC24, fig. 15: UC chunks of several packets", chunks},
 	{"fig16", "Khalilov et al., SC24, fig. 16: chunk rate", rate},
+	{"variability", "Khalilov et al., SC24, section VI-B c: how times of operations differ", variability},
+	{"constant-time", "Khalilov et al., SC24, sections II-A and III: time against the number of ranks", constantTime},
 	{"appendix-b", "Khalilov et al., SC24, appendix B: S against P", concurrent},
 	{"nodes", "Khalilov et al., SC24, appendix B, with several ranks a host", crowds},
 	{"gleam", "Gleam, fig. 16: goodput against loss", gleam},

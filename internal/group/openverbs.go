@@ -1,0 +1,16 @@
+package group
+
+import (
+	"context"
+
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+)
+
+// openVerbs has chunks travel through RDMA devices, and the rest as openUDP has it.
+func openVerbs(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
+	n, has := l.network.(interface{ verbs() datagrams })
+	if !has {
+		return nil, argument("MCAST_FABRIC=verbs, but there are no RDMA devices in this network, or this program was built without cgo")
+	}
+	return openDatagrams(ctx, m, l, a, n.verbs())
+}

@@ -1,0 +1,29 @@
+//go:build cgo
+
+package group
+
+import (
+	"net"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
+)
+
+func (kernel) verbs() datagrams { return devices{} }
+
+// devices are the host's RDMA devices.
+type devices struct{}
+
+// Fit implements fitter.
+func (devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
+
+// Probe implements datagrams.
+func (devices) Probe(o *udp.Options) (Prober, error) { return verbs.OpenProber(*o) }
+
+// Gather implements datagrams.
+func (devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
+	own := *o
+	own.Conns = control
+	return verbs.Open(own)
+}

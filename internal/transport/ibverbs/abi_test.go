@@ -1,0 +1,85 @@
+package ibverbs
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+//go:embed abi.h
+var declarations []byte
+
+// TestABI holds abi.h to the header of libibverbs, by a C compiler: sizes, offsets and constants.
+func TestABI(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
+		t.Skip("no <infiniband/verbs.h> (Debian: libibverbs-dev)")
+	}
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "abi.h"), declarations, 0o600))
+	var b strings.Builder
+	b.WriteString("#include <infiniband/verbs.h>\n#include \"abi.h\"\n")
+	same := func(ours, theirs string) { fmt.Fprintf(&b, "_Static_assert((%s) == (%s), %q);\n", ours, theirs, ours) }
+	size := func(ours, theirs string) { same("sizeof("+ours+")", "sizeof("+theirs+")") }
+	for ours, theirs := range map[string]string{
+		"rdma_sge": "struct ibv_sge", "rdma_send_wr": "struct ibv_send_wr", "rdma_recv_wr": "struct ibv_recv_wr", "rdma_wc": "struct ibv_wc",
+		"rdma_context": "struct ibv_context", "rdma_pd": "struct ibv_pd", "rdma_mr": "struct ibv_mr", "rdma_channel": "struct ibv_comp_channel",
+		"rdma_qp_cap": "struct ibv_qp_cap", "rdma_qp_init": "struct ibv_qp_init_attr", "rdma_route": "struct ibv_global_route",
+		"rdma_ah_attr": "struct ibv_ah_attr", "rdma_qp_attr": "struct ibv_qp_attr", "rdma_port_attr": "struct ibv_port_attr",
+		"rdma_gid_entry": "struct ibv_gid_entry",
+	} {
+		size(ours, theirs)
+	}
+	for ours, fields := range map[[2]string]string{
+		{"rdma_sge", "struct ibv_sge"}:              "addr length lkey",
+		{"rdma_send_wr", "struct ibv_send_wr"}:      "wr_id next sg_list num_sge opcode send_flags imm_data wr.ud.ah wr.ud.remote_qpn wr.ud.remote_qkey",
+		{"rdma_recv_wr", "struct ibv_recv_wr"}:      "wr_id next sg_list num_sge",
+		{"rdma_wc", "struct ibv_wc"}:                "wr_id status opcode byte_len imm_data qp_num src_qp wc_flags",
+		{"rdma_context", "struct ibv_context"}:      "device ops.poll_cq ops.req_notify_cq ops.post_send ops.post_recv cmd_fd",
+		{"rdma_mr", "struct ibv_mr"}:                "addr length lkey rkey",
+		{"rdma_channel", "struct ibv_comp_channel"}: "fd",
+		{"rdma_cq", "struct ibv_cq"}:                "context channel cqe",
+		{"rdma_qp", "struct ibv_qp"}:                "context pd send_cq recv_cq qp_num",
+		{"rdma_qp_init", "struct ibv_qp_init_attr"}: "send_cq recv_cq srq cap qp_type sq_sig_all",
+		{"rdma_ah_attr", "struct ibv_ah_attr"}:      "grh grh.sgid_index grh.hop_limit grh.traffic_class dlid is_global port_num",
+		{"rdma_qp_attr", "struct ibv_qp_attr"}:      "qp_state qkey sq_psn pkey_index port_num",
+		{"rdma_port_attr", "struct ibv_port_attr"}:  "state active_mtu gid_tbl_len link_layer",
+		{"rdma_gid_entry", "struct ibv_gid_entry"}:  "gid gid_index gid_type ndev_ifindex",
+	} {
+		for field := range strings.FieldsSeq(fields) {
+			same(fmt.Sprintf("offsetof(%s, %s)", ours[0], field), fmt.Sprintf("offsetof(%s, %s)", ours[1], field))
+		}
+	}
+	for ours, theirs := range map[string]string{
+		"RDMA_SEND": "IBV_WR_SEND", "RDMA_SIGNALED": "IBV_SEND_SIGNALED", "RDMA_QPT_UD": "IBV_QPT_UD", "RDMA_INIT": "IBV_QPS_INIT",
+		"RDMA_RTR": "IBV_QPS_RTR", "RDMA_RTS": "IBV_QPS_RTS", "RDMA_SET_STATE": "IBV_QP_STATE", "RDMA_SET_PKEY": "IBV_QP_PKEY_INDEX",
+		"RDMA_SET_PORT": "IBV_QP_PORT", "RDMA_SET_QKEY": "IBV_QP_QKEY", "RDMA_SET_SQ_PSN": "IBV_QP_SQ_PSN",
+		"RDMA_LOCAL_WRITE": "IBV_ACCESS_LOCAL_WRITE", "RDMA_PORT_ACTIVE": "IBV_PORT_ACTIVE", "RDMA_ETHERNET": "IBV_LINK_LAYER_ETHERNET",
+		"RDMA_ROCE_V2": "IBV_GID_TYPE_ROCE_V2", "RDMA_GRH": "sizeof(struct ibv_grh)",
+	} {
+		same(ours, theirs)
+	}
+	source := filepath.Join(folder, "abi.c")
+	require.NoError(t, os.WriteFile(source, []byte(b.String()), 0o600))
+	out, err := exec.Command(cc, "-std=gnu11", "-fsyntax-only", source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestNoLibrary: what is missing, and how to get it, is said.
+func TestNoLibrary(t *testing.T) {
+	err := load("libibverbs.so.of-nobody")
+	require.ErrorIs(t, err, fabric.ErrUnavailable)
+	require.ErrorContains(t, err, "libibverbs.so.of-nobody cannot be loaded")
+	require.ErrorContains(t, err, "apt install libibverbs1")
+}

@@ -1,0 +1,184 @@
+// Package ibverbs has the verbs of RDMA devices (InfiniBand's libibverbs) that this module uses. The library is loaded at
+// run time: nothing of RDMA is needed to build, and without it Open says what is missing. So far devices are RoCE v2
+// ones, over IPv4.
+package ibverbs
+
+// #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "verbs.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+)
+
+// Library is what is loaded.
+const Library = "libibverbs.so.1"
+
+// Device is an open device, with the port that is on an interface.
+type Device struct {
+	name    string
+	context *C.rdma_context
+	pd      *C.rdma_pd
+	place   C.rdma_place
+}
+
+// Open opens the device whose port is on an interface and has a RoCE v2 GID of one of the addresses there; of
+// 0.0.0.0, of the interface's first. Its errors wrap fabric.ErrUnavailable.
+func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
+	if err := loaded(); err != nil {
+		return nil, err
+	}
+	if !address.Is4() {
+		return nil, Unavailable("address %v of %s: RDMA goes over IPv4 here, so far (MCAST_FAMILY=4)", address, ifi.Name)
+	}
+	var n C.int
+	list := C.rdma_list(&n)
+	if list == nil || n == 0 {
+		if list != nil {
+			C.rdma_unlist(list)
+		}
+		return nil, Unavailable("this host has no RDMA device (rdma link; for soft-RoCE: rdma link add NAME type rxe netdev %s)", ifi.Name)
+	}
+	defer C.rdma_unlist(list)
+	var why []string
+	for _, d := range unsafe.Slice(list, n) {
+		opened, err := open(d, ifi, address)
+		if err == nil {
+			return opened, nil
+		}
+		why = append(why, err.Error())
+	}
+	return nil, Unavailable("no RDMA device is usable on %s: %s", ifi.Name, strings.Join(why, "; "))
+}
+
+// loaded loads the library, once in a process.
+var loaded = sync.OnceValue(func() error { return load(Library) })
+
+func load(library string) error {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	if missing := C.rdma_load(name); missing != nil {
+		return Unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora: dnf install libibverbs): %s",
+			library, C.GoString(missing))
+	}
+	return nil
+}
+
+func open(d *C.rdma_device, ifi *net.Interface, address netip.Addr) (_ *Device, err error) {
+	v := &Device{name: C.GoString(C.rdma_name(d))}
+	if v.context, err = C.rdma_open(d); v.context == nil {
+		return nil, fmt.Errorf("device %s cannot be opened (it needs access to /dev/infiniband/uverbs*; in a container, --device=/dev/infiniband): %w", v.name, err)
+	}
+	as4 := address.As4()
+	if e := C.rdma_find(v.context, C.uint32_t(ifi.Index), (*C.uint8_t)(&as4[0]), &v.place); e != 0 {
+		return nil, errors.Join(v.lacks(syscall.Errno(e), ifi, address), v.Close())
+	}
+	if v.pd, err = C.rdma_alloc(v.context); v.pd == nil {
+		return nil, errors.Join(fmt.Errorf("device %s: ibv_alloc_pd: %w", v.name, err), v.Close())
+	}
+	return v, nil
+}
+
+// lacks says in words why a device does not serve.
+func (d *Device) lacks(e syscall.Errno, ifi *net.Interface, address netip.Addr) error {
+	switch e {
+	case unix.ENETDOWN:
+		return fmt.Errorf("the port of device %s on %s is not active (rdma link)", d.name, ifi.Name)
+	case unix.EADDRNOTAVAIL:
+		return fmt.Errorf("device %s has no RoCE v2 GID of %v on %s (see /sys/class/infiniband/%s/ports/1/gids)", d.name, address, ifi.Name, d.name)
+	}
+	return fmt.Errorf("device %s is not on %s (RoCE only, so far)", d.name, ifi.Name)
+}
+
+// Name is the device's, as rdma link shows it.
+func (d *Device) Name() string { return d.name }
+
+// MTU returns the bytes of the largest datagram.
+func (d *Device) MTU() int { return int(d.place.mtu) }
+
+// GID returns the address of the port.
+func (d *Device) GID() [16]byte { return *(*[16]byte)(unsafe.Pointer(&d.place.gid)) }
+
+// Close closes the device. What was opened on it is closed already.
+func (d *Device) Close() error {
+	var errs []error
+	if d.pd != nil {
+		errs = append(errs, failure("ibv_dealloc_pd", C.rdma_dealloc(d.pd)))
+	}
+	if d.context != nil {
+		errs = append(errs, failure("ibv_close_device", C.rdma_close(d.context)))
+	}
+	d.pd, d.context = nil, nil
+	return errors.Join(errs...)
+}
+
+// Region is memory that the device may read and write.
+type Region struct {
+	Bytes []byte
+	mr    *C.rdma_mr
+	own   bool // mapped by Map
+}
+
+// Register lets the device use memory, which stays where it is until Close: none of Go's heap.
+func (d *Device) Register(b []byte) (*Region, error) {
+	mr, err := C.rdma_register(d.pd, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)))
+	if mr == nil {
+		if errors.Is(err, unix.ENOMEM) {
+			return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
+				d.name, len(b), err)
+		}
+		return nil, Unavailable("device %s: ibv_reg_mr of %d bytes: %w", d.name, len(b), err)
+	}
+	return &Region{Bytes: b, mr: mr}, nil
+}
+
+// Map returns new memory, registered, that forked children do not have.
+func (d *Device) Map(bytes int) (*Region, error) {
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("ibverbs: map %d bytes: %w", bytes, err)
+	}
+	if err = unix.Madvise(b, unix.MADV_DONTFORK); err == nil {
+		var r *Region
+		if r, err = d.Register(b); err == nil {
+			r.own = true
+			return r, nil
+		}
+	}
+	return nil, errors.Join(err, unix.Munmap(b))
+}
+
+// Close takes the memory from the device.
+func (r *Region) Close() error {
+	err := failure("ibv_dereg_mr", C.rdma_deregister(r.mr))
+	if r.own && err == nil {
+		err = unix.Munmap(r.Bytes)
+	}
+	r.Bytes = nil
+	return err
+}
+
+func failure(verb string, e C.int) error {
+	if e == 0 {
+		return nil
+	}
+	return fmt.Errorf("ibverbs: %s: %w", verb, syscall.Errno(e))
+}
+
+// Unavailable says what RDMA lacks on this machine, and wraps fabric.ErrUnavailable.
+func Unavailable(format string, args ...any) error {
+	return fmt.Errorf("%w: verbs: %w", fabric.ErrUnavailable, fmt.Errorf(format, args...))
+}

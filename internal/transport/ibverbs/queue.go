@@ -1,0 +1,117 @@
+package ibverbs
+
+// #include <stdlib.h>
+// #include "verbs.h"
+import "C"
+
+import (
+	"fmt"
+	"net/netip"
+	"unsafe"
+)
+
+// GRH is how many bytes precede a datagram in its slot. With RoCE v2 over IPv4 the last 20 are the IPv4 header.
+const GRH = C.RDMA_GRH
+
+// QueueOptions say what a queue is to be.
+type QueueOptions struct {
+	Group   netip.Addr // IPv4
+	Key     uint32     // what comes with another one is refused by the device
+	Send    int        // datagrams under way
+	Receive int        // datagrams that wait to be taken
+	TClass  uint8      // of the IP headers: DSCP << 2
+	Hops    uint8      // TTL
+}
+
+// Queue sends datagrams to a multicast group, and receives them. One goroutine at a time uses it.
+type Queue struct {
+	q      *C.rdma_queue
+	device *Device
+}
+
+// Arrival is a datagram that lies in a slot of the receive ring.
+type Arrival struct {
+	Slot   uint32
+	Bytes  uint32 // after the GRH
+	From   uint32 // number of the sender's queue
+	Status int32  // 0, or that of a failed completion
+}
+
+// NewQueue joins a group by ibv_attach_mcast. The host must be a member of it, too: a socket on the interface holds that.
+func (d *Device) NewQueue(o QueueOptions) (*Queue, error) {
+	var group [16]byte
+	as4 := o.Group.As4()
+	group[10], group[11] = 0xff, 0xff
+	copy(group[12:], as4[:])
+	q := &Queue{q: (*C.rdma_queue)(C.calloc(1, C.sizeof_rdma_queue)), device: d}
+	var what *C.char
+	e := C.rdma_queue_open(q.q, d.pd, &d.place, (*C.uint8_t)(&group[0]), C.int(o.Send), C.int(o.Receive),
+		C.uint8_t(o.TClass), C.uint8_t(o.Hops), C.uint32_t(o.Key), &what)
+	if err := failure(C.GoString(what), e); err != nil {
+		q.Close()
+		return nil, Unavailable("device %s, queue of %d and %d datagrams to %v: %w", d.name, o.Send, o.Receive, o.Group, err)
+	}
+	return q, nil
+}
+
+// Number is the queue's, unique on its device alone.
+func (q *Queue) Number() uint32 { return uint32(q.q.qp.qp_num) }
+
+// FD is readable once what Arm asked for has happened.
+func (q *Queue) FD() int { return int(q.q.channel.fd) }
+
+// Receive has slots of a ring, each of so many bytes, filled by what arrives, and returns for how many of them it was possible.
+func (q *Queue) Receive(ring *Region, slot int, slots []uint32) (n int, err error) {
+	if len(slots) == 0 {
+		return 0, nil
+	}
+	e := C.rdma_post_receive(q.q, ring.mr, C.size_t(slot), (*C.uint32_t)(&slots[0]), C.int(len(slots)))
+	return int(q.q.posted), failure("ibv_post_recv", e)
+}
+
+// Send sends datagrams of so many bytes each from a ring of count slots: the first from slot first % count, and so on. It
+// returns how many the device took.
+func (q *Queue) Send(ring *Region, slot, count int, first uint64, bytes []uint32) (n int, err error) {
+	if len(bytes) == 0 {
+		return 0, nil
+	}
+	e := C.rdma_post_send(q.q, ring.mr, C.size_t(slot), C.uint32_t(count), C.uint64_t(first), (*C.uint32_t)(&bytes[0]), C.int(len(bytes)))
+	return int(q.q.posted), failure("ibv_post_send", e)
+}
+
+// Arrived stores what has arrived, and returns how much that is.
+func (q *Queue) Arrived(a []Arrival) (int, error) {
+	n := C.rdma_arrivals(q.q, (*C.rdma_arrival)(unsafe.Pointer(&a[0])), C.int(len(a)))
+	if n < 0 {
+		return 0, fmt.Errorf("ibverbs: ibv_poll_cq fails on device %s", q.device.name)
+	}
+	return int(n), nil
+}
+
+// Sent returns how many datagrams are sent for good, and their slots free: all before the one of that number.
+func (q *Queue) Sent() (uint64, error) {
+	switch status := C.rdma_sent(q.q); {
+	case status < 0:
+		return uint64(q.q.sent), fmt.Errorf("ibverbs: ibv_poll_cq fails on device %s", q.device.name)
+	case status > 0:
+		return uint64(q.q.sent), fmt.Errorf("ibverbs: device %s does not send: %s", q.device.name, C.GoString(C.rdma_status(status)))
+	}
+	return uint64(q.q.sent), nil
+}
+
+// Arm has FD become readable once something arrives from now on, or, with sends, is sent. What came before does not
+// count: look once more.
+func (q *Queue) Arm(sends bool) error {
+	with := C.int(0)
+	if sends {
+		with = 1
+	}
+	return failure("ibv_req_notify_cq", C.rdma_arm(q.q, with))
+}
+
+// Close leaves the group and ends the queue.
+func (q *Queue) Close() {
+	C.rdma_queue_close(q.q)
+	C.free(unsafe.Pointer(q.q))
+	q.q = nil
+}

@@ -1,0 +1,256 @@
+#include "verbs.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define VERBS(V)                                                                                                         \
+	V(rdma_device **, ibv_get_device_list, (int *))                                                                       \
+	V(void, ibv_free_device_list, (rdma_device **))                                                                       \
+	V(const char *, ibv_get_device_name, (rdma_device *))                                                                 \
+	V(rdma_context *, ibv_open_device, (rdma_device *))                                                                   \
+	V(int, ibv_close_device, (rdma_context *))                                                                            \
+	V(int, ibv_query_port, (rdma_context *, uint8_t, rdma_port_attr *))                                                   \
+	V(int, _ibv_query_gid_ex, (rdma_context *, uint32_t, uint32_t, rdma_gid_entry *, uint32_t, size_t))                   \
+	V(rdma_pd *, ibv_alloc_pd, (rdma_context *))                                                                          \
+	V(int, ibv_dealloc_pd, (rdma_pd *))                                                                                   \
+	V(rdma_mr *, ibv_reg_mr, (rdma_pd *, void *, size_t, int))                                                            \
+	V(int, ibv_dereg_mr, (rdma_mr *))                                                                                     \
+	V(rdma_channel *, ibv_create_comp_channel, (rdma_context *))                                                          \
+	V(int, ibv_destroy_comp_channel, (rdma_channel *))                                                                    \
+	V(rdma_cq *, ibv_create_cq, (rdma_context *, int, void *, rdma_channel *, int))                                       \
+	V(int, ibv_destroy_cq, (rdma_cq *))                                                                                   \
+	V(int, ibv_get_cq_event, (rdma_channel *, rdma_cq **, void **))                                                       \
+	V(void, ibv_ack_cq_events, (rdma_cq *, unsigned))                                                                     \
+	V(rdma_qp *, ibv_create_qp, (rdma_pd *, rdma_qp_init *))                                                              \
+	V(int, ibv_modify_qp, (rdma_qp *, rdma_qp_attr *, int))                                                               \
+	V(int, ibv_destroy_qp, (rdma_qp *))                                                                                   \
+	V(rdma_ah *, ibv_create_ah, (rdma_pd *, rdma_ah_attr *))                                                              \
+	V(int, ibv_destroy_ah, (rdma_ah *))                                                                                   \
+	V(int, ibv_attach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
+	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
+	V(const char *, ibv_wc_status_str, (int))
+
+#define POINTER(result, name, args) static result(*p_##name) args;
+VERBS(POINTER)
+
+enum { doorbell = 64 };
+
+const char *rdma_load(const char *library)
+{
+	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		return dlerror();
+#define FIND(result, name, args)                                                                                         \
+	if (!(*(void **)&p_##name = dlsym(lib, #name)))                                                                       \
+		return dlerror();
+	VERBS(FIND)
+	return NULL;
+}
+
+rdma_device **rdma_list(int *n) { return p_ibv_get_device_list(n); }
+void rdma_unlist(rdma_device **list) { p_ibv_free_device_list(list); }
+const char *rdma_name(rdma_device *d) { return p_ibv_get_device_name(d); }
+rdma_context *rdma_open(rdma_device *d) { return p_ibv_open_device(d); }
+int rdma_close(rdma_context *c) { return p_ibv_close_device(c); }
+rdma_pd *rdma_alloc(rdma_context *c) { return p_ibv_alloc_pd(c); }
+int rdma_dealloc(rdma_pd *pd) { return p_ibv_dealloc_pd(pd); }
+rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n) { return p_ibv_reg_mr(pd, p, n, RDMA_LOCAL_WRITE); }
+int rdma_deregister(rdma_mr *mr) { return p_ibv_dereg_mr(mr); }
+const char *rdma_status(int status) { return p_ibv_wc_status_str(status); }
+
+int rdma_find(rdma_context *c, uint32_t ifindex, const uint8_t address[4], rdma_place *at)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	int found = ENODEV;
+	rdma_port_attr p = {0};
+	for (int port = 1; port < 256 && !p_ibv_query_port(c, port, &p); port++) {
+		for (int i = 0; i < p.gid_tbl_len; i++) {
+			rdma_gid_entry e;
+			if (p__ibv_query_gid_ex(c, port, i, &e, 0, sizeof e) || e.ndev_ifindex != ifindex)
+				continue;
+			if (p.state != RDMA_PORT_ACTIVE) {
+				found = ENETDOWN;
+				break;
+			}
+			found = EADDRNOTAVAIL;
+			if (e.gid_type != RDMA_ROCE_V2 || memcmp(e.gid, mapped, 12) || memcmp(e.gid + 12, address, 4))
+				continue;
+			at->port = port;
+			at->gid_index = i;
+			at->mtu = 128 << p.active_mtu;
+			memcpy(at->gid, e.gid, 16);
+			return 0;
+		}
+	}
+	return found;
+}
+
+static int open_queues(rdma_queue *q, int send, int receive, const char **what)
+{
+	*what = "ibv_create_comp_channel";
+	if (!(q->channel = p_ibv_create_comp_channel(q->pd->context)))
+		return errno;
+	*what = "ibv_create_cq";
+	if (!(q->sends = p_ibv_create_cq(q->pd->context, send, NULL, q->channel, 0)) ||
+	    !(q->receives = p_ibv_create_cq(q->pd->context, receive, NULL, q->channel, 0)))
+		return errno;
+	rdma_qp_init init = {.send_cq = q->sends,
+	                     .recv_cq = q->receives,
+	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 1, .max_recv_sge = 1},
+	                     .qp_type = RDMA_QPT_UD};
+	*what = "ibv_create_qp";
+	if (!(q->qp = p_ibv_create_qp(q->pd, &init)))
+		return errno;
+	*what = "fcntl";
+	int flags = fcntl(q->channel->fd, F_GETFL);
+	return flags < 0 || fcntl(q->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
+}
+
+static int ready(rdma_queue *q, int port)
+{
+	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = port, .qkey = q->qkey};
+	int e = p_ibv_modify_qp(q->qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_QKEY);
+	if (e)
+		return e;
+	a.qp_state = RDMA_RTR;
+	if ((e = p_ibv_modify_qp(q->qp, &a, RDMA_SET_STATE)))
+		return e;
+	a.qp_state = RDMA_RTS;
+	return p_ibv_modify_qp(q->qp, &a, RDMA_SET_STATE | RDMA_SET_SQ_PSN);
+}
+
+int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint8_t group[16], int send, int receive, uint8_t tclass,
+                    uint8_t hops, uint32_t qkey, const char **what)
+{
+	memset(q, 0, sizeof *q);
+	q->pd = pd;
+	q->qkey = qkey;
+	memcpy(q->group, group, 16);
+	int e = open_queues(q, send, receive, what);
+	if (e)
+		return e;
+	*what = "ibv_modify_qp";
+	if ((e = ready(q, at->port)))
+		return e;
+	rdma_ah_attr ah = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1, .port_num = at->port};
+	memcpy(ah.grh.dgid, group, 16);
+	*what = "ibv_create_ah";
+	if (!(q->ah = p_ibv_create_ah(pd, &ah)))
+		return errno;
+	*what = "ibv_attach_mcast";
+	if ((e = p_ibv_attach_mcast(q->qp, q->group, 0)))
+		return e;
+	q->attached = 1;
+	return 0;
+}
+
+void rdma_queue_close(rdma_queue *q)
+{
+	if (q->attached)
+		p_ibv_detach_mcast(q->qp, q->group, 0);
+	if (q->ah)
+		p_ibv_destroy_ah(q->ah);
+	if (q->qp)
+		p_ibv_destroy_qp(q->qp);
+	if (q->receives)
+		p_ibv_destroy_cq(q->receives);
+	if (q->sends)
+		p_ibv_destroy_cq(q->sends);
+	if (q->channel)
+		p_ibv_destroy_comp_channel(q->channel);
+	memset(q, 0, sizeof *q);
+}
+
+int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n)
+{
+	rdma_recv_wr wr[doorbell], *bad = wr;
+	rdma_sge sge[doorbell];
+	for (q->posted = 0; q->posted < n;) {
+		int k = n - q->posted < doorbell ? n - q->posted : doorbell;
+		for (int i = 0; i < k; i++) {
+			uint32_t s = slots[q->posted + i];
+			sge[i] = (rdma_sge){(uintptr_t)ring->addr + s * slot, slot, ring->lkey};
+			wr[i] = (rdma_recv_wr){s, i + 1 < k ? &wr[i + 1] : NULL, &sge[i], 1};
+		}
+		int e = q->qp->context->ops.post_recv(q->qp, wr, &bad);
+		if (e) {
+			q->posted += bad - wr;
+			return e;
+		}
+		q->posted += k;
+	}
+	return 0;
+}
+
+int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n)
+{
+	rdma_send_wr wr[doorbell], *bad = wr;
+	rdma_sge sge[doorbell];
+	for (q->posted = 0; q->posted < n;) {
+		int k = n - q->posted < doorbell ? n - q->posted : doorbell;
+		for (int i = 0; i < k; i++) {
+			uint64_t at = first + q->posted + i;
+			sge[i] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[q->posted + i], ring->lkey};
+			wr[i] = (rdma_send_wr){.wr_id = at + 1, .next = &wr[i + 1], .sg_list = &sge[i], .num_sge = 1, .opcode = RDMA_SEND};
+			wr[i].wr.ud.ah = q->ah;
+			wr[i].wr.ud.remote_qpn = RDMA_MULTICAST_QPN;
+			wr[i].wr.ud.remote_qkey = q->qkey;
+		}
+		wr[k - 1].next = NULL;
+		wr[k - 1].send_flags = RDMA_SIGNALED;
+		int e = q->qp->context->ops.post_send(q->qp, wr, &bad);
+		if (e) {
+			q->posted += bad - wr;
+			return e;
+		}
+		q->posted += k;
+	}
+	return 0;
+}
+
+int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most)
+{
+	rdma_wc wc[doorbell];
+	int done = 0;
+	while (done < most) {
+		int k = most - done < doorbell ? most - done : doorbell;
+		int n = q->qp->context->ops.poll_cq(q->receives, k, wc);
+		if (n < 0)
+			return -1;
+		for (int i = 0; i < n; i++) {
+			uint32_t bytes = wc[i].byte_len > RDMA_GRH ? wc[i].byte_len - RDMA_GRH : 0;
+			a[done++] = (rdma_arrival){wc[i].wr_id, wc[i].status ? 0 : bytes, wc[i].src_qp, wc[i].status};
+		}
+		if (n < k)
+			break;
+	}
+	return done;
+}
+
+int rdma_sent(rdma_queue *q)
+{
+	rdma_wc wc[doorbell];
+	int n, failed = 0;
+	do {
+		if ((n = q->qp->context->ops.poll_cq(q->sends, doorbell, wc)) < 0)
+			return -1;
+		for (int i = 0; i < n; i++) {
+			if (wc[i].status)
+				failed = wc[i].status;
+			q->sent = wc[i].wr_id;
+		}
+	} while (n == doorbell);
+	return failed;
+}
+
+int rdma_arm(rdma_queue *q, int sends)
+{
+	rdma_cq *cq;
+	void *context;
+	while (!p_ibv_get_cq_event(q->channel, &cq, &context))
+		p_ibv_ack_cq_events(cq, 1);
+	int e = q->qp->context->ops.req_notify_cq(q->receives, 0);
+	return e || !sends ? e : q->qp->context->ops.req_notify_cq(q->sends, 0);
+}

@@ -1,0 +1,76 @@
+// The verbs that this module uses, over libibverbs loaded at run time. Functions return 0 or an errno, unless said.
+#ifndef MCAST_IBVERBS_VERBS_H
+#define MCAST_IBVERBS_VERBS_H
+
+#include "abi.h"
+
+// rdma_load loads the library. It returns NULL, or what is missing, as dlerror says it. Nothing else runs before it has.
+const char *rdma_load(const char *library);
+
+// rdma_find looks for an open device's active RoCE v2 GID of an IPv4 address on an interface. It returns 0, ENODEV where
+// the device has no port on it, ENETDOWN where that port is down, EADDRNOTAVAIL where it has no such GID.
+typedef struct {
+	int port;
+	int gid_index;
+	int mtu; // bytes of the largest datagram
+	uint8_t gid[16];
+} rdma_place;
+int rdma_find(rdma_context *c, uint32_t ifindex, const uint8_t address[4], rdma_place *at);
+
+rdma_device **rdma_list(int *n);
+void rdma_unlist(rdma_device **list);
+const char *rdma_name(rdma_device *d);
+rdma_context *rdma_open(rdma_device *d); // NULL: errno
+int rdma_close(rdma_context *c);
+
+rdma_pd *rdma_alloc(rdma_context *c); // NULL: errno
+int rdma_dealloc(rdma_pd *pd);
+rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n); // NULL: errno
+int rdma_deregister(rdma_mr *mr);
+
+// A queue is a UD queue pair with its completion queues and their channel.
+typedef struct {
+	rdma_pd *pd;
+	rdma_channel *channel;
+	rdma_cq *sends, *receives;
+	rdma_qp *qp;
+	rdma_ah *ah; // of the group
+	uint8_t group[16];
+	int attached;
+	uint32_t qkey;
+	int posted;    // of what was posted last, how many the device took
+	uint64_t sent; // datagrams that have been sent for good
+} rdma_queue;
+
+typedef struct {
+	uint32_t slot;
+	uint32_t bytes; // after the GRH
+	uint32_t from;  // QPN of the sender
+	int status;
+} rdma_arrival;
+
+// rdma_queue_open makes a queue ready to send to and receive from a group; *what names the verb that failed.
+int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint8_t group[16], int send, int receive, uint8_t tclass,
+                    uint8_t hops, uint32_t qkey, const char **what);
+void rdma_queue_close(rdma_queue *q);
+
+// rdma_post_receive posts slots of a registered ring, with one doorbell for up to 64; q->posted of them are.
+int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n);
+
+// rdma_post_send sends n datagrams from slots of a registered ring, first and on, modulo its count, with one doorbell for
+// up to 64. The last of each doorbell reports completion, with last + 1 as it is counted from first.
+int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n);
+
+// rdma_arrivals returns how many datagrams came, up to most, or -1.
+int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most);
+
+// rdma_sent brings q->sent up to date. It returns 0, or -1, or the status of a datagram that failed.
+int rdma_sent(rdma_queue *q);
+
+// rdma_arm has the channel's descriptor become readable once something arrives, or with sends, something is sent, from
+// now on. It takes the events that are pending.
+int rdma_arm(rdma_queue *q, int sends);
+
+const char *rdma_status(int status);
+
+#endif

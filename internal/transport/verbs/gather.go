@@ -1,0 +1,212 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// Gather is one rank's end of the fabric. It implements fabric.Gather.
+type Gather struct {
+	udp.Edges
+	rank, size, chunk int
+	job               uint64
+	sources           []netip.Addr
+	traits            fabric.Traits
+	port              *port
+	full              bool // there was no room to send
+	head              wire.Data
+}
+
+var (
+	_ fabric.Gather = (*Gather)(nil)
+	_ fabric.Rester = (*Gather)(nil)
+)
+
+// channelTag is the tag of the completion channel in the poller.
+const channelTag = 0
+
+// Open joins the group and takes over the control connections: it leaves o.Conns empty. After an error o.Conns has all of
+// them still, as udp.Open does. Subgroups share a queue.
+func Open(o udp.Options) (_ *Gather, err error) {
+	if o.Chunk < udp.MinChunk {
+		return nil, fmt.Errorf("verbs: chunk of %d bytes: want %d at least", o.Chunk, udp.MinChunk)
+	}
+	receive := depth
+	if o.Window > 0 {
+		receive = max(1, min(depth, o.Window/o.Chunk))
+	}
+	g := &Gather{rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, sources: o.Sources}
+	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
+		return nil, err
+	}
+	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive}
+	if err = g.connect(&o); err != nil {
+		g.Forget()
+		return nil, errors.Join(err, g.Close())
+	}
+	clear(o.Conns)
+	return g, nil
+}
+
+func (g *Gather) connect(o *udp.Options) error {
+	if err := g.Begin("verbs", o, g.serve); err != nil {
+		return err
+	}
+	if err := g.Watch(g.port.queue.FD(), channelTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
+		return err
+	}
+	return g.Connect(channelTag+1, o.Conns, o.DSCP)
+}
+
+// Traits implements fabric.Gather.
+func (g *Gather) Traits() fabric.Traits { return g.traits }
+
+// Multicast implements fabric.Gather.
+func (g *Gather) Multicast(r *fabric.Run) (done int) {
+	for done < r.Count && !g.Failed() {
+		n, err := g.port.room()
+		if err != nil {
+			g.Note(err)
+			break
+		}
+		if n = min(n, r.Count-done); n == 0 {
+			g.full = true
+			break
+		}
+		bytes := g.fill(r, done, n)
+		if err := g.port.send(n); err != nil {
+			g.Note(err)
+			break
+		}
+		g.CountSent(n, bytes)
+		done += n
+	}
+	return done
+}
+
+// fill copies n chunks of a run, from the skip-th on, with their headers to the ring and returns how many bytes that is.
+func (g *Gather) fill(r *fabric.Run, skip, n int) (bytes int) {
+	g.head = r.Head
+	g.head.Job, g.head.Root = g.job, uint16(g.rank)
+	for i := range n {
+		g.head.PSN = r.Head.PSN + uint32(skip+i)
+		b := g.port.slot(i)
+		g.head.Put(b)
+		start := int(g.head.PSN) * g.chunk
+		size := wire.DataSize + copy(b[wire.DataSize:], r.Shard[start:min(start+g.chunk, len(r.Shard))])
+		g.port.sizes[i] = uint32(size)
+		bytes += size
+	}
+	return bytes
+}
+
+// Unsent implements fabric.Gather.
+func (g *Gather) Unsent() int {
+	sent, err := g.port.queue.Sent()
+	g.port.sent = sent
+	g.Note(err)
+	return int(g.port.posted - sent)
+}
+
+// Poll implements fabric.Gather. Half of the budget is the connections' at most: neither side waits for long.
+func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
+	done, more = g.Edges.Poll(s, max(1, budget/2))
+	n, left := g.receive(s, max(1, budget-done))
+	return done + n, more || left
+}
+
+// serve has nothing to do for the completion channel: Poll looks at what has completed anyway.
+func (g *Gather) serve(int, fabric.Sink, int) (int, bool) { return 0, false }
+
+// receive hands what has arrived to the sink, and gives its slots back to the device.
+func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
+	for more = true; n < budget; n++ {
+		var err error
+		if more, err = g.port.look(); err != nil || !more {
+			g.Note(err)
+			break
+		}
+		datagram, from, err := g.port.take()
+		g.Note(err)
+		if datagram != nil {
+			g.deliver(s, datagram, from)
+		}
+		if len(g.port.free) >= batchSize {
+			g.Note(g.port.post())
+		}
+	}
+	if len(g.port.free) > 0 {
+		g.Note(g.port.post())
+	}
+	return n, more
+}
+
+// deliver hands one datagram to the sink, and copies its payload to its place. It counts first: the sink completes
+// operations, and who waited for one may look at the counters at once.
+func (g *Gather) deliver(s fabric.Sink, datagram []byte, from netip.Addr) {
+	h := &g.head
+	if h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size || int(h.Root) == g.rank || from != g.sources[h.Root] {
+		g.CountDropped(1)
+		return
+	}
+	g.CountReceived(1, len(datagram))
+	payload := datagram[wire.DataSize:]
+	to, verdict, stream := s.Accept(h, len(payload))
+	if verdict != fabric.Take {
+		g.CountDropped(1)
+		return
+	}
+	if stream {
+		streamcopy.Copy(to, payload)
+	} else {
+		copy(to, payload)
+	}
+	s.Received(h)
+}
+
+// Sleep implements fabric.Sleeper.
+func (g *Gather) Sleep(d time.Duration) {
+	if !g.arm() {
+		d = 0
+	}
+	g.Edges.Sleep(d)
+}
+
+// arm has the poller told of the next completion, and reports whether there is none that waits already.
+func (g *Gather) arm() bool {
+	if g.Failed() {
+		return true // nothing more completes; Edges tell
+	}
+	err := g.port.queue.Arm(g.full)
+	g.Note(err)
+	came, err := g.port.look()
+	g.Note(err)
+	if g.full && g.Unsent() < sendDepth {
+		g.full = false
+		return false
+	}
+	return !came && !g.Failed()
+}
+
+// Rest implements fabric.Rester.
+func (g *Gather) Rest(awake func()) bool { return !g.full && g.arm() && g.Edges.Rest(awake) }
+
+// Close leaves the group and closes the control connections, after a last Flush, as udp.Gather does.
+func (g *Gather) Close() error {
+	if g.port == nil {
+		return nil
+	}
+	g.Flush()
+	err := errors.Join(g.port.close(), g.End())
+	g.port = nil
+	return err
+}

@@ -1,0 +1,54 @@
+// Package verbs is the fabric for hosts with RDMA devices: chunks of Allgather and Broadcast travel as UD datagrams to a
+// multicast group (Khalilov et al., SC24, III-B), control messages and repairs by the TCP connections that the fabric udp has.
+//
+// A chunk is copied to a registered ring and sent from there, a batch with one doorbell. At a receiver the device puts it
+// behind 40 bytes (GRH) into a slot of another ring; from there it is copied to its place. That ring is the only queue
+// between two ranks, and what does not find a slot is lost without a word: Traits say how many slots there are.
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// depth is how many datagrams wait at most to be taken from the device: 4.2 MB with datagrams of 4096 bytes, half of what
+// most distributions let an ordinary user lock. sendDepth is how many are under way to it.
+const (
+	depth     = 1024
+	sendDepth = 256
+)
+
+// Fit opens the device on o.Interface and shortens the MTU there to what it takes: a packet is one of UDP with as large a payload.
+// Its errors wrap fabric.ErrUnavailable where the machine is in the way.
+func Fit(o *udp.Options) error {
+	d, err := open(o)
+	if err != nil {
+		return err
+	}
+	narrow := *o.Interface
+	narrow.MTU = d.MTU() + batch.IPv4.Headers
+	o.Interface = &narrow
+	return d.Close()
+}
+
+func open(o *udp.Options) (*ibverbs.Device, error) {
+	switch {
+	case o.Interface == nil:
+		return nil, errors.New("verbs: no interface given")
+	case len(o.Sources) != o.Size || o.Rank < 0 || o.Rank >= o.Size:
+		return nil, fmt.Errorf("verbs: addresses of %d ranks: want those of all %d", len(o.Sources), o.Size)
+	case !o.Group.Is4() || !o.Group.IsMulticast():
+		return nil, ibverbs.Unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)", o.Group)
+	case len(o.Rails) > 0:
+		return nil, ibverbs.Unavailable("several interfaces: it takes one, so far (MCAST_IFACE)")
+	}
+	return ibverbs.Open(o.Interface, o.Sources[o.Rank])
+}
+
+// bytesFor returns the bytes of a full datagram.
+func bytesFor(o *udp.Options) int { return wire.DataSize + o.Chunk }
