@@ -23,16 +23,17 @@ IN_SDIST = HERE / "go"
 SOURCES = IN_SDIST if IN_SDIST.is_dir() else HERE.parent
 WANTED = ["go.mod", "go.sum", "LICENSE", "cmd/mcast", "internal", "ncclnet", "pkg"]
 LIBRARY = "libnccl-net-mcast.so"
+STAMP = "github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 
 
-def go_build(target: Path, package: str, *flags: str, ldflags: str = "") -> None:
-    """Build a package of the Go module; a machine that cannot is told what it lacks."""
+def go_build(target: Path, package: str, *flags: str, link: str) -> None:
+    """Build a package of the Go module, with a flag for its linker; a machine that cannot is told what it lacks."""
     want = next(line for line in (SOURCES / "go.mod").read_text().splitlines() if line.startswith("go "))
-    hint = f"torch-mcast is built from source here, which needs {want} or newer, a C compiler and access to the Go modules"
+    hint = f"torch-mcast is built from source here: {want} or newer, a C compiler and access to the Go modules"
     if shutil.which("go") is None:
         raise SystemExit(f"error: there is no `go` on PATH: {hint}; or install a wheel, which needs neither")
     # Neither build IDs nor symbols: both depend on the folder that it is built in.
-    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -buildid= '{ldflags}'".replace(" ''", ""), *flags]
+    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -buildid= '{link}'", *flags]
     environment = os.environ | {"CGO_ENABLED": "1"}
     done = subprocess.run([*command, "-o", target, package], cwd=SOURCES, env=environment, check=False)
     if done.returncode:
@@ -49,7 +50,7 @@ class Library(build_py):
         folder = Path(self.build_lib).resolve() / "torch_mcast" / "lib"
         folder.mkdir(parents=True, exist_ok=True)
         shown = f"-extldflags=-Wl,--version-script={SOURCES / 'ncclnet' / 'exports.map'}"
-        go_build(folder / LIBRARY, "./ncclnet", "-buildmode=c-shared", ldflags=shown)
+        go_build(folder / LIBRARY, "./ncclnet", "-buildmode=c-shared", link=shown)
         (folder / LIBRARY).with_suffix(".h").unlink()  # of cgo; people include mcast.h
         shutil.copy(SOURCES / "ncclnet" / "mcast.h", folder)
 
@@ -57,10 +58,14 @@ class Library(build_py):
 class Program(build_scripts):
     """build_scripts for a program that is no text."""
 
+    editable_mode = False  # setuptools sets it
+
     def run(self) -> None:
         folder = Path(self.build_dir).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        go_build(folder / "mcast", "./cmd/mcast")
+        if not self.editable_mode:  # there it is the checkout's bin/mcast
+            measured = f"-X={STAMP}.commit=v{self.distribution.get_version()}"
+            go_build(folder / "mcast", "./cmd/mcast", link=measured)
 
 
 class Wheel(bdist_wheel):
