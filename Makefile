@@ -62,7 +62,7 @@ check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it bui
 	$(LINT) run ./...
 	@! git grep -nE "nolint:[a-z,]*(gosec|gocritic|nilerr|forcetypeassert)" -- "*.go" || { echo "names a linter that is not enabled (.golangci.yml)" >&2; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
-	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../scripts/wheel-abi
 
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy

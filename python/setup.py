@@ -1,7 +1,7 @@
 """Puts the library, its header and the program into the wheel, which builds them with Go.
 
-The sources are those of the checkout that this folder is part of or, in an sdist, of its folder go/. CC, GOFLAGS
-and the like count as for any build by Go; scripts/release uses them to ask for an older libc than this machine's.
+The sources are those of the checkout that this folder is part of or, in an sdist, of its folder go/. CC,
+GOFLAGS and the like count as for any build by Go: so scripts/release asks for an older libc than this one's.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ STAMP = "github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 
 
 def go_build(target: Path, package: str, *flags: str, link: str) -> None:
-    """Build a package of the Go module, with a flag for its linker; a machine that cannot is told what it lacks."""
+    """Build a package of the Go module, with a flag for its linker; who cannot is told what is missing."""
     want = next(line for line in (SOURCES / "go.mod").read_text().splitlines() if line.startswith("go "))
-    hint = f"torch-mcast is built from source here: {want} or newer, a C compiler and access to the Go modules"
+    hint = (
+        f"torch-mcast is built from source here: {want} or newer, a C compiler and access to the Go modules"
+    )
     if shutil.which("go") is None:
         raise SystemExit(f"error: there is no `go` on PATH: {hint}; or install a wheel, which needs neither")
     # Neither build IDs nor symbols: both depend on the folder that it is built in.
@@ -44,6 +46,7 @@ class Library(build_py):
     """build_py that adds the shared library and its header to the package."""
 
     def run(self) -> None:
+        """Build them, unless this is an editable install."""
         super().run()
         if self.editable_mode:  # finds that of the checkout
             return
@@ -61,6 +64,7 @@ class Program(build_scripts):
     editable_mode = False  # setuptools sets it
 
     def run(self) -> None:
+        """Build mcast, unless this is an editable install."""
         folder = Path(self.build_dir).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         if not self.editable_mode:  # there it is the checkout's bin/mcast
@@ -72,6 +76,7 @@ class Wheel(bdist_wheel):
     """A wheel for one platform and every Python: the library is reached through ctypes."""
 
     def get_tag(self) -> tuple[str, str, str]:
+        """Return Python, ABI and platform."""
         return "py3", "none", super().get_tag()[2]
 
 
@@ -79,6 +84,7 @@ class Platform(Distribution):
     """A distribution whose files go where those of one platform go."""
 
     def has_ext_modules(self) -> bool:
+        """Say so, though there are none of Python's."""
         return True
 
 
@@ -86,6 +92,7 @@ class Sources(sdist):
     """An sdist that has the Go sources in it, tests aside."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Add what git knows of the module as go/."""
         super().make_release_tree(base_dir, files)
         listed = subprocess.run(
             ["git", "ls-files", "-z", *WANTED], cwd=HERE.parent, capture_output=True, text=True, check=True

@@ -30,6 +30,8 @@ for _ in range(STEPS):
     losses.append(loss.item())
 assert losses[-1] < losses[0] / 2, losses
 if dist.get_rank() == 0:
-    print(f"torch {torch.__version__}: {dist.get_world_size()} ranks, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    print(
+        f"torch {torch.__version__}: {dist.get_world_size()} ranks, loss {losses[0]:.3f} to {losses[-1]:.3f}"
+    )
     print(handle)
 dist.destroy_process_group()

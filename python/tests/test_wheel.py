@@ -1,4 +1,4 @@
-"""What `pip install` of the sdist or of a wheel brings, without the network: Go has built all of it before."""
+"""What `pip install` of the sdist or of a wheel brings, without the network; Go only links it anew."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
     """Run a command and return what it says; a failure shows all of that."""
     named = {k: v for k, v in os.environ.items() if k not in ("MCAST_LIBRARY", "PYTHONPATH")} | environment
-    done = subprocess.run(command, cwd=folder, env=named, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=named, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -76,7 +78,9 @@ def test_wheel_holds_library_header_and_program(wheel: Path) -> None:
 def test_installed_wheel_is_enough(wheel: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "fresh", folder=tmp_path)
     python = tmp_path / "fresh/bin/python"
-    place = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=tmp_path).strip())
+    place = Path(
+        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=tmp_path).strip()
+    )
     run(*PIP, "--python", python, "install", "--no-index", "--no-deps", wheel, folder=tmp_path)
     # torch comes from this environment, by a path that is searched after the fresh one's own.
     (place / "torch.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
@@ -98,7 +102,13 @@ def test_installed_wheel_is_enough(wheel: Path, tmp_path: Path) -> None:
 def test_sdist_says_that_go_is_missing(sources: Path, tmp_path: Path) -> None:
     make = "from setuptools.build_meta import build_wheel; build_wheel('.')"
     done = subprocess.run(
-        [sys.executable, "-c", make], cwd=sources, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [sys.executable, "-c", make],
+        cwd=sources,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
     )
     assert done.returncode != 0
     assert "there is no `go` on PATH" in done.stderr
