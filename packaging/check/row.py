@@ -1,4 +1,4 @@
-"""A row of what a check has passed with, as JSON: row.py wheel (torch is imported), row.py unit (systemd is asked)."""
+"""What a check has passed with, as a line of JSON: row.py wheel asks torch, row.py unit asks systemd."""
 
 import datetime
 import json
