@@ -15,9 +15,11 @@ type manualFlag bool
 // BeforeApply is called by kong once the flag is given.
 func (manualFlag) BeforeApply(app *kong.Kong) error {
 	forgetHidden(app.Model.Node)
-	fmt.Fprint(app.Stdout, mangokong.NewManPage(1, app.Model).Build(roff.NewDocument()))
-	app.Exit(0)
-	return nil
+	_, err := fmt.Fprint(app.Stdout, mangokong.NewManPage(1, app.Model).Build(roff.NewDocument()))
+	if err == nil {
+		app.Exit(0)
+	}
+	return err
 }
 
 func forgetHidden(n *kong.Node) {
