@@ -35,6 +35,7 @@ type commands struct {
 	Version versionCommand `cmd:"" help:"Print the version."`
 
 	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
+	Man         manualFlag       `hidden:"" help:"Print the manual page."` // scripts/release asks for it
 }
 
 type versionCommand struct{}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -75,8 +76,17 @@ func (c *switchCommand) Run() error {
 		defer stop()
 	}
 	fmt.Printf("listening on %v\n", s.Addr())
+	notify(daemon.SdNotifyReady, log)
 	<-signals
+	notify(daemon.SdNotifyStopping, log)
 	return c.drain(s, signals, log)
+}
+
+// notify tells systemd, if it is what started the switch, and asked for it by Type=notify.
+func notify(state string, log *slog.Logger) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd does not hear of this", "state", state, "error", err)
+	}
 }
 
 // check looks at the addresses.
