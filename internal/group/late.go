@@ -94,7 +94,7 @@ func (w *wait) look() {
 		w.asked = false
 		return
 	}
-	answer := w.lane.Waiting()
+	answer := w.Waiting()
 	if !w.asked {
 		w.asked = true // the answer may be of long ago
 		return
