@@ -32,8 +32,14 @@
 	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
 	V(const char *, ibv_wc_status_str, (int))
 
+// What older libraries lack, of rdma-core 34 and 37.
+#define OPTIONAL(V)                                                                                                      \
+	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                    \
+	V(int, ibv_is_fork_initialized, (void))
+
 #define POINTER(result, name, args) static result(*p_##name) args;
 VERBS(POINTER)
+OPTIONAL(POINTER)
 
 enum { doorbell = 64 };
 
@@ -46,6 +52,8 @@ const char *rdma_load(const char *library)
 	if (!(*(void **)&p_##name = dlsym(lib, #name)))                                                                       \
 		return dlerror();
 	VERBS(FIND)
+#define LOOK(result, name, args) *(void **)&p_##name = dlsym(lib, #name);
+	OPTIONAL(LOOK)
 	return NULL;
 }
 
@@ -56,7 +64,18 @@ rdma_context *rdma_open(rdma_device *d) { return p_ibv_open_device(d); }
 int rdma_close(rdma_context *c) { return p_ibv_close_device(c); }
 rdma_pd *rdma_alloc(rdma_context *c) { return p_ibv_alloc_pd(c); }
 int rdma_dealloc(rdma_pd *pd) { return p_ibv_dealloc_pd(pd); }
-rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n) { return p_ibv_reg_mr(pd, p, n, RDMA_LOCAL_WRITE); }
+rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access) { return p_ibv_reg_mr(pd, (void *)p, n, access); }
+int rdma_survives_fork(void) { return p_ibv_is_fork_initialized ? p_ibv_is_fork_initialized() != RDMA_FORK_DISABLED : -1; }
+
+rdma_mr *rdma_register_dmabuf(rdma_pd *pd, int fd, uint64_t offset, size_t n, uint64_t address, int access)
+{
+	if (!p_ibv_reg_dmabuf_mr) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	return p_ibv_reg_dmabuf_mr(pd, offset, n, address, fd, access);
+}
+
 int rdma_deregister(rdma_mr *mr) { return p_ibv_dereg_mr(mr); }
 const char *rdma_status(int status) { return p_ibv_wc_status_str(status); }
 
