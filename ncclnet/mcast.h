@@ -326,6 +326,14 @@ struct mcast_stats {
 	uint64_t device_in_bytes;
 	/* Pinned memory, streams and events that the GPU's driver was asked for. */
 	uint64_t device_made;
+	/* Of gather_sent_bytes, those that an RDMA device has read from registered memory by itself,
+	 * without a copy. */
+	uint64_t gather_lent_bytes;
+	/* Times that memory was registered with an RDMA device (ibv_reg_mr), its rings included. */
+	uint64_t registrations;
+	/* Times that memory could not be registered, so that chunks are copied on their way from
+	 * there. */
+	uint64_t registrations_refused;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

@@ -164,6 +164,18 @@ type Stats struct {
 	// DeviceMade (times): Pinned memory, streams and events that the GPU's driver was asked for.
 	// Should stand still after the first step; otherwise works are kept that nobody needs.
 	DeviceMade uint64
+	// GatherLentBytes (bytes): Of GatherSentBytes, those that an RDMA device has read from
+	// registered memory by itself, without a copy. Normal. 0 where nothing is registered
+	// (mcast_register), and without RDMA.
+	GatherLentBytes uint64
+	// Registrations (times): Times that memory was registered with an RDMA device (ibv_reg_mr),
+	// its rings included. Should stand still after the first step; otherwise memory is registered
+	// for each operation: keep it registered.
+	Registrations uint64
+	// RegistrationsRefused (times): Times that memory could not be registered, so that chunks are
+	// copied on their way from there. Should be 0; otherwise a warning says what is in the way,
+	// such as the limit of locked memory (ulimit -l).
+	RegistrationsRefused uint64
 }
 
 // Stats returns the counters.
@@ -216,5 +228,8 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.DeviceOutBytes -= earlier.DeviceOutBytes
 	s.DeviceInBytes -= earlier.DeviceInBytes
 	s.DeviceMade -= earlier.DeviceMade
+	s.GatherLentBytes -= earlier.GatherLentBytes
+	s.Registrations -= earlier.Registrations
+	s.RegistrationsRefused -= earlier.RegistrationsRefused
 	return s
 }

@@ -128,6 +128,15 @@ class Stats(Readings):
             others in an Allgather, a shard in a Reduce-Scatter.
         device_made (times): Pinned memory, streams and events that the GPU's driver was asked for.
             Should stand still after the first step; otherwise works are kept that nobody needs.
+        gather_lent_bytes (bytes): Of gather_sent_bytes, those that an RDMA device has read from
+            registered memory by itself, without a copy. Normal. 0 where nothing is registered
+            (mcast_register), and without RDMA.
+        registrations (times): Times that memory was registered with an RDMA device (ibv_reg_mr),
+            its rings included. Should stand still after the first step; otherwise memory is
+            registered for each operation: keep it registered.
+        registrations_refused (times): Times that memory could not be registered, so that chunks
+            are copied on their way from there. Should be 0; otherwise a warning says what is in
+            the way, such as the limit of locked memory (ulimit -l).
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -145,6 +154,7 @@ class Stats(Readings):
             "gather_finish_ns": "ns",
             "chunks_relayed": "chunks",
             "shared_ops": "operations",
+            "gather_lent_bytes": "bytes",
         },
         "Reduce-Scatter and Reduce": {
             "reduce_ops": "operations",
@@ -183,6 +193,8 @@ class Stats(Readings):
             "warnings": "causes",
             "node_sent_bytes": "bytes",
             "node_received_bytes": "bytes",
+            "registrations": "times",
+            "registrations_refused": "times",
         },
         "GPUs": {
             "device_ops": "operations",
@@ -237,3 +249,6 @@ class Stats(Readings):
     device_out_bytes: int
     device_in_bytes: int
     device_made: int
+    gather_lent_bytes: int
+    registrations: int
+    registrations_refused: int

@@ -221,6 +221,7 @@ typedef struct {
 enum {
 	RDMA_SEND = 2,            // IBV_WR_SEND
 	RDMA_SIGNALED = 2,        // IBV_SEND_SIGNALED
+	RDMA_INLINE = 8,          // IBV_SEND_INLINE
 	RDMA_QPT_UD = 4,          // IBV_QPT_UD
 	RDMA_INIT = 1,            // IBV_QPS_INIT
 	RDMA_RTR = 2,             // IBV_QPS_RTR

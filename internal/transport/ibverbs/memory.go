@@ -26,6 +26,7 @@ const (
 type Region struct {
 	Bytes  []byte // nil of what was registered by its address
 	mr     *C.rdma_mr
+	lkey   C.uint32_t
 	own    bool // mapped by Map
 	device *Device
 }
@@ -84,7 +85,7 @@ func (d *Device) RegisterDMABuf(fd int, offset uint64, addr, size uintptr, a Acc
 
 func (d *Device) registered(mr *C.rdma_mr) *Region {
 	d.counts.registered.Add(1)
-	return &Region{mr: mr, device: d}
+	return &Region{mr: mr, lkey: mr.lkey, device: d}
 }
 
 // SurvivesFork returns an error if the memory of a process that forks is not safe with the device: on a Linux before 5.12

@@ -41,7 +41,8 @@
 VERBS(POINTER)
 OPTIONAL(POINTER)
 
-enum { doorbell = 64 };
+// inlined is how many bytes a datagram has at most that the device need not fetch: a header and a few numbers.
+enum { doorbell = 64, inlined = 128 };
 
 const char *rdma_load(const char *library)
 {
@@ -117,11 +118,15 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 		return errno;
 	rdma_qp_init init = {.send_cq = q->sends,
 	                     .recv_cq = q->receives,
-	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 1, .max_recv_sge = 1},
+	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = inlined},
 	                     .qp_type = RDMA_QPT_UD};
 	*what = "ibv_create_qp";
-	if (!(q->qp = p_ibv_create_qp(q->pd, &init)))
-		return errno;
+	if (!(q->qp = p_ibv_create_qp(q->pd, &init))) {
+		init.cap.max_inline_data = 0; // not all devices can
+		if (!(q->qp = p_ibv_create_qp(q->pd, &init)))
+			return errno;
+	}
+	q->inlined = init.cap.max_inline_data;
 	*what = "fcntl";
 	int flags = fcntl(q->channel->fd, F_GETFL);
 	return flags < 0 || fcntl(q->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
@@ -206,19 +211,28 @@ int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t 
 int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n)
 {
 	rdma_send_wr wr[doorbell], *bad = wr;
-	rdma_sge sge[doorbell];
+	rdma_sge sge[doorbell][2];
+	const rdma_payload *p = &q->payload;
 	for (q->posted = 0; q->posted < n;) {
 		int k = n - q->posted < doorbell ? n - q->posted : doorbell;
 		for (int i = 0; i < k; i++) {
-			uint64_t at = first + q->posted + i;
-			sge[i] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[q->posted + i], ring->lkey};
-			wr[i] = (rdma_send_wr){.wr_id = at + 1, .next = &wr[i + 1], .sg_list = &sge[i], .num_sge = 1, .opcode = RDMA_SEND};
+			int j = q->posted + i;
+			uint64_t at = first + j, skip = (uint64_t)j * p->each;
+			sge[i][0] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[j], ring->lkey};
+			wr[i] = (rdma_send_wr){.wr_id = at + 1, .next = &wr[i + 1], .sg_list = sge[i], .num_sge = 1, .opcode = RDMA_SEND};
+			if (skip < p->bytes) {
+				uint64_t rest = p->bytes - skip;
+				sge[i][1] = (rdma_sge){p->at + skip, rest < p->each ? rest : p->each, p->lkey};
+				wr[i].num_sge = 2;
+			} else if (bytes[j] <= q->inlined) {
+				wr[i].send_flags = RDMA_INLINE;
+			}
 			wr[i].wr.ud.ah = q->ah;
 			wr[i].wr.ud.remote_qpn = RDMA_MULTICAST_QPN;
 			wr[i].wr.ud.remote_qkey = q->qkey;
 		}
 		wr[k - 1].next = NULL;
-		wr[k - 1].send_flags = RDMA_SIGNALED;
+		wr[k - 1].send_flags |= RDMA_SIGNALED;
 		int e = q->qp->context->ops.post_send(q->qp, wr, &bad);
 		if (e) {
 			q->posted += bad - wr;
