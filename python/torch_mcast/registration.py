@@ -22,7 +22,7 @@ class Registration:
                 "want a contiguous one on the CPU, of 1 byte at least"
             )
         handle = group.lib.register(group.live(), tensor.data_ptr(), tensor.nbytes)
-        # The storage is kept until the device has let go of it, also where the caller frees the tensor before.
+        # The storage is kept until the device has let go of it, whatever becomes of the tensor.
         self._end = weakref.finalize(self, _end, group.lib.deregister, handle, tensor.untyped_storage())
         self._end.atexit = False
 

@@ -62,10 +62,11 @@ def info(group: dist.ProcessGroup | None = None) -> Info:
 
 
 def register_memory(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> Registration:
-    """Have an RDMA device send what this rank contributes to Allgathers and Broadcasts from a tensor's memory, without a copy.
+    """Have an RDMA device send Allgathers and Broadcasts from a tensor's memory, without a copy.
 
-    It is of use with MCAST_FABRIC=verbs and for memory that is used over and over, such as a shard of parameters; a group that
-    copies takes it as well. Views of the tensor count. `stats().gather_lent_bytes` grows where it works; info().notes says why not.
+    It is of use with MCAST_FABRIC=verbs, for memory that is an input over and over, such as a shard of
+    parameters; a group that copies takes it as well. Views of the tensor count. Where it works
+    `stats().gather_lent_bytes` grows; where it is refused info().notes says why.
 
     Args:
         tensor: contiguous, on the CPU, of 1 byte at least. The registration keeps its memory.

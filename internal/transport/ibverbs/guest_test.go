@@ -35,21 +35,21 @@ func devices(t *testing.T) (d [2]*Device, index [2]int) {
 	return d, index
 }
 
-// pair opens a queue on each device, of so many datagrams, in one group.
-func pair(t *testing.T, d [2]*Device, index [2]int, group netip.Addr, count int) (first, second *Queue) {
-	var queues [2]*Queue
+// queues opens a queue on each device, of so many datagrams, in one group.
+func queues(t *testing.T, d [2]*Device, index [2]int, group netip.Addr, count int) (first, second *Queue) {
+	var q [2]*Queue
 	for i := range d {
 		require.Equal(t, 4096, d[i].MTU())
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(fd) })
 		require.NoError(t, batch.IPv4.Join(fd, group, index[i]))
-		queues[i], err = d[i].NewQueue(QueueOptions{Group: group, Key: 0x1234, Send: count, Receive: count, Hops: 1})
+		q[i], err = d[i].NewQueue(QueueOptions{Group: group, Key: 0x1234, Send: count, Receive: count, Hops: 1})
 		require.NoError(t, err)
-		t.Cleanup(queues[i].Close)
-		require.NoError(t, queues[i].Arm(false))
+		t.Cleanup(q[i].Close)
+		require.NoError(t, q[i].Arm(false))
 	}
-	return queues[0], queues[1]
+	return q[0], q[1]
 }
 
 // arrivals waits for n datagrams, of which the descriptor tells.
@@ -72,18 +72,18 @@ func arrivals(t *testing.T, q *Queue, n int) (got []Arrival) {
 func TestMulticast(t *testing.T) {
 	d, index := devices(t)
 	const slot, count = GRH + 4096, 8
-	sender, other := pair(t, d, index, netip.MustParseAddr("239.7.7.7"), count)
+	sender, other := queues(t, d, index, netip.MustParseAddr("239.7.7.7"), count)
 	var rings [2]*Region
 	for i, q := range []*Queue{sender, other} {
 		var err error
-		rings[i], err = d[i].Map(slot * count)
+		rings[i], err = d[i].Map(slot*count, Local)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, rings[i].Close()) })
 		n, err := q.Receive(rings[i], slot, []uint32{0, 1, 2, 3})
 		require.NoError(t, err)
 		require.Equal(t, 4, n)
 	}
-	out, err := d[0].Map(slot * count)
+	out, err := d[0].Map(slot*count, Local)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, out.Close()) })
 	copy(out.Bytes[7*slot:], "first")
@@ -143,7 +143,7 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 func TestRegistrations(t *testing.T) {
 	d, _ := devices(t)
 	require.NoError(t, SurvivesFork())
-	cache := gpudirect.NewCache(Registrar{Device: d[0], Access: LocalWrite, Invalidated: true}, gpudirect.Limits{Count: 8, Bytes: 1 << 30})
+	cache := gpudirect.NewCache(Registrar{Device: d[0], Access: Local, Invalidated: true}, gpudirect.Limits{Count: 8, Bytes: 1 << 30})
 	size := 16 * os.Getpagesize()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestRegistrations(t *testing.T) {
 	for range 100 {
 		r, err := cache.Acquire(address(b)+13, uintptr(size-100), gpudirect.Host)
 		require.NoError(t, err)
-		require.Equal(t, address(b), r.Token.(*Region).Addr())
+		require.EqualValues(t, address(b), r.Token.(*Region).Address(0))
 		require.NoError(t, cache.Release(r))
 	}
 	require.Equal(t, Counts{Registered: 1}, d[0].Counts())
@@ -181,7 +181,7 @@ func TestDMABuf(t *testing.T) {
 		require.Equal(t, uintptr(size), bytes)
 		return unix.Dup(buf)
 	}
-	cache := gpudirect.NewCache(Registrar{Device: d[1], Access: LocalWrite, Export: export, Invalidated: true}, gpudirect.Limits{Count: 8, Bytes: 1 << 30})
+	cache := gpudirect.NewCache(Registrar{Device: d[1], Access: Local, Export: export, Invalidated: true}, gpudirect.Limits{Count: 8, Bytes: 1 << 30})
 	held, err := cache.Acquire(address(seen), uintptr(size), gpudirect.CUDA)
 	if err != nil {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -194,10 +194,10 @@ func TestDMABuf(t *testing.T) {
 	require.NoError(t, err)
 	ring := held.Token.(*Region)
 
-	out, err := d[0].Map(slot * count)
+	out, err := d[0].Map(slot*count, Local)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, out.Close()) })
-	from, to := pair(t, d, index, netip.MustParseAddr("239.7.7.8"), count)
+	from, to := queues(t, d, index, netip.MustParseAddr("239.7.7.8"), count)
 	n, err := to.Receive(ring, slot, []uint32{0, 1, 2})
 	require.NoError(t, err)
 	require.Equal(t, 3, n)

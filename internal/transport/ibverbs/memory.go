@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access is what may be done to registered memory. Every device may read it on behalf of its own host.
-type Access int
+// Access is what may be done to registered memory. This host's device may always read it.
+type Access uint32
 
-// The accesses.
+// They are combined by |. Peers need the memory's key as well.
 const (
-	LocalWrite  Access = C.RDMA_LOCAL_WRITE  // this host's device writes there: it receives
-	RemoteWrite Access = C.RDMA_REMOTE_WRITE // others write there by RDMA; takes LocalWrite, too
-	RemoteRead  Access = C.RDMA_REMOTE_READ  // others read there by RDMA
+	ReadOnly    Access = 0
+	Local       Access = C.RDMA_LOCAL_WRITE // the device writes there what it receives
+	RemoteWrite        = Local | C.RDMA_REMOTE_WRITE
+	RemoteRead         = Local | C.RDMA_REMOTE_READ
 )
 
 // Region is memory that the device may use.
@@ -44,9 +45,9 @@ func (d *Device) Counts() Counts {
 	return Counts{Registered: d.counts.registered.Load(), Deregistered: d.counts.deregistered.Load()}
 }
 
-// Register lets the device read and write memory, which stays where it is until Close: none of Go's heap.
-func (d *Device) Register(b []byte) (*Region, error) {
-	r, err := d.RegisterAt(uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), LocalWrite)
+// Register lets the device use memory, which stays where it is until Close: none of Go's heap.
+func (d *Device) Register(b []byte, a Access) (*Region, error) {
+	r, err := d.RegisterAt(uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), a)
 	if err == nil {
 		r.Bytes = b
 	}
@@ -104,14 +105,14 @@ func SurvivesFork() error {
 }
 
 // Map returns new memory, registered, that forked children do not have.
-func (d *Device) Map(bytes int) (*Region, error) {
+func (d *Device) Map(bytes int, a Access) (*Region, error) {
 	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("ibverbs: map %d bytes: %w", bytes, err)
 	}
 	if err = unix.Madvise(b, unix.MADV_DONTFORK); err == nil {
 		var r *Region
-		if r, err = d.Register(b); err == nil {
+		if r, err = d.Register(b, a); err == nil {
 			r.own = true
 			return r, nil
 		}
@@ -119,14 +120,14 @@ func (d *Device) Map(bytes int) (*Region, error) {
 	return nil, errors.Join(err, unix.Munmap(b))
 }
 
-// Addr returns the first address that devices know the memory by.
-func (r *Region) Addr() uintptr { return uintptr(r.mr.addr) }
+// Address is where byte i of the region is, for transfers from here and for peers.
+func (r *Region) Address(i int) uint64 { return uint64(uintptr(r.mr.addr)) + uint64(i) }
 
-// Size returns how many bytes it has.
-func (r *Region) Size() uintptr { return uintptr(r.mr.length) }
+// Key is what transfers name the region by that this device is given.
+func (r *Region) Key() uint32 { return uint32(r.lkey) }
 
-// Key returns what other devices name the memory by, if its Access lets them (rkey).
-func (r *Region) Key() uint32 { return uint32(r.mr.rkey) }
+// RemoteKey is what a peer's transfers name it by.
+func (r *Region) RemoteKey() uint32 { return uint32(r.mr.rkey) }
 
 // Close takes the memory from the device.
 func (r *Region) Close() error {

@@ -28,7 +28,7 @@ type held struct {
 }
 
 func newMemory(d *ibverbs.Device) *memory {
-	m := &memory{cache: gpudirect.NewCache(ibverbs.Registrar{Device: d}, gpudirect.Limits{})}
+	m := &memory{cache: gpudirect.NewCache(ibverbs.Registrar{Device: d, Access: ibverbs.ReadOnly}, gpudirect.Limits{})}
 	m.known.Store(&[]*held{})
 	return m
 }
