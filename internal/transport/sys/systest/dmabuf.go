@@ -18,7 +18,7 @@ func Memfd(t *testing.T, size int64) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate("systest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	require.NoError(t, err)
-	t.Cleanup(func() { unix.Close(fd) })
+	t.Cleanup(func() { _ = unix.Close(fd) })
 	require.NoError(t, unix.Ftruncate(fd, size))
 	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func Memfd(t *testing.T, size int64) int {
 func Udmabuf(t *testing.T, memory int, size uint64) int {
 	t.Helper()
 	device := openUdmabuf(t)
-	defer device.Close()
+	defer func() { _ = device.Close() }()
 	create := struct {
 		memfd, flags uint32
 		offset, size uint64
@@ -38,7 +38,7 @@ func Udmabuf(t *testing.T, memory int, size uint64) int {
 	const udmabufCreate = 0x40187542 // _IOW('u', 0x42, struct udmabuf_create)
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), udmabufCreate, uintptr(unsafe.Pointer(&create)))
 	require.Zero(t, errno, "UDMABUF_CREATE: %v", errno)
-	t.Cleanup(func() { unix.Close(int(fd)) })
+	t.Cleanup(func() { _ = unix.Close(int(fd)) })
 	return int(fd)
 }
 
