@@ -342,7 +342,8 @@ struct mcast_stats {
 	/* Of gather_sent_bytes, those that an RDMA device has read from registered memory by itself,
 	 * without a copy. */
 	uint64_t gather_lent_bytes;
-	/* Times that memory was registered with an RDMA device (ibv_reg_mr), its rings included. */
+	/* Times that memory was registered with the RDMA device of Allgathers and Broadcasts
+	 * (ibv_reg_mr), its rings included. */
 	uint64_t registrations;
 	/* Times that memory could not be registered, so that chunks are copied on their way from
 	 * there. */

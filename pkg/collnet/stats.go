@@ -174,9 +174,9 @@ type Stats struct {
 	// registered memory by itself, without a copy. Normal. 0 where nothing is registered
 	// (mcast_register), and without RDMA.
 	GatherLentBytes uint64
-	// Registrations (times): Times that memory was registered with an RDMA device (ibv_reg_mr),
-	// its rings included. Should stand still after the first step; otherwise memory is registered
-	// for each operation: keep it registered.
+	// Registrations (times): Times that memory was registered with the RDMA device of Allgathers
+	// and Broadcasts (ibv_reg_mr), its rings included. Should stand still after the first step;
+	// otherwise memory is registered for each operation: keep it registered.
 	Registrations uint64
 	// RegistrationsRefused (times): Times that memory could not be registered, so that chunks are
 	// copied on their way from there. Should be 0; otherwise a warning says what is in the way,

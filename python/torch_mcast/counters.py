@@ -136,9 +136,9 @@ class Stats(Readings):
         gather_lent_bytes (bytes): Of gather_sent_bytes, those that an RDMA device has read from
             registered memory by itself, without a copy. Normal. 0 where nothing is registered
             (mcast_register), and without RDMA.
-        registrations (times): Times that memory was registered with an RDMA device (ibv_reg_mr),
-            its rings included. Should stand still after the first step; otherwise memory is
-            registered for each operation: keep it registered.
+        registrations (times): Times that memory was registered with the RDMA device of Allgathers
+            and Broadcasts (ibv_reg_mr), its rings included. Should stand still after the first
+            step; otherwise memory is registered for each operation: keep it registered.
         registrations_refused (times): Times that memory could not be registered, so that chunks
             are copied on their way from there. Should be 0; otherwise a warning says what is in
             the way, such as the limit of locked memory (ulimit -l).
