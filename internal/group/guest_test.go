@@ -250,7 +250,7 @@ func counted(t *testing.T, what string) (n int) {
 // TestVerbsReduceScatter: what ranks send each other for it goes through their devices, and none of it is refused for want of a buffer.
 func TestVerbsReduceScatter(t *testing.T) {
 	g := overDevices(t, nil, four, nil)
-	const n = 1 << 20
+	const n = 256 << 10
 	sent, refused, start := counted(t, "sent_pkts"), counted(t, "send_rnr_err"), time.Now()
 	each(t, 4, func(r int) error {
 		sums := make([]byte, n)

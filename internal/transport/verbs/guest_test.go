@@ -71,7 +71,7 @@ func counted(t *testing.T, what string) (n int) {
 
 // TestStreamsBytes streams random pieces between all pairs at once. No message finds a device without a buffer.
 func TestStreamsBytes(t *testing.T) {
-	const size, length = 3, 1<<20 + 5
+	const size, length = 3, 512<<10 + 5
 	ranks := streams(t, size, stall)
 	refused := counted(t, "send_rnr_err")
 	rng := rand.New(rand.NewPCG(1, 2))
