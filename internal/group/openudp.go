@@ -81,6 +81,7 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 		closeAll(conns)
 		return nil, a.column.inRanks(err)
 	}
+	registers, _ := gather.(fabric.Registers)
 	if a.settings.Loss > 0 {
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
@@ -92,16 +93,17 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 	}
 	link, alone := openLink(l.network, o.Interface)
 	return &transports{
-		gather:  gather,
-		by:      travels,
-		peers:   peers,
-		unheard: paths.deaf,
-		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, open) },
-		iface:   o.Interface.Name,
-		rails:   a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
-		link:    link,
-		found:   append(found, alone...),
-		free:    link.close,
+		gather:    gather,
+		registers: registers,
+		by:        travels,
+		peers:     peers,
+		unheard:   paths.deaf,
+		streams:   func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, open) },
+		iface:     o.Interface.Name,
+		rails:     a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
+		link:      link,
+		found:     append(found, alone...),
+		free:      link.close,
 	}, nil
 }
 
