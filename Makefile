@@ -46,7 +46,7 @@ nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the
 quick: toolchain ## the inner loop, under a minute: formatting, vet, the tests that need neither root nor torch nor patience
 	scripts/quick
 
-test: setup build ## everything that a change must pass: check, check-py, the Go tests, conformance, the Python tests
+test: setup build ## everything that a change must pass: check, check-py, the Go tests, conformance, those over RDMA devices, the Python tests
 	scripts/all
 
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
