@@ -19,6 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
 
 // needDevices skips a test where there is no guest with the devices of four.
@@ -29,8 +30,9 @@ func needDevices(t *testing.T) {
 	}
 }
 
-// overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one, over a network.
-func overDevices(t *testing.T, n Network, interfaces []string, change func(*config.Settings)) []*Group {
+// overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one, over networks
+// of which the first is the first rank's, and so on by turns.
+func overDevices(t *testing.T, networks []Network, interfaces []string, change func(*config.Settings)) []*Group {
 	t.Helper()
 	needDevices(t)
 	p := len(interfaces)
@@ -42,7 +44,7 @@ func overDevices(t *testing.T, n Network, interfaces []string, change func(*conf
 			change(&s)
 		}
 		var err error
-		endpoints[r], err = Open(Options{Rank: r, Size: p, Settings: s, Network: n})
+		endpoints[r], err = Open(Options{Rank: r, Size: p, Settings: s, Network: networks[r%len(networks)]})
 		require.NoError(t, err)
 		blobs[r] = endpoints[r].Blob()
 	}
@@ -97,7 +99,7 @@ var four = []string{"h1", "h2", "h3", "h4"}
 
 // TestVerbs: every byte arrives, and is multicast once.
 func TestVerbs(t *testing.T) {
-	g := overDevices(t, nil, four, nil)
+	g := overDevices(t, []Network{nil}, four, nil)
 	require.Equal(t, "verbs", g[0].Info().Fabric)
 	require.Equal(t, byMulticast, g[0].Info().Allgather)
 	const n = 4 << 20
@@ -115,7 +117,7 @@ func TestVerbs(t *testing.T) {
 
 // TestVerbsLossy: what is lost comes by repairs.
 func TestVerbsLossy(t *testing.T) {
-	g := overDevices(t, nil, four, func(s *config.Settings) { s.Loss = 0.02 })
+	g := overDevices(t, []Network{nil}, four, func(s *config.Settings) { s.Loss = 0.02 })
 	collect(t, g)
 	s := g[0].Stats()
 	t.Logf("%d chunks lost on purpose", s.ChunksInjected)
@@ -124,7 +126,7 @@ func TestVerbsLossy(t *testing.T) {
 
 // TestVerbsShared: ranks may share a device.
 func TestVerbsShared(t *testing.T) {
-	g := overDevices(t, nil, []string{"h1", "h1", "h2", "h2"}, nil)
+	g := overDevices(t, []Network{nil}, []string{"h1", "h1", "h2", "h2"}, nil)
 	require.Equal(t, byMulticast, g[0].Info().Allgather)
 	collect(t, g)
 }
@@ -132,7 +134,7 @@ func TestVerbsShared(t *testing.T) {
 // boastful is a network whose devices have 16 slots to receive in, and claim to have a thousand.
 type boastful struct{ kernel }
 
-func (boastful) verbs() datagrams { return few{} }
+func (boastful) verbs() rdmaDatagrams { return few{} }
 
 type few struct{ devices }
 
@@ -156,7 +158,7 @@ func (c claiming) Traits() fabric.Traits {
 
 // TestVerbsOverflow: what finds no slot at a receiver is lost without a word, and comes by repairs.
 func TestVerbsOverflow(t *testing.T) {
-	g := overDevices(t, boastful{}, four, nil)
+	g := overDevices(t, []Network{boastful{}}, four, nil)
 	repaired := func() (chunks uint64) {
 		for r := range g {
 			chunks += g[r].Stats().ChunksRepaired
@@ -169,6 +171,75 @@ func TestVerbsOverflow(t *testing.T) {
 		collect(t, g)
 	}
 	t.Logf("%d chunks came by repairs", repaired())
+}
+
+// posing is the network of a host of that name, whose software devices auto takes for hardware unless it is strict.
+type posing struct {
+	kernel
+	name         string
+	none, strict bool
+}
+
+func (p posing) Host() string   { return p.name + "/1/" }
+func (p posing) hardware() bool { return !p.none }
+func (p posing) verbs() rdmaDatagrams {
+	if p.strict {
+		return devices{}
+	}
+	return unasked{}
+}
+
+type unasked struct{ devices }
+
+func (unasked) Try(o *udp.Options) error {
+	_, err := verbs.Try(o)
+	return err
+}
+
+// TestVerbsAuto: auto takes RDMA devices if all ranks have one that works and multicast by them passes, and else UDP, on
+// all ranks alike and with the reason.
+func TestVerbsAuto(t *testing.T) {
+	require.False(t, kernel{}.hardware(), "the guest's devices are software")
+	a, b, c, d := posing{name: "a"}, posing{name: "b"}, posing{name: "c"}, posing{name: "d"}
+	hosts := []Network{a, b, c, d}
+	for _, row := range []struct {
+		name     string
+		networks []Network
+		lose     bool // what comes to the last device
+		fabric   string
+		reason   string
+	}{
+		{"all", hosts, false, "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"two ranks a host", []Network{a, a, b, b}, false, "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"one has none", []Network{a, b, c, posing{name: "d", none: true}}, false, "udp", "rank 2 has an RDMA device, rank 3 none"},
+		{"one does not serve", []Network{a, b, posing{name: "c", strict: true}, d}, false, "udp", "no RDMA: rank 2: device rxe3 is software"},
+		{"one hears nothing", hosts, true, "udp", "no RDMA: "},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.lose {
+				lossy(t, "100%", four[3])
+			}
+			g := overDevices(t, row.networks, four, func(s *config.Settings) { s.Fabric = "auto" })
+			for r := range g {
+				info := g[r].Info()
+				require.Equal(t, row.fabric, info.Fabric, "rank %d", r)
+				require.Contains(t, info.Reason, row.reason, "rank %d", r)
+				require.Equal(t, g[0].Info().Reason, info.Reason)
+			}
+			collect(t, g)
+		})
+	}
+}
+
+// lossy has links lose what comes to interfaces.
+func lossy(t *testing.T, share string, interfaces ...string) {
+	t.Helper()
+	for _, name := range interfaces {
+		end := "p" + name[1:]
+		out, err := exec.Command("tc", "qdisc", "add", "dev", end, "root", "netem", "loss", share).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		t.Cleanup(func() { require.NoError(t, exec.Command("tc", "qdisc", "del", "dev", end, "root").Run()) })
+	}
 }
 
 // counts are what the kernel has counted of the devices that four names.
@@ -249,12 +320,7 @@ func TestVerbsProcesses(t *testing.T) {
 // TestVerbsLink: links that lose 2 % of all packets, between processes that do every operation.
 func TestVerbsLink(t *testing.T) {
 	kids := overProcesses(t, "each", 1)
-	for _, name := range four {
-		end := "p" + name[1:]
-		out, err := exec.Command("tc", "qdisc", "add", "dev", end, "root", "netem", "loss", "2%").CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		t.Cleanup(func() { require.NoError(t, exec.Command("tc", "qdisc", "del", "dev", end, "root").Run()) })
-	}
+	lossy(t, "2%", four...)
 	begin(t, kids)
 	var repaired uint64
 	for _, s := range ended(t, kids) {
