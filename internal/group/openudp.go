@@ -56,6 +56,9 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Options, Prober, error) {
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := a.udpOptions(l.network)
+		if err == nil {
+			o.Key, err = a.datagramKey(l.identity)
+		}
 		if fits, ok := by.(fitter); ok && err == nil {
 			err = fits.Fit(&o)
 		}

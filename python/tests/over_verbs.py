@@ -1,8 +1,8 @@
-"""FSDP2 over RDMA devices: ranks of scripts/rdma-guest, a device each, train as they do over UDP and over gloo.
+"""FSDP2 over RDMA devices: ranks of scripts/rdma-guest, a device each, train as over UDP and over gloo.
 
-Prints what each way's last losses were, and exits with 0 if all of the losses, gradients and weights over verbs are
-those over UDP, bit for bit, and those over gloo but for the order of sums. torch is imported once, and ranks are
-forked from that: an emulated processor takes a minute for it.
+Prints the losses of each way, and exits with 0 if all losses, gradients and weights over verbs are those over
+UDP, bit for bit, and those over gloo but for the order of sums. torch is imported once, and ranks are forked from
+that: an emulated processor takes minutes for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def train() -> list[torch.Tensor]:
     """Return the loss, the gradients and the weights of this rank, step by step."""
     torch.manual_seed(0)
     width = 64
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(3)), nn.Linear(width, 8))
+    model = nn.Sequential(
+        *(nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(3)), nn.Linear(width, 8)
+    )
     for part in list(model)[:3]:
         fully_shard(part)
     fully_shard(model)
@@ -93,13 +95,21 @@ def main() -> int:
             start = time.monotonic()
             kept[way] = run(way, size, scratch)
             losses = [float(loss) for loss in kept[way][0][:: len(kept[way][0]) // STEPS]]
-            print(f"{way}: {size} ranks, losses of rank 0 {losses}, {time.monotonic() - start:.0f} s", flush=True)
+            print(
+                f"{way}: {size} ranks, losses of rank 0 {losses}, {time.monotonic() - start:.0f} s",
+                flush=True,
+            )
     for verbs, udp, gloo in zip(*kept.values(), strict=True):
         for a, b, c in zip(verbs, udp, gloo, strict=True):
             assert torch.equal(a, b), "verbs and udp differ"
             torch.testing.assert_close(a, c)
-    same = all(torch.equal(a, c) for v, g in zip(kept["verbs"], kept["gloo"], strict=True) for a, c in zip(v, g, strict=True))
-    print(f"{len(kept['verbs'][0])} tensors a rank: verbs and udp bit for bit, gloo {'bit for bit' if same else 'but for the order of sums'}")
+    same = all(
+        torch.equal(a, c)
+        for v, g in zip(kept["verbs"], kept["gloo"], strict=True)
+        for a, c in zip(v, g, strict=True)
+    )
+    order = "bit for bit" if same else "but for the order of sums"
+    print(f"{len(kept['verbs'][0])} tensors a rank: verbs and udp bit for bit, gloo {order}")
     return 0
 
 
