@@ -3,6 +3,7 @@ package group
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,9 +50,10 @@ type role struct {
 	Timeout    time.Duration
 	Call       string   // see calls
 	Switch     string   // MCAST_SWITCH
+	Interfaces []string // MCAST_IFACE by rank; none: any
+	Shard      int      // bytes; 0: 4 MiB
 	Await      bool     // start only when the parent writes a line
 	Rounds     int      // of calls; 0: until one fails
-	Interfaces []string // MCAST_IFACE of each rank; none: unset
 }
 
 // report is the child's last line.
@@ -134,7 +136,7 @@ func playNode() int {
 // loop runs operations, for ever unless a number of rounds is asked for: large ones, so that a fault comes in the midst
 // of one.
 func loop(g *Group, r role) error {
-	const n = 4 << 20
+	n := cmp.Or(r.Shard, 4<<20)
 	if r.Await {
 		if err := g.Barrier(); err != nil {
 			return err

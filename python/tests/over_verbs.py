@@ -1,8 +1,8 @@
 """FSDP2 over RDMA devices: ranks of scripts/rdma-guest, a device each, train as over UDP and over gloo.
 
-Prints the losses of each way, and exits with 0 if all losses, gradients and weights over verbs are those over
-UDP, bit for bit, and those over gloo but for the order of sums. torch is imported once, and ranks are forked from
-that: an emulated processor takes minutes for it.
+Prints the losses of each way, and exits with 0 if all losses, gradients and weights over verbs are those
+over UDP, bit for bit, and those over gloo but for the order of sums. torch is imported once, and ranks are
+forked from that: an emulated processor takes minutes for it.
 """
 
 from __future__ import annotations
