@@ -37,6 +37,19 @@ func Fit(o *udp.Options) error {
 	return d.Close()
 }
 
+// Try opens all that Open will, for options that Fit has fitted, and gives it back. It returns the device's name.
+func Try(o *udp.Options) (device string, err error) {
+	bytes := o.Interface.MTU - batch.IPv4.Headers
+	if o.Chunk > 0 {
+		bytes = bytesFor(o)
+	}
+	p, err := openPort(o, bytes, depth)
+	if err != nil {
+		return "", err
+	}
+	return p.device.Name(), p.close()
+}
+
 func open(o *udp.Options) (*ibverbs.Device, error) {
 	switch {
 	case o.Interface == nil:
