@@ -34,6 +34,10 @@ typedef struct rdma_send_wr {
 			uint32_t remote_qpn;
 			uint32_t remote_qkey;
 		} ud;
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma;
 		uint64_t largest[4];
 	} wr;
 	uint64_t rest[7]; // xrc, memory windows, segmentation
@@ -219,23 +223,45 @@ typedef struct {
 } rdma_gid_entry;
 
 enum {
-	RDMA_SEND = 2,            // IBV_WR_SEND
-	RDMA_SIGNALED = 2,        // IBV_SEND_SIGNALED
-	RDMA_QPT_UD = 4,          // IBV_QPT_UD
-	RDMA_INIT = 1,            // IBV_QPS_INIT
-	RDMA_RTR = 2,             // IBV_QPS_RTR
-	RDMA_RTS = 3,             // IBV_QPS_RTS
-	RDMA_SET_STATE = 1,       // IBV_QP_STATE
-	RDMA_SET_PKEY = 1 << 4,   // IBV_QP_PKEY_INDEX
-	RDMA_SET_PORT = 1 << 5,   // IBV_QP_PORT
-	RDMA_SET_QKEY = 1 << 6,   // IBV_QP_QKEY
-	RDMA_SET_SQ_PSN = 1 << 16,// IBV_QP_SQ_PSN
-	RDMA_LOCAL_WRITE = 1,     // IBV_ACCESS_LOCAL_WRITE
-	RDMA_PORT_ACTIVE = 4,     // IBV_PORT_ACTIVE
-	RDMA_ETHERNET = 2,        // IBV_LINK_LAYER_ETHERNET
-	RDMA_ROCE_V2 = 2,         // IBV_GID_TYPE_ROCE_V2
+	RDMA_WRITE = 0,                // IBV_WR_RDMA_WRITE
+	RDMA_WRITE_IMMEDIATE = 1,      // IBV_WR_RDMA_WRITE_WITH_IMM
+	RDMA_SEND = 2,                 // IBV_WR_SEND
+	RDMA_SEND_IMMEDIATE = 3,       // IBV_WR_SEND_WITH_IMM
+	RDMA_READ = 4,                 // IBV_WR_RDMA_READ
+	RDMA_SIGNALED = 2,             // IBV_SEND_SIGNALED
+	RDMA_RECEIVED = 128,           // IBV_WC_RECV: of opcodes in completions, those from here on are receives
+	RDMA_QPT_RC = 2,               // IBV_QPT_RC
+	RDMA_QPT_UD = 4,               // IBV_QPT_UD
+	RDMA_INIT = 1,                 // IBV_QPS_INIT
+	RDMA_RTR = 2,                  // IBV_QPS_RTR
+	RDMA_RTS = 3,                  // IBV_QPS_RTS
+	RDMA_ERROR = 6,                // IBV_QPS_ERR
+	RDMA_SET_STATE = 1,            // IBV_QP_STATE
+	RDMA_SET_ACCESS = 1 << 3,      // IBV_QP_ACCESS_FLAGS
+	RDMA_SET_PKEY = 1 << 4,        // IBV_QP_PKEY_INDEX
+	RDMA_SET_PORT = 1 << 5,        // IBV_QP_PORT
+	RDMA_SET_QKEY = 1 << 6,        // IBV_QP_QKEY
+	RDMA_SET_PATH = 1 << 7,        // IBV_QP_AV
+	RDMA_SET_MTU = 1 << 8,         // IBV_QP_PATH_MTU
+	RDMA_SET_TIMEOUT = 1 << 9,     // IBV_QP_TIMEOUT
+	RDMA_SET_RETRIES = 1 << 10,    // IBV_QP_RETRY_CNT
+	RDMA_SET_RNR_RETRIES = 1 << 11,// IBV_QP_RNR_RETRY
+	RDMA_SET_RQ_PSN = 1 << 12,     // IBV_QP_RQ_PSN
+	RDMA_SET_READS = 1 << 13,      // IBV_QP_MAX_QP_RD_ATOMIC
+	RDMA_SET_RNR_TIMER = 1 << 15,  // IBV_QP_MIN_RNR_TIMER
+	RDMA_SET_SQ_PSN = 1 << 16,     // IBV_QP_SQ_PSN
+	RDMA_SET_PEER_READS = 1 << 17, // IBV_QP_MAX_DEST_RD_ATOMIC
+	RDMA_SET_PEER = 1 << 20,       // IBV_QP_DEST_QPN
+	RDMA_LOCAL_WRITE = 1,          // IBV_ACCESS_LOCAL_WRITE
+	RDMA_REMOTE_WRITE = 2,         // IBV_ACCESS_REMOTE_WRITE
+	RDMA_REMOTE_READ = 4,          // IBV_ACCESS_REMOTE_READ
+	RDMA_FLUSHED = 5,              // IBV_WC_WR_FLUSH_ERR
+	RDMA_NO_ANSWER = 12,           // IBV_WC_RETRY_EXC_ERR
+	RDMA_PORT_ACTIVE = 4,          // IBV_PORT_ACTIVE
+	RDMA_ETHERNET = 2,             // IBV_LINK_LAYER_ETHERNET
+	RDMA_ROCE_V2 = 2,              // IBV_GID_TYPE_ROCE_V2
 	RDMA_MULTICAST_QPN = 0xffffff,
-	RDMA_GRH = 40,            // sizeof(struct ibv_grh)
+	RDMA_GRH = 40,                 // sizeof(struct ibv_grh)
 };
 
 #endif

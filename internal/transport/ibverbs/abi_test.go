@@ -42,30 +42,40 @@ func TestABI(t *testing.T) {
 		size(ours, theirs)
 	}
 	for ours, fields := range map[[2]string]string{
-		{"rdma_sge", "struct ibv_sge"}:              "addr length lkey",
-		{"rdma_send_wr", "struct ibv_send_wr"}:      "wr_id next sg_list num_sge opcode send_flags imm_data wr.ud.ah wr.ud.remote_qpn wr.ud.remote_qkey",
+		{"rdma_sge", "struct ibv_sge"}: "addr length lkey",
+		{"rdma_send_wr", "struct ibv_send_wr"}: "wr_id next sg_list num_sge opcode send_flags imm_data wr.ud.ah wr.ud.remote_qpn wr.ud.remote_qkey " +
+			"wr.rdma.remote_addr wr.rdma.rkey",
 		{"rdma_recv_wr", "struct ibv_recv_wr"}:      "wr_id next sg_list num_sge",
-		{"rdma_wc", "struct ibv_wc"}:                "wr_id status opcode byte_len imm_data qp_num src_qp wc_flags",
+		{"rdma_wc", "struct ibv_wc"}:                "wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags",
 		{"rdma_context", "struct ibv_context"}:      "device ops.poll_cq ops.req_notify_cq ops.post_send ops.post_recv cmd_fd",
 		{"rdma_mr", "struct ibv_mr"}:                "addr length lkey rkey",
 		{"rdma_channel", "struct ibv_comp_channel"}: "fd",
 		{"rdma_cq", "struct ibv_cq"}:                "context channel cqe",
 		{"rdma_qp", "struct ibv_qp"}:                "context pd send_cq recv_cq qp_num",
 		{"rdma_qp_init", "struct ibv_qp_init_attr"}: "send_cq recv_cq srq cap qp_type sq_sig_all",
-		{"rdma_ah_attr", "struct ibv_ah_attr"}:      "grh grh.sgid_index grh.hop_limit grh.traffic_class dlid is_global port_num",
-		{"rdma_qp_attr", "struct ibv_qp_attr"}:      "qp_state qkey sq_psn pkey_index port_num",
-		{"rdma_port_attr", "struct ibv_port_attr"}:  "state active_mtu gid_tbl_len link_layer",
-		{"rdma_gid_entry", "struct ibv_gid_entry"}:  "gid gid_index gid_type ndev_ifindex",
+		{"rdma_ah_attr", "struct ibv_ah_attr"}:      "grh grh.dgid grh.sgid_index grh.hop_limit grh.traffic_class dlid is_global port_num",
+		{"rdma_qp_attr", "struct ibv_qp_attr"}: "qp_state path_mtu qkey rq_psn sq_psn dest_qp_num qp_access_flags cap ah_attr pkey_index " +
+			"max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num timeout retry_cnt rnr_retry",
+		{"rdma_port_attr", "struct ibv_port_attr"}: "state active_mtu gid_tbl_len max_msg_sz link_layer",
+		{"rdma_gid_entry", "struct ibv_gid_entry"}: "gid gid_index gid_type ndev_ifindex",
 	} {
 		for field := range strings.FieldsSeq(fields) {
 			same(fmt.Sprintf("offsetof(%s, %s)", ours[0], field), fmt.Sprintf("offsetof(%s, %s)", ours[1], field))
 		}
 	}
 	for ours, theirs := range map[string]string{
-		"RDMA_SEND": "IBV_WR_SEND", "RDMA_SIGNALED": "IBV_SEND_SIGNALED", "RDMA_QPT_UD": "IBV_QPT_UD", "RDMA_INIT": "IBV_QPS_INIT",
-		"RDMA_RTR": "IBV_QPS_RTR", "RDMA_RTS": "IBV_QPS_RTS", "RDMA_SET_STATE": "IBV_QP_STATE", "RDMA_SET_PKEY": "IBV_QP_PKEY_INDEX",
-		"RDMA_SET_PORT": "IBV_QP_PORT", "RDMA_SET_QKEY": "IBV_QP_QKEY", "RDMA_SET_SQ_PSN": "IBV_QP_SQ_PSN",
-		"RDMA_LOCAL_WRITE": "IBV_ACCESS_LOCAL_WRITE", "RDMA_PORT_ACTIVE": "IBV_PORT_ACTIVE", "RDMA_ETHERNET": "IBV_LINK_LAYER_ETHERNET",
+		"RDMA_WRITE": "IBV_WR_RDMA_WRITE", "RDMA_WRITE_IMMEDIATE": "IBV_WR_RDMA_WRITE_WITH_IMM", "RDMA_SEND": "IBV_WR_SEND",
+		"RDMA_SEND_IMMEDIATE": "IBV_WR_SEND_WITH_IMM", "RDMA_READ": "IBV_WR_RDMA_READ", "RDMA_SIGNALED": "IBV_SEND_SIGNALED",
+		"RDMA_RECEIVED": "IBV_WC_RECV", "RDMA_QPT_RC": "IBV_QPT_RC", "RDMA_QPT_UD": "IBV_QPT_UD", "RDMA_INIT": "IBV_QPS_INIT",
+		"RDMA_RTR": "IBV_QPS_RTR", "RDMA_RTS": "IBV_QPS_RTS", "RDMA_ERROR": "IBV_QPS_ERR", "RDMA_SET_STATE": "IBV_QP_STATE",
+		"RDMA_SET_ACCESS": "IBV_QP_ACCESS_FLAGS", "RDMA_SET_PKEY": "IBV_QP_PKEY_INDEX", "RDMA_SET_PORT": "IBV_QP_PORT",
+		"RDMA_SET_QKEY": "IBV_QP_QKEY", "RDMA_SET_PATH": "IBV_QP_AV", "RDMA_SET_MTU": "IBV_QP_PATH_MTU", "RDMA_SET_TIMEOUT": "IBV_QP_TIMEOUT",
+		"RDMA_SET_RETRIES": "IBV_QP_RETRY_CNT", "RDMA_SET_RNR_RETRIES": "IBV_QP_RNR_RETRY", "RDMA_SET_RQ_PSN": "IBV_QP_RQ_PSN",
+		"RDMA_SET_READS": "IBV_QP_MAX_QP_RD_ATOMIC", "RDMA_SET_RNR_TIMER": "IBV_QP_MIN_RNR_TIMER", "RDMA_SET_SQ_PSN": "IBV_QP_SQ_PSN",
+		"RDMA_SET_PEER_READS": "IBV_QP_MAX_DEST_RD_ATOMIC", "RDMA_SET_PEER": "IBV_QP_DEST_QPN",
+		"RDMA_LOCAL_WRITE": "IBV_ACCESS_LOCAL_WRITE", "RDMA_REMOTE_WRITE": "IBV_ACCESS_REMOTE_WRITE", "RDMA_REMOTE_READ": "IBV_ACCESS_REMOTE_READ",
+		"RDMA_FLUSHED": "IBV_WC_WR_FLUSH_ERR", "RDMA_NO_ANSWER": "IBV_WC_RETRY_EXC_ERR",
+		"RDMA_PORT_ACTIVE": "IBV_PORT_ACTIVE", "RDMA_ETHERNET": "IBV_LINK_LAYER_ETHERNET",
 		"RDMA_ROCE_V2": "IBV_GID_TYPE_ROCE_V2", "RDMA_GRH": "sizeof(struct ibv_grh)",
 	} {
 		same(ours, theirs)
