@@ -192,6 +192,9 @@ func (r *Request) Test() (done bool, size int, err error) {
 	return d == 1, int(n), err
 }
 
+// deviceOf returns the device that moves a comm's bytes, or nil.
+func deviceOf(c Comm) *Device { return DeviceAt(C.p2p_device_of(c.c)) }
+
 // shape returns the number of sockets, whether there is a ring, and whether
 // large messages are sent without a copy at present.
 func (c Comm) shape() (lanes int, ring, zerocopy bool) {

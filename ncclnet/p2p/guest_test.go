@@ -33,7 +33,7 @@ func rdma(t *testing.T, o Options) (out, in Options) {
 	}
 	known := map[area]*Memory{}
 	keyOf = func(c Comm, b []byte, remote bool) uint32 {
-		d := DeviceOf(unsafe.Pointer(c.c))
+		d := deviceOf(c)
 		if d == nil || len(b) == 0 {
 			return 0
 		}

@@ -81,12 +81,8 @@ func OpenDevice(iface string, addr netip.Addr) (*Device, error) {
 	return d, nil
 }
 
-// PD tells devices apart: see DeviceOf.
-func (d *Device) PD() unsafe.Pointer { return d.c.pd }
-
-// DeviceOf returns the device that moves a comm's bytes (a *C.struct_p2p_comm), or nil.
-func DeviceOf(comm unsafe.Pointer) *Device {
-	pd := C.p2p_device_of((*C.struct_p2p_comm)(comm))
+// DeviceAt returns the device that p2p_device_of names, or nil.
+func DeviceAt(pd unsafe.Pointer) *Device {
 	if pd == nil {
 		return nil
 	}
