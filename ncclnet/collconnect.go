@@ -47,8 +47,8 @@ var collListeners = handles[*collListener]{what: "CollNet listener"}
 // collHandle is what a rank's listen tells the others.
 type collHandle struct {
 	at   netip.AddrPort
-	key  group.Key // of the rendezvous there: ports are used again
-	guid uint64    // of the device
+	key  uint64 // of the rendezvous there: ports are used again
+	guid uint64 // of the device
 }
 
 // In NCCL's bytes: 8 of magic with its version, address (IPv4 as ::ffff:a.b.c.d), port, key, GUID,
@@ -64,7 +64,7 @@ func (c collHandle) put(h []byte) {
 	a := c.at.Addr().As16()
 	copy(h[8:], a[:])
 	binary.BigEndian.PutUint16(h[24:], c.at.Port())
-	binary.BigEndian.PutUint64(h[26:], uint64(c.key))
+	binary.BigEndian.PutUint64(h[26:], c.key)
 	binary.BigEndian.PutUint64(h[34:], c.guid)
 	binary.BigEndian.PutUint32(h[collChecksum:], crc32.ChecksumIEEE(h[:collChecksum]))
 }
@@ -75,7 +75,7 @@ func (c *collHandle) read(h []byte) bool {
 		return false
 	}
 	c.at = netip.AddrPortFrom(netip.AddrFrom16([16]byte(h[8:24])).Unmap(), binary.BigEndian.Uint16(h[24:]))
-	c.key, c.guid = group.Key(binary.BigEndian.Uint64(h[26:])), binary.BigEndian.Uint64(h[34:])
+	c.key, c.guid = binary.BigEndian.Uint64(h[26:]), binary.BigEndian.Uint64(h[34:])
 	return true
 }
 
@@ -116,7 +116,7 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		}
 		var key [8]byte
 		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
-		h := collHandle{at: at, key: group.Key(binary.BigEndian.Uint64(key[:])), guid: d.GUID}
+		h := collHandle{at: at, key: binary.BigEndian.Uint64(key[:]), guid: d.GUID}
 		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
 		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d, crowded: collDevices() > 1}))
 		return nil
@@ -237,11 +237,15 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 }
 
 func (l *collListener) exchange(ctx context.Context, first collHandle, rank, size int, blob []byte) ([][]byte, error) {
+	m, err := group.NewMeeting(first.key, l.settings.Secret)
+	if err != nil {
+		return nil, err
+	}
 	if rank == 0 {
-		return first.key.RendezvousOn(ctx, l, size, blob)
+		return m.RendezvousOn(ctx, l, size, blob)
 	}
 	at := netdev.Near(first.at, l.device.Name)
-	return first.key.Rendezvous(ctx, at.String(), rank, size, blob)
+	return m.Rendezvous(ctx, at.String(), rank, size, blob)
 }
 
 // tuning spells the settings of the tuner: ranks that choose differently would wait for each other

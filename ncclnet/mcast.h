@@ -290,8 +290,8 @@ struct mcast_stats {
 	uint64_t direct_ops;
 	/* Times that the switch was given up, and operations went on directly. */
 	uint64_t fallbacks;
-	/* Of chunks_dropped, those that belong to none of the group's operations. As the operations
-	 * did not fail, they are a stranger's. */
+	/* Of chunks_dropped, those that belong to none of the group's operations, or do not prove
+	 * MCAST_SECRET. As the operations did not fail, they are a stranger's. */
 	uint64_t chunks_mismatched;
 	/* Multicast datagrams that a firewall or security policy of this host refused; repairs bring
 	 * what was in them. */
@@ -326,6 +326,9 @@ struct mcast_stats {
 	uint64_t device_in_bytes;
 	/* Pinned memory, streams and events that the GPU's driver was asked for. */
 	uint64_t device_made;
+	/* Chunks received by multicast that the kernel wrote to a wrong place, so that they were
+	 * copied once more. */
+	uint64_t chunks_misplaced;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

@@ -54,4 +54,5 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.device_out_bytes = C.uint64_t(s.DeviceOutBytes)
 	to.device_in_bytes = C.uint64_t(s.DeviceInBytes)
 	to.device_made = C.uint64_t(s.DeviceMade)
+	to.chunks_misplaced = C.uint64_t(s.ChunksMisplaced)
 }

@@ -82,14 +82,18 @@ func (b *bench) meet(ctx context.Context, e endpoint) (blobs [][]byte, err error
 			e.Close()
 		}
 	}()
+	m, err := group.NewMeeting(0, b.settings.Secret)
+	if err != nil {
+		return nil, err
+	}
 	if !b.spawned || b.rank > 0 {
-		return group.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
+		return m.Rendezvous(ctx, b.rendezvousAt, b.rank, b.ranks, e.Blob())
 	}
 	ln, err := net.FileListener(os.NewFile(listenerFD, "rendezvous"))
 	if err != nil {
 		return nil, err
 	}
-	return group.RendezvousOn(ctx, ln, b.ranks, e.Blob())
+	return m.RendezvousOn(ctx, ln, b.ranks, e.Blob())
 }
 
 // lanes is this project's own group.
@@ -114,7 +118,7 @@ func (g lanes) count() (c [numCounters]uint64) {
 	s := g.Stats()
 	c[counterSent] = s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes
 	c[counterReceived] = s.GatherReceivedBytes + s.ReduceReceivedBytes
-	c[counterLost], c[counterInjected] = s.ChunksLost, s.ChunksInjected
+	c[counterLost], c[counterInjected], c[counterMisplaced] = s.ChunksLost, s.ChunksInjected, s.ChunksMisplaced
 	c[counterGatherOps], c[counterReduceOps] = s.GatherOps, s.ReduceOps
 	for class, at := range map[overlap.Class]int{overlap.Gather: counterGatherWaits, overlap.Reduce: counterReduceWaits} {
 		for phase, waited := range g.Waited(class) {

@@ -2,7 +2,8 @@
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
 // made of network namespaces, `mcast nccl` says what NCCL will do with the
-// plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration.
+// plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration, `mcast secret` makes a
+// secret for a job.
 package main
 
 import (
@@ -26,6 +27,7 @@ type commands struct {
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
 	Doctor  doctorCommand  `cmd:"" help:"Say what is wrong with this host, why it matters and what helps. Needs no root."`
+	Secret  secretCommand  `cmd:"" help:"Print a new secret of 256 bits for MCAST_SECRET."`
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 

@@ -178,6 +178,7 @@ const (
 	counterReceived
 	counterLost
 	counterInjected
+	counterMisplaced
 	counterCPU // nanoseconds
 	counterGatherOps
 	counterReduceOps

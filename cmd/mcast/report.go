@@ -49,6 +49,8 @@ type result struct {
 	RatioToMemcpy  float64 `json:"ratio_to_memcpy"`
 	ChunksLost     uint64  `json:"chunks_lost"`     // all ranks, all timed iterations
 	ChunksInjected uint64  `json:"chunks_injected"` // lost on purpose
+	// ChunksMisplaced is likewise of all ranks; the share is of chunks that came by multicast.
+	ChunksMisplaced uint64 `json:"chunks_misplaced"`
 	// CPU is what all ranks take of processors for an operation, in seconds: user and system.
 	CPU float64 `json:"cpu_s"`
 	// Of an overlap: the times of its parts alone, and how much faster both together are.
@@ -92,6 +94,7 @@ func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64
 		r.ReceivedBytes = max(r.ReceivedBytes, float64(report[counterReceived])/float64(r.Iters))
 		r.ChunksLost += report[counterLost]
 		r.ChunksInjected += report[counterInjected]
+		r.ChunksMisplaced += report[counterMisplaced]
 		r.CPU += float64(report[counterCPU]) / 1e9 / float64(r.Iters)
 	}
 	r.GatherWaits = meanWaits(reports, counterGatherOps, counterGatherWaits)

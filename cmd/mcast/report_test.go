@@ -20,8 +20,8 @@ import (
 func sample(name string, b *bench) result {
 	ranks := [][]uint64{make([]uint64, numCounters, numCounters+3), make([]uint64, numCounters, numCounters+3)}
 	for r, counters := range []map[int]uint64{
-		{counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterCPU: 1.5e9, counterGatherOps: 3, counterGatherWaits: 6_000},
-		{counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterCPU: 3e9, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000},
+		{counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterMisplaced: 1, counterCPU: 1.5e9, counterGatherOps: 3, counterGatherWaits: 6_000},
+		{counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterMisplaced: 5, counterCPU: 3e9, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000},
 	} {
 		for c, n := range counters {
 			ranks[r][c] = n
@@ -56,7 +56,7 @@ func TestResult(t *testing.T) {
 		Collective: "allgather", Fabric: "udp", Ranks: 2, Nodes: 2, Bytes: 1000, Count: 1000, Type: "u8", Iters: 3,
 		TimeUS: 30, P50US: 30, MinUS: 20, MaxUS: 40, // the slower rank of each iteration: 30, 40, 20
 		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, ReceivedBytes: 1010, SentRatio: 1.032, SentToLaw: 1.032, ReceivedToLaw: 1.01,
-		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2, CPU: 1.5,
+		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2, ChunksMisplaced: 6, CPU: 1.5,
 		GatherWaits: waits{Queued: 1, Finish: 2},
 	}, r)
 

@@ -98,11 +98,11 @@ func get(t *testing.T, url string) (status int, body string) {
 func TestSwitch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "switch.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"workers": 2, "memory": 67108864, "rate": "10Gbit/s", "drain-timeout": "50s", "json": true}`), 0o600))
-	p := runSwitch(t, []string{"MCAST_SECRET=correct-horse"}, "--config", file, "--http", "127.0.0.1:0")
+	p := runSwitch(t, []string{"MCAST_SECRET=correct-horse-battery-staple"}, "--config", file, "--http", "127.0.0.1:0")
 	addr := p.out.match(t, `^listening on (.*)$`)
 	metrics := p.err.match(t, `"url":"([^"]*)"`)
 
-	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse", Timeout: time.Minute})
+	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse-battery-staple", Timeout: time.Minute})
 	require.NoError(t, err)
 	defer func() { _ = rank.Close() }()
 	require.Equal(t, 2, rank.Terms.Stripes)
@@ -124,7 +124,7 @@ func TestSwitch(t *testing.T) {
 	require.ErrorIs(t, rank.Session.Err(), session.ErrDraining)
 	status, _ = get(t, health)
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	_, err = session.Dial(t.Context(), addr, session.Hello{Job: 2, Ranks: 1, Secret: "correct-horse"})
+	_, err = session.Dial(t.Context(), addr, session.Hello{Job: 2, Ranks: 1, Secret: "correct-horse-battery-staple"})
 	require.ErrorContains(t, err, "drains")
 	require.NoError(t, rank.Close())
 	require.NoError(t, p.wait(t))
@@ -185,7 +185,7 @@ func TestSwitchWarnsWhenOpenToAll(t *testing.T) {
 }
 
 func TestSwitchChecksTheSecretOfItsEnvironment(t *testing.T) {
-	for secret, want := range map[string]string{"seven77": "MCAST_SECRET: a secret of 7 bytes; want at least 8", "correct horse": "MCAST_SECRET: a secret with white space"} {
+	for secret, want := range map[string]string{"seven77": "MCAST_SECRET: a secret of 7 bytes; want at least 22", "correct horse battery staple": "MCAST_SECRET: a secret with white space"} {
 		cmd, _, stderr := mcast(t, []string{"MCAST_SECRET=" + secret}, "switch", "--bind", "127.0.0.1:0")
 		require.Error(t, cmd.Run())
 		require.Contains(t, stderr.String(), want)

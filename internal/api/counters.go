@@ -177,9 +177,9 @@ var counters = []Counter{
 	{"fallbacks", times, node, "s.fallbacks",
 		"Times that the switch was given up, and operations went on directly.",
 		"Should be 0; otherwise info() says why, and the log of the switch."},
-	{"chunks_mismatched", chunks, losses, "s.gather.Mismatched",
-		"Of chunks_dropped, those that belong to none of the group's operations. As the operations did not fail, " +
-			"they are a stranger's.",
+	{"chunks_mismatched", chunks, losses, "s.gather.Mismatched + s.fabric.Forged",
+		"Of chunks_dropped, those that belong to none of the group's operations, or do not prove MCAST_SECRET. As the " +
+			"operations did not fail, they are a stranger's.",
 		"Should be 0; otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT."},
 	{"sends_refused", datagrams, host, "s.fabric.Refused",
 		"Multicast datagrams that a firewall or security policy of this host refused; repairs bring what was in them.",
@@ -222,4 +222,8 @@ var counters = []Counter{
 	{"device_made", times, gpu, "s.device.Made",
 		"Pinned memory, streams and events that the GPU's driver was asked for.",
 		"Should stand still after the first step; otherwise works are kept that nobody needs."},
+	{"chunks_misplaced", chunks, gather, "s.fabric.Misplaced",
+		"Chunks received by multicast that the kernel wrote to a wrong place, so that they were copied once more.",
+		"Normal: a copy is all that it costs. Above 2 % of what is received, several roots send at once in messages below 8 KiB, as with an " +
+			"MTU of 1500 where the kernel merges nothing."},
 }

@@ -10,7 +10,7 @@ import (
 // FuzzLoad gives every variable any text. It is refused with its name, or understood the same way
 // again.
 func FuzzLoad(f *testing.F) {
-	for i, text := range []string{"", "auto", "eth0", "239.1.2.3", "5000", "2s", "0.01", "64K", "1MiB", "[::1]:4000", "a:1,b:2", "0", "-1", "NaN", "1e9", "off", "correct-horse"} {
+	for i, text := range []string{"", "auto", "eth0", "239.1.2.3", "5000", "2s", "0.01", "64K", "1MiB", "[::1]:4000", "a:1,b:2", "0", "-1", "NaN", "1e9", "off", "correct-horse-battery-staple"} {
 		for v := range table {
 			if v%4 == i%4 || text == table[v].Default {
 				f.Add(v, text)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -72,6 +71,13 @@ func choice(names ...string) kind[string] {
 func text(allowed string) kind[string] {
 	return kind[string]{name: "text", allowed: allowed, parse: func(s string) (string, bool) {
 		return s, s != "" && !strings.ContainsAny(s, " \t\n/")
+	}}
+}
+
+// file is a path.
+func file() kind[string] {
+	return kind[string]{name: "text", allowed: "the path of a file", parse: func(s string) (string, bool) {
+		return s, s != "" && !strings.ContainsRune(s, 0)
 	}}
 }
 
@@ -170,28 +176,9 @@ func hostPorts() kind[string] {
 
 // password is one that CheckSecret takes.
 func password() kind[string] {
-	return kind[string]{name: "text", allowed: "8 to 256 characters without white space", secret: true, parse: func(s string) (string, bool) {
+	return kind[string]{name: "text", allowed: "22 to 256 characters without white space, such as `mcast secret` makes", secret: true, parse: func(s string) (string, bool) {
 		return s, CheckSecret(s) == nil
 	}}
-}
-
-// Bounds of the length of a secret, in bytes.
-const (
-	minSecret = 8
-	maxSecret = 256
-)
-
-// CheckSecret returns what is wrong with a secret, of a rank or of a node: it is too
-// short or too long, or it is not printable or has white space, and would not survive
-// environments and files of one a line. The error does not show it.
-func CheckSecret(text string) error {
-	if len(text) < minSecret || len(text) > maxSecret {
-		return fmt.Errorf("a secret of %d bytes; want at least %d, at most %d", len(text), minSecret, maxSecret)
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
-		return errors.New("a secret with white space or control characters; want none")
-	}
-	return nil
 }
 
 func level() kind[slog.Level] {

@@ -52,6 +52,7 @@ type Settings struct {
 	SwitchMode    string // "reproducible" or "fast"
 	SwitchTimeout time.Duration
 	Secret        string
+	SecretFile    string
 
 	NetFabric          string // "auto", "shm", "tcp" or "verbs"
 	NetLanes           int
@@ -135,6 +136,11 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 	}
 	if s.Topology == "" && lookup != nil {
 		s.Topology = slurmTopology(lookup)
+	}
+	if s.SecretFile != "" {
+		if err := s.readSecret(lookup); err != nil {
+			errs = append(errs, fmt.Errorf("MCAST_SECRET_FILE=%q: %w", s.SecretFile, err))
+		}
 	}
 	for _, name := range sortedKeys(overrides) {
 		if !known(name) {

@@ -94,8 +94,10 @@ var table = []Variable{
 		"How the switch sums: in a fixed order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
 	row("MCAST_SWITCH_TIMEOUT", "10s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
 		"After such a silence of the switch Reduce-Scatter goes on directly."),
-	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "the switch admits everybody"),
-		"What rank and switch prove to each other; every datagram between them then carries a keyed tag. It is never logged."),
+	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "everybody on the network is taken for a rank"),
+		"What ranks prove to each other when they connect, and to the switch, whose datagrams then carry a keyed tag. All ranks need the same. It is never logged."),
+	row("MCAST_SECRET_FILE", "", func(s *Settings) *string { return &s.SecretFile }, orEmpty(file(), "MCAST_SECRET says it"),
+		"A file with the secret on its first line, for those who do not want it in an environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
 
 	row("MCAST_NET_FABRIC", "auto", func(s *Settings) *string { return &s.NetFabric }, choice("auto", "shm", "tcp", "verbs"),
 		"What NCCL's point-to-point messages go over; auto takes shm between processes of one host, else tcp. With verbs RDMA devices (RoCE v2) move them, without a copy; all ranks need it then."),

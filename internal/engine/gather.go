@@ -434,8 +434,8 @@ func (g *Gather) complete() {
 }
 
 // Expect implements fabric.Sink.
-func (g *Gather) Expect() fabric.Expected {
-	e, ok := g.comm.Expect()
+func (g *Gather) Expect(next *wire.Data) fabric.Expected {
+	e, ok := g.comm.Expect(next)
 	if !ok {
 		return fabric.Expected{}
 	}

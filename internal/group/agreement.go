@@ -116,6 +116,8 @@ func (a *agreement) add(r int, b, first *blob) error {
 		}
 	case b.Settings != first.Settings:
 		return difference(first.Settings, b.Settings, r)
+	case b.Secret != first.Secret:
+		return differentSecrets(first.Secret, b.Secret, r)
 	}
 	key, err := strconv.ParseUint(b.Key, 16, 64)
 	if err != nil {
@@ -163,6 +165,20 @@ func difference(first, other string, r int) *MismatchError {
 	return &MismatchError{
 		Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")},
 		Text: "ranks have different settings: " + strings.Join(text, "; "),
+	}
+}
+
+// differentSecrets says that rank r has not the secret of rank 0, each of which may have none.
+func differentSecrets(first, other string, r int) *MismatchError {
+	what := func(name string) string {
+		if name == "" {
+			return "no MCAST_SECRET"
+		}
+		return "the MCAST_SECRET with the digest " + name
+	}
+	return &MismatchError{
+		Ranks: [2]int{0, r}, What: [2]string{what(first), what(other)},
+		Text: fmt.Sprintf("rank 0 has %s, rank %d %s: set the same for all ranks", what(first), r, what(other)),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // dials is how many connections a rank makes at a time.
@@ -159,7 +160,7 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
 			if err = l.network.Acknowledged(c, d.Timeout); err == nil {
-				err = greet(ctx, c, a, purpose, peer)
+				err = greet(ctx, l.identity, c, a, purpose, peer)
 			}
 			if err == nil {
 				err = l.network.Acknowledged(c, 0)
@@ -209,19 +210,23 @@ func (a *agreement) why() string {
 }
 
 // greet says who connects, and for what, and returns once the peer has answered.
-func greet(ctx context.Context, c net.Conn, a *agreement, purpose wire.Purpose, peer int) error {
+func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *agreement, purpose wire.Purpose, peer int) error {
 	h := wire.Hello{Purpose: purpose, Rank: uint16(a.rank), Job: a.job, Key: a.keys[peer]}
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
 	err := within(ctx, c, 0, func() error {
-		if _, err := c.Write(b[:]); err != nil {
+		greeted, err := id.Dial(c)
+		if err != nil {
 			return err
 		}
-		_, err := io.ReadFull(c, b[:1])
+		if _, err := greeted.Write(b[:]); err != nil {
+			return err
+		}
+		_, err = io.ReadFull(greeted, b[:1])
 		return err
 	})
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
 		return errHungUp
 	case err == nil && wire.Answer(b[0]) == wire.Refused:
 		return errRefused

@@ -29,6 +29,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -73,6 +74,7 @@ type blob struct {
 	Port     int    `json:"p"`           // of its listener
 	Key      string `json:"k"`           // that its listener wants to hear
 	Job      string `json:"j"`           // drawn by every rank, rank 0's counts
+	Secret   string `json:"e,omitempty"` // the name of the identity, see identity.Identity.Name
 	RcvBuf   int    `json:"b"`           // largest receive buffer of a socket
 	Switches int    `json:"x"`           // aggregation nodes that it knows
 	Settings string `json:"s,omitempty"` // those that must agree and differ from the defaults
@@ -104,13 +106,21 @@ func Open(o Options) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLobby(o.Network, o.logger())
+	id, err := identity.New(o.Settings.Secret)
+	if err != nil {
+		return nil, err
+	}
+	name, err := id.Name()
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLobby(o.Network, o.logger(), id)
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	mine := blob{
 		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
-		Port: l.port(), RcvBuf: receiveLimit(o.Settings),
+		Port: l.port(), Secret: name, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,
 	}
@@ -133,10 +143,12 @@ func Open(o Options) (*Endpoint, error) {
 // bytes at most.
 func (e *Endpoint) Blob() []byte { return bytes.Clone(e.blob) }
 
-// Rendezvous exchanges the Blobs of all ranks, see Key.Rendezvous; rank 0 listens at addr.
+// Rendezvous exchanges the Blobs of all ranks, see Meeting.Rendezvous; rank 0 listens at addr.
 func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error) {
-	return Key(0).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
+	return e.meeting(0).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
 }
+
+func (e *Endpoint) meeting(key uint64) Meeting { return Meeting{key, e.lobby.identity} }
 
 // Close gives up an endpoint that has not joined. Join does so by itself.
 func (e *Endpoint) Close() { e.lobby.close() }
@@ -185,10 +197,11 @@ func receiveLimit(s config.Settings) int {
 }
 
 // Meet is Rendezvous and Join, both within MCAST_JOIN_TIMEOUT. The endpoint is used up either way.
-func (e *Endpoint) Meet(ctx context.Context, addr string, k Key) (*Group, error) {
+// key is Meeting.Key.
+func (e *Endpoint) Meet(ctx context.Context, addr string, key uint64) (*Group, error) {
 	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
-	blobs, err := k.rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
+	blobs, err := e.meeting(key).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
 	if err != nil {
 		e.Close()
 		return nil, err

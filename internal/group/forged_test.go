@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // TestForgedDatagramsEndNoGroup has somebody on a rank's host, whose datagrams pass every filter,
@@ -53,4 +54,91 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 		assert.Positive(t, g[rank].Stats().ChunksMismatched, "rank %d", rank)
 	}
 	each(t, ranks, func(rank int) error { return g[rank].Close() })
+}
+
+// TestForgedChunks has somebody on a rank's host who knows all but the secret forge chunks of the very operations that
+// ranks are in, of the right size and number, and send again whatever ranks have sent. All ranks wait for a late one
+// meanwhile, so that what is forged comes first. It changes nothing.
+func TestForgedChunks(t *testing.T) {
+	const ranks, shard, rounds, forgeries = 3, 100_000, 20, 50
+	g := assemble(t, ranks, withSecret)
+	group, port := g[0].agreed.group()
+	to := &unix.SockaddrInet4{Port: int(port), Addr: group.As4()}
+	spy := joined(t, group.As4(), int(port))
+	r := rand.New(rand.NewPCG(3, 4))
+	var recorded [][]byte
+	record := func() {
+		for len(recorded) < 500 {
+			b := make([]byte, 64<<10)
+			n, _, err := unix.Recvfrom(spy, b, unix.MSG_DONTWAIT)
+			if err != nil {
+				return
+			}
+			recorded = append(recorded, b[:n])
+		}
+	}
+	for round := range rounds {
+		sends := make([][]byte, ranks)
+		var want []byte
+		for rank := range ranks {
+			sends[rank] = make([]byte, shard)
+			fill(sends[rank], round*ranks+rank)
+			want = append(want, sends[rank]...)
+		}
+		late := r.IntN(ranks)
+		attacked := make(chan struct{})
+		go func() {
+			defer close(attacked)
+			for range forgeries {
+				h := wire.Data{
+					Job: g[0].agreed.job, Collective: wire.Allgather, Root: uint16(late), Seq: uint32(round),
+					PSN: uint32(r.IntN(3)), Bytes: shard,
+				}
+				b := make([]byte, wire.DataSize+seal.Size+g[0].info.ChunkBytes)
+				h.Put(b)
+				if len(recorded) > 0 && r.IntN(2) == 0 { // its tag is right, its number is not, or no more
+					copy(b, recorded[r.IntN(len(recorded))])
+				}
+				if r.IntN(4) == 0 {
+					b = b[:r.IntN(len(b))]
+				}
+				if err := unix.Sendto(spy, b, 0, to); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		each(t, ranks, func(rank int) error {
+			if rank == late {
+				<-attacked
+			}
+			got := make([]byte, ranks*shard)
+			if err := g[rank].Allgather(sends[rank], got); err != nil {
+				return err
+			}
+			if !bytes.Equal(want, got) {
+				return fmt.Errorf("round %d: wrong bytes", round)
+			}
+			return nil
+		})
+		record()
+	}
+	require.NotEmpty(t, recorded)
+	for rank := range ranks {
+		assert.Positive(t, g[rank].Stats().ChunksMismatched, "rank %d", rank)
+	}
+	each(t, ranks, func(rank int) error { return g[rank].Close() })
+}
+
+// joined returns a socket that receives what is sent to a group on loopback, and sends from it.
+func joined(t *testing.T, group [4]byte, port int) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	lo := [4]byte{127, 0, 0, 1}
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: group}))
+	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group, Address: lo, Ifindex: 1}))
+	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Address: lo, Ifindex: 1}))
+	return fd
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // lobby is where a rank receives the connections of its peers until they are asked for. It answers
@@ -24,6 +25,7 @@ import (
 type lobby struct {
 	network  Network
 	log      *slog.Logger
+	identity *identity.Identity
 	listener net.Listener
 	key      uint64
 
@@ -47,7 +49,7 @@ type caller struct {
 
 // newLobby listens at all addresses, of IPv4 and IPv6: at which of them the others come is known only
 // when all have met.
-func newLobby(n Network, log *slog.Logger) (*lobby, error) {
+func newLobby(n Network, log *slog.Logger, id *identity.Identity) (*lobby, error) {
 	ln, err := n.Listen(context.Background(), "tcp", ":0")
 	if err != nil {
 		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
@@ -57,7 +59,7 @@ func newLobby(n Network, log *slog.Logger) (*lobby, error) {
 	}
 	private(ln)
 	l := &lobby{
-		network: n, log: log, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
+		network: n, log: log, identity: id, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}), errs: map[int]error{},
 	}
 	go acceptor.Serve(ln, acceptor.Patience, l.greet)
@@ -76,18 +78,23 @@ func (l *lobby) port() int { return l.listener.Addr().(*net.TCPAddr).Port }
 func (l *lobby) greet(c net.Conn, proven func() bool) {
 	var b [wire.HelloSize]byte
 	var h wire.Hello
-	if _, err := io.ReadFull(c, b[:]); err != nil || h.Get(b[:]) != nil || h.Key != l.key {
+	greeted, err := l.identity.Accept(c) // acceptor ends what takes long
+	if err != nil {
+		return
+	}
+	if _, err := io.ReadFull(greeted, b[:]); err != nil || h.Get(b[:]) != nil || h.Key != l.key {
 		return
 	}
 	if proven() {
 		private(c)
-		l.welcome(c, caller{h.Purpose, int(h.Rank), h.Job})
+		l.welcome(c, greeted, caller{h.Purpose, int(h.Rank), h.Job})
 	}
 }
 
 // welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
-// only when its first connection has broken. One that comes when the first is in use is refused.
-func (l *lobby) welcome(c net.Conn, who caller) {
+// only when its first connection has broken. One that comes when the first is in use is refused. greeted
+// is where the answer goes.
+func (l *lobby) welcome(c, greeted net.Conn, who caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer := wire.Welcome
@@ -99,7 +106,7 @@ func (l *lobby) welcome(c net.Conn, who caller) {
 		return
 	}
 	// One byte on a new connection: it does not block.
-	if _, err := c.Write([]byte{byte(answer)}); err != nil || answer == wire.Refused {
+	if _, err := greeted.Write([]byte{byte(answer)}); err != nil || answer == wire.Refused {
 		_ = c.Close()
 		return
 	}

@@ -32,4 +32,7 @@ func (g *Group) logJoined(took time.Duration) {
 	for _, note := range i.Notes {
 		g.log.Warn(note)
 	}
+	if !g.agreed.oneHost && g.agreed.settings.Secret == "" {
+		g.log.Info("whoever is on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
+	}
 }

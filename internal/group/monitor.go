@@ -65,7 +65,7 @@ func (m *monitor) sample() sample {
 	c, f := m.gather.Stats()
 	s := sample{
 		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
-		tooLarge: f.TooLarge, forged: c.Mismatched, chunk: m.info.ChunkBytes,
+		tooLarge: f.TooLarge, forged: c.Mismatched + f.Forged, chunk: m.info.ChunkBytes,
 	}
 	s.by, s.reason = m.joinedBy.now(&c)
 	s.link, s.mtu = m.lobby.network.Look(m.info.Interface)

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -35,6 +37,9 @@ type fitter interface {
 func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := a.udpOptions(l.network)
+		if err == nil {
+			o.Key, err = a.datagramKey(l.identity)
+		}
 		if fits, ok := by.(fitter); ok && err == nil {
 			err = fits.Fit(&o)
 		}
@@ -114,6 +119,19 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	return o, err
 }
 
+// datagramKey returns the key of this group's tags; nil without a secret. Every rank has drawn a part of what it is
+// derived from, so that nothing recorded of another group has a right tag.
+func (a *agreement) datagramKey(id *identity.Identity) ([]byte, error) {
+	if id == nil {
+		return nil, nil
+	}
+	salt := binary.BigEndian.AppendUint64(nil, a.job)
+	for _, key := range a.keys {
+		salt = binary.BigEndian.AppendUint64(salt, key)
+	}
+	return id.Derive("datagrams", salt)
+}
+
 // narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's
 // column's.
 func (a *agreement) narrowToColumn(o *udp.Options) {
@@ -134,7 +152,7 @@ func packetFor(o *udp.Options) int {
 	case o.Interface == nil:
 		return 0 // this rank has failed
 	case o.Chunk > 0:
-		return udp.PacketFor(o.Family(), o.Chunk)
+		return o.PacketFor(o.Chunk)
 	}
 	return min(o.Narrowest().MTU, udp.MaxPacket)
 }
@@ -145,7 +163,7 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 	if paths.packet < paths.full {
 		a.narrow = paths.packet
 		text := paths.narrow(o.Narrowest().Name, mtu)
-		chunk := udp.ChunkFor(o.Family(), paths.packet)
+		chunk := o.ChunkFor(paths.packet)
 		switch {
 		case paths.packet < leastPacket:
 			return nil, &Fault{Kind: Path, Rank: paths.to, Text: text}
@@ -156,7 +174,7 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 		found = append(found, warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})
 	}
 	if o.Chunk == 0 {
-		o.Chunk = udp.ChunkFor(o.Family(), paths.packet)
+		o.Chunk = o.ChunkFor(paths.packet)
 	}
 	if paths.packet < min(mtu, udp.MaxPacket) {
 		a.segment = min(paths.packet-a.headers(), mostSegment)

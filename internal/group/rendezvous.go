@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // Rendezvous is a small TCP exchange of blobs for programs that bring no
 // store of their own. Every rank but 0 connects and sends a greeting; once all
-// have come, rank 0 answers each with all blobs. Integers are big-endian.
+// have come, rank 0 answers each with all blobs. With a secret all of it is TLS, and only who knows it takes part.
+// Integers are big-endian.
 //
 //	greeting  0 magic u64, 8 key u64, 16 size u32, 20 rank u32, 24 length u32, then the blob
 //	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else a message), 12 count u32, then count times: length u32, bytes
@@ -51,30 +53,40 @@ const otherJob refusal = "rendezvous: rank 0 of another job listens there by now
 
 func (r refusal) Error() string { return string(r) }
 
-// Key tells jobs apart that may come to one address, one after the other: a rank with
-// another key is turned away, so that one left over from a job that died
-// takes nobody's place. The functions without a key have all the same, 0.
-type Key uint64
-
-// Rendezvous is Key.Rendezvous for those who need no key.
-func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
-	return Key(0).rendezvous(ctx, kernel{}, addr, rank, size, blob)
+// Meeting says who meets at a rendezvous.
+type Meeting struct {
+	// Key tells jobs apart that may come to one address, one after the other: a rank with another key is
+	// turned away, so that one left over from a job that died takes nobody's place.
+	Key uint64
+	// Identity is of the secret that all have; nil: whoever comes is taken for a rank.
+	Identity *identity.Identity
 }
 
-// RendezvousOn is Key.RendezvousOn for those who need no key.
+// NewMeeting returns that of all who know a key and a secret, which may be empty.
+func NewMeeting(key uint64, secret string) (Meeting, error) {
+	id, err := identity.New(secret)
+	return Meeting{key, id}, err
+}
+
+// Rendezvous is Meeting.Rendezvous for those who need neither key nor secret.
+func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+	return Meeting{}.Rendezvous(ctx, addr, rank, size, blob)
+}
+
+// RendezvousOn is Meeting.RendezvousOn for those who need neither key nor secret.
 func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
-	return Key(0).RendezvousOn(ctx, ln, size, blob)
+	return Meeting{}.RendezvousOn(ctx, ln, size, blob)
 }
 
 // Rendezvous gives every rank the blobs of all, in rank order. Rank 0 listens
 // on addr ("host:port"), the others connect to it, at any time before ctx
 // ends. Connections that do not open with a proper greeting have no effect.
 // When ctx ends first, the error names the ranks that have not come.
-func (k Key) Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
-	return k.rendezvous(ctx, kernel{}, addr, rank, size, blob)
+func (m Meeting) Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
+	return m.rendezvous(ctx, kernel{}, addr, rank, size, blob)
 }
 
-func (k Key) rendezvous(ctx context.Context, n Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
+func (m Meeting) rendezvous(ctx context.Context, n Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(rank, size, blob); err != nil {
 		return nil, err
 	}
@@ -82,24 +94,24 @@ func (k Key) rendezvous(ctx context.Context, n Network, addr string, rank, size 
 		return [][]byte{blob}, nil
 	}
 	if rank > 0 {
-		return visit(ctx, n, addr, greeting{k, size, rank, blob})
+		return m.visit(ctx, n, addr, greeting{m.Key, size, rank, blob})
 	}
 	ln, err := n.Listen(ctx, "tcp", listenAddr(addr))
 	if err != nil {
 		return nil, fmt.Errorf("rendezvous: rank 0 cannot listen for the others: %w", err)
 	}
-	return k.RendezvousOn(ctx, ln, size, blob)
+	return m.RendezvousOn(ctx, ln, size, blob)
 }
 
 // RendezvousOn is rank 0's part of Rendezvous on a listener that is open
 // already. It closes ln.
-func (k Key) RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
+func (m Meeting) RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(0, size, blob); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	blobs := make([][]byte, size)
 	blobs[0] = blob
-	guests, err := gather(ctx, ln, k, blobs)
+	guests, err := m.gather(ctx, ln, blobs)
 	return answerAll(ctx, guests, blobs, err)
 }
 
@@ -159,7 +171,7 @@ type arrival struct {
 
 // gather fills blobs[1:] and returns the connection of each rank, those of
 // ranks that came even when it fails. It closes ln and every other connection.
-func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]net.Conn, error) {
+func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([]net.Conn, error) {
 	size := len(blobs)
 	guests := make([]net.Conn, size)
 	inside, leave := context.WithCancel(ctx)
@@ -168,11 +180,12 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 	served.Go(func() {
 		acceptor.Serve(ln, acceptor.Patience, func(conn net.Conn, proven func() bool) {
 			var g greeting
-			if g.read(conn) != nil || !proven() {
+			greeted, err := m.Identity.Accept(conn)
+			if err != nil || g.read(greeted) != nil || !proven() {
 				return
 			}
 			select {
-			case arrivals <- arrival{conn, g}:
+			case arrivals <- arrival{greeted, g}:
 			case <-inside.Done():
 				_ = conn.Close()
 			}
@@ -189,7 +202,7 @@ func gather(ctx context.Context, ln net.Listener, key Key, blobs [][]byte) ([]ne
 			err := fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
 			return guests, &missingError{1 + slices.Index(guests[1:], nil), err}
 		case a := <-arrivals:
-			if a.key != key {
+			if a.key != m.Key {
 				turnedAway = "; a process of another job was turned away"
 				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte(otherJob)}))
 				continue
@@ -242,11 +255,11 @@ func absent(guests []net.Conn) string {
 }
 
 // visit is the part of every rank but 0: it tries until rank 0 answers.
-func visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, error) {
+func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, error) {
 	message := putGreeting(g)
 	last := errors.New("no connection came about")
 	for {
-		blobs, err := visitOnce(ctx, n, addr, g.size, message)
+		blobs, err := m.visitOnce(ctx, n, addr, g.size, message)
 		var no refusal
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
@@ -267,7 +280,7 @@ func visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, e
 	}
 }
 
-func visitOnce(ctx context.Context, n Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
+func (m Meeting) visitOnce(ctx context.Context, n Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
 	conn, err := n.Dial(ctx, "tcp", addr, Dialing{Segment: smallSegment})
 	if err != nil {
 		return nil, err
@@ -281,10 +294,14 @@ func visitOnce(ctx context.Context, n Network, addr string, size int, message []
 		_ = conn.SetDeadline(time.Now().Add(patience))
 	})
 	defer stop()
-	if _, err := conn.Write(message); err != nil {
+	greeted, err := m.Identity.Dial(conn)
+	if err == nil {
+		_, err = greeted.Write(message)
+	}
+	if err != nil {
 		return nil, err
 	}
-	blobs, err = readAnswer(conn, size)
+	blobs, err = readAnswer(greeted, size)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errNoAnswer
 	}
@@ -318,14 +335,14 @@ func send(ctx context.Context, conn net.Conn, message []byte) error {
 }
 
 type greeting struct {
-	key        Key
+	key        uint64
 	size, rank int
 	blob       []byte
 }
 
 func putGreeting(g greeting) []byte {
 	b := binary.BigEndian.AppendUint64(nil, greetingMagic)
-	b = binary.BigEndian.AppendUint64(b, uint64(g.key))
+	b = binary.BigEndian.AppendUint64(b, g.key)
 	b = binary.BigEndian.AppendUint32(b, uint32(g.size)) // checkRendezvous bounds all three.
 	b = binary.BigEndian.AppendUint32(b, uint32(g.rank))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(g.blob)))
@@ -341,7 +358,7 @@ func (g *greeting) read(r io.Reader) error {
 	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxPart {
 		return errStranger
 	}
-	g.key = Key(binary.BigEndian.Uint64(head[8:]))
+	g.key = binary.BigEndian.Uint64(head[8:])
 	g.size = int(binary.BigEndian.Uint32(head[16:]))
 	g.rank = int(binary.BigEndian.Uint32(head[20:]))
 	g.blob = make([]byte, n)

@@ -265,7 +265,7 @@ func TestRendezvousTurnsAwayAnotherJob(t *testing.T) {
 	ln := listen(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	const ours, theirs = Key(7), Key(8)
+	ours, theirs := Meeting{Key: 7}, Meeting{Key: 8}
 	host := make(chan [][]byte)
 	go func() {
 		blobs, err := ours.RendezvousOn(ctx, ln, 3, []byte("zero"))
@@ -274,18 +274,18 @@ func TestRendezvousTurnsAwayAnotherJob(t *testing.T) {
 		}
 		host <- blobs
 	}()
-	straggle := func(key Key) {
-		_, err := key.Rendezvous(ctx, ln.Addr().String(), 1, 3, []byte("straggler"))
+	straggle := func(m Meeting) {
+		_, err := m.Rendezvous(ctx, ln.Addr().String(), 1, 3, []byte("straggler"))
 		require.EqualError(t, err, "rendezvous: rank 0 of another job listens there by now")
 	}
 	straggle(theirs)
 	first, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer first.Close()
-	_, err = first.Write(putGreeting(greeting{ours, 3, 1, []byte("one")}))
+	_, err = first.Write(putGreeting(greeting{ours.Key, 3, 1, []byte("one")}))
 	require.NoError(t, err)
 	straggle(theirs)
-	straggle(0)
+	straggle(Meeting{})
 	_, err = ours.Rendezvous(ctx, ln.Addr().String(), 2, 3, []byte("two"))
 	require.NoError(t, err)
 	want := [][]byte{[]byte("zero"), []byte("one"), []byte("two")}

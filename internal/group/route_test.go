@@ -277,15 +277,17 @@ func TestReasonsToGoDirectly(t *testing.T) {
 	waits(t)
 	closed := systest.ReservePort(t).String()
 	open := node(t, switchd.Config{})
-	sealed := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
+	sealed := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse-battery-staple"}}})
 	tiny := node(t, switchd.Config{Memory: 4096})
 	for name, c := range map[string]struct {
 		change func(r int, s *config.Settings)
 		reason string
 	}{
-		"closed port":   {func(_ int, s *config.Settings) { s.Switch = closed }, "refused"},
-		"no secret":     {func(_ int, s *config.Settings) { s.Switch = sealed.Addr().String() }, "MCAST_SECRET"},
-		"wrong secret":  {func(_ int, s *config.Settings) { s.Switch, s.Secret = sealed.Addr().String(), "wrong-horse" }, "secret"},
+		"closed port": {func(_ int, s *config.Settings) { s.Switch = closed }, "refused"},
+		"no secret":   {func(_ int, s *config.Settings) { s.Switch = sealed.Addr().String() }, "MCAST_SECRET"},
+		"wrong secret": {func(_ int, s *config.Settings) {
+			s.Switch, s.Secret = sealed.Addr().String(), "wrong-horse-battery-staple"
+		}, "secret"},
 		"one without":   {func(r int, s *config.Settings) { s.Switch = strings.Repeat(open.Addr().String(), 1-r/2) }, "names 1 nodes at rank 0 and 0 at rank 2"},
 		"no memory":     {func(_ int, s *config.Settings) { s.Switch = tiny.Addr().String() }, "memory"},
 		"only one sees": {func(r int, s *config.Settings) { s.Switch = []string{closed, open.Addr().String(), closed}[r] }, "rank 0"},
@@ -314,9 +316,9 @@ func TestReasonsToGoDirectly(t *testing.T) {
 // TestSecondAddress: of several nodes the first that all ranks can join is used.
 func TestSecondAddress(t *testing.T) {
 	waits(t)
-	n := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse"}}})
+	n := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse-battery-staple"}}})
 	g := worldOf(t, 3, func(_ int, s *config.Settings) {
-		s.Switch, s.Secret = "127.0.0.1:1,"+n.Addr().String(), "correct-horse"
+		s.Switch, s.Secret = "127.0.0.1:1,"+n.Addr().String(), "correct-horse-battery-staple"
 	})
 	stream(t, g, 5, 20, -1, nil)
 	for r := range g {

@@ -56,7 +56,7 @@ func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at string, l
 		left := limit - time.Since(start)
 		c, err := l.network.Dial(ctx, "tcp", at, Dialing{Timeout: max(left, redialEvery), Segment: smallSegment})
 		if err == nil {
-			if err = greet(ctx, c, a, wire.PurposeMesh, peer); err == nil {
+			if err = greet(ctx, l.identity, c, a, wire.PurposeMesh, peer); err == nil {
 				return c, nil
 			}
 			_ = c.Close()

@@ -105,7 +105,7 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 
 // TestSlowAnswer: a peer that takes long to answer a greeting has the connection, so no other way is tried.
 func TestSlowAnswer(t *testing.T) {
-	l, err := newLobby(kernel{}, slog.New(slog.DiscardHandler))
+	l, err := newLobby(kernel{}, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	defer l.close()
 	slow, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Peer is the node's end of a session. One goroutine reads (Accept, Offer,
@@ -157,7 +158,7 @@ func (p *Peer) Close() { p.line.close() }
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (p *Peer) Head() int {
 	if p.keys != nil {
-		return wire.SlotSize + TagSize
+		return wire.SlotSize + seal.Size
 	}
 	return wire.SlotSize
 }
@@ -167,7 +168,7 @@ func (p *Peer) Seals() Seals {
 	if p.keys == nil {
 		return Seals{}
 	}
-	return Seals{NewSealer(p.keys.tagsDown), NewSealer(p.keys.tagsUp)}
+	return Seals{seal.New(p.keys.tagsDown), seal.New(p.keys.tagsUp)}
 }
 
 // Local is the node's address, as the member sees it; Remote the member's.

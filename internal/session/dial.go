@@ -14,6 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // DefaultTimeout is the silence after which a side counts as lost, unless told otherwise.
@@ -261,7 +262,7 @@ func (s *Session) Datagram() int { return s.datagram }
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (s *Session) Head() int {
 	if s.keys != nil {
-		return wire.SlotSize + TagSize
+		return wire.SlotSize + seal.Size
 	}
 	return wire.SlotSize
 }
@@ -271,7 +272,7 @@ func (s *Session) Seals() Seals {
 	if s.keys == nil {
 		return Seals{}
 	}
-	return Seals{NewSealer(s.keys.tagsUp), NewSealer(s.keys.tagsDown)}
+	return Seals{seal.New(s.keys.tagsUp), seal.New(s.keys.tagsDown)}
 }
 
 // Ready waits until all ranks are there and returns the terms, without timers,

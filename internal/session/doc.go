@@ -15,7 +15,7 @@
 // Both prove that they know the secret by the HMAC, whose keys depend on the
 // nonces of both. Every wait is bounded; what is no frame ends the connection.
 //
-// Sealer makes the keyed tags of datagrams from the same secret.
+// Seals have the keyed tags of datagrams, made from the same secret.
 //
 // The words are in docs/GLOSSARY.md.
 package session

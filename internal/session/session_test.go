@@ -20,7 +20,7 @@ import (
 
 const (
 	patience = time.Minute // bounds what ought to happen at once
-	secret   = "correct-horse"
+	secret   = "correct-horse-battery-staple"
 )
 
 var someTerms = innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
@@ -115,7 +115,7 @@ func TestASession(t *testing.T) {
 		t.Run("secret "+word, func(t *testing.T) {
 			var secrets Secrets
 			if word != "" {
-				secrets = Secrets{{Name: "other", Text: "something else"}, {Name: "mine", Text: word}}
+				secrets = Secrets{{Name: "other", Text: "a-secret-of-somebody-else"}, {Name: "mine", Text: word}}
 			}
 			n := listen(t, secrets)
 			s, err := dial(t, n, func(h *Hello) { h.Secret = word; h.Reproducible = true })
@@ -243,11 +243,11 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 		change  func(*Hello)
 		want    string
 	}{
-		"wrong secret":   {Secrets{{Text: "something else"}}, func(h *Hello) { h.Secret = secret }, "does not know this secret"},
+		"wrong secret":   {Secrets{{Text: "a-secret-of-somebody-else"}}, func(h *Hello) { h.Secret = secret }, "does not know this secret"},
 		"no secret":      {Secrets{{Text: secret}}, nil, "set MCAST_SECRET"},
 		"open node":      {nil, func(h *Hello) { h.Secret = secret }, "the switch has no secrets"},
-		"short secret":   {nil, func(h *Hello) { h.Secret = "hey" }, "want at least 8"},
-		"white space":    {nil, func(h *Hello) { h.Secret = "two words" }, "white space"},
+		"short secret":   {nil, func(h *Hello) { h.Secret = "hey" }, "want at least 22"},
+		"white space":    {nil, func(h *Hello) { h.Secret = "several words, of white space" }, "white space"},
 		"long secret":    {nil, func(h *Hello) { h.Secret = strings.Repeat("x", 257) }, "at most 256"},
 		"rank":           {nil, func(h *Hello) { h.Rank = 3 }, "rank 3 of 3"},
 		"ranks":          {nil, func(h *Hello) { h.Ranks = 1 << 16 }, "65536 ranks"},
@@ -419,14 +419,14 @@ func TestFramesCannotBeChanged(t *testing.T) {
 }
 
 func TestReadSecrets(t *testing.T) {
-	all, err := ReadSecrets(strings.NewReader("# tenants\n\n alice wonderland \nanonymous\n"))
+	all, err := ReadSecrets(strings.NewReader("# tenants\n\n alice wonderland-and-the-looking-glass \nanonymous-but-long-enough\n"))
 	require.NoError(t, err)
-	require.Equal(t, Secrets{{"alice", "wonderland"}, {"", "anonymous"}}, all)
+	require.Equal(t, Secrets{{"alice", "wonderland-and-the-looking-glass"}, {"", "anonymous-but-long-enough"}}, all)
 	for text, want := range map[string]string{
-		"":                        "no secret",
-		"# nothing\n":             "no secret",
-		"good-enough\na b c\n":    "line 2 has 3 words",
-		"x shorty\nalice short\n": "line 1: a secret of 6 bytes",
+		"":                                    "no secret",
+		"# nothing\n":                         "no secret",
+		"good-enough-to-be-a-secret\na b c\n": "line 2 has 3 words",
+		"x shorty\nalice short\n":             "line 1: a secret of 6 bytes",
 	} {
 		_, err := ReadSecrets(strings.NewReader(text))
 		require.ErrorContains(t, err, want)

@@ -63,10 +63,10 @@ func TestWhoIsRefused(t *testing.T) {
 }
 
 func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
-	s := start(t, Config{Secrets: session.Secrets{{Name: "a", Text: "first-secret"}, {Name: "b", Text: "second-secret"}}})
-	one, err := dial(t, s, session.Hello{Job: 1, Secret: "first-secret"})
+	s := start(t, Config{Secrets: session.Secrets{{Name: "a", Text: "the-secret-of-the-first-tenant"}, {Name: "b", Text: "the-secret-of-the-second-tenant"}}})
+	one, err := dial(t, s, session.Hello{Job: 1, Secret: "the-secret-of-the-first-tenant"})
 	require.NoError(t, err)
-	other, err := dial(t, s, session.Hello{Job: 1, Epoch: 9, Secret: "second-secret"})
+	other, err := dial(t, s, session.Hello{Job: 1, Epoch: 9, Secret: "the-secret-of-the-second-tenant"})
 	require.NoError(t, err)
 	require.Equal(t, 2, s.Stats().Jobs)
 	require.NoError(t, one.Err())
@@ -75,13 +75,13 @@ func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
 
 // TestShareOfASecret gives each of two half of the jobs and of the memory.
 func TestShareOfASecret(t *testing.T) {
-	s := start(t, Config{Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10, Secrets: session.Secrets{{Text: "first-secret"}, {Text: "second-secret"}}})
+	s := start(t, Config{Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10, Secrets: session.Secrets{{Text: "the-secret-of-the-first-tenant"}, {Text: "the-secret-of-the-second-tenant"}}})
 	with := func(word string) func(*session.Hello) { return func(h *session.Hello) { h.Secret = word } }
-	reduceScatter(t, 1, join(t, 2, at(s), with("first-secret")), someOps...)
+	reduceScatter(t, 1, join(t, 2, at(s), with("the-secret-of-the-first-tenant")), someOps...)
 	require.LessOrEqual(t, s.Stats().Memory, int64(256<<10))
-	_, err := dial(t, s, session.Hello{Job: 1, Secret: "first-secret"})
+	_, err := dial(t, s, session.Hello{Job: 1, Secret: "the-secret-of-the-first-tenant"})
 	require.ErrorContains(t, err, "1 jobs of this secret")
-	reduceScatter(t, 2, join(t, 2, at(s), with("second-secret")), someOps...)
+	reduceScatter(t, 2, join(t, 2, at(s), with("the-secret-of-the-second-tenant")), someOps...)
 }
 
 func TestTooMany(t *testing.T) {
@@ -176,7 +176,7 @@ func TestChildWithoutParent(t *testing.T) {
 }
 
 func TestChildAndParentOfDifferentSecrets(t *testing.T) {
-	root := start(t, Config{Secrets: secrets("another-secret")})
+	root := start(t, Config{Secrets: secrets("a-secret-of-somebody-else")})
 	s := start(t, Config{Parent: root.Addr().String(), Secrets: secrets(secret)})
 	_, err := dial(t, s, session.Hello{Job: 1, Secret: secret})
 	require.ErrorContains(t, err, "parent switch")

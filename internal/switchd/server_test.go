@@ -21,7 +21,7 @@ import (
 
 const patience = time.Minute // bounds what ought to happen soon
 
-const secret = "correct-horse"
+const secret = "correct-horse-battery-staple"
 
 func start(t *testing.T, c Config) *Server {
 	t.Helper()

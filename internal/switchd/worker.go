@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 const (
@@ -168,7 +169,7 @@ func (w *worker) watch(l *link) (err error) {
 	l.batch = w.plain
 	if l.seals.Out != nil {
 		if w.sealed == nil {
-			if w.sealed, err = newBatch(wire.SlotSize + session.TagSize); err != nil {
+			if w.sealed, err = newBatch(wire.SlotSize + seal.Size); err != nil {
 				return err
 			}
 		}

@@ -23,7 +23,7 @@ func Join(ctx context.Context, addr string, rank, size int, o Options) (*Group, 
 	if err != nil {
 		return nil, err
 	}
-	return opened(e.endpoint.Meet(ctx, addr, group.Key(o.Job)))
+	return opened(e.endpoint.Meet(ctx, addr, o.Job))
 }
 
 // checkAddress finds what would otherwise be tried again and again.

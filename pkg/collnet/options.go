@@ -47,7 +47,7 @@ type Options struct {
 	// Switches are host:port of nodes that add (`mcast switch`), in the order in which to try them
 	// (MCAST_SWITCH); none: each rank sums its own shard.
 	Switches []string
-	// Secret is what ranks and switch prove to each other, 8 to 256 characters (MCAST_SECRET);
+	// Secret is what ranks and switch prove to each other, 22 to 256 characters (MCAST_SECRET);
 	// empty: the switch must admit everybody.
 	Secret string
 	// Timeout is how long a rank may give no sign of life, or a path acknowledge no data, from 100ms

@@ -28,7 +28,7 @@ func TestZeroOptions(t *testing.T) {
 func TestFromEnv(t *testing.T) {
 	for name, value := range map[string]string{
 		"MCAST_FABRIC": "udp", "MCAST_IFACE": "eth7", "MCAST_GROUP": "239.1.2.3", "MCAST_PORT": "5000", "MCAST_SWITCH": "a:1,b:2",
-		"MCAST_SECRET": "not-secret", "MCAST_TIMEOUT": "7s", "MCAST_JOIN_TIMEOUT": "8s", "MCAST_CLASS": "background",
+		"MCAST_SECRET": "not-secret-since-it-is-here", "MCAST_TIMEOUT": "7s", "MCAST_JOIN_TIMEOUT": "8s", "MCAST_CLASS": "background",
 		"MCAST_CHUNK": "4096", "MCAST_LOG": "debug",
 	} {
 		t.Setenv(name, value)
@@ -39,7 +39,7 @@ func TestFromEnv(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Options{
 		Fabric: UDP, Interface: "eth7", MulticastGroup: netip.MustParseAddr("239.1.2.3"), Port: 5000, Switches: []string{"a:1", "b:2"},
-		Secret: "not-secret", Timeout: 7 * time.Second, JoinTimeout: 8 * time.Second, Background: true, environment: &asked,
+		Secret: "not-secret-since-it-is-here", Timeout: 7 * time.Second, JoinTimeout: 8 * time.Second, Background: true, environment: &asked,
 	}, o)
 	s, err := o.settings()
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestBadOptions(t *testing.T) {
 		{Options{MulticastGroup: netip.MustParseAddr("10.0.0.1")}, `Options.MulticastGroup: "10.0.0.1" is not allowed: want empty (derived`},
 		{Options{Port: 80}, `Options.Port: "80" is not allowed: want 0 (derived from the job) or a whole number from 1024 to 65535`},
 		{Options{Switches: []string{"a:1", "b"}}, `Options.Switches: "a:1,b" is not allowed`},
-		{Options{Secret: "short"}, `Options.Secret: "..." is not allowed: want empty (the switch admits everybody) or 8 to 256 characters`},
+		{Options{Secret: "short"}, `Options.Secret: "..." is not allowed: want empty (everybody on the network is taken for a rank) or 22 to 256 characters`},
 		{Options{Timeout: time.Millisecond}, `Options.Timeout: "1ms" is not allowed: want a duration from 100ms to 1h`},
 		{Options{Timeout: -time.Second}, `Options.Timeout: "-1s" is not allowed`},
 		{Options{JoinTimeout: time.Hour * 25}, `Options.JoinTimeout: "25h0m0s" is not allowed: want a duration from 100ms to 24h`},

@@ -198,7 +198,7 @@ func (n *rank) check() {
 	if n.Digest {
 		return
 	}
-	e := n.engine.Expect()
+	e := n.engine.Expect(nil)
 	if len(e.Dst) == 0 {
 		return
 	}

@@ -302,7 +302,11 @@ func (f *rankFabric) receive(s fabric.Sink, p *received) {
 
 // place offers a chunk to the engine and puts it where it says.
 func (f *rankFabric) place(s fabric.Sink, h *wire.Data, size int, payload []byte, token uint64) fabric.Verdict {
+	expected := s.Expect(h)
 	dst, verdict, _ := s.Accept(h, size)
+	if verdict == fabric.Take && !f.n.Digest && len(expected.Dst) > 0 && &expected.Dst[0] != &dst[0] {
+		f.n.fail("rank %d: expects %+v elsewhere than it is placed", f.n.rank, h)
+	}
 	if verdict == fabric.Take && f.n.put(h, dst, payload, token) {
 		f.n.moved()
 		s.Received(h)

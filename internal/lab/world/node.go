@@ -23,7 +23,7 @@ type Node struct {
 const nodePort = 7470
 
 // secret is that of all nodes and ranks that have one.
-const secret = "correct-horse-battery"
+const secret = "correct-horse-battery-staple"
 
 // address is where a node is.
 func (s *Scenario) address(node int) string {

@@ -133,7 +133,7 @@ func TestFail(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = c.Deadline()
 	assert.False(t, ok)
-	_, ok = c.Expect()
+	_, ok = c.Expect(nil)
 	assert.False(t, ok)
 	h := wire.Data{Collective: wire.Allgather, Job: job, Root: 1, Bytes: 32}
 	_, ok = c.Place(0, &h, 16)

@@ -214,7 +214,7 @@ func TestForgedBeginningIsForgotten(t *testing.T) {
 	n.run()
 	require.NoError(t, n.post(Op{Collective: wire.Broadcast, Root: 1, Bytes: 200_000}, 1))
 	for len(n.way) > 0 {
-		_, _ = n.comms[0].Expect()
+		_, _ = n.comms[0].Expect(nil)
 		n.step()
 	}
 	require.True(t, n.done())

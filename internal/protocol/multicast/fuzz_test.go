@@ -112,11 +112,18 @@ func (z *fuzzer) chunk(h *wire.Data, n int) {
 	if z.cfg.Lossless && z.c.Hold(h) {
 		return
 	}
+	e, expects := z.c.Expect(h)
+	if expects {
+		z.expected(e)
+	}
 	pl, ok := z.c.Place(z.now, h, n)
 	if !ok {
 		return
 	}
 	z.inside(pl, n, "places")
+	if expects && (pl.Arena || pl.Seq != e.Seq || pl.Offset != e.Offset) {
+		z.t.Fatalf("expects %+v at %+v and places it at %+v", h, e, pl)
+	}
 	z.c.Received(z.now, h)
 }
 
@@ -172,11 +179,21 @@ func (z *fuzzer) drain() {
 		z.inside(r.Place, int(r.Message.Bytes), "repairs")
 		z.c.Repaired(&r)
 	}
-	if e, ok := z.c.Expect(); ok {
-		s := z.ops[e.Seq]
-		if e.Offset < 0 || e.Bytes < 0 || e.Offset+e.Bytes > roomOf(&s) || e.PSN+e.Count > s.chunks {
-			z.t.Fatalf("expects %+v of %+v", e, s)
-		}
+	if e, ok := z.c.Expect(nil); ok {
+		z.expected(e)
+	}
+}
+
+// expected checks that a guess is of chunks of an operation in flight that have not arrived.
+func (z *fuzzer) expected(e Expected) {
+	s, ok := z.ops[e.Seq]
+	if !ok || e.Offset < 0 || e.Bytes < 0 || e.Offset+e.Bytes > roomOf(&s) || e.Count < 1 || e.PSN+e.Count > s.chunks {
+		z.t.Fatalf("expects %+v of %+v", e, s)
+	}
+	p := z.c.ops.at(e.Seq)
+	first := p.bit(p.shard(e.Root), e.PSN)
+	if p.receiver.have.NextSet(first, first+e.Count) < first+e.Count {
+		z.t.Fatalf("expects %+v, of which something has arrived", e)
 	}
 }
 

@@ -194,9 +194,13 @@ type Expected struct {
 
 // Expect guesses what arrives next, so that a fabric can receive in place. It returns false when it
 // has no idea. Only buffers of posted operations are named, and only chunks that have not arrived.
-func (c *Comm) Expect() (Expected, bool) {
+// next, unless it is nil, is the header of the first chunk to come: those behind it follow it.
+func (c *Comm) Expect(next *wire.Data) (Expected, bool) {
 	if c.err != nil {
 		return Expected{}, false
+	}
+	if next != nil {
+		return c.expectFrom(next)
 	}
 	if p := c.ops.ops[c.latest%maxKnown]; p != nil && p.seq == c.latest && p.state == active && p.mode.kind == serial {
 		if e, ok := p.next(); ok {
@@ -220,8 +224,27 @@ func (p *op) next() (Expected, bool) {
 	if !ok {
 		return Expected{}, false
 	}
+	return p.expected(s, psn, p.chunks), true
+}
+
+// expectFrom guesses that a chunk is followed by those behind it in its shard.
+func (c *Comm) expectFrom(h *wire.Data) (Expected, bool) {
+	p := c.ops.ops[h.Seq%maxKnown]
+	if p == nil || p.seq != h.Seq || p.state != active || !p.mode.kind.inPlace() || int(h.Root) >= c.cfg.Size {
+		return Expected{}, false
+	}
+	s, psn := p.shard(int(h.Root)), int(h.PSN)
+	if s < 0 || psn >= p.chunks {
+		return Expected{}, false
+	}
+	to := p.receiver.lackedTo(&p.layout, s, psn)
+	return p.expected(s, psn, to), to > psn
+}
+
+// expected are chunks [from, to) of a shard.
+func (p *op) expected(shard, from, to int) Expected {
 	return Expected{
-		Seq: p.seq, Root: p.rootOf(s), PSN: psn, Count: p.chunks - psn,
-		Offset: p.offset(s, psn), Bytes: p.bytes - psn*p.chunk,
-	}, true
+		Seq: p.seq, Root: p.rootOf(shard), PSN: from, Count: to - from,
+		Offset: p.offset(shard, from), Bytes: min(p.bytes, to*p.chunk) - from*p.chunk,
+	}
 }

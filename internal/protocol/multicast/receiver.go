@@ -65,6 +65,15 @@ func (r *receiver) lacks(l *layout, shard, from, to int) bool {
 	return r.have.NextClear(l.bit(shard, from), l.bit(shard, to)) < l.bit(shard, to)
 }
 
+// lackedTo returns the first chunk of a shard from one on that has arrived, or its end.
+func (r *receiver) lackedTo(l *layout, shard, from int) int {
+	end := int(r.seen[shard].end)
+	if from >= end {
+		return l.chunks
+	}
+	return r.have.NextSet(l.bit(shard, from), l.bit(shard, end)) - l.bit(shard, 0)
+}
+
 // next guesses which chunk arrives next: the one above all of the shard that the last one was of,
 // or of the next shard of which the end is missing.
 func (r *receiver) next(l *layout) (shard, psn int, ok bool) {

@@ -18,6 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
@@ -98,8 +99,8 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*SwitchConn, *mirro
 	m := &mirror{Socket: theirs}
 	var seals session.Seals
 	if key != nil {
-		seals = session.Seals{Out: session.NewSealer(key), In: session.NewSealer(key)}
-		m.seals = session.Seals{Out: session.NewSealer(key), In: session.NewSealer(key)}
+		seals = session.Seals{Out: seal.New(key), In: seal.New(key)}
+		m.seals = session.Seals{Out: seal.New(key), In: seal.New(key)}
 	}
 	var err error
 	m.batch, err = datagram.NewBatch(m.seals.Head(), chunk)
@@ -151,10 +152,10 @@ func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 		u, m, o := rig(t, chunk, key, true)
 		before := append([]byte{}, o.Send...)
 		forged, garbage := make([]byte, chunk), make([]byte, chunk)
-		seal := m.seals.Out
-		m.seals.Out = session.NewSealer(append([]byte{1}, key[1:]...))
+		honest := m.seals.Out
+		m.seals.Out = seal.New(append([]byte{1}, key[1:]...))
 		m.send(t, m.result(0), forged)
-		m.seals.Out = seal
+		m.seals.Out = honest
 		other := m.result(0)
 		other.Job++
 		m.send(t, other, garbage)

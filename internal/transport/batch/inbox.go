@@ -108,6 +108,22 @@ func (b *Inbox) Receive(fd int, use Kernel, places []byte, each, most int) sysca
 	return e
 }
 
+// Peek returns the header of the first datagram of a socket's queue, which stays there; EAGAIN: there is none.
+// It is valid until the next Receive or Peek.
+func (b *Inbox) Peek(fd int) ([]byte, syscall.Errno) {
+	b.calls.Add(1)
+	n, e := sys.Peek(fd, b.mem.heads[0][:b.head])
+	return b.mem.heads[0][:n], e
+}
+
+// Longest returns how many bytes the longest message of the last call to Receive has.
+func (b *Inbox) Longest() (n int) {
+	for i := range b.messages {
+		n = max(n, int(b.mem.messages[i].Len))
+	}
+	return n
+}
+
 // Drained reports whether the last call to Receive took fewer messages than it could, so that it has
 // seen the end of the queue.
 func (b *Inbox) Drained() bool { return b.messages < b.asked }

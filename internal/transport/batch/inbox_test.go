@@ -115,3 +115,25 @@ func TestMost(t *testing.T) {
 		require.Equal(t, c.want, got, "%+v", c)
 	}
 }
+
+// A header can be looked at before its datagram is received.
+func TestPeek(t *testing.T) {
+	in, from, to := inboxPair(t, 100)
+	_, e := in.Peek(to)
+	require.Equal(t, unix.EAGAIN, e)
+	for i, n := range []int{100, 10 - head} {
+		require.NoError(t, unix.Send(from, numbered(i, n), 0))
+		for range 2 {
+			b, e := in.Peek(to)
+			require.Zero(t, e)
+			require.Equal(t, numbered(i, n)[:min(head, head+n)], b)
+		}
+		require.Zero(t, in.Receive(to, Kernel{}, nil, 0, 1))
+		require.Equal(t, head+n, in.Longest())
+		var d Datagram
+		require.True(t, in.Next(&d))
+		require.Equal(t, numbered(i, n), append(append([]byte{}, d.Head...), d.Payload...))
+	}
+	_, e = in.Peek(to)
+	require.Equal(t, unix.EAGAIN, e)
+}

@@ -60,8 +60,9 @@ const (
 
 // Sink receives what a fabric's Poll finds. The engine implements it.
 type Sink interface {
-	// Expect returns the best guess at what arrives next.
-	Expect() Expected
+	// Expect returns the best guess at what arrives next. next is the header of the first chunk of
+	// it, where the fabric has looked at that, or nil.
+	Expect(next *wire.Data) Expected
 	// Accept says what becomes of a chunk with a payload of n bytes. It is asked for chunks that
 	// have arrived, once for each unless it says Hold: what is dropped is counted there. With
 	// Take, dst is where the payload goes: n bytes long, and valid until the next call of any
@@ -173,6 +174,7 @@ type Stats struct {
 	ReceivedChunks uint64 // datagrams that passed the filter
 	ReceivedBytes  uint64
 	Dropped        uint64 // received and thrown away: duplicates, stale, malformed
+	Forged         uint64 // of Dropped, those with a wrong tag
 	Injected       uint64 // lost on purpose (fabric/fault)
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64

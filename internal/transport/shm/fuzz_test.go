@@ -18,9 +18,9 @@ type greedy struct {
 	into  []byte
 }
 
-func (g *greedy) Expect() fabric.Expected { return fabric.Expected{} }
-func (g *greedy) Received(*wire.Data)     {}
-func (g *greedy) Broken(_ int, err error) { require.Error(g.t, err) }
+func (g *greedy) Expect(*wire.Data) fabric.Expected { return fabric.Expected{} }
+func (g *greedy) Received(*wire.Data)               {}
+func (g *greedy) Broken(_ int, err error)           { require.Error(g.t, err) }
 
 func (g *greedy) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	require.LessOrEqual(g.t, n, g.chunk)

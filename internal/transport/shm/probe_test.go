@@ -30,7 +30,7 @@ func newProbe(w *Region) *probe {
 	return &probe{g: w.Gather(), rank: w.Rank(), broken: map[int]error{}, patience: time.Minute}
 }
 
-func (p *probe) Expect() fabric.Expected { return fabric.Expected{} }
+func (p *probe) Expect(*wire.Data) fabric.Expected { return fabric.Expected{} }
 
 func (p *probe) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	if h.Seq != p.seq || p.left == 0 {

@@ -125,6 +125,18 @@ func Receive(fd int, b []byte) (int, syscall.Errno) {
 	}
 }
 
+// Peek copies the first bytes of what is first in a socket's queue, which stays there, without waiting,
+// and returns how many.
+func Peek(fd int, b []byte) (int, syscall.Errno) {
+	for {
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+			uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_PEEK, 0, 0)
+		if e != unix.EINTR {
+			return count(n, e), e
+		}
+	}
+}
+
 func count(n uintptr, e syscall.Errno) int {
 	if e != 0 {
 		return 0

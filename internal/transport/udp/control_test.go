@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -55,6 +56,27 @@ func TestControlArrivesInOrder(t *testing.T) {
 	}
 	require.Equal(t, want, s.heard)
 	require.EqualValues(t, 5000*wire.ControlSize, ranks[0].Stats().ControlBytes)
+}
+
+// TestMessagesDoNotWaitForChunks: what a budget has left over comes first the next time, though there are chunks for
+// many more.
+func TestMessagesDoNotWaitForChunks(t *testing.T) {
+	const chunks, budget = 60, 10
+	ranks, _ := group(t, 2, func(o *Options) { o.Chunk, o.Offload = 1440, batch.OffloadSingle })
+	s := newSink(1, 2, 1440, chunks*1440)
+	require.Equal(t, chunks, ranks[0].Multicast(run(0, 1, make([]byte, s.shard), 0, chunks)))
+	require.True(t, ranks[0].Control(1, &wire.Control{Kind: wire.Ready}, nil))
+	ranks[0].Flush()
+	for _, fd := range []int{ranks[1].receivers[0].fd, ranks[1].peers[0].fd} {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	for range 2 {
+		polled(ranks[1], s, budget)
+	}
+	require.Len(t, s.heard, 1)
+	require.Equal(t, chunks-budget, s.left)
 }
 
 // TestRepairs sends more repairs than queues and sockets hold at once.

@@ -47,8 +47,8 @@ type Edges struct {
 
 // counters are fabric.Stats while they change.
 type counters struct {
-	sentBytes, controlBytes, sentChunks, receivedChunks, receivedBytes, dropped, misplaced, syscalls atomic.Uint64
-	refused, unreachable, tooLarge                                                                   atomic.Uint64
+	sentBytes, controlBytes, sentChunks, receivedChunks, receivedBytes, dropped, misplaced, forged, syscalls atomic.Uint64
+	refused, unreachable, tooLarge                                                                           atomic.Uint64
 }
 
 // Begin prepares for the connections of a fabric. serve deals with what else Watch was told of, once it is ready.
@@ -141,7 +141,8 @@ func (g *Edges) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	}
 	for i := range ready {
 		if done >= budget {
-			return done, true // The rest stays ready.
+			g.ready = ready[i:] // They come first the next time.
+			return done, true
 		}
 		n, left := g.serveReady(&ready[i], s, budget-done)
 		done, more = done+n, more || left
@@ -199,7 +200,7 @@ func (g *Edges) Stats() fabric.Stats {
 		Repairs:   repairs,
 		SentBytes: c.sentBytes.Load(), ControlBytes: c.controlBytes.Load(),
 		SentChunks: c.sentChunks.Load(), ReceivedChunks: c.receivedChunks.Load(), ReceivedBytes: c.receivedBytes.Load(),
-		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
+		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Forged: c.forged.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
 		Refused: c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
 	}
 }

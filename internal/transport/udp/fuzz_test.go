@@ -25,9 +25,9 @@ type catcher struct {
 	sent   [][]byte // datagrams that are to come, in order
 }
 
-func (c *catcher) Expect() fabric.Expected    { return c.guess }
-func (c *catcher) Control(int, *wire.Control) {}
-func (c *catcher) Broken(int, error)          {}
+func (c *catcher) Expect(*wire.Data) fabric.Expected { return c.guess }
+func (c *catcher) Control(int, *wire.Control)        {}
+func (c *catcher) Broken(int, error)                 {}
 
 func (c *catcher) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
 	c.placed = nil
@@ -98,10 +98,11 @@ func FuzzMerged(f *testing.F) {
 		left := max(1, len(c.sent))
 		require.NoError(t, unix.SetsockoptInt(from, unix.IPPROTO_UDP, unix.UDP_SEGMENT, n))
 		require.NoError(t, unix.Send(from, b, 0))
+		r := receiver{fd: to}
 		for left > 0 {
 			_, err := unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLIN}}, int(patience/time.Millisecond))
 			require.True(t, err == nil || errors.Is(err, unix.EINTR))
-			got, _ := g.receive(to, c, 100)
+			got, _ := g.receive(&r, c, 100)
 			require.Positive(t, got)
 			left -= got
 		}

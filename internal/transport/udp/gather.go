@@ -10,6 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
@@ -20,13 +21,15 @@ type Gather struct {
 	traits  fabric.Traits
 	use     batch.Kernel
 
-	receivers []int     // descriptors, by subgroup
-	senders   []sender  // by subgroup
-	congested bool      // a device's queue was full
-	sought    time.Time // an interface that is gone
+	receivers []receiver // by subgroup
+	senders   []sender   // by subgroup
+	congested bool       // a device's queue was full
+	sought    time.Time  // an interface that is gone
 
+	seals    *seal.Numbered // by the numbers of operations; nil: there are no tags
 	out      *batch.Outbox
 	in       *batch.Inbox
+	next     wire.Data // of the first chunk in a queue
 	arrivals [batch.Max]arrival
 	noted    int // arrivals not delivered yet
 }
@@ -52,11 +55,14 @@ func (g *Gather) open(o *Options) error {
 	}
 	g.options = *o
 	g.options.Conns = nil
+	if o.Key != nil {
+		g.seals = seal.NewNumbered(o.Key)
+	}
 	k, err := batch.Probe()
 	if err != nil {
 		return err
 	}
-	several := 2*PacketFor(o.Family(), o.Chunk) <= batch.MaxPacket
+	several := 2*o.PacketFor(o.Chunk) <= batch.MaxPacket
 	use, notes, err := k.Limit(o.Offload, several)
 	if err != nil {
 		return fmt.Errorf("udp: %w", err)
@@ -71,7 +77,7 @@ func (g *Gather) open(o *Options) error {
 	if err := g.openSockets(o); err != nil {
 		return err
 	}
-	rcvBuf, err := unix.GetsockoptInt(g.receivers[0], unix.SOL_SOCKET, unix.SO_RCVBUF)
+	rcvBuf, err := unix.GetsockoptInt(g.receivers[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	if err != nil {
 		return fmt.Errorf("read SO_RCVBUF: %w", err)
 	}
@@ -82,10 +88,10 @@ func (g *Gather) open(o *Options) error {
 }
 
 func (g *Gather) openBoxes() (err error) {
-	if g.in, err = batch.NewInbox(wire.DataSize, g.chunk, &g.stats.syscalls); err != nil {
+	if g.in, err = batch.NewInbox(g.options.Head(), g.chunk, &g.stats.syscalls); err != nil {
 		return err
 	}
-	g.out, err = batch.NewOutbox(wire.DataSize, &g.stats.syscalls)
+	g.out, err = batch.NewOutbox(g.options.Head(), &g.stats.syscalls)
 	return err
 }
 
@@ -95,7 +101,7 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.receivers = append(g.receivers, fd)
+		g.receivers = append(g.receivers, receiver{fd: fd})
 		if g.use.Merge {
 			if err := batch.Set(fd, batch.Merging); err != nil {
 				return err
@@ -134,10 +140,19 @@ func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 // serve deals with a socket of a group that is ready, and reports whether it may be so still.
 func (g *Gather) serve(tag int, s fabric.Sink, budget int) (n int, more bool) {
 	if tag < len(g.receivers) {
-		return g.receive(g.receivers[tag], s, budget)
+		return g.receive(&g.receivers[tag], s, budget)
 	}
 	g.writable(tag - len(g.receivers))
 	return 0, false
+}
+
+// Control implements fabric.Gather. What the core says is of operations that are under way: so a rank that neither
+// sends nor receives chunks for long still knows which numbers are in use.
+func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
+	if g.seals != nil {
+		g.seals.Advance(m.Seq)
+	}
+	return g.Edges.Control(to, m, payload)
 }
 
 // Sleep implements fabric.Sleeper.
@@ -157,8 +172,8 @@ func (g *Gather) Close() error {
 	}
 	g.Flush()
 	var errs []error
-	for _, fd := range g.receivers {
-		errs = append(errs, unix.Close(fd))
+	for _, r := range g.receivers {
+		errs = append(errs, unix.Close(r.fd))
 	}
 	for _, s := range g.senders {
 		errs = append(errs, unix.Close(s.FD))

@@ -117,6 +117,70 @@ func TestSubgroups(t *testing.T) {
 	require.Equal(t, map[uint8]int{0: 3, 1: 3, 2: 3}, subgroups)
 }
 
+// TestRootsThatSendAtOnce: where messages of two roots come by turns, the first one that is not where it was expected
+// has the headers of the others looked at, until a root that sends alone makes guesses come true again.
+func TestRootsThatSendAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		offload     batch.Offload
+		chunk, each int // bytes, chunks that a root sends at a time
+		misplaced   int
+	}{
+		{offload: batch.OffloadAuto, chunk: 1440, each: 10, misplaced: 10},
+		{offload: batch.OffloadAuto, chunk: 8896, each: 7, misplaced: 7},
+		{offload: batch.OffloadSingle, chunk: 8896, each: 1, misplaced: 1},
+	} {
+		const turns = 40
+		ranks, _ := group(t, 3, func(o *Options) { o.Offload, o.Chunk = c.offload, c.chunk })
+		s := newSink(2, 3, c.chunk, turns*c.each*c.chunk)
+		var shards [2][]byte
+		for root := range shards {
+			shards[root] = make([]byte, s.shard)
+			fill(shards[root], uint16(root), 1)
+		}
+		seen := 0
+		for turn := range turns {
+			for root, shard := range shards {
+				require.Equal(t, c.each, ranks[root].Multicast(run(uint16(root), 1, shard, turn*c.each, c.each)))
+				seen += c.each
+			}
+			pollUntil(t, ranks[2], s, func() bool { return int(ranks[2].Stats().ReceivedChunks) == seen })
+		}
+		require.NoError(t, s.check())
+		require.EqualValues(t, c.misplaced, ranks[2].Stats().Misplaced, "%+v", c)
+		require.Equal(t, lookOn-2, ranks[2].receivers[0].looks, "the last one of each root was expected")
+
+		s.begin(2)
+		fill(shards[1], 1, 2)
+		s.next[0] = uint32(s.chunks()) // the other root sends nothing
+		for sent := 0; sent < s.chunks(); sent += c.each {
+			require.Equal(t, c.each, ranks[1].Multicast(run(1, 2, shards[1], sent, c.each)))
+			pollUntil(t, ranks[2], s, func() bool { return int(s.next[1]) == sent+c.each })
+		}
+		require.EqualValues(t, c.misplaced, ranks[2].Stats().Misplaced, "%+v", c)
+		require.Zero(t, ranks[2].receivers[0].looks)
+	}
+}
+
+// TestSmallMessagesAreNotLookedAt: a second call would take longer than moving them.
+func TestSmallMessagesAreNotLookedAt(t *testing.T) {
+	ranks, _ := group(t, 3, func(o *Options) { o.Chunk, o.Offload = 1440, batch.OffloadSingle })
+	const chunks = 50
+	s := newSink(2, 3, 1440, chunks*1440)
+	var shards [2][]byte
+	for root := range shards {
+		shards[root] = make([]byte, s.shard)
+		fill(shards[root], uint16(root), 1)
+	}
+	for psn := range chunks {
+		for root, shard := range shards {
+			require.Equal(t, 1, ranks[root].Multicast(run(uint16(root), 1, shard, psn, 1)))
+		}
+	}
+	pollUntil(t, ranks[2], s, func() bool { return s.left == 0 })
+	require.NoError(t, s.check())
+	require.EqualValues(t, chunks-1, ranks[2].Stats().Misplaced, "all of one root while the other's were expected")
+}
+
 // TestWrongGuessIsMended has two roots send at random, each chunk twice and in
 // random order, while the receiver expects something else most of the time.
 func TestWrongGuessIsMended(t *testing.T) {

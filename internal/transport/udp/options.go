@@ -17,6 +17,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Options describe one rank's end of the fabric. Job, Group, Port, Subgroups,
@@ -41,7 +42,8 @@ type Options struct {
 	RcvBuf  int              // bytes asked for each multicast socket; 0: as much as the kernel allows
 	Window  int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
 	Offload batch.Offload
-	DSCP    int // of what is sent, see sys.Mark
+	Key     []byte // of 32 bytes: every datagram carries a tag of it behind its header; nil: none does
+	DSCP    int    // of what is sent, see sys.Mark
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.
 	Stall time.Duration
@@ -86,6 +88,22 @@ func ChunkFor(f *batch.Family, packet int) int {
 
 // PacketFor returns the bytes of the packet that a chunk travels in, the inverse of ChunkFor.
 func PacketFor(f *batch.Family, chunk int) int { return chunk + wire.DataSize + f.Headers }
+
+// Head returns how many bytes precede the payload of a datagram: its header, and a tag if there is a key.
+func (o *Options) Head() int {
+	if o.Key == nil {
+		return wire.DataSize
+	}
+	return wire.DataSize + seal.Size
+}
+
+// ChunkFor is the function of that name for datagrams of these options.
+func (o *Options) ChunkFor(packet int) int {
+	return ChunkFor(o.Family(), min(packet, batch.MaxPacket)-(o.Head()-wire.DataSize))
+}
+
+// PacketFor is the function of that name for datagrams of these options.
+func (o *Options) PacketFor(chunk int) int { return chunk + o.Head() + o.Family().Headers }
 
 // Family is the IP version of the group.
 func (o *Options) Family() *batch.Family { return batch.FamilyOf(o.Group) }
@@ -162,15 +180,18 @@ func (o *Options) Narrowest() *net.Interface {
 }
 
 func (o *Options) completeSizes() error {
-	f, mtu := o.Family(), o.Narrowest().MTU
-	largest := ChunkFor(f, mtu)
+	if o.Key != nil && len(o.Key) != seal.KeySize {
+		return fmt.Errorf("udp: a key of %d bytes: want %d", len(o.Key), seal.KeySize)
+	}
+	mtu := o.Narrowest().MTU
+	largest := o.ChunkFor(mtu)
 	if largest < MinChunk {
-		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d", mtu, o.Interface.Name, PacketFor(f, MinChunk))
+		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d", mtu, o.Interface.Name, o.PacketFor(MinChunk))
 	}
 	if o.Chunk == 0 {
 		o.Chunk = largest
 	}
-	if most := min(mtu, batch.MaxPacket) - PacketFor(f, 0); o.Chunk < MinChunk || o.Chunk > most {
+	if most := min(mtu, batch.MaxPacket) - o.PacketFor(0); o.Chunk < MinChunk || o.Chunk > most {
 		return fmt.Errorf("udp: chunk of %d bytes on %s: want %d to %d (MTU %d less headers)",
 			o.Chunk, o.Interface.Name, MinChunk, most, mtu)
 	}

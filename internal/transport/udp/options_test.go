@@ -156,7 +156,7 @@ func TestFootprint(t *testing.T) {
 		ranks, _ := group(t, 2, func(o *Options) { o.Chunk, o.Offload, o.RcvBuf = chunk, batch.OffloadBatch, 4<<20 })
 		require.Equal(t, 1, ranks[0].Multicast(run(0, 1, make([]byte, chunk), 0, 1)))
 		// The first word of SO_MEMINFO is what the receive queue takes.
-		taken, err := unix.GetsockoptInt(ranks[1].receivers[0], unix.SOL_SOCKET, unix.SO_MEMINFO)
+		taken, err := unix.GetsockoptInt(ranks[1].receivers[0].fd, unix.SOL_SOCKET, unix.SO_MEMINFO)
 		require.NoError(t, err)
 		require.Positive(t, taken)
 		require.GreaterOrEqual(t, batch.Footprint(PacketFor(batch.IPv4, chunk), true), taken, chunk)

@@ -86,13 +86,13 @@ func (g *Gather) reattach(now time.Time) {
 // one before.
 func (g *Gather) attach(rail, before int) error {
 	var errs []error
-	for subgroup, fd := range g.receivers {
+	for subgroup, r := range g.receivers {
 		if g.options.railOf(subgroup) != rail {
 			continue
 		}
 		o := g.options.on(subgroup)
-		_ = o.Family().Leave(fd, o.group(subgroup), before)
-		if err := joinGroup(fd, o, subgroup); !errors.Is(err, unix.EADDRINUSE) { // joined the last time
+		_ = o.Family().Leave(r.fd, o.group(subgroup), before)
+		if err := joinGroup(r.fd, o, subgroup); !errors.Is(err, unix.EADDRINUSE) { // joined the last time
 			errs = append(errs, err)
 		}
 		errs = append(errs, sendThrough(g.senders[subgroup].FD, o))

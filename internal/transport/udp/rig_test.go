@@ -68,9 +68,12 @@ func (s *sink) begin(seq uint32) {
 // of is a root's shard in the output.
 func (s *sink) of(root int) []byte { return s.out[root*s.shard : (root+1)*s.shard] }
 
-func (s *sink) Expect() fabric.Expected {
+func (s *sink) Expect(next *wire.Data) fabric.Expected {
 	if s.guess != nil {
 		return s.guess()
+	}
+	if next != nil {
+		return s.expectFrom(int(next.Root), int(next.PSN))
 	}
 	for root := range s.size {
 		if root != s.rank && int(s.next[root]) < s.chunks() {
@@ -81,8 +84,10 @@ func (s *sink) Expect() fabric.Expected {
 }
 
 // expect guesses the first holes of one root.
-func (s *sink) expect(root int) fabric.Expected {
-	first := int(s.next[root])
+func (s *sink) expect(root int) fabric.Expected { return s.expectFrom(root, int(s.next[root])) }
+
+// expectFrom guesses holes of one root from a chunk on.
+func (s *sink) expectFrom(root, first int) fabric.Expected {
 	last := first
 	for last < min(s.chunks(), first+batch.Max) && !s.got[root][last] {
 		last++

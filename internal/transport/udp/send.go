@@ -39,11 +39,15 @@ func (g *Gather) fill(r *fabric.Run, skip int) int {
 	for i := skip; i < r.Count; i++ {
 		head.PSN = r.Head.PSN + uint32(i)
 		start := int(head.PSN) * g.chunk
-		b := g.out.Add(r.Shard[start:min(start+g.chunk, len(r.Shard))])
+		payload := r.Shard[start:min(start+g.chunk, len(r.Shard))]
+		b := g.out.Add(payload)
 		if b == nil {
 			break
 		}
 		head.Put(b)
+		if g.seals != nil {
+			g.seals.Seal(head.Seq, b, payload)
+		}
 	}
 	return g.out.Added()
 }

@@ -14,6 +14,6 @@ const defaultWindow = 8 << 20
 // window returns how many chunks a socket's queue holds for certain while
 // nobody reads it, up to o.Window bytes of them. rcvBuf is what SO_RCVBUF reads back.
 func window(rcvBuf int, o *Options) int {
-	queue := batch.Queue(rcvBuf, PacketFor(o.Family(), o.Chunk), o.Interface.Flags&net.FlagLoopback != 0)
+	queue := batch.Queue(rcvBuf, o.PacketFor(o.Chunk), o.Interface.Flags&net.FlagLoopback != 0)
 	return max(1, min(queue, o.Window/o.Chunk))
 }

@@ -161,7 +161,7 @@ func (r *rank) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	blobs, err := group.Rendezvous(ctx, r.address, r.rank, r.size, e.Blob())
+	blobs, err := e.Rendezvous(ctx, r.address)
 	if err != nil {
 		e.Close()
 		return err

@@ -1,4 +1,4 @@
-package session
+package seal
 
 import (
 	"fmt"
@@ -6,18 +6,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
+
+const headerSize = 32
 
 // TestSealsHold changes one bit of a sealed datagram anywhere, or takes another key.
 func TestSealsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "key")
-		head := append(rapid.SliceOfN(rapid.Byte(), wire.SlotSize, wire.SlotSize).Draw(t, "head"), make([]byte, TagSize)...)
+		head := append(rapid.SliceOfN(rapid.Byte(), headerSize, headerSize).Draw(t, "head"), make([]byte, Size)...)
 		payload := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "payload")
-		NewSealer(key).Seal(head, payload)
-		opener := NewSealer(key)
+		New(key).Seal(head, payload)
+		opener := New(key)
 		require.True(t, opener.Open(head, payload))
 
 		all := append(append([]byte{}, head...), payload...)
@@ -25,17 +25,17 @@ func TestSealsHold(t *testing.T) {
 		all[bit/8] ^= 1 << (bit % 8)
 		require.False(t, opener.Open(all[:len(head)], all[len(head):]))
 		require.False(t, opener.Open(head[:len(head)-1], payload))
-		require.False(t, opener.Open(head[:TagSize-1], payload))
+		require.False(t, opener.Open(head[:Size-1], payload))
 
 		key[rapid.IntRange(0, 31).Draw(t, "byte")] ^= 1
-		require.False(t, NewSealer(key).Open(head, payload))
+		require.False(t, New(key).Open(head, payload))
 		require.True(t, opener.Open(head, payload))
 	})
 }
 
 func TestSealersDoNotAllocate(t *testing.T) {
-	s := NewSealer(make([]byte, 32))
-	head, payload := make([]byte, wire.SlotSize+TagSize), make([]byte, 1440)
+	s := New(make([]byte, 32))
+	head, payload := make([]byte, headerSize+Size), make([]byte, 1440)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		s.Seal(head, payload)
 		if !s.Open(head, payload) {
@@ -47,8 +47,8 @@ func TestSealersDoNotAllocate(t *testing.T) {
 func BenchmarkSeal(b *testing.B) {
 	for _, size := range []int{1440, 65472} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			s := NewSealer(make([]byte, 32))
-			head, payload := make([]byte, wire.SlotSize+TagSize), make([]byte, size)
+			s := New(make([]byte, 32))
+			head, payload := make([]byte, headerSize+Size), make([]byte, size)
 			b.SetBytes(int64(size))
 			for b.Loop() {
 				s.Seal(head, payload)

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+)
+
+// Bounds of the length of a secret, in bytes. Fewer letters and digits than minSecret hold less than 128 bits, and who
+// has recorded how ranks greet could try them all.
+const (
+	minSecret = 22
+	maxSecret = 256
+)
+
+// CheckSecret returns what is wrong with a secret, of a rank or of a node: it is too
+// short or too long, or it is not printable or has white space, and would not survive
+// environments and files of one a line. The error does not show it.
+func CheckSecret(text string) error {
+	if len(text) < minSecret || len(text) > maxSecret {
+		return fmt.Errorf("a secret of %d bytes; want at least %d, at most %d", len(text), minSecret, maxSecret)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
+		return errors.New("a secret with white space or control characters; want none")
+	}
+	return nil
+}
+
+// readSecret takes the secret from SecretFile.
+func (s *Settings) readSecret(lookup func(string) (string, bool)) error {
+	if s.Secret != "" {
+		return errors.New("MCAST_SECRET is set as well; want one of them")
+	}
+	path := s.SecretFile
+	if !filepath.IsAbs(path) {
+		folder := ""
+		if lookup != nil {
+			folder, _ = lookup("CREDENTIALS_DIRECTORY")
+		}
+		if folder == "" || !filepath.IsLocal(path) {
+			return errors.New("want the path of a file from / on, or the name of a credential that systemd has given this process (LoadCredential=)")
+		}
+		path = filepath.Join(folder, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	line, err := bufio.NewReader(io.LimitReader(f, maxSecret+2)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	if err := CheckSecret(line); err != nil {
+		return err
+	}
+	s.Secret = line
+	return nil
+}

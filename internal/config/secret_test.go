@@ -1,0 +1,60 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestErrorsKeepTheSecret(t *testing.T) {
+	for _, bad := range []string{"hunter2-hunter2-hunte", "with a space", "control\x01character", strings.Repeat("x", 257)} {
+		_, err := Load(nil, map[string]string{"MCAST_SECRET": bad})
+		require.ErrorContains(t, err, "MCAST_SECRET")
+		require.ErrorContains(t, err, allowed(t, "MCAST_SECRET"))
+		require.NotContains(t, err.Error(), bad)
+	}
+	s, err := Load(nil, map[string]string{"MCAST_SECRET": "correct-horse-battery-staple"})
+	require.NoError(t, err)
+	require.Equal(t, "correct-horse-battery-staple", s.Secret)
+}
+
+func TestSecretFile(t *testing.T) {
+	const secret = "correct-horse-battery-staple"
+	folder := t.TempDir()
+	file := filepath.Join(folder, "job")
+	load := func(text, name string, more map[string]string) (Settings, error) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		values := map[string]string{"MCAST_SECRET_FILE": name, "CREDENTIALS_DIRECTORY": folder}
+		for k, v := range more {
+			values[k] = v
+		}
+		return Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok }, nil)
+	}
+	for _, text := range []string{secret, secret + "\n", secret + "\r\nand more\n"} {
+		for _, name := range []string{file, "job"} {
+			s, err := load(text, name, nil)
+			require.NoError(t, err)
+			require.Equal(t, secret, s.Secret)
+		}
+	}
+	for want, c := range map[string]struct {
+		text, name string
+		more       map[string]string
+	}{
+		"a secret of 5 bytes":         {"short\n" + secret, file, nil},
+		"a secret of 0 bytes":         {"", file, nil},
+		"a secret of 258 bytes":       {strings.Repeat("x", 1<<20), file, nil},
+		"no such file":                {secret, file + "0", nil},
+		"want the path of a file":     {secret, "../job", nil},
+		"a credential that systemd":   {secret, "job", map[string]string{"CREDENTIALS_DIRECTORY": ""}},
+		"MCAST_SECRET is set as well": {secret, file, map[string]string{"MCAST_SECRET": secret}},
+	} {
+		_, err := load(c.text, c.name, c.more)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "MCAST_SECRET_FILE=")
+		require.NotContains(t, err.Error(), secret)
+	}
+}

@@ -1,0 +1,153 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+)
+
+const secret, otherSecret = "correct-horse-battery-staple", "a-secret-of-somebody-else"
+
+func withSecret(s *config.Settings) { s.Fabric, s.Secret = "udp", secret }
+
+func TestGroupWithSecret(t *testing.T) {
+	const p, n = 3, 100_000
+	g := world(t, p, withSecret)
+	each(t, p, func(r int) error {
+		mine, all, sums := make([]byte, n), make([]byte, p*n), make([]byte, n)
+		fill(mine, r)
+		want := make([]byte, p*n)
+		for o := range p {
+			fill(want[o*n:][:n], o)
+		}
+		if err := g[r].Allgather(mine, all); err != nil {
+			return err
+		}
+		require.Equal(t, want, all)
+		if err := g[r].ReduceScatter(all, sums, reduce.U8, reduce.Sum, 1); err != nil { // over streams
+			return err
+		}
+		for i, b := range sums {
+			require.Equal(t, byte(p)*want[r*n+i], b)
+		}
+		return nil
+	})
+}
+
+// Whoever has read all that ranks tell each other, keys and all, and does not know the secret: no greeting of his is
+// answered, and the ranks that come after him find their places free.
+func TestStrangerWithoutTheSecret(t *testing.T) {
+	const p = 2
+	eps, blobs := openAll(t, p, withSecret)
+	a, err := newAgreement(eps[0].opts, blobs)
+	require.NoError(t, err)
+	wrong, err := identity.New(otherSecret)
+	require.NoError(t, err)
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(eps[1].lobby.port()))
+	for name, id := range map[string]*identity.Identity{"no secret": nil, "another": wrong} {
+		c, err := net.Dial("tcp", at.String())
+		require.NoError(t, err)
+		err = greet(t.Context(), id, c, a, wire.PurposeMesh, 1)
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, errRefused, name)
+		require.NoError(t, c.Close())
+	}
+	groups := make([]*Group, p)
+	each(t, p, func(r int) (err error) {
+		groups[r], err = eps[r].Join(context.Background(), blobs)
+		return err
+	})
+	each(t, p, func(r int) error { return groups[r].Barrier() })
+	each(t, p, func(r int) error { return groups[r].Close() })
+}
+
+// Whoever listens where a rank should, knows its key and not the secret is not taken for it: what he hears is no
+// greeting.
+func TestImpostorOfARank(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	heard := make(chan []byte, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // never, but for a mistake
+		first := make([]byte, wire.HelloSize)               // of the client's first flight, which is longer
+		if _, err := io.ReadFull(c, first); err != nil {
+			t.Error(err)
+		}
+		_, _ = c.Write([]byte{byte(wire.Welcome)})
+		heard <- first
+	}()
+	id, err := identity.New(secret)
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	a := &agreement{size: 2, job: 5, keys: []uint64{0, 0x1234_5678_9abc_def0}, settings: config.Default()}
+	require.Error(t, greet(t.Context(), id, c, a, wire.PurposeMesh, 1))
+	var h wire.Hello
+	require.Error(t, h.Get(<-heard))
+}
+
+func TestRanksOfDifferentSecrets(t *testing.T) {
+	for want, others := range map[string]string{"no MCAST_SECRET": "", "the MCAST_SECRET with the digest ": otherSecret} {
+		zero, blobs := openAll(t, 2, withSecret)
+		one, theirs := openAll(t, 2, func(s *config.Settings) { s.Fabric, s.Secret = "udp", others })
+		blobs[1] = theirs[1]
+		_, err := zero[0].Join(t.Context(), blobs)
+		var mismatch *MismatchError
+		require.ErrorAs(t, err, &mismatch)
+		require.Equal(t, [2]int{0, 1}, mismatch.Ranks)
+		require.Contains(t, mismatch.What[1], want)
+		require.NotContains(t, err.Error(), secret)
+		for _, e := range []*Endpoint{zero[1], one[0], one[1]} {
+			e.Close()
+		}
+	}
+}
+
+// The rendezvous gives the keys of all ranks away, and takes who comes for a rank: with a secret it does so for those
+// who know it.
+func TestRendezvousWithSecret(t *testing.T) {
+	ln := listen(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ours, err := NewMeeting(0, secret)
+	require.NoError(t, err)
+	host := make(chan [][]byte, 1)
+	go func() {
+		blobs, err := ours.RendezvousOn(ctx, ln, 2, []byte("zero"))
+		if err != nil {
+			t.Error(err)
+		}
+		host <- blobs
+	}()
+	for _, text := range []string{"", otherSecret} {
+		m, err := NewMeeting(0, text)
+		require.NoError(t, err)
+		short, cancel := context.WithTimeoutCause(ctx, 200*time.Millisecond, errors.New("enough"))
+		_, err = m.Rendezvous(short, ln.Addr().String(), 1, 2, []byte("stranger"))
+		require.Error(t, err)
+		cancel()
+	}
+	blobs, err := ours.Rendezvous(ctx, ln.Addr().String(), 1, 2, []byte("one"))
+	require.NoError(t, err)
+	want := [][]byte{[]byte("zero"), []byte("one")}
+	require.Equal(t, want, blobs)
+	require.Equal(t, want, <-host)
+}

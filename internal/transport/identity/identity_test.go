@@ -1,0 +1,151 @@
+package identity
+
+import (
+	"encoding/hex"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func ends(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	a, err = net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	b, err = ln.Accept()
+	require.NoError(t, err)
+	for _, c := range []net.Conn{a, b} {
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return a, b
+}
+
+func of(t *testing.T, secret string) *Identity {
+	t.Helper()
+	i, err := New(secret)
+	require.NoError(t, err)
+	return i
+}
+
+// The greeting is TLS, what follows it is not; both ends find where the one ends and the other begins, however much
+// of it is there by then.
+func TestGreetAndGoOn(t *testing.T) {
+	secret := NewSecret()
+	a, b := ends(t)
+	done := make(chan error, 1)
+	go func() {
+		c, err := of(t, secret).Accept(b)
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, 5))
+		}
+		if err == nil {
+			_, err = c.Write([]byte{1})
+		}
+		if err == nil {
+			_, err = b.Write([]byte("what follows")) // at once: it may lie behind the answer already
+		}
+		done <- err
+	}()
+	c, err := of(t, secret).Dial(a)
+	require.NoError(t, err)
+	_, err = c.Write([]byte("hello"))
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	var answer [1]byte
+	_, err = io.ReadFull(c, answer[:])
+	require.NoError(t, err)
+	var follows [12]byte
+	_, err = io.ReadFull(a, follows[:])
+	require.NoError(t, err)
+	require.Equal(t, "what follows", string(follows[:]))
+}
+
+func TestOthersAreRefused(t *testing.T) {
+	for name, other := range map[string]func(c net.Conn) error{
+		"another secret": func(c net.Conn) error {
+			d, err := of(t, NewSecret()).Dial(c)
+			if err == nil { // a client of TLS 1.3 is done before the server has seen its certificate
+				_, err = d.Read(make([]byte, 1))
+			}
+			return err
+		},
+		"no secret": func(c net.Conn) error {
+			if _, err := c.Write(make([]byte, 24)); err != nil {
+				return err
+			}
+			_, err := io.Copy(io.Discard, c)
+			if err == nil {
+				err = io.EOF
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := ends(t)
+			refused := make(chan error, 1)
+			go func() {
+				_, err := of(t, NewSecret()).Accept(b)
+				_ = b.Close()
+				refused <- err
+			}()
+			require.Error(t, other(a))
+			require.ErrorIs(t, <-refused, errOther)
+		})
+	}
+}
+
+// A listener that is no end of ours, or knows another secret, is not believed.
+func TestImpostorIsRefused(t *testing.T) {
+	a, b := ends(t)
+	go func() {
+		_, _ = of(t, NewSecret()).Accept(b)
+		_ = b.Close()
+	}()
+	_, err := of(t, NewSecret()).Dial(a)
+	require.ErrorIs(t, err, errOther)
+}
+
+func TestNoSecret(t *testing.T) {
+	i, err := New("")
+	require.NoError(t, err)
+	require.Nil(t, i)
+	a, _ := net.Pipe()
+	for _, as := range []func(net.Conn) (net.Conn, error){i.Dial, i.Accept} {
+		c, err := as(a)
+		require.NoError(t, err)
+		require.Equal(t, a, c)
+	}
+	name, err := i.Name()
+	require.NoError(t, err)
+	require.Empty(t, name)
+}
+
+// The values are of another implementation of HKDF (RFC 5869): ranks of different builds have to derive the same.
+func TestDerive(t *testing.T) {
+	i := of(t, "correct-horse-battery-staple")
+	key, err := i.Derive("datagrams", []byte("salt"))
+	require.NoError(t, err)
+	require.Equal(t, "2c53e9d2b94d38cbee46035cdd085dbe9e4df1493ff24c1a479849838705b374", hex.EncodeToString(key))
+	name, err := i.Name()
+	require.NoError(t, err)
+	require.Equal(t, "de65e70ecd645bcf", name)
+	other, err := of(t, "correct-horse-battery-stapler").Name()
+	require.NoError(t, err)
+	require.NotEqual(t, name, other)
+}
+
+func TestSecretsDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		s := NewSecret()
+		require.Len(t, s, 2*SecretBytes)
+		require.False(t, seen[s])
+		seen[s] = true
+	}
+}
