@@ -121,7 +121,8 @@ static int to_ready(rdma_qp *qp, const struct p2p_device *d, unsigned timeout, c
 	int e;
 
 	memcpy(a.ah_attr.grh.dgid, gid, 16);
-	e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS | RDMA_SET_RNR_TIMER);
+	e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS |
+					    RDMA_SET_RNR_TIMER);
 	if (e)
 		return e;
 	a.qp_state = RDMA_RTS;
