@@ -18,6 +18,7 @@ OPERATIONS ?= 1000000
 REPEAT ?= 20
 FUZZTIME ?= 10s
 PEERS ?=
+SUITES ?= bookworm jammy resolute
 GPU ?=
 COMPARE ?=
 ROUNDS ?= 5
@@ -62,7 +63,7 @@ check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it bui
 	$(LINT) run ./...
 	@! git grep -nE "nolint:[a-z,]*(gosec|gocritic|nilerr|forcetypeassert)" -- "*.go" || { echo "names a linter that is not enabled (.golangci.yml)" >&2; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
-	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../scripts/wheel-abi ../scripts/release-notes
 
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy
@@ -99,6 +100,15 @@ bench-gpu: $(VENV)/.stamp build ## CUDA tensors over mcast, gloo and NCCL on thi
 bench-nccl: build ## NCCL over the plugin beside its Socket on limited links (NCCL_RIG=DIR) or on GPUs, into benchmarks/results (COMPARE="--rounds 3")
 	benchmarks/nccl/run.sh $(COMPARE)
 
+release: toolchain ## wheel, sdist, .deb, .rpm, SBOM, notes and checksums, into dist (MACHINE=aarch64)
+	scripts/release
+
+install-check: ## what dist holds in fresh roots of SUITES="bookworm jammy resolute": the wheel trains, the switch runs under systemd (root, debootstrap, systemd-container)
+	for suite in $(SUITES); do scripts/install-check $$suite; done
+
+release-check: toolchain ## the release of this commit twice, in two folders: the same bits?
+	scripts/release-check
+
 clean: ## remove what build made
 	rm -rf bin lib build dist
 
@@ -133,4 +143,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup nccl quick test conformance rdma check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl clean distclean toolchain
+.PHONY: help build build-arm64 setup nccl quick test conformance rdma check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release install-check release-check clean distclean toolchain

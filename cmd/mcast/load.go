@@ -78,7 +78,9 @@ type broadcast struct {
 }
 
 func broadcastOf(p place, n, root int) *broadcast {
-	return &broadcast{place: p, root: root, buf: make([]byte, n), scratch: make([]byte, n), table: table(reduce.U8, root)}
+	b := &broadcast{place: p, root: root, buf: make([]byte, n), scratch: make([]byte, n), table: table(reduce.U8, root)}
+	fill(b.scratch, b.table, 0)
+	return b
 }
 
 func (b *broadcast) fill(iter int) {

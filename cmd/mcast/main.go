@@ -1,7 +1,8 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
-// made of network namespaces, `mcast nccl` says what NCCL will do with the
+// made of network namespaces, `mcast top` shows what running ranks do, `mcast
+// metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
 // plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration, `mcast secret` makes a
 // secret for a job.
 package main
@@ -25,6 +26,8 @@ type commands struct {
 	Switch  switchCommand  `cmd:"" help:"Run an aggregation node, which sums in the network for Reduce-Scatters (MCAST_SWITCH)."`
 	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, on a simulated cluster."`
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
+	Top     topCommand     `cmd:"" help:"Show what the ranks of this host do: operations, GB/s, who is late, repairs."`
+	Metrics metricsCommand `cmd:"" help:"Give Prometheus what the ranks of this host count."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
 	Doctor  doctorCommand  `cmd:"" help:"Say what is wrong with this host, why it matters and what helps. Needs no root."`
 	Secret  secretCommand  `cmd:"" help:"Print a new secret of 256 bits for MCAST_SECRET."`
@@ -32,6 +35,7 @@ type commands struct {
 	Version versionCommand `cmd:"" help:"Print the version."`
 
 	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
+	Man         manualFlag       `hidden:"" help:"Print the manual page."` // scripts/release asks for it
 }
 
 type versionCommand struct{}

@@ -193,6 +193,7 @@ const (
 // slowest. Very small ones are copied less: they say little about memory.
 func (m *meter) memcpy(l load) (copied int, slowest time.Duration, err error) {
 	const enough, most = 64 << 20, 1 << 16
+	l.fill(0)  // What was never written is one page of zeros, which a cache holds.
 	l.copies() // The first touch of a page is not a copy.
 	if err := m.group.Barrier(); err != nil {
 		return 0, 0, err

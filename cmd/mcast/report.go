@@ -53,6 +53,8 @@ type result struct {
 	ChunksMisplaced uint64 `json:"chunks_misplaced"`
 	// CPU is what all ranks take of processors for an operation, in seconds: user and system.
 	CPU float64 `json:"cpu_s"`
+	// ReceiverCPU is that of the busiest rank of a Broadcast that only receives.
+	ReceiverCPU float64 `json:"receiver_cpu_s,omitempty"`
 	// Of an overlap: the times of its parts alone, and how much faster both together are.
 	SumAloneUS float64 `json:"sum_alone_us,omitempty"`
 	Speedup    float64 `json:"speedup,omitempty"`
@@ -88,14 +90,18 @@ func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64
 	if b.algorithm == ringAlgorithm {
 		r.Algorithm = ringAlgorithm
 	}
-	for _, report := range reports {
+	for rank, report := range reports {
 		r.Wrong += report[counterWrong]
 		r.SentBytes = max(r.SentBytes, float64(report[counterSent])/float64(r.Iters))
 		r.ReceivedBytes = max(r.ReceivedBytes, float64(report[counterReceived])/float64(r.Iters))
 		r.ChunksLost += report[counterLost]
 		r.ChunksInjected += report[counterInjected]
 		r.ChunksMisplaced += report[counterMisplaced]
-		r.CPU += float64(report[counterCPU]) / 1e9 / float64(r.Iters)
+		cpu := float64(report[counterCPU]) / 1e9 / float64(r.Iters)
+		r.CPU += cpu
+		if name == "broadcast" && rank != b.root {
+			r.ReceiverCPU = max(r.ReceiverCPU, cpu)
+		}
 	}
 	r.GatherWaits = meanWaits(reports, counterGatherOps, counterGatherWaits)
 	r.ReduceWaits = meanWaits(reports, counterReduceOps, counterReduceWaits)

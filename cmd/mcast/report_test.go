@@ -64,6 +64,8 @@ func TestResult(t *testing.T) {
 	require.InDelta(t, 1000/30e3/4, r.RatioToMemcpy, 1e-12)
 
 	r = sample("broadcast", &bench{})
+	require.InDelta(t, 1.0, r.ReceiverCPU, 1e-12)
+	require.InDelta(t, 0.5, sample("broadcast", &bench{root: 1}).ReceiverCPU, 1e-12)
 	require.InDelta(t, 1000/30e3, r.AlgBW, 1e-12)
 	require.InDelta(t, 1000/30e3, r.BusBW, 1e-12)
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -68,15 +69,24 @@ func (c *switchCommand) Run() error {
 	}
 	defer func() { _ = s.Close() }()
 	if c.HTTP != "" {
-		stop, err := serveHTTP(c.HTTP, s.Handler(), log)
+		stop, err := serveHTTP("http", c.HTTP, s.Handler(), log)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
 	fmt.Printf("listening on %v\n", s.Addr())
+	notify(daemon.SdNotifyReady, log)
 	<-signals
+	notify(daemon.SdNotifyStopping, log)
 	return c.drain(s, signals, log)
+}
+
+// notify tells systemd, if it is what started the switch, and asked for it by Type=notify.
+func notify(state string, log *slog.Logger) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd does not hear of this", "state", state, "error", err)
+	}
 }
 
 // check looks at the addresses.
@@ -144,10 +154,10 @@ func loopback(bind string) bool {
 }
 
 // serveHTTP serves until stop is called.
-func serveHTTP(at string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
+func serveHTTP(flag, at string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("--http: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	log.Info("metrics", "url", fmt.Sprintf("http://%v/metrics", ln.Addr()))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}

@@ -130,6 +130,29 @@ func TestSwitch(t *testing.T) {
 	require.NoError(t, p.wait(t))
 }
 
+// TestSystemdHearsOfTheSwitch: a unit of Type=notify is up once members can join, and no sooner.
+func TestSystemdHearsOfTheSwitch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer func() { _ = systemd.Close() }()
+	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(time.Minute)))
+	heard := func() string {
+		b := make([]byte, 100)
+		n, err := systemd.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
+	p := runSwitch(t, []string{"NOTIFY_SOCKET=" + path})
+	require.Equal(t, "READY=1", heard())
+	s, err := session.Dial(t.Context(), p.out.match(t, `^listening on (.*)$`), session.Hello{Job: 1, Ranks: 1, Timeout: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, s.Close(nil))
+	require.NoError(t, p.signal(syscall.SIGTERM))
+	require.Equal(t, "STOPPING=1", heard())
+	require.NoError(t, p.wait(t))
+}
+
 func TestASecondSignalEndsTheSwitch(t *testing.T) {
 	p := runSwitch(t, nil)
 	addr := p.out.match(t, `^listening on (.*)$`)

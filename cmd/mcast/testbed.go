@@ -28,6 +28,7 @@ type testbedCommand struct {
 	Faults      testbedFaultsCommand      `cmd:"" help:"Try the catalogue of faults, docs/FAULTS.md, on testbeds of their own."`
 	FaultWorker testbedFaultWorkerCommand `cmd:"" hidden:""`
 	Refuse      testbedRefuseCommand      `cmd:"" hidden:"" help:"Run a command that is refused some system calls."`
+	Attack      testbedAttackCommand      `cmd:"" help:"Record what the ranks of a group multicast, forge and replay it, from their addresses. For hosts of a testbed."`
 
 	Experiment testbedExperimentCommand `cmd:"" help:"Measure torch-mcast beside its peers, on testbeds of their own."`
 }

@@ -84,6 +84,13 @@ func file() kind[string] {
 // mostInterfaces bounds how many MCAST_IFACE names.
 const mostInterfaces = 8
 
+// autoOffOrDirectory is for what has a place of its own in the file system.
+func autoOffOrDirectory() kind[string] {
+	return kind[string]{name: "path", allowed: "auto, off or the path of a directory from the root, of up to 64 bytes, such as /run/mcast", parse: func(s string) (string, bool) {
+		return s, s == "auto" || s == "off" || strings.HasPrefix(s, "/") && len(s) <= 64
+	}}
+}
+
 // interfaces is a list of names without a gap.
 func interfaces() kind[string] {
 	name := text("").parse

@@ -63,6 +63,7 @@ type Settings struct {
 	TunerAllgather     int    // 0: never, -1: as the tuner's table says; as below
 	TunerReduceScatter int
 
+	Metrics    string // "auto", "off" or a directory
 	SIMD       string // "auto", "avx512", "avx2" or "generic"
 	Log        slog.Level
 	Rendezvous string

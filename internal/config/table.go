@@ -30,7 +30,7 @@ const maxPayload = 65507 - 32 // of an IPv4 datagram, behind our header
 // table holds the variables that Settings is made of.
 var table = []Variable{
 	row("MCAST_FABRIC", "auto", func(s *Settings) *string { return &s.Fabric }, choice("auto", "udp", "shm", "verbs"),
-		"What carries the bytes; auto takes shm when all ranks are on one host, else udp. verbs sends chunks through RDMA devices (RoCE v2), the rest as udp does."),
+		"What carries the bytes; auto takes shm when all ranks are on one host, else udp. verbs sends chunks, and Reduce-Scatter from rank to rank, through RDMA devices (RoCE v2), the rest as udp does."),
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
@@ -43,6 +43,9 @@ var table = []Variable{
 		"Class of service (DSCP) of the packets of a foreground group; switches that know it may prefer them to those of the background."),
 	row("MCAST_LOG", "warn", func(s *Settings) *slog.Level { return &s.Log }, level(),
 		"What is written to standard error."),
+
+	row("MCAST_METRICS", "auto", func(s *Settings) *string { return &s.Metrics }, autoOffOrDirectory(),
+		"Where each process has the socket by which `mcast top` and `mcast metrics` see its groups, for its user alone; auto: in /tmp/mcast-UID."),
 
 	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(interfaces(), "the networks that all hosts share are tried, that of the default routes first; lo if all ranks are on this host"),
 		"Network interface for multicast and control traffic. Of several, multicast takes all by turns (there are as many subgroups at least), all else the first; as many on each host."),
@@ -151,7 +154,7 @@ Every variable may be set in the environment of a process or given for one group
 program takes them by collnet.FromEnv, and sets those that have a field in collnet.Options. An empty value counts as not
 set. A value that is not allowed is an error that names the variable, the value and what is allowed; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
+the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |

@@ -5,8 +5,6 @@ import (
 	"time"
 	"unsafe"
 
-	"go.uber.org/atomic"
-
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -76,7 +74,6 @@ type Gather struct {
 	took     multicast.Time // for how long the one before was sent
 	last     multicast.Time // when something was multicast by all ranks together
 	delayed  []delayed
-	asked    atomic.Bool // somebody wants to know what is waited for
 	counted  counters[multicast.Stats]
 	inbox[GatherOp]
 	cfg GatherConfig
@@ -86,7 +83,7 @@ type Gather struct {
 	stranded []*Work       // operations that came after the protocol had failed
 	woken    chan struct{} // ends a Sleep of an engine that has failed
 	rest     rest
-	waiting  atomic.Pointer[Waiting] // what was waited for, as of the round after asked
+	watched  watched
 
 	// Arguments of interface calls, kept here so that they do not escape to
 	// the heap on every chunk.
@@ -198,8 +195,8 @@ func (g *Gather) Work() bool {
 	busy = g.expire(more) || busy
 	busy = g.send() || busy
 	g.fab.Flush()
-	if g.asked.Load() {
-		g.publish()
+	if g.watched.asked.Load() {
+		g.watched.publish(g.waiting())
 	}
 	if busy {
 		g.counted.store(g.comm.Stats())

@@ -201,10 +201,11 @@ func TestAccountOfPhases(t *testing.T) {
 	assert.Equal(t, overlap.Account{overlap.Peers: pause}, a)
 	assert.Equal(t, overlap.Account{overlap.Queued: pause, overlap.Peers: pause, overlap.Transfer: pause}, b, "behind the first")
 	var l overlap.Ledger
-	first.Book(&l)
+	book := Book{Waits: &l}
+	first.Book(&book)
 	assert.Equal(t, a, l.Sum())
 	late := newWork(0, nil)
-	late.Book(&l)
+	late.Book(&book)
 	late.finish(pause, nil)
 	assert.Equal(t, a.Plus(late.Account()), l.Sum())
 }

@@ -55,6 +55,9 @@ type Reduce struct {
 	rest     rest
 	claimed  time.Duration // when the link was last claimed
 	class    class
+	watched  watched
+	moved    uint64        // reducescatter.Waiting.Moved when somebody last asked
+	movedAt  time.Duration // ... and since when
 
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
@@ -245,6 +248,9 @@ func (r *Reduce) Work() bool {
 	}
 	busy = r.finish() || busy
 	r.book(busy)
+	if r.watched.asked.Load() {
+		r.watched.publish(r.waiting())
+	}
 	return busy
 }
 

@@ -3,35 +3,74 @@ package engine
 import (
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"go.uber.org/atomic"
 )
 
-// Waiting says what the oldest operation of a gather lane waits for.
+// Waiting says what the oldest operation of a lane waits for.
 type Waiting struct {
-	multicast.Waiting
-	At time.Duration // when the lane was looked at, by the engine's clock
+	Seq  uint32 // counts the operations of the lane
+	What string // the operation, and its number
+	// Called says that What is what the caller has called, of which the operation is a step.
+	Called bool
+	Ranks  []int         // whom it waits for, ascending; none: nobody that this rank can name
+	Why    string        // what is missing
+	At     time.Duration // when the lane was looked at, by the engine's clock
 	// Idle is for how long nothing of the operation had happened then. A driver that did not run
 	// meanwhile has not looked: one look proves nothing, two with rounds between them do.
 	Idle time.Duration
+}
+
+// watched is what whoever watches a lane asks its driver.
+type watched struct {
+	asked  atomic.Bool // somebody wants to know what is waited for
+	answer atomic.Pointer[Waiting]
+}
+
+// ask returns what was published since it was asked last.
+func (w *watched) ask(wake func()) *Waiting {
+	last := w.answer.Load()
+	w.asked.Store(true)
+	wake()
+	return last
+}
+
+// publish answers; nil: nothing is in flight.
+func (w *watched) publish(now *Waiting) {
+	w.asked.Store(false)
+	w.answer.Store(now)
 }
 
 // Waiting returns what the oldest operation waited for when the lane's driver last looked, or nil
 // if none was in flight, and has the driver look again. Whoever watches calls it time and again,
 // from any goroutine; what it returns is as old as the call before. It costs the driver nothing
 // between calls.
-func (g *Gather) Waiting() *Waiting {
-	w := g.waiting.Load()
-	g.asked.Store(true)
-	g.fab.Wake()
-	return w
+func (g *Gather) Waiting() *Waiting { return g.watched.ask(g.fab.Wake) }
+
+// waiting answers Waiting.
+func (g *Gather) waiting() *Waiting {
+	w, ok := g.comm.Waiting()
+	if !ok {
+		return nil
+	}
+	return &Waiting{
+		Seq: w.Seq, What: w.Called(), Called: !w.Op.Call.IsNone(), Ranks: w.Ranks, Why: w.Why(), At: g.now, Idle: g.now - w.Moved,
+	}
 }
 
-// publish answers Waiting.
-func (g *Gather) publish() {
-	g.asked.Store(false)
-	if w, ok := g.comm.Waiting(); ok {
-		g.waiting.Store(&Waiting{Waiting: w, At: g.now, Idle: g.now - w.Moved})
-	} else {
-		g.waiting.Store(nil)
+// Waiting is Gather.Waiting.
+func (r *Reduce) Waiting() *Waiting { return r.watched.ask(r.Wake) }
+
+// waiting answers Waiting. When something last moved is known as of the question before.
+func (r *Reduce) waiting() *Waiting {
+	w, ok := r.lane.Waiting()
+	if !ok {
+		return nil
+	}
+	now := r.clock()
+	if before := r.watched.answer.Load(); before == nil || before.Seq != w.Number || w.Moved != r.moved {
+		r.moved, r.movedAt = w.Moved, now
+	}
+	return &Waiting{
+		Seq: w.Number, What: w.What, Called: w.Called, Ranks: w.Ranks, Why: w.Why, At: now, Idle: now - r.movedAt,
 	}
 }

@@ -40,7 +40,7 @@ type Work struct {
 	ended   time.Duration
 	watch   overlap.Watch
 	account overlap.Account
-	ledger  atomic.Pointer[overlap.Ledger] // gets the account of a success
+	book    atomic.Pointer[Book] // gets the account of a success
 	// switched says of a reduction that it went through the switch.
 	switched bool
 }
@@ -81,13 +81,13 @@ func (w *Work) Switched() bool { return w.switched }
 // Account returns how long the operation waited for what.
 func (w *Work) Account() overlap.Account { return w.account }
 
-// booked is the ledger of works that are done.
-var booked overlap.Ledger
+// closed is the book of works that are done.
+var closed Book
 
-// Book adds the account to a ledger once the operation is done, and well. It may be called once.
-func (w *Work) Book(l *overlap.Ledger) {
-	if !w.ledger.CompareAndSwap(nil, l) && w.succeeded() {
-		l.Add(w.account)
+// Book adds the account to a book once the operation is done, and well. It may be called once.
+func (w *Work) Book(b *Book) {
+	if !w.book.CompareAndSwap(nil, b) && w.succeeded() {
+		b.add(w.account)
 	}
 }
 
@@ -99,8 +99,8 @@ func (w *Work) finish(at time.Duration, err error) {
 func (w *Work) end(err error, a overlap.Account) {
 	w.err, w.account = err, a
 	w.over.Store(true)
-	if l := w.ledger.Swap(&booked); l != nil && err == nil {
-		l.Add(a)
+	if b := w.book.Swap(&closed); b != nil && err == nil {
+		b.add(a)
 	}
 	if w.after != nil {
 		w.after()

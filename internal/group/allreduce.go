@@ -64,6 +64,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	}
 	parts := 1 + 2*len(a.segments)
 	joint := engine.NewJoint(parts, a.finish)
+	joint.Book(g.books.of(allreduceKind, len(send)))
 	w := &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}
 	if g.node != nil {
 		w.lane = g.node.lanes[overlap.Gather]

@@ -155,6 +155,9 @@ func (g *Group) leave() error {
 
 // release frees what a group held that this rank has left.
 func (g *Group) release() error {
+	if g.withdraw != nil {
+		g.withdraw() // nobody looks from now on at what is freed below
+	}
 	g.mesh.Close()
 	if f := g.mesh.Err(); f != nil {
 		g.fail(f) // the cause, where whoever reported it has not come to that yet

@@ -71,7 +71,7 @@ func (g *Group) compose(o outline) (*composed, error) {
 		}
 		return err
 	})
-	c.joint.Book(&g.waited[o.class])
+	c.joint.Book(g.books.of(o.call.Collective, int(o.call.Bytes)))
 	if o.then != nil {
 		c.joint.OnDone(func(error) { o.then() })
 	}

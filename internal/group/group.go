@@ -61,6 +61,7 @@ type Group struct {
 	// joinedBy is how Allgathers travelled when the group was joined.
 	joinedBy gathering
 	free     func() error                  // what both fabrics share
+	withdraw func()                        // what it publishes; nil: nothing
 	staged   atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
 
 	life    context.Context // ends with the group
@@ -72,9 +73,11 @@ type Group struct {
 
 	counters counters
 	warnings warnings
+	waiting  atomic.Pointer[[]Waiting] // of the monitor
 	watchers sync.WaitGroup            // goroutines that end with life
 	route    atomic.Pointer[routeInfo] // of Reduce-Scatters
 	waited   [2]overlap.Ledger         // of gather and reduce
+	books    books                     // of which these are
 
 	leaving   bool                                   // this rank posts nothing more; guarded by posting
 	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
@@ -287,7 +290,7 @@ func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
 		return nil, err
 	}
 	g.checkDeparted(overlap.Gather)
-	w.Book(&g.waited[overlap.Gather])
+	w.Book(g.books.of(o.Collective, o.Bytes))
 	g.counters.gatherBytes.Add(uint64(own))
 	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
 }

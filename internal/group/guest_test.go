@@ -4,6 +4,10 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,4 +152,90 @@ func TestVerbsOverflow(t *testing.T) {
 	}
 	t.Logf("%d chunks came by repairs", repairs)
 	require.Positive(t, repairs)
+}
+
+// counted returns what all RDMA devices have counted of something.
+func counted(t *testing.T, what string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/sys/class/infiniband/*/ports/1/hw_counters/" + what)
+	require.NoError(t, err)
+	require.NotEmpty(t, files, what)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		one, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		n += one
+	}
+	return n
+}
+
+// TestVerbsReduceScatter: what ranks send each other for it goes through their devices, and none of it is refused for want of a buffer.
+func TestVerbsReduceScatter(t *testing.T) {
+	g := overDevices(t, nil, four, nil)
+	const n = 256 << 10
+	sent, refused, start := counted(t, "sent_pkts"), counted(t, "send_rnr_err"), time.Now()
+	each(t, 4, func(r int) error {
+		sums := make([]byte, n)
+		if err := g[r].ReduceScatter(recvLike(4*n, uint32(r)), sums, reduce.I32, reduce.Sum, 0); err != nil {
+			return err
+		}
+		require.Equal(t, recvLike(n, 6), sums)
+		return nil
+	})
+	packets := counted(t, "sent_pkts") - sent
+	t.Logf("%d packets for %d bytes, in %v", packets, 4*3*n, time.Since(start))
+	require.GreaterOrEqual(t, packets, 4*3*n/4096)
+	require.Equal(t, refused, counted(t, "send_rnr_err"))
+}
+
+// TestVerbsNetworkLoses: devices repeat what the network loses of streams. Where they lose that as well, a round takes seconds.
+func TestVerbsNetworkLoses(t *testing.T) {
+	g := overDevices(t, nil, four[:3], nil)
+	for _, args := range [][]string{{"add", "netem", "loss", "0.3%"}, {"del"}} {
+		lose := func() {
+			for _, port := range []string{"p1", "p2", "p3"} {
+				out, err := exec.Command("tc", append([]string{"qdisc", args[0], "dev", port, "root"}, args[1:]...)...).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+			}
+		}
+		if args[0] == "add" {
+			lose()
+		} else {
+			t.Cleanup(lose)
+		}
+	}
+	gaps := counted(t, "out_of_seq_request")
+	const n = 256 << 10
+	for i := 0; i < 3 || counted(t, "out_of_seq_request") == gaps; i++ {
+		require.Less(t, i, 100, "nothing was lost")
+		start := time.Now()
+		each(t, 3, func(r int) error {
+			sums, all := make([]byte, n), make([]byte, 3*n)
+			if err := g[r].ReduceScatter(recvLike(3*n, uint32(r+i)), sums, reduce.I32, reduce.Sum, 0); err != nil {
+				return err
+			}
+			require.Equal(t, recvLike(n, uint32(3+3*i)), sums)
+			if err := g[r].Allreduce(recvLike(3*n, uint32(r+i)), all, reduce.I32, reduce.Sum, 0); err != nil {
+				return err
+			}
+			require.Equal(t, recvLike(3*n, uint32(3+3*i)), all)
+			return nil
+		})
+		t.Logf("round %d: %v, %d gaps so far", i, time.Since(start), counted(t, "out_of_seq_request")-gaps)
+	}
+}
+
+// TestVerbsRankKilled: the others name it, as soon as they do over TCP, whatever devices still try to send it.
+func TestVerbsRankKilled(t *testing.T) {
+	if os.Getenv("MCAST_TEST_RDMA") == "" {
+		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
+	}
+	const victim, timeout = 1, 60 * time.Second
+	kids := startRanks(t, role{Size: 3, Fabric: "verbs", Interfaces: four, Timeout: timeout, Call: "reduce-scatter", Shard: 128 << 10})
+	require.NoError(t, kids[victim].cmd.Process.Kill())
+	start := time.Now()
+	namedByAll(t, kids, victim)
+	t.Logf("named after %v", time.Since(start))
+	require.Less(t, time.Since(start), timeout/2, "it is noticed, and not waited for")
 }

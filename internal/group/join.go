@@ -56,6 +56,7 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 	start := time.Now()
 	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
+	g.books.open(&g.waited)
 	g.lobby.expect(a.callers())
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := a.settings.JoinTimeout + a.settings.Timeout // ctx, which ends first, says what is over
@@ -78,9 +79,8 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined(time.Since(start))
-	if a.connects() {
-		g.watchers.Go((&monitor{Group: g}).run)
-	}
+	g.watchers.Go((&monitor{Group: g}).run)
+	g.publish()
 	return g, nil
 }
 

@@ -2,22 +2,18 @@ package group
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 const (
 	monitorPause  = time.Second
-	monitorWindow = 10               // samples over which losses are counted
-	tooManyLost   = 0.01             // share of chunks that come by repair
-	fewChunks     = 100              // of which a share says nothing
-	longWait      = 10 * time.Second // for ranks that are late
+	monitorWindow = 10   // samples over which losses are counted
+	tooManyLost   = 0.01 // share of chunks that come by repair
+	fewChunks     = 100  // of which a share says nothing
 )
 
 // sample is what the monitor looks at, once a second.
@@ -37,9 +33,10 @@ type sample struct {
 // monitor watches a group for what is no fault but makes it slow, and says so.
 type monitor struct {
 	*Group
-	samples []sample  // of the last seconds, oldest first
-	waited  [2]uint32 // of the column and of the node: the operation whose long wait was logged, plus one
-	by      string    // how Allgathers travelled when that was last logged; "": as when the group was joined
+	samples []sample      // of the last seconds, oldest first
+	waits   []wait        // of each lane
+	warned  time.Duration // the longest wait that there was a warning of
+	by      string        // how Allgathers travelled when that was last logged; "": as when the group was joined
 }
 
 // run looks until the group ends.
@@ -53,11 +50,10 @@ func (m *monitor) run() {
 		case <-m.life.Done():
 			return
 		}
-		m.look(m.sample())
-		m.wait(0, m.gather.Waiting(), &m.agreed.column)
-		if m.node != nil {
-			m.wait(1, m.node.gather.Waiting(), &m.agreed.node)
+		if m.agreed.connects() {
+			m.look(m.sample())
 		}
+		m.await()
 	}
 }
 
@@ -162,22 +158,4 @@ func worstRoot(from, to *sample) (root int, of float64) {
 		}
 	}
 	return root, float64(most) / float64(max(1, all))
-}
-
-// wait logs an operation that has not moved for long, and which ranks it waits for. A rank may be
-// as late as it likes, so that is no fault; whoever looks for one wants to know. lane is that of the column
-// or of the node: each counts its operations.
-func (m *monitor) wait(lane int, w *engine.Waiting, of *members) {
-	if w == nil || w.Idle < longWait || m.waited[lane] == w.Seq+1 {
-		return
-	}
-	late := *w
-	late.Ranks = pick(&members{ranks: w.Ranks}, of.ranks)
-	late.Op.Root = of.rank(w.Op.Root)
-	level := slog.LevelInfo
-	if m.waited == [2]uint32{} {
-		level = slog.LevelWarn
-	}
-	m.waited[lane] = w.Seq + 1
-	m.log.Log(context.Background(), level, "an operation does not move, though all ranks answer", "for", w.Idle.Round(time.Second), "operation", late.String())
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -100,30 +98,4 @@ func TestMonitorSaysHowAllgathersTravel(t *testing.T) {
 	require.Contains(t, lines[0], "by unicast now: multicast of 2 rank(s)")
 	require.Contains(t, lines[1], "by multicast now: it reaches every rank")
 	require.Contains(t, lines[2], "by unicast now: multicast does not arrive at another rank any more")
-}
-
-// TestMonitorSaysWhoIsLateOnce an operation and lane: those of the column and those of the node count
-// their own. It names ranks of the group, and roots as such.
-func TestMonitorSaysWhoIsLateOnce(t *testing.T) {
-	var log bytes.Buffer
-	m := watcher()
-	m.log = slog.New(slog.NewTextHandler(&log, nil))
-	late := func(seq uint32) *engine.Waiting {
-		return &engine.Waiting{Idle: longWait, Waiting: multicast.Waiting{
-			Seq: seq, Op: multicast.Op{Collective: wire.Broadcast, Root: 1, Bytes: 8}, Ranks: []int{0},
-		}}
-	}
-	column, node := members{ranks: []int{4, 7}}, members{ranks: []int{6, 7}}
-	for range 3 {
-		m.wait(0, late(5), &column)
-		m.wait(1, late(9), &node)
-	}
-	m.wait(0, late(6), &column)
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	require.Len(t, lines, 3)
-	require.Contains(t, lines[0], "level=WARN")
-	require.Contains(t, lines[0], "operation 5 (broadcast of 8 bytes from rank 7) waits for the barrier of rank 4")
-	require.Contains(t, lines[1], "level=INFO")
-	require.Contains(t, lines[1], "of rank 6")
-	require.Contains(t, lines[2], "operation 6")
 }

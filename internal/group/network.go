@@ -70,6 +70,8 @@ type Network interface {
 	// ServeRegion makes memory that ranks of this host share, and gives it to those of the job that
 	// know the key, until all have it or ctx ends: shm.Serve.
 	ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error)
+	// Publish has those of this host's user who ask see a page, where MCAST_METRICS says, until it is withdrawn.
+	Publish(where string, page func() any) (withdraw func(), err error)
 	// DialRegion asks the server at an address of this host for the region of a rank, of size:
 	// shm.Dial.
 	DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (RegionClient, error)

@@ -33,6 +33,11 @@ type fitter interface {
 	Fit(o *udp.Options) error
 }
 
+// streamer opens streams that go another way than TCP, on the interface of chunks. Otherwise it is Network.Streams.
+type streamer interface {
+	StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+}
+
 // openDatagrams finds out what the paths carry, joins the multicast group and connects the control edges.
 func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
@@ -79,13 +84,19 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 	if a.settings.Loss > 0 {
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
+	open := l.network.Streams
+	if on, ok := by.(streamer); ok {
+		open = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+			return on.StreamsOn(&o, s, conns)
+		}
+	}
 	link, alone := openLink(l.network, o.Interface)
 	return &transports{
 		gather:  gather,
 		by:      travels,
 		peers:   peers,
 		unheard: paths.deaf,
-		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a) },
+		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, open) },
 		iface:   o.Interface.Name,
 		rails:   a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
 		link:    link,
@@ -185,15 +196,17 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 	return found, nil
 }
 
-// openStreams connects this rank to the others of its column for Reduce-Scatter. It waits for those that have not
+// openStreams connects this rank to the others of its column for Reduce-Scatter, and opens streams over the connections. It waits for those that have not
 // come to theirs as long as ctx, the life of the group, lasts: the mesh says who is dead.
-func openStreams(ctx context.Context, l *lobby, a *agreement) (fabric.Streams, error) {
+func openStreams(
+	ctx context.Context, l *lobby, a *agreement, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
+) (fabric.Streams, error) {
 	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
 	if err != nil {
 		return nil, err
 	}
 	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: a.settings.Timeout, DSCP: a.settings.Mark()}
-	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return l.network.Streams(o, a.column.conns(conns)) })
+	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return open(o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)
 	}

@@ -101,7 +101,7 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 		}
 		ops = append(ops, o)
 	}
-	return g.submitParts(overlap.Gather, &g.counters.gatherBytes, send, len(ops), func(after func()) ([]*engine.Work, error) {
+	return g.submitParts(overlap.Gather, wire.Allgather, &g.counters.gatherBytes, send, len(ops), func(after func()) ([]*engine.Work, error) {
 		return g.gather.SubmitAll(ops, after)
 	})
 }
@@ -140,7 +140,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 		}
 		ops = append(ops, engine.ReduceOp{Op: o})
 	}
-	return g.submitParts(overlap.Reduce, &g.counters.reduceBytes, recv, len(ops), func(after func()) ([]*engine.Work, error) {
+	return g.submitParts(overlap.Reduce, wire.ReduceScatter, &g.counters.reduceBytes, recv, len(ops), func(after func()) ([]*engine.Work, error) {
 		return g.reduce.SubmitAll(ops, after)
 	})
 }
@@ -148,7 +148,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 // submitParts hands the operations that a part is made of to a lane, all of them or, with an
 // error, none, and counts what of it is this rank's own.
 func (g *Group) submitParts(
-	c overlap.Class, counter *atomic.Uint64, own []byte, parts int, submit func(after func()) ([]*engine.Work, error),
+	c overlap.Class, kind wire.Collective, counter *atomic.Uint64, own []byte, parts int, submit func(after func()) ([]*engine.Work, error),
 ) (*Work, error) {
 	g.posting.RLock()
 	defer g.posting.RUnlock()
@@ -159,7 +159,7 @@ func (g *Group) submitParts(
 		g.ended(c)
 		return err
 	})
-	joint.Book(&g.waited[c])
+	joint.Book(g.books.of(kind, len(own)))
 	g.begun(c)
 	works, err := submit(joint.Ended)
 	if err != nil {

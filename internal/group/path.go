@@ -32,7 +32,10 @@ func (g *Group) cannotConnect(absent *absentError) *Fault {
 // stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.
 func (g *Group) stalled(rank int, e *sys.StallError) string {
-	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: TCP %v", g.agreed.rank, rank, e)
+	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: %v", g.agreed.rank, rank, e)
+	if e.RDMA {
+		return text + "; a firewall drops RoCE (UDP port 4791), or the path's MTU is smaller than the devices' (ibv_devinfo: active_mtu)"
+	}
 	if packet := e.Segment + g.agreed.headers() + timestamps; packet > plainMTU {
 		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
 			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)

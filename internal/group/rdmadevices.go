@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
@@ -26,4 +27,11 @@ func (devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, 
 	own := *o
 	own.Conns = control
 	return verbs.Open(own)
+}
+
+// StreamsOn implements streamer.
+func (devices) StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+	return verbs.OpenStreams(verbs.StreamsOptions{
+		Rank: o.Rank, Size: o.Size, Interface: chunks.Interface, Address: chunks.Sources[o.Rank], Conns: conns, Stall: o.Stall, DSCP: o.DSCP,
+	})
 }

@@ -126,7 +126,11 @@ func (g *Group) submitReduce(o direct.Op, done func()) (*Work, error) {
 		return nil, err
 	}
 	g.checkDeparted(overlap.Reduce)
-	w.Book(&g.waited[overlap.Reduce])
+	kind := wire.ReduceScatter
+	if _, one := o.To.Root(); one {
+		kind = wire.Reduce
+	}
+	w.Book(g.books.of(kind, o.Bytes()))
 	g.counters.reduceBytes.Add(uint64(len(o.Recv)))
 	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil
 }

@@ -176,6 +176,56 @@ type Stats struct {
 	ChunksMisplaced uint64
 }
 
+// each calls f with every counter by its name; what counts time does so in nanoseconds.
+func (s *Stats) each(f func(name string, value uint64)) {
+	f("gather_ops", s.GatherOps)
+	f("gather_bytes", s.GatherBytes)
+	f("gather_sent_bytes", s.GatherSentBytes)
+	f("gather_control_bytes", s.GatherControlBytes)
+	f("gather_received_bytes", s.GatherReceivedBytes)
+	f("reduce_ops", s.ReduceOps)
+	f("reduce_bytes", s.ReduceBytes)
+	f("reduce_sent_bytes", s.ReduceSentBytes)
+	f("chunks_lost", s.ChunksLost)
+	f("chunks_repaired", s.ChunksRepaired)
+	f("chunks_injected", s.ChunksInjected)
+	f("chunks_dropped", s.ChunksDropped)
+	f("gather_busy_ns", uint64(s.GatherBusy))
+	f("reduce_busy_ns", uint64(s.ReduceBusy))
+	f("overlap_ns", uint64(s.Overlap))
+	f("gather_queued_ns", uint64(s.GatherQueued))
+	f("reduce_queued_ns", uint64(s.ReduceQueued))
+	f("gather_peers_ns", uint64(s.GatherPeers))
+	f("reduce_peers_ns", uint64(s.ReducePeers))
+	f("gather_turn_ns", uint64(s.GatherTurn))
+	f("reduce_turn_ns", uint64(s.ReduceTurn))
+	f("gather_transfer_ns", uint64(s.GatherTransfer))
+	f("reduce_transfer_ns", uint64(s.ReduceTransfer))
+	f("gather_finish_ns", uint64(s.GatherFinish))
+	f("reduce_finish_ns", uint64(s.ReduceFinish))
+	f("reduce_received_bytes", s.ReduceReceivedBytes)
+	f("reduce_resent", s.ReduceResent)
+	f("reduce_refused", s.ReduceRefused)
+	f("switch_ops", s.SwitchOps)
+	f("direct_ops", s.DirectOps)
+	f("fallbacks", s.Fallbacks)
+	f("chunks_mismatched", s.ChunksMismatched)
+	f("sends_refused", s.SendsRefused)
+	f("sends_offline", s.SendsOffline)
+	f("sends_too_large", s.SendsTooLarge)
+	f("warnings", s.Warnings)
+	f("reduce_dropped", s.ReduceDropped)
+	f("chunks_relayed", s.ChunksRelayed)
+	f("shared_ops", s.SharedOps)
+	f("node_sent_bytes", s.NodeSentBytes)
+	f("node_received_bytes", s.NodeReceivedBytes)
+	f("device_ops", s.DeviceOps)
+	f("device_out_bytes", s.DeviceOutBytes)
+	f("device_in_bytes", s.DeviceInBytes)
+	f("device_made", s.DeviceMade)
+	f("chunks_misplaced", s.ChunksMisplaced)
+}
+
 // stats returns the counters that s holds.
 func (s *sources) stats() Stats {
 	return Stats{

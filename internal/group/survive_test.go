@@ -2,6 +2,7 @@ package group
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,9 +47,11 @@ type role struct {
 	Address    string // of the rendezvous
 	Fabric     string
 	Timeout    time.Duration
-	Call       string // see calls
-	Switch     string // MCAST_SWITCH
-	Await      bool   // start only when the parent writes a line
+	Call       string   // see calls
+	Switch     string   // MCAST_SWITCH
+	Interfaces []string // MCAST_IFACE by rank; none: any
+	Shard      int      // bytes; 0: 4 MiB
+	Await      bool     // start only when the parent writes a line
 }
 
 // report is the child's last line.
@@ -70,6 +73,9 @@ func playRank(text string) int {
 	}
 	s := config.Default()
 	s.Fabric, s.Timeout, s.Switch = r.Fabric, r.Timeout, r.Switch
+	if len(r.Interfaces) > 0 {
+		s.Interface = r.Interfaces[r.Rank]
+	}
 	e, err := Open(Options{Rank: r.Rank, Size: r.Size, Settings: s})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -123,7 +129,7 @@ func playNode() int {
 
 // loop runs operations for ever, large ones, so that a fault comes in the midst of one.
 func loop(g *Group, r role) error {
-	const n = 4 << 20
+	n := cmp.Or(r.Shard, 4<<20)
 	if r.Await {
 		if err := g.Barrier(); err != nil {
 			return err

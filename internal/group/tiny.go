@@ -33,6 +33,7 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	copy(own, a.call[:])
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
+	joint.Book(g.books.of(allreduceKind, len(send)))
 	defer g.holdPosting()()
 	w, err := g.allgather(own, a.all, nil, false, joint.Ended)
 	if err != nil {

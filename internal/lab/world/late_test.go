@@ -1,8 +1,10 @@
 package world
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -82,4 +84,71 @@ func comeLate(t *testing.T, late int, call func(g *group.Group) error) {
 	}
 	all.Wait()
 	assert.GreaterOrEqual(t, time.Since(w.start), times*9*s.Timeout/4)
+}
+
+// TestWhoIsLateIsSaid: while the others wait for a rank that is late to a call, in the midst of a job, their logs name it
+// and what they wait in, after a few seconds and each time that it has doubled, and that it has come. When a
+// reduction last moved is known to a second.
+func TestWhoIsLateIsSaid(t *testing.T) {
+	gathers, reduces := []string{"6s", "12s", "24s"}, []string{"5s", "10s", "20s"}
+	for name, want := range map[string]struct {
+		what  string
+		after []string
+	}{
+		"allgather":       {"allgather of 98304 bytes", gathers},
+		"allgather/eager": {"allgather of 64 bytes", gathers},
+		"barrier":         {"barrier", gathers},
+		"reduce-scatter":  {"reduce-scatter of 98304 bytes a shard", reduces},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for rank, log := range logsOfLateRank(t, firsts[name]) {
+					for _, after := range want.after {
+						assert.Equal(t, rank != 1, strings.Contains(log, "level=WARN msg=\"waiting for rank 1 for "+after+" in "+want.what+", number 1: "), log)
+					}
+					assert.Equal(t, rank != 1, strings.Contains(log,
+						"level=WARN msg=\"no longer waiting for rank 1, after "+want.after[2]+" or more, in "+want.what+", number 1\""), log)
+				}
+			})
+		})
+	}
+}
+
+// logsOfLateRank has three ranks call something twice, rank 1 half a minute late the second time.
+func logsOfLateRank(t *testing.T, call func(g *group.Group) error) [3]string {
+	const size = 3
+	w := New(Config{Ranks: size, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
+	s := config.Default()
+	s.Fabric, s.Timeout = "udp", 2*time.Second
+	var logs [size]bytes.Buffer
+	var all sync.WaitGroup
+	for rank := range size {
+		all.Go(func() {
+			e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.NewTextHandler(&logs[rank], nil))})
+			if !assert.NoError(t, err) {
+				return
+			}
+			blobs, err := e.Rendezvous(t.Context(), meetingPoint)
+			if !assert.NoError(t, err) {
+				return
+			}
+			g, err := e.Join(t.Context(), blobs)
+			if !assert.NoError(t, err) {
+				return
+			}
+			assert.NoError(t, call(g))
+			if rank == 1 {
+				time.Sleep(30 * time.Second)
+			}
+			assert.NoError(t, call(g))
+			time.Sleep(3 * time.Second)
+			assert.NoError(t, g.Close())
+		})
+	}
+	all.Wait()
+	var texts [size]string
+	for rank := range logs {
+		texts[rank] = logs[rank].String()
+	}
+	return texts
 }

@@ -97,6 +97,30 @@ func (c *Comm) Oldest() (moving, whole, sending bool) {
 	return p.folded > 0 || p.summing > 0, p.summed && (!sending || p.To.Includes(c.rank)), sending
 }
 
+// Awaited returns the ranks that the oldest operation in flight waits for, ascending: those whose header has not
+// come or, once all have begun it and this rank has summed what it gets, those to which this one still has to send.
+func (c *Comm) Awaited() (begun bool, ranks []int) {
+	if len(c.ops) == 0 {
+		return false, nil
+	}
+	if begun = c.summing > 0 || c.headers == c.size-1; !begun {
+		for r := range c.size {
+			if r != c.rank && !c.in[r] {
+				ranks = append(ranks, r)
+			}
+		}
+		return false, ranks
+	}
+	if c.ops[0].summed {
+		for r := range c.size {
+			if r != c.rank && c.out[r].seq == c.ops[0].seq {
+				ranks = append(ranks, r)
+			}
+		}
+	}
+	return true, ranks
+}
+
 // Err returns why the lane cannot go on, or nil.
 func (c *Comm) Err() error { return c.err }
 

@@ -353,6 +353,15 @@ func (m *Member) Oldest() (moving, whole, sending bool) {
 	return moving, whole, sending
 }
 
+// Moved returns another number each time that results have come or contributions have gone for the first time.
+func (m *Member) Moved() (n uint64) {
+	for i := range m.stripes {
+		s := &m.stripes[i]
+		n += uint64(s.have) + uint64(s.next) + uint64(s.held.Count())
+	}
+	return n
+}
+
 // Held returns which bytes of this rank's shard of an operation in flight hold
 // the result already, in order and without touching ranges.
 func (m *Member) Held(seq uint32) []collective.Range {

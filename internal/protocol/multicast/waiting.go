@@ -3,7 +3,6 @@ package multicast
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Phase says what an operation waits for.
@@ -32,32 +31,29 @@ type Waiting struct {
 	Missing int // chunks that have not arrived
 }
 
-// String says it for people.
-func (w Waiting) String() string {
-	s := fmt.Sprintf("operation %d (%v) waits for ", w.Seq, w.Op)
+// Called names the operation and its number: of a step, the call's.
+func (w *Waiting) Called() string {
+	op, number := w.Op, w.Seq
+	if call := &w.Op.Call; !call.IsNone() {
+		op, number = opOfCall(call), call.Number
+	}
+	return fmt.Sprintf("%v, number %d", op, number)
+}
+
+// Why says what is missing.
+func (w *Waiting) Why() string {
 	switch w.Phase {
 	case PhaseBarrier:
-		s += "the barrier"
+		return "it has not begun there, or waits there for another rank"
 	case PhaseChunks:
-		s += fmt.Sprintf("%d chunk(s)", w.Missing)
+		return fmt.Sprintf("%d chunk(s) have not come", w.Missing)
 	case PhaseTurn:
-		s += "its turn to send"
+		return "the turn to send has not come"
 	case PhaseCredit:
-		s += "room to send"
-	case PhaseHandshake:
-		s += "the final handshake"
+		return "no room to send"
+	default:
+		return "the final handshake has not come"
 	}
-	if len(w.Ranks) == 0 {
-		return s
-	}
-	names := make([]string, len(w.Ranks))
-	for i, r := range w.Ranks {
-		names[i] = fmt.Sprint(r)
-	}
-	if len(names) == 1 {
-		return s + " of rank " + names[0]
-	}
-	return s + " of ranks " + strings.Join(names, ", ")
 }
 
 // Waiting returns what the oldest operation in flight waits for, and false if none is in flight. It

@@ -1,6 +1,7 @@
 package multicast
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,11 +10,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
+const notBegun = "it has not begun there, or waits there for another rank"
+
 // waits returns what a rank says that its oldest operation waits for.
 func (n *net) waits(t *testing.T, rank int) string {
 	w, ok := n.comms[rank].Waiting()
 	require.True(t, ok)
-	return w.String()
+	return fmt.Sprintf("%s: ranks %v: %s", w.Called(), w.Ranks, w.Why())
 }
 
 func TestWaitingNamesWhoIsAwaited(t *testing.T) {
@@ -26,8 +29,8 @@ func TestWaitingNamesWhoIsAwaited(t *testing.T) {
 	n.now = time.Second
 	require.NoError(t, n.post(o, 0, 1, 3))
 	n.run()
-	require.Equal(t, "operation 0 (allgather of 40 bytes) waits for the barrier of rank 2", n.waits(t, 0))
-	require.Equal(t, "operation 0 (allgather of 40 bytes) waits for the barrier of rank 3", n.waits(t, 1), "which waits for rank 2")
+	require.Equal(t, "allgather of 40 bytes, number 0: ranks [2]: "+notBegun, n.waits(t, 0))
+	require.Equal(t, "allgather of 40 bytes, number 0: ranks [3]: "+notBegun, n.waits(t, 1), "which waits for rank 2")
 	w, _ := n.comms[0].Waiting()
 	require.Equal(t, time.Second, w.Moved)
 	require.Equal(t, 30, w.Missing)
@@ -36,8 +39,8 @@ func TestWaitingNamesWhoIsAwaited(t *testing.T) {
 	n.lose = func(packet) bool { return true }
 	require.NoError(t, n.post(o, 2))
 	n.run()
-	require.Equal(t, "operation 0 (allgather of 40 bytes) waits for room to send of ranks 1, 2", n.waits(t, 0))
-	require.Equal(t, "operation 0 (allgather of 40 bytes) waits for 30 chunk(s) of rank 0", n.waits(t, 2))
+	require.Equal(t, "allgather of 40 bytes, number 0: ranks [1 2]: no room to send", n.waits(t, 0))
+	require.Equal(t, "allgather of 40 bytes, number 0: ranks [0]: 30 chunk(s) have not come", n.waits(t, 2))
 	w, _ = n.comms[2].Waiting()
 	require.Equal(t, 2*time.Second, w.Moved)
 	n.tick(5 * time.Second)
@@ -61,7 +64,7 @@ func TestWaitingForTurnAndHandshake(t *testing.T) {
 		}
 	}
 	n.deliver(data)
-	require.Equal(t, "operation 0 (allgather of 4 bytes) waits for its turn to send of rank 0", n.waits(t, 1))
+	require.Equal(t, "allgather of 4 bytes, number 0: ranks [0]: the turn to send has not come", n.waits(t, 1))
 	n.deliver(turn)
 	for len(n.way) > 0 { // rank 1's word that it has everything is late
 		p := n.way[0]
@@ -71,12 +74,12 @@ func TestWaitingForTurnAndHandshake(t *testing.T) {
 		}
 		n.deliver(p)
 	}
-	require.Equal(t, "operation 0 (allgather of 4 bytes) waits for the final handshake of rank 1", n.waits(t, 0))
+	require.Equal(t, "allgather of 4 bytes, number 0: ranks [1]: the final handshake has not come", n.waits(t, 0))
 }
 
 func TestWaitingOfSmallOperations(t *testing.T) {
 	n := newNet(small(3, 1024))
 	require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 4}, 0, 2))
 	n.run()
-	require.Equal(t, "operation 0 (allgather of 4 bytes) waits for 1 chunk(s) of rank 1", n.waits(t, 0))
+	require.Equal(t, "allgather of 4 bytes, number 0: ranks [1]: 1 chunk(s) have not come", n.waits(t, 0))
 }

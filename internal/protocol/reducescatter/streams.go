@@ -10,11 +10,12 @@ type Streams struct {
 	comm       *direct.Comm
 	fabric     fabric.Streams
 	rank, size int
+	moved      uint64 // rounds in which anything was
 }
 
 // NewStreams joins a rank's side of direct operations with its streams.
 func NewStreams(rank, size int, c *direct.Comm, s fabric.Streams) *Streams {
-	return &Streams{c, s, rank, size}
+	return &Streams{comm: c, fabric: s, rank: rank, size: size}
 }
 
 // Work sends what it can, unless others go first, and sums what it can. It reports whether that was
@@ -27,7 +28,10 @@ func (s *Streams) Work(send bool) bool {
 	for d := 1; send && d < s.size; d++ {
 		busy = s.send((s.rank+d)%s.size) || busy
 	}
-	return s.receive() || busy
+	if busy = s.receive() || busy; busy {
+		s.moved++
+	}
+	return busy
 }
 
 // send streams up to a burst to a rank.

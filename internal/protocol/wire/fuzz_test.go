@@ -72,6 +72,24 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
+func FuzzQueuePair(f *testing.F) {
+	good := make([]byte, QueuePairSize)
+	(&QueuePair{Number: 17, PSN: 1 << 23, MTU: 4096, Key: 5, Ring: 1 << 40, Bytes: 1 << 18, GID: [16]byte{10: 255}}).Put(good)
+	f.Add(good)
+	f.Add(good[:QueuePairSize-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q, again QueuePair
+		if q.Get(b) != nil {
+			return
+		}
+		out := make([]byte, QueuePairSize)
+		q.Put(out)
+		if err := again.Get(out); err != nil || again != q {
+			t.Fatalf("%+v became %+v, %v", q, again, err)
+		}
+	})
+}
+
 func FuzzStream(f *testing.F) {
 	good := make([]byte, StreamSize)
 	(&Stream{Type: 3, Op: 2, Seq: 9, To: 2, Bytes: 1 << 40, Factor: 0.25}).Put(good)

@@ -50,6 +50,16 @@ func TestLayout(t *testing.T) {
 		15, 16, 17, 18, 19, 20, 21, 22,
 		0x21, 0x22, 0x23, 0x24, 0, 0, 0, 0, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c, 0x40, 0x04, 0, 0, 0, 0, 0, 0,
 	}, b)
+	pair := QueuePair{
+		Number: 0x010203, PSN: 0x040506, MTU: 0x0708090a, Key: 0x0b0c0d0e, Ring: 0x0f10111213141516, Bytes: 0x1718191a,
+		GID: [16]byte{0x1b, 15: 0x1c},
+	}
+	b = make([]byte, QueuePairSize)
+	pair.Put(b)
+	assert.Equal(t, []byte{
+		'm', 'c', 'q', 'p', 7, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 0, 0, 0, 0,
+		27, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 28,
+	}, b)
 	other := stream
 	other.From, other.Epoch = 0, 0
 	assert.True(t, stream.Equal(&other), "news is no part of the operation")
@@ -72,6 +82,9 @@ func TestRefusals(t *testing.T) {
 	(&Stream{}).Put(stream)
 	probe := make([]byte, ProbeSize)
 	(&Probe{Unicast: true}).Put(probe)
+	pair := make([]byte, QueuePairSize)
+	(&QueuePair{}).Put(pair)
+	getPair := func(b []byte) error { return new(QueuePair).Get(b) }
 	getProbe := func(b []byte) error { return new(Probe).Get(b) }
 	getStream := func(b []byte) error { return new(Stream).Get(b) }
 	getData := func(b []byte) error { return new(Data).Get(b) }
@@ -101,6 +114,10 @@ func TestRefusals(t *testing.T) {
 		{"probe magic", getProbe, probe, 1, 'c', ErrMagic},
 		{"probe version", getProbe, probe, 2, 1, ErrVersion},
 		{"probe unicast", getProbe, probe, 3, 2, ErrField},
+		{"queue pair magic", getPair, pair, 2, 0, ErrMagic},
+		{"queue pair version", getPair, pair, 4, 8, ErrVersion},
+		{"queue pair number", getPair, pair, 8, 1, ErrField},
+		{"queue pair PSN", getPair, pair, 12, 1, ErrField},
 		{"stream version", getStream, stream, 0, 9, ErrVersion},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,53 +1,8 @@
-#include "verbs.h"
+#include "library.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-
-#define VERBS(V)                                                                                                         \
-	V(rdma_device **, ibv_get_device_list, (int *))                                                                       \
-	V(void, ibv_free_device_list, (rdma_device **))                                                                       \
-	V(const char *, ibv_get_device_name, (rdma_device *))                                                                 \
-	V(rdma_context *, ibv_open_device, (rdma_device *))                                                                   \
-	V(int, ibv_close_device, (rdma_context *))                                                                            \
-	V(int, ibv_query_port, (rdma_context *, uint8_t, rdma_port_attr *))                                                   \
-	V(int, _ibv_query_gid_ex, (rdma_context *, uint32_t, uint32_t, rdma_gid_entry *, uint32_t, size_t))                   \
-	V(rdma_pd *, ibv_alloc_pd, (rdma_context *))                                                                          \
-	V(int, ibv_dealloc_pd, (rdma_pd *))                                                                                   \
-	V(rdma_mr *, ibv_reg_mr, (rdma_pd *, void *, size_t, int))                                                            \
-	V(int, ibv_dereg_mr, (rdma_mr *))                                                                                     \
-	V(rdma_channel *, ibv_create_comp_channel, (rdma_context *))                                                          \
-	V(int, ibv_destroy_comp_channel, (rdma_channel *))                                                                    \
-	V(rdma_cq *, ibv_create_cq, (rdma_context *, int, void *, rdma_channel *, int))                                       \
-	V(int, ibv_destroy_cq, (rdma_cq *))                                                                                   \
-	V(int, ibv_get_cq_event, (rdma_channel *, rdma_cq **, void **))                                                       \
-	V(void, ibv_ack_cq_events, (rdma_cq *, unsigned))                                                                     \
-	V(rdma_qp *, ibv_create_qp, (rdma_pd *, rdma_qp_init *))                                                              \
-	V(int, ibv_modify_qp, (rdma_qp *, rdma_qp_attr *, int))                                                               \
-	V(int, ibv_destroy_qp, (rdma_qp *))                                                                                   \
-	V(rdma_ah *, ibv_create_ah, (rdma_pd *, rdma_ah_attr *))                                                              \
-	V(int, ibv_destroy_ah, (rdma_ah *))                                                                                   \
-	V(int, ibv_attach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
-	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
-	V(const char *, ibv_wc_status_str, (int))
-
-#define POINTER(result, name, args) static result(*p_##name) args;
-VERBS(POINTER)
-
-enum { doorbell = 64 };
-
-const char *rdma_load(const char *library)
-{
-	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		return dlerror();
-#define FIND(result, name, args)                                                                                         \
-	if (!(*(void **)&p_##name = dlsym(lib, #name)))                                                                       \
-		return dlerror();
-	VERBS(FIND)
-	return NULL;
-}
 
 rdma_device **rdma_list(int *n) { return p_ibv_get_device_list(n); }
 void rdma_unlist(rdma_device **list) { p_ibv_free_device_list(list); }
@@ -56,7 +11,7 @@ rdma_context *rdma_open(rdma_device *d) { return p_ibv_open_device(d); }
 int rdma_close(rdma_context *c) { return p_ibv_close_device(c); }
 rdma_pd *rdma_alloc(rdma_context *c) { return p_ibv_alloc_pd(c); }
 int rdma_dealloc(rdma_pd *pd) { return p_ibv_dealloc_pd(pd); }
-rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n) { return p_ibv_reg_mr(pd, p, n, RDMA_LOCAL_WRITE); }
+rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n, int access) { return p_ibv_reg_mr(pd, p, n, RDMA_LOCAL_WRITE | access); }
 int rdma_deregister(rdma_mr *mr) { return p_ibv_dereg_mr(mr); }
 const char *rdma_status(int status) { return p_ibv_wc_status_str(status); }
 

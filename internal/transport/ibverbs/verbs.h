@@ -25,7 +25,7 @@ int rdma_close(rdma_context *c);
 
 rdma_pd *rdma_alloc(rdma_context *c); // NULL: errno
 int rdma_dealloc(rdma_pd *pd);
-rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n); // NULL: errno
+rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n, int access); // NULL: errno
 int rdma_deregister(rdma_mr *mr);
 
 // A queue is a UD queue pair with its completion queues and their channel.
@@ -72,5 +72,70 @@ int rdma_sent(rdma_queue *q);
 int rdma_arm(rdma_queue *q, int sends);
 
 const char *rdma_status(int status);
+
+// Completions are a completion queue with its channel, which connections share.
+typedef struct {
+	rdma_channel *channel;
+	rdma_cq *cq;
+} rdma_completions;
+
+typedef struct {
+	uint64_t id;
+	uint32_t qpn;
+	uint32_t bytes;     // of a receive
+	uint32_t immediate; // likewise
+	uint16_t status;
+	uint16_t received; // it is a receive; unknown where status is not 0
+} rdma_completion;
+
+int rdma_completions_open(rdma_completions *c, rdma_context *context, int depth, const char **what);
+void rdma_completions_close(rdma_completions *c);
+
+// rdma_completions_poll returns how many things completed, up to most, or -1.
+int rdma_completions_poll(rdma_completions *c, rdma_completion *done, int most);
+
+// rdma_completions_arm has the channel's descriptor become readable once something completes from now on. It takes the
+// events that are pending.
+int rdma_completions_arm(rdma_completions *c);
+
+// rdma_connection_open makes an RC queue pair that takes receives, and may be written to and read from once connected.
+rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completions *sends, rdma_completions *receives, int send, int receive,
+                              const char **what); // NULL: errno
+
+// rdma_connect connects it to another one.
+typedef struct {
+	uint8_t gid[16];
+	uint32_t qpn;
+	uint32_t psn;
+	uint32_t mtu; // bytes
+} rdma_address;
+int rdma_connect(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass);
+
+// rdma_fail has all that was posted complete with an error.
+int rdma_fail(rdma_qp *qp);
+int rdma_connection_close(rdma_qp *qp);
+
+typedef struct {
+	uint64_t id;
+	uint64_t local;  // address
+	uint64_t remote; // of a write or read
+	uint32_t local_key;
+	uint32_t remote_key;
+	uint32_t bytes;
+	uint32_t immediate;
+	uint32_t opcode;
+	uint32_t quiet; // no completion unless it fails
+} rdma_transfer;
+
+typedef struct {
+	uint64_t id;
+	uint64_t local;
+	uint32_t local_key;
+	uint32_t bytes; // may be 0: for an immediate alone
+} rdma_buffer;
+
+// These post n of them, with one doorbell for up to 64; *posted are.
+int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted);
+int rdma_post_buffers(rdma_qp *qp, const rdma_buffer *b, int n, int *posted);
 
 #endif

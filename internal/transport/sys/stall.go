@@ -7,16 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StallError says that a TCP connection carries nothing any more although neither
+// StallError says that a connection carries nothing any more although neither
 // end has closed it: what was sent is not acknowledged however often it is repeated.
 type StallError struct {
 	Segment int           // payload bytes of the largest segments, those that do not arrive
 	For     time.Duration // how long nothing has been acknowledged
+	RDMA    bool          // they are packets of an RDMA device, not segments of TCP
 }
 
 // Error says what does not arrive, and since when.
 func (e *StallError) Error() string {
-	return fmt.Sprintf("segments of %d bytes have not been acknowledged for %v", e.Segment, e.For.Round(10*time.Millisecond))
+	return fmt.Sprintf("%s of %d bytes have not been acknowledged for %v", e.what(), e.Segment, e.For.Round(10*time.Millisecond))
+}
+
+func (e *StallError) what() string {
+	if e.RDMA {
+		return "RDMA packets"
+	}
+	return "TCP segments"
 }
 
 // Stall notices connections that stall. TCP itself gives up after net.ipv4.tcp_retries2

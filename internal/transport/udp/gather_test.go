@@ -129,7 +129,7 @@ func TestRootsThatSendAtOnce(t *testing.T) {
 		{offload: batch.OffloadAuto, chunk: 8896, each: 7, misplaced: 7},
 		{offload: batch.OffloadSingle, chunk: 8896, each: 1, misplaced: 1},
 	} {
-		const turns = 40
+		const turns = lookOn + 10
 		ranks, _ := group(t, 3, func(o *Options) { o.Offload, o.Chunk = c.offload, c.chunk })
 		s := newSink(2, 3, c.chunk, turns*c.each*c.chunk)
 		var shards [2][]byte

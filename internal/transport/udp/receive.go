@@ -21,13 +21,13 @@ type arrival struct {
 type receiver struct {
 	fd      int
 	looks   int // calls to come that look at the first header before they receive
-	message int // bytes of the last message
+	message int // bytes of the last message, or of longer ones not long before
 }
 
 const (
-	// lookOn is how many guesses in a row must come true until one is trusted without a look. Where
-	// several roots send at once, about every fourth is wrong.
-	lookOn = 16
+	// lookOn is how many guesses in a row must come true until they are trusted without a look. Roots
+	// that send at once do so in bursts, which are shorter as a rule.
+	lookOn = 64
 	// lookFrom is how many bytes a message must have at least for a look to cost less than moving it.
 	lookFrom = 8 << 10
 )
@@ -61,7 +61,7 @@ func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
 		}
 		return 0, e != unix.EAGAIN
 	}
-	r.message = g.in.Longest()
+	r.message = max(g.in.Longest(), r.message/2)
 	var d batch.Datagram
 	for g.in.Next(&d) {
 		n++

@@ -54,10 +54,10 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	if err = batch.IPv4.Join(p.member, o.Group, o.Interface.Index); err != nil {
 		return nil, ibverbs.Unavailable("join group %v on %s: %w", o.Group, o.Interface.Name, err)
 	}
-	if p.in, err = p.device.Map(receive * p.inSlot); err != nil {
+	if p.in, err = p.device.Map(receive*p.inSlot, ibverbs.Local); err != nil {
 		return nil, err
 	}
-	if p.out, err = p.device.Map(sendDepth * p.outSlot); err != nil {
+	if p.out, err = p.device.Map(sendDepth*p.outSlot, ibverbs.Local); err != nil {
 		return nil, err
 	}
 	// A key with the highest bit set would be taken for the queue's own (verbs.h), which it is, but of privileged users.

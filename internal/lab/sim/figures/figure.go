@@ -25,6 +25,7 @@ type Figure struct {
 // All are the figures, in the order of docs/REPRODUCTION.md.
 var All = []Figure{
 	{"fig02", "Khalilov et al., SC24, fig. 2: traffic of an Allgather", traffic},
+	{"fig04", "Khalilov et al., SC24, fig. 4: UC against UD", transports},
 	{"fig07", "Khalilov et al., SC24, fig. 7: bitmap and receive buffer over PSN bits", bitmaps},
 	{"fig10", "Khalilov et al., SC24, fig. 10: break-down of the critical path", criticalPath},
 	{"fig11", "Khalilov et al., SC24, fig. 11: throughput on 188 nodes", throughput},

@@ -37,6 +37,7 @@ var All = []Experiment{
 	{"doctor", "faults, and what mcast doctor says of each", doctorFaults},
 	{"nodes", "hosts of several ranks: time, and what crosses a host's link", nodes},
 	{"cpu", "ranks that share a host, links without limit: time and CPU seconds", cpu},
+	{"datapath", "Fig. 5 of Khalilov et al. (SC24): what one core receives, by the size of datagrams", datapath},
 	{"racks", "Allgather by ranks in two racks by turns, where the network carries no multicast", racks},
 	{"unicast", "Allgather and Broadcast where the network carries no multicast", unicast},
 }

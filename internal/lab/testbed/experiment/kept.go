@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // kept is the file into which an experiment writes what it measures as it comes: readings, and rows
 // once they are whole. It is gone when the experiment is done, and what there is of one that was
-// ended.
+// ended; what earlier ones have left stays as it is.
 type kept struct {
 	path string
 	file *os.File // nil: nothing was measured yet
@@ -25,11 +26,23 @@ func keptOf(o Options, name string) kept {
 func (k *kept) add(v any) {
 	if k.file == nil && k.err == nil {
 		if k.err = os.MkdirAll(filepath.Dir(k.path), 0o755); k.err == nil {
-			k.file, k.err = os.Create(k.path)
+			k.err = k.create()
 		}
 	}
 	if k.err == nil {
 		k.err = json.NewEncoder(k.file).Encode(v)
+	}
+}
+
+// create makes the file, with a number in its name where an earlier experiment has left such ones.
+func (k *kept) create() (err error) {
+	name := strings.TrimSuffix(k.path, ".ndjson")
+	for n := 2; ; n++ {
+		k.file, err = os.OpenFile(k.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		k.path = fmt.Sprintf("%s-%d.ndjson", name, n)
 	}
 }
 

@@ -26,7 +26,8 @@ type reading struct {
 	Nodes      int     `json:"nodes"` // hosts whose ranks work together
 	Wrong      uint64  `json:"wrong"`
 	Lost       uint64  `json:"chunks_lost"`
-	CPU        float64 `json:"cpu_s"` // of all ranks, an operation
+	CPU        float64 `json:"cpu_s"`          // of all ranks, an operation
+	Receiver   float64 `json:"receiver_cpu_s"` // of the busiest that only receives; of a Broadcast
 }
 
 // errLate is why a run ended that took too long.
@@ -108,7 +109,10 @@ type Row struct {
 	Lost       uint64    `json:"chunks_lost"`
 	RoundsCPU  []float64 `json:"rounds_cpu_s,omitempty"` // of all ranks, an operation
 	CPU        float64   `json:"cpu_s"`                  // their median
-	Ended      string    `json:"ended,omitempty"`        // why there are fewer rounds than asked for
+	// The same of the rank of a Broadcast that takes most and only receives.
+	RoundsReceiver []float64 `json:"rounds_receiver_cpu_s,omitempty"`
+	Receiver       float64   `json:"receiver_cpu_s,omitempty"`
+	Ended          string    `json:"ended,omitempty"` // why there are fewer rounds than asked for
 }
 
 // compare measures works by turns, in so many rounds, and returns a row for each
@@ -187,6 +191,10 @@ func (r *Row) take(found reading) {
 	r.TimeUS, r.Algorithm, r.Nodes = median(r.RoundsUS), found.Algorithm, found.Nodes
 	r.RoundsCPU = append(r.RoundsCPU, found.CPU)
 	r.CPU = median(r.RoundsCPU)
+	if found.Receiver > 0 {
+		r.RoundsReceiver = append(r.RoundsReceiver, found.Receiver)
+		r.Receiver = median(r.RoundsReceiver)
+	}
 	r.Lost += found.Lost
 }
 

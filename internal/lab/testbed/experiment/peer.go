@@ -31,11 +31,12 @@ type work struct {
 	collective string // as `mcast bench` calls it
 	bytes      []int  // of a rank's shard
 	iters      int
-	warmup     int      // at least 1
-	perHost    int      // ranks on each host; 0: 1
-	hosts      []int    // in the order of ranks; nil: all, by number
-	racks      bool     // ours are told under which leaf they are
-	flags      []string // of `mcast bench`, besides these
+	warmup     int         // at least 1
+	perHost    int         // ranks on each host; 0: 1
+	hosts      []int       // in the order of ranks; nil: all, by number
+	racks      bool        // ours are told under which leaf they are
+	cores      map[int]int // on which one a rank is alone; the others run wherever they are let
+	flags      []string    // of `mcast bench`, besides these
 	env        []string
 	nodes      *launch.Nodes // that ours sum at
 	loss       float64       // of every host's link in each direction
@@ -61,7 +62,7 @@ func (l *lab) job(tb *testbed.Testbed, w work) (launch.Job, error) {
 	list := strings.Join(sizes, ",")
 	rounds := []string{"--bytes=" + list, fmt.Sprintf("--iters=%d", w.iters), fmt.Sprintf("--warmup=%d", w.warmup)}
 	perHost := max(w.perHost, 1)
-	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast, PerHost: perHost, Hosts: w.hosts, Topology: w.racks}
+	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast, PerHost: perHost, Hosts: w.hosts, Cores: w.cores, Topology: w.racks}
 	switch w.peer {
 	case ours:
 		job.Command = slices.Concat([]string{l.Mcast, "bench", w.collective, "--json"}, rounds, w.flags)

@@ -40,6 +40,8 @@ type Job struct {
 
 	// Late are ranks whose command begins so much later than the others'.
 	Late map[int]time.Duration
+	// Cores are ranks that run on one core alone, by its number; the others run wherever they are let.
+	Cores map[int]int
 	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they
 	// do.
 	KeepGoing bool
@@ -87,6 +89,11 @@ func (j *Job) check(tb *testbed.Testbed) error {
 	for rank, d := range j.Late {
 		if ranks := j.size(); rank < 0 || rank >= ranks || d < 0 {
 			return fmt.Errorf("rank %d late by %v is not allowed: want a rank from 0 to %d, and at least 0s", rank, d, ranks-1)
+		}
+	}
+	for rank, core := range j.Cores {
+		if ranks := j.size(); rank < 0 || rank >= ranks || core < 0 {
+			return fmt.Errorf("rank %d on core %d is not allowed: want a rank from 0 to %d, and a core that this process may run on", rank, core, ranks-1)
 		}
 	}
 	for _, e := range j.Env {

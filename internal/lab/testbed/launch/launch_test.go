@@ -151,10 +151,28 @@ func TestARankThatCannotStart(t *testing.T) {
 		"TORCHELASTIC_RUN_ID=7": {Command: []string{"true"}, Env: []string{"TORCHELASTIC_RUN_ID=7"}},
 		"10.0.0.1 is no group":  {Command: []string{"true"}, Group: mustAddr(t, "10.0.0.1")},
 		"rank 2 late by 1s":     {Command: []string{"true"}, Late: map[int]time.Duration{2: time.Second}},
+		"rank 2 on core 0":      {Command: []string{"true"}, Cores: map[int]int{2: 0}},
 		"MCAST_SUBGROUPS":       {Command: []string{"true"}, Env: []string{"MCAST_SUBGROUPS=65"}},
 	} {
 		_, err := launch.Start(t.Context(), tb, job)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestCores: a rank runs on the core that it is given, another wherever this process may.
+func TestCores(t *testing.T) {
+	tb := up(t, 2, 1, 0)
+	logs := t.TempDir()
+	job := launch.Job{Command: []string{"grep", "Cpus_allowed_list", "/proc/self/status"}, Cores: map[int]int{1: 0}, Logs: logs}
+	run, err := launch.Start(t.Context(), tb, job)
+	require.NoError(t, err)
+	require.NoError(t, run.Wait())
+	here, err := exec.Command(job.Command[0], job.Command[1:]...).Output()
+	require.NoError(t, err)
+	for rank, want := range []string{string(here), "Cpus_allowed_list:\t0\n"} {
+		said, err := os.ReadFile(run.Log(rank))
+		require.NoError(t, err)
+		require.Equal(t, want, string(said), rank)
 	}
 }
 

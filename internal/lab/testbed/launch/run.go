@@ -101,6 +101,9 @@ func (r *Run) start(ctx context.Context) (err error) {
 
 func (r *Run) startRank(rank int, env []string) error {
 	command := r.job.Command
+	if core, one := r.job.Cores[rank]; one {
+		command = append([]string{"taskset", "-c", strconv.Itoa(core)}, command...)
+	}
 	if d := r.job.Late[rank]; d > 0 {
 		command = append([]string{"sh", "-c", fmt.Sprintf("sleep %f && exec \"$@\"", d.Seconds()), "sh"}, command...)
 	}

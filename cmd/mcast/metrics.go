@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/watch"
+)
+
+// metricsCommand gives Prometheus what the ranks of this host count: docs/MONITORING.md.
+type metricsCommand struct {
+	Listen   string        `help:"Serve /metrics there, for all ranks of this host that are and will be: host:port, such as :9464." placeholder:"HOST:PORT"`
+	Textfile string        `help:"Write mcast.prom to this directory, for node_exporter's textfile collector, every --interval." placeholder:"DIR"`
+	Interval time.Duration `default:"15s" help:"How often a file is written; 0: once."`
+	watchFlags
+}
+
+// watchFlags say where to look for ranks.
+type watchFlags struct {
+	Directory string `help:"Where ranks publish; MCAST_METRICS of theirs. Else that of this environment, or of this user; root sees those of all users." placeholder:"DIR"`
+}
+
+// look returns what looks for ranks.
+func (f *watchFlags) look() (func() ([]watch.Rank, []error), error) {
+	directory := f.Directory
+	if directory == "" {
+		s, err := config.FromEnviron()
+		if err != nil {
+			return nil, err
+		}
+		if directory = s.Metrics; directory == "off" {
+			return nil, errors.New("MCAST_METRICS=off: ranks publish nothing; name a --directory")
+		}
+	}
+	return func() ([]watch.Rank, []error) {
+		if directory == "auto" {
+			return watch.Look(live.Directories())
+		}
+		return watch.Look([]string{directory})
+	}, nil
+}
+
+// Run serves or writes until a signal, or prints once if neither is asked for.
+func (c *metricsCommand) Run() error {
+	look, err := c.look()
+	if err != nil {
+		return err
+	}
+	if c.Interval < 0 || c.Interval > 0 && c.Interval < time.Second {
+		return fmt.Errorf("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&watch.Collector{Look: look})
+	if c.Listen == "" && c.Textfile == "" {
+		return printMetrics(registry)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	if c.Listen != "" {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+		end, err := serveHTTP("listen", c.Listen, mux, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	for c.Textfile != "" {
+		if err := prometheus.WriteToTextfile(filepath.Join(c.Textfile, "mcast.prom"), registry); err != nil {
+			return fmt.Errorf("--textfile: %w", err)
+		}
+		if c.Interval == 0 {
+			break
+		}
+		select {
+		case <-time.After(c.Interval):
+		case <-ctx.Done():
+			// What does not change any more is taken for a rank that hangs.
+			return os.Remove(filepath.Join(c.Textfile, "mcast.prom"))
+		}
+	}
+	if c.Listen != "" {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// printMetrics writes all metrics to standard output.
+func printMetrics(from prometheus.Gatherer) error {
+	families, err := from.Gather()
+	for _, f := range families {
+		if _, e := expfmt.MetricFamilyToText(os.Stdout, f); e != nil {
+			return e
+		}
+	}
+	return err
+}

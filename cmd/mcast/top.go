@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/torch-mcast/torch-mcast/internal/watch"
+)
+
+// topCommand shows what the ranks of this host do: docs/MONITORING.md.
+type topCommand struct {
+	Interval time.Duration `default:"1s" help:"Rates are over so long, and shown as often."`
+	Once     bool          `help:"Show them once."`
+	JSON     bool          `name:"json" help:"One JSON object a rank and interval, a line each."`
+	watchFlags
+}
+
+// Run shows until a signal.
+func (c *topCommand) Run() error {
+	if c.Interval < 100*time.Millisecond {
+		return fmt.Errorf("--interval=%v is not allowed: want 100ms or more", c.Interval)
+	}
+	look, err := c.look()
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	show := c.lines
+	switch {
+	case c.JSON:
+		show = showJSON
+	case !c.Once && term.IsTerminal(int(os.Stdout.Fd())):
+		fmt.Print("\x1b[?1049h\x1b[?25l") // another screen, without a cursor
+		defer fmt.Print("\x1b[?25h\x1b[?1049l")
+		show = c.redraw
+	}
+	return c.watch(ctx, look, show)
+}
+
+// watch shows what is done in each interval until ctx ends.
+func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []error), show func([]watch.Activity, []error) error) error {
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	before, _ := look()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		now, errs := look()
+		if err := show(watch.Between(before, now), errs); err != nil || c.Once {
+			return err
+		}
+		before = now
+	}
+}
+
+// text is what there is to show.
+func (c *topCommand) text(all []watch.Activity, errs []error) []string {
+	lines := []string{fmt.Sprintf("%s  %d rank(s), rates over %v", time.Now().Format(time.TimeOnly), len(all), c.Interval), ""}
+	if len(all) == 0 {
+		lines = append(lines, "No rank of this user runs here, or none publishes (MCAST_METRICS).")
+	}
+	lines = append(lines, watch.Table(all)...)
+	for _, err := range errs {
+		lines = append(lines, "does not answer: "+err.Error())
+	}
+	return lines
+}
+
+// lines shows it below what was shown before.
+func (c *topCommand) lines(all []watch.Activity, errs []error) error {
+	_, err := io.WriteString(os.Stdout, strings.Join(append(c.text(all, errs), "", ""), "\n"))
+	return err
+}
+
+// redraw shows it in place of what was shown before, as much of it as there is room for.
+func (c *topCommand) redraw(all []watch.Activity, errs []error) error {
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return err
+	}
+	lines := c.text(all, errs)
+	if len(lines) > height {
+		lines = append(lines[:height-1], "...")
+	}
+	for i, l := range lines {
+		lines[i] = l[:min(len(l), width)] + "\x1b[K"
+	}
+	_, err = io.WriteString(os.Stdout, "\x1b[H"+strings.Join(lines, "\r\n")+"\x1b[J")
+	return err
+}
+
+// showJSON shows it to programs.
+func showJSON(all []watch.Activity, errs []error) error {
+	out := json.NewEncoder(os.Stdout)
+	for i := range all {
+		if err := out.Encode(&all[i]); err != nil {
+			return err
+		}
+	}
+	for _, err := range errs {
+		fmt.Fprintln(os.Stderr, "does not answer:", err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+)
+
+// A rank may be as late as it likes, so that is no fault; whoever looks for one wants to know which rank it
+// is, before anything runs out of time.
+
+// longWait is for how long an operation does not move before that is said. It is said again each time that
+// the wait has doubled.
+const longWait = 5 * time.Second
+
+// lane is what a monitor asks of an engine.
+type lane interface {
+	InFlight() int
+	Waiting() *engine.Waiting
+}
+
+// wait is what a monitor knows of a lane's oldest operation.
+type wait struct {
+	lane
+	among  *members // whom the lane knows by their place
+	asked  bool     // at the beat before, so that the answer is of now
+	now    *Waiting // nil: nothing waits
+	seq    uint32   // of the operation, in the lane
+	said   *Waiting // what was last said of the wait; nil: nothing
+	warned bool     // ... at least once as a warning
+}
+
+// Waiting says that an operation of this rank does not move.
+type Waiting struct {
+	Operation string        `json:"operation"` // and its number
+	Ranks     []int         `json:"ranks"`     // whom it waits for; none: nobody that this rank can name
+	Why       string        `json:"why"`       // what is missing
+	For       time.Duration `json:"for_ns"`
+}
+
+// String says it in a line.
+func (w *Waiting) String() string {
+	return fmt.Sprintf("waiting for %s for %v in %s: %s", w.whom(), w.For.Round(time.Second), w.Operation, w.Why)
+}
+
+func (w *Waiting) whom() string {
+	if len(w.Ranks) == 0 {
+		return "the network"
+	}
+	return rankList(w.Ranks)
+}
+
+// Waiting returns which operations do not move, as of a second ago at most, and for how long they have not.
+func (g *Group) Waiting() []Waiting {
+	if w := g.waiting.Load(); w != nil {
+		return *w
+	}
+	return nil
+}
+
+// lanesToWatch are those of the column, and of the node if there is one.
+func (g *Group) lanesToWatch() []wait {
+	waits := []wait{{lane: g.gather, among: &g.agreed.column}, {lane: g.reduce, among: &g.agreed.column}}
+	if g.node != nil {
+		waits = append(waits, wait{lane: g.node.gather, among: &g.agreed.node}, wait{lane: g.node.reduce, among: &g.agreed.node})
+	}
+	return waits
+}
+
+// await looks what operations wait for.
+func (m *monitor) await() {
+	if m.waits == nil {
+		m.waits = m.lanesToWatch()
+	}
+	var all []Waiting
+	for i := range m.waits {
+		w := &m.waits[i]
+		w.look()
+		m.tell(w)
+		if w.now != nil && w.now.For >= monitorPause {
+			all = append(all, *w.now)
+		}
+	}
+	m.waiting.Store(&all)
+}
+
+// look asks the lane, unless nothing is in flight: an idle one is left alone.
+func (w *wait) look() {
+	w.now = nil
+	if w.InFlight() == 0 {
+		w.asked = false
+		return
+	}
+	answer := w.Waiting()
+	if !w.asked {
+		w.asked = true // the answer may be of long ago
+		return
+	}
+	if answer == nil {
+		return
+	}
+	if answer.Seq != w.seq {
+		w.seq = answer.Seq
+		return // until it is there at the next beat, too
+	}
+	w.now = &Waiting{Operation: answer.What, Ranks: pick(&members{ranks: answer.Ranks}, w.among.ranks), Why: answer.Why, For: answer.Idle}
+	if !answer.Called {
+		w.now.Operation = w.among.inGroup(answer.What)
+	}
+}
+
+// tell logs a wait that is long, and its end. The first one is a warning, and each that is twice as long as any
+// that was: they do not fill the log of a job in which a rank is late now and then.
+func (m *monitor) tell(w *wait) {
+	if w.said != nil && (w.now == nil || w.now.For < w.said.For) {
+		m.log.Log(context.Background(), levelOf(w.warned),
+			fmt.Sprintf("no longer waiting for %s, after %v or more, in %s", w.said.whom(), w.said.For.Round(time.Second), w.said.Operation))
+		w.said, w.warned = nil, false
+	}
+	if w.now == nil || w.now.For < longWait || w.said != nil && w.now.For < 2*w.said.For {
+		return
+	}
+	warn := w.now.For >= 2*m.warned
+	if warn {
+		m.warned, w.warned = w.now.For, true
+	}
+	w.said = w.now
+	m.log.Log(context.Background(), levelOf(warn), w.now.String())
+}
+
+func levelOf(warn bool) slog.Level {
+	if warn {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}

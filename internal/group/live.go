@@ -1,0 +1,57 @@
+package group
+
+import (
+	"strconv"
+
+	"github.com/torch-mcast/torch-mcast/internal/live"
+)
+
+// Live is what a rank publishes of a group, see internal/live.
+type Live struct {
+	Group string `json:"group"` // alike on all its ranks, and that of no other
+	// Info is without what grows with the square of the ranks, or is of no use to who looks from outside.
+	Info     Info              `json:"info"`
+	Counters map[string]uint64 `json:"counters"` // by name: docs/COUNTERS.md
+	// GatherInFlight and ReduceInFlight are operations of the lanes that are not done, steps each.
+	GatherInFlight int       `json:"gather_in_flight"`
+	ReduceInFlight int       `json:"reduce_in_flight"`
+	Waiting        []Waiting `json:"waiting"` // what has not moved for a second or more
+	Times          []Times   `json:"times"`
+	Failed         string    `json:"failed,omitempty"` // why all operations end
+}
+
+// Publish implements Network.
+func (kernel) Publish(where string, page func() any) (withdraw func(), err error) {
+	switch where {
+	case "off":
+		return func() {}, nil
+	case "auto":
+		where = ""
+	}
+	return live.Publish(where, page)
+}
+
+// publish lets others of this user see the group. It goes on unseen where that cannot be.
+func (g *Group) publish() {
+	withdraw, err := g.lobby.network.Publish(g.agreed.settings.Metrics, func() any { return g.Live() })
+	if err != nil {
+		g.log.Info("mcast top and mcast metrics do not see this rank", "error", err)
+		return
+	}
+	g.withdraw = withdraw
+}
+
+// Live returns what the group is and does now.
+func (g *Group) Live() Live {
+	l := Live{
+		Group: strconv.FormatUint(g.agreed.job, 16), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(),
+		GatherInFlight: g.gather.InFlight(), ReduceInFlight: g.reduce.InFlight(),
+	}
+	l.Info.Peers, l.Info.Unheard = nil, nil
+	s := g.Stats()
+	s.each(func(name string, value uint64) { l.Counters[name] = value })
+	if f := g.mesh.Err(); f != nil {
+		l.Failed = f.Error()
+	}
+	return l
+}

@@ -1,0 +1,72 @@
+package group
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+)
+
+// TestLive: who looks at a process sees its groups as they are, from Join to Close, unless MCAST_METRICS is off.
+func TestLive(t *testing.T) {
+	dir := t.TempDir()
+	const p, n = 2, 5000
+	see := func() (all []Live) {
+		pages, errs := live.Read[Live]([]string{dir})
+		require.Empty(t, errs)
+		for _, page := range pages {
+			all = append(all, page.Groups...)
+		}
+		return all
+	}
+	unseen := world(t, p, func(s *config.Settings) { s.Metrics = "off" })
+	require.Empty(t, see())
+	g := world(t, p, func(s *config.Settings) { s.Metrics = dir })
+	each(t, p, func(r int) error {
+		if err := g[r].Allgather(make([]byte, n), make([]byte, p*n)); err != nil {
+			return err
+		}
+		return g[r].Allreduce(make([]byte, n), make([]byte, n), reduce.U8, reduce.Sum, 1)
+	})
+	all := see()
+	require.Len(t, all, p)
+	for _, l := range all {
+		s := g[l.Info.Rank].Stats()
+		require.Equal(t, s.GatherOps, l.Counters["gather_ops"])
+		require.Equal(t, uint64(s.GatherPeers), l.Counters["gather_peers_ns"])
+		require.Equal(t, g[l.Info.Rank].Times(), l.Times)
+		require.Zero(t, l.GatherInFlight+l.ReduceInFlight)
+		require.Empty(t, l.Failed)
+		require.Equal(t, all[0].Group, l.Group)
+		count := map[string]uint64{}
+		for _, times := range l.Times {
+			for _, k := range times.Counts {
+				count[times.Kind+" "+times.Size] += k
+			}
+		}
+		require.EqualValues(t, 1, count["allreduce 64KiB"])
+		require.Positive(t, count["allgather 64KiB"])
+		var gathers uint64
+		for kind, k := range count {
+			if !slices.Contains([]string{"allreduce 64KiB", "reduce-scatter 4KiB", "reduce-scatter 64KiB"}, kind) {
+				gathers += k
+			}
+		}
+		require.Equal(t, s.GatherOps, gathers, "every operation is in a histogram, once: %v", count)
+	}
+	each(t, p, func(r int) error { return g[r].Close() })
+	require.Empty(t, see())
+	each(t, p, func(r int) error { return unseen[r].Close() })
+}
+
+// TestSizeClasses: a size is in the first class that holds it.
+func TestSizeClasses(t *testing.T) {
+	for bytes, class := range map[int]int{0: 0, 4 << 10: 0, 4<<10 + 1: 1, 1 << 20: 2, 16 << 20: 3, 16<<20 + 1: 4, 1 << 40: 4} {
+		var b books
+		require.Same(t, &b[2][class], b.of(2, bytes), "%d", bytes)
+	}
+}

@@ -1,0 +1,4 @@
+package live
+
+// Own is own.
+var Own = own

@@ -1,0 +1,123 @@
+package live_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/live"
+)
+
+// sockets returns the names in a directory.
+func sockets(t *testing.T, directory string) []string {
+	all, err := filepath.Glob(filepath.Join(directory, "*"))
+	require.NoError(t, err)
+	return all
+}
+
+// TestPublish: a process has one socket for all its pages, for its user alone, until the last is withdrawn.
+func TestPublish(t *testing.T) {
+	t.Setenv("TORCHELASTIC_RUN_ID", "llama")
+	dir := filepath.Join(t.TempDir(), "new")
+	first, err := live.Publish(dir, func() any { return "one" })
+	require.NoError(t, err)
+	second, err := live.Publish(dir, func() any { return "two" })
+	require.NoError(t, err)
+
+	require.Len(t, sockets(t, dir), 1)
+	info, err := os.Stat(sockets(t, dir)[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	read := func() []live.Process[string] {
+		pages, errs := live.Read[string]([]string{dir})
+		require.Empty(t, errs)
+		return pages
+	}
+	pages := read()
+	require.Len(t, pages, 1)
+	require.Equal(t, []string{"one", "two"}, pages[0].Groups)
+	require.Equal(t, os.Getpid(), pages[0].PID)
+	require.Equal(t, "llama", pages[0].Run)
+	require.Less(t, pages[0].At, read()[0].At, "rates are over the process's own time")
+
+	first()
+	require.Equal(t, []string{"two"}, read()[0].Groups)
+	second()
+	require.Empty(t, sockets(t, dir))
+	again, err := live.Publish(dir, func() any { return "three" })
+	require.NoError(t, err)
+	require.Equal(t, []string{"three"}, read()[0].Groups)
+	again()
+}
+
+// leave makes a socket as a process of a number has left it.
+func leave(t *testing.T, path string) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+}
+
+// TestSocketsOfTheDead are nothing to those who read, and the next process removes them.
+func TestSocketsOfTheDead(t *testing.T) {
+	ended := exec.Command("true")
+	require.NoError(t, ended.Run())
+	dir := t.TempDir()
+	dead := filepath.Join(dir, strconv.Itoa(ended.Process.Pid)+"-1.sock")
+	alive := filepath.Join(dir, strconv.Itoa(os.Getppid())+"-1.sock")
+	leave(t, dead)
+	leave(t, alive)
+	pages, errs := live.Read[string]([]string{dir})
+	require.Empty(t, pages)
+	require.Empty(t, errs)
+
+	withdraw, err := live.Publish(dir, func() any { return "one" })
+	require.NoError(t, err)
+	defer withdraw()
+	require.NoFileExists(t, dead)
+	require.FileExists(t, alive, "nobody else knows whether it will listen")
+}
+
+// TestWhoDoesNotAnswer is told of, beside the pages of the others.
+func TestWhoDoesNotAnswer(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "1-1.sock"))
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	withdraw, err := live.Publish(dir, func() any { return "one" })
+	require.NoError(t, err)
+	defer withdraw()
+	pages, errs := live.Read[string]([]string{dir})
+	require.Len(t, pages, 1)
+	require.Len(t, errs, 1)
+	require.ErrorContains(t, errs[0], "1-1.sock")
+	require.ErrorIs(t, errs[0], os.ErrDeadlineExceeded)
+}
+
+// TestDirectoryOfAnother: what others can write to is not taken for this user's.
+func TestDirectoryOfAnother(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"open": func(path string) error {
+			defer unix.Umask(unix.Umask(0))
+			return os.Mkdir(path, 0o777)
+		},
+		"file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"link": func(path string) error { return os.Symlink(t.TempDir(), path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "mcast")
+			require.NoError(t, make(path))
+			require.ErrorContains(t, live.Own(path), "is not a directory of this user alone (mode 0700)")
+		})
+	}
+	path := filepath.Join(t.TempDir(), "mcast")
+	require.NoError(t, live.Own(path))
+	require.NoError(t, live.Own(path), "it is there")
+}

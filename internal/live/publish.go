@@ -1,0 +1,186 @@
+// Package live lets whoever watches a process see what its groups do: `mcast top` and `mcast metrics`. A process
+// listens on a socket of its own in a directory of its user. Who connects gets a page, as JSON, and the
+// end of it: there is nothing to ask. A process that nobody asks does nothing for it.
+package live
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/version"
+)
+
+// Process is the page of a process; T is what it says of a group.
+type Process[T any] struct {
+	Version string        `json:"version"`
+	PID     int           `json:"pid"`
+	Run     string        `json:"run"`   // of torchrun or Slurm; may be empty
+	At      time.Duration `json:"at_ns"` // when the page was written, by the process's clock
+	Groups  []T           `json:"groups"`
+}
+
+// suffix is what names of sockets end with.
+const suffix = ".sock"
+
+// patience is how long a reader may take, and a process to answer.
+const patience = 2 * time.Second
+
+// Directory is where processes of a user have their sockets unless they are told another place. It is in /tmp:
+// XDG_RUNTIME_DIR and /dev/shm are emptied when the user logs out, and jobs go on.
+func Directory(uid int) string { return filepath.Join("/tmp", "mcast-"+strconv.Itoa(uid)) }
+
+// publisher is what a process publishes in a directory.
+type publisher struct {
+	listener net.Listener
+	path     string
+	pages    []*func() any
+}
+
+var (
+	mu         sync.Mutex
+	publishers = map[string]*publisher{} // by directory
+	started    = time.Now()
+)
+
+// Publish adds a page to those of this process until it is withdrawn. directory is empty for that of
+// the user. page is called when somebody asks, from any goroutine.
+func Publish(directory string, page func() any) (withdraw func(), err error) {
+	mu.Lock()
+	defer mu.Unlock()
+	p := publishers[directory]
+	if p == nil {
+		if p, err = open(directory); err != nil {
+			return nil, err
+		}
+		publishers[directory] = p
+		go p.serve()
+	}
+	entry := &page
+	p.pages = append(p.pages, entry)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		p.pages = slices.DeleteFunc(p.pages, func(e *func() any) bool { return e == entry })
+		if len(p.pages) == 0 && publishers[directory] == p {
+			delete(publishers, directory)
+			_ = os.Remove(p.path)
+			_ = p.listener.Close()
+		}
+	}, nil
+}
+
+// open listens in a directory. The socket gets its name once it listens, so that nobody takes it for one of the dead.
+func open(directory string) (*publisher, error) {
+	if directory == "" {
+		directory = Directory(os.Geteuid())
+		if err := own(directory); err != nil {
+			return nil, err
+		}
+	} else if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, err
+	}
+	sweep(directory)
+	path := filepath.Join(directory, fmt.Sprintf("%d-%08x", os.Getpid(), rand.Uint32()))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	sys.PrivateConn(l)
+	if err = os.Chmod(path, 0o600); err == nil {
+		err = os.Rename(path, path+suffix)
+	}
+	if err != nil {
+		_ = os.Remove(path)
+		return nil, errors.Join(err, l.Close())
+	}
+	return &publisher{listener: l, path: path + suffix}, nil
+}
+
+// own makes the directory of the user, or finds that it is that: anybody may make one of this name in /tmp.
+func own(directory string) error {
+	if err := os.Mkdir(directory, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(directory)
+	if err != nil {
+		return err
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(s.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s is not a directory of this user alone (mode 0700); remove it, or set MCAST_METRICS to another", directory)
+	}
+	return nil
+}
+
+// sweep removes the sockets of processes that have died without doing so.
+func sweep(directory string) {
+	paths, _ := filepath.Glob(filepath.Join(directory, "*"+suffix)) // the pattern is right
+	for _, path := range paths {
+		pid, _, _ := strings.Cut(filepath.Base(path), "-")
+		if n, err := strconv.Atoi(pid); err != nil || n <= 0 || !errors.Is(unix.Kill(n, 0), unix.ESRCH) {
+			continue
+		}
+		// It may live in another PID namespace.
+		if c, err := net.DialTimeout("unix", path, patience); err == nil {
+			_ = c.Close()
+		} else if errors.Is(err, unix.ECONNREFUSED) {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// serve gives the page to who asks, one after the other, until the listener is closed.
+func (p *publisher) serve() {
+	for {
+		c, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(patience) // out of descriptors, perhaps for now
+			continue
+		}
+		if held, ok := c.(syscall.Conn); ok {
+			sys.PrivateConn(held)
+		}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = json.NewEncoder(c).Encode(p.process()) // whoever asked may be gone
+		_ = c.Close()
+	}
+}
+
+// process returns the page.
+func (p *publisher) process() *Process[any] {
+	all := &Process[any]{Version: version.String(), PID: os.Getpid(), Run: run(), Groups: []any{}}
+	mu.Lock() // until it has them, none is withdrawn
+	for _, page := range p.pages {
+		all.Groups = append(all.Groups, (*page)())
+	}
+	mu.Unlock()
+	all.At = time.Since(started)
+	return all
+}
+
+// run returns the name of the run that launchers give processes.
+func run() string {
+	for _, name := range []string{"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"} {
+		if id := os.Getenv(name); id != "" && id != "none" {
+			return id
+		}
+	}
+	return ""
+}

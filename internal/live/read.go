@@ -1,0 +1,72 @@
+package live
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// most bounds a page.
+const most = 64 << 20
+
+// Directories returns where this user may read: its own directory or, for root, those of all users.
+func Directories() []string {
+	if os.Geteuid() != 0 {
+		return []string{Directory(os.Geteuid())}
+	}
+	all, _ := filepath.Glob("/tmp/mcast-*") // the pattern is right
+	return all
+}
+
+// Read returns the pages of all processes that publish in some directories, and why others could not be read. Those
+// that have died are none.
+func Read[T any](directories []string) (pages []Process[T], errs []error) {
+	var paths []string
+	for _, d := range directories {
+		found, err := filepath.Glob(filepath.Join(d, "*"+suffix))
+		if err != nil {
+			return nil, []error{fmt.Errorf("%s: %w", d, err)}
+		}
+		paths = append(paths, found...)
+	}
+	type outcome struct {
+		page Process[T]
+		err  error
+	}
+	outcomes := make([]outcome, len(paths))
+	var all sync.WaitGroup
+	for i, path := range paths {
+		all.Go(func() { outcomes[i].page, outcomes[i].err = read[T](path) })
+	}
+	all.Wait()
+	for i, o := range outcomes {
+		switch {
+		case o.err == nil:
+			pages = append(pages, o.page)
+		case !errors.Is(o.err, unix.ECONNREFUSED) && !errors.Is(o.err, os.ErrNotExist):
+			errs = append(errs, fmt.Errorf("%s: %w", paths[i], o.err))
+		}
+	}
+	return pages, errs
+}
+
+// read asks one process.
+func read[T any](path string) (page Process[T], err error) {
+	c, err := net.DialTimeout("unix", path, patience)
+	if err != nil {
+		return page, err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return page, err
+	}
+	return page, json.NewDecoder(io.LimitReader(c, most)).Decode(&page)
+}

@@ -1,0 +1,155 @@
+package ibverbs
+
+// #include <stdlib.h>
+// #include "verbs.h"
+import "C"
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+	"unsafe"
+)
+
+// ConnectionOptions say what a connection is to be.
+type ConnectionOptions struct {
+	Sends, Receives *Completions // may be the same
+	Send            int          // transfers under way, those included whose completion was not polled yet
+	Receive         int          // buffers that wait for what comes
+}
+
+// Connection is an RC queue pair: what is posted arrives once and in order, or the connection fails. It loses nothing where a
+// peer has no buffer, which is asked for again until it has one. One goroutine at a time uses it.
+//
+//	c, _ := device.NewConnection(o)
+//	c.Receive(buffers)              // before the peer may send
+//	c.Connect(peer, time, 0)        // once both ranks know each other's Address
+//	c.Post(transfers)               // once both ranks have connected
+//
+// A connection that has failed does so for good. Its first failed completion has the cause; what was posted beside that, and
+// what is posted from then on, completes as Flushed.
+type Connection struct {
+	qp     *C.rdma_qp
+	device *Device
+	own    Address
+	posted *C.int // not on a stack that C could not be given
+}
+
+// Address is what a peer needs to know to connect. Its size is fixed, for encoding/binary.
+type Address struct {
+	GID    [16]byte
+	Number uint32 // unique on its device alone
+	PSN    uint32 // of the first packet
+	MTU    uint32 // bytes
+}
+
+// Verb is what a Transfer does.
+type Verb uint32
+
+// A write or a read has no completion at the peer, and asks nothing of it but registered memory. What has an immediate, and a
+// send, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
+const (
+	Send           Verb = C.RDMA_SEND
+	SendImmediate  Verb = C.RDMA_SEND_IMMEDIATE
+	Write          Verb = C.RDMA_WRITE
+	WriteImmediate Verb = C.RDMA_WRITE_IMMEDIATE
+	Read           Verb = C.RDMA_READ
+)
+
+// Transfer is something to be sent, written or read.
+type Transfer struct {
+	ID        uint64 // of its completion
+	Local     uint64 // Region.Address; the memory is the device's until the completion
+	Remote    uint64 // likewise at the peer, of a write or read
+	LocalKey  uint32 // Region.Key
+	RemoteKey uint32 // the peer's Region.RemoteKey
+	Bytes     uint32 // may be 0
+	Immediate uint32
+	Verb      Verb
+	Quiet     uint32 // 1: no completion, unless it fails. It stays under way until one behind it completes
+}
+
+// Buffer is where a send goes.
+type Buffer struct {
+	ID       uint64
+	Local    uint64
+	LocalKey uint32
+	Bytes    uint32 // 0: it is for an immediate without a send's bytes
+}
+
+// Those cross to C as they are.
+var (
+	_ [unsafe.Sizeof(Transfer{})]byte   = [C.sizeof_rdma_transfer]byte{}
+	_ [unsafe.Sizeof(Buffer{})]byte     = [C.sizeof_rdma_buffer]byte{}
+	_ [unsafe.Sizeof(Completion{})]byte = [C.sizeof_rdma_completion]byte{}
+	_ [unsafe.Sizeof(Address{})]byte    = [C.sizeof_rdma_address]byte{}
+)
+
+// NewConnection returns a connection that waits for Connect.
+func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
+	var what *C.char
+	qp, err := C.rdma_connection_open(d.pd, &d.place, o.Sends.c, o.Receives.c, C.int(o.Send), C.int(o.Receive), &what)
+	if qp == nil {
+		return nil, Unavailable("device %s, connection of %d transfers and %d buffers: %s: %w", d.name, o.Send, o.Receive, C.GoString(what), err)
+	}
+	return &Connection{
+		qp: qp, device: d, posted: (*C.int)(C.calloc(1, C.sizeof_int)),
+		own: Address{d.GID(), uint32(qp.qp_num), rand.Uint32N(1 << 24), uint32(d.MTU())},
+	}, nil
+}
+
+// Address is this end's.
+func (c *Connection) Address() Address { return c.own }
+
+// Connect connects to a peer that connects to this end. What is not acknowledged is repeated for about within, half of it at
+// least, and then the connection fails with NoAnswer: of seven tries each waits as long. tclass is of the IP headers: DSCP << 2.
+func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) error {
+	if peer.Number >= 1<<24 || peer.PSN >= 1<<24 || bits.OnesCount32(peer.MTU) != 1 || peer.MTU < 256 || peer.MTU > 4096 {
+		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
+			peer.Number, peer.PSN, peer.MTU)
+	}
+	e := C.rdma_connect(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)), (*C.rdma_address)(unsafe.Pointer(&peer)),
+		C.int(exponent(within)), C.uint8_t(tclass))
+	return failure("ibv_modify_qp", e)
+}
+
+const (
+	tries     = 7 // connection.c: six repetitions
+	leastWait = 4096 * time.Nanosecond
+)
+
+// exponent is the wait before a repetition as devices have it: leastWait times two to the power of 1 to 31.
+func exponent(within time.Duration) int {
+	return max(1, min(31, bits.Len64(uint64(within/tries/leastWait))-1))
+}
+
+// Receive gives the device buffers, which are taken in order, and returns how many it took.
+func (c *Connection) Receive(buffers []Buffer) (int, error) {
+	if len(buffers) == 0 {
+		return 0, nil
+	}
+	e := C.rdma_post_buffers(c.qp, (*C.rdma_buffer)(unsafe.Pointer(&buffers[0])), C.int(len(buffers)), c.posted)
+	return int(*c.posted), failure("ibv_post_recv", e)
+}
+
+// Post begins transfers, in order, and returns how many the device took: all, unless too many are under way. Up to 64 of
+// them cost one doorbell.
+func (c *Connection) Post(transfers []Transfer) (int, error) {
+	if len(transfers) == 0 {
+		return 0, nil
+	}
+	e := C.rdma_post_transfers(c.qp, (*C.rdma_transfer)(unsafe.Pointer(&transfers[0])), C.int(len(transfers)), c.posted)
+	return int(*c.posted), failure("ibv_post_send", e)
+}
+
+// Fail ends the connection as if it had failed: what was posted completes, as Flushed if it has not ended otherwise.
+func (c *Connection) Fail() error { return failure("ibv_modify_qp", C.rdma_fail(c.qp)) }
+
+// Close ends the connection. What is under way may arrive or not; completions that were not polled are lost.
+func (c *Connection) Close() error {
+	err := failure("ibv_destroy_qp", C.rdma_connection_close(c.qp))
+	C.free(unsafe.Pointer(c.posted))
+	c.qp, c.posted = nil, nil
+	return err
+}

@@ -1,0 +1,41 @@
+// The functions of libibverbs, by pointers that rdma_load finds.
+#ifndef MCAST_IBVERBS_LIBRARY_H
+#define MCAST_IBVERBS_LIBRARY_H
+
+#include "verbs.h"
+
+#define VERBS(V)                                                                                                         \
+	V(rdma_device **, ibv_get_device_list, (int *))                                                                       \
+	V(void, ibv_free_device_list, (rdma_device **))                                                                       \
+	V(const char *, ibv_get_device_name, (rdma_device *))                                                                 \
+	V(rdma_context *, ibv_open_device, (rdma_device *))                                                                   \
+	V(int, ibv_close_device, (rdma_context *))                                                                            \
+	V(int, ibv_query_port, (rdma_context *, uint8_t, rdma_port_attr *))                                                   \
+	V(int, _ibv_query_gid_ex, (rdma_context *, uint32_t, uint32_t, rdma_gid_entry *, uint32_t, size_t))                   \
+	V(rdma_pd *, ibv_alloc_pd, (rdma_context *))                                                                          \
+	V(int, ibv_dealloc_pd, (rdma_pd *))                                                                                   \
+	V(rdma_mr *, ibv_reg_mr, (rdma_pd *, void *, size_t, int))                                                            \
+	V(int, ibv_dereg_mr, (rdma_mr *))                                                                                     \
+	V(rdma_channel *, ibv_create_comp_channel, (rdma_context *))                                                          \
+	V(int, ibv_destroy_comp_channel, (rdma_channel *))                                                                    \
+	V(rdma_cq *, ibv_create_cq, (rdma_context *, int, void *, rdma_channel *, int))                                       \
+	V(int, ibv_destroy_cq, (rdma_cq *))                                                                                   \
+	V(int, ibv_get_cq_event, (rdma_channel *, rdma_cq **, void **))                                                       \
+	V(void, ibv_ack_cq_events, (rdma_cq *, unsigned))                                                                     \
+	V(rdma_qp *, ibv_create_qp, (rdma_pd *, rdma_qp_init *))                                                              \
+	V(int, ibv_modify_qp, (rdma_qp *, rdma_qp_attr *, int))                                                               \
+	V(int, ibv_destroy_qp, (rdma_qp *))                                                                                   \
+	V(rdma_ah *, ibv_create_ah, (rdma_pd *, rdma_ah_attr *))                                                              \
+	V(int, ibv_destroy_ah, (rdma_ah *))                                                                                   \
+	V(int, ibv_attach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
+	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
+	V(const char *, ibv_wc_status_str, (int))
+
+#define POINTER(result, name, args) extern result(*p_##name) args;
+VERBS(POINTER)
+#undef POINTER
+
+// doorbell is how many descriptors are posted at a time.
+enum { doorbell = 64 };
+
+#endif

@@ -1,0 +1,243 @@
+package verbs
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+// stall is that of streams whose losses do not matter.
+const stall = 30 * time.Second
+
+// patience bounds what a test waits for; it never decides a result.
+const patience = time.Minute
+
+// streams opens the ranks of a group in this process, each on a device of its own.
+func streams(t *testing.T, size int, stall time.Duration) []*Streams {
+	t.Helper()
+	if os.Getenv("MCAST_TEST_RDMA") == "" {
+		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
+	}
+	ranks := make([]*Streams, size)
+	for r, conns := range systest.Mesh(t, size) {
+		ifi, err := net.InterfaceByName(fmt.Sprintf("h%d", r+1))
+		require.NoError(t, err)
+		ranks[r], err = OpenStreams(StreamsOptions{
+			Rank: r, Size: size, Interface: ifi, Address: netip.AddrFrom4([4]byte{10, 9, 1, byte(r + 1)}), Conns: conns, Stall: stall,
+		})
+		require.NoError(t, err)
+		require.Empty(t, conns, "they are taken over")
+		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
+	}
+	return ranks
+}
+
+// until works until a condition holds.
+func until(t *testing.T, done func() bool, work func()) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); work() {
+		require.True(t, time.Now().Before(deadline), "nothing more arrived")
+	}
+}
+
+// counted returns what all devices have counted of something.
+func counted(t *testing.T, what string) (n int) {
+	files, err := filepath.Glob("/sys/class/infiniband/*/ports/1/hw_counters/" + what)
+	require.NoError(t, err)
+	require.NotEmpty(t, files, what)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		one, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		n += one
+	}
+	return n
+}
+
+// TestStreamsBytes streams random pieces between all pairs at once. No message finds a device without a buffer.
+func TestStreamsBytes(t *testing.T) {
+	const size, length = 3, 512<<10 + 5
+	ranks := streams(t, size, stall)
+	refused := counted(t, "send_rnr_err")
+	rng := rand.New(rand.NewPCG(1, 2))
+	var sent, got [size][size][]byte
+	for r := range size {
+		for q := range size {
+			if r != q {
+				sent[r][q] = make([]byte, length)
+				systest.NewPattern(r, q).Fill(sent[r][q])
+			}
+		}
+	}
+	todo := sent
+	until(t, func() bool {
+		for r := range size {
+			require.NoError(t, ranks[r].Err((r+1)%size))
+			for q := range size {
+				if r != q && len(got[r][q]) < length {
+					return false
+				}
+			}
+		}
+		return true
+	}, func() {
+		r, q := rng.IntN(size), rng.IntN(size)
+		if r == q {
+			ranks[r].Sleep(time.Millisecond)
+			return
+		}
+		todo[r][q] = todo[r][q][ranks[r].Send(q, todo[r][q][:min(rng.IntN(1<<17), len(todo[r][q]))]):]
+		b := ranks[q].Peek(r, 1+rng.IntN(1<<17))
+		n := rng.IntN(len(b) + 1)
+		got[r][q] = append(got[r][q], b[:n]...)
+		ranks[q].Consume(r, n)
+	})
+	require.Equal(t, sent, got)
+	for _, s := range ranks {
+		stats := s.Stats()
+		require.EqualValues(t, 2*length, stats.SentBytes)
+		require.EqualValues(t, 2*length, stats.ReceivedBytes)
+	}
+	require.Equal(t, refused, counted(t, "send_rnr_err"))
+}
+
+// met waits until all ranks know each other.
+func met(t *testing.T, ranks []*Streams) {
+	t.Helper()
+	until(t, func() bool {
+		for _, s := range ranks {
+			for _, p := range s.peers {
+				if !p.intro.done {
+					return false
+				}
+			}
+		}
+		return true
+	}, func() {
+		for _, s := range ranks {
+			s.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// TestStreamsSleep: a Sleep ends with what it waits for.
+func TestStreamsSleep(t *testing.T) {
+	ranks := streams(t, 2, stall)
+	met(t, ranks)
+	require.Equal(t, 3, ranks[1].Send(0, []byte("abc")))
+	until(t, func() bool { return len(ranks[0].Peek(1, 10)) == 3 }, func() { ranks[0].Sleep(patience) })
+	sent := 0
+	for chunk := make([]byte, 1<<20); ; {
+		n := ranks[1].Send(0, chunk)
+		if n == 0 && sent == ranks[0].ring-3 {
+			break
+		}
+		if sent += n; n == 0 {
+			ranks[1].Sleep(patience) // for acknowledgements
+		}
+	}
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		ranks[1].Wake()
+	}()
+	until(t, func() bool { return len(ranks[0].Peek(1, 1<<20)) == sent+3 }, func() { ranks[0].Sleep(patience) })
+	ranks[0].Consume(1, sent+3)
+	until(t, func() bool { return ranks[1].Send(0, []byte("more")) == 4 }, func() { ranks[1].Sleep(patience) })
+	ranks[0].Rest(func() {})
+	ranks[0].Rouse()
+}
+
+// TestStreamsEnd: what a rank has sent before it ended arrives, and then that it ended.
+func TestStreamsEnd(t *testing.T) {
+	ranks := streams(t, 3, stall)
+	met(t, ranks)
+	want := bytes.Repeat([]byte("last words "), 10_000)
+	require.Equal(t, len(want), ranks[2].Send(0, want))
+	require.NoError(t, ranks[2].Close())
+	until(t, func() bool { return ranks[0].Err(2) != nil }, func() { ranks[0].Sleep(patience) })
+	require.EqualError(t, ranks[0].Err(2), "verbs: rank 2 closed its stream: EOF")
+	require.Equal(t, want, ranks[0].Peek(2, 1<<20))
+	require.Zero(t, ranks[0].Send(2, []byte("x")))
+	require.NoError(t, ranks[0].Err(1), "others go on")
+	require.Equal(t, 2, ranks[0].Send(1, []byte("ok")))
+	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 2 }, func() { ranks[1].Sleep(patience) })
+}
+
+// netem has a device lose all that comes to it, or ends that.
+func netem(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command("tc", append([]string{"qdisc"}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestStreamsNudge: what was lost at the end of all that a rank has to send comes although the device does not notice yet.
+func TestStreamsNudge(t *testing.T) {
+	ranks := streams(t, 2, 0) // it waits for eight minutes
+	met(t, ranks)
+	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
+	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
+	time.Sleep(20 * time.Millisecond) // for the device, whose work is a kernel thread's
+	netem(t, "del", "dev", "p2", "root")
+	start := time.Now()
+	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 4 }, func() {
+		ranks[0].Sleep(time.Millisecond)
+		ranks[1].Sleep(time.Millisecond)
+	})
+	t.Logf("it came after %v, %d gaps", time.Since(start), counted(t, "out_of_seq_request"))
+}
+
+// TestStreamsStall: a rank whose device does not answer is told of after Stall, though ours gives up before.
+func TestStreamsStall(t *testing.T) {
+	const limit = 2 * time.Second
+	ranks := streams(t, 3, limit)
+	met(t, ranks)
+	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
+	defer netem(t, "del", "dev", "p2", "root")
+	start := time.Now()
+	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
+	for p := ranks[0].byRank[1]; p.err == nil; {
+		require.Less(t, time.Since(start), patience)
+		ranks[0].Sleep(patience)
+	}
+	require.GreaterOrEqual(t, time.Since(start), limit)
+	var stall *sys.StallError
+	require.ErrorAs(t, ranks[0].Err(1), &stall)
+	require.GreaterOrEqual(t, stall.For, limit)
+	require.ErrorContains(t, ranks[0].Err(1), "verbs: stream of rank 1: RDMA packets of 4096 bytes have not been acknowledged for 2")
+	require.NoError(t, ranks[0].Err(2))
+}
+
+// TestStreamsFew: in steady state nothing is allocated.
+func TestStreamsFew(t *testing.T) {
+	ranks := streams(t, 2, stall)
+	met(t, ranks)
+	chunk := make([]byte, 128<<10)
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		for left := chunk; len(left) > 0; {
+			n := ranks[0].Send(1, left)
+			if left = left[n:]; n == 0 {
+				ranks[0].Sleep(time.Millisecond)
+			}
+			b := ranks[1].Peek(0, len(chunk))
+			ranks[1].Consume(0, len(b))
+			if len(b) == 0 {
+				ranks[1].Sleep(time.Millisecond)
+			}
+		}
+	}))
+}

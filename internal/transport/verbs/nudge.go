@@ -1,0 +1,65 @@
+package verbs
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+)
+
+// A device learns that a packet is lost from those that arrive after it (NAK), as TCP does. Nothing comes after the last one, so
+// its loss shows by a timer alone, which has to be long: the connection fails after seven of them, and that must not come before
+// a link is back. So where transfers are not acknowledged, an empty write goes after them, which the peer sees nothing of. A second
+// one helps where the first is lost, or what is answered to it.
+const nudgeAfter = 2 * time.Millisecond // the first, each later one twice as long after the one before
+
+// tail is the end of what a peer was sent.
+type tail struct {
+	watched bool
+	done    uint64    // transfers that were complete at since
+	since   time.Time // when those that are not were looked at first
+	nudges  int       // since then
+	due     time.Time // the next one
+}
+
+// untilNudge returns when something has to be done for what is not acknowledged, if that is sooner than in d. It ends streams on
+// which nothing has been for too long: not as soon as the device gives up, since of a host that is dead others are to say so first.
+func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
+	for _, p := range s.peers {
+		t := &p.tail
+		switch {
+		case p.err != nil || !p.silent && p.to.posted == p.to.done:
+			t.watched = false
+			continue
+		case !t.watched || t.done != p.to.done:
+			*t = tail{watched: true, done: p.to.done, since: now, due: now.Add(nudgeAfter)}
+		}
+		if p.silent && s.stall > 0 {
+			left := s.stall - now.Sub(t.since)
+			if left <= 0 {
+				p.fail(&sys.StallError{Segment: s.mtu, For: now.Sub(t.since), RDMA: true})
+			}
+			d = min(d, max(0, left))
+		} else if !p.silent && t.nudges < nudges {
+			d = min(d, max(0, t.due.Sub(now)))
+		}
+	}
+	return d
+}
+
+// nudge nudges the peers that are due.
+func (s *Streams) nudge(now time.Time) {
+	for _, p := range s.peers {
+		t := &p.tail
+		if p.over() || !t.watched || t.done != p.to.done || t.nudges == nudges || now.Before(t.due) || p.to.posted == p.to.done {
+			continue
+		}
+		t.nudges++
+		t.due = now.Add(nudgeAfter << t.nudges)
+		if p.to.spare() {
+			s.batch[0] = ibverbs.Transfer{ID: uint64(p.rank), Verb: ibverbs.Write, LocalKey: s.out.Key(), RemoteKey: p.intro.key}
+			p.to.post(0)
+			s.post(p, 1)
+		}
+	}
+}

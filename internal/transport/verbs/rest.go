@@ -1,0 +1,76 @@
+package verbs
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+)
+
+// Sleep implements fabric.Sleeper.
+func (s *Streams) Sleep(d time.Duration) {
+	if s.news || s.arm() {
+		s.news = false
+		return
+	}
+	s.heed(s.poller.Wait(s.untilNudge(d, time.Now())))
+	s.look()
+	s.nudge(time.Now())
+}
+
+// arm has the poller told of what completes from now on, and reports whether something has already.
+func (s *Streams) arm() bool {
+	armed := []*ibverbs.Completions{s.receives, s.sends}
+	if !s.full {
+		armed = armed[:1]
+	}
+	s.full = false
+	for _, c := range armed {
+		if err := c.Arm(); err != nil {
+			for _, p := range s.peers {
+				p.fail(err)
+			}
+		}
+	}
+	return s.look()
+}
+
+// heed looks at what other ranks say by TCP; completions are looked at anyway.
+func (s *Streams) heed(ready []unix.EpollEvent) {
+	for i := range ready {
+		if tag := int(ready[i].Fd); tag >= firstRank {
+			s.listen(s.byRank[tag-firstRank])
+		}
+	}
+}
+
+// Wake implements fabric.Sleeper.
+func (s *Streams) Wake() { s.poller.Wake() }
+
+// Rest implements fabric.Rester. What arrives stays where it is until it is asked for; that a rank ends is to be noticed. While
+// something that was sent is not acknowledged, or two ranks do not know each other yet, there is something to do.
+func (s *Streams) Rest(awake func()) bool {
+	s.heed(s.poller.Ready())
+	s.look()
+	s.news = false
+	for _, p := range s.peers {
+		if p.err == nil && (!p.intro.done || p.to.posted > p.to.done) {
+			return false
+		}
+	}
+	return s.poller.Rest(awake)
+}
+
+// Rouse implements fabric.Rester.
+func (s *Streams) Rouse() { s.poller.Rouse() }
+
+// unacknowledged reports whether something that was sent has not arrived at a rank that lives.
+func (s *Streams) unacknowledged() bool {
+	for _, p := range s.peers {
+		if p.queue != nil && !p.over() && p.to.posted > p.to.done {
+			return true
+		}
+	}
+	return false
+}
