@@ -19,7 +19,7 @@ EXPORT const struct net_v10 ncclNetPlugin_v10 = {
 };
 
 #define COLL_V9 { \
-	COLL_ALIKE, COLL_DATA_ALIKE, .init = plugin_init, .getProperties = properties_v9, .listen = coll_listen_v8, \
+	COLL_ALIKE, COLL_DATA_ALIKE, .init = plugin_init, .getProperties = coll_properties_v9, .listen = coll_listen_v8, \
 }
 EXPORT const struct coll_v9 ncclCollNetPlugin_v10 = COLL_V9;
 EXPORT const struct coll_v9 ncclCollNetPlugin_v9 = COLL_V9;

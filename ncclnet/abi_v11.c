@@ -13,7 +13,7 @@ EXPORT const struct net_v11 ncclNetPlugin_v11 = {
 };
 
 EXPORT const struct coll_v11 ncclCollNetPlugin_v11 = {
-	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = properties_v11, .listen = coll_listen,
+	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = coll_properties_v11, .listen = coll_listen,
 	.finalize = context_finalize,
 };
 

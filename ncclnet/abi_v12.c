@@ -7,7 +7,7 @@ EXPORT const struct net_v12 ncclNetPlugin_v12 = {
 };
 
 EXPORT const struct coll_v12 ncclCollNetPlugin_v12 = {
-	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = properties_v12, .listen = coll_listen,
+	COLL_ALIKE, COLL_DATA_ALIKE, .init = context_init, .getProperties = coll_properties_v12, .listen = coll_listen,
 	.finalize = context_finalize,
 };
 

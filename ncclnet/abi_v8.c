@@ -71,6 +71,6 @@ EXPORT const struct net_v8 ncclNetPlugin_v8 = {
 };
 
 EXPORT const struct coll_v8 ncclCollNetPlugin_v8 = {
-	COLL_ALIKE, .init = plugin_init, .getProperties = properties_v8, .listen = coll_listen_v8,
+	COLL_ALIKE, .init = plugin_init, .getProperties = coll_properties_v8, .listen = coll_listen_v8,
 	.iallreduce = coll_iallreduce_v8, .iallgather = coll_iallgather_v8, .ireducescatter = coll_ireducescatter_v8,
 };

@@ -301,12 +301,12 @@ static nccl_result registered(const struct coll_comm *c, size_t size, nccl_resul
 
 nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
 {
-	return registered(coll_comm, size, memory_register(coll_comm, data, size, type, mhandle));
+	return registered(coll_comm, size, memory_register(NULL, data, size, type, mhandle));
 }
 
 nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
 {
-	return registered(coll_comm, size, memory_register_dmabuf(coll_comm, data, size, type, offset, fd, mhandle));
+	return registered(coll_comm, size, memory_register_dmabuf(NULL, data, size, type, offset, fd, mhandle));
 }
 
 /* in_use reports whether an operation in flight reads or writes a region. */

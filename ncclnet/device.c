@@ -136,3 +136,18 @@ nccl_result properties_v8(int dev, struct props_v8 *p)
 		};
 	return result;
 }
+
+/* CollNet's devices are net's, but for the memory that they take: the CPU moves CollNet's bytes. */
+#define COLL_PROPERTIES(VERSION, POINTERS) \
+	nccl_result coll_properties_##VERSION(int dev, struct props_##VERSION *p) \
+	{ \
+		nccl_result result = properties_##VERSION(dev, p); \
+\
+		if (result == NCCL_SUCCESS) \
+			p->POINTERS = goCollPointers(); \
+		return result; \
+	}
+COLL_PROPERTIES(v8, ptr_support)
+COLL_PROPERTIES(v9, ptr_support)
+COLL_PROPERTIES(v11, v9.ptr_support)
+COLL_PROPERTIES(v12, ptr_support)

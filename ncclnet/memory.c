@@ -1,5 +1,6 @@
 /* Registration of memory. */
 #include "_cgo_export.h"
+#include "p2p/p2p.h"
 #include "plugin.h"
 
 static nccl_result begin(void *data, size_t size, void **mhandle, struct region **r)
@@ -25,14 +26,17 @@ static nccl_result end(nccl_result result, struct region *r, void **mhandle)
 	return result;
 }
 
-/* A registration holds for all comms. */
+/* A registration holds for all comms of a device. */
 nccl_result memory_register(void *comm, void *data, size_t size, int type, void **mhandle)
 {
 	struct region *r;
 	nccl_result result = begin(data, size, mhandle, &r);
 
-	(void)comm;
-	return result == NCCL_SUCCESS ? end(goRegister(data, size, type, r), r, mhandle) : result;
+	if (result != NCCL_SUCCESS)
+		return result;
+	r->gpu = type == NCCL_PTR_CUDA;
+	r->device = comm != NULL ? p2p_device_of(comm) : NULL;
+	return end(goRegister(data, size, type, r), r, mhandle);
 }
 
 nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
@@ -40,8 +44,11 @@ nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type
 	struct region *r;
 	nccl_result result = begin(data, size, mhandle, &r);
 
-	(void)comm, (void)type;
-	return result == NCCL_SUCCESS ? end(goRegisterDMABuf(data, size, offset, fd, r), r, mhandle) : result;
+	if (result != NCCL_SUCCESS)
+		return result;
+	r->gpu = type == NCCL_PTR_CUDA;
+	r->device = comm != NULL ? p2p_device_of(comm) : NULL;
+	return end(goRegisterDMABuf(data, size, offset, fd, r), r, mhandle);
 }
 
 nccl_result memory_deregister(void *comm, void *mhandle)

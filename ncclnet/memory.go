@@ -7,23 +7,60 @@ import "C"
 
 import (
 	"errors"
+	"sync"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
 
 // registered is the memory that NCCL has registered. Sockets and shared memory
 // need nothing for it, with a CUDA driver or without: the CPU moves the bytes,
 // and NCCL has pinned its buffers of the host itself. So the cache only tells
-// who uses what. A fabric that has devices move them, as RDMA does, takes a
-// registrar of its own here; gpudirect.Pinner gives it the DMA-BUFs of device
-// memory, and pins what a GPU is to copy.
+// who uses what. What RDMA devices move is in a cache for each.
 var registered = gpudirect.NewCache(gpudirect.Unpinned{}, gpudirect.Limits{Count: 1024, Bytes: 64 << 30})
 
 // registration is what stands behind a struct region: one of these.
 type registration struct {
 	memory  *gpudirect.Registration
+	cache   *gpudirect.Cache   // of memory
 	mapping *gpudirect.Mapping // of a DMA-BUF
+	moved   *p2p.Memory        // a DMA-BUF of an RDMA device
+}
+
+// pins registers memory with an RDMA device.
+type pins struct{ device *p2p.Device }
+
+func (p pins) Register(addr, size uintptr, _ gpudirect.Kind) (any, error) {
+	return p.device.Register(addr, size)
+}
+
+func (p pins) Deregister(token any) error { return token.(*p2p.Memory).Close() }
+
+// MayOutlive is false: nobody says when memory is unmapped.
+func (p pins) MayOutlive(gpudirect.Kind) bool { return false }
+
+var pinned = struct {
+	sync.Mutex
+	by map[*p2p.Device]*gpudirect.Cache
+}{by: map[*p2p.Device]*gpudirect.Cache{}}
+
+// pinnedBy returns the cache of what a device has registered.
+func pinnedBy(d *p2p.Device) *gpudirect.Cache {
+	pinned.Lock()
+	defer pinned.Unlock()
+	c := pinned.by[d]
+	if c == nil {
+		c = gpudirect.NewCache(pins{d}, gpudirect.Limits{})
+		pinned.by[d] = c
+	}
+	return c
+}
+
+// setKeys says what the device of a region knows it by.
+func setKeys(out *C.struct_region, m *p2p.Memory) {
+	local, remote := m.Keys()
+	out.local, out.remote = C.uint32_t(local), C.uint32_t(remote)
 }
 
 var registrations = handles[*registration]{what: "memory registration"}
@@ -31,14 +68,27 @@ var registrations = handles[*registration]{what: "memory registration"}
 //export goRegister
 func goRegister(data unsafe.Pointer, size C.size_t, typ C.int, out *C.struct_region) C.nccl_result {
 	return verdict("regMr", func() error {
-		kind, err := kindOf(data, uintptr(size), typ)
+		r, kind, err := &registration{cache: registered}, gpudirect.Host, error(nil)
+		device := p2p.DeviceAt(out.device)
+		switch {
+		case device == nil:
+			kind, err = kindOf(data, uintptr(size), typ)
+		case typ == C.NCCL_PTR_CUDA:
+			r.cache, kind = pinnedBy(device), gpudirect.CUDA
+		case typ == C.NCCL_PTR_HOST:
+			r.cache = pinnedBy(device)
+		default:
+			err = argument("memory of type %d is not allowed: want %d, host memory, or %d, a GPU's", int(typ), int(C.NCCL_PTR_HOST), int(C.NCCL_PTR_CUDA))
+		}
 		if err != nil {
 			return err
 		}
-		r := &registration{}
 		if size > 0 { // a buffer without bytes is a buffer, too
-			if r.memory, err = registered.Acquire(uintptr(data), uintptr(size), kind); err != nil {
+			if r.memory, err = r.cache.Acquire(uintptr(data), uintptr(size), kind); err != nil {
 				return err
+			}
+			if device != nil {
+				setKeys(out, r.memory.Token.(*p2p.Memory))
 			}
 		}
 		out.handle = C.int64_t(registrations.add(r))
@@ -67,6 +117,15 @@ func kindOf(data unsafe.Pointer, size uintptr, typ C.int) (gpudirect.Kind, error
 //export goRegisterDMABuf
 func goRegisterDMABuf(data unsafe.Pointer, size C.size_t, offset C.uint64_t, fd C.int, out *C.struct_region) C.nccl_result {
 	return verdict("regMrDmaBuf", func() error {
+		if device := p2p.DeviceAt(out.device); device != nil {
+			m, err := device.RegisterDMABuf(int(fd), uint64(offset), uintptr(size), uintptr(data))
+			if err != nil {
+				return err
+			}
+			setKeys(out, m)
+			out.handle = C.int64_t(registrations.add(&registration{moved: m}))
+			return nil
+		}
 		if setting := gpuMemory(); setting != "dmabuf" {
 			return argument("a DMA-BUF is not allowed with MCAST_GPU_MEMORY=%s: want dmabuf", setting)
 		}
@@ -95,8 +154,10 @@ func goDeregister(handle C.int64_t) C.nccl_result {
 			return argument("%v", err)
 		case r.mapping != nil:
 			return errors.Join(r.mapping.End(gpudirect.ReadWrite), r.mapping.Close())
+		case r.moved != nil:
+			return r.moved.Close()
 		case r.memory != nil:
-			return registered.Release(r.memory)
+			return r.cache.Release(r.memory)
 		}
 		return nil
 	})

@@ -33,6 +33,22 @@ static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
 	return plugin_refuse(result, "%s: %s", call, why);
 }
 
+/* What the device of a comm knows a buffer by; 0 where it has none, or there is no byte. */
+static nccl_result key_of(struct p2p_comm *comm, const struct region *r, const void *data, size_t size, bool receive, uint32_t *key,
+	const char *call)
+{
+	void *device = p2p_device_of(comm);
+
+	*key = 0;
+	if (device == NULL || size == 0)
+		return NCCL_SUCCESS;
+	if (r == NULL || r->device != device)
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: %zu bytes at %p are not registered with the RDMA device of the connection",
+			call, size, data);
+	*key = receive ? r->remote : r->local;
+	return NCCL_SUCCESS;
+}
+
 nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm)
 {
 	struct net_listener *l;
@@ -84,6 +100,8 @@ nccl_result net_accept(void *listen_comm, void **recv_comm, struct device_handle
 nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request)
 {
 	void *at;
+	uint32_t key;
+	nccl_result result;
 	int code;
 
 	NOT_IN_A_FORK("isend");
@@ -98,13 +116,18 @@ nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *m
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "isend: %zu bytes; at most %d are allowed", size, INT_MAX);
 	if (!memory_at(mhandle, data, size, &at))
 		return memory_outside(mhandle, data, size, "isend");
-	code = p2p_isend(send_comm, at, size, (struct p2p_request **)request);
+	result = key_of(send_comm, mhandle, data, size, false, &key, "isend");
+	if (result != NCCL_SUCCESS)
+		return result;
+	code = p2p_isend(send_comm, at, size, key, (struct p2p_request **)request);
 	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, send_comm, "isend");
 }
 
 nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request)
 {
 	void *at;
+	uint32_t key;
+	nccl_result result;
 	int code;
 
 	NOT_IN_A_FORK("irecv");
@@ -123,20 +146,30 @@ nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *t
 		at = data[0];
 	else if (!memory_at(mhandles[0], data[0], sizes[0], &at))
 		return memory_outside(mhandles[0], data[0], sizes[0], "irecv");
-	code = p2p_irecv(recv_comm, at, sizes[0], (struct p2p_request **)request);
+	result = key_of(recv_comm, mhandles ? mhandles[0] : NULL, data[0], sizes[0], true, &key, "irecv");
+	if (result != NCCL_SUCCESS)
+		return result;
+	code = p2p_irecv(recv_comm, at, sizes[0], key, (struct p2p_request **)request);
 	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, recv_comm, "irecv");
 }
 
-/* net_iflush: the CPU has written what was received, before it said so; whatever
- * reads it after test sees it. There is nothing to wait for: see pkg/gpudirect. */
+/* net_iflush: where the CPU has written what was received, before it said so, whatever
+ * reads it after test sees it, and there is nothing to wait for: see pkg/gpudirect. What
+ * an RDMA device wrote to a GPU may be on its way there yet. */
 nccl_result net_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
-	(void)recv_comm, (void)n, (void)data, (void)sizes, (void)mhandles;
+	const struct region *r = n == 1 && mhandles != NULL ? mhandles[0] : NULL;
+	int code;
+
+	NOT_IN_A_FORK("iflush");
 	if (request == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iflush: request must not be NULL");
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	*request = NULL;
-	return NCCL_SUCCESS;
+	if (r == NULL || !r->gpu || r->device == NULL || data == NULL || sizes == NULL || sizes[0] == 0)
+		return NCCL_SUCCESS;
+	code = p2p_iflush(recv_comm, data[0], r->remote, (struct p2p_request **)request);
+	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, recv_comm, "iflush");
 }
 
 nccl_result net_test(void *request, int *done, int *sizes)

@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
@@ -19,8 +20,14 @@ func netOptions(dev int) (p2p.Options, error) {
 	if err != nil {
 		return p2p.Options{}, err
 	}
+	var device *p2p.Device
+	if s.NetFabric == "verbs" {
+		if device, err = p2p.OpenDevice(d.Name, d.Addr); err != nil {
+			return p2p.Options{}, fmt.Errorf("MCAST_NET_FABRIC=verbs: %w", err)
+		}
+	}
 	return p2p.Options{
-		Addr: d.Addr, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
+		Addr: d.Addr, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
 		Log:  func(line string) { say(C.NCCL_LOG_INFO, line) },
 		Warn: func(line string) { say(C.NCCL_LOG_WARN, line) },
 	}, nil

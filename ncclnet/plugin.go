@@ -10,6 +10,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
 )
 
 // The plugin is what NCCL's tables (abi_v8.c ...) and tuner stand on, besides
@@ -188,14 +191,44 @@ func goDevice(dev C.int, out *C.struct_device) C.nccl_result {
 			plugin.strings[d.label()] = c
 		}
 		c.guid, c.speed = C.uint64_t(d.guid()), C.int(d.SpeedMbps)
-		c.ptr_support = pointers(s.GPUMemory)
+		c.ptr_support = pointers(s, d)
 		*out = c
 		return nil
 	})
 }
 
-// pointers returns the kinds of memory that a device takes.
-func pointers(gpuMemory string) C.int {
+//export goCollPointers
+func goCollPointers() C.int { return reached(gpuMemory()) }
+
+// pointers returns the kinds of memory that a device of net takes.
+func pointers(s config.Settings, d device) C.int {
+	if s.NetFabric != "verbs" {
+		return reached(s.GPUMemory)
+	}
+	kinds := C.int(C.NCCL_PTR_HOST)
+	rdma, err := p2p.OpenDevice(d.Name, d.Addr)
+	if err != nil { // the first connection fails by it
+		say(C.NCCL_LOG_WARN, fmt.Sprintf("init: MCAST_NET_FABRIC=verbs: %v", err))
+		return kinds
+	}
+	if rdma.DMABuf {
+		kinds |= C.NCCL_PTR_DMABUF
+	}
+	if peerMemory() {
+		kinds |= C.NCCL_PTR_CUDA
+	}
+	return kinds
+}
+
+// peerMemory tells whether RDMA devices can register memory of NVIDIA's GPUs by its address: a module of the kernel does it.
+func peerMemory() bool {
+	return slices.ContainsFunc([]string{
+		"/sys/module/nvidia_peermem/version", "/sys/kernel/mm/memory_peers/nv_mem/version", "/sys/kernel/mm/memory_peers/nv_mem_nc/version",
+	}, func(file string) bool { _, err := os.Stat(file); return err == nil })
+}
+
+// reached returns the kinds of memory that the CPU reaches.
+func reached(gpuMemory string) C.int {
 	switch gpuMemory {
 	case "coherent":
 		return C.NCCL_PTR_HOST | C.NCCL_PTR_CUDA

@@ -40,6 +40,10 @@ nccl_result properties_v8(int dev, struct props_v8 *props);
 nccl_result properties_v9(int dev, struct props_v9 *props);
 nccl_result properties_v11(int dev, struct props_v11 *props);
 nccl_result properties_v12(int dev, struct props_v12 *props);
+nccl_result coll_properties_v8(int dev, struct props_v8 *props);
+nccl_result coll_properties_v9(int dev, struct props_v9 *props);
+nccl_result coll_properties_v11(int dev, struct props_v11 *props);
+nccl_result coll_properties_v12(int dev, struct props_v12 *props);
 
 /* log.c */
 void plugin_log(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -60,7 +64,11 @@ struct region {
 	size_t size;
 	ptrdiff_t shift; /* from there to where the CPU reaches it */
 	int64_t handle;  /* of the registration */
+	void *device;    /* RDMA device (p2p_device_of) that it is registered with; NULL: the CPU moves the bytes */
+	uint32_t local, remote; /* keys of that */
+	bool gpu;        /* memory of a GPU */
 };
+/* comm: of net; NULL for memory that the CPU moves. */
 nccl_result memory_register(void *comm, void *data, size_t size, int type, void **mhandle);
 nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
 nccl_result memory_deregister(void *comm, void *mhandle);

@@ -54,7 +54,7 @@ type Settings struct {
 	Secret        string
 	SecretFile    string
 
-	NetFabric          string // "auto", "shm" or "tcp"
+	NetFabric          string // "auto", "shm", "tcp" or "verbs"
 	NetLanes           int
 	NetZerocopy        string // "auto", "on" or "off"
 	Driver             string // "auto", "agent" or "caller"

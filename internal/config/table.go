@@ -102,10 +102,10 @@ var table = []Variable{
 	row("MCAST_SECRET_FILE", "", func(s *Settings) *string { return &s.SecretFile }, orEmpty(file(), "MCAST_SECRET says it"),
 		"A file with the secret on its first line, for those who do not want it in an environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
 
-	row("MCAST_NET_FABRIC", "auto", func(s *Settings) *string { return &s.NetFabric }, choice("auto", "shm", "tcp"),
-		"What NCCL's point-to-point messages go over; auto takes shm between processes of one host, else tcp."),
+	row("MCAST_NET_FABRIC", "auto", func(s *Settings) *string { return &s.NetFabric }, choice("auto", "shm", "tcp", "verbs"),
+		"What NCCL's point-to-point messages go over; auto takes shm between processes of one host, else tcp. With verbs RDMA devices (RoCE v2) move them, without a copy; all ranks need it then."),
 	row("MCAST_NET_LANES", "0", func(s *Settings) *int { return &s.NetLanes }, orZero(number(1, 16), "4 between hosts, on fewer cores as many, 2 at the least; 2 within a host"),
-		"TCP connections that a large message to one peer is spread over; the lesser of the two ends' counts."),
+		"TCP connections, or queue pairs of RDMA devices, that a large message to one peer is spread over; the lesser of the two ends' counts."),
 	row("MCAST_NET_ZEROCOPY", "auto", func(s *Settings) *string { return &s.NetZerocopy }, choice("auto", "on", "off"),
 		"Whether large messages are sent from where they lie (MSG_ZEROCOPY); auto tries it and stops when the kernel copies all the same."),
 	row("MCAST_DRIVER", "auto", func(s *Settings) *string { return &s.Driver }, choice("auto", "agent", "caller"),

@@ -191,9 +191,12 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	first := a.lanes[0]
 	both := g.offer & l.place.fabrics
 	ans := answer{lanes: min(g.lanes, l.opts.lanesOf(first)), fabric: tcp}
+	sockets := ans.lanes
 	switch {
+	case both&verbs != 0:
+		ans.fabric, sockets = verbs, 1
 	case both&shm != 0:
-		ans.fabric, ans.lanes = shm, 1
+		ans.fabric, ans.lanes, sockets = shm, 1, 1
 	case both == 0:
 		ans.fabric = 0
 	}
@@ -205,7 +208,7 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	}
 	ring := noRing
 	has := func() bool {
-		for _, c := range a.lanes[:ans.lanes] {
+		for _, c := range a.lanes[:sockets] {
 			if c == nil {
 				return false
 			}
@@ -213,7 +216,7 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 		if ans.fabric == shm {
 			ring = a.takeRing()
 		}
-		return ans.fabric == tcp || ring >= 0
+		return ans.fabric != shm || ring >= 0
 	}
 	if err := l.await(ctx, a, has); err != nil {
 		return fmt.Errorf("wait for the rest of the connection: %w", err)
@@ -221,7 +224,15 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	if ring >= 0 {
 		defer unix.Close(ring) //nolint:errcheck // the mapping keeps the memory
 	}
-	comm, err := open(&l.opts, false, a.lanes[:ans.lanes], ring)
+	var pairs *queues
+	if ans.fabric == verbs {
+		var err error
+		if pairs, err = l.opts.Device.acceptQueues(first, ans.lanes, l.opts.Timeout); err != nil {
+			return err
+		}
+		defer pairs.close()
+	}
+	comm, err := open(&l.opts, false, a.lanes[:sockets], ring, pairs)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm.h"
+#include "verbs.h"
 
 enum {
 	MAGIC = 0x5032,
@@ -62,7 +62,7 @@ void p2p_lost(struct p2p_comm *c, const char *doing)
 	}
 }
 
-static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size)
+static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size, uint32_t key)
 {
 	struct p2p_request *r;
 	unsigned i;
@@ -74,12 +74,14 @@ static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size)
 	r = &c->requests[i];
 	r->data = data;
 	r->size = r->capacity = size;
+	r->key = key;
+	r->flush = 0;
 	r->pending = 1;
 	r->live = 1;
 	r->header = (struct header){
 		.magic = htole16(MAGIC),
 		.lanes = 1,
-		.sequence = htole32(c->sequence++),
+		.sequence = htole32(c->sequence),
 		.size = htole64(size),
 	};
 	return r;
@@ -93,7 +95,7 @@ static int refuse(struct p2p_comm *c, const char *why)
 	return P2P_E_ARGUMENT;
 }
 
-static int post(struct p2p_comm *c, int sending, void *data, size_t size, struct p2p_request **req)
+static int post(struct p2p_comm *c, int sending, void *data, size_t size, uint32_t key, struct p2p_request **req)
 {
 	if (req == NULL)
 		return refuse(c, "there is no place for the request");
@@ -104,25 +106,31 @@ static int post(struct p2p_comm *c, int sending, void *data, size_t size, struct
 		return refuse(c, sending ? "a comm that receives was asked to send" : "a comm that sends was asked to receive");
 	if (data == NULL && size > 0)
 		return refuse(c, "the data are NULL, but not of 0 bytes");
-	if (size > SIZE_MAX >> 16)
-		return refuse(c, "the size has more than 48 bits");
+	if (size > (c->verbs != NULL ? INT32_MAX : SIZE_MAX >> 16))
+		return refuse(c, c->verbs != NULL ? "the size has more than 31 bits" : "the size has more than 48 bits");
 	if (c->error)
 		return c->error;
-	*req = take(c, data, size);
+	*req = take(c, data, size, key);
 	c->eager = EAGER;
 	return P2P_OK;
 }
 
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, struct p2p_request **req)
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, struct p2p_request **req)
 {
-	int rc = post(c, 1, (void *)data, size, req);
+	int rc = post(c, 1, (void *)data, size, key, req);
 	int i, idle;
 
 	if (rc != P2P_OK || *req == NULL)
 		return rc;
+	c->sequence++;
 	/* A sender whose messages are all taken over learns no other way. */
 	if (c->sequence % LISTEN == 0)
 		(void)p2p_socket_alive(c);
+	if (c->verbs != NULL) {
+		if (!c->error)
+			p2p_verbs_send(c, *req);
+		return P2P_OK;
+	}
 	idle = c->lane[0].first == c->lane[0].last;
 	p2p_push(&c->lane[0], *req);
 	c->lane[0].latest = size;
@@ -137,13 +145,31 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, struct p2p_requ
 	return P2P_OK;
 }
 
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, struct p2p_request **req)
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, struct p2p_request **req)
 {
-	int rc = post(c, 0, data, size, req);
+	int rc = post(c, 0, data, size, key, req);
 
-	if (rc == P2P_OK && *req != NULL)
-		p2p_push(&c->lane[0], *req);
-	return rc;
+	if (rc != P2P_OK || *req == NULL)
+		return rc;
+	c->sequence++;
+	p2p_push(&c->lane[0], *req);
+	if (c->verbs != NULL)
+		p2p_step(c);
+	return P2P_OK;
+}
+
+int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request **req)
+{
+	int rc = post(c, 0, data, 1, key, req);
+
+	if (rc != P2P_OK || *req == NULL)
+		return rc;
+	(*req)->flush = 1;
+	if (c->verbs == NULL)
+		(*req)->pending = 0;
+	else
+		p2p_verbs_flush(c, *req);
+	return P2P_OK;
 }
 
 static uint64_t now(void)
@@ -161,7 +187,7 @@ static int unhurried(const struct p2p_comm *c)
 {
 	const struct lane *l = &c->lane[0];
 
-	return l->ring == NULL && l->latest >= LARGE && (c->sending || l->last - l->first > FEW);
+	return l->ring == NULL && c->verbs == NULL && l->latest >= LARGE && (c->sending || l->last - l->first > FEW);
 }
 
 static void progress(struct p2p_comm *c)
@@ -169,7 +195,7 @@ static void progress(struct p2p_comm *c)
 	if (c->until != 0 && now() < c->until)
 		return;
 	c->until = 0;
-	if (c->eager == 0 && c->lane[0].ring == NULL && ++c->skipped % THIN)
+	if (c->eager == 0 && c->lane[0].ring == NULL && c->verbs == NULL && ++c->skipped % THIN)
 		return;
 	if (p2p_step(c)) {
 		c->idle = 0;
@@ -212,6 +238,8 @@ const char *p2p_error(const struct p2p_comm *c) { return c != NULL ? c->text : "
 
 struct p2p_comm *p2p_of(const struct p2p_request *r) { return r->comm; }
 
+void *p2p_device_of(const struct p2p_comm *c) { return c->verbs != NULL ? c->verbs->pd : NULL; }
+
 struct p2p_comm *p2p_open(const struct p2p_setup *s)
 {
 	struct p2p_comm *c;
@@ -219,7 +247,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	size_t ahead = s->memfd < 0 ? STAGING : HEADER; /* of lane 0; the others carry shares of large messages alone */
 	int i;
 
-	if (s->lanes < 1 || s->lanes > P2P_LANES || (s->memfd >= 0 && s->lanes > 1)) {
+	if (s->lanes < 1 || s->lanes > P2P_LANES || ((s->memfd >= 0 || s->verbs != NULL) && s->lanes > 1)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -233,7 +261,8 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	}
 	c->sending = s->sending;
 	c->lanes = s->lanes;
-	c->zerocopy = s->sending && ring == NULL ? s->zerocopy : 0;
+	c->verbs = s->verbs;
+	c->zerocopy = s->sending && ring == NULL && s->verbs == NULL ? s->zerocopy : 0;
 	c->timeout = s->timeout;
 	c->cut = s->cut ? s->cut : CUT;
 	c->free = UINT32_MAX;
@@ -260,7 +289,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 
 void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
 {
-	*lanes = c->lanes;
+	*lanes = c->verbs != NULL ? c->verbs->lanes : c->lanes;
 	*ring = c->lane[0].ring != NULL;
 	*zerocopy = c->zerocopy != 0;
 }
@@ -271,6 +300,11 @@ void p2p_close(struct p2p_comm *c)
 		return;
 	if (c->lane[0].ring != NULL)
 		p2p_ring_unmap(c->lane[0].ring);
+	if (c->verbs != NULL) {
+		if (!c->sending && !c->error)
+			p2p_socket_farewell(c);
+		p2p_verbs_close(c->verbs);
+	}
 	if (p2p_watch_close(c))
 		free(c);
 }

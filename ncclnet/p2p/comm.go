@@ -17,9 +17,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// open turns the sockets of a connection, and its ring unless that is negative,
-// into a comm. The sockets and the ring stay the caller's, who closes them.
-func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Pointer, err error) {
+// open turns the sockets of a connection, and its ring unless that is negative, and
+// its queue pairs unless they are nil, into a comm. The sockets and the ring stay the
+// caller's, who closes them.
+func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues) (comm unsafe.Pointer, err error) {
 	peer := C.CString(conns[0].RemoteAddr().String())
 	defer C.free(unsafe.Pointer(peer))
 	s := C.struct_p2p_setup{
@@ -28,6 +29,9 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	}
 	if sending {
 		s.sending = 1
+	}
+	if pairs != nil {
+		s.verbs = pairs.v
 	}
 	var fds []int
 	defer func() {
@@ -51,6 +55,9 @@ func open(o *Options, sending bool, conns []net.Conn, ring int) (comm unsafe.Poi
 	c, err := C.p2p_open(&s)
 	if c == nil {
 		return nil, fmt.Errorf("p2p: set up the connection with %v: %w", conns[0].RemoteAddr(), err)
+	}
+	if pairs != nil {
+		pairs.v = nil
 	}
 	watchSenders(o.Warn)
 	return unsafe.Pointer(c), nil
@@ -94,6 +101,10 @@ func duplicate(c net.Conn) (fd int, err error) {
 	}
 	return fd, err
 }
+
+// keyOf returns the key of memory for a comm that a device serves, the local one to send and the remote one to receive;
+// whoever makes such comms in Go sets it.
+var keyOf = func(Comm, []byte, bool) uint32 { return 0 }
 
 // Comm is a comm for Go callers: tests and benchmarks. The plugin calls C.
 // Memory that it sends from or receives into must not be Go's, see Alloc.
@@ -142,7 +153,7 @@ func (c Comm) err(code C.int) error {
 // Isend is p2p_isend.
 func (c Comm) Isend(b []byte) (*Request, error) {
 	var r *C.struct_p2p_request
-	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), &r))
+	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)), &r))
 	if r == nil {
 		return nil, err
 	}
@@ -155,11 +166,21 @@ func (c Comm) Irecv(b []byte) (*Request, error) {
 	defer C.free(unsafe.Pointer(slot))
 	*slot = 1
 	at := (**C.struct_p2p_request)(unsafe.Pointer(slot))
-	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), at))
+	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)), at))
 	if *slot == 0 {
 		return nil, err
 	}
 	return &Request{*at}, err
+}
+
+// Iflush is p2p_iflush.
+func (c Comm) Iflush(b []byte) (*Request, error) {
+	var r *C.struct_p2p_request
+	err := c.err(C.p2p_iflush(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.uint32_t(keyOf(c, b, true)), &r))
+	if r == nil {
+		return nil, err
+	}
+	return &Request{r}, err
 }
 
 // Test is p2p_test.
@@ -170,6 +191,9 @@ func (r *Request) Test() (done bool, size int, err error) {
 	err = comm.err(C.p2p_test(r.r, &d, &n))
 	return d == 1, int(n), err
 }
+
+// deviceOf returns the device that moves a comm's bytes, or nil.
+func deviceOf(c Comm) *Device { return DeviceAt(C.p2p_device_of(c.c)) }
 
 // shape returns the number of sockets, whether there is a ring, and whether
 // large messages are sent without a copy at present.

@@ -37,6 +37,8 @@ struct p2p_request {
 	size_t capacity;  /* of a receive */
 	unsigned pending; /* lanes that are not through, writes that are pinned; 0: done */
 	int live;
+	int flush;        /* no message */
+	uint32_t key;     /* of registered memory */
 	struct header header;
 };
 
@@ -99,6 +101,7 @@ struct p2p_comm {
 	unsigned unanswered; /* see p2p_unanswered */
 	int watched, closed;
 	struct p2p_comm *next; /* that is watched */
+	struct p2p_verbs *verbs;
 	struct p2p_request requests[P2P_IN_FLIGHT];
 	struct lane lane[P2P_LANES];
 	char peer[128];
@@ -108,6 +111,8 @@ struct p2p_comm {
 /* frame.c: one step of progress; true if something moved. */
 int p2p_step(struct p2p_comm *c);
 void p2p_push(struct lane *l, struct p2p_request *r);
+/* The part of a message that lies on a lane; may be empty. */
+size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at);
 
 /* comm.c: the first failure counts. */
 void p2p_fail(struct p2p_comm *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -121,7 +126,8 @@ int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true 
 ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov); /* as recv, where messages are small */
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
-void p2p_socket_verdict(struct p2p_comm *c); /* tells a sender why */
+void p2p_socket_verdict(struct p2p_comm *c); /* tells the peer why: a sender, or either end where a device moves the bytes */
+void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender to a device what has been received */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 

@@ -39,8 +39,8 @@ func forKinds(t *testing.T, f func(t *testing.T, o Options)) {
 // patience bounds how long a test waits before it says that something hangs.
 const patience = 60 * time.Second
 
-// pair connects two ends in this process.
-func pair(t *testing.T, out, in Options) (send, recv Comm) {
+// once connects two ends in this process, which the caller closes.
+func once(t *testing.T, out, in Options) (send, recv Comm) {
 	t.Helper()
 	l, err := Listen(in)
 	if err != nil {
@@ -70,6 +70,13 @@ func pair(t *testing.T, out, in Options) (send, recv Comm) {
 		}
 		runtime.Gosched()
 	}
+	return send, recv
+}
+
+// pair connects two ends in this process, for as long as the test.
+func pair(t *testing.T, out, in Options) (send, recv Comm) {
+	t.Helper()
+	send, recv = once(t, out, in)
 	t.Cleanup(func() {
 		send.Close()
 		recv.Close()

@@ -147,7 +147,14 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 	if ans.fabric&g.offer == 0 || ans.lanes > g.lanes {
 		return nil, fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
 	}
-	for g.lane = 1; g.lane < ans.lanes; g.lane++ {
+	var pairs *queues
+	if ans.fabric == verbs {
+		if pairs, err = a.opts.Device.connectQueues(conns[0], ans.lanes, a.opts.Timeout); err != nil {
+			return nil, err
+		}
+		defer pairs.close()
+	}
+	for g.lane = 1; g.lane < ans.lanes && ans.fabric == tcp; g.lane++ {
 		if err := dial(g); err != nil {
 			return nil, err
 		}
@@ -159,7 +166,7 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 		ring = -1 // closed all the same
 	}
 	a.opts.note("p2p: to %v over %v, lanes %d", a.place.addr, ans.fabric, ans.lanes)
-	return open(&a.opts, true, conns, ring)
+	return open(&a.opts, true, conns, ring, pairs)
 }
 
 // dial opens one lane and greets on it.

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "comm.h"
+#include "verbs.h"
 
 enum {
 	PAGE = 4096,          /* shares begin at multiples of it */
@@ -24,8 +24,7 @@ static void pop(struct lane *l)
 	r->pending--;
 }
 
-/* The part of a message that lies on a lane; may be empty. */
-static size_t share(const struct p2p_request *r, unsigned lane, char **at)
+size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at)
 {
 	unsigned lanes = r->header.lanes;
 	size_t part = r->size, from;
@@ -50,7 +49,7 @@ static int gather(struct lane *l, struct iovec *iov, struct header *header, stru
 	*pin = NULL;
 	for (i = l->first; i != l->last && k + 2 <= GATHER && total < BUDGET; i++) {
 		r = l->queue[i % P2P_IN_FLIGHT];
-		len = share(r, index, &at);
+		len = p2p_share(r, index, &at);
 		if (skip < HEADER) {
 			header[h] = r->header;
 			header[h].lane = (uint8_t)index;
@@ -86,7 +85,7 @@ static void advance(struct lane *l, size_t n)
 	char *at;
 
 	while (l->first != l->last) {
-		len = HEADER + share(l->queue[l->first % P2P_IN_FLIGHT], index, &at) - l->moved;
+		len = HEADER + p2p_share(l->queue[l->first % P2P_IN_FLIGHT], index, &at) - l->moved;
 		if (n < len)
 			break;
 		n -= len;
@@ -226,7 +225,7 @@ static int recv_lane(struct lane *l)
 			if (!open_share(l, r))
 				break;
 		}
-		len = share(r, index, &at);
+		len = p2p_share(r, index, &at);
 		at += l->moved - HEADER;
 		len -= l->moved - HEADER;
 		n = l->to - l->from < len ? l->to - l->from : len;
@@ -242,7 +241,7 @@ static int recv_lane(struct lane *l)
 			if (n == 0)
 				break;
 			total += n;
-			len = share(r, index, &at) - (l->moved - HEADER);
+			len = p2p_share(r, index, &at) - (l->moved - HEADER);
 			l->moved += n < len ? n : len;
 			if (n < len)
 				continue;
@@ -274,6 +273,9 @@ static void check_end(struct p2p_comm *c)
 int p2p_step(struct p2p_comm *c)
 {
 	int i, moved = 0;
+
+	if (c->verbs != NULL)
+		return p2p_verbs_step(c);
 
 	for (i = 0; i < c->lanes && !c->error; i++) {
 		struct lane *l = &c->lane[i];

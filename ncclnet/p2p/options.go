@@ -6,6 +6,7 @@
 package p2p
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,12 +21,13 @@ const MaxLanes = 16
 // lesser number of lanes and on a fabric that both allow.
 type Options struct {
 	Addr     netip.Addr    // of this end; one that connects may leave the choice to the kernel
-	Lanes    int           // sockets of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
+	Lanes    int           // sockets or queue pairs of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
 	Cut      int           // bytes from which a message uses all lanes; 0: 256 KiB
 	Buffer   int           // bytes of each socket's buffers; 0: the kernel decides, but for what is sent within a host
 	Ring     int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
 	Zerocopy string        // "auto" (""): where the kernel does not copy after all; "on", "off"
-	Fabric   string        // "auto" (""): shm within a host, else tcp; "tcp", "shm": that one or an error
+	Fabric   string        // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
+	Device   *Device       // that moves the messages, with "verbs"
 	Timeout  time.Duration // for a connection to come about or be asked for, and for a peer to acknowledge what it was sent; 0: 30 s
 	Log      func(string)  // notes on what was chosen; may be nil
 	Warn     func(string)  // what ended a connection on which nobody may wait; may be nil
@@ -39,6 +41,7 @@ type fabrics uint16
 const (
 	tcp fabrics = 1 << iota
 	shm
+	verbs
 )
 
 func (f fabrics) String() string {
@@ -49,6 +52,8 @@ func (f fabrics) String() string {
 		return "shm"
 	case tcp | shm:
 		return "tcp or shm"
+	case verbs:
+		return "verbs"
 	}
 	return "nothing"
 }
@@ -78,9 +83,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("p2p: zerocopy %q; allowed are auto, on and off", o.Zerocopy)
 	}
 	switch o.Fabric {
-	case "", "auto", "tcp", "shm":
+	case "", "auto", "tcp", "shm", "verbs":
 	default:
-		return fmt.Errorf("p2p: fabric %q; allowed are auto, tcp and shm", o.Fabric)
+		return fmt.Errorf("p2p: fabric %q; allowed are auto, tcp, shm and verbs", o.Fabric)
+	}
+	if o.Fabric == "verbs" && o.Device == nil {
+		return errors.New("p2p: fabric verbs without a device")
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
@@ -105,6 +113,8 @@ func (o *Options) fabrics() fabrics {
 		return tcp
 	case "shm":
 		return shm
+	case "verbs":
+		return verbs
 	}
 	return tcp | shm
 }

@@ -6,6 +6,7 @@
 #define MCAST_P2P_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
@@ -28,12 +29,18 @@ struct p2p_request;
 
 /* Starts to send size bytes. *req is NULL when 32 requests are in flight: ask
  * again. The data must stay as they are until the request is done, which may be
- * before the peer has posted a receive. */
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, struct p2p_request **req);
+ * before the peer has posted a receive. key is the local one of registered memory
+ * where an RDMA device moves the bytes, see p2p_device_of, else ignored. */
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, struct p2p_request **req);
 
 /* Starts to receive the next message, of at most size bytes. Always sets *req,
- * as p2p_isend does. Bytes past a shorter message stay as they are. */
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, struct p2p_request **req);
+ * as p2p_isend does. Bytes past a shorter message stay as they are. key is the
+ * remote one of registered memory. */
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, struct p2p_request **req);
+
+/* Starts to wait until what was received at data, in memory of a GPU with this
+ * remote key, is seen by that GPU. Only of a comm with a device. */
+int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request **req);
 
 /* Asks whether a request is done, and does a piece of work if it is not.
  * *done = 1 frees the request; *size, unless NULL, is then the message's. After
@@ -46,6 +53,9 @@ const char *p2p_error(const struct p2p_comm *c);
 
 struct p2p_comm *p2p_of(const struct p2p_request *r);
 
+/* The protection domain of the RDMA device that moves a comm's bytes; NULL: none does. */
+void *p2p_device_of(const struct p2p_comm *c);
+
 /* Ends a comm and its requests, done or not. The peer's then fail, except that
  * it still receives what was sent before. */
 void p2p_close(struct p2p_comm *c);
@@ -56,6 +66,7 @@ struct p2p_setup {
 	int lanes;            /* 1 to P2P_LANES; 1 with a ring */
 	int fds[P2P_LANES];   /* connected TCP sockets, taken over on success */
 	int memfd;            /* of the ring, stays the caller's; -1: bytes go over the sockets */
+	struct p2p_verbs *verbs; /* queue pairs, taken over on success; there is one socket then. NULL: no device */
 	size_t cut;           /* messages of this many bytes or more use all lanes; 0: the default */
 	int zerocopy;         /* 0 never, 1 always, 2 until the kernel says that it copies */
 	unsigned timeout;     /* ms in which a peer must acknowledge something that was sent; 0: as the kernel has it */
@@ -65,8 +76,8 @@ struct p2p_setup {
 /* Returns NULL with errno set on failure; the sockets are then the caller's. */
 struct p2p_comm *p2p_open(const struct p2p_setup *s);
 
-/* How many sockets a comm has, whether a ring, and whether it sends large
- * messages without a copy at present. */
+/* How many sockets or queue pairs a comm has, whether a ring, and whether it sends
+ * large messages without a copy at present. */
 void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy);
 
 /* Bytes of a memfd that holds a ring with this capacity, a power of two. */
@@ -76,6 +87,46 @@ size_t p2p_ring_size(size_t capacity);
  * and returns after how many ms to look again; 0: there is nothing to look at.
  * lost becomes what was found about the first of them, or empty. */
 unsigned p2p_watch(char *lost, size_t size);
+
+/* RDMA: for the Go side, which opens devices (package ibverbs). Functions return 0
+ * or an errno, unless said. Nothing else of it is called before p2p_rdma_load, which
+ * returns NULL, or what is missing. */
+const char *p2p_rdma_load(const char *library);
+
+struct p2p_device {
+	void *pd; /* protection domain */
+	int port, gid_index;
+	int mtu; /* bytes */
+	uint8_t gid[16];
+};
+
+/* Memory that a device and its peers may read and write. */
+struct p2p_memory {
+	void *mr;
+	uint32_t local, remote; /* keys */
+};
+int p2p_rdma_register(void *pd, uintptr_t at, size_t size, struct p2p_memory *m);
+int p2p_rdma_register_dmabuf(void *pd, uint64_t offset, size_t size, uintptr_t at, int fd, struct p2p_memory *m);
+int p2p_rdma_deregister(struct p2p_memory *m);
+int p2p_rdma_takes_dmabuf(void *pd); /* 1 or 0 */
+
+/* What the ends of a connection tell each other of their queue pairs; little endian. */
+struct p2p_introduction {
+	uint32_t psn, mtu, lanes;
+	uint32_t key;    /* of a sender's offers, */
+	uint64_t offers; /* which are there */
+	uint8_t gid[16];
+	uint32_t number[P2P_LANES];
+};
+
+/* Makes the queue pairs of an end. NULL with errno set on failure; *what names the
+ * call. They belong to the caller, until p2p_open or p2p_verbs_close. */
+struct p2p_verbs *p2p_verbs_open(const struct p2p_device *d, int sending, int lanes, unsigned timeout, uint32_t psn,
+				 struct p2p_introduction *own, const char **what);
+/* Connects them to the peer's. The receiver may offer once the sender has joined. */
+int p2p_verbs_join(struct p2p_verbs *v, const struct p2p_device *d, const struct p2p_introduction *own,
+		   const struct p2p_introduction *peer, const char **what);
+void p2p_verbs_close(struct p2p_verbs *v);
 
 #pragma GCC visibility pop
 

@@ -133,7 +133,7 @@ func TestPeerCloses(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		for _, n := range []int{0, 1, 3000, 200000} {
 			// What was sent and is done arrives, though the sender closed.
-			send, recv := once(t, o)
+			send, recv := once(t, o, o)
 			from, to := memory(t, n), memory(t, n)
 			paint(from, 5)
 			s := must(t)(send.Isend(from))
@@ -149,7 +149,7 @@ func TestPeerCloses(t *testing.T) {
 			recv.Close()
 
 			// A receiver that closes fails the sends, in flight or to come.
-			send, recv = once(t, o)
+			send, recv = once(t, o, o)
 			big := memory(t, 8<<20)
 			must(t)(send.Isend(big))
 			must(t)(recv.Irecv(big))
@@ -160,7 +160,7 @@ func TestPeerCloses(t *testing.T) {
 			send.Close()
 
 			// A sender that closes in the middle.
-			send, recv = once(t, o)
+			send, recv = once(t, o, o)
 			for range 32 {
 				must(t)(send.Isend(big))
 			}
@@ -175,35 +175,6 @@ func TestPeerCloses(t *testing.T) {
 			recv.Close()
 		}
 	})
-}
-
-// once connects two ends that the test closes itself.
-func once(t *testing.T, o Options) (send, recv Comm) {
-	t.Helper()
-	l, err := Listen(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	h := make([]byte, HandleSize)
-	l.Handle(h)
-	for send.c == nil || recv.c == nil {
-		if send.c == nil {
-			c, err := Connect(h, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			send = Wrap(c)
-		}
-		if recv.c == nil {
-			c, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			recv = Wrap(c)
-		}
-	}
-	return send, recv
 }
 
 // finishBoth tests a send until it is done, and a receive along with it, because

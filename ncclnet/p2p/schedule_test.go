@@ -105,7 +105,7 @@ func TestSchedules(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		from, to := memory(t, 33*room), memory(t, 33*room)
 		rapid.Check(t, func(rt *rapid.T) {
-			send, recv := once(t, o)
+			send, recv := once(t, o, o)
 			defer send.Close()
 			defer recv.Close()
 			f := &flow{send: send, recv: recv, from: from, to: to, slotS: map[int]bool{}, slotR: map[int]bool{}}

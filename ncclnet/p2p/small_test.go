@@ -9,7 +9,8 @@ import (
 // follows them, of any size, is whole, nothing is written behind them, and the end of the stream is seen.
 func TestOneByOne(t *testing.T) {
 	for posted, addr := range map[int]netip.Addr{1: loopback, 2: netip.IPv6Loopback(), 3: loopback} {
-		send, recv := once(t, Options{Addr: addr, Fabric: "tcp"})
+		o := Options{Addr: addr, Fabric: "tcp"}
+		send, recv := once(t, o, o)
 		const room = 300 << 10
 		from, to := memory(t, posted*room), memory(t, posted*room)
 		var rs []*Request

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include <linux/errqueue.h> /* needs timespec */
-#include "comm.h"
+#include "verbs.h"
 
 enum {
 	VERDICT = 0x5645, /* magic of what a receiver says when it gives up */
@@ -212,7 +212,7 @@ int p2p_socket_alive(struct p2p_comm *c)
 	struct header h;
 	ssize_t n;
 
-	if (!c->sending) {
+	if (!c->sending && c->verbs == NULL) {
 		if (c->lane[0].ring == NULL) {
 			/* Reading tells. What is not acknowledged yet is now; the kernel's
 			 * timer would make it do so at once from then on. */
@@ -227,14 +227,20 @@ int p2p_socket_alive(struct p2p_comm *c)
 	if (n < 0 && nothing() == 0 && !p2p_unanswered(c))
 		return 1;
 	if (n == (ssize_t)sizeof(h) && le16toh(h.magic) == VERDICT) {
-		if (le32toh(h.sequence) == P2P_E_MISMATCH)
+		if (le32toh(h.sequence) == P2P_OK && c->verbs != NULL && c->sending) {
+			p2p_verbs_settle(c, (uint32_t)le64toh(h.size));
+			p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
+		} else if (le32toh(h.sequence) == P2P_E_MISMATCH)
 			p2p_fail(c, P2P_E_MISMATCH, "a message is larger than the receive it met");
 		else
 			p2p_fail(c, P2P_E_REMOTE, "the peer gave up; it says why");
 		return 0;
 	}
-	if (n >= 0)
+	if (n >= 0) {
+		if (!c->sending) /* what came before may not be reported yet: see p2p_verbs_step */
+			return 0;
 		errno = ESHUTDOWN;
+	}
 	p2p_lost(c, "look at the peer");
 	return 0;
 }
@@ -244,10 +250,17 @@ void p2p_socket_verdict(struct p2p_comm *c)
 	struct header h = {.magic = htole16(VERDICT), .sequence = htole32((uint32_t)c->error)};
 	int i;
 
-	if (!c->sending)
+	if (!c->sending || c->verbs != NULL)
 		(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
 	for (i = 0; i < c->lanes; i++)
 		(void)shutdown(c->lane[i].fd, SHUT_WR);
+}
+
+void p2p_socket_farewell(struct p2p_comm *c)
+{
+	const struct header h = {.magic = htole16(VERDICT), .sequence = htole32(P2P_OK), .size = htole64(p2p_verbs_received(c))};
+
+	(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* AF_UNSPEC drops what is queued and resets the connection at once, also where a forked child still has

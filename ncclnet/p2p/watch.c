@@ -159,7 +159,7 @@ static void reap_all(void)
 
 void p2p_watch_add(struct p2p_comm *c)
 {
-	if (!c->sending || c->lane[0].ring != NULL || c->timeout == 0)
+	if (!c->sending || c->lane[0].ring != NULL || c->verbs != NULL || c->timeout == 0)
 		return;
 	pthread_mutex_lock(&lock);
 	reap_all();

@@ -46,7 +46,7 @@ func TestABI(t *testing.T) {
 		{"rdma_send_wr", "struct ibv_send_wr"}: "wr_id next sg_list num_sge opcode send_flags imm_data wr.ud.ah wr.ud.remote_qpn wr.ud.remote_qkey " +
 			"wr.rdma.remote_addr wr.rdma.rkey",
 		{"rdma_recv_wr", "struct ibv_recv_wr"}:      "wr_id next sg_list num_sge",
-		{"rdma_wc", "struct ibv_wc"}:                "wr_id status opcode byte_len imm_data qp_num src_qp wc_flags",
+		{"rdma_wc", "struct ibv_wc"}:                "wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags",
 		{"rdma_context", "struct ibv_context"}:      "device ops.poll_cq ops.req_notify_cq ops.post_send ops.post_recv cmd_fd",
 		{"rdma_mr", "struct ibv_mr"}:                "addr length lkey rkey",
 		{"rdma_channel", "struct ibv_comp_channel"}: "fd",
@@ -54,9 +54,9 @@ func TestABI(t *testing.T) {
 		{"rdma_qp", "struct ibv_qp"}:                "context pd send_cq recv_cq qp_num",
 		{"rdma_qp_init", "struct ibv_qp_init_attr"}: "send_cq recv_cq srq cap qp_type sq_sig_all",
 		{"rdma_ah_attr", "struct ibv_ah_attr"}:      "grh grh.dgid grh.sgid_index grh.hop_limit grh.traffic_class dlid is_global port_num",
-		{"rdma_qp_attr", "struct ibv_qp_attr"}: "qp_state path_mtu qkey rq_psn sq_psn dest_qp_num qp_access_flags ah_attr pkey_index " +
+		{"rdma_qp_attr", "struct ibv_qp_attr"}: "qp_state path_mtu qkey rq_psn sq_psn dest_qp_num qp_access_flags cap ah_attr pkey_index " +
 			"max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num timeout retry_cnt rnr_retry",
-		{"rdma_port_attr", "struct ibv_port_attr"}: "state active_mtu gid_tbl_len link_layer",
+		{"rdma_port_attr", "struct ibv_port_attr"}: "state active_mtu gid_tbl_len max_msg_sz link_layer",
 		{"rdma_gid_entry", "struct ibv_gid_entry"}: "gid gid_index gid_type ndev_ifindex",
 	} {
 		for field := range strings.FieldsSeq(fields) {
