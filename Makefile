@@ -47,13 +47,13 @@ nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the
 quick: toolchain ## the inner loop, under a minute: formatting, vet, the tests that need neither root nor torch nor patience
 	scripts/quick
 
-test: setup build ## everything that a change must pass: check, check-py, the Go tests, conformance, the Python tests
+test: setup build ## everything that a change must pass: check, check-py, the Go tests, conformance, those over RDMA devices, the Python tests
 	scripts/all
 
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
 
-rdma: toolchain ## the tests that need RDMA devices, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
+rdma: build ## the tests that need RDMA devices, and CollNet over them, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
 	scripts/rdma-test
 
 check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it builds for arm64; without torch

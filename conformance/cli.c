@@ -7,7 +7,7 @@
 
 const char *argp_program_version = "nccl-net-conformance 1";
 
-enum { STRICT = 256, RULES_TABLE, JSON, JUNIT, DEV, PERF, PEER, ROUNDS };
+enum { STRICT = 256, RULES_TABLE, JSON, JUNIT, DEV, PERF, PEER, ROUNDS, PER_RANK };
 
 static const struct argp_option known[] = {
 	{ "plugin", 'p', "PLUGIN", 0, "library to open: a path, or NAME for libnccl-net-NAME.so; twice or more with --perf", 0 },
@@ -20,6 +20,7 @@ static const struct argp_option known[] = {
 	{ "timeout", 't', "SECONDS", 0, "for a case, after which it counts as hung; 60", 0 },
 	{ "seed", 's', "N", 0, "of the data; 1", 0 },
 	{ "dev", DEV, "N", 0, "device of the plugin; 0", 0 },
+	{ "per-rank", PER_RANK, "NAME=A,B,...", 0, "a variable of the environment that differs by rank: the values are taken by turns", 0 },
 	{ "strict", STRICT, NULL, 0, "SHOULD rules fail the run as well", 0 },
 	{ "verbose", 'v', NULL, 0, "show the plugin's own log", 0 },
 	{ "json", JSON, "FILE", 0, "write the results as JSON (with --perf: a line a figure)", 0 },
@@ -105,6 +106,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 't': o->timeout = number(state, "timeout", arg, 1, 86400); return 0;
 	case 's': o->seed = (uint64_t)number(state, "seed", arg, 0, 9e15); return 0;
 	case DEV: o->dev = (int)number(state, "dev", arg, 0, 1023); return 0;
+	case PER_RANK:
+		if (!strchr(arg, '=') || *arg == '=')
+			argp_error(state, "--per-rank: \"%s\" is no NAME=A,B,...", arg);
+		o->per_rank = arg;
+		return 0;
 	case STRICT: o->strict = true; return 0;
 	case 'v': o->verbose = true; return 0;
 	case JSON: o->json = arg; return 0;

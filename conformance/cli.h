@@ -21,6 +21,7 @@ struct options {
 	double timeout;				/* seconds a case */
 	uint64_t seed;
 	int dev;
+	const char *per_rank;			/* NAME=A,B,... of the environment, NULL: none */
 	const char *json, *junit;		/* file names or NULL */
 	const char *peer;			/* --perf: "bare-tcp" or NULL */
 	int rounds;				/* --perf */

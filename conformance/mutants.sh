@@ -23,6 +23,14 @@ if [ $# -eq 0 ]; then
 		exit 1
 	fi
 	echo "reference: $(tail -n 1 "$out/log")"
+
+	# With --per-rank a mutant is at rank 1 alone, and is caught there alone.
+	"$harness" --plugin "$plugin" --abi newest --ranks 2 --rule coll.own-part --per-rank REFERENCE_MUTANT=,coll-own-part >"$out/log" 2>&1
+	if [ $? -ne 1 ] || [ "$(grep -oE '^#     coll.own-part .*, rank [0-9]+' "$out/log" | grep -oE '[0-9]+$')" != 1 ]; then
+		cat "$out/log"
+		echo "--per-rank: not rank 1 alone"
+		exit 1
+	fi
 fi
 
 # try NAME RULE: whether the mutant fails in the rule that it breaks. Most of the time it

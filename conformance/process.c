@@ -14,6 +14,21 @@
 /* Ranks that another one's failure stops get this long, in seconds. */
 static const double grace = 3;
 
+/* Sets a variable of NAME=A,B,... to the value whose turn it is at a rank. */
+static void set_variable(const char *text, int rank)
+{
+	char *all = strdup(text), *values = strchr(all, '=');
+	int count = 1;
+
+	*values++ = 0;
+	for (const char *c = values; (c = strchr(c, ',')); c++)
+		count++;
+	for (rank %= count; rank > 0; rank--)
+		values = strchr(values, ',') + 1;
+	setenv(all, strsep(&values, ","), 1);
+	free(all);
+}
+
 static void rank_main(struct rank *r, const struct test *test, int abi, int output)
 {
 	setpgid(0, 0);
@@ -22,6 +37,8 @@ static void rank_main(struct rank *r, const struct test *test, int abi, int outp
 		dup2(output, STDOUT_FILENO);
 		dup2(output, STDERR_FILENO);
 	}
+	if (r->options->per_rank)
+		set_variable(r->options->per_rank, r->rank);
 	self = r;
 	lane = &r->board->place[r->rank].lanes[0];
 	lane->polling = RULES;

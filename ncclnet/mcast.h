@@ -124,6 +124,16 @@ int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t
  * Allgather in flight there goes on first. The memory stays until then, also
  * that of a group that is closed. */
 int mcast_release(int64_t output);
+/* mcast_register has an RDMA device send the shards of mcast_allgather and
+ * mcast_broadcast from memory where it lies, without a copy, and returns in
+ * *registration a handle. memory stays mapped until mcast_deregister: whoever
+ * unmaps it before has the device send what was there. A group whose fabric
+ * copies, or whose device cannot have the memory (a warning says why), takes it
+ * all the same. Memory of the host only. */
+int mcast_register(int64_t group, const void *memory, size_t bytes, int64_t *registration, char *err, size_t errlen);
+/* mcast_deregister takes memory from the device. No operation that uses it is in
+ * flight. It is called once for each mcast_register, also after mcast_close. */
+int mcast_deregister(int64_t registration, char *err, size_t errlen);
 /* Broadcast of bytes from root's buf to everybody's buf. */
 int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 	int64_t *work, char *err, size_t errlen);
@@ -329,6 +339,15 @@ struct mcast_stats {
 	/* Chunks received by multicast that the kernel wrote to a wrong place, so that they were
 	 * copied once more. */
 	uint64_t chunks_misplaced;
+	/* Of gather_sent_bytes, those that an RDMA device has read from registered memory by itself,
+	 * without a copy. */
+	uint64_t gather_lent_bytes;
+	/* Times that memory was registered with the RDMA device of Allgathers and Broadcasts
+	 * (ibv_reg_mr), its rings included. */
+	uint64_t registrations;
+	/* Times that memory could not be registered, so that chunks are copied on their way from
+	 * there. */
+	uint64_t registrations_refused;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

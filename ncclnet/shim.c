@@ -76,6 +76,20 @@ int mcast_release(int64_t output)
 	return goRelease(output);
 }
 
+int mcast_register(int64_t group, const void *memory, size_t bytes, int64_t *registration, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goRegisterMemory(group, (void *)memory, bytes, registration, err, errlen);
+}
+
+int mcast_deregister(int64_t registration, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeregisterMemory(registration, err, errlen);
+}
+
 int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 	int64_t *work, char *err, size_t errlen)
 {

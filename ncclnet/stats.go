@@ -55,4 +55,7 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.device_in_bytes = C.uint64_t(s.DeviceInBytes)
 	to.device_made = C.uint64_t(s.DeviceMade)
 	to.chunks_misplaced = C.uint64_t(s.ChunksMisplaced)
+	to.gather_lent_bytes = C.uint64_t(s.GatherLentBytes)
+	to.registrations = C.uint64_t(s.Registrations)
+	to.registrations_refused = C.uint64_t(s.RegistrationsRefused)
 }

@@ -226,4 +226,13 @@ var counters = []Counter{
 		"Chunks received by multicast that the kernel wrote to a wrong place, so that they were copied once more.",
 		"Normal: a copy is all that it costs. Above 2 % of what is received, several roots send at once in messages below 8 KiB, as with an " +
 			"MTU of 1500 where the kernel merges nothing."},
+	{"gather_lent_bytes", bytes, gather, "s.fabric.LentBytes",
+		"Of gather_sent_bytes, those that an RDMA device has read from registered memory by itself, without a copy.",
+		"Normal. 0 where nothing is registered (mcast_register), and without RDMA."},
+	{"registrations", times, host, "s.fabric.Registrations",
+		"Times that memory was registered with the RDMA device of Allgathers and Broadcasts (ibv_reg_mr), its rings included.",
+		"Should stand still after the first step; otherwise memory is registered for each operation: keep it registered."},
+	{"registrations_refused", times, host, "s.refusedRegistrations",
+		"Times that memory could not be registered, so that chunks are copied on their way from there.",
+		"Should be 0; otherwise a warning says what is in the way, such as the limit of locked memory (ulimit -l)."},
 }

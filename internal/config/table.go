@@ -30,7 +30,7 @@ const maxPayload = 65507 - 32 // of an IPv4 datagram, behind our header
 // table holds the variables that Settings is made of.
 var table = []Variable{
 	row("MCAST_FABRIC", "auto", func(s *Settings) *string { return &s.Fabric }, choice("auto", "udp", "shm", "verbs"),
-		"What carries the bytes; auto takes shm when all ranks are on one host, else udp. verbs sends chunks, and Reduce-Scatter from rank to rank, through RDMA devices (RoCE v2), the rest as udp does."),
+		"What carries the bytes; auto takes shm when all ranks are on one host, else verbs where every rank has an RDMA device in hardware and multicast by them reaches all ranks, else udp. verbs sends chunks, and Reduce-Scatter from rank to rank, through RDMA devices (RoCE v2), the rest as udp does."),
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),

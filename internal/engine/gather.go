@@ -74,6 +74,7 @@ type Gather struct {
 	took     multicast.Time // for how long the one before was sent
 	last     multicast.Time // when something was multicast by all ranks together
 	delayed  []delayed
+	lent     []lent // done but for their input
 	counted  counters[multicast.Stats]
 	inbox[GatherOp]
 	cfg GatherConfig
@@ -101,7 +102,8 @@ type gatherOp struct {
 	in     multicast.Time // when something of it was last received
 	out    multicast.Time // ... last sent, or could have been
 	GatherOp
-	copied int // bytes of the own shard that are in Recv
+	copied int    // bytes of the own shard that are in Recv
+	lent   uint64 // of Send, see fabric.Run; 0: nothing
 }
 
 // bulk reports whether the result will not be found in a cache anyway.
@@ -192,6 +194,7 @@ func (g *Gather) Work() bool {
 	busy := !g.empty() && g.post()
 	polled, more := g.fab.Poll(g, pollBudget)
 	busy = polled > 0 || busy
+	busy = g.settle() || busy
 	busy = g.expire(more) || busy
 	busy = g.send() || busy
 	g.fab.Flush()
@@ -258,6 +261,10 @@ func (g *Gather) checkFault() bool {
 	g.comm.Fail(err)
 	g.delayed = nil
 	g.finish()
+	for _, l := range g.lent {
+		g.done(l.work, err)
+	}
+	g.lent = nil
 	for _, o := range g.shut(err) {
 		g.stranded = append(g.stranded, o.work)
 	}
@@ -353,6 +360,7 @@ func (g *Gather) multicast() bool {
 				g.account(o, together, int(r.Head.PSN), n)
 			}
 		}
+		o.lent = max(o.lent, g.run.Lent)
 		g.carried += uint64(n * g.cfg.Core.Chunk)
 		g.class.back.Sent(n * g.cfg.Core.Chunk)
 		busy = true
@@ -420,11 +428,16 @@ func (g *Gather) complete() {
 			}
 		}
 		g.moved(o)
+		until := o.lent
 		*o = gatherOp{}
 		g.toFront()
 		g.counted.store(g.comm.Stats()) // whoever waits may look at them next
 		if d.Err != nil {
 			d.Err = g.fault.Load()
+		}
+		if d.Err == nil && until > 0 && !g.fab.Returned(until) {
+			g.lent = append(g.lent, lent{w, until})
+			continue
 		}
 		g.done(w, d.Err)
 	}

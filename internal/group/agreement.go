@@ -28,6 +28,7 @@ type agreement struct {
 	hosts      []host           // of all ranks, with the addresses by which other hosts reach them
 	fabric     string           // "shm", "udp" or "verbs"
 	reason     string           // why that one
+	devices    bool             // ranks find out, over udp, whether RDMA devices reach all of them
 	oneHost    bool
 	apart      string  // which ranks of a host share no memory, and why, where that makes the group slower
 	nodes      [][]int // ranks of each host, where the group works on two levels
@@ -215,6 +216,7 @@ func (a *agreement) choose(all []blob) error {
 		case a.oneHost:
 			a.reason = fmt.Sprintf("%d ranks are more than shm's %d", a.size, shm.MaxSize)
 		}
+		a.considerDevices(all)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,6 +97,48 @@ func TestUsersOfAHost(t *testing.T) {
 				require.Equal(t, c.nodes, a.nodes)
 				require.Contains(t, a.apart, c.apart)
 				require.Equal(t, c.apart == "", a.apart == "")
+			}
+		})
+	}
+}
+
+// TestDevicesOfAll: auto looks for RDMA devices on all hosts or on none, and says why not.
+func TestDevicesOfAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		hosts   string // of each rank; in capitals with an RDMA device
+		change  func(*config.Settings)
+		fabric  string // before devices were tried
+		devices bool
+		reason  string
+	}{
+		"none":            {"ab", nil, "udp", false, "ranks are on several hosts"},
+		"all":             {"AB", nil, "udp", true, "ranks are on several hosts"},
+		"mixed":           {"ABc", nil, "udp", false, "ranks are on several hosts; rank 1 has an RDMA device, rank 2 none"},
+		"one host":        {"AA", nil, "shm", false, "all ranks share one host"},
+		"udp is named":    {"AB", func(s *config.Settings) { s.Fabric = "udp" }, "udp", false, "MCAST_FABRIC=udp"},
+		"verbs are named": {"Ab", func(s *config.Settings) { s.Fabric = "verbs" }, "verbs", false, "MCAST_FABRIC=verbs"},
+		"a secret":        {"AB", func(s *config.Settings) { s.Secret = "x" }, "udp", false, "ranks are on several hosts; RDMA devices are not used with MCAST_SECRET"},
+		"no multicast":    {"AB", func(s *config.Settings) { s.Multicast = "off" }, "udp", false, "ranks are on several hosts; RDMA devices multicast, and MCAST_MULTICAST=off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := config.Default()
+			if c.change != nil {
+				c.change(&settings)
+			}
+			var blobs [][]byte
+			for r, h := range c.hosts {
+				at := unicode.ToLower(h)
+				text, err := json.Marshal(blob{
+					Version: wire.Version, Rank: r, Size: len(c.hosts), Host: string(at) + "/1/", User: "0/1", Devices: at != h,
+					Address: fmt.Sprintf("10.0.0.%d", at-'a'+1), Port: 7000, Key: "1", Job: "1", Settings: settings.Agreed(),
+				})
+				require.NoError(t, err)
+				blobs = append(blobs, text)
+			}
+			for r := range blobs {
+				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				require.NoError(t, err)
+				require.Equal(t, []any{c.fabric, c.devices, c.reason}, []any{a.fabric, a.devices, a.reason})
 			}
 		})
 	}

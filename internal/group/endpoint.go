@@ -82,6 +82,8 @@ type blob struct {
 	// Rails are the addresses of each further interface that is asked for.
 	Rails [][]netip.Addr `json:"l,omitempty"`
 	Asked bool           `json:"i,omitempty"` // for an interface
+	// Devices says that the host has an RDMA device that auto may take.
+	Devices bool `json:"d,omitempty"`
 	// Candidates are all its addresses where no interface is asked for.
 	Candidates []netdev.Candidate `json:"w,omitempty"`
 }
@@ -124,6 +126,7 @@ func Open(o Options) (*Endpoint, error) {
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,
 	}
+	mine.Devices = o.mayHaveDevices()
 	mine.offer(addrs)
 	if mine.Asked = o.Settings.Interface != ""; !mine.Asked {
 		mine.Candidates = o.Network.Candidates(version)

@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -60,9 +61,11 @@ type Group struct {
 	link    *sending
 	// joinedBy is how Allgathers travelled when the group was joined.
 	joinedBy gathering
-	free     func() error                  // what both fabrics share
-	withdraw func()                        // what it publishes; nil: nothing
-	staged   atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
+	// registers is for the user's memory; nil: nothing is registered.
+	registers fabric.Registers
+	free      func() error                  // what both fabrics share
+	withdraw  func()                        // what it publishes; nil: nothing
+	staged    atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
 
 	life    context.Context // ends with the group
 	end     context.CancelCauseFunc

@@ -55,7 +55,7 @@ type Info struct {
 	NodesReason string `json:"nodes_reason"`
 }
 
-type counters struct{ gatherBytes, reduceBytes, fallbacks atomic.Uint64 }
+type counters struct{ gatherBytes, reduceBytes, fallbacks, refusedRegistrations atomic.Uint64 }
 
 // Info returns what the group is now.
 func (g *Group) Info() Info {
@@ -83,6 +83,7 @@ type sources struct {
 	fabric                   fabric.Stats
 	reduce                   engine.ReduceStats
 	gatherBytes, reduceBytes uint64
+	refusedRegistrations     uint64
 	fallbacks, shared        uint64
 	nodeSent, nodeReceived   uint64
 	warnings                 []string
@@ -95,7 +96,8 @@ type sources struct {
 // Stats returns the counters.
 func (g *Group) Stats() Stats {
 	s := sources{
-		reduce: g.reduce.Stats(), gatherBytes: g.counters.gatherBytes.Load(), reduceBytes: g.counters.reduceBytes.Load(),
+		refusedRegistrations: g.counters.refusedRegistrations.Load(),
+		reduce:               g.reduce.Stats(), gatherBytes: g.counters.gatherBytes.Load(), reduceBytes: g.counters.reduceBytes.Load(),
 		fallbacks: g.counters.fallbacks.Load(), warnings: g.warnings.all(),
 		gatherWaits: g.Waited(overlap.Gather), reduceWaits: g.Waited(overlap.Reduce),
 	}

@@ -36,18 +36,20 @@ const (
 
 // transports are an opened fabric: its two kinds of traffic.
 type transports struct {
-	gather  fabric.Gather
-	by      gathering
-	peers   []Peer
-	unheard [][2]int                                      // ranks, from and to, between which multicast does not pass
-	streams func(context.Context) (fabric.Streams, error) // opened when first needed
-	iface   string
-	rails   []string  // further interfaces
-	region  Region    // of this rank's node; nil: there are no nodes
-	shared  Region    // region, or that of all ranks; nil: there is none
-	link    *sending  // nil: nothing leaves the host
-	found   []warning // while it was opened
-	free    func() error
+	gather fabric.Gather
+	// registers is gather, if its device can send from the user's memory; nil: it copies.
+	registers fabric.Registers
+	by        gathering
+	peers     []Peer
+	unheard   [][2]int                                      // ranks, from and to, between which multicast does not pass
+	streams   func(context.Context) (fabric.Streams, error) // opened when first needed
+	iface     string
+	rails     []string  // further interfaces
+	region    Region    // of this rank's node; nil: there are no nodes
+	shared    Region    // region, or that of all ranks; nil: there is none
+	link      *sending  // nil: nothing leaves the host
+	found     []warning // while it was opened
+	free      func() error
 }
 
 // join connects this rank to the others. On an error it leaves nothing behind
@@ -288,7 +290,7 @@ func (g *Group) start(c *transports, window int) error {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.gather.Traits()
-	g.link, g.joinedBy = c.link, c.by
+	g.link, g.joinedBy, g.registers = c.link, c.by, c.registers
 	g.info = Info{
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		Address: a.addrs[a.rank].Addr().String(), Rails: append([]string{}, c.rails...),

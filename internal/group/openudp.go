@@ -17,8 +17,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// openUDP has chunks travel as UDP datagrams.
+// openUDP has chunks travel as UDP datagrams, or through RDMA devices where auto may take those and they reach all ranks.
 func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
+	if n, has := l.network.(rdma); has && a.devices {
+		if c, err := openIfAllHave(ctx, m, l, a, n.verbs()); c != nil || err != nil {
+			return c, err
+		}
+	}
 	return openDatagrams(ctx, m, l, a, l.network)
 }
 
@@ -40,6 +45,20 @@ type streamer interface {
 
 // openDatagrams finds out what the paths carry, joins the multicast group and connects the control edges.
 func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
+	o, prober, err := prepare(ctx, l, a, by)
+	if prober != nil {
+		// Only once the group has been joined again: where its last member leaves, a switch forgets it.
+		defer prober.Close()
+	}
+	paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
+	if err != nil {
+		return nil, err
+	}
+	return openProbed(ctx, l, a, by, &o, paths)
+}
+
+// prepare returns this rank's options and what probes by them, without an error.
+func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Options, Prober, error) {
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := a.udpOptions(l.network)
 		if err == nil {
@@ -50,19 +69,20 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 		}
 		return o, err
 	})
-	var prober Prober
-	if err == nil {
-		if prober, err = whenThere(ctx, l, "probes of paths", func() (Prober, error) { return by.Probe(&o) }); err == nil {
-			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
-			defer prober.Close()
-		}
-	}
-	paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
 	if err != nil {
-		return nil, err
+		return o, nil, err
 	}
-	paths.snooping = snooping(&o)
-	found, err := a.adapt(&o, paths)
+	prober, err := whenThere(ctx, l, "probes of paths", func() (Prober, error) { return by.Probe(&o) })
+	if err != nil {
+		return o, nil, err
+	}
+	return o, prober, nil
+}
+
+// openProbed opens the fabric over paths of which it is known what they carry.
+func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *udp.Options, paths *probed) (*transports, error) {
+	paths.snooping = snooping(o)
+	found, err := a.adapt(o, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -75,33 +95,35 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 		return nil, err
 	}
 	peers := a.peers(paths, l.network, conns)
-	a.narrowToColumn(&o)
-	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return by.Gather(&o, a.column.conns(conns)) })
+	a.narrowToColumn(o)
+	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return by.Gather(o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)
 		return nil, a.column.inRanks(err)
 	}
+	registers, _ := gather.(fabric.Registers)
 	if a.settings.Loss > 0 {
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
 	open := l.network.Streams
 	if on, ok := by.(streamer); ok {
 		open = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
-			return on.StreamsOn(&o, s, conns)
+			return on.StreamsOn(o, s, conns)
 		}
 	}
 	link, alone := openLink(l.network, o.Interface)
 	return &transports{
-		gather:  gather,
-		by:      travels,
-		peers:   peers,
-		unheard: paths.deaf,
-		streams: func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, open) },
-		iface:   o.Interface.Name,
-		rails:   a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
-		link:    link,
-		found:   append(found, alone...),
-		free:    link.close,
+		gather:    gather,
+		registers: registers,
+		by:        travels,
+		peers:     peers,
+		unheard:   paths.deaf,
+		streams:   func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, open) },
+		iface:     o.Interface.Name,
+		rails:     a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
+		link:      link,
+		found:     append(found, alone...),
+		free:      link.close,
 	}, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 // openVerbs has chunks travel through RDMA devices, and the rest as openUDP has it.
 func openVerbs(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
-	n, has := l.network.(interface{ verbs() datagrams })
+	n, has := l.network.(rdma)
 	if !has {
 		return nil, argument("MCAST_FABRIC=verbs, but there are no RDMA devices in this network, or this program was built without cgo")
 	}

@@ -3,21 +3,34 @@
 package group
 
 import (
+	"fmt"
 	"net"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
 
-func (kernel) verbs() datagrams { return devices{} }
+func (kernel) verbs() rdmaDatagrams { return devices{} }
+
+func (kernel) hardware() bool { return ibverbs.Hardware() }
 
 // devices are the host's RDMA devices.
 type devices struct{}
 
 // Fit implements fitter.
 func (devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
+
+// Try implements rdmaDatagrams.
+func (devices) Try(o *udp.Options) error {
+	name, err := verbs.Try(o)
+	if err == nil && ibverbs.Software(name) {
+		err = fmt.Errorf("device %s is software, and slower than UDP (MCAST_FABRIC=verbs takes it)", name)
+	}
+	return err
+}
 
 // Probe implements datagrams.
 func (devices) Probe(o *udp.Options) (Prober, error) { return verbs.OpenProber(*o) }

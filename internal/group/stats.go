@@ -174,6 +174,18 @@ type Stats struct {
 	// what is received, several roots send at once in messages below 8 KiB, as with an MTU of 1500
 	// where the kernel merges nothing.
 	ChunksMisplaced uint64
+	// GatherLentBytes (bytes): Of GatherSentBytes, those that an RDMA device has read from
+	// registered memory by itself, without a copy. Normal. 0 where nothing is registered
+	// (mcast_register), and without RDMA.
+	GatherLentBytes uint64
+	// Registrations (times): Times that memory was registered with the RDMA device of Allgathers
+	// and Broadcasts (ibv_reg_mr), its rings included. Should stand still after the first step;
+	// otherwise memory is registered for each operation: keep it registered.
+	Registrations uint64
+	// RegistrationsRefused (times): Times that memory could not be registered, so that chunks are
+	// copied on their way from there. Should be 0; otherwise a warning says what is in the way,
+	// such as the limit of locked memory (ulimit -l).
+	RegistrationsRefused uint64
 }
 
 // each calls f with every counter by its name; what counts time does so in nanoseconds.
@@ -224,56 +236,62 @@ func (s *Stats) each(f func(name string, value uint64)) {
 	f("device_in_bytes", s.DeviceInBytes)
 	f("device_made", s.DeviceMade)
 	f("chunks_misplaced", s.ChunksMisplaced)
+	f("gather_lent_bytes", s.GatherLentBytes)
+	f("registrations", s.Registrations)
+	f("registrations_refused", s.RegistrationsRefused)
 }
 
 // stats returns the counters that s holds.
 func (s *sources) stats() Stats {
 	return Stats{
-		GatherOps:           s.gather.Done,
-		GatherBytes:         s.gatherBytes,
-		GatherSentBytes:     s.fabric.SentBytes,
-		GatherControlBytes:  s.fabric.ControlBytes,
-		GatherReceivedBytes: s.fabric.ReceivedBytes,
-		ReduceOps:           s.reduce.Switched + s.reduce.Direct,
-		ReduceBytes:         s.reduceBytes,
-		ReduceSentBytes:     s.reduce.SentBytes,
-		ChunksLost:          s.gather.Lost,
-		ChunksRepaired:      s.gather.Repaired,
-		ChunksInjected:      s.fabric.Injected + s.reduce.Injected,
-		ChunksDropped:       s.fabric.Dropped - min(s.fabric.Injected, s.fabric.Dropped),
-		GatherBusy:          s.gatherBusy,
-		ReduceBusy:          s.reduceBusy,
-		Overlap:             s.overlap,
-		GatherQueued:        s.gatherWaits[overlap.Queued],
-		ReduceQueued:        s.reduceWaits[overlap.Queued],
-		GatherPeers:         s.gatherWaits[overlap.Peers],
-		ReducePeers:         s.reduceWaits[overlap.Peers],
-		GatherTurn:          s.gatherWaits[overlap.Turn],
-		ReduceTurn:          s.reduceWaits[overlap.Turn],
-		GatherTransfer:      s.gatherWaits[overlap.Transfer],
-		ReduceTransfer:      s.reduceWaits[overlap.Transfer],
-		GatherFinish:        s.gatherWaits[overlap.Finish],
-		ReduceFinish:        s.reduceWaits[overlap.Finish],
-		ReduceReceivedBytes: s.reduce.ReceivedBytes,
-		ReduceResent:        s.reduce.Resent,
-		ReduceRefused:       s.reduce.Refused,
-		SwitchOps:           s.reduce.Switched,
-		DirectOps:           s.reduce.Direct,
-		Fallbacks:           s.fallbacks,
-		ChunksMismatched:    s.gather.Mismatched + s.fabric.Forged,
-		SendsRefused:        s.fabric.Refused,
-		SendsOffline:        s.fabric.Unreachable,
-		SendsTooLarge:       s.fabric.TooLarge,
-		Warnings:            uint64(len(s.warnings)),
-		ReduceDropped:       s.reduce.Dropped,
-		ChunksRelayed:       s.gather.Relayed,
-		SharedOps:           s.shared,
-		NodeSentBytes:       s.nodeSent,
-		NodeReceivedBytes:   s.nodeReceived,
-		DeviceOps:           s.device.Ops,
-		DeviceOutBytes:      s.device.OutBytes,
-		DeviceInBytes:       s.device.InBytes,
-		DeviceMade:          s.device.Made,
-		ChunksMisplaced:     s.fabric.Misplaced,
+		GatherOps:            s.gather.Done,
+		GatherBytes:          s.gatherBytes,
+		GatherSentBytes:      s.fabric.SentBytes,
+		GatherControlBytes:   s.fabric.ControlBytes,
+		GatherReceivedBytes:  s.fabric.ReceivedBytes,
+		ReduceOps:            s.reduce.Switched + s.reduce.Direct,
+		ReduceBytes:          s.reduceBytes,
+		ReduceSentBytes:      s.reduce.SentBytes,
+		ChunksLost:           s.gather.Lost,
+		ChunksRepaired:       s.gather.Repaired,
+		ChunksInjected:       s.fabric.Injected + s.reduce.Injected,
+		ChunksDropped:        s.fabric.Dropped - min(s.fabric.Injected, s.fabric.Dropped),
+		GatherBusy:           s.gatherBusy,
+		ReduceBusy:           s.reduceBusy,
+		Overlap:              s.overlap,
+		GatherQueued:         s.gatherWaits[overlap.Queued],
+		ReduceQueued:         s.reduceWaits[overlap.Queued],
+		GatherPeers:          s.gatherWaits[overlap.Peers],
+		ReducePeers:          s.reduceWaits[overlap.Peers],
+		GatherTurn:           s.gatherWaits[overlap.Turn],
+		ReduceTurn:           s.reduceWaits[overlap.Turn],
+		GatherTransfer:       s.gatherWaits[overlap.Transfer],
+		ReduceTransfer:       s.reduceWaits[overlap.Transfer],
+		GatherFinish:         s.gatherWaits[overlap.Finish],
+		ReduceFinish:         s.reduceWaits[overlap.Finish],
+		ReduceReceivedBytes:  s.reduce.ReceivedBytes,
+		ReduceResent:         s.reduce.Resent,
+		ReduceRefused:        s.reduce.Refused,
+		SwitchOps:            s.reduce.Switched,
+		DirectOps:            s.reduce.Direct,
+		Fallbacks:            s.fallbacks,
+		ChunksMismatched:     s.gather.Mismatched + s.fabric.Forged,
+		SendsRefused:         s.fabric.Refused,
+		SendsOffline:         s.fabric.Unreachable,
+		SendsTooLarge:        s.fabric.TooLarge,
+		Warnings:             uint64(len(s.warnings)),
+		ReduceDropped:        s.reduce.Dropped,
+		ChunksRelayed:        s.gather.Relayed,
+		SharedOps:            s.shared,
+		NodeSentBytes:        s.nodeSent,
+		NodeReceivedBytes:    s.nodeReceived,
+		DeviceOps:            s.device.Ops,
+		DeviceOutBytes:       s.device.OutBytes,
+		DeviceInBytes:        s.device.InBytes,
+		DeviceMade:           s.device.Made,
+		ChunksMisplaced:      s.fabric.Misplaced,
+		GatherLentBytes:      s.fabric.LentBytes,
+		Registrations:        s.fabric.Registrations,
+		RegistrationsRefused: s.refusedRegistrations,
 	}
 }

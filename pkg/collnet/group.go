@@ -37,6 +37,23 @@ func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
 	return begun(g.group.StartBroadcast(buf, root))
 }
 
+// Memory is registered with a group until Release.
+type Memory struct{ memory *group.Memory }
+
+// Register has an RDMA device send the shards of Allgathers and Broadcasts from memory where it lies, without a copy. memory stays
+// mapped, as Go's heap does while it is referred to, until Release; a stack does not. A group that copies anyway, or whose device
+// cannot have the memory, takes it all the same, and Info has a note of why.
+func (g *Group) Register(memory []byte) (*Memory, error) {
+	m, err := g.group.Register(memory)
+	if err != nil {
+		return nil, public(err)
+	}
+	return &Memory{m}, nil
+}
+
+// Release takes memory from the device. No operation that uses it is in flight. Calling it again does nothing.
+func (m *Memory) Release() error { return public(m.memory.Release()) }
+
 // Barrier returns when all ranks have called it.
 func (g *Group) Barrier(ctx context.Context) error { return run(ctx, g.group.StartBarrier) }
 

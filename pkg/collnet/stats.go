@@ -170,6 +170,18 @@ type Stats struct {
 	// what is received, several roots send at once in messages below 8 KiB, as with an MTU of 1500
 	// where the kernel merges nothing.
 	ChunksMisplaced uint64
+	// GatherLentBytes (bytes): Of GatherSentBytes, those that an RDMA device has read from
+	// registered memory by itself, without a copy. Normal. 0 where nothing is registered
+	// (mcast_register), and without RDMA.
+	GatherLentBytes uint64
+	// Registrations (times): Times that memory was registered with the RDMA device of Allgathers
+	// and Broadcasts (ibv_reg_mr), its rings included. Should stand still after the first step;
+	// otherwise memory is registered for each operation: keep it registered.
+	Registrations uint64
+	// RegistrationsRefused (times): Times that memory could not be registered, so that chunks are
+	// copied on their way from there. Should be 0; otherwise a warning says what is in the way,
+	// such as the limit of locked memory (ulimit -l).
+	RegistrationsRefused uint64
 }
 
 // Stats returns the counters.
@@ -223,5 +235,8 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.DeviceInBytes -= earlier.DeviceInBytes
 	s.DeviceMade -= earlier.DeviceMade
 	s.ChunksMisplaced -= earlier.ChunksMisplaced
+	s.GatherLentBytes -= earlier.GatherLentBytes
+	s.Registrations -= earlier.Registrations
+	s.RegistrationsRefused -= earlier.RegistrationsRefused
 	return s
 }

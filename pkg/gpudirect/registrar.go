@@ -1,7 +1,7 @@
 package gpudirect
 
-// Registrar makes memory known to what moves it. A fabric provides one: verbs
-// pins pages and gets keys, sockets and shared memory need nothing (Unpinned).
+// Registrar makes memory known to what moves it. A fabric provides one: that of
+// RDMA devices pins pages and gets keys, sockets and shared memory need nothing (Unpinned).
 // The Cache calls it from one goroutine at a time and waits; it must not call
 // the Cache.
 type Registrar interface {

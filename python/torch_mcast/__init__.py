@@ -54,6 +54,7 @@ __all__ = [
     "fsdp",
     "info",
     "nccl",
+    "register_memory",
     "stats",
 ]
 
@@ -77,6 +78,6 @@ import torch  # noqa: E402, F401
 
 from .options import Options  # noqa: E402
 from .recorder import write as dump_flight_recorder  # noqa: E402
-from .registry import info, stats  # noqa: E402
+from .registry import info, register_memory, stats  # noqa: E402
 
 _autoload()

@@ -84,6 +84,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_reserve": [c.c_int64, c.c_size_t, c.POINTER(c.c_int64), *_ERR],
     "mcast_place": [c.c_int64, c.c_int64, c.POINTER(c.c_void_p), *_ERR],
     "mcast_release": [c.c_int64],
+    "mcast_register": [c.c_int64, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), *_ERR],
+    "mcast_deregister": [c.c_int64, *_ERR],
     "mcast_broadcast": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
     "mcast_reduce_scatter": [
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
@@ -270,6 +272,16 @@ class Library:
         s = _scratch
         self._check(self._dll.mcast_reserve(group, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
+
+    def register(self, group: int, address: int, nbytes: int) -> int:
+        """Register memory with the group's RDMA device, if it has one; return the registration's handle."""
+        s = _scratch
+        self._check(self._dll.mcast_register(group, address, nbytes, s.handle_ref, s.err, _ERROR_BYTES))
+        return s.handle.value
+
+    def deregister(self, registration: int) -> None:
+        """Take memory from the device that register has given it."""
+        self._check(self._dll.mcast_deregister(registration, _scratch.err, _ERROR_BYTES))
 
     def place(self, output: int, timeout_ms: int) -> int | None:
         """Wait until a reserved place is free; return its address, None: it is gone, use other memory.

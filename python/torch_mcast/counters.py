@@ -133,6 +133,15 @@ class Stats(Readings):
             place, so that they were copied once more. Normal: a copy is all that it costs. Above 2
             % of what is received, several roots send at once in messages below 8 KiB, as with an
             MTU of 1500 where the kernel merges nothing.
+        gather_lent_bytes (bytes): Of gather_sent_bytes, those that an RDMA device has read from
+            registered memory by itself, without a copy. Normal. 0 where nothing is registered
+            (mcast_register), and without RDMA.
+        registrations (times): Times that memory was registered with the RDMA device of Allgathers
+            and Broadcasts (ibv_reg_mr), its rings included. Should stand still after the first
+            step; otherwise memory is registered for each operation: keep it registered.
+        registrations_refused (times): Times that memory could not be registered, so that chunks
+            are copied on their way from there. Should be 0; otherwise a warning says what is in
+            the way, such as the limit of locked memory (ulimit -l).
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -151,6 +160,7 @@ class Stats(Readings):
             "chunks_relayed": "chunks",
             "shared_ops": "operations",
             "chunks_misplaced": "chunks",
+            "gather_lent_bytes": "bytes",
         },
         "Reduce-Scatter and Reduce": {
             "reduce_ops": "operations",
@@ -189,6 +199,8 @@ class Stats(Readings):
             "warnings": "causes",
             "node_sent_bytes": "bytes",
             "node_received_bytes": "bytes",
+            "registrations": "times",
+            "registrations_refused": "times",
         },
         "GPUs": {
             "device_ops": "operations",
@@ -244,3 +256,6 @@ class Stats(Readings):
     device_in_bytes: int
     device_made: int
     chunks_misplaced: int
+    gather_lent_bytes: int
+    registrations: int
+    registrations_refused: int

@@ -35,6 +35,7 @@ func (m *Message) size() int { return wire.ControlSize + m.Payload() }
 // lossless, what each root has published for the others to read. It never sleeps: whoever drives the
 // rank does so when a packet comes, or when the fabric has asked for a look.
 type rankFabric struct {
+	fabric.Copies
 	n       *rank
 	inbox   []received     // packets that have come and the engine has not polled
 	broken  int            // rank to which nothing could be delivered and nobody was told, -1: none

@@ -29,6 +29,7 @@ const (
 
 // gather is the fabric of Allgather and Broadcast: fabric.Gather.
 type gather struct {
+	fabric.Copies
 	sleeper
 	o      udp.Options
 	traits fabric.Traits

@@ -12,6 +12,7 @@ import (
 
 // memoryGather is the multicast fabric of a region as one of its ranks has it: fabric.Gather.
 type memoryGather struct {
+	fabric.Copies
 	sleeper
 	copier
 	*share

@@ -32,6 +32,9 @@ type Run struct {
 	Head  wire.Data
 	Count int    // chunks, at least 1
 	Shard []byte // the whole shard; chunk i is Shard[i*chunk : min((i+1)*chunk, len)]
+	// Lent is set by Multicast where a device is yet to read chunks from Shard, by itself: Gather.Returned tells when
+	// it has. 0: they were copied.
+	Lent uint64
 }
 
 // Expected is a guess at what arrives next: chunks PSN, PSN+1, ... PSN+Count-1 of Root's shard in
@@ -85,8 +88,11 @@ type Gather interface {
 	Traits() Traits
 	// Multicast sends the first chunks of a run to every other rank and
 	// returns how many it took; 0 means that there is no room now. It does
-	// not keep Shard.
+	// not keep Shard, unless it says so in Lent.
 	Multicast(r *Run) int
+	// Returned reports whether what was Lent has been read, and all that was lent before: Shard may change.
+	// If not, Sleep returns once it has. Fabrics that copy embed Copies.
+	Returned(lent uint64) bool
 	// Unsent returns about how many chunks Multicast took that have not left this host yet: those of the
 	// latest runs. It may cost a system call.
 	Unsent() int
@@ -108,6 +114,20 @@ type Gather interface {
 	// Stats may be called from any goroutine.
 	Stats() Stats
 	Close() error
+}
+
+// Copies is for fabrics that lend nothing.
+type Copies struct{}
+
+// Returned is part of Gather.
+func (Copies) Returned(uint64) bool { return true }
+
+// Registers is a Gather whose device can send from the user's memory, without a copy.
+type Registers interface {
+	// Register makes memory of the host known to the device until release is called; the group's end calls it, too.
+	// Until then memory stays mapped, and release has no operation in flight that uses it. Any goroutine may call
+	// either. An error that wraps ErrUnavailable says why chunks go by a copy from there.
+	Register(memory []byte) (release func() error, err error)
 }
 
 // Streams carries ordered bytes between pairs of ranks, in both directions at once.
@@ -178,6 +198,8 @@ type Stats struct {
 	Injected       uint64 // lost on purpose (fabric/fault)
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64
+	LentBytes      uint64   // of SentBytes, those that a device has read from the user's memory by itself
+	Registrations  uint64   // of memory with a device, its own rings included
 	Repairs        []uint64 // chunks that came by repair, duplicates included, by root; nil: there are no repairs
 
 	// Multicast datagrams that the kernel did not take. They count as lost: repairs bring them.

@@ -229,6 +229,7 @@ enum {
 	RDMA_SEND_IMMEDIATE = 3,       // IBV_WR_SEND_WITH_IMM
 	RDMA_READ = 4,                 // IBV_WR_RDMA_READ
 	RDMA_SIGNALED = 2,             // IBV_SEND_SIGNALED
+	RDMA_INLINE = 8,               // IBV_SEND_INLINE
 	RDMA_RECEIVED = 128,           // IBV_WC_RECV: of opcodes in completions, those from here on are receives
 	RDMA_QPT_RC = 2,               // IBV_QPT_RC
 	RDMA_QPT_UD = 4,               // IBV_QPT_UD
@@ -255,6 +256,7 @@ enum {
 	RDMA_LOCAL_WRITE = 1,          // IBV_ACCESS_LOCAL_WRITE
 	RDMA_REMOTE_WRITE = 2,         // IBV_ACCESS_REMOTE_WRITE
 	RDMA_REMOTE_READ = 4,          // IBV_ACCESS_REMOTE_READ
+	RDMA_FORK_DISABLED = 0,        // IBV_FORK_DISABLED
 	RDMA_FLUSHED = 5,              // IBV_WC_WR_FLUSH_ERR
 	RDMA_NO_ANSWER = 12,           // IBV_WC_RETRY_EXC_ERR
 	RDMA_PORT_ACTIVE = 4,          // IBV_PORT_ACTIVE

@@ -33,6 +33,7 @@ type Device struct {
 	context *C.rdma_context
 	pd      *C.rdma_pd
 	place   C.rdma_place
+	counts  counts
 }
 
 // Open opens the device whose port is on an interface and has a RoCE v2 GID of one of the addresses there; of
@@ -123,71 +124,6 @@ func (d *Device) Close() error {
 	}
 	d.pd, d.context = nil, nil
 	return errors.Join(errs...)
-}
-
-// Region is memory that the device may read and write.
-type Region struct {
-	Bytes []byte
-	mr    *C.rdma_mr
-	own   bool // mapped by Map
-}
-
-// Access is what connected peers may do with registered memory, given its key.
-type Access uint32
-
-// They are combined by |. The device itself may always read and write.
-const (
-	Local       Access = 0
-	RemoteWrite Access = C.RDMA_REMOTE_WRITE
-	RemoteRead  Access = C.RDMA_REMOTE_READ
-)
-
-// Register lets the device use memory, which stays where it is until Close: none of Go's heap.
-func (d *Device) Register(b []byte, a Access) (*Region, error) {
-	mr, err := C.rdma_register(d.pd, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.int(a))
-	if mr == nil {
-		if errors.Is(err, unix.ENOMEM) {
-			return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
-				d.name, len(b), err)
-		}
-		return nil, Unavailable("device %s: ibv_reg_mr of %d bytes: %w", d.name, len(b), err)
-	}
-	return &Region{Bytes: b, mr: mr}, nil
-}
-
-// Map returns new memory, registered, that forked children do not have.
-func (d *Device) Map(bytes int, a Access) (*Region, error) {
-	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, fmt.Errorf("ibverbs: map %d bytes: %w", bytes, err)
-	}
-	if err = unix.Madvise(b, unix.MADV_DONTFORK); err == nil {
-		var r *Region
-		if r, err = d.Register(b, a); err == nil {
-			r.own = true
-			return r, nil
-		}
-	}
-	return nil, errors.Join(err, unix.Munmap(b))
-}
-
-// Address is where byte i of the region is, for transfers from here and for peers.
-func (r *Region) Address(i int) uint64 { return uint64(uintptr(unsafe.Pointer(&r.Bytes[i]))) }
-
-// Key is what transfers name the region by that this device is given.
-func (r *Region) Key() uint32 { return uint32(r.mr.lkey) }
-
-// RemoteKey is what a peer's transfers name it by.
-func (r *Region) RemoteKey() uint32 { return uint32(r.mr.rkey) }
-
-// Close takes the memory from the device.
-func (r *Region) Close() error {
-	err := failure("ibv_dereg_mr", C.rdma_deregister(r.mr))
-	if r.own && err == nil {
-		err = unix.Munmap(r.Bytes)
-	}
-	r.Bytes = nil
-	return err
 }
 
 func failure(verb string, e C.int) error {

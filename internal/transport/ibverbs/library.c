@@ -4,6 +4,7 @@
 
 #define POINTER(result, name, args) result(*p_##name) args;
 VERBS(POINTER)
+OPTIONAL(POINTER)
 
 const char *rdma_load(const char *library)
 {
@@ -14,5 +15,7 @@ const char *rdma_load(const char *library)
 	if (!(*(void **)&p_##name = dlsym(lib, #name)))                                                                       \
 		return dlerror();
 	VERBS(FIND)
+#define LOOK(result, name, args) *(void **)&p_##name = dlsym(lib, #name);
+	OPTIONAL(LOOK)
 	return NULL;
 }

@@ -31,8 +31,14 @@
 	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
 	V(const char *, ibv_wc_status_str, (int))
 
+// What older libraries lack, of rdma-core 34 and 37: NULL there.
+#define OPTIONAL(V)                                                                                                      \
+	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                    \
+	V(int, ibv_is_fork_initialized, (void))
+
 #define POINTER(result, name, args) extern result(*p_##name) args;
 VERBS(POINTER)
+OPTIONAL(POINTER)
 #undef POINTER
 
 // doorbell is how many descriptors are posted at a time.

@@ -75,9 +75,29 @@ func (q *Queue) Send(ring *Region, slot, count int, first uint64, bytes []uint32
 	if len(bytes) == 0 {
 		return 0, nil
 	}
+	return q.SendWith(ring, slot, count, first, bytes, Payload{})
+}
+
+// Payload is what datagrams end with that begin in a ring: registered memory from an address on, of which each has its share
+// and the last one the rest.
+type Payload struct {
+	Region      *Region
+	Addr        uintptr
+	Bytes, Each int // of all, of one; 0: there is none
+}
+
+// SendWith is Send of datagrams that end with a payload, which the device reads by itself until Sent says that they are gone.
+func (q *Queue) SendWith(ring *Region, slot, count int, first uint64, bytes []uint32, p Payload) (n int, err error) {
+	q.q.payload = C.rdma_payload{}
+	if p.Bytes > 0 {
+		q.q.payload = C.rdma_payload{C.uint64_t(p.Addr), C.uint64_t(p.Bytes), C.uint32_t(p.Each), p.Region.lkey}
+	}
 	e := C.rdma_post_send(q.q, ring.mr, C.size_t(slot), C.uint32_t(count), C.uint64_t(first), (*C.uint32_t)(&bytes[0]), C.int(len(bytes)))
 	return int(q.q.posted), failure("ibv_post_send", e)
 }
+
+// Inlined returns how many bytes a datagram has at most that the device takes with its descriptor, without reading memory.
+func (q *Queue) Inlined() int { return int(q.q.inlined) }
 
 // Arrived stores what has arrived, and returns how much that is.
 func (q *Queue) Arrived(a []Arrival) (int, error) {

@@ -4,6 +4,9 @@
 #include <fcntl.h>
 #include <string.h>
 
+// inlined is how many bytes a datagram has at most that the device need not fetch: a header and a few numbers.
+enum { inlined = 128 };
+
 rdma_device **rdma_list(int *n) { return p_ibv_get_device_list(n); }
 void rdma_unlist(rdma_device **list) { p_ibv_free_device_list(list); }
 const char *rdma_name(rdma_device *d) { return p_ibv_get_device_name(d); }
@@ -11,7 +14,18 @@ rdma_context *rdma_open(rdma_device *d) { return p_ibv_open_device(d); }
 int rdma_close(rdma_context *c) { return p_ibv_close_device(c); }
 rdma_pd *rdma_alloc(rdma_context *c) { return p_ibv_alloc_pd(c); }
 int rdma_dealloc(rdma_pd *pd) { return p_ibv_dealloc_pd(pd); }
-rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n, int access) { return p_ibv_reg_mr(pd, p, n, RDMA_LOCAL_WRITE | access); }
+rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access) { return p_ibv_reg_mr(pd, (void *)p, n, access); }
+int rdma_survives_fork(void) { return p_ibv_is_fork_initialized ? p_ibv_is_fork_initialized() != RDMA_FORK_DISABLED : -1; }
+
+rdma_mr *rdma_register_dmabuf(rdma_pd *pd, int fd, uint64_t offset, size_t n, uint64_t address, int access)
+{
+	if (!p_ibv_reg_dmabuf_mr) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	return p_ibv_reg_dmabuf_mr(pd, offset, n, address, fd, access);
+}
+
 int rdma_deregister(rdma_mr *mr) { return p_ibv_dereg_mr(mr); }
 const char *rdma_status(int status) { return p_ibv_wc_status_str(status); }
 
@@ -53,11 +67,15 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 		return errno;
 	rdma_qp_init init = {.send_cq = q->sends,
 	                     .recv_cq = q->receives,
-	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 1, .max_recv_sge = 1},
+	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = inlined},
 	                     .qp_type = RDMA_QPT_UD};
 	*what = "ibv_create_qp";
-	if (!(q->qp = p_ibv_create_qp(q->pd, &init)))
-		return errno;
+	if (!(q->qp = p_ibv_create_qp(q->pd, &init))) {
+		init.cap.max_inline_data = 0; // not all devices can
+		if (!(q->qp = p_ibv_create_qp(q->pd, &init)))
+			return errno;
+	}
+	q->inlined = init.cap.max_inline_data;
 	*what = "fcntl";
 	int flags = fcntl(q->channel->fd, F_GETFL);
 	return flags < 0 || fcntl(q->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
@@ -142,19 +160,28 @@ int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t 
 int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n)
 {
 	rdma_send_wr wr[doorbell], *bad = wr;
-	rdma_sge sge[doorbell];
+	rdma_sge sge[doorbell][2];
+	const rdma_payload *p = &q->payload;
 	for (q->posted = 0; q->posted < n;) {
 		int k = n - q->posted < doorbell ? n - q->posted : doorbell;
 		for (int i = 0; i < k; i++) {
-			uint64_t at = first + q->posted + i;
-			sge[i] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[q->posted + i], ring->lkey};
-			wr[i] = (rdma_send_wr){.wr_id = at + 1, .next = &wr[i + 1], .sg_list = &sge[i], .num_sge = 1, .opcode = RDMA_SEND};
+			int j = q->posted + i;
+			uint64_t at = first + j, skip = (uint64_t)j * p->each;
+			sge[i][0] = (rdma_sge){(uintptr_t)ring->addr + at % count * slot, bytes[j], ring->lkey};
+			wr[i] = (rdma_send_wr){.wr_id = at + 1, .next = &wr[i + 1], .sg_list = sge[i], .num_sge = 1, .opcode = RDMA_SEND};
+			if (skip < p->bytes) {
+				uint64_t rest = p->bytes - skip;
+				sge[i][1] = (rdma_sge){p->at + skip, rest < p->each ? rest : p->each, p->lkey};
+				wr[i].num_sge = 2;
+			} else if (bytes[j] <= q->inlined) {
+				wr[i].send_flags = RDMA_INLINE;
+			}
 			wr[i].wr.ud.ah = q->ah;
 			wr[i].wr.ud.remote_qpn = RDMA_MULTICAST_QPN;
 			wr[i].wr.ud.remote_qkey = q->qkey;
 		}
 		wr[k - 1].next = NULL;
-		wr[k - 1].send_flags = RDMA_SIGNALED;
+		wr[k - 1].send_flags |= RDMA_SIGNALED;
 		int e = q->qp->context->ops.post_send(q->qp, wr, &bad);
 		if (e) {
 			q->posted += bad - wr;

@@ -25,8 +25,24 @@ int rdma_close(rdma_context *c);
 
 rdma_pd *rdma_alloc(rdma_context *c); // NULL: errno
 int rdma_dealloc(rdma_pd *pd);
-rdma_mr *rdma_register(rdma_pd *pd, void *p, size_t n, int access); // NULL: errno
+
+// Registrations are NULL on an error, which is in errno. Of a DMA-BUF the device is given so many bytes from an offset on, by
+// addresses from the given one on; ENOSYS: the library is older than rdma-core 34.
+rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access);
+rdma_mr *rdma_register_dmabuf(rdma_pd *pd, int fd, uint64_t offset, size_t n, uint64_t address, int access);
 int rdma_deregister(rdma_mr *mr);
+
+// rdma_survives_fork returns 1 if pages that are registered stay the process's own when it forks, 0 if not, and -1 if the
+// library is older than rdma-core 37, which cannot tell.
+int rdma_survives_fork(void);
+
+// A payload is what n datagrams end with that begin in a ring: each has its share of so many bytes, the last the rest.
+typedef struct {
+	uint64_t at;
+	uint64_t bytes; // of all; 0: there is none
+	uint32_t each;
+	uint32_t lkey;
+} rdma_payload;
 
 // A queue is a UD queue pair with its completion queues and their channel.
 typedef struct {
@@ -38,6 +54,8 @@ typedef struct {
 	uint8_t group[16];
 	int attached;
 	uint32_t qkey;
+	uint32_t inlined;     // datagrams of so many bytes at most go to the device with their descriptor
+	rdma_payload payload; // of what is sent next
 	int posted;    // of what was posted last, how many the device took
 	uint64_t sent; // datagrams that have been sent for good
 } rdma_queue;
@@ -58,7 +76,8 @@ void rdma_queue_close(rdma_queue *q);
 int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n);
 
 // rdma_post_send sends n datagrams from slots of a registered ring, first and on, modulo its count, with one doorbell for
-// up to 64. The last of each doorbell reports completion, with last + 1 as it is counted from first.
+// up to 64, and each with its share of q->payload behind that. The last of each doorbell reports completion, with last + 1
+// as it is counted from first.
 int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n);
 
 // rdma_arrivals returns how many datagrams came, up to most, or -1.

@@ -13,6 +13,7 @@ import (
 // Gather is the multicast fabric of a region: each rank owns one ring of
 // chunks that all others read. It implements fabric.Gather.
 type Gather struct {
+	fabric.Copies
 	win     *Region
 	closed  bool // guarded by win.mu
 	bells   []bell

@@ -15,6 +15,7 @@ import (
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
 type Gather struct {
+	fabric.Copies
 	Edges
 	job     uint64
 	options Options // as completed, but without Conns

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -22,13 +24,17 @@ type Gather struct {
 	sources           []netip.Addr
 	traits            fabric.Traits
 	port              *port
-	full              bool // there was no room to send
+	device            *ibverbs.Device // the port's, and so is memory: any goroutine may ask them, even after Close
+	memory            *memory
+	awaited           uint64        // Sleep ends when as many datagrams are gone; 0: none is waited for
+	lent              atomic.Uint64 // bytes
 	head              wire.Data
 }
 
 var (
-	_ fabric.Gather = (*Gather)(nil)
-	_ fabric.Rester = (*Gather)(nil)
+	_ fabric.Gather    = (*Gather)(nil)
+	_ fabric.Rester    = (*Gather)(nil)
+	_ fabric.Registers = (*Gather)(nil)
 )
 
 // channelTag is the tag of the completion channel in the poller.
@@ -48,6 +54,7 @@ func Open(o udp.Options) (_ *Gather, err error) {
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
 		return nil, err
 	}
+	g.device, g.memory = g.port.device, g.port.memory
 	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive}
 	if err = g.connect(&o); err != nil {
 		g.Forget()
@@ -79,34 +86,80 @@ func (g *Gather) Multicast(r *fabric.Run) (done int) {
 			break
 		}
 		if n = min(n, r.Count-done); n == 0 {
-			g.full = true
+			g.await(g.port.posted - sendDepth + 1)
 			break
 		}
-		bytes := g.fill(r, done, n)
-		if err := g.port.send(n); err != nil {
+		payload := g.fill(r, done, n)
+		if err := g.port.send(n, payload); err != nil {
 			g.Note(err)
 			break
 		}
-		g.CountSent(n, bytes)
+		bytes := 0
+		for _, size := range g.port.sizes[:n] {
+			bytes += int(size)
+		}
+		if payload.Bytes > 0 {
+			r.Lent = g.port.posted
+			g.lent.Add(uint64(payload.Bytes))
+		}
+		g.CountSent(n, bytes+payload.Bytes)
 		done += n
 	}
 	return done
 }
 
-// fill copies n chunks of a run, from the skip-th on, with their headers to the ring and returns how many bytes that is.
-func (g *Gather) fill(r *fabric.Run, skip, n int) (bytes int) {
+// fill puts the headers of n chunks of a run, from the skip-th on, to the ring, and the chunks as well, unless the device
+// finds them in registered memory: then it returns where. What fits a descriptor is copied always.
+func (g *Gather) fill(r *fabric.Run, skip, n int) (payload ibverbs.Payload) {
 	g.head = r.Head
 	g.head.Job, g.head.Root = g.job, uint16(g.rank)
+	start := (int(r.Head.PSN) + skip) * g.chunk
+	all := r.Shard[start:min(start+n*g.chunk, len(r.Shard))]
+	if wire.DataSize+len(all) > g.port.queue.Inlined() {
+		payload = g.port.memory.payload(all, g.chunk)
+	}
 	for i := range n {
 		g.head.PSN = r.Head.PSN + uint32(skip+i)
 		b := g.port.slot(i)
 		g.head.Put(b)
-		start := int(g.head.PSN) * g.chunk
-		size := wire.DataSize + copy(b[wire.DataSize:], r.Shard[start:min(start+g.chunk, len(r.Shard))])
+		size := wire.DataSize
+		if payload.Bytes == 0 {
+			size += copy(b[size:], all[i*g.chunk:min((i+1)*g.chunk, len(all))])
+		}
 		g.port.sizes[i] = uint32(size)
-		bytes += size
 	}
-	return bytes
+	return payload
+}
+
+// Returned implements fabric.Gather.
+func (g *Gather) Returned(lent uint64) bool {
+	if g.port.sent < lent {
+		g.Unsent()
+	}
+	if g.port.sent >= lent {
+		return true
+	}
+	g.await(lent)
+	return false
+}
+
+// await has Sleep end when so many datagrams are gone.
+func (g *Gather) await(gone uint64) {
+	if g.awaited == 0 || gone < g.awaited {
+		g.awaited = gone
+	}
+}
+
+// Register implements fabric.Registers.
+func (g *Gather) Register(memory []byte) (release func() error, err error) {
+	return g.memory.register(memory)
+}
+
+// Stats implements fabric.Gather.
+func (g *Gather) Stats() fabric.Stats {
+	s := g.Edges.Stats()
+	s.LentBytes, s.Registrations = g.lent.Load(), g.device.Counts().Registered
+	return s
 }
 
 // Unsent implements fabric.Gather.
@@ -186,19 +239,21 @@ func (g *Gather) arm() bool {
 	if g.Failed() {
 		return true // nothing more completes; Edges tell
 	}
-	err := g.port.queue.Arm(g.full)
+	err := g.port.queue.Arm(g.awaited > 0)
 	g.Note(err)
 	came, err := g.port.look()
 	g.Note(err)
-	if g.full && g.Unsent() < sendDepth {
-		g.full = false
-		return false
+	if g.awaited > 0 {
+		if g.Unsent(); g.port.sent >= g.awaited {
+			g.awaited = 0
+			return false
+		}
 	}
 	return !came && !g.Failed()
 }
 
 // Rest implements fabric.Rester.
-func (g *Gather) Rest(awake func()) bool { return !g.full && g.arm() && g.Edges.Rest(awake) }
+func (g *Gather) Rest(awake func()) bool { return g.awaited == 0 && g.arm() && g.Edges.Rest(awake) }
 
 // Close leaves the group and closes the control connections, after a last Flush, as udp.Gather does.
 func (g *Gather) Close() error {

@@ -1,7 +1,8 @@
 // Package verbs is the fabric for hosts with RDMA devices: chunks of Allgather and Broadcast travel as UD datagrams to a
 // multicast group (Khalilov et al., SC24, III-B), control messages and repairs by the TCP connections that the fabric udp has.
 //
-// A chunk is copied to a registered ring and sent from there, a batch with one doorbell. At a receiver the device puts it
+// A chunk is copied to a registered ring and sent from there, a batch with one doorbell; or, if the user has registered the
+// memory that it lies in (Gather.Register), the header from the ring and the chunk from where it lies. At a receiver the device puts it
 // behind 40 bytes (GRH) into a slot of another ring; from there it is copied to its place. That ring is the only queue
 // between two ranks, and what does not find a slot is lost without a word: Traits say how many slots there are.
 package verbs
@@ -34,6 +35,19 @@ func Fit(o *udp.Options) error {
 	narrow.MTU = d.MTU() + batch.IPv4.Headers
 	o.Interface = &narrow
 	return d.Close()
+}
+
+// Try opens all that Open will, for options that Fit has fitted, and gives it back. It returns the device's name.
+func Try(o *udp.Options) (device string, err error) {
+	bytes := o.Interface.MTU - batch.IPv4.Headers
+	if o.Chunk > 0 {
+		bytes = bytesFor(o)
+	}
+	p, err := openPort(o, bytes, depth)
+	if err != nil {
+		return "", err
+	}
+	return p.device.Name(), p.close()
 }
 
 func open(o *udp.Options) (*ibverbs.Device, error) {

@@ -16,7 +16,8 @@ import (
 type port struct {
 	device   *ibverbs.Device
 	queue    *ibverbs.Queue
-	member   int // a socket that holds the host's membership
+	member   int     // a socket that holds the host's membership
+	memory   *memory // of the user
 	in, out  *ibverbs.Region
 	inSlot   int    // bytes
 	outSlot  int    // likewise
@@ -45,6 +46,7 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 		return nil, err
 	}
 	p.own = o.Sources[o.Rank].As4()
+	p.memory = newMemory(p.device)
 	if bytes > p.device.MTU() {
 		return nil, fmt.Errorf("verbs: datagrams of %d bytes: device %s takes %d at most", bytes, p.device.Name(), p.device.MTU())
 	}
@@ -57,7 +59,7 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	if p.in, err = p.device.Map(receive*p.inSlot, ibverbs.Local); err != nil {
 		return nil, err
 	}
-	if p.out, err = p.device.Map(sendDepth*p.outSlot, ibverbs.Local); err != nil {
+	if p.out, err = p.device.Map(sendDepth*p.outSlot, ibverbs.ReadOnly); err != nil {
 		return nil, err
 	}
 	// A key with the highest bit set would be taken for the queue's own (verbs.h), which it is, but of privileged users.
@@ -121,9 +123,9 @@ func (p *port) slot(i int) []byte {
 	return p.out.Bytes[int((p.posted+uint64(i))%sendDepth)*p.outSlot:][:p.outSlot]
 }
 
-// send sends a batch of n datagrams.
-func (p *port) send(n int) error {
-	gone, err := p.queue.Send(p.out, p.outSlot, sendDepth, p.posted, p.sizes[:n])
+// send sends a batch of n datagrams, with what they end with beyond their slots, if that is anything.
+func (p *port) send(n int, payload ibverbs.Payload) error {
+	gone, err := p.queue.SendWith(p.out, p.outSlot, sendDepth, p.posted, p.sizes[:n], payload)
 	p.posted += uint64(gone)
 	return err
 }
@@ -132,6 +134,9 @@ func (p *port) close() error {
 	var errs []error
 	if p.queue != nil {
 		p.queue.Close()
+	}
+	if p.memory != nil {
+		errs = append(errs, p.memory.close())
 	}
 	for _, r := range []*ibverbs.Region{p.in, p.out} {
 		if r != nil {

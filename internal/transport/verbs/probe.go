@@ -5,6 +5,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -49,7 +50,7 @@ func (p *Prober) Multicast(packet int) error {
 	clear(b)
 	h.Put(b)
 	p.port.sizes[0] = uint32(packet - batch.IPv4.Headers)
-	return p.port.send(1)
+	return p.port.send(1, ibverbs.Payload{})
 }
 
 // Listen is udp.Prober's.

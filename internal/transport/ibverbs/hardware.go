@@ -1,0 +1,30 @@
+package ibverbs
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// sysfs is where the kernel lists RDMA devices.
+var sysfs = "/sys/class/infiniband"
+
+// Hardware reports whether this host has an RDMA device that is not software.
+func Hardware() bool {
+	all, _ := os.ReadDir(sysfs) // none without the kernel's modules
+	for _, d := range all {
+		if !Software(d.Name()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Software reports whether a device is soft-RoCE, which alone says on which netdev it is (rxe_verbs.c: parent), or another
+// one that no bus has (siw).
+func Software(device string) bool {
+	if _, err := os.Stat(filepath.Join(sysfs, device, "parent")); err == nil {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(sysfs, device, "device"))
+	return err != nil
+}

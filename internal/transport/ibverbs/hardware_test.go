@@ -1,0 +1,36 @@
+package ibverbs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHardware: a host's devices as sysfs lists them.
+func TestHardware(t *testing.T) {
+	before := sysfs
+	t.Cleanup(func() { sysfs = before })
+	for name, row := range map[string]struct {
+		files    []string
+		hardware bool
+	}{
+		"none":                       {nil, false},
+		"ConnectX":                   {[]string{"mlx5_0/device"}, true},
+		"soft-RoCE on a veth":        {[]string{"rxe0/parent"}, false},
+		"soft-RoCE on a NIC":         {[]string{"rxe0/parent", "rxe0/device"}, false},
+		"siw":                        {[]string{"siw0/ports"}, false},
+		"soft-RoCE and one of HPE's": {[]string{"rxe0/parent", "rxe0/device", "qedr0/device"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sysfs = t.TempDir()
+			for _, f := range row.files {
+				require.NoError(t, os.MkdirAll(filepath.Join(sysfs, f), 0o700))
+			}
+			require.Equal(t, row.hardware, Hardware())
+		})
+	}
+	sysfs = filepath.Join(t.TempDir(), "of-nobody")
+	require.False(t, Hardware())
+}

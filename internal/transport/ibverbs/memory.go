@@ -1,0 +1,143 @@
+package ibverbs
+
+// #include "verbs.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"go.uber.org/atomic"
+	"golang.org/x/sys/unix"
+)
+
+// Access is what may be done to registered memory. This host's device may always read it.
+type Access uint32
+
+// They are combined by |. Peers need the memory's key as well.
+const (
+	ReadOnly    Access = 0
+	Local       Access = C.RDMA_LOCAL_WRITE // the device writes there what it receives
+	RemoteWrite        = Local | C.RDMA_REMOTE_WRITE
+	RemoteRead         = Local | C.RDMA_REMOTE_READ
+)
+
+// Region is memory that the device may use.
+type Region struct {
+	Bytes  []byte // nil of what was registered by its address
+	mr     *C.rdma_mr
+	lkey   C.uint32_t
+	own    bool // mapped by Map
+	device *Device
+}
+
+// Counts are registrations with a device, since it was opened.
+type Counts struct {
+	Registered   uint64 // ibv_reg_mr and ibv_reg_dmabuf_mr that went well
+	Deregistered uint64
+}
+
+type counts struct{ registered, deregistered atomic.Uint64 }
+
+// Counts may be called by any goroutine.
+func (d *Device) Counts() Counts {
+	return Counts{Registered: d.counts.registered.Load(), Deregistered: d.counts.deregistered.Load()}
+}
+
+// Register lets the device use memory, which stays where it is until Close: none of Go's heap.
+func (d *Device) Register(b []byte, a Access) (*Region, error) {
+	r, err := d.RegisterAt(uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), a)
+	if err == nil {
+		r.Bytes = b
+	}
+	return r, err
+}
+
+// RegisterAt lets the device use size bytes of the host's memory at an address, which stay mapped until Close: the device
+// holds on to their pages, whatever is mapped there later.
+func (d *Device) RegisterAt(addr, size uintptr, a Access) (*Region, error) {
+	mr, err := C.rdma_register(d.pd, C.uintptr_t(addr), C.size_t(size), C.int(a))
+	switch {
+	case mr != nil:
+		return d.registered(mr), nil
+	case errors.Is(err, unix.ENOMEM):
+		return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
+			d.name, size, err)
+	}
+	return nil, Unavailable("device %s: ibv_reg_mr of %d bytes at %#x: %w", d.name, size, addr, err)
+}
+
+// RegisterDMABuf lets the device use size bytes at an offset of a DMA-BUF, such as a GPU's memory, by addresses from addr
+// on, which have the offset's place within a page. The descriptor may be closed afterwards: the registration keeps the memory.
+func (d *Device) RegisterDMABuf(fd int, offset uint64, addr, size uintptr, a Access) (*Region, error) {
+	mr, err := C.rdma_register_dmabuf(d.pd, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(addr), C.int(a))
+	switch {
+	case mr != nil:
+		return d.registered(mr), nil
+	case errors.Is(err, unix.ENOSYS):
+		return nil, Unavailable("device %s: %s has no ibv_reg_dmabuf_mr, which DMA-BUFs are registered by: it takes rdma-core 34 (libibverbs1 of Debian 12, Ubuntu 22.04): %w",
+			d.name, Library, errors.ErrUnsupported)
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil, Unavailable("device %s: its driver registers no DMA-BUF (soft-RoCE does not; of others mlx5 does from Linux 5.12 on): %w", d.name, err)
+	}
+	return nil, Unavailable("device %s: ibv_reg_dmabuf_mr of %d bytes at offset %d of descriptor %d: %w", d.name, size, offset, fd, err)
+}
+
+func (d *Device) registered(mr *C.rdma_mr) *Region {
+	d.counts.registered.Add(1)
+	return &Region{mr: mr, lkey: mr.lkey, device: d}
+}
+
+// SurvivesFork returns an error if the memory of a process that forks is not safe with the device: on a Linux before 5.12
+// whoever writes to a page first afterwards, be it the parent, has a copy, and the device the other one. What Map returns is safe always.
+func SurvivesFork() error {
+	if err := loaded(); err != nil {
+		return err
+	}
+	switch C.rdma_survives_fork() {
+	case 1:
+		return nil
+	case 0:
+		return Unavailable("registered memory would not survive a fork of this process: it takes Linux 5.12, or RDMAV_FORK_SAFE=1")
+	}
+	return Unavailable("whether registered memory survives a fork is not known: %s is older than rdma-core 37 (libibverbs1 of Debian 12, Ubuntu 22.04)", Library)
+}
+
+// Map returns new memory, registered, that forked children do not have.
+func (d *Device) Map(bytes int, a Access) (*Region, error) {
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("ibverbs: map %d bytes: %w", bytes, err)
+	}
+	if err = unix.Madvise(b, unix.MADV_DONTFORK); err == nil {
+		var r *Region
+		if r, err = d.Register(b, a); err == nil {
+			r.own = true
+			return r, nil
+		}
+	}
+	return nil, errors.Join(err, unix.Munmap(b))
+}
+
+// Address is where byte i of the region is, for transfers from here and for peers.
+func (r *Region) Address(i int) uint64 { return uint64(uintptr(r.mr.addr)) + uint64(i) }
+
+// Key is what transfers name the region by that this device is given.
+func (r *Region) Key() uint32 { return uint32(r.lkey) }
+
+// RemoteKey is what a peer's transfers name it by.
+func (r *Region) RemoteKey() uint32 { return uint32(r.mr.rkey) }
+
+// Close takes the memory from the device.
+func (r *Region) Close() error {
+	err := failure("ibv_dereg_mr", C.rdma_deregister(r.mr))
+	if err == nil {
+		r.device.counts.deregistered.Add(1)
+		if r.own {
+			err = unix.Munmap(r.Bytes)
+		}
+	}
+	r.Bytes = nil
+	return err
+}
