@@ -10,7 +10,7 @@ import (
 )
 
 // TestNetOverVerbs runs cases of the conformance harness on the built library with RDMA devices, which the guest with soft-RoCE
-// has. scripts/rdma-test builds both.
+// has. make build and scripts/rdma-test make both.
 func TestNetOverVerbs(t *testing.T) {
 	if os.Getenv("MCAST_TEST_RDMA") == "" {
 		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
