@@ -210,6 +210,7 @@ func (unasked) Try(o *udp.Options) error {
 // TestVerbsAuto: auto takes RDMA devices if all ranks have one that works and multicast by them passes, and else UDP, on
 // all ranks alike and with the reason.
 func TestVerbsAuto(t *testing.T) {
+	needDevices(t)
 	require.False(t, kernel{}.hardware(), "the guest's devices are software")
 	a, b, c, d := posing{name: "a"}, posing{name: "b"}, posing{name: "c"}, posing{name: "d"}
 	hosts := []Network{a, b, c, d}
