@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
 )
 
@@ -20,6 +21,10 @@ func netOptions(dev int) (p2p.Options, error) {
 	if err != nil {
 		return p2p.Options{}, err
 	}
+	id, err := identity.New(s.Secret)
+	if err != nil {
+		return p2p.Options{}, err
+	}
 	var device *p2p.Device
 	if s.NetFabric == "verbs" {
 		if device, err = p2p.OpenDevice(d.Name, d.Addr); err != nil {
@@ -27,7 +32,7 @@ func netOptions(dev int) (p2p.Options, error) {
 		}
 	}
 	return p2p.Options{
-		Addr: d.Addr, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
+		Addr: d.Addr, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
 		Log:  func(line string) { say(C.NCCL_LOG_INFO, line) },
 		Warn: func(line string) { say(C.NCCL_LOG_WARN, line) },
 	}, nil

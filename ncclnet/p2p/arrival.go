@@ -83,8 +83,12 @@ func (l *Listener) park(ctx context.Context, id uint64, a *arrival) {
 
 // greetLane takes one TCP socket of a connection.
 func (l *Listener) greetLane(c net.Conn, proven func() bool) {
+	greeted, err := l.opts.Identity.Accept(c)
+	if err != nil {
+		return
+	}
 	b := make([]byte, greetingSize)
-	if _, err := io.ReadFull(c, b); err != nil {
+	if _, err := io.ReadFull(greeted, b); err != nil {
 		return
 	}
 	g, err := parseGreeting(b, l.place.key)

@@ -184,7 +184,11 @@ func (a *attempt) dial(ctx context.Context, g greeting) (net.Conn, error) {
 	}
 	deadline, _ := ctx.Deadline()
 	_ = c.SetDeadline(deadline)
-	if _, err := c.Write(g.bytes()); err != nil {
+	greeted, err := a.opts.Identity.Dial(c)
+	if err == nil {
+		_, err = greeted.Write(g.bytes())
+	}
+	if err != nil {
 		_ = c.Close()
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -106,6 +107,37 @@ func TestAgreement(t *testing.T) {
 			}
 			works(t, send, recv)
 		})
+	}
+}
+
+// Ends that prove a secret move messages as others do; who has the handle and does not know it gets nothing.
+func TestSecret(t *testing.T) {
+	ours, err := identity.New("correct-horse-battery-staple")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := identity.New("a-secret-of-somebody-else")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fabric := range []string{"tcp", "shm"} {
+		o := Options{Addr: loopback, Fabric: fabric, Lanes: 3, Identity: ours}
+		send, recv := pair(t, o, o)
+		works(t, send, recv)
+		l, h := listen(t, o)
+		for _, id := range []*identity.Identity{nil, theirs} {
+			o.Identity, o.Timeout = id, 5*time.Second
+			if c, err := until(t, connect(h, o)); err == nil {
+				t.Fatalf("%v connected", c)
+			}
+		}
+		o.Identity = ours
+		if _, err := until(t, connect(h, o)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := until(t, accept(l)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"runtime"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // MaxLanes is the largest number of sockets of a connection.
@@ -20,13 +22,15 @@ const MaxLanes = 16
 // Options are one end's settings. The two ends may differ: they agree on the
 // lesser number of lanes and on a fabric that both allow.
 type Options struct {
-	Addr     netip.Addr    // of this end; one that connects may leave the choice to the kernel
-	Lanes    int           // sockets or queue pairs of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
-	Cut      int           // bytes from which a message uses all lanes; 0: 256 KiB
-	Buffer   int           // bytes of each socket's buffers; 0: the kernel decides, but for what is sent within a host
-	Ring     int           // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
-	Zerocopy string        // "auto" (""): where the kernel does not copy after all; "on", "off"
-	Fabric   string        // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
+	Addr     netip.Addr // of this end; one that connects may leave the choice to the kernel
+	Lanes    int        // sockets or queue pairs of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
+	Cut      int        // bytes from which a message uses all lanes; 0: 256 KiB
+	Buffer   int        // bytes of each socket's buffers; 0: the kernel decides, but for what is sent within a host
+	Ring     int        // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
+	Zerocopy string     // "auto" (""): where the kernel does not copy after all; "on", "off"
+	Fabric   string     // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
+	// Identity is of the secret that both ends prove when they connect; nil: there is none.
+	Identity *identity.Identity
 	Device   *Device       // that moves the messages, with "verbs"
 	Timeout  time.Duration // for a connection to come about or be asked for, and for a peer to acknowledge what it was sent; 0: 30 s
 	Log      func(string)  // notes on what was chosen; may be nil
