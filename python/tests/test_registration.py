@@ -1,4 +1,7 @@
-"""Memory registered with a group: what is taken, and how long it is kept. That a device reads it needs one: guest_test.go."""
+"""Memory registered with a group: what is taken, and how long it is kept.
+
+That a device reads it takes a device: guest_test.go.
+"""
 
 from __future__ import annotations
 
