@@ -18,10 +18,18 @@ from multiprocessing.connection import Connection
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import FileStore
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
 WAYS = {"verbs": ("mcast", "verbs"), "udp": ("mcast", "udp"), "gloo": ("gloo", "")}
 STEPS = 3
+
+
+def local(tensor: torch.Tensor | None) -> torch.Tensor:
+    """Return a copy of what this rank has of a sharded tensor."""
+    assert isinstance(tensor, DTensor)
+    return tensor.to_local().detach().clone()
 
 
 def train() -> list[torch.Tensor]:
@@ -44,10 +52,10 @@ def train() -> list[torch.Tensor]:
         x = torch.randn(16, width, generator=torch.Generator().manual_seed(97 * step + dist.get_rank()))
         loss = model(x).pow(2).mean()
         loss.backward()
-        kept += [loss.detach().clone()] + [p.grad.to_local().clone() for p in model.parameters()]
+        kept += [loss.detach().clone()] + [local(p.grad) for p in model.parameters()]
         optimizer.step()
         optimizer.zero_grad()
-        kept += [p.to_local().detach().clone() for p in model.parameters()]
+        kept += [local(p) for p in model.parameters()]
     return kept
 
 
@@ -59,7 +67,7 @@ def rank_main(rank: int, size: int, way: str, scratch: str, pipe: Connection) ->
         import torch_mcast
     else:
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    store = dist.FileStore(f"{scratch}/{way}", size)
+    store = FileStore(f"{scratch}/{way}", size)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(minutes=5))
     kept = train()
     carried = torch_mcast.info().fabric if fabric else backend
