@@ -32,7 +32,7 @@ type switchCommand struct {
 	Rate         bitRate         `default:"40Gbit/s" placeholder:"rate" help:"Of a member's link; it says how large windows are. Default: ${default}."`
 	Parent       string          `placeholder:"host:port" help:"The switch above this one in a tree."`
 	DataPorts    portRange       `placeholder:"first-last" help:"UDP ports for data, for firewalls. Default: any."`
-	Secrets      string          `placeholder:"FILE" help:"Admit only members that prove one of these secrets: one a line, with an optional name before it. Default: MCAST_SECRET, if set."`
+	Secrets      string          `placeholder:"FILE" help:"Admit only members that prove one of these secrets: one a line, with an optional name before it. Default: MCAST_SECRET or MCAST_SECRET_FILE, if set."`
 	Jobs         int             `default:"256" placeholder:"n" help:"Communicators at a time. Default: ${default}."`
 	Members      int             `default:"4096" placeholder:"n" help:"Connections of members of all jobs. Default: ${default}."`
 	JoinTimeout  time.Duration   `default:"30s" placeholder:"d" help:"How long a job waits for the last of its ranks. Default: ${default}."`
@@ -122,18 +122,14 @@ func (c *switchCommand) drain(s *switchd.Server, signals chan os.Signal, log *sl
 	return err
 }
 
-// secrets reads --secrets, or else MCAST_SECRET.
+// secrets reads --secrets, or else MCAST_SECRET or MCAST_SECRET_FILE.
 func (c *switchCommand) secrets(lookup func(string) (string, bool)) (session.Secrets, error) {
 	if c.Secrets == "" {
-		one, _ := lookup("MCAST_SECRET")
-		if one == "" {
-			return nil, nil
+		one, err := config.SecretOf(lookup)
+		if one == "" || err != nil {
+			return nil, err
 		}
-		s := session.Secret{Text: one}
-		if err := s.Check(); err != nil {
-			return nil, fmt.Errorf("MCAST_SECRET: %w", err)
-		}
-		return session.Secrets{s}, nil
+		return session.Secrets{{Text: one}}, nil
 	}
 	file, err := os.Open(c.Secrets)
 	if err != nil {

@@ -215,3 +215,25 @@ func TestSwitchChecksTheSecretOfItsEnvironment(t *testing.T) {
 		require.NotContains(t, stderr.String(), secret)
 	}
 }
+
+// TestSwitchTakesTheSecretOfAFile: who names one of these does not get a switch that admits everybody.
+func TestSwitchTakesTheSecretOfAFile(t *testing.T) {
+	const secret = "correct-horse-battery-staple"
+	folder := t.TempDir()
+	file := filepath.Join(folder, "job")
+	require.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
+	for _, vars := range [][]string{{"MCAST_SECRET_FILE=" + file}, {"MCAST_SECRET_FILE=job", "CREDENTIALS_DIRECTORY=" + folder}} {
+		p := runSwitch(t, vars)
+		addr := p.out.match(t, `^listening on (.*)$`)
+		_, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 1})
+		require.ErrorContains(t, err, "it admits only members with a secret")
+		s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: secret, Timeout: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, s.Close(nil))
+		require.NoError(t, p.signal(syscall.SIGTERM))
+		require.NoError(t, p.wait(t))
+	}
+	cmd, _, stderr := mcast(t, []string{"MCAST_SECRET_FILE=" + file + "0"}, "switch", "--bind", "127.0.0.1:0")
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "no such file")
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -74,7 +75,21 @@ func (c *topCommand) text(all []watch.Activity, errs []error) []string {
 	for _, err := range errs {
 		lines = append(lines, "does not answer: "+err.Error())
 	}
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
 	return lines
+}
+
+// printable leaves nothing in a line by which a terminal does something: names and reasons are what other processes
+// publish, and root sees those of all users.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, line)
 }
 
 // lines shows it below what was shown before.
@@ -109,7 +124,7 @@ func showJSON(all []watch.Activity, errs []error) error {
 		}
 	}
 	for _, err := range errs {
-		fmt.Fprintln(os.Stderr, "does not answer:", err)
+		fmt.Fprintln(os.Stderr, "does not answer:", printable(err.Error()))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,4 +36,13 @@ func TestTopShowsRates(t *testing.T) {
 	require.Contains(t, text, "group abc: 1 of 1 ranks are here")
 	require.Contains(t, text, "does not answer: rank of another")
 	require.Contains(t, strings.Join(c.text(nil, nil), "\n"), "No rank of this user runs here, or none publishes (MCAST_METRICS).")
+}
+
+// TestTopDoesNotObey: what processes of other users publish does nothing to root's terminal.
+func TestTopDoesNotObey(t *testing.T) {
+	c := topCommand{}
+	r := watch.Activity{Group: "a\x1b[2Jb", Run: "c\nd", Failed: "e\u009b2Jf"}
+	for _, line := range c.text([]watch.Activity{r}, []error{errors.New("/tmp/\x1b]0;x\a.sock")}) {
+		require.Equal(t, -1, strings.IndexFunc(line, unicode.IsControl), "%q", line)
+	}
 }

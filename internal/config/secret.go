@@ -12,7 +12,7 @@ import (
 )
 
 // Bounds of the length of a secret, in bytes. Fewer letters and digits than minSecret hold less than 128 bits, and who
-// has recorded how ranks greet could try them all.
+// has a digest of the secret, which ranks tell each other and the switch, could try them all.
 const (
 	minSecret = 22
 	maxSecret = 256
@@ -29,6 +29,27 @@ func CheckSecret(text string) error {
 		return errors.New("a secret with white space or control characters; want none")
 	}
 	return nil
+}
+
+// SecretOf returns the secret of MCAST_SECRET or MCAST_SECRET_FILE, empty if neither is set: for the switch, which
+// knows no other variable. The error does not show it.
+func SecretOf(lookup func(string) (string, bool)) (string, error) {
+	var s Settings
+	s.Secret, _ = lookup("MCAST_SECRET")
+	s.SecretFile, _ = lookup("MCAST_SECRET_FILE")
+	if s.SecretFile != "" {
+		if err := s.readSecret(lookup); err != nil {
+			return "", fmt.Errorf("MCAST_SECRET_FILE=%q: %w", s.SecretFile, err)
+		}
+		return s.Secret, nil
+	}
+	if s.Secret == "" {
+		return "", nil
+	}
+	if err := CheckSecret(s.Secret); err != nil {
+		return "", fmt.Errorf("MCAST_SECRET: %w", err)
+	}
+	return s.Secret, nil
 }
 
 // readSecret takes the secret from SecretFile.

@@ -212,3 +212,14 @@ func TestListed(t *testing.T) {
 	assert.Equal(t, "a, b, c, d, e, f, g and h", listed(names[:8]))
 	assert.Equal(t, "a, b, c, d, e, f, g, h and 2 others", listed(names))
 }
+
+// TestSettingsDifferBesideASecret: a host does not tell its secret, and still has all else compared.
+func TestSettingsDifferBesideASecret(t *testing.T) {
+	hosts, m := wellJob(3)
+	hosts[0].Settings.Set["MCAST_SECRET"] = "(set)"
+	hosts[1].Settings.Set["MCAST_SECRET_FILE"] = "/nowhere/on/this/host"
+	hosts[1].Settings.Set["MCAST_CHUNK"] = "1408"
+	found := DiagnoseJob(hosts, m)
+	require.Len(t, found, 1)
+	require.Equal(t, "MCAST_CHUNK", found[0].Subject)
+}

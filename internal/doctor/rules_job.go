@@ -59,6 +59,9 @@ func settingsDiffer(j *job) (found []Finding) {
 	for i := range j.hosts {
 		agreed[i] = make(map[string]string)
 		s, err := config.Load(func(name string) (string, bool) {
+			if name == "MCAST_SECRET" || name == "MCAST_SECRET_FILE" {
+				return "", false // a host does not tell its secret, and a file of it is that host's
+			}
 			value, ok := j.hosts[i].Settings.Set[name]
 			return value, ok
 		}, nil)

@@ -218,8 +218,9 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 	return found, nil
 }
 
-// openStreams connects this rank to the others of its column for Reduce-Scatter, and opens streams over the connections. It waits for those that have not
-// come to theirs as long as ctx, the life of the group, lasts: the mesh says who is dead.
+// openStreams connects this rank to the others of its column for Reduce-Scatter, and opens streams over the
+// connections. It waits for those that have not come to theirs as long as ctx, the life of the group, lasts: the mesh
+// says who is dead.
 func openStreams(
 	ctx context.Context, l *lobby, a *agreement, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
 ) (fabric.Streams, error) {

@@ -298,10 +298,9 @@ func (m Meeting) visitOnce(ctx context.Context, n Network, addr string, size int
 	if err == nil {
 		_, err = greeted.Write(message)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		blobs, err = readAnswer(greeted, size)
 	}
-	blobs, err = readAnswer(greeted, size)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errNoAnswer
 	}

@@ -197,16 +197,21 @@ func TestRendezvousWhereNobodyAnswers(t *testing.T) {
 	waits(t)
 	ln := listen(t) // and accepts nothing
 	var err error
-	// On a busy machine the connection may take longer than the shortest of these.
-	for limit := 50 * time.Millisecond; limit < time.Minute && !errors.Is(err, errNoAnswer); limit *= 4 {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err = Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
-		cancel()
+	for _, with := range []string{"", secret} {
+		m, e := NewMeeting(0, with)
+		require.NoError(t, e)
+		err = nil
+		// On a busy machine the connection may take longer than the shortest of these.
+		for limit := 50 * time.Millisecond; limit < time.Minute && !errors.Is(err, errNoAnswer); limit *= 4 {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			_, err = m.Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
+			cancel()
+		}
+		require.ErrorContains(t, err, "(it listens, and has not answered)")
+		_, ok := RankOf(err)
+		require.False(t, ok, "it may be there and wait for others")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	require.ErrorContains(t, err, "(it listens, and has not answered)")
-	_, ok := RankOf(err)
-	require.False(t, ok, "it may be there and wait for others")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	ctx, give := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, give)

@@ -8,14 +8,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
-// most bounds a page.
-const most = 64 << 20
+const (
+	most   = 64 << 20 // bytes of a page
+	atOnce = 64       // processes that are asked: a user may have made more sockets than this process has descriptors
+)
 
 // Directories returns where this user may read: its own directory or, for root, those of all users.
 func Directories() []string {
@@ -42,11 +44,15 @@ func Read[T any](directories []string) (pages []Process[T], errs []error) {
 		err  error
 	}
 	outcomes := make([]outcome, len(paths))
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(atOnce)
 	for i, path := range paths {
-		all.Go(func() { outcomes[i].page, outcomes[i].err = read[T](path) })
+		all.Go(func() error {
+			outcomes[i].page, outcomes[i].err = read[T](path)
+			return nil
+		})
 	}
-	all.Wait()
+	_ = all.Wait() // each outcome has its own
 	for i, o := range outcomes {
 		switch {
 		case o.err == nil:

@@ -61,9 +61,22 @@ func (*Collector) Describe(to chan<- *prometheus.Desc) {
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	ranks, errs := c.Look()
 	to <- prometheus.MustNewConstMetric(unseenDesc, prometheus.GaugeValue, float64(len(errs)))
+	seen := map[[2]string]bool{}
 	for i := range ranks {
-		ranks[i].collect(to)
+		// A process may publish what it likes. Of those that say they are the same rank the first counts: to show
+		// both is an error, by which the metrics of all others would be lost.
+		if r := &ranks[i]; first(seen, r.Group, strconv.Itoa(r.Info.Rank)) {
+			r.collect(to)
+		}
 	}
+}
+
+// first reports whether there was no such pair yet.
+func first(seen map[[2]string]bool, a, b string) bool {
+	pair := [2]string{a, b}
+	was := seen[pair]
+	seen[pair] = true
+	return !was
 }
 
 // mostAwaited bounds the ranks of mcast_awaited_seconds: where all others are awaited, no single one is at fault.
@@ -105,7 +118,11 @@ func (r *Rank) collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstMetric(counterDescs[c.Name], prometheus.CounterValue, x, r.Group, rank)
 	}
+	seen := map[[2]string]bool{}
 	for _, t := range r.Times {
+		if !first(seen, t.Kind, t.Size) {
+			continue
+		}
 		count, upTo := uint64(0), map[float64]uint64{}
 		for i, n := range t.Counts {
 			count += n

@@ -143,3 +143,15 @@ func TestEveryCounter(t *testing.T) {
 	}
 	require.Len(t, names, len(api.Counters()))
 }
+
+// TestWhoSaysThatItIsAnother takes nobody's metrics away: a process of another user may publish anything.
+func TestWhoSaysThatItIsAnother(t *testing.T) {
+	another := rank(0, 2)
+	another.PID, another.Times = 7, append(another.Times, another.Times...)
+	for _, f := range gather(t, []Rank{rank(0, 1), another, rank(1, 1)}) {
+		if f.GetName() == "mcast_group_info" {
+			require.Len(t, f.GetMetric(), 2)
+		}
+	}
+	require.NotEmpty(t, gather(t, []Rank{another}))
+}

@@ -47,8 +47,9 @@ type Options struct {
 	// Switches are host:port of nodes that add (`mcast switch`), in the order in which to try them
 	// (MCAST_SWITCH); none: each rank sums its own shard.
 	Switches []string
-	// Secret is what ranks and switch prove to each other, 22 to 256 characters (MCAST_SECRET);
-	// empty: the switch must admit everybody.
+	// Secret is what ranks prove to each other, and to the switch, 22 to 256 characters (MCAST_SECRET, or
+	// the file of MCAST_SECRET_FILE); empty: everybody on the network is taken for a rank, and the switch
+	// must admit everybody.
 	Secret string
 	// Timeout is how long a rank may give no sign of life, or a path acknowledge no data, from 100ms
 	// to 1h (MCAST_TIMEOUT); 0: 30s.
