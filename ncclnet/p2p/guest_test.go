@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,9 @@ func rdma(t *testing.T, o Options) (out, in Options) {
 	if os.Getenv("MCAST_TEST_RDMA") == "" {
 		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
 	}
-	o.Timeout = 3 * time.Second // a packet is sent again after an eighth of it
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second // no test waits for it, however busy the machine
+	}
 	ends := [2]Options{o, o}
 	for i, iface := range []string{"h1", "h2"} {
 		addr := netip.AddrFrom4([4]byte{10, 9, 1, byte(i + 1)})
@@ -193,6 +196,22 @@ func TestVerbsFlush(t *testing.T) {
 	keyOf = func(c Comm, b []byte, remote bool) uint32 { return keyed(c, b, remote) ^ 0xff00 }
 	f := must(t)(recv.Iflush(to))
 	require.Regexp(t, `receive from 10\.9\.1\.1:\d+: flush: `, fails(t, f).Text)
+}
+
+// TestVerbsSilent: where TCP passes and RDMA does not, both ends fail within the timeout instead of waiting for ever.
+func TestVerbsSilent(t *testing.T) {
+	out, in := rdma(t, Options{Lanes: 1, Timeout: 3 * time.Second})
+	send, recv := pair(t, out, in)
+	from, to := memory(t, 3000), memory(t, 3000)
+	// What comes to h2 is lost, but for what goes by lo: all connections between addresses of this host.
+	require.NoError(t, exec.Command("tc", "qdisc", "add", "dev", "p2", "root", "netem", "loss", "100%").Run())
+	defer func() { require.NoError(t, exec.Command("tc", "qdisc", "del", "dev", "p2", "root").Run()) }()
+	r := must(t)(recv.Irecv(to))
+	s := must(t)(send.Isend(from))
+	sent, received := fails(t, s), fails(t, r)
+	require.Equal(t, []int{Remote, Remote}, []int{sent.Code, received.Code})
+	// Who gives up first tells the other by TCP.
+	require.Contains(t, sent.Text+received.Text, "RDMA: transport retry counter exceeded (status 12, ")
 }
 
 // TestVerbsAgreement: an end that wants RDMA and one that does not say so.

@@ -28,7 +28,7 @@ static rdma_mr *(*p_ibv_reg_dmabuf_mr)(rdma_pd *, uint64_t, size_t, uint64_t, in
 enum {
 	ACCESS = RDMA_LOCAL_WRITE | RDMA_REMOTE_WRITE | RDMA_REMOTE_READ,
 	ROOM = 4096,    /* of the offers, and a byte that flushes read */
-	TRIES = 8,      /* of a packet, the first one included */
+	TRIES = 7,      /* of a packet, the first one included; with 8 soft-RoCE never gives up */
 	HOPS = 64,
 	PATIENCE = 30000, /* ms, where no timeout is set */
 };

@@ -33,7 +33,7 @@ type Connection struct {
 	qp     *C.rdma_qp
 	device *Device
 	own    Address
-	posted *C.int // not on a stack that C could not be given
+	posted *C.int // C's memory: a variable of Go whose address C is given would be allocated with each call
 }
 
 // Address is what a peer needs to know to connect. Its size is fixed, for encoding/binary.

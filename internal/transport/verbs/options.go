@@ -37,9 +37,12 @@ func Fit(o *udp.Options) error {
 	return d.Close()
 }
 
-// Try opens all that Open will, for options that Fit has fitted, and gives it back. It returns the device's name.
-func Try(o *udp.Options) (device string, err error) {
-	bytes := o.Interface.MTU - batch.IPv4.Headers
+// Try opens all that Open will, for options that Fit has fitted, and gives it back. A Prober is open meanwhile; if the
+// rings of Streams between so many ranks are larger than its own, they must be had as well, since no Reduce-Scatter can
+// choose another fabric later. It returns the device's name.
+func Try(o *udp.Options, ranks int) (device string, err error) {
+	full := o.Interface.MTU - batch.IPv4.Headers
+	bytes := full
 	if o.Chunk > 0 {
 		bytes = bytesFor(o)
 	}
@@ -47,7 +50,13 @@ func Try(o *udp.Options) (device string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return p.device.Name(), p.close()
+	if more := ringsFor(ranks) - probing(full); more > 0 {
+		var rings *ibverbs.Region
+		if rings, err = p.device.Map(more, ibverbs.RemoteWrite); err == nil {
+			err = rings.Close()
+		}
+	}
+	return p.device.Name(), errors.Join(err, p.close())
 }
 
 func open(o *udp.Options) (*ibverbs.Device, error) {

@@ -21,6 +21,9 @@ type Prober struct {
 // formed, it is less than the 8 MiB that an ordinary user may lock.
 const probeDepth = 256
 
+// probing returns what the rings of a Prober take, with datagrams of so many bytes.
+func probing(bytes int) int { return probeDepth*(ibverbs.GRH+bytes) + sendDepth*bytes }
+
 // look is how often a prober that waits looks at the device.
 const look = time.Millisecond
 

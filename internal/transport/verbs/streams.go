@@ -94,6 +94,9 @@ func ringFor(size int) int {
 	return max(leastRing, min(bestRing, 1<<(bits.Len(uint(each))-1)))
 }
 
+// ringsFor returns what all rings of a rank take.
+func ringsFor(size int) int { return 2 * max(1, size-1) * ringFor(size) }
+
 // OpenStreams takes over the connections: it leaves o.Conns empty. After an error o.Conns has all of them still, some as
 // sys.Taken, to open again with or to close. A stream takes bytes once the other rank has opened its end, too.
 func OpenStreams(o StreamsOptions) (*Streams, error) {
