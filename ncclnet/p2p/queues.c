@@ -146,24 +146,24 @@ static int make_queues(struct p2p_verbs *v, const struct p2p_device *d, int send
 	v->offers = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (v->offers == MAP_FAILED) {
 		v->offers = NULL;
-		return errno;
+		return errno ? errno : EINVAL;
 	}
 	(void)madvise(v->offers, ROOM, MADV_DONTFORK);
 	*what = "ibv_reg_mr";
 	if ((v->mr = p_ibv_reg_mr(v->pd, v->offers, ROOM, ACCESS)) == NULL)
-		return errno;
+		return errno ? errno : EINVAL;
 	*what = "ibv_create_cq";
 	v->cq = p_ibv_create_cq(v->pd->context, v->lanes * (POSTED + P2P_IN_FLIGHT) + P2P_IN_FLIGHT, NULL, NULL, 0);
 	if (v->cq == NULL)
-		return errno;
+		return errno ? errno : EINVAL;
 	init.send_cq = init.recv_cq = v->cq;
 	*what = "ibv_create_qp";
 	for (i = 0; i < v->lanes; i++)
 		if ((v->lane[i] = p_ibv_create_qp(v->pd, &init)) == NULL)
-			return errno;
+			return errno ? errno : EINVAL;
 	init.cap.max_send_wr = P2P_IN_FLIGHT;
 	if (!sending && (v->loop = p_ibv_create_qp(v->pd, &init)) == NULL)
-		return errno;
+		return errno ? errno : EINVAL;
 	*what = "ibv_modify_qp to INIT";
 	for (i = 0; i < v->lanes; i++)
 		if ((e = to_init(v->lane[i], d->port, RDMA_LOCAL_WRITE | RDMA_REMOTE_WRITE)))

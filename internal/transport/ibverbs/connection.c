@@ -10,10 +10,10 @@ int rdma_completions_open(rdma_completions *c, rdma_context *context, int depth,
 	memset(c, 0, sizeof *c);
 	*what = "ibv_create_comp_channel";
 	if (!(c->channel = p_ibv_create_comp_channel(context)))
-		return errno;
+		return errno ? errno : EINVAL;
 	*what = "ibv_create_cq";
 	if (!(c->cq = p_ibv_create_cq(context, depth, NULL, c->channel, 0)))
-		return errno;
+		return errno ? errno : EINVAL;
 	*what = "fcntl";
 	int flags = fcntl(c->channel->fd, F_GETFL);
 	return flags < 0 || fcntl(c->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;

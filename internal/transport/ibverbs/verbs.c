@@ -60,11 +60,11 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 {
 	*what = "ibv_create_comp_channel";
 	if (!(q->channel = p_ibv_create_comp_channel(q->pd->context)))
-		return errno;
+		return errno ? errno : EINVAL;
 	*what = "ibv_create_cq";
 	if (!(q->sends = p_ibv_create_cq(q->pd->context, send, NULL, q->channel, 0)) ||
 	    !(q->receives = p_ibv_create_cq(q->pd->context, receive, NULL, q->channel, 0)))
-		return errno;
+		return errno ? errno : EINVAL;
 	rdma_qp_init init = {.send_cq = q->sends,
 	                     .recv_cq = q->receives,
 	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = inlined},
@@ -73,7 +73,7 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 	if (!(q->qp = p_ibv_create_qp(q->pd, &init))) {
 		init.cap.max_inline_data = 0; // not all devices can
 		if (!(q->qp = p_ibv_create_qp(q->pd, &init)))
-			return errno;
+			return errno ? errno : EINVAL;
 	}
 	q->inlined = init.cap.max_inline_data;
 	*what = "fcntl";
@@ -111,7 +111,7 @@ int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint
 	memcpy(ah.grh.dgid, group, 16);
 	*what = "ibv_create_ah";
 	if (!(q->ah = p_ibv_create_ah(pd, &ah)))
-		return errno;
+		return errno ? errno : EINVAL;
 	*what = "ibv_attach_mcast";
 	if ((e = p_ibv_attach_mcast(q->qp, q->group, 0)))
 		return e;
