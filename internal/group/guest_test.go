@@ -526,9 +526,7 @@ func TestVerbsNetworkLoses(t *testing.T) {
 
 // TestVerbsRankKilled: the others name it, as soon as they do over TCP, whatever devices still try to send it.
 func TestVerbsRankKilled(t *testing.T) {
-	if os.Getenv("MCAST_TEST_RDMA") == "" {
-		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
-	}
+	needDevices(t)
 	const victim, timeout = 1, 60 * time.Second
 	kids := startRanks(t, role{Size: 3, Fabric: "verbs", Interfaces: four, Timeout: timeout, Call: "reduce-scatter", Shard: 128 << 10})
 	require.NoError(t, kids[victim].cmd.Process.Kill())

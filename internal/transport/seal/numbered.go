@@ -1,9 +1,6 @@
 package seal
 
-import (
-	"crypto/subtle"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // Numbered makes and checks the tags of datagrams whose numbers count on for ever, of which they carry the lower 32
 // bits. The tag is over all 64, as extended sequence numbers are in IPsec (RFC 4303, section 2.2.1): a datagram that
@@ -32,22 +29,21 @@ func (n *Numbered) Advance(lower uint32) {
 
 // Seal writes the tag to the last Size bytes of head, which holds header and room for the tag.
 func (n *Numbered) Seal(lower uint32, head, payload []byte) {
-	header := len(head) - Size
-	copy(head[header:], n.sum(lower, head[:header], payload))
+	n.put(n.spelled(lower), head, payload)
 	n.Advance(lower)
 }
 
 // Open reports whether the last Size bytes of head are the tag of the number, of what is before, and of payload.
 func (n *Numbered) Open(lower uint32, head, payload []byte) bool {
-	header := len(head) - Size
-	if header < 0 || subtle.ConstantTimeCompare(head[header:], n.sum(lower, head[:header], payload)) != 1 {
+	if !n.holds(n.spelled(lower), head, payload) {
 		return false
 	}
 	n.Advance(lower)
 	return true
 }
 
-func (n *Numbered) sum(lower uint32, header, payload []byte) []byte {
+// spelled returns the number as tags cover it, valid until the next call.
+func (n *Numbered) spelled(lower uint32) []byte {
 	binary.BigEndian.PutUint64(n.number[:], n.whole(lower))
-	return n.Sealer.sum(n.number[:], header, payload)
+	return n.number[:]
 }

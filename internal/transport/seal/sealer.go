@@ -35,15 +35,25 @@ func New(key []byte) *Sealer {
 
 // Seal writes the tag to the last Size bytes of head, which holds header and room for the tag.
 func (s *Sealer) Seal(head, payload []byte) {
-	header := len(head) - Size
-	copy(head[header:], s.sum(nil, head[:header], payload))
+	s.put(nil, head, payload)
 }
 
 // Open reports whether the last Size bytes of head are the tag of what is before, and of
 // payload.
 func (s *Sealer) Open(head, payload []byte) bool {
+	return s.holds(nil, head, payload)
+}
+
+// put writes the tag, of a number that is not sent as well, behind the header.
+func (s *Sealer) put(number, head, payload []byte) {
 	header := len(head) - Size
-	return header >= 0 && subtle.ConstantTimeCompare(head[header:], s.sum(nil, head[:header], payload)) == 1
+	copy(head[header:], s.sum(number, head[:header], payload))
+}
+
+// holds reports whether the tag is that of the number, the header and the payload.
+func (s *Sealer) holds(number, head, payload []byte) bool {
+	header := len(head) - Size
+	return header >= 0 && subtle.ConstantTimeCompare(head[header:], s.sum(number, head[:header], payload)) == 1
 }
 
 // sum returns the tag of a number that is not sent, a header and a payload.
