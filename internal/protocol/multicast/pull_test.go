@@ -84,7 +84,10 @@ func TestPull(t *testing.T) {
 				i -= len(n.way) + len(n.reads)
 				p := late[i]
 				late = slices.Delete(late, i, i+1)
+				lose := n.lose
+				n.lose = nil
 				n.deliver(p)
+				n.lose = lose
 			case len(n.way) == 0:
 				n.now += time.Millisecond
 				for r, c := range n.comms {
