@@ -154,7 +154,11 @@ func (g *gather) Multicast(r *fabric.Run) int {
 				arrived[to.host.machine] = at
 			}
 			if !at.IsZero() {
-				to.arrives(arrival{at, head, payload})
+				late, again := w.strays()
+				to.arrives(arrival{at.Add(late), head, payload})
+				if again {
+					to.arrives(arrival{at, head, payload})
+				}
 			}
 		}
 	}

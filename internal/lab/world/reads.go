@@ -107,7 +107,8 @@ func (g *gather) ask(p *pull) {
 	default:
 		p.tries++
 		if now := time.Now(); from != nil && !from.host.gone && w.passes(g.host, from.host, Control, readHeaders) {
-			at := g.host.carry(from.host, now, readHeaders)
+			late, _ := w.strays()
+			at := g.host.carry(from.host, now, readHeaders).Add(late)
 			w.after(at.Sub(now), func() { g.answer(p, from) })
 			return
 		}
@@ -185,6 +186,17 @@ func (g *gather) Withdraw() {
 	g.withdrawn = true
 }
 
+// mostLate bounds how late a datagram that strays is.
+const mostLate = 3 * time.Millisecond
+
+// strays draws how late a packet is, and whether it comes twice.
+func (w *World) strays() (late time.Duration, again bool) {
+	if w.cfg.Stray == 0 || w.rng.Float64() >= w.cfg.Stray {
+		return 0, false
+	}
+	return time.Duration(w.rng.Int64N(int64(mostLate))), w.rng.IntN(2) == 0
+}
+
 // after has something done later, with world.mu held.
 func (w *World) after(d time.Duration, do func()) {
 	time.AfterFunc(max(0, d), func() {
@@ -201,10 +213,11 @@ func (w *World) trespassed() error {
 	return w.trespass
 }
 
-// pull lets, in half of the seeds, ranks read what they miss, and has some ranks register their buffers.
+// pull lets, in half of the seeds, ranks read what they miss, has some ranks register their buffers, and some datagrams come late or
+// twice.
 func (s *Scenario) pull(seed uint64) {
 	d := draw{rand.New(rand.NewPCG(seed, 0x70756c6c))}
 	if d.chance(0.5) {
-		s.Net.Reads, s.Registered = 1+d.IntN(8), 1+d.IntN(s.Net.Ranks)
+		s.Net.Reads, s.Registered, s.Net.Stray = 1+d.IntN(8), 1+d.IntN(s.Net.Ranks), of(d, 0, 0.01, 0.1)
 	}
 }

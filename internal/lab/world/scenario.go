@@ -127,7 +127,7 @@ func (s *Scenario) String() string {
 		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
 	if s.Net.Reads > 0 {
-		text += fmt.Sprintf(", reads of %d chunks, %d ranks registered", s.Net.Reads, s.Registered)
+		text += fmt.Sprintf(", reads of %d chunks, %d ranks registered, %v astray", s.Net.Reads, s.Registered, s.Net.Stray)
 	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
@@ -169,7 +169,7 @@ func (s *Scenario) Fit() bool {
 		return false
 	}
 	s.Registered = min(s.Registered, s.Net.Ranks)
-	if s.Net.Reads < 0 || s.Registered < 0 {
+	if s.Net.Reads < 0 || s.Registered < 0 || s.Net.Stray < 0 || s.Net.Stray > 0.5 {
 		return false
 	}
 	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 || s.Outputs < 0 || s.Outputs > 1<<30 {

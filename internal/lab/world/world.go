@@ -28,6 +28,7 @@ type Config struct {
 	Rate  float64       // bytes a second that a host's link carries, each way
 	MTU   int           // bytes, of all interfaces
 	Reads int           // chunks that one RDMA Read brings at most; 0: there are none
+	Stray float64       // share of multicast datagrams that a host gets late, half of them once more; and reads are as late
 	Queue int           // chunks that a receiver of multicast holds while nobody reads it
 }
 
