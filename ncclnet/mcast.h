@@ -125,8 +125,9 @@ int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t
  * that of a group that is closed. */
 int mcast_release(int64_t output);
 /* mcast_register has an RDMA device send the shards of mcast_allgather and
- * mcast_broadcast from memory where it lies, without a copy, and returns in
- * *registration a handle. memory stays mapped until mcast_deregister: whoever
+ * mcast_broadcast from memory where it lies, without a copy, and read there what
+ * the right neighbour has lost of a result. It returns in *registration a
+ * handle. memory stays mapped until mcast_deregister: whoever
  * unmaps it before has the device send what was there. A group whose fabric
  * copies, or whose device cannot have the memory (a warning says why), takes it
  * all the same. Memory of the host only. */
