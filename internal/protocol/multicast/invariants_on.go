@@ -275,6 +275,15 @@ func (c *Comm) verifyBacklog() {
 			c.must(fmt.Errorf("operation %d owes chunks, but is looked for from %d", p.seq, c.backlog.first))
 		}
 	}
+	offers := 0
+	for _, p := range c.ops.ops {
+		if p != nil && p.state != free {
+			offers += p.pulls.offers.len()
+		}
+	}
+	if offers != c.offers {
+		c.must(fmt.Errorf("%d offers are there, and counted %d", offers, c.offers))
+	}
 	if owed != c.backlog.chunks {
 		c.must(fmt.Errorf("%d chunks are owed, and counted %d", owed, c.backlog.chunks))
 	}

@@ -73,13 +73,8 @@ func (c *Comm) ReadEnded(now Time, r *wire.Read, well bool) {
 func (c *Comm) pushAll() {
 	c.unreadable = true
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		for p.pulls.offers.len() > 0 {
-			o, _ := p.pulls.offers.front()
-			p.pulls.offers.pop()
+		for o, ok := p.pulls.forget(&p.layout); ok; o, ok = p.pulls.forget(&p.layout) {
 			c.offers--
-			for psn := o.from; psn < o.to; psn++ {
-				p.pulls.offered.Clear(p.bit(o.shard, psn))
-			}
 			c.ask(p, o.shard, o.from, o.to, true, true)
 		}
 	}

@@ -1,8 +1,6 @@
 package multicast
 
-import (
-	"github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
-)
+import "github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
 
 // offer is chunks [from, to) of a shard that the left neighbour has, in memory that this rank may read.
 type offer struct {
@@ -94,14 +92,23 @@ func (q *pulls) end(l *layout, shard, from, to int) {
 	}
 }
 
-// drop forgets the offers, and returns how many those were. What is being read goes on.
-func (q *pulls) drop(l *layout) (fewer int) {
-	for ; q.offers.len() > 0; fewer++ {
-		o, _ := q.offers.front()
-		for psn := o.from; psn < o.to; psn++ {
-			q.offered.Clear(l.bit(o.shard, psn))
-		}
-		q.offers.pop()
+// forget takes the oldest offer out, if there is one, and reports whether there was.
+func (q *pulls) forget(l *layout) (o offer, ok bool) {
+	if o, ok = q.offers.front(); !ok {
+		return o, false
 	}
-	return fewer
+	q.offers.pop()
+	for psn := o.from; psn < o.to; psn++ {
+		q.offered.Clear(l.bit(o.shard, psn))
+	}
+	return o, true
+}
+
+// drop forgets all offers, and returns how many those were. What is being read goes on.
+func (q *pulls) drop(l *layout) (fewer int) {
+	for ; ; fewer++ {
+		if _, ok := q.forget(l); !ok {
+			return fewer
+		}
+	}
 }
