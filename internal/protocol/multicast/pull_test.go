@@ -16,8 +16,8 @@ func pulling(ranks, chunk, reads int) *net {
 	cfg := plain(ranks, chunk)
 	cfg.Reads = reads
 	n := newNet(cfg)
-	n.readable = func(rank int, r *Repair) (uint64, uint32, bool) {
-		return uint64(r.Message.Root)<<32 + uint64(int(r.Message.PSN)*chunk), uint32(r.Message.Seq), true
+	n.readable = func(_ int, r *Repair) (uint64, uint32, bool) {
+		return uint64(r.Message.Root)<<32 + uint64(int(r.Message.PSN)*chunk), r.Message.Seq, true
 	}
 	return n
 }
