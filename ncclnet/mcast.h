@@ -125,8 +125,9 @@ int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t
  * that of a group that is closed. */
 int mcast_release(int64_t output);
 /* mcast_register has an RDMA device send the shards of mcast_allgather and
- * mcast_broadcast from memory where it lies, without a copy, and returns in
- * *registration a handle. memory stays mapped until mcast_deregister: whoever
+ * mcast_broadcast from memory where it lies, without a copy, and read there what
+ * the right neighbour has lost of a result. It returns in *registration a
+ * handle. memory stays mapped until mcast_deregister: whoever
  * unmaps it before has the device send what was there. A group whose fabric
  * copies, or whose device cannot have the memory (a warning says why), takes it
  * all the same. Memory of the host only. */
@@ -242,7 +243,8 @@ struct mcast_stats {
 	uint64_t reduce_sent_bytes;
 	/* Chunks that this rank asked for and that multicast did not bring after all. */
 	uint64_t chunks_lost;
-	/* Chunks that came by repair, over TCP, because multicast had not brought them in time. */
+	/* Chunks that came by repair, over TCP or read by an RDMA device (chunks_read), because
+	 * multicast had not brought them in time. */
 	uint64_t chunks_repaired;
 	/* Chunks and datagrams of the switch that this rank threw away on purpose. */
 	uint64_t chunks_injected;
@@ -348,6 +350,11 @@ struct mcast_stats {
 	/* Times that memory could not be registered, so that chunks are copied on their way from
 	 * there. */
 	uint64_t registrations_refused;
+	/* Of chunks_repaired, those that this rank's RDMA device has read from the left neighbour's
+	 * memory; the others were pushed over TCP. */
+	uint64_t chunks_read;
+	/* Bytes of those. */
+	uint64_t chunks_read_bytes;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

@@ -58,4 +58,6 @@ func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
 	to.gather_lent_bytes = C.uint64_t(s.GatherLentBytes)
 	to.registrations = C.uint64_t(s.Registrations)
 	to.registrations_refused = C.uint64_t(s.RegistrationsRefused)
+	to.chunks_read = C.uint64_t(s.ChunksRead)
+	to.chunks_read_bytes = C.uint64_t(s.ChunksReadBytes)
 }

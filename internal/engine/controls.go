@@ -30,7 +30,7 @@ func (g *Gather) send() (busy bool) {
 	return busy
 }
 
-// controls sends messages, repairs and what is relayed, as far as the fabric has room.
+// controls sends messages, repairs and what is relayed, and begins reads, as far as the fabric has room.
 func (g *Gather) controls() (busy, relayed bool) {
 	if g.comm.Silent() && len(g.delayed) == 0 { // as after most chunks
 		return false, false
@@ -53,8 +53,36 @@ func (g *Gather) controls() (busy, relayed bool) {
 		g.comm.PopControl()
 	}
 	busy = g.chunks(g.comm.NextRepair, g.comm.Repaired) || busy
+	busy = g.reads() || busy
 	relayed = g.chunks(g.comm.NextRelay, g.comm.Relayed)
 	return busy || relayed, relayed
+}
+
+// reads begins to read what the left neighbour offers, as far as the fabric has room.
+func (g *Gather) reads() (busy bool) {
+	for g.comm.NextRead(&g.read) && g.fab.Read(&g.read) {
+		g.comm.Reading(&g.read)
+		busy = true
+	}
+	return busy
+}
+
+// offer offers chunks for the right neighbour to read, if they lie where it can. tried reports whether they do, sent whether the
+// fabric had room.
+func (g *Gather) offer(r *multicast.Repair) (tried, sent bool) {
+	if r.Offer == 0 {
+		return false, false
+	}
+	addr, key, ok := g.fab.Readable(g.holds(r, r.Span))
+	if !ok {
+		return false, false
+	}
+	g.message = r.OfferAt(addr, key)
+	if !g.fab.Control(r.To, &g.message, nil) {
+		return true, false
+	}
+	g.comm.Offered(r)
+	return true, true
 }
 
 // chunks sends the chunks that next returns, as far as the fabric has room.
@@ -62,6 +90,11 @@ func (g *Gather) chunks(next func() (multicast.Repair, bool), sent func(*multica
 	for r := &g.chunk; ; busy = true {
 		var ok bool
 		if *r, ok = next(); !ok || g.delayedFor(r.To) != nil {
+			return busy
+		}
+		if tried, went := g.offer(r); went {
+			continue
+		} else if tried {
 			return busy
 		}
 		g.message = r.Message

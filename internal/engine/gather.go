@@ -91,6 +91,7 @@ type Gather struct {
 	run     fabric.Run
 	message wire.Control
 	chunk   multicast.Repair
+	read    wire.Read
 
 	ops [maxTracked]gatherOp
 }
@@ -258,6 +259,9 @@ func (g *Gather) checkFault() bool {
 		return true
 	}
 	g.failed = true
+	if g.cfg.Core.Reads > 0 {
+		g.fab.Withdraw() // buffers are their callers' from now on
+	}
 	g.comm.Fail(err)
 	g.delayed = nil
 	g.finish()
@@ -388,8 +392,10 @@ func (g *Gather) copyOwn(o *gatherOp, to int) {
 }
 
 // held returns the bytes of a chunk that this rank holds.
-func (g *Gather) held(r *multicast.Repair) []byte {
-	n := int(r.Message.Bytes)
+func (g *Gather) held(r *multicast.Repair) []byte { return g.holds(r, int(r.Message.Bytes)) }
+
+// holds returns n bytes that this rank holds, from a chunk on.
+func (g *Gather) holds(r *multicast.Repair, n int) []byte {
 	if r.Place.Arena {
 		return g.arena(r.Place.Second)[r.Place.Offset : r.Place.Offset+n]
 	}
@@ -485,6 +491,12 @@ func (g *Gather) Control(from int, m *wire.Control) {
 		g.comm.Unsent(g.fab.Unsent())
 	}
 	g.comm.Control(g.now, from, m)
+	g.finish()
+}
+
+// ReadEnded implements fabric.Sink.
+func (g *Gather) ReadEnded(r *wire.Read, well bool) {
+	g.comm.ReadEnded(g.now, r, well)
 	g.finish()
 }
 

@@ -358,9 +358,12 @@ func TestVerbsLink(t *testing.T) {
 }
 
 // TestVerbsKilled: the survivors of a rank that is killed in the midst of an operation name it, within MCAST_TIMEOUT.
-func TestVerbsKilled(t *testing.T) {
+func TestVerbsKilled(t *testing.T) { kill(t, overProcesses(t, "allgather", 0)) }
+
+// kill kills one of four ranks in the midst of Allgathers.
+func kill(t *testing.T, kids []child) {
+	t.Helper()
 	const victim = 2
-	kids := overProcesses(t, "allgather", 0)
 	begin(t, kids)
 	moved := count(t).bytes[0]
 	require.Eventually(t, func() bool { return count(t).bytes[0] > moved+8<<20 }, time.Minute, 10*time.Millisecond)

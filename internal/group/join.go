@@ -312,7 +312,7 @@ func (g *Group) start(c *transports, window int) error {
 	g.gather = engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
 			Rank: a.column.own, Size: a.column.size(), Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
 			Cutoff: a.cutoff(g.lobby.network.Cores()), Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
 		Job: a.columnJob(), Fabric: c.gather, Clock: g.clock,

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -96,6 +97,8 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 	}
 	peers := a.peers(paths, l.network, conns)
 	a.narrowToColumn(o)
+	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(a.ring)}
+	o.Left, o.Right = ring.Left(), ring.Right()
 	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return by.Gather(o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)

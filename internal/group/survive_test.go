@@ -54,6 +54,7 @@ type role struct {
 	Shard      int      // bytes; 0: 4 MiB
 	Await      bool     // start only when the parent writes a line
 	Rounds     int      // of calls; 0: until one fails
+	Register   bool     // what is sent and received
 }
 
 // report is the child's last line.
@@ -145,6 +146,13 @@ func loop(g *Group, r role) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // its end will do, too
 	}
 	big, small := make([]byte, r.Size*n), make([]byte, n)
+	if r.Register {
+		for _, b := range [][]byte{big, small} {
+			if _, err := g.Register(b); err != nil {
+				return err
+			}
+		}
+	}
 	for i := 0; r.Rounds == 0 || i < r.Rounds; i++ {
 		if err := calls[r.Call](g, big, small); err != nil {
 			return err

@@ -37,9 +37,9 @@ type Stats struct {
 	// ChunksLost (chunks): Chunks that this rank asked for and that multicast did not bring after
 	// all. Normal up to 1 % of what is received; beyond, a warning says where to look.
 	ChunksLost uint64
-	// ChunksRepaired (chunks): Chunks that came by repair, over TCP, because multicast had not
-	// brought them in time. Normal up to 1 % of what is received; beyond, a warning says where to
-	// look.
+	// ChunksRepaired (chunks): Chunks that came by repair, over TCP or read by an RDMA device
+	// (ChunksRead), because multicast had not brought them in time. Normal up to 1 % of what is
+	// received; beyond, a warning says where to look.
 	ChunksRepaired uint64
 	// ChunksInjected (chunks): Chunks and datagrams of the switch that this rank threw away on
 	// purpose. Should be 0; otherwise MCAST_LOSS is set.
@@ -182,6 +182,12 @@ type Stats struct {
 	// copied on their way from there. Should be 0; otherwise a warning says what is in the way,
 	// such as the limit of locked memory (ulimit -l).
 	RegistrationsRefused uint64
+	// ChunksRead (chunks): Of ChunksRepaired, those that this rank's RDMA device has read from the
+	// left neighbour's memory; the others were pushed over TCP. Normal. 0 without RDMA, where the
+	// left neighbour has not registered its buffer (mcast_register), and after a read has failed.
+	ChunksRead uint64
+	// ChunksReadBytes (bytes): Bytes of those. Normal.
+	ChunksReadBytes uint64
 }
 
 // Stats returns the counters.
@@ -238,5 +244,7 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.GatherLentBytes -= earlier.GatherLentBytes
 	s.Registrations -= earlier.Registrations
 	s.RegistrationsRefused -= earlier.RegistrationsRefused
+	s.ChunksRead -= earlier.ChunksRead
+	s.ChunksReadBytes -= earlier.ChunksReadBytes
 	return s
 }

@@ -37,9 +37,9 @@ class Stats(Readings):
             with nodes of other hosts, and a few per cent.
         chunks_lost (chunks): Chunks that this rank asked for and that multicast did not bring
             after all. Normal up to 1 % of what is received; beyond, a warning says where to look.
-        chunks_repaired (chunks): Chunks that came by repair, over TCP, because multicast had not
-            brought them in time. Normal up to 1 % of what is received; beyond, a warning says
-            where to look.
+        chunks_repaired (chunks): Chunks that came by repair, over TCP or read by an RDMA device
+            (chunks_read), because multicast had not brought them in time. Normal up to 1 % of what
+            is received; beyond, a warning says where to look.
         chunks_injected (chunks): Chunks and datagrams of the switch that this rank threw away on
             purpose. Should be 0; otherwise MCAST_LOSS is set.
         chunks_dropped (chunks): Chunks that arrived and were of no use: mostly second copies, of
@@ -142,6 +142,11 @@ class Stats(Readings):
         registrations_refused (times): Times that memory could not be registered, so that chunks
             are copied on their way from there. Should be 0; otherwise a warning says what is in
             the way, such as the limit of locked memory (ulimit -l).
+        chunks_read (chunks): Of chunks_repaired, those that this rank's RDMA device has read from
+            the left neighbour's memory; the others were pushed over TCP. Normal. 0 without RDMA,
+            where the left neighbour has not registered its buffer (mcast_register), and after a
+            read has failed.
+        chunks_read_bytes (bytes): Bytes of those. Normal.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -183,6 +188,8 @@ class Stats(Readings):
             "chunks_injected": "chunks",
             "chunks_dropped": "chunks",
             "chunks_mismatched": "chunks",
+            "chunks_read": "chunks",
+            "chunks_read_bytes": "bytes",
         },
         "The switch": {
             "reduce_resent": "contributions",
@@ -259,3 +266,5 @@ class Stats(Readings):
     gather_lent_bytes: int
     registrations: int
     registrations_refused: int
+    chunks_read: int
+    chunks_read_bytes: int

@@ -30,6 +30,10 @@ const (
 // gather is the fabric of Allgather and Broadcast: fabric.Gather.
 type gather struct {
 	fabric.Copies
+	registered []registered // of world.mu, as what follows
+	pulls      []*pull      // under way, oldest first
+	flushed    bool         // one has failed
+	withdrawn  bool         // nobody reads here any more
 	sleeper
 	o      udp.Options
 	traits fabric.Traits
@@ -69,7 +73,7 @@ func (h *Host) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, 
 	}
 	g := &gather{
 		sleeper: newSleeper(h), o: *o, peers: make([]*peer, o.Size),
-		traits: fabric.Traits{Name: "udp", Chunk: o.Chunk, Window: w.cfg.Queue},
+		traits: fabric.Traits{Name: "udp", Chunk: o.Chunk, Window: w.cfg.Queue, Reads: w.cfg.Reads},
 	}
 	if o.Window > 0 {
 		g.traits.Window = max(1, min(g.traits.Window, o.Window/o.Chunk))
@@ -150,7 +154,11 @@ func (g *gather) Multicast(r *fabric.Run) int {
 				arrived[to.host.machine] = at
 			}
 			if !at.IsZero() {
-				to.arrives(arrival{at, head, payload})
+				late, again := w.strays()
+				to.arrives(arrival{at.Add(late), head, payload})
+				if again {
+					to.arrives(arrival{at, head, payload})
+				}
 			}
 		}
 	}
@@ -213,6 +221,7 @@ func (g *gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	for done < budget && g.next(s) {
 		done++
 	}
+	done += g.pulled(s)
 	g.loseStalled(s)
 	for _, p := range g.peers {
 		if p != nil && !p.lost && done < budget {
@@ -351,6 +360,7 @@ func (g *gather) Close() error {
 	g.host.world.mu.Lock()
 	defer g.host.world.mu.Unlock()
 	g.host.world.leave(multicastGroup(&g.o), g)
+	g.withdrawn = true
 	for _, p := range g.peers {
 		if p != nil {
 			p.end.bell = nil

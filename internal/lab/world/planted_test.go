@@ -160,6 +160,12 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
+		name: "a rank says that it is done while it reads its left neighbour's buffer", file: "protocol/multicast/advance.go",
+		old:  ` && p.link.through(p.seq) && c.readAll(p) {`,
+		new:  ` && p.link.through(p.seq) {`,
+		more: []edit{{"protocol/multicast/advance.go", `if p.handshake.over(&p.layout) {`, `if c.readAll(p) && p.handshake.over(&p.layout) {`}},
+	},
+	{
 		name: "nodes: a row is gathered before it has arrived", file: "group/nodegather.go",
 		old: `shard(node[a.node.own]), recv, rows[i]))`,
 		new: `shard(node[a.node.own]), recv, nil))`,

@@ -27,6 +27,7 @@ type Report struct {
 	Joins   []error       // of the ranks, from joining
 	Virtual time.Duration // how long the run took
 	Lost    int           // packets that were lost on purpose
+	Reads   int           // of a neighbour's memory
 	Log     string        // what the ranks said, and who waits for what if they hang
 }
 
@@ -110,6 +111,7 @@ func (s *Scenario) play(p *pulse) (rep Report) {
 		}
 	}
 	rep.Virtual, rep.Lost = time.Since(w.start), w.Lost()
+	rep.Reads = w.reads
 	close(stop)
 	failed := end()
 	time.Sleep(look) // of who accepts connections and had no descriptor
@@ -119,7 +121,7 @@ func (s *Scenario) play(p *pulse) (rep Report) {
 		rep.Joins = append(rep.Joins, r.steps[0].err)
 	}
 	if rep.Err == nil {
-		rep.Err = errors.Join(failed, s.law(ranks))
+		rep.Err = errors.Join(failed, s.law(ranks), w.trespassed())
 		rep.Log = log.String()
 	}
 	return rep

@@ -81,6 +81,7 @@ func Random(seed uint64) Scenario {
 	s.enlarge(seed)
 	s.share(seed)
 	s.differ(seed)
+	s.pull(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
 	}

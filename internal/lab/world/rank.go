@@ -306,6 +306,7 @@ func (r *rank) note(step int, result []byte) {
 func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 	p.step = step
 	r.begin(step)
+	release := func() {}
 	size, n := r.s.Net.Ranks, c.Bytes
 	in := func(b []byte, from, first int) []byte {
 		for k := range b {
@@ -320,13 +321,16 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 			return p, err
 		}
 		p.check = func() string { return differs(recv, func(k int) byte { return given(step, k/n, k%n) }) }
-		p.work, err = g.StartAllgather(in(make([]byte, n), r.number, 0), recv)
+		own := in(make([]byte, n), r.number, 0)
+		release = r.register(g, own, recv)
+		p.work, err = g.StartAllgather(own, recv)
 	case Broadcast:
 		buf := make([]byte, n)
 		if r.number == c.Root {
 			in(buf, c.Root, 0)
 		}
 		p.check = func() string { return differs(buf, func(k int) byte { return given(step, c.Root, k) }) }
+		release = r.register(g, buf)
 		p.work, err = g.StartBroadcast(buf, c.Root)
 	case Barrier:
 		p.check = func() string { return "" }
@@ -354,9 +358,30 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 		p.work, err = g.StartAllreduce(inputs(c.Type, step, r.number, 0, n), recv, c.Type, reduce.Sum, 1)
 	}
 	if err == nil {
-		p.work.OnDone(func(err error) { r.end(step, err) })
+		p.work.OnDone(func(err error) {
+			release()
+			r.end(step, err)
+		})
 	}
 	return p, err
+}
+
+// register registers buffers until release is called, if this rank does.
+func (r *rank) register(g *group.Group, buffers ...[]byte) (release func()) {
+	var memories []*group.Memory
+	for _, b := range buffers {
+		if len(b) == 0 || r.number >= r.s.Registered {
+			continue
+		}
+		if m, err := g.Register(b); err == nil { // the group may be over
+			memories = append(memories, m)
+		}
+	}
+	return func() {
+		for _, m := range memories {
+			_ = m.Release()
+		}
+	}
 }
 
 // given is byte k of what a rank gives to a call.

@@ -30,6 +30,8 @@ type Scenario struct {
 	ShmSlots int  // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
 	ShmChunk int
 	Outputs  int // MCAST_OUTPUTS
+	// Registered is how many ranks, the first ones, register the buffers of Allgathers and Broadcasts while an operation uses them.
+	Registered int `json:",omitempty"`
 
 	Nodes         []Node
 	Ways          [][]int       // switches in the order of MCAST_SWITCH: of each, which nodes ranks name by turns
@@ -124,6 +126,9 @@ func (s *Scenario) String() string {
 	if s.Net.On != nil {
 		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
+	if s.Net.Reads > 0 {
+		text += fmt.Sprintf(", reads of %d chunks, %d ranks registered, %v astray", s.Net.Reads, s.Registered, s.Net.Stray)
+	}
 	if len(s.Nodes) > 0 {
 		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
 	}
@@ -161,6 +166,10 @@ func (s *Scenario) event(rank, step int) *Event {
 // Fit mends what a change has left dangling and reports whether the scenario can be run.
 func (s *Scenario) Fit() bool {
 	if s.Net.Ranks < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
+		return false
+	}
+	s.Registered = min(s.Registered, s.Net.Ranks)
+	if s.Net.Reads < 0 || s.Registered < 0 || s.Net.Stray < 0 || s.Net.Stray > 0.5 {
 		return false
 	}
 	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 || s.Outputs < 0 || s.Outputs > 1<<30 {

@@ -27,6 +27,8 @@ type Config struct {
 	Delay time.Duration // of a packet from host to host
 	Rate  float64       // bytes a second that a host's link carries, each way
 	MTU   int           // bytes, of all interfaces
+	Reads int           // chunks that one RDMA Read brings at most; 0: there are none
+	Stray float64       // share of multicast datagrams that a host gets late, half of them once more; and reads are as late
 	Queue int           // chunks that a receiver of multicast holds while nobody reads it
 }
 
@@ -35,12 +37,15 @@ type World struct {
 	cfg   Config
 	start time.Time
 
-	mu      sync.Mutex
-	rng     *rand.Rand
-	hosts   []*Host // of each process
-	faults  []Fault
-	members map[netip.AddrPort][]receiver // by multicast group
-	lost    int                           // packets that faults have taken
+	mu       sync.Mutex
+	rng      *rand.Rand
+	hosts    []*Host // of each process
+	faults   []Fault
+	members  map[netip.AddrPort][]receiver // by multicast group
+	lost     int                           // packets that faults have taken
+	keys     uint32                        // of memory that was registered
+	reads    int                           // of it
+	trespass error                         // a read of memory that its rank has taken back
 }
 
 // New returns a network in which nothing is wrong but for the given faults, whose times count from

@@ -8,7 +8,7 @@ import "slices"
 //  1. for each operation in flight, from the oldest on:
 //     a. it enters its barrier, unless older ones are in the way (mayEnter), or if it has none and
 //     is serial its root may send, unless older ones are in the way (mayFlow);
-//     b. if all of its chunks are here and its own are sent, it takes its part in the final
+//     b. if all of its chunks are here, its own are sent and nothing is read, it takes its part in the final
 //     handshake, and when that is over it is done;
 //  2. what is not needed any more is released, from the oldest on.
 //
@@ -28,7 +28,7 @@ func (c *Comm) advance() {
 			p.link.admitted = true
 			c.grant(p.link.of)
 		}
-		if p.barrier.open && p.received() && p.sender.done(&p.layout) && p.link.through(p.seq) {
+		if p.barrier.open && p.received() && p.sender.done(&p.layout) && p.link.through(p.seq) && c.readAll(p) {
 			p.handshake.send(&p.layout, &c.out)
 			if p.handshake.over(&p.layout) {
 				c.flows.of(&p.layout).learn(&p.sender.progress, p.credit.floor)

@@ -7,7 +7,8 @@
 //	what happened             what to do next
 //	Post                      NextRun, Sent       chunks to multicast
 //	Place, Received           NextControl         messages on the reliable path
-//	Control                   NextRepair, Repaired chunks the right neighbour lacks
+//	Control                   NextRepair, Repaired chunks the right neighbour lacks, or Offered for it to read
+//	ReadEnded                 NextRead, Reading    chunks to read from the left neighbour's memory
 //	Relay                     NextRelay, Relayed   chunks for it where multicast does not reach all
 //	Expire (see Deadline)     NextDone            completions
 //	Fail
@@ -31,11 +32,11 @@
 //
 // Files call downwards only:
 //
-//	events      control post ready receive send     expire repair waiting
+//	events      control post ready receive send     expire repair pull waiting
 //	order       advance
 //	together    compare recover series relay hearing
 //	Comm, op    comm op memory
-//	components  calls barrier sender receiver credit loss fetch repairs handshake timer link
+//	components  calls barrier sender receiver credit loss fetch repairs pulls handshake timer link
 //	what all read or use  shape mode, queue, pace, flow, call config
 package multicast
 
@@ -112,18 +113,21 @@ type Comm struct {
 	done    queue[Completion]
 	series  []series // by root; nil: there has been none
 	ops     table
+	offers  int // of the left neighbour, of all operations: nothing is read of them yet
 
-	topo     topology.Graph
-	pool     pool
-	inFlight int  // operations that are active
-	shared   bool // see Share
-	unsent   int  // see Unsent
-	hearing  hearing
-	flows    flows
-	laps     laps
-	lastRoot int    // of what is serial
-	latest   uint32 // what is serial and the last chunk was of
-	past     past   // nothing without the build tag invariants
+	topo       topology.Graph
+	pool       pool
+	inFlight   int  // operations that are active
+	shared     bool // see Share
+	unsent     int  // see Unsent
+	pushes     bool // the right neighbour cannot read what is offered
+	unreadable bool // this rank cannot
+	hearing    hearing
+	flows      flows
+	laps       laps
+	lastRoot   int    // of what is serial
+	latest     uint32 // what is serial and the last chunk was of
+	past       past   // nothing without the build tag invariants
 }
 
 // New returns a communicator. It panics on a configuration that no fabric makes, such as a chunk of
@@ -183,9 +187,9 @@ func (c *Comm) Stats() Stats {
 // keeps a window of its own under way, and a root that keeps less gets less than its share.
 func (c *Comm) Share(shared bool) { c.shared = shared }
 
-// Silent reports whether there is neither a control message nor a repair nor a relay to send.
+// Silent reports whether there is neither a control message nor a repair nor a relay to send, nor something to read.
 func (c *Comm) Silent() bool {
-	return c.out.len() == 0 && c.backlog.chunks == 0 && c.relayed.len() == 0
+	return c.out.len() == 0 && c.backlog.chunks == 0 && c.relayed.len() == 0 && c.offers == 0
 }
 
 // NextControl returns the control message to be sent next and whether there is one. It stays the

@@ -26,6 +26,8 @@ type Config struct {
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
 	// Deaf says that multicast does not reach all ranks at first: see hearing.
 	Deaf bool `json:",omitempty"`
+	// Reads is how many chunks of the left neighbour's memory are read at a time at most; 0: none, since the fabric reads nothing.
+	Reads int `json:",omitempty"`
 	// Ring is the order of all ranks in the ring that requests, relays and barriers go along; nil: that of
 	// their numbers.
 	Ring []int `json:",omitempty"`
@@ -40,9 +42,10 @@ func (c *Config) Check() error {
 		return fmt.Errorf("multicast: %d ranks; want 1 to %d", c.Size, collective.MaxRanks)
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
 		return fmt.Errorf("multicast: rank %d of %d", c.Rank, c.Size)
-	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0:
-		return fmt.Errorf("multicast: chunk %d, chains %d, subgroups %d, window %d; "+
-			"chunk and chains must be at least 1, subgroups 1 to %d, the window not negative", c.Chunk, c.Chains, c.Subgroups, c.Window, MaxSubgroups)
+	case c.Chunk < 1 || c.Chains < 1 || c.Subgroups < 1 || c.Subgroups > MaxSubgroups || c.Window < 0 || c.Reads < 0:
+		return fmt.Errorf("multicast: chunk %d, chains %d, subgroups %d, window %d, reads %d; "+
+			"chunk and chains must be at least 1, subgroups 1 to %d, the window and reads not negative",
+			c.Chunk, c.Chains, c.Subgroups, c.Window, c.Reads, MaxSubgroups)
 	case c.Ring != nil && !permutes(c.Ring, c.Size):
 		return fmt.Errorf("multicast: ring %v; want each of %d ranks once", c.Ring, c.Size)
 	case !c.Lossless && c.Arena < c.Eager:

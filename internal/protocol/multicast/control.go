@@ -38,6 +38,9 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	case m.Kind == wire.Fetch && right && p.known() && !p.handshake.right:
 		c.fetch(p, from, m)
 		c.verify()
+	case m.Kind == wire.Offer && from == c.topo.Left() && p.state == active:
+		c.offered(p, m)
+		c.verify()
 	default:
 		c.stats.Dropped++
 	}
@@ -89,7 +92,7 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 
 // Guesses reports whether a message asks for chunks of which nothing but a silence says that they were
 // sent.
-func Guesses(m *wire.Control) bool { return m.Kind == wire.Fetch && m.Round == 0 }
+func Guesses(m *wire.Control) bool { return m.Kind == wire.Fetch && m.Round&wire.FetchKnown == 0 }
 
 // Unsent says, before a message that Guesses, how many of the chunks that this rank has multicast last
 // are still in its host's queue. They are on their way to whoever asks for them, and who lacks them
@@ -111,7 +114,8 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 		c.stats.Dropped++
 		return
 	}
-	shard, certain := p.shard(root), m.Round == 1
+	shard, certain := p.shard(root), m.Round&wire.FetchKnown != 0
+	c.pushes = c.pushes || m.Round&wire.FetchPushed != 0
 	first, end := int(m.PSN), int(m.PSN)+int(m.Count)
 	if shard == p.own {
 		end = min(end, p.sender.next) // the rest is still to be multicast

@@ -22,8 +22,8 @@ func (f *fetch) reset(l *layout) {
 }
 
 // ask requests the missing chunks among [from, to) of a shard, and only those. Chunks that were
-// asked for before are left out, unless again is set. It returns how many were not.
-func (f *fetch) ask(l *layout, out *outbox, r *receiver, shard, from, to int, certain, again bool) (fresh int) {
+// asked for before are left out, unless again is set. pushed: nothing that is offered can be read. It returns how many were not.
+func (f *fetch) ask(l *layout, out *outbox, r *receiver, shard, from, to int, certain, again, pushed bool) (fresh int) {
 	f.speculative = f.speculative || !certain
 	at, end := l.bit(shard, from), l.bit(shard, to)
 	missing := func(bit int) bool { return !r.have.Has(bit) && (again || !f.asked.Has(bit)) }
@@ -44,7 +44,10 @@ func (f *fetch) ask(l *layout, out *outbox, r *receiver, shard, from, to int, ce
 		m.Root, m.Bytes = uint16(l.rootOf(shard)), uint64(l.bytes)
 		m.PSN, m.Count = uint32(first-l.bit(shard, 0)), uint32(at-first)
 		if certain {
-			m.Round = 1
+			m.Round |= wire.FetchKnown
+		}
+		if pushed {
+			m.Round |= wire.FetchPushed
 		}
 		out.send(l.topo.Left(), m)
 	}

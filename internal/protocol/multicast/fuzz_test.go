@@ -20,6 +20,9 @@ func FuzzComm(f *testing.F) {
 			Rank: 1, Size: 4, Chunk: 16, Chains: 1 + int(mode>>4)%4, Subgroups: 1 + int(mode>>6), Window: int(mode >> 2 & 3 * 3),
 			Cutoff: 10, Reorder: Time(mode >> 3 & 1 * 5), Lossless: mode&1 != 0, Eager: 400 * int(mode>>1&1), Arena: 1000, EagerChunks: 40,
 		}
+		if !cfg.Lossless {
+			cfg.Reads = int(mode >> 4 & 3)
+		}
 		z := &fuzzer{t: t, c: New(cfg), cfg: cfg, ops: map[uint32]shape{}, script: script}
 		for len(z.script) > 0 {
 			z.step()
@@ -37,6 +40,7 @@ type fuzzer struct {
 	ops    map[uint32]shape // in flight
 	script []byte
 	now    Time
+	reads  []wire.Read // under way
 }
 
 func (z *fuzzer) byte() byte {
@@ -93,7 +97,7 @@ func (z *fuzzer) step() {
 		z.chunk(&h, int(length%18))
 	case 3, 4:
 		m := wire.Control{
-			Kind: wire.Kind(1 + z.byte()%10), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5, Root: uint16(z.byte() % 6),
+			Kind: wire.Kind(1 + z.byte()%12), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5, Root: uint16(z.byte() % 6),
 			Seq: z.number(), PSN: z.number(), Count: z.number(), Bytes: uint64(z.number()),
 		}
 		from := z.byte()
@@ -178,6 +182,18 @@ func (z *fuzzer) drain() {
 	if r, ok := z.c.NextRepair(); ok {
 		z.inside(r.Place, int(r.Message.Bytes), "repairs")
 		z.c.Repaired(&r)
+	}
+	var read wire.Read
+	if z.c.NextRead(&read) {
+		if s, ok := z.ops[read.Head.Seq]; !ok || read.Count < 1 || read.Count > z.cfg.Reads || int(read.Head.PSN)+read.Count > s.chunks {
+			z.t.Fatalf("reads %+v of %+v", read, s)
+		}
+		z.c.Reading(&read)
+		z.reads = append(z.reads, read)
+	}
+	if n := len(z.reads); n > 0 && z.byte()%2 == 0 {
+		read, z.reads = z.reads[n-1], z.reads[:n-1]
+		z.c.ReadEnded(z.now, &read, z.byte()%2 == 0)
 	}
 	if e, ok := z.c.Expect(nil); ok {
 		z.expected(e)

@@ -159,6 +159,7 @@ func (c *Comm) components(p *op) error {
 		law{p.mode.window == 0 || p.own < 0 || s.relayed || s.next <= p.credit.room(&p.layout), "it sent more than there is credit for"},
 		law{!t.armed() || !p.received() && p.mode.kind != reliable && c.started(p), "it waits for chunks that nobody has to send"},
 		law{!p.handshake.sent || p.received(), "it said that it has all, and has not"},
+		law{!p.handshake.sent || p.pulls.reading == 0, "it said that it is done, and reads"},
 		law{!p.handshake.right || p.repairs.owed == 0 && p.repairs.wanted.Count() == 0, "it owes a neighbour that has all"},
 		law{len(p.calls.early) == 0, "messages wait for it to be posted, which it is"},
 	)
@@ -167,8 +168,8 @@ func (c *Comm) components(p *op) error {
 // thorough checks the rest of an operation.
 func (p *op) thorough(seq uint32) error {
 	r, q := &p.receiver, &p.repairs
-	for i, b := range [...]*bitmap.Bitmap{&r.have, &p.fetch.asked, &q.wanted, &q.speculative} {
-		name := [...]string{"have", "asked", "wanted", "speculative"}[i]
+	for i, b := range [...]*bitmap.Bitmap{&r.have, &p.fetch.asked, &q.wanted, &q.speculative, &p.pulls.offered} {
+		name := [...]string{"have", "asked", "wanted", "speculative", "offered"}[i]
 		if err := b.Verify(); err != nil {
 			return fmt.Errorf("operation %d: %s: %w", seq, name, err)
 		}
@@ -273,6 +274,15 @@ func (c *Comm) verifyBacklog() {
 		if wire.Before(p.seq, c.backlog.first) {
 			c.must(fmt.Errorf("operation %d owes chunks, but is looked for from %d", p.seq, c.backlog.first))
 		}
+	}
+	offers := 0
+	for _, p := range c.ops.ops {
+		if p != nil && p.state != free {
+			offers += p.pulls.offers.len()
+		}
+	}
+	if offers != c.offers {
+		c.must(fmt.Errorf("%d offers are there, and counted %d", offers, c.offers))
 	}
 	if owed != c.backlog.chunks {
 		c.must(fmt.Errorf("%d chunks are owed, and counted %d", owed, c.backlog.chunks))

@@ -7,6 +7,7 @@ type memory struct {
 	loss     loss
 	fetch    fetch
 	repairs  repairs
+	pulls    pulls
 	credit   credit
 }
 
@@ -17,6 +18,7 @@ func (m *memory) prepare(l *layout) {
 	m.loss.reset(l)
 	m.fetch.reset(l)
 	m.repairs.reset(l)
+	m.pulls.reset(l)
 }
 
 const (

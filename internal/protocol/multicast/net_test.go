@@ -29,7 +29,16 @@ type net struct {
 	lose  func(p packet) bool
 	// before, if not nil, is called before a packet is delivered.
 	before func(p packet)
-	log    strings.Builder
+	// readable, if not nil, says where a rank has chunks in memory that its right neighbour may read.
+	readable func(rank int, r *Repair) (addr uint64, key uint32, ok bool)
+	reads    []reading // under way
+	log      strings.Builder
+}
+
+// reading is a read that a rank has begun.
+type reading struct {
+	rank int
+	wire.Read
 }
 
 func newNet(cfg Config) *net {
@@ -102,11 +111,41 @@ func (n *net) drive(r int) {
 		if !ok {
 			break
 		}
+		if n.readable != nil && p.Offer > 0 {
+			if addr, key, ok := n.readable(r, &p); ok {
+				c.Offered(&p)
+				m := p.OfferAt(addr, key)
+				n.logf("%d -> %d %s", r, p.To, describeControl(&m))
+				n.way = append(n.way, packet{from: r, to: p.To, message: &m})
+				continue
+			}
+		}
 		c.Repaired(&p)
 		h := wire.DataOf(&p.Message)
 		n.logf("%d -> %d repair %s", r, p.To, name(&h))
 		n.way = append(n.way, packet{from: r, to: p.To, data: &h})
 	}
+	for read := (reading{rank: r}); c.NextRead(&read.Read); {
+		c.Reading(&read.Read)
+		n.logf("%d reads %s, %d chunk(s)", r, name(&read.Head), read.Count)
+		n.reads = append(n.reads, read)
+	}
+}
+
+// endRead ends a read, well or not.
+func (n *net) endRead(i int, well bool) {
+	r := n.reads[i]
+	n.reads = slices.Delete(n.reads, i, i+1)
+	if well {
+		for k := range r.Count {
+			h := r.Head
+			h.PSN += uint32(k)
+			n.deliver(packet{from: r.rank, to: r.rank, data: &h})
+		}
+	}
+	n.logf("%d has read %s: %v", r.rank, name(&r.Head), well)
+	n.comms[r.rank].ReadEnded(n.now, &r.Read, well)
+	n.drive(r.rank)
 }
 
 func (n *net) finish(r int) {
@@ -204,10 +243,16 @@ func describeControl(m *wire.Control) string {
 		return fmt.Sprintf("credit %d/%d up to %d", m.Seq, m.Root, m.PSN)
 	case wire.Fetch:
 		sure := "guess"
-		if m.Round == 1 {
+		if m.Round&wire.FetchKnown != 0 {
 			sure = "sure"
 		}
+		if m.Round&wire.FetchPushed != 0 {
+			sure += ", to be pushed"
+		}
 		return fmt.Sprintf("fetch %d/%d.%d, %d chunk(s), %s", m.Seq, m.Root, m.PSN, m.Count, sure)
+	}
+	if m.Kind == wire.Offer {
+		return fmt.Sprintf("offer %d/%d.%d, %d chunk(s)", m.Seq, m.Root, m.PSN, m.Count)
 	}
 	return fmt.Sprintf("%v %d", m.Kind, m.Seq)
 }

@@ -53,6 +53,7 @@ func (c *Comm) lay(p *op, s *shape, m *mode) {
 func (c *Comm) forget(p *op) {
 	if p.known() {
 		c.backlog.remove(p.repairs.drop())
+		c.offers -= p.pulls.drop(&p.layout)
 		c.pool.put(p.all(), &p.memory)
 	}
 }

@@ -245,6 +245,6 @@ func (c *Comm) expectFrom(h *wire.Data) (Expected, bool) {
 func (p *op) expected(shard, from, to int) Expected {
 	return Expected{
 		Seq: p.seq, Root: p.rootOf(shard), PSN: from, Count: to - from,
-		Offset: p.offset(shard, from), Bytes: min(p.bytes, to*p.chunk) - from*p.chunk,
+		Offset: p.offset(shard, from), Bytes: p.span(from, to),
 	}
 }

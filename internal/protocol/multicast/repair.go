@@ -7,6 +7,16 @@ type Repair struct {
 	To      int
 	Message wire.Control
 	Place   Place // where its bytes are
+	// Offer is how many chunks from this one on, which lie one behind the other, the neighbour may as well read from there; 0: none.
+	Offer int
+	Span  int // bytes of those
+}
+
+// OfferAt returns the message that offers chunks at an address of this rank's memory, for who has the key.
+func (r *Repair) OfferAt(addr uint64, key uint32) wire.Control {
+	m := r.Message
+	m.Kind, m.Count, m.Bytes, m.Arena = wire.Offer, uint32(r.Offer), addr, key
+	return m
 }
 
 // NextRepair returns a chunk that the right neighbour has asked for and this rank holds, and
@@ -25,7 +35,13 @@ func (c *Comm) NextRepair() (Repair, bool) {
 	m := p.control(wire.Repair)
 	m.Root, m.PSN = uint16(p.rootOf(shard)), uint32(psn)
 	m.Count, m.Bytes = uint32(p.bytes), uint64(p.length(psn))
-	return Repair{To: c.topo.Right(), Message: m, Place: p.place(shard, psn)}, true
+	r := Repair{To: c.topo.Right(), Message: m, Place: p.place(shard, psn)}
+	// The neighbour's handshake ends its reads as well.
+	if c.cfg.Reads > 0 && !c.pushes && p.readable() && p.state == active {
+		r.Offer = p.repairs.run(&p.receiver, bit, min(mostOffered, p.chunks-psn))
+		r.Span = p.span(psn, psn+r.Offer)
+	}
+	return r, true
 }
 
 // Repaired says that the chunk that NextRepair returned is on its way.
@@ -34,6 +50,19 @@ func (c *Comm) Repaired(r *Repair) {
 	p.moved = c.now
 	if p.repairs.sent(p.bit(p.shard(int(r.Message.Root)), int(r.Message.PSN))) {
 		c.backlog.remove(1)
+	}
+	c.verify()
+}
+
+// Offered says that the chunks that NextRepair returned are on their way as an offer.
+func (c *Comm) Offered(r *Repair) {
+	p := c.ops.at(r.Message.Seq)
+	p.moved = c.now
+	first := p.bit(p.shard(int(r.Message.Root)), int(r.Message.PSN))
+	for bit := first; bit < first+r.Offer; bit++ {
+		if p.repairs.sent(bit) {
+			c.backlog.remove(1)
+		}
 	}
 	c.verify()
 }

@@ -71,6 +71,14 @@ func (q *repairs) next(r *receiver) (bit int) {
 	return i
 }
 
+// run returns how many chunks from an owed one on are owed, up to most.
+func (q *repairs) run(r *receiver, bit, most int) (n int) {
+	for n < most && q.wanted.Has(bit+n) && r.have.Has(bit+n) {
+		n++
+	}
+	return n
+}
+
 // sent notes that a chunk is on its way, and reports whether it was owed.
 func (q *repairs) sent(bit int) bool {
 	if !q.wanted.Clear(bit) {

@@ -81,6 +81,12 @@ func (s *shape) all() int { return s.shards * s.chunks }
 // length returns the bytes of chunk psn.
 func (s *shape) length(psn int) int { return max(0, min(s.chunk, s.bytes-psn*s.chunk)) }
 
+// span returns the bytes of chunks [from, to) of a shard.
+func (s *shape) span(from, to int) int { return max(0, min(s.bytes, to*s.chunk)-from*s.chunk) }
+
+// readable reports whether chunks may be read where they lie, by a rank whose word ends the operation.
+func (l *layout) readable() bool { return l.mode.handshake && l.mode.kind.inPlace() && l.bytes > 0 }
+
 // offset returns where chunk psn of a shard lies in the buffer.
 func (s *shape) offset(shard, psn int) int { return s.slot(shard)*s.stride + psn*s.chunk }
 

@@ -30,7 +30,7 @@ const (
 	// relayed.
 	Credit
 	// Fetch asks the left neighbour for Count chunks from PSN of Root's shard.
-	// Seq, Root, PSN, Count.
+	// Seq, Root, PSN, Count; Round is a sum of FetchKnown and FetchPushed.
 	Fetch
 	// Repair answers a Fetch with one chunk, which follows. Seq, Root, PSN,
 	// Bytes (of payload).
@@ -50,10 +50,22 @@ const (
 	// follows. Seq, Collective, Root, PSN, Count (shard size, low 32 bits), Arena as in Data, Bytes (of
 	// payload); Round is 1 if the root has multicast it as well, to see whether that arrives.
 	Relay
+	// Offer answers a Fetch: Count chunks from PSN of Root's shard lie one behind the other where the sender's
+	// RDMA device reads them for who has the key. Seq, Collective, Root, PSN, Count, Bytes (the address), Arena (the key).
+	Offer
+	// Introduce says how the sender's RDMA device is connected to by the neighbour's, see Introduction. Fabrics that
+	// have such devices send it first, and take it themselves.
+	Introduce
 	kindEnd
 )
 
-var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin", Relay: "relay"}
+// What Round of a Fetch says.
+const (
+	FetchKnown  = 1 // the chunks are known to have been sent; otherwise it is a guess
+	FetchPushed = 2 // by Repair, whatever the sender is asked for from now on: it cannot read what is offered
+)
+
+var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin", Relay: "relay", Offer: "offer", Introduce: "introduce"}
 
 // String returns the name used in docs/PROTOCOL.md and in transcripts.
 func (k Kind) String() string {
@@ -67,15 +79,15 @@ func (k Kind) String() string {
 //
 //	 0  kind       u8
 //	 1  version    u4, collective u4
-//	 2  round      u8   Ready: round of the barrier; Relay: 1 is a probe; Compare: the call's collective
+//	 2  round      u8   Ready: round of the barrier; Fetch: what is known; Relay: 1 is a probe; Compare: the call's collective
 //	 3  reserved   u8   zero
 //	 4  root       u16
 //	 6  digest     u16  of the Call that the operation is a step of; 0: it is none
 //	 8  seq        u32
 //	12  psn        u32  Compare: the call's number
 //	16  count      u32  Compare: the call's root u16, and bytes u48 up to here ...
-//	20  arena      u32  Relay: as in Data; Compare: ... and here
-//	24  bytes      u64  Ready: shard size; Repair, Relay: payload that follows
+//	20  arena      u32  Relay: as in Data; Offer: key; Compare: ... and here
+//	24  bytes      u64  Ready: shard size; Repair, Relay: payload that follows; Offer: address
 type Control struct {
 	Kind       Kind
 	Collective Collective

@@ -155,6 +155,21 @@ func TestDataOf(t *testing.T) {
 	assert.Equal(t, []bool{true, false, false, false}, []bool{d.IsMulticast(), d.IsRepair(), d.IsRelay(), d.IsProbe()})
 }
 
+// TestIntroduction: what a rank tells of its end of a connection arrives.
+func TestIntroduction(t *testing.T) {
+	for _, source := range []bool{false, true} {
+		i := Introduction{Source: source, Number: 1<<24 - 1, PSN: 0x123456, MTU: 4096}
+		b := make([]byte, ControlSize)
+		m := i.Control()
+		m.Put(b)
+		var got Control
+		require.NoError(t, got.Get(b))
+		assert.Equal(t, Introduce, got.Kind)
+		assert.Zero(t, got.Payload())
+		assert.Equal(t, i, IntroductionOf(&got))
+	}
+}
+
 func TestNames(t *testing.T) {
 	assert.Equal(t, "fetch", Fetch.String())
 	assert.Equal(t, "kind(99)", Kind(99).String())

@@ -78,6 +78,9 @@ type Sink interface {
 	// Control delivers a control message that no chunk follows. Chunks of repairs and relays arrive
 	// by Accept and Received with the header that wire.DataOf builds.
 	Control(from int, m *wire.Control)
+	// ReadEnded says that what Gather.Read has begun has ended: well, after Accept for each of its chunks, with the header of
+	// a repair; or it has failed, and so will all later ones.
+	ReadEnded(r *wire.Read, well bool)
 	// Broken says that the path to a rank is lost for good; with the own rank, that the fabric is.
 	Broken(rank int, err error)
 }
@@ -93,6 +96,16 @@ type Gather interface {
 	// Returned reports whether what was Lent has been read, and all that was lent before: Shard may change.
 	// If not, Sleep returns once it has. Fabrics that copy embed Copies.
 	Returned(lent uint64) bool
+	// Readable returns where the right neighbour's device finds some bytes of this rank by itself, and the key by which it
+	// may read them; false: they are to be sent. They stay what they are until that rank has said that it reads no more,
+	// or Withdraw. Fabrics whose Traits have no Reads embed Copies.
+	Readable(b []byte) (addr uint64, key uint32, ok bool)
+	// Read begins to read chunks from the left neighbour's memory to the fabric's own; false: too many reads are under
+	// way, and Sleep returns once one has ended. Sink.ReadEnded follows.
+	Read(r *wire.Read) bool
+	// Withdraw ends what others read from this rank, which fails there, before its memory is the caller's again for another
+	// reason than that nobody reads.
+	Withdraw()
 	// Unsent returns about how many chunks Multicast took that have not left this host yet: those of the
 	// latest runs. It may cost a system call.
 	Unsent() int
@@ -116,13 +129,22 @@ type Gather interface {
 	Close() error
 }
 
-// Copies is for fabrics that lend nothing.
+// Copies is for fabrics that lend nothing, and from whose ranks nobody reads.
 type Copies struct{}
 
 // Returned is part of Gather.
 func (Copies) Returned(uint64) bool { return true }
 
-// Registers is a Gather whose device can send from the user's memory, without a copy.
+// Readable is part of Gather.
+func (Copies) Readable([]byte) (addr uint64, key uint32, ok bool) { return 0, 0, false }
+
+// Read is part of Gather.
+func (Copies) Read(*wire.Read) bool { return false }
+
+// Withdraw is part of Gather.
+func (Copies) Withdraw() {}
+
+// Registers is a Gather whose device can send from the user's memory without a copy, and let the right neighbour read there.
 type Registers interface {
 	// Register makes memory of the host known to the device until release is called; the group's end calls it, too.
 	// Until then memory stays mapped, and release has no operation in flight that uses it. Any goroutine may call
@@ -181,6 +203,8 @@ type Traits struct {
 	// Lossless fabrics deliver everything once and in order, and keep what the receiver has
 	// not posted yet: the protocol then needs no barrier, repair or handshake.
 	Lossless bool
+	// Reads is how many chunks a Read takes at most; 0: there are no reads.
+	Reads int
 	// Notes tell, one sentence each, what the fabric does without and why
 	// ("no UDP_GRO here (Linux has it since 5.0; a sandbox may not): datagrams are received one by one").
 	Notes []string
@@ -199,6 +223,8 @@ type Stats struct {
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64
 	LentBytes      uint64   // of SentBytes, those that a device has read from the user's memory by itself
+	ReadChunks     uint64   // read from the left neighbour's memory, and needed
+	ReadBytes      uint64   // of those
 	Registrations  uint64   // of memory with a device, its own rings included
 	Repairs        []uint64 // chunks that came by repair, duplicates included, by root; nil: there are no repairs
 

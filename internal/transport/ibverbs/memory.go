@@ -18,6 +18,7 @@ type Access uint32
 // They are combined by |. Peers need the memory's key as well.
 const (
 	ReadOnly    Access = 0
+	PeerRead    Access = C.RDMA_REMOTE_READ // peers read it as well
 	Local       Access = C.RDMA_LOCAL_WRITE // the device writes there what it receives
 	RemoteWrite        = Local | C.RDMA_REMOTE_WRITE
 	RemoteRead         = Local | C.RDMA_REMOTE_READ

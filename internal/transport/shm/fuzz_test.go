@@ -20,6 +20,7 @@ type greedy struct {
 
 func (g *greedy) Expect(*wire.Data) fabric.Expected { return fabric.Expected{} }
 func (g *greedy) Received(*wire.Data)               {}
+func (g *greedy) ReadEnded(*wire.Read, bool)        {}
 func (g *greedy) Broken(_ int, err error)           { require.Error(g.t, err) }
 
 func (g *greedy) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {

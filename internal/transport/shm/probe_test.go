@@ -46,6 +46,8 @@ func (p *probe) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict,
 
 func (p *probe) Received(*wire.Data) { p.left-- }
 
+func (p *probe) ReadEnded(*wire.Read, bool) {}
+
 func (p *probe) Control(from int, m *wire.Control) {
 	p.messages = append(p.messages, *m)
 	p.from = append(p.from, from)

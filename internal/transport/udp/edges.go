@@ -218,6 +218,9 @@ func (g *Edges) CountReceived(chunks, bytes int) {
 	g.stats.receivedBytes.Add(uint64(bytes))
 }
 
+// CountRepair counts a chunk of a root that came by repair, otherwise than over a connection.
+func (g *Edges) CountRepair(root uint16) { g.repairs[root].Add(1) }
+
 // CountDropped counts chunks that were thrown away.
 func (g *Edges) CountDropped(chunks int) { g.stats.dropped.Add(uint64(chunks)) }
 

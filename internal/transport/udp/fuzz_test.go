@@ -27,6 +27,7 @@ type catcher struct {
 
 func (c *catcher) Expect(*wire.Data) fabric.Expected { return c.guess }
 func (c *catcher) Control(int, *wire.Control)        {}
+func (c *catcher) ReadEnded(*wire.Read, bool)        {}
 func (c *catcher) Broken(int, error)                 {}
 
 func (c *catcher) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {

@@ -25,6 +25,8 @@ import (
 type Options struct {
 	Rank      int
 	Size      int
+	Left      int // the ranks before and behind this one in the ring, of whose memory something may be read
+	Right     int
 	Job       uint64
 	Group     netip.Addr     // multicast address of subgroup 0; subgroup g has the address g above it
 	Port      uint16         // of all subgroups

@@ -129,6 +129,8 @@ func (s *sink) Control(from int, m *wire.Control) {
 	s.heard = append(s.heard, said{from, *m})
 }
 
+func (s *sink) ReadEnded(*wire.Read, bool) {}
+
 func (s *sink) Broken(rank int, err error) { s.broken[rank] = err }
 
 // check compares every byte received from other ranks.

@@ -26,6 +26,9 @@ type Gather struct {
 	port              *port
 	device            *ibverbs.Device // the port's, and so is memory: any goroutine may ask them, even after Close
 	memory            *memory
+	pulls             pulls
+	heedful           heedful
+	tclass            uint8
 	awaited           uint64        // Sleep ends when as many datagrams are gone; 0: none is waited for
 	lent              atomic.Uint64 // bytes
 	head              wire.Data
@@ -37,8 +40,12 @@ var (
 	_ fabric.Registers = (*Gather)(nil)
 )
 
-// channelTag is the tag of the completion channel in the poller.
-const channelTag = 0
+// Those are tags in the poller: of the completion channels of datagrams and of reads. Connections follow.
+const (
+	channelTag = iota
+	readsTag
+	firstTag
+)
 
 // Open joins the group and takes over the control connections: it leaves o.Conns empty. After an error o.Conns has all of
 // them still, as udp.Open does. Subgroups share a queue.
@@ -50,12 +57,13 @@ func Open(o udp.Options) (_ *Gather, err error) {
 	if o.Window > 0 {
 		receive = max(1, min(depth, o.Window/o.Chunk))
 	}
-	g := &Gather{rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, sources: o.Sources}
+	g := &Gather{rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, sources: o.Sources, tclass: uint8(o.DSCP << 2)}
+	g.heedful.g = g
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
 		return nil, err
 	}
 	g.device, g.memory = g.port.device, g.port.memory
-	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive}
+	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive, Reads: readChunks}
 	if err = g.connect(&o); err != nil {
 		g.Forget()
 		return nil, errors.Join(err, g.Close())
@@ -71,7 +79,21 @@ func (g *Gather) connect(o *udp.Options) error {
 	if err := g.Watch(g.port.queue.FD(), channelTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		return err
 	}
-	return g.Connect(channelTag+1, o.Conns, o.DSCP)
+	if o.Size > 1 {
+		if err := g.pulls.open(g.device, o); err != nil {
+			return err
+		}
+		if err := g.Watch(g.pulls.completions.FD(), readsTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
+			return err
+		}
+	}
+	if err := g.Connect(firstTag, o.Conns, o.DSCP); err != nil {
+		return err
+	}
+	if o.Size > 1 {
+		g.introduce()
+	}
+	return nil
 }
 
 // Traits implements fabric.Gather.
@@ -159,6 +181,7 @@ func (g *Gather) Register(memory []byte) (release func() error, err error) {
 func (g *Gather) Stats() fabric.Stats {
 	s := g.Edges.Stats()
 	s.LentBytes, s.Registrations = g.lent.Load(), g.device.Counts().Registered
+	s.ReadChunks, s.ReadBytes = g.pulls.chunks.Load(), g.pulls.bytes.Load()
 	return s
 }
 
@@ -172,12 +195,15 @@ func (g *Gather) Unsent() int {
 
 // Poll implements fabric.Gather. Half of the budget is the connections' at most: neither side waits for long.
 func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
-	done, more = g.Edges.Poll(s, max(1, budget/2))
+	g.heedful.Sink = s
+	done, more = g.Edges.Poll(&g.heedful, max(1, budget/2))
+	read, err := g.pulls.take(s, &g.Edges)
+	g.Note(err)
 	n, left := g.receive(s, max(1, budget-done))
-	return done + n, more || left
+	return done + read + n, more || left
 }
 
-// serve has nothing to do for the completion channel: Poll looks at what has completed anyway.
+// serve has nothing to do for the completion channels: Poll looks at what has completed anyway.
 func (g *Gather) serve(int, fabric.Sink, int) (int, bool) { return 0, false }
 
 // receive hands what has arrived to the sink, and gives its slots back to the device.
@@ -241,6 +267,8 @@ func (g *Gather) arm() bool {
 	}
 	err := g.port.queue.Arm(g.awaited > 0)
 	g.Note(err)
+	idle, err := g.pulls.arm()
+	g.Note(err)
 	came, err := g.port.look()
 	g.Note(err)
 	if g.awaited > 0 {
@@ -249,7 +277,7 @@ func (g *Gather) arm() bool {
 			return false
 		}
 	}
-	return !came && !g.Failed()
+	return idle && !came && !g.Failed()
 }
 
 // Rest implements fabric.Rester.
@@ -261,7 +289,7 @@ func (g *Gather) Close() error {
 		return nil
 	}
 	g.Flush()
-	err := errors.Join(g.port.close(), g.End())
+	err := errors.Join(g.pulls.close(), g.port.close(), g.End())
 	g.port = nil
 	return err
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -259,6 +261,118 @@ func TestTryLocked(t *testing.T) {
 	require.ErrorContains(t, err, "device rxe1: ")
 	_, err = Try(&o, 17)
 	require.NoError(t, err, "all was given back")
+}
+
+// reader is a sink that has room for what is read.
+type reader struct {
+	fabric.Sink
+	chunk  int
+	recv   []byte
+	psns   []uint32 // received
+	ended  int
+	failed int
+}
+
+func (s *reader) Control(int, *wire.Control) {}
+
+func (s *reader) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdict, stream bool) {
+	return s.recv[int(h.PSN)*s.chunk:][:n], fabric.Take, false
+}
+
+func (s *reader) Received(h *wire.Data) { s.psns = append(s.psns, h.PSN) }
+
+func (s *reader) ReadEnded(_ *wire.Read, well bool) {
+	if s.ended++; !well {
+		s.failed++
+	}
+}
+
+// TestReads: a rank reads what its left neighbour has registered, without an allocation, and nothing once that withdraws it.
+func TestReads(t *testing.T) {
+	if os.Getenv("MCAST_TEST_RDMA") == "" {
+		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
+	}
+	const size, chunk = 3, 1000
+	ranks := make([]*Gather, size)
+	for r, conns := range systest.Mesh(t, size) {
+		ifi, err := net.InterfaceByName(fmt.Sprintf("h%d", r+1))
+		require.NoError(t, err)
+		o := udp.Options{
+			Rank: r, Size: size, Left: (r + size - 1) % size, Right: (r + 1) % size, Job: 1, Group: netip.MustParseAddr("239.7.7.9"), Port: 7979,
+			Interface: ifi, Chunk: chunk, Conns: conns,
+		}
+		for q := range size {
+			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 9, 1, byte(q + 1)}))
+		}
+		ranks[r], err = Open(o)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, ranks[r].Close()) })
+	}
+	memory, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(memory)) }()
+	systest.NewPattern(0, 1).Fill(memory)
+	sinks := make([]*reader, size)
+	for r := range sinks {
+		sinks[r] = &reader{chunk: chunk, recv: make([]byte, len(memory)), psns: make([]uint32, 0, 1<<16)}
+	}
+	work := func() {
+		for r, g := range ranks {
+			g.Poll(sinks[r], 64)
+			g.Flush()
+			g.Sleep(time.Millisecond)
+		}
+	}
+	until(t, func() bool { return ranks[0].pulls.offers }, work)
+	_, _, ok := ranks[0].Readable(memory)
+	require.False(t, ok, "it is not registered")
+	release, err := ranks[0].Register(memory)
+	require.NoError(t, err)
+	addr, key, ok := ranks[0].Readable(memory[2*chunk : 5*chunk+7])
+	require.True(t, ok)
+
+	s, want := sinks[1], wire.Read{Head: wire.Data{PSN: 2}, Count: 4, Bytes: 3*chunk + 7, Addr: addr, Key: key}
+	begun := 0
+	for ranks[1].Read(&want) {
+		begun++
+	}
+	require.Equal(t, reads, begun)
+	until(t, func() bool { return s.ended == begun }, work)
+	require.Zero(t, s.failed)
+	require.Equal(t, []uint32{2, 3, 4, 5, 2, 3, 4, 5}, s.psns[:8])
+	require.Equal(t, memory[2*chunk:5*chunk+7], s.recv[2*chunk:5*chunk+7])
+	require.EqualValues(t, reads*4, ranks[1].Stats().ReadChunks)
+	require.EqualValues(t, reads*want.Bytes, ranks[1].Stats().ReadBytes)
+
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		for ended := s.ended; s.ended == ended; {
+			ranks[1].Read(&want)
+			ranks[1].Poll(s, 64)
+		}
+	}))
+	until(t, func() bool { return !ranks[1].pulls.underWay() }, work)
+
+	ranks[0].Withdraw()
+	_, _, ok = ranks[0].Readable(memory)
+	require.False(t, ok)
+	clear(memory)
+	clear(s.recv)
+	require.True(t, ranks[1].Read(&want))
+	until(t, func() bool { return s.failed == 1 }, work)
+	require.Equal(t, make([]byte, len(s.recv)), s.recv)
+
+	// Memory that is registered no more ends the connection, not the fabric.
+	release2, err := ranks[1].Register(memory)
+	require.NoError(t, err)
+	until(t, func() bool { return ranks[1].pulls.offers }, work)
+	want.Addr, want.Key, ok = ranks[1].Readable(memory[:want.Bytes])
+	require.True(t, ok)
+	require.NoError(t, release2())
+	require.True(t, ranks[2].Read(&want))
+	require.True(t, ranks[2].Read(&want))
+	until(t, func() bool { return sinks[2].failed == 2 }, work)
+	require.False(t, ranks[2].Failed())
+	require.NoError(t, release())
 }
 
 // TestStreamsFew: in steady state nothing is allocated.

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
 
-// memory is what users have registered, so that the device sends from there. It is known to the device as long as it is
+// memory is what users have registered, so that the device sends from there, and the right neighbour's reads there. It is known to the device as long as it is
 // held: nothing is kept longer, since pages stay with the device when their owner has unmapped them.
 type memory struct {
 	cache *gpudirect.Cache
@@ -28,7 +28,7 @@ type held struct {
 }
 
 func newMemory(d *ibverbs.Device) *memory {
-	m := &memory{cache: gpudirect.NewCache(ibverbs.Registrar{Device: d, Access: ibverbs.ReadOnly}, gpudirect.Limits{})}
+	m := &memory{cache: gpudirect.NewCache(ibverbs.Registrar{Device: d, Access: ibverbs.PeerRead}, gpudirect.Limits{})}
 	m.known.Store(&[]*held{})
 	return m
 }

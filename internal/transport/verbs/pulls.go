@@ -1,0 +1,240 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+const (
+	// reads is how many are under way at most: as many as devices have that have few.
+	reads = 4
+	// readChunks is how many chunks of each.
+	readChunks = 4
+	// giveUp is about how long a device tries to read. After that, neighbours push: whether the other one is dead others say.
+	giveUp = 500 * time.Millisecond
+)
+
+// pulls are the repairs that a rank reads from its left neighbour's memory, and that its right neighbour reads from its own
+// (Khalilov et al., SC24, III-C, the fetch ring): an RC queue pair each. Each rank introduces its ends (wire.Introduce) before it
+// says anything else, so whoever is offered something can read it. What is read goes to slots of the rank's own, and is copied from
+// there as what is pushed is: it may come when the result is the caller's already.
+type pulls struct {
+	device      *ibverbs.Device
+	left, right int
+	chunk       int
+	reader      *ibverbs.Connection // to the left neighbour
+	source      *ibverbs.Connection // to the right one
+	offers      bool                // the right neighbour may read
+	completions *ibverbs.Completions
+	slots       *ibverbs.Region
+	begun       uint64 // reads
+	ended       uint64
+	under       [reads]wire.Read // the read of number i is in place, and in slot, i modulo reads
+	done        [reads]ibverbs.Completion
+	next        int // completions not looked at yet: done[next:have]
+	have        int
+	read        wire.Read // that has ended
+	post        [1]ibverbs.Transfer
+
+	chunks, bytes atomic.Uint64
+}
+
+// open prepares both ends on a device.
+func (p *pulls) open(d *ibverbs.Device, o *udp.Options) (err error) {
+	p.device, p.left, p.right, p.chunk = d, o.Left, o.Right, o.Chunk
+	if p.completions, err = d.NewCompletions(2 * reads); err != nil {
+		return err
+	}
+	if p.slots, err = d.Map(reads*readChunks*o.Chunk, ibverbs.Local); err != nil {
+		return err
+	}
+	if p.reader, err = d.NewConnection(ibverbs.ConnectionOptions{Sends: p.completions, Receives: p.completions, Send: reads, Receive: 1}); err != nil {
+		return err
+	}
+	p.source, err = d.NewConnection(ibverbs.ConnectionOptions{Sends: p.completions, Receives: p.completions, Send: 1, Receive: 1})
+	return err
+}
+
+// introductionOf returns what a neighbour is to know of an end.
+func introductionOf(c *ibverbs.Connection, source bool) wire.Control {
+	a := c.Address()
+	return (&wire.Introduction{Source: source, Number: a.Number, PSN: a.PSN, MTU: a.MTU}).Control()
+}
+
+// meet connects an end with that of a neighbour whose device has an address.
+func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) error {
+	end := p.source
+	if i.Source {
+		end = p.reader
+	}
+	if end == nil || i.Source && from != p.left || !i.Source && from != p.right {
+		return fmt.Errorf("rank %d introduces itself as a neighbour: want rank %d or %d", from, p.left, p.right)
+	}
+	if err := end.Connect(ibverbs.Address{GID: gid, Number: i.Number, PSN: i.PSN, MTU: i.MTU}, giveUp, tclass); err != nil {
+		return fmt.Errorf("connection to rank %d, for repairs: %w", from, err)
+	}
+	p.offers = p.offers || !i.Source
+	return nil
+}
+
+// underWay reports whether something is being read.
+func (p *pulls) underWay() bool { return p.ended < p.begun }
+
+// begin begins a read and reports whether there was room.
+func (p *pulls) begin(r *wire.Read) (bool, error) {
+	if p.begun-p.ended == reads {
+		return false, nil
+	}
+	slot := int(p.begun % reads)
+	p.under[slot] = *r
+	p.post[0] = ibverbs.Transfer{
+		ID: p.begun, Verb: ibverbs.Read, Local: p.slots.Address(p.at(slot)), LocalKey: p.slots.Key(),
+		Remote: r.Addr, RemoteKey: r.Key, Bytes: uint32(r.Bytes),
+	}
+	p.begun++
+	_, err := p.reader.Post(p.post[:])
+	return true, err
+}
+
+// at is where a slot begins.
+func (p *pulls) at(slot int) int { return slot * readChunks * p.chunk }
+
+// look looks for reads that have ended, unless there are some still, and reports whether there are.
+func (p *pulls) look() (bool, error) {
+	if p.next < p.have || !p.underWay() {
+		return p.next < p.have, nil
+	}
+	n, err := p.completions.Poll(p.done[:])
+	p.next, p.have = 0, n
+	return n > 0, err
+}
+
+// arm has the completions' descriptor tell of the next read that ends, and reports whether there is none already.
+func (p *pulls) arm() (bool, error) {
+	if !p.underWay() {
+		return true, nil
+	}
+	if err := p.completions.Arm(); err != nil {
+		return true, err
+	}
+	some, err := p.look()
+	return !some, err
+}
+
+// take hands what was read to the sink, and returns how many chunks that was. Reads end in order.
+func (p *pulls) take(s fabric.Sink, edges *udp.Edges) (n int, err error) {
+	for {
+		some, err := p.look()
+		if err != nil || !some {
+			return n, err
+		}
+		well := p.done[p.next].Status == ibverbs.OK
+		p.next++
+		slot := int(p.ended % reads)
+		p.ended++
+		p.read = p.under[slot]
+		if well {
+			p.deliver(s, edges, p.slots.Bytes[p.at(slot):][:p.read.Bytes])
+		}
+		n += p.read.Count
+		s.ReadEnded(&p.read, well)
+	}
+}
+
+// deliver hands the chunks of a read to the sink, and counts those that it takes before it completes operations by them.
+func (p *pulls) deliver(s fabric.Sink, edges *udp.Edges, all []byte) {
+	first := p.read.Head.PSN
+	for i := range p.read.Count {
+		edges.CountRepair(p.read.Head.Root)
+		payload := all[i*p.chunk : min((i+1)*p.chunk, len(all))]
+		if to, verdict, _ := s.Accept(&p.read.Head, len(payload)); verdict == fabric.Take {
+			copy(to, payload)
+			p.chunks.Add(1)
+			p.bytes.Add(uint64(len(payload)))
+			s.Received(&p.read.Head)
+		}
+		p.read.Head.PSN++
+	}
+	p.read.Head.PSN = first
+}
+
+// withdraw has the right neighbour's reads fail.
+func (p *pulls) withdraw() error {
+	p.offers = false
+	if p.source == nil {
+		return nil
+	}
+	return p.source.Fail()
+}
+
+// close ends both ends.
+func (p *pulls) close() error {
+	var errs []error
+	for _, c := range []*ibverbs.Connection{p.reader, p.source} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	p.reader, p.source = nil, nil
+	if p.completions != nil {
+		p.completions.Close()
+		p.completions = nil
+	}
+	if p.slots != nil {
+		errs = append(errs, p.slots.Close())
+		p.slots = nil
+	}
+	return errors.Join(errs...)
+}
+
+// heedful is a sink that keeps introductions to the fabric.
+type heedful struct {
+	fabric.Sink
+	g *Gather
+}
+
+// Control implements fabric.Sink.
+func (s *heedful) Control(from int, m *wire.Control) {
+	if m.Kind != wire.Introduce {
+		s.Sink.Control(from, m)
+		return
+	}
+	s.g.Note(s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass))
+}
+
+// introduce tells both neighbours of this rank's ends.
+func (g *Gather) introduce() {
+	reader, source := introductionOf(g.pulls.reader, false), introductionOf(g.pulls.source, true)
+	g.Control(g.pulls.left, &reader, nil)
+	g.Control(g.pulls.right, &source, nil)
+	g.Flush()
+}
+
+// Readable implements fabric.Gather.
+func (g *Gather) Readable(b []byte) (addr uint64, key uint32, ok bool) {
+	if !g.pulls.offers {
+		return 0, 0, false
+	}
+	at := g.memory.payload(b, len(b))
+	if at.Bytes == 0 {
+		return 0, 0, false
+	}
+	return uint64(at.Addr), at.Region.RemoteKey(), true
+}
+
+// Read implements fabric.Gather.
+func (g *Gather) Read(r *wire.Read) bool {
+	begun, err := g.pulls.begin(r)
+	g.Note(err)
+	return begun
+}
+
+// Withdraw implements fabric.Gather.
+func (g *Gather) Withdraw() { g.Note(g.pulls.withdraw()) }
