@@ -85,12 +85,8 @@ func Publish(directory string, page func() any) (withdraw func(), err error) {
 
 // open listens in a directory. The socket gets its name once it listens, so that nobody takes it for one of the dead.
 func open(directory string) (*publisher, error) {
-	if directory == "" {
-		directory = Directory(os.Geteuid())
-		if err := own(directory); err != nil {
-			return nil, err
-		}
-	} else if err := os.MkdirAll(directory, 0o700); err != nil {
+	directory, err := Make(directory)
+	if err != nil {
 		return nil, err
 	}
 	sweep(directory)
@@ -109,6 +105,15 @@ func open(directory string) (*publisher, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &publisher{listener: l, path: path + suffix}, nil
+}
+
+// Make makes a directory of this user, if it is not there, and returns it; empty stands for Directory.
+func Make(directory string) (string, error) {
+	if directory == "" {
+		directory = Directory(os.Geteuid())
+		return directory, own(directory)
+	}
+	return directory, os.MkdirAll(directory, 0o700)
 }
 
 // own makes the directory of the user, or finds that it is that: anybody may make one of this name in /tmp.
