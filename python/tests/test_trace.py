@@ -19,7 +19,7 @@ import torch_mcast
 
 from .world import World
 
-# What clocks may be apart: torch.profiler reads the processor's counter and converts it, we the kernel's clocks.
+# What clocks may be apart: torch.profiler converts the processor's counter, we the kernel's monotonic clock.
 CLOCKS_US = 1000.0
 
 Span = tuple[float, float]
@@ -71,7 +71,7 @@ def test_operations_lie_within_the_calls_that_the_profiler_shows(world: World) -
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(torch_mcast.ArgumentError, match="none/trace.json"):
+    with pytest.raises(torch_mcast.ArgumentError, match=r"none/trace\.json"):
         torch_mcast.dump_trace(tmp_path / "none" / "trace.json")
 
 
