@@ -113,7 +113,25 @@ func Make(directory string) (string, error) {
 		directory = Directory(os.Geteuid())
 		return directory, own(directory)
 	}
-	return directory, os.MkdirAll(directory, 0o700)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return "", err
+	}
+	return directory, trusted(directory)
+}
+
+// trusted finds that nobody but this user and root takes files out of a directory, or puts others in their place.
+func trusted(directory string) error {
+	info, err := os.Stat(directory)
+	if err != nil {
+		return err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	open := info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0
+	if !ok || open || int(s.Uid) != os.Geteuid() && s.Uid != 0 {
+		return fmt.Errorf("%s (%v) is not safe from other users: it must be of this user or root, and others may write there only with the sticky bit (mode 1777)",
+			directory, info.Mode())
+	}
+	return nil
 }
 
 // own makes the directory of the user, or finds that it is that: anybody may make one of this name in /tmp.

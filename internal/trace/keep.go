@@ -11,8 +11,7 @@ import (
 // most is how many files of traces stay in a directory that nobody else tidies.
 const most = 32
 
-// WriteTo writes the trace to the file of this process in a directory, and returns its path. The file is another
-// user's, or a link, only if that one may write there: nobody may in a directory of the user alone.
+// WriteTo writes the trace to the file of this process in a directory, and returns its path.
 func (t *Trace) WriteTo(directory string) (path string, err error) {
 	path = filepath.Join(directory, fmt.Sprintf("trace-%d.json", os.Getpid()))
 	return path, t.WriteFile(path)

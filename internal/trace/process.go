@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -86,7 +87,8 @@ func (t *Trace) Write(w io.Writer) error {
 
 // WriteFile writes the trace to a file for this user alone. The file is whole whenever it is there.
 func (t *Trace) WriteFile(path string) (err error) {
-	f, err := os.OpenFile(path+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// A name that nobody knows before: where others may write, it is no link that one of them has left.
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err
 	}
