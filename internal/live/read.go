@@ -16,7 +16,7 @@ import (
 
 const (
 	most   = 8 << 20 // bytes of a page: some ten kilobytes a group, and hundreds of groups
-	atOnce = 64       // processes that are asked: a user may have made more sockets than this process has descriptors
+	atOnce = 64      // processes that are asked: a user may have made more sockets than this process has descriptors
 )
 
 // Directories returns where this user may read: its own directory or, for root, those of all users.

@@ -171,7 +171,8 @@ func TestBusy(t *testing.T) {
 // TestNone: a lane that is nil remembers nothing.
 func TestNone(t *testing.T) {
 	var l *trace.Lane
-	l.Enter(l.Post(trace.Operation{}, 0), overlap.Peers, 0)
+	require.Zero(t, l.Post(trace.Operation{}, 0))
+	l.Enter(1, overlap.Peers, 0)
 	l.End(0, true, overlap.Account{}, 0)
 	l.Repaired(1, 0)
 	l.Waits(trace.Wait{}, 0, 0)

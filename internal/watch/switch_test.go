@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
@@ -18,7 +19,7 @@ func TestSwitchTable(t *testing.T) {
 	looks := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		looks++
-		fmt.Fprintf(w, `# TYPE mcast_switch_jobs gauge
+		_, err := fmt.Fprintf(w, `# TYPE mcast_switch_jobs gauge
 mcast_switch_jobs 2
 # TYPE mcast_switch_members gauge
 mcast_switch_members 8
@@ -32,7 +33,8 @@ mcast_switch_received_bytes_total{worker="0"} %d
 mcast_switch_received_bytes_total{worker="1"} 5
 mcast_switch_received_bytes_total{worker="-1"} 5
 mcast_switch_received_bytes_total{worker="1000000000"} 5
-`, looks*2e9)
+`, int64(looks)*2e9)
+		assert.NoError(t, err)
 	}))
 	defer server.Close()
 	stranger := httptest.NewServer(http.NotFoundHandler())
