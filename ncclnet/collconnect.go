@@ -202,6 +202,7 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	})
 	var blob string
 	if unfit == nil {
+		traceOnSignal(&settings)
 		blob = l.tuning() + "\n" + offer{l.settings.Switch != "", bool(C.nvswitch_seen())}.String() + "\n" + string(endpoint.Blob())
 	} else {
 		blob = failedBlob + unfit.Error()

@@ -53,6 +53,7 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		if err != nil {
 			return err
 		}
+		traceOnSignal(&settings)
 		b := ep.Blob()
 		*length = C.size_t(len(b))
 		dst, err := memory("mcast_open: blob", blob, capacity)

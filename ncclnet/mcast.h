@@ -214,6 +214,12 @@ int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, siz
  * mcast_info. */
 int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
+/* mcast_trace writes what the groups of this process have done last (the newest 512 operations of
+ * each lane, with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing
+ * show, with the clock of torch.profiler's traces: docs/MONITORING.md. MCAST_E_ARGUMENT: the file
+ * cannot be written. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
+int mcast_trace(const char *path, char *err, size_t errlen);
+
 /* BEGIN counters: written by "go generate ./internal/api" from internal/api/counters.go */
 /* Counters of this rank since mcast_join. Times (_ns) are nanoseconds. size must be set to
  * sizeof(struct mcast_stats); newer libraries fill no more than that. docs/COUNTERS.md says of

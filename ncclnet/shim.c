@@ -197,6 +197,13 @@ int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t er
 	return goCommunicators(buf, cap, len, err, errlen);
 }
 
+int mcast_trace(const char *path, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goTrace((char *)path, err, errlen);
+}
+
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen)
 {
 	struct mcast_stats all;

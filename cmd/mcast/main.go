@@ -28,6 +28,7 @@ type commands struct {
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	Top     topCommand     `cmd:"" help:"Show what the ranks of this host do: operations, GB/s, who is late, repairs."`
 	Metrics metricsCommand `cmd:"" help:"Give Prometheus what the ranks of this host count."`
+	Trace   traceCommand   `cmd:"" help:"Work on traces of what ranks did last."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
 	Doctor  doctorCommand  `cmd:"" help:"Say what is wrong with this host, why it matters and what helps. Needs no root."`
 	Secret  secretCommand  `cmd:"" help:"Print a new secret of 256 bits for MCAST_SECRET."`

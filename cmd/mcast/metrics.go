@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,7 +23,8 @@ import (
 type metricsCommand struct {
 	Listen   string        `help:"Serve /metrics there, for all ranks of this host that are and will be: host:port, such as :9464." placeholder:"HOST:PORT"`
 	Textfile string        `help:"Write mcast.prom to this directory, for node_exporter's textfile collector, every --interval." placeholder:"DIR"`
-	Interval time.Duration `default:"15s" help:"How often a file is written; 0: once."`
+	OTLP     string        `name:"otlp" help:"Send to a collector of OpenTelemetry, by OTLP over HTTP, every --interval; variables such as OTEL_EXPORTER_OTLP_HEADERS count." placeholder:"URL"`
+	Interval time.Duration `default:"15s" help:"How often a file is written, or metrics are sent; 0: once."`
 	watchFlags
 }
 
@@ -62,36 +64,73 @@ func (c *metricsCommand) Run() error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&watch.Collector{Look: look})
-	if c.Listen == "" && c.Textfile == "" {
+	if c.Listen == "" && c.Textfile == "" && c.OTLP == "" {
 		return printMetrics(registry)
 	}
 	ctx, stop := untilSignal()
 	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if c.Listen != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-		end, err := serveHTTP("listen", c.Listen, mux, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		end, err := serveHTTP("listen", c.Listen, mux, log)
 		if err != nil {
 			return err
 		}
 		defer end()
 	}
-	for c.Textfile != "" {
-		if err := prometheus.WriteToTextfile(filepath.Join(c.Textfile, "mcast.prom"), registry); err != nil {
-			return fmt.Errorf("--textfile: %w", err)
+	var tell []func(context.Context) error
+	if c.Textfile != "" {
+		path := filepath.Join(c.Textfile, "mcast.prom")
+		tell = append(tell, func(context.Context) error { return writeTextfile(path, registry) })
+		if c.Interval > 0 {
+			defer func() { _ = os.Remove(path) }() // what does not change any more is taken for a rank that hangs
 		}
-		if c.Interval == 0 {
-			break
+	}
+	if c.OTLP != "" {
+		sender, err := newOTLPSender(ctx, c.OTLP, registry)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-time.After(c.Interval):
-		case <-ctx.Done():
-			// What does not change any more is taken for a rank that hangs.
-			return os.Remove(filepath.Join(c.Textfile, "mcast.prom"))
+		tell = append(tell, sender.send)
+	}
+	if len(tell) > 0 {
+		if err := every(ctx, c.Interval, log, tell); err != nil {
+			return err
 		}
 	}
 	if c.Listen != "" {
 		<-ctx.Done()
+	}
+	return nil
+}
+
+// every does all of something each interval until ctx ends. What fails is said, and done again with the next interval: a
+// full disk or a collector that restarts is no reason to be blind from then on. An interval of 0 is once.
+func every(ctx context.Context, interval time.Duration, log *slog.Logger, all []func(context.Context) error) error {
+	for {
+		var errs []error
+		for _, do := range all {
+			errs = append(errs, do(ctx))
+		}
+		err := errors.Join(errs...)
+		if interval == 0 {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Warn("metrics were not given; the next attempt follows", "in", interval, "error", err)
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func writeTextfile(path string, from prometheus.Gatherer) error {
+	if err := prometheus.WriteToTextfile(path, from); err != nil {
+		return fmt.Errorf("--textfile: %w", err)
 	}
 	return nil
 }

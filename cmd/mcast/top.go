@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,9 @@ type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Rates are over so long, and shown as often."`
 	Once     bool          `help:"Show them once."`
 	JSON     bool          `name:"json" help:"One JSON object a rank and interval, a line each."`
+	Switch   []string      `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
 	watchFlags
+	switches [2][]watch.Switch // before and now
 }
 
 // Run shows until a signal.
@@ -36,6 +39,8 @@ func (c *topCommand) Run() error {
 	defer stop()
 	show := c.lines
 	switch {
+	case c.JSON && len(c.Switch) > 0:
+		return errors.New("--json is of ranks; a switch has its metrics: leave out --switch")
 	case c.JSON:
 		show = showJSON
 	case !c.Once && term.IsTerminal(int(os.Stdout.Fd())):
@@ -51,6 +56,7 @@ func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []err
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	before, _ := look()
+	c.switches[1] = watch.LookAtSwitches(c.Switch)
 	for {
 		select {
 		case <-tick.C:
@@ -58,6 +64,7 @@ func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []err
 			return nil
 		}
 		now, errs := look()
+		c.switches = [2][]watch.Switch{c.switches[1], watch.LookAtSwitches(c.Switch)}
 		if err := show(watch.Between(before, now), errs); err != nil || c.Once {
 			return err
 		}
@@ -72,6 +79,7 @@ func (c *topCommand) text(all []watch.Activity, errs []error) []string {
 		lines = append(lines, "No rank of this user runs here, or none publishes (MCAST_METRICS).")
 	}
 	lines = append(lines, watch.Table(all)...)
+	lines = append(lines, watch.SwitchTable(c.switches[0], c.switches[1])...)
 	for _, err := range errs {
 		lines = append(lines, "does not answer: "+err.Error())
 	}

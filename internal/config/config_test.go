@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Settings{
 		Fabric: "auto", Multicast: "auto", Nodes: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
-		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn, Metrics: "auto",
+		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn, Metrics: "auto", Trace: "auto",
 		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second,
 		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
 	}, s)
@@ -59,6 +59,7 @@ func TestBadValues(t *testing.T) {
 		"MCAST_TTL":            {"256", "-1", "1.5"},
 		"MCAST_TIMEOUT":        {"30", "99ms", "2h", "-1s"},
 		"MCAST_JOIN_TIMEOUT":   {"1ms", "25h"},
+		"MCAST_TRACE":          {"on", "run/mcast", "/" + strings.Repeat("m", 64)},
 		"MCAST_METRICS":        {"on", "run/mcast", "/" + strings.Repeat("m", 64)},
 		"MCAST_CLASS":          {"low", "Background"},
 		"MCAST_LOSS":           {"0.91", "-0.1", "NaN", "1%", "+Inf"},

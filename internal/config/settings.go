@@ -64,6 +64,7 @@ type Settings struct {
 	TunerReduceScatter int
 
 	Metrics    string // "auto", "off" or a directory
+	Trace      string // as Metrics
 	SIMD       string // "auto", "avx512", "avx2" or "generic"
 	Log        slog.Level
 	Rendezvous string

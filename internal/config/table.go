@@ -47,6 +47,9 @@ var table = []Variable{
 	row("MCAST_METRICS", "auto", func(s *Settings) *string { return &s.Metrics }, autoOffOrDirectory(),
 		"Where each process has the socket by which `mcast top` and `mcast metrics` see its groups, for its user alone; auto: in /tmp/mcast-UID."),
 
+	row("MCAST_TRACE", "auto", func(s *Settings) *string { return &s.Trace }, autoOffOrDirectory(),
+		"Where a process writes what its groups did last, as trace-PID.json for Perfetto, when one fails or at SIGUSR2; auto: in /tmp/mcast-UID, of which the newest 32 stay; off: nothing is remembered."),
+
 	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(interfaces(), "the networks that all hosts share are tried, that of the default routes first; lo if all ranks are on this host"),
 		"Network interface for multicast and control traffic. Of several, multicast takes all by turns (there are as many subgroups at least), all else the first; as many on each host."),
 	row("MCAST_FAMILY", "auto", func(s *Settings) *string { return &s.Family }, choice("auto", "4", "6"),
@@ -154,7 +157,7 @@ Every variable may be set in the environment of a process or given for one group
 program takes them by collnet.FromEnv, and sets those that have a field in collnet.Options. An empty value counts as not
 set. A value that is not allowed is an error that names the variable, the value and what is allowed; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
+the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |

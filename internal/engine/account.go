@@ -16,8 +16,8 @@ func (g *Gather) toFront() {
 	if g.front == g.comm.Posted() {
 		return
 	}
-	if w := &g.ops[g.front%maxTracked].work.watch; w.Phase() == overlap.Queued {
-		w.Enter(overlap.Peers, g.now)
+	if w := g.ops[g.front%maxTracked].work; w.watch.Phase() == overlap.Queued {
+		w.enter(overlap.Peers, g.now)
 	}
 }
 
@@ -29,8 +29,8 @@ func (g *Gather) received(o *gatherOp) {
 	o.in = g.now
 	if !o.moving {
 		o.moving = true
-		if w := &o.work.watch; w.Phase() < overlap.Turn {
-			w.Enter(overlap.Transfer, g.now)
+		if w := o.work; w.watch.Phase() < overlap.Turn {
+			w.enter(overlap.Transfer, g.now)
 			o.out = g.now
 		}
 	}
@@ -39,23 +39,23 @@ func (g *Gather) received(o *gatherOp) {
 // sent notes that chunks were sent. Unless the fabric was full, nothing
 // but a missing turn or credit had kept them back since the last ones.
 func (g *Gather) sent(o *gatherOp, large bool) {
-	w := &o.work.watch
+	w := o.work
 	switch {
-	case w.Phase() == overlap.Turn:
-		w.Enter(overlap.Transfer, g.now)
-	case w.Phase() == overlap.Transfer && !g.clogged:
-		w.Enter(overlap.Turn, o.out)
-		w.Enter(overlap.Transfer, g.now)
-	case w.Phase() < overlap.Turn && large && !g.cfg.Core.Lossless:
-		w.Enter(overlap.Transfer, g.now) // its barrier is over
+	case w.watch.Phase() == overlap.Turn:
+		w.enter(overlap.Transfer, g.now)
+	case w.watch.Phase() == overlap.Transfer && !g.clogged:
+		w.enter(overlap.Turn, o.out)
+		w.enter(overlap.Transfer, g.now)
+	case w.watch.Phase() < overlap.Turn && large && !g.cfg.Core.Lossless:
+		w.enter(overlap.Transfer, g.now) // its barrier is over
 	}
 	o.out = g.now
 }
 
 // yielded notes that the foreground goes first.
 func (g *Gather) yielded(o *gatherOp) {
-	if w := &o.work.watch; w.Phase() != overlap.Turn {
-		w.Enter(overlap.Turn, g.now)
+	if w := o.work; w.watch.Phase() != overlap.Turn {
+		w.enter(overlap.Turn, g.now)
 	}
 }
 
@@ -63,6 +63,6 @@ func (g *Gather) yielded(o *gatherOp) {
 // last chunk was the handshake.
 func (g *Gather) moved(o *gatherOp) {
 	if last := max(o.in, o.out); last != multicast.Time(0) {
-		o.work.watch.Enter(overlap.Finish, last)
+		o.work.enter(overlap.Finish, last)
 	}
 }

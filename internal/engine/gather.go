@@ -8,6 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 )
@@ -42,6 +43,8 @@ type GatherConfig struct {
 	Job    uint64
 	Fabric fabric.Gather
 	Clock  Clock // nil: the machine's
+	// Trace remembers the operations; nil: nothing does.
+	Trace *trace.Lane
 	// Broken is called when the path to a rank is lost or, with rank -1, when
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
@@ -76,6 +79,7 @@ type Gather struct {
 	delayed  []delayed
 	lent     []lent // done but for their input
 	counted  counters[multicast.Stats]
+	repaired uint64 // chunks that the trace knows of
 	inbox[GatherOp]
 	cfg GatherConfig
 
@@ -112,6 +116,15 @@ func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.
 
 func (o *GatherOp) mayGo() bool { return o.After.lets() }
 
+// traced says what the operation is.
+func (o *GatherOp) traced() trace.Operation {
+	t := trace.Operation{Name: o.Collective.String(), Bytes: o.Bytes, Root: -1}
+	if o.Collective == wire.Broadcast {
+		t.Root = o.Root
+	}
+	return t
+}
+
 // NewGather returns an engine over a fabric.
 func NewGather(cfg GatherConfig) *Gather {
 	if cfg.Clock == nil {
@@ -126,6 +139,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	g.comm.Relay(cfg.Relay)
 	g.counted.store(g.comm.Stats()) // what is known before the first operation
 	g.clock, g.wake, g.added = cfg.Clock, g.Wake, g.rest.wake
+	g.traced, g.describe = cfg.Trace, (*GatherOp).traced
 	return g
 }
 
@@ -203,7 +217,10 @@ func (g *Gather) Work() bool {
 		g.watched.publish(g.waiting())
 	}
 	if busy {
-		g.counted.store(g.comm.Stats())
+		s := g.comm.Stats()
+		g.cfg.Trace.Repaired(s.Repaired-g.repaired, g.now)
+		g.repaired = s.Repaired
+		g.counted.store(s)
 		g.tell()
 	}
 	return busy

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"go.uber.org/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
 // MaxQueued bounds how many operations may wait behind those in flight. Where none
@@ -24,6 +26,9 @@ type inbox[T any] struct {
 	clock  Clock
 	wake   func() // ends a Sleep of the engine
 	added  func() // if not nil, called after operations were queued
+	// traced remembers operations as describe says what they are; nil: nothing does.
+	traced   *trace.Lane
+	describe func(o *T) trace.Operation
 
 	mu     sync.Mutex
 	items  []queued[T]
@@ -105,6 +110,11 @@ func (b *inbox[T]) add(most int, items []queued[T]) error {
 	}
 	if b.items = append(b.items, items...); cap(b.items) > cap(b.room) {
 		b.room = b.items[:0]
+	}
+	if b.traced != nil {
+		for _, i := range items {
+			i.work.traced, i.work.number = b.traced, b.traced.Post(b.describe(&i.op), i.work.posted)
+		}
 	}
 	b.count.Add(int64(len(items))) // first, so that no more fly than are queued before one is taken
 	b.flying.Add(int64(len(items)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -23,6 +24,14 @@ type ReduceOp struct {
 }
 
 func (o *ReduceOp) mayGo() bool { return o.After.lets() }
+
+// traced says what the operation is.
+func (o *ReduceOp) traced() trace.Operation {
+	if root, one := o.To.Root(); one {
+		return trace.Operation{Name: "reduce", Bytes: o.Bytes(), Root: root}
+	}
+	return trace.Operation{Name: "reduce-scatter", Bytes: o.Bytes(), Root: -1}
+}
 
 // ReduceConfig says how a Reduce engine is set up.
 type ReduceConfig struct {
@@ -39,6 +48,8 @@ type ReduceConfig struct {
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
 	Clock  Clock // nil: the machine's
+	// Trace remembers the operations; nil: nothing does.
+	Trace *trace.Lane
 }
 
 // Reduce drives the Reduce-Scatter of one rank. It implements overlap.Worker. Operations come in by its
@@ -56,6 +67,7 @@ type Reduce struct {
 	claimed  time.Duration // when the link was last claimed
 	class    class
 	watched  watched
+	resent   uint64        // contributions that the trace knows of
 	moved    uint64        // reducescatter.Waiting.Moved when somebody last asked
 	movedAt  time.Duration // ... and since when
 
@@ -91,7 +103,7 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	}
 	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1)}
 	r.class = cfg.Class.open()
-	r.clock, r.wake = cfg.Clock, r.Wake
+	r.clock, r.wake, r.traced, r.describe = cfg.Clock, r.Wake, cfg.Trace, (*ReduceOp).traced
 	r.added = func() {
 		if cfg.Route != nil {
 			r.start.Do(func() { r.ended.Go(cfg.Route) })
@@ -245,6 +257,7 @@ func (r *Reduce) Work() bool {
 	busy = r.direct() || busy
 	if busy {
 		r.tell()
+		r.remember()
 	}
 	busy = r.finish() || busy
 	r.book(busy)
@@ -252,6 +265,17 @@ func (r *Reduce) Work() bool {
 		r.watched.publish(r.waiting())
 	}
 	return busy
+}
+
+// remember has the trace know of contributions that were sent again.
+func (r *Reduce) remember() {
+	c := r.conn.Load()
+	if r.cfg.Trace == nil || c == nil {
+		return
+	}
+	now := c.Stats().Resent
+	r.cfg.Trace.Repaired(now-min(r.resent, now), r.clock())
+	r.resent = now // of another connection it begins anew
 }
 
 // claimFor is for how long a Reduce-Scatter that moves is taken to be in flight, claimAgain how often
@@ -290,7 +314,7 @@ func (r *Reduce) book(busy bool) {
 		phase = overlap.Transfer
 	}
 	if phase != w.watch.Phase() {
-		w.watch.Enter(phase, r.clock())
+		w.enter(phase, r.clock())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/atomic"
 
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -43,6 +44,9 @@ type Work struct {
 	book    atomic.Pointer[Book] // gets the account of a success
 	// switched says of a reduction that it went through the switch.
 	switched bool
+	traced   *trace.Lane   // what remembers the operation; nil: nothing does
+	number   uint64        // ... by which
+	reached  overlap.Phase // the furthest that traced knows of
 }
 
 // What is known of a work's hook: nothing, that it is there, that it is too late for one.
@@ -91,9 +95,20 @@ func (w *Work) Book(b *Book) {
 	}
 }
 
+// enter says that the operation has come to a phase.
+func (w *Work) enter(p overlap.Phase, at time.Duration) {
+	w.watch.Enter(p, at)
+	if p > w.reached {
+		w.reached = p
+		w.traced.Enter(w.number, p, at)
+	}
+}
+
 func (w *Work) finish(at time.Duration, err error) {
 	w.ended = at
-	w.end(err, w.watch.Stop(at))
+	a := w.watch.Stop(at)
+	w.traced.End(w.number, err == nil, a, at)
+	w.end(err, a)
 }
 
 func (w *Work) end(err error, a overlap.Account) {

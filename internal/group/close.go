@@ -158,6 +158,9 @@ func (g *Group) release() error {
 	if g.withdraw != nil {
 		g.withdraw() // nobody looks from now on at what is freed below
 	}
+	if g.unrecord != nil {
+		g.unrecord()
+	}
 	g.mesh.Close()
 	if f := g.mesh.Err(); f != nil {
 		g.fail(f) // the cause, where whoever reported it has not come to that yet

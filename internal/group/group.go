@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,9 @@ type Group struct {
 	registers fabric.Registers
 	free      func() error                  // what both fabrics share
 	withdraw  func()                        // what it publishes; nil: nothing
+	trace     []*trace.Lane                 // what its lanes did last; none: MCAST_TRACE is off
+	failure   atomic.Pointer[failure]       // what the fault has found
+	unrecord  func()                        // takes it from the traces of this process; nil: it is in none
 	staged    atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
 
 	life    context.Context // ends with the group

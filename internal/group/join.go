@@ -81,7 +81,11 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined(time.Since(start))
-	g.watchers.Go((&monitor{Group: g}).run)
+	g.record()
+	g.watchers.Go(func() {
+		(&monitor{Group: g}).run()
+		g.writeTrace()
+	})
 	g.publish()
 	return g, nil
 }
@@ -176,6 +180,7 @@ func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 // failed ends the group with the first fault that any rank reports.
 func (g *Group) failed(f *Fault) {
 	g.log.Info("the group has failed", "error", f)
+	g.takeTrace(f)
 	g.end(f)
 	g.mu.Lock()
 	started := g.started
@@ -321,6 +326,7 @@ func (g *Group) start(c *transports, window int) error {
 		Link:   g.link.fabric(),
 		Class:  g.class(),
 		Shared: func() bool { return g.reduce.InFlight() > 0 },
+		Trace:  g.traced("gather"),
 	})
 	g.route.Store(&routeInfo{reason: a.noSwitch})
 	g.reduce = engine.NewReduce(engine.ReduceConfig{
@@ -329,6 +335,7 @@ func (g *Group) start(c *transports, window int) error {
 		Link:   g.link.fabric(),
 		Route:  newRouteDriver(g, c.streams).run,
 		Broken: g.reduceBrokenAmong(&a.column),
+		Trace:  g.traced("reduce"),
 	})
 	g.lanes = [2]*overlap.Lane{
 		overlap.Gather: overlap.NewLane(g.gather),

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"log/slog"
 	"time"
 
@@ -25,12 +26,13 @@ type lane interface {
 // wait is what a monitor knows of a lane's oldest operation.
 type wait struct {
 	lane
-	among  *members // whom the lane knows by their place
-	asked  bool     // at the beat before, so that the answer is of now
-	now    *Waiting // nil: nothing waits
-	seq    uint32   // of the operation, in the lane
-	said   *Waiting // what was last said of the wait; nil: nothing
-	warned bool     // ... at least once as a warning
+	trace  *trace.Lane // nil: nothing remembers
+	among  *members    // whom the lane knows by their place
+	asked  bool        // at the beat before, so that the answer is of now
+	now    *Waiting    // nil: nothing waits
+	seq    uint32      // of the operation, in the lane
+	said   *Waiting    // what was last said of the wait; nil: nothing
+	warned bool        // ... at least once as a warning
 }
 
 // Waiting says that an operation of this rank does not move.
@@ -66,6 +68,9 @@ func (g *Group) lanesToWatch() []wait {
 	waits := []wait{{lane: g.gather, among: &g.agreed.column}, {lane: g.reduce, among: &g.agreed.column}}
 	if g.node != nil {
 		waits = append(waits, wait{lane: g.node.gather, among: &g.agreed.node}, wait{lane: g.node.reduce, among: &g.agreed.node})
+	}
+	for i, t := range g.trace { // made in the same order
+		waits[i].trace = t
 	}
 	return waits
 }
@@ -110,6 +115,7 @@ func (w *wait) look() {
 	if !answer.Called {
 		w.now.Operation = w.among.inGroup(answer.What)
 	}
+	w.trace.Waits(trace.Wait{For: w.now.whom(), Operation: w.now.Operation, Why: w.now.Why}, answer.At-answer.Idle, answer.At)
 }
 
 // tell logs a wait that is long, and its end. The first one is a warning, and each that is twice as long as any

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"net"
 	"net/netip"
 	"runtime"
@@ -72,6 +73,11 @@ type Network interface {
 	ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error)
 	// Publish has those of this host's user who ask see a page, where MCAST_METRICS says, until it is withdrawn.
 	Publish(where string, page func() any) (withdraw func(), err error)
+	// Record has a group in the traces of this process until it is withdrawn.
+	Record(g *trace.Group) (withdraw func())
+	// WriteTrace writes a trace where MCAST_TRACE says, because of an error, and returns to which file; empty: one was
+	// written just now, or none shall be.
+	WriteTrace(where string, t *trace.Trace) (path string, err error)
 	// DialRegion asks the server at an address of this host for the region of a rank, of size:
 	// shm.Dial.
 	DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (RegionClient, error)

@@ -67,10 +67,12 @@ func (g *Group) startNode(r Region) {
 		},
 		Job: a.job, Fabric: gather, Clock: g.clock,
 		Broken: g.brokenAmong(&a.node),
+		Trace:  g.traced("gather of the node"),
 	})
 	n.reduce = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.node.own, Size: a.node.size(), Clock: g.clock,
 		Broken: g.reduceBrokenAmong(&a.node),
+		Trace:  g.traced("reduce of the node"),
 	})
 	n.reduce.Begin(0, nil, r.Streams())
 	n.lanes = [2]*overlap.Lane{

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -120,4 +121,33 @@ func TestDirectoryOfAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcast")
 	require.NoError(t, live.Own(path))
 	require.NoError(t, live.Own(path), "it is there")
+}
+
+// TestDirectory: one in which another user could take our socket away, or put one in its place, is refused.
+func TestDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	_, err := live.Make(dir)
+	require.NoError(t, err)
+	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o777 | os.ModeSticky: true, 0o777: false, 0o770: false} {
+		require.NoError(t, os.Chmod(dir, mode))
+		if _, err := live.Make(dir); ok {
+			require.NoError(t, err, mode)
+		} else {
+			require.ErrorContains(t, err, dir)
+			_, err = live.Publish(dir, func() any { return "" })
+			require.ErrorContains(t, err, "is not safe from other users")
+		}
+	}
+}
+
+// TestPageWithoutEnd: who publishes without end is an error, and no memory.
+func TestPageWithoutEnd(t *testing.T) {
+	dir := t.TempDir()
+	withdraw, err := live.Publish(dir, func() any { return strings.Repeat("x", 9<<20) })
+	require.NoError(t, err)
+	defer withdraw()
+	pages, errs := live.Read[string]([]string{dir})
+	require.Empty(t, pages)
+	require.Len(t, errs, 1)
+	require.ErrorContains(t, errs[0], "longer than 8388608 bytes")
 }

@@ -85,12 +85,8 @@ func Publish(directory string, page func() any) (withdraw func(), err error) {
 
 // open listens in a directory. The socket gets its name once it listens, so that nobody takes it for one of the dead.
 func open(directory string) (*publisher, error) {
-	if directory == "" {
-		directory = Directory(os.Geteuid())
-		if err := own(directory); err != nil {
-			return nil, err
-		}
-	} else if err := os.MkdirAll(directory, 0o700); err != nil {
+	directory, err := Make(directory)
+	if err != nil {
 		return nil, err
 	}
 	sweep(directory)
@@ -109,6 +105,33 @@ func open(directory string) (*publisher, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &publisher{listener: l, path: path + suffix}, nil
+}
+
+// Make makes a directory of this user, if it is not there, and returns it; empty stands for Directory.
+func Make(directory string) (string, error) {
+	if directory == "" {
+		directory = Directory(os.Geteuid())
+		return directory, own(directory)
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return "", err
+	}
+	return directory, trusted(directory)
+}
+
+// trusted finds that nobody but this user and root takes files out of a directory, or puts others in their place.
+func trusted(directory string) error {
+	info, err := os.Stat(directory)
+	if err != nil {
+		return err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	open := info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0
+	if !ok || open || int(s.Uid) != os.Geteuid() && s.Uid != 0 {
+		return fmt.Errorf("%s (%v) is not safe from other users: it must be of this user or root, and others may write there only with the sticky bit (mode 1777)",
+			directory, info.Mode())
+	}
+	return nil
 }
 
 // own makes the directory of the user, or finds that it is that: anybody may make one of this name in /tmp.

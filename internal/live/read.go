@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	most   = 64 << 20 // bytes of a page
-	atOnce = 64       // processes that are asked: a user may have made more sockets than this process has descriptors
+	most   = 8 << 20 // bytes of a page: some ten kilobytes a group, and hundreds of groups
+	atOnce = 64      // processes that are asked: a user may have made more sockets than this process has descriptors
 )
 
 // Directories returns where this user may read: its own directory or, for root, those of all users.
@@ -74,5 +74,10 @@ func read[T any](path string) (page Process[T], err error) {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return page, err
 	}
-	return page, json.NewDecoder(io.LimitReader(c, most)).Decode(&page)
+	from := &io.LimitedReader{R: c, N: most}
+	err = json.NewDecoder(from).Decode(&page)
+	if err != nil && from.N == 0 {
+		return page, fmt.Errorf("what it publishes is longer than %d bytes", most)
+	}
+	return page, err
 }

@@ -51,6 +51,7 @@ __all__ = [
     "UnsupportedError",
     "WaitTimeoutError",
     "dump_flight_recorder",
+    "dump_trace",
     "fsdp",
     "info",
     "nccl",
@@ -79,5 +80,6 @@ import torch  # noqa: E402, F401
 from .options import Options  # noqa: E402
 from .recorder import write as dump_flight_recorder  # noqa: E402
 from .registry import info, register_memory, stats  # noqa: E402
+from .trace import dump as dump_trace  # noqa: E402
 
 _autoload()

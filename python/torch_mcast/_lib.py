@@ -108,6 +108,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_forget": [c.c_int64],
     "mcast_info": [c.c_int64, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
     "mcast_communicators": [c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
+    "mcast_trace": [c.c_char_p, *_ERR],
     "mcast_stats": [c.c_int64, c.POINTER(StatsStruct), *_ERR],
     "mcast_close": [c.c_int64, *_ERR],
     "mcast_leave": [c.c_int64, *_WORK],
@@ -384,6 +385,10 @@ class Library:
                 continue
             self._check(code)
             return text.value.decode()
+
+    def trace(self, path: str) -> None:
+        """Write what the groups of this process have done last to a file."""
+        self._check(self._dll.mcast_trace(os.fsencode(path), _scratch.err, _ERROR_BYTES))
 
     def stats(self, group: int) -> StatsStruct:
         """Return the counters of a group."""

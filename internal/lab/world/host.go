@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"maps"
 	"math"
 	"net"
@@ -53,6 +54,12 @@ var _ group.Network = (*Host)(nil)
 
 // Publish implements group.Network: nobody looks.
 func (*Host) Publish(string, func() any) (withdraw func(), err error) { return func() {}, nil }
+
+// Record implements group.Network: nobody looks.
+func (*Host) Record(*trace.Group) (withdraw func()) { return func() {} }
+
+// WriteTrace implements group.Network.
+func (*Host) WriteTrace(string, *trace.Trace) (path string, err error) { return "", nil }
 
 const iface = "sim0"
 

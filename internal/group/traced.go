@@ -1,0 +1,105 @@
+package group
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
+)
+
+// traced makes the memory of a lane, unless MCAST_TRACE is off.
+func (g *Group) traced(lane string) *trace.Lane {
+	if g.agreed.settings.Trace == "off" {
+		return nil
+	}
+	l := trace.NewLane(lane)
+	g.trace = append(g.trace, l)
+	return l
+}
+
+// record has the group in the traces of this process.
+func (g *Group) record() {
+	if len(g.trace) > 0 {
+		g.unrecord = g.lobby.network.Record(&trace.Group{
+			Name: strconv.FormatUint(g.agreed.job, 16), Rank: g.agreed.rank, Size: g.agreed.size, Lanes: g.trace, Clock: g.clock,
+		})
+	}
+}
+
+// failure is a fault and what this process did last before it.
+type failure struct {
+	*Fault
+	trace *trace.Trace
+}
+
+// takeTrace keeps what this process did last, where a fault is one that somebody will look into. It does so before
+// operations end, so that they are as the fault has found them.
+func (g *Group) takeTrace(f *Fault) {
+	if f.Kind == Closed || f.Rank == g.agreed.rank && f.Kind == Left || g.agreed.settings.Trace == "off" {
+		return
+	}
+	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
+	if t := trace.Take(); f.Kind != Left || t.Busy() {
+		g.failure.Store(&failure{f, t})
+	}
+}
+
+// writeTrace writes it at the end of the group's life, and says where. A file system may be slow: nobody who waits for
+// an operation waits for that.
+func (g *Group) writeTrace() {
+	f := g.failure.Load()
+	if f == nil {
+		return
+	}
+	path, err := g.lobby.network.WriteTrace(g.agreed.settings.Trace, f.trace)
+	switch {
+	case err != nil:
+		g.log.Info("no trace was written", "error", err)
+	case path != "":
+		g.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault, "trace", path)
+	}
+}
+
+// Record implements Network.
+func (kernel) Record(g *trace.Group) (withdraw func()) { return trace.Add(g) }
+
+// lastTrace is when a trace was written because of an error: one dead rank fails many groups.
+var lastTrace struct {
+	sync.Mutex
+	at time.Time
+}
+
+// betweenTraces is how long no other trace is written after one, because of an error.
+const betweenTraces = 10 * time.Second
+
+// WriteTrace implements Network.
+func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) {
+	lastTrace.Lock()
+	defer lastTrace.Unlock()
+	if now := time.Now(); lastTrace.at.IsZero() || now.Sub(lastTrace.at) >= betweenTraces {
+		lastTrace.at = now
+		return WriteTrace(where, t)
+	}
+	return "", nil
+}
+
+// WriteTrace writes a trace where MCAST_TRACE says, unless that is off, and returns the path of the file.
+func WriteTrace(where string, t *trace.Trace) (path string, err error) {
+	if where == "off" {
+		return "", nil
+	}
+	if where == "auto" {
+		where = ""
+	}
+	directory, err := live.Make(where)
+	if err != nil {
+		return "", err
+	}
+	path, err = t.WriteTo(directory)
+	if err == nil && where == "" {
+		trace.Tidy(directory)
+	}
+	return path, err
+}

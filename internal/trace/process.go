@@ -1,0 +1,108 @@
+package trace
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Group is what a process has in its trace of a group.
+type Group struct {
+	Name       string // alike on all its ranks, and that of no other
+	Rank, Size int
+	Lanes      []*Lane
+	Clock      func() time.Duration // of the lanes
+}
+
+// process has the groups of this process.
+var process struct {
+	sync.Mutex
+	groups []*Group
+}
+
+// Add has a group in the traces of this process until it is removed.
+func Add(g *Group) (remove func()) {
+	process.Lock()
+	defer process.Unlock()
+	process.groups = append(process.groups, g)
+	return func() {
+		process.Lock()
+		defer process.Unlock()
+		process.groups = slices.DeleteFunc(process.groups, func(o *Group) bool { return o == g })
+	}
+}
+
+// Trace is what the lanes of this process remembered at one moment.
+type Trace struct {
+	at     time.Time
+	groups []recorded
+}
+
+// recorded is a group and a copy of what its lanes remembered, by the clock of the machine.
+type recorded struct {
+	*Group
+	zero  int64 // when the clock of the lanes was 0, in nanoseconds since 1970
+	lanes []record
+}
+
+// Take copies what the lanes of this process remember.
+func Take() *Trace {
+	process.Lock()
+	defer process.Unlock()
+	t := &Trace{at: time.Now()}
+	for _, g := range process.groups {
+		r := recorded{Group: g, zero: time.Now().UnixNano() - int64(g.Clock())}
+		for _, l := range g.Lanes {
+			r.lanes = append(r.lanes, l.copy())
+		}
+		t.groups = append(t.groups, r)
+	}
+	return t
+}
+
+// Busy reports whether an operation was in flight.
+func (t *Trace) Busy() bool {
+	for i := range t.groups {
+		for _, l := range t.groups[i].lanes {
+			if slices.ContainsFunc(l.ops, func(m moments) bool { return m.outcome == inFlight }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Write writes the trace as JSON.
+func (t *Trace) Write(w io.Writer) error {
+	d, err := t.document()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(d)
+}
+
+// WriteFile writes the trace to a file for this user alone. The file is whole whenever it is there.
+func (t *Trace) WriteFile(path string) (err error) {
+	// A name that nobody knows before: where others may write, it is no link that one of them has left.
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err = t.Write(f); err != nil {
+		_ = f.Close()
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,202 @@
+package trace_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/trace"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// file is a trace as its readers see it.
+type file struct {
+	Base   int64 `json:"baseTimeNanoseconds"`
+	Events []struct {
+		Phase    string         `json:"ph"`
+		Name     string         `json:"name"`
+		Process  int            `json:"pid"`
+		Row      int            `json:"tid"`
+		At       float64        `json:"ts"`
+		Duration float64        `json:"dur"`
+		Args     map[string]any `json:"args"`
+	} `json:"traceEvents"`
+}
+
+// written returns the trace of a group with one lane, at a moment of its clock.
+func written(t *testing.T, lane *trace.Lane, now time.Duration) (f file) {
+	t.Helper()
+	remove := trace.Add(&trace.Group{Name: "feed", Rank: 1, Size: 2, Lanes: []*trace.Lane{lane}, Clock: func() time.Duration { return now }})
+	defer remove()
+	var b bytes.Buffer
+	require.NoError(t, trace.Take().Write(&b))
+	require.NoError(t, json.Unmarshal(b.Bytes(), &f))
+	return f
+}
+
+// spans returns names, and when they begin and how long they are, in microseconds after the clock's 0.
+func (f *file) spans(begin float64) (all []string) {
+	for _, e := range f.Events {
+		if e.Phase == "X" {
+			all = append(all, fmt.Sprintf("%s %.0f+%.0f", e.Name, e.At-begin, e.Duration))
+		}
+	}
+	return all
+}
+
+// begin returns when the first span of a name began.
+func (f *file) begin(name string) float64 {
+	for _, e := range f.Events {
+		if e.Phase == "X" && e.Name == name {
+			return e.At
+		}
+	}
+	return 0
+}
+
+func us(n int) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// TestPhases: an operation is a span, its phases are spans within it, one behind the other, and one that is in flight
+// goes on to the moment of the trace. Operations that are in flight together have rows of their own.
+func TestPhases(t *testing.T) {
+	l := trace.NewLane("gather")
+	n := l.Post(trace.Operation{Name: "allgather", Bytes: 4096, Root: -1}, us(10))
+	l.Enter(n, overlap.Peers, us(20))
+	l.Enter(n, overlap.Transfer, us(50))
+	l.Enter(n, overlap.Turn, us(60)) // it alternates with Transfer
+	l.Enter(n, overlap.Transfer, us(70))
+	l.Enter(n, overlap.Finish, us(80))
+	l.End(n, true, overlap.Account{overlap.Peers: us(30)}, us(100))
+	second := l.Post(trace.Operation{Name: "broadcast", Bytes: 8, Root: 3}, us(90))
+	l.Enter(second, overlap.Peers, us(110))
+	third := l.Post(trace.Operation{Name: "barrier", Root: -1}, us(120))
+	l.End(third, false, overlap.Account{}, us(130))
+	l.Repaired(2, us(40))
+	l.Repaired(3, us(45))
+	l.Waits(trace.Wait{For: "rank 1"}, us(20), us(30))
+	l.Waits(trace.Wait{For: "rank 1"}, us(20), us(45))
+
+	f := written(t, l, us(200))
+	require.Equal(t, []string{
+		"allgather 10+90", "queued 10+10", "peers 20+30", "transfer 50+30", "finish 80+20",
+		"broadcast 90+110", "queued 90+20", "peers 110+90",
+		"barrier 120+10", "queued 120+10",
+		"waiting for rank 1 20+25",
+	}, f.spans(f.begin("allgather")-10))
+
+	rows, outcomes := map[string]int{}, map[string]any{}
+	for _, e := range f.Events {
+		require.Contains(t, []string{"X", "i", "M"}, e.Phase)
+		require.Equal(t, os.Getpid(), e.Process)
+		if e.Args["outcome"] != nil {
+			rows[e.Name], outcomes[e.Name] = e.Row, e.Args["outcome"]
+		}
+		if e.Name == "allgather" {
+			require.EqualValues(t, 4096, e.Args["bytes"])
+			require.EqualValues(t, 30, e.Args["peers_us"])
+		}
+		if e.Name == "repair" {
+			require.EqualValues(t, 5, e.Args["chunks"])
+		}
+	}
+	require.Equal(t, map[string]any{"allgather": "done", "broadcast": "in flight", "barrier": "failed"}, outcomes)
+	require.NotEqual(t, rows["allgather"], rows["broadcast"], "they overlap")
+	require.Equal(t, rows["allgather"], rows["barrier"], "its row is free again")
+}
+
+// TestClock: moments are microseconds since the base, which is a multiple of Kineto's step, on the machine's clock.
+func TestClock(t *testing.T) {
+	l := trace.NewLane("gather")
+	before := time.Now()
+	l.End(l.Post(trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
+	f := written(t, l, us(0)) // so that 0 is now
+	after := time.Now()
+	require.Zero(t, f.Base%(7889238*int64(time.Second)))
+	at := f.Base + int64(f.begin("barrier")*1000)
+	require.GreaterOrEqual(t, at, before.UnixNano()-1000)
+	require.LessOrEqual(t, at, after.UnixNano()+1000)
+}
+
+// TestWrap: the memory keeps the newest operations, and what is told of an older one changes none of them.
+func TestWrap(t *testing.T) {
+	l := trace.NewLane("gather")
+	const posted = 3000
+	for i := range posted {
+		n := l.Post(trace.Operation{Name: "barrier", Root: -1}, us(i))
+		require.EqualValues(t, i+1, n)
+		l.End(n, true, overlap.Account{}, us(i))
+	}
+	l.Enter(1, overlap.Finish, us(5))
+	l.End(1, false, overlap.Account{}, us(5))
+	f := written(t, l, us(posted))
+	next := posted - 512 + 1
+	for _, e := range f.Events {
+		if e.Name == "barrier" {
+			require.EqualValues(t, next, e.Args["number"])
+			require.Equal(t, "done", e.Args["outcome"])
+			next++
+		}
+	}
+	require.Equal(t, posted+1, next)
+}
+
+// TestMemory: to remember allocates nothing.
+func TestMemory(t *testing.T) {
+	l := trace.NewLane("gather")
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		n := l.Post(trace.Operation{Name: "allgather", Bytes: 1, Root: -1}, 0)
+		l.Enter(n, overlap.Peers, 1)
+		l.Repaired(1, 2)
+		l.End(n, true, overlap.Account{}, 3)
+	}))
+}
+
+// TestBusy: a trace knows whether anything was in flight.
+func TestBusy(t *testing.T) {
+	l := trace.NewLane("gather")
+	defer trace.Add(&trace.Group{Lanes: []*trace.Lane{l}, Clock: func() time.Duration { return 0 }})()
+	require.False(t, trace.Take().Busy())
+	n := l.Post(trace.Operation{Name: "barrier", Root: -1}, 0)
+	require.True(t, trace.Take().Busy())
+	l.End(n, false, overlap.Account{}, 1)
+	require.False(t, trace.Take().Busy())
+}
+
+// TestNone: a lane that is nil remembers nothing.
+func TestNone(t *testing.T) {
+	var l *trace.Lane
+	require.Zero(t, l.Post(trace.Operation{}, 0))
+	l.Enter(1, overlap.Peers, 0)
+	l.End(0, true, overlap.Account{}, 0)
+	l.Repaired(1, 0)
+	l.Waits(trace.Wait{}, 0, 0)
+}
+
+// TestFiles: the file is this user's alone, whole or not there, and the newest 32 of a directory stay.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 40 {
+		name := filepath.Join(dir, fmt.Sprintf("trace-%d.json", -i-1))
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+		at := time.Now().Add(-time.Duration(i+1) * time.Minute)
+		require.NoError(t, os.Chtimes(name, at, at))
+	}
+	path, err := trace.Take().WriteTo(dir)
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	trace.Tidy(dir)
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, left, 32)
+	require.Contains(t, left, path)
+
+	require.Error(t, trace.Take().WriteFile(filepath.Join(dir, "none", "x.json")))
+}

@@ -1,0 +1,81 @@
+package main
+
+/*
+#include "mcast.h"
+#include "usr2.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
+)
+
+//export goTrace
+func goTrace(path *C.char, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if path == nil || *path == 0 {
+			return argument("mcast_trace: path must be that of a file, and is empty")
+		}
+		err = trace.Take().WriteFile(C.GoString(path))
+		if wrong := new(os.PathError); errors.As(err, &wrong) {
+			return argument("mcast_trace: %v", err)
+		}
+		return err
+	}()
+	return fail(err, e, n)
+}
+
+// signalled is whether SIGUSR2 has the trace of this process written: the first group whose MCAST_TRACE is not off
+// says where.
+var signalled sync.Once
+
+// traceOnSignal has SIGUSR2 write the trace where MCAST_TRACE says.
+func traceOnSignal(s *config.Settings) {
+	if s.Trace == "off" {
+		return
+	}
+	signalled.Do(func() {
+		where, log := s.Trace, group.Logger(s)
+		wanted, err := watchSignal()
+		if err != nil {
+			log.Info("SIGUSR2 writes no trace", "error", err)
+			return
+		}
+		go func() {
+			for count := make([]byte, 8); ; {
+				if _, err := wanted.Read(count); err != nil {
+					return
+				}
+				path, err := group.WriteTrace(where, trace.Take())
+				if err != nil {
+					log.Warn("no trace was written at SIGUSR2", "error", err)
+					continue
+				}
+				log.Warn("SIGUSR2: what this process did last is in the trace, for ui.perfetto.dev", "trace", path)
+			}
+		}()
+	})
+}
+
+// watchSignal returns what is read when SIGUSR2 has come.
+func watchSignal() (*os.File, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	if code := C.mcast_watch_signal(C.int(fd)); code != 0 {
+		return nil, errors.Join(fmt.Errorf("sigaction: %w", syscall.Errno(code)), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "SIGUSR2"), nil
+}

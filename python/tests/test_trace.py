@@ -1,0 +1,138 @@
+"""Traces of what operations did last: on torch.profiler's clock, by call, at a signal, on an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile, record_function
+
+import torch_mcast
+
+from .world import World
+
+# What clocks may be apart: torch.profiler converts the processor's counter, we the kernel's monotonic clock.
+CLOCKS_US = 1000.0
+
+Span = tuple[float, float]
+
+
+def profiled(scratch: str) -> tuple[dict[str, Span], dict[str, Span]]:
+    """Return calls as torch.profiler has them and our operations as the trace has, in us since 1970."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    calls = {
+        "allgather": lambda: dist.all_gather_into_tensor(torch.zeros(size << 20), torch.ones(1 << 20)),
+        "reduce-scatter": lambda: dist.reduce_scatter_tensor(torch.zeros(1 << 20), torch.ones(size << 20)),
+        "broadcast": lambda: dist.broadcast(torch.ones(1 << 20), src=0),
+        "barrier": dist.barrier,
+    }
+    for call in calls.values():
+        call()
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        for name, call in calls.items():
+            with record_function(f"call {name}"):
+                call()
+    theirs, ours = Path(scratch) / f"torch{rank}.json", Path(scratch) / f"ours{rank}.json"
+    recorded.export_chrome_trace(str(theirs))
+    torch_mcast.dump_trace(ours)
+    torch_spans = {n.removeprefix("call "): s for n, s, _ in spans(theirs) if n.startswith("call ")}
+    last: dict[str, Span] = {}
+    for name, span, args in sorted(spans(ours), key=lambda s: s[1]):
+        if "outcome" in args and args["rank"] == rank:
+            assert args["outcome"] == "done"
+            assert args["bytes"] == (0 if name == "barrier" else 4 << 20)
+            last[name] = span
+    return torch_spans, last
+
+
+def spans(path: Path) -> list[tuple[str, Span, dict[str, Any]]]:
+    document = json.loads(path.read_text())
+    base = document["baseTimeNanoseconds"] / 1000
+    return [
+        (e["name"], (base + e["ts"], base + e["ts"] + e["dur"]), e.get("args", {}))
+        for e in document["traceEvents"]
+        if e["ph"] == "X"
+    ]
+
+
+def test_operations_lie_within_the_calls_that_the_profiler_shows(world: World) -> None:
+    for calls, operations in world.run(profiled, world.scratch):
+        assert calls.keys() == operations.keys()
+        for name, (begin, end) in operations.items():
+            assert calls[name][0] - CLOCKS_US <= begin <= end <= calls[name][1] + CLOCKS_US, name
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(torch_mcast.ArgumentError, match=r"none/trace\.json"):
+        torch_mcast.dump_trace(tmp_path / "none" / "trace.json")
+
+
+JOB = """
+import os, signal, sys, time
+import torch, torch.distributed as dist
+from torch_mcast import dump_trace
+
+called = []
+if "before" in sys.argv:
+    signal.signal(signal.SIGUSR2, lambda *_: called.append("before"))
+dist.init_process_group("mcast", store=dist.HashStore(), rank=0, world_size=1)
+dist.barrier()
+if "after" in sys.argv:
+    signal.signal(signal.SIGUSR2, lambda *_: called.append("after"))
+path = f"{os.environ['MCAST_TRACE']}/trace-{os.getpid()}.json"
+if "fork" in sys.argv:
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        os._exit(0)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    os.kill(os.getpid(), signal.SIGUSR2)
+    for _ in range(6000):
+        if os.path.exists(path) or "after" in sys.argv or os.environ["MCAST_TRACE"] == "off":
+            break
+        time.sleep(0.01)
+print("called", *called)
+print("trace", os.path.exists(path))
+dist.destroy_process_group()
+"""
+
+
+def job(tmp_path: Path, *words: str, trace: str | None = None) -> tuple[int, list[str]]:
+    """Return how a job of one rank ends that is sent SIGUSR2, and what it says."""
+    ended = subprocess.run(
+        [sys.executable, "-c", JOB, *words],
+        env={**os.environ, "MCAST_TRACE": trace or str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    return ended.returncode, ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), ["called", "trace True"]),
+        (("before",), ["called before", "trace True"]),
+        (("after",), ["called after", "trace False"]),
+        (("fork",), [f"child {-signal.SIGUSR2}", "called", "trace False"]),
+    ],
+)
+def test_sigusr2_writes_a_trace_beside_what_the_program_does(
+    tmp_path: Path, words: tuple[str, ...], said: list[str]
+) -> None:
+    assert job(tmp_path, *words) == (0, said)
+
+
+def test_sigusr2_is_the_programs_where_traces_are_off(tmp_path: Path) -> None:
+    assert job(tmp_path, trace="off") == (-signal.SIGUSR2, [])
