@@ -88,7 +88,7 @@ class McastWork(Work):
         if not self._done:
             limit = timeout if timeout > _NO_TIMEOUT else self._timeout
             if not self._settle(limit.total_seconds()):
-                late = f"{self._name} was not done after {limit.total_seconds():g} s; it goes on"
+                late = f"{self._name} was not done within its timeout of {limit.total_seconds():g} s; it goes on"
                 self._recorder.late(late)
                 raise errors.WaitTimeoutError(late)
         if self._error is not None:
