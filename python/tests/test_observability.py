@@ -104,6 +104,48 @@ def test_the_flight_recorder_says_what_is_done(world: World) -> None:
         assert got[2:] == ([("mcast:barrier", "scheduled", False)] if rank else [])
 
 
+def comes_last() -> tuple[int, dict[str, Any]]:
+    """Return when the last rank came to a barrier that the others waited in, and this rank's trace."""
+    group: Any = dist.new_group(backend="mcast")
+    store = dist.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        store.wait([f"posted {r}" for r in range(1, size)])
+        store.set("last", str(time.time_ns()))
+    work = dist.barrier(group=group, async_op=True)
+    store.set(f"posted {rank}", "")
+    assert work is not None
+    work.wait()
+    sent = dist.isend(torch.ones(3), (rank + 1) % size, group=group)
+    dist.recv(torch.zeros(3), (rank - 1) % size, group=group)
+    assert sent is not None
+    sent.wait()
+    trace = recorder.trace(stacks=False)
+    trace["entries"] = [e for e in trace["entries"] if e["process_group"][0] == group.group_name]
+    last = int(store.get("last"))
+    dist.barrier(group=group)
+    dist.destroy_process_group(group)
+    return last, trace
+
+
+def test_the_flight_recorder_says_how_long_operations_took_and_who_is_in_them(world: World) -> None:
+    for rank, (last, trace) in enumerate(world.run(comes_last)):
+        barrier, *exchanges = trace["entries"]
+        began, arrived, ended = (
+            barrier[name]
+            for name in ("time_discovered_started_ns", "time_peers_arrived_ns", "time_discovered_completed_ns")
+        )
+        assert began <= arrived <= ended
+        assert last < arrived
+        if rank:
+            assert began < last
+        assert barrier["duration_ms"] == (ended - began) / 1e6
+        assert [(e["is_p2p"], e["state"], e["retired"]) for e in exchanges] == [(True, "completed", True)] * 2
+        name, pg = barrier["process_group"][0], str(barrier["pg_id"])
+        assert trace["pg_config"][name]["ranks"] == "[0, 1, 2, 3]"
+        assert trace["pg_status"][pg]["last_completed_collective"] == 1
+
+
 def own_pid() -> int:
     return os.getpid()
 
@@ -179,8 +221,8 @@ def test_at_exit_a_trace_is_written_before_the_program_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failing(recorder.Recorder):
-        def complete(self, entries: list[dict[str, Any]]) -> None:
-            super().complete(entries)
+        def complete(self, trace: dict[str, Any]) -> None:
+            super().complete(trace)
             self.late("this is found as the trace is written")
 
     monkeypatch.setenv("TORCH_FR_DUMP_TEMP_FILE", f"{tmp_path}/trace_rank_")
