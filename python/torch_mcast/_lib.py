@@ -47,7 +47,7 @@ class Account(NamedTuple):
 
     Attributes:
         queued: for older operations of its lane.
-        peers: for other ranks to come to it.
+        peers: for a sign that other ranks have come to it.
         turn: for its turn to send.
         transfer: for bytes on their way.
         finish: for the word of others at its end.

@@ -30,44 +30,41 @@ _log = logging.getLogger(__name__)
 
 
 class Course(NamedTuple):
-    """When an operation that is done began, had all ranks and ended, in nanoseconds since the epoch.
+    """When an operation that is done began and ended, in nanoseconds since the epoch, and what it waited for.
 
     It begins when those before it have ended. Of an operation on a GPU's tensors the end alone is
     known, and that as the moment at which the program has learned of it.
     """
 
     began: int | None
-    arrived: int | None
     ended: int
+    account: Account | None
 
     @classmethod
     def of(cls, posted: int, account: Account | None) -> Course:
         """Return the course of an operation that has just ended, from what the library says of it."""
         now = time.time_ns()
         if account is None:
-            return cls(None, None, now)
+            return cls(None, now, None)
         posted = min(posted, now - sum(account))  # it was noted after the library had begun
-        began = posted + account.queued
-        return cls(began, began + account.peers, posted + sum(account))
+        return cls(posted + account.queued, posted + sum(account), account)
 
     def beside(self, other: Course | None) -> Course:
         """Return the course of two as one: a call of torch may be several operations."""
         if other is None:
             return self
-        known = [c for c in (self, other) if c.began is not None and c.arrived is not None]
-        return Course(
-            min((c.began for c in known), default=None),  # type: ignore[type-var]
-            max((c.arrived for c in known), default=None),  # type: ignore[type-var]
-            max(self.ended, other.ended),
-        )
+        began = [c.began for c in (self, other) if c.began is not None]
+        last = max(self, other, key=lambda c: c.ended)
+        return Course(min(began, default=None), last.ended, last.account)
 
     def write(self, entry: dict[str, Any]) -> None:
         """Write it into an entry of torch's."""
         entry["time_discovered_started_ns"] = self.began
-        entry["time_peers_arrived_ns"] = self.arrived
         entry["time_discovered_completed_ns"] = self.ended
         if self.began is not None:
             entry["duration_ms"] = (self.ended - self.began) / 1e6
+        if self.account is not None:
+            entry["waited_ms"] = {what: ns / 1e6 for what, ns in self.account._asdict().items()}
 
 
 class Recorder:
