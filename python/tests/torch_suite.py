@@ -1,4 +1,4 @@
-"""torch's own DistributedTest over "mcast": `python -m tests.torch_suite RANKS [NAME ...]`.
+"""torch's own DistributedTest over "mcast": `python -m tests.torch_suite RANKS [NAME ... | --names]`.
 
 torch ships the tests that its backends must pass. Which of them a backend is given is decided by its name as
 they are imported: they are imported here as those of gloo, and run over ours. Each rank of each test is a
@@ -29,7 +29,7 @@ os.environ.update(
     OMP_NUM_THREADS="1",
     PYTORCH_PRINT_REPRO_ON_FAILURE="0",
 )
-os.environ.setdefault("WORLD_SIZE", "4")
+os.environ["WORLD_SIZE"] = sys.argv[1] if __name__ == "__main__" else os.environ.get("WORLD_SIZE", "4")
 
 from torch.testing._internal import common_distributed  # noqa: E402
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
@@ -113,9 +113,11 @@ class _Outcomes(unittest.TestResult):
     addError = addFailure
 
 
-def main(ranks: str, chosen: list[str]) -> None:
-    """Run the tests that are named, or all; print an outcome a line, as JSON."""
-    os.environ["WORLD_SIZE"] = ranks
+def main(chosen: list[str]) -> None:
+    """Run the tests that are named, or all, and print an outcome a line, as JSON; or print their names."""
+    if chosen == ["--names"]:
+        print(*names())
+        return
     mp.set_forkserver_preload([MODULE])
     unittest.TestSuite(TorchSuite(name) for name in chosen or names()).run(_Outcomes())
 
@@ -126,4 +128,4 @@ _take_back()
 if __name__ == "__main__":
     import importlib
 
-    importlib.import_module(MODULE).main(sys.argv[1], sys.argv[2:])
+    importlib.import_module(MODULE).main(sys.argv[2:])
