@@ -447,3 +447,8 @@ class MulticastBackend(GlooBacked):
 
 # torch holds backends in C++ alone and would lose their Python half.
 _alive: list[MulticastBackend] = []
+
+
+def alive() -> list[MulticastBackend]:
+    """Return the backends of this process that have not been shut down."""
+    return list(_alive)

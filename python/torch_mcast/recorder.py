@@ -71,7 +71,7 @@ class Recorder:
     """The operations of one group that are not known to be done, by the number that torch records."""
 
     def __init__(self) -> None:
-        self._group = ""
+        self.group = ""
         self._newest = 0
         self._posted: dict[McastWork, tuple[int, int]] = {}
         self._courses: dict[int, Course] = {}
@@ -85,7 +85,7 @@ class Recorder:
 
     def open(self, group: str) -> None:
         """Take torch's name of the process group, by which its entries are known."""
-        self._group = group
+        self.group = group
         _recorders[group] = self
 
     def posted(self, work: McastWork, number: int) -> None:
@@ -141,8 +141,8 @@ class Recorder:
 
     def close(self) -> None:
         """Leave the entries of a group that never failed as torch recorded them."""
-        if not self._failed and _recorders.get(self._group) is self:
-            del _recorders[self._group]
+        if not self._failed and _recorders.get(self.group) is self:
+            del _recorders[self.group]
 
     def complete(self, trace: dict[str, Any]) -> None:
         """Write into the entries of this group which operations are done, and their courses."""
@@ -152,7 +152,7 @@ class Recorder:
         exchanging = {n for work, n in list(self._exchanged.items()) if not work.is_success()}
         later, later_exchange = self._newest + 1, self._exchanges + 1
         for entry in reversed(trace["entries"]):
-            if entry["process_group"][0] != self._group:
+            if entry["process_group"][0] != self.group:
                 continue
             if entry["is_p2p"]:
                 number, done = entry["p2p_seq_id"], entry["p2p_seq_id"] not in exchanging
