@@ -29,8 +29,8 @@ from .values import distributed
 from .world import World
 
 
-def profiled(scratch: str) -> list[dict[str, Any]]:
-    """Return the arguments of our events by name, as the trace has them."""
+def profiled(scratch: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return torch's name of the group, and our events as the trace has them."""
     rank, size = dist.get_rank(), dist.get_world_size()
     halves, whole = torch.ones(6, dtype=torch.bfloat16), torch.zeros(4, 6, dtype=torch.bfloat16)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
@@ -49,11 +49,12 @@ def profiled(scratch: str) -> list[dict[str, Any]]:
     path = Path(scratch) / f"profile{rank}.json"
     recorded.export_chrome_trace(str(path))
     events = json.loads(path.read_text())["traceEvents"]
-    return [e for e in events if "Collective name" in e.get("args", {})]
+    name: str = distributed.group.WORLD.group_name
+    return name, [e for e in events if "Collective name" in e.get("args", {})]
 
 
 def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> None:
-    for events in world.run(profiled, world.scratch):
+    for group, events in world.run(profiled, world.scratch):
         keys = ("Input Dims", "Input type", "Out msg nelems")
         shown = {e["name"]: tuple(e["args"].get(key) for key in keys) for e in events}
         assert shown == {
@@ -65,6 +66,15 @@ def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> Non
             "layer 1": ([[8]], ["float"], 8),
         }
         assert all(e["dur"] > 0 for e in events)
+        assert {e["name"]: (e["args"]["Lane"], e["args"].get("dtype")) for e in events} == {
+            "mcast:all_gather": ("gather", "bfloat16"),
+            "mcast:reduce_scatter": ("reduce", "float32"),
+            "mcast:all_reduce": ("both", "int32"),
+            "mcast:broadcast": ("gather", "float32"),
+            "mcast:barrier": ("gather", None),
+            "layer 1": ("gather", "float32"),
+        }
+        assert {e["args"]["Process Group Name"] for e in events} == {group}
 
 
 def analysed(traces: Path, *options: str) -> str:
