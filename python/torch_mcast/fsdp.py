@@ -19,6 +19,7 @@ communicators as well: see nccl.py.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -33,10 +34,11 @@ from torch.autograd import Variable
 from torch.distributed import Work
 from torch.distributed.fsdp import FSDPModule
 
-from . import nccl
+from . import errors, nccl
+from .interference import Calibration, Collective, Interference, alone, compare
 from .nccl import Groups
 from .registry import backend_of
-from .timeline import Timeline
+from .timeline import Summary, Timeline
 
 Defer = Literal["auto"] | bool
 
@@ -67,7 +69,9 @@ class Handle:
         why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
     """
 
-    def __init__(self, defer: Defer, groups: Groups | None, why_serial: str = "") -> None:
+    def __init__(
+        self, model: nn.Module, defer: Defer, groups: Groups | None, why_serial: str = ""
+    ) -> None:
         self.reasons: dict[str, str] = {}
         self.timeline = Timeline()
         self.deferred = 0
@@ -77,11 +81,79 @@ class Handle:
         self._defer = defer
         self._pending: list[tuple[Work, Callable[[], None]]] = []
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
+        self._model = model
+        self._collectives: list[Collective] | None = None  # those of a step that is being calibrated
+        self._calibration: Calibration | None = None
+        self._steps: list[Summary] = []
 
     def __repr__(self) -> str:
         """Return what was deferred, and why the rest was not."""
         serial = f", why_serial={self.why_serial!r}" if self.why_serial else ""
-        return f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons}{serial})"
+        said = f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons}{serial})"
+        return f"{said}\n{self.interference()}" if self._steps else said
+
+    def calibrate(self, step: Callable[[], object], trials: int = 5) -> Calibration:
+        """Find what compute and communication of a step take alone; all ranks call it, between two steps.
+
+        Compute alone is that of a model that stays gathered and does not reduce its gradients: each rank
+        has memory for the whole of both meanwhile. Gradients are dropped, parameters stay as they are.
+
+        Args:
+            step: forward and backward, without the optimizer.
+            trials: of each kind, after one that does not count.
+
+        Raises:
+            UnsupportedError: the model is on a GPU, whose waits the host does not see.
+            ArgumentError: trials is below 2, which has no spread.
+        """
+        modules = [m for m in self._model.modules() if isinstance(m, FSDPModule)]
+        if not all(map(_on_cpu, modules)):
+            raise errors.UnsupportedError("calibrate: the model is on a GPU, whose waits the host does not see")
+        if trials < 2:
+            raise errors.ArgumentError(f"calibrate: trials is {trials}, it must be 2 or more")
+        self._collectives = collectives = []
+        try:
+            step()
+        finally:
+            self._collectives = None
+        communication = [alone(collectives) for _ in range(trials + 1)][1:]
+        compute = []
+        with _kept_whole(modules):
+            for _ in range(trials + 1):  # the first gathers
+                began = time.perf_counter()
+                step()
+                compute.append(time.perf_counter() - began)
+        step()  # reduces what has been left and gives the memory back
+        for parameter in self._model.parameters():
+            parameter.grad = None
+        self._calibration, self._steps = Calibration(tuple(compute[1:]), tuple(communication)), []
+        return self._calibration
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Count a step, which is what calibrate() was given, for interference(). It uses the timeline."""
+        self.timeline.start()
+        yield
+        self._steps.append(self.timeline.stop())
+
+    def interference(self) -> Interference:
+        """Return what compute and communication cost each other in the steps since calibrate(); print it.
+
+        Raises:
+            ArgumentError: calibrate() or step() has not been called.
+        """
+        if self._calibration is None or not self._steps:
+            raise errors.ArgumentError("interference: call calibrate(), and train within step(), before")
+        return compare(self._calibration, self._steps)
+
+    def _note(
+        self, kind: nccl.Kind, shard: torch.Tensor, group: dist.ProcessGroup, op: Any = None
+    ) -> dist.ProcessGroup:
+        """Return the group that a collective goes over, and keep it if its step is being calibrated."""
+        chosen = self._group_for(kind, group)
+        if self._collectives is not None:
+            self._collectives.append(Collective(kind, shard.numel(), shard.dtype, chosen, op))
+        return chosen
 
     def drain(self) -> None:
         """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
@@ -170,7 +242,10 @@ class _AllGather(_Comm):
         timeline = self.handle.timeline
         start = time.perf_counter()
         work: Any = dist.all_gather_into_tensor(
-            output_tensor, input_tensor, group=self.handle._group_for("allgather", group), async_op=True
+            output_tensor,
+            input_tensor,
+            group=self.handle._note("allgather", input_tensor, group),
+            async_op=True,
         )
         on_gpu = input_tensor.device.type != "cpu"
         done = timeline.track("allgather", work, start, input_tensor.nbytes, on_gpu)
@@ -234,7 +309,7 @@ class _ReduceScatter(_Comm):
             output_tensor,
             input_tensor,
             op=op,
-            group=handle._group_for("reduce_scatter", group),
+            group=handle._note("reduce_scatter", output_tensor, group, op),
             async_op=True,
         )
         done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, on_gpu)
@@ -329,7 +404,7 @@ def enable(
         raise ValueError(
             "the model has no FSDP module with parameters: call fully_shard on it before enable()"
         )
-    handle = Handle(defer_reduce_scatter, *_choose(group, [module for _, module in named]))
+    handle = Handle(model, defer_reduce_scatter, *_choose(group, [module for _, module in named]))
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, module in named:
@@ -347,6 +422,25 @@ def enable(
             for param_group in _param_groups(module):
                 param_group.unshard_async_op = True
     return handle
+
+
+@contextlib.contextmanager
+def _kept_whole(modules: Sequence[FSDPModule]) -> Iterator[None]:
+    """Have modules stay gathered and their gradients stay unreduced."""
+    groups = [group for module in modules for group in _param_groups(module)]
+    before = [group.post_forward_mesh_info for group in groups]
+    for module in modules:
+        module.set_requires_gradient_sync(False, recurse=False)
+        module.set_reshard_after_backward(False, recurse=False)
+        module.set_reshard_after_forward(False, recurse=False)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.set_requires_gradient_sync(True, recurse=False)
+            module.set_reshard_after_backward(True, recurse=False)
+        for group, mesh in zip(groups, before, strict=True):
+            group.post_forward_mesh_info = mesh
 
 
 def _on_cpu(module: FSDPModule) -> bool:
