@@ -91,7 +91,7 @@ def saved(folder: str) -> str:
     checkpoint.load(into, checkpoint_id=folder, process_group=background)
     for name, want in at_save.items():
         assert torch.equal(into["model"][name].full_tensor(), want)
-    said: str = distributed.get_backend_impl(background, "cpu").options.lines()
+    said: str = distributed.get_backend_impl(background, torch.device("cpu")).options.lines()
     dist.destroy_process_group(background)
     return said
 

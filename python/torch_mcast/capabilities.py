@@ -47,7 +47,7 @@ class Capabilities(Backend):
         return NAME
 
     @property
-    def name(self) -> str:
+    def group_name(self) -> str:
         """torch's name of the process group."""
         return self._recorder.group
 

@@ -87,7 +87,7 @@ def _first(entries: dict[int, dict[str, Any]]) -> int:
 def groups() -> list[dict[str, Any]]:
     """Return what each mcast group of this process runs on and has counted."""
     return [
-        {"group": one.name, "info": asdict(one.info()), "stats": asdict(one.stats())}
+        {"group": one.group_name, "info": asdict(one.info()), "stats": asdict(one.stats())}
         for one in backend.alive()
     ]
 

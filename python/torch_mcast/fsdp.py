@@ -19,7 +19,6 @@ communicators as well: see nccl.py.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
@@ -34,11 +33,12 @@ from torch.autograd import Variable
 from torch.distributed import Work
 from torch.distributed.fsdp import FSDPModule
 
-from . import errors, nccl
-from .interference import Calibration, Collective, Interference, alone, compare
+from . import nccl
+from .interference import Collective, Meter
 from .nccl import Groups
+from .param_groups import on_cpu, param_groups
 from .registry import backend_of
-from .timeline import Summary, Timeline
+from .timeline import Timeline
 
 Defer = Literal["auto"] | bool
 
@@ -66,6 +66,7 @@ class Handle:
         blocked: Reduce-Scatters that the host has waited for at once so far.
         groups: those that Allgathers and Reduce-Scatters go over, or None: FSDP's own. Another
             model's enable(group=...) may share them.
+        interference: says what compute and communication cost each other, see Meter; print it.
         why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
     """
 
@@ -81,79 +82,13 @@ class Handle:
         self._defer = defer
         self._pending: list[tuple[Work, Callable[[], None]]] = []
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
-        self._model = model
-        self._collectives: list[Collective] | None = None  # those of a step that is being calibrated
-        self._calibration: Calibration | None = None
-        self._steps: list[Summary] = []
+        self.interference = Meter(model, self.timeline)
 
     def __repr__(self) -> str:
         """Return what was deferred, and why the rest was not."""
         serial = f", why_serial={self.why_serial!r}" if self.why_serial else ""
         said = f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons}{serial})"
-        return f"{said}\n{self.interference()}" if self._steps else said
-
-    def calibrate(self, step: Callable[[], object], trials: int = 5) -> Calibration:
-        """Find what compute and communication of a step take alone; all ranks call it, between two steps.
-
-        Compute alone is that of a model that stays gathered and does not reduce its gradients: each rank
-        has memory for the whole of both meanwhile. Gradients are dropped, parameters stay as they are.
-
-        Args:
-            step: forward and backward, without the optimizer.
-            trials: of each kind, after one that does not count.
-
-        Raises:
-            UnsupportedError: the model is on a GPU, whose waits the host does not see.
-            ArgumentError: trials is below 2, which has no spread.
-        """
-        modules = [m for m in self._model.modules() if isinstance(m, FSDPModule)]
-        if not all(map(_on_cpu, modules)):
-            raise errors.UnsupportedError("calibrate: the model is on a GPU, whose waits the host does not see")
-        if trials < 2:
-            raise errors.ArgumentError(f"calibrate: trials is {trials}, it must be 2 or more")
-        self._collectives = collectives = []
-        try:
-            step()
-        finally:
-            self._collectives = None
-        communication = [alone(collectives) for _ in range(trials + 1)][1:]
-        compute = []
-        with _kept_whole(modules):
-            for _ in range(trials + 1):  # the first gathers
-                began = time.perf_counter()
-                step()
-                compute.append(time.perf_counter() - began)
-        step()  # reduces what has been left and gives the memory back
-        for parameter in self._model.parameters():
-            parameter.grad = None
-        self._calibration, self._steps = Calibration(tuple(compute[1:]), tuple(communication)), []
-        return self._calibration
-
-    @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
-        """Count a step, which is what calibrate() was given, for interference(). It uses the timeline."""
-        self.timeline.start()
-        yield
-        self._steps.append(self.timeline.stop())
-
-    def interference(self) -> Interference:
-        """Return what compute and communication cost each other in the steps since calibrate(); print it.
-
-        Raises:
-            ArgumentError: calibrate() or step() has not been called.
-        """
-        if self._calibration is None or not self._steps:
-            raise errors.ArgumentError("interference: call calibrate(), and train within step(), before")
-        return compare(self._calibration, self._steps)
-
-    def _note(
-        self, kind: nccl.Kind, shard: torch.Tensor, group: dist.ProcessGroup, op: Any = None
-    ) -> dist.ProcessGroup:
-        """Return the group that a collective goes over, and keep it if its step is being calibrated."""
-        chosen = self._group_for(kind, group)
-        if self._collectives is not None:
-            self._collectives.append(Collective(kind, shard.numel(), shard.dtype, chosen, op))
-        return chosen
+        return f"{said}\n{self.interference}" if self.interference.steps else said
 
     def drain(self) -> None:
         """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
@@ -183,6 +118,13 @@ class Handle:
             raise ValueError(
                 f"enable(group=...) has the ranks {ours}, FSDP shards over {theirs}: they must be the same"
             )
+        return chosen
+
+    def _noted(
+        self, kind: nccl.Kind, group: dist.ProcessGroup, shard: torch.Tensor, op: Any = None
+    ) -> dist.ProcessGroup:
+        chosen = self._group_for(kind, group)
+        self.interference.note(Collective(kind, shard.numel(), shard.dtype, chosen, op))
         return chosen
 
     def _keep(self, work: Work, done: Callable[[], None]) -> bool:
@@ -244,7 +186,7 @@ class _AllGather(_Comm):
         work: Any = dist.all_gather_into_tensor(
             output_tensor,
             input_tensor,
-            group=self.handle._note("allgather", input_tensor, group),
+            group=self.handle._noted("allgather", group, input_tensor),
             async_op=True,
         )
         on_gpu = input_tensor.device.type != "cpu"
@@ -309,7 +251,7 @@ class _ReduceScatter(_Comm):
             output_tensor,
             input_tensor,
             op=op,
-            group=handle._note("reduce_scatter", output_tensor, group, op),
+            group=handle._noted("reduce_scatter", group, output_tensor, op),
             async_op=True,
         )
         done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, on_gpu)
@@ -340,7 +282,7 @@ class _ReduceScatter(_Comm):
         kind = getattr(op, "op", op)
         if kind not in (dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM):
             return f"the sum is divided afterwards (reduction in {reduce_dtype}, or forced to SUM)"
-        for group in _param_groups(self.module):
+        for group in param_groups(self.module):
             if group._is_hsdp:
                 return "HSDP: an all-reduce over replicas follows"
             if group._all_reduce_hook is not None:
@@ -399,7 +341,7 @@ def enable(
         raise RuntimeError(
             f"torch {torch.__version__} lacks {', '.join(missing)}: torch_mcast.fsdp needs torch 2.9 or newer"
         )
-    named = [(name, m) for name, m in model.named_modules() if isinstance(m, FSDPModule) and _param_groups(m)]
+    named = [(name, m) for name, m in model.named_modules() if isinstance(m, FSDPModule) and param_groups(m)]
     if not named:
         raise ValueError(
             "the model has no FSDP module with parameters: call fully_shard on it before enable()"
@@ -408,7 +350,7 @@ def enable(
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, module in named:
-        groups = _param_groups(module)
+        groups = param_groups(module)
         if len(groups) > 1:
             handle.reasons[name] = "several parameter groups in one module: left to FSDP"
             continue
@@ -418,38 +360,10 @@ def enable(
     if prefetch:
         modules = [module for _, module in named]
         _prefetch(modules, int(prefetch), isinstance(model, FSDPModule))
-        for module in filter(_on_cpu, modules):
-            for param_group in _param_groups(module):
+        for module in filter(on_cpu, modules):
+            for param_group in param_groups(module):
                 param_group.unshard_async_op = True
     return handle
-
-
-@contextlib.contextmanager
-def _kept_whole(modules: Sequence[FSDPModule]) -> Iterator[None]:
-    """Have modules stay gathered and their gradients stay unreduced."""
-    groups = [group for module in modules for group in _param_groups(module)]
-    before = [group.post_forward_mesh_info for group in groups]
-    for module in modules:
-        module.set_requires_gradient_sync(False, recurse=False)
-        module.set_reshard_after_backward(False, recurse=False)
-        module.set_reshard_after_forward(False, recurse=False)
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.set_requires_gradient_sync(True, recurse=False)
-            module.set_reshard_after_backward(True, recurse=False)
-        for group, mesh in zip(groups, before, strict=True):
-            group.post_forward_mesh_info = mesh
-
-
-def _on_cpu(module: FSDPModule) -> bool:
-    """Say whether FSDP has no streams for a module's collectives.
-
-    Where it has, an asynchronous Allgather would leave them: it would begin, and cast and copy its
-    input, on the current stream, behind the compute that is queued there.
-    """
-    return all(group.device.type == "cpu" for group in _param_groups(module))
 
 
 def _choose(
@@ -472,7 +386,7 @@ def _choose(
     separate = all(
         getattr(part.mesh_info, "reduce_scatter_process_group", None) is not None
         for module in modules
-        for part in _param_groups(module)
+        for part in param_groups(module)
         if part.device.type == "cuda"
     )
     return groups, "" if separate else why
@@ -480,7 +394,7 @@ def _choose(
 
 def _shards(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
     """Yield the groups over which a module on a GPU gathers and reduces."""
-    for group in _param_groups(module):
+    for group in param_groups(module):
         if group.device.type == "cuda":
             for mesh in (group.mesh_info, group.post_forward_mesh_info):
                 if (shard := getattr(mesh, "shard_process_group", None)) is not None:
@@ -493,7 +407,7 @@ def _prefetch(modules: list[FSDPModule], ahead: int, root_first: bool) -> None:
     inner = modules[:0:-1] if root_first else modules[::-1]
     backward = [modules[0], *inner] if root_first else inner
     _chain(backward, ahead, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
-    if inner and _on_cpu(inner[0]):  # a host that does not block gets to the backward early enough
+    if inner and on_cpu(inner[0]):  # a host that does not block gets to the backward early enough
         _turn(inner[0], inner[1 : 1 + ahead])
 
 
@@ -522,10 +436,3 @@ def _turn(last: FSDPModule, before: list[FSDPModule]) -> None:
 
     module: Any = last
     module.register_forward_pre_hook(prefetch)  # runs after FSDP's own
-
-
-def _param_groups(module: FSDPModule) -> list[Any]:
-    state: Any = module._get_fsdp_state()
-    if hasattr(state, "_fsdp_param_groups"):
-        return list(state._fsdp_param_groups)
-    return [state._fsdp_param_group] if state._fsdp_param_group is not None else []

@@ -8,16 +8,21 @@ part is exposed which training waited for.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
-from .timeline import Kind, Summary
+from . import errors
+from .param_groups import on_cpu, param_groups
+from .timeline import Kind, Summary, Timeline
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,96 @@ class Interference:
         )
 
 
+class Meter:
+    """Says what compute and communication of a model cost each other.
+
+        handle.interference.calibrate(lambda: loss(model(x)).backward())
+        for x in data:
+            with handle.interference.step():
+                loss(model(x)).backward()
+            optimizer.step()
+        print(handle.interference)
+
+    Attributes:
+        calibration: what the parts of a step take alone; None until calibrate().
+        steps: what the steps since then were spent on.
+    """
+
+    def __init__(self, model: nn.Module, timeline: Timeline) -> None:
+        self.calibration: Calibration | None = None
+        self.steps: list[Summary] = []
+        self._model = model
+        self._timeline = timeline
+        self._collectives: list[Collective] | None = None  # those of a step that is being calibrated
+
+    def calibrate(self, step: Callable[[], object], trials: int = 5) -> Calibration:
+        """Find what compute and communication of a step take alone; all ranks call it, between two steps.
+
+        Compute alone is that of a model that stays gathered and does not reduce its gradients: each rank
+        has memory for the whole of both meanwhile. Gradients are dropped, parameters stay as they are.
+
+        Args:
+            step: forward and backward, without the optimizer.
+            trials: of each kind, after one that does not count.
+
+        Raises:
+            UnsupportedError: the model is on a GPU, whose waits the host does not see.
+            ArgumentError: trials is below 2, which has no spread.
+        """
+        modules = [m for m in self._model.modules() if isinstance(m, FSDPModule)]
+        if not all(map(on_cpu, modules)):
+            raise errors.UnsupportedError("calibrate: the model is on a GPU, whose waits the host does not see")
+        if trials < 2:
+            raise errors.ArgumentError(f"calibrate: trials is {trials}, it must be 2 or more")
+        self._collectives = collectives = []
+        try:
+            step()
+        finally:
+            self._collectives = None
+        communication = [alone(collectives) for _ in range(trials + 1)]
+        compute = []
+        with _kept_whole(modules):
+            for _ in range(trials + 1):  # the first gathers
+                began = time.perf_counter()
+                step()
+                compute.append(time.perf_counter() - began)
+        step()  # reduces what has been left and gives the memory back
+        for parameter in self._model.parameters():
+            parameter.grad = None
+        self.calibration, self.steps = Calibration(tuple(compute[1:]), tuple(communication[1:])), []
+        return self.calibration
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Count a step, which is what calibrate() was given. It uses the handle's timeline."""
+        self._timeline.start()
+        yield
+        self.steps.append(self._timeline.stop())
+
+    def result(self) -> Interference:
+        """Return what compute and communication cost each other in the steps since calibrate().
+
+        Raises:
+            ArgumentError: calibrate() or step() has not been called.
+        """
+        if self.calibration is None:
+            raise errors.ArgumentError("interference: call calibrate() before")
+        return compare(self.calibration, self.steps)
+
+    def note(self, collective: Collective) -> None:
+        """Keep a collective if its step is being calibrated."""
+        if self._collectives is not None:
+            self._collectives.append(collective)
+
+    def __str__(self) -> str:
+        """Return the result for people."""
+        return str(self.result())
+
+
 def compare(calibration: Calibration, steps: Sequence[Summary]) -> Interference:
     """Hold steps against what their parts take alone."""
     if not steps:
-        raise ValueError("no steps: there is nothing to hold against the calibration")
+        raise errors.ArgumentError("interference: no step to hold against the calibration: train within step()")
     alone, compute = calibration.compute, [step.compute for step in steps]
     wire = calibration.communication
     exposed = [step.exposed_allgather + step.exposed_reduce_scatter for step in steps]
@@ -144,3 +235,22 @@ def alone(collectives: Sequence[Collective]) -> float:
     for work in works:
         work.wait()
     return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def _kept_whole(modules: Sequence[FSDPModule]) -> Iterator[None]:
+    """Have modules stay gathered and their gradients stay unreduced."""
+    groups = [group for module in modules for group in param_groups(module)]
+    before = [group.post_forward_mesh_info for group in groups]
+    for module in modules:
+        module.set_requires_gradient_sync(False, recurse=False)
+        module.set_reshard_after_backward(False, recurse=False)
+        module.set_reshard_after_forward(False, recurse=False)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.set_requires_gradient_sync(True, recurse=False)
+            module.set_reshard_after_backward(True, recurse=False)
+        for group, mesh in zip(groups, before, strict=True):
+            group.post_forward_mesh_info = mesh
