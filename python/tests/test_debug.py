@@ -32,7 +32,10 @@ def test_arrivals_name_who_came_last_who_is_missing_and_who_is_not_done() -> Non
             "pg_config": config,
             "entries": [entry("0", 1, 14), entry("7", 1, 5), entry("0", 2, 19, "scheduled")],
         },
-        2: {"pg_config": config, "entries": [entry("7", 1, 6), entry("0", 1, 9), entry("0", 1, 30, p2p=True)]},
+        2: {
+            "pg_config": config,
+            "entries": [entry("7", 1, 6), entry("0", 1, 9), entry("0", 1, 30, p2p=True)],
+        },
     }
     assert arrivals(traces) == [
         Arrival("7", 1, "mcast:all_gather", 1, 2, 1.0, [], []),

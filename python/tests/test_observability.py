@@ -117,7 +117,7 @@ def test_the_flight_recorder_says_what_is_done(world: World) -> None:
 def comes_last() -> tuple[int, dict[str, Any]]:
     """Return when the last rank came to a barrier that the others waited in, and this rank's trace."""
     group: Any = dist.new_group(backend="mcast")
-    store = dist.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
+    store = distributed.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0:
         store.wait([f"posted {r}" for r in range(1, size)])

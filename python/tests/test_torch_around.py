@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-from torch.distributed import checkpoint
+import torch.distributed.checkpoint
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
@@ -19,7 +19,7 @@ from .world import World
 
 
 def compiled() -> tuple[int, int]:
-    """Compile collectives into one graph; return how many collectives it has and the graphs that were made."""
+    """Compile collectives into one graph; return how many collectives it has, and how many graphs."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.testing import CompileCounter
 
@@ -32,7 +32,7 @@ def compiled() -> tuple[int, int]:
     name = distributed.group.WORLD.group_name
     x = torch.arange(8.0) + dist.get_rank()
 
-    def program(x: torch.Tensor) -> torch.Tensor:
+    def program(x: torch.Tensor) -> Any:
         whole = functional.all_gather_tensor(x * 2, 0, name) + 1
         parts = functional.reduce_scatter_tensor(whole, "sum", 0, name)
         return functional.all_reduce(parts, "max", name) * 3
@@ -57,7 +57,7 @@ def redistributed() -> None:
     assert torch.equal(placed.redistribute(mesh, [Replicate(), Replicate()]).to_local(), whole)
     assert torch.equal(placed.full_tensor(), whole)
     right = distribute_tensor(whole.t().contiguous(), mesh, [Replicate(), Shard(0)])
-    product = placed @ right
+    product: Any = placed @ right
     assert isinstance(product.placements[1], Partial)
     torch.testing.assert_close(product.full_tensor(), whole @ whole.t())
     for name in ("rows", "columns"):
@@ -69,8 +69,8 @@ def test_tensors_on_a_mesh(world: World) -> None:
 
 
 def saved(folder: str) -> str:
-    """Save a model in the background of its training, over a group of its own; return that group's settings."""
-    background = dist.new_group(backend="mcast", pg_options=torch_mcast.Options(class_="background"))
+    """Save a model beside its training, over a group of its own; return that group's settings."""
+    background: Any = dist.new_group(backend="mcast", pg_options=torch_mcast.Options(class_="background"))
     torch.manual_seed(3)
     model = torch.nn.Linear(64, 64)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
@@ -79,7 +79,9 @@ def saved(folder: str) -> str:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     state = model.state_dict()
     at_save: dict[str, torch.Tensor] = {name: t.full_tensor().clone() for name, t in state.items()}
-    future: Any = checkpoint.async_save({"model": state}, checkpoint_id=folder, process_group=background)
+    future = distributed.checkpoint.async_save(
+        {"model": state}, checkpoint_id=folder, process_group=background
+    )
     for step in range(5):
         model(torch.full((4, 64), float(step + 1))).sum().backward()
         optimizer.step()
@@ -88,7 +90,7 @@ def saved(folder: str) -> str:
     assert torch_mcast.stats(background).gather_ops > 0
     assert not torch.equal(model.state_dict()["weight"].full_tensor(), at_save["weight"])
     into = {"model": model.state_dict()}
-    checkpoint.load(into, checkpoint_id=folder, process_group=background)
+    distributed.checkpoint.load(into, checkpoint_id=folder, process_group=background)
     for name, want in at_save.items():
         assert torch.equal(into["model"][name].full_tensor(), want)
     said: str = distributed.get_backend_impl(background, torch.device("cpu")).options.lines()
@@ -106,7 +108,7 @@ def beside_torchcomms() -> None:
     before = c10d._TORCHCOMM_AVAILABLE, config.use_torchcomms
     c10d._TORCHCOMM_AVAILABLE, config.use_torchcomms = True, True
     try:
-        group = dist.new_group(backend="mcast")
+        group: Any = dist.new_group(backend="mcast")
     finally:
         c10d._TORCHCOMM_AVAILABLE, config.use_torchcomms = before
     assert torch_mcast.info(group).fabric == "shm"

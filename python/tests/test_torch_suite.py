@@ -1,4 +1,4 @@
-"""torch's own DistributedTest over "mcast": what passes, fails and is left out is what docs/TORCH-SUITE.md says."""
+"""torch's own DistributedTest over "mcast": each test ends as docs/TORCH-SUITE.md says."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def _command(ranks: int, names: list[str]) -> list[str]:
 
 
 def _run(ranks: int, names: list[str]) -> list[str]:
-    done = subprocess.run(_command(ranks, names), capture_output=True, text=True, timeout=_LIMIT_S, check=True)
+    done = subprocess.run(
+        _command(ranks, names), capture_output=True, text=True, timeout=_LIMIT_S, check=True
+    )
     return done.stdout.split()
 
 

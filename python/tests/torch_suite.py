@@ -66,7 +66,7 @@ class Rank(ForkServerProcess):
         super().run()
 
 
-class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):  # type: ignore[misc]
+class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
     """torch's tests, on ranks that start fast."""
 
     def setUp(self) -> None:
@@ -78,7 +78,9 @@ class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):  #
 
     def run_test(self, test_name: str, parent_pipe: Any) -> None:
         suite.INIT_METHOD = os.environ["INIT_METHOD"]
-        if test_name.startswith("test_accumulate_gradients"):  # which ask this name whether tensors are on the CPU
+        if test_name.startswith(
+            "test_accumulate_gradients"
+        ):  # which ask this name whether tensors are on the CPU
             suite.BACKEND = "gloo"  # the group is made by now
         super().run_test(test_name, parent_pipe)
 

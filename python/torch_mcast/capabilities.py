@@ -48,7 +48,7 @@ class Capabilities(Backend):
 
     @property
     def group_name(self) -> str:
-        """torch's name of the process group."""
+        """Torch's name of the process group."""
         return self._recorder.group
 
     @property

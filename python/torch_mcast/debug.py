@@ -109,7 +109,7 @@ def _respond(response: Any, answer: object) -> None:
 
 def _register() -> None:
     """Have this process answer the server's questions. A second call does nothing."""
-    if "mcast_groups" not in c10d._get_handler_names():
+    if "mcast_groups" not in c10d._get_handler_names():  # type: ignore[attr-defined]
         c10d._register_handler("mcast_groups", _answer_groups)
         c10d._register_handler("mcast_trace", _answer_trace)
 

@@ -1,4 +1,4 @@
-"""The page itself; see debug.py. Its classes are the module's own, since torch may pickle them for the server."""
+"""The page itself; see debug.py. Its class is the module's own, since torch may pickle it."""
 
 from __future__ import annotations
 

@@ -82,16 +82,13 @@ class GlooBacked(Capabilities):
         """Wait for all ranks, and name those that do not come."""
         self._gloo.monitored_barrier(opts.timeout, wait_all_ranks)
 
-
     @collective
-    def alltoall(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
-    ) -> DelegatedWork:
+    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any) -> DelegatedWork:
         """Send the i-th input to rank i and receive the i-th output from it, of shapes that may differ."""
         require_cpu("all_to_all", *outputs, *inputs)
         if len(inputs) != self.size() or len(outputs) != self.size():
             raise errors.ArgumentError(
-                f"all_to_all: {len(outputs)} outputs and {len(inputs)} inputs, and there are {self.size()} ranks"
+                f"all_to_all: {len(outputs)} outputs, {len(inputs)} inputs, and there are {self.size()} ranks"
             )
         # gloo's own takes equal shapes alone, which no rank knows of the others.
         send, recv = (torch.cat([t.reshape(-1) for t in ts]) for ts in (inputs, outputs))

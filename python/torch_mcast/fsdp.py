@@ -70,9 +70,7 @@ class Handle:
         why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
     """
 
-    def __init__(
-        self, model: nn.Module, defer: Defer, groups: Groups | None, why_serial: str = ""
-    ) -> None:
+    def __init__(self, model: nn.Module, defer: Defer, groups: Groups | None, why_serial: str = "") -> None:
         self.reasons: dict[str, str] = {}
         self.timeline = Timeline()
         self.deferred = 0

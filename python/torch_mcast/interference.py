@@ -2,8 +2,8 @@
 
 Two calibrations say what each takes alone: forward and backward without a collective, and the
 collectives of a step without compute. Steps with both are held against them: compute that takes longer
-beside communication (they share cores, caches and memory) was slowed down by it, and of the communication that
-part is exposed which training waited for.
+beside communication (they share cores, caches and memory) was slowed down by it, and of the
+communication that part is exposed which training waited for.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Interference:
         else:
             share = f"{self.exposed_share:.1%} of it (varies by {self.exposed_spread:.1%})"
         return (
-            f"compute: {self.compute * 1e3:.2f} ms a step, {self.compute_alone * 1e3:.2f} ms alone: {slower}\n"
+            f"compute: {self.compute * 1e3:.2f} ms a step, {self.compute_alone * 1e3:.2f} ms alone: "
+            f"{slower}\n"
             f"communication: {self.communication_alone * 1e3:.2f} ms alone, "
             f"{self.exposed * 1e3:.2f} ms exposed: {share}; medians of {self.steps} steps"
         )
@@ -127,10 +128,13 @@ class Meter:
         """
         modules = [m for m in self._model.modules() if isinstance(m, FSDPModule)]
         if not all(map(on_cpu, modules)):
-            raise errors.UnsupportedError("calibrate: the model is on a GPU, whose waits the host does not see")
+            raise errors.UnsupportedError(
+                "calibrate: the model is on a GPU, whose waits the host does not see"
+            )
         if trials < 2:
             raise errors.ArgumentError(f"calibrate: trials is {trials}, it must be 2 or more")
-        self._collectives = collectives = []
+        collectives: list[Collective] = []
+        self._collectives = collectives
         try:
             step()
         finally:
@@ -178,7 +182,9 @@ class Meter:
 def compare(calibration: Calibration, steps: Sequence[Summary]) -> Interference:
     """Hold steps against what their parts take alone."""
     if not steps:
-        raise errors.ArgumentError("interference: no step to hold against the calibration: train within step()")
+        raise errors.ArgumentError(
+            "interference: no step to hold against the calibration: train within step()"
+        )
     alone, compute = calibration.compute, [step.compute for step in steps]
     wire = calibration.communication
     exposed = [step.exposed_allgather + step.exposed_reduce_scatter for step in steps]
@@ -216,9 +222,7 @@ def alone(collectives: Sequence[Collective]) -> float:
         shard, whole = sizes.get((one.kind, one.dtype), (0, 0))
         n = one.numel
         sizes[one.kind, one.dtype] = max(shard, n), max(whole, n * dist.get_world_size(one.group))
-    buffers = {
-        key: [torch.zeros(n, dtype=key[1]) for n in numbers] for key, numbers in sizes.items()
-    }
+    buffers = {key: [torch.zeros(n, dtype=key[1]) for n in numbers] for key, numbers in sizes.items()}
     calls = []
     for one in collectives:
         small, large = buffers[one.kind, one.dtype]
@@ -227,11 +231,11 @@ def alone(collectives: Sequence[Collective]) -> float:
         dist.barrier(group=group)
     began = time.perf_counter()
     works: list[Any] = []
-    for one, shard, whole in calls:
+    for one, small, large in calls:
         if one.kind == "allgather":
-            works.append(dist.all_gather_into_tensor(whole, shard, group=one.group, async_op=True))
+            works.append(dist.all_gather_into_tensor(large, small, group=one.group, async_op=True))
         else:
-            works.append(dist.reduce_scatter_tensor(shard, whole, op=one.op, group=one.group, async_op=True))
+            works.append(dist.reduce_scatter_tensor(small, large, op=one.op, group=one.group, async_op=True))
     for work in works:
         work.wait()
     return time.perf_counter() - began

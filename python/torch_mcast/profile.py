@@ -21,9 +21,10 @@ def begin(
 ) -> _RecordFunctionFast | None:
     """Begin an event from posting to completion; None while nothing is profiled.
 
-    Where shapes are recorded the event has sizes and types of the tensors, and
-    the names of torch's record_param_comms; "Lane" is ours: operations of one lane of a group run one after
-    another, those of "gather" and of "reduce" side by side, and those of "both" have a place in each. Whoever completes the operation ends it.
+    Where shapes are recorded the event has sizes and types of the tensors, and the names of torch's
+    record_param_comms. "Lane" is ours: operations of one lane of a group run one after another, those of
+    "gather" and of "reduce" side by side, and those of "both" have a place in each. Whoever completes the
+    operation ends it.
     """
     if not _profiler_enabled():
         return None

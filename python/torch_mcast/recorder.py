@@ -1,4 +1,4 @@
-"""torch's Flight Recorder: which operations this rank has posted, which of them are done, and how long they took.
+"""torch's Flight Recorder: which operations this rank has posted, which are done, and how long they took.
 
 torch records what passes its process groups, with sizes, types and stacks. It
 cannot see when a backend in Python completes an operation: that is added here

@@ -88,7 +88,8 @@ class McastWork(Work):
         if not self._done:
             limit = timeout if timeout > NO_TIMEOUT else self._timeout
             if not self._settle(limit.total_seconds()):
-                late = f"{self._name} was not done within its timeout of {limit.total_seconds():g} s; it goes on"
+                seconds = f"{limit.total_seconds():g} s"
+                late = f"{self._name} was not done within its timeout of {seconds}; it goes on"
                 self._recorder.late(late)
                 raise errors.WaitTimeoutError(late)
         if self._error is not None:
