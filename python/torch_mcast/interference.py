@@ -139,6 +139,7 @@ class Meter:
             step()
         finally:
             self._collectives = None
+            self._model.zero_grad()
         communication = [alone(collectives) for _ in range(trials + 1)]
         compute = []
         with _kept_whole(modules):
@@ -146,9 +147,9 @@ class Meter:
                 began = time.perf_counter()
                 step()
                 compute.append(time.perf_counter() - began)
-        step()  # reduces what has been left and gives the memory back
-        for parameter in self._model.parameters():
-            parameter.grad = None
+                self._model.zero_grad()  # to add to the gradients of the trial before is no part of a step
+        step()  # gives the memory back
+        self._model.zero_grad()
         self.calibration, self.steps = Calibration(tuple(compute[1:]), tuple(communication[1:])), []
         return self.calibration
 
