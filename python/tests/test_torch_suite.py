@@ -16,6 +16,7 @@ import torch
 DOCUMENT = Path(__file__).parents[2] / "docs/TORCH-SUITE.md"
 _TOGETHER = 2  # runs beside that of the few ranks: ranks mostly wait for each other
 _LIMIT_S = 600
+_AGAIN = 10  # more than that are no accident
 
 
 class Row(NamedTuple):
@@ -61,6 +62,17 @@ def outcomes() -> dict[str, Row]:
     of_four = [name for name in of_four if LIST.get(name, Row("", "", 4)).ranks == 4]
     shares = [(4, of_four[i::_TOGETHER]) for i in range(_TOGETHER)]
     shares.append((8, [name for name, row in LIST.items() if row.ranks == 8]))
+    found = _ended(shares)
+    # Some of torch's tests hold a clock to seconds: what ends otherwise gets a second turn, by itself.
+    other = [name for name, row in LIST.items() if name not in found or not _agree(found[name], row)]
+    if len(other) <= _AGAIN:
+        for name in other:
+            found |= _ended([(LIST[name].ranks, [name])])
+    return found
+
+
+def _ended(shares: list[tuple[int, list[str]]]) -> dict[str, Row]:
+    """Run shares of the tests side by side, each with so many ranks; return how they ended."""
     found: dict[str, Row] = {}
     with tempfile.TemporaryDirectory() as scratch:
         runs = []
@@ -79,6 +91,12 @@ def outcomes() -> dict[str, Row]:
                     outcome = json.loads(line)
                     found[outcome["name"]] = Row(outcome["kind"], outcome["why"], ranks)
     return found
+
+
+def _agree(got: Row, want: Row) -> bool:
+    if want.kind == "failed":
+        return got.kind == "failed" and want.why in got.why
+    return (got.kind, got.why) == (want.kind, want.why)
 
 
 def _command(ranks: int, names: list[str]) -> list[str]:
@@ -100,10 +118,7 @@ def test_the_list_has_every_test_and_no_other(outcomes: dict[str, Row]) -> None:
 def test_it_ends_as_the_list_says(outcomes: dict[str, Row], name: str) -> None:
     got, want = outcomes[name], LIST[name]
     assert got.kind == want.kind, got.why or f"it passes: take it off the list of those that are {want.kind}"
-    if want.kind == "left out":
-        assert got.why == want.why
-    elif want.kind == "failed":
-        assert want.why in got.why
+    assert _agree(got, want), got.why
 
 
 def test_the_sums_are_those_of_the_list() -> None:
