@@ -194,6 +194,11 @@ int mcast_test(int64_t work, int *done, char *err, size_t errlen);
  * and returns its outcome. After MCAST_E_TIMEOUT the work goes on. It may be
  * waited for again, by any thread: the outcome stays until mcast_forget. */
 int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen);
+/* mcast_account says how long a work that is done waited for what, in nanoseconds: ns[0] for older operations,
+ * [1] for a sign that other ranks have come to it, [2] for its turn to send, [3] for bytes on their way, [4] for the word of
+ * others at its end. Their sum is the time from posting to the end. MCAST_E_ARGUMENT: it is not done, or one of
+ * which none is kept (on a device's memory, mcast_leave). */
+int mcast_account(int64_t work, uint64_t ns[5], char *err, size_t errlen);
 /* mcast_forget drops the handle of a work, done or not; an operation in flight
  * goes on. Until then it keeps memory, also that of a group that is closed. */
 int mcast_forget(int64_t work);

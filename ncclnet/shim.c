@@ -176,6 +176,13 @@ int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen)
 	return goWait(work, timeout_ms, err, errlen);
 }
 
+int mcast_account(int64_t work, uint64_t ns[5], char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goAccount(work, ns, err, errlen);
+}
+
 int mcast_forget(int64_t work)
 {
 	if (mcast_forked())

@@ -173,6 +173,36 @@ func goWait(work, timeoutMS C.int64_t, e *C.char, n C.size_t) C.int {
 	return fail(err, e, n)
 }
 
+//export goAccount
+func goAccount(work C.int64_t, ns *C.uint64_t, e *C.char, n C.size_t) C.int {
+	err := func() (err error) {
+		defer guard(&err)
+		if ns == nil {
+			return argument("mcast_account: ns must not be NULL")
+		}
+		w, err := works.get(int64(work))
+		if err != nil {
+			return err
+		}
+		kept, ok := w.(*group.Work)
+		if !ok {
+			return argument("mcast_account: none is kept of this work")
+		}
+		select {
+		case <-w.Done():
+		default:
+			return argument("mcast_account: the work is not done")
+		}
+		account := kept.Account()
+		to := unsafe.Slice(ns, len(account))
+		for phase, lasted := range account {
+			to[phase] = C.uint64_t(lasted)
+		}
+		return nil
+	}()
+	return fail(err, e, n)
+}
+
 // deadlineIn is when so many milliseconds are over; below 0: never.
 func deadlineIn(ms C.int64_t) time.Time {
 	if ms < 0 {

@@ -136,7 +136,9 @@ def asynchronous(fabric: str) -> None:
     dist.barrier(group=group)
     timed = dist.barrier(group=group, async_op=True) if rank == 0 else None
     if timed is not None:
-        with pytest.raises(torch_mcast.WaitTimeoutError, match=r"barrier was not done after 0\.3 s"):
+        with pytest.raises(
+            torch_mcast.WaitTimeoutError, match=r"barrier was not done within its timeout of 0\.3 s"
+        ):
             timed.wait(timedelta(seconds=0.3))
     dist.barrier()  # the others have not come to the group's barrier before rank 0 gave up once
     if timed is None:

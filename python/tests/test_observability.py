@@ -29,8 +29,8 @@ from .values import distributed
 from .world import World
 
 
-def profiled(scratch: str) -> list[dict[str, Any]]:
-    """Return the arguments of our events by name, as the trace has them."""
+def profiled(scratch: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return torch's name of the group, and our events as the trace has them."""
     rank, size = dist.get_rank(), dist.get_world_size()
     halves, whole = torch.ones(6, dtype=torch.bfloat16), torch.zeros(4, 6, dtype=torch.bfloat16)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
@@ -49,11 +49,12 @@ def profiled(scratch: str) -> list[dict[str, Any]]:
     path = Path(scratch) / f"profile{rank}.json"
     recorded.export_chrome_trace(str(path))
     events = json.loads(path.read_text())["traceEvents"]
-    return [e for e in events if "Collective name" in e.get("args", {})]
+    name: str = distributed.group.WORLD.group_name
+    return name, [e for e in events if "Collective name" in e.get("args", {})]
 
 
 def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> None:
-    for events in world.run(profiled, world.scratch):
+    for group, events in world.run(profiled, world.scratch):
         keys = ("Input Dims", "Input type", "Out msg nelems")
         shown = {e["name"]: tuple(e["args"].get(key) for key in keys) for e in events}
         assert shown == {
@@ -65,6 +66,15 @@ def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> Non
             "layer 1": ([[8]], ["float"], 8),
         }
         assert all(e["dur"] > 0 for e in events)
+        assert {e["name"]: (e["args"]["Lane"], e["args"].get("dtype")) for e in events} == {
+            "mcast:all_gather": ("gather", "bfloat16"),
+            "mcast:reduce_scatter": ("reduce", "float32"),
+            "mcast:all_reduce": ("both", "int32"),
+            "mcast:broadcast": ("gather", "float32"),
+            "mcast:barrier": ("gather", None),
+            "layer 1": ("gather", "float32"),
+        }
+        assert {e["args"]["Process Group Name"] for e in events} == {group}
 
 
 def analysed(traces: Path, *options: str) -> str:
@@ -102,6 +112,48 @@ def test_the_flight_recorder_says_what_is_done(world: World) -> None:
         assert trace["entries"][0]["input_sizes"] == [[10]]
         assert trace["entries"][0]["output_dtypes"] == ["Float"]
         assert got[2:] == ([("mcast:barrier", "scheduled", False)] if rank else [])
+
+
+def comes_last() -> tuple[int, dict[str, Any]]:
+    """Return when the last rank came to a barrier that the others waited in, and this rank's trace."""
+    group: Any = dist.new_group(backend="mcast")
+    store = distributed.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        store.wait([f"posted {r}" for r in range(1, size)])
+        store.set("last", str(time.time_ns()))
+    work = dist.barrier(group=group, async_op=True)
+    store.set(f"posted {rank}", "")
+    assert work is not None
+    work.wait()
+    sent = dist.isend(torch.ones(3), (rank + 1) % size, group=group)
+    dist.recv(torch.zeros(3), (rank - 1) % size, group=group)
+    assert sent is not None
+    sent.wait()
+    trace = recorder.trace(stacks=False)
+    trace["entries"] = [e for e in trace["entries"] if e["process_group"][0] == group.group_name]
+    last = int(store.get("last"))
+    dist.barrier(group=group)
+    dist.destroy_process_group(group)
+    return last, trace
+
+
+def test_the_flight_recorder_says_how_long_operations_took_and_who_is_in_them(world: World) -> None:
+    for rank, (last, trace) in enumerate(world.run(comes_last)):
+        barrier, *exchanges = trace["entries"]
+        began, ended = (barrier[f"time_discovered_{what}_ns"] for what in ("started", "completed"))
+        assert began <= ended
+        assert last < ended
+        if rank:
+            assert began < last
+        assert barrier["duration_ms"] == (ended - began) / 1e6
+        waited = barrier["waited_ms"]
+        assert list(waited) == ["queued", "peers", "turn", "transfer", "finish"]
+        assert sum(waited.values()) - waited["queued"] == pytest.approx(barrier["duration_ms"])
+        assert [(e["is_p2p"], e["state"], e["retired"]) for e in exchanges] == [(True, "completed", True)] * 2
+        name, pg = barrier["process_group"][0], str(barrier["pg_id"])
+        assert trace["pg_config"][name]["ranks"] == "[0, 1, 2, 3]"
+        assert trace["pg_status"][pg]["last_completed_collective"] == 1
 
 
 def own_pid() -> int:
@@ -179,8 +231,8 @@ def test_at_exit_a_trace_is_written_before_the_program_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failing(recorder.Recorder):
-        def complete(self, entries: list[dict[str, Any]]) -> None:
-            super().complete(entries)
+        def complete(self, trace: dict[str, Any]) -> None:
+            super().complete(trace)
             self.late("this is found as the trace is written")
 
     monkeypatch.setenv("TORCH_FR_DUMP_TEMP_FILE", f"{tmp_path}/trace_rank_")

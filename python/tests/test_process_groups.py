@@ -142,6 +142,27 @@ def test_what_the_backend_says_of_itself(world: World) -> None:
     world.run(answers)
 
 
+def exchanged_unequally() -> None:
+    """Rank 0 sends and receives equal tensors, which says nothing of those of the others."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def shape(source: int, to: int) -> list[int]:
+        return [2, 1 if 0 in (source, to) else 1 + source * size + to]
+
+    inputs = [torch.full(shape(rank, to), 10.0 * rank + to) for to in range(size)]
+    outputs = [torch.zeros(shape(source, rank)[::-1]).t() for source in range(size)]  # not contiguous
+    work = dist.all_to_all(outputs, inputs, async_op=True)
+    assert work is not None
+    work.get_future().wait()
+    assert work.is_completed()
+    for source, output in enumerate(outputs):
+        assert torch.equal(output, torch.full(shape(source, rank), 10.0 * source + rank))
+
+
+def test_all_to_all_takes_shapes_that_differ(world: World) -> None:
+    world.run(exchanged_unequally)
+
+
 def sparse() -> None:
     rank = dist.get_rank()
     tensor = torch.sparse_coo_tensor(torch.tensor([[rank]]), torch.ones(1), (5,))

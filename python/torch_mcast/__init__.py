@@ -29,7 +29,7 @@ from .errors import (
 from .group import Info, Peer
 
 if TYPE_CHECKING:
-    from . import fsdp, nccl
+    from . import debug, fsdp, nccl
 
 __version__ = Path(__file__).with_name("VERSION").read_text().strip()
 
@@ -50,6 +50,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "WaitTimeoutError",
+    "debug",
     "dump_flight_recorder",
     "dump_trace",
     "fsdp",
@@ -69,7 +70,7 @@ def _autoload() -> None:
 
 def __getattr__(name: str) -> object:
     # FSDP is a large import, and this module is imported whenever torch is.
-    if name in ("fsdp", "nccl"):
+    if name in ("debug", "fsdp", "nccl"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

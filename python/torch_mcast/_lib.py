@@ -13,7 +13,7 @@ import os
 import threading
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import errors
 from .counters import Stats
@@ -40,6 +40,24 @@ F64 = 8
 
 _ERROR_BYTES = 1024
 _BLOB_BYTES = 2048  # MCAST_BLOB_MAX
+
+
+class Account(NamedTuple):
+    """How long an operation waited for what, in nanoseconds; the sum is the time from posting to its end.
+
+    Attributes:
+        queued: for older operations of its lane.
+        peers: for a sign that other ranks have come to it.
+        turn: for its turn to send.
+        transfer: for bytes on their way.
+        finish: for the word of others at its end.
+    """
+
+    queued: int
+    peers: int
+    turn: int
+    transfer: int
+    finish: int
 
 
 class StatsStruct(c.Structure):
@@ -105,6 +123,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_device_follow": [c.c_int64, c.c_uint64, *_ERR],
     "mcast_test": [c.c_int64, c.POINTER(c.c_int), *_ERR],
     "mcast_wait": [c.c_int64, c.c_int64, *_ERR],
+    "mcast_account": [c.c_int64, c.POINTER(c.c_uint64), *_ERR],
     "mcast_forget": [c.c_int64],
     "mcast_info": [c.c_int64, c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
     "mcast_communicators": [c.c_char_p, c.c_size_t, c.POINTER(c.c_size_t), *_ERR],
@@ -362,6 +381,13 @@ class Library:
             return False
         self._check(code)
         return True
+
+    def account(self, work: int) -> Account | None:
+        """Return how long a work that is done waited for what; None: of this work it is not kept."""
+        ns = (c.c_uint64 * len(Account._fields))()
+        if self._dll.mcast_account(work, ns, _scratch.err, _ERROR_BYTES) != errors.OK:
+            return None
+        return Account(*ns)
 
     def forget(self, work: int) -> None:
         """Drop a work handle; an operation in flight goes on."""

@@ -425,7 +425,7 @@ class MulticastBackend(GlooBacked):
         timeout = opts.timeout if opts is not None and opts.timeout > timedelta(0) else self._timeout
         name = f"{operation} {details}".rstrip()
         at = device.place(keep[0], timeout) if keep else None
-        event = profile.begin(operation, number, self.size(), inputs, outputs)
+        event = profile.begin(operation, self.group_name, lane.name, number, self.size(), inputs, outputs)
 
         def track(handle: int) -> McastWork:
             work = (McastWork if at is None else DeviceWork)(
@@ -447,3 +447,8 @@ class MulticastBackend(GlooBacked):
 
 # torch holds backends in C++ alone and would lose their Python half.
 _alive: list[MulticastBackend] = []
+
+
+def alive() -> list[MulticastBackend]:
+    """Return the backends of this process that have not been shut down."""
+    return list(_alive)

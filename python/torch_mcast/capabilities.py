@@ -47,6 +47,11 @@ class Capabilities(Backend):
         return NAME
 
     @property
+    def group_name(self) -> str:
+        """Torch's name of the process group."""
+        return self._recorder.group
+
+    @property
     def options(self) -> Options:
         """The options of this group."""
         return self._options

@@ -34,7 +34,9 @@ from torch.distributed import Work
 from torch.distributed.fsdp import FSDPModule
 
 from . import nccl
+from .interference import Collective, Meter
 from .nccl import Groups
+from .param_groups import on_cpu, param_groups
 from .registry import backend_of
 from .timeline import Timeline
 
@@ -64,10 +66,11 @@ class Handle:
         blocked: Reduce-Scatters that the host has waited for at once so far.
         groups: those that Allgathers and Reduce-Scatters go over, or None: FSDP's own. Another
             model's enable(group=...) may share them.
+        interference: says what compute and communication cost each other, see Meter; print it.
         why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
     """
 
-    def __init__(self, defer: Defer, groups: Groups | None, why_serial: str = "") -> None:
+    def __init__(self, model: nn.Module, defer: Defer, groups: Groups | None, why_serial: str = "") -> None:
         self.reasons: dict[str, str] = {}
         self.timeline = Timeline()
         self.deferred = 0
@@ -77,11 +80,13 @@ class Handle:
         self._defer = defer
         self._pending: list[tuple[Work, Callable[[], None]]] = []
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
+        self.interference = Meter(model, self.timeline)
 
     def __repr__(self) -> str:
         """Return what was deferred, and why the rest was not."""
         serial = f", why_serial={self.why_serial!r}" if self.why_serial else ""
-        return f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons}{serial})"
+        said = f"Handle(deferred={self.deferred}, blocked={self.blocked}, reasons={self.reasons}{serial})"
+        return f"{said}\n{self.interference}" if self.interference.steps else said
 
     def drain(self) -> None:
         """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
@@ -111,6 +116,13 @@ class Handle:
             raise ValueError(
                 f"enable(group=...) has the ranks {ours}, FSDP shards over {theirs}: they must be the same"
             )
+        return chosen
+
+    def _noted(
+        self, kind: nccl.Kind, group: dist.ProcessGroup, shard: torch.Tensor, op: Any = None
+    ) -> dist.ProcessGroup:
+        chosen = self._group_for(kind, group)
+        self.interference.note(Collective(kind, shard.numel(), shard.dtype, chosen, op))
         return chosen
 
     def _keep(self, work: Work, done: Callable[[], None]) -> bool:
@@ -170,7 +182,10 @@ class _AllGather(_Comm):
         timeline = self.handle.timeline
         start = time.perf_counter()
         work: Any = dist.all_gather_into_tensor(
-            output_tensor, input_tensor, group=self.handle._group_for("allgather", group), async_op=True
+            output_tensor,
+            input_tensor,
+            group=self.handle._noted("allgather", group, input_tensor),
+            async_op=True,
         )
         on_gpu = input_tensor.device.type != "cpu"
         done = timeline.track("allgather", work, start, input_tensor.nbytes, on_gpu)
@@ -234,7 +249,7 @@ class _ReduceScatter(_Comm):
             output_tensor,
             input_tensor,
             op=op,
-            group=handle._group_for("reduce_scatter", group),
+            group=handle._noted("reduce_scatter", group, output_tensor, op),
             async_op=True,
         )
         done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, on_gpu)
@@ -265,7 +280,7 @@ class _ReduceScatter(_Comm):
         kind = getattr(op, "op", op)
         if kind not in (dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM):
             return f"the sum is divided afterwards (reduction in {reduce_dtype}, or forced to SUM)"
-        for group in _param_groups(self.module):
+        for group in param_groups(self.module):
             if group._is_hsdp:
                 return "HSDP: an all-reduce over replicas follows"
             if group._all_reduce_hook is not None:
@@ -324,16 +339,16 @@ def enable(
         raise RuntimeError(
             f"torch {torch.__version__} lacks {', '.join(missing)}: torch_mcast.fsdp needs torch 2.9 or newer"
         )
-    named = [(name, m) for name, m in model.named_modules() if isinstance(m, FSDPModule) and _param_groups(m)]
+    named = [(name, m) for name, m in model.named_modules() if isinstance(m, FSDPModule) and param_groups(m)]
     if not named:
         raise ValueError(
             "the model has no FSDP module with parameters: call fully_shard on it before enable()"
         )
-    handle = Handle(defer_reduce_scatter, *_choose(group, [module for _, module in named]))
+    handle = Handle(model, defer_reduce_scatter, *_choose(group, [module for _, module in named]))
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, module in named:
-        groups = _param_groups(module)
+        groups = param_groups(module)
         if len(groups) > 1:
             handle.reasons[name] = "several parameter groups in one module: left to FSDP"
             continue
@@ -343,19 +358,10 @@ def enable(
     if prefetch:
         modules = [module for _, module in named]
         _prefetch(modules, int(prefetch), isinstance(model, FSDPModule))
-        for module in filter(_on_cpu, modules):
-            for param_group in _param_groups(module):
+        for module in filter(on_cpu, modules):
+            for param_group in param_groups(module):
                 param_group.unshard_async_op = True
     return handle
-
-
-def _on_cpu(module: FSDPModule) -> bool:
-    """Say whether FSDP has no streams for a module's collectives.
-
-    Where it has, an asynchronous Allgather would leave them: it would begin, and cast and copy its
-    input, on the current stream, behind the compute that is queued there.
-    """
-    return all(group.device.type == "cpu" for group in _param_groups(module))
 
 
 def _choose(
@@ -378,7 +384,7 @@ def _choose(
     separate = all(
         getattr(part.mesh_info, "reduce_scatter_process_group", None) is not None
         for module in modules
-        for part in _param_groups(module)
+        for part in param_groups(module)
         if part.device.type == "cuda"
     )
     return groups, "" if separate else why
@@ -386,7 +392,7 @@ def _choose(
 
 def _shards(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
     """Yield the groups over which a module on a GPU gathers and reduces."""
-    for group in _param_groups(module):
+    for group in param_groups(module):
         if group.device.type == "cuda":
             for mesh in (group.mesh_info, group.post_forward_mesh_info):
                 if (shard := getattr(mesh, "shard_process_group", None)) is not None:
@@ -399,7 +405,7 @@ def _prefetch(modules: list[FSDPModule], ahead: int, root_first: bool) -> None:
     inner = modules[:0:-1] if root_first else modules[::-1]
     backward = [modules[0], *inner] if root_first else inner
     _chain(backward, ahead, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
-    if inner and _on_cpu(inner[0]):  # a host that does not block gets to the backward early enough
+    if inner and on_cpu(inner[0]):  # a host that does not block gets to the backward early enough
         _turn(inner[0], inner[1 : 1 + ahead])
 
 
@@ -428,10 +434,3 @@ def _turn(last: FSDPModule, before: list[FSDPModule]) -> None:
 
     module: Any = last
     module.register_forward_pre_hook(prefetch)  # runs after FSDP's own
-
-
-def _param_groups(module: FSDPModule) -> list[Any]:
-    state: Any = module._get_fsdp_state()
-    if hasattr(state, "_fsdp_param_groups"):
-        return list(state._fsdp_param_groups)
-    return [state._fsdp_param_group] if state._fsdp_param_group is not None else []

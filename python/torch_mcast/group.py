@@ -134,8 +134,9 @@ class Lane:
     or the group is closed, whether or not the caller kept the work.
     """
 
-    def __init__(self, group: list[Lane] | None = None) -> None:
+    def __init__(self, group: list[Lane] | None = None, name: str = "") -> None:
         """Make a lane beside the others of its group, which is then one of the list."""
+        self.name = name
         self._group = [] if group is None else group
         self._group.append(self)
         self._lock = threading.RLock()  # as post waits, a signal handler may post
@@ -233,8 +234,8 @@ class Group:
             group.let_go()
         self.rank, self.size = rank, size
         self._lanes: list[Lane] = []
-        self.gather, self.reduce = Lane(self._lanes), Lane(self._lanes)
-        self.both = Lane(self._lanes)  # Allreduce, which takes a place in the orders of both
+        self.gather, self.reduce = Lane(self._lanes, "gather"), Lane(self._lanes, "reduce")
+        self.both = Lane(self._lanes, "both")  # Allreduce, which takes a place in the orders of both
         endpoint, blob = lib.open(rank, size, options)
         try:
             blobs = exchange(blob)

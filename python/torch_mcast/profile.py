@@ -11,12 +11,20 @@ from .options import NAME
 
 
 def begin(
-    operation: str, number: int, size: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+    operation: str,
+    group: str,
+    lane: str,
+    number: int,
+    size: int,
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor],
 ) -> _RecordFunctionFast | None:
     """Begin an event from posting to completion; None while nothing is profiled.
 
-    Where shapes are recorded the event has sizes and types of the tensors, and
-    the names of torch's record_param_comms. Whoever completes the operation ends it.
+    Where shapes are recorded the event has sizes and types of the tensors, and the names of torch's
+    record_param_comms. "Lane" is ours: operations of one lane of a group run one after another, those of
+    "gather" and of "reduce" side by side, and those of "both" have a place in each. Whoever completes the
+    operation ends it.
     """
     if not _profiler_enabled():
         return None
@@ -26,7 +34,9 @@ def begin(
         "In msg nelems": sum(t.numel() for t in inputs),
         "Out msg nelems": sum(t.numel() for t in outputs),
         "dtype": str(inputs[0].dtype).removeprefix("torch.") if inputs else "",
+        "Process Group Name": group,
         "Group size": size,
+        "Lane": lane,
         "Seq": number,
     }
     event = _RecordFunctionFast(name, inputs, details)

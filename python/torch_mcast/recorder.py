@@ -1,4 +1,4 @@
-"""torch's Flight Recorder: which operations this rank has posted, and which of them are done.
+"""torch's Flight Recorder: which operations this rank has posted, which are done, and how long they took.
 
 torch records what passes its process groups, with sizes, types and stacks. It
 cannot see when a backend in Python completes an operation: that is added here
@@ -11,9 +11,10 @@ import logging
 import os
 import pickle
 import threading
+import time
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
@@ -22,43 +23,99 @@ from . import errors
 from .options import NAME
 from .work import DelegatedWork, McastWork
 
+if TYPE_CHECKING:
+    from ._lib import Account
+
 _log = logging.getLogger(__name__)
+
+
+class Course(NamedTuple):
+    """When an operation that is done began and ended, in nanoseconds since the epoch, and what it waited for.
+
+    It begins when those before it have ended. Of an operation on a GPU's tensors the end alone is
+    known, and that as the moment at which the program has learned of it.
+    """
+
+    began: int | None
+    ended: int
+    account: Account | None
+
+    @classmethod
+    def of(cls, posted: int, account: Account | None) -> Course:
+        """Return the course of an operation that has just ended, from what the library says of it."""
+        now = time.time_ns()
+        if account is None:
+            return cls(None, now, None)
+        posted = min(posted, now - sum(account))  # it was noted after the library had begun
+        return cls(posted + account.queued, posted + sum(account), account)
+
+    def beside(self, other: Course | None) -> Course:
+        """Return the course of two as one: a call of torch may be several operations."""
+        if other is None:
+            return self
+        began = [c.began for c in (self, other) if c.began is not None]
+        last = max(self, other, key=lambda c: c.ended)
+        return Course(min(began, default=None), last.ended, last.account)
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Write it into an entry of torch's."""
+        entry["time_discovered_started_ns"] = self.began
+        entry["time_discovered_completed_ns"] = self.ended
+        if self.began is not None:
+            entry["duration_ms"] = (self.ended - self.began) / 1e6
+        if self.account is not None:
+            entry["waited_ms"] = {what: ns / 1e6 for what, ns in self.account._asdict().items()}
 
 
 class Recorder:
     """The operations of one group that are not known to be done, by the number that torch records."""
 
     def __init__(self) -> None:
-        self._group = ""
+        self.group = ""
         self._newest = 0
-        self._posted: dict[McastWork, int] = {}
+        self._posted: dict[McastWork, tuple[int, int]] = {}
+        self._courses: dict[int, Course] = {}
         self._failed: set[int] = set()
         self._late = False
         self._delegated: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
+        self._exchanges = 0
+        self._exchanged: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
+        self._kept = _buffer_size()
+        self.on = self._kept > 0
 
     def open(self, group: str) -> None:
         """Take torch's name of the process group, by which its entries are known."""
-        self._group = group
+        self.group = group
         _recorders[group] = self
 
     def posted(self, work: McastWork, number: int) -> None:
         """Note an operation of the library."""
         self._newest = number
-        self._posted[work] = number
+        self._posted[work] = number, time.time_ns()
 
     def delegated(self, work: DelegatedWork, number: int) -> None:
-        """Note an operation of gloo."""
+        """Note a collective of gloo."""
         self._newest = number
         self._delegated[work] = number
 
-    def completed(self, work: McastWork) -> None:
+    def exchanged(self, work: DelegatedWork) -> None:
+        """Note a send or receive of gloo."""
+        self._exchanges += 1
+        self._exchanged[work] = self._exchanges
+
+    def completed(self, work: McastWork, account: Account | None) -> None:
         """Note that an operation is done and well."""
-        self._posted.pop(work, None)
+        number, posted = self._posted.pop(work, (0, 0))
+        if number == 0 or not self.on:
+            return
+        self._courses[number] = Course.of(posted, account).beside(self._courses.get(number))
+        if len(self._courses) > self._kept:  # as long as torch keeps its entries
+            del self._courses[next(iter(self._courses))]
 
     def failed(self, work: McastWork, what: str) -> None:
         """Note that an operation has failed, and write the trace of this process if it is the first."""
         first = not self._failed
-        self._failed.add(self._posted.pop(work))
+        self._failed.add(self._posted.pop(work)[0])
         if first:
             self._report(what)
 
@@ -84,25 +141,37 @@ class Recorder:
 
     def close(self) -> None:
         """Leave the entries of a group that never failed as torch recorded them."""
-        if not self._failed and _recorders.get(self._group) is self:
-            del _recorders[self._group]
+        if not self._failed and _recorders.get(self.group) is self:
+            del _recorders[self.group]
 
-    def complete(self, entries: list[dict[str, Any]]) -> None:
-        """Write into the entries of this group which operations are done."""
-        unfinished = {number for work, number in list(self._posted.items()) if not work.poll()}
+    def complete(self, trace: dict[str, Any]) -> None:
+        """Write into the entries of this group which operations are done, and their courses."""
+        unfinished = {number for work, (number, _) in list(self._posted.items()) if not work.poll()}
         unfinished |= self._failed
         unfinished.update(n for work, n in list(self._delegated.items()) if not work.is_success())
-        later = self._newest + 1
-        for entry in reversed(entries):
-            if entry["process_group"][0] != self._group or entry["is_p2p"]:
+        exchanging = {n for work, n in list(self._exchanged.items()) if not work.is_success()}
+        later, later_exchange = self._newest + 1, self._exchanges + 1
+        for entry in reversed(trace["entries"]):
+            if entry["process_group"][0] != self.group:
                 continue
-            number = entry["collective_seq_id"]
-            if number >= later:  # of a group of this name before, or of another backend
-                break
-            later = number
-            entry["retired"] = number not in unfinished
-            if entry["retired"]:
+            if entry["is_p2p"]:
+                number, done = entry["p2p_seq_id"], entry["p2p_seq_id"] not in exchanging
+                if number >= later_exchange:  # of a group of this name before
+                    break
+                later_exchange = number
+            else:
+                number = entry["collective_seq_id"]
+                if number >= later:  # of a group of this name before, or of another backend
+                    break
+                later, done = number, number not in unfinished
+                if done and number in self._courses:
+                    self._courses[number].write(entry)
+            entry["retired"] = done
+            if done:
                 entry["state"] = "completed"
+            status = trace.get("pg_status", {}).get(str(entry["pg_id"]))
+            if status is not None and not entry["is_p2p"]:
+                status["last_completed_collective"] = min([*unfinished, self._newest + 1]) - 1
 
 
 _recorders: dict[str, Recorder] = {}
@@ -111,24 +180,45 @@ _recorders: dict[str, Recorder] = {}
 _writing = threading.RLock()
 
 
-def write() -> str:
-    """Write what torch's Flight Recorder holds of mcast groups to this rank's file; return its path.
+def trace(stacks: bool | None = None) -> dict[str, Any]:
+    """Return what torch's Flight Recorder holds of mcast groups, and what is known here of its entries.
 
-    The file is where torch's own backends write theirs: the name in
-    TORCH_FR_DUMP_TEMP_FILE and the rank after it.
+    Args:
+        stacks: whether entries have the stacks that posted them; None: as TORCH_INCLUDE_STACK_TRACE says.
     """
     if not hasattr(c10d, "FlightRecorderHook"):
         raise errors.UnsupportedError("this torch records its own backends alone; torch 2.15 records ours")
     with _writing:
-        trace: dict[str, Any] = pickle.loads(c10d._dump_fr_trace(True, None, False, NAME))
+        found: dict[str, Any] = pickle.loads(c10d._dump_fr_trace(True, stacks, False, NAME))
         for recorder in list(_recorders.values()):
-            recorder.complete(trace["entries"])
+            recorder.complete(found)
+    return found
+
+
+def write() -> str:
+    """Write the trace of this rank to its file; return its path.
+
+    The file is where torch's own backends write theirs: the name in
+    TORCH_FR_DUMP_TEMP_FILE and the rank after it.
+    """
+    with _writing:
+        found = trace()
         path = Path(_prefix() + str(dist.get_rank() if dist.is_initialized() else 0))
         path.parent.mkdir(parents=True, exist_ok=True)
         half = path.with_name(path.name + ".part")
-        half.write_bytes(pickle.dumps(trace))
+        half.write_bytes(pickle.dumps(found))
         half.rename(path)
     return str(path)
+
+
+def _buffer_size() -> int:
+    """Return how many entries torch keeps."""
+    if not hasattr(c10d, "FlightRecorderHook"):
+        return 0
+    for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
+        if value := os.environ.get(name):
+            return int(value)
+    return 2000
 
 
 def _write_because(what: str) -> None:

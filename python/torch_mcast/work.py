@@ -18,7 +18,7 @@ from .group import SLICE_MS, Group, Lane
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-_NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
+NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
 
 
 class McastWork(Work):
@@ -78,7 +78,7 @@ class McastWork(Work):
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
         recorder.posted(self, number)
 
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Block until the operation is done and raise its error, if any.
 
         Args:
@@ -86,9 +86,10 @@ class McastWork(Work):
                 timeout of the operation, else the group's.
         """
         if not self._done:
-            limit = timeout if timeout > _NO_TIMEOUT else self._timeout
+            limit = timeout if timeout > NO_TIMEOUT else self._timeout
             if not self._settle(limit.total_seconds()):
-                late = f"{self._name} was not done after {limit.total_seconds():g} s; it goes on"
+                seconds = f"{limit.total_seconds():g} s"
+                late = f"{self._name} was not done within its timeout of {seconds}; it goes on"
                 self._recorder.late(late)
                 raise errors.WaitTimeoutError(late)
         if self._error is not None:
@@ -214,12 +215,14 @@ class McastWork(Work):
         self._keep = ()
         self._finish = None
         self._lane.drop(self)
+        account = None
         if _lib.usable():
+            account = self._group.lib.account(self._handle) if self._recorder.on else None
             self._group.lib.forget(self._handle)
         profile.end(self._event)
         self._event = None
         if error is None:
-            self._recorder.completed(self)
+            self._recorder.completed(self, account)
         else:
             self._recorder.failed(self, f"{self._name} has failed")
 
@@ -231,7 +234,7 @@ class JoinedWork(Work):
         super().__init__()
         self._works = works
 
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait for all; the timeout is for each."""
         for work in self._works:
             work.wait(timeout)
@@ -297,7 +300,7 @@ class DelegatedWork(Work):
         """Return the rank that a receive from any rank got its data from."""
         return self._inner._source_rank()
 
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait as gloo's work does."""
         return self._inner.wait(timeout)
 
@@ -306,6 +309,10 @@ class DelegatedWork(Work):
         if _probe.active:
             _probe.found = self
             return _probe_future()
+        return self.future()
+
+    def future(self) -> Any:
+        """Return what get_future returns to a program."""
         return self._inner.get_future()
 
 

@@ -1,0 +1,134 @@
+"""torch's own DistributedTest over "mcast": `python -m tests.torch_suite RANKS [NAME ... | --names]`.
+
+torch ships the tests that its backends must pass. Which of them a backend is given is decided by its name as
+they are imported: they are imported here as those of gloo, and run over ours. Each rank of each test is a
+process of its own, as in torch's CI, but one that is forked from a process that has imported torch.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing as mp
+import os
+import sys
+import unittest
+from dataclasses import asdict, dataclass
+from multiprocessing.context import ForkServerProcess
+from typing import Any, Literal
+
+NAME = "mcast"
+MODULE = "tests.torch_suite"  # by which a rank finds the class
+
+os.environ.update(
+    BACKEND="gloo",
+    CUDA_VISIBLE_DEVICES="",  # the tests of CUDA are for those who have a GPU a rank
+    GLOO_SOCKET_IFNAME="lo",
+    INIT_METHOD="file://",  # a file of each test's own, see TorchSuite.run_test
+    MASTER_ADDR="127.0.0.1",
+    MCAST_FABRIC="shm",
+    OMP_NUM_THREADS="1",
+    PYTORCH_PRINT_REPRO_ON_FAILURE="0",
+)
+os.environ["WORLD_SIZE"] = sys.argv[1] if __name__ == "__main__" else os.environ.get("WORLD_SIZE", "4")
+
+from torch.testing._internal import common_distributed  # noqa: E402
+from torch.testing._internal.distributed import distributed_test  # noqa: E402
+
+os.environ["BACKEND"] = NAME
+suite: Any = distributed_test
+suite.BACKEND = NAME
+common_distributed.TIMEOUT_DEFAULT = 60  # seconds of a test; torch's 300 would outlast CI
+suite.Barrier.sync.__func__.__defaults__ = (None, 60)  # torch's 10 s are few on a machine that is busy
+
+# Said of all backends but MPI, of which torch's all_to_all on a CPU was once; gloo has had it for years.
+_SAID_OF_GLOO = ("Only MPI supports CPU all_to_all_single", "Only MPI supports all_to_all")
+
+Kind = Literal["passed", "failed", "left out"]
+
+
+@dataclass
+class Outcome:
+    """What became of a test: why it was left out, or how it failed."""
+
+    name: str
+    kind: Kind
+    why: str = ""
+
+
+class Rank(ForkServerProcess):
+    """A process of one rank, with the environment of the test that starts it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._environment = dict(os.environ)
+
+    def run(self) -> None:
+        os.environ.update(self._environment)
+        super().run()
+
+
+class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
+    """torch's tests, on ranks that start fast."""
+
+    def setUp(self) -> None:
+        gpus = getattr(getattr(type(self), self._testMethodName), "_min_gpus_required", 0)
+        if gpus:  # the ranks would find out by themselves, and cost a start
+            self.skipTest(common_distributed.TEST_SKIPS[f"multi-device-{gpus}"].message)
+        super().setUp()
+        self._start_processes(Rank)
+
+    def run_test(self, test_name: str, parent_pipe: Any) -> None:
+        suite.INIT_METHOD = os.environ["INIT_METHOD"]
+        if test_name.startswith(
+            "test_accumulate_gradients"
+        ):  # which ask this name whether tensors are on the CPU
+            suite.BACKEND = "gloo"  # the group is made by now
+        super().run_test(test_name, parent_pipe)
+
+
+def _take_back() -> None:
+    """Run the tests, too, that torch keeps from gloo though gloo has what they ask for."""
+    for name in names():
+        method = getattr(TorchSuite, name)
+        if getattr(method, "__unittest_skip_why__", "") in _SAID_OF_GLOO:
+            method.__unittest_skip__ = False
+
+
+def names() -> list[str]:
+    """Return the names of torch's tests."""
+    return list(unittest.TestLoader().getTestCaseNames(TorchSuite))
+
+
+class _Outcomes(unittest.TestResult):
+    def _note(self, test: unittest.TestCase, kind: Kind, why: str = "") -> None:
+        outcome = Outcome(test.id().rsplit(".", 1)[1], kind, why)
+        print(json.dumps(asdict(outcome)), file=sys.__stdout__, flush=True)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        self._note(test, "passed")
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self._note(test, "left out", reason)
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        self._note(test, "failed", self._exc_info_to_string(err, test))  # type: ignore[attr-defined]
+
+    addError = addFailure
+
+
+def main(chosen: list[str]) -> None:
+    """Run the tests that are named, or all, and print an outcome a line, as JSON; or print their names."""
+    if chosen == ["--names"]:
+        print(*names())
+        return
+    mp.set_forkserver_preload([MODULE])
+    unittest.TestSuite(TorchSuite(name) for name in chosen or names()).run(_Outcomes())
+
+
+TorchSuite.__module__ = MODULE
+_take_back()
+
+if __name__ == "__main__":
+    import importlib
+
+    importlib.import_module(MODULE).main(sys.argv[2:])

@@ -1,0 +1,132 @@
+"""Our page in torch's debug server (torch.distributed.debug, torch 2.15).
+
+The server asks a handler of every rank, which answers from a thread of its own even while the
+program hangs:
+
+    from torch.distributed.debug import start_debug_server
+    start_debug_server(handlers=torch_mcast.debug.handlers())
+
+/mcast says what each group of each rank runs on and has counted, and which rank came when to the last
+collectives; /mcast_trace is torch's page of the Flight Recorder, with what is done and what is not.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch._C import _distributed_c10d as c10d
+
+from . import backend, errors, recorder
+
+if TYPE_CHECKING:
+    from torch.distributed.debug._frontend import DebugHandler
+
+
+class Arrival(NamedTuple):
+    """When the ranks of a group came to a collective, by their own clocks.
+
+    Attributes:
+        group: torch's name of the process group.
+        number: of the collective in the group.
+        operation: as torch names it, e.g. "mcast:all_gather".
+        first, last: global ranks that posted it first and last.
+        apart_ms: how much later the last was.
+        missing: global ranks of which no trace has it.
+        unfinished: global ranks on which it is not done.
+    """
+
+    group: str
+    number: int
+    operation: str
+    first: int
+    last: int
+    apart_ms: float
+    missing: list[int]
+    unfinished: list[int]
+
+
+def arrivals(traces: Mapping[int, dict[str, Any]]) -> list[Arrival]:
+    """Return the collectives in traces of the Flight Recorder by global rank, oldest first."""
+    posted: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+    members: dict[str, set[int]] = {}
+    for rank, trace in traces.items():
+        for name, config in trace.get("pg_config", {}).items():
+            members.setdefault(name, set()).update(ast.literal_eval(config["ranks"]))
+        for entry in trace["entries"]:
+            if not entry["is_p2p"]:
+                key = entry["process_group"][0], entry["collective_seq_id"]
+                posted.setdefault(key, {})[rank] = entry
+    found = []
+    for (group, number), entries in sorted(posted.items(), key=lambda item: _first(item[1])):
+        when = {rank: entry["time_created_ns"] for rank, entry in entries.items()}
+        first, last = min(when, key=when.__getitem__), max(when, key=when.__getitem__)
+        found.append(
+            Arrival(
+                group,
+                number,
+                entries[first]["profiling_name"],
+                first,
+                last,
+                (when[last] - when[first]) / 1e6,
+                sorted(members.get(group, set()) - entries.keys()),
+                sorted(rank for rank, entry in entries.items() if entry["state"] != "completed"),
+            )
+        )
+    return found
+
+
+def _first(entries: dict[int, dict[str, Any]]) -> int:
+    first: int = min(entry["time_created_ns"] for entry in entries.values())
+    return first
+
+
+def groups() -> list[dict[str, Any]]:
+    """Return what each mcast group of this process runs on and has counted."""
+    return [
+        {"group": one.group_name, "info": asdict(one.info()), "stats": asdict(one.stats())}
+        for one in backend.alive()
+    ]
+
+
+# torch keeps handlers until the interpreter is gone, when it may no longer free a function: these two
+# belong to the module as well, and are not freed.
+def _answer_groups(_: Any, response: Any) -> None:
+    _respond(response, groups())
+
+
+def _answer_trace(_: Any, response: Any) -> None:
+    _respond(response, recorder.trace(stacks=False))
+
+
+def _respond(response: Any, answer: object) -> None:
+    response.set_content(json.dumps(answer, default=str).encode(), "application/json")
+    response.set_status(200)
+
+
+def _register() -> None:
+    """Have this process answer the server's questions. A second call does nothing."""
+    if "mcast_groups" not in c10d._get_handler_names():  # type: ignore[attr-defined]
+        c10d._register_handler("mcast_groups", _answer_groups)
+        c10d._register_handler("mcast_trace", _answer_trace)
+
+
+def handlers() -> list[DebugHandler]:
+    """Return torch's pages and ours, for start_debug_server(handlers=...), and have this rank answer them.
+
+    Each rank calls it.
+
+    Raises:
+        UnsupportedError: this torch has no debug server, or what it needs is not installed.
+    """
+    try:
+        from . import debug_page
+    except ImportError as e:
+        raise errors.UnsupportedError(
+            f"torch's debug server needs torch 2.15, jinja2, tabulate, and requests or aiohttp: {e}"
+        ) from e
+    _register()
+    return debug_page.handlers()
