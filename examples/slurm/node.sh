@@ -50,10 +50,11 @@ END
 	mv slurm.conf.new slurm.conf
 }
 
+# slurmd becomes one, of this host; start it in the background.
 slurmd() {
 	mkdir -p "spool-$(hostname)"
-	"$programs/sbin/slurmd-wlm" -D -N "$(hostname)" -d "$programs/sbin/slurmstepd-wlm" -f "$SLURM_CONF" \
-		-L "$SCRATCH/slurmd-$(hostname).log"
+	exec "$programs/sbin/slurmd-wlm" -D -N "$(hostname)" -d "$programs/sbin/slurmstepd-wlm" -f "$SLURM_CONF" \
+		-L "$SCRATCH/slurmd-$(hostname).log" 2>/dev/null # which the log has
 }
 
 # What `mcast testbed run` says of ranks is of these scripts. Tasks get theirs from Slurm.
@@ -66,6 +67,7 @@ if [ "$rank" != 0 ]; then
 	slurmd & # ends with the run
 	until_it "the job" test -e done
 	kill "$!"
+	wait "$!" || true
 	exit 0
 fi
 
@@ -77,7 +79,7 @@ mkdir -p state
 daemons=("$!")
 until_it "munged" test -S munge.socket
 conf
-"$programs/sbin/slurmctld-wlm" -D -f "$SLURM_CONF" -L "$SCRATCH/slurmctld.log" &
+"$programs/sbin/slurmctld-wlm" -D -f "$SLURM_CONF" -L "$SCRATCH/slurmctld.log" 2>/dev/null &
 daemons+=("$!")
 slurmd &
 daemons+=("$!")
@@ -90,4 +92,5 @@ cat job.txt
 scontrol show job 1 | grep -E 'JobState|NodeList=|NumTasks'
 touch done
 kill "${daemons[@]}"
+wait "${daemons[@]}" || true
 exit "$status"
