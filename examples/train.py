@@ -51,11 +51,11 @@ def train_step(model: nn.Module, step: int) -> float:
     inputs = torch.randn(BATCH, WIDTH, generator=generator)
     mine = slice(dist.get_rank(), None, dist.get_world_size())
     loss = F.mse_loss(model(inputs[mine]), inputs[mine].roll(1, dims=1))
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
         for parameter in model.parameters():
             assert parameter.grad is not None
-            parameter -= 0.5 * parameter.grad
+            parameter.sub_(parameter.grad, alpha=0.5)
             parameter.grad = None
     total = loss.detach()
     dist.all_reduce(total)
@@ -96,7 +96,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--checkpoint", type=Path, help="a file that all ranks can read")
     parser.add_argument(
-        "--lose", choices=("rank", "node"), help="what to kill of the last rank in the third step, unless resumed"
+        "--lose",
+        choices=("rank", "node"),
+        help="what to kill of the last rank in the third step, unless resumed",
     )
     args = parser.parse_args()
     torch.set_num_threads(1)  # ranks may share cores
@@ -115,7 +117,8 @@ def train(args: argparse.Namespace) -> None:
     start = resume(args.checkpoint, model) if args.checkpoint else 0
     if rank == 0:
         info = torch_mcast.info()
-        print(f"{size} ranks, fabric {info.fabric}, Allgather by {info.allgather}; {start} steps were done before")
+        print(f"{size} ranks, fabric {info.fabric}, Allgather by {info.allgather}")
+        print(f"{start} steps were done before", flush=True)
     for step in range(start, args.steps):
         if args.lose and start == 0 and step == 2 and rank == size - 1:
             lose(args.lose)
@@ -125,7 +128,9 @@ def train(args: argparse.Namespace) -> None:
         if rank == 0:
             print(f"step {step + 1} of {args.steps}: loss {loss:.6f}", flush=True)
 
-    peer = sharded(dist.new_group(backend="gloo"))
+    gloo = dist.new_group(backend="gloo")
+    assert isinstance(gloo, dist.ProcessGroup)  # every rank is in it
+    peer = sharded(gloo)
     for step in range(args.steps):
         train_step(peer, step)
     furthest = max(

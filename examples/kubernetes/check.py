@@ -2,8 +2,8 @@
 
     check.py MANIFEST...
 
-The schemas are in the custom resource definitions of pinned Go modules, which `go mod download` fetches and whose
-checksums it verifies.
+The schemas are in the custom resource definitions of pinned Go modules, which `go mod download` fetches and
+whose checksums it verifies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ def folder(module: str) -> Path:
     """Return where a Go module lies, after fetching it."""
     with tempfile.TemporaryDirectory() as outside:  # where no go.mod of ours can change
         ran = subprocess.run(
-            ["go", "mod", "download", "-json", module], cwd=outside, capture_output=True, text=True, timeout=300
+            ["go", "mod", "download", "-json", module],
+            cwd=outside,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
     said = json.loads(ran.stdout or "{}")
     if ran.returncode != 0 or "Dir" not in said:
@@ -52,7 +56,8 @@ def schema(kind: str, version: str) -> dict[str, Any]:
     definition = yaml.load((folder(module) / file).read_text(), yaml.CSafeLoader)
     group, served = definition["spec"]["group"], {v["name"]: v for v in definition["spec"]["versions"]}
     if not version.startswith(f"{group}/") or version.split("/")[1] not in served:
-        sys.exit(f"{kind}: apiVersion {version} is not allowed: want {', '.join(f'{group}/{v}' for v in served)}")
+        allowed = ", ".join(f"{group}/{v}" for v in served)
+        sys.exit(f"{kind}: apiVersion {version} is not allowed: want {allowed}")
     found = served[version.split("/")[1]]["schema"]["openAPIV3Schema"]
     found["properties"]["metadata"] = {  # of which definitions only say that it is an object
         "properties": {
@@ -69,7 +74,7 @@ def schema(kind: str, version: str) -> dict[str, Any]:
 
 
 def close(node: Any) -> None:
-    """Forbid, in a schema and all below it, properties that it does not name; have it say what is number or text."""
+    """Forbid properties that a schema, or one below it, does not name, and have a number or text be either."""
     if isinstance(node, list):
         for each in node:
             close(each)

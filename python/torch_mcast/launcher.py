@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
+from torch._C._distributed_c10d import Store
+from torch.distributed.rendezvous import rendezvous as meet
 
 from . import errors
 
@@ -91,14 +92,14 @@ def place(environ: Mapping[str, str] = os.environ) -> Place:
 
 def rendezvous(
     url: str, timeout: timedelta = timedelta(minutes=5), **_: Any
-) -> Iterator[tuple[dist.Store, int, int]]:
+) -> Iterator[tuple[Store, int, int]]:
     """Yield the store, this rank and the number of ranks; torch.distributed calls this."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        yield from dist.rendezvous("env://", timeout=timeout)
+        yield from meet("env://", timeout=timeout)
         return
     here = place()
     tcp = f"tcp://{_bracketed(here.host)}:{here.port}"
-    yield from dist.rendezvous(tcp, here.rank, here.size, timeout=timeout)
+    yield from meet(tcp, here.rank, here.size, timeout=timeout)
 
 
 def _host(launcher: Launcher, environ: Mapping[str, str], size: int) -> str:
@@ -110,8 +111,8 @@ def _host(launcher: Launcher, environ: Mapping[str, str], size: int) -> str:
         if environ.get(name):
             return first_node(environ[name])
     raise errors.ArgumentError(
-        f"{launcher.name} does not say where rank 0 is, and not all ranks are on this host: want MASTER_ADDR, "
-        "the name or address of rank 0's host, on all ranks (mpirun -x MASTER_ADDR=HOST)"
+        f"{launcher.name} does not say where rank 0 is, and not all ranks are on this host: want "
+        "MASTER_ADDR, the name or address of rank 0's host, on all ranks (mpirun -x MASTER_ADDR=HOST)"
     )
 
 
@@ -121,8 +122,8 @@ def _port(launcher: Launcher, environ: Mapping[str, str]) -> int:
     job = [environ[name] for name in launcher.job if environ.get(name)]
     if not job:
         raise errors.ArgumentError(
-            f"{launcher.name} does not name the job ({' and '.join(launcher.job)}), from which a port is made: "
-            "want MASTER_PORT, the same on all ranks"
+            f"{launcher.name} does not name the job ({' and '.join(launcher.job)}), from which a port is "
+            "made: want MASTER_PORT, the same on all ranks"
         )
     # Below the ports that the kernel gives out by itself.
     return 16384 + zlib.crc32("\n".join(job).encode()) % 16384
