@@ -1,4 +1,4 @@
-"""What the site has beside docs: pages that lie elsewhere or are made, pictures, and links out of docs (mkdocs.yml)."""
+"""What the site (mkdocs.yml) has beside docs: pages that lie elsewhere or are made, pictures, links."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
     files.append(File.generated(config, "PYTHON.md", content=PYTHON))
     files.append(File.generated(config, "MANUAL.md", content=manual()))
-    for picture in (ROOT / "benchmarks" / "results").rglob("*.png"):
+    for picture in (ROOT / "benchmarks" / "results").rglob("*.*g"):  # png and svg
         where = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, where, abs_src_path=str(picture)))
     return files
@@ -84,8 +84,9 @@ def manual() -> str:
     program = ROOT / "bin" / "mcast"
     if not program.exists():
         raise PluginError(f"{program} is missing, which writes the manual: make build")
+    written = subprocess.run([program, "--man"], capture_output=True, text=True, check=True).stdout
     lines, depth, term = [], 0, False
-    for line in subprocess.run([program, "--man"], capture_output=True, text=True, check=True).stdout.splitlines():
+    for line in written.splitlines():
         macro, _, rest = line.partition(" ")
         text = re.sub(r"\\f.|\\&", "", line).replace("\\-", "-")
         match macro:

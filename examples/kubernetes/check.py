@@ -74,7 +74,7 @@ def schema(kind: str, version: str) -> dict[str, Any]:
 
 
 def close(node: Any) -> None:
-    """Forbid properties that a schema, or one below it, does not name, and have a number or text be either."""
+    """Forbid what a schema, or one below it, does not name, and have what is number or text be either."""
     if isinstance(node, list):
         for each in node:
             close(each)
