@@ -9,6 +9,7 @@ LINT_VERSION := v2.15.0
 LINT := .tools/bin/golangci-lint-$(LINT_VERSION)
 RUFF := .tools/ruff/.stamp
 NCCL := .tools/nccl/.stamp
+DOCS := .tools/docs/.stamp
 
 # Passed through to the demo: share of datagrams to lose, training steps.
 LOSS ?=
@@ -53,6 +54,9 @@ test: setup build ## everything that a change must pass: check, check-py, the Go
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
 
+launchers: setup build ## the example under torchrun, mpirun, Slurm and Ray Train, and the manifests for Kubernetes (root)
+	for launcher in torchrun mpirun slurm ray kubernetes; do examples/$$launcher/run; done
+
 rdma: build ## the tests that need RDMA devices, and CollNet over them, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
 	scripts/rdma-test
 
@@ -63,10 +67,13 @@ check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it bui
 	$(LINT) run ./...
 	@! git grep -nE "nolint:[a-z,]*(gosec|gocritic|nilerr|forcetypeassert)" -- "*.go" || { echo "names a linter that is not enabled (.golangci.yml)" >&2; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
-	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../scripts/wheel-abi ../scripts/release-notes
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/site.py ../scripts/wheel-abi ../scripts/release-notes
 
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
-	cd python && ../$(VENV)/bin/mypy
+	cd python && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../examples/train.py
+
+docs: $(DOCS) bin/mcast ## the documents as a site, in build/site; a link or an anchor that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict --quiet
 
 demo: $(VENV)/.stamp build ## train with FSDP2 on four hosts with limited links, over torch-mcast and over gloo, and compare; needs no root (LOSS=0.01, STEPS=20)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
@@ -138,9 +145,18 @@ $(RUFF): python/requirements-dev.txt | toolchain
 	.tools/ruff/bin/python -m pip install --quiet "$$(grep '^ruff==' $<)"
 	@touch $@
 
+$(DOCS): docs/requirements.txt
+	python3 -m venv .tools/docs
+	.tools/docs/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
+# What writes the manual, where it is not built yet.
+bin/mcast:
+	@$(MAKE) --no-print-directory build
+
 # pip comes from the environment.
 $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup nccl quick test conformance rdma check check-py demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup nccl quick test conformance launchers rdma check check-py docs demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release install-check release-check clean distclean toolchain

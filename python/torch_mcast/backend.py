@@ -6,6 +6,7 @@ reductions that the library does not know, goes to an embedded gloo group.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -79,15 +80,18 @@ class MulticastBackend(GlooBacked):
         super().__init__(rank, size, timeout, options)
         forward_holders()
         self._store = store
-        self.group = Group(
-            rank,
-            size,
-            self.options.lines(),
-            lambda blob: exchange(store, rank, size, blob, timeout),
-            int(timeout.total_seconds() * 1000),
-        )
+        blobs: list[bytes] = []
+
+        def meet(blob: bytes) -> list[bytes]:
+            blobs[:] = exchange(store, rank, size, blob, timeout)
+            return blobs
+
+        self.group = Group(rank, size, self.options.lines(), meet, int(timeout.total_seconds() * 1000))
+        # The store may hold what gloo wrote for processes that are dead, since torchrun keeps one over its
+        # restarts. Blobs have random bits and are the same on all ranks, so they name this meeting alone.
+        meeting = hashlib.sha256(b"".join(blobs)).hexdigest()[:16]
         self._gloo, gloo = connections.made_by(
-            lambda: gloo_at(self.info().address, PrefixStore("gloo", store), rank, size, timeout),
+            lambda: gloo_at(self.info().address, PrefixStore(f"gloo/{meeting}", store), rank, size, timeout),
             size - 1,
             store,
         )

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
+from torch.distributed.rendezvous import register_rendezvous_handler
 
-from . import errors
+from . import errors, launcher
 from .backend import MulticastBackend
 from .counters import Stats
 from .group import Info
@@ -32,10 +33,11 @@ def create(opts: Any, options: object | None) -> MulticastBackend:
 
 
 def register() -> None:
-    """Make the name "mcast" known to torch.distributed. A second call does nothing."""
+    """Make the names "mcast" and "launcher://" known to torch.distributed. A second call does nothing."""
     if not dist.is_available() or NAME in dist.Backend.backend_list:
         return
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+    register_rendezvous_handler(launcher.SCHEME, launcher.rendezvous)
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | None:
