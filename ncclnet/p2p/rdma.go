@@ -69,6 +69,9 @@ func OpenDevice(iface string, addr netip.Addr) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.InfiniBand() {
+		return nil, errors.Join(ibverbs.Unavailable("device %s: point-to-point messages go over RoCE here, so far; over InfiniBand NCCL's own transport has them (MCAST_NET_FABRIC=tcp)", v.Name()), v.Close())
+	}
 	h := v.Handles()
 	d := &Device{verbs: v, name: fmt.Sprintf("%s on %s", v.Name(), iface)}
 	d.c = C.struct_p2p_device{pd: h.PD, port: C.int(h.Port), gid_index: C.int(h.GIDIndex), mtu: C.int(v.MTU())}

@@ -26,10 +26,13 @@ func TestABI(t *testing.T) {
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		t.Skip("no <infiniband/verbs.h> (Debian: libibverbs-dev)")
 	}
+	if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {
+		t.Skip("no <rdma/rdma_cma.h> (Debian: librdmacm-dev)")
+	}
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "abi.h"), declarations, 0o600))
 	var b strings.Builder
-	b.WriteString("#include <infiniband/verbs.h>\n#include \"abi.h\"\n")
+	b.WriteString("#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n#include \"abi.h\"\n")
 	same := func(ours, theirs string) { fmt.Fprintf(&b, "_Static_assert((%s) == (%s), %q);\n", ours, theirs, ours) }
 	size := func(ours, theirs string) { same("sizeof("+ours+")", "sizeof("+theirs+")") }
 	for ours, theirs := range map[string]string{
@@ -37,7 +40,7 @@ func TestABI(t *testing.T) {
 		"rdma_context": "struct ibv_context", "rdma_pd": "struct ibv_pd", "rdma_mr": "struct ibv_mr", "rdma_channel": "struct ibv_comp_channel",
 		"rdma_qp_cap": "struct ibv_qp_cap", "rdma_qp_init": "struct ibv_qp_init_attr", "rdma_route": "struct ibv_global_route",
 		"rdma_ah_attr": "struct ibv_ah_attr", "rdma_qp_attr": "struct ibv_qp_attr", "rdma_port_attr": "struct ibv_port_attr",
-		"rdma_gid_entry": "struct ibv_gid_entry",
+		"rdma_gid_entry": "struct ibv_gid_entry", "rdma_cm_channel": "struct rdma_event_channel",
 	} {
 		size(ours, theirs)
 	}
@@ -56,12 +59,18 @@ func TestABI(t *testing.T) {
 		{"rdma_ah_attr", "struct ibv_ah_attr"}:      "grh grh.dgid grh.sgid_index grh.hop_limit grh.traffic_class dlid is_global port_num",
 		{"rdma_qp_attr", "struct ibv_qp_attr"}: "qp_state path_mtu qkey rq_psn sq_psn dest_qp_num qp_access_flags cap ah_attr pkey_index " +
 			"max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num timeout retry_cnt rnr_retry",
-		{"rdma_port_attr", "struct ibv_port_attr"}: "state active_mtu gid_tbl_len max_msg_sz link_layer",
-		{"rdma_gid_entry", "struct ibv_gid_entry"}: "gid gid_index gid_type ndev_ifindex",
+		{"rdma_port_attr", "struct ibv_port_attr"}:       "state active_mtu gid_tbl_len max_msg_sz lid link_layer",
+		{"rdma_gid_entry", "struct ibv_gid_entry"}:       "gid gid_index gid_type ndev_ifindex",
+		{"rdma_cm_channel", "struct rdma_event_channel"}: "fd",
+		{"rdma_cm_id", "struct rdma_cm_id"}:              "verbs channel qp port_num",
+		{"rdma_cm_event", "struct rdma_cm_event"}:        "id event status",
 	} {
 		for field := range strings.FieldsSeq(fields) {
 			same(fmt.Sprintf("offsetof(%s, %s)", ours[0], field), fmt.Sprintf("offsetof(%s, %s)", ours[1], field))
 		}
+	}
+	for field := range strings.FieldsSeq("ah_attr qkey") {
+		same("offsetof(rdma_cm_event, ud."+field+")", "offsetof(struct rdma_cm_event, param.ud."+field+")")
 	}
 	for ours, theirs := range map[string]string{
 		"RDMA_WRITE": "IBV_WR_RDMA_WRITE", "RDMA_WRITE_IMMEDIATE": "IBV_WR_RDMA_WRITE_WITH_IMM", "RDMA_SEND": "IBV_WR_SEND",
@@ -77,7 +86,9 @@ func TestABI(t *testing.T) {
 		"RDMA_LOCAL_WRITE": "IBV_ACCESS_LOCAL_WRITE", "RDMA_REMOTE_WRITE": "IBV_ACCESS_REMOTE_WRITE", "RDMA_REMOTE_READ": "IBV_ACCESS_REMOTE_READ",
 		"RDMA_FLUSHED": "IBV_WC_WR_FLUSH_ERR", "RDMA_NO_ANSWER": "IBV_WC_RETRY_EXC_ERR",
 		"RDMA_PORT_ACTIVE": "IBV_PORT_ACTIVE", "RDMA_ETHERNET": "IBV_LINK_LAYER_ETHERNET",
-		"RDMA_ROCE_V2": "IBV_GID_TYPE_ROCE_V2", "RDMA_GRH": "sizeof(struct ibv_grh)",
+		"RDMA_INFINIBAND": "IBV_LINK_LAYER_INFINIBAND", "RDMA_CM_UDP": "RDMA_PS_UDP", "RDMA_CM_JOINED": "RDMA_CM_EVENT_MULTICAST_JOIN",
+		"RDMA_CM_REFUSED": "RDMA_CM_EVENT_MULTICAST_ERROR",
+		"RDMA_ROCE_V2":    "IBV_GID_TYPE_ROCE_V2", "RDMA_GRH": "sizeof(struct ibv_grh)",
 	} {
 		same(ours, theirs)
 	}

@@ -66,7 +66,7 @@ rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completion
 	rdma_qp *qp = p_ibv_create_qp(pd, &init);
 	if (!qp)
 		return NULL;
-	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .qp_access_flags = RDMA_REMOTE_WRITE | RDMA_REMOTE_READ};
+	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .pkey_index = at->pkey_index, .qp_access_flags = RDMA_REMOTE_WRITE | RDMA_REMOTE_READ};
 	*what = "ibv_modify_qp";
 	int e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_ACCESS);
 	if (e) {
@@ -81,7 +81,7 @@ rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completion
 // would never give up.
 enum { reads = 4, retries = 6, for_ever = 7, rnr_timer = 12 /* 0.64 ms */, hops = 64 };
 
-int rdma_connect(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass)
+int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass)
 {
 	uint32_t mtu = peer->mtu < own->mtu ? peer->mtu : own->mtu;
 	rdma_qp_attr a = {
@@ -94,6 +94,8 @@ int rdma_connect(rdma_qp *qp, const rdma_place *at, const rdma_address *own, con
 		.min_rnr_timer = rnr_timer,
 	};
 	memcpy(a.ah_attr.grh.dgid, peer->gid, 16);
+	if (at->lid) // within a subnet, without a GRH
+		a.ah_attr = (rdma_ah_attr){.dlid = peer->lid, .port_num = at->port};
 	int e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS |
 	                                    RDMA_SET_RNR_TIMER);
 	if (e)

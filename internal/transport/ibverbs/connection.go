@@ -42,6 +42,7 @@ type Address struct {
 	Number uint32 // unique on its device alone
 	PSN    uint32 // of the first packet
 	MTU    uint32 // bytes
+	LID    uint32 // InfiniBand alone, else 0
 }
 
 // Verb is what a Transfer does.
@@ -95,7 +96,7 @@ func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
 	}
 	return &Connection{
 		qp: qp, device: d, posted: (*C.int)(C.calloc(1, C.sizeof_int)),
-		own: Address{d.GID(), uint32(qp.qp_num), rand.Uint32N(1 << 24), uint32(d.MTU())},
+		own: Address{d.GID(), uint32(qp.qp_num), rand.Uint32N(1 << 24), uint32(d.MTU()), uint32(d.place.lid)},
 	}, nil
 }
 
@@ -109,7 +110,7 @@ func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) e
 		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
 			peer.Number, peer.PSN, peer.MTU)
 	}
-	e := C.rdma_connect(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)), (*C.rdma_address)(unsafe.Pointer(&peer)),
+	e := C.rdma_join_peer(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)), (*C.rdma_address)(unsafe.Pointer(&peer)),
 		C.int(exponent(within)), C.uint8_t(tclass))
 	return failure("ibv_modify_qp", e)
 }

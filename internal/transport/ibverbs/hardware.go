@@ -3,10 +3,20 @@ package ibverbs
 import (
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // sysfs is where the kernel lists RDMA devices.
 var sysfs = "/sys/class/infiniband"
+
+// netdevs is where the kernel lists interfaces.
+var netdevs = "/sys/class/net"
+
+// overInfiniBand reports whether an interface is an IPoIB one (ARPHRD_INFINIBAND).
+func overInfiniBand(name string) bool {
+	kind, _ := os.ReadFile(filepath.Join(netdevs, name, "type"))
+	return strings.TrimSpace(string(kind)) == "32"
+}
 
 // Hardware reports whether this host has an RDMA device that is not software.
 func Hardware() bool {

@@ -8,10 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,26 +54,11 @@ func until(t *testing.T, done func() bool, work func()) {
 	}
 }
 
-// counted returns what all devices have counted of something.
-func counted(t *testing.T, what string) (n int) {
-	files, err := filepath.Glob("/sys/class/infiniband/*/ports/1/hw_counters/" + what)
-	require.NoError(t, err)
-	require.NotEmpty(t, files, what)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
-		one, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		require.NoError(t, err)
-		n += one
-	}
-	return n
-}
-
 // TestStreamsBytes streams random pieces between all pairs at once. No message finds a device without a buffer.
 func TestStreamsBytes(t *testing.T) {
 	const size, length = 3, 512<<10 + 5
 	ranks := streams(t, size, stall)
-	refused := counted(t, "send_rnr_err")
+	refused := systest.Counted(t, "send_rnr_err")
 	rng := rand.New(rand.NewPCG(1, 2))
 	var sent, got [size][size][]byte
 	for r := range size {
@@ -116,7 +98,7 @@ func TestStreamsBytes(t *testing.T) {
 		require.EqualValues(t, 2*length, stats.SentBytes)
 		require.EqualValues(t, 2*length, stats.ReceivedBytes)
 	}
-	require.Equal(t, refused, counted(t, "send_rnr_err"))
+	require.Equal(t, refused, systest.Counted(t, "send_rnr_err"))
 }
 
 // met waits until all ranks know each other.
@@ -201,7 +183,7 @@ func TestStreamsNudge(t *testing.T) {
 		ranks[0].Sleep(time.Millisecond)
 		ranks[1].Sleep(time.Millisecond)
 	})
-	t.Logf("it came after %v, %d gaps", time.Since(start), counted(t, "out_of_seq_request"))
+	t.Logf("it came after %v, %d gaps", time.Since(start), systest.Counted(t, "out_of_seq_request"))
 }
 
 // TestStreamsStall: a rank whose device does not answer is told of after Stall, though ours gives up before.
