@@ -19,11 +19,12 @@ type port struct {
 	member   int     // a socket that holds the host's membership, unless librdmacm does; -1: none
 	memory   *memory // of the user
 	in, out  *ibverbs.Region
-	inSlot   int     // bytes
-	outSlot  int     // likewise
-	posted   uint64  // datagrams given to the device
-	sent     uint64  // of those, gone
-	own      [4]byte // IPv4 address
+	inSlot   int      // bytes
+	outSlot  int      // likewise
+	posted   uint64   // datagrams given to the device
+	sent     uint64   // of those, gone
+	own      [4]byte  // IPv4 address
+	gid      [16]byte // on InfiniBand
 	arrivals [batchSize]ibverbs.Arrival
 	next     int // arrivals not looked at yet: arrivals[next:have]
 	have     int
@@ -50,7 +51,10 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	if bytes > p.device.MTU() {
 		return nil, fmt.Errorf("verbs: datagrams of %d bytes: device %s takes %d at most", bytes, p.device.Name(), p.device.MTU())
 	}
-	managed := o.Managed || p.device.InfiniBand()
+	managed := o.Managed
+	if p.device.InfiniBand() {
+		managed, p.gid = true, p.device.GID()
+	}
 	if !managed {
 		if p.member, err = batch.Open(unix.AF_INET); err != nil {
 			return nil, err
@@ -106,17 +110,21 @@ func (p *port) take() (datagram []byte, from netip.Addr, err error) {
 		return nil, from, fmt.Errorf("device %s: a receive failed with status %d", p.device.Name(), a.Status)
 	}
 	slot := p.in.Bytes[int(a.Slot)*p.inSlot:][:p.inSlot]
-	own := false
-	if p.device.InfiniBand() {
-		own = [16]byte(slot[8:]) == p.device.GID() // of the GRH, which ends with both GIDs
-	} else {
-		source := [4]byte(slot[ibverbs.GRH-8:]) // of the IPv4 header, which ends with both addresses
-		own, from = source == p.own, netip.AddrFrom4(source)
-	}
+	from, own := p.sender(slot)
 	if own && a.From == p.queue.Number() {
 		return nil, from, nil
 	}
 	return slot[ibverbs.GRH:][:min(int(a.Bytes), p.inSlot-ibverbs.GRH)], from, nil
+}
+
+// sender returns which address a datagram came from, and whether that is of this rank's port. What precedes it ends with the sender's
+// address and the group's: with both GIDs on InfiniBand, else with those of the IPv4 header.
+func (p *port) sender(slot []byte) (from netip.Addr, own bool) {
+	if p.gid != [16]byte{} {
+		return from, [16]byte(slot[ibverbs.GRH-32:]) == p.gid
+	}
+	source := [4]byte(slot[ibverbs.GRH-8:])
+	return netip.AddrFrom4(source), source == p.own
 }
 
 // foreign reports whether a datagram is not from the address that its rank has. Where that cannot be told, keys of the partition
