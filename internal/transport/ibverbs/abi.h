@@ -255,7 +255,6 @@ enum {
 	RDMA_WRITE = 0,                // IBV_WR_RDMA_WRITE
 	RDMA_WRITE_IMMEDIATE = 1,      // IBV_WR_RDMA_WRITE_WITH_IMM
 	RDMA_SEND = 2,                 // IBV_WR_SEND
-	RDMA_SEND_IMMEDIATE = 3,       // IBV_WR_SEND_WITH_IMM
 	RDMA_READ = 4,                 // IBV_WR_RDMA_READ
 	RDMA_SIGNALED = 2,             // IBV_SEND_SIGNALED
 	RDMA_INLINE = 8,               // IBV_SEND_INLINE
@@ -265,7 +264,6 @@ enum {
 	RDMA_INIT = 1,                 // IBV_QPS_INIT
 	RDMA_RTR = 2,                  // IBV_QPS_RTR
 	RDMA_RTS = 3,                  // IBV_QPS_RTS
-	RDMA_ERROR = 6,                // IBV_QPS_ERR
 	RDMA_SET_STATE = 1,            // IBV_QP_STATE
 	RDMA_SET_ACCESS = 1 << 3,      // IBV_QP_ACCESS_FLAGS
 	RDMA_SET_PKEY = 1 << 4,        // IBV_QP_PKEY_INDEX

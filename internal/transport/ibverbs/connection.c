@@ -28,22 +28,14 @@ void rdma_completions_close(rdma_completions *c)
 	memset(c, 0, sizeof *c);
 }
 
+static void completed(void *to, int i, const rdma_wc *wc)
+{
+	((rdma_completion *)to)[i] = (rdma_completion){wc->wr_id, wc->byte_len, ntohl(wc->imm_data), wc->status, wc->opcode >= RDMA_RECEIVED};
+}
+
 int rdma_completions_poll(rdma_completions *c, rdma_completion *done, int most)
 {
-	rdma_wc wc[doorbell];
-	int found = 0;
-	while (found < most) {
-		int k = most - found < doorbell ? most - found : doorbell;
-		int n = c->cq->context->ops.poll_cq(c->cq, k, wc);
-		if (n < 0)
-			return -1;
-		for (int i = 0; i < n; i++)
-			done[found++] = (rdma_completion){wc[i].wr_id, wc[i].qp_num, wc[i].byte_len, ntohl(wc[i].imm_data), wc[i].status,
-			                                  wc[i].opcode >= RDMA_RECEIVED};
-		if (n < k)
-			break;
-	}
-	return found;
+	return rdma_poll(c->cq, most, completed, done);
 }
 
 int rdma_completions_arm(rdma_completions *c)
@@ -106,12 +98,6 @@ int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, c
 	                                   RDMA_SET_READS);
 }
 
-int rdma_fail(rdma_qp *qp)
-{
-	rdma_qp_attr a = {.qp_state = RDMA_ERROR};
-	return p_ibv_modify_qp(qp, &a, RDMA_SET_STATE);
-}
-
 int rdma_connection_close(rdma_qp *qp) { return p_ibv_destroy_qp(qp); }
 
 int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted)
@@ -123,7 +109,7 @@ int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted)
 		for (int i = 0; i < k; i++, t++) {
 			sge[i] = (rdma_sge){t->local, t->bytes, t->local_key};
 			wr[i] = (rdma_send_wr){.wr_id = t->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = t->bytes > 0,
-			                       .opcode = t->opcode, .send_flags = t->quiet ? 0 : RDMA_SIGNALED, .imm_data = htonl(t->immediate)};
+			                       .opcode = t->opcode, .send_flags = RDMA_SIGNALED, .imm_data = htonl(t->immediate)};
 			wr[i].wr.rdma.remote_addr = t->remote;
 			wr[i].wr.rdma.rkey = t->remote_key;
 		}

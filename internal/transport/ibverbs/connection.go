@@ -48,11 +48,10 @@ type Address struct {
 // Verb is what a Transfer does.
 type Verb uint32
 
-// A write or a read has no completion at the peer, and asks nothing of it but registered memory. What has an immediate, and a
-// send, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
+// A write or a read has no completion at the peer, and asks nothing of it but registered memory. A send, and a
+// write with an immediate, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
 const (
 	Send           Verb = C.RDMA_SEND
-	SendImmediate  Verb = C.RDMA_SEND_IMMEDIATE
 	Write          Verb = C.RDMA_WRITE
 	WriteImmediate Verb = C.RDMA_WRITE_IMMEDIATE
 	Read           Verb = C.RDMA_READ
@@ -68,7 +67,6 @@ type Transfer struct {
 	Bytes     uint32 // may be 0
 	Immediate uint32
 	Verb      Verb
-	Quiet     uint32 // 1: no completion, unless it fails. It stays under way until one behind it completes
 }
 
 // Buffer is where a send goes.
@@ -143,9 +141,6 @@ func (c *Connection) Post(transfers []Transfer) (int, error) {
 	e := C.rdma_post_transfers(c.qp, (*C.rdma_transfer)(unsafe.Pointer(&transfers[0])), C.int(len(transfers)), c.posted)
 	return int(*c.posted), failure("ibv_post_send", e)
 }
-
-// Fail ends the connection as if it had failed: what was posted completes, as Flushed if it has not ended otherwise.
-func (c *Connection) Fail() error { return failure("ibv_modify_qp", C.rdma_fail(c.qp)) }
 
 // Close ends the connection. What is under way may arrive or not; completions that were not polled are lost.
 func (c *Connection) Close() error {

@@ -55,7 +55,22 @@ OPTIONAL(POINTER)
 CM(POINTER)
 #undef POINTER
 
-// doorbell is how many descriptors are posted at a time.
+// doorbell is how many descriptors are posted at a time, and how many completions are taken at a time.
 enum { doorbell = 64 };
+
+// rdma_poll takes up to so many completions of a queue, and hands the i-th to take. It returns how many, or -1.
+static inline int rdma_poll(rdma_cq *cq, int most, void (*take)(void *to, int i, const rdma_wc *wc), void *to)
+{
+	rdma_wc wc[doorbell];
+	int found = 0;
+	for (int k = doorbell, n = k; n == k && found < most; found += n) {
+		k = most - found < doorbell ? most - found : doorbell;
+		if ((n = cq->context->ops.poll_cq(cq, k, wc)) < 0)
+			return -1;
+		for (int i = 0; i < n; i++)
+			take(to, found + i, &wc[i]);
+	}
+	return found;
+}
 
 #endif

@@ -102,7 +102,7 @@ func TestDeviceMemory(t *testing.T) {
 		fd = f
 		return f, err
 	}
-	c := gpudirect.NewCache(Registrar{Device: d, Export: export}, gpudirect.Limits{})
+	c := gpudirect.NewCache(exporting{Registrar{Device: d}, export}, gpudirect.Limits{})
 	r, err := c.Acquire(page, 2*page, gpudirect.CUDA)
 	require.NoError(t, err)
 	require.EqualValues(t, page, r.Token.(*Region).Address(0))

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 
 // inlined is how many bytes a datagram has at most that the device need not fetch: a header and a few numbers.
@@ -235,39 +236,30 @@ int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, ui
 	return 0;
 }
 
+static void arrived(void *to, int i, const rdma_wc *wc)
+{
+	uint32_t bytes = wc->byte_len > RDMA_GRH ? wc->byte_len - RDMA_GRH : 0;
+	((rdma_arrival *)to)[i] = (rdma_arrival){wc->wr_id, wc->status ? 0 : bytes, wc->src_qp, wc->status};
+}
+
 int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most)
 {
-	rdma_wc wc[doorbell];
-	int done = 0;
-	while (done < most) {
-		int k = most - done < doorbell ? most - done : doorbell;
-		int n = q->qp->context->ops.poll_cq(q->receives, k, wc);
-		if (n < 0)
-			return -1;
-		for (int i = 0; i < n; i++) {
-			uint32_t bytes = wc[i].byte_len > RDMA_GRH ? wc[i].byte_len - RDMA_GRH : 0;
-			a[done++] = (rdma_arrival){wc[i].wr_id, wc[i].status ? 0 : bytes, wc[i].src_qp, wc[i].status};
-		}
-		if (n < k)
-			break;
-	}
-	return done;
+	return rdma_poll(q->receives, most, arrived, a);
+}
+
+static void sent(void *to, int i, const rdma_wc *wc)
+{
+	(void)i;
+	rdma_queue *q = to;
+	if (wc->status)
+		q->failed = wc->status;
+	q->sent = wc->wr_id;
 }
 
 int rdma_sent(rdma_queue *q)
 {
-	rdma_wc wc[doorbell];
-	int n, failed = 0;
-	do {
-		if ((n = q->qp->context->ops.poll_cq(q->sends, doorbell, wc)) < 0)
-			return -1;
-		for (int i = 0; i < n; i++) {
-			if (wc[i].status)
-				failed = wc[i].status;
-			q->sent = wc[i].wr_id;
-		}
-	} while (n == doorbell);
-	return failed;
+	q->failed = 0;
+	return rdma_poll(q->sends, INT_MAX, sent, q) < 0 ? -1 : q->failed;
 }
 
 int rdma_arm(rdma_queue *q, int sends)

@@ -91,6 +91,7 @@ typedef struct {
 	rdma_payload payload; // of what is sent next
 	int posted;    // of what was posted last, how many the device took
 	uint64_t sent; // datagrams that have been sent for good
+	int failed;    // status of one that was not
 } rdma_queue;
 
 typedef struct {
@@ -143,7 +144,6 @@ typedef struct {
 
 typedef struct {
 	uint64_t id;
-	uint32_t qpn;
 	uint32_t bytes;     // of a receive
 	uint32_t immediate; // likewise
 	uint16_t status;
@@ -174,8 +174,6 @@ typedef struct {
 } rdma_address;
 int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass);
 
-// rdma_fail has all that was posted complete with an error.
-int rdma_fail(rdma_qp *qp);
 int rdma_connection_close(rdma_qp *qp);
 
 typedef struct {
@@ -187,7 +185,6 @@ typedef struct {
 	uint32_t bytes;
 	uint32_t immediate;
 	uint32_t opcode;
-	uint32_t quiet; // no completion unless it fails
 } rdma_transfer;
 
 typedef struct {

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -101,6 +102,14 @@ func TestStreamsBytes(t *testing.T) {
 	require.Equal(t, refused, systest.Counted(t, "send_rnr_err"))
 }
 
+// TestStreamsKeys: a ring has a key of its own, which no rank but the one that writes to it is told.
+func TestStreamsKeys(t *testing.T) {
+	ranks := streams(t, 3, stall)
+	met(t, ranks)
+	require.NotEqual(t, ranks[1].byRank[0].intro.key, ranks[2].byRank[0].intro.key)
+	require.Equal(t, ranks[0].byRank[1].in.RemoteKey(), ranks[1].byRank[0].intro.key)
+}
+
 // met waits until all ranks know each other.
 func met(t *testing.T, ranks []*Streams) {
 	t.Helper()
@@ -170,13 +179,31 @@ func netem(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
+// dropped returns how many packets netem has dropped that were to leave an interface.
+func dropped(t *testing.T, name string) (n int) {
+	t.Helper()
+	out, err := exec.Command("tc", "-j", "-s", "qdisc", "show", "dev", name).Output()
+	require.NoError(t, err)
+	var shown []struct {
+		Kind  string
+		Drops int
+	}
+	require.NoError(t, json.Unmarshal(out, &shown))
+	for _, q := range shown {
+		if q.Kind == "netem" {
+			n += q.Drops
+		}
+	}
+	return n
+}
+
 // TestStreamsNudge: what was lost at the end of all that a rank has to send comes although the device does not notice yet.
 func TestStreamsNudge(t *testing.T) {
 	ranks := streams(t, 2, 0) // it waits for eight minutes
 	met(t, ranks)
 	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
 	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
-	time.Sleep(20 * time.Millisecond) // for the device, whose work is a kernel thread's
+	until(t, func() bool { return dropped(t, "p2") > 0 }, func() { time.Sleep(time.Millisecond) }) // the device's work is a kernel thread's
 	netem(t, "del", "dev", "p2", "root")
 	start := time.Now()
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 4 }, func() {

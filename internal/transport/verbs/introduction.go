@@ -17,7 +17,7 @@ import (
 // each says its own (wire.QueuePair), connects to the other's, and says so. What would be sent before would find no queue pair.
 type introduction struct {
 	fd    int
-	at    int // of this rank's rings in their regions
+	at    int // of the ring to send from in its region
 	heard [wire.QueuePairSize + 1]byte
 	have  int
 	done  bool   // the other rank has connected, too
@@ -30,7 +30,7 @@ func (s *Streams) introduce(p *peer) {
 	a := p.queue.Address()
 	q := wire.QueuePair{
 		Number: a.Number, PSN: a.PSN, MTU: a.MTU, LID: uint16(a.LID), GID: a.GID,
-		Ring: s.in.Address(p.intro.at), Key: s.in.RemoteKey(), Bytes: uint32(s.ring),
+		Ring: p.in.Address(0), Key: p.in.RemoteKey(), Bytes: uint32(s.ring),
 	}
 	var b [wire.QueuePairSize]byte
 	q.Put(b[:])
