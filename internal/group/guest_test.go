@@ -23,6 +23,18 @@ func needDevices(t *testing.T) {
 	}
 }
 
+// timeout is that of groups in the guest: MCAST_TEST_TIMEOUT where that is even slower than without the race detector.
+func timeout(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("MCAST_TEST_TIMEOUT")
+	if text == "" {
+		return 30 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
 // overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one, over networks
 // of which the first is the first rank's, and so on by turns.
 func overDevices(t *testing.T, networks []Network, interfaces []string, change func(*config.Settings)) []*Group {
@@ -32,7 +44,7 @@ func overDevices(t *testing.T, networks []Network, interfaces []string, change f
 	endpoints, blobs, groups := make([]*Endpoint, p), make([][]byte, p), make([]*Group, p)
 	for r := range p {
 		s := config.Default()
-		s.Fabric, s.Interface, s.Timeout = "verbs", interfaces[r], 30*time.Second
+		s.Fabric, s.Interface, s.Timeout = "verbs", interfaces[r], timeout(t)
 		if change != nil {
 			change(&s)
 		}
