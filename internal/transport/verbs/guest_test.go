@@ -172,6 +172,24 @@ func TestStreamsEnd(t *testing.T) {
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 2 }, func() { ranks[1].Sleep(patience) })
 }
 
+// TestStreamsClose: Close ends when what was sent is acknowledged, of which nothing but the completion tells here: all nudges are spent.
+func TestStreamsClose(t *testing.T) {
+	for try, took := 1, drain; took >= drain; try++ {
+		require.Less(t, try, 10, "Close waits for %v", drain)
+		ranks := streams(t, 2, 0)
+		met(t, ranks)
+		netem(t, "add", "dev", "p2", "root", "netem", "delay", "100ms")
+		require.Equal(t, 4, ranks[0].Send(1, []byte("late")))
+		p := ranks[0].byRank[1]
+		p.tail = tail{watched: true, done: p.to.done, since: time.Now(), nudges: nudges}
+		start := time.Now()
+		require.NoError(t, ranks[0].Close())
+		took = time.Since(start)
+		netem(t, "del", "dev", "p2", "root")
+		t.Logf("it took %v", took)
+	}
+}
+
 // netem has a device lose all that comes to it, or ends that.
 func netem(t *testing.T, args ...string) {
 	t.Helper()
