@@ -19,8 +19,8 @@ var declarations []byte
 
 // header compares declarations of ours with those of a header, by a C compiler.
 type header struct {
-	strings.Builder
-	cc string
+	text strings.Builder
+	cc   string
 }
 
 // against begins a comparison, unless the header, of a package, is not installed.
@@ -34,12 +34,12 @@ func against(t *testing.T, name, of string) *header {
 		t.Skipf("no <%s> (Debian: %s)", name, of)
 	}
 	h := &header{cc: cc}
-	fmt.Fprintf(h, "#include <%s>\n#include \"abi.h\"\n", name)
+	fmt.Fprintf(&h.text, "#include <%s>\n#include \"abi.h\"\n", name)
 	return h
 }
 
 func (h *header) same(ours, theirs string) {
-	fmt.Fprintf(h, "_Static_assert((%s) == (%s), %q);\n", ours, theirs, ours)
+	fmt.Fprintf(&h.text, "_Static_assert((%s) == (%s), %q);\n", ours, theirs, ours)
 }
 
 func (h *header) size(ours, theirs string) { h.same("sizeof("+ours+")", "sizeof("+theirs+")") }
@@ -53,7 +53,7 @@ func (h *header) compile(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "abi.h"), declarations, 0o600))
 	source := filepath.Join(folder, "abi.c")
-	require.NoError(t, os.WriteFile(source, []byte(h.String()), 0o600))
+	require.NoError(t, os.WriteFile(source, []byte(h.text.String()), 0o600))
 	out, err := exec.Command(h.cc, "-std=gnu11", "-fsyntax-only", source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
