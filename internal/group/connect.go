@@ -159,14 +159,15 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
+			var greeted net.Conn
 			if err = l.network.Acknowledged(c, d.Timeout); err == nil {
-				err = greet(ctx, l.identity, c, a, purpose, peer)
+				greeted, err = greet(ctx, l.identity, c, a, purpose, peer)
 			}
 			if err == nil {
 				err = l.network.Acknowledged(c, 0)
 			}
 			if err == nil {
-				return c, nil
+				return greeted, nil
 			}
 			_ = c.Close()
 			// Whoever hung up has perhaps not heard the greeting: that a connection came about
@@ -209,11 +210,12 @@ func (a *agreement) why() string {
 	return " (boot id, network namespace and address say that all ranks share one host)"
 }
 
-// greet says who connects, and for what, and returns once the peer has answered.
-func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *agreement, purpose wire.Purpose, peer int) error {
+// greet says who connects, and for what, and returns once the peer has answered, with what both go on with.
+func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *agreement, purpose wire.Purpose, peer int) (net.Conn, error) {
 	h := wire.Hello{Purpose: purpose, Rank: uint16(a.rank), Job: a.job, Key: a.keys[peer]}
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
+	var on net.Conn
 	err := within(ctx, c, 0, func() error {
 		greeted, err := id.Dial(c)
 		if err != nil {
@@ -222,16 +224,19 @@ func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *agreement,
 		if _, err := greeted.Write(b[:]); err != nil {
 			return err
 		}
-		_, err = io.ReadFull(greeted, b[:1])
+		if _, err = io.ReadFull(greeted, b[:1]); err != nil {
+			return err
+		}
+		on, err = greeted.Follow()
 		return err
 	})
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-		return errHungUp
+		return nil, errHungUp
 	case err == nil && wire.Answer(b[0]) == wire.Refused:
-		return errRefused
+		return nil, errRefused
 	case err == nil && wire.Answer(b[0]) != wire.Welcome:
-		return errHungUp // whatever it is, it is no rank
+		return nil, errHungUp // whatever it is, it is no rank
 	}
-	return err
+	return on, err
 }

@@ -94,7 +94,7 @@ func (l *lobby) greet(c net.Conn, proven func() bool) {
 // welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
 // only when its first connection has broken. One that comes when the first is in use is refused. greeted
 // is where the answer goes.
-func (l *lobby) welcome(c, greeted net.Conn, who caller) {
+func (l *lobby) welcome(c net.Conn, greeted *identity.Greeting, who caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer := wire.Welcome
@@ -110,10 +110,15 @@ func (l *lobby) welcome(c, greeted net.Conn, who caller) {
 		_ = c.Close()
 		return
 	}
+	on, err := greeted.Follow()
+	if err != nil {
+		_ = c.Close()
+		return
+	}
 	if old := l.waiting[who]; old != nil {
 		_ = old.Close()
 	}
-	l.waiting[who] = c
+	l.waiting[who] = on
 	close(l.changed)
 	l.changed = make(chan struct{})
 	if l.missing != nil {

@@ -211,7 +211,7 @@ func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net
 
 // Acknowledged implements Network.
 func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
-	raw, err := c.(*net.TCPConn).SyscallConn()
+	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -224,13 +224,13 @@ func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
 }
 
 // Persist implements Network.
-func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(*net.TCPConn)) }
+func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(syscall.Conn)) }
 
 // Cores implements Network: as many as the scheduler runs goroutines on, which goes by affinity and quota.
 func (kernel) Cores() int { return runtime.GOMAXPROCS(0) }
 
 // RoundTrip implements Network.
-func (kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(*net.TCPConn)) }
+func (kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(syscall.Conn)) }
 
 // Link implements Network.
 func (kernel) Link(ifi *net.Interface) (Link, error) { return uplink.Open(ifi) }

@@ -58,7 +58,7 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 	for name, id := range map[string]*identity.Identity{"no secret": nil, "another": wrong} {
 		c, err := net.Dial("tcp", at.String())
 		require.NoError(t, err)
-		err = greet(t.Context(), id, c, a, wire.PurposeMesh, 1)
+		_, err = greet(t.Context(), id, c, a, wire.PurposeMesh, 1)
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, errRefused, name)
 		require.NoError(t, c.Close())
@@ -99,7 +99,8 @@ func TestImpostorOfARank(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	a := &agreement{size: 2, job: 5, keys: []uint64{0, 0x1234_5678_9abc_def0}, settings: config.Default()}
-	require.Error(t, greet(t.Context(), id, c, a, wire.PurposeMesh, 1))
+	_, err = greet(t.Context(), id, c, a, wire.PurposeMesh, 1)
+	require.Error(t, err)
 	var h wire.Hello
 	require.Error(t, h.Get(<-heard))
 }

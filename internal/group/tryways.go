@@ -56,8 +56,9 @@ func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at string, l
 		left := limit - time.Since(start)
 		c, err := l.network.Dial(ctx, "tcp", at, Dialing{Timeout: max(left, redialEvery), Segment: smallSegment})
 		if err == nil {
-			if err = greet(ctx, l.identity, c, a, wire.PurposeMesh, peer); err == nil {
-				return c, nil
+			var greeted net.Conn
+			if greeted, err = greet(ctx, l.identity, c, a, wire.PurposeMesh, peer); err == nil {
+				return greeted, nil
 			}
 			_ = c.Close()
 		}

@@ -1,7 +1,7 @@
 // Package identity lets processes that share a secret prove it to each other: they greet over TLS 1.3, each with a
-// certificate whose key is derived from the secret, and go on as they are on the connection below. So nobody reads a
-// greeting, nobody without the secret has one answered, and whoever learns the secret later cannot read those of
-// before. What follows a greeting is not protected; see SECURITY.md.
+// certificate whose key is derived from the secret, and go on in records of their own on the connection below
+// (transport/record). So nobody reads what they say, nobody without the secret has a greeting answered, and whoever learns
+// the secret later cannot read what was said before. See SECURITY.md.
 package identity
 
 import (
@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 )
 
 // SecretBytes is how much chance a secret of NewSecret holds, in bytes.
@@ -100,33 +102,56 @@ func (i *Identity) Name() (string, error) {
 	return hex.EncodeToString(key[:8]), nil
 }
 
-// Dial proves the secret to whoever listens at the other end of conn, and has it proven. What is said on the
-// connection that it returns nobody else can read or change. It is for greetings: when both ends have said and heard
-// them, both go on with conn. Deadlines are conn's.
-func (i *Identity) Dial(conn net.Conn) (net.Conn, error) {
+// A Greeting is a connection on which both ends have proven that they know the secret: what is said on it nobody else
+// can read or change. Of no identity it is the connection as it was.
+type Greeting struct {
+	net.Conn
+	below  net.Conn
+	client bool
+}
+
+// Dial proves the secret to whoever listens at the other end of conn, and has it proven. Deadlines are conn's.
+func (i *Identity) Dial(conn net.Conn) (*Greeting, error) {
 	if i == nil {
-		return conn, nil
+		return &Greeting{Conn: conn, below: conn}, nil
 	}
-	return prove(tls.Client(&records{Conn: conn}, i.config))
+	c := tls.Client(&records{Conn: conn}, i.config)
+	return &Greeting{Conn: c, below: conn, client: true}, prove(c)
 }
 
 // Accept is the listener's part of Dial.
-func (i *Identity) Accept(conn net.Conn) (net.Conn, error) {
+func (i *Identity) Accept(conn net.Conn) (*Greeting, error) {
 	if i == nil {
-		return conn, nil
+		return &Greeting{Conn: conn, below: conn}, nil
 	}
-	return prove(tls.Server(&records{Conn: conn}, i.config))
+	c := tls.Server(&records{Conn: conn}, i.config)
+	return &Greeting{Conn: c, below: conn}, prove(c)
 }
 
-func prove(c *tls.Conn) (net.Conn, error) {
+// Follow returns what both ends go on with, when each has said and heard all that it says and hears on the greeting.
+func (g *Greeting) Follow() (net.Conn, error) {
+	c, ok := g.Conn.(*tls.Conn)
+	if !ok {
+		return g.below, nil
+	}
+	state := c.ConnectionState()
+	keys, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-records", nil, 2*record.SecretSize)
+	if err != nil {
+		return nil, fmt.Errorf("identity: derive the secrets of a connection: %w", err)
+	}
+	s := record.Secrets{Out: keys[:record.SecretSize], In: keys[record.SecretSize:]}
+	if !g.client {
+		s.Out, s.In = s.In, s.Out
+	}
+	return record.New(g.below, s)
+}
+
+func prove(c *tls.Conn) error {
 	err := c.Handshake()
 	var strange tls.RecordHeaderError
 	var alert *net.OpError
-	switch {
-	case err == nil:
-		return c, nil
-	case errors.As(err, &strange), errors.As(err, &alert) && alert.Op == "remote error":
-		return nil, fmt.Errorf("%w: %w", errOther, err)
+	if errors.As(err, &strange) || errors.As(err, &alert) && alert.Op == "remote error" {
+		return fmt.Errorf("%w: %w", errOther, err)
 	}
-	return nil, err
+	return err
 }

@@ -33,24 +33,32 @@ func of(t *testing.T, secret string) *Identity {
 	return i
 }
 
-// The greeting is TLS, what follows it is not; both ends find where the one ends and the other begins, however much
-// of it is there by then.
+// The greeting is TLS, what follows it are records of ours; both ends find where the one ends and the other begins, however
+// much of it is there by then. Nothing of either is on the connection as it was said.
 func TestGreetAndGoOn(t *testing.T) {
 	secret := NewSecret()
 	a, b := ends(t)
+	heard := &wiretap{Conn: b}
 	done := make(chan error, 1)
 	go func() {
-		c, err := of(t, secret).Accept(b)
-		if err == nil {
-			_, err = io.ReadFull(c, make([]byte, 5))
-		}
-		if err == nil {
-			_, err = c.Write([]byte{1})
-		}
-		if err == nil {
-			_, err = b.Write([]byte("what follows")) // at once: it may lie behind the answer already
-		}
-		done <- err
+		done <- func() error {
+			c, err := of(t, secret).Accept(heard)
+			if err != nil {
+				return err
+			}
+			if _, err = io.ReadFull(c, make([]byte, 5)); err != nil {
+				return err
+			}
+			if _, err = c.Write([]byte{1}); err != nil {
+				return err
+			}
+			on, err := c.Follow()
+			if err != nil {
+				return err
+			}
+			_, err = on.Write([]byte("what follows")) // at once: it may lie behind the answer already
+			return err
+		}()
 	}()
 	c, err := of(t, secret).Dial(a)
 	require.NoError(t, err)
@@ -60,10 +68,32 @@ func TestGreetAndGoOn(t *testing.T) {
 	var answer [1]byte
 	_, err = io.ReadFull(c, answer[:])
 	require.NoError(t, err)
+	on, err := c.Follow()
+	require.NoError(t, err)
 	var follows [12]byte
-	_, err = io.ReadFull(a, follows[:])
+	_, err = io.ReadFull(on, follows[:])
 	require.NoError(t, err)
 	require.Equal(t, "what follows", string(follows[:]))
+	require.NotEmpty(t, heard.bytes)
+	require.NotContains(t, string(heard.bytes), "hello")
+	require.NotContains(t, string(heard.bytes), "follows")
+}
+
+// wiretap keeps what goes over a connection.
+type wiretap struct {
+	net.Conn
+	bytes []byte
+}
+
+func (w *wiretap) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	w.bytes = append(w.bytes, b[:n]...)
+	return n, err
+}
+
+func (w *wiretap) Write(b []byte) (int, error) {
+	w.bytes = append(w.bytes, b...)
+	return w.Conn.Write(b)
 }
 
 func TestOthersAreRefused(t *testing.T) {
@@ -116,10 +146,13 @@ func TestNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, i)
 	a, _ := net.Pipe()
-	for _, as := range []func(net.Conn) (net.Conn, error){i.Dial, i.Accept} {
+	for _, as := range []func(net.Conn) (*Greeting, error){i.Dial, i.Accept} {
 		c, err := as(a)
 		require.NoError(t, err)
-		require.Equal(t, a, c)
+		on, err := c.Follow()
+		require.NoError(t, err)
+		require.Equal(t, a, c.Conn)
+		require.Equal(t, a, on)
 	}
 	name, err := i.Name()
 	require.NoError(t, err)

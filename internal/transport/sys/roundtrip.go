@@ -1,7 +1,7 @@
 package sys
 
 import (
-	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -9,7 +9,7 @@ import (
 
 // RoundTrip returns the shortest round trip that TCP has measured on a connection; 0 where the
 // kernel does not say. It needs nothing of the peer's process: kernels acknowledge by themselves.
-func RoundTrip(c *net.TCPConn) (shortest time.Duration) {
+func RoundTrip(c syscall.Conn) (shortest time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0

@@ -18,8 +18,8 @@ func (t *Streams) Rest(awake func()) bool {
 			continue
 		}
 		t.syscalls.Add(1)
-		n, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
-		if s.unsettled = err == nil && n > 0; s.unsettled {
+		n, err := unix.IoctlGetInt(s.line.FD, unix.SIOCOUTQ)
+		if s.unsettled = err == nil && n > 0 || s.line.Pending(); s.unsettled {
 			return false
 		}
 	}

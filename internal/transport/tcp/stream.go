@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -20,7 +21,7 @@ const ringSize = 256 << 10
 // the counts of bytes consumed and received.
 type stream struct {
 	rank     int
-	fd       int
+	line     record.Line
 	ring     []byte
 	received uint64
 	consumed uint64
@@ -47,13 +48,13 @@ func (s *stream) fill() int {
 	if len(room) == 0 {
 		return 0
 	}
-	n, e := sys.Receive(s.fd, room)
+	n, err := s.line.Receive(room)
 	switch {
-	case e == unix.EAGAIN:
+	case errors.Is(err, unix.EAGAIN):
 		s.readable = false
 		return 0
-	case e != 0:
-		s.fail(e)
+	case err != nil:
+		s.fail(err)
 		return 0
 	case n == 0:
 		s.fail(io.EOF)
@@ -66,6 +67,18 @@ func (s *stream) fill() int {
 	return n
 }
 
+// flush sends what was taken and had no room, if it has by now.
+func (s *stream) flush() {
+	if !s.writable || !s.line.Pending() {
+		return
+	}
+	if err := s.line.Flush(); err != nil {
+		s.fail(err)
+	} else {
+		s.writable = !s.line.Pending()
+	}
+}
+
 // fail keeps the first error.
 func (s *stream) fail(cause error) {
 	s.readable, s.writable = false, false
@@ -73,12 +86,15 @@ func (s *stream) fail(cause error) {
 		return
 	}
 	var e syscall.Errno
+	var stalled *sys.StallError
 	switch {
+	case errors.As(cause, &stalled):
+		s.err = cause
 	case errors.Is(cause, io.EOF):
 		s.err = fmt.Errorf("tcp: rank %d closed its stream: %w", s.rank, cause)
 	case errors.As(cause, &e):
 		s.err = fmt.Errorf("tcp: stream of rank %d: %w", s.rank, e)
 	default:
-		s.err = cause
+		s.err = fmt.Errorf("tcp: stream of rank %d: %w", s.rank, cause)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -64,15 +65,15 @@ func (t *Streams) open(o *Options) (err error) {
 		if o.Conns[rank] == nil {
 			return fmt.Errorf("tcp: rank %d of %d has no connection to rank %d", o.Rank, o.Size, rank)
 		}
-		fd, err := sys.Take(o.Conns, rank)
+		line, err := record.Take(o.Conns, rank)
 		if err == nil {
-			err = sys.Mark(fd, o.DSCP)
+			err = sys.Mark(line.FD, o.DSCP)
 		}
 		if err != nil {
 			return fmt.Errorf("tcp: rank %d: %w", rank, err)
 		}
-		t.streams[rank] = &stream{rank: rank, fd: fd, ring: make([]byte, ringSize), readable: true, writable: true}
-		if err := t.poller.Watch(fd, rank, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET); err != nil {
+		t.streams[rank] = &stream{rank: rank, line: line, ring: make([]byte, ringSize), readable: true, writable: true}
+		if err := t.poller.Watch(line.FD, rank, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET); err != nil {
 			return err
 		}
 	}
@@ -89,13 +90,13 @@ func (t *Streams) Send(to int, b []byte) int {
 		return 0
 	}
 	t.syscalls.Add(1)
-	n, e := sys.Send(s.fd, b)
+	n, err := s.line.Send(b)
 	switch {
-	case e == unix.EAGAIN:
+	case errors.Is(err, unix.EAGAIN):
 		s.writable = false
-	case e != 0:
-		s.fail(e)
-	case n < len(b):
+	case err != nil:
+		s.fail(err)
+	case n < len(b), s.line.Pending():
 		s.writable = false
 	}
 	s.unsettled = s.unsettled || n > 0
@@ -162,6 +163,7 @@ func (t *Streams) mark(ready []unix.EpollEvent) {
 		s.ending = s.ending || ready[i].Events&end != 0
 		s.readable = s.readable || ready[i].Events&(unix.EPOLLIN|end) != 0
 		s.writable = s.writable || ready[i].Events&(unix.EPOLLOUT|end) != 0
+		s.flush()
 	}
 }
 
@@ -186,7 +188,7 @@ func (t *Streams) checkStalls(now time.Time) {
 		if s == nil || s.err != nil {
 			continue
 		}
-		if err := s.stall.Check(s.fd, now, t.stall); err != nil {
+		if err := s.stall.Check(s.line.FD, now, t.stall); err != nil {
 			s.fail(err)
 			t.news = true
 		}
@@ -212,9 +214,9 @@ func (t *Streams) Close() error {
 	}
 	var errs []error
 	for _, s := range t.streams {
-		if s != nil && s.fd >= 0 {
-			errs = append(errs, unix.Close(s.fd))
-			s.fd, s.readable, s.writable = -1, false, false
+		if s != nil && s.line.FD >= 0 {
+			errs = append(errs, unix.Close(s.line.FD))
+			s.line.FD, s.readable, s.writable = -1, false, false
 		}
 	}
 	return errors.Join(append(errs, t.poller.Close())...)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/record/recordtest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -30,10 +31,16 @@ func TestMain(m *testing.M) {
 }
 
 // group opens the ranks of a group in this process.
-func group(t testing.TB, size int) []*Streams {
+func group(t testing.TB, size int) []*Streams { return groupOver(t, size, false) }
+
+// groupOver does so over connections that are protected, or not.
+func groupOver(t testing.TB, size int, protected bool) []*Streams {
 	t.Helper()
 	ranks := make([]*Streams, size)
 	for r, conns := range systest.Mesh(t, size) {
+		if protected {
+			recordtest.Protect(t, r, conns)
+		}
 		var err error
 		ranks[r], err = Open(Options{Rank: r, Size: size, Conns: conns})
 		require.NoError(t, err)
@@ -52,8 +59,13 @@ func until(t testing.TB, done func() bool, work func()) {
 
 // TestEveryByteInOrder streams random pieces between all pairs at once.
 func TestEveryByteInOrder(t *testing.T) {
+	t.Run("as they are", func(t *testing.T) { everyByteInOrder(t, false) })
+	t.Run("protected", func(t *testing.T) { everyByteInOrder(t, true) })
+}
+
+func everyByteInOrder(t *testing.T, protected bool) {
 	const size, length = 3, 3<<20 + 5
-	ranks := group(t, size)
+	ranks := groupOver(t, size, protected)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var sent, got [size][size][]byte
 	for r := range size {

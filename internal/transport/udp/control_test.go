@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/record/recordtest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -37,7 +38,14 @@ func encode(m *wire.Control) []byte {
 }
 
 func TestControlArrivesInOrder(t *testing.T) {
-	ranks, _ := group(t, 2, nil)
+	t.Run("as it is", func(t *testing.T) { controlArrivesInOrder(t, nil) })
+	t.Run("protected", func(t *testing.T) {
+		controlArrivesInOrder(t, func(o *Options) { recordtest.Protect(t, o.Rank, o.Conns) })
+	})
+}
+
+func controlArrivesInOrder(t *testing.T, adjust func(o *Options)) {
+	ranks, _ := group(t, 2, adjust)
 	s := newSink(1, 2, ranks[1].Traits().Chunk, 0)
 	var want []said
 	for i := range 5000 {
@@ -67,7 +75,7 @@ func TestMessagesDoNotWaitForChunks(t *testing.T) {
 	require.Equal(t, chunks, ranks[0].Multicast(run(0, 1, make([]byte, s.shard), 0, chunks)))
 	require.True(t, ranks[0].Control(1, &wire.Control{Kind: wire.Ready}, nil))
 	ranks[0].Flush()
-	for _, fd := range []int{ranks[1].receivers[0].fd, ranks[1].peers[0].fd} {
+	for _, fd := range []int{ranks[1].receivers[0].fd, ranks[1].peers[0].line.FD} {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
@@ -195,7 +203,7 @@ func TestSendingToTheDead(t *testing.T) {
 // this rank again and again after it is given up.
 func TestLostConnectionIsQuiet(t *testing.T) {
 	g, conn := end(t)
-	child, err := unix.FcntlInt(uintptr(g.peers[0].fd), unix.F_DUPFD_CLOEXEC, 0)
+	child, err := unix.FcntlInt(uintptr(g.peers[0].line.FD), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(child)) }()
 	require.NoError(t, conn.Close())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -63,20 +64,20 @@ func (g *Edges) Begin(name string, o *Options, serve func(tag int, s fabric.Sink
 func (g *Edges) Connect(first int, conns map[int]net.Conn, dscp int) error {
 	g.first = first
 	for _, rank := range slices.Sorted(maps.Keys(conns)) {
-		fd, err := sys.Take(conns, rank)
+		line, err := record.Take(conns, rank)
 		if err == nil {
-			err = sys.Mark(fd, dscp)
+			err = sys.Mark(line.FD, dscp)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: rank %d: %w", g.name, rank, err)
 		}
 		p := &peer{
-			rank: rank, tag: g.first + len(g.peers), fd: fd,
+			rank: rank, tag: g.first + len(g.peers), line: line,
 			out: make([]byte, 0, outLimit), in: make([]byte, max(inSize, 2*(wire.ControlSize+g.chunk))),
 		}
 		g.peers = append(g.peers, p)
 		g.byRank[rank] = p
-		if err := g.poller.Watch(fd, p.tag, unix.EPOLLIN); err != nil {
+		if err := g.poller.Watch(line.FD, p.tag, unix.EPOLLIN); err != nil {
 			return err
 		}
 	}
@@ -129,7 +130,7 @@ func (g *Edges) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	if g.backlog > 0 {
 		for _, p := range g.peers {
 			if p.more && done < budget {
-				done += g.parse(p, s, budget-done)
+				done += g.hear(p, s, budget-done)
 			}
 		}
 	}
@@ -224,9 +225,9 @@ func (g *Edges) CountDropped(chunks int) { g.stats.dropped.Add(uint64(chunks)) }
 func (g *Edges) End() error {
 	var errs []error
 	for _, p := range g.peers {
-		if p.fd >= 0 {
-			errs = append(errs, unix.Close(p.fd))
-			p.fd = -1
+		if p.line.FD >= 0 {
+			errs = append(errs, unix.Close(p.line.FD))
+			p.line.FD = -1
 		}
 	}
 	if g.poller != nil {

@@ -50,11 +50,11 @@ func (g *Edges) nudge(now time.Time) {
 // nudged nudges a peer, unless that is no use, and reports whether it did.
 func (g *Edges) nudged(p *peer, now time.Time) bool {
 	t := &p.tail
-	if p.fd < 0 || t.nudges == maxNudges || len(p.out) > 0 {
+	if p.line.FD < 0 || t.nudges == maxNudges || len(p.out) > 0 {
 		return false // of what is in out, some will be the tail
 	}
 	g.stats.syscalls.Add(1)
-	if n, err := unix.IoctlGetInt(p.fd, unix.SIOCOUTQ); err != nil || n == 0 {
+	if n, err := unix.IoctlGetInt(p.line.FD, unix.SIOCOUTQ); err != nil || n == 0 {
 		return false // all has been acknowledged; of a lost connection, reading tells
 	}
 	nudges := t.nudges + 1

@@ -10,6 +10,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -22,8 +23,8 @@ const inSize = 64 << 10
 // peer is the control connection to one rank.
 type peer struct {
 	rank int
-	tag  int // in the poller
-	fd   int // -1 once the connection is lost
+	tag  int         // in the poller
+	line record.Line // its descriptor is -1 once the connection is lost
 
 	out       []byte // out[sent:] is queued, not sent yet
 	sent      int
@@ -38,12 +39,12 @@ type peer struct {
 	in   []byte // in[read:filled] was received and not delivered yet
 	read int
 	fill int
-	more bool // a whole message may be left in in
+	more bool // a whole message may be left in in, or something in line
 }
 
 // push queues a message and reports whether there was room.
 func (p *peer) push(m *wire.Control, payload []byte) bool {
-	if p.fd < 0 || p.mute {
+	if p.line.FD < 0 || p.mute {
 		return true // Poll has told the sink, or will; nobody waits for this message.
 	}
 	n, more := len(p.out), wire.ControlSize+len(payload)
@@ -65,12 +66,12 @@ func (p *peer) queuedBytes() int { return len(p.out) - p.sent }
 
 // flush sends what is queued, as far as the kernel has room.
 func (g *Edges) flush(p *peer) {
-	if p.fd < 0 || p.queuedBytes() == 0 {
+	if p.line.FD < 0 || p.queuedBytes() == 0 && !p.line.Pending() {
 		return
 	}
 	g.stats.syscalls.Add(1)
-	n, e := sys.Send(p.fd, p.out[p.sent:])
-	if e != 0 && e != unix.EAGAIN {
+	n, err := p.line.Send(p.out[p.sent:])
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
 		p.mute = true
 		n = p.queuedBytes()
 	} else {
@@ -83,39 +84,44 @@ func (g *Edges) flush(p *peer) {
 	if p.sent += n; p.sent == len(p.out) {
 		p.out, p.sent = p.out[:0], 0
 	}
-	if blocked := p.queuedBytes() > 0; blocked != p.blocked {
+	if blocked := p.queuedBytes() > 0 || p.line.Pending(); blocked != p.blocked {
 		p.blocked = blocked
 		events := uint32(unix.EPOLLIN)
 		if blocked {
 			events |= unix.EPOLLOUT
 		}
-		g.Note(g.poller.Change(p.fd, p.tag, events))
+		g.Note(g.poller.Change(p.line.FD, p.tag, events))
 	}
 }
 
-// hear reads from a peer once and delivers what it said. It returns how many
-// messages that were.
-func (g *Edges) hear(p *peer, s fabric.Sink, budget int) int {
-	if p.fd < 0 {
-		return 0
+// hear delivers what a peer has said, and reads what there is of it. It returns how many messages that were.
+func (g *Edges) hear(p *peer, s fabric.Sink, budget int) (done int) {
+	if p.more {
+		done = g.parse(p, s, budget) // else there may be no room to read more
+		if !p.line.Buffered() {
+			return done
+		}
 	}
-	if p.more { // There may be no room to read more.
-		return g.parse(p, s, budget)
+	for done < budget && p.line.FD >= 0 {
+		g.stats.syscalls.Add(1)
+		n, err := p.line.Receive(p.in[p.fill:])
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return done
+		case err != nil:
+			g.lost(p, s, err)
+			return done
+		case n == 0:
+			g.hungUp(p, s)
+			return done
+		}
+		p.fill += n
+		done += g.parse(p, s, budget-done)
+		if !p.line.Buffered() {
+			return done
+		}
 	}
-	g.stats.syscalls.Add(1)
-	n, e := sys.Receive(p.fd, p.in[p.fill:])
-	switch {
-	case e == unix.EAGAIN:
-		return 0
-	case e != 0:
-		g.lost(p, s, e)
-		return 0
-	case n == 0:
-		g.hungUp(p, s)
-		return 0
-	}
-	p.fill += n
-	return g.parse(p, s, budget)
+	return done
 }
 
 // parse delivers whole messages.
@@ -124,8 +130,9 @@ func (g *Edges) parse(p *peer, s fabric.Sink, budget int) int {
 	for done < budget && g.next(p, s) {
 		done++
 	}
-	g.setMore(p, done == budget && p.fd >= 0)
-	if !p.more && p.read > 0 {
+	left := done == budget
+	g.setMore(p, p.line.FD >= 0 && (left || p.line.Buffered()))
+	if !left && p.read > 0 {
 		p.fill = copy(p.in, p.in[p.read:p.fill])
 		p.read = 0
 	}
@@ -202,9 +209,9 @@ func (g *Edges) lost(p *peer, s fabric.Sink, cause error) {
 	if e := syscall.Errno(0); errors.As(cause, &e) {
 		cause = fmt.Errorf("control connection: %w", e)
 	}
-	g.Note(g.poller.Unwatch(p.fd))
-	_ = unix.Close(p.fd)
-	p.fd = -1
+	g.Note(g.poller.Unwatch(p.line.FD))
+	_ = unix.Close(p.line.FD)
+	p.line.FD = -1
 	p.out, p.sent = p.out[:0], 0
 	s.Broken(p.rank, fmt.Errorf("%s: rank %d: %w", g.name, p.rank, cause))
 }

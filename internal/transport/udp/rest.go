@@ -20,7 +20,7 @@ func (g *Edges) Rest(awake func()) bool {
 		return false
 	}
 	for _, p := range g.peers {
-		if p.fd >= 0 && !g.settled(p) {
+		if p.line.FD >= 0 && !g.settled(p) {
 			return false
 		}
 	}
@@ -29,12 +29,12 @@ func (g *Edges) Rest(awake func()) bool {
 
 // settled reports whether all that a peer was sent has been acknowledged.
 func (g *Edges) settled(p *peer) bool {
-	if p.queuedBytes() > 0 {
+	if p.queuedBytes() > 0 || p.line.Pending() {
 		return false
 	}
 	if p.unsettled {
 		g.stats.syscalls.Add(1)
-		n, err := unix.IoctlGetInt(p.fd, unix.SIOCOUTQ)
+		n, err := unix.IoctlGetInt(p.line.FD, unix.SIOCOUTQ)
 		p.unsettled = err == nil && n > 0 // of a lost connection, reading tells
 	}
 	return !p.unsettled

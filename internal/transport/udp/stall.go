@@ -15,10 +15,10 @@ func (g *Edges) findStalls(now time.Time) {
 	}
 	g.looked = now
 	for _, p := range g.peers {
-		if p.fd < 0 {
+		if p.line.FD < 0 {
 			continue
 		}
-		if p.stalled = p.stall.Check(p.fd, now, g.stall); p.stalled != nil {
+		if p.stalled = p.stall.Check(p.line.FD, now, g.stall); p.stalled != nil {
 			g.stalls++
 		}
 	}
@@ -28,7 +28,7 @@ func (g *Edges) findStalls(now time.Time) {
 func (g *Edges) loseStalled(s fabric.Sink) {
 	g.stalls = 0
 	for _, p := range g.peers {
-		if p.stalled != nil && p.fd >= 0 {
+		if p.stalled != nil && p.line.FD >= 0 {
 			g.lost(p, s, p.stalled)
 		}
 		p.stalled = nil
