@@ -40,6 +40,9 @@ var plugin struct {
 
 var warnOnce sync.Once
 
+// saidOnce are warnings that this process has given.
+var saidOnce sync.Map
+
 // warnUnknown names variables that have no effect, once a process.
 func warnUnknown(warn func(warning string)) {
 	warnOnce.Do(func() {
@@ -208,7 +211,10 @@ func pointers(s config.Settings, d device) C.int {
 	kinds := C.int(C.NCCL_PTR_HOST)
 	rdma, err := p2p.OpenDevice(d.Name, d.Addr)
 	if err != nil { // the first connection fails by it
-		say(C.NCCL_LOG_WARN, fmt.Sprintf("init: MCAST_NET_FABRIC=verbs: %v", err))
+		warning := fmt.Sprintf("init: MCAST_NET_FABRIC=verbs: %v", err)
+		if _, said := saidOnce.LoadOrStore(warning, true); !said { // NCCL asks again and again
+			say(C.NCCL_LOG_WARN, warning)
+		}
 		return kinds
 	}
 	if rdma.DMABuf {

@@ -21,22 +21,6 @@ const maxTracked = 2 * collective.MaxInFlight
 // and timers have their turn.
 const pollBudget = 64
 
-// GatherOp is an operation for the gather lane. Buffers may live in C memory.
-type GatherOp struct {
-	// Recv takes the whole result: Bytes for a Broadcast, P*Bytes for an Allgather, or as much as its Stride
-	// and Slots need, of which nothing else is touched. Send may be its own slot of Recv; otherwise it is
-	// copied there, too.
-	Recv []byte
-	// Whole is the length of the result that Recv is a part of; 0: Recv is all of it.
-	Whole int
-	multicast.Op
-	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
-	Send []byte
-	// After, if not nil, must be done, and well, before the operation begins; those
-	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
-	After *Work
-}
-
 // GatherConfig says how a Gather engine is set up.
 type GatherConfig struct {
 	Core   multicast.Config

@@ -29,6 +29,9 @@ func (devices) Try(o *udp.Options, ranks int) error {
 	if err == nil && ibverbs.Software(name) {
 		err = fmt.Errorf("device %s is software, and slower than UDP (MCAST_FABRIC=verbs takes it)", name)
 	}
+	if err == nil && ibverbs.InfiniBand(name) {
+		err = fmt.Errorf("device %s is InfiniBand's, on which verbs has not run yet (MCAST_FABRIC=verbs takes it)", name)
+	}
 	return err
 }
 

@@ -69,6 +69,9 @@ func OpenDevice(iface string, addr netip.Addr) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.InfiniBand() {
+		return nil, errors.Join(ibverbs.Unavailable("device %s: point-to-point messages go over RoCE here, so far; over InfiniBand NCCL's own transport has them (MCAST_NET_FABRIC=tcp)", v.Name()), v.Close())
+	}
 	h := v.Handles()
 	d := &Device{verbs: v, name: fmt.Sprintf("%s on %s", v.Name(), iface)}
 	d.c = C.struct_p2p_device{pd: h.PD, port: C.int(h.Port), gid_index: C.int(h.GIDIndex), mtu: C.int(v.MTU())}
@@ -168,13 +171,21 @@ func (q *queues) introduce(c net.Conn) error {
 func (q *queues) join(c net.Conn) error {
 	var peer C.struct_p2p_introduction
 	if _, err := io.ReadFull(c, unsafe.Slice((*byte)(unsafe.Pointer(&peer)), unsafe.Sizeof(peer))); err != nil {
-		return fmt.Errorf("hear of the peer's queue pairs: %w", err)
+		return unheard(err)
 	}
 	var what *C.char
 	if e := C.p2p_verbs_join(q.v, &q.device.c, &q.own, &peer, &what); e != 0 {
 		return ibverbs.Unavailable("device %s: %s: %w", q.device.name, C.GoString(what), syscall.Errno(e))
 	}
 	return nil
+}
+
+// unheard is why the peer has not said what was waited for.
+func unheard(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the peer gave up before its queue pairs were connected, and its log says why: %w", err)
+	}
+	return fmt.Errorf("hear of the peer's queue pairs: %w", err)
 }
 
 // connectQueues makes the connecting end's, which are the first that can be written to.
@@ -206,7 +217,9 @@ func (d *Device) acceptQueues(c net.Conn, lanes int, timeout time.Duration) (*qu
 		err = q.introduce(c)
 	}
 	if err == nil {
-		_, err = io.ReadFull(c, make([]byte, 1))
+		if _, err = io.ReadFull(c, make([]byte, 1)); err != nil {
+			err = unheard(err)
+		}
 	}
 	if err != nil {
 		q.close()

@@ -215,7 +215,7 @@ static int completions(struct p2p_comm *c)
 			some = 1;
 			if (wc[i].status) {
 				broken(c, &wc[i]);
-				break;
+				continue; /* what other queue pairs have moved may be behind it */
 			}
 			switch (wc[i].wr_id >> 16) {
 			case 0:

@@ -74,7 +74,7 @@ func FuzzHello(f *testing.F) {
 
 func FuzzQueuePair(f *testing.F) {
 	good := make([]byte, QueuePairSize)
-	(&QueuePair{Number: 17, PSN: 1 << 23, MTU: 4096, Key: 5, Ring: 1 << 40, Bytes: 1 << 18, GID: [16]byte{10: 255}}).Put(good)
+	(&QueuePair{Number: 17, PSN: 1 << 23, MTU: 4096, Key: 5, Ring: 1 << 40, Bytes: 1 << 18, LID: 3, GID: [16]byte{10: 255}}).Put(good)
 	f.Add(good)
 	f.Add(good[:QueuePairSize-1])
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -21,13 +21,15 @@ const queuePairMagic = 0x6d637170
 //	20  key      u32  of the ring
 //	24  ring     u64  its address
 //	32  bytes    u32  of the ring
-//	36  reserved u32
+//	36  lid      u16  of its port, on InfiniBand, else 0
+//	38  reserved u16
 //	40  gid      16 bytes
 type QueuePair struct {
 	Number, PSN, MTU uint32
 	Key              uint32
 	Ring             uint64
 	Bytes            uint32
+	LID              uint16
 	GID              [16]byte
 }
 
@@ -45,6 +47,7 @@ func (q *QueuePair) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[20:], q.Key)
 	binary.BigEndian.PutUint64(b[24:], q.Ring)
 	binary.BigEndian.PutUint32(b[32:], q.Bytes)
+	binary.BigEndian.PutUint16(b[36:], q.LID)
 	copy(b[40:], q.GID[:])
 }
 
@@ -64,6 +67,7 @@ func (q *QueuePair) Get(b []byte) error {
 		return ErrField
 	}
 	q.Key, q.Ring, q.Bytes = binary.BigEndian.Uint32(b[20:]), binary.BigEndian.Uint64(b[24:]), binary.BigEndian.Uint32(b[32:])
+	q.LID = binary.BigEndian.Uint16(b[36:])
 	copy(q.GID[:], b[40:])
 	return nil
 }

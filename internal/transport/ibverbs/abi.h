@@ -1,4 +1,4 @@
-// What libibverbs.so.1 is called with, declared here so that nothing of RDMA is needed to build: the structures of
+// What libibverbs.so.1, and librdmacm.so.1 beside it, are called with, declared here so that nothing of RDMA is needed to build: the structures of
 // rdma-core's libibverbs/verbs.h (read at version 44; the ABI IBVERBS_1.1 has kept them since 2007), as far as they are
 // used. Posting and polling have no symbols: they go through functions in the context. abi_test.go holds sizes and offsets
 // to the header wherever that is installed.
@@ -222,11 +222,39 @@ typedef struct {
 	uint32_t ndev_ifindex;
 } rdma_gid_entry;
 
+// Of librdmacm.so.1 (rdma/rdma_cma.h, version 44).
+typedef struct {
+	int fd;
+} rdma_cm_channel;
+
+typedef struct { // what follows is the library's
+	rdma_context *verbs;
+	rdma_cm_channel *channel;
+	void *context;
+	rdma_qp *qp;
+	uint64_t route[39]; // addresses and paths
+	int port_space;
+	uint8_t port_num;
+} rdma_cm_id;
+
+typedef struct {
+	rdma_cm_id *id;
+	rdma_cm_id *listen_id;
+	int event;
+	int status;
+	struct { // of the union: what events of multicast have
+		const void *private_data;
+		uint8_t private_data_len;
+		rdma_ah_attr ah_attr;
+		uint32_t qp_num;
+		uint32_t qkey;
+	} ud;
+} rdma_cm_event;
+
 enum {
 	RDMA_WRITE = 0,                // IBV_WR_RDMA_WRITE
 	RDMA_WRITE_IMMEDIATE = 1,      // IBV_WR_RDMA_WRITE_WITH_IMM
 	RDMA_SEND = 2,                 // IBV_WR_SEND
-	RDMA_SEND_IMMEDIATE = 3,       // IBV_WR_SEND_WITH_IMM
 	RDMA_READ = 4,                 // IBV_WR_RDMA_READ
 	RDMA_SIGNALED = 2,             // IBV_SEND_SIGNALED
 	RDMA_INLINE = 8,               // IBV_SEND_INLINE
@@ -261,9 +289,13 @@ enum {
 	RDMA_NO_ANSWER = 12,           // IBV_WC_RETRY_EXC_ERR
 	RDMA_PORT_ACTIVE = 4,          // IBV_PORT_ACTIVE
 	RDMA_ETHERNET = 2,             // IBV_LINK_LAYER_ETHERNET
+	RDMA_INFINIBAND = 1,           // IBV_LINK_LAYER_INFINIBAND
 	RDMA_ROCE_V2 = 2,              // IBV_GID_TYPE_ROCE_V2
 	RDMA_MULTICAST_QPN = 0xffffff,
 	RDMA_GRH = 40,                 // sizeof(struct ibv_grh)
+	RDMA_CM_UDP = 0x0111,          // RDMA_PS_UDP
+	RDMA_CM_JOINED = 12,           // RDMA_CM_EVENT_MULTICAST_JOIN
+	RDMA_CM_REFUSED = 13,          // RDMA_CM_EVENT_MULTICAST_ERROR
 };
 
 #endif

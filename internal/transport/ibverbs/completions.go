@@ -18,12 +18,11 @@ type Completions struct {
 
 // Completion is a transfer or a receive that is done, well or not.
 type Completion struct {
-	ID         uint64 // as it was posted with
-	Connection uint32 // number of the connection
-	Bytes      uint32 // that came by a receive
-	Immediate  uint32 // that came with it
-	Status     Status
-	received   uint16
+	ID        uint64 // as it was posted with
+	Bytes     uint32 // that came by a receive
+	Immediate uint32 // that came with it
+	Status    Status
+	received  uint16
 }
 
 // Received reports whether a completion without an error is one of a receive.

@@ -28,22 +28,14 @@ void rdma_completions_close(rdma_completions *c)
 	memset(c, 0, sizeof *c);
 }
 
+static void completed(void *to, int i, const rdma_wc *wc)
+{
+	((rdma_completion *)to)[i] = (rdma_completion){wc->wr_id, wc->byte_len, ntohl(wc->imm_data), wc->status, wc->opcode >= RDMA_RECEIVED};
+}
+
 int rdma_completions_poll(rdma_completions *c, rdma_completion *done, int most)
 {
-	rdma_wc wc[doorbell];
-	int found = 0;
-	while (found < most) {
-		int k = most - found < doorbell ? most - found : doorbell;
-		int n = c->cq->context->ops.poll_cq(c->cq, k, wc);
-		if (n < 0)
-			return -1;
-		for (int i = 0; i < n; i++)
-			done[found++] = (rdma_completion){wc[i].wr_id, wc[i].qp_num, wc[i].byte_len, ntohl(wc[i].imm_data), wc[i].status,
-			                                  wc[i].opcode >= RDMA_RECEIVED};
-		if (n < k)
-			break;
-	}
-	return found;
+	return rdma_poll(c->cq, most, completed, done);
 }
 
 int rdma_completions_arm(rdma_completions *c)
@@ -66,7 +58,7 @@ rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completion
 	rdma_qp *qp = p_ibv_create_qp(pd, &init);
 	if (!qp)
 		return NULL;
-	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .qp_access_flags = RDMA_REMOTE_WRITE | RDMA_REMOTE_READ};
+	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .pkey_index = at->pkey_index, .qp_access_flags = RDMA_REMOTE_WRITE | RDMA_REMOTE_READ};
 	*what = "ibv_modify_qp";
 	int e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_ACCESS);
 	if (e) {
@@ -81,7 +73,7 @@ rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completion
 // would never give up.
 enum { reads = 4, retries = 6, for_ever = 7, rnr_timer = 12 /* 0.64 ms */, hops = 64 };
 
-int rdma_connect(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass)
+int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass)
 {
 	uint32_t mtu = peer->mtu < own->mtu ? peer->mtu : own->mtu;
 	rdma_qp_attr a = {
@@ -94,6 +86,8 @@ int rdma_connect(rdma_qp *qp, const rdma_place *at, const rdma_address *own, con
 		.min_rnr_timer = rnr_timer,
 	};
 	memcpy(a.ah_attr.grh.dgid, peer->gid, 16);
+	if (at->lid) // within a subnet, without a GRH
+		a.ah_attr = (rdma_ah_attr){.dlid = peer->lid, .port_num = at->port};
 	int e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS |
 	                                    RDMA_SET_RNR_TIMER);
 	if (e)
@@ -121,7 +115,7 @@ int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted)
 		for (int i = 0; i < k; i++, t++) {
 			sge[i] = (rdma_sge){t->local, t->bytes, t->local_key};
 			wr[i] = (rdma_send_wr){.wr_id = t->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = t->bytes > 0,
-			                       .opcode = t->opcode, .send_flags = t->quiet ? 0 : RDMA_SIGNALED, .imm_data = htonl(t->immediate)};
+			                       .opcode = t->opcode, .send_flags = RDMA_SIGNALED, .imm_data = htonl(t->immediate)};
 			wr[i].wr.rdma.remote_addr = t->remote;
 			wr[i].wr.rdma.rkey = t->remote_key;
 		}

@@ -42,16 +42,16 @@ type Address struct {
 	Number uint32 // unique on its device alone
 	PSN    uint32 // of the first packet
 	MTU    uint32 // bytes
+	LID    uint32 // InfiniBand alone, else 0
 }
 
 // Verb is what a Transfer does.
 type Verb uint32
 
-// A write or a read has no completion at the peer, and asks nothing of it but registered memory. What has an immediate, and a
-// send, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
+// A write or a read has no completion at the peer, and asks nothing of it but registered memory. A send, and a
+// write with an immediate, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
 const (
 	Send           Verb = C.RDMA_SEND
-	SendImmediate  Verb = C.RDMA_SEND_IMMEDIATE
 	Write          Verb = C.RDMA_WRITE
 	WriteImmediate Verb = C.RDMA_WRITE_IMMEDIATE
 	Read           Verb = C.RDMA_READ
@@ -67,7 +67,6 @@ type Transfer struct {
 	Bytes     uint32 // may be 0
 	Immediate uint32
 	Verb      Verb
-	Quiet     uint32 // 1: no completion, unless it fails. It stays under way until one behind it completes
 }
 
 // Buffer is where a send goes.
@@ -95,7 +94,7 @@ func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
 	}
 	return &Connection{
 		qp: qp, device: d, posted: (*C.int)(C.calloc(1, C.sizeof_int)),
-		own: Address{d.GID(), uint32(qp.qp_num), rand.Uint32N(1 << 24), uint32(d.MTU())},
+		own: Address{d.GID(), uint32(qp.qp_num), rand.Uint32N(1 << 24), uint32(d.MTU()), uint32(d.place.lid)},
 	}, nil
 }
 
@@ -109,7 +108,7 @@ func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) e
 		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
 			peer.Number, peer.PSN, peer.MTU)
 	}
-	e := C.rdma_connect(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)), (*C.rdma_address)(unsafe.Pointer(&peer)),
+	e := C.rdma_join_peer(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)), (*C.rdma_address)(unsafe.Pointer(&peer)),
 		C.int(exponent(within)), C.uint8_t(tclass))
 	return failure("ibv_modify_qp", e)
 }

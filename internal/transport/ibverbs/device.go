@@ -1,6 +1,6 @@
 // Package ibverbs has the verbs of RDMA devices (InfiniBand's libibverbs) that this module uses. The library is loaded at
-// run time: nothing of RDMA is needed to build, and without it Open says what is missing. So far devices are RoCE v2
-// ones, over IPv4.
+// run time: nothing of RDMA is needed to build, and without it Open says what is missing. Devices are RoCE v2 ones, over
+// IPv4, or InfiniBand's, by the IPv4 address of their IPoIB interface.
 package ibverbs
 
 // #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
@@ -33,11 +33,12 @@ type Device struct {
 	context *C.rdma_context
 	pd      *C.rdma_pd
 	place   C.rdma_place
+	address netip.Addr
 	counts  counts
 }
 
-// Open opens the device whose port is on an interface and has a RoCE v2 GID of one of the addresses there; of
-// 0.0.0.0, of the interface's first. Its errors wrap fabric.ErrUnavailable.
+// Open opens the device whose port is on an interface and has a RoCE v2 GID of one of the addresses there; of an IPoIB
+// interface, the one below it. Its errors wrap fabric.ErrUnavailable.
 func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 	if err := loaded(); err != nil {
 		return nil, err
@@ -54,9 +55,17 @@ func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 		return nil, Unavailable("this host has no RDMA device (rdma link; for soft-RoCE: rdma link add NAME type rxe netdev %s)", ifi.Name)
 	}
 	defer C.rdma_unlist(list)
+	var on *membership
+	if overInfiniBand(ifi.Name) {
+		var err error
+		if on, err = locate(address); err != nil {
+			return nil, err
+		}
+		defer on.close()
+	}
 	var why []string
 	for _, d := range unsafe.Slice(list, n) {
-		opened, err := open(d, ifi, address)
+		opened, err := open(d, ifi, address, on)
 		if err == nil {
 			return opened, nil
 		}
@@ -78,19 +87,31 @@ func load(library string) error {
 	return nil
 }
 
-func open(d *C.rdma_device, ifi *net.Interface, address netip.Addr) (_ *Device, err error) {
-	v := &Device{name: C.GoString(C.rdma_name(d))}
+// open opens a device if an address is its own; on says where that of an IPoIB interface is.
+func open(d *C.rdma_device, ifi *net.Interface, address netip.Addr, on *membership) (_ *Device, err error) {
+	v := &Device{name: C.GoString(C.rdma_name(d)), address: address}
+	if on != nil && on.device() != v.name {
+		return nil, fmt.Errorf("device %s is not on %s", v.name, ifi.Name)
+	}
 	if v.context, err = C.rdma_open(d); v.context == nil {
 		return nil, fmt.Errorf("device %s cannot be opened (it needs access to /dev/infiniband/uverbs*; in a container, --device=/dev/infiniband): %w", v.name, err)
 	}
-	as4 := address.As4()
-	if e := C.rdma_find(v.context, C.uint32_t(ifi.Index), (*C.uint8_t)(&as4[0]), &v.place); e != 0 {
+	if e := v.find(ifi, on); e != 0 {
 		return nil, errors.Join(v.lacks(syscall.Errno(e), ifi, address), v.Close())
 	}
 	if v.pd, err = C.rdma_alloc(v.context); v.pd == nil {
 		return nil, errors.Join(fmt.Errorf("device %s: ibv_alloc_pd: %w", v.name, err), v.Close())
 	}
 	return v, nil
+}
+
+// find finds the port.
+func (d *Device) find(ifi *net.Interface, on *membership) C.int {
+	if on != nil {
+		return C.rdma_find_port(d.context, on.m.port, on.m.pkey_index, &d.place)
+	}
+	as4 := d.address.As4()
+	return C.rdma_find(d.context, C.uint32_t(ifi.Index), (*C.uint8_t)(&as4[0]), &d.place)
 }
 
 // lacks says in words why a device does not serve.
@@ -101,8 +122,14 @@ func (d *Device) lacks(e syscall.Errno, ifi *net.Interface, address netip.Addr) 
 	case unix.EADDRNOTAVAIL:
 		return fmt.Errorf("device %s has no RoCE v2 GID of %v on %s (see /sys/class/infiniband/%s/ports/1/gids)", d.name, address, ifi.Name, d.name)
 	}
-	return fmt.Errorf("device %s is not on %s (RoCE only, so far)", d.name, ifi.Name)
+	if C.rdma_infiniband(d.context) != 0 {
+		return fmt.Errorf("device %s is InfiniBand's, and %s is not its IPoIB interface, which it takes (MCAST_IFACE=ib0; rdma link)", d.name, ifi.Name)
+	}
+	return fmt.Errorf("device %s is not on %s", d.name, ifi.Name)
 }
+
+// InfiniBand reports whether the device's link is, and not Ethernet.
+func (d *Device) InfiniBand() bool { return d.place.lid != 0 }
 
 // Name is the device's, as rdma link shows it.
 func (d *Device) Name() string { return d.name }

@@ -31,6 +31,15 @@ func TestHardware(t *testing.T) {
 			require.Equal(t, row.hardware, Hardware())
 		})
 	}
+	for link, infiniBand := range map[string]bool{"InfiniBand": true, "Ethernet": false} {
+		sysfs = t.TempDir()
+		port := filepath.Join(sysfs, "mlx5_0", "ports", "1")
+		require.NoError(t, os.MkdirAll(port, 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(sysfs, "mlx5_0", "device"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(port, "link_layer"), []byte(link+"\n"), 0o600))
+		require.Equal(t, infiniBand, InfiniBand("mlx5_0"))
+		require.Equal(t, !infiniBand, Hardware(), "auto takes none of InfiniBand")
+	}
 	sysfs = filepath.Join(t.TempDir(), "of-nobody")
 	require.False(t, Hardware())
 }

@@ -1,4 +1,4 @@
-// The functions of libibverbs, by pointers that rdma_load finds.
+// The functions of libibverbs and librdmacm, by pointers that rdma_load and rdma_load_cm find.
 #ifndef MCAST_IBVERBS_LIBRARY_H
 #define MCAST_IBVERBS_LIBRARY_H
 
@@ -31,6 +31,19 @@
 	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
 	V(const char *, ibv_wc_status_str, (int))
 
+struct sockaddr;
+#define CM(V)                                                                                                            \
+	V(rdma_cm_channel *, rdma_create_event_channel, (void))                                                               \
+	V(void, rdma_destroy_event_channel, (rdma_cm_channel *))                                                              \
+	V(int, rdma_create_id, (rdma_cm_channel *, rdma_cm_id **, void *, int))                                               \
+	V(int, rdma_destroy_id, (rdma_cm_id *))                                                                               \
+	V(int, rdma_bind_addr, (rdma_cm_id *, struct sockaddr *))                                                             \
+	V(int, rdma_init_qp_attr, (rdma_cm_id *, rdma_qp_attr *, int *))                                                      \
+	V(int, rdma_join_multicast, (rdma_cm_id *, struct sockaddr *, void *))                                                \
+	V(int, rdma_leave_multicast, (rdma_cm_id *, struct sockaddr *))                                                       \
+	V(int, rdma_get_cm_event, (rdma_cm_channel *, rdma_cm_event **))                                                      \
+	V(int, rdma_ack_cm_event, (rdma_cm_event *))
+
 // What older libraries lack, of rdma-core 34 and 37: NULL there.
 #define OPTIONAL(V)                                                                                                      \
 	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                    \
@@ -39,9 +52,25 @@
 #define POINTER(result, name, args) extern result(*p_##name) args;
 VERBS(POINTER)
 OPTIONAL(POINTER)
+CM(POINTER)
 #undef POINTER
 
-// doorbell is how many descriptors are posted at a time.
+// doorbell is how many descriptors are posted at a time, and how many completions are taken at a time.
 enum { doorbell = 64 };
+
+// rdma_poll takes up to so many completions of a queue, and hands the i-th to take. It returns how many, or -1.
+static inline int rdma_poll(rdma_cq *cq, int most, void (*take)(void *to, int i, const rdma_wc *wc), void *to)
+{
+	rdma_wc wc[doorbell];
+	int found = 0;
+	for (int k = doorbell, n = k; n == k && found < most; found += n) {
+		k = most - found < doorbell ? most - found : doorbell;
+		if ((n = cq->context->ops.poll_cq(cq, k, wc)) < 0)
+			return -1;
+		for (int i = 0; i < n; i++)
+			take(to, found + i, &wc[i]);
+	}
+	return found;
+}
 
 #endif

@@ -20,13 +20,7 @@ import (
 // standIn returns a device of testdata/library.c, which takes the place of libibverbs.
 func standIn(t *testing.T, flags ...string) *Device {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler")
-	}
-	library := filepath.Join(t.TempDir(), "libibverbs.so")
-	out, err := exec.Command(cc, append(flags, "-std=gnu11", "-shared", "-fPIC", "-o", library, "testdata/library.c")...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	library := compiled(t, "library.c", flags...)
 	loaded = func() error { return load(library) }
 	t.Cleanup(func() { loaded = sync.OnceValue(func() error { return load(Library) }) })
 	lo, err := net.InterfaceByIndex(1)
@@ -34,6 +28,19 @@ func standIn(t *testing.T, flags ...string) *Device {
 	d, err := Open(lo, netip.MustParseAddr("127.0.0.1"))
 	require.NoError(t, err)
 	return d
+}
+
+// compiled compiles a library of testdata.
+func compiled(t *testing.T, source string, flags ...string) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	library := filepath.Join(t.TempDir(), source+".so")
+	out, err := exec.Command(cc, append(flags, "-std=gnu11", "-shared", "-fPIC", "-o", library, "testdata/"+source)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return library
 }
 
 const page = 4096
@@ -95,7 +102,7 @@ func TestDeviceMemory(t *testing.T) {
 		fd = f
 		return f, err
 	}
-	c := gpudirect.NewCache(Registrar{Device: d, Export: export}, gpudirect.Limits{})
+	c := gpudirect.NewCache(exporting{Registrar{Device: d}, export}, gpudirect.Limits{})
 	r, err := c.Acquire(page, 2*page, gpudirect.CUDA)
 	require.NoError(t, err)
 	require.EqualValues(t, page, r.Token.(*Region).Address(0))

@@ -16,17 +16,19 @@ const GRH = C.RDMA_GRH
 // QueueOptions say what a queue is to be.
 type QueueOptions struct {
 	Group   netip.Addr // IPv4
-	Key     uint32     // what comes with another one is refused by the device
+	Managed bool       // it is joined by librdmacm, as always on InfiniBand
+	Key     uint32     // what comes with another one is refused by the device; that of a managed group is the group's
 	Send    int        // datagrams under way
 	Receive int        // datagrams that wait to be taken
-	TClass  uint8      // of the IP headers: DSCP << 2
-	Hops    uint8      // TTL
+	TClass  uint8      // of the IP headers: DSCP << 2; InfiniBand has the group's
+	Hops    uint8      // TTL, likewise
 }
 
 // Queue sends datagrams to a multicast group, and receives them. One goroutine at a time uses it.
 type Queue struct {
 	q      *C.rdma_queue
 	device *Device
+	member *membership // nil unless managed
 }
 
 // Arrival is a datagram that lies in a slot of the receive ring.
@@ -37,21 +39,46 @@ type Arrival struct {
 	Status int32  // 0, or that of a failed completion
 }
 
-// NewQueue joins a group by ibv_attach_mcast. The host must be a member of it, too: a socket on the interface holds that.
-func (d *Device) NewQueue(o QueueOptions) (*Queue, error) {
+// NewQueue joins a group by ibv_attach_mcast. The host must be a member of it, too: where librdmacm does not join it, a socket on
+// the interface holds that.
+func (d *Device) NewQueue(o QueueOptions) (_ *Queue, err error) {
 	var group [16]byte
 	as4 := o.Group.As4()
 	group[10], group[11] = 0xff, 0xff
 	copy(group[12:], as4[:])
 	q := &Queue{q: (*C.rdma_queue)(C.calloc(1, C.sizeof_rdma_queue)), device: d}
+	to := C.rdma_target_of(&d.place, (*C.uint8_t)(&group[0]), C.uint8_t(o.TClass), C.uint8_t(o.Hops), C.uint32_t(o.Key))
+	if o.Managed || d.InfiniBand() {
+		if q.member, err = d.join(o.Group); err != nil {
+			q.Close()
+			return nil, err
+		}
+		to = C.rdma_target_joined(&d.place, q.member.m, C.uint8_t(o.TClass), C.uint8_t(o.Hops))
+	}
 	var what *C.char
-	e := C.rdma_queue_open(q.q, d.pd, &d.place, (*C.uint8_t)(&group[0]), C.int(o.Send), C.int(o.Receive),
-		C.uint8_t(o.TClass), C.uint8_t(o.Hops), C.uint32_t(o.Key), &what)
+	e := C.rdma_queue_open(q.q, d.pd, &d.place, to, C.int(o.Send), C.int(o.Receive), &what)
 	if err := failure(C.GoString(what), e); err != nil {
 		q.Close()
 		return nil, Unavailable("device %s, queue of %d and %d datagrams to %v: %w", d.name, o.Send, o.Receive, o.Group, err)
 	}
 	return q, nil
+}
+
+// join has librdmacm join a group for this device.
+func (d *Device) join(group netip.Addr) (*membership, error) {
+	m, err := locate(d.address)
+	if err != nil {
+		return nil, err
+	}
+	if found := m.device(); found != d.name || m.m.port != d.place.port {
+		m.close()
+		return nil, Unavailable("%v is on port %d of device %s, and not on port %d of %s", d.address, int(m.m.port), found, int(d.place.port), d.name)
+	}
+	if err = m.join(group, joinWithin); err != nil {
+		m.close()
+		return nil, Unavailable("device %s: %w", d.name, err)
+	}
+	return m, nil
 }
 
 // Number is the queue's, unique on its device alone.
@@ -132,6 +159,7 @@ func (q *Queue) Arm(sends bool) error {
 // Close leaves the group and ends the queue.
 func (q *Queue) Close() {
 	C.rdma_queue_close(q.q)
+	q.member.close()
 	C.free(unsafe.Pointer(q.q))
 	q.q = nil
 }

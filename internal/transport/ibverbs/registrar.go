@@ -1,9 +1,9 @@
+//go:build cgo
+
 package ibverbs
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
@@ -12,30 +12,19 @@ import (
 type Registrar struct {
 	Device *Device
 	Access Access
-	// Export makes a DMA-BUF of a GPU's memory, such as gpudirect.Device.ExportDMABuf; the Registrar closes it. nil: such
-	// memory is refused.
-	Export func(addr, size uintptr) (fd int, err error)
 	// Invalidated: whoever unmaps or frees memory calls Cache.Invalidate first. Then what nobody refers to may stay registered.
 	Invalidated bool
 }
 
 var _ gpudirect.Registrar = Registrar{}
 
-// Register implements gpudirect.Registrar. Managed memory is refused, since it moves.
+// Register implements gpudirect.Registrar. Memory of a GPU is refused: its owner makes a
+// DMA-BUF of it (gpudirect.Device.ExportDMABuf), which Device.RegisterDMABuf takes.
 func (r Registrar) Register(addr, size uintptr, kind gpudirect.Kind) (token any, err error) {
-	switch {
-	case kind.OnHost():
-		return region(r.Device.RegisterAt(addr, size, r.Access))
-	case kind == gpudirect.CUDA && r.Export != nil:
-		fd, err := r.Export(addr, size)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return region(r.Device.RegisterDMABuf(fd, 0, addr, size, r.Access))
+	if !kind.OnHost() {
+		return nil, fmt.Errorf("%w: %v memory cannot be registered with device %s; the host's can", gpudirect.ErrUnsupported, kind, r.Device.Name())
 	}
-	return nil, fmt.Errorf("%w: %v memory cannot be registered with device %s; the host's can, and a GPU's that exports it as a DMA-BUF",
-		gpudirect.ErrUnsupported, kind, r.Device.Name())
+	return region(r.Device.RegisterAt(addr, size, r.Access))
 }
 
 // region is a token, which must not be a nil *Region in an interface.

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 
 // inlined is how many bytes a datagram has at most that the device need not fetch: a header and a few numbers.
@@ -56,6 +57,30 @@ int rdma_find(rdma_context *c, uint32_t ifindex, const uint8_t address[4], rdma_
 	return found;
 }
 
+int rdma_find_port(rdma_context *c, int port, int pkey_index, rdma_place *at)
+{
+	rdma_port_attr p = {0};
+	rdma_gid_entry e;
+	if (p_ibv_query_port(c, port, &p) || p.link_layer != RDMA_INFINIBAND)
+		return ENODEV;
+	if (p.state != RDMA_PORT_ACTIVE)
+		return ENETDOWN;
+	if (p__ibv_query_gid_ex(c, port, 0, &e, 0, sizeof e))
+		return EADDRNOTAVAIL;
+	*at = (rdma_place){.port = port, .mtu = 128 << p.active_mtu, .lid = p.lid, .pkey_index = pkey_index};
+	memcpy(at->gid, e.gid, 16);
+	return 0;
+}
+
+int rdma_infiniband(rdma_context *c)
+{
+	rdma_port_attr p = {0};
+	for (int port = 1; port < 256 && !p_ibv_query_port(c, port, &p); port++)
+		if (p.link_layer == RDMA_INFINIBAND)
+			return 1;
+	return 0;
+}
+
 static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 {
 	*what = "ibv_create_comp_channel";
@@ -81,9 +106,9 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 	return flags < 0 || fcntl(q->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
 }
 
-static int ready(rdma_queue *q, int port)
+static int ready(rdma_queue *q, const rdma_place *at)
 {
-	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = port, .qkey = q->qkey};
+	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .pkey_index = at->pkey_index, .qkey = q->qkey};
 	int e = p_ibv_modify_qp(q->qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_QKEY);
 	if (e)
 		return e;
@@ -94,26 +119,45 @@ static int ready(rdma_queue *q, int port)
 	return p_ibv_modify_qp(q->qp, &a, RDMA_SET_STATE | RDMA_SET_SQ_PSN);
 }
 
-int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint8_t group[16], int send, int receive, uint8_t tclass,
-                    uint8_t hops, uint32_t qkey, const char **what)
+rdma_target rdma_target_of(const rdma_place *at, const uint8_t group[16], uint8_t tclass, uint8_t hops, uint32_t qkey)
+{
+	rdma_target to = {
+		.path = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1, .port_num = at->port},
+		.qkey = qkey,
+	};
+	memcpy(to.path.grh.dgid, group, 16);
+	return to;
+}
+
+rdma_target rdma_target_joined(const rdma_place *at, const rdma_membership *m, uint8_t tclass, uint8_t hops)
+{
+	rdma_target to = {m->path, m->qkey};
+	if (!at->lid) { // On Ethernet these are the sender's to choose, and librdmacm chooses one hop; else the group has them.
+		to.path.grh.sgid_index = at->gid_index;
+		to.path.grh.hop_limit = hops;
+		to.path.grh.traffic_class = tclass;
+	}
+	return to;
+}
+
+int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, rdma_target to, int send, int receive, const char **what)
 {
 	memset(q, 0, sizeof *q);
 	q->pd = pd;
-	q->qkey = qkey;
-	memcpy(q->group, group, 16);
+	q->qkey = to.qkey;
+	q->lid = to.path.dlid;
+	memcpy(q->group, to.path.grh.dgid, 16);
 	int e = open_queues(q, send, receive, what);
 	if (e)
 		return e;
 	*what = "ibv_modify_qp";
-	if ((e = ready(q, at->port)))
+	if ((e = ready(q, at)))
 		return e;
-	rdma_ah_attr ah = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1, .port_num = at->port};
-	memcpy(ah.grh.dgid, group, 16);
 	*what = "ibv_create_ah";
-	if (!(q->ah = p_ibv_create_ah(pd, &ah)))
+	if (!(q->ah = p_ibv_create_ah(pd, &to.path)))
 		return errno ? errno : EINVAL;
 	*what = "ibv_attach_mcast";
-	if ((e = p_ibv_attach_mcast(q->qp, q->group, 0)))
+	if ((e = p_ibv_attach_mcast(q->qp, q->group, q->lid)))
 		return e;
 	q->attached = 1;
 	return 0;
@@ -122,7 +166,7 @@ int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint
 void rdma_queue_close(rdma_queue *q)
 {
 	if (q->attached)
-		p_ibv_detach_mcast(q->qp, q->group, 0);
+		p_ibv_detach_mcast(q->qp, q->group, q->lid);
 	if (q->ah)
 		p_ibv_destroy_ah(q->ah);
 	if (q->qp)
@@ -192,39 +236,30 @@ int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, ui
 	return 0;
 }
 
+static void arrived(void *to, int i, const rdma_wc *wc)
+{
+	uint32_t bytes = wc->byte_len > RDMA_GRH ? wc->byte_len - RDMA_GRH : 0;
+	((rdma_arrival *)to)[i] = (rdma_arrival){wc->wr_id, wc->status ? 0 : bytes, wc->src_qp, wc->status};
+}
+
 int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most)
 {
-	rdma_wc wc[doorbell];
-	int done = 0;
-	while (done < most) {
-		int k = most - done < doorbell ? most - done : doorbell;
-		int n = q->qp->context->ops.poll_cq(q->receives, k, wc);
-		if (n < 0)
-			return -1;
-		for (int i = 0; i < n; i++) {
-			uint32_t bytes = wc[i].byte_len > RDMA_GRH ? wc[i].byte_len - RDMA_GRH : 0;
-			a[done++] = (rdma_arrival){wc[i].wr_id, wc[i].status ? 0 : bytes, wc[i].src_qp, wc[i].status};
-		}
-		if (n < k)
-			break;
-	}
-	return done;
+	return rdma_poll(q->receives, most, arrived, a);
+}
+
+static void sent(void *to, int i, const rdma_wc *wc)
+{
+	(void)i;
+	rdma_queue *q = to;
+	if (wc->status)
+		q->failed = wc->status;
+	q->sent = wc->wr_id;
 }
 
 int rdma_sent(rdma_queue *q)
 {
-	rdma_wc wc[doorbell];
-	int n, failed = 0;
-	do {
-		if ((n = q->qp->context->ops.poll_cq(q->sends, doorbell, wc)) < 0)
-			return -1;
-		for (int i = 0; i < n; i++) {
-			if (wc[i].status)
-				failed = wc[i].status;
-			q->sent = wc[i].wr_id;
-		}
-	} while (n == doorbell);
-	return failed;
+	q->failed = 0;
+	return rdma_poll(q->sends, INT_MAX, sent, q) < 0 ? -1 : q->failed;
 }
 
 int rdma_arm(rdma_queue *q, int sends)

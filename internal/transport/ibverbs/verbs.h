@@ -7,6 +7,9 @@
 // rdma_load loads the library. It returns NULL, or what is missing, as dlerror says it. Nothing else runs before it has.
 const char *rdma_load(const char *library);
 
+// rdma_load_cm loads librdmacm, likewise. Nothing of a membership runs before it has.
+const char *rdma_load_cm(const char *library);
+
 // rdma_find looks for an open device's active RoCE v2 GID of an IPv4 address on an interface. It returns 0, ENODEV where
 // the device has no port on it, ENETDOWN where that port is down, EADDRNOTAVAIL where it has no such GID.
 typedef struct {
@@ -14,8 +17,37 @@ typedef struct {
 	int gid_index;
 	int mtu; // bytes of the largest datagram
 	uint8_t gid[16];
+	uint16_t lid;        // InfiniBand alone; 0: the link is Ethernet
+	uint16_t pkey_index; // likewise
 } rdma_place;
 int rdma_find(rdma_context *c, uint32_t ifindex, const uint8_t address[4], rdma_place *at);
+
+// rdma_find_port is rdma_find of an InfiniBand port that a membership has found.
+int rdma_find_port(rdma_context *c, int port, int pkey_index, rdma_place *at);
+
+// rdma_infiniband returns whether a port of the device has an InfiniBand link.
+int rdma_infiniband(rdma_context *c);
+
+// A membership is a multicast group of IPv4 that librdmacm joins by a local address, which says what device and port that is.
+// It has a descriptor, and a device of the library's own.
+typedef struct {
+	rdma_cm_channel *channel;
+	rdma_cm_id *id;
+	uint8_t group[4];
+	int joined;
+	int port;
+	int pkey_index;
+	int status;        // of a join that was refused
+	uint32_t qkey;     // of the group, once joined
+	rdma_ah_attr path; // likewise: where what is sent to it goes
+} rdma_membership;
+
+// rdma_member_open finds the device and port of an address; rdma_member_join joins within so many ms: ETIMEDOUT, or ECONNREFUSED
+// and a status. *what names what failed.
+int rdma_member_open(rdma_membership *m, const uint8_t address[4], const char **what);
+const char *rdma_member_device(rdma_membership *m);
+int rdma_member_join(rdma_membership *m, const uint8_t group[4], int within, const char **what);
+void rdma_member_close(rdma_membership *m);
 
 rdma_device **rdma_list(int *n);
 void rdma_unlist(rdma_device **list);
@@ -52,12 +84,14 @@ typedef struct {
 	rdma_qp *qp;
 	rdma_ah *ah; // of the group
 	uint8_t group[16];
+	uint16_t lid; // of the group: InfiniBand alone
 	int attached;
 	uint32_t qkey;
 	uint32_t inlined;     // datagrams of so many bytes at most go to the device with their descriptor
 	rdma_payload payload; // of what is sent next
 	int posted;    // of what was posted last, how many the device took
 	uint64_t sent; // datagrams that have been sent for good
+	int failed;    // status of one that was not
 } rdma_queue;
 
 typedef struct {
@@ -67,9 +101,19 @@ typedef struct {
 	int status;
 } rdma_arrival;
 
+// A target is the group of a queue: how it is reached, and with which key.
+typedef struct {
+	rdma_ah_attr path;
+	uint32_t qkey;
+} rdma_target;
+
+// rdma_target_of is the target of a group that nobody but the device needs to know of, on Ethernet; rdma_target_joined is that of
+// a membership.
+rdma_target rdma_target_of(const rdma_place *at, const uint8_t group[16], uint8_t tclass, uint8_t hops, uint32_t qkey);
+rdma_target rdma_target_joined(const rdma_place *at, const rdma_membership *m, uint8_t tclass, uint8_t hops);
+
 // rdma_queue_open makes a queue ready to send to and receive from a group; *what names the verb that failed.
-int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, const uint8_t group[16], int send, int receive, uint8_t tclass,
-                    uint8_t hops, uint32_t qkey, const char **what);
+int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, rdma_target to, int send, int receive, const char **what);
 void rdma_queue_close(rdma_queue *q);
 
 // rdma_post_receive posts slots of a registered ring, with one doorbell for up to 64; q->posted of them are.
@@ -100,7 +144,6 @@ typedef struct {
 
 typedef struct {
 	uint64_t id;
-	uint32_t qpn;
 	uint32_t bytes;     // of a receive
 	uint32_t immediate; // likewise
 	uint16_t status;
@@ -121,14 +164,15 @@ int rdma_completions_arm(rdma_completions *c);
 rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completions *sends, rdma_completions *receives, int send, int receive,
                               const char **what); // NULL: errno
 
-// rdma_connect connects it to another one.
+// rdma_join_peer connects it to another one.
 typedef struct {
 	uint8_t gid[16];
 	uint32_t qpn;
 	uint32_t psn;
 	uint32_t mtu; // bytes
+	uint32_t lid; // InfiniBand alone, else 0
 } rdma_address;
-int rdma_connect(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass);
+int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass);
 
 // rdma_fail has all that was posted complete with an error.
 int rdma_fail(rdma_qp *qp);
@@ -143,7 +187,6 @@ typedef struct {
 	uint32_t bytes;
 	uint32_t immediate;
 	uint32_t opcode;
-	uint32_t quiet; // no completion unless it fails
 } rdma_transfer;
 
 typedef struct {

@@ -43,6 +43,7 @@ type Options struct {
 	Chunk   int              // payload bytes of a datagram; 0: ChunkFor(Interface)
 	RcvBuf  int              // bytes asked for each multicast socket; 0: as much as the kernel allows
 	Window  int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
+	Managed bool             // of RDMA devices: the group is joined by librdmacm on Ethernet, too
 	Offload batch.Offload
 	Key     []byte // of 32 bytes: every datagram carries a tag of it behind its header; nil: none does
 	DSCP    int    // of what is sent, see sys.Mark

@@ -233,7 +233,7 @@ func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
 // operations, and who waited for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink, datagram []byte, from netip.Addr) {
 	h := &g.head
-	if h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size || int(h.Root) == g.rank || from != g.sources[h.Root] {
+	if h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size || int(h.Root) == g.rank || foreign(from, g.sources[h.Root]) {
 		g.CountDropped(1)
 		return
 	}

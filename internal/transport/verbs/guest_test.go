@@ -2,16 +2,14 @@ package verbs
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -59,26 +57,11 @@ func until(t *testing.T, done func() bool, work func()) {
 	}
 }
 
-// counted returns what all devices have counted of something.
-func counted(t *testing.T, what string) (n int) {
-	files, err := filepath.Glob("/sys/class/infiniband/*/ports/1/hw_counters/" + what)
-	require.NoError(t, err)
-	require.NotEmpty(t, files, what)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
-		one, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		require.NoError(t, err)
-		n += one
-	}
-	return n
-}
-
 // TestStreamsBytes streams random pieces between all pairs at once. No message finds a device without a buffer.
 func TestStreamsBytes(t *testing.T) {
 	const size, length = 3, 512<<10 + 5
 	ranks := streams(t, size, stall)
-	refused := counted(t, "send_rnr_err")
+	refused := systest.Counted(t, "send_rnr_err")
 	rng := rand.New(rand.NewPCG(1, 2))
 	var sent, got [size][size][]byte
 	for r := range size {
@@ -118,7 +101,15 @@ func TestStreamsBytes(t *testing.T) {
 		require.EqualValues(t, 2*length, stats.SentBytes)
 		require.EqualValues(t, 2*length, stats.ReceivedBytes)
 	}
-	require.Equal(t, refused, counted(t, "send_rnr_err"))
+	require.Equal(t, refused, systest.Counted(t, "send_rnr_err"))
+}
+
+// TestStreamsKeys: a ring has a key of its own, which no rank but the one that writes to it is told.
+func TestStreamsKeys(t *testing.T) {
+	ranks := streams(t, 3, stall)
+	met(t, ranks)
+	require.NotEqual(t, ranks[1].byRank[0].intro.key, ranks[2].byRank[0].intro.key)
+	require.Equal(t, ranks[0].byRank[1].in.RemoteKey(), ranks[1].byRank[0].intro.key)
 }
 
 // met waits until all ranks know each other.
@@ -183,11 +174,47 @@ func TestStreamsEnd(t *testing.T) {
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 2 }, func() { ranks[1].Sleep(patience) })
 }
 
+// TestStreamsClose: Close ends when what was sent is acknowledged, of which nothing but the completion tells here: all nudges are spent.
+func TestStreamsClose(t *testing.T) {
+	for try, took := 1, drain; took >= drain; try++ {
+		require.Less(t, try, 10, "Close waits for %v", drain)
+		ranks := streams(t, 2, 0)
+		met(t, ranks)
+		netem(t, "add", "dev", "p2", "root", "netem", "delay", "100ms")
+		require.Equal(t, 4, ranks[0].Send(1, []byte("late")))
+		p := ranks[0].byRank[1]
+		p.tail = tail{watched: true, done: p.to.done, since: time.Now(), nudges: nudges}
+		start := time.Now()
+		require.NoError(t, ranks[0].Close())
+		took = time.Since(start)
+		netem(t, "del", "dev", "p2", "root")
+		t.Logf("it took %v", took)
+	}
+}
+
 // netem has a device lose all that comes to it, or ends that.
 func netem(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.Command("tc", append([]string{"qdisc"}, args...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// dropped returns how many packets netem has dropped that were to leave an interface.
+func dropped(t *testing.T, name string) (n int) {
+	t.Helper()
+	out, err := exec.Command("tc", "-j", "-s", "qdisc", "show", "dev", name).Output()
+	require.NoError(t, err)
+	var shown []struct {
+		Kind  string
+		Drops int
+	}
+	require.NoError(t, json.Unmarshal(out, &shown))
+	for _, q := range shown {
+		if q.Kind == "netem" {
+			n += q.Drops
+		}
+	}
+	return n
 }
 
 // TestStreamsNudge: what was lost at the end of all that a rank has to send comes although the device does not notice yet.
@@ -196,14 +223,14 @@ func TestStreamsNudge(t *testing.T) {
 	met(t, ranks)
 	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
 	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
-	time.Sleep(20 * time.Millisecond) // for the device, whose work is a kernel thread's
+	until(t, func() bool { return dropped(t, "p2") > 0 }, func() { time.Sleep(time.Millisecond) }) // the device's work is a kernel thread's
 	netem(t, "del", "dev", "p2", "root")
 	start := time.Now()
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 4 }, func() {
 		ranks[0].Sleep(time.Millisecond)
 		ranks[1].Sleep(time.Millisecond)
 	})
-	t.Logf("it came after %v, %d gaps", time.Since(start), counted(t, "out_of_seq_request"))
+	t.Logf("it came after %v, %d gaps", time.Since(start), systest.Counted(t, "out_of_seq_request"))
 }
 
 // TestStreamsStall: a rank whose device does not answer is told of after Stall, though ours gives up before.

@@ -17,7 +17,7 @@ import (
 // each says its own (wire.QueuePair), connects to the other's, and says so. What would be sent before would find no queue pair.
 type introduction struct {
 	fd    int
-	at    int // of this rank's rings in their regions
+	at    int // of the ring to send from in its region
 	heard [wire.QueuePairSize + 1]byte
 	have  int
 	done  bool   // the other rank has connected, too
@@ -29,8 +29,8 @@ type introduction struct {
 func (s *Streams) introduce(p *peer) {
 	a := p.queue.Address()
 	q := wire.QueuePair{
-		Number: a.Number, PSN: a.PSN, MTU: a.MTU, GID: a.GID,
-		Ring: s.in.Address(p.intro.at), Key: s.in.RemoteKey(), Bytes: uint32(s.ring),
+		Number: a.Number, PSN: a.PSN, MTU: a.MTU, LID: uint16(a.LID), GID: a.GID,
+		Ring: p.in.Address(0), Key: p.in.RemoteKey(), Bytes: uint32(s.ring),
 	}
 	var b [wire.QueuePairSize]byte
 	q.Put(b[:])
@@ -85,7 +85,7 @@ func (s *Streams) proceed(p *peer, n int) error {
 			return fmt.Errorf("its ring has %d bytes: want %d", q.Bytes, s.ring)
 		}
 		i.ring, i.key = q.Ring, q.Key
-		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU}, cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
+		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU, LID: uint32(q.LID)}, cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
 			return err
 		}
 		p.say([]byte{wire.Connected})

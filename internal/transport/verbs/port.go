@@ -16,14 +16,15 @@ import (
 type port struct {
 	device   *ibverbs.Device
 	queue    *ibverbs.Queue
-	member   int     // a socket that holds the host's membership
+	member   int     // a socket that holds the host's membership, unless librdmacm does; -1: none
 	memory   *memory // of the user
 	in, out  *ibverbs.Region
-	inSlot   int    // bytes
-	outSlot  int    // likewise
-	posted   uint64 // datagrams given to the device
-	sent     uint64 // of those, gone
-	own      [4]byte
+	inSlot   int      // bytes
+	outSlot  int      // likewise
+	posted   uint64   // datagrams given to the device
+	sent     uint64   // of those, gone
+	own      [4]byte  // IPv4 address
+	gid      [16]byte // on InfiniBand
 	arrivals [batchSize]ibverbs.Arrival
 	next     int // arrivals not looked at yet: arrivals[next:have]
 	have     int
@@ -50,11 +51,17 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	if bytes > p.device.MTU() {
 		return nil, fmt.Errorf("verbs: datagrams of %d bytes: device %s takes %d at most", bytes, p.device.Name(), p.device.MTU())
 	}
-	if p.member, err = batch.Open(unix.AF_INET); err != nil {
-		return nil, err
+	managed := o.Managed
+	if p.device.InfiniBand() {
+		managed, p.gid = true, p.device.GID()
 	}
-	if err = batch.IPv4.Join(p.member, o.Group, o.Interface.Index); err != nil {
-		return nil, ibverbs.Unavailable("join group %v on %s: %w", o.Group, o.Interface.Name, err)
+	if !managed {
+		if p.member, err = batch.Open(unix.AF_INET); err != nil {
+			return nil, err
+		}
+		if err = batch.IPv4.Join(p.member, o.Group, o.Interface.Index); err != nil {
+			return nil, ibverbs.Unavailable("join group %v on %s: %w", o.Group, o.Interface.Name, err)
+		}
 	}
 	if p.in, err = p.device.Map(receive*p.inSlot, ibverbs.Local); err != nil {
 		return nil, err
@@ -65,7 +72,7 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	// A key with the highest bit set would be taken for the queue's own (verbs.h), which it is, but of privileged users.
 	key := uint32(o.Job^o.Job>>32^uint64(o.Port)) &^ (1 << 31)
 	if p.queue, err = p.device.NewQueue(ibverbs.QueueOptions{
-		Group: o.Group, Key: key, Send: sendDepth, Receive: receive, TClass: uint8(o.DSCP << 2), Hops: uint8(max(1, o.TTL)),
+		Group: o.Group, Managed: managed, Key: key, Send: sendDepth, Receive: receive, TClass: uint8(o.DSCP << 2), Hops: uint8(max(1, o.TTL)),
 	}); err != nil {
 		return nil, err
 	}
@@ -93,8 +100,8 @@ func (p *port) look() (bool, error) {
 	return n > 0, err
 }
 
-// take returns the next datagram, whose slot is free afterwards; empty: it is one of this rank's own, or not of the rank
-// whose address from returns for it.
+// take returns the next datagram, whose slot is free afterwards, and who sent it; empty: it is one of this rank's own. On
+// InfiniBand from is no address: the GID there is not one of IPv4.
 func (p *port) take() (datagram []byte, from netip.Addr, err error) {
 	a := &p.arrivals[p.next]
 	p.next++
@@ -103,12 +110,26 @@ func (p *port) take() (datagram []byte, from netip.Addr, err error) {
 		return nil, from, fmt.Errorf("device %s: a receive failed with status %d", p.device.Name(), a.Status)
 	}
 	slot := p.in.Bytes[int(a.Slot)*p.inSlot:][:p.inSlot]
-	source := [4]byte(slot[ibverbs.GRH-8:]) // of the IPv4 header, which ends with both addresses
-	if source == p.own && a.From == p.queue.Number() {
+	from, own := p.sender(slot)
+	if own && a.From == p.queue.Number() {
 		return nil, from, nil
 	}
-	return slot[ibverbs.GRH:][:min(int(a.Bytes), p.inSlot-ibverbs.GRH)], netip.AddrFrom4(source), nil
+	return slot[ibverbs.GRH:][:min(int(a.Bytes), p.inSlot-ibverbs.GRH)], from, nil
 }
+
+// sender returns which address a datagram came from, and whether that is of this rank's port. What precedes it ends with the sender's
+// address and the group's: with both GIDs on InfiniBand, else with those of the IPv4 header.
+func (p *port) sender(slot []byte) (from netip.Addr, own bool) {
+	if p.gid != [16]byte{} {
+		return from, [16]byte(slot[ibverbs.GRH-32:]) == p.gid
+	}
+	source := [4]byte(slot[ibverbs.GRH-8:])
+	return netip.AddrFrom4(source), source == p.own
+}
+
+// foreign reports whether a datagram is not from the address that its rank has. Where that cannot be told, keys of the partition
+// and the group's job keep others out.
+func foreign(from, rank netip.Addr) bool { return from.IsValid() && from != rank }
 
 // room returns how many datagrams can be sent now, up to a batch.
 func (p *port) room() (n int, err error) {

@@ -84,7 +84,7 @@ func (p *Prober) drain() {
 		}
 		b, from, err := p.port.take()
 		if err != nil || len(b) < wire.ProbeSize || h.Get(b) != nil || h.Unicast || h.Job != p.o.Job || int(h.Rank) >= len(p.heard) ||
-			from != p.o.Sources[h.Rank] || int(h.Packet) != len(b)+batch.IPv4.Headers {
+			foreign(from, p.o.Sources[h.Rank]) || int(h.Packet) != len(b)+batch.IPv4.Headers {
 			continue
 		}
 		p.heard[h.Rank].Add(&h)

@@ -209,8 +209,12 @@ func (s *heedful) Control(from int, m *wire.Control) {
 	s.g.Note(s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass))
 }
 
-// introduce tells both neighbours of this rank's ends.
+// introduce tells both neighbours of this rank's ends. On InfiniBand it does not, and they push: an introduction has no room
+// for the LID that an RC queue pair needs there.
 func (g *Gather) introduce() {
+	if g.device.InfiniBand() {
+		return
+	}
 	reader, source := introductionOf(g.pulls.reader, false), introductionOf(g.pulls.source, true)
 	g.Control(g.pulls.left, &reader, nil)
 	g.Control(g.pulls.right, &source, nil)

@@ -34,7 +34,7 @@ type StreamsOptions struct {
 type Streams struct {
 	device          *ibverbs.Device
 	sends, receives *ibverbs.Completions
-	in, out         *ibverbs.Region // rings, by peer; the other ranks write to in
+	out             *ibverbs.Region // rings, by peer
 	ring            int             // bytes of each
 	mtu             int             // of the device
 	tclass          uint8
@@ -60,15 +60,16 @@ var (
 
 // peer is the stream to and from another rank.
 type peer struct {
-	rank    int
-	queue   *ibverbs.Connection
-	in, out []byte // rings
-	to      outbound
-	from    inbound
-	intro   introduction
-	tail    tail
-	silent  bool // our device has given up, mostly since the other one has not answered
-	err     error
+	rank   int
+	queue  *ibverbs.Connection
+	out    []byte          // ring
+	in     *ibverbs.Region // ring, for this rank alone: no other one has its key
+	to     outbound
+	from   inbound
+	intro  introduction
+	tail   tail
+	silent bool // our device has given up, mostly since the other one has not answered
+	err    error
 }
 
 // over reports whether nothing more is sent.
@@ -129,9 +130,6 @@ func (s *Streams) open(o *StreamsOptions) (err error) {
 	if s.receives, err = s.device.NewCompletions(n * buffers); err != nil {
 		return err
 	}
-	if s.in, err = s.device.Map(n*s.ring, ibverbs.RemoteWrite); err != nil {
-		return err
-	}
 	if s.out, err = s.device.Map(n*s.ring, ibverbs.Local); err != nil {
 		return err
 	}
@@ -168,10 +166,13 @@ func (s *Streams) openPeer(conns map[int]net.Conn, rank, at int) error {
 	}
 	ring := uint64(s.ring)
 	p := &peer{
-		rank: rank, queue: queue, in: s.in.Bytes[at:][:s.ring], out: s.out.Bytes[at:][:s.ring],
+		rank: rank, queue: queue, out: s.out.Bytes[at:][:s.ring],
 		to: outbound{ring: ring}, from: inbound{ring: ring, owed: buffers}, intro: introduction{fd: -1, at: at},
 	}
 	s.byRank[rank], s.peers = p, append(s.peers, p)
+	if p.in, err = s.device.Map(s.ring, ibverbs.RemoteWrite); err != nil {
+		return err
+	}
 	if err := s.giveBack(p); err != nil {
 		return err
 	}
@@ -254,7 +255,7 @@ func (s *Streams) Peek(from, most int) []byte {
 		s.miss()
 		at, n = p.from.piece()
 	}
-	return p.in[at:][:min(n, most)]
+	return p.in.Bytes[at:][:min(n, most)]
 }
 
 // Consume implements fabric.Streams.
@@ -359,12 +360,17 @@ const drain = time.Second
 func (s *Streams) Close() error {
 	var errs []error
 	for end := time.Now().Add(drain); s.unacknowledged() && time.Now().Before(end); {
+		s.full = true // it waits for completions of sends
 		s.Sleep(time.Until(end))
 	}
 	for _, p := range s.peers {
 		if p.queue != nil {
 			errs = append(errs, p.queue.Close())
 			p.queue = nil
+		}
+		if p.in != nil {
+			errs = append(errs, p.in.Close())
+			p.in = nil
 		}
 		if p.intro.fd >= 0 {
 			errs = append(errs, unix.Close(p.intro.fd))
@@ -379,10 +385,8 @@ func (s *Streams) Close() error {
 			c.Close()
 		}
 	}
-	for _, r := range []*ibverbs.Region{s.in, s.out} {
-		if r != nil {
-			errs = append(errs, r.Close())
-		}
+	if s.out != nil {
+		errs = append(errs, s.out.Close())
 	}
 	if s.poller != nil {
 		errs = append(errs, s.poller.Close())

@@ -1,0 +1,19 @@
+package engine
+
+import "github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+
+// GatherOp is an operation for the gather lane. Buffers may live in C memory.
+type GatherOp struct {
+	// Recv takes the whole result: Bytes for a Broadcast, P*Bytes for an Allgather, or as much as its Stride
+	// and Slots need, of which nothing else is touched. Send may be its own slot of Recv; otherwise it is
+	// copied there, too.
+	Recv []byte
+	// Whole is the length of the result that Recv is a part of; 0: Recv is all of it.
+	Whole int
+	multicast.Op
+	// Send is the own shard, Bytes long; nil on the receivers of a Broadcast.
+	Send []byte
+	// After, if not nil, must be done, and well, before the operation begins; those
+	// posted later stay behind it. It fails only with the whole group. Who completes it nudges the lane.
+	After *Work
+}
