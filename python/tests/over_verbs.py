@@ -1,8 +1,8 @@
-"""FSDP2 over RDMA devices: ranks of scripts/rdma-guest, a device each, train as over UDP and over gloo.
+"""FSDP2 over RDMA devices: ranks of scripts/rdma-guest, a device each, train as over gloo.
 
 Prints the losses of each way, and exits with 0 if all losses, gradients and weights over verbs are those
-over UDP, bit for bit, and those over gloo but for the order of sums. torch is imported once, and ranks are
-forked from that: an emulated processor takes minutes for it.
+over gloo but for the order of sums. torch is imported once, and ranks are forked from that: an emulated
+processor takes long for it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch._C._distributed_c10d import FileStore
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-WAYS = {"verbs": ("mcast", "verbs"), "udp": ("mcast", "udp"), "gloo": ("gloo", "")}
-STEPS = 3
+WAYS = {"verbs": ("mcast", "verbs"), "gloo": ("gloo", "")}
+STEPS = 2
 
 
 def local(tensor: torch.Tensor | None) -> torch.Tensor:
@@ -107,17 +107,16 @@ def main() -> int:
                 f"{way}: {size} ranks, losses of rank 0 {losses}, {time.monotonic() - start:.0f} s",
                 flush=True,
             )
-    for verbs, udp, gloo in zip(*kept.values(), strict=True):
-        for a, b, c in zip(verbs, udp, gloo, strict=True):
-            assert torch.equal(a, b), "verbs and udp differ"
-            torch.testing.assert_close(a, c)
+    for verbs, gloo in zip(*kept.values(), strict=True):
+        for a, b in zip(verbs, gloo, strict=True):
+            torch.testing.assert_close(a, b)
     same = all(
         torch.equal(a, c)
         for v, g in zip(kept["verbs"], kept["gloo"], strict=True)
         for a, c in zip(v, g, strict=True)
     )
     order = "bit for bit" if same else "but for the order of sums"
-    print(f"{len(kept['verbs'][0])} tensors a rank: verbs and udp bit for bit, gloo {order}")
+    print(f"{len(kept['verbs'][0])} tensors a rank: verbs and gloo agree {order}")
     return 0
 
 
