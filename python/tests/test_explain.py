@@ -67,6 +67,18 @@ def test_what_is_hidden_needs_no_word() -> None:
     assert e.exposed == pytest.approx(1 / end)
 
 
+def test_who_gathers_early_enough_need_not_do_so_earlier() -> None:
+    events, waits, end = step(layers=20, took=1, compute=2, ahead=1)
+    for k in range(2, 20, 3):  # another rank comes late
+        events.append(Event("allgather", end, end + 3, MB, f"block{k}"))
+        waits.append(Wait("allgather", end + 1, end + 3, f"block{k}"))
+        end += 4
+    e = explain(events, waits, 0, end, replace(SETUP, prefetch=1))
+    assert e.exposed > 0.1
+    assert e.findings == ()
+    assert "mcast explain names ranks" in str(e)
+
+
 def test_nothing_hides_more_than_is_computed() -> None:
     events, waits, end = step(layers=10, took=5, compute=0.1, ahead=2)
     assert causes(explain(events, waits, 0, end, replace(SETUP, prefetch=2))) == ["network-bound"]

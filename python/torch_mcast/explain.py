@@ -138,8 +138,12 @@ class Explanation:
             whose = ", ".join(m or "(root)" for m in f.modules[:4]) + (", ..." if len(f.modules) > 4 else "")
             lines += ["", f"{f.cause}{': ' + whose if whose else ''} (up to {f.gain:.0%} of the step)"]
             lines += [f"  {f.what}", f"  Helps: {f.remedy}"]
-        if not self.findings:
+        if not self.findings and self.exposed < _MATTERS:
             lines.append("No trouble was found.")
+        elif not self.findings:
+            lines.append(
+                "Nothing here would hide them: see mcast explain for ranks, links and hosts that are late."
+            )
         return "\n".join(lines)
 
 
@@ -248,10 +252,10 @@ def _gathers(
                 (first.end - first.start) / span,
             )
         ]
-    if gain < _MATTERS:
-        return []
     compute = spent.compute / max(len(gathers), 1)
-    ahead = max(setup.prefetch + 1, min(8, math.ceil(median(took) / max(compute, 1e-9))))
+    ahead = min(8, max(1, math.ceil(median(took) / max(compute, 1e-9))))
+    if gain < _MATTERS or ahead <= setup.prefetch:
+        return []  # they begin early enough: it is other ranks, or the network now and then, that are late
     return [
         Finding(
             "few-prefetches",
