@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,12 @@ class Block(nn.Module):
 def train(case: Case) -> None:
     """Be a rank, and print what is said."""
     torch.set_num_threads(1)
-    dist.init_process_group(case.backend)
+    dist.init_process_group(
+        case.backend,
+        init_method=f"file://{os.environ['STORE']}",
+        rank=int(os.environ["RANK"]),
+        world_size=RANKS,
+    )
     model = nn.Sequential(*(Block(case.rows) for _ in range(BLOCKS)))
     for block in model[:-1]:
         fully_shard(block)
@@ -95,15 +100,8 @@ def train(case: Case) -> None:
 
 def run(name: str) -> dict[str, object]:
     """Run a case; return what rank 0 said."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    env = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(RANKS),
-        "MCAST_FABRIC": "udp",
-    }
+    store = os.path.join(tempfile.mkdtemp(prefix="mcast-explain-"), "store")
+    env = {"STORE": store, "WORLD_SIZE": str(RANKS), "MCAST_FABRIC": "udp"}
     ranks = [
         subprocess.Popen(
             [sys.executable, __file__, "--rank-of", name],
