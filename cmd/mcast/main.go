@@ -1,8 +1,8 @@
 // Command mcast measures and explains torch-mcast: `mcast bench` runs the
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
-// made of network namespaces, `mcast top` shows what running ranks do, `mcast
-// metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
+// made of network namespaces, `mcast top` shows what running ranks do, `mcast explain`
+// says why they are slow, `mcast metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
 // plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration, `mcast secret` makes a
 // secret for a job.
 package main
@@ -27,6 +27,7 @@ type commands struct {
 	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, on a simulated cluster."`
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	Top     topCommand     `cmd:"" help:"Show what the ranks of this host do: operations, GB/s, who is late, repairs."`
+	Explain explainCommand `cmd:"" help:"Say why a running job is slower than it could be: which rank, link or host, and what helps."`
 	Metrics metricsCommand `cmd:"" help:"Give Prometheus what the ranks of this host count."`
 	Trace   traceCommand   `cmd:"" help:"Work on traces of what ranks did last."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`

@@ -34,7 +34,14 @@ type watchFlags struct {
 }
 
 // look returns what looks for ranks.
-func (f *watchFlags) look() (func() ([]watch.Rank, []error), error) {
+func (f *watchFlags) look() (func() ([]watch.Rank, []error), error) { return f.by(watch.Look) }
+
+// closely returns what looks for ranks, and at what the kernel says of their places.
+func (f *watchFlags) closely() (func() ([]watch.Rank, []error), error) {
+	return f.by(watch.LookClosely)
+}
+
+func (f *watchFlags) by(look func([]string) ([]watch.Rank, []error)) (func() ([]watch.Rank, []error), error) {
 	directory := f.Directory
 	if directory == "" {
 		s, err := config.FromEnviron()
@@ -47,15 +54,19 @@ func (f *watchFlags) look() (func() ([]watch.Rank, []error), error) {
 	}
 	return func() ([]watch.Rank, []error) {
 		if directory == "auto" {
-			return watch.Look(live.Directories())
+			return look(live.Directories())
 		}
-		return watch.Look([]string{directory})
+		return look([]string{directory})
 	}, nil
 }
 
 // Run serves or writes until a signal, or prints once if neither is asked for.
 func (c *metricsCommand) Run() error {
 	look, err := c.look()
+	if err != nil {
+		return err
+	}
+	closely, err := c.closely()
 	if err != nil {
 		return err
 	}
@@ -73,6 +84,7 @@ func (c *metricsCommand) Run() error {
 	if c.Listen != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+		mux.Handle("GET "+watch.RanksPath, watch.Serve(closely)) // mcast explain --hosts
 		end, err := serveHTTP("listen", c.Listen, mux, log)
 		if err != nil {
 			return err

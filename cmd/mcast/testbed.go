@@ -25,10 +25,11 @@ type testbedCommand struct {
 	Counters testbedCountersCommand `cmd:"" help:"Show what passed every host NIC and switch port."`
 	Fault    testbedFaultCommand    `cmd:"" help:"Break a link, and mend it."`
 
-	Faults      testbedFaultsCommand      `cmd:"" help:"Try the catalogue of faults, docs/FAULTS.md, on testbeds of their own."`
-	FaultWorker testbedFaultWorkerCommand `cmd:"" hidden:""`
-	Refuse      testbedRefuseCommand      `cmd:"" hidden:"" help:"Run a command that is refused some system calls."`
-	Attack      testbedAttackCommand      `cmd:"" help:"Record what the ranks of a group multicast, forge and replay it, from their addresses. For hosts of a testbed."`
+	Faults        testbedFaultsCommand        `cmd:"" help:"Try the catalogue of faults, docs/FAULTS.md, on testbeds of their own."`
+	FaultWorker   testbedFaultWorkerCommand   `cmd:"" hidden:""`
+	TroubleWorker testbedTroubleWorkerCommand `cmd:"" hidden:""`
+	Refuse        testbedRefuseCommand        `cmd:"" hidden:"" help:"Run a command that is refused some system calls."`
+	Attack        testbedAttackCommand        `cmd:"" help:"Record what the ranks of a group multicast, forge and replay it, from their addresses. For hosts of a testbed."`
 
 	Experiment testbedExperimentCommand `cmd:"" help:"Measure torch-mcast beside its peers, on testbeds of their own."`
 }

@@ -15,6 +15,7 @@ import (
 // TestCountersArePassedOn: every counter of a protocol, in its place, while others read.
 func TestCountersArePassedOn(t *testing.T) {
 	passOn[multicast.Stats](t)
+	passOn[multicast.Awaited](t)
 	passOn[reducescatter.Stats](t)
 }
 

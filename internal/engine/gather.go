@@ -63,7 +63,8 @@ type Gather struct {
 	delayed  []delayed
 	lent     []lent // done but for their input
 	counted  counters[multicast.Stats]
-	repaired uint64 // chunks that the trace knows of
+	repaired uint64                        // chunks that the trace knows of
+	awaited  []counters[multicast.Awaited] // by rank
 	inbox[GatherOp]
 	cfg GatherConfig
 
@@ -118,6 +119,7 @@ func NewGather(cfg GatherConfig) *Gather {
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,
 		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
+		awaited: make([]counters[multicast.Awaited], cfg.Core.Size),
 	}
 	g.class = cfg.Class.open()
 	g.comm.Relay(cfg.Relay)
@@ -439,6 +441,9 @@ func (g *Gather) complete() {
 		*o = gatherOp{}
 		g.toFront()
 		g.counted.store(g.comm.Stats()) // whoever waits may look at them next
+		for r, a := range g.comm.Awaited() {
+			g.awaited[r].store(a)
+		}
 		if d.Err != nil {
 			d.Err = g.fault.Load()
 		}
@@ -512,6 +517,9 @@ func (g *Gather) Broken(rank int, err error) {
 
 // Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
 func (g *Gather) Stats() (multicast.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
+
+// Awaited returns what a rank was waited for in operations that are done. Any goroutine may call it.
+func (g *Gather) Awaited(rank int) multicast.Awaited { return g.awaited[rank].load() }
 
 // Close closes the fabric. Nobody may drive the engine any more.
 func (g *Gather) Close() error { return g.fab.Close() }

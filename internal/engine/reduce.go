@@ -67,9 +67,10 @@ type Reduce struct {
 	claimed  time.Duration // when the link was last claimed
 	class    class
 	watched  watched
-	resent   uint64        // contributions that the trace knows of
-	moved    uint64        // reducescatter.Waiting.Moved when somebody last asked
-	movedAt  time.Duration // ... and since when
+	resent   uint64                                   // contributions that the trace knows of
+	moved    uint64                                   // reducescatter.Waiting.Moved when somebody last asked
+	movedAt  time.Duration                            // ... and since when
+	awaited  []struct{ begin, input atomic.Duration } // by rank
 
 	start   sync.Once // Route is started, or never will be
 	ended   sync.WaitGroup
@@ -101,7 +102,8 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	if cfg.Clock == nil {
 		cfg.Clock = NewClock()
 	}
-	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1)}
+	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1),
+		awaited: make([]struct{ begin, input atomic.Duration }, cfg.Size)}
 	r.class = cfg.Class.open()
 	r.clock, r.wake, r.traced, r.describe = cfg.Clock, r.Wake, cfg.Trace, (*ReduceOp).traced
 	r.added = func() {
@@ -313,9 +315,36 @@ func (r *Reduce) book(busy bool) {
 	case moving:
 		phase = overlap.Transfer
 	}
-	if phase != w.watch.Phase() {
-		w.enter(phase, r.clock())
+	r.enter(number, w, phase)
+}
+
+// enter has an operation wait for something else, and books on a rank what it has waited for that.
+func (r *Reduce) enter(number uint32, w *Work, phase overlap.Phase) {
+	before := w.watch.Phase()
+	if phase == before {
+		return
 	}
+	d := w.enter(phase, r.clock())
+	if begun, input, ok := r.lane.Latest(number); ok && !w.switched {
+		switch before {
+		case overlap.Peers:
+			r.awaited[begun].begin.Add(d)
+		case overlap.Transfer:
+			r.awaited[input].input.Add(d)
+		}
+	}
+}
+
+// AwaitedInput is for how long a rank was waited for in Reduce-Scatters and Reduces that went directly.
+type AwaitedInput struct {
+	Begin time.Duration // until it had begun them, all others having done so
+	Input time.Duration // until the rest of its input was there
+}
+
+// Awaited returns what a rank was waited for. Any goroutine may call it.
+func (r *Reduce) Awaited(rank int) AwaitedInput {
+	a := &r.awaited[rank]
+	return AwaitedInput{a.begin.Load(), a.input.Load()}
 }
 
 // obey does what Route wants.
@@ -356,6 +385,7 @@ func (r *Reduce) finish() bool {
 		r.works[number%maxTracked] = nil
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
 		w.switched = r.lane.Stats().Switched > before
+		r.enter(number, w, overlap.Finish)
 		r.done(w, nil)
 	}
 }

@@ -95,13 +95,14 @@ func (w *Work) Book(b *Book) {
 	}
 }
 
-// enter says that the operation has come to a phase.
-func (w *Work) enter(p overlap.Phase, at time.Duration) {
-	w.watch.Enter(p, at)
+// enter says that the operation has come to a phase, and returns how long it was in the one before.
+func (w *Work) enter(p overlap.Phase, at time.Duration) (passed time.Duration) {
+	passed = w.watch.Enter(p, at)
 	if p > w.reached {
 		w.reached = p
 		w.traced.Enter(w.number, p, at)
 	}
+	return passed
 }
 
 func (w *Work) finish(at time.Duration, err error) {

@@ -17,6 +17,7 @@ type Live struct {
 	ReduceInFlight int       `json:"reduce_in_flight"`
 	Waiting        []Waiting `json:"waiting"` // what has not moved for a second or more
 	Times          []Times   `json:"times"`
+	Awaited        []Awaited `json:"awaited"`          // other ranks, and this one's own sending
 	Failed         string    `json:"failed,omitempty"` // why all operations end
 }
 
@@ -44,7 +45,7 @@ func (g *Group) publish() {
 // Live returns what the group is and does now.
 func (g *Group) Live() Live {
 	l := Live{
-		Group: strconv.FormatUint(g.agreed.job, 16), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(),
+		Group: strconv.FormatUint(g.agreed.job, 16), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
 		GatherInFlight: g.gather.InFlight(), ReduceInFlight: g.reduce.InFlight(),
 	}
 	l.Info.Peers, l.Info.Unheard = nil, nil

@@ -3,6 +3,7 @@ package watch
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ type Rank struct {
 	PID     int
 	Run     string
 	At      time.Duration // by the process's clock
+	Host    string        // name of the host
+	Place   *Host         // nil unless it was asked for
 	group.Live
 }
 
@@ -30,15 +33,37 @@ func (r *Rank) id() id { return id{r.PID, r.Group, r.Info.Rank} }
 
 // Look returns all ranks that publish in some directories, group by group, and why others could not be seen.
 func Look(directories []string) (ranks []Rank, errs []error) {
+	host, _ := os.Hostname() // empty: it is not known
 	pages, errs := live.Read[group.Live](directories)
 	for _, p := range pages {
 		for _, g := range p.Groups {
-			ranks = append(ranks, Rank{p.Version, p.PID, p.Run, p.At, g})
+			ranks = append(ranks, Rank{Version: p.Version, PID: p.PID, Run: p.Run, At: p.At, Host: host, Live: g})
 		}
 	}
 	slices.SortStableFunc(ranks, func(a, b Rank) int {
 		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(b.Info.Size, a.Info.Size), cmp.Compare(a.Group, b.Group),
 			cmp.Compare(a.Info.Rank, b.Info.Rank), cmp.Compare(a.PID, b.PID))
 	})
+	return ranks, errs
+}
+
+// LookClosely is Look, with what the kernel says of the place of each rank.
+func LookClosely(directories []string) (ranks []Rank, errs []error) {
+	ranks, errs = Look(directories)
+	type place struct {
+		pid   int
+		iface string
+	}
+	seen := map[place]*Host{} // groups of a process are in one place
+	for i := range ranks {
+		r := &ranks[i]
+		at := place{r.PID, r.Info.Interface}
+		if seen[at] == nil {
+			h := observe(os.DirFS("/"), r.PID, r.Info.Interface)
+			h.Links = linksOf(r.PID)
+			seen[at] = &h
+		}
+		r.Place = seen[at]
+	}
 	return ranks, errs
 }

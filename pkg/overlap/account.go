@@ -73,14 +73,15 @@ func (w *Watch) Start(at time.Duration) { *w = Watch{since: at} }
 // Phase returns the current phase.
 func (w *Watch) Phase() Phase { return w.phase }
 
-// Enter ends the current phase and begins another. A moment before the current phase began
-// counts as that.
-func (w *Watch) Enter(p Phase, at time.Duration) {
-	if at > w.since {
-		w.account[w.phase] += at - w.since
+// Enter ends the current phase and begins another, and returns how long the one before was. A moment before the
+// current phase began counts as that.
+func (w *Watch) Enter(p Phase, at time.Duration) (passed time.Duration) {
+	if passed = max(0, at-w.since); passed > 0 {
+		w.account[w.phase] += passed
 		w.since = at
 	}
 	w.phase = p
+	return passed
 }
 
 // Stop ends the last phase and returns the account.

@@ -24,6 +24,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -34,6 +35,7 @@ from torch.distributed import Work
 from torch.distributed.fsdp import FSDPModule
 
 from . import nccl
+from .explain import Explanation, Setup, Shards, explain
 from .interference import Collective, Meter
 from .nccl import Groups
 from .param_groups import on_cpu, param_groups
@@ -78,7 +80,8 @@ class Handle:
         self.groups = groups
         self.why_serial = why_serial
         self._defer = defer
-        self._pending: list[tuple[Work, Callable[[], None]]] = []
+        self._pending: list[tuple[Work, Callable[[], None], str]] = []  # with the module's name
+        self._setup: Callable[[], Setup]  # what explain() needs to know of the model
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
         self.interference = Meter(model, self.timeline)
 
@@ -92,18 +95,40 @@ class Handle:
         """Wait for all Reduce-Scatters left in flight. The end of each backward does this."""
         pending, self._pending = self._pending, []
         self._drains_after = -1
-        start = time.perf_counter()
         failure: Exception | None = None
-        for work, done in pending:
+        for work, done, module in pending:
+            start = time.perf_counter()
             try:
                 work.wait()
             except Exception as e:
                 failure = failure or e
             done()
-        if pending:
-            self.timeline.waited("reduce_scatter", start)
+            self.timeline.waited("reduce_scatter", start, module)
         if failure is not None:
             raise failure
+
+    def explain(self) -> Explanation:
+        """Say which collectives were exposed in what the timeline recorded last, and what would hide them.
+
+            handle.timeline.start()
+            ...  # a few steps
+            handle.timeline.stop()
+            print(handle.explain())
+
+        It says of each module how long its collectives were waited for, and what to change, with what that
+        would gain at most. On a GPU, where streams wait and not the host, only what has nothing to do with
+        waits is found.
+
+        Raises:
+            RuntimeError: nothing was recorded, or the recording goes on.
+        """
+        timeline = self.timeline
+        if timeline.recording or timeline.ended == 0:
+            raise RuntimeError(
+                "explain() is about a recording: call handle.timeline.start(), train, then "
+                "handle.timeline.stop()"
+            )
+        return explain(timeline.events, timeline.waits, timeline.began, timeline.ended, self._setup())
 
     def _group_for(self, kind: nccl.Kind, group: dist.ProcessGroup) -> dist.ProcessGroup:
         if self.groups is None:
@@ -125,7 +150,7 @@ class Handle:
         self.interference.note(Collective(kind, shard.numel(), shard.dtype, chosen, op))
         return chosen
 
-    def _keep(self, work: Work, done: Callable[[], None]) -> bool:
+    def _keep(self, work: Work, done: Callable[[], None], module: str) -> bool:
         """Leave a Reduce-Scatter in flight until the end of this backward; False outside a backward."""
         task = torch._C._current_graph_task_id()
         if task < 0:
@@ -135,7 +160,7 @@ class Handle:
             self.drain()
             Variable._execution_engine.queue_callback(self.drain)
             self._drains_after = task
-        self._pending.append((work, done))
+        self._pending.append((work, done, module))
         return True
 
 
@@ -154,9 +179,10 @@ class _Comm:
 class _AllGather(_Comm):
     """Allgather that counts the time spent waiting for it."""
 
-    def __init__(self, handle: Handle, param_group: Any) -> None:
+    def __init__(self, handle: Handle, param_group: Any, name: str) -> None:
         super().__init__(handle)
         self.param_group = param_group
+        self.name = name
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
@@ -188,23 +214,24 @@ class _AllGather(_Comm):
             async_op=True,
         )
         on_gpu = input_tensor.device.type != "cpu"
-        done = timeline.track("allgather", work, start, input_tensor.nbytes, on_gpu)
+        done = timeline.track("allgather", work, start, input_tensor.nbytes, self.name, on_gpu)
         if async_op:
-            return _TimedWork(work, timeline, done)
+            return _TimedWork(work, timeline, done, self.name)
         work.wait()
         done()
-        timeline.waited("allgather", start)
+        timeline.waited("allgather", start, self.name)
         return None
 
 
 class _TimedWork(Work):
     """A work whose wait is counted."""
 
-    def __init__(self, inner: Work, timeline: Timeline, done: Callable[[], None]) -> None:
+    def __init__(self, inner: Work, timeline: Timeline, done: Callable[[], None], module: str) -> None:
         super().__init__()
         self._inner = inner
         self._timeline = timeline
         self._done = done
+        self._module = module
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         start = time.perf_counter()
@@ -212,7 +239,7 @@ class _TimedWork(Work):
             return self._inner.wait(timeout)
         finally:
             self._done()
-            self._timeline.waited("allgather", start)
+            self._timeline.waited("allgather", start, self._module)
 
     def is_completed(self) -> bool:
         return self._inner.is_completed()
@@ -252,7 +279,7 @@ class _ReduceScatter(_Comm):
             group=handle._noted("reduce_scatter", group, output_tensor, op),
             async_op=True,
         )
-        done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, on_gpu)
+        done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, self.name, on_gpu)
         if on_gpu:
             # Before FSDP records, on this stream, the event behind which it frees the input's memory.
             work.wait()
@@ -260,7 +287,7 @@ class _ReduceScatter(_Comm):
             handle.deferred += 1
             return
         if reason is None:
-            if handle._keep(work, done):
+            if handle._keep(work, done, self.name):
                 handle.deferred += 1
                 return
             reason = "outside a backward: nothing would wait for it"
@@ -268,7 +295,7 @@ class _ReduceScatter(_Comm):
         handle.reasons[self.name] = reason
         work.wait()
         done()
-        handle.timeline.waited("reduce_scatter", start)
+        handle.timeline.waited("reduce_scatter", start, self.name)
 
     def why_block(self, reduce_dtype: torch.dtype, op: Any) -> str | None:
         """Return what reads the output of CPU tensors before the end of the backward, or None.
@@ -353,8 +380,9 @@ def enable(
             handle.reasons[name] = "several parameter groups in one module: left to FSDP"
             continue
         custom: Any = module  # the interfaces are private classes of torch, so ours only look like them
-        custom.set_custom_all_gather(_AllGather(handle, groups[0]))
+        custom.set_custom_all_gather(_AllGather(handle, groups[0], name))
         custom.set_custom_reduce_scatter(_ReduceScatter(handle, module, name))
+    handle._setup = partial(_setup, handle, named, int(prefetch))
     if prefetch:
         modules = [module for _, module in named]
         _prefetch(modules, int(prefetch), isinstance(model, FSDPModule))
@@ -362,6 +390,21 @@ def enable(
             for param_group in param_groups(module):
                 param_group.unshard_async_op = True
     return handle
+
+
+def _setup(handle: Handle, named: list[tuple[str, FSDPModule]], prefetch: int) -> Setup:
+    """Return what Handle.explain needs to know of the model."""
+    shards = {}
+    for name, module in named:
+        elements = padded = ranks = 0
+        for group in param_groups(module):
+            ranks = group.mesh_info.shard_mesh_size
+            elements += sum(p._orig_size.numel() for p in group.fsdp_params)
+            padded += sum(p.padded_sharded_param_size.numel() * ranks for p in group.fsdp_params)
+        shards[name] = Shards(elements, padded, ranks)
+    first = param_groups(named[0][1])[0]
+    group = handle._group_for("allgather", first._all_gather_process_group)
+    return Setup(prefetch, dist.get_backend(group), not on_cpu(named[0][1]), dict(handle.reasons), shards)
 
 
 def _choose(

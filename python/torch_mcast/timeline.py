@@ -29,12 +29,14 @@ class Event:
         start: when it was posted.
         end: when it was done.
         nbytes: bytes of this rank's shard.
+        module: whose it is, "" is the root.
     """
 
     kind: Kind
     start: float
     end: float
     nbytes: int
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Wait:
     kind: Kind
     start: float
     end: float
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,28 +75,35 @@ class Summary:
 
 
 class Timeline:
-    """Records events between start() and stop(); costs nothing outside of that."""
+    """Records events between start() and stop(); costs nothing outside of that.
+
+    Attributes:
+        events: collectives of the last recording that were waited for.
+        waits: when the training waited.
+        began: when it was started, in seconds of time.perf_counter().
+        ended: when it was stopped.
+    """
 
     def __init__(self) -> None:
         self.recording = False
         self.events: list[Event] = []
         self.waits: list[Wait] = []
-        self._began = 0.0
+        self.began = self.ended = 0.0
 
     def start(self) -> None:
         """Drop what was recorded and record from now on."""
         self.events, self.waits = [], []
-        self._began = time.perf_counter()
+        self.began = self.ended = time.perf_counter()
         self.recording = True
 
     def stop(self) -> Summary:
         """Stop recording and sum up the time since start(), over collectives that were waited for."""
         self.recording = False
-        now = time.perf_counter()
-        return summarize(self.events, self.waits, self._began, now)
+        self.ended = time.perf_counter()
+        return summarize(self.events, self.waits, self.began, self.ended)
 
     def track(
-        self, kind: Kind, work: Work, start: float, nbytes: int, on_gpu: bool = False
+        self, kind: Kind, work: Work, start: float, nbytes: int, module: str = "", on_gpu: bool = False
     ) -> Callable[[], None]:
         """Record a collective in flight since `start`; return what to call when a wait for it has returned.
 
@@ -108,7 +118,7 @@ class Timeline:
 
         def done() -> None:
             if once.acquire(blocking=False):
-                events.append(Event(kind, start, time.perf_counter(), nbytes))
+                events.append(Event(kind, start, time.perf_counter(), nbytes, module))
 
         with contextlib.suppress(RuntimeError):
             work.get_future().add_done_callback(lambda _: done())
@@ -116,10 +126,10 @@ class Timeline:
                 return lambda: None
         return done
 
-    def waited(self, kind: Kind, start: float) -> None:
+    def waited(self, kind: Kind, start: float, module: str = "") -> None:
         """Record that the training waited since `start`."""
         if self.recording:
-            self.waits.append(Wait(kind, start, time.perf_counter()))
+            self.waits.append(Wait(kind, start, time.perf_counter(), module))
 
 
 def summarize(events: Iterable[Event], waits: Iterable[Wait], start: float, end: float) -> Summary:

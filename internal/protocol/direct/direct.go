@@ -32,6 +32,8 @@ type Comm struct {
 	out        []outbound
 	in         []bool   // a rank's header of the oldest unsummed operation has come
 	headers    int      // how many
+	last       int      // rank whose header was the last of an operation to come
+	least      int      // rank of which the least was there when the sum last waited for input
 	srcs       [][]byte // what the streams of all ranks hold, as far as it was shown in this round
 	common     int      // the least of what was shown, if short: fewer bytes than wanted
 	short      bool
@@ -120,6 +122,10 @@ func (c *Comm) Awaited() (begun bool, ranks []int) {
 	}
 	return true, ranks
 }
+
+// Latest returns the rank that was the last to begin an operation that all have begun, and the one of which the
+// least was there when the sum last waited for input.
+func (c *Comm) Latest() (begun, input int) { return c.last, c.least }
 
 // Err returns why the lane cannot go on, or nil.
 func (c *Comm) Err() error { return c.err }
@@ -219,7 +225,7 @@ func (c *Comm) wanted(p *op) int {
 func (c *Comm) Received(from int, b []byte) (taken int) {
 	if c.headers == c.size-1 {
 		if n := c.Wants(from); len(b) < n {
-			c.common, c.short = len(b)&^(wire.StreamAlign-1), true
+			c.common, c.short, c.least = len(b)&^(wire.StreamAlign-1), true, from
 		}
 		c.srcs[from] = b
 		return 0
@@ -228,7 +234,9 @@ func (c *Comm) Received(from int, b []byte) (taken int) {
 		return 0
 	}
 	c.in[from] = true
-	c.headers++
+	if c.headers++; c.headers == c.size-1 {
+		c.last = from
+	}
 	return wire.StreamAlign
 }
 

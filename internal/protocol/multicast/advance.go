@@ -22,6 +22,7 @@ func (c *Comm) advance() {
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if p.mode.barrier && !p.barrier.entered && ahead.mayEnter() {
 			p.barrier.enter(c.hearing.wants(c.now))
+			p.waits = c.now
 			c.disseminate(p)
 		}
 		if p.link.of != nil && !p.link.admitted && ahead.mayFlow(p.root, c.together(p)) {

@@ -125,9 +125,11 @@ type Comm struct {
 	hearing    hearing
 	flows      flows
 	laps       laps
-	lastRoot   int    // of what is serial
-	latest     uint32 // what is serial and the last chunk was of
-	past       past   // nothing without the build tag invariants
+	lastRoot   int       // of what is serial
+	latest     uint32    // what is serial and the last chunk was of
+	waitedFor  []Awaited // by rank
+	freed      Time      // when an operation was last received or done: those behind it have waited for that until then
+	past       past      // nothing without the build tag invariants
 }
 
 // New returns a communicator. It panics on a configuration that no fabric makes, such as a chunk of
@@ -139,6 +141,7 @@ func New(cfg Config) *Comm {
 	c := &Comm{
 		cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size, Order: topology.NewOrder(cfg.Ring)},
 		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), hearing: newHearing(cfg.Size, cfg.Deaf),
+		waitedFor: make([]Awaited, cfg.Size),
 	}
 	// Nothing precedes the first operation, so it needs no barrier of its own to open an epoch:
 	// joining was one.
@@ -219,6 +222,7 @@ func (c *Comm) complete(p *op, err error) {
 	c.done.push(Completion{Seq: p.seq, Err: err, Arena: p.mode.arena, Second: p.mode.second})
 	p.state = retained
 	p.timer.stop()
+	c.freed = c.now
 	c.inFlight--
 	if err == nil {
 		c.stats.Done++

@@ -50,6 +50,9 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 // everything.
 func (c *Comm) rightDone(p *op) {
 	p.handshake.right, p.moved = true, c.now
+	if p.received() && p.sender.done(&p.layout) {
+		c.waitedFor[c.topo.Right()].Handshake += c.waited(p)
+	}
 	c.backlog.remove(p.repairs.drop())
 	if p.link.of != nil {
 		c.expect(p, false)
@@ -66,12 +69,16 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	if p.mode.relay {
 		return // whoever sent that has not heard yet that there is no window
 	}
+	kept := p.state == active && c.sendable(p, true) == 0
 	shard := p.credit.hear(&p.layout, from, m)
 	if shard < 0 {
 		c.stats.Dropped++
 		return
 	}
 	p.moved = c.now
+	if kept && c.sendable(p, true) > 0 {
+		c.waitedFor[from].Credit += c.waited(p)
+	}
 	if m.Count == 1 {
 		c.hearing.want(c.now, true)
 	}

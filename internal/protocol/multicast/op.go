@@ -21,6 +21,7 @@ type op struct {
 	otherwise bool
 	viaRelay  bool // a chunk has come by relay
 	moved     Time // when something of it last happened, see Waiting
+	waits     Time // when the last of its waits ended, see Awaited
 	layout
 	barrier barrier
 	timer   timer

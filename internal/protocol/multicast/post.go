@@ -58,7 +58,7 @@ func (c *Comm) post(o Op) *op {
 	} else {
 		c.lay(p, &s, &m)
 	}
-	p.state, p.moved = active, c.now
+	p.state, p.moved, p.waits = active, c.now, c.now
 	if m.kind == serial {
 		c.join(p)
 		p.credit.link = &p.link

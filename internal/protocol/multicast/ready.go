@@ -30,6 +30,9 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 		return
 	}
 	p.barrier.hear(int(m.Round), m.Count == 1)
+	if p.barrier.entered {
+		c.waitedFor[from].Barrier += c.waited(p)
+	}
 	p.moved = c.now
 	c.disseminate(p)
 }

@@ -142,6 +142,9 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	p.moved = c.now
+	if p.state == active && p.receiver.whole(&p.layout, shard) {
+		c.waitedFor[h.Root].Chunks += c.waited(p)
+	}
 	// A probe overtakes what is relayed before it.
 	probed := h.IsMulticast() && p.mode.kind != reliable && c.hearing.relaysLately(c.now, int(h.Root))
 	if p.mode.kind != reliable {
@@ -175,6 +178,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		return
 	}
 	p.timer.stop()
+	c.freed = c.now
 	if p.mode.kind.inPlace() {
 		c.learn(p)
 		c.armAll() // the next one's turn has come

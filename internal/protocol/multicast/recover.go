@@ -79,7 +79,9 @@ func (c *Comm) suspectBehind(p *op, shard int) {
 // ask requests the missing chunks among [from, to) of a shard from the left neighbour: see
 // fetch.ask.
 func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
-	c.stats.Lost += uint64(p.fetch.ask(&p.layout, &c.out, &p.receiver, shard, from, to, certain, again, c.unreadable))
+	asked := uint64(p.fetch.ask(&p.layout, &c.out, &p.receiver, shard, from, to, certain, again, c.unreadable))
+	c.stats.Lost += asked
+	c.waitedFor[p.rootOf(shard)].Asked += asked
 }
 
 // answered settles the requests, of this rank and of the right neighbour, for a chunk that has just

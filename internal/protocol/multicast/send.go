@@ -83,6 +83,7 @@ func (c *Comm) Sent(seq uint32, n int) {
 		c.verify()
 		return
 	}
+	c.waitedFor[c.cfg.Rank].Chunks += c.waited(p)
 	p.sender.pass(&p.layout, &c.out)
 	c.advance()
 }

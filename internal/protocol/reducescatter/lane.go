@@ -189,6 +189,16 @@ func (l *Lane) Oldest() (number uint32, moving, whole, sending bool) {
 	return number, moving, whole, sending
 }
 
+// Latest says of a direct operation, the oldest in flight or one that was just done, which rank was the last to
+// begin it, and of which input was last waited for. Through a switch nobody knows.
+func (l *Lane) Latest(number uint32) (begun, input int, ok bool) {
+	if l.direct == nil || l.ops[number%collective.MaxInFlight].switched {
+		return 0, 0, false
+	}
+	begun, input = l.direct.Latest()
+	return begun, input, true
+}
+
 // Check looks for broken streams, for when nothing else can be done.
 func (l *Lane) Check() {
 	if l.streams != nil {

@@ -35,6 +35,7 @@ var All = []Experiment{
 	{"fsdp", "a training step of FSDP2 beside gloo, and what it waits for", fsdp},
 	{"allgather", "Allgather at link rate: time and bytes sent", allgather},
 	{"doctor", "faults, and what mcast doctor says of each", doctorFaults},
+	{"explain", "planted troubles, and what mcast explain says of each", explainTroubles},
 	{"nodes", "hosts of several ranks: time, and what crosses a host's link", nodes},
 	{"cpu", "ranks that share a host, links without limit: time and CPU seconds", cpu},
 	{"datapath", "Fig. 5 of Khalilov et al. (SC24): what one core receives, by the size of datagrams", datapath},
@@ -76,7 +77,7 @@ type Options struct {
 	Bytes  []int         // of a rank's shard
 	Losses []float64     // shares of frames
 	Peers  []string      // of Peers
-	Cases  []string      // parts of names of faults, for the experiment doctor; nil: all
+	Cases  []string      // parts of names of faults and troubles, for the experiments doctor and explain; nil: all
 	Rounds int           // each measures every peer once; 0: DefaultRounds
 	MTU    int           // 0: 9000
 	Burst  int           // of a link, bytes; 0: what passes in 2 ms, at least 4 frames

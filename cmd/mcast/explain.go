@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/explain"
+	"github.com/torch-mcast/torch-mcast/internal/watch"
+)
+
+// explainCommand says why a job is slow: docs/EXPLAIN.md.
+type explainCommand struct {
+	Seconds float64  `default:"10" placeholder:"N" help:"For how long to look at the job, 1 or more; it should do some steps meanwhile. Default: ${default}."`
+	Hosts   []string `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
+	JSON    bool     `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
+	watchFlags
+}
+
+// statusFound is the exit status if there is a finding; 0 that there is none, and statusError that nothing was seen.
+const statusFound = 1
+
+// Run looks twice and tells.
+func (c *explainCommand) Run() error {
+	ctx, stop := untilSignal()
+	defer stop()
+	report, err := c.explain(ctx)
+	if err == nil {
+		err = c.show(report)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "mcast explain:", err)
+		os.Exit(statusError)
+	case report.Found():
+		os.Exit(statusFound)
+	}
+	return nil
+}
+
+// look returns what looks for ranks and at their hosts.
+func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []error), error) {
+	if len(c.Hosts) > 0 {
+		if c.Directory != "" {
+			return nil, errors.New("--hosts and --directory are not allowed together: a host's `mcast metrics` has its own --directory")
+		}
+		return func() ([]watch.Rank, []error) { return watch.Fetch(ctx, c.Hosts) }, nil
+	}
+	return c.closely()
+}
+
+// explain looks at all ranks that there are at the beginning and at the end.
+func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
+	if c.Seconds < 1 {
+		return nil, fmt.Errorf("--seconds=%v is not allowed: want 1 or more", c.Seconds)
+	}
+	look, err := c.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, _ := look()
+	select {
+	case <-time.After(time.Duration(c.Seconds * float64(time.Second))):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	after, errs := look()
+	report := explain.Of(explain.Between(before, after), errs)
+	if len(report.Jobs) == 0 {
+		return nil, errors.Join(append([]error{errors.New("no rank was there all the time: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")}, errs...)...)
+	}
+	return report, nil
+}
+
+func (c *explainCommand) show(report *explain.Report) error {
+	if c.JSON {
+		return report.WriteJSON(os.Stdout)
+	}
+	for _, line := range report.Lines() {
+		if _, err := fmt.Println(printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

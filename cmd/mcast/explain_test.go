@@ -1,0 +1,49 @@
+package main
+
+import (
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/watch"
+)
+
+// TestExplainOfHosts: two looks at what hosts serve are an interval, of which there is a verdict.
+func TestExplainOfHosts(t *testing.T) {
+	var looks atomic.Int64
+	server := httptest.NewServer(watch.Serve(func() ([]watch.Rank, []error) {
+		n := time.Duration(looks.Add(1))
+		var ranks []watch.Rank
+		for r := range 2 {
+			ranks = append(ranks, watch.Rank{
+				PID: r, At: n * time.Second, Host: "node\x1b7", Place: &watch.Host{Throttled: n * time.Duration(r) * time.Second / 2},
+				Live: group.Live{Group: "abc", Info: group.Info{Rank: r, Size: 3, Fabric: "udp"}},
+			})
+		}
+		return ranks, nil
+	}))
+	defer server.Close()
+	c := explainCommand{Seconds: 1, Hosts: []string{strings.TrimPrefix(server.URL, "http://")}}
+	report, err := c.explain(t.Context())
+	require.NoError(t, err)
+	require.True(t, report.Found())
+	text := strings.Join(report.Lines(), "\n")
+	require.Contains(t, text, "group abc: 2 of 3 ranks for 1s, fabric udp")
+	require.Contains(t, text, "1 ranks are on hosts that were not looked at")
+	require.Contains(t, text, "\nhost: cpu-quota, rank 1\n")
+	require.Contains(t, text, "\n  - its threads were throttled for 0.50 s of a second")
+
+	for want, c := range map[string]explainCommand{
+		"--seconds=0.5 is not allowed: want 1 or more":            {Seconds: 0.5},
+		"--hosts and --directory are not allowed together":        {Seconds: 1, Hosts: []string{"a"}, watchFlags: watchFlags{Directory: "/tmp"}},
+		"no rank was there all the time: none of this user runs ": {Seconds: 1, watchFlags: watchFlags{Directory: t.TempDir()}},
+	} {
+		_, err := c.explain(t.Context())
+		require.ErrorContains(t, err, want)
+	}
+}

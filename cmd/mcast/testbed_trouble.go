@@ -1,0 +1,24 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/troubles"
+)
+
+// testbedTroubleWorkerCommand is a rank that trains, which `mcast testbed experiment explain` starts.
+type testbedTroubleWorkerCommand struct {
+	Plan string `arg:"" help:"A troubles.Plan, as JSON."`
+}
+
+// Run trains until it is ended.
+func (c *testbedTroubleWorkerCommand) Run() error {
+	var plan troubles.Plan
+	if err := json.Unmarshal([]byte(c.Plan), &plan); err != nil {
+		return fmt.Errorf("the plan of a training: %w", err)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	return troubles.Train(ctx, plan)
+}

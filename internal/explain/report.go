@@ -1,0 +1,125 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Report is what is said of all jobs that were looked at.
+type Report struct {
+	Jobs []Explained `json:"jobs"`
+	// Missing says which hosts or processes did not answer.
+	Missing []string `json:"missing"`
+}
+
+// Explained is a job with its verdict.
+type Explained struct {
+	Job
+	Findings []Finding `json:"findings"`
+}
+
+// Of returns the report of some jobs.
+func Of(jobs []Job, missing []error) *Report {
+	r := &Report{Jobs: []Explained{}, Missing: []string{}}
+	for i := range jobs {
+		r.Jobs = append(r.Jobs, Explained{jobs[i], append([]Finding{}, Verdict(&jobs[i])...)})
+	}
+	for _, err := range missing {
+		r.Missing = append(r.Missing, err.Error())
+	}
+	return r
+}
+
+// Found reports whether there is a finding.
+func (r *Report) Found() bool {
+	for i := range r.Jobs {
+		if len(r.Jobs[i].Findings) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// WriteJSON writes it for programs.
+func (r *Report) WriteJSON(to io.Writer) error {
+	e := json.NewEncoder(to)
+	e.SetIndent("", " ")
+	return e.Encode(r)
+}
+
+// Lines are it for people.
+func (r *Report) Lines() (lines []string) {
+	for i := range r.Jobs {
+		if i > 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, r.Jobs[i].lines()...)
+	}
+	for _, m := range r.Missing {
+		lines = append(lines, "does not answer: "+m)
+	}
+	return lines
+}
+
+func (e *Explained) lines() []string {
+	first := &e.Accounts[0]
+	head := fmt.Sprintf("group %s: %d of %d ranks for %v, fabric %s", e.Group, len(e.Accounts), e.Size, first.Span.Round(100*time.Millisecond), first.Fabric)
+	if first.Interface != "" {
+		head += " on " + first.Interface
+	}
+	if e.Run != "" {
+		head += ", run " + e.Run
+	}
+	lines := []string{
+		head,
+		"In flight is the part of that time with a collective under way. The rest is what operations, beside each other, waited for: older ones,",
+		"other ranks to begin, a turn or credit to send, bytes, the last word of others. Of chunks: those that came by repair. Of the link: what is used.",
+		fmt.Sprintf("%5s %10s %7s %7s %7s %7s %7s %8s %6s  %s", "rank", "in flight", "queued", "begin", "turn", "bytes", "word", "repairs", "link", "host"),
+	}
+	for i := range e.Accounts {
+		lines = append(lines, e.Accounts[i].line())
+	}
+	if len(e.Accounts) < e.Size {
+		lines = append(lines, fmt.Sprintf("%d ranks are on hosts that were not looked at (--hosts): ranks are compared with each other, so look at all.", e.Size-len(e.Accounts)))
+	}
+	if len(e.Findings) == 0 {
+		return append(lines, "No trouble was found.")
+	}
+	for i := range e.Findings {
+		lines = append(lines, e.Findings[i].lines()...)
+	}
+	return lines
+}
+
+// line is a rank's.
+func (a *Account) line() string {
+	phase := func(name string) string {
+		return percent((a.count("gather_"+name+"_ns") + a.count("reduce_"+name+"_ns")) / float64(max(a.Span, 1)))
+	}
+	repaired, _ := a.repairedShare()
+	used := "-"
+	if c := a.capacity(); c > 0 {
+		used = percent(max(float64(a.Place.InBytes), float64(a.Place.OutBytes)) / c)
+	}
+	where := a.Host
+	if a.Address != "" {
+		where += " " + a.Address
+	}
+	return fmt.Sprintf("%5d %10s %7s %7s %7s %7s %7s %8s %6s  %s", a.Rank, percent(a.busy()), phase("queued"), phase("peers"), phase("turn"),
+		phase("transfer"), phase("finish"), percent(repaired), used, strings.TrimSpace(where))
+}
+
+func (f *Finding) lines() []string {
+	head := fmt.Sprintf("%s: %s", f.Limit, f.Cause)
+	if len(f.Ranks) > 0 {
+		head += ", " + strings.TrimSpace(plural(f.Ranks, "", ""))
+	}
+	lines := []string{"", head, "  " + f.What}
+	for _, figure := range f.Figures {
+		lines = append(lines, "  - "+figure)
+	}
+	return append(lines, "  Helps: "+f.Remedy)
+}

@@ -1,0 +1,173 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Rules about a rank that others wait for. All compare ranks with each other, so that what is alike for all, such as a
+// small or a slow network, is nobody's fault, and need three of them: of two that wait for each other neither is odd.
+const fewest = 3
+
+// Thresholds, as parts of the interval. Of healthy jobs on two cores that others used as well, ranks differed by 0.08 at most
+// in how long they had something in flight, and one was waited for by 0.2 more than another; planted troubles made it 0.3 to 1.
+const (
+	lateBy     = 0.12 // less in flight than the others, which wait for it meanwhile
+	awaitedBy  = 0.12 // ... and by so much more than for any other rank
+	slowBy     = 0.25 // waited for by so much more than any other rank, though it came in time
+	throttleBy = 0.05 // kept from running by a quota
+	fewOps     = 0.35 // Account.Even of the ranks that wait: a few operations have all of the waiting
+)
+
+// waitedFor returns, for a rank, the part of the interval that those ranks that were seen, but for one, have waited for
+// it, in the mean. Operations beside each other each wait, so that it may be above 1.
+func (j *Job) waitedFor(rank, but int) float64 {
+	sum, n := 0.0, 0
+	for i := range j.Accounts {
+		a := &j.Accounts[i]
+		if a.Rank == rank || a.Rank == but {
+			continue
+		}
+		w := a.of(rank)
+		sum += a.share(w.Barrier + w.Chunks + w.Credit + w.Handshake + w.Begin + w.Input)
+		n++
+	}
+	return sum / float64(max(n, 1))
+}
+
+// odd is by how much more a rank is waited for than any other, without what it waits for itself.
+func (j *Job) odd(rank int) (by, mine float64) {
+	mine = j.waitedFor(rank, -1)
+	others := 0.0
+	for other := range j.Size {
+		if other != rank {
+			others = max(others, j.waitedFor(other, rank))
+		}
+	}
+	return mine - others, mine
+}
+
+// waits is the figure of it.
+func waits(mine, odd float64) string {
+	return fmt.Sprintf("in each second operations of the others wait for it for %.2f s, beside each other, and for any other rank for %.2f s at most", mine, mine-odd)
+}
+
+// late finds ranks that come late to collectives: they have less in flight than the others, which wait for them.
+func late(j *Job) (found []Finding) {
+	if len(j.Accounts) < fewest {
+		return nil
+	}
+	busy := j.each((*Account).busy)
+	for i := range j.Accounts {
+		a := &j.Accounts[i]
+		others := median(without(busy, i))
+		odd, mine := j.odd(a.Rank)
+		if others-busy[i] < lateBy || odd < awaitedBy {
+			continue
+		}
+		f := Finding{
+			Cause: "slow-rank", Limit: Application, Ranks: []int{a.Rank}, Share: others - busy[i],
+			What: fmt.Sprintf("rank %d comes late to its collectives, and all others wait for it: it computes longer than they do", a.Rank),
+			Figures: []string{
+				fmt.Sprintf("it has collectives in flight for %s of the time, the others for %s", percent(busy[i]), percent(others)),
+				waits(mine, odd),
+			},
+			Remedy: "look at what it does between collectives: a hot or throttled GPU (nvidia-smi -q -d PERFORMANCE), a longer batch, work that the others do not have",
+		}
+		delayed := j.each(func(a *Account) float64 { return a.share(a.Place.Delayed) })
+		switch spread := j.evenness(i); {
+		case spread < fewOps:
+			f.Cause = "late-now-and-then"
+			f.What = fmt.Sprintf("rank %d comes very late to a few of its collectives, and in time to the others: it has nothing to compute on, or something else to do", a.Rank)
+			f.Figures = append(f.Figures, fmt.Sprintf("the time of the ranks that wait lies in %s of their operations", percent(spread)))
+			f.Remedy = "look at its data loader (num_workers, prefetch_factor, the disk or the object store), at checkpoints and evaluation that it alone does, at garbage collection"
+		case delayed[i] > 0.5 && delayed[i] > 3*median(without(delayed, i)):
+			f.Cause, f.Limit = "cpu-busy", Host
+			f.What = fmt.Sprintf("rank %d comes late since others use the CPUs of its host", a.Rank)
+			f.Figures = append(f.Figures, fmt.Sprintf("its threads stood ready to run for %.1f s of a second", delayed[i]))
+			f.Remedy = "look for other processes there (top), fewer workers of the data loader, or give the rank cores of its own"
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// evenness is the median of Account.Even of all ranks but one.
+func (j *Job) evenness(but int) float64 {
+	return median(without(j.each(func(a *Account) float64 { return a.Even }), but))
+}
+
+// slow finds ranks that come in time and whose bytes come late all the same, from them or to them.
+func slow(j *Job) (found []Finding) {
+	if len(j.Accounts) < fewest {
+		return nil
+	}
+	busy := j.each((*Account).busy)
+	speed := j.each(func(a *Account) float64 { return float64(a.link()) })
+	for i := range j.Accounts {
+		a := &j.Accounts[i]
+		odd, mine := j.odd(a.Rank)
+		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy {
+			continue
+		}
+		sum := func(f func(b *Account) time.Duration) (s float64) {
+			for k := range j.Accounts {
+				if b := &j.Accounts[k]; k != i {
+					s += b.share(f(b))
+				}
+			}
+			return s / float64(len(j.Accounts)-1)
+		}
+		f := Finding{
+			Cause: "slow-link", Limit: Network, Ranks: []int{a.Rank}, Share: odd,
+			What: fmt.Sprintf("what goes to or comes from rank %d is slow, though it comes to its collectives in time: its link, or a port on the way", a.Rank),
+			Figures: []string{
+				waits(mine, odd),
+				fmt.Sprintf("of that for its data %.2f s, until it has theirs %.2f s",
+					sum(func(b *Account) time.Duration { w := b.of(a.Rank); return w.Chunks + w.Input }),
+					sum(func(b *Account) time.Duration { w := b.of(a.Rank); return w.Credit + w.Handshake })),
+			},
+			Remedy: "on its host: mcast doctor, ethtool " + a.Interface + " (speed, errors), cable and transceiver; at the switch the port's speed and errors",
+		}
+		if usual := median(without(speed, i)); speed[i] > 0 && speed[i] <= 0.7*usual {
+			f.Figures = append(f.Figures, fmt.Sprintf("its %s runs at %.0f Mbit/s, the others' at %.0f", a.Interface, speed[i], usual))
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// unseen finds a rank that is waited for and was not looked at.
+func unseen(j *Job) []Finding {
+	for rank := range j.Size {
+		if slices.ContainsFunc(j.Accounts, func(a Account) bool { return a.Rank == rank }) || j.Size < fewest {
+			continue
+		}
+		if odd, mine := j.odd(rank); odd >= slowBy {
+			return []Finding{{
+				Cause: "awaited-rank", Limit: Sender, Ranks: []int{rank}, Share: odd,
+				What:    fmt.Sprintf("rank %d is waited for, on a host that was not looked at", rank),
+				Figures: []string{waits(mine, odd)},
+				Remedy:  "run mcast explain with --hosts, or on its host as well: only with its own account can be said whether it is late or its link slow",
+			}}
+		}
+	}
+	return nil
+}
+
+// quotas finds ranks whose control group uses up its quota.
+func quotas(j *Job) (found []Finding) {
+	for i := range j.Accounts {
+		a := &j.Accounts[i]
+		if share := a.share(a.Place.Throttled); share >= throttleBy {
+			found = append(found, Finding{
+				Cause: "cpu-quota", Limit: Host, Ranks: []int{a.Rank}, Share: min(share, 1),
+				What:    fmt.Sprintf("rank %d runs into the CPU quota of its control group, and stands still until the next period", a.Rank),
+				Figures: []string{fmt.Sprintf("its threads were throttled for %.2f s of a second (cpu.stat)", share)},
+				Remedy:  "raise the quota (cpu.max; limits.cpu of the pod, or none: requests.cpu suffices), or use fewer threads",
+			})
+		}
+	}
+	return found
+}

@@ -1,0 +1,165 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limit is what a job waits for that is slower than it could be, after TCP's extended statistics (RFC 4898), which tell
+// sender, receiver and network apart.
+type Limit string
+
+// The limits.
+const (
+	Application Limit = "application" // what a rank does between its collectives
+	Sender      Limit = "sender"
+	Receiver    Limit = "receiver"
+	Network     Limit = "network"
+	Host        Limit = "host" // on which a rank runs
+	Switch      Limit = "switch"
+	Settings    Limit = "settings" // of the job
+)
+
+// Finding is why a job is slower than it could be.
+type Finding struct {
+	Cause   string   `json:"cause"` // short and always the same; docs/EXPLAIN.md has all
+	Limit   Limit    `json:"limit"`
+	Group   string   `json:"group"`
+	Ranks   []int    `json:"ranks"` // whose it is, ascending; none: the whole job's
+	What    string   `json:"what"`
+	Figures []string `json:"figures"` // that show it
+	Remedy  string   `json:"remedy"`
+	// Share is which part of the interval other ranks lose by it, or the weight of what shows it; findings are in its
+	// descending order.
+	Share float64 `json:"share"`
+}
+
+// most bounds the findings: whoever has more has one cause in common, and what is told first helps most.
+const most = 4
+
+// Verdict returns what makes a job slow, the worst first; nothing if it is well. What follows from another finding is left
+// out: a rank that a quota keeps from running is late for that and no other reason.
+func Verdict(j *Job) []Finding {
+	if len(j.Accounts) == 0 {
+		return nil
+	}
+	found := ended(j)
+	if len(found) == 0 {
+		direct := slices.Concat(quotas(j), losses(j), otherTraffic(j), interfaces(j), switches(j))
+		found = append(direct, unicast(j)...)
+		for _, f := range slices.Concat(late(j), slow(j), unseen(j)) {
+			if !slices.ContainsFunc(direct, func(d Finding) bool { return explains(&d, f.Ranks) }) {
+				found = append(found, f)
+			}
+		}
+		found = append(found, small(j)...)
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(b.Share, a.Share) })
+	found = found[:min(len(found), most)]
+	for i := range found {
+		found[i].Group = j.Group
+	}
+	return found
+}
+
+// explains reports whether a finding says why all of some ranks are late or slow.
+func explains(d *Finding, ranks []int) bool {
+	return !slices.ContainsFunc(ranks, func(r int) bool { return !slices.Contains(d.Ranks, r) })
+}
+
+// ended says that a job has failed or stands still. Nothing else matters then.
+func ended(j *Job) (found []Finding) {
+	for i := range j.Accounts {
+		if a := &j.Accounts[i]; a.Failed != "" {
+			return []Finding{{
+				Cause: "failed", Limit: Application, Ranks: []int{a.Rank}, What: "the group has failed: all its operations end with an error",
+				Figures: []string{a.Failed}, Remedy: "the error names who reported it; docs/TROUBLESHOOTING.md has what it means", Share: 1,
+			}}
+		}
+	}
+	return stalled(j)
+}
+
+// standsStill is from when on a wait is told by itself; a rank's log does so from then on, too.
+const standsStill = 5 * time.Second
+
+// stalled says for whom ranks wait in an operation that does not move. Who is waited for and waits itself is no cause.
+func stalled(j *Job) []Finding {
+	waits := map[int]bool{}
+	by := map[int]int{}
+	var longest time.Duration
+	operation := ""
+	for i := range j.Accounts {
+		for _, w := range j.Accounts[i].Waiting {
+			if w.For < standsStill {
+				continue
+			}
+			waits[j.Accounts[i].Rank] = true
+			for _, r := range w.Ranks {
+				by[r]++
+			}
+			if w.For > longest {
+				longest, operation = w.For, w.Operation
+			}
+		}
+	}
+	var first []int
+	for r := range by {
+		if !waits[r] {
+			first = append(first, r)
+		}
+	}
+	if longest == 0 {
+		return nil
+	}
+	slices.Sort(first)
+	f := Finding{
+		Cause: "stalled", Limit: Application, Ranks: first, Share: 1,
+		What:    fmt.Sprintf("nothing has moved for %v in %s", longest.Round(time.Second), operation),
+		Figures: []string{fmt.Sprintf("%d rank(s) wait", len(waits))},
+		Remedy:  "look at what it does: py-spy dump --pid PID on its host, and its log",
+	}
+	switch {
+	case len(first) > 0:
+		f.What += fmt.Sprintf(": %s not come", plural(first, "has", "have"))
+	default:
+		f.Limit, f.Remedy = Network, "they wait for each other: mcast doctor on their hosts looks at the paths between them"
+	}
+	return []Finding{f}
+}
+
+// plural is "rank 3 has" or "ranks 3, 5 have".
+func plural(ranks []int, one, many string) string {
+	words := make([]string, len(ranks))
+	for i, r := range ranks {
+		words[i] = fmt.Sprint(r)
+	}
+	if len(ranks) == 1 {
+		return "rank " + words[0] + " " + one
+	}
+	return "ranks " + strings.Join(words, ", ") + " " + many
+}
+
+// percent is a share.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+// median returns that of some numbers, at least one; of an even number the lower one of the two in the middle.
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)/2]
+}
+
+// each returns a figure of every rank that was seen.
+func (j *Job) each(f func(a *Account) float64) []float64 {
+	all := make([]float64, len(j.Accounts))
+	for i := range j.Accounts {
+		all[i] = f(&j.Accounts[i])
+	}
+	return all
+}
+
+// without returns all figures but one.
+func without(all []float64, i int) []float64 { return slices.Concat(all[:i], all[i+1:]) }

@@ -1,0 +1,263 @@
+package explain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/watch"
+)
+
+// recorded returns what ranks of a testbed counted while a trouble was planted (internal/lab/testbed/troubles), mostly
+// at rank 2; made anew each time.
+func recorded(t *testing.T) map[string]*Job {
+	text, err := os.ReadFile("testdata/recorded.ndjson")
+	require.NoError(t, err)
+	all := map[string]*Job{}
+	for line := range bytes.Lines(text) {
+		var r struct {
+			Trouble string
+			Job     Job
+		}
+		require.NoError(t, json.Unmarshal(line, &r))
+		all[r.Trouble] = &r.Job
+	}
+	return all
+}
+
+// said is the causes of findings and whose they are.
+func said(found []Finding) (all []string) {
+	for _, f := range found {
+		all = append(all, fmt.Sprint(f.Cause, f.Ranks))
+	}
+	return all
+}
+
+// planted is what is to be said of what was recorded.
+var planted = map[string][]string{
+	"healthy": nil, "healthy, busy links": nil, "healthy, through a switch": nil,
+	"slow rank": {"slow-rank[2]"}, "late data loader": {"late-now-and-then[2]"}, "slow link": {"slow-link[2]"}, "lossy link": {"lossy-link[2]"},
+	"small messages": {"small-messages[]"}, "switch overloaded": {"switch-overloaded[]"}, "wrong interface": {"wrong-interface[2]"},
+	"CPU quota": {"cpu-quota[2]"}, "checkpoint traffic": {"other-traffic[2 3]"},
+}
+
+func TestRecordedTroubles(t *testing.T) {
+	all := recorded(t)
+	require.Len(t, all, len(planted))
+	for name, want := range planted {
+		found := Verdict(all[name])
+		require.Equal(t, want, said(found), name)
+		for _, f := range found {
+			require.NotEmpty(t, f.Figures, name)
+			require.NotEmpty(t, f.Remedy, name)
+			require.NotEmpty(t, f.Limit, name)
+			require.Equal(t, all[name].Group, f.Group)
+		}
+	}
+}
+
+// relabel gives ranks other numbers.
+func relabel(j *Job, to []int) {
+	for i := range j.Accounts {
+		a := &j.Accounts[i]
+		a.Rank = to[a.Rank]
+		for k := range a.Awaited {
+			a.Awaited[k].Rank = to[a.Awaited[k].Rank]
+		}
+	}
+	slices.SortFunc(j.Accounts, func(a, b Account) int { return a.Rank - b.Rank })
+}
+
+// TestNumbersOfRanksDoNotMatter: whose trouble it is does.
+func TestNumbersOfRanksDoNotMatter(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 10 {
+		to := random.Perm(4)
+		for name, j := range recorded(t) {
+			var want []string
+			for _, f := range Verdict(j) {
+				for i := range f.Ranks {
+					f.Ranks[i] = to[f.Ranks[i]]
+				}
+				slices.Sort(f.Ranks)
+				want = append(want, said([]Finding{f})...)
+			}
+			relabel(j, to)
+			require.Equal(t, want, said(Verdict(j)), "%s %v", name, to)
+		}
+	}
+}
+
+// stretch has everything of a rank happen so many times.
+func (a *Account) stretch(by float64) {
+	long := func(d *time.Duration) { *d = time.Duration(float64(*d) * by) }
+	for name, n := range a.Counters {
+		a.Counters[name] = uint64(float64(n) * by)
+	}
+	for i := range a.Awaited {
+		w := &a.Awaited[i]
+		for _, d := range []*time.Duration{&w.Barrier, &w.Chunks, &w.Credit, &w.Handshake, &w.Begin, &w.Input} {
+			long(d)
+		}
+		w.Repaired = uint64(float64(w.Repaired) * by)
+	}
+	long(&a.Place.Throttled)
+	long(&a.Place.Delayed)
+	a.Place.InBytes, a.Place.OutBytes = uint64(float64(a.Place.InBytes)*by), uint64(float64(a.Place.OutBytes)*by)
+}
+
+// TestLengthOfTheIntervalDoesNotMatter: figures are of its parts.
+func TestLengthOfTheIntervalDoesNotMatter(t *testing.T) {
+	for _, by := range []float64{0.7, 3, 100} {
+		for name, j := range recorded(t) {
+			for i := range j.Accounts {
+				j.Accounts[i].stretch(by)
+				j.Accounts[i].Span = time.Duration(float64(j.Accounts[i].Span) * by)
+			}
+			require.Equal(t, planted[name], said(Verdict(j)), "%s, %v times as long", name, by)
+		}
+	}
+}
+
+// TestHealthyJobsDiffer, as their ranks do, and nothing is said of it.
+func TestHealthyJobsDiffer(t *testing.T) {
+	random := rand.New(rand.NewPCG(2, 2))
+	for range 200 {
+		for name, j := range recorded(t) {
+			if planted[name] != nil {
+				continue
+			}
+			for i := range j.Accounts {
+				j.Accounts[i].stretch(0.95 + 0.1*random.Float64())
+				j.Accounts[i].Place.InBytes, j.Accounts[i].Place.OutBytes = 0, 0 // would be more than the link carries
+			}
+			require.Empty(t, said(Verdict(j)), name)
+		}
+	}
+}
+
+// TestTwoRanksAreNotCompared: neither of two that wait for each other is the odd one.
+func TestTwoRanksAreNotCompared(t *testing.T) {
+	j := recorded(t)["slow rank"]
+	j.Size, j.Accounts = 2, j.Accounts[1:3]
+	relabel(j, []int{2, 0, 1, 3})
+	require.Empty(t, Verdict(j))
+}
+
+// TestWhoIsNotSeenIsNamed if it is waited for, and not judged.
+func TestWhoIsNotSeenIsNamed(t *testing.T) {
+	for _, name := range []string{"slow rank", "slow link"} {
+		j := recorded(t)[name]
+		j.Accounts = slices.Delete(j.Accounts, 2, 3)
+		require.Equal(t, []string{"awaited-rank[2]"}, said(Verdict(j)), name)
+	}
+}
+
+// TestMadeUpTroubles, which no testbed was asked for: each is one thing in a job that is well.
+func TestMadeUpTroubles(t *testing.T) {
+	waiting := func(ranks ...int) []group.Waiting {
+		return []group.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: ranks, For: 12 * time.Second}}
+	}
+	for want, change := range map[string]func(a []Account){
+		"failed[1]":    func(a []Account) { a[1].Failed = "rank 0 is lost" },
+		"stalled[3]":   func(a []Account) { a[0].Waiting, a[1].Waiting, a[2].Waiting = waiting(2), waiting(3), waiting(3) },
+		"stalled[]":    func(a []Account) { a[0].Waiting, a[1].Waiting = waiting(1), waiting(0) },
+		"cpu-quota[0]": func(a []Account) { a[0].Place.Throttled = a[0].Span },
+		"cpu-quota[0] cpu-quota[3]": func(a []Account) {
+			a[0].Place.Throttled, a[3].Place.Throttled = 2*a[0].Span, a[3].Span
+		},
+		"lossy-network[]": func(a []Account) {
+			for i := range a {
+				a[i].Counters["chunks_repaired"] = 200
+			}
+		},
+		"lossy-link[1]":       func(a []Account) { a[1].Counters["chunks_repaired"] = 200 },
+		"receiver-overrun[1]": func(a []Account) { a[1].Counters["chunks_repaired"], a[1].Place.Overruns = 200, 50 },
+		"lossy-link[3]": func(a []Account) {
+			for i := range 3 { // of its shards alone
+				a[i].Counters["chunks_repaired"] = 200
+				for k := range a[i].Awaited {
+					if w := &a[i].Awaited[k]; w.Rank == 3 {
+						w.Repaired = 200
+					}
+				}
+			}
+		},
+		"switch-lost[]": func(a []Account) { a[2].Counters["fallbacks"] = 1 },
+		"no-multicast[]": func(a []Account) {
+			for i := range a {
+				a[i].Allgather = "unicast"
+			}
+		},
+		"cpu-busy[1]": func(a []Account) {
+			for i := range a {
+				a[i].Counters["reduce_busy_ns"] = uint64(a[i].Span) / 2
+			}
+			a[1].Counters["reduce_busy_ns"], a[1].Place.Delayed = 0, 2*a[1].Span
+			for _, i := range []int{0, 2, 3} {
+				for k := range a[i].Awaited {
+					if w := &a[i].Awaited[k]; w.Rank == 1 {
+						w.Begin += a[i].Span / 3
+					}
+				}
+			}
+		},
+		"other-traffic[2]": func(a []Account) { // nobody knows what the link carries
+			a[2].Place.Links = nil
+			a[2].Place.OutBytes = uint64(100e6 * a[2].Span.Seconds())
+		},
+		"": func(a []Account) { a[1].Counters["chunks_repaired"], a[1].Place.Throttled = 40, a[1].Span/50 },
+	} {
+		t.Run(want, func(t *testing.T) {
+			j := recorded(t)["healthy"]
+			change(j.Accounts)
+			var all string
+			for i, f := range said(Verdict(j)) {
+				if i > 0 {
+					all += " "
+				}
+				all += f
+			}
+			require.Equal(t, want, all)
+		})
+	}
+	require.Empty(t, Verdict(&Job{Size: 4}))
+}
+
+// TestBetween: an account is what counters and waits have grown by, of ranks that were there before.
+func TestBetween(t *testing.T) {
+	at := func(rank int, second time.Duration) watch.Rank {
+		n := uint64(second)
+		counts := make([]uint64, 25)
+		counts[3], counts[20] = 100*n, n/5
+		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &watch.Host{Throttled: second, InBytes: n, Links: []watch.Link{{Name: "eth0", Mbps: 100}}}, Live: group.Live{
+			Group: "abc", Info: group.Info{Rank: rank, Size: 4, Interface: "eth0"}, Counters: map[string]uint64{"gather_ops": 50 * n},
+			Awaited: []group.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
+			Times:   []group.Times{{Kind: "allgather", Size: "1MiB", Counts: counts}},
+		}}
+	}
+	other := at(0, 15)
+	other.Group = "def"
+	again := at(2, 15)
+	jobs := Between([]watch.Rank{at(2, 10), at(1, 10)}, []watch.Rank{at(2, 15), again, at(1, 15), at(0, 15), other})
+	require.Len(t, jobs, 1)
+	require.Len(t, jobs[0].Accounts, 2, "of rank 0 nothing is known from before, and no rank is there twice")
+	a := jobs[0].Accounts[1]
+	require.Equal(t, 2, a.Rank)
+	require.Equal(t, 5*time.Second, a.Span)
+	require.EqualValues(t, 250, a.Counters["gather_ops"])
+	require.Equal(t, []group.Awaited{{Rank: 1, Chunks: 5, Repaired: 5}}, a.Awaited)
+	require.EqualValues(t, 5, a.Place.Throttled)
+	require.EqualValues(t, 5, a.Place.InBytes)
+	require.Equal(t, 100, a.link())
+	require.Less(t, a.Even, 0.01, "one operation in 500 took 8.6 s, the others 65 us")
+	require.InDelta(t, 1, even(nil, nil), 0)
+}

@@ -1,0 +1,58 @@
+package group
+
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+)
+
+// Awaited is what this rank has waited for from another one, in operations that are done: how long, and chunks that it
+// asked for. Of the own rank Chunks is what sending took.
+type Awaited struct {
+	Rank      int           `json:"rank"`
+	Barrier   time.Duration `json:"barrier_ns"`   // for its word that it has begun an Allgather or Broadcast
+	Chunks    time.Duration `json:"chunks_ns"`    // for its shard; of a small one, which has no barrier, until it has begun as well
+	Credit    time.Duration `json:"credit_ns"`    // with chunks to send, for room there, or at ranks behind it
+	Handshake time.Duration `json:"handshake_ns"` // for its word that it has everything
+	Begin     time.Duration `json:"begin_ns"`     // until it had begun a Reduce-Scatter or Reduce, directly
+	Input     time.Duration `json:"input_ns"`     // for its input to one
+	Asked     uint64        `json:"asked"`        // chunks of its shards that were asked for
+	Repaired  uint64        `json:"repaired"`     // chunks of its shards that came by repair
+}
+
+// idle reports whether there is nothing to say.
+func (a *Awaited) idle() bool { return *a == Awaited{Rank: a.Rank} }
+
+// Awaited returns which ranks were waited for, and for what, since Join.
+func (g *Group) Awaited() []Awaited {
+	all := make([]Awaited, g.agreed.size)
+	awaitedAmong(all, &g.agreed.column, g.gather, g.reduce)
+	if g.node != nil {
+		awaitedAmong(all, &g.agreed.node, g.node.gather, g.node.reduce)
+	}
+	some := all[:0]
+	for r := range all {
+		if all[r].Rank = r; !all[r].idle() {
+			some = append(some, all[r])
+		}
+	}
+	return some
+}
+
+// awaitedAmong adds what two lanes have waited for.
+func awaitedAmong(all []Awaited, among *members, gather *engine.Gather, reduce *engine.Reduce) {
+	_, f := gather.Stats()
+	for place, rank := range among.ranks {
+		a, c, r := &all[rank], gather.Awaited(place), reduce.Awaited(place)
+		a.Barrier += time.Duration(c.Barrier)
+		a.Chunks += time.Duration(c.Chunks)
+		a.Credit += time.Duration(c.Credit)
+		a.Handshake += time.Duration(c.Handshake)
+		a.Begin += r.Begin
+		a.Input += r.Input
+		a.Asked += c.Asked
+		if place < len(f.Repairs) {
+			a.Repaired += f.Repairs[place]
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package troubles
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/explain"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+)
+
+// Case is a trouble, and what is to be said of it.
+type Case struct {
+	Name   string
+	Cause  string // of the finding; empty: nothing is to be said
+	Job    bool   // the finding is of the whole job, not of one rank
+	Switch bool   // Reduce-Scatters go through an aggregation node
+
+	also   int // so many ranks after that one have the trouble, too
+	change func(p *Plan)
+	inject func(t *Trial) error // once all ranks train
+}
+
+// Bed is the testbed of all cases: links that two cores fill without being full.
+var Bed = testbed.Spec{Hosts: 4, Rate: 200e6}
+
+// plan is the training. Layers take about as long to gather as half of what they take to compute.
+func (c *Case) plan() Plan {
+	p := Plan{Layers: 6, Bytes: 64 << 10, Compute: 15 * time.Millisecond, Ahead: 1}
+	if c.change != nil {
+		c.change(&p)
+	}
+	return p
+}
+
+// right compares what was said with what is to be.
+func (c *Case) right(rank int, said []explain.Finding) bool {
+	if c.Cause == "" {
+		return len(said) == 0
+	}
+	var whose []int
+	for r := rank; r <= rank+c.also && !c.Job; r++ {
+		whose = append(whose, r%Bed.Hosts)
+	}
+	slices.Sort(whose)
+	return len(said) == 1 && said[0].Cause == c.Cause && slices.Equal(said[0].Ranks, whose)
+}
+
+// Cases are all there are.
+var Cases = []Case{
+	{Name: "healthy"},
+	{Name: "healthy, busy links", change: func(p *Plan) { p.Bytes *= 4 }},
+	{Name: "healthy, through a switch", Switch: true},
+	{Name: "slow rank", Cause: "slow-rank", change: func(p *Plan) { p.Slow = 10 * time.Millisecond }},
+	{Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond }},
+	{Name: "slow link", Cause: "slow-link", inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 30e6) }},
+	{Name: "lossy link", Cause: "lossy-link", inject: func(t *Trial) error { return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.03}) }},
+	{Name: "small messages", Cause: "small-messages", Job: true, change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, 512, 100*time.Microsecond }},
+	{Name: "switch overloaded", Cause: "switch-overloaded", Job: true, Switch: true, inject: (*Trial).throttleSwitch},
+	{Name: "wrong interface", Cause: "wrong-interface", inject: (*Trial).addLink},
+	{Name: "CPU quota", Cause: "cpu-quota", change: func(p *Plan) { p.Spin = true }, inject: (*Trial).throttleRank},
+	{Name: "checkpoint traffic", Cause: "other-traffic", also: 1, inject: (*Trial).writeCheckpoints},
+}
+
+// quota lets processes have a share of a CPU.
+func (t *Trial) quota(share float64, pids ...int) error {
+	const period = 100_000 // us
+	folder := filepath.Join("/sys/fs/cgroup", "mcast-trouble-"+strconv.Itoa(os.Getpid()))
+	file, text := "cpu.max", fmt.Sprintf("%d %d", int(share*period), period)
+	if _, err := os.Stat("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"); err == nil || isDir("/sys/fs/cgroup/cpu") { // version 1
+		folder = filepath.Join("/sys/fs/cgroup/cpu", filepath.Base(folder))
+		file, text = "cpu.cfs_quota_us", strconv.Itoa(int(share*period))
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	t.later(func() (err error) {
+		for range 50 { // once what was in it has ended
+			if err = os.Remove(folder); err == nil {
+				return nil
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return err
+	})
+	slices.Reverse(t.undo) // first of all else is over
+	t.undo = append(t.undo[1:], t.undo[0])
+	slices.Reverse(t.undo)
+	if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+func (t *Trial) throttleRank() error { return t.quota(0.3, t.run.Process(t.Rank)) }
+
+// throttleSwitch makes the machine that sums too small for what it is sent.
+func (t *Trial) throttleSwitch() error {
+	pids, err := t.Bed.Processes()
+	if err != nil {
+		return err
+	}
+	for rank := range t.Bed.Hosts() {
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == t.run.Process(rank) })
+	}
+	return t.quota(0.02, pids...)
+}
+
+// addLink gives the host another link, which is faster than the one that the ranks use.
+func (t *Trial) addLink() error {
+	return t.Bed.In(t.place(), func() error {
+		out, err := exec.Command("sh", "-ec", "ip link add eth1 type veth peer name far; ip addr add 10.254.0.1/24 dev eth1; ip link set eth1 up; ip link set far up").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("another link: %w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// writeCheckpoints has the rank's host write to another one as fast as its link lets it.
+func (t *Trial) writeCheckpoints() error {
+	to := t.Bed.Hosts()[(t.Rank+1)%len(t.Bed.Hosts())]
+	var l net.Listener
+	err := t.Bed.In(to.Namespace, func() (err error) {
+		l, err = net.Listen("tcp", net.JoinHostPort(to.Addr.String(), "4001"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.later(l.Close)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.Copy(io.Discard, c) // until it is closed
+		}
+	}()
+	var c net.Conn
+	err = t.Bed.In(t.place(), func() (err error) {
+		c, err = net.Dial("tcp", l.Addr().String())
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	t.later(c.Close)
+	go func() {
+		for shard := make([]byte, 1<<20); err == nil; _, err = c.Write(shard) {
+			continue
+		}
+	}()
+	return nil
+}

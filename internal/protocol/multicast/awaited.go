@@ -1,0 +1,23 @@
+package multicast
+
+// Awaited is for how long this rank has waited for another one, by what for, in nanoseconds since New. What passes is
+// booked when a wait ends, on whoever ended it: when a message comes, or the last chunk of a shard, but not with each
+// chunk. Of two ranks that are late the later one so gets the time by which it is the later one. Time in which an operation
+// stood behind older ones is nobody's.
+type Awaited struct {
+	Barrier   uint64 // for its message of a barrier, this rank having entered that
+	Chunks    uint64 // for its shard; of the own rank: until the own shard was sent
+	Credit    uint64 // with chunks to send, for its word that there is room
+	Handshake uint64 // for its word that it has every chunk
+	Asked     uint64 // chunks of its shards that were asked for
+}
+
+// Awaited returns what each rank was waited for. It changes with the next event.
+func (c *Comm) Awaited() []Awaited { return c.waitedFor }
+
+// waited returns what has passed since an operation's last wait ended, and ends another one now.
+func (c *Comm) waited(p *op) uint64 {
+	since := max(p.waits, c.freed)
+	p.waits = c.now
+	return uint64(max(0, c.now-since))
+}
