@@ -81,7 +81,7 @@ func (h *Host) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, 
 	g.stats.Repairs = make([]uint64, o.Size)
 	g.show()
 	for rank, c := range control {
-		e := c.(*end)
+		e := endOf(c)
 		e.bell = g.ring
 		g.peers[rank] = &peer{rank: rank, end: e}
 	}

@@ -269,7 +269,7 @@ func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (ne
 func (h *Host) Acknowledged(c net.Conn, within time.Duration) error {
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
-	c.(*end).limit = within
+	endOf(c).limit = within
 	return nil
 }
 

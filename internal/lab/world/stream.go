@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -296,6 +297,14 @@ func (e *end) take(n int) ([]byte, error) {
 		return nil, io.EOF
 	}
 	return nil, nil
+}
+
+// endOf returns the end that a connection is on. Where ranks have a secret, a fabric of the world goes on without the records.
+func endOf(c net.Conn) *end {
+	if p, ok := c.(*record.Conn); ok {
+		c = p.NetConn()
+	}
+	return c.(*end)
 }
 
 // give sends what there is room for, and returns how many bytes that is. It keeps b.

@@ -41,7 +41,7 @@ func (h *Host) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, 
 	}
 	t := &streams{sleeper: newSleeper(h), o: *o, peers: make([]*flow, o.Size)}
 	for rank, c := range conns {
-		e := c.(*end)
+		e := endOf(c)
 		e.bell = t.ring
 		t.peers[rank] = &flow{end: e}
 	}

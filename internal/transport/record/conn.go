@@ -4,17 +4,16 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection whose stream goes in records. After a Write that failed no other is possible.
+// Conn is a connection whose stream goes in records. One goroutine at a time may read and one write; after a Write that
+// failed no other is possible.
 type Conn struct {
 	net.Conn
-	guard           *guard
-	reading, writes sync.Mutex
+	guard *guard
 }
 
 // New protects a connection on which a greeting has given both ends their secrets, and nothing else was said since.
@@ -28,15 +27,11 @@ func New(c net.Conn, s Secrets) (*Conn, error) {
 
 // Write implements net.Conn.
 func (c *Conn) Write(b []byte) (int, error) {
-	c.writes.Lock()
-	defer c.writes.Unlock()
 	return c.guard.write(b, c.Conn.Write)
 }
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
 	g := c.guard
 	for len(b) > 0 && !g.buffered() {
 		g.filled = copy(g.arrived, g.arrived[g.taken:g.filled])
@@ -61,6 +56,9 @@ func (c *Conn) CloseWrite() error {
 	}
 	return errors.ErrUnsupported
 }
+
+// NetConn returns the connection that the records are on, as that of tls.Conn does.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // SyscallConn implements syscall.Conn. What is written there goes in no record.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
