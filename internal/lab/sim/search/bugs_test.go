@@ -298,7 +298,7 @@ var engineBugs = []bug{
 		new: `	g.delayed = nil`,
 	},
 	{
-		name: "nobody hears of a broken connection", file: "engine/gather.go",
+		name: "nobody hears of a broken connection", file: "engine/sink.go",
 		old: `	g.cfg.Broken(rank, fmt.Errorf("connection to rank %d: %w", rank, err))`,
 		new: `	_ = fmt.Errorf("connection to rank %d: %w", rank, err)`,
 	},
