@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ Span = tuple[float, float]
 def profiled(scratch: str) -> tuple[dict[str, Span], dict[str, Span]]:
     """Return calls as torch.profiler has them and our operations as the trace has, in us since 1970."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "allgather": lambda: dist.all_gather_into_tensor(torch.zeros(size << 20), torch.ones(1 << 20)),
         "reduce-scatter": lambda: dist.reduce_scatter_tensor(torch.zeros(1 << 20), torch.ones(size << 20)),
         "broadcast": lambda: dist.broadcast(torch.ones(1 << 20), src=0),
