@@ -12,7 +12,7 @@ func (c *Comm) offered(p *op, m *wire.Control) {
 		shard = p.shard(root)
 	}
 	if c.cfg.Reads == 0 || !p.readable() || m.Collective != p.coll || m.Digest != p.digest || shard < 0 || shard == p.own ||
-		uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {
+		m.Count > mostOffered || uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {
 		c.stats.Dropped++
 		return
 	}

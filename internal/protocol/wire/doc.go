@@ -17,7 +17,7 @@ import "errors"
 // (Compare); from version 4 on Broadcasts have no barrier (Begin), from version 5 on chunks may be
 // relayed (Relay), from version 6 on the ring of ranks follows hosts, ranks may meet over IPv6, and try the
 // networks that they share. In version 7 hosts with different numbers of ranks are nodes too, and steps of
-// columns and nodes carry what was called (Call).
+// columns and nodes carry what was called (Call), and repairs may be read (Introduce, Offer).
 const Version = 7
 
 // Errors that every decoder of this package may return. They are wrapped with

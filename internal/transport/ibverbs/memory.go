@@ -29,7 +29,8 @@ type Region struct {
 	Bytes  []byte // nil of what was registered by its address
 	mr     *C.rdma_mr
 	lkey   C.uint32_t
-	own    bool // mapped by Map
+	rkey   C.uint32_t // as lkey: who asks for it may not be who closes the region
+	own    bool       // mapped by Map
 	device *Device
 }
 
@@ -87,7 +88,7 @@ func (d *Device) RegisterDMABuf(fd int, offset uint64, addr, size uintptr, a Acc
 
 func (d *Device) registered(mr *C.rdma_mr) *Region {
 	d.counts.registered.Add(1)
-	return &Region{mr: mr, lkey: mr.lkey, device: d}
+	return &Region{mr: mr, lkey: mr.lkey, rkey: mr.rkey, device: d}
 }
 
 // SurvivesFork returns an error if the memory of a process that forks is not safe with the device: on a Linux before 5.12
@@ -128,7 +129,7 @@ func (r *Region) Address(i int) uint64 { return uint64(uintptr(r.mr.addr)) + uin
 func (r *Region) Key() uint32 { return uint32(r.lkey) }
 
 // RemoteKey is what a peer's transfers name it by.
-func (r *Region) RemoteKey() uint32 { return uint32(r.mr.rkey) }
+func (r *Region) RemoteKey() uint32 { return uint32(r.rkey) }
 
 // Close takes the memory from the device.
 func (r *Region) Close() error {

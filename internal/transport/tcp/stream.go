@@ -51,7 +51,7 @@ func (s *stream) fill() int {
 	n, err := s.line.Receive(room)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
-		s.readable = false
+		s.readable = s.ending // of a record that will not be whole, the end is next
 		return 0
 	case err != nil:
 		s.fail(err)

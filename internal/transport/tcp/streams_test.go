@@ -210,6 +210,28 @@ func TestBrokenStream(t *testing.T) {
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 2 }, func() {})
 }
 
+// TestEndWithinARecord: a protected stream that ends within a record ends, though nobody says so twice.
+func TestEndWithinARecord(t *testing.T) {
+	a, b := systest.Pair(t)
+	conns := map[int]net.Conn{1: a}
+	recordtest.Protect(t, 0, conns)
+	s, err := Open(Options{Rank: 0, Size: 2, Conns: conns})
+	require.NoError(t, err)
+	defer s.Close()
+	for range 3 { // no edge of the beginning is left
+		require.Empty(t, s.Peek(1, 100))
+		s.Sleep(time.Millisecond)
+	}
+	_, err = b.Write([]byte{0, 100, 1, 2, 3})
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	until(t, func() bool { return s.Err(1) != nil }, func() {
+		require.Empty(t, s.Peek(1, 100))
+		s.Sleep(time.Millisecond)
+	})
+	require.ErrorIs(t, s.Err(1), io.EOF)
+}
+
 func TestOpenRefuses(t *testing.T) {
 	_, err := Open(Options{Rank: 0, Size: 0})
 	require.ErrorContains(t, err, "tcp: rank 0 of 0")

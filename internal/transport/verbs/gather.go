@@ -63,7 +63,7 @@ func Open(o udp.Options) (_ *Gather, err error) {
 		return nil, err
 	}
 	g.device, g.memory = g.port.device, g.port.memory
-	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive, Reads: readChunks}
+	g.traits = fabric.Traits{Name: "verbs", Chunk: o.Chunk, Window: receive}
 	if err = g.connect(&o); err != nil {
 		g.Forget()
 		return nil, errors.Join(err, g.Close())
@@ -80,20 +80,24 @@ func (g *Gather) connect(o *udp.Options) error {
 		return err
 	}
 	if o.Size > 1 {
-		if err := g.pulls.open(g.device, o); err != nil {
-			return err
-		}
-		if err := g.Watch(g.pulls.completions.FD(), readsTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
+		if err := g.openReads(o); err != nil {
 			return err
 		}
 	}
 	if err := g.Connect(firstTag, o.Conns, o.DSCP); err != nil {
 		return err
 	}
-	if o.Size > 1 {
-		g.introduce()
-	}
+	g.introduce()
 	return nil
+}
+
+// openReads prepares for repairs that are read. Where the device has no room for them, the group goes on without: all are pushed.
+func (g *Gather) openReads(o *udp.Options) error {
+	if g.pulls.open(g.device, o) != nil {
+		return g.pulls.close()
+	}
+	g.traits.Reads = readChunks
+	return g.Watch(g.pulls.completions.FD(), readsTag, unix.EPOLLIN|unix.EPOLLET)
 }
 
 // Traits implements fabric.Gather.
@@ -197,8 +201,7 @@ func (g *Gather) Unsent() int {
 func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	g.heedful.Sink = s
 	done, more = g.Edges.Poll(&g.heedful, max(1, budget/2))
-	read, err := g.pulls.take(s, &g.Edges)
-	g.Note(err)
+	read := g.pulls.take(s, &g.Edges)
 	n, left := g.receive(s, max(1, budget-done))
 	return done + read + n, more || left
 }
@@ -267,8 +270,7 @@ func (g *Gather) arm() bool {
 	}
 	err := g.port.queue.Arm(g.awaited > 0)
 	g.Note(err)
-	idle, err := g.pulls.arm()
-	g.Note(err)
+	idle := g.pulls.arm()
 	came, err := g.port.look()
 	g.Note(err)
 	if g.awaited > 0 {

@@ -382,7 +382,6 @@ func TestReads(t *testing.T) {
 	ranks[0].Withdraw()
 	_, _, ok = ranks[0].Readable(memory)
 	require.False(t, ok)
-	clear(memory)
 	clear(s.recv)
 	require.True(t, ranks[1].Read(&want))
 	until(t, func() bool { return s.failed == 1 }, work)

@@ -37,7 +37,7 @@ func Fit(o *udp.Options) error {
 	return d.Close()
 }
 
-// Try opens all that Open will, for options that Fit has fitted, and gives it back. A Prober is open meanwhile; if the
+// Try opens all that Open needs, for options that Fit has fitted, and gives it back. A Prober is open meanwhile; if the
 // rings of Streams between so many ranks are larger than its own, they must be had as well, since no Reduce-Scatter can
 // choose another fabric later. It returns the device's name.
 func Try(o *udp.Options, ranks int) (device string, err error) {

@@ -32,6 +32,8 @@ type pulls struct {
 	reader      *ibverbs.Connection // to the left neighbour
 	source      *ibverbs.Connection // to the right one
 	offers      bool                // the right neighbour may read
+	readable    bool                // this rank may
+	broken      bool                // reads end badly from now on, without the device: neighbours push
 	completions *ibverbs.Completions
 	slots       *ibverbs.Region
 	begun       uint64 // reads
@@ -77,66 +79,67 @@ func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) 
 	if end == nil || i.Source && from != p.left || !i.Source && from != p.right {
 		return fmt.Errorf("rank %d introduces itself as a neighbour: want rank %d or %d", from, p.left, p.right)
 	}
+	if i.Source && p.readable || !i.Source && p.offers {
+		return fmt.Errorf("rank %d introduces itself again", from)
+	}
 	if err := end.Connect(ibverbs.Address{GID: gid, Number: i.Number, PSN: i.PSN, MTU: i.MTU}, giveUp, tclass); err != nil {
 		return fmt.Errorf("connection to rank %d, for repairs: %w", from, err)
 	}
-	p.offers = p.offers || !i.Source
+	p.offers, p.readable = p.offers || !i.Source, p.readable || i.Source
 	return nil
 }
 
 // underWay reports whether something is being read.
 func (p *pulls) underWay() bool { return p.ended < p.begun }
 
-// begin begins a read and reports whether there was room.
-func (p *pulls) begin(r *wire.Read) (bool, error) {
+// begin begins a read and reports whether there was room. One that cannot be begun ends badly, as others do.
+func (p *pulls) begin(r *wire.Read) bool {
 	if p.begun-p.ended == reads {
-		return false, nil
+		return false
 	}
 	slot := int(p.begun % reads)
 	p.under[slot] = *r
-	p.post[0] = ibverbs.Transfer{
-		ID: p.begun, Verb: ibverbs.Read, Local: p.slots.Address(p.at(slot)), LocalKey: p.slots.Key(),
-		Remote: r.Addr, RemoteKey: r.Key, Bytes: uint32(r.Bytes),
+	if p.broken = p.broken || !p.readable; !p.broken {
+		p.post[0] = ibverbs.Transfer{
+			ID: p.begun, Verb: ibverbs.Read, Local: p.slots.Address(p.at(slot)), LocalKey: p.slots.Key(),
+			Remote: r.Addr, RemoteKey: r.Key, Bytes: uint32(r.Bytes),
+		}
+		_, err := p.reader.Post(p.post[:])
+		p.broken = err != nil
 	}
 	p.begun++
-	_, err := p.reader.Post(p.post[:])
-	return true, err
+	return true
 }
 
 // at is where a slot begins.
 func (p *pulls) at(slot int) int { return slot * readChunks * p.chunk }
 
 // look looks for reads that have ended, unless there are some still, and reports whether there are.
-func (p *pulls) look() (bool, error) {
-	if p.next < p.have || !p.underWay() {
-		return p.next < p.have, nil
+func (p *pulls) look() bool {
+	if p.next < p.have || !p.underWay() || p.broken {
+		return p.next < p.have || p.underWay()
 	}
 	n, err := p.completions.Poll(p.done[:])
-	p.next, p.have = 0, n
-	return n > 0, err
+	p.next, p.have, p.broken = 0, n, err != nil
+	return n > 0 || p.broken
 }
 
 // arm has the completions' descriptor tell of the next read that ends, and reports whether there is none already.
-func (p *pulls) arm() (bool, error) {
-	if !p.underWay() {
-		return true, nil
+func (p *pulls) arm() bool {
+	if p.underWay() && !p.broken {
+		p.broken = p.completions.Arm() != nil
 	}
-	if err := p.completions.Arm(); err != nil {
-		return true, err
-	}
-	some, err := p.look()
-	return !some, err
+	return !p.look()
 }
 
 // take hands what was read to the sink, and returns how many chunks that was. Reads end in order.
-func (p *pulls) take(s fabric.Sink, edges *udp.Edges) (n int, err error) {
-	for {
-		some, err := p.look()
-		if err != nil || !some {
-			return n, err
+func (p *pulls) take(s fabric.Sink, edges *udp.Edges) (n int) {
+	for p.look() {
+		well := false
+		if p.next < p.have {
+			well = p.done[p.next].Status == ibverbs.OK
+			p.next++
 		}
-		well := p.done[p.next].Status == ibverbs.OK
-		p.next++
 		slot := int(p.ended % reads)
 		p.ended++
 		p.read = p.under[slot]
@@ -146,6 +149,7 @@ func (p *pulls) take(s fabric.Sink, edges *udp.Edges) (n int, err error) {
 		n += p.read.Count
 		s.ReadEnded(&p.read, well)
 	}
+	return n
 }
 
 // deliver hands the chunks of a read to the sink, and counts those that it takes before it completes operations by them.
@@ -200,19 +204,21 @@ type heedful struct {
 	g *Gather
 }
 
-// Control implements fabric.Sink.
+// Control implements fabric.Sink. An introduction that leads to nothing is thrown away: who cannot read is pushed to.
 func (s *heedful) Control(from int, m *wire.Control) {
 	if m.Kind != wire.Introduce {
 		s.Sink.Control(from, m)
 		return
 	}
-	s.g.Note(s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass))
+	if s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) != nil {
+		s.g.CountDropped(1)
+	}
 }
 
 // introduce tells both neighbours of this rank's ends. On InfiniBand it does not, and they push: an introduction has no room
 // for the LID that an RC queue pair needs there.
 func (g *Gather) introduce() {
-	if g.device.InfiniBand() {
+	if g.traits.Reads == 0 || g.device.InfiniBand() {
 		return
 	}
 	reader, source := introductionOf(g.pulls.reader, false), introductionOf(g.pulls.source, true)
@@ -235,9 +241,7 @@ func (g *Gather) Readable(b []byte) (addr uint64, key uint32, ok bool) {
 
 // Read implements fabric.Gather.
 func (g *Gather) Read(r *wire.Read) bool {
-	begun, err := g.pulls.begin(r)
-	g.Note(err)
-	return begun
+	return g.pulls.begin(r)
 }
 
 // Withdraw implements fabric.Gather.
