@@ -1,7 +1,8 @@
 // Package record protects what follows a greeting on a TCP connection, so that whoever sits on the path can neither read
-// nor change, repeat or leave out any of it, but can end it: nothing says that a stream ends as it should. The stream goes in records: a length of 2 bytes, then at most 16 KiB sealed
-// by AES-256-GCM, in TLS's manner (RFC 8446, section 5): a nonce is the record's number, over a secret of this direction
-// alone, which is replaced before it has sealed too much. The secrets are those of the greeting's TLS session.
+// nor change, repeat or leave out any of it, but can end it: nothing says that a stream ends as it should. The stream
+// goes in records: a length of 2 bytes, then at most 16 KiB sealed by AES-256-GCM, in TLS's manner (RFC 8446, section 5):
+// a nonce is the record's number, over a secret of this direction alone, which is replaced before it has sealed too much.
+// The secrets are those of the greeting's TLS session.
 //
 // A Conn is for those who wait, a Line for those who poll. TLS of the standard library is for those who wait only, that
 // of the kernel is a module that many hosts do not load.
