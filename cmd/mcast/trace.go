@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
@@ -19,7 +21,10 @@ type traceMergeCommand struct {
 
 // Run writes the file.
 func (c *traceMergeCommand) Run() (err error) {
-	f, err := os.Create(c.Out + ".part")
+	if _, err := os.Lstat(c.Out); err == nil {
+		return fmt.Errorf("%s exists: want a new file to write, then the traces to read", c.Out)
+	}
+	f, err := os.CreateTemp(filepath.Dir(c.Out), filepath.Base(c.Out)+".*.part")
 	if err != nil {
 		return err
 	}

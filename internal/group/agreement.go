@@ -1,6 +1,8 @@
 package group
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -219,6 +221,12 @@ func (a *agreement) choose(all []blob) error {
 		a.considerDevices(all)
 	}
 	return nil
+}
+
+// name tells groups apart for those who look on. It is not the job's number, which is all that some datagrams prove.
+func (a *agreement) name() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "torch-mcast group %x", a.job))
+	return hex.EncodeToString(sum[:8])
 }
 
 // group returns the multicast group and port: those configured, or ones drawn from the job's number.

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"strconv"
 
 	"github.com/torch-mcast/torch-mcast/internal/live"
 )
@@ -45,7 +44,7 @@ func (g *Group) publish() {
 // Live returns what the group is and does now.
 func (g *Group) Live() Live {
 	l := Live{
-		Group: strconv.FormatUint(g.agreed.job, 16), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
+		Group: g.agreed.name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
 		GatherInFlight: g.gather.InFlight(), ReduceInFlight: g.reduce.InFlight(),
 	}
 	l.Info.Peers, l.Info.Unheard = nil, nil

@@ -75,8 +75,10 @@ type Network interface {
 	Publish(where string, page func() any) (withdraw func(), err error)
 	// Record has a group in the traces of this process until it is withdrawn.
 	Record(g *trace.Group) (withdraw func())
-	// WriteTrace writes a trace where MCAST_TRACE says, because of an error, and returns to which file; empty: one was
-	// written just now, or none shall be.
+	// TakeTrace returns what this process did last, because of an error, if it is wanted; nil as well where one was taken a
+	// moment ago.
+	TakeTrace(wanted func(*trace.Trace) bool) *trace.Trace
+	// WriteTrace writes it where MCAST_TRACE says, and returns to which file; empty: to none.
 	WriteTrace(where string, t *trace.Trace) (path string, err error)
 	// DialRegion asks the server at an address of this host for the region of a rank, of size:
 	// shm.Dial.

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ func (g *Group) traced(lane string) *trace.Lane {
 func (g *Group) record() {
 	if len(g.trace) > 0 {
 		g.unrecord = g.lobby.network.Record(&trace.Group{
-			Name: strconv.FormatUint(g.agreed.job, 16), Rank: g.agreed.rank, Size: g.agreed.size, Lanes: g.trace, Clock: g.clock,
+			Name: g.agreed.name(), Rank: g.agreed.rank, Size: g.agreed.size, Lanes: g.trace, Clock: g.clock,
 		})
 	}
 }
@@ -41,7 +40,7 @@ func (g *Group) takeTrace(f *Fault) {
 		return
 	}
 	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
-	if t := trace.Take(); f.Kind != Left || t.Busy() {
+	if t := g.lobby.network.TakeTrace(func(t *trace.Trace) bool { return f.Kind != Left || t.Busy() }); t != nil {
 		g.failure.Store(&failure{f, t})
 	}
 }
@@ -49,7 +48,7 @@ func (g *Group) takeTrace(f *Fault) {
 // writeTrace writes it at the end of the group's life, and says where. A file system may be slow: nobody who waits for
 // an operation waits for that.
 func (g *Group) writeTrace() {
-	f := g.failure.Load()
+	f := g.failure.Swap(nil) // nobody else needs what it holds
 	if f == nil {
 		return
 	}
@@ -65,25 +64,30 @@ func (g *Group) writeTrace() {
 // Record implements Network.
 func (kernel) Record(g *trace.Group) (withdraw func()) { return trace.Add(g) }
 
-// lastTrace is when a trace was written because of an error: one dead rank fails many groups.
+// lastTrace is when a trace was taken because of an error: one dead rank fails many groups, and a trace is of all of them.
 var lastTrace struct {
 	sync.Mutex
 	at time.Time
 }
 
-// betweenTraces is how long no other trace is written after one, because of an error.
+// betweenTraces is how long no other trace is taken after one, because of an error.
 const betweenTraces = 10 * time.Second
 
-// WriteTrace implements Network.
-func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) {
+// TakeTrace implements Network.
+func (kernel) TakeTrace(wanted func(*trace.Trace) bool) *trace.Trace {
 	lastTrace.Lock()
 	defer lastTrace.Unlock()
 	if now := time.Now(); lastTrace.at.IsZero() || now.Sub(lastTrace.at) >= betweenTraces {
-		lastTrace.at = now
-		return WriteTrace(where, t)
+		if t := trace.Take(); wanted(t) {
+			lastTrace.at = now
+			return t
+		}
 	}
-	return "", nil
+	return nil
 }
+
+// WriteTrace implements Network.
+func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) { return WriteTrace(where, t) }
 
 // WriteTrace writes a trace where MCAST_TRACE says, unless that is off, and returns the path of the file.
 func WriteTrace(where string, t *trace.Trace) (path string, err error) {

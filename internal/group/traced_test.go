@@ -49,11 +49,14 @@ func TestTrace(t *testing.T) {
 	after := time.Now()
 	path := filepath.Join(t.TempDir(), "trace.json")
 	require.NoError(t, trace.Take().WriteFile(path))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), fmt.Sprintf("%x", g[0].agreed.job), "people show traces to others")
 	f := readTrace(t, path)
 	seen, phases := map[string]int{}, map[string]bool{}
 	for _, e := range f.Events {
 		phases[e.Name] = true
-		if e.Args["outcome"] == nil || e.Args["group"] != fmt.Sprintf("%x", g[0].agreed.job) {
+		if e.Args["outcome"] == nil || e.Args["group"] != g[0].agreed.name() {
 			continue
 		}
 		seen[e.Name]++
@@ -121,4 +124,14 @@ func TestTraceOfFault(t *testing.T) {
 			require.Contains(t, said.String(), `error="rank 1 aborted: for a test" trace=`+path)
 		})
 	}
+}
+
+// TestOneTraceForManyGroups: one dead rank fails many groups of a process, whose traces are one.
+func TestOneTraceForManyGroups(t *testing.T) {
+	lastTrace.at = time.Time{}
+	t.Cleanup(func() { lastTrace.at = time.Time{} })
+	wanted := func(*trace.Trace) bool { return true }
+	require.Nil(t, kernel{}.TakeTrace(func(*trace.Trace) bool { return false }), "it is not wanted")
+	require.NotNil(t, kernel{}.TakeTrace(wanted))
+	require.Nil(t, kernel{}.TakeTrace(wanted))
 }

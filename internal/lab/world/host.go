@@ -58,6 +58,9 @@ func (*Host) Publish(string, func() any) (withdraw func(), err error) { return f
 // Record implements group.Network: nobody looks.
 func (*Host) Record(*trace.Group) (withdraw func()) { return func() {} }
 
+// TakeTrace implements group.Network.
+func (*Host) TakeTrace(func(*trace.Trace) bool) *trace.Trace { return nil }
+
 // WriteTrace implements group.Network.
 func (*Host) WriteTrace(string, *trace.Trace) (path string, err error) { return "", nil }
 
