@@ -261,3 +261,29 @@ func TestBetween(t *testing.T) {
 	require.Less(t, a.Even, 0.01, "one operation in 500 took 8.6 s, the others 65 us")
 	require.InDelta(t, 1, even(nil, nil), 0)
 }
+
+// TestManyRanks: each of 512 ranks waits for each other, and for one of them longer.
+func TestManyRanks(t *testing.T) {
+	const ranks = 512
+	j := &Job{Size: ranks}
+	for rank := range ranks {
+		a := Account{Rank: rank, Span: time.Second, Even: 1, Counters: map[string]uint64{"gather_busy_ns": 9e8}}
+		if rank == 7 {
+			a.Counters["gather_busy_ns"] = 3e8
+		}
+		for other := range ranks {
+			w := group.Awaited{Rank: other, Barrier: time.Millisecond}
+			if other == 7 {
+				w.Barrier = 600 * time.Millisecond
+			}
+			a.Awaited = append(a.Awaited, w)
+		}
+		j.Accounts = append(j.Accounts, a)
+	}
+	require.Equal(t, []string{"slow-rank[7]"}, said(Verdict(j)))
+
+	for _, size := range []int{-1, 0, group.MaxRanks + 1, 1e15} {
+		j.Size = size
+		require.Empty(t, Verdict(j), "size %d", size)
+	}
+}
