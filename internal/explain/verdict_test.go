@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -286,4 +289,22 @@ func TestManyRanks(t *testing.T) {
 		j.Size = size
 		require.Empty(t, Verdict(j), "size %d", size)
 	}
+}
+
+// TestSettingsExist: a remedy names settings that there are.
+func TestSettingsExist(t *testing.T) {
+	var known []string
+	for _, v := range config.Variables() {
+		known = append(known, v.Name)
+	}
+	named := 0
+	for trouble, j := range recorded(t) {
+		for _, f := range Verdict(j) {
+			for _, name := range regexp.MustCompile(`MCAST_[A-Z_]+`).FindAllString(f.Remedy+f.What+strings.Join(f.Figures, " "), -1) {
+				require.Contains(t, known, name, trouble)
+				named++
+			}
+		}
+	}
+	require.Positive(t, named)
 }
