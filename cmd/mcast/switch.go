@@ -156,7 +156,7 @@ func serveHTTP(flag, at string, handler http.Handler, log *slog.Logger) (stop fu
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	log.Info("metrics", "url", fmt.Sprintf("http://%v/metrics", ln.Addr()))
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 	go func() { _ = server.Serve(ln) }() // until Close
 	return func() { _ = server.Close() }, nil
 }

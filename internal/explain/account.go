@@ -82,19 +82,20 @@ func account(was, now *watch.Rank) Account {
 	for name, n := range now.Counters {
 		a.Counters[name] = n - min(n, was.Counters[name])
 	}
+	known := make(map[int]group.Awaited, len(was.Awaited))
+	for _, b := range was.Awaited {
+		known[b.Rank] = b
+	}
 	for _, w := range now.Awaited {
-		for _, b := range was.Awaited {
-			if b.Rank == w.Rank {
-				w.Barrier -= b.Barrier
-				w.Chunks -= b.Chunks
-				w.Credit -= b.Credit
-				w.Handshake -= b.Handshake
-				w.Begin -= b.Begin
-				w.Input -= b.Input
-				w.Asked -= min(w.Asked, b.Asked) // those that were only late are taken back
-				w.Repaired -= b.Repaired
-			}
-		}
+		b := known[w.Rank] // zero: it was not waited for before
+		w.Barrier -= b.Barrier
+		w.Chunks -= b.Chunks
+		w.Credit -= b.Credit
+		w.Handshake -= b.Handshake
+		w.Begin -= b.Begin
+		w.Input -= b.Input
+		w.Asked -= min(w.Asked, b.Asked) // those that were only late are taken back
+		w.Repaired -= b.Repaired
 		a.Awaited = append(a.Awaited, w)
 	}
 	if now.Place != nil && was.Place != nil {

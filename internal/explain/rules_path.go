@@ -158,7 +158,7 @@ func interfaces(j *Job) []Finding {
 			f.Ranks = append(f.Ranks, a.Rank)
 			f.Share = max(f.Share, used)
 			f.Figures = append(f.Figures, fmt.Sprintf("rank %d: %s at %d Mbit/s, %s of it used; %s runs at %d", a.Rank, a.Interface, a.link(), percent(used), l.Name, l.Mbps))
-			f.Remedy = fmt.Sprintf("MCAST_INTERFACE=%s, if it leads to the hosts of all ranks (mcast doctor tries it)", l.Name)
+			f.Remedy = fmt.Sprintf("MCAST_IFACE=%s, if it leads to the hosts of all ranks (mcast doctor tries it)", l.Name)
 		}
 	}
 	if f.Ranks == nil {

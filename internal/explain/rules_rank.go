@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -20,31 +19,52 @@ const (
 	fewOps     = 0.35 // Account.Even of the ranks that wait: a few operations have all of the waiting
 )
 
-// waitedFor returns, for a rank, the part of the interval that those ranks that were seen, but for one, have waited for
-// it, in the mean. Operations beside each other each wait, so that it may be above 1.
-func (j *Job) waitedFor(rank, but int) float64 {
-	sum, n := 0.0, 0
+// sums is for how long the ranks that were seen have waited for each rank, as parts of the interval. Operations beside
+// each other each wait, so that it may be above the number of ranks that wait.
+type sums struct {
+	of   map[int]float64         // rank waited for: of all that wait for it
+	from map[int]map[int]float64 // rank that was seen: of it alone, by the rank waited for
+}
+
+// waitedFor adds up the accounts. Without it, each comparison of two ranks would go over all accounts again.
+func (j *Job) waitedFor() *sums {
+	s := &sums{of: map[int]float64{}, from: map[int]map[int]float64{}}
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
-		if a.Rank == rank || a.Rank == but {
-			continue
+		of := map[int]float64{}
+		for _, w := range a.Awaited {
+			if _, twice := of[w.Rank]; twice || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
+				continue // a process may publish what it likes
+			}
+			of[w.Rank] = a.share(w.Barrier + w.Chunks + w.Credit + w.Handshake + w.Begin + w.Input)
+			s.of[w.Rank] += of[w.Rank]
 		}
-		w := a.of(rank)
-		sum += a.share(w.Barrier + w.Chunks + w.Credit + w.Handshake + w.Begin + w.Input)
-		n++
+		s.from[a.Rank] = of
 	}
-	return sum / float64(max(n, 1))
+	return s
+}
+
+// mean is what those ranks that were seen, but for one, have waited for a rank.
+func (s *sums) mean(rank, but int) float64 {
+	n := len(s.from)
+	if s.from[rank] != nil {
+		n--
+	}
+	if s.from[but] != nil && but != rank {
+		n--
+	}
+	return (s.of[rank] - s.from[but][rank]) / float64(max(n, 1))
 }
 
 // odd is by how much more a rank is waited for than any other, without what it waits for itself.
-func (j *Job) odd(rank int) (by, mine float64) {
-	mine = j.waitedFor(rank, -1)
+func (s *sums) odd(rank int) (by, mine float64) {
 	others := 0.0
-	for other := range j.Size {
+	for other := range s.of {
 		if other != rank {
-			others = max(others, j.waitedFor(other, rank))
+			others = max(others, s.mean(other, rank))
 		}
 	}
+	mine = s.mean(rank, -1)
 	return mine - others, mine
 }
 
@@ -54,7 +74,7 @@ func waits(mine, odd float64) string {
 }
 
 // late finds ranks that come late to collectives: they have less in flight than the others, which wait for them.
-func late(j *Job) (found []Finding) {
+func late(j *Job, s *sums) (found []Finding) {
 	if len(j.Accounts) < fewest {
 		return nil
 	}
@@ -62,7 +82,7 @@ func late(j *Job) (found []Finding) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		others := median(without(busy, i))
-		odd, mine := j.odd(a.Rank)
+		odd, mine := s.odd(a.Rank)
 		if others-busy[i] < lateBy || odd < awaitedBy {
 			continue
 		}
@@ -99,7 +119,7 @@ func (j *Job) evenness(but int) float64 {
 }
 
 // slow finds ranks that come in time and whose bytes come late all the same, from them or to them.
-func slow(j *Job) (found []Finding) {
+func slow(j *Job, s *sums) (found []Finding) {
 	if len(j.Accounts) < fewest {
 		return nil
 	}
@@ -107,7 +127,7 @@ func slow(j *Job) (found []Finding) {
 	speed := j.each(func(a *Account) float64 { return float64(a.link()) })
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
-		odd, mine := j.odd(a.Rank)
+		odd, mine := s.odd(a.Rank)
 		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy {
 			continue
 		}
@@ -138,22 +158,27 @@ func slow(j *Job) (found []Finding) {
 	return found
 }
 
-// unseen finds a rank that is waited for and was not looked at.
-func unseen(j *Job) []Finding {
-	for rank := range j.Size {
-		if slices.ContainsFunc(j.Accounts, func(a Account) bool { return a.Rank == rank }) || j.Size < fewest {
-			continue
-		}
-		if odd, mine := j.odd(rank); odd >= slowBy {
-			return []Finding{{
-				Cause: "awaited-rank", Limit: Sender, Ranks: []int{rank}, Share: odd,
-				What:    fmt.Sprintf("rank %d is waited for, on a host that was not looked at", rank),
-				Figures: []string{waits(mine, odd)},
-				Remedy:  "run mcast explain with --hosts, or on its host as well: only with its own account can be said whether it is late or its link slow",
-			}}
+// unseen finds a rank that is waited for and was not looked at. Only the one that is waited for most can be odd.
+func unseen(j *Job, s *sums) []Finding {
+	rank, longest := -1, 0.0
+	for r := range s.of {
+		if mean := s.mean(r, -1); mean > longest {
+			rank, longest = r, mean
 		}
 	}
-	return nil
+	if rank < 0 || s.from[rank] != nil || j.Size < fewest {
+		return nil
+	}
+	odd, mine := s.odd(rank)
+	if odd < slowBy {
+		return nil
+	}
+	return []Finding{{
+		Cause: "awaited-rank", Limit: Sender, Ranks: []int{rank}, Share: odd,
+		What:    fmt.Sprintf("rank %d is waited for, on a host that was not looked at", rank),
+		Figures: []string{waits(mine, odd)},
+		Remedy:  "run mcast explain with --hosts, or on its host as well: only with its own account can be said whether it is late or its link slow",
+	}}
 }
 
 // quotas finds ranks whose control group uses up its quota.

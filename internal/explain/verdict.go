@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
 // Limit is what a job waits for that is slower than it could be, after TCP's extended statistics (RFC 4898), which tell
@@ -43,14 +45,15 @@ const most = 4
 // Verdict returns what makes a job slow, the worst first; nothing if it is well. What follows from another finding is left
 // out: a rank that a quota keeps from running is late for that and no other reason.
 func Verdict(j *Job) []Finding {
-	if len(j.Accounts) == 0 {
+	if len(j.Accounts) == 0 || j.Size < 1 || j.Size > group.MaxRanks { // a process may publish what it likes
 		return nil
 	}
 	found := ended(j)
 	if len(found) == 0 {
 		direct := slices.Concat(quotas(j), losses(j), otherTraffic(j), interfaces(j), switches(j))
 		found = append(direct, unicast(j)...)
-		for _, f := range slices.Concat(late(j), slow(j), unseen(j)) {
+		awaited := j.waitedFor()
+		for _, f := range slices.Concat(late(j, awaited), slow(j, awaited), unseen(j, awaited)) {
 			if !slices.ContainsFunc(direct, func(d Finding) bool { return explains(&d, f.Ranks) }) {
 				found = append(found, f)
 			}

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -260,4 +263,48 @@ func TestBetween(t *testing.T) {
 	require.Equal(t, 100, a.link())
 	require.Less(t, a.Even, 0.01, "one operation in 500 took 8.6 s, the others 65 us")
 	require.InDelta(t, 1, even(nil, nil), 0)
+}
+
+// TestManyRanks: each of 512 ranks waits for each other, and for one of them longer.
+func TestManyRanks(t *testing.T) {
+	const ranks = 512
+	j := &Job{Size: ranks}
+	for rank := range ranks {
+		a := Account{Rank: rank, Span: time.Second, Even: 1, Counters: map[string]uint64{"gather_busy_ns": 9e8}}
+		if rank == 7 {
+			a.Counters["gather_busy_ns"] = 3e8
+		}
+		for other := range ranks {
+			w := group.Awaited{Rank: other, Barrier: time.Millisecond}
+			if other == 7 {
+				w.Barrier = 600 * time.Millisecond
+			}
+			a.Awaited = append(a.Awaited, w)
+		}
+		j.Accounts = append(j.Accounts, a)
+	}
+	require.Equal(t, []string{"slow-rank[7]"}, said(Verdict(j)))
+
+	for _, size := range []int{-1, 0, group.MaxRanks + 1, 1e15} {
+		j.Size = size
+		require.Empty(t, Verdict(j), "size %d", size)
+	}
+}
+
+// TestSettingsExist: a remedy names settings that there are.
+func TestSettingsExist(t *testing.T) {
+	var known []string
+	for _, v := range config.Variables() {
+		known = append(known, v.Name)
+	}
+	named := 0
+	for trouble, j := range recorded(t) {
+		for _, f := range Verdict(j) {
+			for _, name := range regexp.MustCompile(`MCAST_[A-Z_]+`).FindAllString(f.Remedy+f.What+strings.Join(f.Figures, " "), -1) {
+				require.Contains(t, known, name, trouble)
+				named++
+			}
+		}
+	}
+	require.Positive(t, named)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -70,17 +71,26 @@ func Fetch(ctx context.Context, hosts []string) (ranks []Rank, errs []error) {
 	return ranks, errs
 }
 
-func fetch(ctx context.Context, host string) (said ranksOf, err error) {
-	if _, _, err := net.SplitHostPort(host); err != nil {
-		host = net.JoinHostPort(host, port)
+// client goes to hosts of the cluster, never by HTTP_PROXY: a proxy leads out of it.
+var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: fetchWithin}
+
+// withPort adds the usual port to a name or address that has none; an IPv6 address may be in brackets.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
 	}
+	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), port)
+}
+
+func fetch(ctx context.Context, host string) (said ranksOf, err error) {
+	host = withPort(host)
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+RanksPath, nil)
 	if err != nil {
 		return said, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return said, err
 	}

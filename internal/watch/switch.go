@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,8 +47,14 @@ func LookAtSwitches(addresses []string) []Switch {
 
 func lookAtSwitch(at string) Switch {
 	s := Switch{At: at, when: time.Now(), total: map[string]float64{}}
-	client := http.Client{Timeout: switchPatience}
-	answer, err := client.Get("http://" + at + "/metrics")
+	ctx, cancel := context.WithTimeout(context.Background(), switchPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", nil)
+	if err != nil {
+		s.Err = err
+		return s
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		s.Err = err
 		return s
