@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -263,3 +264,30 @@ def test_operations_of_gloo_within_a_joined_work_are_known() -> None:
     work = backend.posted()
     assert list(backend._recorder._delegated.values()) == [1, 1]
     del work
+
+
+def test_entries_are_read_while_others_are_posted() -> None:
+    """torch's debug server asks from a thread of its own, while the program goes on."""
+
+    class Done:
+        def is_success(self) -> bool:
+            return True
+
+    entries = recorder.Recorder()
+    works: deque[Any] = deque(maxlen=50)
+    stop = threading.Event()
+
+    def post() -> None:
+        while not stop.is_set():
+            works.append(Done())
+            entries.delegated(works[-1], 1)
+            entries.exchanged(works[-1])
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    try:
+        for _ in range(2000):
+            entries.complete({"entries": []})
+    finally:
+        stop.set()
+        thread.join()

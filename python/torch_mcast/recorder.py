@@ -80,6 +80,8 @@ class Recorder:
         self._delegated: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
         self._exchanges = 0
         self._exchanged: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
+        # Of the two above: a program may post while torch's debug server looks. Plain dictionaries need none.
+        self._lock = threading.Lock()
         self._kept = _buffer_size()
         self.on = self._kept > 0
 
@@ -95,13 +97,15 @@ class Recorder:
 
     def delegated(self, work: DelegatedWork, number: int) -> None:
         """Note a collective of gloo."""
-        self._newest = number
-        self._delegated[work] = number
+        with self._lock:
+            self._newest = number
+            self._delegated[work] = number
 
     def exchanged(self, work: DelegatedWork) -> None:
         """Note a send or receive of gloo."""
-        self._exchanges += 1
-        self._exchanged[work] = self._exchanges
+        with self._lock:
+            self._exchanges += 1
+            self._exchanged[work] = self._exchanges
 
     def completed(self, work: McastWork, account: Account | None) -> None:
         """Note that an operation is done and well."""
@@ -147,9 +151,11 @@ class Recorder:
     def complete(self, trace: dict[str, Any]) -> None:
         """Write into the entries of this group which operations are done, and their courses."""
         unfinished = {number for work, (number, _) in list(self._posted.items()) if not work.poll()}
+        with self._lock:
+            delegated, exchanged = list(self._delegated.items()), list(self._exchanged.items())
         unfinished |= self._failed
-        unfinished.update(n for work, n in list(self._delegated.items()) if not work.is_success())
-        exchanging = {n for work, n in list(self._exchanged.items()) if not work.is_success()}
+        unfinished.update(n for work, n in delegated if not work.is_success())
+        exchanging = {n for work, n in exchanged if not work.is_success()}
         later, later_exchange = self._newest + 1, self._exchanges + 1
         for entry in reversed(trace["entries"]):
             if entry["process_group"][0] != self.group:
@@ -164,8 +170,9 @@ class Recorder:
                 if number >= later:  # of a group of this name before, or of another backend
                     break
                 later, done = number, number not in unfinished
-                if done and number in self._courses:
-                    self._courses[number].write(entry)
+                course = self._courses.get(number) if done else None
+                if course is not None:
+                    course.write(entry)
             entry["retired"] = done
             if done:
                 entry["state"] = "completed"
