@@ -151,3 +151,21 @@ func TestPageWithoutEnd(t *testing.T) {
 	require.Len(t, errs, 1)
 	require.ErrorContains(t, errs[0], "longer than 8388608 bytes")
 }
+
+// TestClaimedPID: whose page it is says the kernel.
+func TestClaimedPID(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "1-1.sock"))
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = c.Write([]byte(`{"pid": 1}`)) // else nothing is read
+			_ = c.Close()
+		}
+	}()
+	pages, errs := live.Read[string]([]string{dir})
+	require.Empty(t, errs)
+	require.Len(t, pages, 1)
+	require.Equal(t, os.Getpid(), pages[0].PID)
+}

@@ -74,10 +74,32 @@ func read[T any](path string) (page Process[T], err error) {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return page, err
 	}
+	pid, err := peer(c)
+	if err != nil {
+		return page, err
+	}
 	from := &io.LimitedReader{R: c, N: most}
 	err = json.NewDecoder(from).Decode(&page)
 	if err != nil && from.N == 0 {
 		return page, fmt.Errorf("what it publishes is longer than %d bytes", most)
 	}
+	page.PID = pid // not what it claims: root looks at what the kernel says of that process
 	return page, err
+}
+
+// peer returns the process that listens at the other end; 0 if it is in a PID namespace that is not seen from here.
+func peer(c net.Conn) (pid int, err error) {
+	raw, err := c.(*net.UnixConn).SyscallConn() // it was dialed as one
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var asked error
+	if err := raw.Control(func(fd uintptr) { cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if asked != nil {
+		return 0, asked
+	}
+	return int(cred.Pid), nil
 }

@@ -14,7 +14,7 @@ import (
 // Rank is a rank of a group, of a process of this host, at a moment.
 type Rank struct {
 	Version string
-	PID     int
+	PID     int // 0: of a PID namespace that is not seen from here
 	Run     string
 	At      time.Duration // by the process's clock
 	Host    string        // name of the host
@@ -57,6 +57,9 @@ func LookClosely(directories []string) (ranks []Rank, errs []error) {
 	seen := map[place]*Host{} // groups of a process are in one place
 	for i := range ranks {
 		r := &ranks[i]
+		if r.PID == 0 {
+			continue // the process is not seen from here
+		}
 		at := place{r.PID, r.Info.Interface}
 		if seen[at] == nil {
 			h := observe(os.DirFS("/"), r.PID, r.Info.Interface)
