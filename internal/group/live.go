@@ -1,7 +1,6 @@
 package group
 
 import (
-
 	"github.com/torch-mcast/torch-mcast/internal/live"
 )
 

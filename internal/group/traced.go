@@ -87,7 +87,9 @@ func (kernel) TakeTrace(wanted func(*trace.Trace) bool) *trace.Trace {
 }
 
 // WriteTrace implements Network.
-func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) { return WriteTrace(where, t) }
+func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) {
+	return WriteTrace(where, t)
+}
 
 // WriteTrace writes a trace where MCAST_TRACE says, unless that is off, and returns the path of the file.
 func WriteTrace(where string, t *trace.Trace) (path string, err error) {
