@@ -34,9 +34,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 func (c *Conn) Read(b []byte) (int, error) {
 	g := c.guard
 	for len(b) > 0 && !g.buffered() {
-		g.filled = copy(g.arrived, g.arrived[g.taken:g.filled])
-		g.taken = 0
-		n, err := c.Conn.Read(g.arrived[g.filled:])
+		n, err := c.Conn.Read(g.room())
 		g.filled += n
 		if err != nil && !g.buffered() {
 			return 0, err // of time may be over; what has arrived of a record stays

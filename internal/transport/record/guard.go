@@ -115,11 +115,16 @@ func (g *guard) read(b []byte, receive func([]byte) (int, error)) (n int, err er
 // errEnd says that the other end has closed the connection.
 var errEnd = errors.New("end of the connection")
 
-// fill receives once, and reports whether there was less than room for.
-func (g *guard) fill(receive func([]byte) (int, error)) (drained bool) {
+// room returns where what comes next belongs, behind what has arrived and is not opened yet.
+func (g *guard) room() []byte {
 	g.filled = copy(g.arrived, g.arrived[g.taken:g.filled])
 	g.taken = 0
-	room := g.arrived[g.filled:]
+	return g.arrived[g.filled:]
+}
+
+// fill receives once, and reports whether there was less than room for.
+func (g *guard) fill(receive func([]byte) (int, error)) (drained bool) {
+	room := g.room()
 	n, err := receive(room)
 	switch {
 	case errors.Is(err, unix.EAGAIN):

@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -70,23 +69,18 @@ func introductionOf(c *ibverbs.Connection, source bool) wire.Control {
 	return (&wire.Introduction{Source: source, Number: a.Number, PSN: a.PSN, MTU: a.MTU}).Control()
 }
 
-// meet connects an end with that of a neighbour whose device has an address.
-func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) error {
-	end := p.source
+// meet connects an end with that of a neighbour whose device has an address, and reports whether it has: not with a stranger's, not
+// again, and not with one that the device cannot follow.
+func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) bool {
+	end, neighbour, met := p.source, p.right, &p.offers
 	if i.Source {
-		end = p.reader
+		end, neighbour, met = p.reader, p.left, &p.readable
 	}
-	if end == nil || i.Source && from != p.left || !i.Source && from != p.right {
-		return fmt.Errorf("rank %d introduces itself as a neighbour: want rank %d or %d", from, p.left, p.right)
+	if end == nil || from != neighbour || *met {
+		return false
 	}
-	if i.Source && p.readable || !i.Source && p.offers {
-		return fmt.Errorf("rank %d introduces itself again", from)
-	}
-	if err := end.Connect(ibverbs.Address{GID: gid, Number: i.Number, PSN: i.PSN, MTU: i.MTU}, giveUp, tclass); err != nil {
-		return fmt.Errorf("connection to rank %d, for repairs: %w", from, err)
-	}
-	p.offers, p.readable = p.offers || !i.Source, p.readable || i.Source
-	return nil
+	*met = end.Connect(ibverbs.Address{GID: gid, Number: i.Number, PSN: i.PSN, MTU: i.MTU}, giveUp, tclass) == nil
+	return *met
 }
 
 // underWay reports whether something is being read.
@@ -210,7 +204,7 @@ func (s *heedful) Control(from int, m *wire.Control) {
 		s.Sink.Control(from, m)
 		return
 	}
-	if s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) != nil {
+	if !s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) {
 		s.g.CountDropped(1)
 	}
 }
