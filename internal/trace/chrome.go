@@ -64,7 +64,6 @@ var phaseNames = [...]string{
 // writer collects events.
 type writer struct {
 	base   int64
-	until  int64 // nanoseconds since 1970: where what is in flight ends in the picture
 	pid    int
 	row    int // the next one that is free
 	events []event
@@ -76,7 +75,7 @@ func (t *Trace) document() (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := writer{base: baseOf(t.at), until: t.at.UnixNano(), pid: os.Getpid(), row: firstRow, events: []event{}}
+	w := writer{base: baseOf(t.at), pid: os.Getpid(), row: firstRow, events: []event{}}
 	if len(t.groups) > 0 {
 		g := t.groups[0]
 		w.name("process_name", 0, fmt.Sprintf("%s, rank %d of %d", filepath.Base(os.Args[0]), g.Rank, g.Size))
@@ -97,7 +96,7 @@ func (w *writer) lane(g *recorded, l record) {
 	var free []int64 // from when on a row is, by row
 	for i := range l.ops {
 		m := &l.ops[i]
-		from, to := g.zero+int64(m.entered[overlap.Queued]), w.until
+		from, to := g.zero+int64(m.entered[overlap.Queued]), g.zero+int64(g.until)
 		if m.outcome != inFlight {
 			to = g.zero + int64(m.ended)
 		}

@@ -45,7 +45,8 @@ type Trace struct {
 // recorded is a group and a copy of what its lanes remembered, by the clock of the machine.
 type recorded struct {
 	*Group
-	zero  int64 // when the clock of the lanes was 0, in nanoseconds since 1970
+	zero  int64         // when the clock of the lanes was 0, in nanoseconds since 1970
+	until time.Duration // of that clock: where what is in flight ends in the picture
 	lanes []record
 }
 
@@ -55,7 +56,8 @@ func Take() *Trace {
 	defer process.Unlock()
 	t := &Trace{at: time.Now()}
 	for _, g := range process.groups {
-		r := recorded{Group: g, zero: time.Now().UnixNano() - int64(g.Clock())}
+		r := recorded{Group: g, until: g.Clock()}
+		r.zero = time.Now().UnixNano() - int64(r.until)
 		for _, l := range g.Lanes {
 			r.lanes = append(r.lanes, l.copy())
 		}
