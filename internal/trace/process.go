@@ -70,7 +70,7 @@ func Take() *Trace {
 func (t *Trace) Busy() bool {
 	for i := range t.groups {
 		for _, l := range t.groups[i].lanes {
-			if slices.ContainsFunc(l.ops, func(m moments) bool { return m.outcome == inFlight }) {
+			if slices.ContainsFunc(l.ops, func(s Span) bool { return s.outcome == inFlight }) {
 				return true
 			}
 		}
