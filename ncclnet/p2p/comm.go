@@ -153,7 +153,7 @@ func (c Comm) err(code C.int) error {
 // Isend is p2p_isend.
 func (c Comm) Isend(b []byte) (*Request, error) {
 	var r *C.struct_p2p_request
-	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)), &r))
+	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)), 0, nil, &r))
 	if r == nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (c Comm) Irecv(b []byte) (*Request, error) {
 	defer C.free(unsafe.Pointer(slot))
 	*slot = 1
 	at := (**C.struct_p2p_request)(unsafe.Pointer(slot))
-	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)), at))
+	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)), 0, nil, at))
 	if *slot == 0 {
 		return nil, err
 	}
