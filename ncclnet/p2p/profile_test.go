@@ -103,8 +103,9 @@ func TestProfileEnds(t *testing.T) {
 		_, stops := outcomes()
 		require.Equal(t, []int{0, 0, 0}, stops)
 		send.Close()
-		fails(t, first)
-		fails(t, first)
+		for range 2 {
+			require.Equal(t, Remote, fails(t, first).Code)
+		}
 		all, stops := outcomes()
 		require.Equal(t, told.Failed, all[0])
 		require.Equal(t, []int{1, 0, 0}, stops)

@@ -30,11 +30,12 @@ type Event struct {
 
 // What mcast.h says of messages.
 const (
-	TCP, SHM, RDMA       = int(C.MCAST_NET_TCP), int(C.MCAST_NET_SHM), int(C.MCAST_NET_RDMA)
-	InFlight             = int(C.MCAST_NET_IN_FLIGHT)
-	Done, Failed         = int(C.MCAST_NET_DONE), int(C.MCAST_NET_FAILED)
-	Abandoned            = int(C.MCAST_NET_ABANDONED)
-	ID             int64 = C.MCAST_NET_EVENT_ID
+	TCP       = int(C.MCAST_NET_TCP)
+	SHM       = int(C.MCAST_NET_SHM)
+	RDMA      = int(C.MCAST_NET_RDMA)
+	Done      = int(C.MCAST_NET_DONE)
+	Failed    = int(C.MCAST_NET_FAILED)
+	Abandoned = int(C.MCAST_NET_ABANDONED)
 )
 
 // Profiler returns a function to tell (nccl_profiler), which wants events, and forgets what was told before.
