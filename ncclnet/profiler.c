@@ -81,8 +81,7 @@ static void *start_proxy(const struct profiler_event *e)
 	/* The operation may be one of another process, whose GPU this one's device serves. */
 	if (e->proxy.pid != getpid() || kind_of(e->parent) != OPERATION || (o = operation(number_of(e->parent))) == NULL)
 		return NULL;
-	if (o->proxies++ == 0)
-		o->begun = now();
+	o->proxies++;
 	o->running++;
 	return handle_of(PROXY, o->number);
 }
@@ -167,12 +166,16 @@ static nccl_result stop(void *handle)
 static nccl_result record(void *handle, int state, union profiler_state *s)
 {
 	struct profiler_message *m = &messages[number_of(handle) % PROFILER_MESSAGES];
+	struct profiler_operation *o;
 
-	if (kind_of(handle) != MESSAGE || state != NCCL_PROFILE_NET_UPDATE || s == NULL || s->net.data == NULL)
-		return NCCL_SUCCESS;
 	pthread_mutex_lock(&lock);
-	if (m->number == number_of(handle))
-		m->is = *(const struct mcast_net_event *)s->net.data;
+	if (kind_of(handle) == PROXY && state == NCCL_PROFILE_PROXY_TURN) {
+		if ((o = operation(number_of(handle))) != NULL && o->begun == 0)
+			o->begun = now();
+	} else if (kind_of(handle) == MESSAGE && state == NCCL_PROFILE_NET_UPDATE && s != NULL && s->net.data != NULL) {
+		if (m->number == number_of(handle))
+			m->is = *(const struct mcast_net_event *)s->net.data;
+	}
 	pthread_mutex_unlock(&lock);
 	return NCCL_SUCCESS;
 }

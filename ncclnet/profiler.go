@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,18 +46,32 @@ func goProfilerInit() C.int {
 	return 1
 }
 
-// whatNCCLDid returns the operations and messages that are remembered.
+// whatNCCLDid returns the operations and messages that are remembered. Operations that have not come to their turn would
+// cover each other: of a communicator there is one span for all of them.
 func whatNCCLDid() (spans []trace.Span) {
 	var operations [C.PROFILER_OPERATIONS]C.struct_profiler_operation
 	var messages [C.PROFILER_MESSAGES]C.struct_profiler_message
 	now := int64(C.profiler_copy(&operations[0], &messages[0]))
 	zero := time.Now().UnixNano() - now // of CLOCK_MONOTONIC
 	byNumber := map[C.uint64_t]*C.struct_profiler_operation{}
+	queued := map[string][]int64{} // when they were posted, by row
 	for i := range operations {
-		if o := &operations[i]; o.number != 0 {
-			byNumber[o.number] = o
-			spans = append(spans, operationSpan(o, zero, now))
+		o := &operations[i]
+		if o.number == 0 {
+			continue
 		}
+		byNumber[o.number] = o
+		row := fmt.Sprintf("NCCL, rank %d of %d of communicator %#x", o.rank, o.ranks, uint64(o.communicator))
+		if o.begun == 0 && (o.proxies > 0 || o.launched == 0) {
+			queued[row] = append(queued[row], int64(o.posted))
+		} else {
+			spans = append(spans, operationSpan(o, row, zero, now))
+		}
+	}
+	for row, posted := range queued {
+		spans = append(spans, trace.Span{
+			Row: row + ": queued", Name: fmt.Sprintf("%d queued", len(posted)), From: zero + slices.Min(posted), To: zero + now,
+		})
 	}
 	for i := range messages {
 		if m := &messages[i]; m.number != 0 && m.is.posted != 0 {
@@ -66,36 +81,26 @@ func whatNCCLDid() (spans []trace.Span) {
 	return spans
 }
 
-func operationSpan(o *C.struct_profiler_operation, zero, now int64) trace.Span {
-	s := trace.Span{
-		Row:  fmt.Sprintf("NCCL, rank %d of %d of communicator %#x", o.rank, o.ranks, uint64(o.communicator)),
-		Name: "NCCL " + C.GoString(&o.name[0]),
-		From: zero + int64(o.posted),
-		Args: map[string]any{
-			"number": uint64(o.number), "count": uint64(o.count), "type": C.GoString(&o._type[0]), "channels": int(o.channels),
-			"proxies": int(o.proxies), "outcome": "done",
-		},
+func operationSpan(o *C.struct_profiler_operation, row string, zero, now int64) trace.Span {
+	args := map[string]any{
+		"number": uint64(o.number), "count": uint64(o.count), "type": C.GoString(&o._type[0]), "channels": int(o.channels),
+		"proxies": int(o.proxies),
 	}
 	if o.algorithm[0] != 0 {
-		s.Args["algorithm"], s.Args["protocol"] = C.GoString(&o.algorithm[0]), C.GoString(&o.protocol[0])
-		s.Args["sequence"], s.Args["root"] = uint64(o.sequence), int(o.other)
+		args["algorithm"], args["protocol"] = C.GoString(&o.algorithm[0]), C.GoString(&o.protocol[0])
+		args["sequence"], args["root"] = uint64(o.sequence), int(o.other)
 	} else {
-		s.Args["peer"] = int(o.other)
+		args["peer"] = int(o.other)
 	}
-	end := int64(o.ended)
+	from, to, outcome := int64(o.begun), int64(o.ended), "done"
 	switch {
-	case o.running > 0 || o.launched == 0:
-		end = now
-		s.Args["outcome"] = "in flight"
-	case o.proxies == 0:
-		end = int64(o.launched) // no network: when it ended is not known
-		s.Args["outcome"] = "launched"
+	case o.proxies == 0: // none of the network's: when it ends is not known
+		from, to, outcome = int64(o.posted), int64(o.launched), "launched"
+	case o.running > 0:
+		to, outcome = now, "in flight"
 	}
-	s.To = zero + end
-	if o.begun != 0 {
-		s.Parts = []trace.Part{{Name: "queued", From: s.From, To: zero + int64(o.begun)}, {Name: "proxies", From: zero + int64(o.begun), To: s.To}}
-	}
-	return s
+	args["outcome"], args["queued_us"] = outcome, float64(from-int64(o.posted))/1e3
+	return trace.Span{Row: row, Name: "NCCL " + C.GoString(&o.name[0]), From: zero + from, To: zero + to, Args: args}
 }
 
 var (

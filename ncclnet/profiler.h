@@ -18,7 +18,7 @@ struct profiler_operation {
 	int other;         /* root, or peer */
 	int channels;
 	char name[16], type[16], algorithm[24], protocol[16];
-	/* NCCL takes it; has launched its kernel; the first of its proxies begins; the last has ended, unless some run. */
+	/* NCCL takes it; has launched its kernel; the first of its proxies comes to its turn; the last has ended, unless some run. */
 	uint64_t posted, launched, begun, ended;
 	int proxies, running;
 };

@@ -14,7 +14,7 @@ PROFILER = """
 import json, tempfile, time
 
 pointer, size_t, FUNCTION = ctypes.c_void_p, ctypes.c_size_t, ctypes.CFUNCTYPE(ctypes.c_int)
-COLL, PROXY_OP, PROXY_STEP, NET, UPDATE = 1 << 1, 1 << 3, 1 << 4, 1 << 7, 21
+COLL, PROXY_OP, PROXY_STEP, NET, TURN, UPDATE = 1 << 1, 1 << 3, 1 << 4, 1 << 7, 19, 21
 MESSAGE_ID = 0x6d63 << 16 | 1
 
 class Coll(ctypes.Structure):
@@ -66,6 +66,9 @@ class Profiler:
     def record(self, handle, message):
         assert self.recordEventState(pointer(handle), UPDATE, ctypes.byref(pointer(ctypes.addressof(message)))) == 0
 
+    def turn(self, handle):
+        assert self.recordEventState(pointer(handle), TURN, None) == 0
+
 def spans():
     with tempfile.NamedTemporaryFile() as file:
         assert load().mcast_trace(file.name.encode(), None, 0) == 0
@@ -86,13 +89,19 @@ def test_what_nccl_did_is_in_the_trace(version: int) -> None:
 os.environ.update(NCCL_PROFILER_PLUGIN="mcast", MCAST_IFACE="lo")
 p = Profiler({version})
 assert p.asked.value == COLL | 1 << 2 | PROXY_OP | NET
-before = time.time_ns()
+posted = time.time_ns()
 coll = p.start(COLL, coll=Coll(sequence=9, function=b"AllGather", count=4096, type=b"ncclFloat32", channels=2,
                                algorithm=b"RING", protocol=b"SIMPLE"))
 p.stop(coll)  # the kernel is launched
 op = p.start(PROXY_OP, coll, proxy=Proxy(pid=os.getpid(), peer=2, steps=3, sends=1))
 other = p.start(PROXY_OP, coll, proxy=Proxy(pid=os.getpid(), peer=2, steps=3))
 assert p.start(PROXY_OP, coll, proxy=Proxy(pid=os.getpid() + 1)) is None, "another process's"
+ROW = "NCCL, rank 1 of 4 of communicator 0x5eed"
+p.stop(p.start(COLL, coll=Coll(function=b"Broadcast")))  # one without a proxy is over for all that is known
+assert [s[:2] for s in spans()] == [("1 queued", ROW + ": queued"), ("NCCL Broadcast", ROW)], spans()
+before = time.time_ns()
+p.turn(other)
+p.turn(op)
 step = p.start(PROXY_STEP, op)
 m = Message(connection=3, sequence=7, tag=1, sending=1, over=1, lanes=4, bytes=16384, peer=b"10.0.0.2:4000")
 net = p.start(NET, step, net=Net(MESSAGE_ID, ctypes.addressof(m)))
@@ -107,8 +116,9 @@ assert [s[4]["outcome"] for s in spans() if s[0] == "NCCL AllGather"] == ["in fl
 p.stop(other)
 after = time.time_ns()
 (coll,) = [s for s in spans() if s[0] == "NCCL AllGather"]
-assert coll[1] == "NCCL, rank 1 of 4 of communicator 0x5eed", coll
-assert before - 1000 <= coll[2] and coll[2] + coll[3] <= after + 1000, (before, coll, after)
+assert coll[1] == ROW
+assert before <= coll[2] + 1000 and coll[2] + coll[3] <= after + 1000, (before, coll, after)
+assert 0 < coll[4].pop("queued_us") < (after - posted) / 1e3
 assert coll[4] == dict(number=1, count=4096, type="ncclFloat32", channels=2, proxies=2, outcome="done", algorithm="RING",
                        protocol="SIMPLE", sequence=9, root=0), coll
 (send,) = [s for s in spans() if s[0] == "send"]
