@@ -21,14 +21,6 @@ func TestProfile(t *testing.T) {
 	})
 }
 
-func TestVerbsProfile(t *testing.T) {
-	for _, o := range verbsKinds {
-		out, in := rdma(t, o)
-		send, recv := pair(t, out, in)
-		checkProfile(t, send, recv, told.RDMA, o)
-	}
-}
-
 func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 	t.Helper()
 	const room = 1 << 20
