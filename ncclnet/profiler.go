@@ -110,6 +110,13 @@ var (
 	}
 )
 
+func nameOf(names []string, n C.uint8_t) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
+	return "?"
+}
+
 func messageSpan(m *C.struct_profiler_message, o *C.struct_profiler_operation, zero int64) trace.Span {
 	e := &m.is
 	name, way := "receive", "from"
@@ -122,8 +129,8 @@ func messageSpan(m *C.struct_profiler_message, o *C.struct_profiler_operation, z
 		Name: name,
 		From: at(e.posted), To: at(e.done),
 		Args: map[string]any{
-			"bytes": uint64(e.bytes), "sequence": uint32(e.sequence), "tag": int(e.tag), "over": overNames[e.over], "lanes": int(e.lanes),
-			"outcome": outcomeNames[e.outcome],
+			"bytes": uint64(e.bytes), "sequence": uint32(e.sequence), "tag": int(e.tag), "over": nameOf(overNames[:], e.over), "lanes": int(e.lanes),
+			"outcome": nameOf(outcomeNames[:], e.outcome),
 		},
 	}
 	if o != nil {
