@@ -62,6 +62,8 @@ enum {
 enum { ABI_LOG_WARN = 2, ABI_LOG_INFO = 3, ABI_LOG_TRACE = 5, ABI_LOG_NET = 16 };
 
 typedef void abi_log(int level, unsigned long flags, const char *file, int line, const char *fmt, ...);
+/* A net plugin's word to the profiler; type: ABI_EVENT_*. Only START has a parent, the handle of isend or irecv. */
+enum { ABI_EVENT_START = 0, ABI_EVENT_STOP = 1, ABI_EVENT_UPDATE = 2, ABI_EVENT_UPDATE_AND_STOP = 3 };
 typedef int abi_profile(void **event, int type, void *parent, int64_t plugin, void *data);
 
 /* ncclNetDeviceHandle_v7_t, which all later versions use. */

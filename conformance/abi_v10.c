@@ -39,7 +39,7 @@ REF_PROPERTIES(REF_PROPS_V9)
 
 static int init(abi_log *log, abi_profile *profile)
 {
-	(void)profile;
+	ref_profile(profile);
 	return ref_init_v8(log);
 }
 
@@ -79,7 +79,8 @@ static int connect(void *ctx, int dev, void *handle, void **send, struct abi_dev
 }
 
 NET_VERSION(10, NET_ALIKE(net), .init = init, .get_properties = properties, .listen = listen,
-	.connect = connect, .isend = net->isend, .irecv = net->irecv, .max_vdevice = 4)
+	.connect = connect, .isend = net->isend, .irecv = net->irecv, .max_vdevice = 4,
+	.profiles = true)
 
 COLL_VERSION(10, COLL_ALIKE(coll), COLL_DATA_V9(coll), .init = init_coll, .get_properties = properties_coll,
 	.listen = listen_coll)

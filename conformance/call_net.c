@@ -14,7 +14,8 @@ static int profile_nothing(void **event, int type, void *parent, int64_t plugin,
 int net_init(struct net *n, uint64_t id, void **ctx)
 {
 	void *made = NULL;
-	int result = CALL(n->calls.init(&made, id, &config, plugin_log, profile_nothing), "net init(id %lu)", id, 0, 0);
+	int result = CALL(n->calls.init(&made, id, &config, plugin_log, n->profile ? n->profile : profile_nothing),
+		"net init(id %lu)", id, 0, 0);
 
 	n->version->read(&n->calls, n->table); /* some plugins fill in their table here */
 	n->ctx = made;
@@ -94,17 +95,15 @@ int net_dereg_mr(struct net *n, void *comm, void *mhandle)
 	return CALL(n->calls.dereg_mr(comm, mhandle), "net deregMr(comm 0x%lx, mhandle 0x%lx)", comm, mhandle, 0);
 }
 
-int net_isend(struct net *n, void *comm, void *data, size_t size, int tag, void *mhandle, void **request)
+int net_isend(struct net *n, void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request)
 {
-	return CALL(n->calls.isend(comm, data, size, tag, mhandle, NULL, request),
+	return CALL(n->calls.isend(comm, data, size, tag, mhandle, phandle, request),
 		"net isend(comm 0x%lx, %lu bytes, tag %ld)", comm, size, tag);
 }
 
 int net_irecv(struct net *n, void *comm, int count, void **data, size_t *sizes, int *tags,
-	void **mhandles, void **request)
+	void **mhandles, void **phandles, void **request)
 {
-	void *phandles[8] = { NULL };
-
 	return CALL(n->calls.irecv(comm, count, data, sizes, tags, mhandles, phandles, request),
 		"net irecv(comm 0x%lx, %lu bytes, tag %ld)", comm, sizes[0], tags[0]);
 }

@@ -343,14 +343,14 @@ CASE(net_group, "net.group", NET, 2, 2, NET_GROUP, "one receive of two messages,
 		}
 	} else {
 		struct buffer b[2] = { buffer_new(BYTES, 0), buffer_new(BYTES, 0) };
-		void *data[2] = { b[0].data, b[1].data }, *mhandles[2], *request = NULL;
+		void *data[2] = { b[0].data, b[1].data }, *mhandles[2], *phandles[2] = { NULL }, *request = NULL;
 		size_t room[2] = { BYTES, BYTES };
 		int tags[2] = { 10, 11 }, got[2] = { UNSAID, UNSAID }, done = 0;
 
 		for (int i = 0; i < 2; i++)
 			mhandles[i] = memory(r, l.recv, data[i], BYTES);
 		do {
-			OK(net_irecv(&r->net, l.recv, 2, data, room, tags, mhandles, &request));
+			OK(net_irecv(&r->net, l.recv, 2, data, room, tags, mhandles, phandles, &request));
 			breathe(r, request != NULL);
 		} while (!request);
 		while (!done) {

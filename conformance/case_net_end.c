@@ -166,8 +166,8 @@ static int post_raw(struct rank *r, struct message *m)
 {
 	m->request = NULL;
 	return m->receive ?
-		net_irecv(&r->net, m->comm, 1, &m->data, &m->size, &m->tag, &m->mhandle, &m->request) :
-		net_isend(&r->net, m->comm, m->data, m->size, m->tag, m->mhandle, &m->request);
+		net_irecv(&r->net, m->comm, 1, &m->data, &m->size, &m->tag, &m->mhandle, &m->phandle, &m->request) :
+		net_isend(&r->net, m->comm, m->data, m->size, m->tag, m->mhandle, m->phandle, &m->request);
 }
 
 /* Drives m until all are done, a call fails, or part of the case's time is over.

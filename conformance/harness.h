@@ -47,6 +47,7 @@ struct abi_props {
 struct net_calls {
 	ABI_NET_V11(struct abi_props, void)
 	bool contexts;			/* finalize ends what init began */
+	bool profiles;			/* init brings a profiler, isend and irecv a handle for it */
 	bool resets_request;		/* *request is NULL when irecv is called, whatever it held */
 	int max_vdevice;		/* devices that one may be made of */
 };
@@ -72,6 +73,7 @@ struct net {
 	const char *name;
 	struct net_calls calls;
 	void *ctx;			/* of the last net_init, if there are contexts */
+	abi_profile *profile;		/* that net_init gives; NULL: one that wants no event */
 };
 
 struct coll {
@@ -210,9 +212,9 @@ int net_connect(struct net *n, void *ctx, int dev, void *handle, void **send);
 int net_accept(struct net *n, void *ctx, void *listen, void **recv);
 int net_reg_mr(struct net *n, void *comm, void *data, size_t size, int type, void **mhandle);
 int net_dereg_mr(struct net *n, void *comm, void *mhandle);
-int net_isend(struct net *n, void *comm, void *data, size_t size, int tag, void *mhandle, void **request);
+int net_isend(struct net *n, void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);
 int net_irecv(struct net *n, void *comm, int count, void **data, size_t *sizes, int *tags,
-	void **mhandles, void **request);
+	void **mhandles, void **phandles, void **request);
 int net_iflush(struct net *n, void *comm, int count, void **data, int *sizes, void **mhandles, void **request);
 int net_test(struct net *n, void *request, int *done, int *sizes);
 /* As NCCL does after each receive that test said is done: nothing where NULL. */

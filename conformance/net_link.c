@@ -114,9 +114,9 @@ bool message_post(struct rank *r, struct message *m)
 	m->request = m->hint;
 	m->got = UNSAID;
 	if (m->receive)
-		OK(net_irecv(&r->net, m->comm, 1, &m->data, &m->size, &m->tag, &m->mhandle, &m->request));
+		OK(net_irecv(&r->net, m->comm, 1, &m->data, &m->size, &m->tag, &m->mhandle, &m->phandle, &m->request));
 	else
-		OK(net_isend(&r->net, m->comm, m->data, m->size, m->tag, m->mhandle, &m->request));
+		OK(net_isend(&r->net, m->comm, m->data, m->size, m->tag, m->mhandle, m->phandle, &m->request));
 	if (m->hint)
 		EXPECT_RULE(NET_REQUEST_OUT, m->request != m->hint,
 			"expected *request set to a request or NULL, got the 0x1 that it held");

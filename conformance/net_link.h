@@ -33,6 +33,7 @@ struct message {
 	size_t size;			/* of the send, or the room of the receive */
 	int tag;
 	void *mhandle;
+	void *phandle;			/* the profiler's, or NULL */
 	bool quiet;			/* test with sizes = NULL */
 	void *hint;			/* in *request on entry; NULL or ABI_OPTIONAL_COMPLETION */
 	int got;			/* the size that test gave for a receive */

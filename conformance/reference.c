@@ -36,7 +36,8 @@ int ref_init(void **ctx, uint64_t id, struct abi_config *config, abi_log *log, a
 {
 	int rc = ref_init_v8(log);
 
-	(void)config, (void)profile;
+	(void)config;
+	ref_profile(profile);
 	return rc ? rc : open_context(ctx, id, 0);
 }
 

@@ -96,6 +96,8 @@ int ref_dereg(void *comm, void *mhandle);
 bool ref_covers(const void *mhandle, const void *data, size_t size);
 void ref_drop_mrs(struct ref_comm *comm);
 
+void ref_profile(abi_profile *profile); /* whom to tell of requests: the last init's */
+
 int ref_net_connect(void *ctx, int dev, void *handle, void **send_comm, struct abi_device **device);
 int ref_net_accept(void *listen_comm, void **recv_comm, struct abi_device **device);
 int ref_net_isend(void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);

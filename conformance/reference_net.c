@@ -16,6 +16,7 @@ struct message {
 	uint64_t header;     /* the size on the wire */
 	size_t header_moved, moved;
 	bool flush;
+	void *event; /* the profiler's */
 	char last; /* mutant lost-last-byte: what lay there before */
 };
 
@@ -29,6 +30,36 @@ struct net_comm {
 	struct message messages[ABI_REQUESTS];
 	struct message flushes[ABI_REQUESTS];
 };
+
+static abi_profile *profiler;
+
+void ref_profile(abi_profile *profile) { profiler = profile; }
+
+/* What is told of a request is its size, under an id of ours: NCCL's own plugins have 1 and 2 in the upper half. */
+enum { PROFILE_ID = 0x7265 << 16 | 1 };
+
+static void tell_start(struct message *m, void *parent)
+{
+	static void *first;
+
+	if (!mutant("profiler-stale"))
+		m->event = NULL;
+	if (!profiler || (!parent && !mutant("profiler-no-parent")))
+		return;
+	first = first ? first : parent;
+	profiler(&m->event, ABI_EVENT_START, mutant("profiler-parent") ? first : parent, PROFILE_ID, &m->size);
+}
+
+static void tell_stop(struct message *m)
+{
+	if (!profiler || !m->event)
+		return;
+	profiler(&m->event, ABI_EVENT_STOP, NULL, PROFILE_ID, NULL);
+	if (mutant("profiler-twice"))
+		profiler(&m->event, ABI_EVENT_STOP, NULL, PROFILE_ID, NULL);
+	if (!mutant("profiler-stale"))
+		m->event = NULL;
+}
 
 static struct net_comm *make_comm(int kind, int fd)
 {
@@ -179,6 +210,7 @@ static void progress(struct net_comm *c)
 		if (c->error || m->header_moved < sizeof(m->header) || m->moved < m->header)
 			return;
 		m->request.done = true;
+		tell_stop(m);
 		if (m->request.reported) /* mutants that reported it early */
 			m->request.used = false;
 		c->head++;
@@ -198,7 +230,7 @@ static void *uncork(void *comm)
 }
 
 /* Queues a message; *request is NULL if all are taken: NCCL asks again. */
-static int post(struct net_comm *c, void *data, size_t size, void *mhandle, void **request)
+static int post(struct net_comm *c, void *data, size_t size, void *mhandle, void *phandle, void **request)
 {
 	struct message *m = &c->messages[c->tail % ABI_REQUESTS];
 	int rc;
@@ -213,7 +245,7 @@ static int post(struct net_comm *c, void *data, size_t size, void *mhandle, void
 	if (!rc && c->tail - c->head >= 16 && mutant("fails-17th"))
 		rc = ABI_INTERNAL_ERROR;
 	if (!rc && !m->request.used) {
-		memset(&m->header, 0, sizeof(*m) - offsetof(struct message, header));
+		memset(&m->header, 0, offsetof(struct message, event) - offsetof(struct message, header));
 		m->request.used = true;
 		m->request.done = m->request.reported = false;
 		m->data = data;
@@ -227,6 +259,7 @@ static int post(struct net_comm *c, void *data, size_t size, void *mhandle, void
 				b->data = data;
 			}
 		}
+		tell_start(m, phandle);
 		c->tail++;
 		c->posted++;
 		*request = &m->request;
@@ -245,21 +278,21 @@ static int post(struct net_comm *c, void *data, size_t size, void *mhandle, void
 
 int ref_net_isend(void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request)
 {
-	(void)tag, (void)phandle;
+	(void)tag;
 	if (size == 0 && mutant("crash-zero"))
 		raise(SIGSEGV);
-	return post(comm, data, size, mhandle, request);
+	return post(comm, data, size, mhandle, phandle, request);
 }
 
 int ref_net_irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles,
 	void **request)
 {
-	(void)tags, (void)phandles;
+	(void)tags;
 	if (mutant("keeps-request") && *request)
 		return ABI_SUCCESS;
 	if (n != 1) /* maxRecvs is 1 */
 		return ABI_INVALID_ARGUMENT;
-	return post(comm, data[0], sizes[0], mhandles[0], request);
+	return post(comm, data[0], sizes[0], mhandles[0], phandles ? phandles[0] : NULL, request);
 }
 
 /* Host memory needs no flush: a request that is done when it is asked. */
@@ -324,6 +357,8 @@ int ref_net_close(void *comm)
 	if (c->head != c->tail && mutant("close-hangs"))
 		for (;;)
 			pause();
+	for (unsigned i = c->head; i != c->tail && !mutant("profiler-no-end"); i++)
+		tell_stop(&c->messages[i % ABI_REQUESTS]);
 	close(c->fd);
 	c->fd = -1;
 	if (mutant("early-done-send"))

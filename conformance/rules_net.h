@@ -53,6 +53,8 @@ RULE(NET_FORK, "net.fork", MUST,
 	"Data loaders fork from the process that has loaded the plugin; the child exits and the parent goes on.")
 RULE(NET_GROUP, "net.group", MUST,
 	"With maxRecvs above 1 one receive takes several messages, told apart by their tags.")
+RULE(NET_PROFILER, "net.profiler", MUST,
+	"From v10 on NCCL hands what the plugin tells of its requests to its profiler unseen: it reads behind the handle of a start, and a stop without one, or a second one, is memory of others.")
 RULE(NET_PEER_LOST, "net.peer-lost", SHOULD,
 	"A peer that is gone should become an error of test: otherwise the job stands still until somebody notices.")
 RULE(NET_GARBAGE, "net.garbage-handle", SHOULD,

@@ -144,7 +144,7 @@
 	.close_listen = (t)->close_listen, .irecv_consumed = (t)->irecv_consumed
 #define NET_ALIKE_V11(t) \
 	NET_ALIKE(t), .init = (t)->init, .listen = (t)->listen, .connect = (t)->connect, .isend = (t)->isend, \
-	.irecv = (t)->irecv, .finalize = (t)->finalize, .set_attr = (t)->set_attr, .contexts = true
+	.irecv = (t)->irecv, .finalize = (t)->finalize, .set_attr = (t)->set_attr, .contexts = true, .profiles = true
 #define COLL_ALIKE(t) \
 	.devices = (t)->devices, .connect = (t)->connect, .reduce_support = (t)->reduce_support, \
 	.reg_mr = (t)->reg_mr, .dereg_mr = (t)->dereg_mr, .iflush = (t)->iflush, .test = (t)->test, \

@@ -1,4 +1,4 @@
-/* abi.h: NCCL's plugin ABI, net and CollNet v8 to v12 and tuner v1 to v6, in our
+/* abi.h: NCCL's plugin ABI, net and CollNet v8 to v12, tuner v1 to v6, profiler v4 and v5, in our
  * own words. Versions and the first NCCL that has them: net v8 2.20.3, v9
  * 2.24.3, v10 2.26.2, v11 2.28.3, v12 2.30.3; tuner v1 2.20, v2 2.21.5, v3 2.22.3, v4
  * 2.24.3, v5 2.28.3, v6 2.30.3. Members, order, sizes and offsets were compared
@@ -31,7 +31,11 @@ enum {
 
 typedef void (*nccl_logger)(int level, unsigned long subsystems, const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+
+/* What NCCL's profiler is told by a net plugin, v10 and later. parent: what isend or irecv came with. *event is NULL before
+ * START, and still after it where no profiler wants the event. NCCL 2.26 takes whatever is not START for STOP. */
 typedef nccl_result (*nccl_profiler)(void **event, int type, void *parent, int64_t plugin, void *data);
+enum { NCCL_NET_EVENT_START = 0, NCCL_NET_EVENT_STOP = 1, NCCL_NET_EVENT_UPDATE = 2, NCCL_NET_EVENT_UPDATE_AND_STOP = 3 };
 
 /* What one piece of a collective's buffer is. */
 struct sge_v8 { void *mhandle; void *address; uint32_t size; };
@@ -280,5 +284,72 @@ struct tuner_v6 {
 	nccl_result (*getChunkSize)(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk);
 };
 static_assert(sizeof(struct tuner_v1) == 32 && sizeof(struct tuner_v4) == 32 && sizeof(struct tuner_v5) == 32 && sizeof(struct tuner_v6) == 40, "ncclTuner");
+
+/* Profiler: v4 (NCCL 2.27) and v5 (2.28); 2.30 takes v5 as well. Types of events, and states of recordEventState: a
+ * proxy's operation comes to its turn; a net plugin's event is told anew. */
+enum {
+	NCCL_PROFILE_COLL = 1 << 1, NCCL_PROFILE_P2P = 1 << 2, NCCL_PROFILE_PROXY_OP = 1 << 3, NCCL_PROFILE_PROXY_STEP = 1 << 4,
+	NCCL_PROFILE_NET = 1 << 7,
+	NCCL_PROFILE_PROXY_TURN = 19, NCCL_PROFILE_NET_UPDATE = 21
+};
+
+struct profiler_event { /* v5, as far as both have it alike; in v4 the type is one byte */
+	uint64_t type;
+	void *parent;
+	int rank;
+	union {
+		struct {
+			uint64_t sequence;
+			const char *function;
+			const void *send;
+			void *recv;
+			size_t count;
+			int root;
+			const char *type;
+			uint8_t channels, warps;
+			const char *algorithm, *protocol;
+		} coll;
+		struct {
+			const char *function;
+			void *buffer;
+			const char *type;
+			size_t count;
+			int peer;
+			uint8_t channels;
+		} p2p;
+		struct {
+			int pid; /* of the process whose operation it is */
+			uint8_t channel;
+			int peer, steps, chunk, sends;
+		} proxy;
+		struct { int64_t id; void *data; } net;
+	};
+};
+static_assert(offsetof(struct profiler_event, coll) == 24 && offsetof(struct profiler_event, coll.count) == 56 &&
+	offsetof(struct profiler_event, coll.protocol) == 96 && offsetof(struct profiler_event, p2p.peer) == 56 &&
+	offsetof(struct profiler_event, proxy.peer) == 32, "ncclProfilerEventDescr_v4, _v5");
+
+union profiler_state {
+	struct { void *data; } net;
+	uint64_t others;
+};
+
+#define PROFILER_ALIKE \
+	nccl_result (*startEvent)(void *ctx, void **handle, struct profiler_event *event); \
+	nccl_result (*stopEvent)(void *handle); \
+	nccl_result (*recordEventState)(void *handle, int state, union profiler_state *args); \
+	nccl_result (*finalize)(void *ctx);
+
+struct profiler_v4 {
+	const char *name;
+	nccl_result (*init)(void **ctx, int *events, const char *comm_name, uint64_t comm_id, int nodes, int ranks, int rank, nccl_logger log);
+	PROFILER_ALIKE
+};
+
+struct profiler_v5 {
+	const char *name;
+	nccl_result (*init)(void **ctx, uint64_t comm_id, int *events, const char *comm_name, int nodes, int ranks, int rank, nccl_logger log);
+	PROFILER_ALIKE
+};
 
 #endif

@@ -3,7 +3,7 @@
 
 static nccl_result net_init_v10(nccl_logger log, nccl_profiler profiler)
 {
-	(void)profiler;
+	net_profiler_v10(profiler);
 	return plugin_init(log);
 }
 

@@ -3,8 +3,12 @@
 
 nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler)
 {
-	(void)config, (void)profiler;
-	return context_init(ctx, comm_id, log);
+	nccl_result result = context_init(ctx, comm_id, log);
+
+	(void)config;
+	if (result == NCCL_SUCCESS)
+		((struct context *)*ctx)->profiler = profiler;
+	return result;
 }
 
 EXPORT const struct net_v11 ncclNetPlugin_v11 = {

@@ -5,7 +5,20 @@
 #include "_cgo_export.h"
 #include "plugin.h"
 
-struct net_listener { int64_t handle; };
+struct net_listener {
+	int64_t handle;
+	nccl_profiler profiler; /* of what it accepts, or NULL */
+};
+
+/* Up to v10 init makes no context: the profiler of the last one counts. NCCL gives the same each time. */
+static nccl_profiler profiler_v10;
+
+void net_profiler_v10(nccl_profiler profiler) { __atomic_store_n(&profiler_v10, profiler, __ATOMIC_RELEASE); }
+
+static nccl_profiler profiler_of(const struct context *ctx)
+{
+	return ctx != NULL ? ctx->profiler : __atomic_load_n(&profiler_v10, __ATOMIC_ACQUIRE);
+}
 
 /* net_failed turns an outcome of p2p into NCCL's. */
 static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
@@ -55,7 +68,6 @@ nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm)
 	nccl_result result;
 
 	NOT_IN_A_FORK("listen");
-	(void)ctx;
 	if (handle == NULL || listen_comm == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "listen: handle and listenComm must not be NULL");
 	*listen_comm = NULL;
@@ -67,6 +79,7 @@ nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm)
 		free(l);
 		return result;
 	}
+	l->profiler = profiler_of(ctx);
 	*listen_comm = l;
 	return NCCL_SUCCESS;
 }
@@ -74,19 +87,24 @@ nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm)
 /* net_connect and net_accept never wait; a NULL comm means: ask again. */
 nccl_result net_connect(void *ctx, int dev, void *handle, void **send_comm, struct device_handle **device)
 {
+	nccl_result result;
+
 	NOT_IN_A_FORK("connect");
-	(void)ctx;
 	if (handle == NULL || send_comm == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "connect: handle and sendComm must not be NULL");
 	if (device != NULL)
 		*device = NULL;
 	*send_comm = NULL;
-	return goNetConnect(dev, handle, send_comm);
+	result = goNetConnect(dev, handle, send_comm);
+	if (*send_comm != NULL)
+		p2p_profile(*send_comm, profiler_of(ctx));
+	return result;
 }
 
 nccl_result net_accept(void *listen_comm, void **recv_comm, struct device_handle **device)
 {
 	struct net_listener *l = listen_comm;
+	nccl_result result;
 
 	NOT_IN_A_FORK("accept");
 	if (l == NULL || recv_comm == NULL)
@@ -94,7 +112,10 @@ nccl_result net_accept(void *listen_comm, void **recv_comm, struct device_handle
 	if (device != NULL)
 		*device = NULL;
 	*recv_comm = NULL;
-	return goNetAccept(l->handle, recv_comm);
+	result = goNetAccept(l->handle, recv_comm);
+	if (*recv_comm != NULL)
+		p2p_profile(*recv_comm, l->profiler);
+	return result;
 }
 
 nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request)
@@ -105,8 +126,6 @@ nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *m
 	int code;
 
 	NOT_IN_A_FORK("isend");
-	(void)tag; /* one receive a group, in order: nothing to tell apart */
-	(void)phandle;
 	if (send_comm == NULL || request == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "isend: sendComm and request must not be NULL");
 	*request = NULL;
@@ -119,7 +138,7 @@ nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *m
 	result = key_of(send_comm, mhandle, data, size, false, &key, "isend");
 	if (result != NCCL_SUCCESS)
 		return result;
-	code = p2p_isend(send_comm, at, size, key, (struct p2p_request **)request);
+	code = p2p_isend(send_comm, at, size, key, tag, phandle, (struct p2p_request **)request);
 	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, send_comm, "isend");
 }
 
@@ -131,8 +150,6 @@ nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *t
 	int code;
 
 	NOT_IN_A_FORK("irecv");
-	(void)tags;
-	(void)phandles;
 	if (recv_comm == NULL || request == NULL || data == NULL || sizes == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "irecv: recvComm, data, sizes and request must not be NULL");
 	*request = NULL; /* it may come in as 0x1: nobody needs the completion */
@@ -149,7 +166,8 @@ nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *t
 	result = key_of(recv_comm, mhandles ? mhandles[0] : NULL, data[0], sizes[0], true, &key, "irecv");
 	if (result != NCCL_SUCCESS)
 		return result;
-	code = p2p_irecv(recv_comm, at, sizes[0], key, (struct p2p_request **)request);
+	code = p2p_irecv(recv_comm, at, sizes[0], key, tags != NULL ? tags[0] : 0, phandles != NULL ? phandles[0] : NULL,
+		(struct p2p_request **)request);
 	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, recv_comm, "irecv");
 }
 

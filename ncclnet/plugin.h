@@ -17,8 +17,11 @@
 /* Symbols that the library shows. All others are hidden: exports.map. */
 #define EXPORT __attribute__((visibility("default"), used))
 
-/* What a communicator is called, where NCCL tells (v11 and later). */
-struct context { uint64_t comm_id; };
+/* What a communicator is called, and whom to tell of its messages (or NULL), where NCCL tells (v11 and later). */
+struct context {
+	uint64_t comm_id;
+	nccl_profiler profiler;
+};
 
 /* Bounds of one message and of one window, in bytes: NCCL cuts what is larger. */
 #define MAX_P2P_BYTES ((size_t)1 << 30) /* test tells sizes as int */
@@ -100,6 +103,7 @@ nccl_result net_test(void *request, int *done, int *sizes);
 nccl_result net_close(void *comm);
 nccl_result net_close_listen(void *listen_comm);
 nccl_result net_attr(void *ctx, struct net_attr *attr);
+void net_profiler_v10(nccl_profiler profiler); /* of connections without a context */
 
 /* coll.c: CollNet */
 nccl_result coll_listen(void *ctx, int dev, void *handle, void **listen_comm);

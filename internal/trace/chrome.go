@@ -76,24 +76,24 @@ func (t *Trace) document() (*document, error) {
 		return nil, err
 	}
 	w := writer{base: baseOf(t.at), pid: os.Getpid(), row: firstRow, events: []event{}}
+	program := filepath.Base(os.Args[0])
 	if len(t.groups) > 0 {
-		g := t.groups[0]
-		w.name("process_name", 0, fmt.Sprintf("%s, rank %d of %d", filepath.Base(os.Args[0]), g.Rank, g.Size))
+		program += fmt.Sprintf(", rank %d of %d", t.groups[0].Rank, t.groups[0].Size)
 	}
+	w.name("process_name", 0, program)
 	for i := range t.groups {
 		for _, l := range t.groups[i].lanes {
 			w.lane(&t.groups[i], l)
 		}
 	}
+	w.sourced(t.spans)
 	return &document{SchemaVersion: 1, Host: host, Unit: "ms", Base: w.base, Events: w.events}, nil
 }
 
-// lane adds what a lane remembers. Operations that are in flight together have rows of their own: spans of one row
-// must lie one in another or apart.
+// lane adds what a lane remembers.
 func (w *writer) lane(g *recorded, l record) {
 	title := fmt.Sprintf("mcast %s, rank %d of group %s", l.name, g.Rank, g.Name)
-	first := w.row
-	var free []int64 // from when on a row is, by row
+	rows := w.rows(title)
 	for i := range l.ops {
 		m := &l.ops[i]
 		from, to := g.zero+int64(m.Posted), g.zero+int64(g.until)
@@ -101,19 +101,9 @@ func (w *writer) lane(g *recorded, l record) {
 			to = g.zero + int64(m.Ended)
 		}
 		to = max(from, to)
-		row := 0
-		for row < len(free) && free[row] > from {
-			row++
-		}
-		if row == len(free) {
-			free = append(free, 0)
-			w.name("thread_name", first+row, title)
-			w.sort(first + row)
-		}
-		free[row] = to
-		w.operation(g, m, first+row, from, to)
+		w.operation(g, m, rows.place(from, to), from, to)
 	}
-	w.row += len(free)
+	rows.close()
 	if len(l.notes) == 0 {
 		return
 	}

@@ -40,6 +40,7 @@ func Add(g *Group) (remove func()) {
 type Trace struct {
 	at     time.Time
 	groups []recorded
+	spans  []Span // of sources
 }
 
 // recorded is a group and a copy of what its lanes remembered, by the clock of the machine.
@@ -54,7 +55,7 @@ type recorded struct {
 func Take() *Trace {
 	process.Lock()
 	defer process.Unlock()
-	t := &Trace{at: time.Now()}
+	t := &Trace{at: time.Now(), spans: fromSources()}
 	for _, g := range process.groups {
 		r := recorded{Group: g, until: g.Clock()}
 		r.zero = time.Now().UnixNano() - int64(r.until)

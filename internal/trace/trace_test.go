@@ -211,3 +211,40 @@ func TestFiles(t *testing.T) {
 
 	require.Error(t, trace.Take().WriteFile(filepath.Join(dir, "none", "x.json")))
 }
+
+// TestSource: what another memory of the process has is in its trace, by rows and with its parts, and beside lanes.
+func TestSource(t *testing.T) {
+	zero := time.Now().UnixNano()
+	at := func(n int) int64 { return zero + int64(us(n)) }
+	defer trace.AddSource(func() []trace.Span {
+		return []trace.Span{
+			{Row: "messages", Name: "second", From: at(30), To: at(60)},
+			{Row: "messages", Name: "first", From: at(10), To: at(40), Parts: []trace.Part{{"waiting", at(10), at(25)}, {"moving", at(25), at(40)}}},
+			{Row: "others", Name: "third", From: at(20), To: at(90), Args: map[string]any{"bytes": 5}},
+			{Row: "messages", Name: "fourth", From: at(40), To: at(50)},
+		}
+	})()
+	l := trace.NewLane("gather")
+	l.End(l.Post(trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
+	f := written(t, l, us(0))
+	require.Equal(t, []string{
+		"first 10+30", "waiting 10+15", "moving 25+15", "second 30+30", "fourth 40+10", "third 20+70",
+	}, f.spans(f.begin("first") - 10)[2:])
+	rows := map[string]int{}
+	titles := map[int]any{}
+	for _, e := range f.Events {
+		rows[e.Name] = e.Row
+		if e.Name == "thread_name" {
+			titles[e.Row] = e.Args["name"]
+		}
+		if e.Name == "third" {
+			require.EqualValues(t, 5, e.Args["bytes"])
+		}
+	}
+	require.Equal(t, "messages", titles[rows["first"]])
+	require.Equal(t, "messages", titles[rows["second"]])
+	require.Equal(t, "others", titles[rows["third"]])
+	require.Equal(t, rows["first"], rows["fourth"], "its row is free again")
+	require.Equal(t, rows["first"], rows["waiting"])
+	require.Len(t, map[int]bool{rows["first"]: true, rows["second"]: true, rows["third"]: true, rows["barrier"]: true}, 4)
+}

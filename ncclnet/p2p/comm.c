@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "verbs.h"
@@ -75,6 +74,7 @@ static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size, uin
 	r->data = data;
 	r->size = r->capacity = size;
 	r->key = key;
+	r->event = NULL;
 	r->flush = 0;
 	r->pending = 1;
 	r->live = 1;
@@ -115,13 +115,14 @@ static int post(struct p2p_comm *c, int sending, void *data, size_t size, uint32
 	return P2P_OK;
 }
 
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, struct p2p_request **req)
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req)
 {
 	int rc = post(c, 1, (void *)data, size, key, req);
 	int i, idle;
 
 	if (rc != P2P_OK || *req == NULL)
 		return rc;
+	p2p_event_start(*req, tag, parent);
 	c->sequence++;
 	/* A sender whose messages are all taken over learns no other way. */
 	if (c->sequence % LISTEN == 0)
@@ -145,12 +146,13 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, s
 	return P2P_OK;
 }
 
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, struct p2p_request **req)
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req)
 {
 	int rc = post(c, 0, data, size, key, req);
 
 	if (rc != P2P_OK || *req == NULL)
 		return rc;
+	p2p_event_start(*req, tag, parent);
 	c->sequence++;
 	p2p_push(&c->lane[0], *req);
 	if (c->verbs != NULL)
@@ -172,14 +174,6 @@ int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request 
 	return P2P_OK;
 }
 
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Whether a moment does not matter: a stream of large messages is limited by its bytes. Whoever looks at
  * a socket without end keeps its lock from the kernel, which then brings less, and answers smaller pieces
  * with more acknowledgements. */
@@ -192,7 +186,7 @@ static int unhurried(const struct p2p_comm *c)
 
 static void progress(struct p2p_comm *c)
 {
-	if (c->until != 0 && now() < c->until)
+	if (c->until != 0 && p2p_now() < c->until)
 		return;
 	c->until = 0;
 	if (c->eager == 0 && c->lane[0].ring == NULL && c->verbs == NULL && ++c->skipped % THIN)
@@ -203,7 +197,7 @@ static void progress(struct p2p_comm *c)
 		return;
 	}
 	if (unhurried(c))
-		c->until = now() + REST;
+		c->until = p2p_now() + REST;
 	if (c->eager > 0)
 		c->eager--;
 	if (++c->idle % CHECK == 0 && !c->gone && !p2p_socket_alive(c))
@@ -224,8 +218,12 @@ int p2p_test(struct p2p_request *r, int *done, size_t *size)
 	c = r->comm;
 	if (r->pending && !c->error)
 		progress(c);
-	if (r->pending)
+	if (r->pending) {
+		if (c->error)
+			p2p_event_stop(r, MCAST_NET_FAILED);
 		return c->error;
+	}
+	p2p_event_stop(r, MCAST_NET_DONE);
 	if (size != NULL)
 		*size = r->size;
 	*done = 1;
@@ -296,8 +294,13 @@ void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
 
 void p2p_close(struct p2p_comm *c)
 {
+	int i;
+
 	if (c == NULL)
 		return;
+	for (i = 0; i < P2P_IN_FLIGHT; i++)
+		if (c->requests[i].live)
+			p2p_event_stop(&c->requests[i], c->error ? MCAST_NET_FAILED : MCAST_NET_ABANDONED);
 	if (c->lane[0].ring != NULL)
 		p2p_ring_unmap(c->lane[0].ring);
 	if (c->verbs != NULL) {

@@ -150,10 +150,16 @@ func (c Comm) err(code C.int) error {
 	return &Code{int(code), C.GoString(C.p2p_error(c.c))}
 }
 
+// tag is what messages of Go callers have, for a profiler.
+const tag = 7
+
+// Profile is p2p_profile; profiler is a nccl_profiler. The parent of messages is the comm.
+func (c Comm) Profile(profiler unsafe.Pointer) { C.p2p_profile(c.c, C.nccl_profiler(profiler)) }
+
 // Isend is p2p_isend.
 func (c Comm) Isend(b []byte) (*Request, error) {
 	var r *C.struct_p2p_request
-	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)), &r))
+	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)), tag, unsafe.Pointer(c.c), &r))
 	if r == nil {
 		return nil, err
 	}
@@ -166,7 +172,7 @@ func (c Comm) Irecv(b []byte) (*Request, error) {
 	defer C.free(unsafe.Pointer(slot))
 	*slot = 1
 	at := (**C.struct_p2p_request)(unsafe.Pointer(slot))
-	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)), at))
+	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)), tag, unsafe.Pointer(c.c), at))
 	if *slot == 0 {
 		return nil, err
 	}

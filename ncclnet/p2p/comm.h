@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 
+#include "../mcast.h"
 #include "p2p.h"
 
 #pragma GCC visibility push(hidden)
@@ -39,6 +41,7 @@ struct p2p_request {
 	int live;
 	int flush;        /* no message */
 	uint32_t key;     /* of registered memory */
+	void *event;      /* of the profiler; NULL: it does not want one */
 	struct header header;
 };
 
@@ -103,10 +106,37 @@ struct p2p_comm {
 	struct p2p_comm *next; /* that is watched */
 	struct p2p_verbs *verbs;
 	struct p2p_request requests[P2P_IN_FLIGHT];
+	nccl_profiler profiler; /* or NULL */
+	struct mcast_net_event told[P2P_IN_FLIGHT]; /* to it, by request */
 	struct lane lane[P2P_LANES];
 	char peer[128];
 	char text[384];
 };
+
+static inline uint64_t p2p_now(void) /* ns */
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* profile.c: what the profiler is told of a request. stop does nothing where its event has stopped, or there is none. */
+void p2p_event_start(struct p2p_request *r, int tag, void *parent);
+void p2p_event_stop(struct p2p_request *r, int outcome);
+/* The first byte of a message moves; one of its shares has moved. */
+static inline void p2p_event_begun(struct p2p_request *r)
+{
+	uint64_t *begun = &r->comm->told[r - r->comm->requests].begun;
+
+	if (r->event != NULL && *begun == 0)
+		*begun = p2p_now();
+}
+static inline void p2p_event_moved(struct p2p_request *r)
+{
+	if (r->event != NULL)
+		r->comm->told[r - r->comm->requests].moved = p2p_now();
+}
 
 /* frame.c: one step of progress; true if something moved. */
 int p2p_step(struct p2p_comm *c);

@@ -22,6 +22,7 @@ static void pop(struct lane *l)
 
 	l->moved = 0;
 	r->pending--;
+	p2p_event_moved(r);
 }
 
 size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at)
@@ -81,11 +82,14 @@ static int gather(struct lane *l, struct iovec *iov, struct header *header, stru
 static void advance(struct lane *l, size_t n)
 {
 	unsigned index = (unsigned)(l - l->comm->lane);
+	struct p2p_request *r;
 	size_t len;
 	char *at;
 
-	while (l->first != l->last) {
-		len = HEADER + p2p_share(l->queue[l->first % P2P_IN_FLIGHT], index, &at) - l->moved;
+	while (n > 0 && l->first != l->last) {
+		r = l->queue[l->first % P2P_IN_FLIGHT];
+		p2p_event_begun(r);
+		len = HEADER + p2p_share(r, index, &at) - l->moved;
 		if (n < len)
 			break;
 		n -= len;
@@ -189,6 +193,7 @@ static int open_share(struct lane *l, struct p2p_request *r)
 	l->moved = HEADER;
 	if (index > 0)
 		return 1;
+	p2p_event_begun(r);
 	if (le64toh(h.size) > r->capacity) {
 		p2p_fail(c, P2P_E_MISMATCH, "message %u has %llu bytes, its receive %zu",
 			 le32toh(h.sequence), (unsigned long long)le64toh(h.size), r->capacity);

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/told"
 )
 
 // rdma returns the options of two ends on the devices of h1 and h2, which the guest with soft-RoCE has. Memory of the test is
@@ -111,6 +113,15 @@ func TestVerbsInFlight(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestVerbsProfile: what NCCL's profiler is told of messages that devices move.
+func TestVerbsProfile(t *testing.T) {
+	for _, o := range verbsKinds {
+		out, in := rdma(t, o)
+		send, recv := pair(t, out, in)
+		checkProfile(t, send, recv, told.RDMA, o)
 	}
 }
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../abi.h"
+
 #pragma GCC visibility push(hidden)
 
 enum {
@@ -30,13 +32,14 @@ struct p2p_request;
 /* Starts to send size bytes. *req is NULL when 32 requests are in flight: ask
  * again. The data must stay as they are until the request is done, which may be
  * before the peer has posted a receive. key is the local one of registered memory
- * where an RDMA device moves the bytes, see p2p_device_of, else ignored. */
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, struct p2p_request **req);
+ * where an RDMA device moves the bytes, see p2p_device_of, else ignored. tag and
+ * parent are NCCL's, for its profiler: p2p_profile. */
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req);
 
 /* Starts to receive the next message, of at most size bytes. Always sets *req,
  * as p2p_isend does. Bytes past a shorter message stay as they are. key is the
  * remote one of registered memory. */
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, struct p2p_request **req);
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req);
 
 /* Starts to wait until what was received at data, in memory of a GPU with this
  * remote key, is seen by that GPU. Only of a comm with a device. */
@@ -75,6 +78,10 @@ struct p2p_setup {
 
 /* Returns NULL with errno set on failure; the sockets are then the caller's. */
 struct p2p_comm *p2p_open(const struct p2p_setup *s);
+
+/* Has NCCL's profiler told of each message of a comm that has a parent: struct mcast_net_event of mcast.h. An event
+ * that it wants starts inside p2p_isend or p2p_irecv, and ends inside p2p_test, or p2p_close. Before the first message. */
+void p2p_profile(struct p2p_comm *c, nccl_profiler profiler);
 
 /* How many sockets or queue pairs a comm has, whether a ring, and whether it sends
  * large messages without a copy at present. */

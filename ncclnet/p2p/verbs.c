@@ -65,6 +65,7 @@ static int match(struct p2p_comm *c)
 		}
 		v->first++;
 		v->taken[r - c->requests] = o;
+		p2p_event_begun(r);
 		p2p_push(&c->lane[0], r);
 		if (v->lanes > 1 && r->size >= c->cut) {
 			r->header.lanes = (uint8_t)v->lanes;
@@ -108,6 +109,7 @@ static int write_lane(struct p2p_comm *c, unsigned lane)
 		if (ends) {
 			l->moved = 0;
 			l->first++;
+			p2p_event_moved(r);
 		}
 		some = 1;
 	}
@@ -151,8 +153,12 @@ static void settle_lane(struct p2p_comm *c, unsigned lane)
 {
 	struct lane *l = &c->lane[lane];
 
-	for (; c->verbs->early[lane] > 0 && l->first != l->last; c->verbs->early[lane]--)
-		l->queue[l->first++ % P2P_IN_FLIGHT]->pending--;
+	for (; c->verbs->early[lane] > 0 && l->first != l->last; c->verbs->early[lane]--) {
+		struct p2p_request *r = l->queue[l->first++ % P2P_IN_FLIGHT];
+
+		r->pending--;
+		p2p_event_moved(r);
+	}
 }
 
 /* A share has arrived, whole. On lane 0 it says how large the message is, and whether there are more. */
@@ -178,7 +184,9 @@ static void arrived(struct p2p_comm *c, unsigned lane, uint32_t immediate)
 	}
 	r = l->queue[l->first % P2P_IN_FLIGHT];
 	r->size = size;
+	p2p_event_begun(r);
 	if (immediate & SPREAD) {
+		r->header.lanes = (uint8_t)v->lanes;
 		r->pending = (unsigned)v->lanes;
 		for (i = 1; i < (unsigned)v->lanes; i++) {
 			p2p_push(&c->lane[i], r);

@@ -102,7 +102,7 @@ def test_only_the_api_is_visible() -> None:
     functions = header_functions()
     assert len(functions) >= 14
     assert functions >= set(_lib._SIGNATURES)
-    plugin = re.compile(r"nccl(Net|CollNet|Tuner)Plugin_v\d+")
+    plugin = re.compile(r"nccl((Net|CollNet|Tuner)Plugin|Profiler)_v\d+")
     assert {symbol for symbol in exports() if not plugin.fullmatch(symbol)} == functions
 
 

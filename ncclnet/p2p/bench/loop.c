@@ -17,7 +17,7 @@ static int run(struct p2p_comm *c, int sending, char *data, size_t size, int cou
 			char *at = data + size * (size_t)(posted % window);
 			struct p2p_request **slot = &r[posted % window];
 
-			if (sending ? p2p_isend(c, at, size, 0, slot) : p2p_irecv(c, at, size, 0, slot))
+			if (sending ? p2p_isend(c, at, size, 0, 0, NULL, slot) : p2p_irecv(c, at, size, 0, 0, NULL, slot))
 				return -1;
 			if (*slot == NULL)
 				break;

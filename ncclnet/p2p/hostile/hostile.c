@@ -125,7 +125,8 @@ static void post(struct victim *v)
 		return;
 	v->data[i] = calloc(1, n);
 	v->size[i] = n;
-	rc = v->sending ? p2p_isend(v->comm, v->data[i], n, 0, &v->request[i]) : p2p_irecv(v->comm, v->data[i], n, 0, &v->request[i]);
+	rc = v->sending ? p2p_isend(v->comm, v->data[i], n, 0, 0, NULL, &v->request[i])
+			: p2p_irecv(v->comm, v->data[i], n, 0, 0, NULL, &v->request[i]);
 	if (rc != P2P_OK || v->request[i] == NULL) {
 		free(v->data[i]);
 		v->data[i] = NULL;

@@ -1,0 +1,64 @@
+// Package told stands for NCCL's profiler in tests: it keeps what a comm tells of its messages.
+package told
+
+/*
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/../..
+#include "told.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Event is what was told of one message. What stands in it is explained in mcast.h, struct mcast_net_event.
+type Event struct {
+	Parent        unsafe.Pointer
+	Connection    uint32
+	Sequence      uint32
+	Tag           int
+	Sending       bool
+	Over, Lanes   int
+	Room          int // bytes, as it started
+	Bytes         int // as it ended
+	Outcome       int
+	Stops         int
+	Peer          string
+	AtStart       uint64 // the sum of its moments then
+	Posted, Begun uint64
+	Moved, Done   uint64
+	Began, Ended  uint64 // Clock when it started, and stopped
+}
+
+// What mcast.h says of messages.
+const (
+	TCP       = int(C.MCAST_NET_TCP)
+	SHM       = int(C.MCAST_NET_SHM)
+	RDMA      = int(C.MCAST_NET_RDMA)
+	Done      = int(C.MCAST_NET_DONE)
+	Failed    = int(C.MCAST_NET_FAILED)
+	Abandoned = int(C.MCAST_NET_ABANDONED)
+)
+
+// Profiler returns a function to tell (nccl_profiler), which wants events, and forgets what was told before.
+func Profiler() unsafe.Pointer {
+	return unsafe.Pointer(C.told_profiler())
+}
+
+// Events returns what was told since, in the order of the starts. Wrong calls are counted in wrong: another id,
+// a stop of what was not started.
+func Events() (events []Event, wrong int) {
+	for i := range C.told_count() {
+		e := C.told_at(i)
+		events = append(events, Event{
+			Parent: e.parent, Connection: uint32(e.end.connection), Sequence: uint32(e.start.sequence), Tag: int(e.start.tag),
+			Sending: e.start.sending == 1, Over: int(e.start.over), Lanes: int(e.end.lanes), Room: int(e.start.bytes),
+			Bytes: int(e.end.bytes), Outcome: int(e.end.outcome), Stops: int(e.stops), Peer: C.GoString(&e.start.peer[0]),
+			AtStart: uint64(e.start.posted + e.start.begun + e.start.moved + e.start.done), Posted: uint64(e.end.posted),
+			Begun: uint64(e.end.begun), Moved: uint64(e.end.moved), Done: uint64(e.end.done),
+			Began: uint64(e.began), Ended: uint64(e.ended),
+		})
+	}
+	return events, int(C.told_wrong())
+}
+
+// Clock returns CLOCK_MONOTONIC in nanoseconds.
+func Clock() uint64 { return uint64(C.told_clock()) }

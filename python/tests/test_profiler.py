@@ -1,0 +1,157 @@
+"""NCCL's profiler, called as NCCL calls it: what NCCL did is in the trace of the process, where it was asked for.
+
+Every case is a fresh process (test_library.host).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .test_library import host
+
+# profiler(version): the functions of its table. event(...): a descriptor of v5, which v4's is but for its type.
+PROFILER = """
+import json, tempfile, time
+
+pointer, size_t, FUNCTION = ctypes.c_void_p, ctypes.c_size_t, ctypes.CFUNCTYPE(ctypes.c_int)
+COLL, PROXY_OP, PROXY_STEP, NET, TURN, UPDATE = 1 << 1, 1 << 3, 1 << 4, 1 << 7, 19, 21
+MESSAGE_ID = 0x6d63 << 16 | 1
+
+class Coll(ctypes.Structure):
+    _fields_ = [("sequence", ctypes.c_uint64), ("function", ctypes.c_char_p), ("send", pointer), ("recv", pointer),
+                ("count", size_t), ("root", ctypes.c_int), ("type", ctypes.c_char_p), ("channels", ctypes.c_uint8),
+                ("warps", ctypes.c_uint8), ("algorithm", ctypes.c_char_p), ("protocol", ctypes.c_char_p)]
+
+class Proxy(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_int), ("channel", ctypes.c_uint8), ("peer", ctypes.c_int), ("steps", ctypes.c_int),
+                ("chunk", ctypes.c_int), ("sends", ctypes.c_int)]
+
+class Net(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int64), ("data", pointer)]
+
+class What(ctypes.Union):
+    _fields_ = [("coll", Coll), ("proxy", Proxy), ("net", Net)]
+
+class Event(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_uint64), ("parent", pointer), ("rank", ctypes.c_int), ("what", What)]
+
+class Message(ctypes.Structure):  # struct mcast_net_event
+    _fields_ = [("connection", ctypes.c_uint32), ("sequence", ctypes.c_uint32), ("tag", ctypes.c_int32),
+                ("sending", ctypes.c_uint8), ("over", ctypes.c_uint8), ("lanes", ctypes.c_uint8),
+                ("outcome", ctypes.c_uint8), ("bytes", ctypes.c_uint64), ("posted", ctypes.c_uint64),
+                ("begun", ctypes.c_uint64), ("moved", ctypes.c_uint64), ("done", ctypes.c_uint64), ("peer", ctypes.c_char * 128)]
+
+class Profiler:
+    def __init__(self, version, rank=1, ranks=4):
+        members = (pointer * 6).in_dll(load(), f"ncclProfiler_v{version}")
+        names = ("init", "startEvent", "stopEvent", "recordEventState", "finalize")
+        for n, name in enumerate(names, 1):
+            setattr(self, name, FUNCTION(members[n]))
+        self.noise = 0xabcdef00 if version == 4 else 0  # behind a type of one byte stands anything
+        self.context, self.asked = pointer(), ctypes.c_int(-1)
+        number, asked, context = ctypes.c_uint64(0x5eed), ctypes.byref(self.asked), ctypes.byref(self.context)
+        first = (context, number, asked, None) if version == 5 else (context, asked, None, number)
+        assert self.init(*first, 2, ranks, rank, None) == 0
+
+    def start(self, kind, parent=None, **what):
+        event, handle = Event(kind | self.noise, parent, 1), pointer()
+        for member, value in what.items():
+            setattr(event.what, member, value)
+        assert self.startEvent(self.context, ctypes.byref(handle), ctypes.byref(event)) == 0
+        return handle.value
+
+    def stop(self, handle):
+        assert self.stopEvent(pointer(handle)) == 0
+
+    def record(self, handle, message):
+        assert self.recordEventState(pointer(handle), UPDATE, ctypes.byref(pointer(ctypes.addressof(message)))) == 0
+
+    def turn(self, handle):
+        assert self.recordEventState(pointer(handle), TURN, None) == 0
+
+def spans():
+    with tempfile.NamedTemporaryFile() as file:
+        assert load().mcast_trace(file.name.encode(), None, 0) == 0
+        with open(file.name) as text:
+            document = json.load(text)
+    base = document["baseTimeNanoseconds"]
+    rows = {e["tid"]: e["args"]["name"] for e in document["traceEvents"] if e["name"] == "thread_name"}
+    return [(e["name"], rows[e["tid"]], round(e["ts"] * 1000) + base, round(e["dur"] * 1000), e.get("args", {}))
+            for e in document["traceEvents"] if e["ph"] == "X"]
+"""
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_nccl_did_is_in_the_trace(version: int) -> None:
+    host(
+        PROFILER
+        + f"""
+os.environ.update(NCCL_PROFILER_PLUGIN="mcast", MCAST_IFACE="lo")
+p = Profiler({version})
+assert p.asked.value == COLL | 1 << 2 | PROXY_OP | NET
+posted = time.time_ns()
+coll = p.start(COLL, coll=Coll(sequence=9, function=b"AllGather", count=4096, type=b"ncclFloat32", channels=2,
+                               algorithm=b"RING", protocol=b"SIMPLE"))
+p.stop(coll)  # the kernel is launched
+op = p.start(PROXY_OP, coll, proxy=Proxy(pid=os.getpid(), peer=2, steps=3, sends=1))
+other = p.start(PROXY_OP, coll, proxy=Proxy(pid=os.getpid(), peer=2, steps=3))
+assert p.start(PROXY_OP, coll, proxy=Proxy(pid=os.getpid() + 1)) is None, "another process's"
+ROW = "NCCL, rank 1 of 4 of communicator 0x5eed"
+p.stop(p.start(COLL, coll=Coll(function=b"Broadcast")))  # one without a proxy is over for all that is known
+assert [s[:2] for s in spans()] == [("1 queued", ROW + ": queued"), ("NCCL Broadcast", ROW)], spans()
+before = time.time_ns()
+p.turn(other)
+p.turn(op)
+step = p.start(PROXY_STEP, op)
+m = Message(connection=3, sequence=7, tag=1, sending=1, over=1, lanes=4, bytes=16384, peer=b"10.0.0.2:4000")
+net = p.start(NET, step, net=Net(MESSAGE_ID, ctypes.addressof(m)))
+assert p.start(NET, step, net=Net(1 << 16 | 1, ctypes.addressof(m))) is None, "NCCL's own InfiniBand"
+assert p.start(NET, op, net=Net(MESSAGE_ID, ctypes.addressof(m))) is None, "not below a step"
+now = time.monotonic_ns()
+m.outcome, m.posted, m.begun, m.moved, m.done = 1, now, now + 1000, now + 3000, now + 3500
+p.record(net, m)
+for handle in (net, step, op):
+    p.stop(handle)
+assert [s[4]["outcome"] for s in spans() if s[0] == "NCCL AllGather"] == ["in flight"], "a proxy runs still"
+p.stop(other)
+after = time.time_ns()
+(coll,) = [s for s in spans() if s[0] == "NCCL AllGather"]
+assert coll[1] == ROW
+assert before <= coll[2] + 1000 and coll[2] + coll[3] <= after + 1000, (before, coll, after)
+assert 0 < coll[4].pop("queued_us") < (after - posted) / 1e3
+assert coll[4] == dict(number=1, count=4096, type="ncclFloat32", channels=2, proxies=2, outcome="done", algorithm="RING",
+                       protocol="SIMPLE", sequence=9, root=0), coll
+(send,) = [s for s in spans() if s[0] == "send"]
+assert send[1] == "NCCL messages to 10.0.0.2:4000, connection 3" and send[3] == 3500, send
+assert before <= send[2] <= after
+assert send[4] == dict(bytes=16384, sequence=7, tag=1, over="tcp", lanes=4, outcome="done",
+                       operation="NCCL AllGather, number 1"), send
+assert [(s[0], s[3]) for s in spans() if s[1] == send[1]][1:] == [("waiting", 1000), ("moving", 2000), ("ending", 500)]
+
+# Of what is longer ago than what is remembered nothing is told, whatever stops then.
+for i in range(600):
+    latest = p.start(COLL, coll=Coll(function=b"Broadcast"))
+    p.stop(latest)
+p.stop(other), p.stop(op), p.stop(None), p.record(net, m)
+names = [s[0] for s in spans() if s[0].startswith("NCCL")]
+assert names == ["NCCL Broadcast"] * 512
+assert all(s[4]["outcome"] == "launched" and s[4]["proxies"] == 0 for s in spans() if s[0].startswith("NCCL"))
+assert p.finalize(p.context) == 0
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"), [("", "auto"), ("example", "auto"), ("mcast", "off")], ids=["unasked", "another", "off"]
+)
+def test_nothing_is_asked_for_where_nobody_wants_it(asked: str, where: str) -> None:
+    host(
+        PROFILER
+        + f"""
+os.environ.update(NCCL_PROFILER_PLUGIN={asked!r}, MCAST_TRACE={where!r}, MCAST_IFACE="lo")
+p = Profiler(5)
+assert p.asked.value == 0 and not p.context
+assert p.start(COLL, coll=Coll(function=b"AllGather")) is None
+assert spans() == []
+"""
+    )
