@@ -193,7 +193,7 @@ func TestNone(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 40 {
-		name := filepath.Join(dir, fmt.Sprintf("trace-%d.json", -i-1))
+		name := filepath.Join(dir, fmt.Sprintf("trace-host-%d.json", -i-1))
 		require.NoError(t, os.WriteFile(name, nil, 0o600))
 		at := time.Now().Add(-time.Duration(i+1) * time.Minute)
 		require.NoError(t, os.Chtimes(name, at, at))
