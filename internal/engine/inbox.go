@@ -120,9 +120,9 @@ func (b *inbox[T]) add(most int, items []queued[T]) error {
 	}
 	if b.traced != nil {
 		for i := len(b.items) - len(items); i < len(b.items); i++ { // where they lie now: none goes to the heap for this
-			span := &b.items[i].work.span
-			span.Operation = b.describe(&b.items[i].op)
-			b.traced.Keep(span)
+			p := &b.items[i].work.progress
+			p.Operation = b.describe(&b.items[i].op)
+			b.traced.Keep(p)
 		}
 	}
 	b.count.Add(int64(len(items))) // first, so that no more fly than are queued before one is taken
@@ -202,7 +202,7 @@ func (b *inbox[T]) keep(busy bool, now time.Duration) {
 	}
 	b.keptAt = now
 	for _, w := range b.unkept {
-		b.traced.Keep(&w.span)
+		b.traced.Keep(&w.progress)
 	}
 	clear(b.unkept)
 	b.unkept = b.unkept[:0]
@@ -212,7 +212,7 @@ func (b *inbox[T]) keep(busy bool, now time.Duration) {
 func (b *inbox[T]) done(w *Work, err error) {
 	b.flying.Dec()
 	w.stop(b.clock(), err)
-	b.traced.Keep(&w.span)
+	b.traced.Keep(&w.progress)
 	if i := slices.Index(b.unkept, w); i >= 0 { // of a few
 		b.unkept = slices.Delete(b.unkept, i, i+1)
 	}

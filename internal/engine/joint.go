@@ -46,13 +46,13 @@ func (j *Joint) divide() {
 	if len(j.parts) == 0 {
 		return
 	}
-	slices.SortFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.span.Ended, b.span.Ended) })
-	first := slices.MinFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.span.Posted, b.span.Posted) })
-	whole := &j.span
-	whole.Posted, whole.Ended = first.span.Posted, first.span.Posted
+	slices.SortFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.progress.Ended, b.progress.Ended) })
+	first := slices.MinFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.progress.Posted, b.progress.Posted) })
+	whole := &j.progress
+	whole.Posted, whole.Ended = first.progress.Posted, first.progress.Posted
 	for _, w := range j.parts {
-		whole.Account = whole.Account.Plus(w.span.Account.Last(w.span.Ended - whole.Ended))
-		whole.Ended = max(whole.Ended, w.span.Ended)
+		whole.Account = whole.Account.Plus(w.progress.Account.Last(w.progress.Ended - whole.Ended))
+		whole.Ended = max(whole.Ended, w.progress.Ended)
 	}
 }
 

@@ -34,12 +34,12 @@ type Work struct {
 	err  error
 	// After, if set, is called once, by the goroutine that completes the
 	// work. It must not block.
-	after  func()
-	hook   func(err error)
-	hooked atomic.Int32 // what is known of hook, see OnDone
-	watch  overlap.Watch
-	span   trace.Span           // by the engine's clock
-	book   atomic.Pointer[Book] // gets the account of a success
+	after    func()
+	hook     func(err error)
+	hooked   atomic.Int32 // what is known of hook, see OnDone
+	watch    overlap.Watch
+	progress trace.Progress       // by the engine's clock
+	book     atomic.Pointer[Book] // gets the account of a success
 	// switched says of a reduction that it went through the switch.
 	switched bool
 }
@@ -53,7 +53,7 @@ const (
 
 // newWork returns a work that is posted at a moment.
 func newWork(at time.Duration, after func()) *Work {
-	w := &Work{done: make(chan struct{}), after: after, span: trace.Span{Posted: at}}
+	w := &Work{done: make(chan struct{}), after: after, progress: trace.Progress{Posted: at}}
 	w.watch.Start(at)
 	return w
 }
@@ -78,7 +78,7 @@ func (w *Work) OnDone(f func(err error)) {
 func (w *Work) Switched() bool { return w.switched }
 
 // Account returns how long the operation waited for what.
-func (w *Work) Account() overlap.Account { return w.span.Account }
+func (w *Work) Account() overlap.Account { return w.progress.Account }
 
 // closed is the book of works that are done.
 var closed Book
@@ -86,14 +86,14 @@ var closed Book
 // Book adds the account to a book once the operation is done, and well. It may be called once.
 func (w *Work) Book(b *Book) {
 	if !w.book.CompareAndSwap(nil, b) && w.succeeded() {
-		b.add(w.span.Account)
+		b.add(w.progress.Account)
 	}
 }
 
 // enter says that the operation has come to a phase, and returns how long it was in the one before, and whether it
 // was in this one never yet.
 func (w *Work) enter(p overlap.Phase, at time.Duration) (passed time.Duration, first bool) {
-	return w.watch.Enter(p, at), w.span.Enter(p, at)
+	return w.watch.Enter(p, at), w.progress.Enter(p, at)
 }
 
 // finish ends the work.
@@ -103,14 +103,14 @@ func (w *Work) finish(at time.Duration, err error) {
 }
 
 // stop books the last phase.
-func (w *Work) stop(at time.Duration, err error) { w.span.End(err == nil, w.watch.Stop(at), at) }
+func (w *Work) stop(at time.Duration, err error) { w.progress.End(err == nil, w.watch.Stop(at), at) }
 
 // end tells everybody that the work, whose account is written, is done.
 func (w *Work) end(err error) {
 	w.err = err
 	w.over.Store(true)
 	if b := w.book.Swap(&closed); b != nil && err == nil {
-		b.add(w.span.Account)
+		b.add(w.progress.Account)
 	}
 	if w.after != nil {
 		w.after()

@@ -122,7 +122,7 @@ func (w *writer) lane(g *recorded, l record) {
 }
 
 // operation adds an operation and the phases within it.
-func (w *writer) operation(g *recorded, m *Span, row int, from, to int64) {
+func (w *writer) operation(g *recorded, m *Progress, row int, from, to int64) {
 	args := map[string]any{
 		"number": m.number, "bytes": m.Bytes, "outcome": m.outcome.String(), "group": g.Name, "rank": g.Rank, "ranks": g.Size,
 	}

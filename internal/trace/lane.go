@@ -25,9 +25,9 @@ type Operation struct {
 	Root  int    // -1: there is none
 }
 
-// Span is an operation from when it was posted to its end, by the lane's clock. Whoever drives the operation has it
+// Progress is an operation from when it was posted to its end, by the lane's clock. Whoever drives the operation has it
 // to himself; a Lane has copies.
-type Span struct {
+type Progress struct {
 	Operation
 	Posted  time.Duration
 	Ended   time.Duration   // once it has
@@ -51,7 +51,7 @@ func (o outcome) String() string { return [...]string{"in flight", "done", "fail
 
 // Enter notes that the operation has come to a phase after Queued, and reports whether that is news. Only the first
 // time counts: Turn and Transfer alternate with each batch, and the account at the end says how long both were.
-func (s *Span) Enter(p overlap.Phase, at time.Duration) (news bool) {
+func (s *Progress) Enter(p overlap.Phase, at time.Duration) (news bool) {
 	if s.passed>>p != 0 {
 		return false
 	}
@@ -61,7 +61,7 @@ func (s *Span) Enter(p overlap.Phase, at time.Duration) (news bool) {
 }
 
 // End notes that the operation is done, or has failed.
-func (s *Span) End(well bool, a overlap.Account, at time.Duration) {
+func (s *Progress) End(well bool, a overlap.Account, at time.Duration) {
 	s.Ended, s.Account, s.outcome = at, a, failed
 	if well {
 		s.outcome = done
@@ -88,7 +88,7 @@ type Lane struct {
 	name  string
 	mu    sync.Mutex
 	last  uint64 // operation that was kept
-	ops   [kept]Span
+	ops   [kept]Progress
 	noted uint64
 	notes [keptNotes]note
 }
@@ -97,8 +97,8 @@ type Lane struct {
 func NewLane(name string) *Lane { return &Lane{name: name} }
 
 // Keep remembers an operation, or what has become of it since it was kept before, unless that is longer ago than what
-// is remembered. Who calls it has the Span to himself.
-func (l *Lane) Keep(s *Span) {
+// is remembered. Who calls it has the Progress to himself.
+func (l *Lane) Keep(s *Progress) {
 	if l == nil {
 		return
 	}
@@ -149,7 +149,7 @@ func (l *Lane) add(n note) {
 // record is a copy of what a lane remembers, oldest first.
 type record struct {
 	name  string
-	ops   []Span
+	ops   []Progress
 	notes []note
 }
 

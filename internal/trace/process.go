@@ -69,7 +69,7 @@ func Take() *Trace {
 func (t *Trace) Busy() bool {
 	for i := range t.groups {
 		for _, l := range t.groups[i].lanes {
-			if slices.ContainsFunc(l.ops, func(s Span) bool { return s.outcome == inFlight }) {
+			if slices.ContainsFunc(l.ops, func(s Progress) bool { return s.outcome == inFlight }) {
 				return true
 			}
 		}

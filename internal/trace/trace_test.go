@@ -61,14 +61,14 @@ func (f *file) begin(name string) float64 {
 }
 
 // post returns an operation that a lane remembers.
-func post(l *trace.Lane, o trace.Operation, at time.Duration) *trace.Span {
-	s := &trace.Span{Operation: o, Posted: at}
+func post(l *trace.Lane, o trace.Operation, at time.Duration) *trace.Progress {
+	s := &trace.Progress{Operation: o, Posted: at}
 	l.Keep(s)
 	return s
 }
 
 // end ends it.
-func end(l *trace.Lane, s *trace.Span, well bool, a overlap.Account, at time.Duration) {
+func end(l *trace.Lane, s *trace.Progress, well bool, a overlap.Account, at time.Duration) {
 	s.End(well, a, at)
 	l.Keep(s)
 }
@@ -162,7 +162,7 @@ func TestWrap(t *testing.T) {
 func TestMemory(t *testing.T) {
 	l := trace.NewLane("gather")
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		s := trace.Span{Operation: trace.Operation{Name: "allgather", Bytes: 1, Root: -1}}
+		s := trace.Progress{Operation: trace.Operation{Name: "allgather", Bytes: 1, Root: -1}}
 		l.Keep(&s)
 		s.Enter(overlap.Peers, 1)
 		l.Repaired(1, 2)
@@ -184,7 +184,7 @@ func TestBusy(t *testing.T) {
 // TestNone: a lane that is nil remembers nothing.
 func TestNone(t *testing.T) {
 	var l *trace.Lane
-	l.Keep(&trace.Span{})
+	l.Keep(&trace.Progress{})
 	l.Repaired(1, 0)
 	l.Waits(trace.Wait{}, 0, 0)
 }
@@ -225,7 +225,7 @@ func TestSource(t *testing.T) {
 		}
 	})()
 	l := trace.NewLane("gather")
-	l.End(l.Post(trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
+	end(l, post(l, trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
 	f := written(t, l, us(0))
 	require.Equal(t, []string{
 		"first 10+30", "waiting 10+15", "moving 25+15", "second 30+30", "fourth 40+10", "third 20+70",
