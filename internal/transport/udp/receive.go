@@ -99,7 +99,7 @@ func (g *Gather) arrived(r *receiver, guess *fabric.Expected, d *batch.Datagram)
 		g.stats.dropped.Add(1)
 		return
 	}
-	if g.seals != nil && !g.seals.Open(a.head.Seq, d.Head, d.Payload) {
+	if g.seals != nil && !g.seals.Open(uint32(a.head.Root), a.head.Seq, d.Head, d.Payload) {
 		g.stats.dropped.Add(1)
 		g.stats.forged.Add(1)
 		return

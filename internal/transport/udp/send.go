@@ -46,7 +46,7 @@ func (g *Gather) fill(r *fabric.Run, skip int) int {
 		}
 		head.Put(b)
 		if g.seals != nil {
-			g.seals.Seal(head.Seq, b, payload)
+			g.seals.Seal(head.Seq, b, payload, nil)
 		}
 	}
 	return g.out.Added()
