@@ -110,7 +110,7 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
 	open := l.network.Streams
-	if on, ok := by.(streamer); ok {
+	if on, ok := by.(streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
 		open = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 			return on.StreamsOn(o, s, conns)
 		}
