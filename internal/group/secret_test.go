@@ -2,7 +2,9 @@ package group
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -21,9 +23,37 @@ const secret, otherSecret = "correct-horse-battery-staple", "a-secret-of-somebod
 
 func withSecret(s *config.Settings) { s.Fabric, s.Secret = "udp", secret }
 
+func withEncryption(s *config.Settings) { s.Fabric, s.Secret, s.Encrypt = "udp", secret, true }
+
+func withChecksum(s *config.Settings) { s.Fabric, s.Checksum = "udp", "crc32c" }
+
+// sealed are the ways in which datagrams are sealed.
+var sealed = map[string]func(*config.Settings){"tags": withSecret, "encryption": withEncryption, "checksum": withChecksum}
+
 func TestGroupWithSecret(t *testing.T) {
+	for name, how := range sealed {
+		t.Run(name, func(t *testing.T) { computesRight(t, how) })
+	}
+}
+
+// TestRanksThatDoNotAllEncrypt cannot join.
+func TestRanksThatDoNotAllEncrypt(t *testing.T) {
+	zero, blobs := openAll(t, 2, withEncryption)
+	one, theirs := openAll(t, 2, withSecret)
+	blobs[1] = theirs[1]
+	_, err := zero[0].Join(t.Context(), blobs)
+	var mismatch *MismatchError
+	require.ErrorAs(t, err, &mismatch)
+	require.ErrorContains(t, err, "rank 0 has MCAST_ENCRYPT=1, rank 1 MCAST_ENCRYPT=0")
+	for _, e := range []*Endpoint{zero[1], one[0], one[1]} {
+		e.Close()
+	}
+}
+
+// computesRight has a group with such settings compute.
+func computesRight(t *testing.T, how func(*config.Settings)) {
 	const p, n = 3, 100_000
-	g := world(t, p, withSecret)
+	g := world(t, p, how)
 	each(t, p, func(r int) error {
 		mine, all, sums := make([]byte, n), make([]byte, p*n), make([]byte, n)
 		fill(mine, r)
@@ -151,4 +181,41 @@ func TestRendezvousWithSecret(t *testing.T) {
 	want := [][]byte{[]byte("zero"), []byte("one")}
 	require.Equal(t, want, blobs)
 	require.Equal(t, want, <-host)
+}
+
+// TestOneSealerAColumn: under a key, nobody counts datagrams as another does, and nobody begins anew.
+func TestOneSealerAColumn(t *testing.T) {
+	id, err := identity.New(secret)
+	require.NoError(t, err)
+	digest, err := id.Name()
+	require.NoError(t, err)
+	settings := config.Default()
+	settings.Secret = secret
+	for name, hosts := range map[string]string{"flat": "abcd", "columns": "aabb", "uneven": "aaabbbcc"} {
+		t.Run(name, func(t *testing.T) {
+			var blobs [][]byte
+			for r := range hosts {
+				text, err := json.Marshal(blob{
+					Version: wire.Version, Rank: r, Size: len(hosts), Host: hosts[r:r+1] + "/1/", User: "0/1", Secret: digest,
+					Address: fmt.Sprintf("10.0.0.%d", hosts[r]-'a'+1), Port: 7000, Key: fmt.Sprint(r + 1), Job: "1", Settings: settings.Agreed(),
+				})
+				require.NoError(t, err)
+				blobs = append(blobs, text)
+			}
+			trailers := map[string]int{}
+			for r := range blobs {
+				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				require.NoError(t, err)
+				for range 2 {
+					s, err := a.seals(id)
+					require.NoError(t, err)
+					head := make([]byte, s.Size())
+					s.Seal(0, head, nil, nil)
+					other, known := trailers[string(head)]
+					require.False(t, known, "rank %d seals as rank %d has", r, other)
+					trailers[string(head)] = r
+				}
+			}
+		})
+	}
 }

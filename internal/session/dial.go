@@ -49,6 +49,7 @@ type Session struct {
 	sockets  []*datagram.Socket
 	datagram int // the largest of all paths
 	keys     *keys
+	seals    []Seals // by stripe; nil without a secret
 
 	mu     sync.Mutex
 	terms  innetwork.Terms
@@ -192,6 +193,9 @@ func (s *Session) open(ports []uint16) error {
 			s.datagram = n
 		}
 	}
+	if s.keys != nil {
+		s.seals = newSeals(s.keys.tagsUp, s.keys.tagsDown, len(ports))
+	}
 	if s.hello.Chunk > 0 {
 		s.datagram = min(s.datagram, s.Head()+s.hello.Chunk)
 	}
@@ -262,18 +266,13 @@ func (s *Session) Datagram() int { return s.datagram }
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (s *Session) Head() int {
 	if s.keys != nil {
-		return wire.SlotSize + seal.Size
+		return wire.SlotSize + seal.Tags.Size()
 	}
 	return wire.SlotSize
 }
 
-// Seals returns new sealers for datagrams to the node and from it; none without a secret.
-func (s *Session) Seals() Seals {
-	if s.keys == nil {
-		return Seals{}
-	}
-	return Seals{seal.New(s.keys.tagsUp), seal.New(s.keys.tagsDown)}
-}
+// Seals returns the sealers for a stripe's datagrams to the node and from it, always the same; none without a secret.
+func (s *Session) Seals(stripe int) Seals { return of(s.seals, stripe) }
 
 // Ready waits until all ranks are there and returns the terms, without timers,
 // and this member's number. It ends early if the session does.

@@ -142,17 +142,22 @@ func TestASession(t *testing.T) {
 			require.Equal(t, 2, number)
 
 			head, payload := make([]byte, s.Head()), []byte("payload")
-			of, at := s.Seals(), p.Seals()
-			mine, fromNode, nodes, fromMember := of.Out, of.In, at.Out, at.In
-			if word == "" {
-				require.Nil(t, mine)
-				require.Nil(t, nodes)
-			} else {
-				mine.Seal(head, payload)
-				require.True(t, fromMember.Open(head, payload))
-				require.False(t, fromNode.Open(head, payload), "a member's datagram came back to it")
-				nodes.Seal(head, payload)
-				require.True(t, fromNode.Open(head, payload))
+			for stripe := range uint32(2) {
+				of, at := s.Seals(int(stripe)), p.Seals(int(stripe))
+				if word == "" {
+					require.Nil(t, of.Out)
+					require.Nil(t, at.Out)
+					continue
+				}
+				again := s.Seals(int(stripe))
+				require.Same(t, of.Out, again.Out, "counters begin once")
+				of.Out.Seal(0, head, payload, nil)
+				require.True(t, at.Holds(head, payload))
+				require.False(t, of.Holds(head, payload), "a member's datagram came back to it")
+				other := p.Seals(int(1 - stripe))
+				require.False(t, other.Holds(head, payload), "one of another stripe")
+				at.Out.Seal(0, head, payload, nil)
+				require.True(t, of.Holds(head, payload))
 			}
 			select {
 			case <-s.Lost():

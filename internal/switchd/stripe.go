@@ -55,14 +55,14 @@ func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
 	s := &stripe{job: j, node: n}
 	links := make([]node.Link, len(j.members))
 	for i, m := range j.members {
-		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe], seals: m.peer.Seals(), room: datagram.Full}
+		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe], seals: m.peer.Seals(c.Stripe), room: datagram.Full}
 		s.links = append(s.links, l)
 		links[i] = l
 	}
 	var up node.Link
 	if j.parent != nil {
 		s.up = &link{
-			stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe], seals: j.parent.Seals(), room: datagram.Full,
+			stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe], seals: j.parent.Seals(c.Stripe), room: datagram.Full,
 		}
 		up = s.up
 	}
@@ -145,7 +145,7 @@ func (l *link) Datagram(head, payload []byte) {
 		moved.Garbage++
 		return
 	}
-	if l.seals.In != nil && !l.seals.In.Open(head, payload) {
+	if !l.seals.Holds(head, payload) {
 		moved.BadTags++
 		return
 	}

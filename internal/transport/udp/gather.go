@@ -10,7 +10,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
@@ -27,7 +26,6 @@ type Gather struct {
 	congested bool       // a device's queue was full
 	sought    time.Time  // an interface that is gone
 
-	seals    *seal.Numbered // by the numbers of operations; nil: there are no tags
 	out      *batch.Outbox
 	in       *batch.Inbox
 	next     wire.Data // of the first chunk in a queue
@@ -56,9 +54,6 @@ func (g *Gather) open(o *Options) error {
 	}
 	g.options = *o
 	g.options.Conns = nil
-	if o.Key != nil {
-		g.seals = seal.NewNumbered(o.Key)
-	}
 	k, err := batch.Probe()
 	if err != nil {
 		return err
@@ -117,7 +112,7 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}})
+		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}, most: batch.Max})
 		if err := g.poller.Watch(fd, g.senderTag(subgroup), 0); err != nil {
 			return err
 		}
@@ -145,15 +140,6 @@ func (g *Gather) serve(tag int, s fabric.Sink, budget int) (n int, more bool) {
 	}
 	g.writable(tag - len(g.receivers))
 	return 0, false
-}
-
-// Control implements fabric.Gather. What the core says is of operations that are under way: so a rank that neither
-// sends nor receives chunks for long still knows which numbers are in use.
-func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
-	if g.seals != nil {
-		g.seals.Advance(m.Seq)
-	}
-	return g.Edges.Control(to, m, payload)
 }
 
 // Sleep implements fabric.Sleeper.
