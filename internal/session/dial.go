@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
@@ -100,23 +100,10 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 
 // join does what comes before the notes.
 func (s *Session) join() error {
-	var g greeting
-	if err := s.line.read(&g, s.hello.Timeout); err != nil {
-		return fmt.Errorf("it does not greet as a switch: %w", err)
-	}
-	if g.Magic != magic || g.Version != Version || len(g.Nonce) != nonceSize {
-		return fmt.Errorf("it greets as %q, version %d; want %q, version %d", g.Magic, g.Version, magic, Version)
-	}
-	if g.Sealed != (s.hello.Secret != "") {
-		if g.Sealed {
-			return errors.New("it admits only members with a secret: set MCAST_SECRET")
-		}
-		return errors.New("MCAST_SECRET is set, but the switch has no secrets")
-	}
-	if err := s.request(&g); err != nil {
+	if err := s.greet(); err != nil {
 		return err
 	}
-	o, err := s.answer()
+	o, err := s.ask()
 	if err != nil {
 		return err
 	}
@@ -133,42 +120,64 @@ func (s *Session) join() error {
 	return s.line.write(mine)
 }
 
-func (s *Session) request(g *greeting) error {
+// greet learns that a node is at the other end and, with a secret, that it knows the same one.
+func (s *Session) greet() error {
+	var g greeting
+	if err := s.line.read(&g, s.hello.Timeout); err != nil {
+		return fmt.Errorf("it does not greet as a switch: %w", err)
+	}
+	if g.Magic != magic || g.Version != Version {
+		return fmt.Errorf("it greets as %q, version %d; want %q, version %d", g.Magic, g.Version, magic, Version)
+	}
+	switch {
+	case g.Sealed && s.hello.Secret == "":
+		return errors.New("it admits only members with a secret: set MCAST_SECRET")
+	case s.hello.Secret == "":
+		return nil
+	case !g.Sealed:
+		return errors.New("MCAST_SECRET is set, but the switch has no secrets")
+	}
+	return s.prove()
+}
+
+// prove proves the secret to the node and has it proven.
+func (s *Session) prove() error {
+	id, err := identity.New(s.hello.Secret)
+	if err != nil {
+		return err
+	}
+	if err := s.line.conn.SetDeadline(time.Now().Add(s.hello.Timeout)); err != nil {
+		return err
+	}
+	proof, err := id.Present(s.line.conn)
+	if errors.Is(err, identity.ErrOther) {
+		return fmt.Errorf("the switch does not know this secret: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("the switch does not prove MCAST_SECRET: %w", err)
+	}
+	s.line.conn, s.keys, err = follow(proof)
+	return err
+}
+
+// ask requests to join and reads the offer.
+func (s *Session) ask() (o offer, err error) {
 	h := &s.hello
 	r := Request{
 		Version: Version, Job: h.Job, Epoch: h.Epoch, Ranks: h.Ranks, Rank: h.Rank, Child: h.Child,
-		Reproducible: h.Reproducible, Milliseconds: h.Timeout.Milliseconds(), Nonce: newNonce(),
+		Reproducible: h.Reproducible, Milliseconds: h.Timeout.Milliseconds(),
 	}
 	if err := r.check(); err != nil {
-		return fmt.Errorf("session: %w", err)
+		return o, fmt.Errorf("session: %w", err)
 	}
-	if h.Secret != "" {
-		secret := Secret{Text: h.Secret}
-		k, err := secret.keys(g.Nonce, r.Nonce)
-		if err != nil {
-			return err
-		}
-		r.Key, s.keys = secret.key(), &k
-		s.line.out, s.line.in = newChain(k.framesUp), newChain(k.framesDown)
-	}
-	return s.line.write(&r)
-}
-
-// answer reads the offer. A refusal needs no proof: who does not know the
-// secret cannot make one, and the connection ends in any case.
-func (s *Session) answer() (o offer, err error) {
-	body, mac, err := s.line.receive(s.hello.Timeout)
-	if err != nil {
+	if err := s.line.write(&r); err != nil {
 		return o, err
 	}
-	if err := json.Unmarshal(body, &o); err != nil {
+	if err := s.line.read(&o, h.Timeout); err != nil {
 		return o, err
 	}
 	if o.Error != "" {
 		return o, &Error{o.Error, o.Mismatch}
-	}
-	if err := s.line.check(body, mac); err != nil {
-		return o, err
 	}
 	if len(o.Ports) < 1 || len(o.Ports) > 256 {
 		return o, fmt.Errorf("it offers %d stripes; want 1 to 256", len(o.Ports))
@@ -272,7 +281,7 @@ func (s *Session) Seals() Seals {
 	if s.keys == nil {
 		return Seals{}
 	}
-	return Seals{seal.New(s.keys.tagsUp), seal.New(s.keys.tagsDown)}
+	return s.keys.seals()
 }
 
 // Ready waits until all ranks are there and returns the terms, without timers,

@@ -35,3 +35,6 @@ func (s *Seals) Add(b *datagram.Batch, h *wire.Slot, payload []byte) (bytes int,
 func (s *Seals) Open(h *wire.Slot, head, payload []byte) bool {
 	return len(head) == s.Head() && h.Get(head) == nil && (s.In == nil || s.In.Open(head, payload))
 }
+
+// seals returns new sealers of a session's keys.
+func (k *keys) seals() Seals { return Seals{seal.New(k.out), seal.New(k.in)} }
