@@ -10,7 +10,6 @@ require (
 	github.com/google/nftables v0.3.0
 	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
-	github.com/minio/highwayhash v1.0.4
 	github.com/muesli/roff v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
@@ -47,9 +48,10 @@ type agreement struct {
 	// payload bytes of the largest TCP segments between ranks; 0: as TCP finds right, which goes by the
 	// interface's MTU and, where packets are lost without a word, does not learn of the path's
 	segment   int
-	switches  int    // addresses of aggregation nodes that every rank has
-	noSwitch  string // why Reduce-Scatter goes directly, at first or for good
-	oddSwitch bool   // some ranks name nodes, and others none or not as many
+	switches  int          // addresses of aggregation nodes that every rank has
+	noSwitch  string       // why Reduce-Scatter goes directly, at first or for good
+	sealer    *seal.Sealer // see seals
+	oddSwitch bool         // some ranks name nodes, and others none or not as many
 }
 
 func newAgreement(o Options, blobs [][]byte) (*agreement, error) {

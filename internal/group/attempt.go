@@ -101,7 +101,7 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 // switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
 // found to carry, since a rank's port is on its path to the switch too. 0: by neither.
 func (a *agreement) switchChunk() int {
-	const headers = 40 + 8 + wire.SlotSize + seal.Size // those of IPv6 and UDP, the longest
+	const headers = 40 + 8 + wire.SlotSize + seal.MaxSize // those of IPv6 and UDP, the longest
 	chunk, narrow := a.settings.Chunk, a.narrow-headers
 	if narrow > 0 && (chunk == 0 || narrow < chunk) {
 		return narrow

@@ -94,7 +94,7 @@ func TestForgedChunks(t *testing.T) {
 					Job: g[0].agreed.job, Collective: wire.Allgather, Root: uint16(late), Seq: uint32(round),
 					PSN: uint32(r.IntN(3)), Bytes: shard,
 				}
-				b := make([]byte, wire.DataSize+seal.Size+g[0].info.ChunkBytes)
+				b := make([]byte, wire.DataSize+seal.MaxSize+g[0].info.ChunkBytes)
 				h.Put(b)
 				if len(recorded) > 0 && r.IntN(2) == 0 { // its tag is right, its number is not, or no more
 					copy(b, recorded[r.IntN(len(recorded))])

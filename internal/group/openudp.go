@@ -14,6 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -63,7 +64,7 @@ func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Opt
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := a.udpOptions(l.network)
 		if err == nil {
-			o.Key, err = a.datagramKey(l.identity)
+			o.Seals, err = a.seals(l.identity)
 		}
 		if fits, ok := by.(fitter); ok && err == nil {
 			err = fits.Fit(&o)
@@ -155,17 +156,23 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	return o, err
 }
 
-// datagramKey returns the key of this group's tags; nil without a secret. Every rank has drawn a part of what it is
-// derived from, so that nothing recorded of another group has a right tag.
-func (a *agreement) datagramKey(id *identity.Identity) ([]byte, error) {
-	if id == nil {
-		return nil, nil
+// seals returns what seals the datagrams of this rank's column, always the same: it counts them, and must not begin anew,
+// whatever is opened again. Nil without a secret. Every rank has drawn a part of what the key is derived from, so that nothing
+// recorded of another group is taken, and no key is used twice; columns have keys of their own, since each counts its ranks from 0.
+func (a *agreement) seals(id *identity.Identity) (*seal.Sealer, error) {
+	if id == nil || a.sealer != nil {
+		return a.sealer, nil
 	}
 	salt := binary.BigEndian.AppendUint64(nil, a.job)
+	salt = binary.BigEndian.AppendUint32(salt, uint32(a.column.ranks[0]))
 	for _, key := range a.keys {
 		salt = binary.BigEndian.AppendUint64(salt, key)
 	}
-	return id.Derive("datagrams", salt)
+	key, err := id.Derive("datagrams", salt)
+	if err == nil {
+		a.sealer = seal.New(seal.Tags, key, uint32(a.column.own))
+	}
+	return a.sealer, err
 }
 
 // narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's

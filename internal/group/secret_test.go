@@ -2,7 +2,9 @@ package group
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -151,4 +153,41 @@ func TestRendezvousWithSecret(t *testing.T) {
 	want := [][]byte{[]byte("zero"), []byte("one")}
 	require.Equal(t, want, blobs)
 	require.Equal(t, want, <-host)
+}
+
+// TestOneSealerAColumn: under a key, nobody counts datagrams as another does, and nobody begins anew.
+func TestOneSealerAColumn(t *testing.T) {
+	id, err := identity.New(secret)
+	require.NoError(t, err)
+	digest, err := id.Name()
+	require.NoError(t, err)
+	settings := config.Default()
+	settings.Secret = secret
+	for name, hosts := range map[string]string{"flat": "abcd", "columns": "aabb", "uneven": "aaabbbcc"} {
+		t.Run(name, func(t *testing.T) {
+			var blobs [][]byte
+			for r := range hosts {
+				text, err := json.Marshal(blob{
+					Version: wire.Version, Rank: r, Size: len(hosts), Host: hosts[r:r+1] + "/1/", User: "0/1", Secret: digest,
+					Address: fmt.Sprintf("10.0.0.%d", hosts[r]-'a'+1), Port: 7000, Key: fmt.Sprint(r + 1), Job: "1", Settings: settings.Agreed(),
+				})
+				require.NoError(t, err)
+				blobs = append(blobs, text)
+			}
+			trailers := map[string]int{}
+			for r := range blobs {
+				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				require.NoError(t, err)
+				for range 2 {
+					s, err := a.seals(id)
+					require.NoError(t, err)
+					head := make([]byte, s.Size())
+					s.Seal(0, head, nil, nil)
+					other, known := trailers[string(head)]
+					require.False(t, known, "rank %d seals as rank %d has", r, other)
+					trailers[string(head)] = r
+				}
+			}
+		})
+	}
 }

@@ -25,6 +25,7 @@ type Peer struct {
 	line    *line
 	keys    *keys
 	offered bool
+	seals   []Seals // by stripe, after Offer; nil without a secret
 }
 
 // Accept hears what the member at the other end of conn asks for. It waits at most within for that,
@@ -60,6 +61,9 @@ func (p *Peer) accept(ring *Ring) error {
 	if err := p.check(); err != nil {
 		return &Error{Text: err.Error()}
 	}
+	if p.Encrypt && ring == nil {
+		return &Error{Text: errNoKey.Error()}
+	}
 	return nil
 }
 
@@ -94,6 +98,9 @@ func (p *Peer) Offer(ports []uint16) error {
 	}
 	if p.Queue < 1 || p.Datagram-p.Head() < minPayload {
 		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
+	}
+	if p.keys != nil {
+		p.seals = newSeals(kindOf(p.Encrypt), p.keys, len(ports))
 	}
 	p.line.timeout, p.line.largest = p.Timeout(), maxFrame
 	p.line.ping()
@@ -147,18 +154,13 @@ func (p *Peer) Close() { p.line.close() }
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (p *Peer) Head() int {
 	if p.keys != nil {
-		return wire.SlotSize + seal.Size
+		return wire.SlotSize + seal.Tags.Size()
 	}
 	return wire.SlotSize
 }
 
-// Seals returns new sealers for datagrams to the member and from it; none without a secret.
-func (p *Peer) Seals() Seals {
-	if p.keys == nil {
-		return Seals{}
-	}
-	return p.keys.seals()
-}
+// Seals returns the sealers for a stripe's datagrams to the member and from it, always the same; none without a secret.
+func (p *Peer) Seals(stripe int) Seals { return of(p.seals, stripe) }
 
 // Local is the node's address, as the member sees it; Remote the member's.
 func (p *Peer) Local() netip.Addr { return addrOf(p.line.conn.LocalAddr()) }

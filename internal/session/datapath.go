@@ -16,8 +16,8 @@ import (
 // Datapath is a member's end of the sockets of a session. It implements fabric.Switch.
 type Datapath struct {
 	sockets []*datagram.Socket
-	seals   Seals
-	head    int // bytes before a payload
+	seals   []Seals // by stripe
+	head    int     // bytes before a payload
 	chunk   int
 	batch   *datagram.Batch
 	poller  datagram.Poller
@@ -36,24 +36,27 @@ type Datapath struct {
 // DatapathConfig says what a Datapath is made of.
 type DatapathConfig struct {
 	Sockets []*datagram.Socket // connected, by stripe
-	Seals   Seals
-	Chunk   int          // most bytes of a payload
-	Close   func() error // gives the sockets back
-	Network Network      // that has made the sockets; nil: the kernel
+	Seals   []Seals            // likewise; nil: there are no tags
+	Chunk   int                // most bytes of a payload
+	Close   func() error       // gives the sockets back
+	Network Network            // that has made the sockets; nil: the kernel
 }
 
 // Datapath returns the data path of a session of which Ready has returned terms with that chunk.
 // Its Close ends the session. An error leaves the session as it was.
 func (s *Session) Datapath(chunk int) (*Datapath, error) {
 	return NewDatapath(DatapathConfig{
-		Sockets: s.sockets, Seals: s.Seals(), Chunk: chunk, Close: func() error { return s.Close(nil) }, Network: s.hello.Network,
+		Sockets: s.sockets, Seals: s.seals, Chunk: chunk, Close: func() error { return s.Close(nil) }, Network: s.hello.Network,
 	})
 }
 
 // NewDatapath prepares a data path. An error leaves the sockets to the caller.
 func NewDatapath(c DatapathConfig) (d *Datapath, err error) {
+	if c.Seals == nil {
+		c.Seals = make([]Seals, len(c.Sockets))
+	}
 	d = &Datapath{
-		sockets: c.Sockets, seals: c.Seals, head: c.Seals.Head(), chunk: c.Chunk,
+		sockets: c.Sockets, seals: c.Seals, head: c.Seals[0].Head(), chunk: c.Chunk,
 		rooms: make([]datagram.Room, len(c.Sockets)), closing: c.Close,
 	}
 	if c.Network == nil {
@@ -81,7 +84,7 @@ func (d *Datapath) release() error { return errors.Join(d.poller.Close(), d.batc
 
 // Add implements fabric.Switch.
 func (d *Datapath) Add(h *wire.Slot, payload []byte) bool {
-	n, ok := d.seals.Add(d.batch, h, payload)
+	n, ok := d.seals[h.Stripe].Add(d.batch, h, payload)
 	if !ok {
 		return false
 	}
@@ -132,7 +135,7 @@ func final(err error) error {
 
 // Receive implements fabric.Switch.
 func (d *Datapath) Receive(stripe int, hint []byte, budget int, s fabric.SlotSink) (int, error) {
-	if d.chunk < datagram.Straight {
+	if d.chunk < datagram.Straight || d.seals[stripe].Encrypt() {
 		hint = nil
 	}
 	d.stripe, d.sink, d.taken = stripe, s, 0
@@ -147,7 +150,7 @@ func (d *Datapath) Receive(stripe int, hint []byte, budget int, s fabric.SlotSin
 // Datagram implements datagram.Sink.
 func (d *Datapath) Datagram(head, payload []byte) {
 	d.taken += len(head) + len(payload)
-	if !d.seals.Open(&d.slot, head, payload) || int(d.slot.Stripe) != d.stripe {
+	if !d.seals[d.stripe].Open(&d.slot, head, payload) || int(d.slot.Stripe) != d.stripe {
 		d.dropped.Add(1)
 		return
 	}

@@ -35,6 +35,7 @@ type Hello struct {
 	Child        bool          // a node that joins its parent; Has tells on behalf of whom
 	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
+	Encrypt      bool          // hide what datagrams carry, in both directions; takes a secret
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      batch.Offload
@@ -49,6 +50,7 @@ type Session struct {
 	sockets  []*datagram.Socket
 	datagram int // the largest of all paths
 	keys     *keys
+	seals    []Seals // by stripe; nil without a secret
 
 	mu     sync.Mutex
 	terms  innetwork.Terms
@@ -73,6 +75,8 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		if err := (Secret{Text: h.Secret}).Check(); err != nil {
 			return nil, fmt.Errorf("session: %w", err)
 		}
+	} else if h.Encrypt {
+		return nil, fmt.Errorf("session: %w", errNoKey)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*h.Timeout) // a handshake of two round trips
 	defer cancel()
@@ -165,7 +169,7 @@ func (s *Session) ask() (o offer, err error) {
 	h := &s.hello
 	r := Request{
 		Version: Version, Job: h.Job, Epoch: h.Epoch, Ranks: h.Ranks, Rank: h.Rank, Child: h.Child,
-		Reproducible: h.Reproducible, Milliseconds: h.Timeout.Milliseconds(),
+		Reproducible: h.Reproducible, Encrypt: h.Encrypt, Milliseconds: h.Timeout.Milliseconds(),
 	}
 	if err := r.check(); err != nil {
 		return o, fmt.Errorf("session: %w", err)
@@ -200,6 +204,9 @@ func (s *Session) open(ports []uint16) error {
 		if n := socket.MTU(); s.datagram == 0 || n < s.datagram {
 			s.datagram = n
 		}
+	}
+	if s.keys != nil {
+		s.seals = newSeals(kindOf(s.hello.Encrypt), s.keys, len(ports))
 	}
 	if s.hello.Chunk > 0 {
 		s.datagram = min(s.datagram, s.Head()+s.hello.Chunk)
@@ -237,6 +244,9 @@ func (s *Session) handle(n *note) error {
 			return fmt.Errorf("a second note %q", ready)
 		}
 		s.terms, s.number = n.Terms.unpack(), n.Terms.Number
+		for i := range s.seals {
+			s.seals[i].Begin(s.terms.First)
+		}
 		close(s.ready)
 		return nil
 	case drain:
@@ -271,18 +281,13 @@ func (s *Session) Datagram() int { return s.datagram }
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (s *Session) Head() int {
 	if s.keys != nil {
-		return wire.SlotSize + seal.Size
+		return wire.SlotSize + seal.Tags.Size()
 	}
 	return wire.SlotSize
 }
 
-// Seals returns new sealers for datagrams to the node and from it; none without a secret.
-func (s *Session) Seals() Seals {
-	if s.keys == nil {
-		return Seals{}
-	}
-	return s.keys.seals()
-}
+// Seals returns the sealers for a stripe's datagrams to the node and from it, always the same; none without a secret.
+func (s *Session) Seals(stripe int) Seals { return of(s.seals, stripe) }
 
 // Ready waits until all ranks are there and returns the terms, without timers,
 // and this member's number. It ends early if the session does.

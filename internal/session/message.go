@@ -12,7 +12,7 @@ import (
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
 // (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4,
 // from 5 on stripes have tracks (innetwork.Terms.Tracks), in 6 they are of wire.Version 7, from 7 on secrets are
-// proven by TLS.
+// proven by TLS, and tags cover all of a slot's number.
 const Version = 7
 
 // MaxRanks bounds a job.
@@ -42,6 +42,8 @@ type Request struct {
 	Child bool `json:"child,omitempty"`
 	// Reproducible asks for sums in members' order rather than as they arrive.
 	Reproducible bool `json:"reproducible"`
+	// Encrypt asks for what datagrams carry to be hidden, in both directions. It takes a secret.
+	Encrypt bool `json:"encrypt,omitempty"`
 	// Milliseconds of silence after which either side counts as lost.
 	Milliseconds int64 `json:"timeout_ms"`
 }

@@ -65,7 +65,7 @@ func TestProbe(t *testing.T) {
 		"nothing passes":         {"", 77, -1, -1, 0, "does not answer (is UDP to port"},
 		"only small ones pass":   {"", 77, 0, 0, 0, "datagrams of 1056 bytes from rank 1 at 127.0.0.1 to the switch at 127.0.0.1 do not arrive, small ones do"},
 		"large ones only go up":  {"", 77, chunk, chunk - 1, 0, "datagrams of 1056 bytes from the switch at 127.0.0.1 to rank 1 at 127.0.0.1 do not arrive, small ones do"},
-		"sealed ones only go up": {secret, 77, chunk, 0, 0, "datagrams of 1072 bytes from the switch"},
+		"sealed ones only go up": {secret, 77, chunk, 0, 0, "datagrams of 1080 bytes from the switch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +136,7 @@ func probed(t *testing.T, secret string) (*Session, []*echo) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, batch.Close()) })
 		e := &echo{T: t, socket: socket, batch: batch}
-		e.seals = p.Seals()
+		e.seals = p.Seals(i)
 		stripes = append(stripes, e)
 	}
 	return s, stripes

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -114,21 +119,55 @@ func lost(t *testing.T, s *Session) error {
 	return s.Err()
 }
 
+// send returns a datagram as it travels.
+func send(t *testing.T, s *Seals, h wire.Slot) (head, payload []byte) {
+	t.Helper()
+	b, err := datagram.NewBatch(s.Head(), 1000)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	var c carried
+	_, ok := s.Add(b, &h, []byte("payload"))
+	require.True(t, ok)
+	n, err := b.Flush(datagram.Carried(1, netip.AddrPort{}, &c))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	return c.head, c.payload
+}
+
+// carried is a socket of one datagram that was sent.
+type carried struct {
+	datagram.Carrier
+	head, payload []byte
+}
+
+func (c *carried) Send(head, payload []byte) syscall.Errno {
+	c.head, c.payload = clone(head), clone(payload)
+	return 0
+}
+
+// clone returns a copy with room for a seal behind it.
+func clone(b []byte) []byte { return slices.Grow(slices.Clone(b), seal.Spare) }
+
 func TestASession(t *testing.T) {
-	for _, word := range []string{"", secret} {
-		t.Run("secret "+word, func(t *testing.T) {
+	for name, encrypt := range map[string]bool{"none": false, "tags": false, "encryption": true} {
+		t.Run(name, func(t *testing.T) {
+			word := ""
+			if name != "none" {
+				word = secret
+			}
 			var secrets Secrets
 			if word != "" {
 				secrets = Secrets{{Name: "other", Text: "a-secret-of-somebody-else"}, {Name: "mine", Text: word}}
 			}
 			n := listen(t, secrets)
-			s, err := dial(t, n, func(h *Hello) { h.Secret = word; h.Reproducible = true })
+			s, err := dial(t, n, func(h *Hello) { h.Secret, h.Encrypt, h.Reproducible = word, encrypt, true })
 			require.NoError(t, err)
 			p := n.peer(t)
 			require.Equal(t, uint64(1<<63), p.Job)
 			require.Equal(t, uint32(4), p.Epoch)
 			require.Equal(t, [2]int{3, 1}, [2]int{p.Ranks, p.Rank})
 			require.True(t, p.Reproducible)
+			require.Equal(t, encrypt, p.Encrypt)
 			require.False(t, p.Child)
 			require.Equal(t, word != "", p.Tenant.Name == "mine")
 			require.Len(t, s.Sockets(), 2)
@@ -145,18 +184,28 @@ func TestASession(t *testing.T) {
 			require.Equal(t, someTerms, terms)
 			require.Equal(t, 2, number)
 
-			head, payload := make([]byte, s.Head()), []byte("payload")
-			of, at := s.Seals(), p.Seals()
-			mine, fromNode, nodes, fromMember := of.Out, of.In, at.Out, at.In
-			if word == "" {
-				require.Nil(t, mine)
-				require.Nil(t, nodes)
-			} else {
-				mine.Seal(head, payload)
-				require.True(t, fromMember.Open(head, payload))
-				require.False(t, fromNode.Open(head, payload), "a member's datagram came back to it")
-				nodes.Seal(head, payload)
-				require.True(t, fromNode.Open(head, payload))
+			for stripe := range 2 {
+				of, at, other := s.Seals(stripe), p.Seals(stripe), p.Seals(1-stripe)
+				if word == "" {
+					require.Nil(t, of.Out)
+					require.Nil(t, at.Out)
+					continue
+				}
+				again := s.Seals(stripe)
+				require.Same(t, of.Out, again.Out, "counters begin once")
+				at.Begin(someTerms.First)
+				other.Begin(someTerms.First)
+				h := wire.Slot{Kind: wire.Result, Slot: someTerms.First + 5, Factor: 3}
+				head, payload := send(t, &of, h)
+				require.Equal(t, encrypt, string(payload) != "payload")
+				require.False(t, other.Open(new(wire.Slot), head, clone(payload)), "one of another stripe")
+				require.False(t, of.Open(new(wire.Slot), head, clone(payload)), "a member's datagram came back to it")
+				require.True(t, at.Open(&h, head, payload))
+				require.Equal(t, "payload", string(payload))
+				head, payload = send(t, &at, h)
+				require.False(t, at.Open(new(wire.Slot), head, clone(payload)), "a node's datagram came back to it")
+				require.True(t, of.Open(&h, head, payload))
+				require.Equal(t, "payload", string(payload))
 			}
 			select {
 			case <-s.Lost():
@@ -249,6 +298,7 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 	}{
 		"wrong secret":   {Secrets{{Text: "a-secret-of-somebody-else"}}, func(h *Hello) { h.Secret = secret }, "does not know this secret"},
 		"no secret":      {Secrets{{Text: secret}}, nil, "set MCAST_SECRET"},
+		"no key":         {nil, func(h *Hello) { h.Encrypt = true }, "MCAST_ENCRYPT takes MCAST_SECRET"},
 		"open node":      {nil, func(h *Hello) { h.Secret = secret }, "the switch has no secrets"},
 		"short secret":   {nil, func(h *Hello) { h.Secret = "hey" }, "want at least 22"},
 		"white space":    {nil, func(h *Hello) { h.Secret = "several words, of white space" }, "white space"},
@@ -276,6 +326,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		"rank":    {func(r *Request) { r.Rank = -1 }, "rank -1 of 2"},
 		"timeout": {func(r *Request) { r.Milliseconds = 1 << 60 }, "a timeout of"},
 		"hurry":   {func(r *Request) { r.Milliseconds = 499 }, "want 500ms to"},
+		"no key":  {func(r *Request) { r.Encrypt = true }, "MCAST_ENCRYPT takes MCAST_SECRET"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := listen(t, nil)
@@ -304,7 +355,7 @@ func TestGarbageIsNoMember(t *testing.T) {
 		_, err = conn.Write([]byte(junk))
 		require.NoError(t, err)
 		_ = conn.(*net.TCPConn).CloseWrite() // the node may have hung up by now
-		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		_, _ = io.Copy(io.Discard, conn)     // until the node hangs up
 		require.NoError(t, conn.Close())
 		require.Error(t, <-n.errs)
 	}

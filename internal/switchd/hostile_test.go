@@ -104,7 +104,7 @@ func TestGarbageInSessions(t *testing.T) {
 		_, err = io.WriteString(conn, text)
 		require.NoError(t, err)
 		_ = conn.(*net.TCPConn).CloseWrite() // the node may have hung up by now
-		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		_, _ = io.Copy(io.Discard, conn)     // until the node hangs up
 		require.NoError(t, conn.Close())
 	}
 	reduceScatter(t, 1, members, someOps...)

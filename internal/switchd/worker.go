@@ -169,7 +169,7 @@ func (w *worker) watch(l *link) (err error) {
 	l.batch = w.plain
 	if l.seals.Out != nil {
 		if w.sealed == nil {
-			if w.sealed, err = newBatch(wire.SlotSize + seal.Size); err != nil {
+			if w.sealed, err = newBatch(wire.SlotSize + seal.Tags.Size()); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Way is how a datagram is forged from one that was recorded.
@@ -14,6 +15,7 @@ type Way int
 const (
 	Replay    Way = iota // as it was
 	Flip                 // one bit of it is another, anywhere
+	Recount              // with another counter, the tag as it was
 	Replace              // another payload under the same header, the tag as it was
 	Rename               // as if another rank had sent it, and from that rank's address
 	Renumber             // as a chunk of an operation to come, or of one that is over
@@ -28,7 +30,7 @@ const (
 
 // String names a way in reports.
 func (w Way) String() string {
-	return [...]string{"replay", "flip", "replace", "rename", "renumber", "move", "resize", "truncate", "extend", "untagged", "invent"}[w]
+	return [...]string{"replay", "flip", "recount", "replace", "rename", "renumber", "move", "resize", "truncate", "extend", "untagged", "invent"}[w]
 }
 
 // datagram is one that was recorded, or is to be sent.
@@ -48,8 +50,12 @@ func forge(r *rand.Rand, way Way, of datagram, ranks int) datagram {
 	case Flip:
 		bit := r.IntN(8 * len(b))
 		b[bit/8] ^= 1 << (bit % 8)
+	case Recount:
+		if len(b) >= sealed {
+			scramble(r, b[wire.DataSize+r.IntN(8):wire.DataSize+8])
+		}
 	case Replace:
-		scramble(r, b[min(len(b), wire.DataSize+16):])
+		scramble(r, b[min(len(b), sealed):])
 	case Rename:
 		root = r.IntN(ranks)
 		binary.BigEndian.PutUint16(head[12:], uint16(root))
@@ -68,12 +74,15 @@ func forge(r *rand.Rand, way Way, of datagram, ranks int) datagram {
 	case Extend:
 		b = append(b, make([]byte, 1+r.IntN(64))...)
 	case Untagged:
-		copy(b[wire.DataSize:], b[min(len(b), wire.DataSize+16):])
+		copy(b[wire.DataSize:], b[min(len(b), sealed):])
 	case Invent:
 		scramble(r, b[16:])
 	}
 	return datagram{b, root}
 }
+
+// sealed is where the payload of a sealed datagram begins.
+const sealed = wire.DataSize + seal.MaxSize
 
 func scramble(r *rand.Rand, b []byte) {
 	for i := range b {

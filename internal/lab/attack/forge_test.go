@@ -16,10 +16,10 @@ func TestForge(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	key := make([]byte, seal.KeySize)
 	h := wire.Data{Job: 7, Collective: wire.Allgather, Root: 1, Seq: 100, PSN: 3, Bytes: 9000}
-	of := datagram{make([]byte, wire.DataSize+seal.Size+1000), 1}
+	of := datagram{make([]byte, sealed+1000), 1}
 	h.Put(of.bytes)
-	scramble(r, of.bytes[wire.DataSize+seal.Size:])
-	seal.NewNumbered(key).Seal(h.Seq, of.bytes[:wire.DataSize+seal.Size], of.bytes[wire.DataSize+seal.Size:])
+	scramble(r, of.bytes[sealed:])
+	seal.New(seal.Tags, key, 1).Seal(h.Seq, of.bytes[:sealed], of.bytes[sealed:], nil)
 	before := append([]byte{}, of.bytes...)
 	for way := range waysCount {
 		same := 0
@@ -31,11 +31,10 @@ func TestForge(t *testing.T) {
 				continue
 			}
 			var got wire.Data
-			if len(f.bytes) < wire.DataSize+seal.Size || got.Get(f.bytes) != nil {
+			if len(f.bytes) < sealed || got.Get(f.bytes) != nil {
 				continue
 			}
-			head := wire.DataSize + seal.Size
-			require.False(t, seal.NewNumbered(key).Open(got.Seq, f.bytes[:head], f.bytes[head:]), "%v", way)
+			require.False(t, seal.New(seal.Tags, key, 0).Open(uint32(got.Root), got.Seq, f.bytes[:sealed], f.bytes[sealed:]), "%v", way)
 		}
 		if way == Replay {
 			require.Equal(t, 1000, same)

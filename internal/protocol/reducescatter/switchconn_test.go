@@ -99,14 +99,14 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*SwitchConn, *mirro
 	m := &mirror{Socket: theirs}
 	var seals session.Seals
 	if key != nil {
-		seals = session.Seals{Out: seal.New(key), In: seal.New(key)}
-		m.seals = session.Seals{Out: seal.New(key), In: seal.New(key)}
+		seals = session.Seals{Out: seal.New(seal.Tags, key, 0), In: seal.New(seal.Tags, key, 0)}
+		m.seals = session.Seals{Out: seal.New(seal.Tags, key, 0), In: seal.New(seal.Tags, key, 0)}
 	}
 	var err error
 	m.batch, err = datagram.NewBatch(m.seals.Head(), chunk)
 	require.NoError(t, err)
 	c.Switch, err = session.NewDatapath(session.DatapathConfig{
-		Sockets: []*datagram.Socket{ours}, Seals: seals, Chunk: chunk, Close: func() error { return nil },
+		Sockets: []*datagram.Socket{ours}, Seals: []session.Seals{seals}, Chunk: chunk, Close: func() error { return nil },
 	})
 	require.NoError(t, err)
 	u := NewSwitchConn(c)
@@ -153,7 +153,7 @@ func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 		before := append([]byte{}, o.Send...)
 		forged, garbage := make([]byte, chunk), make([]byte, chunk)
 		honest := m.seals.Out
-		m.seals.Out = seal.New(append([]byte{1}, key[1:]...))
+		m.seals.Out = seal.New(seal.Tags, append([]byte{1}, key[1:]...), 0)
 		m.send(t, m.result(0), forged)
 		m.seals.Out = honest
 		other := m.result(0)

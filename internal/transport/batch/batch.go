@@ -29,6 +29,10 @@ const MaxPacket = 1<<16 - 1
 // MaxHead is the most bytes of a datagram's header.
 const MaxHead = 64
 
+// Spare is how many bytes are free behind a payload that Outbox.Reserve gives or that lies where an Inbox keeps messages: whoever
+// encrypts or decrypts it may write there, and an Inbox's must have back what was there.
+const Spare = 16
+
 // cache is how many bytes to move in a call at most: what fits in the second-level cache, so that
 // whoever looks at them next finds them there.
 const cache = 512 << 10

@@ -51,8 +51,8 @@ type inboxMemory struct {
 // Datagram is one that has been received. Its bytes are valid until the next Receive.
 type Datagram struct {
 	Head    []byte // as many of its first bytes as a header has; a shorter one has no more than these
-	Payload []byte
-	Place   int // the expected place that Payload lies in, by number; -1: it lies in none
+	Payload []byte // with Spare bytes of capacity behind it where it lies in no place and none was expected
+	Place   int    // the expected place that Payload lies in, by number; -1: it lies in none
 }
 
 // NewInbox reserves the memory for datagrams with a header of head bytes, 1 to MaxHead, and up to
@@ -63,7 +63,7 @@ func NewInbox(head, payload int, calls *atomic.Uint64) (*Inbox, error) {
 		return nil, err
 	}
 	// Pages that nothing was ever received to cost nothing.
-	stage, err := unix.Mmap(-1, 0, Max*stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	stage, err := unix.Mmap(-1, 0, Max*stride+Spare, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		_ = sys.Unmap(mem)
 		return nil, fmt.Errorf("reserve %d bytes to receive datagrams: %w", Max*stride, err)
@@ -225,7 +225,7 @@ func (b *Inbox) Next(d *Datagram) bool {
 	n := min(b.size, len(rest))
 	head := min(b.head, n)
 	b.rest = rest[n:]
-	d.Head, d.Payload, d.Place = rest[:head:head], rest[head:n:n], -1
+	d.Head, d.Payload, d.Place = rest[:head:head], rest[head:n:n+Spare], -1
 	if b.first < b.last {
 		b.find(d)
 	}

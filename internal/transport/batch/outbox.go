@@ -21,7 +21,7 @@ type Sender struct {
 }
 
 // Outbox is what a goroutine sends datagrams from: a header of its own for each, and payloads where
-// they lie.
+// they lie, or in its own memory.
 type Outbox struct {
 	head  int // bytes of a header
 	calls *atomic.Uint64
@@ -29,6 +29,7 @@ type Outbox struct {
 
 	added    int         // datagrams to send
 	bytes    int         // their length
+	reserved int         // bytes of payloads that are in use
 	payloads [Max][]byte // keeps them where they are for the kernel
 	ends     [Max]int    // datagrams up to the end of each message
 }
@@ -39,6 +40,7 @@ type outboxMemory struct {
 	control  [Max]sys.SegmentSize
 	vectors  [2 * Max]sys.Iovec
 	heads    [Max][MaxHead]byte
+	payloads [cache + Max*Spare]byte // those reserved; pages that nobody ever wrote to cost nothing
 }
 
 // NewOutbox reserves the memory for datagrams with a header of head bytes, 1 to MaxHead. calls counts
@@ -80,6 +82,21 @@ func (b *Outbox) Add(payload []byte) (head []byte) {
 	return b.mem.heads[i][:b.head:b.head]
 }
 
+// Reserve appends a datagram whose payload of n bytes is not there yet, as Add does, and also returns where the caller writes that, with
+// Spare bytes of capacity behind it.
+func (b *Outbox) Reserve(n int) (head, payload []byte) {
+	end := b.reserved + n
+	if end+Spare > len(b.mem.payloads) {
+		return nil, nil
+	}
+	payload = b.mem.payloads[b.reserved : end : end+Spare]
+	if head = b.Add(payload); head == nil {
+		return nil, nil
+	}
+	b.reserved = end + Spare
+	return head, payload
+}
+
 // Added is how many datagrams are in the batch.
 func (b *Outbox) Added() int { return b.added }
 
@@ -105,7 +122,7 @@ func (b *Outbox) Bytes(first, n int) (bytes int) {
 // Forget empties the batch.
 func (b *Outbox) Forget() {
 	clear(b.payloads[:b.added])
-	b.added, b.bytes = 0, 0
+	b.added, b.bytes, b.reserved = 0, 0, 0
 }
 
 // Send sends the datagrams of the batch, from the first-th on, to where the socket is connected. It

@@ -27,7 +27,7 @@ type Gather struct {
 	congested bool       // a device's queue was full
 	sought    time.Time  // an interface that is gone
 
-	seals    *seal.Numbered // by the numbers of operations; nil: there are no tags
+	seals    *seal.Sealer // by the numbers of operations; nil: datagrams go as they are
 	out      *batch.Outbox
 	in       *batch.Inbox
 	next     wire.Data // of the first chunk in a queue
@@ -56,9 +56,7 @@ func (g *Gather) open(o *Options) error {
 	}
 	g.options = *o
 	g.options.Conns = nil
-	if o.Key != nil {
-		g.seals = seal.NewNumbered(o.Key)
-	}
+	g.seals = o.Seals
 	k, err := batch.Probe()
 	if err != nil {
 		return err
@@ -117,7 +115,7 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}})
+		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}, most: batch.Max})
 		if err := g.poller.Watch(fd, g.senderTag(subgroup), 0); err != nil {
 			return err
 		}

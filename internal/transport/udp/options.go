@@ -45,8 +45,10 @@ type Options struct {
 	Window  int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
 	Managed bool             // of RDMA devices: the group is joined by librdmacm on Ethernet, too
 	Offload batch.Offload
-	Key     []byte // of 32 bytes: every datagram carries a tag of it behind its header; nil: none does
-	DSCP    int    // of what is sent, see sys.Mark
+	// Seals seal every datagram and open those of others, by the ranks' numbers; nil: datagrams go as they are. Whoever opens
+	// the fabric again with the same key gives the same Sealer.
+	Seals *seal.Sealer
+	DSCP  int // of what is sent, see sys.Mark
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.
 	Stall time.Duration
@@ -92,13 +94,8 @@ func ChunkFor(f *batch.Family, packet int) int {
 // PacketFor returns the bytes of the packet that a chunk travels in, the inverse of ChunkFor.
 func PacketFor(f *batch.Family, chunk int) int { return chunk + wire.DataSize + f.Headers }
 
-// Head returns how many bytes precede the payload of a datagram: its header, and a tag if there is a key.
-func (o *Options) Head() int {
-	if o.Key == nil {
-		return wire.DataSize
-	}
-	return wire.DataSize + seal.Size
-}
+// Head returns how many bytes precede the payload of a datagram: its header, and what seals it.
+func (o *Options) Head() int { return wire.DataSize + o.Seals.Size() }
 
 // ChunkFor is the function of that name for datagrams of these options.
 func (o *Options) ChunkFor(packet int) int {
@@ -183,9 +180,6 @@ func (o *Options) Narrowest() *net.Interface {
 }
 
 func (o *Options) completeSizes() error {
-	if o.Key != nil && len(o.Key) != seal.KeySize {
-		return fmt.Errorf("udp: a key of %d bytes: want %d", len(o.Key), seal.KeySize)
-	}
 	mtu := o.Narrowest().MTU
 	largest := o.ChunkFor(mtu)
 	if largest < MinChunk {

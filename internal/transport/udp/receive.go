@@ -47,7 +47,10 @@ func (g *Gather) receive(r *receiver, s fabric.Sink, budget int) (n int, more bo
 
 // call makes one call to the kernel that receives, and hands what it brought to the sink.
 func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
-	guess := s.Expect(nil)
+	var guess fabric.Expected
+	if !g.seals.Encrypts() { // what is encrypted is opened where it was received, and only then belongs to anybody
+		guess = s.Expect(nil)
+	}
 	looks := r.looks > 0 && r.message >= lookFrom && len(guess.Dst) > 0
 	if looks && !g.look(r, s, &guess) {
 		return 0, false
@@ -95,11 +98,11 @@ func (g *Gather) look(r *receiver, s fabric.Sink, guess *fabric.Expected) bool {
 // now, before deliver moves anything there.
 func (g *Gather) arrived(r *receiver, guess *fabric.Expected, d *batch.Datagram) {
 	a := &g.arrivals[g.noted]
-	if len(d.Payload) > g.chunk || !g.decode(&a.head, d.Head) {
+	if len(d.Payload) > g.chunk || len(d.Head) < g.options.Head() || !g.decode(&a.head, d.Head) {
 		g.stats.dropped.Add(1)
 		return
 	}
-	if g.seals != nil && !g.seals.Open(a.head.Seq, d.Head, d.Payload) {
+	if g.seals != nil && !g.seals.Open(uint32(a.head.Root), a.head.Seq, d.Head, d.Payload) {
 		g.stats.dropped.Add(1)
 		g.stats.forged.Add(1)
 		return
