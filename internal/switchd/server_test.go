@@ -98,12 +98,15 @@ func random(rng *rand.Rand, t reduce.Type, n int) []byte {
 // against reduce.Fold in the order of reduce.InOrder.
 func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ...collective.Op) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	require.NoError(t, tryReduceScatter(t, seed, members, ops...))
+}
+
+func tryReduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ...collective.Op) error {
+	t.Helper()
 	ranks := len(members)
-	sends, recvs := make([][][]byte, ranks), make([][][]byte, ranks)
+	sends, recvs := inputs(seed, ranks, ops...), make([][][]byte, ranks)
 	for r := range ranks {
 		for _, o := range ops {
-			sends[r] = append(sends[r], random(rng, o.Type, ranks*o.Count))
 			recvs[r] = append(recvs[r], make([]byte, o.Count*o.Type.Size()))
 		}
 	}
@@ -121,19 +124,41 @@ func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ..
 			return nil
 		})
 	}
-	require.NoError(t, all.Wait())
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	return checkSums(sends, recvs, ops...)
+}
+
+// inputs returns those of all ranks, by operation.
+func inputs(seed uint64, ranks int, ops ...collective.Op) [][][]byte {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	sends := make([][][]byte, ranks)
+	for r := range ranks {
+		for _, o := range ops {
+			sends[r] = append(sends[r], random(rng, o.Type, ranks*o.Count))
+		}
+	}
+	return sends
+}
+
+// checkSums compares what all ranks have received, by operation, with what they ought to.
+func checkSums(sends, recvs [][][]byte, ops ...collective.Op) error {
 	for i, o := range ops {
 		n := o.Count * o.Type.Size()
-		for owner := range ranks {
-			sources := make([][]byte, ranks)
-			for r := range ranks {
+		for owner := range recvs {
+			sources := make([][]byte, len(sends))
+			for r := range sends {
 				sources[r] = sends[r][i][owner*n:][:n]
 			}
 			want := make([]byte, n)
 			reduce.Fold(want, reduce.InOrder(sources, owner, o.Type), o.Type, o.Reduction, o.Factor)
-			require.NoError(t, switchtest.Equal(want, recvs[owner][i]), "operation %d, rank %d", i, owner)
+			if err := switchtest.Equal(want, recvs[owner][i]); err != nil {
+				return fmt.Errorf("operation %d, rank %d: %w", i, owner, err)
+			}
 		}
 	}
+	return nil
 }
 
 var someOps = []collective.Op{
@@ -169,7 +194,9 @@ func TestReduceScatter(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			s := start(t, Config{Workers: c.workers, Secrets: secrets(c.secret), Offload: c.offload, Chunk: c.chunk})
-			members := join(t, c.ranks, at(s), func(h *session.Hello) { h.Secret, h.Encrypt, h.Reproducible, h.Offload = c.secret, c.encrypt, !c.fast, c.offload })
+			members := join(t, c.ranks, at(s), func(h *session.Hello) {
+				h.Secret, h.Encrypt, h.Reproducible, h.Offload = c.secret, c.encrypt, !c.fast, c.offload
+			})
 			require.Equal(t, c.workers*c.ranks, members[0].Terms.Stripes)
 			require.Equal(t, c.ranks, members[0].Terms.Tracks)
 			if c.chunk > 0 {
