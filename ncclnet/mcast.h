@@ -313,8 +313,9 @@ struct mcast_stats {
 	uint64_t direct_ops;
 	/* Times that the switch was given up, and operations went on directly. */
 	uint64_t fallbacks;
-	/* Of chunks_dropped, those that belong to none of the group's operations, or do not prove
-	 * MCAST_SECRET. As the operations did not fail, they are a stranger's. */
+	/* Of chunks_dropped, those that belong to none of the group's operations, do not prove
+	 * MCAST_SECRET, or have another checksum than MCAST_CHECKSUM says. As the operations did not
+	 * fail, they are a stranger's, or have changed on their way. */
 	uint64_t chunks_mismatched;
 	/* Multicast datagrams that a firewall or security policy of this host refused; repairs bring
 	 * what was in them. */

@@ -32,7 +32,17 @@ func (s *Settings) Alike() []Setting {
 		{"MCAST_EAGER", strconv.Itoa(s.Eager)},
 		{"MCAST_OUTPUTS", strconv.Itoa(s.Outputs)},
 		{"MCAST_SWITCH_MODE", s.SwitchMode},
+		{"MCAST_ENCRYPT", spell(s.Encrypt)},
+		{"MCAST_CHECKSUM", s.Checksum},
 	}
+}
+
+// spell is how a flag is given.
+func spell(flag bool) string {
+	if flag {
+		return "1"
+	}
+	return "0"
 }
 
 // Agreed spells those of Alike that differ from the defaults, as "NAME=value NAME=value".

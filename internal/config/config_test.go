@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Settings{
 		Fabric: "auto", Multicast: "auto", Nodes: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn, Metrics: "auto", Trace: "auto",
-		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second,
+		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second, Checksum: "off",
 		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
 	}, s)
 	require.Equal(t, s, Default())
@@ -56,6 +56,8 @@ func TestBadValues(t *testing.T) {
 		"MCAST_TOPOLOGY":       {"row 2/rack7", "/rack7", "row2//rack7", "rack7/", strings.Repeat("r", 129), "rack<7>", "rack&7"},
 		"MCAST_GROUP":          {"10.0.0.1", "224.0.0.5", "ff02::1", "239.1", "240.0.0.1"},
 		"MCAST_PORT":           {"80", "65536", "-1", "x", "1e4"},
+		"MCAST_ENCRYPT":        {"yes", "2", "on"},
+		"MCAST_CHECKSUM":       {"crc32", "1"},
 		"MCAST_TTL":            {"256", "-1", "1.5"},
 		"MCAST_TIMEOUT":        {"30", "99ms", "2h", "-1s"},
 		"MCAST_JOIN_TIMEOUT":   {"1ms", "25h"},
@@ -128,6 +130,17 @@ func TestAllBadValuesAreNamed(t *testing.T) {
 	require.EqualError(t, err, `MCAST_TTL="x" is not allowed: want a whole number from 0 to 255
 MCAST_LOSS="2" is not allowed: want a number from 0 to 0.9
 there is no variable MCAST_FABRIK; did you mean MCAST_FABRIC?`)
+}
+
+func TestEncryptionTakesASecret(t *testing.T) {
+	vars := map[string]string{"MCAST_ENCRYPT": "1"}
+	_, err := Load(from(vars), nil)
+	require.ErrorContains(t, err, "MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed")
+	vars["MCAST_SECRET"] = strings.Repeat("s", minSecret)
+	s, err := Load(from(vars), nil)
+	require.NoError(t, err)
+	require.True(t, s.Encrypt)
+	require.Equal(t, "MCAST_ENCRYPT=1", s.Agreed())
 }
 
 func TestGroupsStayMulticast(t *testing.T) {

@@ -68,6 +68,13 @@ func choice(names ...string) kind[string] {
 	}}
 }
 
+// onOff is a thing that is done or not.
+func onOff() kind[bool] {
+	return kind[bool]{name: "flag", allowed: "0 or 1", parse: func(s string) (bool, bool) {
+		return s == "1", s == "0" || s == "1"
+	}}
+}
+
 func text(allowed string) kind[string] {
 	return kind[string]{name: "text", allowed: allowed, parse: func(s string) (string, bool) {
 		return s, s != "" && !strings.ContainsAny(s, " \t\n/")

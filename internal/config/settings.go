@@ -53,6 +53,8 @@ type Settings struct {
 	SwitchTimeout time.Duration
 	Secret        string
 	SecretFile    string
+	Encrypt       bool
+	Checksum      string // "off" or "crc32c"
 
 	NetFabric          string // "auto", "shm", "tcp" or "verbs"
 	NetLanes           int
@@ -198,6 +200,9 @@ func Default() Settings {
 func (s *Settings) Check() error {
 	if s.Family == "4" && s.Group.Is6() || s.Family == "6" && s.Group.Is4() {
 		return fmt.Errorf("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group, s.Family)
+	}
+	if s.Encrypt && s.Secret == "" {
+		return errors.New("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: what is encrypted takes a secret that all ranks know (`mcast secret` makes one), or MCAST_ENCRYPT=0")
 	}
 	if s.Group.IsValid() && s.Subgroups > 1 {
 		last := s.Group

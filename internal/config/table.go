@@ -105,6 +105,11 @@ var table = []Variable{
 	row("MCAST_SECRET_FILE", "", func(s *Settings) *string { return &s.SecretFile }, orEmpty(file(), "MCAST_SECRET says it"),
 		"A file with the secret on its first line, for those who do not want it in an environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
 
+	row("MCAST_ENCRYPT", "0", func(s *Settings) *bool { return &s.Encrypt }, onOff(),
+		"1 has what ranks multicast encrypted (AES-256-GCM), which takes MCAST_SECRET; TCP between ranks is with a secret, whatever this says. Memory that ranks of a host share, and what NCCL's messages and switches carry, is not."),
+	row("MCAST_CHECKSUM", "off", func(s *Settings) *string { return &s.Checksum }, choice("off", "crc32c"),
+		"crc32c has every multicast datagram carry a checksum that ranks make and compare: what a device or a switch has changed is dropped, and sent again. It holds against nobody; with MCAST_SECRET tags do as much, and there is none."),
+
 	row("MCAST_NET_FABRIC", "auto", func(s *Settings) *string { return &s.NetFabric }, choice("auto", "shm", "tcp", "verbs"),
 		"What NCCL's point-to-point messages go over; auto takes shm between processes of one host, else tcp. With verbs RDMA devices (RoCE v2) move them, without a copy; all ranks need it then."),
 	row("MCAST_NET_LANES", "0", func(s *Settings) *int { return &s.NetLanes }, orZero(number(1, 16), "4 between hosts, on fewer cores as many, 2 at the least; 2 within a host"),

@@ -117,7 +117,7 @@ func TestDevicesOfAll(t *testing.T) {
 		"one host":        {"AA", nil, "shm", false, "all ranks share one host"},
 		"udp is named":    {"AB", func(s *config.Settings) { s.Fabric = "udp" }, "udp", false, "MCAST_FABRIC=udp"},
 		"verbs are named": {"Ab", func(s *config.Settings) { s.Fabric = "verbs" }, "verbs", false, "MCAST_FABRIC=verbs"},
-		"a secret":        {"AB", func(s *config.Settings) { s.Secret = "x" }, "udp", false, "ranks are on several hosts; RDMA devices are not used with MCAST_SECRET"},
+		"a secret":        {"AB", func(s *config.Settings) { s.Secret = "x" }, "udp", true, "ranks are on several hosts"},
 		"no multicast":    {"AB", func(s *config.Settings) { s.Multicast = "off" }, "udp", false, "ranks are on several hosts; RDMA devices multicast, and MCAST_MULTICAST=off"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,8 +45,6 @@ func (a *agreement) considerDevices(all []blob) {
 	case with < 0:
 	case without >= 0:
 		a.reason += fmt.Sprintf("; rank %d has an RDMA device, rank %d none", with, without)
-	case a.settings.Secret != "":
-		a.reason += "; RDMA devices are not used with MCAST_SECRET"
 	case a.settings.Multicast == "off":
 		a.reason += "; RDMA devices multicast, and MCAST_MULTICAST=off"
 	default:

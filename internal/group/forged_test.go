@@ -12,7 +12,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // TestForgedDatagramsEndNoGroup has somebody on a rank's host, whose datagrams pass every filter,
@@ -56,12 +55,18 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	each(t, ranks, func(rank int) error { return g[rank].Close() })
 }
 
-// TestForgedChunks has somebody on a rank's host who knows all but the secret forge chunks of the very operations that
+// TestForgedChunks has somebody on a rank's host who knows all but the secret, or the checksum of what he sends, forge chunks of the very operations that
 // ranks are in, of the right size and number, and send again whatever ranks have sent. All ranks wait for a late one
 // meanwhile, so that what is forged comes first. It changes nothing.
 func TestForgedChunks(t *testing.T) {
+	for name, how := range sealed {
+		t.Run(name, func(t *testing.T) { standsForgeries(t, how) })
+	}
+}
+
+func standsForgeries(t *testing.T, how func(*config.Settings)) {
 	const ranks, shard, rounds, forgeries = 3, 100_000, 20, 50
-	g := assemble(t, ranks, withSecret)
+	g := assemble(t, ranks, how)
 	group, port := g[0].agreed.group()
 	to := &unix.SockaddrInet4{Port: int(port), Addr: group.As4()}
 	spy := joined(t, group.As4(), int(port))
@@ -94,7 +99,7 @@ func TestForgedChunks(t *testing.T) {
 					Job: g[0].agreed.job, Collective: wire.Allgather, Root: uint16(late), Seq: uint32(round),
 					PSN: uint32(r.IntN(3)), Bytes: shard,
 				}
-				b := make([]byte, wire.DataSize+seal.MaxSize+g[0].info.ChunkBytes)
+				b := make([]byte, wire.DataSize+g[0].agreed.sealer.Size()+g[0].info.ChunkBytes)
 				h.Put(b)
 				if len(recorded) > 0 && r.IntN(2) == 0 { // its tag is right, its number is not, or no more
 					copy(b, recorded[r.IntN(len(recorded))])

@@ -110,7 +110,7 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
 	open := l.network.Streams
-	if on, ok := by.(streamer); ok {
+	if on, ok := by.(streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
 		open = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 			return on.StreamsOn(o, s, conns)
 		}
@@ -157,10 +157,16 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 }
 
 // seals returns what seals the datagrams of this rank's column, always the same: it counts them, and must not begin anew,
-// whatever is opened again. Nil without a secret. Every rank has drawn a part of what the key is derived from, so that nothing
+// whatever is opened again. Nil without a secret and checksums. Every rank has drawn a part of what the key is derived from, so that nothing
 // recorded of another group is taken, and no key is used twice; columns have keys of their own, since each counts its ranks from 0.
 func (a *agreement) seals(id *identity.Identity) (*seal.Sealer, error) {
-	if id == nil || a.sealer != nil {
+	if a.sealer != nil {
+		return a.sealer, nil
+	}
+	if id == nil {
+		if a.settings.Checksum == "crc32c" {
+			a.sealer = seal.New(seal.Checksum, nil, 0)
+		}
 		return a.sealer, nil
 	}
 	salt := binary.BigEndian.AppendUint64(nil, a.job)
@@ -169,10 +175,15 @@ func (a *agreement) seals(id *identity.Identity) (*seal.Sealer, error) {
 		salt = binary.BigEndian.AppendUint64(salt, key)
 	}
 	key, err := id.Derive("datagrams", salt)
-	if err == nil {
-		a.sealer = seal.New(seal.Tags, key, uint32(a.column.own))
+	if err != nil {
+		return nil, err
 	}
-	return a.sealer, err
+	kind := seal.Tags
+	if a.settings.Encrypt {
+		kind = seal.Encryption
+	}
+	a.sealer = seal.New(kind, key, uint32(a.column.own))
+	return a.sealer, nil
 }
 
 // narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's

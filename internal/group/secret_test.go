@@ -23,9 +23,37 @@ const secret, otherSecret = "correct-horse-battery-staple", "a-secret-of-somebod
 
 func withSecret(s *config.Settings) { s.Fabric, s.Secret = "udp", secret }
 
+func withEncryption(s *config.Settings) { s.Fabric, s.Secret, s.Encrypt = "udp", secret, true }
+
+func withChecksum(s *config.Settings) { s.Fabric, s.Checksum = "udp", "crc32c" }
+
+// sealed are the ways in which datagrams are sealed.
+var sealed = map[string]func(*config.Settings){"tags": withSecret, "encryption": withEncryption, "checksum": withChecksum}
+
 func TestGroupWithSecret(t *testing.T) {
+	for name, how := range sealed {
+		t.Run(name, func(t *testing.T) { computesRight(t, how) })
+	}
+}
+
+// TestRanksThatDoNotAllEncrypt cannot join.
+func TestRanksThatDoNotAllEncrypt(t *testing.T) {
+	zero, blobs := openAll(t, 2, withEncryption)
+	one, theirs := openAll(t, 2, withSecret)
+	blobs[1] = theirs[1]
+	_, err := zero[0].Join(t.Context(), blobs)
+	var mismatch *MismatchError
+	require.ErrorAs(t, err, &mismatch)
+	require.ErrorContains(t, err, "rank 0 has MCAST_ENCRYPT=1, rank 1 MCAST_ENCRYPT=0")
+	for _, e := range []*Endpoint{zero[1], one[0], one[1]} {
+		e.Close()
+	}
+}
+
+// computesRight has a group with such settings compute.
+func computesRight(t *testing.T, how func(*config.Settings)) {
 	const p, n = 3, 100_000
-	g := world(t, p, withSecret)
+	g := world(t, p, how)
 	each(t, p, func(r int) error {
 		mine, all, sums := make([]byte, n), make([]byte, p*n), make([]byte, n)
 		fill(mine, r)

@@ -28,7 +28,7 @@ const (
 
 // Options are what programs choose. The zero value of each field is its default, so Options{} works
 // and does the same whatever the environment says. Give every rank the same Fabric, MulticastGroup,
-// Port and Timeout (Join compares them), as many Switches, and the same Secret and Job.
+// Port, Timeout and Encrypt (Join compares them), as many Switches, and the same Secret and Job.
 //
 // FromEnv fills them from the MCAST_* variables named here. Some 25 more, most of them for tuning and
 // tests, have no field: they count in Options that come from FromEnv, else their defaults do.
@@ -51,6 +51,9 @@ type Options struct {
 	// the file of MCAST_SECRET_FILE); empty: everybody on the network is taken for a rank, and the switch
 	// must admit everybody.
 	Secret string
+	// Encrypt has what ranks multicast encrypted (MCAST_ENCRYPT), which takes a Secret. Memory that ranks of a host
+	// share is not, and what goes to a switch is not.
+	Encrypt bool
 	// Timeout is how long a rank may give no sign of life, or a path acknowledge no data, from 100ms
 	// to 1h (MCAST_TIMEOUT); 0: 30s.
 	Timeout time.Duration
@@ -86,7 +89,7 @@ func FromEnv() (Options, error) {
 	}
 	return Options{
 		Fabric: Fabric(s.Fabric), Interface: s.Interface, MulticastGroup: s.Group, Port: s.Port,
-		Switches: s.Switches(), Secret: s.Secret, Timeout: s.Timeout, JoinTimeout: s.JoinTimeout,
+		Switches: s.Switches(), Secret: s.Secret, Encrypt: s.Encrypt, Timeout: s.Timeout, JoinTimeout: s.JoinTimeout,
 		Background: s.Class == background, environment: &s,
 	}, nil
 }
@@ -103,6 +106,10 @@ func (o *Options) settings() (config.Settings, error) {
 	if o.Background {
 		class = background
 	}
+	encrypt := ""
+	if o.Encrypt {
+		encrypt = "1"
+	}
 	for _, f := range []struct{ field, variable, text string }{
 		{"Fabric", "MCAST_FABRIC", string(o.Fabric)},
 		{"Interface", "MCAST_IFACE", o.Interface},
@@ -110,6 +117,7 @@ func (o *Options) settings() (config.Settings, error) {
 		{"Port", "MCAST_PORT", unlessZero(o.Port, strconv.Itoa(int(o.Port)))},
 		{"Switches", "MCAST_SWITCH", strings.Join(o.Switches, ",")},
 		{"Secret", "MCAST_SECRET", o.Secret},
+		{"Encrypt", "MCAST_ENCRYPT", encrypt},
 		{"Timeout", "MCAST_TIMEOUT", unlessZero(o.Timeout, o.Timeout.String())},
 		{"JoinTimeout", "MCAST_JOIN_TIMEOUT", unlessZero(o.JoinTimeout, o.JoinTimeout.String())},
 		{"Background", "MCAST_CLASS", class},

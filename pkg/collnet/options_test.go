@@ -29,7 +29,7 @@ func TestFromEnv(t *testing.T) {
 	for name, value := range map[string]string{
 		"MCAST_FABRIC": "udp", "MCAST_IFACE": "eth7", "MCAST_GROUP": "239.1.2.3", "MCAST_PORT": "5000", "MCAST_SWITCH": "a:1,b:2",
 		"MCAST_SECRET": "not-secret-since-it-is-here", "MCAST_TIMEOUT": "7s", "MCAST_JOIN_TIMEOUT": "8s", "MCAST_CLASS": "background",
-		"MCAST_CHUNK": "4096", "MCAST_LOG": "debug",
+		"MCAST_CHUNK": "4096", "MCAST_LOG": "debug", "MCAST_ENCRYPT": "1",
 	} {
 		t.Setenv(name, value)
 	}
@@ -39,18 +39,19 @@ func TestFromEnv(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Options{
 		Fabric: UDP, Interface: "eth7", MulticastGroup: netip.MustParseAddr("239.1.2.3"), Port: 5000, Switches: []string{"a:1", "b:2"},
-		Secret: "not-secret-since-it-is-here", Timeout: 7 * time.Second, JoinTimeout: 8 * time.Second, Background: true, environment: &asked,
+		Secret: "not-secret-since-it-is-here", Encrypt: true, Timeout: 7 * time.Second, JoinTimeout: 8 * time.Second, Background: true, environment: &asked,
 	}, o)
 	s, err := o.settings()
 	require.NoError(t, err)
 	require.Equal(t, asked, s)
 
-	o.Timeout, o.Interface, o.Background, o.Switches = 0, "", false, []string{"c:3"}
+	o.Timeout, o.Interface, o.Background, o.Encrypt, o.Switches = 0, "", false, false, []string{"c:3"}
 	s, err = o.settings()
 	require.NoError(t, err)
 	require.Equal(t, 30*time.Second, s.Timeout)
 	require.Empty(t, s.Interface)
 	require.Equal(t, "foreground", s.Class)
+	require.False(t, s.Encrypt)
 	require.Equal(t, "c:3", s.Switch)
 	require.Equal(t, 4096, s.Chunk)
 }
@@ -87,6 +88,7 @@ func TestBadOptions(t *testing.T) {
 		want string
 	}{
 		{Options{Fabric: "tcp"}, `Options.Fabric: "tcp" is not allowed: want one of auto, udp, shm`},
+		{Options{Encrypt: true}, "Options: MCAST_ENCRYPT=1 without MCAST_SECRET"},
 		{Options{Interface: "a b"}, `Options.Interface: "a b" is not allowed: want empty`},
 		{Options{MulticastGroup: netip.MustParseAddr("10.0.0.1")}, `Options.MulticastGroup: "10.0.0.1" is not allowed: want empty (derived`},
 		{Options{Port: 80}, `Options.Port: "80" is not allowed: want 0 (derived from the job) or a whole number from 1024 to 65535`},

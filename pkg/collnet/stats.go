@@ -115,9 +115,10 @@ type Stats struct {
 	// Should be 0; otherwise Info says why, and the log of the switch.
 	Fallbacks uint64
 	// ChunksMismatched (chunks): Of ChunksDropped, those that belong to none of the group's
-	// operations, or do not prove MCAST_SECRET. As the operations did not fail, they are a
-	// stranger's. Should be 0; otherwise another program sends to this group: look at MCAST_GROUP
-	// and MCAST_PORT.
+	// operations, do not prove MCAST_SECRET, or have another checksum than MCAST_CHECKSUM says. As
+	// the operations did not fail, they are a stranger's, or have changed on their way. Should be
+	// 0; otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT; or,
+	// with MCAST_CHECKSUM, something on the path changes bytes.
 	ChunksMismatched uint64
 	// SendsRefused (datagrams): Multicast datagrams that a firewall or security policy of this
 	// host refused; repairs bring what was in them. Should be 0; otherwise let UDP to the group

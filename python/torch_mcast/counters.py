@@ -93,9 +93,10 @@ class Stats(Readings):
         fallbacks (times): Times that the switch was given up, and operations went on directly.
             Should be 0; otherwise info() says why, and the log of the switch.
         chunks_mismatched (chunks): Of chunks_dropped, those that belong to none of the group's
-            operations, or do not prove MCAST_SECRET. As the operations did not fail, they are a
-            stranger's. Should be 0; otherwise another program sends to this group: look at
-            MCAST_GROUP and MCAST_PORT.
+            operations, do not prove MCAST_SECRET, or have another checksum than MCAST_CHECKSUM
+            says. As the operations did not fail, they are a stranger's, or have changed on their
+            way. Should be 0; otherwise another program sends to this group: look at MCAST_GROUP
+            and MCAST_PORT; or, with MCAST_CHECKSUM, something on the path changes bytes.
         sends_refused (datagrams): Multicast datagrams that a firewall or security policy of this
             host refused; repairs bring what was in them. Should be 0; otherwise let UDP to the
             group pass (nft list ruleset).

@@ -218,7 +218,7 @@ type Stats struct {
 	ReceivedChunks uint64 // datagrams that passed the filter
 	ReceivedBytes  uint64
 	Dropped        uint64 // received and thrown away: duplicates, stale, malformed
-	Forged         uint64 // of Dropped, those with a wrong tag
+	Forged         uint64 // of Dropped, those with a wrong tag or checksum
 	Injected       uint64 // lost on purpose (fabric/fault)
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64

@@ -112,6 +112,9 @@ func (s *Sealer) Size() int { return s.Kind().Size() }
 // Encrypts reports whether payloads are hidden, and so travel from other memory than they lie in.
 func (s *Sealer) Encrypts() bool { return s.Kind() == Encryption }
 
+// Keyed reports whether who does not know a key is kept out.
+func (s *Sealer) Keyed() bool { return s.Kind() == Tags || s.Kind() == Encryption }
+
 // Seal writes the trailer of the datagram with this number, of which the lower 32 bits are given: to the last Size bytes of
 // head, which holds the header and room for it. With Encryption the payload is written in encrypted form to sealed, which has
 // its length and Spare bytes of capacity behind; it may be the payload itself. Otherwise sealed means nothing.

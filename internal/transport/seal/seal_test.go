@@ -100,6 +100,13 @@ func TestKinds(t *testing.T) {
 	var none *Sealer
 	require.Zero(t, none.Size())
 	require.False(t, none.Encrypts())
+	require.False(t, none.Keyed())
+	for _, kind := range kinds {
+		s := New(kind, make([]byte, KeySize), 0)
+		require.Equal(t, kind, s.Kind())
+		require.Equal(t, kind == Encryption, s.Encrypts())
+		require.Equal(t, kind != Checksum, s.Keyed())
+	}
 	require.Equal(t, MaxSize, Tags.Size())
 	require.Equal(t, MaxSize, Encryption.Size())
 	require.Equal(t, 4, Checksum.Size())

@@ -14,6 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/record"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -21,7 +22,8 @@ import (
 // them. A fabric whose chunks go another way (transport/verbs) has them, too: it embeds them, and adds
 // Traits, Multicast, Unsent and Close.
 type Edges struct {
-	name              string // of the fabric
+	name              string       // of the fabric
+	seals             *seal.Sealer // of its datagrams, by the numbers of operations; nil: they go as they are
 	rank, size, chunk int
 	serve             func(tag int, s fabric.Sink, budget int) (n int, more bool) // what else the poller watches
 
@@ -54,7 +56,7 @@ type counters struct {
 
 // Begin prepares for the connections of a fabric. serve deals with what else Watch was told of, once it is ready.
 func (g *Edges) Begin(name string, o *Options, serve func(tag int, s fabric.Sink, budget int) (n int, more bool)) (err error) {
-	g.name, g.rank, g.size, g.chunk, g.stall, g.serve = name, o.Rank, o.Size, o.Chunk, o.Stall, serve
+	g.name, g.rank, g.size, g.chunk, g.stall, g.serve, g.seals = name, o.Rank, o.Size, o.Chunk, o.Stall, serve, o.Seals
 	g.byRank, g.repairs = make(map[int]*peer), make([]atomic.Uint64, o.Size)
 	g.poller, err = sys.NewPoller()
 	return err
@@ -87,8 +89,12 @@ func (g *Edges) Connect(first int, conns map[int]net.Conn, dscp int) error {
 // Watch has a descriptor of the fabric served.
 func (g *Edges) Watch(fd, tag int, events uint32) error { return g.poller.Watch(fd, tag, events) }
 
-// Control implements fabric.Gather. A message to a rank without a connection ends this rank's part.
+// Control implements fabric.Gather. A message to a rank without a connection ends this rank's part. What the core says is of
+// operations that are under way: so a rank that neither sends nor receives chunks for long still knows which numbers are in use.
 func (g *Edges) Control(to int, m *wire.Control, payload []byte) bool {
+	if g.seals != nil {
+		g.seals.Advance(m.Seq)
+	}
 	p := g.byRank[to]
 	if p == nil {
 		g.Note(fmt.Errorf("no control connection to rank %d", to))
@@ -223,6 +229,12 @@ func (g *Edges) CountRepair(root uint16) { g.repairs[root].Add(1) }
 
 // CountDropped counts chunks that were thrown away.
 func (g *Edges) CountDropped(chunks int) { g.stats.dropped.Add(uint64(chunks)) }
+
+// CountForged counts chunks that were thrown away since their tag or checksum was wrong.
+func (g *Edges) CountForged(chunks int) {
+	g.CountDropped(chunks)
+	g.stats.forged.Add(uint64(chunks))
+}
 
 // End closes the connections.
 func (g *Edges) End() error {

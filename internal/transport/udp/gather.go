@@ -10,7 +10,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Gather is one rank's end of the fabric. It implements fabric.Gather.
@@ -27,7 +26,6 @@ type Gather struct {
 	congested bool       // a device's queue was full
 	sought    time.Time  // an interface that is gone
 
-	seals    *seal.Sealer // by the numbers of operations; nil: datagrams go as they are
 	out      *batch.Outbox
 	in       *batch.Inbox
 	next     wire.Data // of the first chunk in a queue
@@ -56,7 +54,6 @@ func (g *Gather) open(o *Options) error {
 	}
 	g.options = *o
 	g.options.Conns = nil
-	g.seals = o.Seals
 	k, err := batch.Probe()
 	if err != nil {
 		return err
@@ -143,15 +140,6 @@ func (g *Gather) serve(tag int, s fabric.Sink, budget int) (n int, more bool) {
 	}
 	g.writable(tag - len(g.receivers))
 	return 0, false
-}
-
-// Control implements fabric.Gather. What the core says is of operations that are under way: so a rank that neither
-// sends nor receives chunks for long still knows which numbers are in use.
-func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
-	if g.seals != nil {
-		g.seals.Advance(m.Seq)
-	}
-	return g.Edges.Control(to, m, payload)
 }
 
 // Sleep implements fabric.Sleeper.

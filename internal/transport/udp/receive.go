@@ -103,8 +103,7 @@ func (g *Gather) arrived(r *receiver, guess *fabric.Expected, d *batch.Datagram)
 		return
 	}
 	if g.seals != nil && !g.seals.Open(uint32(a.head.Root), a.head.Seq, d.Head, d.Payload) {
-		g.stats.dropped.Add(1)
-		g.stats.forged.Add(1)
+		g.CountForged(1)
 		return
 	}
 	a.guessed = d.Place >= 0

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -21,6 +22,8 @@ type Gather struct {
 	udp.Edges
 	rank, size, chunk int
 	job               uint64
+	seals             *seal.Sealer // nil: datagrams go as they are
+	before            int          // bytes before a payload
 	sources           []netip.Addr
 	traits            fabric.Traits
 	port              *port
@@ -57,7 +60,9 @@ func Open(o udp.Options) (_ *Gather, err error) {
 	if o.Window > 0 {
 		receive = max(1, min(depth, o.Window/o.Chunk))
 	}
-	g := &Gather{rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, sources: o.Sources, tclass: uint8(o.DSCP << 2)}
+	g := &Gather{
+		rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, seals: o.Seals, before: o.Head(), sources: o.Sources, tclass: uint8(o.DSCP << 2),
+	}
 	g.heedful.g = g
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
 		return nil, err
@@ -79,7 +84,7 @@ func (g *Gather) connect(o *udp.Options) error {
 	if err := g.Watch(g.port.queue.FD(), channelTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		return err
 	}
-	if o.Size > 1 {
+	if o.Size > 1 && !o.Seals.Keyed() { // nobody vouches for what is read
 		if err := g.openReads(o); err != nil {
 			return err
 		}
@@ -135,24 +140,30 @@ func (g *Gather) Multicast(r *fabric.Run) (done int) {
 }
 
 // fill puts the headers of n chunks of a run, from the skip-th on, to the ring, and the chunks as well, unless the device
-// finds them in registered memory: then it returns where. What fits a descriptor is copied always.
+// finds them in registered memory: then it returns where. What fits a descriptor is copied always, and so is what is encrypted.
 func (g *Gather) fill(r *fabric.Run, skip, n int) (payload ibverbs.Payload) {
 	g.head = r.Head
 	g.head.Job, g.head.Root = g.job, uint16(g.rank)
 	start := (int(r.Head.PSN) + skip) * g.chunk
 	all := r.Shard[start:min(start+n*g.chunk, len(r.Shard))]
-	if wire.DataSize+len(all) > g.port.queue.Inlined() {
+	if g.before+len(all) > g.port.queue.Inlined() && !g.seals.Encrypts() {
 		payload = g.port.memory.payload(all, g.chunk)
 	}
 	for i := range n {
 		g.head.PSN = r.Head.PSN + uint32(skip+i)
-		b := g.port.slot(i)
+		b, chunk := g.port.slot(i), all[i*g.chunk:min((i+1)*g.chunk, len(all))]
 		g.head.Put(b)
-		size := wire.DataSize
+		var copied []byte
 		if payload.Bytes == 0 {
-			size += copy(b[size:], all[i*g.chunk:min((i+1)*g.chunk, len(all))])
+			copied = b[g.before:][:len(chunk)]
 		}
-		g.port.sizes[i] = uint32(size)
+		if !g.seals.Encrypts() {
+			copy(copied, chunk)
+		}
+		if g.seals != nil {
+			g.seals.Seal(g.head.Seq, b[:g.before], chunk, copied)
+		}
+		g.port.sizes[i] = uint32(g.before + len(copied))
 	}
 	return payload
 }
@@ -236,12 +247,17 @@ func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
 // operations, and who waited for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink, datagram []byte, from netip.Addr) {
 	h := &g.head
-	if h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size || int(h.Root) == g.rank || foreign(from, g.sources[h.Root]) {
+	if len(datagram) < g.before || len(datagram) > g.before+g.chunk || h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size ||
+		int(h.Root) == g.rank || foreign(from, g.sources[h.Root]) {
 		g.CountDropped(1)
 		return
 	}
+	payload := datagram[g.before:]
+	if g.seals != nil && !g.seals.Open(uint32(h.Root), h.Seq, datagram[:g.before], payload) {
+		g.CountForged(1)
+		return
+	}
 	g.CountReceived(1, len(datagram))
-	payload := datagram[wire.DataSize:]
 	to, verdict, stream := s.Accept(h, len(payload))
 	if verdict != fabric.Take {
 		g.CountDropped(1)

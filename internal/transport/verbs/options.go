@@ -3,7 +3,8 @@
 //
 // A chunk is copied to a registered ring and sent from there, a batch with one doorbell; or, if the user has registered the
 // memory that it lies in (Gather.Register), the header from the ring and the chunk from where it lies. At a receiver the device puts it
-// behind 40 bytes (GRH) into a slot of another ring; from there it is copied to its place. That ring is the only queue
+// behind 40 bytes (GRH) into a slot of another ring; from there it is copied to its place. Where datagrams are sealed, that is done in these
+// rings, or beside them; what is encrypted is always copied. That ring is the only queue
 // between two ranks, and what does not find a slot is lost without a word: Traits say how many slots there are.
 package verbs
 
@@ -11,9 +12,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -39,7 +40,7 @@ func Fit(o *udp.Options) error {
 
 // Try opens all that Open needs, for options that Fit has fitted, and gives it back. A Prober is open meanwhile; if the
 // rings of Streams between so many ranks are larger than its own, they must be had as well, since no Reduce-Scatter can
-// choose another fabric later. It returns the device's name.
+// choose another fabric later; with a key streams go by TCP. It returns the device's name.
 func Try(o *udp.Options, ranks int) (device string, err error) {
 	full := o.Interface.MTU - batch.IPv4.Headers
 	bytes := full
@@ -50,7 +51,7 @@ func Try(o *udp.Options, ranks int) (device string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if more := ringsFor(ranks) - probing(full); more > 0 {
+	if more := ringsFor(ranks) - probing(full); more > 0 && !o.Seals.Keyed() {
 		var rings *ibverbs.Region
 		if rings, err = p.device.Map(more, ibverbs.RemoteWrite); err == nil {
 			err = rings.Close()
@@ -74,4 +75,12 @@ func open(o *udp.Options) (*ibverbs.Device, error) {
 }
 
 // bytesFor returns the bytes of a full datagram.
-func bytesFor(o *udp.Options) int { return wire.DataSize + o.Chunk }
+func bytesFor(o *udp.Options) int { return o.Head() + o.Chunk }
+
+// spare returns what slots hold beyond a datagram, for those who encrypt and decrypt in them.
+func spare(o *udp.Options) int {
+	if o.Seals.Encrypts() {
+		return seal.Spare
+	}
+	return 0
+}

@@ -37,7 +37,7 @@ const batchSize = 64
 
 // openPort joins the group with datagrams of so many bytes, and slots for receive of them.
 func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
-	p := &port{member: -1, inSlot: ibverbs.GRH + bytes, outSlot: bytes}
+	p := &port{member: -1, inSlot: ibverbs.GRH + bytes + spare(o), outSlot: bytes + spare(o)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())

@@ -1,0 +1,72 @@
+package group
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+// TestVerbsSealed: what devices multicast may be sealed, also where some of it is lost and memory is registered. With a secret
+// Reduce-Scatter goes by TCP, and repairs do.
+func TestVerbsSealed(t *testing.T) {
+	for name, how := range sealed {
+		t.Run(name, func(t *testing.T) {
+			g := overDevices(t, []Network{nil}, four, func(s *config.Settings) {
+				how(s)
+				s.Fabric, s.Loss = "verbs", 0.02
+			})
+			require.Equal(t, "verbs", g[0].Info().Fabric)
+			collect(t, g)
+			const n = 300_000
+			each(t, len(g), func(r int) error {
+				result := make([]byte, len(g)*n)
+				m, err := g[r].Register(result)
+				require.NoError(t, err)
+				for round := range 3 {
+					want := make([]byte, len(result))
+					fill(want, round)
+					own := result[r*n:][:n]
+					copy(own, want[r*n:])
+					if err := g[r].Allgather(own, result); err != nil {
+						return err
+					}
+					require.Equal(t, want, result, "rank %d, round %d", r, round)
+					clear(result)
+				}
+				return m.Release()
+			})
+			s := g[1].Stats()
+			require.Positive(t, s.ChunksInjected)
+			require.Zero(t, s.ChunksMismatched)
+			if name != "checksum" {
+				require.Zero(t, s.ChunksRead)
+			}
+			if name == "encryption" {
+				require.Zero(t, s.GatherLentBytes)
+			}
+			if name == "tags" {
+				require.Positive(t, s.GatherLentBytes)
+			}
+		})
+	}
+}
+
+// TestVerbsStreamsWithSecret: devices carry nothing of a Reduce-Scatter.
+func TestVerbsStreamsWithSecret(t *testing.T) {
+	g := overDevices(t, []Network{nil}, four, func(s *config.Settings) { s.Secret = secret })
+	const n = 256 << 10
+	sent := systest.Counted(t, "sent_pkts")
+	each(t, 4, func(r int) error {
+		sums := make([]byte, n)
+		if err := g[r].ReduceScatter(recvLike(4*n, uint32(r)), sums, reduce.I32, reduce.Sum, 0); err != nil {
+			return err
+		}
+		require.Equal(t, recvLike(n, 6), sums)
+		return nil
+	})
+	require.Less(t, systest.Counted(t, "sent_pkts")-sent, n/4096)
+}
