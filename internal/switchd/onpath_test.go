@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -284,14 +285,34 @@ func newWrapped(t *testing.T, kind seal.Kind) *wrapped {
 	return w
 }
 
-// wrap has 2^32 slots go by.
-func (w *wrapped) wrap() {
-	for _, s := range slices.Concat(w.at, w.of) {
-		for quarter := uint32(1); quarter <= 4; quarter++ {
-			s.Out.Advance(w.terms.First + quarter<<30)
-			s.In.Advance(w.terms.First + quarter<<30)
+// wrap has 2^32 slots go by, of which members send a datagram now and then.
+func (w *wrapped) wrap(t *testing.T) {
+	t.Helper()
+	b, err := datagram.NewBatch(w.of[0].Head(), 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	for r := range w.of {
+		for quarter := range uint32(4) {
+			h := wire.Slot{Kind: wire.Status, Slot: w.terms.First + (quarter+1)<<30, Job: w.terms.Job}
+			var sent carried
+			_, ok := w.of[r].Add(b, &h, nil)
+			require.True(t, ok)
+			_, err := b.Flush(datagram.Carried(1, netip.AddrPort{}, &sent))
+			require.NoError(t, err)
+			require.True(t, w.at[r].Open(&h, sent.head, slices.Grow([]byte{}, seal.Spare)))
 		}
 	}
+}
+
+// carried is a socket that keeps the header of what was sent.
+type carried struct {
+	datagram.Carrier
+	head []byte
+}
+
+func (c *carried) Send(head, _ []byte) syscall.Errno {
+	c.head = slices.Clone(head)
+	return 0
 }
 
 // TestReplayAfterAWrap records an operation, has 2^32 slots go by, and sends what was recorded before the true datagrams
@@ -316,7 +337,7 @@ func replayAfterAWrap(t *testing.T, kind seal.Kind, up, counted bool) {
 	node.stop()
 	recorded := [][][]byte{w.spies[0].recorded(up), w.spies[1].recorded(up)}
 	if counted {
-		w.wrap()
+		w.wrap(t)
 	} else { // only what changes sums, or there would be no end
 		for r := range recorded {
 			recorded[r] = slices.DeleteFunc(recorded[r], func(b []byte) bool {
