@@ -61,7 +61,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 	}
 	a.session, err = session.Dial(ctx, address, session.Hello{
 		Job: d.agreed.columnJob(), Epoch: a.epoch, Ranks: d.agreed.column.size(), Rank: d.agreed.column.own,
-		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Timeout: s.SwitchTimeout,
+		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Encrypt: s.Encrypt, Timeout: s.SwitchTimeout,
 		Chunk: d.agreed.switchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.lobby.network.Sessions(),
 	})
 	if err != nil {

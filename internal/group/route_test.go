@@ -318,7 +318,7 @@ func TestSecondAddress(t *testing.T) {
 	waits(t)
 	n := node(t, switchd.Config{Secrets: session.Secrets{{Text: "correct-horse-battery-staple"}}})
 	g := worldOf(t, 3, func(_ int, s *config.Settings) {
-		s.Switch, s.Secret = "127.0.0.1:1,"+n.Addr().String(), "correct-horse-battery-staple"
+		s.Switch, s.Secret, s.Encrypt = "127.0.0.1:1,"+n.Addr().String(), "correct-horse-battery-staple", true
 	})
 	stream(t, g, 5, 20, -1, nil)
 	for r := range g {

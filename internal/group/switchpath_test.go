@@ -291,7 +291,7 @@ func TestChunkBoundsTheSwitchs(t *testing.T) {
 // TestSwitchChunk: what the paths between ranks carry, the path to the switch is asked for at most.
 func TestSwitchChunk(t *testing.T) {
 	for _, c := range []struct{ chunk, narrow, want int }{
-		{0, 0, 0}, {1408, 0, 1408}, {0, 1500, 1404}, {4096, 1500, 1404}, {1024, 1500, 1024},
+		{0, 0, 0}, {1408, 0, 1408}, {0, 1500, 1396}, {4096, 1500, 1396}, {1024, 1500, 1024},
 	} {
 		a := agreement{settings: config.Settings{Chunk: c.chunk}, narrow: c.narrow}
 		assert.Equal(t, c.want, a.switchChunk(), "%+v", c)

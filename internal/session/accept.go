@@ -1,11 +1,11 @@
 package session
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,13 +29,12 @@ type Peer struct {
 }
 
 // Accept hears what the member at the other end of conn asks for. It waits at most within for that,
-// as Offer does for the answer; later the peer waits as long as the member asks for. If secrets are
-// given, the member has proved one. The connection belongs to the peer; Accept closes it if it
-// fails.
-func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error) {
+// and before, with a ring, as long for the proof of one of its secrets. Offer waits as long for the answer; later the peer
+// waits as long as the member asks for. The connection belongs to the peer; Accept closes it if it fails.
+func Accept(conn net.Conn, ring *Ring, within time.Duration) (*Peer, error) {
 	p := &Peer{line: newLine(conn, within)}
 	p.line.largest = maxEarly
-	err := p.accept(secrets)
+	err := p.accept(ring)
 	if err == nil {
 		return p, nil
 	}
@@ -47,43 +46,36 @@ func Accept(conn net.Conn, secrets Secrets, within time.Duration) (*Peer, error)
 	return nil, err
 }
 
-func (p *Peer) accept(secrets Secrets) error {
-	g := greeting{Magic: magic, Version: Version, Nonce: newNonce(), Sealed: len(secrets) > 0}
-	if err := p.line.write(g); err != nil {
+func (p *Peer) accept(ring *Ring) error {
+	if err := p.line.write(greeting{Magic: magic, Version: Version, Sealed: ring != nil}); err != nil {
 		return err
 	}
-	body, mac, err := p.line.receive(p.line.timeout)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, &p.Request); err != nil {
-		return fmt.Errorf("no request: %w", err)
-	}
-	if len(p.Nonce) != nonceSize {
-		return fmt.Errorf("a nonce of %d bytes; want %d", len(p.Nonce), nonceSize)
-	}
-	if g.Sealed {
-		secret, ok := secrets.find(p.Key)
-		if !ok {
-			return &Error{Text: "the switch does not know this secret"}
-		}
-		k, err := secret.keys(g.Nonce, p.Nonce)
-		if err != nil {
+	if ring != nil {
+		if err := p.recognize(ring); err != nil {
 			return err
 		}
-		p.line.in = newChain(k.framesUp)
-		if err := p.line.check(body, mac); err != nil {
-			return &Error{Text: "the switch does not know this secret"}
-		}
-		p.Tenant, p.keys = secret, &k
-		p.line.out = newChain(k.framesDown)
-	} else {
-		p.Key = "" // it proves nothing
+	}
+	if err := p.line.read(&p.Request, p.line.timeout); err != nil {
+		return fmt.Errorf("no request: %w", err)
 	}
 	if err := p.check(); err != nil {
 		return &Error{Text: err.Error()}
 	}
+	if p.Encrypt && ring == nil {
+		return &Error{Text: errNoKey.Error()}
+	}
 	return nil
+}
+
+// recognize learns whose the member is, and proves to it that the node knows the same secret.
+func (p *Peer) recognize(ring *Ring) error {
+	g, secret, err := ring.ring.Recognize(p.line.conn, p.line.timeout)
+	if err != nil {
+		return err
+	}
+	p.Tenant = ring.secrets[secret]
+	p.line.conn, p.keys, err = follow(g)
+	return err
 }
 
 // minPayload is the least, in bytes, that a datagram must carry after its head. Every IP path
@@ -108,7 +100,7 @@ func (p *Peer) Offer(ports []uint16) error {
 		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
 	}
 	if p.keys != nil {
-		p.seals = newSeals(p.keys.tagsDown, p.keys.tagsUp, len(ports))
+		p.seals = newSeals(kindOf(p.Encrypt), p.keys, len(ports))
 	}
 	p.line.timeout, p.line.largest = p.Timeout(), maxFrame
 	p.line.ping()
@@ -178,11 +170,11 @@ func (p *Peer) Remote() netip.Addr { return addrOf(p.line.conn.RemoteAddr()) }
 
 // Delay is the shortest round trip that the kernel has measured on the connection; 0 if it has not.
 func (p *Peer) Delay() time.Duration {
-	tcp, ok := p.line.conn.(*net.TCPConn)
+	conn, ok := p.line.conn.(syscall.Conn)
 	if !ok {
 		return 0
 	}
-	raw, err := tcp.SyscallConn()
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0
 	}

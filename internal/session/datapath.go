@@ -135,7 +135,7 @@ func final(err error) error {
 
 // Receive implements fabric.Switch.
 func (d *Datapath) Receive(stripe int, hint []byte, budget int, s fabric.SlotSink) (int, error) {
-	if d.chunk < datagram.Straight {
+	if d.chunk < datagram.Straight || d.seals[stripe].Encrypt() {
 		hint = nil
 	}
 	d.stripe, d.sink, d.taken = stripe, s, 0

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
@@ -35,6 +35,7 @@ type Hello struct {
 	Child        bool          // a node that joins its parent; Has tells on behalf of whom
 	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
+	Encrypt      bool          // hide what datagrams carry, in both directions; takes a secret
 	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      batch.Offload
@@ -74,6 +75,8 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		if err := (Secret{Text: h.Secret}).Check(); err != nil {
 			return nil, fmt.Errorf("session: %w", err)
 		}
+	} else if h.Encrypt {
+		return nil, fmt.Errorf("session: %w", errNoKey)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*h.Timeout) // a handshake of two round trips
 	defer cancel()
@@ -101,23 +104,10 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 
 // join does what comes before the notes.
 func (s *Session) join() error {
-	var g greeting
-	if err := s.line.read(&g, s.hello.Timeout); err != nil {
-		return fmt.Errorf("it does not greet as a switch: %w", err)
-	}
-	if g.Magic != magic || g.Version != Version || len(g.Nonce) != nonceSize {
-		return fmt.Errorf("it greets as %q, version %d; want %q, version %d", g.Magic, g.Version, magic, Version)
-	}
-	if g.Sealed != (s.hello.Secret != "") {
-		if g.Sealed {
-			return errors.New("it admits only members with a secret: set MCAST_SECRET")
-		}
-		return errors.New("MCAST_SECRET is set, but the switch has no secrets")
-	}
-	if err := s.request(&g); err != nil {
+	if err := s.greet(); err != nil {
 		return err
 	}
-	o, err := s.answer()
+	o, err := s.ask()
 	if err != nil {
 		return err
 	}
@@ -134,42 +124,64 @@ func (s *Session) join() error {
 	return s.line.write(mine)
 }
 
-func (s *Session) request(g *greeting) error {
+// greet learns that a node is at the other end and, with a secret, that it knows the same one.
+func (s *Session) greet() error {
+	var g greeting
+	if err := s.line.read(&g, s.hello.Timeout); err != nil {
+		return fmt.Errorf("it does not greet as a switch: %w", err)
+	}
+	if g.Magic != magic || g.Version != Version {
+		return fmt.Errorf("it greets as %q, version %d; want %q, version %d", g.Magic, g.Version, magic, Version)
+	}
+	switch {
+	case g.Sealed && s.hello.Secret == "":
+		return errors.New("it admits only members with a secret: set MCAST_SECRET")
+	case s.hello.Secret == "":
+		return nil
+	case !g.Sealed:
+		return errors.New("MCAST_SECRET is set, but the switch has no secrets")
+	}
+	return s.prove()
+}
+
+// prove proves the secret to the node and has it proven.
+func (s *Session) prove() error {
+	id, err := identity.New(s.hello.Secret)
+	if err != nil {
+		return err
+	}
+	if err := s.line.conn.SetDeadline(time.Now().Add(s.hello.Timeout)); err != nil {
+		return err
+	}
+	proof, err := id.Present(s.line.conn)
+	if errors.Is(err, identity.ErrOther) {
+		return fmt.Errorf("the switch does not know this secret: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("the switch does not prove MCAST_SECRET: %w", err)
+	}
+	s.line.conn, s.keys, err = follow(proof)
+	return err
+}
+
+// ask requests to join and reads the offer.
+func (s *Session) ask() (o offer, err error) {
 	h := &s.hello
 	r := Request{
 		Version: Version, Job: h.Job, Epoch: h.Epoch, Ranks: h.Ranks, Rank: h.Rank, Child: h.Child,
-		Reproducible: h.Reproducible, Milliseconds: h.Timeout.Milliseconds(), Nonce: newNonce(),
+		Reproducible: h.Reproducible, Encrypt: h.Encrypt, Milliseconds: h.Timeout.Milliseconds(),
 	}
 	if err := r.check(); err != nil {
-		return fmt.Errorf("session: %w", err)
+		return o, fmt.Errorf("session: %w", err)
 	}
-	if h.Secret != "" {
-		secret := Secret{Text: h.Secret}
-		k, err := secret.keys(g.Nonce, r.Nonce)
-		if err != nil {
-			return err
-		}
-		r.Key, s.keys = secret.key(), &k
-		s.line.out, s.line.in = newChain(k.framesUp), newChain(k.framesDown)
-	}
-	return s.line.write(&r)
-}
-
-// answer reads the offer. A refusal needs no proof: who does not know the
-// secret cannot make one, and the connection ends in any case.
-func (s *Session) answer() (o offer, err error) {
-	body, mac, err := s.line.receive(s.hello.Timeout)
-	if err != nil {
+	if err := s.line.write(&r); err != nil {
 		return o, err
 	}
-	if err := json.Unmarshal(body, &o); err != nil {
+	if err := s.line.read(&o, h.Timeout); err != nil {
 		return o, err
 	}
 	if o.Error != "" {
 		return o, &Error{o.Error, o.Mismatch}
-	}
-	if err := s.line.check(body, mac); err != nil {
-		return o, err
 	}
 	if len(o.Ports) < 1 || len(o.Ports) > 256 {
 		return o, fmt.Errorf("it offers %d stripes; want 1 to 256", len(o.Ports))
@@ -194,7 +206,7 @@ func (s *Session) open(ports []uint16) error {
 		}
 	}
 	if s.keys != nil {
-		s.seals = newSeals(s.keys.tagsUp, s.keys.tagsDown, len(ports))
+		s.seals = newSeals(kindOf(s.hello.Encrypt), s.keys, len(ports))
 	}
 	if s.hello.Chunk > 0 {
 		s.datagram = min(s.datagram, s.Head()+s.hello.Chunk)
@@ -232,6 +244,9 @@ func (s *Session) handle(n *note) error {
 			return fmt.Errorf("a second note %q", ready)
 		}
 		s.terms, s.number = n.Terms.unpack(), n.Terms.Number
+		for i := range s.seals {
+			s.seals[i].Begin(s.terms.First)
+		}
 		close(s.ready)
 		return nil
 	case drain:

@@ -1,14 +1,10 @@
 package session
 
 import (
-	"bufio"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net"
 	"sync"
@@ -18,41 +14,15 @@ import (
 const (
 	maxFrame = 64 << 10
 	maxEarly = 4 << 10 // of frames of who is not admitted yet
-	macSize  = sha256.Size
-	macked   = 1 << 31 // in the length: an HMAC follows the object
 	// maxWrite bounds a write: frames are few and small, so who leaves no room for one has stopped
 	// reading long ago.
 	maxWrite = 5 * time.Second
 )
 
-// errProof says that a frame is not from who knows the secret.
-var errProof = errors.New("the frame does not prove the secret")
-
-// chain makes the HMACs of one direction of a connection. Each covers the
-// number of its frame, so that frames cannot be repeated or left out.
-type chain struct {
-	mac  hash.Hash
-	next uint64
-}
-
-func newChain(key []byte) *chain { return &chain{mac: hmac.New(sha256.New, key)} }
-
-func (c *chain) sum(body []byte) []byte {
-	var number [8]byte
-	binary.BigEndian.PutUint64(number[:], c.next)
-	c.next++
-	c.mac.Reset()
-	_, _ = c.mac.Write(number[:]) // a hash never fails
-	_, _ = c.mac.Write(body)
-	return c.mac.Sum(nil)
-}
-
 // line is one end of a connection. One goroutine reads, any may write.
 type line struct {
-	conn    net.Conn
-	reader  *bufio.Reader
+	conn    net.Conn      // from the proof of a secret on, one that goes in sealed records
 	timeout time.Duration // of silence, and of a write up to maxWrite
-	in, out *chain        // nil: without a secret
 	largest int           // object that is received, in bytes
 
 	writing sync.Mutex
@@ -62,7 +32,7 @@ type line struct {
 }
 
 func newLine(conn net.Conn, timeout time.Duration) *line {
-	return &line{conn: conn, reader: bufio.NewReader(conn), timeout: timeout, largest: maxFrame, stop: make(chan struct{})}
+	return &line{conn: conn, timeout: timeout, largest: maxFrame, stop: make(chan struct{})}
 }
 
 // write sends v as a frame.
@@ -74,16 +44,9 @@ func (l *line) write(v any) error {
 	if len(body) > maxFrame {
 		return fmt.Errorf("session: frame of %d bytes, at most %d are allowed", len(body), maxFrame)
 	}
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	length := uint32(len(body))
-	if l.out != nil {
-		length |= macked
-	}
-	frame := append(binary.BigEndian.AppendUint32(nil, length), body...)
-	if l.out != nil {
-		frame = append(frame, l.out.sum(body)...)
-	}
 	if err := l.conn.SetWriteDeadline(time.Now().Add(min(l.timeout, maxWrite))); err != nil {
 		return err
 	}
@@ -91,53 +54,21 @@ func (l *line) write(v any) error {
 	return err
 }
 
-// receive reads a frame, which must be complete within the timeout, and
-// returns its object and HMAC, which may be empty.
-func (l *line) receive(within time.Duration) (body, mac []byte, err error) {
-	if err := l.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
-		return nil, nil, err
-	}
-	var head [4]byte
-	if _, err := io.ReadFull(l.reader, head[:]); err != nil {
-		return nil, nil, err
-	}
-	length := binary.BigEndian.Uint32(head[:])
-	size := int(length &^ macked)
-	if size > l.largest {
-		return nil, nil, fmt.Errorf("session: frame of %d bytes, at most %d are allowed", size, l.largest)
-	}
-	if length&macked != 0 {
-		size += macSize
-	}
-	frame := make([]byte, size)
-	if _, err := io.ReadFull(l.reader, frame); err != nil {
-		return nil, nil, err
-	}
-	if length&macked != 0 {
-		body, mac = frame[:size-macSize], frame[size-macSize:]
-		return body, mac, nil
-	}
-	return frame, nil, nil
-}
-
-// check compares the HMAC of a frame with what it must be.
-func (l *line) check(body, mac []byte) error {
-	if l.in == nil {
-		return nil
-	}
-	if !hmac.Equal(mac, l.in.sum(body)) {
-		return errProof
-	}
-	return nil
-}
-
-// read reads a frame that must be proven, if there is a secret, into v.
+// read reads a frame, which must be complete within the timeout, into v.
 func (l *line) read(v any, within time.Duration) error {
-	body, mac, err := l.receive(within)
-	if err != nil {
+	if err := l.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
-	if err := l.check(body, mac); err != nil {
+	var head [4]byte
+	if _, err := io.ReadFull(l.conn, head[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if int64(size) > int64(l.largest) {
+		return fmt.Errorf("session: frame of %d bytes, at most %d are allowed", size, l.largest)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(l.conn, body); err != nil {
 		return err
 	}
 	return json.Unmarshal(body, v)

@@ -50,7 +50,7 @@ func record(f *testing.F, frames ...any) []byte {
 // FuzzAccept has a stranger say anything to a node. It must not panic, or admit who did not ask
 // properly.
 func FuzzAccept(f *testing.F) {
-	ask := Request{Version: Version, Job: 1, Ranks: 2, Rank: 1, Milliseconds: 1000, Nonce: make([]byte, nonceSize), Child: true}
+	ask := Request{Version: Version, Job: 1, Ranks: 2, Rank: 1, Milliseconds: 1000, Child: true}
 	have := Sockets{Ports: []uint16{1, 2}, Queue: 9, Datagram: 1400}
 	tell := note{Kind: below, Below: &Below{Ranks: []int{1, -7}, Chunk: 1, Room: 2}}
 	f.Add(false, record(f, ask, have, note{Kind: ping}, tell, note{Kind: bye}))
@@ -62,7 +62,9 @@ func FuzzAccept(f *testing.F) {
 		if sealed {
 			secrets = Secrets{{Name: "mine", Text: secret}}
 		}
-		p, err := Accept(play(b), secrets, time.Second)
+		ring, err := secrets.Ring(1)
+		require.NoError(t, err)
+		p, err := Accept(play(b), ring, time.Second)
 		if err != nil {
 			return
 		}
@@ -85,7 +87,7 @@ func FuzzAccept(f *testing.F) {
 // FuzzDial has a node say anything to who joins. It must not panic, and take terms only that hold
 // water.
 func FuzzDial(f *testing.F) {
-	greet := greeting{Magic: magic, Version: Version, Nonce: make([]byte, nonceSize)}
+	greet := greeting{Magic: magic, Version: Version}
 	where := offer{Ports: []uint16{9, 10}}
 	good := note{Kind: ready, Terms: pack(someTerms, 1)}
 	f.Add(record(f, greet, where, note{Kind: ping}, good, note{Kind: drain}))

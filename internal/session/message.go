@@ -11,18 +11,18 @@ import (
 
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
 // (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4,
-// from 5 on stripes have tracks (innetwork.Terms.Tracks), in 6 they are of wire.Version 7.
-const Version = 6
+// from 5 on stripes have tracks (innetwork.Terms.Tracks), in 6 they are of wire.Version 7, from 7 on secrets are
+// proven by TLS, and tags cover all of a slot's number.
+const Version = 7
 
 // MaxRanks bounds a job.
 const MaxRanks = collective.MaxRanks
 
-// greeting opens a connection: the node speaks first.
+// greeting opens a connection: the node speaks first, in clear.
 type greeting struct {
 	Magic   string `json:"magic"`
 	Version int    `json:"version"`
-	Nonce   []byte `json:"nonce"`
-	Sealed  bool   `json:"sealed"` // only members that prove a secret are admitted
+	Sealed  bool   `json:"sealed"` // only members that prove a secret are admitted; the proof follows
 }
 
 const magic = "mcast switch"
@@ -42,11 +42,10 @@ type Request struct {
 	Child bool `json:"child,omitempty"`
 	// Reproducible asks for sums in members' order rather than as they arrive.
 	Reproducible bool `json:"reproducible"`
+	// Encrypt asks for what datagrams carry to be hidden, in both directions. It takes a secret.
+	Encrypt bool `json:"encrypt,omitempty"`
 	// Milliseconds of silence after which either side counts as lost.
 	Milliseconds int64 `json:"timeout_ms"`
-	// Nonce is random; Key is the first 8 bytes of the secret's digest, empty without one.
-	Nonce []byte `json:"nonce"`
-	Key   string `json:"key,omitempty"`
 }
 
 // Bounds of the timeout that a member may ask for. The least is two pings, see interval.

@@ -2,15 +2,14 @@ package session
 
 import (
 	"bufio"
-	"crypto/hkdf"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // Secret admits members to a node. It must never be logged.
@@ -47,6 +46,9 @@ func ReadSecrets(r io.Reader) (Secrets, error) {
 		if err := s.Check(); err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
+		if slices.ContainsFunc(all, func(other Secret) bool { return other.Text == s.Text }) {
+			return nil, fmt.Errorf("line %d: a secret that is there before; want one for each tenant", number)
+		}
 		all = append(all, s)
 	}
 	if err := lines.Err(); err != nil {
@@ -58,53 +60,38 @@ func ReadSecrets(r io.Reader) (Secrets, error) {
 	return all, nil
 }
 
-func (s Secrets) find(key string) (Secret, bool) {
-	for _, secret := range s {
-		if secret.key() == key {
-			return secret, true
-		}
+// Ring is what a node recognizes members by, and proves to them in turn: its secrets. Nil is that of a node without.
+type Ring struct {
+	secrets Secrets
+	ring    *identity.Ring
+}
+
+// Ring returns that of some secrets. Of proofs that are under way, so many may keep a core busy at a time.
+func (s Secrets) Ring(turns int) (*Ring, error) {
+	if len(s) == 0 {
+		return nil, nil
 	}
-	return Secret{}, false
-}
-
-// key names the secret without giving it away.
-func (s Secret) key() string {
-	digest := sha256.Sum256([]byte("mcast key id" + s.Text))
-	return hex.EncodeToString(digest[:8])
-}
-
-const nonceSize = 32
-
-func newNonce() []byte {
-	nonce := make([]byte, nonceSize)
-	_, _ = rand.Read(nonce) // never fails
-	return nonce
-}
-
-// derive returns the key of a secret for one purpose in the session of two nonces.
-func (s Secret) derive(purpose string, node, member []byte) ([]byte, error) {
-	salt := append(append([]byte{}, node...), member...)
-	key, err := hkdf.Key(sha256.New, []byte(s.Text), salt, "mcast "+purpose, 32)
+	texts := make([]string, len(s))
+	for i, secret := range s {
+		texts[i] = secret.Text
+	}
+	ring, err := identity.NewRing(texts, turns)
 	if err != nil {
-		return nil, fmt.Errorf("session: derive the key of %s: %w", purpose, err)
+		return nil, fmt.Errorf("session: %w", err)
 	}
-	return key, nil
+	return &Ring{s, ring}, nil
 }
 
-// keys are those of a session, by direction.
-type keys struct {
-	framesUp, framesDown []byte // up: from the member to the node
-	tagsUp, tagsDown     []byte
-}
+// keys are the secrets of a session's datagrams, by direction, as this end sees it.
+type keys struct{ out, in []byte }
 
-func (s Secret) keys(node, member []byte) (k keys, err error) {
-	for purpose, key := range map[string]*[]byte{
-		"frames to the node": &k.framesUp, "frames to the member": &k.framesDown,
-		"tags to the node": &k.tagsUp, "tags to the member": &k.tagsDown,
-	} {
-		if *key, err = s.derive(purpose, node, member); err != nil {
-			return keys{}, err
-		}
+// follow ends a greeting: it returns the connection that both ends go on with, and the secrets of their datagrams.
+func follow(g *identity.Greeting) (net.Conn, *keys, error) {
+	var k keys
+	var err error
+	if k.out, k.in, err = g.Secrets("slots"); err != nil {
+		return nil, nil, err
 	}
-	return k, nil
+	conn, err := g.Follow()
+	return conn, &k, err
 }

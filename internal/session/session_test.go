@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -38,6 +45,8 @@ func listen(t *testing.T, secrets Secrets) *node {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	ring, err := secrets.Ring(1)
+	require.NoError(t, err)
 	n := &node{Listener: ln, peers: make(chan *Peer, 8), errs: make(chan error, 8)}
 	go func() {
 		for {
@@ -45,7 +54,7 @@ func listen(t *testing.T, secrets Secrets) *node {
 			if err != nil {
 				return
 			}
-			p, err := Accept(conn, secrets, patience)
+			p, err := Accept(conn, ring, patience)
 			if err == nil {
 				if err = p.Offer(n.ports(t)); err != nil {
 					p.Close()
@@ -110,21 +119,55 @@ func lost(t *testing.T, s *Session) error {
 	return s.Err()
 }
 
+// send returns a datagram as it travels.
+func send(t *testing.T, s *Seals, h wire.Slot) (head, payload []byte) {
+	t.Helper()
+	b, err := datagram.NewBatch(s.Head(), 1000)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	var c carried
+	_, ok := s.Add(b, &h, []byte("payload"))
+	require.True(t, ok)
+	n, err := b.Flush(datagram.Carried(1, netip.AddrPort{}, &c))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	return c.head, c.payload
+}
+
+// carried is a socket of one datagram that was sent.
+type carried struct {
+	datagram.Carrier
+	head, payload []byte
+}
+
+func (c *carried) Send(head, payload []byte) syscall.Errno {
+	c.head, c.payload = clone(head), clone(payload)
+	return 0
+}
+
+// clone returns a copy with room for a seal behind it.
+func clone(b []byte) []byte { return slices.Grow(slices.Clone(b), seal.Spare) }
+
 func TestASession(t *testing.T) {
-	for _, word := range []string{"", secret} {
-		t.Run("secret "+word, func(t *testing.T) {
+	for name, encrypt := range map[string]bool{"none": false, "tags": false, "encryption": true} {
+		t.Run(name, func(t *testing.T) {
+			word := ""
+			if name != "none" {
+				word = secret
+			}
 			var secrets Secrets
 			if word != "" {
 				secrets = Secrets{{Name: "other", Text: "a-secret-of-somebody-else"}, {Name: "mine", Text: word}}
 			}
 			n := listen(t, secrets)
-			s, err := dial(t, n, func(h *Hello) { h.Secret = word; h.Reproducible = true })
+			s, err := dial(t, n, func(h *Hello) { h.Secret, h.Encrypt, h.Reproducible = word, encrypt, true })
 			require.NoError(t, err)
 			p := n.peer(t)
 			require.Equal(t, uint64(1<<63), p.Job)
 			require.Equal(t, uint32(4), p.Epoch)
 			require.Equal(t, [2]int{3, 1}, [2]int{p.Ranks, p.Rank})
 			require.True(t, p.Reproducible)
+			require.Equal(t, encrypt, p.Encrypt)
 			require.False(t, p.Child)
 			require.Equal(t, word != "", p.Tenant.Name == "mine")
 			require.Len(t, s.Sockets(), 2)
@@ -141,23 +184,28 @@ func TestASession(t *testing.T) {
 			require.Equal(t, someTerms, terms)
 			require.Equal(t, 2, number)
 
-			head, payload := make([]byte, s.Head()), []byte("payload")
-			for stripe := range uint32(2) {
-				of, at := s.Seals(int(stripe)), p.Seals(int(stripe))
+			for stripe := range 2 {
+				of, at, other := s.Seals(stripe), p.Seals(stripe), p.Seals(1-stripe)
 				if word == "" {
 					require.Nil(t, of.Out)
 					require.Nil(t, at.Out)
 					continue
 				}
-				again := s.Seals(int(stripe))
+				again := s.Seals(stripe)
 				require.Same(t, of.Out, again.Out, "counters begin once")
-				of.Out.Seal(0, head, payload, nil)
-				require.True(t, at.Holds(head, payload))
-				require.False(t, of.Holds(head, payload), "a member's datagram came back to it")
-				other := p.Seals(int(1 - stripe))
-				require.False(t, other.Holds(head, payload), "one of another stripe")
-				at.Out.Seal(0, head, payload, nil)
-				require.True(t, of.Holds(head, payload))
+				at.Begin(someTerms.First)
+				other.Begin(someTerms.First)
+				h := wire.Slot{Kind: wire.Result, Slot: someTerms.First + 5, Factor: 3}
+				head, payload := send(t, &of, h)
+				require.Equal(t, encrypt, string(payload) != "payload")
+				require.False(t, other.Open(new(wire.Slot), head, clone(payload)), "one of another stripe")
+				require.False(t, of.Open(new(wire.Slot), head, clone(payload)), "a member's datagram came back to it")
+				require.True(t, at.Open(&h, head, payload))
+				require.Equal(t, "payload", string(payload))
+				head, payload = send(t, &at, h)
+				require.False(t, at.Open(new(wire.Slot), head, clone(payload)), "a node's datagram came back to it")
+				require.True(t, of.Open(&h, head, payload))
+				require.Equal(t, "payload", string(payload))
 			}
 			select {
 			case <-s.Lost():
@@ -250,6 +298,7 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 	}{
 		"wrong secret":   {Secrets{{Text: "a-secret-of-somebody-else"}}, func(h *Hello) { h.Secret = secret }, "does not know this secret"},
 		"no secret":      {Secrets{{Text: secret}}, nil, "set MCAST_SECRET"},
+		"no key":         {nil, func(h *Hello) { h.Encrypt = true }, "MCAST_ENCRYPT takes MCAST_SECRET"},
 		"open node":      {nil, func(h *Hello) { h.Secret = secret }, "the switch has no secrets"},
 		"short secret":   {nil, func(h *Hello) { h.Secret = "hey" }, "want at least 22"},
 		"white space":    {nil, func(h *Hello) { h.Secret = "several words, of white space" }, "white space"},
@@ -268,7 +317,7 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 
 // A node checks for itself what a member checks before it asks.
 func TestRequestsAreChecked(t *testing.T) {
-	good := Request{Version: Version, Ranks: 2, Milliseconds: 1000, Nonce: make([]byte, nonceSize)}
+	good := Request{Version: Version, Ranks: 2, Milliseconds: 1000}
 	for name, c := range map[string]struct {
 		change func(*Request)
 		want   string
@@ -277,6 +326,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		"rank":    {func(r *Request) { r.Rank = -1 }, "rank -1 of 2"},
 		"timeout": {func(r *Request) { r.Milliseconds = 1 << 60 }, "a timeout of"},
 		"hurry":   {func(r *Request) { r.Milliseconds = 499 }, "want 500ms to"},
+		"no key":  {func(r *Request) { r.Encrypt = true }, "MCAST_ENCRYPT takes MCAST_SECRET"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := listen(t, nil)
@@ -304,8 +354,8 @@ func TestGarbageIsNoMember(t *testing.T) {
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(junk))
 		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		_ = conn.(*net.TCPConn).CloseWrite() // the node may have hung up by now
+		_, _ = io.Copy(io.Discard, conn)     // until the node hangs up
 		require.NoError(t, conn.Close())
 		require.Error(t, <-n.errs)
 	}
@@ -370,57 +420,102 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestFramesCannotBeChanged passes a session through someone who changes,
-// repeats or leaves out the node's third frame.
-func TestFramesCannotBeChanged(t *testing.T) {
+// relay passes what a node says to a member through change, which is told how much the node has said before, and what the
+// member says as it is.
+func relay(t *testing.T, n *node, change func(before int, b []byte) []byte) (address string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		member, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer member.Close()
+		node, err := net.Dial("tcp", n.Addr().String())
+		if err != nil {
+			return
+		}
+		defer node.Close()
+		go func() { _, _ = io.Copy(node, member); _ = node.Close() }()
+		b, before := make([]byte, 64<<10), 0
+		for {
+			n, err := node.Read(b)
+			if err != nil {
+				return
+			}
+			if _, err := member.Write(change(before, b[:n])); err != nil {
+				return
+			}
+			before += n
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// TestNothingCanBeChanged passes a session through someone who changes, repeats or leaves out what the node says once
+// it has admitted the member.
+func TestNothingCanBeChanged(t *testing.T) {
 	for name, tamper := range map[string]func([]byte) []byte{
-		"changed":  func(b []byte) []byte { b[6] ^= 1; return b },
-		"unproven": func(b []byte) []byte { b[0] &^= 0x80; return b[:len(b)-macSize] },
+		"changed":  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"repeated": func(b []byte) []byte { return append(b, b...) },
+		"left out": func([]byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := listen(t, Secrets{{Text: secret}})
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			defer func() { _ = ln.Close() }()
-			go func() {
-				member, err := ln.Accept()
-				if err != nil {
-					return
+			var attacked atomic.Bool
+			address := relay(t, n, func(_ int, b []byte) []byte {
+				if attacked.Swap(false) {
+					return tamper(b)
 				}
-				node, err := net.Dial("tcp", n.Addr().String())
-				if err != nil {
-					return
-				}
-				go func() { _, _ = io.Copy(node, member); _ = node.Close() }()
-				defer func() { _ = member.Close() }()
-				for i := range 100 {
-					var head [4]byte
-					if _, err := io.ReadFull(node, head[:]); err != nil {
-						return
-					}
-					size := binary.BigEndian.Uint32(head[:])
-					rest := make([]byte, size&^macked+(size>>31)*macSize)
-					if _, err := io.ReadFull(node, rest); err != nil {
-						return
-					}
-					frame := append(head[:], rest...)
-					if i == 2 {
-						frame = tamper(frame)
-					}
-					if _, err := member.Write(frame); err != nil {
-						return
-					}
-				}
-			}()
-			s, err := Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 3, Secret: secret, Timeout: patience})
+				return b
+			})
+			s, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: patience})
 			require.NoError(t, err)
 			defer func() { _ = s.Close(nil) }()
 			p := n.peer(t)
+			attacked.Store(true)
 			require.NoError(t, p.Ready(someTerms, 0))
-			require.ErrorIs(t, lost(t, s), errProof)
+			require.Eventually(t, func() bool { return !attacked.Load() }, patience, time.Millisecond)
+			require.NoError(t, p.Drain()) // what comes next shows that something was left out
+			require.ErrorContains(t, lost(t, s), "somebody on the path has changed it")
 		})
 	}
+}
+
+// TestProofsCannotBeChanged has somebody on the path change a bit of the greeting or of the proof: no session begins.
+func TestProofsCannotBeChanged(t *testing.T) {
+	for at := 8; at < 1200; at += 97 {
+		n := listen(t, Secrets{{Text: secret}})
+		address := relay(t, n, func(before int, b []byte) []byte {
+			if i := at - before; i >= 0 && i < len(b) {
+				b[i] ^= 1
+			}
+			return b
+		})
+		_, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: 5 * time.Second})
+		require.Error(t, err, "byte %d", at)
+	}
+}
+
+// TestImpostor stands where the node should be, knows another tenant's secret, and is not believed.
+func TestImpostor(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	over := make(chan error, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err == nil {
+			ring, _ := Secrets{{Text: "a-secret-of-somebody-else"}}.Ring(1)
+			_, err = Accept(conn, ring, patience)
+		}
+		over <- err
+	}()
+	_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 3, Secret: secret, Timeout: patience})
+	require.ErrorIs(t, err, identity.ErrOther)
+	require.Error(t, <-over)
 }
 
 func TestReadSecrets(t *testing.T) {
@@ -432,6 +527,7 @@ func TestReadSecrets(t *testing.T) {
 		"# nothing\n":                         "no secret",
 		"good-enough-to-be-a-secret\na b c\n": "line 2 has 3 words",
 		"x shorty\nalice short\n":             "line 1: a secret of 6 bytes",
+		"a correct-horse-battery-staple\nb correct-horse-battery-staple\n": "line 2: a secret that is there before",
 	} {
 		_, err := ReadSecrets(strings.NewReader(text))
 		require.ErrorContains(t, err, want)

@@ -8,7 +8,7 @@ type budget struct {
 	share int64 // of each secret, or of all without secrets
 
 	mu    sync.Mutex
-	taken map[string]int64 // by the key of the secret
+	taken map[string]int64 // by the secret
 }
 
 func newBudget(total int64, secrets int) *budget {

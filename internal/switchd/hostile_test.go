@@ -103,8 +103,8 @@ func TestGarbageInSessions(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.WriteString(conn, text)
 		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		_ = conn.(*net.TCPConn).CloseWrite() // the node may have hung up by now
+		_, _ = io.Copy(io.Discard, conn)     // until the node hangs up
 		require.NoError(t, conn.Close())
 	}
 	reduceScatter(t, 1, members, someOps...)

@@ -25,6 +25,7 @@ type job struct {
 	epoch        uint32
 	ranks        int
 	reproducible bool
+	encrypt      bool
 	name         string // for logs
 	sessions     int    // of the server's lock
 	timer        *time.Timer
@@ -60,7 +61,7 @@ func jobName(p *session.Peer) string {
 func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.JoinTimeout)
 	j := &job{
-		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, name: jobName(p),
+		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, encrypt: p.Encrypt, name: jobName(p),
 		offered: make(chan struct{}), probed: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
 		reserved: map[int]*session.Peer{}, reported: map[int]bool{},
 	}
@@ -79,8 +80,8 @@ func (j *job) admit(p *session.Peer) error {
 	if p.Epoch < j.epoch {
 		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
 	}
-	if p.Ranks != j.ranks || p.Reproducible != j.reproducible {
-		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Rank, mode(p.Ranks, p.Reproducible), mode(j.ranks, j.reproducible))
+	if mine, theirs := mode(p.Ranks, p.Reproducible, p.Encrypt), mode(j.ranks, j.reproducible, j.encrypt); mine != theirs {
+		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Rank, mine, theirs)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,11 +119,18 @@ func (j *job) unreserve(p *session.Peer) {
 	maps.DeleteFunc(j.reserved, func(_ int, by *session.Peer) bool { return by == p })
 }
 
-func mode(ranks int, reproducible bool) string {
+// mode says in what all ranks of a job are alike.
+func mode(ranks int, reproducible, encrypt bool) string {
+	text := fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=", ranks)
 	if reproducible {
-		return fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=reproducible", ranks)
+		text += "reproducible"
+	} else {
+		text += "fast"
 	}
-	return fmt.Sprintf("%d ranks and MCAST_SWITCH_MODE=fast", ranks)
+	if encrypt {
+		text += ", MCAST_ENCRYPT=1"
+	}
+	return text
 }
 
 func (j *job) reason() string {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,19 +14,20 @@ import (
 
 // Server is a running node. Any goroutine may call its methods.
 type Server struct {
-	cfg      Config
-	listener net.Listener
-	workers  []*worker
-	counters counters
-	sessions sync.WaitGroup // serve, one a connection
-	ended    sync.WaitGroup // run, one a worker
-	open     chan struct{}  // a place for each connection
-	memory   *budget
+	cfg       Config
+	listener  net.Listener
+	workers   []*worker
+	counters  counters
+	sessions  sync.WaitGroup // serve, one a connection
+	ended     sync.WaitGroup // run, one a worker
+	open      chan struct{}  // a place for each connection
+	memory    *budget
+	ring      *session.Ring // nil: no secrets
+	strangers *strangers
 
 	mu       sync.Mutex
 	jobs     map[jobKey]*job
 	conns    map[net.Conn]struct{} // of all sessions
-	unproven map[netip.Prefix]int  // how many have not asked for a job yet, by network
 	draining bool
 	closed   bool
 	empty    chan struct{} // closed when draining and the last job has ended
@@ -35,11 +36,12 @@ type Server struct {
 // acceptPause is for when there are no descriptors left: some job will end.
 const acceptPause = 100 * time.Millisecond
 
+// coresAProof is how many cores there are for each that checks proofs of secrets, some 2000 a second, whoever asks for
+// more.
+const coresAProof = 8
+
 // endGrace is how long the node waits for members to take the news that their job is over.
 const endGrace = time.Second
-
-// leastUnproven is for the ranks of a host, which come all at once.
-const leastUnproven = 64
 
 // jobKey names a job. Those of different secrets never meet.
 type jobKey struct {
@@ -54,9 +56,13 @@ func Start(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	ring, err := c.Secrets.Ring(max(1, runtime.NumCPU()/coresAProof))
+	if err != nil {
+		return nil, fmt.Errorf("switch: %w", err)
+	}
 	s := &Server{
-		cfg: c, memory: newBudget(c.Memory, len(c.Secrets)), jobs: map[jobKey]*job{},
-		conns: map[net.Conn]struct{}{}, unproven: map[netip.Prefix]int{}, empty: make(chan struct{}),
+		cfg: c, ring: ring, strangers: newStrangers(c.Members), memory: newBudget(c.Memory, len(c.Secrets)), jobs: map[jobKey]*job{},
+		conns: map[net.Conn]struct{}{}, empty: make(chan struct{}),
 		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
 	}
 	if s.listener, err = c.Network.Listen(c.Bind); err != nil {
@@ -129,44 +135,19 @@ func (s *Server) closeConns() {
 	}
 }
 
-// network is what may be one host's: an IPv4 address, or the 64 bits of an IPv6 one that it cannot
-// choose.
-func network(conn net.Conn) netip.Prefix {
-	addr := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("") // sessions are TCP
-	p, _ := addr.Prefix(min(addr.BitLen(), 64))                                     // never too long
-	return p
-}
-
-// reserveUnproven counts one more connection that has not asked for a job yet, if the
-// network may have as many: others shall have places too.
-func (s *Server) reserveUnproven(from netip.Prefix) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unproven[from] >= max(leastUnproven, s.cfg.Members/8) {
-		return false
-	}
-	s.unproven[from]++
-	return true
-}
-
-// releaseUnproven counts one less.
-func (s *Server) releaseUnproven(from netip.Prefix) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unproven[from]--; s.unproven[from] == 0 {
-		delete(s.unproven, from)
-	}
-}
-
 // serve runs a session from greeting to end.
 func (s *Server) serve(conn net.Conn) {
-	from := network(conn)
-	if !s.reserveUnproven(from) {
+	one, ok := s.strangers.enter(conn, time.Now())
+	if !ok {
 		s.counters.refuse(tooMany)
 		return // the connection is closed: nothing was promised
 	}
-	p, err := session.Accept(conn, s.cfg.Secrets, handshake)
-	s.releaseUnproven(from)
+	p, err := session.Accept(conn, s.ring, handshake)
+	if err != nil && s.ring != nil {
+		s.strangers.failed(one, time.Now())
+	} else {
+		s.strangers.leave(one)
+	}
 	if err != nil {
 		s.counters.refuse(unproven)
 		s.cfg.Log.Debug("no member", "from", conn.RemoteAddr().String(), "error", err)
@@ -208,14 +189,14 @@ func (s *Server) admit(p *session.Peer) (j *job, err error) {
 	if s.draining {
 		return nil, refuse(draining, "%v", session.ErrDraining)
 	}
-	key := jobKey{p.Key, p.Job}
+	key := jobKey{p.Tenant.Text, p.Job}
 	j, known := s.jobs[key]
 	if known && j.epoch < p.Epoch {
 		go j.end(&session.Error{Text: fmt.Sprintf("epoch %d of the job has begun, this is epoch %d", p.Epoch, j.epoch)})
 		j = nil
 	}
 	if !known {
-		if err := s.checkJobs(p.Key); err != nil {
+		if err := s.checkJobs(p.Tenant.Text); err != nil {
 			return nil, err
 		}
 	}

@@ -98,12 +98,15 @@ func random(rng *rand.Rand, t reduce.Type, n int) []byte {
 // against reduce.Fold in the order of reduce.InOrder.
 func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ...collective.Op) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	require.NoError(t, tryReduceScatter(t, seed, members, ops...))
+}
+
+func tryReduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ...collective.Op) error {
+	t.Helper()
 	ranks := len(members)
-	sends, recvs := make([][][]byte, ranks), make([][][]byte, ranks)
+	sends, recvs := inputs(seed, ranks, ops...), make([][][]byte, ranks)
 	for r := range ranks {
 		for _, o := range ops {
-			sends[r] = append(sends[r], random(rng, o.Type, ranks*o.Count))
 			recvs[r] = append(recvs[r], make([]byte, o.Count*o.Type.Size()))
 		}
 	}
@@ -121,19 +124,41 @@ func reduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops ..
 			return nil
 		})
 	}
-	require.NoError(t, all.Wait())
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	return checkSums(sends, recvs, ops...)
+}
+
+// inputs returns those of all ranks, by operation.
+func inputs(seed uint64, ranks int, ops ...collective.Op) [][][]byte {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	sends := make([][][]byte, ranks)
+	for r := range ranks {
+		for _, o := range ops {
+			sends[r] = append(sends[r], random(rng, o.Type, ranks*o.Count))
+		}
+	}
+	return sends
+}
+
+// checkSums compares what all ranks have received, by operation, with what they ought to.
+func checkSums(sends, recvs [][][]byte, ops ...collective.Op) error {
 	for i, o := range ops {
 		n := o.Count * o.Type.Size()
-		for owner := range ranks {
-			sources := make([][]byte, ranks)
-			for r := range ranks {
+		for owner := range recvs {
+			sources := make([][]byte, len(sends))
+			for r := range sends {
 				sources[r] = sends[r][i][owner*n:][:n]
 			}
 			want := make([]byte, n)
 			reduce.Fold(want, reduce.InOrder(sources, owner, o.Type), o.Type, o.Reduction, o.Factor)
-			require.NoError(t, switchtest.Equal(want, recvs[owner][i]), "operation %d, rank %d", i, owner)
+			if err := switchtest.Equal(want, recvs[owner][i]); err != nil {
+				return fmt.Errorf("operation %d, rank %d: %w", i, owner, err)
+			}
 		}
 	}
+	return nil
 }
 
 var someOps = []collective.Op{
@@ -150,6 +175,7 @@ func TestReduceScatter(t *testing.T) {
 		ranks, workers int
 		fast           bool
 		secret         string
+		encrypt        bool
 		offload        batch.Offload
 		chunk          int
 	}{
@@ -162,10 +188,15 @@ func TestReduceScatter(t *testing.T) {
 		{ranks: 3, workers: 2, chunk: 1416},
 		{ranks: 3, workers: 1, chunk: 1416, fast: true, secret: secret, offload: batch.OffloadBatch},
 		{ranks: 2, workers: 2, chunk: 20_000},
+		{ranks: 3, workers: 2, secret: secret, encrypt: true},
+		{ranks: 3, workers: 1, chunk: 1416, fast: true, secret: secret, encrypt: true, offload: batch.OffloadBatch},
+		{ranks: 2, workers: 2, chunk: 20_000, secret: secret, encrypt: true, offload: batch.OffloadSingle},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			s := start(t, Config{Workers: c.workers, Secrets: secrets(c.secret), Offload: c.offload, Chunk: c.chunk})
-			members := join(t, c.ranks, at(s), func(h *session.Hello) { h.Secret, h.Reproducible, h.Offload = c.secret, !c.fast, c.offload })
+			members := join(t, c.ranks, at(s), func(h *session.Hello) {
+				h.Secret, h.Encrypt, h.Reproducible, h.Offload = c.secret, c.encrypt, !c.fast, c.offload
+			})
 			require.Equal(t, c.workers*c.ranks, members[0].Terms.Stripes)
 			require.Equal(t, c.ranks, members[0].Terms.Tracks)
 			if c.chunk > 0 {
@@ -221,9 +252,10 @@ func TestReproducible(t *testing.T) {
 // than the root, which has a rank of its own.
 func TestTree(t *testing.T) {
 	for name, c := range map[string]struct {
-		below  func(rank int) int
-		fast   bool
-		secret string
+		below   func(rank int) int
+		fast    bool
+		secret  string
+		encrypt bool
 	}{
 		"contiguous":             {below: func(rank int) int { return 1 + rank/3 }},
 		"contiguous fast":        {below: func(rank int) int { return 1 + rank/3 }, fast: true},
@@ -231,6 +263,7 @@ func TestTree(t *testing.T) {
 		"root too":               {below: func(rank int) int { return rank % 3 }},
 		"root too, fast, sealed": {below: func(rank int) int { return rank % 3 }, fast: true, secret: secret},
 		"one child":              {below: func(int) int { return 2 }},
+		"root too, encrypted":    {below: func(rank int) int { return rank % 3 }, secret: secret, encrypt: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := start(t, Config{Workers: 2, Secrets: secrets(c.secret)})
@@ -238,7 +271,7 @@ func TestTree(t *testing.T) {
 			for workers := range 2 {
 				nodes = append(nodes, start(t, Config{Workers: workers + 1, Secrets: secrets(c.secret), Parent: root.Addr().String()}))
 			}
-			members := join(t, 5, func(r int) *Server { return nodes[c.below(r)] }, func(h *session.Hello) { h.Secret, h.Reproducible = c.secret, !c.fast })
+			members := join(t, 5, func(r int) *Server { return nodes[c.below(r)] }, func(h *session.Hello) { h.Secret, h.Encrypt, h.Reproducible = c.secret, c.encrypt, !c.fast })
 			require.True(t, members[0].Terms.Wide)
 			reduceScatter(t, 1, members, someOps...)
 			reduceScatter(t, 2, members, someOps[3], someOps[1])

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,7 +62,7 @@ func (c stranger) write(t *testing.T, v any) {
 // offers.
 func (c stranger) ask(t *testing.T, r session.Request) (ports []uint16) {
 	t.Helper()
-	r.Version, r.Milliseconds, r.Nonce = session.Version, 600_000, make([]byte, 32)
+	r.Version, r.Milliseconds = session.Version, 600_000
 	c.write(t, r)
 	var offer struct {
 		Error string
@@ -149,27 +151,105 @@ func TestEarlyDatagrams(t *testing.T) {
 	require.Equal(t, uint64(1), s.Stats().Garbage)
 }
 
-// TestManyStrangers take all places that those of their address have, and none of others.
+// TestManyStrangers take all places that those of their address have, and none of others. They have each for a second.
 func TestManyStrangers(t *testing.T) {
 	s := start(t, Config{Members: 200})
-	silent := make([]stranger, leastUnproven)
-	for i := range silent {
-		silent[i] = come(t, s)
+	for range 2 * leastStrangers {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		_ = stranger{conn}.read(&struct{}{}) // the greeting, or nothing
+		s.strangers.mu.Lock()
+		require.LessOrEqual(t, len(s.strangers.all[network(stranger{conn})]), leastStrangers)
+		s.strangers.mu.Unlock()
 	}
-	conn, err := net.Dial("tcp", s.Addr().String())
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	n, _ := io.Copy(io.Discard, conn)
-	require.Zero(t, n, "a greeting")
 	other, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).Dial("tcp", s.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = other.Close() }()
 	require.NoError(t, stranger{other}.read(&struct{}{}))
-	require.NoError(t, silent[0].Close())
-	require.Eventually(t, func() bool {
+	require.Eventually(t, func() bool { // when one of the strangers has had his second
 		_, err := dial(t, s, session.Hello{Job: 1})
 		return err == nil
 	}, patience, time.Millisecond)
+}
+
+// caller is a connection from an address.
+type caller struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *caller) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.from), 1))
+}
+
+func (c *caller) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestPlacesOfStrangers: a newcomer has that of the oldest of his network once he has had his time, and no other.
+func TestPlacesOfStrangers(t *testing.T) {
+	s, start := newStrangers(0), time.Now()
+	all := make([]*caller, leastStrangers)
+	for i := range all {
+		all[i] = &caller{from: "2001:db8::1:" + fmt.Sprint(i)}
+		_, ok := s.enter(all[i], start.Add(time.Duration(i)))
+		require.True(t, ok)
+	}
+	_, ok := s.enter(&caller{from: "2001:db8::2"}, start.Add(strangerTime-1))
+	require.False(t, ok)
+	_, ok = s.enter(&caller{from: "2001:db8:0:1::"}, start)
+	require.True(t, ok)
+	last, ok := s.enter(&caller{from: "2001:db8::2"}, start.Add(strangerTime))
+	require.True(t, ok)
+	for i, c := range all {
+		require.Equal(t, i == 0, c.closed)
+	}
+	s.leave(last)
+	s.leave(last) // twice is once
+	for range 2 {
+		_, ok = s.enter(&caller{from: "2001:db8::3"}, start.Add(strangerTime))
+		require.Equal(t, last != nil, ok)
+		last = nil
+	}
+	for _, there := range s.all {
+		for _, one := range slices.Clone(there) {
+			s.leave(one)
+		}
+	}
+	require.Empty(t, s.all)
+}
+
+// TestFailedProofs cost a stranger his place for a second: so many are looked at.
+func TestFailedProofs(t *testing.T) {
+	s := start(t, Config{Members: 200, Secrets: secrets(secret)})
+	begun := time.Now()
+	looked := 0
+	for range 4 * leastStrangers {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		if (stranger{conn}).read(&struct{}{}) == nil {
+			looked++
+			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\n\r\n")
+			require.NoError(t, err)
+		}
+		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		require.NoError(t, conn.Close())
+	}
+	require.LessOrEqual(t, looked, leastStrangers*(1+int(time.Since(begun)/strangerTime)))
+	require.Eventually(t, func() bool {
+		_, err := dial(t, s, session.Hello{Job: 1, Secret: secret})
+		return err == nil
+	}, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		s.strangers.mu.Lock()
+		defer s.strangers.mu.Unlock()
+		return len(s.strangers.all) == 0
+	}, patience, 10*time.Millisecond)
 }
 
 // parent is a node that offers a data port to the first that connects, and then talks to it. It

@@ -56,6 +56,7 @@ func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
 	links := make([]node.Link, len(j.members))
 	for i, m := range j.members {
 		l := &link{stripe: s, member: i, socket: m.sockets[c.Stripe], seals: m.peer.Seals(c.Stripe), room: datagram.Full}
+		l.seals.Begin(c.First)
 		s.links = append(s.links, l)
 		links[i] = l
 	}
@@ -123,6 +124,9 @@ func (l *link) Receive(hint []byte) bool {
 		return false
 	}
 	l.stripe.node.Charge(0)
+	if l.seals.Encrypt() {
+		hint = nil
+	}
 	n, err := l.batch.Receive(l.socket, hint, messages, l)
 	if err != nil {
 		l.stripe.worker.moved.Errors++ // nobody listens there any more; the session says what it means
@@ -145,7 +149,7 @@ func (l *link) Datagram(head, payload []byte) {
 		moved.Garbage++
 		return
 	}
-	if !l.seals.Holds(head, payload) {
+	if !l.seals.Holds(&h, head, payload) {
 		moved.BadTags++
 		return
 	}

@@ -191,7 +191,7 @@ func (j *job) start(t innetwork.Terms, number int) error {
 		j.server.worker(i).add(s)
 	}
 	j.server.cfg.Log.Info("job started", "job", j.name, "epoch", j.epoch, "ranks", j.ranks, "members", len(j.members),
-		"mode", mode(j.ranks, j.reproducible), "chunk", t.Chunk, "slots", t.Slots, "queue", t.Queue, "stripes", j.width, "tracks", t.Tracks,
+		"mode", mode(j.ranks, j.reproducible, j.encrypt), "chunk", t.Chunk, "slots", t.Slots, "queue", t.Queue, "stripes", j.width, "tracks", t.Tracks,
 		"bytes", total)
 	for i, m := range j.members {
 		_ = m.peer.Ready(t, i) // its session notices if that does not arrive

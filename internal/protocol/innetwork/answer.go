@@ -246,7 +246,7 @@ func (s *Stage) NextCredit() (member int, h wire.Slot, c wire.SlotCredit, ok boo
 	m := &s.members[member]
 	m.isDue = false
 	m.granted = s.limit(m)
-	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Job: s.cfg.Job}
+	h = wire.Slot{Kind: wire.Allowance, Stripe: uint8(s.cfg.Stripe), Member: uint16(member), Slot: s.base, Job: s.cfg.Job}
 	c = wire.SlotCredit{Base: s.base, Limit: m.granted, Owed: m.owed, Missing: s.missingOf(member)}
 	m.from, m.to, m.owed = 0, 0, false
 	return member, h, c, true

@@ -263,7 +263,7 @@ func (m *Member) NextStatus(now Time, stripe int) (wire.Slot, wire.SlotStatus, b
 		return wire.Slot{}, wire.SlotStatus{}, false
 	}
 	s.ack = false
-	return wire.Slot{Kind: wire.Status, Stripe: uint8(stripe), Member: uint16(m.number), Job: m.terms.Job},
+	return wire.Slot{Kind: wire.Status, Stripe: uint8(stripe), Member: uint16(m.number), Slot: s.have, Job: m.terms.Job},
 		wire.SlotStatus{Have: s.have, Next: s.next, Poll: poll, Heard: heard, Held: s.heldBits()}, true
 }
 

@@ -56,8 +56,9 @@ func (k SlotKind) String() string {
 //	 5  stripe     u8   worker of the node
 //	 6  member     u16  who contributes, or whom a result or allowance is for: its number at this node
 //	 8  job        u64  drawn by the node when the job was admitted
-//	16  slot       u32  number of the slot in the stripe; the first of kept ones; in the answer to
-//	                    an echo how many bytes of payload that had
+//	16  slot       u32  number of the slot in the stripe; the first of kept ones; base of a
+//	                    SlotCredit, have of a SlotStatus; in the answer to an echo how many bytes
+//	                    of payload that had
 //	20  owner      u16  rank that owns the result
 //	22  shape      u14  of the operation: members that call something else are told
 //	    last       u1   the last slot of an operation in the stripe; the last of kept ones is

@@ -19,7 +19,7 @@ import (
 
 // Rank is a member of a job. It belongs to one goroutine at a time.
 type Rank struct {
-	Session *session.Session
+	Session *session.Session // nil: see Over
 	Terms   innetwork.Terms
 
 	rank   int
@@ -50,14 +50,21 @@ func Attach(ctx context.Context, s *session.Session, h session.Hello) (*Rank, er
 	if err != nil {
 		return nil, err
 	}
-	t.Cutoff, t.Reorder = 5*time.Millisecond, 200*time.Microsecond
 	datapath, err := s.Datapath(t.Chunk)
 	if err != nil {
 		return nil, err
 	}
-	r := &Rank{Session: s, Terms: t, rank: h.Rank, number: number, path: datapath, start: time.Now()}
-	r.begin()
+	r := Over(datapath, t, h.Rank, number)
+	r.Session = s
 	return r, nil
+}
+
+// Over returns a rank over a data path without a session.
+func Over(path fabric.Switch, t innetwork.Terms, rank, number int) *Rank {
+	t.Cutoff, t.Reorder = 5*time.Millisecond, 200*time.Microsecond
+	r := &Rank{Terms: t, rank: rank, number: number, path: path, start: time.Now()}
+	r.begin()
+	return r
 }
 
 // begin lets operations be posted.
@@ -94,13 +101,16 @@ func (r *Rank) Post(o collective.Op, send, recv []byte) {
 
 // Finish works until all operations are done, the session is lost, or ctx ends.
 func (r *Rank) Finish(ctx context.Context) error {
-	for r.lane.Room() < collective.MaxInFlight {
+	for !r.Done() {
 		if err := r.Work(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Done reports whether all operations are.
+func (r *Rank) Done() bool { return r.lane.Room() == collective.MaxInFlight }
 
 // Work does one round, and sleeps if there is nothing to do.
 func (r *Rank) Work(ctx context.Context) error {
@@ -111,8 +121,12 @@ func (r *Rank) Work(ctx context.Context) error {
 		}
 		busy = true
 	}
+	var ended <-chan struct{}
+	if r.Session != nil {
+		ended = r.Session.Lost()
+	}
 	select {
-	case <-r.Session.Lost():
+	case <-ended:
 		return r.Session.Err()
 	case <-ctx.Done():
 		return context.Cause(ctx)

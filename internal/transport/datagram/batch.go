@@ -64,6 +64,10 @@ func (b *Batch) Close() error { return errors.Join(b.out.Close(), b.in.Close()) 
 // lies, so it must not change until Flush, which forgets it.
 func (b *Batch) Add(payload []byte) (head []byte) { return b.out.Add(payload) }
 
+// Reserve appends a datagram as Add does, whose payload of n bytes the caller writes where it also returns, with
+// batch.Spare bytes of capacity behind it.
+func (b *Batch) Reserve(n int) (head, payload []byte) { return b.out.Reserve(n) }
+
 // Added is how many datagrams wait for Flush.
 func (b *Batch) Added() int { return b.out.Added() }
 

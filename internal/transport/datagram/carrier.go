@@ -3,6 +3,7 @@ package datagram
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -67,7 +68,7 @@ func (b *Batch) take(s *Socket, hint []byte, budget int, sink Sink) (n int, err 
 			return n, fmt.Errorf("datagram: receive at port %d from %v: %w", s.port, s.peer, e)
 		}
 		head := min(b.head, len(d))
-		payload := d[head:]
+		payload := slices.Grow(d[head:], batch.Spare)
 		if len(payload) > 0 && len(payload) <= len(hint) {
 			payload = hint[:copy(hint, payload)]
 		}

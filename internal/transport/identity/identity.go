@@ -34,12 +34,13 @@ func NewSecret() string {
 // An Identity is what all who know a secret have in common. Of nil, which is where there is no secret, connections
 // are left as they are. Any goroutine may use it.
 type Identity struct {
-	config *tls.Config
-	secret []byte
+	secret      []byte
+	public      ed25519.PublicKey
+	certificate tls.Certificate
 }
 
-// errOther says that the other end is not one of us.
-var errOther = errors.New("the other end does not know MCAST_SECRET")
+// ErrOther says that the other end is not one of us.
+var ErrOther = errors.New("the other end does not know MCAST_SECRET")
 
 // New returns the identity of a secret; nil without one.
 func New(secret string) (*Identity, error) {
@@ -52,32 +53,57 @@ func New(secret string) (*Identity, error) {
 		return nil, err
 	}
 	private := ed25519.NewKeyFromSeed(seed)
-	public := private.Public().(ed25519.PublicKey)
+	i.public = private.Public().(ed25519.PublicKey)
 	// Only the key counts: there is no authority, and no name or date means anything.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, i.public, private)
 	if err != nil {
 		return nil, fmt.Errorf("identity: make a certificate: %w", err)
 	}
-	i.config = &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		NextProtos:   []string{"torch-mcast"},
-		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
-		ClientAuth:   tls.RequireAnyClientCert,
-		// Names and authorities are not looked at; VerifyConnection sees to the key.
-		InsecureSkipVerify:     true,
-		SessionTicketsDisabled: true, // they would come after the greeting
-		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) == 1 {
-				theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
-				if ok && subtle.ConstantTimeCompare(theirs, public) == 1 {
-					return nil
-				}
-			}
-			return errOther
-		},
-	}
+	i.certificate = tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: private}
 	return i, nil
+}
+
+// ranks is the protocol of Dial and Accept in TLS (ALPN).
+const ranks = "torch-mcast"
+
+// base is what both ends set for a protocol, whatever they know. Who takes it sees to the other end's key.
+func base(protocol string) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             []string{protocol},
+		ClientAuth:             tls.RequireAnyClientCert,
+		InsecureSkipVerify:     true, // names and authorities are not looked at
+		SessionTicketsDisabled: true, // they would come after the greeting
+	}
+}
+
+// config is that of an end that has the secret proven which it proves.
+func (i *Identity) config(protocol string) *tls.Config {
+	c := base(protocol)
+	c.Certificates = []tls.Certificate{i.certificate}
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		key, err := proven(&s)
+		if err == nil && !i.is(key) {
+			err = ErrOther
+		}
+		return err
+	}
+	return c
+}
+
+// proven returns the key that the other end of a connection has, if it is there for the same protocol.
+func proven(s *tls.ConnectionState) (key any, err error) {
+	if len(s.PeerCertificates) != 1 || s.NegotiatedProtocol == "" {
+		return nil, ErrOther
+	}
+	return s.PeerCertificates[0].PublicKey, nil
+}
+
+// is reports whether a key is the identity's.
+func (i *Identity) is(key any) bool {
+	theirs, ok := key.(ed25519.PublicKey)
+	return ok && subtle.ConstantTimeCompare(theirs, i.public) == 1
 }
 
 // Derive returns a key of 32 bytes for a purpose, by HKDF-SHA256 (RFC 5869). Those of different salts have nothing to
@@ -115,8 +141,9 @@ func (i *Identity) Dial(conn net.Conn) (*Greeting, error) {
 	if i == nil {
 		return &Greeting{Conn: conn, below: conn}, nil
 	}
-	c := tls.Client(&records{Conn: conn}, i.config)
-	return &Greeting{Conn: c, below: conn, client: true}, prove(c)
+	below := &records{Conn: conn, early: maxEarly}
+	c := tls.Client(below, i.config(ranks))
+	return &Greeting{Conn: c, below: conn, client: true}, prove(c, below)
 }
 
 // Accept is the listener's part of Dial.
@@ -124,34 +151,54 @@ func (i *Identity) Accept(conn net.Conn) (*Greeting, error) {
 	if i == nil {
 		return &Greeting{Conn: conn, below: conn}, nil
 	}
-	c := tls.Server(&records{Conn: conn}, i.config)
-	return &Greeting{Conn: c, below: conn}, prove(c)
+	return i.serve(conn, ranks)
+}
+
+// serve proves the secret, and has it proven, as TLS's server.
+func (i *Identity) serve(conn net.Conn, protocol string) (*Greeting, error) {
+	below := &records{Conn: conn, early: maxEarly}
+	c := tls.Server(below, i.config(protocol))
+	return &Greeting{Conn: c, below: conn}, prove(c, below)
 }
 
 // Follow returns what both ends go on with, when each has said and heard all that it says and hears on the greeting.
 func (g *Greeting) Follow() (net.Conn, error) {
-	c, ok := g.Conn.(*tls.Conn)
-	if !ok {
+	if _, protected := g.Conn.(*tls.Conn); !protected {
 		return g.below, nil
 	}
-	state := c.ConnectionState()
-	keys, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-records", nil, 2*record.SecretSize)
+	out, in, err := g.Secrets("records")
 	if err != nil {
-		return nil, fmt.Errorf("identity: derive the secrets of a connection: %w", err)
+		return nil, err
 	}
-	s := record.Secrets{Out: keys[:record.SecretSize], In: keys[record.SecretSize:]}
-	if !g.client {
-		s.Out, s.In = s.In, s.Out
-	}
-	return record.New(g.below, s)
+	return record.New(g.below, record.Secrets{Out: out, In: in})
 }
 
-func prove(c *tls.Conn) error {
+// Secrets returns one for each direction, of record.SecretSize bytes, for a purpose beside the connection. They die
+// with the connection: who learns what the greeting has proven cannot derive them (RFC 8446, section 7.5). g is of an
+// identity.
+func (g *Greeting) Secrets(purpose string) (out, in []byte, err error) {
+	state := g.Conn.(*tls.Conn).ConnectionState()
+	both, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-"+purpose, nil, 2*record.SecretSize)
+	if err != nil {
+		return nil, nil, fmt.Errorf("identity: derive the secrets of a connection: %w", err)
+	}
+	out, in = both[:record.SecretSize], both[record.SecretSize:]
+	if !g.client {
+		out, in = in, out
+	}
+	return out, in, nil
+}
+
+func prove(c *tls.Conn, below *records) error {
 	err := c.Handshake()
+	if err == nil {
+		below.early = everything
+		return nil
+	}
 	var strange tls.RecordHeaderError
 	var alert *net.OpError
 	if errors.As(err, &strange) || errors.As(err, &alert) && alert.Op == "remote error" {
-		return fmt.Errorf("%w: %w", errOther, err)
+		return fmt.Errorf("%w: %w", ErrOther, err)
 	}
 	return err
 }

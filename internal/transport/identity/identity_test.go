@@ -125,7 +125,7 @@ func TestOthersAreRefused(t *testing.T) {
 				refused <- err
 			}()
 			require.Error(t, other(a))
-			require.ErrorIs(t, <-refused, errOther)
+			require.ErrorIs(t, <-refused, ErrOther)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestImpostorIsRefused(t *testing.T) {
 		_ = b.Close()
 	}()
 	_, err := of(t, NewSecret()).Dial(a)
-	require.ErrorIs(t, err, errOther)
+	require.ErrorIs(t, err, ErrOther)
 }
 
 func TestNoSecret(t *testing.T) {

@@ -2,13 +2,25 @@ package identity
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
+	"math"
 	"net"
 )
 
 // headerSize is the length of what precedes a record of TLS; its last two bytes are the length of the rest (RFC 8446,
 // section 5.1).
 const headerSize = 5
+
+// maxEarly is how many bytes of records an end takes of who has proven nothing yet, of which ours are some 2 KiB.
+// everything is of who has.
+const (
+	maxEarly   = 8 << 10
+	everything = math.MaxInt64
+)
+
+// errChatter says that somebody has said more than a proof takes.
+var errChatter = fmt.Errorf("more than %d bytes, and no proof of MCAST_SECRET yet", maxEarly)
 
 // records gives out the records of TLS on a connection, each from its own reads: whoever has read one has taken
 // nothing of what follows it, which may be no TLS any more.
@@ -17,6 +29,7 @@ type records struct {
 	header  [headerSize]byte
 	pending []byte // of header, not given out yet
 	left    int    // of the record's rest
+	early   int64  // bytes of records that may still come
 }
 
 // Read implements net.Conn.
@@ -26,6 +39,9 @@ func (r *records) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.pending, r.left = r.header[:], int(binary.BigEndian.Uint16(r.header[headerSize-2:]))
+		if r.early -= int64(headerSize + r.left); r.early < 0 {
+			return 0, errChatter
+		}
 	}
 	if len(r.pending) > 0 {
 		n := copy(p, r.pending)
