@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
@@ -32,10 +33,21 @@ func netOptions(dev int) (p2p.Options, error) {
 		}
 	}
 	return p2p.Options{
-		Addr: d.Addr, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
-		Log:  func(line string) { say(C.NCCL_LOG_INFO, line) },
-		Warn: func(line string) { say(C.NCCL_LOG_WARN, line) },
+		Addr: d.Addr, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, TLS: s.NetTLS, Timeout: s.Timeout,
+		Log:      func(line string) { say(C.NCCL_LOG_INFO, line) },
+		Warn:     func(line string) { say(C.NCCL_LOG_WARN, line) },
+		Unsealed: unsealed,
 	}, nil
+}
+
+var unsealedOnce sync.Once
+
+// unsealed warns, once a process, that the secret does not protect messages.
+func unsealed(why error) {
+	unsealedOnce.Do(func() {
+		say(C.NCCL_LOG_WARN, fmt.Sprintf("NCCL's point-to-point messages can be read and changed on their way, MCAST_SECRET or not: %v "+
+			"(MCAST_NET_TLS=require makes that an error, off ends this warning)", why))
+	})
 }
 
 //export goNetListen

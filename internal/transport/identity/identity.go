@@ -128,22 +128,40 @@ func (i *Identity) Accept(conn net.Conn) (*Greeting, error) {
 	return &Greeting{Conn: c, below: conn}, prove(c)
 }
 
+// Below returns the connection that the greeting is on, on which neither end says anything before it has said and heard
+// all that it says and hears on the greeting.
+func (g *Greeting) Below() net.Conn { return g.below }
+
 // Follow returns what both ends go on with, when each has said and heard all that it says and hears on the greeting.
 func (g *Greeting) Follow() (net.Conn, error) {
-	c, ok := g.Conn.(*tls.Conn)
-	if !ok {
+	if _, ok := g.Conn.(*tls.Conn); !ok {
 		return g.below, nil
 	}
-	state := c.ConnectionState()
-	keys, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-records", nil, 2*record.SecretSize)
-	if err != nil {
-		return nil, fmt.Errorf("identity: derive the secrets of a connection: %w", err)
-	}
-	s := record.Secrets{Out: keys[:record.SecretSize], In: keys[record.SecretSize:]}
-	if !g.client {
-		s.Out, s.In = s.In, s.Out
+	var s record.Secrets
+	var err error
+	if s.Out, s.In, err = g.Keys("records", record.SecretSize); err != nil {
+		return nil, err
 	}
 	return record.New(g.below, s)
+}
+
+// Keys returns keys for a purpose, size bytes for each direction, which nobody but the other end has, as In what this
+// one has as Out. They are of the greeting's TLS session (its exporter, RFC 8446, section 7.5), and so of this
+// connection alone. Of no identity there are none.
+func (g *Greeting) Keys(purpose string, size int) (out, in []byte, err error) {
+	c, ok := g.Conn.(*tls.Conn)
+	if !ok {
+		return nil, nil, errors.New("identity: there is no secret to take the keys of a connection from")
+	}
+	state := c.ConnectionState()
+	keys, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-"+purpose, nil, 2*size)
+	if err != nil {
+		return nil, nil, fmt.Errorf("identity: derive the keys of a connection: %w", err)
+	}
+	if !g.client {
+		return keys[size:], keys[:size], nil
+	}
+	return keys[:size], keys[size:], nil
 }
 
 func prove(c *tls.Conn) error {
