@@ -38,6 +38,9 @@ type Identity struct {
 	secret []byte
 }
 
+// ErrOther says that the other end has proven another secret than ours.
+var ErrOther = errors.New("the other end has another MCAST_SECRET")
+
 // errOther says that the other end is not one of us.
 var errOther = errors.New("the other end does not know MCAST_SECRET")
 
@@ -74,7 +77,7 @@ func New(secret string) (*Identity, error) {
 					return nil
 				}
 			}
-			return errOther
+			return ErrOther
 		},
 	}
 	return i, nil
@@ -168,8 +171,26 @@ func prove(c *tls.Conn) error {
 	err := c.Handshake()
 	var strange tls.RecordHeaderError
 	var alert *net.OpError
-	if errors.As(err, &strange) || errors.As(err, &alert) && alert.Op == "remote error" {
+	switch remote := errors.As(err, &alert) && alert.Op == "remote error"; {
+	case remote && alert.Err.Error() == badCertificate.Error():
+		return fmt.Errorf("%w: %w", ErrOther, err)
+	case remote, errors.As(err, &strange):
 		return fmt.Errorf("%w: %w", errOther, err)
 	}
 	return err
 }
+
+// badCertificate is the alert of an end to which another secret was proven (RFC 8446, section 6.2).
+const badCertificate tls.AlertError = 42
+
+// Heard returns the first bytes that the other end has said, if a greeting failed since it has no secret.
+func Heard(err error) []byte {
+	var strange tls.RecordHeaderError
+	if !errors.As(err, &strange) {
+		return nil
+	}
+	return strange.RecordHeader[:]
+}
+
+// Begins tells whether bytes begin a greeting of an end with a secret: a handshake of TLS.
+func Begins(b []byte) bool { return len(b) > 1 && b[0] == 22 && b[1] == 3 }
