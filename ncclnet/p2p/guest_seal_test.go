@@ -27,12 +27,12 @@ func sealed(t *testing.T, o Options) Options {
 // TestSealed: messages of all kinds, and ends of connections, are the same where the kernel seals.
 func TestSealed(t *testing.T) {
 	for name, o := range map[string]Options{
-		"one": {Lanes: 1}, "lanes": {Lanes: 4, Cut: 64 << 10, Zerocopy: "on"}, "fragments": {Lanes: 3, Cut: 1000, Buffer: 6 << 10},
+		"lanes": {Lanes: 4, Cut: 64 << 10, Zerocopy: "on"}, "fragments": {Lanes: 3, Cut: 1000, Buffer: 6 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := sealed(t, o)
 			// A record holds 16 KiB, a header of ours 16 bytes.
-			ofSizes(t, o, []int{0, 1, 15, 16, 17, 1008, 1009, 4096, 16367, 16368, 16369, 16384, 32752, 32753, 64 << 10, 100_000, 256<<10 - 16, 1<<20 + 3, 5<<20 + 3})
+			ofSizes(t, o, []int{0, 1, 16, 1009, 16367, 16368, 16369, 32753, 100_000, 1<<20 + 3})
 			inFlight(t, o)
 			mismatch(t, o)
 			peerCloses(t, o)
@@ -53,7 +53,7 @@ func TestSealedShared(t *testing.T) {
 // TestSealedLateReceiver: what a send said it is done with arrives, though the sender closed before the receiver has read
 // any of it and the kernel has no room: none of it is left where the end of a connection drops it.
 func TestSealedLateReceiver(t *testing.T) {
-	for _, n := range []int{10, 3000, 40_000, 300_000} {
+	for _, n := range []int{10, 3000, 40_000} {
 		o := sealed(t, Options{Lanes: 2, Buffer: 16 << 10})
 		send, recv := once(t, o, o)
 		from, to := memory(t, n), memory(t, n)
@@ -81,17 +81,13 @@ func TestSealedLateReceiver(t *testing.T) {
 			}
 		}
 		send.Close()
-		for i := range done {
+		for range done {
 			clear(to)
 			finish(t, must(t)(recv.Irecv(to)))
 			checkPaint(t, to, 1)
-			if t.Failed() {
-				t.Fatalf("message %d of %d", i, done)
-			}
 		}
-		t.Logf("%d messages of %d bytes were done, and arrived", done, n)
-		if done == 0 && n < 16<<10 {
-			t.Fatal("nothing was done")
+		if done == 0 {
+			t.Fatalf("no message of %d bytes was done", n)
 		}
 		recv.Close()
 	}
@@ -177,6 +173,22 @@ func TestSealedOnThePath(t *testing.T) {
 				t.Fatal("what had come was changed")
 			}
 		})
+	}
+}
+
+// TestSealedTowardsTheSender: what is put into the other direction, in which nothing goes as long as all is well.
+func TestSealedTowardsTheSender(t *testing.T) {
+	path := &onPath{}
+	send, recv := path.pair(t, sealed(t, Options{Lanes: 1}))
+	works(t, send, recv)
+	path.mu.Lock()
+	_, err := path.far[0].Write(append([]byte{23, 3, 3, 0, 32}, make([]byte, 32)...))
+	path.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := failsSending(t, send, memory(t, 10)); e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") {
+		t.Fatal(e)
 	}
 }
 
