@@ -16,13 +16,34 @@ import (
 
 var netListeners = handles[*p2p.Listener]{what: "listener"}
 
+// latest is the identity of the latest secret: NCCL asks for a connection again and again until it has come about, and
+// making one signs a certificate.
+var latest struct {
+	sync.Mutex
+	secret string
+	id     *identity.Identity
+}
+
+func identityOf(secret string) (*identity.Identity, error) {
+	latest.Lock()
+	defer latest.Unlock()
+	if secret == latest.secret {
+		return latest.id, nil
+	}
+	id, err := identity.New(secret)
+	if err == nil {
+		latest.secret, latest.id = secret, id
+	}
+	return id, err
+}
+
 // netOptions returns how a device's connections are made.
 func netOptions(dev int) (p2p.Options, error) {
 	s, d, err := current(dev)
 	if err != nil {
 		return p2p.Options{}, err
 	}
-	id, err := identity.New(s.Secret)
+	id, err := identityOf(s.Secret)
 	if err != nil {
 		return p2p.Options{}, err
 	}

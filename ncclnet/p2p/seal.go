@@ -93,6 +93,8 @@ func (o *Options) seal(lanes []*identity.Greeting) error {
 		if err == nil {
 			err = o.kernel.seal(g.Below(), ktls.Keys{Out: out, In: in})
 		}
+		clear(out)
+		clear(in)
 		if err != nil {
 			return fmt.Errorf("seal the connection (MCAST_NET_TLS=off leaves it in the clear): %w", err)
 		}

@@ -46,7 +46,7 @@ func (p *pretence) kernel() kernel {
 	return kernel{func() error { return p.unable }, func(_ net.Conn, k ktls.Keys) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.keys = append(p.keys, k)
+		p.keys = append(p.keys, ktls.Keys{Out: bytes.Clone(k.Out), In: bytes.Clone(k.In)})
 		return nil
 	}}
 }
