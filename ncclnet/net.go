@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
@@ -15,13 +16,34 @@ import (
 
 var netListeners = handles[*p2p.Listener]{what: "listener"}
 
+// latest is the identity of the latest secret: NCCL asks for a connection again and again until it has come about, and
+// making one signs a certificate.
+var latest struct {
+	sync.Mutex
+	secret string
+	id     *identity.Identity
+}
+
+func identityOf(secret string) (*identity.Identity, error) {
+	latest.Lock()
+	defer latest.Unlock()
+	if secret == latest.secret {
+		return latest.id, nil
+	}
+	id, err := identity.New(secret)
+	if err == nil {
+		latest.secret, latest.id = secret, id
+	}
+	return id, err
+}
+
 // netOptions returns how a device's connections are made.
 func netOptions(dev int) (p2p.Options, error) {
 	s, d, err := current(dev)
 	if err != nil {
 		return p2p.Options{}, err
 	}
-	id, err := identity.New(s.Secret)
+	id, err := identityOf(s.Secret)
 	if err != nil {
 		return p2p.Options{}, err
 	}
@@ -32,10 +54,21 @@ func netOptions(dev int) (p2p.Options, error) {
 		}
 	}
 	return p2p.Options{
-		Addr: d.Addr, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, Timeout: s.Timeout,
-		Log:  func(line string) { say(C.NCCL_LOG_INFO, line) },
-		Warn: func(line string) { say(C.NCCL_LOG_WARN, line) },
+		Addr: d.Addr, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, TLS: s.NetTLS, Timeout: s.Timeout,
+		Log:      func(line string) { say(C.NCCL_LOG_INFO, line) },
+		Warn:     func(line string) { say(C.NCCL_LOG_WARN, line) },
+		Unsealed: unsealed,
 	}, nil
+}
+
+var unsealedOnce sync.Once
+
+// unsealed warns, once a process, that the secret does not protect messages.
+func unsealed(why error) {
+	unsealedOnce.Do(func() {
+		say(C.NCCL_LOG_WARN, fmt.Sprintf("NCCL's point-to-point messages can be read and changed on their way, MCAST_SECRET or not: %v "+
+			"(MCAST_NET_TLS=require makes that an error, off ends this warning)", why))
+	})
 }
 
 //export goNetListen

@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		Fabric: "auto", Multicast: "auto", Nodes: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
 		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn, Metrics: "auto", Trace: "auto",
 		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second, Checksum: "off",
-		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
+		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", NetTLS: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
 	}, s)
 	require.Equal(t, s, Default())
 }

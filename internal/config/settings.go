@@ -59,6 +59,7 @@ type Settings struct {
 	NetFabric          string // "auto", "shm", "tcp" or "verbs"
 	NetLanes           int
 	NetZerocopy        string // "auto", "on" or "off"
+	NetTLS             string // "auto", "require" or "off"
 	Driver             string // "auto", "agent" or "caller"
 	GPUMemory          string // "host", "coherent" or "dmabuf"
 	CollNetDevices     int    // 0: the library chooses

@@ -116,6 +116,8 @@ var table = []Variable{
 		"TCP connections, or queue pairs of RDMA devices, that a large message to one peer is spread over; the lesser of the two ends' counts."),
 	row("MCAST_NET_ZEROCOPY", "auto", func(s *Settings) *string { return &s.NetZerocopy }, choice("auto", "on", "off"),
 		"Whether large messages are sent from where they lie (MSG_ZEROCOPY); auto tries it and stops when the kernel copies all the same."),
+	row("MCAST_NET_TLS", "auto", func(s *Settings) *string { return &s.NetTLS }, choice("auto", "require", "off"),
+		"With a secret: whether the kernel seals NCCL's point-to-point messages over TCP (TLS, AES-256-GCM); auto: where the kernels of both ends can (modprobe tls), and a warning says so where they go in the clear; require fails there."),
 	row("MCAST_DRIVER", "auto", func(s *Settings) *string { return &s.Driver }, choice("auto", "agent", "caller"),
 		"Who moves CollNet's bytes: agent, a thread of its own; caller, the thread of NCCL that asks whether an operation is done; auto takes caller where the process may run on fewer than 4 cores."),
 	row("MCAST_GPU_MEMORY", "host", func(s *Settings) *string { return &s.GPUMemory }, choice("host", "coherent", "dmabuf"),

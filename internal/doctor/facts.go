@@ -61,6 +61,8 @@ type Settings struct {
 	Set     map[string]string `json:"set"` // MCAST_*, and of others those that concern networks
 	Bad     string            `json:"bad"`
 	Unknown []string          `json:"unknown"`
+	// Secret tells secrets apart without giving them away (identity.Identity.Name); empty: there is none.
+	Secret string `json:"secret"`
 }
 
 // Choice is the interface that the library takes.

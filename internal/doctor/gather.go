@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // Options say how to look.
@@ -134,8 +135,19 @@ func (g *gatherer) variables() {
 		s.Bad = strings.ReplaceAll(err.Error(), "\n", "; ")
 		g.settings = config.Default()
 		g.settings.Interface = all["MCAST_IFACE"]
+	} else if s.Secret, err = digest(g.settings.Secret); err != nil {
+		s.Bad = err.Error()
 	}
 	g.Settings = s
+}
+
+// digest returns what tells a secret apart from others, and does not give it away.
+func digest(secret string) (string, error) {
+	id, err := identity.New(secret)
+	if err != nil {
+		return "", err
+	}
+	return id.Name()
 }
 
 // nccl asks what NCCL would do.

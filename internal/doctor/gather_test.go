@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // TestThisHost holds that there is a report of whatever host runs the tests, as whatever user.
@@ -56,6 +58,22 @@ func TestVariables(t *testing.T) {
 	assert.Contains(t, found[0].What, `MCAST_FABRIC="tcp" is not allowed`)
 	assert.Contains(t, names(found, Warning), "setting-unknown")
 	assert.Equal(t, "lo", f.Chosen.Name, "what is right counts all the same")
+}
+
+// TestSecret: a host tells which secret it has, and not what it is.
+func TestSecret(t *testing.T) {
+	const secret = "correct-horse-battery-staple"
+	f := Gather(t.Context(), Options{Environ: []string{"MCAST_IFACE=lo", "MCAST_SECRET=" + secret}})
+	id, err := identity.New(secret)
+	require.NoError(t, err)
+	name, err := id.Name()
+	require.NoError(t, err)
+	assert.Equal(t, name, f.Settings.Secret)
+	r := NewReport(f)
+	var object bytes.Buffer
+	require.NoError(t, r.WriteJSON(&object))
+	assert.NotContains(t, object.String(), secret)
+	assert.Contains(t, object.String(), name)
 }
 
 func TestHardware(t *testing.T) {

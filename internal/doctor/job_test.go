@@ -71,6 +71,15 @@ var jobSymptoms = []struct {
 		`"0" on host0, host1 and host3, "1408" on host2`,
 		"unset MCAST_CHUNK",
 	},
+	{"secrets-differ", func(h []Facts, _ *Matrix) {
+		h[0].Settings.Secret, h[2].Settings.Secret, h[3].Settings.Secret = "0123456789abcdef", "0123456789abcdef", "0123456789abcdef"
+	}, "MCAST_SECRET", "set, with the digest 0123456789abcdef, on host0, host2 and host3, not set on host1", "the same on all hosts"},
+	{"secrets-differ", func(h []Facts, _ *Matrix) {
+		for i := range h {
+			h[i].Settings.Secret = "0123456789abcdef"
+		}
+		h[3].Settings.Secret = "fedcba9876543210"
+	}, "MCAST_SECRET", "0123456789abcdef, on host0, host1 and host2, set, with the digest fedcba9876543210, on host3", "the same on all hosts"},
 	{"same-address-on-hosts", func(h []Facts, _ *Matrix) {
 		for i := range 2 {
 			h[i].Chosen.Address, eth0(&h[i]).IPv4 = "172.17.0.1", []string{"172.17.0.1/16"}

@@ -12,6 +12,7 @@ import (
 // jobRules are about what hosts have in common, and the paths between them.
 var jobRules = []jobRule{
 	{"settings-differ", settingsDiffer},
+	{"secrets-differ", secretsDiffer},
 	{"same-address-on-hosts", sameAddressOnHosts},
 	{"families-differ", familiesDiffer},
 	{"networks-differ", networksDiffer},
@@ -79,6 +80,22 @@ func settingsDiffer(j *job) (found []Finding) {
 			"ranks with different values do not join", "the same on all hosts, or unset "+at.Name))...)
 	}
 	return found
+}
+
+// secretsDiffer compares the secrets of hosts, of which each tells a digest.
+func secretsDiffer(j *job) []Finding {
+	groups := j.differing(func(host int) string {
+		switch s := j.hosts[host].Settings; {
+		case s.Bad != "":
+			return "" // which is a finding of that host's
+		case s.Secret == "":
+			return "not set"
+		default:
+			return "set, with the digest " + s.Secret + ","
+		}
+	})
+	return j.odd(groups, one(groups != nil, Fault, "MCAST_SECRET", "it (or MCAST_SECRET_FILE) is "+j.spell(groups),
+		"ranks of different secrets, or some with and some without one, do not join", "the same on all hosts, or unset both on all"))
 }
 
 // sameAddressOnHosts finds an address by which ranks would reach the wrong host.

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
@@ -42,14 +44,21 @@ const (
 
 var (
 	errStranger = errors.New("not a torch-mcast rendezvous")
+	errSecret   = errors.New("a greeting of one who has a secret")
 	errNoAnswer = errors.New("it listens, and has not answered")
 )
 
 // refusal is what rank 0 tells a rank that it cannot serve.
 type refusal string
 
-// otherJob is the refusal of a rank with another Key.
-const otherJob refusal = "rendezvous: rank 0 of another job listens there by now"
+const (
+	// otherJob is the refusal of a rank with another Key.
+	otherJob refusal = "rendezvous: rank 0 of another job listens there by now"
+	// Those of ranks that have not the secret of rank 0; who has none, or is told by one that has none, hears it in the clear.
+	wrongSecret refusal = "rendezvous: rank 0 has another MCAST_SECRET than this rank; want the same on all"
+	noSecret    refusal = "rendezvous: rank 0 has MCAST_SECRET (or MCAST_SECRET_FILE) and this rank has none; want the same on all"
+	onlySecret  refusal = "rendezvous: this rank has MCAST_SECRET (or MCAST_SECRET_FILE) and rank 0 has none; want the same on all"
+)
 
 func (r refusal) Error() string { return string(r) }
 
@@ -176,12 +185,19 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 	guests := make([]net.Conn, size)
 	inside, leave := context.WithCancel(ctx)
 	arrivals := make(chan arrival)
+	var without atomic.Pointer[string] // who has not the secret was turned away
 	var served sync.WaitGroup
 	served.Go(func() {
 		acceptor.Serve(ln, acceptor.Patience, func(conn net.Conn, proven func() bool) {
 			var g greeting
 			greeted, err := m.Identity.Accept(conn)
-			if err != nil || g.read(greeted) != nil || !proven() {
+			if err == nil {
+				err = g.read(greeted)
+			}
+			if said := m.strange(conn, err); said != "" {
+				without.Store(&said)
+			}
+			if err != nil || !proven() {
 				return
 			}
 			select {
@@ -199,6 +215,9 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 	for missing := size - 1; missing > 0; {
 		select {
 		case <-ctx.Done():
+			if said := without.Load(); said != nil && turnedAway == "" {
+				turnedAway = *said
+			}
 			err := fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
 			return guests, &missingError{1 + slices.Index(guests[1:], nil), err}
 		case a := <-arrivals:
@@ -224,6 +243,32 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 		}
 	}
 	return guests, nil
+}
+
+// strange tells a rank that has not the secret of this one, as far as its greeting shows that it is a rank, why it is turned
+// away, and returns what there is to say of it here.
+func (m Meeting) strange(conn net.Conn, err error) (said string) {
+	var why refusal
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, identity.ErrOther): // it knows
+		return "; a process with another MCAST_SECRET was turned away"
+	case begins(identity.Heard(err), greetingMagic):
+		why, said = noSecret, "; a process without MCAST_SECRET was turned away"
+	case m.Identity == nil && errors.Is(err, errSecret):
+		why, said = onlySecret, "; a process with MCAST_SECRET was turned away, and this one has none"
+	default:
+		return ""
+	}
+	_, _ = conn.Write(putAnswer(1, [][]byte{[]byte(why)})) // it tries again otherwise
+	_, _ = io.Copy(io.Discard, conn)                       // what is left unread would have it reset, and the answer lost
+	return said
+}
+
+// begins tells whether bytes are the first of a number.
+func begins(b []byte, magic uint64) bool {
+	return len(b) > 0 && bytes.HasPrefix(binary.BigEndian.AppendUint64(nil, magic), b)
 }
 
 // missingError is about the first rank that has not come to the rendezvous, or was lost there.
@@ -295,7 +340,12 @@ func (m Meeting) visitOnce(ctx context.Context, n Network, addr string, size int
 	})
 	defer stop()
 	greeted, err := m.Identity.Dial(conn)
-	if err == nil {
+	switch {
+	case errors.Is(err, identity.ErrOther):
+		return nil, wrongSecret
+	case begins(identity.Heard(err), answerMagic):
+		return nil, onlySecret
+	case err == nil:
 		_, err = greeted.Write(message)
 	}
 	if err == nil {
@@ -354,6 +404,9 @@ func (g *greeting) read(r io.Reader) error {
 		return err
 	}
 	n := binary.BigEndian.Uint32(head[24:])
+	if identity.Begins(head[:]) {
+		return errSecret
+	}
 	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxPart {
 		return errStranger
 	}

@@ -168,13 +168,11 @@ func TestRendezvousWithSecret(t *testing.T) {
 		}
 		host <- blobs
 	}()
-	for _, text := range []string{"", otherSecret} {
+	for text, want := range map[string]refusal{"": noSecret, otherSecret: wrongSecret} {
 		m, err := NewMeeting(0, text)
 		require.NoError(t, err)
-		short, cancel := context.WithTimeoutCause(ctx, 200*time.Millisecond, errors.New("enough"))
-		_, err = m.Rendezvous(short, ln.Addr().String(), 1, 2, []byte("stranger"))
-		require.Error(t, err)
-		cancel()
+		_, err = m.Rendezvous(ctx, ln.Addr().String(), 1, 2, []byte("stranger"))
+		require.ErrorIs(t, err, want)
 	}
 	blobs, err := ours.Rendezvous(ctx, ln.Addr().String(), 1, 2, []byte("one"))
 	require.NoError(t, err)
@@ -218,4 +216,67 @@ func TestOneSealerAColumn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who meets rank 0 with another secret, or where one of them has none, is told so at once; rank 0, which takes them for
+// strangers, says in the end who came.
+func TestRendezvousOfDifferentSecrets(t *testing.T) {
+	for _, c := range []struct {
+		zero, one string
+		told      refusal
+		says      string
+	}{
+		{secret, "", noSecret, "a process without MCAST_SECRET was turned away"},
+		{"", secret, onlySecret, "a process with MCAST_SECRET was turned away, and this one has none"},
+		{secret, otherSecret, wrongSecret, "a process with another MCAST_SECRET was turned away"},
+	} {
+		ln := watched{listen(t), make(chan struct{}, 1)}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			m, err := NewMeeting(0, c.zero)
+			if err == nil {
+				_, err = m.RendezvousOn(ctx, ln, 2, []byte("zero"))
+			}
+			failed <- err
+		}()
+		m, err := NewMeeting(0, c.one)
+		require.NoError(t, err)
+		_, err = m.Rendezvous(t.Context(), ln.Addr().String(), 1, 2, []byte("one"))
+		require.ErrorIs(t, err, c.told)
+		<-ln.closed // what rank 0 has against it is known
+		cancel(errors.New("enough"))
+		err = <-failed
+		require.ErrorContains(t, err, "rank 1 of 2 has not come: enough; "+c.says)
+		for _, text := range []string{secret, otherSecret} {
+			require.NotContains(t, err.Error(), text)
+		}
+	}
+}
+
+// watched tells of each connection that it has accepted when that is closed.
+type watched struct {
+	net.Listener
+	closed chan struct{}
+}
+
+func (w watched) Accept() (net.Conn, error) {
+	c, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{Conn: c, closed: w.closed}, nil
+}
+
+type watchedConn struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c *watchedConn) Close() error {
+	select {
+	case c.closed <- struct{}{}:
+	default:
+	}
+	return c.Conn.Close()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Secret admits members to a node. It must never be logged.
@@ -89,7 +90,7 @@ type keys struct{ out, in []byte }
 func follow(g *identity.Greeting) (net.Conn, *keys, error) {
 	var k keys
 	var err error
-	if k.out, k.in, err = g.Secrets("slots"); err != nil {
+	if k.out, k.in, err = g.Keys("slots", seal.KeySize); err != nil {
 		return nil, nil, err
 	}
 	conn, err := g.Follow()

@@ -8,12 +8,14 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // arrival is a connection in the making, on the listener's side. The goroutine
 // of lane 0 makes it; those of the other sockets hand theirs in and wait for it.
 type arrival struct {
-	lanes   [MaxLanes]net.Conn
+	lanes   [MaxLanes]*identity.Greeting
 	ring    int           // descriptor, or noRing, or ringTaken
 	changed chan struct{} // holds a token when something came
 	done    chan struct{} // closed when lane 0 needs the rest no more
@@ -104,7 +106,7 @@ func (l *Listener) greetLane(c net.Conn, proven func() bool) {
 		if a.lanes[g.lane] != nil {
 			return false
 		}
-		a.lanes[g.lane] = c
+		a.lanes[g.lane] = greeted
 		return true
 	})
 	switch {
@@ -194,7 +196,7 @@ func descriptor(oob []byte) (int, error) {
 func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	first := a.lanes[0]
 	both := g.offer & l.place.fabrics
-	ans := answer{lanes: min(g.lanes, l.opts.lanesOf(first)), fabric: tcp}
+	ans := answer{lanes: min(g.lanes, l.opts.lanesOf(first)), fabric: tcp, seal: l.opts.stance}
 	sockets := ans.lanes
 	switch {
 	case both&verbs != 0:
@@ -209,6 +211,10 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	}
 	if ans.fabric == 0 {
 		return fmt.Errorf("this end allows %v, the peer %v", l.place.fabrics, g.offer)
+	}
+	sealed, err := l.opts.sealed(ans.fabric, g.seal)
+	if err != nil {
+		return err
 	}
 	ring := noRing
 	has := func() bool {
@@ -230,22 +236,25 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	}
 	var pairs *queues
 	if ans.fabric == verbs {
-		var err error
 		if pairs, err = l.opts.Device.acceptQueues(first, ans.lanes, l.opts.Timeout); err != nil {
 			return err
 		}
 		defer pairs.close()
 	}
-	comm, err := open(&l.opts, false, a.lanes[:sockets], ring, pairs)
+	comm, err := open(&l.opts, false, below(a.lanes[:sockets]), ring, pairs, sealed)
 	if err != nil {
 		return err
 	}
 	ans.ready = true
-	if _, err := first.Write(ans.bytes()); err != nil {
+	_, err = first.Write(ans.bytes())
+	if err == nil && sealed { // what the peer has sent since is read behind it
+		err = l.opts.seal(a.lanes[:sockets])
+	}
+	if err != nil {
 		Wrap(comm).Close()
 		return err
 	}
-	l.opts.note("p2p: from %v over %v, lanes %d", first.RemoteAddr(), ans.fabric, ans.lanes)
+	l.opts.note("p2p: from %v over %v, lanes %d%s", first.RemoteAddr(), ans.fabric, ans.lanes, spell(sealed))
 	l.finish(result{comm: comm})
 	return nil
 }

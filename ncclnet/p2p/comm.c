@@ -43,6 +43,11 @@ void p2p_lost(struct p2p_comm *c, const char *doing)
 		p2p_fail(c, P2P_E_REMOTE, P2P_UNANSWERED, c->timeout, segment);
 		return;
 	}
+	if (c->sealed && (errno == EBADMSG || errno == EMSGSIZE || errno == EINVAL)) { /* EINVAL, EMSGSIZE: a record's header */
+		p2p_socket_clear(&c->lane[0]); /* so that the peer can be told */
+		p2p_fail(c, P2P_E_SYSTEM, "%s: what came is not what the peer has sent: somebody on the path has changed it", doing);
+		return;
+	}
 	switch (errno) {
 	case EPIPE:
 	case ESHUTDOWN:
@@ -260,7 +265,9 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	c->sending = s->sending;
 	c->lanes = s->lanes;
 	c->verbs = s->verbs;
-	c->zerocopy = s->sending && ring == NULL && s->verbs == NULL ? s->zerocopy : 0;
+	c->sealed = s->sealed;
+	/* TLS takes no MSG_ZEROCOPY: what it seals it copies. */
+	c->zerocopy = s->sending && ring == NULL && s->verbs == NULL && !s->sealed ? s->zerocopy : 0;
 	c->timeout = s->timeout;
 	c->cut = s->cut ? s->cut : CUT;
 	c->free = UINT32_MAX;

@@ -19,8 +19,8 @@ import (
 
 // open turns the sockets of a connection, and its ring unless that is negative, and
 // its queue pairs unless they are nil, into a comm. The sockets and the ring stay the
-// caller's, who closes them.
-func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues) (comm unsafe.Pointer, err error) {
+// caller's, who closes them. sealed: the kernel seals what the comm sends and receives.
+func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues, sealed bool) (comm unsafe.Pointer, err error) {
 	peer := C.CString(conns[0].RemoteAddr().String())
 	defer C.free(unsafe.Pointer(peer))
 	s := C.struct_p2p_setup{
@@ -29,6 +29,9 @@ func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues) (
 	}
 	if sending {
 		s.sending = 1
+	}
+	if sealed {
+		s.sealed = 1
 	}
 	if pairs != nil {
 		s.verbs = pairs.v

@@ -66,6 +66,7 @@ struct lane {
 	/* Requests with a share on this lane, in order. */
 	struct p2p_request *queue[P2P_IN_FLIGHT];
 	unsigned first, last;
+	unsigned settled; /* those before it need this lane no more; first, but where the kernel seals */
 	size_t moved; /* bytes of the first one's header and share */
 
 	/* Bytes read too early: a header, or some of what follows. */
@@ -84,6 +85,9 @@ struct lane {
 	uint32_t pinned, released;
 	struct p2p_request *owner[PINS];
 
+	/* Of a sealed lane: bytes that the kernel has taken; what TCP had before, see p2p_seal_settle. */
+	uint64_t taken, before;
+
 	/* The watch's: the kernel's counts of segments that came in, and of retransmissions by then. */
 	uint32_t heard, retried;
 	/* The watch's: bytes acknowledged, and since when (ms) no more are though they should be; 0: they are. */
@@ -91,7 +95,7 @@ struct lane {
 };
 
 struct p2p_comm {
-	int sending, lanes, zerocopy;
+	int sending, lanes, zerocopy, sealed;
 	unsigned timeout;
 	int error;
 	int gone; /* the peer closed its end */
@@ -141,6 +145,7 @@ static inline void p2p_event_moved(struct p2p_request *r)
 /* frame.c: one step of progress; true if something moved. */
 int p2p_step(struct p2p_comm *c);
 void p2p_push(struct lane *l, struct p2p_request *r);
+void p2p_settle(struct lane *l); /* requests whose share has moved need this lane no more */
 /* The part of a message that lies on a lane; may be empty. */
 size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at);
 
@@ -158,6 +163,7 @@ void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that w
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* tells the peer why: a sender, or either end where a device moves the bytes */
 void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender to a device what has been received */
+void p2p_socket_clear(struct lane *l); /* takes the error that a connection holds */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 
@@ -172,6 +178,10 @@ void p2p_watch_add(struct p2p_comm *c);
 /* Ends the connection. False if the watch keeps the comm until what was sent has
  * arrived, and frees it then. */
 int p2p_watch_close(struct p2p_comm *c);
+
+/* seal.c: a comm that sends and is sealed. */
+int p2p_seal_begin(struct lane *l);  /* before anything is sent; -1 with errno */
+int p2p_seal_settle(struct lane *l); /* true if TCP has all that was taken */
 
 /* ring.c */
 extern const struct stream p2p_ring;

@@ -180,82 +180,85 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	sizes = append(sizes, 5<<20+3)
-	forKinds(t, func(t *testing.T, o Options) {
-		send, recv := pair(t, o, o)
-		from, to := memory(t, 6<<20), memory(t, 6<<20)
-		for i, n := range sizes {
-			for _, room := range []int{n, n + 1, n + 4096} {
-				paint(from[:n], uint64(i))
-				clear(to[:room+1])
-				r := must(t)(recv.Irecv(to[:room]))
-				s := must(t)(send.Isend(from[:n]))
-				got := finish(t, s, r)
-				if got[0] != n || got[1] != n {
-					t.Fatalf("sizes %v of a message of %d", got, n)
-				}
-				checkPaint(t, to[:n], uint64(i))
-				for j, b := range to[n : room+1] {
-					if b != 0 {
-						t.Fatalf("byte %d past a message of %d was written", j, n)
-					}
-				}
-			}
-		}
-	})
+	forKinds(t, func(t *testing.T, o Options) { ofSizes(t, o, sizes) })
 }
 
-func TestInFlight(t *testing.T) {
-	forKinds(t, func(t *testing.T, o Options) {
-		send, recv := pair(t, o, o)
-		for _, n := range []int{0, 1, 100, 70000, 300000} {
-			from, to := memory(t, 32*n), memory(t, 32*n)
-			var ss, rs []*Request
-			for i := range 32 {
-				paint(from[i*n:(i+1)*n], uint64(i))
-				ss = append(ss, must(t)(send.Isend(from[i*n:(i+1)*n])))
-				rs = append(rs, must(t)(recv.Irecv(to[i*n:(i+1)*n])))
+// ofSizes moves a message of each size, into as much room and into more.
+func ofSizes(t *testing.T, o Options, sizes []int) {
+	send, recv := pair(t, o, o)
+	from, to := memory(t, 6<<20), memory(t, 6<<20)
+	for i, n := range sizes {
+		for _, room := range []int{n, n + 1, n + 4096} {
+			paint(from[:n], uint64(i))
+			clear(to[:room+1])
+			r := must(t)(recv.Irecv(to[:room]))
+			s := must(t)(send.Isend(from[:n]))
+			got := finish(t, s, r)
+			if got[0] != n || got[1] != n {
+				t.Fatalf("sizes %v of a message of %d", got, n)
 			}
-			for range 3 {
-				if r, err := send.Isend(from[:n]); r != nil || err != nil {
-					t.Fatalf("send 33 of 32: %v, %v", r, err)
+			checkPaint(t, to[:n], uint64(i))
+			for j, b := range to[n : room+1] {
+				if b != 0 {
+					t.Fatalf("byte %d past a message of %d was written", j, n)
 				}
-				if r, err := recv.Irecv(to[:n]); r != nil || err != nil {
-					t.Fatalf("receive 33 of 32: %v, %v", r, err)
-				}
-			}
-			for i, size := range finish(t, append(ss, rs...)...) {
-				if size != n {
-					t.Fatalf("request %d: %d bytes, not %d", i, size, n)
-				}
-			}
-			for i := range 32 {
-				checkPaint(t, to[i*n:(i+1)*n], uint64(i))
 			}
 		}
-	})
+	}
 }
 
-func TestMismatch(t *testing.T) {
-	forKinds(t, func(t *testing.T, o Options) {
-		for _, n := range []int{1, 5000, 2 << 20} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				send, recv := pair(t, o, o)
-				from, to := memory(t, n), memory(t, n)
-				must(t)(send.Isend(from))
-				r := must(t)(recv.Irecv(to[:n-1]))
-				if e := fails(t, r); e.Code != Mismatch {
-					t.Fatal(e)
-				}
-				if _, err := recv.Irecv(to); err == nil {
-					t.Fatal("a comm that failed takes a receive")
-				}
-				// The sender may be done with this message, but not with 32 more.
-				if e := failsSending(t, send, from); e.Code != Mismatch {
-					t.Fatal(e)
-				}
-			})
+func TestInFlight(t *testing.T) { forKinds(t, inFlight) }
+
+func inFlight(t *testing.T, o Options) {
+	send, recv := pair(t, o, o)
+	for _, n := range []int{0, 1, 100, 70000, 300000} {
+		from, to := memory(t, 32*n), memory(t, 32*n)
+		var ss, rs []*Request
+		for i := range 32 {
+			paint(from[i*n:(i+1)*n], uint64(i))
+			ss = append(ss, must(t)(send.Isend(from[i*n:(i+1)*n])))
+			rs = append(rs, must(t)(recv.Irecv(to[i*n:(i+1)*n])))
 		}
-	})
+		for range 3 {
+			if r, err := send.Isend(from[:n]); r != nil || err != nil {
+				t.Fatalf("send 33 of 32: %v, %v", r, err)
+			}
+			if r, err := recv.Irecv(to[:n]); r != nil || err != nil {
+				t.Fatalf("receive 33 of 32: %v, %v", r, err)
+			}
+		}
+		for i, size := range finish(t, append(ss, rs...)...) {
+			if size != n {
+				t.Fatalf("request %d: %d bytes, not %d", i, size, n)
+			}
+		}
+		for i := range 32 {
+			checkPaint(t, to[i*n:(i+1)*n], uint64(i))
+		}
+	}
+}
+
+func TestMismatch(t *testing.T) { forKinds(t, mismatch) }
+
+func mismatch(t *testing.T, o Options) {
+	for _, n := range []int{1, 5000, 2 << 20} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			send, recv := pair(t, o, o)
+			from, to := memory(t, n), memory(t, n)
+			must(t)(send.Isend(from))
+			r := must(t)(recv.Irecv(to[:n-1]))
+			if e := fails(t, r); e.Code != Mismatch {
+				t.Fatal(e)
+			}
+			if _, err := recv.Irecv(to); err == nil {
+				t.Fatal("a comm that failed takes a receive")
+			}
+			// The sender may be done with this message, but not with 32 more.
+			if e := failsSending(t, send, from); e.Code != Mismatch {
+				t.Fatal(e)
+			}
+		})
+	}
 }
 
 // failsSending sends until that fails. Requests that are done leave room.

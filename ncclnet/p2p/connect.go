@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -107,7 +108,7 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 func (a *attempt) run() (unsafe.Pointer, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), a.opts.Timeout, errSlow)
 	defer cancel()
-	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics}
+	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.stance}
 	if g.offer == 0 {
 		return nil, fmt.Errorf("this end allows %v, the peer %v", a.opts.fabrics(), a.place.fabrics)
 	}
@@ -124,32 +125,36 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 			defer unix.Close(ring) //nolint:errcheck // the mapping keeps the memory
 		}
 	}
-	var conns []net.Conn
+	var lanes []*identity.Greeting
 	defer func() {
-		for _, c := range conns {
+		for _, c := range below(lanes) {
 			_ = c.Close()
 		}
 	}()
 	dial := func(g greeting) error {
 		c, err := a.dial(ctx, g)
 		if err == nil {
-			conns = append(conns, c)
+			lanes = append(lanes, c)
 		}
 		return err
 	}
 	if err := dial(g); err != nil {
 		return nil, err
 	}
-	ans, err := readAnswer(conns[0], false)
+	ans, err := readAnswer(lanes[0], false)
 	if err != nil {
 		return nil, err
 	}
 	if ans.fabric&g.offer == 0 || ans.lanes > g.lanes {
 		return nil, fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
 	}
+	sealed, err := a.opts.sealed(ans.fabric, ans.seal)
+	if err != nil {
+		return nil, err
+	}
 	var pairs *queues
 	if ans.fabric == verbs {
-		if pairs, err = a.opts.Device.connectQueues(conns[0], ans.lanes, a.opts.Timeout); err != nil {
+		if pairs, err = a.opts.Device.connectQueues(lanes[0], ans.lanes, a.opts.Timeout); err != nil {
 			return nil, err
 		}
 		defer pairs.close()
@@ -159,18 +164,23 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 			return nil, err
 		}
 	}
-	if _, err := readAnswer(conns[0], true); err != nil {
+	if _, err := readAnswer(lanes[0], true); err != nil {
 		return nil, err
 	}
 	if ans.fabric != shm && ring >= 0 {
 		ring = -1 // closed all the same
 	}
-	a.opts.note("p2p: to %v over %v, lanes %d", a.place.addr, ans.fabric, ans.lanes)
-	return open(&a.opts, true, conns, ring, pairs)
+	if sealed {
+		if err := a.opts.seal(lanes); err != nil {
+			return nil, err
+		}
+	}
+	a.opts.note("p2p: to %v over %v, lanes %d%s", a.place.addr, ans.fabric, ans.lanes, spell(sealed))
+	return open(&a.opts, true, below(lanes), ring, pairs, sealed)
 }
 
 // dial opens one lane and greets on it.
-func (a *attempt) dial(ctx context.Context, g greeting) (net.Conn, error) {
+func (a *attempt) dial(ctx context.Context, g greeting) (*identity.Greeting, error) {
 	d := net.Dialer{KeepAlive: -1}
 	if local := a.opts.Addr.Unmap(); local.IsValid() && local.Is4() == a.place.addr.Addr().Is4() {
 		d.LocalAddr = &net.TCPAddr{IP: local.AsSlice(), Zone: local.Zone()}
@@ -192,7 +202,7 @@ func (a *attempt) dial(ctx context.Context, g greeting) (net.Conn, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	return c, nil
+	return greeted, nil
 }
 
 // pass makes a ring and gives it to the listener, which must be on this host and

@@ -16,13 +16,18 @@ enum {
 
 void p2p_push(struct lane *l, struct p2p_request *r) { l->queue[l->last++ % P2P_IN_FLIGHT] = r; }
 
+void p2p_settle(struct lane *l)
+{
+	while (l->settled != l->first)
+		l->queue[l->settled++ % P2P_IN_FLIGHT]->pending--;
+}
+
 static void pop(struct lane *l)
 {
-	struct p2p_request *r = l->queue[l->first++ % P2P_IN_FLIGHT];
-
+	p2p_event_moved(l->queue[l->first++ % P2P_IN_FLIGHT]);
 	l->moved = 0;
-	r->pending--;
-	p2p_event_moved(r);
+	if (!l->comm->sealed || !l->comm->sending)
+		p2p_settle(l);
 }
 
 size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at)
@@ -117,6 +122,7 @@ static int send_lane(struct lane *l)
 		if (n <= 0)
 			break;
 		total += (size_t)n;
+		l->taken += (size_t)n;
 		advance(l, (size_t)n);
 		if ((size_t)n < wanted)
 			break;
@@ -137,11 +143,11 @@ static size_t ahead(const struct lane *l, size_t len)
 	return l->ahead - (l->to - l->from);
 }
 
-/* Whether to look at the next message before taking it, which copies it twice: where the messages of late
+/* Whether to look at the next message before taking it (not where it is sealed: it is kept whole then), which copies it twice: where the messages of late
  * were small enough for the staging room, and somebody waits for this one, or a copy is for nothing. */
 static int peeks(const struct lane *l)
 {
-	return l->patient && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
+	return !l->comm->sealed && l->patient && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
 }
 
 /* Reads len bytes to data and then into the staging room, as far as there are
@@ -287,9 +293,10 @@ int p2p_step(struct p2p_comm *c)
 
 		if (l->pinned != l->released)
 			moved |= p2p_socket_release(l);
-		if (l->first == l->last || l->ended)
-			continue;
-		moved |= c->sending ? send_lane(l) : recv_lane(l);
+		if (l->first != l->last && !l->ended)
+			moved |= c->sending ? send_lane(l) : recv_lane(l);
+		if (l->settled != l->first && !c->error)
+			moved |= p2p_seal_settle(l);
 	}
 	if (!c->sending && !moved && !c->error)
 		check_end(c);

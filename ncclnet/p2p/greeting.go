@@ -15,6 +15,7 @@ type greeting struct {
 	lane  int    // 0, which agrees on the rest, or a further one; ignored with a ring
 	lanes int    // that the connecting end would open
 	offer fabrics
+	seal  stance
 }
 
 const greetingSize = 32
@@ -30,7 +31,8 @@ func (g greeting) bytes() []byte {
 	b = binary.LittleEndian.AppendUint64(b, g.id)
 	b = binary.LittleEndian.AppendUint16(b, uint16(g.lanes))
 	b = binary.LittleEndian.AppendUint16(b, uint16(g.offer))
-	return binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(g.seal))
+	return binary.LittleEndian.AppendUint16(b, 0)
 }
 
 func parseGreeting(b []byte, key uint64) (greeting, error) {
@@ -41,6 +43,7 @@ func parseGreeting(b []byte, key uint64) (greeting, error) {
 	g := greeting{
 		key: key, lane: int(binary.LittleEndian.Uint16(b[6:])), id: binary.LittleEndian.Uint64(b[16:]),
 		lanes: int(binary.LittleEndian.Uint16(b[24:])), offer: fabrics(binary.LittleEndian.Uint16(b[26:])),
+		seal: stance(binary.LittleEndian.Uint16(b[28:])),
 	}
 	if g.lane >= MaxLanes || g.lanes < 1 || g.lanes > MaxLanes {
 		return greeting{}, errStranger
@@ -54,6 +57,7 @@ type answer struct {
 	ready  bool
 	lanes  int
 	fabric fabrics // none: there is no fabric that both ends allow
+	seal   stance
 }
 
 const answerSize = 16
@@ -66,6 +70,7 @@ func (a answer) bytes() []byte {
 	}
 	binary.LittleEndian.PutUint16(b[6:], uint16(a.lanes))
 	binary.LittleEndian.PutUint16(b[8:], uint16(a.fabric))
+	binary.LittleEndian.PutUint16(b[10:], uint16(a.seal))
 	return b
 }
 
@@ -77,7 +82,10 @@ func readAnswer(c net.Conn, ready bool) (answer, error) {
 		}
 		return answer{}, err
 	}
-	a := answer{ready: b[4] == 1, lanes: int(binary.LittleEndian.Uint16(b[6:])), fabric: fabrics(binary.LittleEndian.Uint16(b[8:]))}
+	a := answer{
+		ready: b[4] == 1, lanes: int(binary.LittleEndian.Uint16(b[6:])), fabric: fabrics(binary.LittleEndian.Uint16(b[8:])),
+		seal: stance(binary.LittleEndian.Uint16(b[10:])),
+	}
 	if binary.LittleEndian.Uint32(b) != magic || a.ready != ready || a.lanes < 1 || a.lanes > MaxLanes {
 		return answer{}, fmt.Errorf("what answers is no listener of this library: % x", b)
 	}

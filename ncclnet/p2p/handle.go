@@ -35,7 +35,7 @@ const (
 
 const (
 	magic   = 0x5032434d // "MC2P"
-	version = 2          // of handles, greetings and frames
+	version = 3          // of handles, greetings and frames
 )
 
 var (

@@ -28,9 +28,12 @@ type Listener struct {
 	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
 
-// greetTime is how long a connection may take over its greeting. Longer than acceptor.Patience, for
-// nobody connects again.
-const greetTime = 5 * time.Second
+// How long a connection may take over its greeting. Longer than acceptor.Patience, for nobody connects again; with a
+// secret both ends compute, and where hundreds come at once they wait for a core.
+const (
+	greetTime  = 5 * time.Second
+	secretTime = 20 * time.Second
+)
 
 var errSlow = errors.New("the timeout for a connection is over")
 
@@ -73,7 +76,11 @@ func Listen(o Options) (*Listener, error) {
 			l.unix, l.place.fabrics = nil, tcp
 		}
 	}
-	go acceptor.Serve(t, min(greetTime, o.Timeout), l.greetLane)
+	patience := greetTime
+	if o.Identity != nil {
+		patience = secretTime
+	}
+	go acceptor.Serve(t, min(patience, o.Timeout), l.greetLane)
 	if l.unix != nil {
 		go acceptor.Serve(l.unix, min(greetTime, o.Timeout), l.greetRing)
 	}

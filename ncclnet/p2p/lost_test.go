@@ -88,7 +88,7 @@ func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = far.Close() })
-	comm, err := open(&o, true, []net.Conn{near}, noRing, nil)
+	comm, err := open(&o, true, []net.Conn{near}, noRing, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func TestCloseForked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	comm, err := open(&Options{Zerocopy: "on"}, true, []net.Conn{child}, noRing, nil)
+	comm, err := open(&Options{Zerocopy: "on"}, true, []net.Conn{child}, noRing, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,12 +31,17 @@ type Options struct {
 	Fabric   string     // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
 	// Identity is of the secret that both ends prove when they connect; nil: there is none.
 	Identity *identity.Identity
+	TLS      string        // with an Identity: "auto" (""): the kernels seal what goes over TCP where those of both ends can; "require": or it is an error; "off"
 	Device   *Device       // that moves the messages, with "verbs"
 	Timeout  time.Duration // for a connection to come about or be asked for, and for a peer to acknowledge what it was sent; 0: 30 s
 	Log      func(string)  // notes on what was chosen; may be nil
 	Warn     func(string)  // what ended a connection on which nobody may wait; may be nil
+	Unsealed func(error)   // with an Identity and TLS auto: why a connection goes in the clear; may be nil
 
-	fewer int // lanes within a host, if not as many
+	fewer  int // lanes within a host, if not as many
+	kernel kernel
+	stance stance
+	unable error // why stance is not able, unless it declines
 }
 
 // fabrics is a set.
@@ -100,7 +105,7 @@ func (o *Options) check() error {
 	if o.Timeout < 0 {
 		return fmt.Errorf("p2p: timeout of %v; it must be positive", o.Timeout)
 	}
-	return nil
+	return o.checkSeal()
 }
 
 // lanesOf returns how many lanes a connection may have.

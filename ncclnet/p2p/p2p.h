@@ -71,6 +71,7 @@ struct p2p_setup {
 	int memfd;            /* of the ring, stays the caller's; -1: bytes go over the sockets */
 	struct p2p_verbs *verbs; /* queue pairs, taken over on success; there is one socket then. NULL: no device */
 	size_t cut;           /* messages of this many bytes or more use all lanes; 0: the default */
+	int sealed;           /* the kernel seals what the sockets carry once anything is sent (TLS) */
 	int zerocopy;         /* 0 never, 1 always, 2 until the kernel says that it copies */
 	unsigned timeout;     /* ms in which a peer must acknowledge something that was sent; 0: as the kernel has it */
 	const char *peer;     /* for messages, copied */

@@ -129,52 +129,52 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func TestPeerCloses(t *testing.T) {
-	forKinds(t, func(t *testing.T, o Options) {
-		for _, n := range []int{0, 1, 3000, 200000} {
-			// What was sent and is done arrives, though the sender closed.
-			send, recv := once(t, o, o)
-			from, to := memory(t, n), memory(t, n)
-			paint(from, 5)
-			s := must(t)(send.Isend(from))
-			r := must(t)(recv.Irecv(to))
-			late := must(t)(recv.Irecv(to))
-			finishBoth(t, s, late)
-			send.Close()
-			finish(t, r)
-			checkPaint(t, to, 5)
-			if e := fails(t, late); e.Code != Remote {
-				t.Fatal(e)
-			}
-			recv.Close()
+func TestPeerCloses(t *testing.T) { forKinds(t, peerCloses) }
 
-			// A receiver that closes fails the sends, in flight or to come.
-			send, recv = once(t, o, o)
-			big := memory(t, 8<<20)
-			must(t)(send.Isend(big))
-			must(t)(recv.Irecv(big))
-			recv.Close()
-			if e := failsSending(t, send, big); e.Code != Remote {
-				t.Fatal(e)
-			}
-			send.Close()
-
-			// A sender that closes in the middle.
-			send, recv = once(t, o, o)
-			for range 32 {
-				must(t)(send.Isend(big))
-			}
-			var rs []*Request
-			for range 32 {
-				rs = append(rs, must(t)(recv.Irecv(big)))
-			}
-			send.Close()
-			if e := fails(t, rs[31]); e.Code != Remote {
-				t.Fatal(e)
-			}
-			recv.Close()
+func peerCloses(t *testing.T, o Options) {
+	for _, n := range []int{0, 1, 3000, 200000} {
+		// What was sent and is done arrives, though the sender closed.
+		send, recv := once(t, o, o)
+		from, to := memory(t, n), memory(t, n)
+		paint(from, 5)
+		s := must(t)(send.Isend(from))
+		r := must(t)(recv.Irecv(to))
+		late := must(t)(recv.Irecv(to))
+		finishBoth(t, s, late)
+		send.Close()
+		finish(t, r)
+		checkPaint(t, to, 5)
+		if e := fails(t, late); e.Code != Remote {
+			t.Fatal(e)
 		}
-	})
+		recv.Close()
+
+		// A receiver that closes fails the sends, in flight or to come.
+		send, recv = once(t, o, o)
+		big := memory(t, 8<<20)
+		must(t)(send.Isend(big))
+		must(t)(recv.Irecv(big))
+		recv.Close()
+		if e := failsSending(t, send, big); e.Code != Remote {
+			t.Fatal(e)
+		}
+		send.Close()
+
+		// A sender that closes in the middle.
+		send, recv = once(t, o, o)
+		for range 32 {
+			must(t)(send.Isend(big))
+		}
+		var rs []*Request
+		for range 32 {
+			rs = append(rs, must(t)(recv.Irecv(big)))
+		}
+		send.Close()
+		if e := fails(t, rs[31]); e.Code != Remote {
+			t.Fatal(e)
+		}
+		recv.Close()
+	}
 }
 
 // finishBoth tests a send until it is done, and a receive along with it, because

@@ -1,11 +1,13 @@
 /* Lanes that are TCP sockets. */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <linux/errqueue.h> /* needs timespec */
 #include "verbs.h"
@@ -137,6 +139,8 @@ int p2p_socket_setup(struct p2p_comm *c)
 		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof(between)) < 0 ||
 		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries)) < 0)
 			return -1;
+		if (c->sealed && c->sending && p2p_seal_begin(&c->lane[i]) < 0)
+			return -1;
 		if (c->zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)) < 0)
 			c->zerocopy = 0; /* a kernel without it: copy */
 	}
@@ -263,17 +267,38 @@ void p2p_socket_farewell(struct p2p_comm *c)
 	(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void p2p_socket_clear(struct lane *l)
+{
+	int error;
+	socklen_t size = sizeof(error);
+
+	(void)getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+}
+
+/* Has the descriptor stand for a socket that is connected to nobody, which closes the one that it stood for. */
+static int replace(int fd)
+{
+	int nobody = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), ok;
+
+	if (nobody < 0)
+		return 0;
+	ok = dup3(nobody, fd, O_CLOEXEC) == fd;
+	(void)close(nobody);
+	return ok;
+}
+
 /* AF_UNSPEC drops what is queued and resets the connection at once, also where a forked child still has
- * the socket; a linger of 0, where that is not known, only with the last descriptor. */
+ * the socket; a linger of 0, where that is not known, only with the last descriptor. Kernels that seal a
+ * connection refuse AF_UNSPEC, and older ones do it wrong. */
 int p2p_socket_reset(struct lane *l)
 {
 	const struct linger none = {.l_onoff = 1, .l_linger = 0};
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 
-	if (connect(l->fd, &nobody, sizeof(nobody)) == 0)
+	if (!l->comm->sealed && connect(l->fd, &nobody, sizeof(nobody)) == 0)
 		return 1;
 	(void)setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	return 0;
+	return l->comm->sealed && replace(l->fd);
 }
 
 /* The kernel must not send from memory that is the caller's again. What a device sends right now may end. */

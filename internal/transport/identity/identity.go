@@ -39,8 +39,11 @@ type Identity struct {
 	certificate tls.Certificate
 }
 
-// ErrOther says that the other end is not one of us.
-var ErrOther = errors.New("the other end does not know MCAST_SECRET")
+// ErrOther says that the other end has proven another secret than ours.
+var ErrOther = errors.New("the other end has another MCAST_SECRET")
+
+// errOther says that the other end is not one of us.
+var errOther = errors.New("the other end does not know MCAST_SECRET")
 
 // New returns the identity of a secret; nil without one.
 func New(secret string) (*Identity, error) {
@@ -161,32 +164,40 @@ func (i *Identity) serve(conn net.Conn, protocol string) (*Greeting, error) {
 	return &Greeting{Conn: c, below: conn}, prove(c, below)
 }
 
+// Below returns the connection that the greeting is on, on which neither end says anything before it has said and heard
+// all that it says and hears on the greeting.
+func (g *Greeting) Below() net.Conn { return g.below }
+
 // Follow returns what both ends go on with, when each has said and heard all that it says and hears on the greeting.
 func (g *Greeting) Follow() (net.Conn, error) {
-	if _, protected := g.Conn.(*tls.Conn); !protected {
+	if _, ok := g.Conn.(*tls.Conn); !ok {
 		return g.below, nil
 	}
-	out, in, err := g.Secrets("records")
-	if err != nil {
+	var s record.Secrets
+	var err error
+	if s.Out, s.In, err = g.Keys("records", record.SecretSize); err != nil {
 		return nil, err
 	}
-	return record.New(g.below, record.Secrets{Out: out, In: in})
+	return record.New(g.below, s)
 }
 
-// Secrets returns one for each direction, of record.SecretSize bytes, for a purpose beside the connection. They die
-// with the connection: who learns what the greeting has proven cannot derive them (RFC 8446, section 7.5). g is of an
-// identity.
-func (g *Greeting) Secrets(purpose string) (out, in []byte, err error) {
-	state := g.Conn.(*tls.Conn).ConnectionState()
-	both, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-"+purpose, nil, 2*record.SecretSize)
+// Keys returns keys for a purpose, size bytes for each direction, which nobody but the other end has, as In what this
+// one has as Out. They are of the greeting's TLS session (its exporter, RFC 8446, section 7.5), and so of this
+// connection alone. Of no identity there are none.
+func (g *Greeting) Keys(purpose string, size int) (out, in []byte, err error) {
+	c, ok := g.Conn.(*tls.Conn)
+	if !ok {
+		return nil, nil, errors.New("identity: there is no secret to take the keys of a connection from")
+	}
+	state := c.ConnectionState()
+	keys, err := state.ExportKeyingMaterial("EXPORTER-torch-mcast-"+purpose, nil, 2*size)
 	if err != nil {
-		return nil, nil, fmt.Errorf("identity: derive the secrets of a connection: %w", err)
+		return nil, nil, fmt.Errorf("identity: derive the keys of a connection: %w", err)
 	}
-	out, in = both[:record.SecretSize], both[record.SecretSize:]
 	if !g.client {
-		out, in = in, out
+		return keys[size:], keys[:size], nil
 	}
-	return out, in, nil
+	return keys[:size], keys[size:], nil
 }
 
 func prove(c *tls.Conn, below *records) error {
@@ -197,8 +208,26 @@ func prove(c *tls.Conn, below *records) error {
 	}
 	var strange tls.RecordHeaderError
 	var alert *net.OpError
-	if errors.As(err, &strange) || errors.As(err, &alert) && alert.Op == "remote error" {
+	switch remote := errors.As(err, &alert) && alert.Op == "remote error"; {
+	case remote && alert.Err.Error() == badCertificate.Error():
 		return fmt.Errorf("%w: %w", ErrOther, err)
+	case remote, errors.As(err, &strange):
+		return fmt.Errorf("%w: %w", errOther, err)
 	}
 	return err
 }
+
+// badCertificate is the alert of an end to which another secret was proven (RFC 8446, section 6.2).
+const badCertificate tls.AlertError = 42
+
+// Heard returns the first bytes that the other end has said, if a greeting failed since it has no secret.
+func Heard(err error) []byte {
+	var strange tls.RecordHeaderError
+	if !errors.As(err, &strange) {
+		return nil
+	}
+	return strange.RecordHeader[:]
+}
+
+// Begins tells whether bytes begin a greeting of an end with a secret: a handshake of TLS.
+func Begins(b []byte) bool { return len(b) > 1 && b[0] == 22 && b[1] == 3 }

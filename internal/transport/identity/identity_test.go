@@ -106,7 +106,7 @@ func TestOthersAreRefused(t *testing.T) {
 			return err
 		},
 		"no secret": func(c net.Conn) error {
-			if _, err := c.Write(make([]byte, 24)); err != nil {
+			if _, err := c.Write([]byte("hello, it is only me: 24")); err != nil {
 				return err
 			}
 			_, err := io.Copy(io.Discard, c)
@@ -125,7 +125,14 @@ func TestOthersAreRefused(t *testing.T) {
 				refused <- err
 			}()
 			require.Error(t, other(a))
-			require.ErrorIs(t, <-refused, ErrOther)
+			err := <-refused
+			if name == "no secret" {
+				require.ErrorIs(t, err, errOther)
+				require.Equal(t, "hello", string(Heard(err)))
+			} else { // it found that out first, and said so
+				require.ErrorIs(t, err, ErrOther)
+				require.Nil(t, Heard(err))
+			}
 		})
 	}
 }

@@ -12,6 +12,9 @@ import (
 // section 5.1).
 const headerSize = 5
 
+// majorVersion is the second byte of every record of TLS.
+const majorVersion = 3
+
 // maxEarly is how many bytes of records an end takes of who has proven nothing yet, of which ours are some 2 KiB.
 // everything is of who has.
 const (
@@ -39,7 +42,8 @@ func (r *records) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.pending, r.left = r.header[:], int(binary.BigEndian.Uint16(r.header[headerSize-2:]))
-		if r.early -= int64(headerSize + r.left); r.early < 0 {
+		// What is no TLS is refused by its header, of which TLS then tells.
+		if r.early -= int64(headerSize + r.left); r.early < 0 && r.header[1] == majorVersion {
 			return 0, errChatter
 		}
 	}

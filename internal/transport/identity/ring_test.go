@@ -58,9 +58,9 @@ func TestRing(t *testing.T) {
 		require.NoError(t, node.err)
 		require.Equal(t, want, node.secret)
 
-		out, in, err := g.Secrets("slots")
+		out, in, err := g.Keys("slots", 32)
 		require.NoError(t, err)
-		theirs, mine, err := node.Secrets("slots")
+		theirs, mine, err := node.Keys("slots", 32)
 		require.NoError(t, err)
 		require.Equal(t, out, mine)
 		require.Equal(t, in, theirs)
