@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -27,6 +28,10 @@ type metricsCommand struct {
 	Interval time.Duration `default:"15s" help:"How often a file is written, or metrics are sent; 0: once."`
 	watchFlags
 }
+
+// oldPage is when those who ask over the network are given a new page: what it takes to look at all ranks they cannot
+// multiply.
+const oldPage = time.Second
 
 // watchFlags say where to look for ranks.
 type watchFlags struct {
@@ -83,8 +88,8 @@ func (c *metricsCommand) Run() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if c.Listen != "" {
 		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-		mux.Handle("GET "+watch.RanksPath, watch.Serve(closely)) // mcast explain --hosts
+		mux.Handle("GET /metrics", httpd.Page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), oldPage))
+		mux.Handle("GET "+watch.RanksPath, httpd.Page(watch.Serve(closely), oldPage)) // mcast explain --hosts
 		end, err := serveHTTP("listen", c.Listen, mux, log)
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
@@ -156,9 +157,7 @@ func serveHTTP(flag, at string, handler http.Handler, log *slog.Logger) (stop fu
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	log.Info("metrics", "url", fmt.Sprintf("http://%v/metrics", ln.Addr()))
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
-	go func() { _ = server.Serve(ln) }() // until Close
-	return func() { _ = server.Close() }, nil
+	return httpd.Serve(ln, handler), nil
 }
 
 // byteSize is a flag such as 64MiB.

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
@@ -20,25 +20,10 @@ type traceMergeCommand struct {
 }
 
 // Run writes the file.
-func (c *traceMergeCommand) Run() (err error) {
-	if _, err := os.Lstat(c.Out); err == nil {
+func (c *traceMergeCommand) Run() error {
+	err := trace.MergeFile(c.Out, c.Files)
+	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s exists: want a new file to write, then the traces to read", c.Out)
 	}
-	f, err := os.CreateTemp(filepath.Dir(c.Out), filepath.Base(c.Out)+".*.part")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err = trace.Merge(f, c.Files); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), c.Out)
+	return err
 }

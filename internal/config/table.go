@@ -48,7 +48,7 @@ var table = []Variable{
 		"Where each process has the socket by which `mcast top` and `mcast metrics` see its groups, for its user alone; auto: in /tmp/mcast-UID."),
 
 	row("MCAST_TRACE", "auto", func(s *Settings) *string { return &s.Trace }, autoOffOrDirectory(),
-		"Where a process writes what its groups did last, as trace-PID.json for Perfetto, when one fails or at SIGUSR2; auto: in /tmp/mcast-UID, of which the newest 32 stay; off: nothing is remembered."),
+		"Where a process writes what its groups did last, as trace-HOST-PID.json for Perfetto, when one fails or at SIGUSR2; auto: in /tmp/mcast-UID, of which the newest 32 stay; off: nothing is remembered."),
 
 	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(interfaces(), "the networks that all hosts share are tried, that of the default routes first; lo if all ranks are on this host"),
 		"Network interface for multicast and control traffic. Of several, multicast takes all by turns (there are as many subgroups at least), all else the first; as many on each host."),

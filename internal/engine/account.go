@@ -17,7 +17,7 @@ func (g *Gather) toFront() {
 		return
 	}
 	if w := g.ops[g.front%maxTracked].work; w.watch.Phase() == overlap.Queued {
-		w.enter(overlap.Peers, g.now)
+		g.enter(w, overlap.Peers, g.now)
 	}
 }
 
@@ -30,7 +30,7 @@ func (g *Gather) received(o *gatherOp) {
 	if !o.moving {
 		o.moving = true
 		if w := o.work; w.watch.Phase() < overlap.Turn {
-			w.enter(overlap.Transfer, g.now)
+			g.enter(w, overlap.Transfer, g.now)
 			o.out = g.now
 		}
 	}
@@ -42,12 +42,12 @@ func (g *Gather) sent(o *gatherOp, large bool) {
 	w := o.work
 	switch {
 	case w.watch.Phase() == overlap.Turn:
-		w.enter(overlap.Transfer, g.now)
+		g.enter(w, overlap.Transfer, g.now)
 	case w.watch.Phase() == overlap.Transfer && !g.clogged:
-		w.enter(overlap.Turn, o.out)
-		w.enter(overlap.Transfer, g.now)
+		g.enter(w, overlap.Turn, o.out)
+		g.enter(w, overlap.Transfer, g.now)
 	case w.watch.Phase() < overlap.Turn && large && !g.cfg.Core.Lossless:
-		w.enter(overlap.Transfer, g.now) // its barrier is over
+		g.enter(w, overlap.Transfer, g.now) // its barrier is over
 	}
 	o.out = g.now
 }
@@ -55,7 +55,7 @@ func (g *Gather) sent(o *gatherOp, large bool) {
 // yielded notes that the foreground goes first.
 func (g *Gather) yielded(o *gatherOp) {
 	if w := o.work; w.watch.Phase() != overlap.Turn {
-		w.enter(overlap.Turn, g.now)
+		g.enter(w, overlap.Turn, g.now)
 	}
 }
 
@@ -63,6 +63,6 @@ func (g *Gather) yielded(o *gatherOp) {
 // last chunk was the handshake.
 func (g *Gather) moved(o *gatherOp) {
 	if last := max(o.in, o.out); last != multicast.Time(0) {
-		o.work.enter(overlap.Finish, last)
+		g.enter(o.work, overlap.Finish, last)
 	}
 }

@@ -198,6 +198,7 @@ func (g *Gather) Work() bool {
 	busy = g.expire(more) || busy
 	busy = g.send() || busy
 	g.fab.Flush()
+	g.keep(busy, g.now)
 	if g.watched.asked.Load() {
 		g.watched.publish(g.waiting())
 	}

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -55,11 +58,14 @@ func (f *lossless) Poll(s fabric.Sink, _ int) (n int, more bool) {
 }
 
 // rank0 is an engine of a group of two, whose other rank the test plays. Chunks have 4 bytes.
-func rank0() (*Gather, *lossless) {
+func rank0() (*Gather, *lossless) { return tracedRank0(nil) }
+
+// tracedRank0 is one whose operations are remembered.
+func tracedRank0(l *trace.Lane) (*Gather, *lossless) {
 	f := &lossless{room: 1 << 20}
 	return NewGather(GatherConfig{
 		Core: multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f,
-		Clock: f.clock,
+		Clock: f.clock, Trace: l,
 	}), f
 }
 
@@ -117,6 +123,36 @@ func TestGateHoldsTheLane(t *testing.T) {
 	require.True(t, done(gated))
 	require.True(t, done(behind))
 	require.Zero(t, g.InFlight())
+}
+
+// TestPhasesAreRemembered: of an operation in flight the trace knows the phase after a round with nothing to do, or,
+// while there is always something to do, after a millisecond.
+func TestPhasesAreRemembered(t *testing.T) {
+	l := trace.NewLane("gather")
+	g, f := tracedRank0(l)
+	defer trace.Add(&trace.Group{Lanes: []*trace.Lane{l}, Clock: f.clock})()
+	phases := func() (n int) { // of all operations
+		var b bytes.Buffer
+		require.NoError(t, trace.Take().Write(&b))
+		return strings.Count(b.String(), `"queued"`) + strings.Count(b.String(), `"peers"`) + strings.Count(b.String(), `"transfer"`)
+	}
+	w, err := g.Submit(allgather(3), nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, phases())
+	require.True(t, g.Work())
+	require.Equal(t, 1, phases(), "it had something to do")
+	require.False(t, g.Work())
+	require.Equal(t, 2, phases())
+	f.now += time.Millisecond
+	f.arrive(0, 0, 1, 3)
+	require.True(t, g.Work())
+	require.Equal(t, 3, phases())
+	f.now += time.Second
+	f.arrive(0, 1, 3, 3)
+	require.True(t, g.Work())
+	require.True(t, done(w))
+	require.Empty(t, g.unkept)
+	require.False(t, trace.Take().Busy())
 }
 
 func TestGateThatFailsStaysClosed(t *testing.T) {
@@ -301,16 +337,20 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 
 // BenchmarkOperation is what an engine costs an operation of one chunk.
 func BenchmarkOperation(b *testing.B) {
-	g, f := rank0()
-	o := allgather(1)
-	b.ReportAllocs()
-	seq := uint32(0)
-	for b.Loop() {
-		w, err := g.Submit(o, nil)
-		f.arrive(seq, 0, 1, 1)
-		if seq++; err != nil || !g.Work() || !done(w) {
-			b.Fatal("it is not done in one round")
-		}
-		f.sent, f.room = f.sent[:0], 1
+	for name, l := range map[string]*trace.Lane{"traced": trace.NewLane("gather"), "not traced": nil} {
+		b.Run(name, func(b *testing.B) {
+			g, f := tracedRank0(l)
+			o := allgather(1)
+			b.ReportAllocs()
+			seq := uint32(0)
+			for b.Loop() {
+				w, err := g.Submit(o, nil)
+				f.arrive(seq, 0, 1, 1)
+				if seq++; err != nil || !g.Work() || !done(w) {
+					b.Fatal("it is not done in one round")
+				}
+				f.sent, f.room = f.sent[:0], 1
+			}
+		})
 	}
 }

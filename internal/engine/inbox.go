@@ -3,11 +3,14 @@ package engine
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/trace"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // MaxQueued bounds how many operations may wait behind those in flight. Where none
@@ -29,6 +32,10 @@ type inbox[T any] struct {
 	// traced remembers operations as describe says what they are; nil: nothing does.
 	traced   *trace.Lane
 	describe func(o *T) trace.Operation
+	// unkept are operations in flight that traced knows in an earlier phase; it knew all at keptAt. They are of
+	// whoever drives the engine.
+	unkept []*Work
+	keptAt time.Duration
 
 	mu     sync.Mutex
 	items  []queued[T]
@@ -112,8 +119,10 @@ func (b *inbox[T]) add(most int, items []queued[T]) error {
 		b.room = b.items[:0]
 	}
 	if b.traced != nil {
-		for _, i := range items {
-			i.work.traced, i.work.number = b.traced, b.traced.Post(b.describe(&i.op), i.work.posted)
+		for i := len(b.items) - len(items); i < len(b.items); i++ { // where they lie now: none goes to the heap for this
+			p := &b.items[i].work.progress
+			p.Operation = b.describe(&b.items[i].op)
+			b.traced.Keep(p)
 		}
 	}
 	b.count.Add(int64(len(items))) // first, so that no more fly than are queued before one is taken
@@ -168,13 +177,44 @@ func (b *inbox[T]) shut(err error) []queued[T] {
 		b.err = err
 	}
 	out := b.items
-	b.items = nil
+	b.items, b.unkept = nil, nil
 	b.count.Store(0)
 	return out
+}
+
+// enter says that an operation has come to a phase, and returns how long it was in the one before.
+func (b *inbox[T]) enter(w *Work, p overlap.Phase, at time.Duration) (passed time.Duration) {
+	passed, first := w.enter(p, at)
+	if first && b.traced != nil && !slices.Contains(b.unkept, w) {
+		b.unkept = append(b.unkept, w)
+	}
+	return passed
+}
+
+// keepAgain is how often the trace learns of new phases while there is no end of things to do.
+const keepAgain = time.Millisecond
+
+// keep has the trace know of new phases, after a round in which something was done or not. That is left for a round
+// with nothing to do, which most short operations end before: it costs a lock, and each operation has several phases.
+func (b *inbox[T]) keep(busy bool, now time.Duration) {
+	if len(b.unkept) == 0 || busy && now < b.keptAt+keepAgain {
+		return
+	}
+	b.keptAt = now
+	for _, w := range b.unkept {
+		b.traced.Keep(&w.progress)
+	}
+	clear(b.unkept)
+	b.unkept = b.unkept[:0]
 }
 
 // done ends an operation, which is in flight no more.
 func (b *inbox[T]) done(w *Work, err error) {
 	b.flying.Dec()
-	w.finish(b.clock(), err)
+	w.stop(b.clock(), err)
+	b.traced.Keep(&w.progress)
+	if i := slices.Index(b.unkept, w); i >= 0 { // of a few
+		b.unkept = slices.Delete(b.unkept, i, i+1)
+	}
+	w.end(err)
 }

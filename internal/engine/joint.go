@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"go.uber.org/atomic"
-
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // Joint is a Work that is done when all its parts are. It fails with the
@@ -39,23 +37,23 @@ func (j *Joint) Ended() {
 			err = w.err
 		}
 	}
-	a := j.divide()
-	j.end(j.after(err), a)
+	j.divide()
+	j.end(j.after(err))
 }
 
-// divide returns the account of the whole, and notes when that was posted and ended.
-func (j *Joint) divide() (a overlap.Account) {
+// divide writes the account of the whole, and when that was posted and ended.
+func (j *Joint) divide() {
 	if len(j.parts) == 0 {
-		return a
+		return
 	}
-	slices.SortFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.ended, b.ended) })
-	j.posted = slices.MinFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.posted, b.posted) }).posted
-	j.ended = j.posted
+	slices.SortFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.progress.Ended, b.progress.Ended) })
+	first := slices.MinFunc(j.parts, func(a, b *Work) int { return cmp.Compare(a.progress.Posted, b.progress.Posted) })
+	whole := &j.progress
+	whole.Posted, whole.Ended = first.progress.Posted, first.progress.Posted
 	for _, w := range j.parts {
-		a = a.Plus(w.account.Last(w.ended - j.ended))
-		j.ended = max(j.ended, w.ended)
+		whole.Account = whole.Account.Plus(w.progress.Account.Last(w.progress.Ended - whole.Ended))
+		whole.Ended = max(whole.Ended, w.progress.Ended)
 	}
-	return a
 }
 
 // Posted says which parts were posted.

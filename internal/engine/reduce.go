@@ -263,6 +263,9 @@ func (r *Reduce) Work() bool {
 	}
 	busy = r.finish() || busy
 	r.book(busy)
+	if len(r.unkept) > 0 {
+		r.keep(busy, r.clock())
+	}
 	if r.watched.asked.Load() {
 		r.watched.publish(r.waiting())
 	}
@@ -315,16 +318,16 @@ func (r *Reduce) book(busy bool) {
 	case moving:
 		phase = overlap.Transfer
 	}
-	r.enter(number, w, phase)
+	r.waitsFor(number, w, phase)
 }
 
-// enter has an operation wait for something else, and books on a rank what it has waited for that.
-func (r *Reduce) enter(number uint32, w *Work, phase overlap.Phase) {
+// waitsFor has an operation wait for something else, and books on a rank what it has waited for that.
+func (r *Reduce) waitsFor(number uint32, w *Work, phase overlap.Phase) {
 	before := w.watch.Phase()
 	if phase == before {
 		return
 	}
-	d := w.enter(phase, r.clock())
+	d := r.enter(w, phase, r.clock())
 	if begun, input, ok := r.lane.Latest(number); ok && !w.switched {
 		switch before {
 		case overlap.Peers:
@@ -385,7 +388,7 @@ func (r *Reduce) finish() bool {
 		r.works[number%maxTracked] = nil
 		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
 		w.switched = r.lane.Stats().Switched > before
-		r.enter(number, w, overlap.Finish)
+		r.waitsFor(number, w, overlap.Finish)
 		r.done(w, nil)
 	}
 }

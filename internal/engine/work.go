@@ -34,19 +34,14 @@ type Work struct {
 	err  error
 	// After, if set, is called once, by the goroutine that completes the
 	// work. It must not block.
-	after   func()
-	hook    func(err error)
-	hooked  atomic.Int32  // what is known of hook, see OnDone
-	posted  time.Duration // when, by the engine's clock
-	ended   time.Duration
-	watch   overlap.Watch
-	account overlap.Account
-	book    atomic.Pointer[Book] // gets the account of a success
+	after    func()
+	hook     func(err error)
+	hooked   atomic.Int32 // what is known of hook, see OnDone
+	watch    overlap.Watch
+	progress trace.Progress       // by the engine's clock
+	book     atomic.Pointer[Book] // gets the account of a success
 	// switched says of a reduction that it went through the switch.
 	switched bool
-	traced   *trace.Lane   // what remembers the operation; nil: nothing does
-	number   uint64        // ... by which
-	reached  overlap.Phase // the furthest that traced knows of
 }
 
 // What is known of a work's hook: nothing, that it is there, that it is too late for one.
@@ -58,7 +53,7 @@ const (
 
 // newWork returns a work that is posted at a moment.
 func newWork(at time.Duration, after func()) *Work {
-	w := &Work{done: make(chan struct{}), after: after, posted: at}
+	w := &Work{done: make(chan struct{}), after: after, progress: trace.Progress{Posted: at}}
 	w.watch.Start(at)
 	return w
 }
@@ -83,7 +78,7 @@ func (w *Work) OnDone(f func(err error)) {
 func (w *Work) Switched() bool { return w.switched }
 
 // Account returns how long the operation waited for what.
-func (w *Work) Account() overlap.Account { return w.account }
+func (w *Work) Account() overlap.Account { return w.progress.Account }
 
 // closed is the book of works that are done.
 var closed Book
@@ -91,32 +86,31 @@ var closed Book
 // Book adds the account to a book once the operation is done, and well. It may be called once.
 func (w *Work) Book(b *Book) {
 	if !w.book.CompareAndSwap(nil, b) && w.succeeded() {
-		b.add(w.account)
+		b.add(w.progress.Account)
 	}
 }
 
-// enter says that the operation has come to a phase, and returns how long it was in the one before.
-func (w *Work) enter(p overlap.Phase, at time.Duration) (passed time.Duration) {
-	passed = w.watch.Enter(p, at)
-	if p > w.reached {
-		w.reached = p
-		w.traced.Enter(w.number, p, at)
-	}
-	return passed
+// enter says that the operation has come to a phase, and returns how long it was in the one before, and whether it
+// was in this one never yet.
+func (w *Work) enter(p overlap.Phase, at time.Duration) (passed time.Duration, first bool) {
+	return w.watch.Enter(p, at), w.progress.Enter(p, at)
 }
 
+// finish ends the work.
 func (w *Work) finish(at time.Duration, err error) {
-	w.ended = at
-	a := w.watch.Stop(at)
-	w.traced.End(w.number, err == nil, a, at)
-	w.end(err, a)
+	w.stop(at, err)
+	w.end(err)
 }
 
-func (w *Work) end(err error, a overlap.Account) {
-	w.err, w.account = err, a
+// stop books the last phase.
+func (w *Work) stop(at time.Duration, err error) { w.progress.End(err == nil, w.watch.Stop(at), at) }
+
+// end tells everybody that the work, whose account is written, is done.
+func (w *Work) end(err error) {
+	w.err = err
 	w.over.Store(true)
 	if b := w.book.Swap(&closed); b != nil && err == nil {
-		b.add(a)
+		b.add(w.progress.Account)
 	}
 	if w.after != nil {
 		w.after()

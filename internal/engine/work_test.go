@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/atomic"
-
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 func TestOnDone(t *testing.T) {
@@ -60,7 +58,7 @@ func TestOnDoneOfAJoint(t *testing.T) {
 	j.Posted(parts)
 	for _, p := range parts {
 		require.NoError(t, got)
-		p.end(nil, overlap.Account{})
+		p.end(nil)
 	}
 	require.Equal(t, why, got)
 }

@@ -86,8 +86,12 @@ func account(was, now *watch.Rank) Account {
 	for _, b := range was.Awaited {
 		known[b.Rank] = b
 	}
+	hidden := was.AwaitedOthers > 0 // a rank that is not there may have been waited for
 	for _, w := range now.Awaited {
-		b := known[w.Rank] // zero: it was not waited for before
+		b, there := known[w.Rank]
+		if !there && hidden {
+			continue // nobody knows since when
+		}
 		w.Barrier -= b.Barrier
 		w.Chunks -= b.Chunks
 		w.Credit -= b.Credit

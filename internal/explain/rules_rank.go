@@ -36,7 +36,7 @@ func (j *Job) waitedFor() *sums {
 			if _, twice := of[w.Rank]; twice || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
 				continue // a process may publish what it likes
 			}
-			of[w.Rank] = a.share(w.Barrier + w.Chunks + w.Credit + w.Handshake + w.Begin + w.Input)
+			of[w.Rank] = a.share(w.Sum())
 			s.of[w.Rank] += of[w.Rank]
 		}
 		s.from[a.Rank] = of

@@ -265,6 +265,16 @@ func TestBetween(t *testing.T) {
 	require.InDelta(t, 1, even(nil, nil), 0)
 }
 
+// TestBetweenPages: of a rank that only the second page has, it is known what it was waited for in between if the first
+// has all ranks, and not if it has left out some.
+func TestBetweenPages(t *testing.T) {
+	for others, want := range map[int][]group.Awaited{0: {{Rank: 1, Chunks: 2}, {Rank: 2, Chunks: 900}}, 7: {{Rank: 1, Chunks: 2}}} {
+		before := watch.Rank{At: 1, Live: group.Live{Awaited: []group.Awaited{{Rank: 1, Chunks: 3}}, AwaitedOthers: others}}
+		now := watch.Rank{At: 2, Live: group.Live{Awaited: []group.Awaited{{Rank: 1, Chunks: 5}, {Rank: 2, Chunks: 900}}, AwaitedOthers: 7}}
+		require.Equal(t, want, Between([]watch.Rank{before}, []watch.Rank{now})[0].Accounts[0].Awaited)
+	}
+}
+
 // TestManyRanks: each of 512 ranks waits for each other, and for one of them longer.
 func TestManyRanks(t *testing.T) {
 	const ranks = 512
@@ -288,6 +298,73 @@ func TestManyRanks(t *testing.T) {
 	for _, size := range []int{-1, 0, group.MaxRanks + 1, 1e15} {
 		j.Size = size
 		require.Empty(t, Verdict(j), "size %d", size)
+	}
+}
+
+// TestPagesOfManyRanks: a page does not have all ranks, and what is said is right all the same: of a rank that is late
+// since a few seconds, in a job in which others were waited for longer once.
+func TestPagesOfManyRanks(t *testing.T) {
+	const (
+		ranks, late      = 512, 300
+		before, interval = 5, 10 // seconds
+		each             = 16    // of so many ranks one is seen
+		wait             = 600 * time.Millisecond
+	)
+	type seen struct {
+		lately  group.Lately
+		awaited []group.Awaited
+	}
+	all := map[int]*seen{}
+	for rank := late % each; rank < ranks; rank += each {
+		all[rank] = &seen{}
+		for other := range ranks {
+			once := time.Minute
+			if other < 100 {
+				once = time.Hour
+			}
+			all[rank].awaited = append(all[rank].awaited, group.Awaited{Rank: other, Barrier: once})
+		}
+		for range 300 {
+			all[rank].lately.Pass(all[rank].awaited)
+		}
+	}
+	pass := func(seconds int) {
+		for rank, s := range all {
+			for range seconds {
+				for other := range s.awaited {
+					s.awaited[other].Barrier += time.Duration(1+(other+rank)%2) * time.Millisecond
+				}
+				if rank != late {
+					s.awaited[late].Barrier += wait
+				}
+				s.lately.Pass(s.awaited)
+			}
+		}
+	}
+	look := func(at time.Duration) (found []watch.Rank) {
+		for rank, s := range all {
+			busy := at * 9 / 10
+			if rank == late {
+				busy = at * 3 / 10
+			}
+			some, others := s.lately.Most(rank, slices.Clone(s.awaited))
+			found = append(found, watch.Rank{At: at, Live: group.Live{
+				Group: "abc", Info: group.Info{Rank: rank, Size: ranks}, Counters: map[string]uint64{"gather_busy_ns": uint64(busy)},
+				Awaited: some, AwaitedOthers: others,
+			}})
+		}
+		return found
+	}
+	pass(before)
+	first := look(time.Hour)
+	pass(interval)
+	jobs := Between(first, look(time.Hour+interval*time.Second))
+	require.Len(t, jobs, 1)
+	require.Equal(t, []string{"slow-rank[300]"}, said(Verdict(&jobs[0])))
+	for _, a := range jobs[0].Accounts {
+		if a.Rank != late {
+			require.InDelta(t, float64(interval*wait), float64(a.of(late).Barrier), float64(interval*2*time.Millisecond))
+		}
 	}
 }
 

@@ -23,6 +23,11 @@ type Awaited struct {
 // idle reports whether there is nothing to say.
 func (a *Awaited) idle() bool { return *a == Awaited{Rank: a.Rank} }
 
+// Sum is for how long it was waited for, all together.
+func (a *Awaited) Sum() time.Duration {
+	return a.Barrier + a.Chunks + a.Credit + a.Handshake + a.Begin + a.Input
+}
+
 // Awaited returns which ranks were waited for, and for what, since Join.
 func (g *Group) Awaited() []Awaited {
 	all := make([]Awaited, g.agreed.size)

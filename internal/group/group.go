@@ -81,6 +81,7 @@ type Group struct {
 	counters counters
 	warnings warnings
 	waiting  atomic.Pointer[[]Waiting] // of the monitor
+	lately   Lately                    // likewise
 	watchers sync.WaitGroup            // goroutines that end with life
 	route    atomic.Pointer[routeInfo] // of Reduce-Scatters
 	waited   [2]overlap.Ledger         // of gather and reduce

@@ -3,11 +3,12 @@ package group
 import (
 	"context"
 	"fmt"
-	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
 // A rank may be as late as it likes, so that is no fault; whoever looks for one wants to know which rank it
@@ -39,6 +40,7 @@ type wait struct {
 type Waiting struct {
 	Operation string        `json:"operation"` // and its number
 	Ranks     []int         `json:"ranks"`     // whom it waits for; none: nobody that this rank can name
+	Others    int           `json:"others"`    // ... and how many more, on a page
 	Why       string        `json:"why"`       // what is missing
 	For       time.Duration `json:"for_ns"`
 }
@@ -90,6 +92,9 @@ func (m *monitor) await() {
 		}
 	}
 	m.waiting.Store(&all)
+	if slices.ContainsFunc(m.waits, func(w wait) bool { return w.InFlight() > 0 }) {
+		m.lately.Pass(m.Awaited())
+	}
 }
 
 // look asks the lane, unless nothing is in flight: an idle one is left alone.

@@ -1,13 +1,15 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/torch-mcast/torch-mcast/internal/live"
 )
 
 // Live is what a rank publishes of a group, see internal/live.
 type Live struct {
 	Group string `json:"group"` // alike on all its ranks, and that of no other
-	// Info is without what grows with the square of the ranks, or is of no use to who looks from outside.
+	// Info is without what grows with the ranks.
 	Info     Info              `json:"info"`
 	Counters map[string]uint64 `json:"counters"` // by name: docs/COUNTERS.md
 	// GatherInFlight and ReduceInFlight are operations of the lanes that are not done, steps each.
@@ -15,8 +17,11 @@ type Live struct {
 	ReduceInFlight int       `json:"reduce_in_flight"`
 	Waiting        []Waiting `json:"waiting"` // what has not moved for a second or more
 	Times          []Times   `json:"times"`
-	Awaited        []Awaited `json:"awaited"`          // other ranks, and this one's own sending
-	Failed         string    `json:"failed,omitempty"` // why all operations end
+	// Awaited is the own rank, whose is its sending, and others, ascending: those that were waited for most of late, or
+	// of whose chunks most came by repair, mostAwaited of each. AwaitedOthers is how many more were waited for.
+	Awaited       []Awaited `json:"awaited"`
+	AwaitedOthers int       `json:"awaited_others"`
+	Failed        string    `json:"failed,omitempty"` // why all operations end
 }
 
 // Publish implements Network.
@@ -46,11 +51,23 @@ func (g *Group) Live() Live {
 		Group: g.agreed.name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
 		GatherInFlight: g.gather.InFlight(), ReduceInFlight: g.reduce.InFlight(),
 	}
-	l.Info.Peers, l.Info.Unheard = nil, nil
 	s := g.Stats()
 	s.each(func(name string, value uint64) { l.Counters[name] = value })
 	if f := g.mesh.Err(); f != nil {
 		l.Failed = f.Error()
 	}
+	l.shorten(&g.lately)
 	return l
+}
+
+// shorten takes out what grows with the ranks: a process may have a hundred groups of a thousand.
+func (l *Live) shorten(lately *Lately) {
+	l.Info.Peers, l.Info.Unheard, l.Info.Ring = nil, nil, nil
+	l.Awaited, l.AwaitedOthers = lately.Most(l.Info.Rank, l.Awaited)
+	l.Waiting = slices.Clone(l.Waiting)
+	for i := range l.Waiting {
+		w := &l.Waiting[i]
+		most := min(mostAwaited, len(w.Ranks))
+		w.Ranks, w.Others = w.Ranks[:most], len(w.Ranks)-most
+	}
 }

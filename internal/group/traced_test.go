@@ -109,7 +109,7 @@ func TestTraceOfFault(t *testing.T) {
 				require.Error(t, w.WaitUntil(time.Time{}))
 				require.NoError(t, g[0].Close())
 			}
-			path := filepath.Join(dir, fmt.Sprintf("trace-%d.json", os.Getpid()))
+			path := trace.Path(dir)
 			if way != "on" {
 				require.NoFileExists(t, path)
 				return

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	most   = 8 << 20 // bytes of a page: some ten kilobytes a group, and hundreds of groups
+	most   = 8 << 20 // bytes of a page: a hundred groups, of 64 KiB at most (TestSmallPage of internal/group)
 	atOnce = 64      // processes that are asked: a user may have made more sockets than this process has descriptors
 )
 

@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
@@ -89,12 +91,15 @@ type counters struct {
 
 func (c *counters) refuse(r reason) { c.refused[r].Add(1) }
 
+// oldPage is when who asks for metrics is given new ones: soon, as mcast top shows rates between two answers.
+const oldPage = 100 * time.Millisecond
+
 // Handler serves /metrics for Prometheus and /healthz, which says 503 while the node drains.
 func (s *Server) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{s})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", httpd.Page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), oldPage))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if s.Draining() {
 			http.Error(w, "draining", http.StatusServiceUnavailable)

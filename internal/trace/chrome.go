@@ -96,9 +96,9 @@ func (w *writer) lane(g *recorded, l record) {
 	rows := w.rows(title)
 	for i := range l.ops {
 		m := &l.ops[i]
-		from, to := g.zero+int64(m.entered[overlap.Queued]), g.zero+int64(g.until)
+		from, to := g.zero+int64(m.Posted), g.zero+int64(g.until)
 		if m.outcome != inFlight {
-			to = g.zero + int64(m.ended)
+			to = g.zero + int64(m.Ended)
 		}
 		to = max(from, to)
 		w.operation(g, m, rows.place(from, to), from, to)
@@ -122,7 +122,7 @@ func (w *writer) lane(g *recorded, l record) {
 }
 
 // operation adds an operation and the phases within it.
-func (w *writer) operation(g *recorded, m *moments, row int, from, to int64) {
+func (w *writer) operation(g *recorded, m *Progress, row int, from, to int64) {
 	args := map[string]any{
 		"number": m.number, "bytes": m.Bytes, "outcome": m.outcome.String(), "group": g.Name, "rank": g.Rank, "ranks": g.Size,
 	}
@@ -130,7 +130,7 @@ func (w *writer) operation(g *recorded, m *moments, row int, from, to int64) {
 		args["root"] = m.Root
 	}
 	if m.outcome != inFlight {
-		for p, d := range m.account {
+		for p, d := range m.Account {
 			args[phaseNames[p]+"_us"] = micros(d)
 		}
 	}
@@ -138,16 +138,14 @@ func (w *writer) operation(g *recorded, m *moments, row int, from, to int64) {
 	// From the last phase to the first: each ends where the next one begins that there was.
 	end := to
 	phases := len(w.events)
-	for p := overlap.Finish; ; p-- {
+	for p := overlap.Finish; p > overlap.Queued; p-- {
 		if m.passed>>p&1 == 1 {
 			begin := min(end, max(from, g.zero+int64(m.entered[p])))
 			w.span(phaseNames[p], row, begin, end, nil)
 			end = begin
 		}
-		if p == overlap.Queued {
-			break
-		}
 	}
+	w.span(phaseNames[overlap.Queued], row, from, end, nil)
 	slices.Reverse(w.events[phases:])
 }
 

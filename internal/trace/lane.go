@@ -25,15 +25,17 @@ type Operation struct {
 	Root  int    // -1: there is none
 }
 
-// moments are when an operation of a lane was where, by the lane's clock.
-type moments struct {
+// Progress is an operation from when it was posted to its end, by the lane's clock. Whoever drives the operation has it
+// to himself; a Lane has copies.
+type Progress struct {
 	Operation
-	number  uint64 // of the lane's operations; they are numbered from 1, and 0 is none
+	Posted  time.Duration
+	Ended   time.Duration   // once it has
+	Account overlap.Account // ... likewise
+	number  uint64          // of the lane's operations; they are numbered from 1, and 0 was not kept yet
 	entered [overlap.Finish + 1]time.Duration
 	passed  uint8 // bit p: it has entered Phase p
-	ended   time.Duration
 	outcome outcome
-	account overlap.Account
 }
 
 type outcome uint8
@@ -46,6 +48,25 @@ const (
 
 // String names it.
 func (o outcome) String() string { return [...]string{"in flight", "done", "failed"}[o] }
+
+// Enter notes that the operation has come to a phase after Queued, and reports whether that is news. Only the first
+// time counts: Turn and Transfer alternate with each batch, and the account at the end says how long both were.
+func (s *Progress) Enter(p overlap.Phase, at time.Duration) (news bool) {
+	if s.passed>>p != 0 {
+		return false
+	}
+	s.passed |= 1 << p
+	s.entered[p] = at
+	return true
+}
+
+// End notes that the operation is done, or has failed.
+func (s *Progress) End(well bool, a overlap.Account, at time.Duration) {
+	s.Ended, s.Account, s.outcome = at, a, failed
+	if well {
+		s.outcome = done
+	}
+}
 
 // note is something that is not of one operation: chunks that came by repair, or a wait.
 type note struct {
@@ -62,12 +83,12 @@ type Wait struct {
 }
 
 // Lane is the memory of one lane. A nil one remembers nothing. Any goroutine may use it; each method takes a lock
-// that is held for a few instructions, once an operation or a phase of it, never for a chunk.
+// that is held for a few instructions, a few times an operation, never for a chunk.
 type Lane struct {
 	name  string
 	mu    sync.Mutex
-	last  uint64 // operation that was posted
-	ops   [kept]moments
+	last  uint64 // operation that was kept
+	ops   [kept]Progress
 	noted uint64
 	notes [keptNotes]note
 }
@@ -75,49 +96,21 @@ type Lane struct {
 // NewLane returns an empty memory of a lane that has a name.
 func NewLane(name string) *Lane { return &Lane{name: name} }
 
-// Post notes an operation that is posted, and returns its number.
-func (l *Lane) Post(o Operation, at time.Duration) (number uint64) {
-	if l == nil {
-		return 0
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last++
-	m := &l.ops[l.last%kept]
-	*m = moments{Operation: o, number: l.last, passed: 1 << overlap.Queued}
-	m.entered[overlap.Queued] = at
-	return l.last
-}
-
-// Enter notes that an operation has come to a phase. Only the first time counts: Turn and Transfer alternate with
-// each batch, and the account at the end says how long both were.
-func (l *Lane) Enter(number uint64, p overlap.Phase, at time.Duration) {
+// Keep remembers an operation, or what has become of it since it was kept before, unless that is longer ago than what
+// is remembered. Who calls it has the Progress to himself.
+func (l *Lane) Keep(s *Progress) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m := &l.ops[number%kept]; m.number == number && m.passed>>p == 0 {
-		m.passed |= 1 << p
-		m.entered[p] = at
-	}
-}
-
-// End notes that an operation is done, or has failed.
-func (l *Lane) End(number uint64, well bool, a overlap.Account, at time.Duration) {
-	if l == nil {
+	if s.number == 0 {
+		l.last++
+		s.number = l.last
+	} else if l.ops[s.number%kept].number != s.number {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	m := &l.ops[number%kept]
-	if m.number != number {
-		return // longer ago than what is kept
-	}
-	m.ended, m.account, m.outcome = at, a, failed
-	if well {
-		m.outcome = done
-	}
+	l.ops[s.number%kept] = *s
 }
 
 // Repaired notes chunks that came by repair, or contributions that were sent again.
@@ -156,7 +149,7 @@ func (l *Lane) add(n note) {
 // record is a copy of what a lane remembers, oldest first.
 type record struct {
 	name  string
-	ops   []moments
+	ops   []Progress
 	notes []note
 }
 

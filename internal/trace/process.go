@@ -3,8 +3,6 @@ package trace
 import (
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -71,7 +69,7 @@ func Take() *Trace {
 func (t *Trace) Busy() bool {
 	for i := range t.groups {
 		for _, l := range t.groups[i].lanes {
-			if slices.ContainsFunc(l.ops, func(m moments) bool { return m.outcome == inFlight }) {
+			if slices.ContainsFunc(l.ops, func(s Progress) bool { return s.outcome == inFlight }) {
 				return true
 			}
 		}
@@ -86,26 +84,4 @@ func (t *Trace) Write(w io.Writer) error {
 		return err
 	}
 	return json.NewEncoder(w).Encode(d)
-}
-
-// WriteFile writes the trace to a file for this user alone. The file is whole whenever it is there.
-func (t *Trace) WriteFile(path string) (err error) {
-	// A name that nobody knows before: where others may write, it is no link that one of them has left.
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err = t.Write(f); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -60,23 +60,37 @@ func (f *file) begin(name string) float64 {
 	return 0
 }
 
+// post returns an operation that a lane remembers.
+func post(l *trace.Lane, o trace.Operation, at time.Duration) *trace.Progress {
+	s := &trace.Progress{Operation: o, Posted: at}
+	l.Keep(s)
+	return s
+}
+
+// end ends it.
+func end(l *trace.Lane, s *trace.Progress, well bool, a overlap.Account, at time.Duration) {
+	s.End(well, a, at)
+	l.Keep(s)
+}
+
 func us(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // TestPhases: an operation is a span, its phases are spans within it, one behind the other, and one that is in flight
 // goes on to the moment of the trace. Operations that are in flight together have rows of their own.
 func TestPhases(t *testing.T) {
 	l := trace.NewLane("gather")
-	n := l.Post(trace.Operation{Name: "allgather", Bytes: 4096, Root: -1}, us(10))
-	l.Enter(n, overlap.Peers, us(20))
-	l.Enter(n, overlap.Transfer, us(50))
-	l.Enter(n, overlap.Turn, us(60)) // it alternates with Transfer
-	l.Enter(n, overlap.Transfer, us(70))
-	l.Enter(n, overlap.Finish, us(80))
-	l.End(n, true, overlap.Account{overlap.Peers: us(30)}, us(100))
-	second := l.Post(trace.Operation{Name: "broadcast", Bytes: 8, Root: 3}, us(90))
-	l.Enter(second, overlap.Peers, us(110))
-	third := l.Post(trace.Operation{Name: "barrier", Root: -1}, us(120))
-	l.End(third, false, overlap.Account{}, us(130))
+	n := post(l, trace.Operation{Name: "allgather", Bytes: 4096, Root: -1}, us(10))
+	require.True(t, n.Enter(overlap.Peers, us(20)))
+	require.True(t, n.Enter(overlap.Transfer, us(50)))
+	require.False(t, n.Enter(overlap.Turn, us(60)), "it alternates with Transfer")
+	require.False(t, n.Enter(overlap.Transfer, us(70)))
+	require.True(t, n.Enter(overlap.Finish, us(80)))
+	end(l, n, true, overlap.Account{overlap.Peers: us(30)}, us(100))
+	second := post(l, trace.Operation{Name: "broadcast", Bytes: 8, Root: 3}, us(90))
+	require.True(t, second.Enter(overlap.Peers, us(110)))
+	l.Keep(second)
+	third := post(l, trace.Operation{Name: "barrier", Root: -1}, us(120))
+	end(l, third, false, overlap.Account{}, us(130))
 	l.Repaired(2, us(40))
 	l.Repaired(3, us(45))
 	l.Waits(trace.Wait{For: "rank 1"}, us(20), us(30))
@@ -114,7 +128,7 @@ func TestPhases(t *testing.T) {
 func TestClock(t *testing.T) {
 	l := trace.NewLane("gather")
 	before := time.Now()
-	l.End(l.Post(trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
+	end(l, post(l, trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
 	f := written(t, l, us(0)) // so that 0 is now
 	after := time.Now()
 	require.Zero(t, f.Base%(7889238*int64(time.Second)))
@@ -123,17 +137,15 @@ func TestClock(t *testing.T) {
 	require.LessOrEqual(t, at, after.UnixNano()+1000)
 }
 
-// TestWrap: the memory keeps the newest operations, and what is told of an older one changes none of them.
+// TestWrap: the memory keeps the newest operations, and what becomes of an older one changes none of them.
 func TestWrap(t *testing.T) {
 	l := trace.NewLane("gather")
 	const posted = 3000
-	for i := range posted {
-		n := l.Post(trace.Operation{Name: "barrier", Root: -1}, us(i))
-		require.EqualValues(t, i+1, n)
-		l.End(n, true, overlap.Account{}, us(i))
+	first := post(l, trace.Operation{Name: "barrier", Root: -1}, us(0))
+	for i := range posted - 1 {
+		end(l, post(l, trace.Operation{Name: "barrier", Root: -1}, us(i)), true, overlap.Account{}, us(i))
 	}
-	l.Enter(1, overlap.Finish, us(5))
-	l.End(1, false, overlap.Account{}, us(5))
+	end(l, first, false, overlap.Account{}, us(5))
 	f := written(t, l, us(posted))
 	next := posted - 512 + 1
 	for _, e := range f.Events {
@@ -150,10 +162,11 @@ func TestWrap(t *testing.T) {
 func TestMemory(t *testing.T) {
 	l := trace.NewLane("gather")
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		n := l.Post(trace.Operation{Name: "allgather", Bytes: 1, Root: -1}, 0)
-		l.Enter(n, overlap.Peers, 1)
+		s := trace.Progress{Operation: trace.Operation{Name: "allgather", Bytes: 1, Root: -1}}
+		l.Keep(&s)
+		s.Enter(overlap.Peers, 1)
 		l.Repaired(1, 2)
-		l.End(n, true, overlap.Account{}, 3)
+		end(l, &s, true, overlap.Account{}, 3)
 	}))
 }
 
@@ -162,18 +175,16 @@ func TestBusy(t *testing.T) {
 	l := trace.NewLane("gather")
 	defer trace.Add(&trace.Group{Lanes: []*trace.Lane{l}, Clock: func() time.Duration { return 0 }})()
 	require.False(t, trace.Take().Busy())
-	n := l.Post(trace.Operation{Name: "barrier", Root: -1}, 0)
+	n := post(l, trace.Operation{Name: "barrier", Root: -1}, 0)
 	require.True(t, trace.Take().Busy())
-	l.End(n, false, overlap.Account{}, 1)
+	end(l, n, false, overlap.Account{}, 1)
 	require.False(t, trace.Take().Busy())
 }
 
 // TestNone: a lane that is nil remembers nothing.
 func TestNone(t *testing.T) {
 	var l *trace.Lane
-	require.Zero(t, l.Post(trace.Operation{}, 0))
-	l.Enter(1, overlap.Peers, 0)
-	l.End(0, true, overlap.Account{}, 0)
+	l.Keep(&trace.Progress{})
 	l.Repaired(1, 0)
 	l.Waits(trace.Wait{}, 0, 0)
 }
@@ -182,7 +193,7 @@ func TestNone(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 40 {
-		name := filepath.Join(dir, fmt.Sprintf("trace-%d.json", -i-1))
+		name := filepath.Join(dir, fmt.Sprintf("trace-host-%d.json", -i-1))
 		require.NoError(t, os.WriteFile(name, nil, 0o600))
 		at := time.Now().Add(-time.Duration(i+1) * time.Minute)
 		require.NoError(t, os.Chtimes(name, at, at))
@@ -214,7 +225,7 @@ func TestSource(t *testing.T) {
 		}
 	})()
 	l := trace.NewLane("gather")
-	l.End(l.Post(trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
+	end(l, post(l, trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
 	f := written(t, l, us(0))
 	require.Equal(t, []string{
 		"first 10+30", "waiting 10+15", "moving 25+15", "second 30+30", "fourth 40+10", "third 20+70",

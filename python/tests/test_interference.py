@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,6 +12,7 @@ from torch.distributed.fsdp import fully_shard
 
 import torch_mcast
 from torch_mcast.interference import Calibration, compare, spread
+from torch_mcast.param_groups import param_groups
 from torch_mcast.timeline import Summary
 
 from .world import World
@@ -107,3 +110,66 @@ def test_a_model_is_calibrated_and_the_handle_says_what_was_found(world: World) 
         assert all(span > 0 for span in spans)
         assert "ms alone" in said
         assert "medians of 3 steps" in said
+
+
+Settings = list[tuple[bool, bool, bool, bool]]
+
+
+def sharded() -> Any:
+    torch.manual_seed(5)
+    model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)))
+    mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
+    for part in model:
+        fully_shard(part, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def settings(model: Any) -> Settings:
+    return [
+        (g.reduce_grads, g.all_reduce_grads, g.reshard_after_backward, g.post_forward_mesh_info is not None)
+        for part in model
+        for g in param_groups(part)
+    ]
+
+
+def calibrated_as_set() -> tuple[Settings, Settings]:
+    """Return settings before and after a calibration; check the gradients that follow it."""
+    model = sharded()
+    handle = torch_mcast.fsdp.enable(model)
+    x = torch.ones(4, 32)
+
+    def train() -> None:
+        model(x).sum().backward()
+
+    train()
+    want = [p.grad.full_tensor() for p in model.parameters()]
+    model.zero_grad()
+    model[0].set_reshard_after_backward(False)
+    model[1].set_requires_all_reduce(False)
+    model[2].set_requires_gradient_sync(False)
+    model[3].set_reshard_after_forward(False)
+    before = settings(model)
+    handle.interference.calibrate(train, trials=2)
+    after = settings(model)
+    for part in model:
+        part.set_reshard_after_backward(True)
+        part.set_requires_gradient_sync(True)
+    train()
+    got = [p.grad.full_tensor() for p in model.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+    del param_groups(model[1])[0].reshard_after_backward
+    with pytest.raises(torch_mcast.UnsupportedError, match="does not show them, to be set back"):
+        handle.interference.calibrate(lambda: pytest.fail("it began"))
+    return before, after
+
+
+def test_what_fsdp_was_told_is_set_back(world: World) -> None:
+    for before, after in world.run(calibrated_as_set):
+        assert before == [
+            (True, True, False, True),
+            (True, False, True, True),
+            (False, False, True, True),
+            (True, True, True, False),
+        ]
+        assert after == before

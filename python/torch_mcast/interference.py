@@ -116,14 +116,16 @@ class Meter:
         """Find what compute and communication of a step take alone; all ranks call it, between two steps.
 
         Compute alone is that of a model that stays gathered and does not reduce its gradients: each rank
-        has memory for the whole of both meanwhile. Gradients are dropped, parameters stay as they are.
+        has memory for the whole of both meanwhile. Gradients are dropped; parameters stay as they are, and so
+        do FSDP's settings of what is resharded and reduced when.
 
         Args:
             step: forward and backward, without the optimizer.
             trials: of each kind, after one that does not count.
 
         Raises:
-            UnsupportedError: the model is on a GPU, whose waits the host does not see.
+            UnsupportedError: the model is on a GPU, whose waits the host does not see; or this torch does
+                not show how FSDP was set, to be set back. Nothing has changed then.
             ArgumentError: trials is below 2, which has no spread.
         """
         modules = [m for m in self._model.modules() if isinstance(m, FSDPModule)]
@@ -134,22 +136,24 @@ class Meter:
         if trials < 2:
             raise errors.ArgumentError(f"calibrate: trials is {trials}, it must be 2 or more")
         collectives: list[Collective] = []
-        self._collectives = collectives
-        try:
-            step()
-        finally:
-            self._collectives = None
-            self._model.zero_grad()
-        communication = [alone(collectives) for _ in range(trials + 1)]
         compute = []
-        with _kept_whole(modules):
+        with _settings_kept(modules):
+            self._collectives = collectives
+            try:
+                step()
+            finally:
+                self._collectives = None
+                self._model.zero_grad()
+            communication = [alone(collectives) for _ in range(trials + 1)]
+            _keep_whole(modules, True)
             for _ in range(trials + 1):  # the first gathers
                 began = time.perf_counter()
                 step()
                 compute.append(time.perf_counter() - began)
                 self._model.zero_grad()  # to add to the gradients of the trial before is no part of a step
-        step()  # gives the memory back
-        self._model.zero_grad()
+            _keep_whole(modules, False)
+            step()  # gives the memory back
+            self._model.zero_grad()
         self.calibration, self.steps = Calibration(tuple(compute[1:]), tuple(communication[1:])), []
         return self.calibration
 
@@ -242,20 +246,39 @@ def alone(collectives: Sequence[Collective]) -> float:
     return time.perf_counter() - began
 
 
+# What FSDP2's parameter groups, and the states of its modules, have from set_requires_gradient_sync(),
+# set_requires_all_reduce(), set_reshard_after_backward() and set_reshard_after_forward(). There is no public
+# way to ask for it.
+_OF_GROUPS = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "post_forward_mesh_info")
+_OF_STATES = ("_auto_reshard_after_forward",)
+
+
 @contextlib.contextmanager
-def _kept_whole(modules: Sequence[FSDPModule]) -> Iterator[None]:
-    """Have modules stay gathered and their gradients stay unreduced."""
-    groups = [group for module in modules for group in param_groups(module)]
-    before = [group.post_forward_mesh_info for group in groups]
+def _settings_kept(modules: Sequence[FSDPModule]) -> Iterator[None]:
+    """Set back what FSDP was told of resharding and reducing; refuse where torch does not show it."""
+    owners: list[tuple[Any, tuple[str, ...]]] = []
     for module in modules:
-        module.set_requires_gradient_sync(False, recurse=False)
-        module.set_reshard_after_backward(False, recurse=False)
-        module.set_reshard_after_forward(False, recurse=False)
+        owners.append((module._get_fsdp_state(), _OF_STATES))
+        owners.extend((group, _OF_GROUPS) for group in param_groups(module))
+    try:
+        before = [[getattr(owner, name) for name in names] for owner, names in owners]
+    except AttributeError as e:
+        raise errors.UnsupportedError(
+            f"calibrate: it changes settings of FSDP for a while, and torch {torch.__version__} does not "
+            f"show them, to be set back: {e}"
+        ) from None
     try:
         yield
     finally:
-        for module in modules:
-            module.set_requires_gradient_sync(True, recurse=False)
-            module.set_reshard_after_backward(True, recurse=False)
-        for group, mesh in zip(groups, before, strict=True):
-            group.post_forward_mesh_info = mesh
+        for (owner, names), values in zip(owners, before, strict=True):
+            for name, value in zip(names, values, strict=True):
+                setattr(owner, name, value)
+
+
+def _keep_whole(modules: Sequence[FSDPModule], whole: bool) -> None:
+    """Have modules stay gathered and their gradients stay unreduced, or not after a backward."""
+    for module in modules:
+        module.set_requires_gradient_sync(not whole, recurse=False)
+        module.set_reshard_after_backward(not whole, recurse=False)
+        if whole:
+            module.set_reshard_after_forward(False, recurse=False)

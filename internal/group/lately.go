@@ -1,0 +1,79 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// mostAwaited bounds the ranks of which a page says what they were waited for, by each of two measures: a page of a
+// thousand ranks would say little of most of them.
+const mostAwaited = 32
+
+// remains is how much of what a rank was waited for counts a second later, for whether it is among the most awaited. After half
+// a minute it is a third: who was slow yesterday makes room for who is slow now.
+const remains = 0.97
+
+// Lately knows which ranks were waited for most of late. What a rank is published of is what it was waited for since
+// Join, as of all that grows; but those who ask for it twice, and compare, must find in both answers the ranks that were
+// waited for meanwhile.
+type Lately struct {
+	mu             sync.Mutex
+	waits, repairs fading // by rank
+}
+
+// fading is sums of which what was long ago counts less.
+type fading struct{ was, sum []float64 }
+
+// at returns the sum of a rank, of which all there ever was is now.
+func (f *fading) at(rank int, now float64) float64 {
+	if rank >= len(f.was) {
+		return now
+	}
+	return f.sum[rank] + max(0, now-f.was[rank])
+}
+
+// fade lets a second pass.
+func (f *fading) fade(rank int, now float64) {
+	for len(f.was) <= rank {
+		f.was, f.sum = append(f.was, 0), append(f.sum, 0)
+	}
+	f.sum[rank], f.was[rank] = remains*f.at(rank, now), now
+}
+
+// Pass lets a second pass in which something was in flight.
+func (l *Lately) Pass(all []Awaited) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range all {
+		a := &all[i]
+		l.waits.fade(a.Rank, float64(a.Sum()))
+		l.repairs.fade(a.Rank, float64(a.Repaired))
+	}
+}
+
+// Most returns the ranks that were waited for most of late, those of which most was repaired, and a rank itself, in
+// ascending order; and how many others were waited for. It changes all.
+func (l *Lately) Most(self int, all []Awaited) (some []Awaited, others int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	front := 0 // so many are chosen
+	choose := func(most int, weight func(a *Awaited) float64) {
+		rest := all[front:]
+		slices.SortFunc(rest, func(a, b Awaited) int { return cmp.Or(cmp.Compare(weight(&b), weight(&a)), a.Rank-b.Rank) })
+		for i := 0; i < min(most, len(rest)) && weight(&rest[i]) > 0; i++ {
+			front++
+		}
+	}
+	choose(1, func(a *Awaited) float64 {
+		if a.Rank == self {
+			return 1
+		}
+		return 0
+	})
+	choose(mostAwaited, func(a *Awaited) float64 { return l.waits.at(a.Rank, float64(a.Sum())) })
+	choose(mostAwaited, func(a *Awaited) float64 { return l.repairs.at(a.Rank, float64(a.Repaired)) })
+	some, others = all[:front], len(all)-front
+	slices.SortFunc(some, func(a, b Awaited) int { return a.Rank - b.Rank })
+	return some, others
+}

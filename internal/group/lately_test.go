@@ -1,0 +1,105 @@
+package group
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+)
+
+// TestLately: a page has who was waited for of late, though others were waited for longer once, who was repaired, and
+// the own rank; and says how many it leaves out.
+func TestLately(t *testing.T) {
+	const ranks, self = 512, 300
+	all := make([]Awaited, ranks)
+	for r := range all {
+		all[r] = Awaited{Rank: r, Barrier: time.Second}
+		if r < 100 {
+			all[r].Chunks = time.Hour
+		}
+		if r >= 400 && r < 440 {
+			all[r].Repaired = uint64(1000 + r)
+		}
+	}
+	look := func(l *Lately) (numbers []int, others int) {
+		some, others := l.Most(self, append([]Awaited{}, all...))
+		for _, a := range some {
+			require.Equal(t, all[a.Rank], a)
+			numbers = append(numbers, a.Rank)
+		}
+		return numbers, others
+	}
+	var l Lately
+	numbers, others := look(&l)
+	require.Len(t, numbers, 2*mostAwaited+1)
+	require.Equal(t, ranks-len(numbers), others)
+	require.Subset(t, numbers, []int{0, mostAwaited - 1, self, 439, 408})
+
+	for range 600 { // ten minutes, in which 7 of those that were not slow are
+		for r := 200; r < 207; r++ {
+			all[r].Input += time.Second / 4
+		}
+		l.Pass(all)
+	}
+	numbers, _ = look(&l)
+	require.Subset(t, numbers, []int{200, 201, 202, 203, 204, 205, 206, self, 439})
+	for range 3 {
+		all[511].Begin += time.Second
+		l.Pass(all)
+	}
+	numbers, _ = look(&l)
+	require.Contains(t, numbers, 511)
+}
+
+// TestFew: of a small group nothing is left out but who was never waited for.
+func TestFew(t *testing.T) {
+	var l Lately
+	some, others := l.Most(3, []Awaited{{Rank: 0, Barrier: 1}, {Rank: 2, Asked: 1, Repaired: 1}, {Rank: 3, Chunks: 1}})
+	require.Equal(t, []Awaited{{Rank: 0, Barrier: 1}, {Rank: 2, Asked: 1, Repaired: 1}, {Rank: 3, Chunks: 1}}, some)
+	require.Zero(t, others)
+	some, others = l.Most(3, nil)
+	require.Empty(t, some)
+	require.Zero(t, others)
+}
+
+// TestSmallPage: a hundred pages of groups of 512 ranks, all of which are waited for, have room in what a reader takes
+// of a process (internal/live: 8 MiB), whatever they have counted.
+func TestSmallPage(t *testing.T) {
+	const (
+		ranks, most = 512, 64 << 10
+		long        = 1e18 // 30 years
+	)
+	g := world(t, 2, nil)
+	l := g[0].Live()
+	each(t, 2, func(r int) error { return g[r].Close() })
+	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]Peer, ranks), make([][2]int, ranks*ranks), everyone(0, ranks).ranks
+	l.Awaited = nil
+	for r := range ranks {
+		l.Awaited = append(l.Awaited, Awaited{r, long, long, long, long, long, long, long, long})
+	}
+	for range 4 { // lanes
+		l.Waiting = append(l.Waiting, Waiting{
+			Operation: "reduce-scatter of 8388608 bytes, number 2141", Ranks: everyone(0, ranks).ranks, Why: "its input has not come", For: long,
+		})
+	}
+	for name := range l.Counters {
+		l.Counters[name] = long
+	}
+	for _, kind := range kindNames {
+		for _, class := range sizeClasses {
+			counts, _ := new(engine.Histogram).Counts()
+			for i := range counts {
+				counts[i] = long
+			}
+			l.Times = append(l.Times, Times{Kind: kind, Size: class.Name, Sum: long, Counts: counts})
+		}
+	}
+	l.shorten(new(Lately))
+	text, err := json.Marshal(l)
+	require.NoError(t, err)
+	require.Less(t, len(text), most)
+	require.Equal(t, ranks-mostAwaited, l.Waiting[0].Others)
+}

@@ -1,0 +1,4 @@
+package trace
+
+// Name is name.
+var Name = name
