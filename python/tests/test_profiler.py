@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from .test_library import host
+from .test_plugin import TABLES
 
 # Profiler(version): the functions of its table. Event is a descriptor of v5, which v4's is but for its type.
 PROFILER = """
@@ -161,5 +162,55 @@ p = Profiler(5)
 assert p.asked.value == 0 and not p.context
 assert p.start(COLL, coll=Coll(function=b"AllGather")) is None
 assert spans() == []
+"""
+    )
+
+
+def test_net_v10_tells_our_own_profiler_alone() -> None:
+    # NCCL 2.27 crashes in its callback unless the profiler asks for such events, as only ours is known to.
+    host(
+        PROFILER
+        + TABLES
+        + """
+told = []
+TELL = ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.c_int, pointer, ctypes.c_int64, pointer)
+
+@TELL
+def tell(event, kind, parent, number, data):
+    if kind == 0:
+        pointer.from_address(event).value = parent
+    told.append((kind, parent, number))
+    return 0
+
+def message(n):
+    told.clear()
+    result, handle, listener = n.listening(0)
+    assert result == 0
+    send, recv, requests, done = pointer(), pointer(), (pointer * 2)(), i32()
+    while not (send and recv):
+        assert send or n.connect(0, None, handle, ctypes.byref(send), None) == 0
+        assert recv or n.accept(listener, ctypes.byref(recv), None) == 0
+    give, take = ctypes.create_string_buffer(b"bytes", 5), ctypes.create_string_buffer(5)
+    at, sizes, tags, none = (pointer * 1)(address(take)), (size_t * 1)(5), (i32 * 1)(3), (pointer * 1)()
+    assert n.irecv(recv, 1, at, sizes, tags, none, (pointer * 1)(0x20), ctypes.byref(requests)) == 0
+    assert n.isend(send, give, size_t(5), 3, None, pointer(0x10), ctypes.byref(requests, 8)) == 0
+    for request in requests:
+        done.value = 0
+        while not done.value:
+            assert n.test(pointer(request), ctypes.byref(done), None) == 0
+    assert take.raw == b"bytes"
+    for close, comm in ((n.closeSend, send), (n.closeRecv, recv), (n.closeListen, listener)):
+        assert close(comm) == 0
+    return [(kind, parent) for kind, parent, number in told if number == MESSAGE_ID]
+
+os.environ.update(MCAST_IFACE="lo")
+n = Table("ncclNetPlugin_v10", NET)
+assert n.init(logger, tell) == 0
+assert message(n) == []
+p = Profiler(4)  # that is loaded, and has not been asked for
+assert message(n) == []
+os.environ["NCCL_PROFILER_PLUGIN"] = "mcast"
+p = Profiler(4)
+assert sorted(message(n), key=str) == [(0, 0x10), (0, 0x20), (3, None), (3, None)], told
 """
     )
