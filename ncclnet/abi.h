@@ -288,8 +288,8 @@ static_assert(sizeof(struct tuner_v1) == 32 && sizeof(struct tuner_v4) == 32 && 
 /* Profiler: v4 (NCCL 2.27) and v5 (2.28); 2.30 takes v5 as well. Types of events, and states of recordEventState: a
  * proxy's operation comes to its turn; a net plugin's event is told anew. */
 enum {
-	NCCL_PROFILE_COLL = 1 << 1, NCCL_PROFILE_P2P = 1 << 2, NCCL_PROFILE_PROXY_OP = 1 << 3, NCCL_PROFILE_PROXY_STEP = 1 << 4,
-	NCCL_PROFILE_NET = 1 << 7,
+	NCCL_PROFILE_GROUP = 1 << 0, NCCL_PROFILE_COLL = 1 << 1, NCCL_PROFILE_P2P = 1 << 2, NCCL_PROFILE_PROXY_OP = 1 << 3,
+	NCCL_PROFILE_PROXY_STEP = 1 << 4, NCCL_PROFILE_NET = 1 << 7,
 	NCCL_PROFILE_PROXY_TURN = 19, NCCL_PROFILE_NET_UPDATE = 21
 };
 

@@ -225,16 +225,16 @@ int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t er
  * cannot be written. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
 int mcast_trace(const char *path, char *err, size_t errlen);
 
-/* What a profiler plugin of NCCL (NCCL_PROFILER_PLUGIN) is told of a message of the net plugin, from net ABI v10
- * (NCCL 2.26) on: netPlugin.data of an event ncclProfileNetPlugin whose netPlugin.id is this one. The upper bits of
+/* What a profiler plugin of NCCL (NCCL_PROFILER_PLUGIN) is told of a message of the net plugin, from net ABI v11
+ * (NCCL 2.28) on: netPlugin.data of an event ncclProfileNetPlugin whose netPlugin.id is this one. The upper bits of
  * the id say that it is of ours, the lower 16 which version of the struct. */
 #define MCAST_NET_EVENT_ID ((int64_t)0x6d63 << 16 | 1)
 enum { MCAST_NET_TCP = 1, MCAST_NET_SHM = 2, MCAST_NET_RDMA = 3 };
 /* A message that has failed has its error in NCCL's log; one that is abandoned was in flight when NCCL closed the connection. */
 enum { MCAST_NET_IN_FLIGHT = 0, MCAST_NET_DONE = 1, MCAST_NET_FAILED = 2, MCAST_NET_ABANDONED = 3 };
 /* It is the library's, and may be read inside startEvent and recordEventState alone. When the event starts, all moments
- * are 0 and the outcome is MCAST_NET_IN_FLIGHT; recordEventState (ncclProfilerNetPluginUpdate, NCCL 2.27 and later)
- * has all of it, right before stopEvent. */
+ * are 0 and the outcome is MCAST_NET_IN_FLIGHT; recordEventState (ncclProfilerNetPluginUpdate) has all of it, right
+ * before stopEvent. */
 struct mcast_net_event {
 	uint32_t connection; /* in this process, from 1 on; a connection goes one way */
 	uint32_t sequence;   /* of the message on its connection, from 0 on */

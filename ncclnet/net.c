@@ -10,14 +10,18 @@ struct net_listener {
 	nccl_profiler profiler; /* of what it accepts, or NULL */
 };
 
-/* Up to v10 init makes no context: the profiler of the last one counts. NCCL gives the same each time. */
+/* Up to v10 init makes no context: the profiler of the last one counts. NCCL gives the same each time. What NCCL 2.27
+ * gives crashes unless the profiler that is loaded asks for what net plugins tell (it reads by a pointer in the parent that
+ * it has not set; since 2.28.3 it has), and whether it does only our own says. NCCL's own plugins are built without this. */
 static nccl_profiler profiler_v10;
 
 void net_profiler_v10(nccl_profiler profiler) { __atomic_store_n(&profiler_v10, profiler, __ATOMIC_RELEASE); }
 
 static nccl_profiler profiler_of(const struct context *ctx)
 {
-	return ctx != NULL ? ctx->profiler : __atomic_load_n(&profiler_v10, __ATOMIC_ACQUIRE);
+	if (ctx != NULL)
+		return ctx->profiler;
+	return profiler_asks() ? __atomic_load_n(&profiler_v10, __ATOMIC_ACQUIRE) : NULL;
 }
 
 /* net_failed turns an outcome of p2p into NCCL's. */

@@ -169,6 +169,9 @@ bool connected_still(const struct connected *c);
 void connected_window(struct connected *c, int func);
 uint64_t connected_windows(struct connected *c, int func);
 
+/* profiler.c: whether NCCL's profiler is this library, and asks for what net plugins tell. */
+bool profiler_asks(void);
+
 /* abi_v8.c: up to v10 there are no contexts. */
 nccl_result net_listen_v8(int dev, void *handle, void **listen_comm);
 nccl_result net_connect_v8(int dev, void *handle, void **send_comm, struct device_handle **device);

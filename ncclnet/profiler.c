@@ -17,13 +17,14 @@ struct communicator {
 };
 
 /* A handle is a number and what it is of: nothing is pointed to that may be another one's by then. */
-enum kind { OPERATION = 1, PROXY = 2, STEP = 3, MESSAGE = 4 };
+enum kind { OPERATION = 1, PROXY = 2, STEP = 3, MESSAGE = 4, GROUP = 5 };
 enum { KIND_BITS = 3 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct profiler_operation operations[PROFILER_OPERATIONS];
 static struct profiler_message messages[PROFILER_MESSAGES];
 static uint64_t last_operation, last_message;
+static bool asking;
 
 static uint64_t now(void)
 {
@@ -78,9 +79,10 @@ static void *start_proxy(const struct profiler_event *e)
 {
 	struct profiler_operation *o;
 
-	/* The operation may be one of another process, whose GPU this one's device serves. */
+	/* The operation may be one of another process, whose GPU this one's device serves, or long ago: then the proxy is of
+	 * none. It has a handle all the same, without which NCCL 2.27 crashes at the first message. */
 	if (e->proxy.pid != getpid() || kind_of(e->parent) != OPERATION || (o = operation(number_of(e->parent))) == NULL)
-		return NULL;
+		return handle_of(PROXY, 0);
 	o->proxies++;
 	o->running++;
 	return handle_of(PROXY, o->number);
@@ -108,6 +110,9 @@ static nccl_result start(void *ctx, void **handle, struct profiler_event *e)
 		return NCCL_SUCCESS;
 	pthread_mutex_lock(&lock);
 	switch (e->type) {
+	case NCCL_PROFILE_GROUP: /* without which NCCL 2.27 tells of no operation */
+		*handle = handle_of(GROUP, 0);
+		break;
 	case NCCL_PROFILE_COLL:
 	case NCCL_PROFILE_P2P:
 		*handle = start_operation(ctx, e);
@@ -195,9 +200,12 @@ static nccl_result begin(void **ctx, uint64_t id, int *events, int ranks, int ra
 		return NCCL_SUCCESS;
 	*c = (struct communicator){id, rank, ranks};
 	*ctx = c;
+	__atomic_store_n(&asking, true, __ATOMIC_RELEASE);
 	*events = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_NET;
 	return NCCL_SUCCESS;
 }
+
+bool profiler_asks(void) { return __atomic_load_n(&asking, __ATOMIC_ACQUIRE); }
 
 static nccl_result init_v4(void **ctx, int *events, const char *name, uint64_t id, int nodes, int ranks, int rank, nccl_logger log)
 {
