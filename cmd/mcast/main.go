@@ -28,6 +28,7 @@ type commands struct {
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	Top     topCommand     `cmd:"" help:"Show what the ranks of this host do: operations, GB/s, who is late, repairs."`
 	Explain explainCommand `cmd:"" help:"Say why a running job is slower than it could be: which rank, link or host, and what helps."`
+	Advise  adviseCommand  `cmd:"" help:"Say what a training on gloo or NCCL would gain over torch-mcast, from traces of torch.profiler."`
 	Metrics metricsCommand `cmd:"" help:"Give Prometheus what the ranks of this host count."`
 	Trace   traceCommand   `cmd:"" help:"Work on traces of what ranks did last."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`
