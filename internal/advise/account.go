@@ -25,6 +25,15 @@ func (k Kind) class() class {
 	return rest
 }
 
+// sort is what makes collectives a row of the report.
+type sort struct {
+	kind  Kind
+	size  int
+	dtype string
+}
+
+func (c *Collective) sort() sort { return sort{c.Kind, c.Size, c.Type} }
+
 // Account is where the time of a rank's step went, on average over its steps.
 type Account struct {
 	Rank     int           `json:"rank"`
@@ -42,8 +51,11 @@ type Account struct {
 	Both    time.Duration `json:"both_in_flight_ns"`
 
 	exposed, waited [classes]time.Duration // shares of Exposed and Waited
-	ofKind          map[Kind]time.Duration // exposed with one of a kind in flight; kinds may be so at once
+	ofSort          map[sort]time.Duration // exposed with one of a sort in flight; sorts may be so at once
 }
+
+// mostSorts bounds the work on a trace in which every collective differs.
+const mostSorts = 64
 
 // window is all steps of a trace.
 func (t *Trace) window() []span { return union(slices.Clone(t.steps)) }
@@ -93,7 +105,7 @@ func (t *Trace) account() Account {
 	each := func(all []span) time.Duration { return time.Duration(length(all) / steps) }
 	a := Account{
 		Rank: t.Rank, Path: t.Path, Steps: len(t.steps), Step: each(window), Computed: each(compute), InFlight: each(flights),
-		Exposed: each(exposed), Waited: each(waited), ofKind: map[Kind]time.Duration{},
+		Exposed: each(exposed), Waited: each(waited), ofSort: map[sort]time.Duration{},
 	}
 	var of [classes][]span
 	for c := range classes {
@@ -104,8 +116,11 @@ func (t *Trace) account() Account {
 	share(&a.exposed, a.Exposed)
 	share(&a.waited, a.Waited)
 	a.Gathers, a.Reduces, a.Both = each(of[gathers]), each(of[reduces]), each(intersection(of[gathers], of[reduces]))
-	for _, k := range []Kind{Allgather, ReduceScatter, Allreduce, Broadcast, Other} {
-		a.ofKind[k] = each(intersection(exposed, t.inFlight(window, func(x *Collective) bool { return x.Kind == k })))
+	for i := range t.Collectives {
+		s := t.Collectives[i].sort()
+		if _, known := a.ofSort[s]; !known && len(a.ofSort) < mostSorts {
+			a.ofSort[s] = each(intersection(exposed, t.inFlight(window, func(x *Collective) bool { return x.sort() == s })))
+		}
 	}
 	return a
 }

@@ -215,23 +215,22 @@ func (e *event) arguments() (a arguments, err error) {
 
 // computing returns when a thread computes.
 func (t *thread) computing() []span {
+	outward := func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) }
 	work := union(t.work.all)
-	all := slices.Concat(t.containers, t.others)
-	slices.SortFunc(all, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
-	slices.SortFunc(t.containers, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
-	leaves, w, i := []span{}, 0, 0
-	for _, c := range t.containers {
-		for w < len(work) && work[w].to <= c.from {
-			w++
-		}
-		for i < len(all) && cmp.Or(cmp.Compare(all[i].from, c.from), cmp.Compare(c.to, all[i].to)) <= 0 {
-			i++
-		}
-		if (w == len(work) || work[w].from >= c.to) && (i == len(all) || all[i].from >= c.to) {
-			leaves = append(leaves, c)
+	slices.SortFunc(t.others, outward)
+	slices.SortFunc(t.containers, outward)
+	within := func(c span, in []span) bool { // whether one of them lies in it, or is it
+		i, _ := slices.BinarySearchFunc(in, c, outward)
+		return i < len(in) && in[i].from < c.to
+	}
+	all := work
+	for i, c := range t.containers {
+		w, _ := slices.BinarySearchFunc(work, c.from, func(s span, at int64) int { return cmp.Compare(s.to, at+1) })
+		if !within(c, t.others) && !within(c, t.containers[i+1:]) && (w == len(work) || work[w].from >= c.to) {
+			all = append(all, c)
 		}
 	}
-	return append(work, leaves...)
+	return all
 }
 
 // done returns the trace.

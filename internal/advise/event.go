@@ -152,6 +152,9 @@ func (e *event) when() (span, error) {
 
 // nanoseconds reads microseconds with a fraction, such as 4458676524595.135: more digits than a float64 has.
 func nanoseconds(text string) (int64, error) {
+	if !strings.ContainsAny(text, "0123456789") {
+		return 0, fmt.Errorf("%.40q is not a number of microseconds", text)
+	}
 	whole, fraction, _ := strings.Cut(text, ".")
 	if len(fraction) > 3 {
 		fraction = fraction[:3]

@@ -8,7 +8,7 @@ import (
 // Kind is what a collective does.
 type Kind string
 
-// The kinds. What else there is, barriers and messages among it, is Other: it goes over torch-mcast as it went before.
+// The kinds that have a law of what they move over links, and Broadcast. All others go over torch-mcast as they went before.
 const (
 	Allgather     Kind = "all_gather"
 	ReduceScatter Kind = "reduce_scatter"
@@ -17,11 +17,14 @@ const (
 	Other         Kind = "other"
 )
 
+// kinds are all of them; a name's is the first one that it begins with.
+var kinds = []Kind{Allgather, ReduceScatter, Allreduce, Broadcast, "all_to_all", "barrier", "gather", "scatter", "reduce", "sendrecv", "send", "recv"}
+
 // kindOf returns the kind of a name that torch, gloo, NCCL or torch-mcast gives a collective, such as
 // _allgather_base, all_gather_into_tensor_coalesced or AllGather.
 func kindOf(name string) Kind {
 	plain := strings.ReplaceAll(strings.ToLower(name), "_", "")
-	for _, known := range []Kind{Allgather, ReduceScatter, Allreduce, Broadcast} {
+	for _, known := range kinds {
 		if strings.HasPrefix(plain, strings.ReplaceAll(string(known), "_", "")) {
 			return known
 		}

@@ -55,7 +55,7 @@ func best(all [][]transfer, w crossing.Way, perHost int) float64 {
 		return 0
 	}
 	slices.Sort(rates)
-	return rates[(len(rates)-1)*9/10]
+	return rates[(len(rates)*9-1)/10]
 }
 
 // predict returns the bounds for one of our ways, links having a rate of bytes a second.

@@ -78,7 +78,8 @@ func Of(traces []*Trace, o Options) (*Report, error) {
 	r.Rows = rows(traces, all)
 	for i := range r.Rows {
 		for j := range r.Ranks {
-			r.Rows[i].Exposed += r.Ranks[j].ofKind[r.Rows[i].Kind] / time.Duration(len(r.Ranks))
+			row := &r.Rows[i]
+			row.Exposed += r.Ranks[j].ofSort[sort{row.Kind, row.Size, row.Type}] / time.Duration(len(r.Ranks))
 		}
 	}
 	r.predict(traces, all, o.Link)
@@ -127,17 +128,12 @@ func (r *Report) places(traces []*Trace, told int) error {
 
 // rows sums up the collectives of a step.
 func rows(traces []*Trace, all [][]transfer) []Row {
-	type key struct {
-		kind  Kind
-		size  int
-		dtype string
-	}
-	sums := map[key]*Row{}
-	bus, wire := map[key]float64{}, map[key]float64{}
+	sums := map[sort]*Row{}
+	bus, wire := map[sort]float64{}, map[sort]float64{}
 	for i, t := range traces {
 		each := 1 / float64(len(t.steps)*len(traces))
 		for _, x := range all[i] {
-			k := key{x.Kind, x.Size, x.Type}
+			k := x.sort()
 			if sums[k] == nil {
 				sums[k] = &Row{Kind: x.Kind, Size: x.Size, Type: x.Type}
 			}
