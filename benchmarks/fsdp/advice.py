@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 def advise(traces: list[Path], *flags: str) -> dict[str, Any]:
     """Return what `mcast advise` says of the traces of all ranks, each on a host of its own."""
-    command = [MCAST, "advise", "--json", "--ranks-per-host=1", *flags, *traces]
+    command = [str(MCAST), "advise", "--json", "--ranks-per-host=1", *flags, *map(str, traces)]
     said: dict[str, Any] = json.loads(
         subprocess.run(command, capture_output=True, text=True, check=True).stdout
     )

@@ -2,7 +2,7 @@
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
 // made of network namespaces, `mcast top` shows what running ranks do, `mcast explain`
-// says why they are slow, `mcast metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
+// says why they are slow, `mcast advise` what a training on gloo or NCCL would gain, `mcast metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
 // plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration, `mcast secret` makes a
 // secret for a job.
 package main

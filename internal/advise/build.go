@@ -236,7 +236,7 @@ func (t *thread) computing() []span {
 // done returns the trace.
 func (b *builder) done() (*Trace, error) {
 	t := &b.trace
-	t.Backend, t.World = b.job.Backend, int(max(0, min(b.job.World, maxRanks)))
+	t.Backend, t.World = b.job.Backend, max(0, min(b.job.World, maxRanks))
 	if b.job.Rank != nil && *b.job.Rank >= 0 {
 		t.Rank = *b.job.Rank
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/crossing"
 )
 
 // onGPUs are the traces of ranks over NCCL in the form of Kineto: in each of two steps an Allgather and a Reduce-Scatter
@@ -154,6 +156,27 @@ func TestFasterLinkTold(t *testing.T) {
 	require.InDelta(t, 200+2*700/4, float64(fast.Predictions[0].Least)/1e3, 0.01)
 	require.Contains(t, causes(fast), "link-not-filled")
 	require.NotContains(t, causes(slow), "link-not-filled")
+}
+
+// TestGroupsBesideEachOther: of 2 hosts of 4 ranks, groups of one rank a host are four that share a link (HSDP).
+func TestGroupsBesideEachOther(t *testing.T) {
+	c := &Collective{Kind: Allgather, Bytes: 8 << 20, Size: 2, Ranks: []int{1, 5}}
+	require.Equal(t, place{2, 1, 4}, c.placed(4))
+	require.Equal(t, loads{4 * 4 << 20, 4 * 4 << 20}, c.crosses(crossing.Nodes, 4))
+	c.Ranks = []int{4, 5}
+	require.Equal(t, place{1, 2, 2}, c.placed(4))
+	require.Zero(t, c.crosses(crossing.Ring, 4), "it stays on its host")
+	c.Ranks = nil
+	require.Equal(t, place{1, 2, 2}, c.placed(4), "ranks of a host come one after another")
+	require.Equal(t, place{2, 1, 1}, c.placed(1))
+}
+
+// TestSmallMessagesGainNothingForSure: bytes are not what they are waited for.
+func TestSmallMessagesGainNothingForSure(t *testing.T) {
+	long := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1048576"}))
+	require.Less(t, long.Predictions[0].Most, long.Step)
+	short := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1024"}))
+	require.Equal(t, short.Step, short.Predictions[0].Most)
 }
 
 func TestTracesOfOneJob(t *testing.T) {

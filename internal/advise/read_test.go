@@ -125,6 +125,19 @@ func TestOneValueIsBounded(t *testing.T) {
 	}
 }
 
+// TestTracesMayBeLong: the bound is one value's, not the trace's.
+func TestTracesMayBeLong(t *testing.T) {
+	parts := []io.Reader{strings.NewReader(`{"traceEvents": [` + gathered)}
+	for range maxValue>>20 + 8 {
+		parts = append(parts, strings.NewReader(","+strings.Repeat(" ", 1<<20)), strings.NewReader(gathered))
+	}
+	trace, err := Decode(io.MultiReader(append(parts, strings.NewReader("]}"))...))
+	require.NoError(t, err)
+	require.Len(t, trace.Collectives, maxValue>>20+9)
+}
+
+const gathered = `{"ph":"X","cat":"user_annotation","name":"gloo:all_gather","ts":2,"dur":3}`
+
 func TestNanoseconds(t *testing.T) {
 	for text, want := range map[string]int64{
 		"4458676524595.135": 4458676524595135, "1712195495520854.8": 1712195495520854800, "7": 7000, "0.0005": 0, "12.3456": 12345, "-2.5": -2500, "1e3": 1e6,

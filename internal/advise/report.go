@@ -301,6 +301,9 @@ func (r *Report) predicted() []string {
 		lines = append(lines, fmt.Sprintf("%-20s %18s %18s %14.1f", name, fmt.Sprintf("%.1f to %.1f", p.Least.Seconds()*1e3, p.Most.Seconds()*1e3),
 			fmt.Sprintf("%.2f to %.2f", p.GainLeast, p.GainMost), p.Link.Seconds()*1e3))
 	}
+	if direct, summed := r.Predictions[0], r.Predictions[1]; summed.Least >= direct.Least && summed.Most >= direct.Most {
+		lines = append(lines, "A switch that adds gains nothing more here.")
+	}
 	return append(lines, "The longer step only changes the backend, with links no fuller than they were; the shorter one hides what can be hidden",
 		"(torch_mcast.fsdp.enable) and fills them. Compute takes as long as before; shared cores, memory and latency are not counted.")
 }
