@@ -84,12 +84,15 @@ def measure(args: argparse.Namespace, way: Choice, number: int) -> dict[str, Any
         **machine(),
         "load": load,  # of the machine, before; the run's own is added
         "step_ns": said["step_ns"],
-        "exposed_ns": statistics.mean(rank["exposed_ns"] for rank in said["ranks"]),
-        "late_ns": said["late_ns"],
-        "best_bits": said["best_bits"],
     }
     if way.name == "gloo":
-        row |= {"predictions": said["predictions"], "predictions_link_told": told["predictions"]}
+        row |= {
+            "exposed_ns": statistics.mean(rank["exposed_ns"] for rank in said["ranks"]),
+            "late_ns": said["late_ns"],
+            "best_bits": said["best_bits"],
+            "predictions": said["predictions"],
+            "predictions_link_told": told["predictions"],
+        }
     return row
 
 

@@ -236,11 +236,11 @@ func (t *thread) computing() []span {
 // done returns the trace.
 func (b *builder) done() (*Trace, error) {
 	t := &b.trace
-	t.Backend, t.World = b.job.Backend, max(0, min(b.job.World, maxRanks))
 	if b.job.Rank != nil && *b.job.Rank >= 0 {
 		t.Rank = *b.job.Rank
 	}
 	flights := b.flights()
+	t.Backend, t.World = b.job.Backend, max(0, min(b.job.World, maxRanks))
 	if len(flights) == 0 {
 		return nil, errors.New("no collective is in it: want a trace of a distributed training over gloo, NCCL or torch-mcast, exported by torch.profiler with ProfilerActivity.CPU, and CUDA where there are GPUs")
 	}
@@ -261,6 +261,14 @@ func (b *builder) done() (*Trace, error) {
 	slices.SortFunc(t.steps, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	if !t.marked {
 		t.steps = []span{t.whole()}
+		return t, nil
+	}
+	for i := range t.Collectives {
+		last := t.steps[len(t.steps)-1].to
+		if c := &t.Collectives[i]; t.Backend == "mcast" && c.during.from < last && c.during.to > last {
+			c.during.to = c.during.from
+			t.Endless++
+		}
 	}
 	return t, nil
 }

@@ -76,6 +76,26 @@ func TestReadOurs(t *testing.T) {
 	require.Positive(t, trace.account().Both, "they overlap")
 }
 
+// TestWithoutEnds: what torch.profiler ends when it stops says nothing of when it ended.
+func TestWithoutEnds(t *testing.T) {
+	event := func(category, name string, from, long int) string {
+		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"tid":1,"ts":%d,"dur":%d,"args":{"In msg nelems":8,"Out msg nelems":4,"dtype":"float32"}}`, category, name, from, long)
+	}
+	of := func(long int) *Report {
+		text := fmt.Sprintf(`{"distributedInfo":{"rank":0,"world_size":2},"traceEvents":[%s,%s,%s]}`, event("user_annotation", "ProfilerStep#1", 0, 100),
+			event("cpu_op", "mcast:reduce_scatter", 10, long), event("cpu_op", "mcast:reduce_scatter", 20, 50))
+		return reported(t, text)
+	}
+	ended := of(40)
+	require.Zero(t, ended.Endless)
+	require.Equal(t, 60*time.Microsecond, ended.Ranks[0].Exposed)
+	without := of(200)
+	require.InDelta(t, 0.5, without.Endless, 0)
+	require.Equal(t, []string{"no-ends"}, causes(without))
+	require.Empty(t, without.Predictions)
+	require.Contains(t, strings.Join(without.Lines(), "\n"), "50 % of the collectives have no end in the trace")
+}
+
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "unexpected EOF",

@@ -37,8 +37,11 @@ type Report struct {
 	Ranks       []Account    `json:"ranks"`
 	Rows        []Row        `json:"collectives"`
 	Predictions []Prediction `json:"predictions"`
-	Unpredicted string       `json:"not_predicted,omitempty"` // why there are none
-	Findings    []Finding    `json:"findings"`
+	// Endless is the part of the collectives of which the traces have no end. From a tenth on it is not known what is
+	// exposed, or late.
+	Endless     float64   `json:"without_end"`
+	Unpredicted string    `json:"not_predicted,omitempty"` // why there are none
+	Findings    []Finding `json:"findings"`
 }
 
 // Row is what a step has of collectives of one kind, group and type, on average over ranks.
@@ -74,6 +77,11 @@ func Of(traces []*Trace, o Options) (*Report, error) {
 			r.Late += time.Duration(x.late() / int64(a.Steps*len(traces)))
 		}
 	}
+	endless, collectives := 0, 0
+	for _, t := range traces {
+		endless, collectives = endless+t.Endless, collectives+len(t.Collectives)
+	}
+	r.Endless = float64(endless) / float64(collectives)
 	slices.SortStableFunc(r.Ranks, func(a, b Account) int { return cmp.Compare(a.Rank, b.Rank) })
 	r.Rows = rows(traces, all)
 	for i := range r.Rows {
@@ -181,6 +189,8 @@ func (r *Report) predict(traces []*Trace, all [][]transfer, link float64) {
 		}
 	}
 	switch {
+	case r.endless():
+		r.Unpredicted = fmt.Sprintf("%s of the collectives have no end in the trace", percent(r.Endless))
 	case counted == 0:
 		r.Unpredicted = "there is no Allgather, Reduce-Scatter or Allreduce in these steps"
 	case unknown > counted/10:
@@ -199,6 +209,9 @@ func (r *Report) predict(traces []*Trace, all [][]transfer, link float64) {
 		}
 	}
 }
+
+// endless reports whether it is not known what was under way when.
+func (r *Report) endless() bool { return r.Endless > 0.1 }
 
 // mean is that of all ranks.
 func (r *Report) mean(of func(a *Account) time.Duration) (sum time.Duration) {
@@ -220,10 +233,11 @@ func (r *Report) Lines() []string {
 	lines := r.head()
 	lines = append(lines, fmt.Sprintf("%-15s %6s %-9s %7s %9s %9s %7s %9s %11s", "collective", "group", "type", "a step", "MB", "ms", "late", "exposed", "bus, Gbit/s"))
 	for i := range r.Rows {
-		lines = append(lines, r.Rows[i].line(r.Known))
+		lines = append(lines, r.Rows[i].line(r.Known, !r.endless()))
 	}
-	lines = append(lines, "")
-	lines = append(lines, r.time()...)
+	if !r.endless() {
+		lines = append(append(lines, ""), r.time()...)
+	}
 	lines = append(lines, "")
 	lines = append(lines, r.predicted()...)
 	for i := range r.Findings {
@@ -247,19 +261,25 @@ func (r *Report) head() []string {
 	return append(lines, "and nothing is computed. One rank's trace does not tell waiting for late ranks from the network: give those of all.")
 }
 
-func (row *Row) line(known bool) string {
-	size, mb, bus, late := "-", "-", "-", "-"
+func (row *Row) line(known, ended bool) string {
+	size, mb, bus, late, took, exposed := "-", "-", "-", "-", "-", "-"
 	if row.Size > 0 {
 		size = fmt.Sprint(row.Size)
 	}
 	if row.Bytes > 0 {
-		mb, bus = fmt.Sprintf("%.3f", row.Bytes/1e6), fmt.Sprintf("%.3g", row.Bus/1e9)
+		mb = fmt.Sprintf("%.3f", row.Bytes/1e6)
 	}
-	if known {
+	if row.Bytes > 0 && ended {
+		bus = fmt.Sprintf("%.3g", row.Bus/1e9)
+	}
+	if ended {
+		took, exposed = fmt.Sprintf("%.1f", row.Time.Seconds()*1e3), fmt.Sprintf("%.1f", row.Exposed.Seconds()*1e3)
+	}
+	if known && ended {
 		late = percent(float64(row.Late) / float64(max(row.Time, 1)))
 	}
-	return fmt.Sprintf("%-15s %6s %-9s %7s %9s %9.1f %7s %9.1f %11s", row.Kind, size, cmp.Or(row.Type, "-"),
-		strings.TrimSuffix(fmt.Sprintf("%.1f", row.Count), ".0"), mb, row.Time.Seconds()*1e3, late, row.Exposed.Seconds()*1e3, bus)
+	return fmt.Sprintf("%-15s %6s %-9s %7s %9s %9s %7s %9s %11s", row.Kind, size, cmp.Or(row.Type, "-"),
+		strings.TrimSuffix(fmt.Sprintf("%.1f", row.Count), ".0"), mb, took, late, exposed, bus)
 }
 
 // time says where that of a step went.

@@ -28,6 +28,13 @@ const (
 func (r *Report) advice(all [][]transfer) []Finding {
 	exposed := r.mean(func(a *Account) time.Duration { return a.Exposed })
 	found := r.host()
+	if r.endless() {
+		return append(found, Finding{
+			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: over torch-mcast another thread than the caller's completes them",
+			Figures: []string{percent(r.Endless) + " of them end when it stops"},
+			Remedy:  "of a job that runs over torch-mcast ask torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
+		})
+	}
 	if r.of(exposed) < matters {
 		return append(found, Finding{
 			Cause: "hidden", What: "there is nothing to gain: communication is hidden behind compute",

@@ -27,6 +27,10 @@ type Trace struct {
 
 	Collectives []Collective // in the order in which they began
 
+	// Endless are collectives of which the trace has no end. What another thread than the caller's completes, as ours does,
+	// torch.profiler ends when it stops.
+	Endless int
+
 	steps   []span // whole steps, in order
 	marked  bool   // whether the profiler was told of steps
 	compute []span // when something was computed, disjoint and in order
