@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,15 +42,27 @@ def within(hosts: int, rate: str, command: list[str]) -> NoReturn:
     os.execv(MCAST, [*begin, *command, name])
 
 
-def train(choice: Choice, testbed: str, steps: int, seed: int, loss: str, out: Path, show: Show) -> None:
-    """Run train.py on every host; raise RunFailed if it fails. loss is that of datagrams, on purpose."""
+def train(
+    choice: Choice,
+    testbed: str,
+    steps: int,
+    seed: int,
+    loss: str,
+    out: Path,
+    show: Show,
+    extra: Sequence[str] = (),
+) -> None:
+    """Run train.py on every host, with extra arguments; raise RunFailed if it fails.
+
+    loss is that of datagrams, on purpose.
+    """
     command = [
         str(MCAST), "testbed", "run", "--name", testbed, *(["--switch"] if choice.switch else []),
         "--env", f"MCAST_LOSS={loss if choice.backend == 'mcast' else 0}", "--",
         sys.executable, str(HERE / "train.py"), "--backend", choice.backend, "--schedule", choice.schedule,
         "--ahead", str(AHEAD), "--steps", str(steps), "--seed", str(seed), "--blocks", str(BLOCKS),
         "--block-ms", str(BLOCK_MS), "--context", str(CONTEXT), "--batch", str(BATCH), "--trace",
-        "--out", str(out),
+        "--out", str(out), *extra,
     ]  # fmt: skip
     # Nothing in a testbed answers for names, and torch asks for each address.
     env = environment() | {"TORCH_CPP_LOG_LEVEL": "ERROR", "RES_OPTIONS": "timeout:1 attempts:1"}

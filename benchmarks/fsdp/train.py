@@ -15,6 +15,7 @@ Schedules, over any backend: "plain" is FSDP2 as it comes, "serial" the same wit
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -72,6 +73,11 @@ def main() -> None:
     )
     parser.add_argument("--trace", action="store_true", help="write what happened in one step")
     parser.add_argument(
+        "--profile",
+        type=Path,
+        help="folder for a trace of torch.profiler of each rank, all steps but the first two",
+    )
+    parser.add_argument(
         "--memory", action="store_true", help="take one more step, and write what memory ranks hold in it"
     )
     args = parser.parse_args()
@@ -93,7 +99,10 @@ def main() -> None:
     text, held_out = load()
     memory = Memory()
 
-    with args.out.open("w") if rank == 0 else open(os.devnull, "w") as out:
+    with (
+        args.out.open("w") if rank == 0 else open(os.devnull, "w") as out,
+        profiled(args.profile, args.steps, rank) as profiler,
+    ):
         emit(out, "run", **describe(args, shape, len(text)))
         for step in range(args.steps + args.memory):
             timed = step < args.steps
@@ -123,6 +132,8 @@ def main() -> None:
                 tracer.stop(step, start, step_s)
             spent = asdict(handle.timeline.stop()) if handle is not None else {}
             after = counters(args.backend)
+            if profiler is not None:
+                profiler.step()
             if not timed:
                 ranks: list[Any] = [None] * dist.get_world_size()
                 dist.all_gather_object(ranks, {"begin": memory.begin, "most": memory.most, "end": held()})
@@ -173,6 +184,20 @@ def schedule(model: GPT, args: argparse.Namespace) -> torch_mcast.fsdp.Handle | 
     if args.schedule == "serial":
         return torch_mcast.fsdp.enable(model, prefetch=False, defer_reduce_scatter=False)
     return torch_mcast.fsdp.enable(model, prefetch=args.ahead)
+
+
+def profiled(
+    folder: Path | None, steps: int, rank: int
+) -> contextlib.AbstractContextManager[torch.profiler.profile | None]:
+    """Return torch.profiler, which writes RANK.json to a folder; nothing, if there is none."""
+    if folder is None:
+        return contextlib.nullcontext()
+    return torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=torch.profiler.schedule(wait=1, warmup=1, active=steps - 2, repeat=1),
+        on_trace_ready=lambda p: p.export_chrome_trace(str(folder / f"{rank}.json")),
+    )
 
 
 def loss_of(model: GPT, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 // collectives, `mcast switch` sums for Reduce-Scatters in the network, `mcast
 // sim` runs the protocol on a simulated cluster, `mcast testbed` on many hosts
 // made of network namespaces, `mcast top` shows what running ranks do, `mcast explain`
-// says why they are slow, `mcast metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
+// says why they are slow, `mcast advise` what a training on gloo or NCCL would gain, `mcast metrics` gives it to Prometheus, `mcast nccl` says what NCCL will do with the
 // plugin, `mcast doctor` what is wrong with this host, `mcast env` shows the configuration, `mcast secret` makes a
 // secret for a job.
 package main
@@ -28,6 +28,7 @@ type commands struct {
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches out of network namespaces on this machine, and run ranks on them."`
 	Top     topCommand     `cmd:"" help:"Show what the ranks of this host do: operations, GB/s, who is late, repairs."`
 	Explain explainCommand `cmd:"" help:"Say why a running job is slower than it could be: which rank, link or host, and what helps."`
+	Advise  adviseCommand  `cmd:"" help:"Say what a training on gloo or NCCL would gain over torch-mcast, from traces of torch.profiler."`
 	Metrics metricsCommand `cmd:"" help:"Give Prometheus what the ranks of this host count."`
 	Trace   traceCommand   `cmd:"" help:"Work on traces of what ranks did last."`
 	NCCL    ncclCommand    `cmd:"" name:"nccl" help:"Say what NCCL will do with the plugin here, and help it."`

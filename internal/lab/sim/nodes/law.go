@@ -1,14 +1,16 @@
 package nodes
 
+import "github.com/torch-mcast/torch-mcast/internal/crossing"
+
 // Way is how ranks move the bytes of a collective between hosts.
 type Way string
 
 // The ways.
 const (
-	Nodes  Way = "nodes"         // ours: what crosses a link crosses it once a host
-	Switch Way = "nodes, switch" // and the network sums
-	Flat   Way = "flat"          // ours: every rank as if it had a host of its own
-	Ring   Way = "ring"          // through all ranks, host after host
+	Nodes  = Way(crossing.Nodes)
+	Switch = Way(crossing.NodesSwitch)
+	Flat   = Way(crossing.Flat)
+	Ring   = Way(crossing.Ring)
 )
 
 // Collective is what is run.
@@ -27,38 +29,18 @@ var (
 	Collectives = []Collective{Allgather, ReduceScatter, Both}
 )
 
-// Crossing is what passes a host's link in each direction, in shards.
-type Crossing struct{ Out, In int }
-
-// Busiest is what passes in the direction in which more does, as long as which a link takes.
-func (c Crossing) Busiest() int { return max(c.Out, c.In) }
-
-// Crosses returns what a collective passes over each host's link, on two hosts or more; docs/NODES.md
-// derives it.
-func (w Way) Crosses(c Collective, hosts, perHost int) Crossing {
-	ranks := hosts * perHost
-	others := ranks - perHost
-	gather, scatter := Crossing{perHost, others}, Crossing{others, others}
-	switch w {
-	case Switch:
-		scatter.In = perHost
-	case Flat:
-		scatter = Crossing{perHost * others, perHost * others}
-	case Ring:
-		gather = Crossing{ranks - 1, ranks - 1}
-		scatter = gather
-	}
+// Crosses returns what a collective passes over each host's link, on two hosts or more.
+func (w Way) Crosses(c Collective, hosts, perHost int) crossing.Link {
+	law := crossing.Way(w)
 	switch c {
 	case Allgather:
-		return gather
+		return law.Allgather(hosts, perHost)
 	case ReduceScatter:
-		return scatter
+		return law.ReduceScatter(hosts, perHost)
 	default:
-		return Crossing{gather.Out + scatter.Out, gather.In + scatter.In}
+		return law.Both(hosts, perHost)
 	}
 }
 
 // Speedup is how many times as long as a way the rings take for both at once, where links alone count.
-func (w Way) Speedup(hosts, perHost int) float64 {
-	return float64(Ring.Crosses(Both, hosts, perHost).Busiest()) / float64(w.Crosses(Both, hosts, perHost).Busiest())
-}
+func (w Way) Speedup(hosts, perHost int) float64 { return crossing.Way(w).Speedup(hosts, perHost) }

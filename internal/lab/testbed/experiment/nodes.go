@@ -226,8 +226,8 @@ func nodesRows(s shape, rate float64, found []Row) []nodesRow {
 	for _, r := range found {
 		row := nodesRow{Row: r}
 		if c, known := way(r.Variant).crosses(r.Collective, s.hosts, s.perHost); known {
-			row.LawSent, row.LawReceived = float64(c.out*r.Bytes), float64(c.in*r.Bytes)
-			row.IdealUS = ideal(float64(c.busiest()*r.Bytes), rate)
+			row.LawSent, row.LawReceived = float64(c.Out*r.Bytes), float64(c.In*r.Bytes)
+			row.IdealUS = ideal(float64(c.Busiest()*r.Bytes), rate)
 		}
 		rows = append(rows, row)
 	}

@@ -25,7 +25,7 @@ func measured(s shape, n int, reached map[way]float64) (rows []Row) {
 	for w, part := range reached {
 		for _, collective := range []string{"allgather", "reducescatter", "overlap"} {
 			c, _ := w.crosses(collective, s.hosts, s.perHost)
-			r := rowAt(ours, collective, s.hosts, n, ideal(float64(c.busiest()*n), 1e9)/part)
+			r := rowAt(ours, collective, s.hosts, n, ideal(float64(c.Busiest()*n), 1e9)/part)
 			r.Variant, r.CPU = string(w), 1.5
 			rows = append(rows, r)
 		}

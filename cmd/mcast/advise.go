@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/torch-mcast/torch-mcast/internal/advise"
+)
+
+// adviseCommand says what a training would gain over torch-mcast: docs/ADVISE.md.
+type adviseCommand struct {
+	Traces       []string `arg:"" help:"Traces of torch.profiler, one a rank, best of all ranks: JSON, or such in .gz." placeholder:"TRACE"`
+	Link         linkRate `placeholder:"RATE" help:"What a host's link carries in each direction, such as 100gbit. Default: the best that large collectives have reached."`
+	RanksPerHost int      `placeholder:"N" help:"Ranks of the job on each host. Default: by the host names of the traces of all ranks, the GPUs that one has seen, or 1."`
+	JSON         bool     `name:"json" help:"Print a JSON object."`
+}
+
+// Run reads and tells.
+func (c *adviseCommand) Run() error {
+	report, err := c.advise()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return report.WriteJSON(os.Stdout)
+	}
+	for _, line := range report.Lines() {
+		if _, err := fmt.Println(printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *adviseCommand) advise() (*advise.Report, error) {
+	var traces []*advise.Trace
+	for _, path := range c.Traces {
+		t, err := advise.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		traces = append(traces, t)
+	}
+	return advise.Of(traces, advise.Options{Link: float64(c.Link), PerHost: c.RanksPerHost})
+}

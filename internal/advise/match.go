@@ -1,0 +1,102 @@
+package advise
+
+import (
+	"cmp"
+	"slices"
+)
+
+// flights returns the collectives, those of the backend that moves the tensors: on a GPU gloo carries at most words
+// beside NCCL.
+func (b *builder) flights() []flight {
+	found := slices.Concat(b.nccl, b.mcast)
+	switch {
+	case len(b.nccl) > len(b.mcast):
+		b.job.Backend = "nccl"
+	case len(b.mcast) > 0:
+		b.job.Backend = "mcast"
+	default:
+		b.job.Backend = "gloo"
+		b.match()
+		found = b.gloo
+	}
+	for i := range found {
+		f := &found[i]
+		if m, known := b.records[f.external]; known && f.in == 0 && f.out == 0 {
+			f.message = m
+		}
+	}
+	return found
+}
+
+// match finds out by which call gloo came to each of its collectives. They wait for one of its threads, in order. Its
+// Reduce-Scatters are Allreduces, and what it gathers has an output that only the call has a size of.
+func (b *builder) match() {
+	slices.SortStableFunc(b.posts, func(x, y post) int { return cmp.Compare(x.at, y.at) })
+	slices.SortStableFunc(b.gloo, func(x, y flight) int { return cmp.Compare(x.during.from, y.during.from) })
+	first := 0
+	taken := make([]bool, len(b.gloo))
+	for _, p := range b.posts {
+		for first < len(b.gloo) && (taken[first] || b.gloo[first].during.from < p.at) {
+			first++
+		}
+		for i := first; i < min(first+ahead, len(b.gloo)); i++ {
+			f := &b.gloo[i]
+			if taken[i] || f.during.from < p.at || !p.fits(f) {
+				continue
+			}
+			taken[i] = true
+			f.kind, f.posted, f.out = p.kind, p.at, p.out
+			if f.in == 0 {
+				f.in = p.in
+			}
+			if f.kind == Allgather || f.kind == ReduceScatter {
+				if small, large := min(f.in, f.out), max(f.in, f.out); small > 0 && large%small == 0 && large/small <= maxRanks {
+					f.size = int(large / small)
+				}
+			}
+			break
+		}
+	}
+}
+
+// ahead bounds how many of gloo's collectives are looked at for a call: those of its threads may begin out of order.
+const ahead = 64
+
+// fits reports whether a collective of gloo's may be the one that was called.
+func (p *post) fits(f *flight) bool {
+	if p.kind != f.kind && (p.kind != ReduceScatter || f.kind != Allreduce) {
+		return false
+	}
+	return p.in == f.in || p.in == 0 || f.in == 0
+}
+
+// collective is a flight with what is known of its group.
+func (b *builder) collective(f *flight) Collective {
+	c := Collective{Kind: f.kind, Posted: f.posted, during: f.during, Type: f.dtype, Size: f.size, Group: f.group, Ranks: f.ranks}
+	if c.Size == 0 && len(b.job.Groups) <= 1 {
+		c.Size = b.trace.World
+	}
+	if c.Ranks == nil && c.Size > 0 {
+		if groups := b.groupsOf(c.Size); len(groups) == 1 {
+			c.Ranks = groups[0]
+		}
+	}
+	elements := max(f.in, f.out)
+	if f.kind == Allgather && f.out == 0 || f.kind == ReduceScatter && f.in == 0 {
+		elements *= int64(c.Size) // only a shard's is known
+	}
+	if elements <= maxElements {
+		c.Bytes = elements * f.element
+	}
+	return c
+}
+
+// groupsOf returns the ranks of the groups of a size that the trace names.
+func (b *builder) groupsOf(size int) (groups [][]int) {
+	for _, g := range b.job.Groups {
+		if g.Size == size && len(g.Ranks) == size {
+			groups = append(groups, g.Ranks)
+		}
+	}
+	return groups
+}

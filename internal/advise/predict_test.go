@@ -1,0 +1,190 @@
+package advise
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/crossing"
+)
+
+// onGPUs are the traces of ranks over NCCL in the form of Kineto: in each of two steps an Allgather and a Reduce-Scatter
+// of a MiB a rank, which take so many microseconds one after another, each before 50 microseconds of compute. Rank 0
+// comes 20 microseconds later than all others, who wait for it in the Allgather.
+func onGPUs(ranks int, gather, scatter float64) (texts []string) {
+	for rank := range ranks {
+		late := 0.0
+		if rank > 0 {
+			late = 20
+		}
+		var events []string
+		kernel := func(name string, at, long float64, args string) {
+			events = append(events, fmt.Sprintf(`{"ph":"X","cat":"kernel","name":%q,"pid":0,"tid":7,"ts":%.3f,"dur":%.3f,"args":{"External id":5,"stream":7%s}}`, name, at, long, args))
+		}
+		moves := func(name string, in, out int) string {
+			return fmt.Sprintf(`,"Collective name":%q,"In msg nelems":%d,"Out msg nelems":%d,"Group size":%d,"dtype":"BFloat16","Process Group Name":"0","Process Group Ranks":"[]"`, name, in, out, ranks)
+		}
+		for step := range 2 {
+			at := 1000 + float64(step)*(gather+scatter+200)
+			events = append(events, fmt.Sprintf(`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":9,"tid":9,"ts":%.3f,"dur":%.3f}`, step, at, gather+scatter+200))
+			kernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at+50-late, gather+late, moves("_allgather_base", 1<<19, ranks<<19))
+			kernel("ampere_bf16_s16816gemm_bf16_128x128", at+gather+50, 50, "")
+			kernel("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at+gather+100, scatter, moves("_reduce_scatter_base", ranks<<19, 1<<19))
+			kernel("multi_tensor_apply_kernel", at+gather+scatter+100, 50, "")
+			events = append(events, `{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1000,"dur":5000}`) // queues kernels
+		}
+		texts = append(texts, fmt.Sprintf(`{"schemaVersion":1,"deviceProperties":[{"id":0}],"distributedInfo":{"backend":"nccl","rank":%d,"world_size":%d,"pg_config":[{"pg_name":"0","pg_size":%d,"ranks":%s}]},"host_name":"host%d","traceEvents":[%s]}`,
+			rank, ranks, ranks, strings.ReplaceAll(fmt.Sprint(upTo(ranks)), " ", ","), rank, strings.Join(events, ",\n")))
+	}
+	return texts
+}
+
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func decoded(t *testing.T, texts []string) (traces []*Trace) {
+	t.Helper()
+	for i, text := range texts {
+		trace, err := Decode(strings.NewReader(text))
+		require.NoError(t, err)
+		trace.Path = fmt.Sprint(i)
+		traces = append(traces, trace)
+	}
+	return traces
+}
+
+// TestLawsOfAStep: one rank a host, over NCCL's rings, links always full in the trace. A step's bytes take a link as
+// long as the rings without a switch, and with one 2 - 2/P times less, if both are under way at once.
+func TestLawsOfAStep(t *testing.T) {
+	for p := 2; p <= 8; p++ {
+		ring := float64(p-1) * 100 // microseconds, at 100 a shard of a MiB
+		r, err := Of(decoded(t, onGPUs(p, ring, ring)), Options{})
+		require.NoError(t, err)
+		require.Equal(t, []any{"nccl", p, 1, true, true}, []any{r.Backend, r.World, r.PerHost, r.OnGPU, r.Known})
+		require.InEpsilon(t, 8*(1<<20)/100e-6, r.Link, 1e-6, "the rate of the trace")
+		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
+		step := 2*ring + 200
+		require.InDelta(t, step, us(r.Step), 0.01)
+		direct, summed := r.Predictions[0], r.Predictions[1]
+		require.False(t, direct.Switch)
+		require.True(t, summed.Switch)
+		require.InDelta(t, 2*ring, us(direct.Link), 0.01)
+		require.InDelta(t, float64(p)*100, us(summed.Link), 0.01)
+		require.InEpsilon(t, 2-2/float64(p), float64(direct.Link)/float64(summed.Link), 1e-4)
+		// One after another rings are as good as anything, with a switch or without: nothing is gained for sure.
+		require.InDelta(t, step, us(direct.Most), 0.01)
+		require.InDelta(t, step, us(summed.Most), 0.01)
+		// Neither the only Allgather of a step nor its only Reduce-Scatter can be hidden.
+		require.InDelta(t, step, us(direct.Least), 0.01)
+		require.InDelta(t, step, us(summed.Least), 0.01)
+		for _, a := range r.Ranks {
+			require.InDelta(t, 100, us(a.Computed), 0.01)
+			late := 20.0
+			if a.Rank == 0 {
+				late = 0
+			}
+			require.InDelta(t, 2*ring+late, us(a.Exposed), 0.01)
+		}
+		for _, row := range r.Rows {
+			require.InDelta(t, 1, row.Count, 1e-9)
+			require.InDelta(t, float64(p<<20), row.Bytes, 1e-3)
+			require.InEpsilon(t, 8*float64(p-1)*(1<<20)/(ring*1e-6), row.Bus, 1e-6)
+			late := 0.0
+			if row.Kind == Allgather {
+				late = 20 * float64(p-1) / float64(p) // on average over ranks
+			}
+			require.InDelta(t, late, us(row.Late), 0.01)
+		}
+	}
+}
+
+// TestRanksOfAHost: rings pass every rank; by nodes a host gets what it lacks once.
+func TestRanksOfAHost(t *testing.T) {
+	r, err := Of(decoded(t, onGPUs(8, 700, 700)), Options{PerHost: 4})
+	require.NoError(t, err)
+	direct, summed := r.Predictions[0], r.Predictions[1]
+	require.InEpsilon(t, 7.0/4, 1400.0/(float64(direct.Link)/1e3), 1e-4, "(P-1)/(P-K)")
+	require.InEpsilon(t, 2-2.0/8, 1400.0/(float64(summed.Link)/1e3), 1e-4)
+	require.InDelta(t, 1600-1400*3.0/7, float64(direct.Most)/1e3, 0.5, "each takes 4 of 7 parts")
+	require.Contains(t, r.head()[0], "4 a host (as told)")
+
+	_, err = Of(decoded(t, onGPUs(8, 700, 700)), Options{PerHost: 3})
+	require.EqualError(t, err, "--ranks-per-host=3 is not allowed: want a divisor of the job's 8 ranks")
+	one, err := Of(decoded(t, onGPUs(8, 700, 700)), Options{PerHost: 8})
+	require.NoError(t, err)
+	require.Empty(t, one.Predictions)
+	require.Equal(t, "one-host", one.Findings[0].Cause)
+}
+
+// TestGlooSumsTwiceRound: over gloo half of what Reduce-Scatters are waited for goes with the backend.
+func TestGlooSumsTwiceRound(t *testing.T) {
+	r, err := Of(read(t, "gloo-fsdp.0.json.gz", "gloo-fsdp.1.json.gz"), Options{})
+	require.NoError(t, err)
+	require.Equal(t, "by the host names of the traces", r.PerHostFrom)
+	want := time.Duration(0)
+	for i := range r.Ranks {
+		var took, wire int64
+		for _, x := range transfers(read(t, "gloo-fsdp.0.json.gz", "gloo-fsdp.1.json.gz"))[i] {
+			if x.Kind == ReduceScatter {
+				took, wire = took+x.took, wire+x.wire
+			}
+		}
+		want += time.Duration(float64(r.Ranks[i].waited[reduces])*float64(wire)/float64(took)/2) / 2
+	}
+	require.InDelta(t, float64(r.Step-want), float64(r.Predictions[0].Most), 1e3)
+	require.Positive(t, want)
+	require.Less(t, r.Predictions[0].Least, r.Predictions[0].Most)
+}
+
+// TestFasterLinkTold: the shorter step counts on the link that was told, the longer one on what was reached.
+func TestFasterLinkTold(t *testing.T) {
+	texts := onGPUs(8, 700, 700)
+	slow, err := Of(decoded(t, texts), Options{})
+	require.NoError(t, err)
+	fast, err := Of(decoded(t, texts), Options{Link: 4 * slow.Link})
+	require.NoError(t, err)
+	require.InEpsilon(t, 4, float64(slow.Predictions[0].Link)/float64(fast.Predictions[0].Link), 1e-4)
+	require.Equal(t, slow.Predictions[0].Most, fast.Predictions[0].Most)
+	require.InDelta(t, 200+2*700/4, float64(fast.Predictions[0].Least)/1e3, 0.01)
+	require.Contains(t, causes(fast), "link-not-filled")
+	require.NotContains(t, causes(slow), "link-not-filled")
+}
+
+// TestGroupsBesideEachOther: of 2 hosts of 4 ranks, groups of one rank a host are four that share a link (HSDP).
+func TestGroupsBesideEachOther(t *testing.T) {
+	c := &Collective{Kind: Allgather, Bytes: 8 << 20, Size: 2, Ranks: []int{1, 5}}
+	require.Equal(t, place{2, 1, 4}, c.placed(4))
+	require.Equal(t, loads{4 * 4 << 20, 4 * 4 << 20}, c.crosses(crossing.Nodes, 4))
+	c.Ranks = []int{4, 5}
+	require.Equal(t, place{1, 2, 2}, c.placed(4))
+	require.Zero(t, c.crosses(crossing.Ring, 4), "it stays on its host")
+	c.Ranks = nil
+	require.Equal(t, place{1, 2, 2}, c.placed(4), "ranks of a host come one after another")
+	require.Equal(t, place{2, 1, 1}, c.placed(1))
+}
+
+// TestSmallMessagesGainNothingForSure: bytes are not what they are waited for.
+func TestSmallMessagesGainNothingForSure(t *testing.T) {
+	long := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1048576"}))
+	require.Less(t, long.Predictions[0].Most, long.Step)
+	short := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1024"}))
+	require.Equal(t, short.Step, short.Predictions[0].Most)
+}
+
+func TestTracesOfOneJob(t *testing.T) {
+	traces := decoded(t, onGPUs(2, 100, 100))
+	_, err := Of([]*Trace{traces[0], traces[0]}, Options{})
+	require.EqualError(t, err, "0 and 0 are both of rank 0: want one trace a rank")
+	_, err = Of([]*Trace{traces[0], decoded(t, onGPUs(4, 100, 100))[1]}, Options{})
+	require.ErrorContains(t, err, "of 2 ranks over nccl, 1 of 4 over nccl: want traces of one job")
+	_, err = Of(nil, Options{})
+	require.Error(t, err)
+}

@@ -1,0 +1,137 @@
+package advise
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxValue bounds what is held of a trace at once, in bytes: an event, or another value at its head.
+const maxValue = 64 << 20
+
+// Read reads a trace that torch.profiler has exported, in .gz or as it is, event after event: what stays in memory is
+// what was computed when, merged, and the collectives.
+func Read(path string) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var r io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	t, err := Decode(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	t.Path = path
+	return t, nil
+}
+
+// Decode reads a trace from a stream.
+func Decode(r io.Reader) (*Trace, error) {
+	limited := &limit{from: r, left: maxValue}
+	d := json.NewDecoder(limited)
+	b := newBuilder()
+	found := false
+	err := object(d, func(key string) error {
+		limited.left = maxValue
+		switch key {
+		case "traceEvents":
+			found = true
+			return array(d, func() error {
+				limited.left = maxValue
+				var e event
+				if err := d.Decode(&e); err != nil {
+					return err
+				}
+				return b.add(&e)
+			})
+		case "distributedInfo":
+			return d.Decode(&b.job)
+		case "host_name":
+			return d.Decode(&b.trace.Host)
+		case "deviceProperties":
+			var devices []json.RawMessage
+			err := d.Decode(&devices)
+			b.trace.Devices = len(devices)
+			return err
+		}
+		var rest json.RawMessage
+		return d.Decode(&rest)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("it is not a trace of torch.profiler in JSON, at byte %d: %w", d.InputOffset(), err)
+	}
+	if !found {
+		return nil, errors.New("it is not a trace of torch.profiler: it has no traceEvents")
+	}
+	return b.done()
+}
+
+// object calls a function at the value of each key.
+func object(d *json.Decoder, value func(key string) error) error {
+	if err := expect(d, '{'); err != nil {
+		return err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := key.(string)
+		if err := value(name); err != nil {
+			return err
+		}
+	}
+	return expect(d, '}')
+}
+
+// array calls a function at each value.
+func array(d *json.Decoder, value func() error) error {
+	if err := expect(d, '['); err != nil {
+		return err
+	}
+	for d.More() {
+		if err := value(); err != nil {
+			return err
+		}
+	}
+	return expect(d, ']')
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case got != want:
+		return fmt.Errorf("there is %.40q where %q is wanted", fmt.Sprint(got), want.String())
+	}
+	return nil
+}
+
+// limit ends a stream of which one value is too long.
+type limit struct {
+	from io.Reader
+	left int
+}
+
+// Read reads what is allowed.
+func (l *limit) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("one value has more than %d MiB", maxValue>>20)
+	}
+	n, err := l.from.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
