@@ -57,7 +57,6 @@ func TestVerbsSealed(t *testing.T) {
 // TestVerbsStreamsWithSecret: devices carry nothing of a Reduce-Scatter.
 func TestVerbsStreamsWithSecret(t *testing.T) {
 	g := overDevices(t, []Network{nil}, four, func(s *config.Settings) { s.Secret, s.Encrypt = secret, true })
-	collect(t, g)
 	const n = 256 << 10
 	sent := systest.Counted(t, "sent_pkts")
 	each(t, 4, func(r int) error {
