@@ -159,7 +159,7 @@ func TestOnThePath(t *testing.T) {
 	require.True(t, contains(spies, 1))
 	for _, m := range spies {
 		m.mu.Lock()
-		m.meddle = func(up bool, b []byte) [][]byte {
+		m.meddle = func(_ bool, b []byte) [][]byte {
 			var h wire.Slot
 			if h.Get(b) == nil && (h.Kind == wire.Contribution || h.Kind == wire.Result) {
 				b[wire.SlotSize+2] ^= 0x40 // of a mantissa
