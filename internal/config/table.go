@@ -106,7 +106,7 @@ var table = []Variable{
 		"A file with the secret on its first line, for those who do not want it in an environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
 
 	row("MCAST_ENCRYPT", "0", func(s *Settings) *bool { return &s.Encrypt }, onOff(),
-		"1 has what ranks multicast encrypted (AES-256-GCM), which takes MCAST_SECRET; TCP between ranks is with a secret, whatever this says. Memory that ranks of a host share, and what NCCL's messages and switches carry, is not."),
+		"1 has what ranks multicast, and what goes to a switch and back, encrypted (AES-256-GCM), which takes MCAST_SECRET; TCP between ranks is with a secret, whatever this says. Memory that ranks of a host share, and what NCCL's messages carry, is not."),
 	row("MCAST_CHECKSUM", "off", func(s *Settings) *string { return &s.Checksum }, choice("off", "crc32c"),
 		"crc32c has every multicast datagram carry a checksum that ranks make and compare: what a device or a switch has changed is dropped, and sent again. It holds against nobody; with MCAST_SECRET tags do as much, and there is none."),
 

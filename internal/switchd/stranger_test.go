@@ -9,15 +9,19 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -250,6 +254,43 @@ func TestFailedProofs(t *testing.T) {
 		defer s.strangers.mu.Unlock()
 		return len(s.strangers.all) == 0
 	}, patience, 10*time.Millisecond)
+}
+
+// TestFloodOfProofs: strangers at many addresses prove a secret that the node does not know, over and over, while a job
+// runs and others join. Sums are right, and who knows a secret gets in.
+func TestFloodOfProofs(t *testing.T) {
+	s := start(t, Config{Workers: 1, Members: 200, Secrets: secrets(secret)})
+	members := join(t, 2, at(s), func(h *session.Hello) { h.Secret = secret })
+	wrong, err := identity.New("a-secret-of-somebody-else")
+	require.NoError(t, err)
+	var over atomic.Bool
+	var flood sync.WaitGroup
+	defer flood.Wait()
+	defer over.Store(true)
+	for i := range 8 {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i))}}
+		flood.Go(func() {
+			for !over.Load() {
+				conn, err := from.Dial("tcp", s.Addr().String())
+				if err != nil {
+					continue // its ports are all in use
+				}
+				_ = conn.SetDeadline(time.Now().Add(patience))
+				if (stranger{conn}).read(&struct{}{}) == nil {
+					_, err = wrong.Present(conn)
+					assert.Error(t, err)
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return s.counters.refused[unproven].Load() > 20 }, patience, time.Millisecond)
+	for seed := range uint64(3) {
+		reduceScatter(t, seed, members, someOps...)
+		one, err := dial(t, s, session.Hello{Job: 100 + seed, Ranks: 2, Secret: secret})
+		require.NoError(t, err)
+		require.NoError(t, one.Err())
+	}
 }
 
 // parent is a node that offers a data port to the first that connects, and then talks to it. It

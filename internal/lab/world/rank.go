@@ -117,7 +117,7 @@ func (s *Scenario) settings(rank int) config.Settings {
 			c.SwitchMode = "fast"
 		}
 		if s.Nodes[0].Secret {
-			c.Secret = secret
+			c.Secret, c.Encrypt = secret, s.Net.Ranks%2 == 1 // to and from the switch: either is tried
 		}
 	}
 	return c
