@@ -2,8 +2,9 @@
 
     torchrun --nproc-per-node 2 examples/train.py --checkpoint run.pt
 
-The batch of a step is the same for any number of ranks, so a job that goes on with fewer of them comes to
-the same weights. After each step rank 0 writes a checkpoint; a job that finds one goes on from there.
+The batch of a step is the same for any number of ranks, so a job that goes on with more or fewer of them
+comes to the same weights. After each step rank 0 writes a checkpoint; a job that finds one goes on from
+there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -88,6 +90,13 @@ def lose(what: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def await_more(seconds: float = 120) -> None:
+    """Stand still until torchrun ends this process, to start it again with those that have joined."""
+    print("waiting for another host", flush=True)
+    time.sleep(seconds)
+    sys.exit(f"no host has joined within {seconds:g} s")
+
+
 @record  # torchrun then knows which rank failed first, and why
 def main() -> None:
     """Train."""
@@ -98,7 +107,14 @@ def main() -> None:
     parser.add_argument(
         "--lose",
         choices=("rank", "node"),
-        help="what to kill of the last rank in the third step, unless resumed",
+        help="what to kill of the last rank in step --lose-at, unless the job goes on from there",
+    )
+    parser.add_argument("--lose-at", type=int, default=3, metavar="STEP")
+    parser.add_argument(
+        "--grow-at",
+        type=int,
+        metavar="STEP",
+        help="wait there for another host, unless the job goes on from there",
     )
     args = parser.parse_args()
     torch.set_num_threads(1)  # ranks may share cores
@@ -120,7 +136,9 @@ def train(args: argparse.Namespace) -> None:
         print(f"{size} ranks, fabric {info.fabric}, Allgather by {info.allgather}")
         print(f"{start} steps were done before", flush=True)
     for step in range(start, args.steps):
-        if args.lose and start == 0 and step == 2 and rank == size - 1:
+        if args.grow_at == step + 1 and start < step:
+            await_more()
+        if args.lose and args.lose_at == step + 1 and start < step and rank == size - 1:
             lose(args.lose)
         loss = train_step(model, step)
         if args.checkpoint:

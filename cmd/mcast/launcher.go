@@ -11,7 +11,7 @@ import (
 type launched struct {
 	by         string // the launcher's name, for messages
 	rank, size int
-	address    string // where rank 0 can listen, empty when that cannot be told
+	address    string // where rank 0 can listen, empty when that is not known
 }
 
 // launcher describes the variables of one kind of launcher.

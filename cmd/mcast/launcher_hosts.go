@@ -14,7 +14,7 @@ type launchedHosts struct {
 	hosts  int
 	silent bool   // another process of this host takes part
 	first  bool   // this is rank 0
-	meet   string // where rank 0 can listen, empty when that cannot be told
+	meet   string // where rank 0 can listen, empty when that is not known
 	token  string // that all ranks of the job have
 }
 

@@ -118,7 +118,7 @@ type testbedFlapCommand struct {
 	Up    time.Duration `default:"1s" placeholder:"time" help:"How long it is up between. Default: ${default}."`
 }
 
-// Run does it, and leaves the link up, also when it is told to end.
+// Run does it, and leaves the link up, also when a signal ends it.
 func (c *testbedFlapCommand) Run() error {
 	if c.Times < 1 || c.Down <= 0 || c.Up < 0 {
 		return errors.New("--times, --down and --up: want at least once, down for more than 0s, up for at least 0s")
@@ -223,7 +223,7 @@ type testbedFreezeCommand struct {
 	Time time.Duration `arg:"" help:"Such as 2s."`
 }
 
-// Run does it, and wakes them, also when it is told to end.
+// Run does it, and wakes them, also when a signal ends it.
 func (c *testbedFreezeCommand) Run() error {
 	if c.Time <= 0 {
 		return fmt.Errorf("%v is not allowed: want a time such as 2s", c.Time)

@@ -18,7 +18,7 @@ import (
 
 const (
 	testTime   = time.Second // at most, each
-	testWindow = 8 << 20     // bytes, what a rank has on its way at most unless it is told otherwise
+	testWindow = 8 << 20     // bytes, what a rank has in flight at most by default
 )
 
 // tests tries what the library will do, on this host alone.

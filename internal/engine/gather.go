@@ -258,7 +258,7 @@ func (g *Gather) checkFault() bool {
 			g.reported = true
 			g.cfg.Broken(-1, g.comm.Err())
 		}
-		// Fail brings the error that all ranks are told.
+		// Fail brings the error that all ranks get.
 		return true
 	}
 	g.failed = true

@@ -43,7 +43,7 @@ type ReduceConfig struct {
 	Route func()
 	// Class is this group's. A SwitchConn has it from the engine.
 	Class Class
-	// Link is what this host sends by; nil: nobody shares it. A SwitchConn is told by itself.
+	// Link is what this host sends by; nil: nobody shares it. A SwitchConn gets it by itself.
 	Link fabric.Link
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
 	Broken func(err error)
@@ -408,7 +408,7 @@ func (r *Reduce) checkFault() bool {
 			r.reported = true
 			r.cfg.Broken(r.lane.Err())
 		}
-		// Fail brings the error that all ranks are told.
+		// Fail brings the error that all ranks get.
 		return true
 	}
 	r.failed = true

@@ -6,7 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// rest is what an engine that rests, see overlap.Rester, has been told to call.
+// rest is what an engine that rests, see overlap.Rester, has been given to call.
 type rest struct {
 	awake  atomic.Pointer[func()]
 	fabric fabric.Rester // that rests as well, or nil

@@ -63,8 +63,8 @@ func Between(before, now []watch.Rank) (jobs []Job) {
 			j, jobs = len(jobs), append(jobs, Job{Group: r.Group, Run: r.Run, Size: r.Info.Size})
 		}
 		a := account(was, r)
-		at, twice := slices.BinarySearchFunc(jobs[j].Accounts, a.Rank, func(a Account, rank int) int { return a.Rank - rank })
-		if !twice { // a process may publish what it likes
+		at, duplicate := slices.BinarySearchFunc(jobs[j].Accounts, a.Rank, func(a Account, rank int) int { return a.Rank - rank })
+		if !duplicate { // a process may publish what it likes
 			jobs[j].Accounts = slices.Insert(jobs[j].Accounts, at, a)
 		}
 	}

@@ -33,7 +33,7 @@ func (j *Job) waitedFor() *sums {
 		a := &j.Accounts[i]
 		of := map[int]float64{}
 		for _, w := range a.Awaited {
-			if _, twice := of[w.Rank]; twice || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
+			if _, duplicate := of[w.Rank]; duplicate || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
 				continue // a process may publish what it likes
 			}
 			of[w.Rank] = a.share(w.Sum())

@@ -252,7 +252,7 @@ func TestBetween(t *testing.T) {
 	again := at(2, 15)
 	jobs := Between([]watch.Rank{at(2, 10), at(1, 10)}, []watch.Rank{at(2, 15), again, at(1, 15), at(0, 15), other})
 	require.Len(t, jobs, 1)
-	require.Len(t, jobs[0].Accounts, 2, "of rank 0 nothing is known from before, and no rank is there twice")
+	require.Len(t, jobs[0].Accounts, 2, "of rank 0 nothing is known from before, and of two of one number the first counts")
 	a := jobs[0].Accounts[1]
 	require.Equal(t, 2, a.Rank)
 	require.Equal(t, 5*time.Second, a.Span)

@@ -101,7 +101,7 @@ func RankOf(err error) (rank int, ok bool) {
 	return 0, false
 }
 
-// cannotJoin is what the other ranks are told when this one cannot join because of err. If ctx was
+// cannotJoin is the error that the other ranks get when this one cannot join because of err. If ctx was
 // cancelled, it is this one that gives up, for whomever it waited.
 func (a *agreement) cannotJoin(ctx context.Context, err error) *Fault {
 	var fault *Fault

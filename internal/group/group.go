@@ -161,11 +161,11 @@ func (g *Group) Help() {
 
 // posted leaves the operation to the agents.
 func (w *Work) posted() {
-	told := w.lane
+	notified := w.lane
 	for _, step := range w.before {
-		if step.lane != told {
+		if step.lane != notified {
 			step.lane.Posted()
-			told = step.lane
+			notified = step.lane
 		}
 	}
 	w.lane.Posted()

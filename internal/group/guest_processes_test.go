@@ -21,19 +21,28 @@ type counts struct {
 
 func count(t *testing.T) (c counts) {
 	t.Helper()
-	read := func(path string) (n uint64) {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		n, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-		require.NoError(t, err)
-		return n
-	}
 	for i, name := range four {
-		c.bytes[i] = read("/sys/class/net/" + name + "/statistics/tx_bytes")
-		c.packets[i] = read("/sys/class/infiniband/rxe" + name[1:] + "/ports/1/hw_counters/sent_pkts")
+		c.bytes[i] = readCount(t, "/sys/class/net/"+name+"/statistics/tx_bytes")
+		c.packets[i] = ofDevice(t, name, "sent_pkts")
 	}
-	c.tcp = read("/sys/class/net/lo/statistics/tx_bytes")
+	c.tcp = readCount(t, "/sys/class/net/lo/statistics/tx_bytes")
 	return c
+}
+
+// ofDevice returns what soft-RoCE has counted at the device of an interface.
+func ofDevice(t *testing.T, iface, counter string) uint64 {
+	t.Helper()
+	return readCount(t, "/sys/class/infiniband/rxe"+iface[1:]+"/ports/1/hw_counters/"+counter)
+}
+
+// readCount returns the number in a file.
+func readCount(t *testing.T, path string) uint64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	require.NoError(t, err)
+	return n
 }
 
 // ended reads the reports of ranks that have done all their rounds.

@@ -59,14 +59,14 @@ func TestServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var inside, greatest atomic.Int32
-	full, release := make(chan struct{}), make(chan struct{})
+	full, release, once := make(chan struct{}), make(chan struct{}), sync.Once{}
 	stop := httpd.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		n := inside.Add(1)
 		defer inside.Add(-1)
 		for was := greatest.Load(); n > was && !greatest.CompareAndSwap(was, n); was = greatest.Load() {
 		}
 		if n == most {
-			close(full)
+			once.Do(func() { close(full) })
 		}
 		<-release
 	}))

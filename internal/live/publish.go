@@ -39,7 +39,7 @@ const suffix = ".sock"
 // patience is how long a reader may take, and a process to answer.
 const patience = 2 * time.Second
 
-// Directory is where processes of a user have their sockets unless they are told another place. It is in /tmp:
+// Directory is where processes of a user have their sockets unless another place is set. It is in /tmp:
 // XDG_RUNTIME_DIR and /dev/shm are emptied when the user logs out, and jobs go on.
 func Directory(uid int) string { return filepath.Join("/tmp", "mcast-"+strconv.Itoa(uid)) }
 

@@ -116,7 +116,7 @@ func New(
 }
 
 // Add gives the mesh the connection to a neighbour that it does not have one to yet. Until all are
-// there nothing but a fault is passed on, which whoever comes later is told at once.
+// there nothing but a fault is passed on, which whoever comes later gets at once.
 func (m *Mesh) Add(peer int, c net.Conn) {
 	e := &edge{peer: peer, conn: c}
 	e.hear()

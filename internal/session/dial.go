@@ -17,7 +17,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// DefaultTimeout is the silence after which a side counts as lost, unless told otherwise.
+// DefaultTimeout is the silence after which a side counts as lost, by default.
 const DefaultTimeout = 3 * time.Second
 
 // ErrDraining says that the node wants its members to leave: it will end.

@@ -436,7 +436,7 @@ func (j *job) whyEndedLocked() *session.Error {
 	return j.err
 }
 
-// asError makes an error one that members can be told.
+// asError makes an error one that members can be sent.
 func asError(err error) *session.Error {
 	var e *session.Error
 	if errors.As(err, &e) {

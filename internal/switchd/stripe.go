@@ -30,7 +30,7 @@ type stripe struct {
 	node   *node.Node
 	links  []*link // by member
 	up     *link   // to the parent, or nil
-	failed bool    // the job was told why it ends
+	failed bool    // the job was notified why it ends
 }
 
 // link is one end of a connection with a member, or with the parent. It implements node.Link and is

@@ -164,7 +164,7 @@ def calibrated_as_set() -> tuple[Settings, Settings]:
     return before, after
 
 
-def test_what_fsdp_was_told_is_set_back(world: World) -> None:
+def test_the_settings_of_fsdp_are_restored(world: World) -> None:
     for before, after in world.run(calibrated_as_set):
         assert before == [
             (True, True, False, True),

@@ -67,7 +67,7 @@ class DeviceWork(McastWork):
     def follow_up(self, device: torch.device) -> None:
         """Queue the copy from staging to outputs, if there is one, behind the operation. Called once.
 
-        Where that fails the operation goes on, and whoever waits for it is told.
+        Where that fails the operation goes on, and whoever waits for it gets the error.
         """
         self._device = device
         if self._finish is None:

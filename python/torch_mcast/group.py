@@ -254,7 +254,7 @@ class Group:
         # Says whether a device that operations of this process are queued on has failed for good, so that
         # they never end and a group that is left is never gone.
         self.broken: Callable[[], bool] = _sound
-        self.failed = False  # an operation ended in an error, which its waiter has been told
+        self.failed = False  # an operation ended in an error, which its waiter has got
         _open_groups.add(self)
         _watch_exceptions()
 
@@ -419,7 +419,7 @@ def _watch_exceptions() -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """Leave groups that the program did not destroy, so that peers are not told of a dead rank.
+    """Leave groups that the program did not destroy, so that peers do not report a dead rank.
 
     All are left before any is waited for: ranks may come to them in any order. No thread is
     started, which Python 3.12.0 and 3.12.1 refuse at exit.

@@ -255,7 +255,7 @@ _OF_STATES = ("_auto_reshard_after_forward",)
 
 @contextlib.contextmanager
 def _settings_kept(modules: Sequence[FSDPModule]) -> Iterator[None]:
-    """Set back what FSDP was told of resharding and reducing; refuse where torch does not show it."""
+    """Restore how FSDP was set to reshard and reduce; refuse where torch does not show it."""
     owners: list[tuple[Any, tuple[str, ...]]] = []
     for module in modules:
         owners.append((module._get_fsdp_state(), _OF_STATES))

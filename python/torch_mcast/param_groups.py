@@ -17,7 +17,7 @@ def on_cpu(module: FSDPModule) -> bool:
 
 
 def param_groups(module: FSDPModule) -> list[Any]:
-    """Return them: one, several where fully_shard was told so, none without parameters."""
+    """Return them: one, several where fully_shard was asked for them, none without parameters."""
     state: Any = module._get_fsdp_state()
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)

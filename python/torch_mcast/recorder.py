@@ -133,7 +133,7 @@ class Recorder:
         """Write the trace because of what has happened, if torch's settings allow it.
 
         A thread writes it, since torch takes seconds to name the lines of the program, and whoever
-        waits for the operation is told at once. The end of the program waits for the thread, but for
+        waits for the operation is notified at once. The end of the program waits for the thread, but for
         one that starts later than that: at exit the trace is written here.
         """
         if not _wanted():

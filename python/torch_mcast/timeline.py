@@ -2,7 +2,7 @@
 
 Clocks are the host's. On a GPU waits are streams': the host goes on at once, so that next to nothing
 is exposed here whatever the GPU stands waiting for, and compute is what the host needed to queue it.
-When collectives were in flight is told as on a CPU, by when their results were there.
+When collectives were in flight is determined as on a CPU, by when their results were there.
 """
 
 from __future__ import annotations

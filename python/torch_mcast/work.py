@@ -25,7 +25,7 @@ class McastWork(Work):
     """An operation in flight, on tensors that it keeps alive.
 
     All methods may be called from any thread. The library keeps the outcome
-    until it is told to forget the work, so a wait that a signal handler ends
+    until it is asked to forget the work, so a wait that a signal handler ends
     with an exception, such as that of ^C, loses nothing: the next one gets it.
     """
 
@@ -53,9 +53,9 @@ class McastWork(Work):
             outputs: tensors that the caller gets results in.
             keep: tensors whose memory the library reads or writes meanwhile.
             finish: runs once after success: copies from staging to outputs.
-            timeout: how long wait() waits unless it is told otherwise.
+            timeout: how long wait() waits unless it is given another.
             number: of the collective in the group.
-            recorder: is told of its fate.
+            recorder: is notified of its end.
             event: in the profiler's trace, to be ended.
         """
         super().__init__()

@@ -189,7 +189,7 @@ func (g *gather) Withdraw() {
 // mostLate bounds how late a datagram that strays is.
 const mostLate = 3 * time.Millisecond
 
-// strays draws how late a packet is, and whether it comes twice.
+// strays draws how late a packet is, and whether it is duplicated.
 func (w *World) strays() (late time.Duration, again bool) {
 	if w.cfg.Stray == 0 || w.rng.Float64() >= w.cfg.Stray {
 		return 0, false

@@ -12,8 +12,8 @@
 // them. To each slot every member contributes once, and one rank owns its result.
 //
 //   - A member may send slots below a limit that the node grants; the node
-//     knows by a bit for each member and slot what it has, so a contribution
-//     that comes twice changes nothing.
+//     knows by a bit for each member and slot what it has, so a
+//     duplicate changes nothing.
 //   - An owner acknowledges results. When the results of all slots below some number are
 //     acknowledged, these slots are free for good: that number is the base. An
 //     operation is done at a rank when the base has passed its last slot, for

@@ -5,7 +5,7 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // handshake is the final one of an operation: a rank gives its buffer back only when its right
 // neighbour, which may still ask for lost chunks, has every chunk (Khalilov et al., SC24, III-C).
 type handshake struct {
-	sent  bool // the left neighbour was told that this rank has every chunk
+	sent  bool // the left neighbour was notified that this rank has every chunk
 	right bool // the right neighbour has every chunk
 }
 

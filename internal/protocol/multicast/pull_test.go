@@ -144,9 +144,10 @@ func TestPullOnly(t *testing.T) {
 	require.EqualValues(t, 15, n.comms[1].Stats().Repaired)
 }
 
-// TestPullOvertaken: a rank that has every chunk, one of them by multicast while it is read, says done once the read has ended.
+// TestPullOvertaken: a rank that has every chunk, one of them by multicast while it is read, says done once the read has ended,
+// and until then that it waits for its own read.
 func TestPullOvertaken(t *testing.T) {
-	n := pulling(2, 4, 4)
+	n := pulling(3, 4, 4)
 	var late packet
 	n.lose = func(p packet) bool {
 		if p.to == 1 && p.data.PSN == 1 && late.data == nil {
@@ -155,11 +156,12 @@ func TestPullOvertaken(t *testing.T) {
 		}
 		return false
 	}
-	require.NoError(t, n.post(Op{Collective: wire.Broadcast, Bytes: 12}, 0, 1))
+	require.NoError(t, n.post(Op{Collective: wire.Broadcast, Bytes: 12}, 0, 1, 2))
 	n.run()
 	require.Len(t, n.reads, 1)
 	n.deliver(late)
 	n.run()
+	require.Equal(t, "broadcast of 12 bytes from rank 0, number 0: ranks [0]: reads from its memory, which this rank has begun, have not ended", n.waits(t, 1))
 	require.Equal(t, 1, n.comms[0].InFlight(), "%s", n.log.String())
 	require.Equal(t, 1, n.comms[1].InFlight())
 	n.endRead(0, true)

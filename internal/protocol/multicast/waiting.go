@@ -14,6 +14,7 @@ const (
 	PhaseChunks                 // chunks of other ranks
 	PhaseTurn                   // the root before this rank in its chain, to pass on the turn to send
 	PhaseCredit                 // room to send the own shard, which the slowest receiver limits
+	PhaseReads                  // the end of its reads from the left neighbour's memory, of which nothing is missing any more
 	PhaseHandshake              // the word of the right neighbour that it has every chunk
 )
 
@@ -51,6 +52,8 @@ func (w *Waiting) Why() string {
 		return "the turn to send has not come"
 	case PhaseCredit:
 		return "no room to send"
+	case PhaseReads:
+		return "reads from its memory, which this rank has begun, have not ended"
 	default:
 		return "the final handshake has not come"
 	}
@@ -77,6 +80,8 @@ func (c *Comm) awaited(p *op) (Phase, []int) {
 		return PhaseChunks, roots
 	}
 	switch {
+	case p.sender.done(&p.layout) && p.pulls.reading > 0:
+		return PhaseReads, []int{c.topo.Left()}
 	case p.sender.done(&p.layout):
 		return PhaseHandshake, []int{c.topo.Right()}
 	case !p.sender.turn && !p.sender.leads:

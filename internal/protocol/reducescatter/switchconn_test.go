@@ -145,7 +145,7 @@ func completed(others, own []byte) []byte {
 }
 
 // TestResultsThatAreNotTheSwitchs change nothing, wherever they were received: in place that would be
-// what the rank keeps. One that comes twice is added once.
+// what the rank keeps. A duplicate is added once.
 func TestResultsThatAreNotTheSwitchs(t *testing.T) {
 	key := make([]byte, 32)
 	for _, chunk := range []int{1024, 32 << 10} {

@@ -102,7 +102,7 @@ func (i *inbound) piece() (at, n int) {
 	return int(start), int(min(i.arrived-i.consumed, i.ring-start))
 }
 
-// due reports whether the sender should be told, whatever this rank has to send.
+// due reports whether the sender should be notified, whatever this rank has to send.
 func (i *inbound) due() bool {
 	return i.consumed-i.told.consumed >= i.ring/4 || i.messages-i.told.messages >= messages/4
 }

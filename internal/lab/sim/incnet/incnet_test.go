@@ -219,7 +219,7 @@ func TestOwnersKeepTheirShards(t *testing.T) {
 	}
 }
 
-// TestCopiesDoNotMultiply: where datagrams are reordered and come twice, and every gap calls for a poll
+// TestCopiesDoNotMultiply: where datagrams are reordered and duplicated, and every gap calls for a poll
 // at once, polls and answers do not breed: it takes little more than to wait for what was overtaken.
 func TestCopiesDoNotMultiply(t *testing.T) {
 	for _, tree := range []bool{false, true} {

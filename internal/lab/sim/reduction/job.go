@@ -37,7 +37,7 @@ type Result struct {
 	Sent    uint64 // bytes that the busiest link from a host carried, headers included
 	Summed  uint64 // bytes that switches took of contributions
 	// Contributions sent again by hosts, results by switches; gaps that
-	// switches reported, polls that they answered, and what came twice or late.
+	// switches reported, polls that they answered, and what was a duplicate or late.
 	Resent, Again, Gaps, Polls, Duplicates, Stale uint64
 	Events, Hash                                  uint64 // of the network
 }

@@ -22,7 +22,7 @@ const (
 
 // Link is one end of a path to a member or to the parent. Nothing of it blocks.
 type Link interface {
-	// Receive gives Node.Take some of what has come, Node.Charge being told of each datagram, and
+	// Receive gives Node.Take some of what has come, Node.Charge being called for each datagram, and
 	// reports whether the next call may bring something. It may have the kernel write a payload to
 	// hint, if that is not nil.
 	Receive(hint []byte) bool
