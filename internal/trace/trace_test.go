@@ -182,7 +182,7 @@ func TestBusy(t *testing.T) {
 }
 
 // TestNone: a lane that is nil remembers nothing.
-func TestNone(t *testing.T) {
+func TestNone(*testing.T) {
 	var l *trace.Lane
 	l.Keep(&trace.Progress{})
 	l.Repaired(1, 0)

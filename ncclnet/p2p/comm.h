@@ -111,7 +111,7 @@ struct p2p_comm {
 	struct p2p_verbs *verbs;
 	struct p2p_request requests[P2P_IN_FLIGHT];
 	nccl_profiler profiler; /* or NULL */
-	struct mcast_net_event told[P2P_IN_FLIGHT]; /* to it, by request */
+	struct mcast_net_event events[P2P_IN_FLIGHT]; /* for it, by request */
 	struct lane lane[P2P_LANES];
 	char peer[128];
 	char text[384];
@@ -131,7 +131,7 @@ void p2p_event_stop(struct p2p_request *r, int outcome);
 /* The first byte of a message moves; one of its shares has moved. */
 static inline void p2p_event_begun(struct p2p_request *r)
 {
-	uint64_t *begun = &r->comm->told[r - r->comm->requests].begun;
+	uint64_t *begun = &r->comm->events[r - r->comm->requests].begun;
 
 	if (r->event != NULL && *begun == 0)
 		*begun = p2p_now();
@@ -139,7 +139,7 @@ static inline void p2p_event_begun(struct p2p_request *r)
 static inline void p2p_event_moved(struct p2p_request *r)
 {
 	if (r->event != NULL)
-		r->comm->told[r - r->comm->requests].moved = p2p_now();
+		r->comm->events[r - r->comm->requests].moved = p2p_now();
 }
 
 /* frame.c: one step of progress; true if something moved. */

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/told"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/profilertest"
 )
 
 // rdma returns the options of two ends on the devices of h1 and h2, which the guest with soft-RoCE has. Memory of the test is
@@ -121,7 +121,7 @@ func TestVerbsProfile(t *testing.T) {
 	for _, o := range verbsKinds {
 		out, in := rdma(t, o)
 		send, recv := pair(t, out, in)
-		checkProfile(t, send, recv, told.RDMA, o)
+		checkProfile(t, send, recv, profilertest.RDMA, o)
 	}
 }
 

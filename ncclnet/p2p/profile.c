@@ -6,7 +6,7 @@
 
 _Static_assert(sizeof(((struct mcast_net_event *)0)->peer) == sizeof(((struct p2p_comm *)0)->peer), "a peer's address");
 
-static struct mcast_net_event *told(struct p2p_request *r) { return &r->comm->told[r - r->comm->requests]; }
+static struct mcast_net_event *event_of(struct p2p_request *r) { return &r->comm->events[r - r->comm->requests]; }
 
 void p2p_profile(struct p2p_comm *c, nccl_profiler profiler)
 {
@@ -16,7 +16,7 @@ void p2p_profile(struct p2p_comm *c, nccl_profiler profiler)
 
 	c->profiler = profiler;
 	for (i = 0; i < P2P_IN_FLIGHT; i++) {
-		struct mcast_net_event *e = &c->told[i];
+		struct mcast_net_event *e = &c->events[i];
 
 		e->connection = number;
 		e->sending = c->sending != 0;
@@ -29,7 +29,7 @@ void p2p_profile(struct p2p_comm *c, nccl_profiler profiler)
 void p2p_event_start(struct p2p_request *r, int tag, void *parent)
 {
 	struct p2p_comm *c = r->comm;
-	struct mcast_net_event *e = told(r);
+	struct mcast_net_event *e = event_of(r);
 
 	if (c->profiler == NULL || parent == NULL)
 		return;
@@ -46,7 +46,7 @@ void p2p_event_start(struct p2p_request *r, int tag, void *parent)
 
 void p2p_event_stop(struct p2p_request *r, int outcome)
 {
-	struct mcast_net_event *e = told(r);
+	struct mcast_net_event *e = event_of(r);
 
 	if (r->event == NULL)
 		return;

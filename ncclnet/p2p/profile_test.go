@@ -6,15 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/told"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/profilertest"
 )
 
 // TestProfile: a profiler is told of each message from its post to its end, with what moved and when.
 func TestProfile(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
-		over := told.TCP
+		over := profilertest.TCP
 		if o.Fabric == "shm" {
-			over = told.SHM
+			over = profilertest.SHM
 		}
 		send, recv := pair(t, o, o)
 		checkProfile(t, send, recv, over, o)
@@ -24,7 +24,7 @@ func TestProfile(t *testing.T) {
 func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 	t.Helper()
 	const room = 1 << 20
-	profiler := told.Profiler()
+	profiler := profilertest.Profiler()
 	send.Profile(profiler)
 	recv.Profile(profiler)
 	sizes := []int{0, 1, 999, 70_000, 1 << 20, 0, 300_000, 5, 8192}
@@ -38,11 +38,11 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 			require.NoError(t, err)
 			require.False(t, done)
 		}
-		looked[i] = told.Clock()
+		looked[i] = profilertest.Clock()
 		require.Equal(t, []int{n, n}, finish(t, must(t)(send.Isend(from[:n])), r))
 	}
 	lanes, _, _ := send.shape()
-	events, wrong := told.Events()
+	events, wrong := profilertest.Events()
 	require.Zero(t, wrong)
 	require.Len(t, events, 2*len(sizes))
 	require.NotEqual(t, events[0].Connection, events[1].Connection)
@@ -59,9 +59,9 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 		if n >= cut {
 			spread = lanes
 		}
-		require.Equal(t, told.Event{
+		require.Equal(t, profilertest.Event{
 			Parent: unsafe.Pointer(comm), Connection: first.Connection, Sequence: uint32(i / 2), Tag: tag, Sending: i%2 == 1, Over: over,
-			Lanes: spread, Room: []int{room, n}[i%2], Bytes: n, Outcome: told.Done, Stops: 1, Peer: first.Peer,
+			Lanes: spread, Room: []int{room, n}[i%2], Bytes: n, Outcome: profilertest.Done, Stops: 1, Peer: first.Peer,
 			Posted: e.Posted, Begun: e.Begun, Moved: e.Moved, Done: e.Done, Began: e.Began, Ended: e.Ended,
 		}, e, "message %d of %d bytes", i/2, n)
 		require.NotEmpty(t, e.Peer)
@@ -79,13 +79,13 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 func TestProfileEnds(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		send, recv := once(t, o, o)
-		recv.Profile(told.Profiler())
+		recv.Profile(profilertest.Profiler())
 		to := memory(t, 3000)
 		first := must(t)(recv.Irecv(to[:1000]))
 		must(t)(recv.Irecv(to[1000:2000]))
 		must(t)(recv.Irecv(to[2000:]))
 		outcomes := func() (all, stops []int) {
-			events, wrong := told.Events()
+			events, wrong := profilertest.Events()
 			require.Zero(t, wrong)
 			for _, e := range events {
 				all, stops = append(all, e.Outcome), append(stops, e.Stops)
@@ -99,21 +99,21 @@ func TestProfileEnds(t *testing.T) {
 			require.Equal(t, Remote, fails(t, first).Code)
 		}
 		all, stops := outcomes()
-		require.Equal(t, told.Failed, all[0])
+		require.Equal(t, profilertest.Failed, all[0])
 		require.Equal(t, []int{1, 0, 0}, stops)
 		recv.Close()
 		all, stops = outcomes()
-		require.Equal(t, []int{told.Failed, told.Failed, told.Failed}, all)
+		require.Equal(t, []int{profilertest.Failed, profilertest.Failed, profilertest.Failed}, all)
 		require.Equal(t, []int{1, 1, 1}, stops)
 
 		send, recv = once(t, o, o)
-		recv.Profile(told.Profiler())
+		recv.Profile(profilertest.Profiler())
 		must(t)(recv.Irecv(to[:1000]))
 		must(t)(recv.Irecv(to[1000:]))
 		recv.Close()
 		send.Close()
 		all, stops = outcomes()
-		require.Equal(t, []int{told.Abandoned, told.Abandoned}, all)
+		require.Equal(t, []int{profilertest.Abandoned, profilertest.Abandoned}, all)
 		require.Equal(t, []int{1, 1}, stops)
 	})
 }

@@ -1,15 +1,15 @@
-// Package told stands for NCCL's profiler in tests: it keeps what a comm tells of its messages.
-package told
+// Package profilertest stands for NCCL's profiler in tests: it keeps what a comm says of its messages.
+package profilertest
 
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/../..
-#include "told.h"
+#include "events.h"
 */
 import "C"
 
 import "unsafe"
 
-// Event is what was told of one message. What stands in it is explained in mcast.h, struct mcast_net_event.
+// Event is what was said of one message. What stands in it is explained in mcast.h, struct mcast_net_event.
 type Event struct {
 	Parent        unsafe.Pointer
 	Connection    uint32
@@ -38,16 +38,16 @@ const (
 	Abandoned = int(C.MCAST_NET_ABANDONED)
 )
 
-// Profiler returns a function to tell (nccl_profiler), which wants events, and forgets what was told before.
+// Profiler returns a callback (nccl_profiler), which wants events, and forgets earlier events.
 func Profiler() unsafe.Pointer {
-	return unsafe.Pointer(C.told_profiler())
+	return unsafe.Pointer(C.profiler_begin())
 }
 
-// Events returns what was told since, in the order of the starts. Wrong calls are counted in wrong: another id,
+// Events returns the events since, in the order of the starts. Wrong calls are counted in wrong: another id,
 // a stop of what was not started.
 func Events() (events []Event, wrong int) {
-	for i := range C.told_count() {
-		e := C.told_at(i)
+	for i := range C.profiler_count() {
+		e := C.profiler_at(i)
 		events = append(events, Event{
 			Parent: e.parent, Connection: uint32(e.end.connection), Sequence: uint32(e.start.sequence), Tag: int(e.start.tag),
 			Sending: e.start.sending == 1, Over: int(e.start.over), Lanes: int(e.end.lanes), Room: int(e.start.bytes),
@@ -57,8 +57,8 @@ func Events() (events []Event, wrong int) {
 			Began: uint64(e.began), Ended: uint64(e.ended),
 		})
 	}
-	return events, int(C.told_wrong())
+	return events, int(C.profiler_wrong())
 }
 
 // Clock returns CLOCK_MONOTONIC in nanoseconds.
-func Clock() uint64 { return uint64(C.told_clock()) }
+func Clock() uint64 { return uint64(C.profiler_clock()) }
