@@ -46,6 +46,7 @@ func lengthySettings(t *testing.T) config.Settings {
 		"MCAST_FABRIC": "udp", "MCAST_TIMEOUT": "59m59.999999999s", "MCAST_FAMILY": "6", "MCAST_MULTICAST": "require", "MCAST_NODES": "off",
 		"MCAST_GROUP": "ff15:3456:789a:bcde:1234:5678:9abc:def0", "MCAST_PORT": "65535", "MCAST_CHAINS": "256", "MCAST_SUBGROUPS": "16",
 		"MCAST_CHUNK": "65475", "MCAST_WINDOW": "1073741823", "MCAST_EAGER": "131071", "MCAST_OUTPUTS": "549755813887", "MCAST_SWITCH_MODE": "fast",
+		"MCAST_SECRET": strings.Repeat("s", 64), "MCAST_ENCRYPT": "1", "MCAST_CHECKSUM": "crc32c",
 		"MCAST_TOPOLOGY": strings.Repeat("t", 128), "MCAST_SWITCH": strings.Repeat("h:1,", 1000) + "h:1",
 	})
 	require.NoError(t, err)

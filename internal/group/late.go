@@ -92,6 +92,10 @@ func (m *monitor) await() {
 		}
 	}
 	m.waiting.Store(&all)
+}
+
+// fade has those of the ranks waited for come to the front that were lately, while anything is in flight.
+func (m *monitor) fade() {
 	if slices.ContainsFunc(m.waits, func(w wait) bool { return w.InFlight() > 0 }) {
 		m.lately.Pass(m.Awaited())
 	}

@@ -54,6 +54,7 @@ func (m *monitor) run() {
 			m.look(m.sample())
 		}
 		m.await()
+		m.fade()
 	}
 }
 
