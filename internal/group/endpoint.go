@@ -228,6 +228,10 @@ func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
 		e.lobby.close()
 		return nil, err
 	}
+	if a.keys[a.rank] != e.lobby.key { // keys of datagrams are derived from it, and must be new
+		e.lobby.close()
+		return nil, argument("blob %d is another endpoint's than this rank's: want the Blob of this one (does the store keep those of an earlier job?)", a.rank)
+	}
 	g, err := join(ctx, e, a)
 	if err != nil {
 		e.lobby.close()

@@ -174,13 +174,13 @@ func (a *agreement) seals(id *identity.Identity) (*seal.Sealer, error) {
 	for _, key := range a.keys {
 		salt = binary.BigEndian.AppendUint64(salt, key)
 	}
-	key, err := id.Derive("datagrams", salt)
+	kind, purpose := seal.Tags, "datagrams"
+	if a.settings.Encrypt {
+		kind, purpose = seal.Encryption, "encrypted datagrams"
+	}
+	key, err := id.Derive(purpose, salt)
 	if err != nil {
 		return nil, err
-	}
-	kind := seal.Tags
-	if a.settings.Encrypt {
-		kind = seal.Encryption
 	}
 	a.sealer = seal.New(kind, key, uint32(a.column.own))
 	return a.sealer, nil

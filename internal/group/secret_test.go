@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -279,4 +280,23 @@ func (c *watchedConn) Close() error {
 	default:
 	}
 	return c.Conn.Close()
+}
+
+// TestBlobsOfAnEarlierJob: keys come from what every rank has drawn, so a rank that is given its own blob of before, by a
+// store that keeps them, would use a key again.
+func TestBlobsOfAnEarlierJob(t *testing.T) {
+	settings := config.Default()
+	settings.Secret = secret
+	open := func() *Endpoint {
+		e, err := Open(Options{Rank: 1, Size: 2, Settings: settings})
+		require.NoError(t, err)
+		return e
+	}
+	before, zero := open(), open()
+	zero.Close()
+	defer before.Close()
+	e := open()
+	blobs := [][]byte{bytes.Replace(e.Blob(), []byte(`"r":1`), []byte(`"r":0`), 1), before.Blob()}
+	_, err := e.Join(t.Context(), blobs)
+	require.ErrorContains(t, err, "blob 1 is another endpoint's than this rank's")
 }

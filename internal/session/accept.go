@@ -74,7 +74,10 @@ func (p *Peer) recognize(ring *Ring) error {
 		return err
 	}
 	p.Tenant = ring.secrets[secret]
-	p.line.conn, p.keys, err = follow(g)
+	conn, keys, err := follow(g)
+	if err == nil {
+		p.line.conn, p.keys = conn, keys
+	}
 	return err
 }
 

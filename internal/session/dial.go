@@ -160,7 +160,10 @@ func (s *Session) prove() error {
 	if err != nil {
 		return fmt.Errorf("the switch does not prove MCAST_SECRET: %w", err)
 	}
-	s.line.conn, s.keys, err = follow(proof)
+	conn, keys, err := follow(proof)
+	if err == nil {
+		s.line.conn, s.keys = conn, keys
+	}
 	return err
 }
 

@@ -80,13 +80,15 @@ func (t *Trace) document() (*document, error) {
 	if len(t.groups) > 0 {
 		program += fmt.Sprintf(", rank %d of %d", t.groups[0].Rank, t.groups[0].Size)
 	}
-	w.name("process_name", 0, program)
 	for i := range t.groups {
 		for _, l := range t.groups[i].lanes {
 			w.lane(&t.groups[i], l)
 		}
 	}
 	w.sourced(t.spans)
+	if len(w.events) > 0 {
+		w.name("process_name", 0, program)
+	}
 	return &document{SchemaVersion: 1, Host: host, Unit: "ms", Base: w.base, Events: w.events}, nil
 }
 

@@ -246,9 +246,15 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 		return err
 	}
 	ans.ready = true
-	_, err = first.Write(ans.bytes())
-	if err == nil && sealed { // what the peer has sent since is read behind it
-		err = l.opts.seal(a.lanes[:sockets])
+	// The peer sends nothing until it has read that, and may have sent all and be gone right after.
+	if sealed {
+		err = l.opts.seal(a.lanes[:sockets], inward)
+	}
+	if err == nil {
+		_, err = first.Write(ans.bytes())
+	}
+	if err == nil && sealed {
+		err = l.opts.seal(a.lanes[:sockets], outward)
 	}
 	if err != nil {
 		Wrap(comm).Close()

@@ -171,7 +171,7 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 		ring = -1 // closed all the same
 	}
 	if sealed {
-		if err := a.opts.seal(lanes); err != nil {
+		if err := a.opts.seal(lanes, inward|outward); err != nil {
 			return nil, err
 		}
 	}

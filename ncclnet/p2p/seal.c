@@ -43,7 +43,7 @@ int p2p_seal_begin(struct lane *l) { return written(l->fd, &l->before) ? 0 : -1;
 
 static int records(int fd, uint64_t *number)
 {
-	struct direction d;
+	struct direction d = {0};
 	socklen_t size = sizeof(d);
 	int ok = getsockopt(fd, LEVEL, OUT, &d, &size) == 0;
 

@@ -86,17 +86,32 @@ func (o *Options) sealed(fabric fabrics, peer stance) (bool, error) {
 	return false, nil
 }
 
-// seal has the kernel seal what follows on connections on which the greeting is over.
-func (o *Options) seal(lanes []*identity.Greeting) error {
+// directions of a connection.
+type directions int
+
+const (
+	inward directions = 1 << iota
+	outward
+)
+
+// seal has the kernel seal what follows on connections on which the greeting is over, in some directions.
+func (o *Options) seal(lanes []*identity.Greeting, which directions) error {
 	for _, g := range lanes {
 		out, in, err := g.Keys("kernel", ktls.KeySize)
 		if err == nil {
-			err = o.kernel.seal(g.Below(), ktls.Keys{Out: out, In: in})
+			var k ktls.Keys
+			if which&inward != 0 {
+				k.In = in
+			}
+			if which&outward != 0 {
+				k.Out = out
+			}
+			err = o.kernel.seal(g.Below(), k)
 		}
 		clear(out)
 		clear(in)
 		if err != nil {
-			return fmt.Errorf("seal the connection (MCAST_NET_TLS=off leaves it in the clear): %w", err)
+			return fmt.Errorf("seal the connection: %w", err)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,14 +40,27 @@ func withSecret(t *testing.T, o Options) Options {
 type pretence struct {
 	unable error
 	mu     sync.Mutex
-	keys   []ktls.Keys
+	conns  []net.Conn
+	keys   []ktls.Keys // by connection
 }
 
 func (p *pretence) kernel() kernel {
-	return kernel{func() error { return p.unable }, func(_ net.Conn, k ktls.Keys) error {
+	return kernel{func() error { return p.unable }, func(c net.Conn, k ktls.Keys) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.keys = append(p.keys, ktls.Keys{Out: bytes.Clone(k.Out), In: bytes.Clone(k.In)})
+		at := slices.Index(p.conns, c)
+		if at < 0 {
+			at = len(p.conns)
+			p.conns, p.keys = append(p.conns, c), append(p.keys, ktls.Keys{})
+		}
+		for _, d := range []struct{ known, key *[]byte }{{&p.keys[at].Out, &k.Out}, {&p.keys[at].In, &k.In}} {
+			if *d.key != nil && *d.known != nil {
+				return errors.New("a direction is sealed twice")
+			}
+			if *d.key != nil {
+				*d.known = bytes.Clone(*d.key)
+			}
+		}
 		return nil
 	}}
 }

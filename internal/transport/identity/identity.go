@@ -178,7 +178,11 @@ func (g *Greeting) Follow() (net.Conn, error) {
 	if s.Out, s.In, err = g.Keys("records", record.SecretSize); err != nil {
 		return nil, err
 	}
-	return record.New(g.below, s)
+	c, err := record.New(g.below, s)
+	if err != nil {
+		return nil, err // and no *record.Conn that is nil
+	}
+	return c, nil
 }
 
 // Keys returns keys for a purpose, size bytes for each direction, which nobody but the other end has, as In what this

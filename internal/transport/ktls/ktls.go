@@ -43,7 +43,8 @@ type direction struct {
 }
 
 // Seal has the kernel seal what is written to a connection from here on, and open what is read from it and not read
-// yet; the other end does the same with the keys exchanged. It cannot be undone. What is forged, changed, repeated or
+// yet; the other end does the same with the keys exchanged. A direction without a key stays as it is, for a later call.
+// It cannot be undone. What is forged, changed, repeated or
 // left out makes reads fail by EBADMSG, EMSGSIZE or EINVAL.
 func Seal(c net.Conn, k Keys) error {
 	s, ok := c.(syscall.Conn)
@@ -59,17 +60,33 @@ func Seal(c net.Conn, k Keys) error {
 }
 
 func seal(fd int, k Keys) error {
-	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil {
-		return fmt.Errorf("this host's kernel has no TLS (as root: modprobe tls; it needs Linux 5.1 and CONFIG_TLS): setsockopt TCP_ULP: %w", err)
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil && !errors.Is(err, unix.EEXIST) {
+		return unable("TLS (as root: modprobe tls; it needs Linux 5.1 and CONFIG_TLS): setsockopt TCP_ULP", err)
 	}
 	for option, key := range map[int][]byte{optionOut: k.Out, optionIn: k.In} {
+		if key == nil {
+			continue
+		}
 		if err := set(fd, option, key); err != nil {
-			return fmt.Errorf("this host's kernel has no TLS 1.3 with AES-256-GCM (as root: modprobe gcm; it needs Linux 5.1): setsockopt SOL_TLS: %w", err)
+			return unable("TLS 1.3 with AES-256-GCM (as root: modprobe gcm; it needs Linux 5.1): setsockopt SOL_TLS", err)
 		}
 	}
 	// Nobody here pads records, so the kernel may open them where they are read to. It copies without (before 6.0).
 	_ = unix.SetsockoptInt(fd, unix.SOL_TLS, optionNoPad, 1)
 	return nil
+}
+
+// errUnable says that a kernel cannot, now or later.
+var errUnable = errors.New("this host's kernel has no")
+
+// unable says what of TLS is missing, unless the error is the connection's.
+func unable(what string, err error) error {
+	for _, lacking := range []error{unix.ENOENT, unix.ENOPROTOOPT, unix.EINVAL, unix.EOPNOTSUPP} {
+		if errors.Is(err, lacking) {
+			return fmt.Errorf("%w %s: %w", errUnable, what, err)
+		}
+	}
+	return fmt.Errorf("have the kernel seal a connection: %w", err)
 }
 
 func set(fd, option int, key []byte) error {
@@ -88,9 +105,31 @@ func set(fd, option int, key []byte) error {
 	return nil
 }
 
-// Able returns why the kernel cannot Seal, with what helps, or nil. It has tried, once a process: on a connection of this
-// host with itself.
-var Able = sync.OnceValue(func() error {
+// known is what Able has found.
+var known struct {
+	sync.Mutex
+	sure bool
+	err  error
+}
+
+// Able returns why the kernel cannot Seal, with what helps, or nil. It has tried, on a connection of this host with
+// itself: once a process, unless that failed for want of something else, such as descriptors.
+func Able() error {
+	known.Lock()
+	defer known.Unlock()
+	if known.sure {
+		return known.err
+	}
+	err := try()
+	if err != nil && !errors.Is(err, errUnable) {
+		return fmt.Errorf("try the kernel's TLS on loopback: %w", err)
+	}
+	known.sure, known.err = true, err
+	return err
+}
+
+// try seals a connection of this host with itself, and says something on it.
+func try() error {
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return err
@@ -101,6 +140,9 @@ var Able = sync.OnceValue(func() error {
 		return err
 	}
 	defer a.Close() //nolint:errcheck // all was said
+	if err := a.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
 	b, err := acceptFrom(ln, a.LocalAddr().String())
 	if err != nil {
 		return err
@@ -128,11 +170,14 @@ var Able = sync.OnceValue(func() error {
 		}
 	}
 	return nil
-})
+}
+
+// patience is for how long try waits.
+const patience = 5 * time.Second
 
 // acceptFrom returns the connection from an address, and ends those of others.
 func acceptFrom(ln *net.TCPListener, addr string) (net.Conn, error) {
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(patience)
 	if err := ln.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
