@@ -40,16 +40,16 @@ def exported(recorded: profile, scratch: str) -> list[dict[str, Any]]:
 
 
 def began(event: dict[str, Any]) -> float:
-    return event["ts"]
+    return float(event["ts"])
 
 
 def ended(event: dict[str, Any]) -> float:
-    return event["ts"] + event["dur"]
+    return float(event["ts"] + event["dur"])
 
 
 def profiled(scratch: str) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
     """Return torch's name of the group, and of each of our events the name and the details within."""
-    rank, size = dist.get_rank(), dist.get_world_size()
+    size = dist.get_world_size()
     halves, whole = torch.ones(6, dtype=torch.bfloat16), torch.zeros(4, 6, dtype=torch.bfloat16)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
         works = [
@@ -139,7 +139,7 @@ def test_an_event_ends_when_the_operation_does_on_whatever_thread(world: World) 
 
 
 def outlives_the_profiler(scratch: str) -> None:
-    """Stop a profiler, and others after it, while operations are in flight that it has seen the beginning of."""
+    """Stop a profiler while operations are in flight, which end during the next."""
     group: Any = dist.new_group(backend="mcast")
     store = distributed.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
     rank, size = dist.get_rank(), dist.get_world_size()

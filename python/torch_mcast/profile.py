@@ -7,7 +7,7 @@ import threading
 import torch
 import torch._C._distributed_c10d as c10d
 import torch.autograd.profiler as profiler
-from torch._C._autograd import _profiler_enabled
+from torch._C._autograd import _profiler_enabled, _ProfilerResult
 from torch._C._profiler import _RecordFunctionFast
 
 from .options import NAME
@@ -76,16 +76,19 @@ def end(event: Event | None) -> None:
 
 
 def _end_before_profilers_stop() -> None:
-    """Have torch end open events before it stops a profiler, which frees them: a later end would write there."""
-    stop = profiler._disable_profiler
+    """Have torch end open events before it stops a profiler.
+
+    It frees them as it stops, and a later end would write to that memory.
+    """
+    stop = profiler._disable_profiler  # type: ignore[attr-defined]  # by this name torch calls it
     if getattr(stop, "ends_events", False):
         return
 
-    def end_and_stop() -> object:
+    def end_and_stop() -> _ProfilerResult:
         with _lock:
             while _open:
                 _open.pop().set_result(None)
         return stop()
 
     end_and_stop.ends_events = True  # type: ignore[attr-defined]
-    profiler._disable_profiler = end_and_stop  # type: ignore[assignment]
+    profiler._disable_profiler = end_and_stop  # type: ignore[attr-defined]
