@@ -69,6 +69,8 @@ def _begin(name: str) -> Event:
 
 def end(event: Event | None) -> None:
     """End an event, on any thread, unless it has ended."""
+    if event is None:
+        return
     with _lock:
         if event in _open:
             _open.remove(event)
