@@ -23,13 +23,23 @@ type builder struct {
 	gloo    []flight
 	nccl    []flight
 	mcast   []flight
-	spans   int // that are held
+	details []detail // of those in mcast
+	spans   int      // that are held
 }
 
 // flight is a collective under way.
 type flight struct {
 	kind   Kind
 	posted int64
+	during span
+	thread string // that posted it; of torch-mcast's alone
+	message
+}
+
+// detail says what one of torch-mcast's collectives moves: an event of its own that lies in the collective's, on the
+// thread that posted it.
+type detail struct {
+	thread string
 	during span
 	message
 }
@@ -80,7 +90,7 @@ func (b *builder) kernel(e *event) error {
 	}
 	if !b.trace.OnGPU {
 		b.trace.OnGPU, b.threads = true, nil // what CPUs do is no compute then
-		b.spans = len(b.records) + len(b.posts) + len(b.gloo) + len(b.mcast)
+		b.spans = len(b.records) + len(b.posts) + len(b.gloo) + len(b.mcast) + len(b.details)
 	}
 	kind, communicates := kernelKind(e.Name)
 	if !communicates {
@@ -95,7 +105,7 @@ func (b *builder) kernel(e *event) error {
 	if a.Collective != "" {
 		kind = kindOf(a.Collective)
 	}
-	b.nccl = append(b.nccl, flight{kind, when.from, when, a.message()})
+	b.nccl = append(b.nccl, flight{kind: kind, posted: when.from, during: when, message: a.message()})
 	return nil
 }
 
@@ -117,6 +127,8 @@ func (b *builder) annotation(e *event) error {
 		if t := b.thread(e); t != nil {
 			t.gloo = true
 		}
+	case strings.HasPrefix(e.Name, oursPrefix):
+		return b.ours(e, when)
 	case strings.HasPrefix(e.Name, "ProfilerStep#"):
 		b.spans++
 		b.trace.steps, b.trace.marked = append(b.trace.steps, when), true
@@ -144,13 +156,16 @@ func (b *builder) operator(e *event) error {
 			b.records[m.external] = m
 		}
 		b.other(e, when)
-	case strings.HasPrefix(e.Name, "mcast:"):
+	case e.Name == oursPrefix+"record_param_comms":
 		a, err := e.arguments()
 		if err != nil {
 			return err
 		}
 		b.spans++
-		b.mcast = append(b.mcast, flight{kindOf(strings.TrimPrefix(e.Name, "mcast:")), when.from, when, a.message()})
+		b.details = append(b.details, detail{string(e.Thread), when, a.message()})
+		b.other(e, when)
+	case strings.HasPrefix(e.Name, oursPrefix): // of old, an operator with its details in it
+		return b.ours(e, when)
 	case space == "c10d":
 		a, err := e.arguments()
 		if err != nil {
@@ -178,6 +193,21 @@ func (b *builder) operator(e *event) error {
 			b.spans += t.work.add(when)
 		}
 	}
+	return nil
+}
+
+// oursPrefix is how torch-mcast's events begin.
+const oursPrefix = "mcast:"
+
+// ours takes one of torch-mcast's collectives.
+func (b *builder) ours(e *event, when span) error {
+	a, err := e.arguments()
+	if err != nil {
+		return err
+	}
+	kind := kindOf(strings.TrimPrefix(e.Name, oursPrefix))
+	b.spans++
+	b.mcast = append(b.mcast, flight{kind: kind, posted: when.from, during: when, thread: string(e.Thread), message: a.message()})
 	return nil
 }
 

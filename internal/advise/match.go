@@ -8,6 +8,7 @@ import (
 // flights returns the collectives, those of the backend that moves the tensors: on a GPU gloo carries at most words
 // beside NCCL.
 func (b *builder) flights() []flight {
+	b.describe()
 	found := slices.Concat(b.nccl, b.mcast)
 	switch {
 	case len(b.nccl) > len(b.mcast):
@@ -26,6 +27,35 @@ func (b *builder) flights() []flight {
 		}
 	}
 	return found
+}
+
+// describe has each of torch-mcast's collectives move what the details within it say: those that come next on its thread.
+func (b *builder) describe() {
+	slices.SortFunc(b.mcast, func(x, y flight) int { return inThreads(x.thread, x.during, y.thread, y.during) })
+	slices.SortFunc(b.details, func(x, y detail) int { return inThreads(x.thread, x.during, y.thread, y.during) })
+	next := 0
+	for i := range b.mcast {
+		f := &b.mcast[i]
+		before := func(g *flight) bool { // whether the next details begin before a collective
+			d := &b.details[next]
+			return inThreads(d.thread, d.during, g.thread, g.during) < 0
+		}
+		for next < len(b.details) && before(f) {
+			next++
+		}
+		if next == len(b.details) {
+			return
+		}
+		d := &b.details[next]
+		if d.thread == f.thread && d.during.to <= f.during.to && (i+1 == len(b.mcast) || before(&b.mcast[i+1])) {
+			f.message = d.message
+		}
+	}
+}
+
+// inThreads orders events of threads by when they begin.
+func inThreads(thread string, at span, other string, then span) int {
+	return cmp.Or(cmp.Compare(thread, other), cmp.Compare(at.from, then.from))
 }
 
 // match finds out by which call gloo came to each of its collectives. They wait for one of its threads, in order. Its

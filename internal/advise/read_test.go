@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestReadDDP(t *testing.T) {
 	require.Equal(t, []int64{4 * 3 * 65792, 4 * 3 * 65792}, sizes)
 }
 
-// TestReadOurs: our events have all that is needed by themselves.
+// TestReadOurs: our events of old have all that is needed by themselves.
 func TestReadOurs(t *testing.T) {
 	trace := read(t, "mcast-enable.json.gz")[0]
 	require.Equal(t, "mcast", trace.Backend)
@@ -74,6 +75,51 @@ func TestReadOurs(t *testing.T) {
 	require.Equal(t, 6, count[ReduceScatter])
 	require.GreaterOrEqual(t, count[Allgather], 12)
 	require.Positive(t, trace.account().Both, "they overlap")
+}
+
+// TestReadSpans: details are those of the events within, and every collective ends when it did.
+func TestReadSpans(t *testing.T) {
+	trace := read(t, "mcast-spans.json.gz")[0]
+	require.Equal(t, "mcast", trace.Backend)
+	require.Zero(t, trace.Endless)
+	count := map[Kind]int{}
+	for _, c := range trace.Collectives {
+		count[c.Kind]++
+		require.EqualValues(t, 4*65792, c.Bytes)
+		require.Equal(t, []any{"float32", 2, "0"}, []any{c.Type, c.Size, c.Group})
+	}
+	require.Equal(t, map[Kind]int{Allgather: 14, ReduceScatter: 6}, count)
+	require.Positive(t, trace.account().Both, "they overlap")
+}
+
+// TestDetails: those of a collective begin after it on its thread, before the next one, and end within it.
+func TestDetails(t *testing.T) {
+	event := func(name string, thread, from, long, elements int) string {
+		category, args := "user_annotation", "{}"
+		if elements > 0 {
+			category, args = "cpu_op", fmt.Sprintf(`{"Collective name":"all_gather","In msg nelems":%d,"Out msg nelems":%d,"dtype":"float32"}`, elements, 2*elements)
+		}
+		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"tid":%d,"ts":%d,"dur":%d,"args":%s}`, category, name, thread, from, long, args)
+	}
+	all := []string{
+		event("mcast:all_gather", 1, 10, 90, 0), event("mcast:record_param_comms", 1, 11, 1, 1),
+		event("mcast:all_gather", 2, 11, 90, 0), event("mcast:record_param_comms", 2, 13, 1, 2),
+		event("mcast:all_gather", 1, 12, 10, 0), event("mcast:record_param_comms", 1, 12, 1, 3),
+		event("mcast:all_gather", 1, 30, 10, 0), // of which nothing is told
+		event("mcast:all_gather", 1, 50, 10, 0), event("mcast:record_param_comms", 1, 55, 10, 5),
+		event("layer 1", 1, 70, 10, 0), event("mcast:record_param_comms", 1, 71, 1, 6), // named otherwise by the program
+		event("mcast:all_gather", 1, 80, 1, 0),
+	}
+	for range 2 {
+		trace, err := Decode(strings.NewReader(`{"traceEvents":[` + strings.Join(all, ",") + "]}"))
+		require.NoError(t, err)
+		var bytes []int64
+		for _, c := range trace.Collectives {
+			bytes = append(bytes, c.Bytes)
+		}
+		require.Equal(t, []int64{8, 16, 24, 0, 0, 0}, bytes)
+		slices.Reverse(all)
+	}
 }
 
 // TestWithoutEnds: what torch.profiler ends when it stops says nothing of when it ended.
@@ -198,6 +244,7 @@ func FuzzTrace(f *testing.F) {
 	for _, e := range []string{
 		`"cat":"cpu_op","name":"c10d::_allgather_base_","args":{"Input Dims":[[8],[[4],[2,2]],7],"Input type":["float","TensorList",""]}`,
 		`"cat":"cpu_op","name":"mcast:reduce_scatter","args":{"In msg nelems":8,"Out msg nelems":4,"dtype":"float32","Group size":2,"Process Group Ranks":"[0, 1]"}`,
+		`"cat":"user_annotation","name":"mcast:reduce_scatter"},{"ph":"X","tid":1,"ts":2,"dur":0,"cat":"cpu_op","name":"mcast:record_param_comms","args":{"In msg nelems":8,"Out msg nelems":4,"dtype":"float32"}`,
 		`"cat":"cpu_op","name":"record_param_comms","args":{"External id":7,"Collective name":"allreduce"}`,
 	} {
 		f.Add([]byte(`{"traceEvents":[{"ph":"X","tid":1,"ts":1.5,"dur":2,` + e + `},{"ph":"X","cat":"user_annotation","name":"gloo:all_gather","ts":2,"dur":3}]}`))

@@ -30,9 +30,9 @@ func (r *Report) advice(all [][]transfer) []Finding {
 	found := r.host()
 	if r.endless() {
 		return append(found, Finding{
-			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: over torch-mcast another thread than the caller's completes them",
+			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: they were in flight when it stopped, or torch-mcast was one whose events did not end on other threads",
 			Figures: []string{percent(r.Endless) + " of them end when it stops"},
-			Remedy:  "of a job that runs over torch-mcast ask torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
+			Remedy:  "profile more steps, with torch-mcast of now; of a job that runs over it ask torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
 		})
 	}
 	if r.of(exposed) < matters {

@@ -27,8 +27,8 @@ type Trace struct {
 
 	Collectives []Collective // in the order in which they began
 
-	// Endless are collectives of which the trace has no end. What another thread than the caller's completes, as ours does,
-	// torch.profiler ends when it stops.
+	// Endless are collectives of which the trace has no end: in flight when torch.profiler stopped, or completed by another
+	// thread than the caller's when torch-mcast's events did not tell.
 	Endless int
 
 	steps   []span // whole steps, in order

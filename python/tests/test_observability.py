@@ -13,15 +13,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 import torch_mcast
+from torch_mcast import profile as events
 from torch_mcast import recorder
 from torch_mcast.capabilities import collective
 from torch_mcast.work import DelegatedWork, JoinedWork
@@ -30,9 +32,24 @@ from .values import distributed
 from .world import World
 
 
-def profiled(scratch: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return torch's name of the group, and our events as the trace has them."""
-    rank, size = dist.get_rank(), dist.get_world_size()
+def exported(recorded: profile, scratch: str) -> list[dict[str, Any]]:
+    """Return the events of a trace that have a length, in the order in which they begin."""
+    path = Path(scratch) / f"profile{dist.get_rank()}.json"
+    recorded.export_chrome_trace(str(path))
+    return sorted((e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"), key=began)
+
+
+def began(event: dict[str, Any]) -> float:
+    return float(event["ts"])
+
+
+def ended(event: dict[str, Any]) -> float:
+    return float(event["ts"] + event["dur"])
+
+
+def profiled(scratch: str) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+    """Return torch's name of the group, and of each of our events the name and the details within."""
+    size = dist.get_world_size()
     halves, whole = torch.ones(6, dtype=torch.bfloat16), torch.zeros(4, 6, dtype=torch.bfloat16)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
         works = [
@@ -47,18 +64,22 @@ def profiled(scratch: str) -> tuple[str, list[dict[str, Any]]]:
         dist.barrier()
         with distributed.record_comm("layer 1"):
             dist.broadcast(torch.ones(8), src=0)
-    path = Path(scratch) / f"profile{rank}.json"
-    recorded.export_chrome_trace(str(path))
-    events = json.loads(path.read_text())["traceEvents"]
+    assert not events._open
+    ours = [
+        e for e in exported(recorded, scratch) if e["name"].startswith("mcast:") or e["name"] == "layer 1"
+    ]
+    pairs = [(span, e) for span, e in pairwise(ours) if e["name"] == "mcast:record_param_comms"]
+    for span, details in pairs:
+        assert span["tid"] == details["tid"]
+        assert began(span) <= began(details) < ended(details) <= ended(span)
     name: str = distributed.group.WORLD.group_name
-    return name, [e for e in events if "Collective name" in e.get("args", {})]
+    return name, [(span["name"], details["args"]) for span, details in pairs]
 
 
 def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> None:
-    for group, events in world.run(profiled, world.scratch):
+    for group, shown in world.run(profiled, world.scratch):
         keys = ("Input Dims", "Input type", "Out msg nelems")
-        shown = {e["name"]: tuple(e["args"].get(key) for key in keys) for e in events}
-        assert shown == {
+        assert {name: tuple(args.get(key) for key in keys) for name, args in shown} == {
             "mcast:all_gather": ([[6]], ["c10::BFloat16"], 24),
             "mcast:reduce_scatter": ([[2, 4]], ["float"], 2),
             "mcast:all_reduce": ([[3, 5]], ["int"], 15),
@@ -66,8 +87,7 @@ def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> Non
             "mcast:barrier": (None, None, 0),
             "layer 1": ([[8]], ["float"], 8),
         }
-        assert all(e["dur"] > 0 for e in events)
-        assert {e["name"]: (e["args"]["Lane"], e["args"].get("dtype")) for e in events} == {
+        assert {name: (args["Lane"], args.get("dtype")) for name, args in shown} == {
             "mcast:all_gather": ("gather", "bfloat16"),
             "mcast:reduce_scatter": ("reduce", "float32"),
             "mcast:all_reduce": ("both", "int32"),
@@ -75,7 +95,115 @@ def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> Non
             "mcast:barrier": ("gather", None),
             "layer 1": ("gather", "float32"),
         }
-        assert {e["args"]["Process Group Name"] for e in events} == {group}
+        assert {args["Process Group Name"] for _, args in shown} == {group}
+
+
+def marked(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (event,) = [e for e in events if e["name"] == name]
+    return event
+
+
+def waits_for_the_others(scratch: str) -> None:
+    """Hold each rank's event of an Allgather to last until the last rank has come, and no longer.
+
+    Another thread than the caller's completes it: the one that watches for futures.
+    """
+    group: Any = dist.new_group(backend="mcast")
+    store = distributed.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
+    rank, size = dist.get_rank(), dist.get_world_size()
+    out = torch.zeros(size)
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        with record_function("before"):
+            if rank == 0:  # comes last
+                store.wait([f"waits {r}" for r in range(1, size)])
+        work = dist.all_gather_into_tensor(out, torch.full((1,), float(rank)), group=group, async_op=True)
+        assert work is not None
+        with record_function("in flight"):
+            store.set(f"waits {rank}", "")
+        work.get_future().wait()
+        with record_function("after"):
+            pass
+    assert out.tolist() == list(range(size))
+    found = exported(recorded, scratch)
+    gather = marked(found, "mcast:all_gather")
+    assert ended(marked(found, "before")) <= began(gather)
+    assert ended(gather) <= began(marked(found, "after"))
+    if rank:
+        assert began(gather) < began(marked(found, "in flight")) < ended(gather)
+        assert "finished" not in gather["args"]
+    dist.destroy_process_group(group)
+
+
+def test_an_event_ends_when_the_operation_does_on_whatever_thread(world: World) -> None:
+    world.run(waits_for_the_others, world.scratch)
+
+
+def outlives_the_profiler(scratch: str) -> None:
+    """Stop a profiler while operations are in flight, which end during the next."""
+    group: Any = dist.new_group(backend="mcast")
+    store = distributed.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
+    rank, size = dist.get_rank(), dist.get_world_size()
+    outs = torch.zeros(40, size)
+    works = []
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        if rank:
+            works = [
+                dist.all_gather_into_tensor(out, torch.ones(1), group=group, async_op=True) for out in outs
+            ]
+        with record_function("in flight"):
+            pass
+    store.set(f"stopped {rank}", "")
+    assert not events._open
+    found = exported(recorded, scratch)
+    ends = [ended(e) for e in found if e["name"] == "mcast:all_gather"]
+    assert len(ends) == len(works)
+    assert all(end > ended(marked(found, "in flight")) for end in ends)
+    if rank == 0:
+        store.wait([f"stopped {r}" for r in range(size)])
+        works = [dist.all_gather_into_tensor(out, torch.ones(1), group=group, async_op=True) for out in outs]
+    with profile(activities=[ProfilerActivity.CPU]) as second:
+        for work in works:
+            assert work is not None
+            work.wait()
+    assert not [e for e in exported(second, scratch) if e["name"].startswith("mcast:")]
+    assert outs.eq(1).all()
+    dist.destroy_process_group(group)
+
+
+def test_operations_outlive_the_profiler(world: World) -> None:
+    world.run(outlives_the_profiler, world.scratch)
+
+
+def is_aborted(scratch: str) -> None:
+    """Abort a barrier that lacks a rank, and post another operation, which is refused."""
+    group: Any = dist.new_group(backend="mcast")
+    backend = group._get_backend(torch.device("cpu"))
+    store = distributed.PrefixStore(group.group_name, distributed.distributed_c10d._get_default_store())
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        if dist.get_rank():
+            work = dist.barrier(group=group, async_op=True)
+            assert work is not None
+            with record_function("in flight"):
+                store.set(f"waits {dist.get_rank()}", "")
+            with pytest.raises(RuntimeError):
+                work.get_future().wait()
+            with record_function("after"):
+                pass
+        else:
+            store.wait([f"waits {r}" for r in range(1, dist.get_world_size())])
+            backend.abort()
+        with pytest.raises(torch_mcast.McastError):
+            dist.all_reduce(torch.ones(1), group=group)
+        assert not events._open
+    if dist.get_rank():
+        found = exported(recorded, scratch)
+        barrier = marked(found, "mcast:barrier")
+        assert began(marked(found, "in flight")) < ended(barrier) <= began(marked(found, "after"))
+    dist.destroy_process_group(group)
+
+
+def test_events_of_operations_that_fail_end(world: World) -> None:
+    world.run(is_aborted, world.scratch)
 
 
 def analysed(traces: Path, *options: str) -> str:

@@ -440,7 +440,11 @@ class MulticastBackend(GlooBacked):
                 work.follow_up(keep[0].device)
             return work
 
-        return lane.post(lambda: start(group, at), track)
+        try:
+            return lane.post(lambda: start(group, at), track)
+        except BaseException:
+            profile.end(event)
+            raise
 
     # Names of torch before the summer of 2026.
     _allgather_base = all_gather_single

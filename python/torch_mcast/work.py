@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._distributed_c10d import Work
-from torch._C._profiler import _RecordFunctionFast
 
 from . import _lib, errors, profile
 from .group import SLICE_MS, Group, Lane
@@ -41,7 +40,7 @@ class McastWork(Work):
         timeout: timedelta,
         number: int,
         recorder: Recorder,
-        event: _RecordFunctionFast | None,
+        event: profile.Event | None,
     ) -> None:
         """Track a posted operation.
 
@@ -205,6 +204,7 @@ class McastWork(Work):
             except Exception as e:
                 error = e
             finally:  # ^C leaves the outcome to the next call
+                profile.end(self._event)  # before anyone learns of the outcome
                 self._finisher = None
             if error is not None:
                 self._group.failed = True
@@ -219,8 +219,6 @@ class McastWork(Work):
         if _lib.usable():
             account = self._group.lib.account(self._handle) if self._recorder.on else None
             self._group.lib.forget(self._handle)
-        profile.end(self._event)
-        self._event = None
         if error is None:
             self._recorder.completed(self, account)
         else:
