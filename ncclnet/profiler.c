@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct profiler_operation operations[PROFILER_OPERATIONS];
 static struct profiler_message messages[PROFILER_MESSAGES];
 static uint64_t last_operation, last_message;
-static bool asking;
+static bool asking; /* once it is, it stays: see begin */
 
 static uint64_t now(void)
 {
@@ -106,8 +106,13 @@ static nccl_result start(void *ctx, void **handle, struct profiler_event *e)
 	if (handle == NULL)
 		return NCCL_SUCCESS;
 	*handle = NULL;
-	if (ctx == NULL || e == NULL)
+	if (e == NULL)
 		return NCCL_SUCCESS;
+	if (ctx == NULL) { /* a communicator that nothing is told of: the mask is of all, and start_proxy says why a handle */
+		if (e->type == NCCL_PROFILE_PROXY_OP)
+			*handle = handle_of(PROXY, 0);
+		return NCCL_SUCCESS;
+	}
 	pthread_mutex_lock(&lock);
 	switch (e->type) {
 	case NCCL_PROFILE_GROUP: /* without which NCCL 2.27 tells of no operation */
@@ -185,23 +190,39 @@ static nccl_result record(void *handle, int state, union profiler_state *s)
 	return NCCL_SUCCESS;
 }
 
+enum { EVENTS = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_NET };
+
+/* NCCL has one mask of events for all communicators, and other threads read it while this one is made. So it is written
+ * once, with what holds for the process: from the first init on that asks it stays, also where a later one fails. */
+static void set_events(int *events, bool asks)
+{
+	pthread_mutex_lock(&lock);
+	asks = asks || profiler_asks();
+	__atomic_store_n(events, asks ? EVENTS : 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&asking, asks, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lock);
+}
+
 static nccl_result begin(void **ctx, uint64_t id, int *events, int ranks, int rank, nccl_logger log)
 {
 	struct communicator *c;
+	bool asks;
 
 	if (ctx == NULL || events == NULL)
 		return NCCL_INVALID_ARGUMENT;
 	*ctx = NULL;
-	*events = 0;
-	if (mcast_forked())
+	if (mcast_forked()) { /* in which another thread may have held the lock; the mask is a copy of the parent's */
+		if (!profiler_asks())
+			*events = 0;
 		return NCCL_SUCCESS;
+	}
 	plugin_log_to(log);
-	if (!goProfilerInit() || (c = calloc(1, sizeof(*c))) == NULL)
-		return NCCL_SUCCESS;
-	*c = (struct communicator){id, rank, ranks};
-	*ctx = c;
-	__atomic_store_n(&asking, true, __ATOMIC_RELEASE);
-	*events = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_NET;
+	asks = goProfilerInit();
+	if (asks && (c = calloc(1, sizeof(*c))) != NULL) {
+		*c = (struct communicator){id, rank, ranks};
+		*ctx = c;
+	}
+	set_events(events, asks);
 	return NCCL_SUCCESS;
 }
 
