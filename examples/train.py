@@ -114,7 +114,7 @@ def main() -> None:
         "--grow-at",
         type=int,
         metavar="STEP",
-        help="wait there for another host, unless the job goes on from there",
+        help="wait there for another host, unless the job goes on from a checkpoint: one has joined",
     )
     args = parser.parse_args()
     torch.set_num_threads(1)  # ranks may share cores
@@ -136,7 +136,7 @@ def train(args: argparse.Namespace) -> None:
         print(f"{size} ranks, fabric {info.fabric}, Allgather by {info.allgather}")
         print(f"{start} steps were done before", flush=True)
     for step in range(start, args.steps):
-        if args.grow_at == step + 1 and start < step:
+        if args.grow_at == step + 1 and start == 0 < step:
             await_more()
         if args.lose and args.lose_at == step + 1 and start < step and rank == size - 1:
             lose(args.lose)

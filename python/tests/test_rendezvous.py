@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 
@@ -40,7 +39,9 @@ def test_more_ranks_and_fewer_come_after_others() -> None:
 def test_who_died_waiting_is_not_taken_for_who_comes_now(alone: int) -> None:
     store = HashStore()
     assert meet(store, "a", 2) == said("a", 2)
-    with pytest.raises(torch_mcast.WaitTimeoutError, match="have not come to the rendezvous"):
+    with pytest.raises(
+        torch_mcast.WaitTimeoutError, match="to the rendezvous" if alone == 0 else "it has not come"
+    ):
         exchange(store, alone, 3, b"dead", SHORT)
     for start, size in (("b", 3), ("c", 2)):
         assert meet(store, start, size) == said(start, size)
@@ -50,21 +51,54 @@ def test_a_meeting_whose_rank_0_died_ends_with_the_next() -> None:
     store = HashStore()
     with pytest.raises(torch_mcast.WaitTimeoutError, match=r"2 of 3 .*: \[1, 2\]"):
         exchange(store, 0, 3, b"dead", SHORT)
-    here = threading.Event()
-
-    def come() -> list[bytes]:
-        here.set()
-        return exchange(store, 1, 2, b"b1", LONG)
-
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(come)  # to the meeting of the dead
-        here.wait()
+        told = pool.submit(exchange, store, 1, 2, b"b1", LONG)  # to the meeting of the dead
         store.wait(["mcast/1/1"], LONG)
         assert exchange(store, 0, 2, b"b0", LONG) == [b"b0", b"b1"]
         assert told.result() == [b"b0", b"b1"]
 
 
-def test_who_is_missing_is_named() -> None:
+def test_a_meeting_that_has_ended_is_left_as_it_is() -> None:
     store = HashStore()
-    with pytest.raises(torch_mcast.WaitTimeoutError, match=r"1 of 2 .*: \[0\]"):
+    assert meet(store, "a", 2) == said("a", 2)
+    with pytest.raises(torch_mcast.WaitTimeoutError):
         exchange(store, 1, 2, b"b1", SHORT)
+    assert store.get("mcast/1/1") == b"a1"  # for a rank that has not read it yet
+
+
+def test_rank_0_is_named_where_it_has_not_come() -> None:
+    with pytest.raises(torch_mcast.WaitTimeoutError, match=r"^rank 0 of 2 has not ended .* it has not come$"):
+        exchange(HashStore(), 1, 2, b"b1", SHORT)
+
+
+@pytest.mark.parametrize("size", [2, 4])  # all have come to the meeting of the dead, or not
+def test_rank_0_is_named_where_the_one_before_died(size: int) -> None:
+    store = HashStore()
+    with pytest.raises(torch_mcast.WaitTimeoutError, match=r"1 of 2 .*: \[1\]"):
+        exchange(store, 0, 2, b"dead", SHORT)
+    with pytest.raises(
+        torch_mcast.WaitTimeoutError, match=f"^rank 0 of {size} has not ended .* has not come and"
+    ):
+        exchange(store, 1, size, b"b1", SHORT)
+
+
+class CalledLater(HashStore):
+    """A store in which rank 0 of so many calls a meeting, and dies, as soon as another waits for it."""
+
+    size = 0
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:  # type: ignore[override]
+        if keys == ["mcast/1/0"]:
+            with pytest.raises(torch_mcast.WaitTimeoutError):
+                exchange(self, 0, self.size, b"b0", SHORT)
+        super().wait(keys, timeout)
+
+
+@pytest.mark.parametrize(
+    ("size", "why"), [(4, r"it waits for 2 ranks that have not come: \[2, 3\]"), (2, "all ranks have come")]
+)
+def test_whom_rank_0_waits_for_is_named(size: int, why: str) -> None:
+    store = CalledLater()
+    store.size = size
+    with pytest.raises(torch_mcast.WaitTimeoutError, match=f"^rank 0 of {size} has not ended .* {why}"):
+        exchange(store, 1, size, b"b1", timedelta(seconds=1))

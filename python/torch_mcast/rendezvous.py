@@ -28,17 +28,20 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
         timeout: until all are there.
 
     Raises:
-        WaitTimeoutError: with the ranks that have not come.
+        WaitTimeoutError: at rank 0 with the ranks that have not come. The others wait for rank 0 to end the
+            meeting, and say what they know of why it has not.
     """
     meeting = _Meeting(store, size, time.monotonic() + timeout.total_seconds())
+    after = f"the rendezvous after {timeout.total_seconds():g} s"
     try:
         return meeting.call(blob) if rank == 0 else meeting.attend(rank, blob)
     except RuntimeError as e:
-        missing = meeting.missing()
-        raise errors.WaitTimeoutError(
-            f"{len(missing)} of {size} ranks have not come to the rendezvous after "
-            f"{timeout.total_seconds():g} s: {missing[:16]}"
-        ) from e
+        if rank == 0:
+            missing = meeting.missing()
+            what = f"{len(missing)} of {size} ranks have not come to {after}: {missing[:16]}"
+        else:
+            what = f"rank 0 of {size} has not ended {after}: {meeting.obstacle()}"
+        raise errors.WaitTimeoutError(what) from e
 
 
 class _Meeting:
@@ -49,6 +52,7 @@ class _Meeting:
         self._size = size
         self._deadline = deadline
         self._number = 0
+        self._before = 0  # meetings that had been called when this process came
 
     def call(self, blob: bytes) -> list[bytes]:
         """Be rank 0: begin a meeting, and end it when all have come."""
@@ -65,23 +69,35 @@ class _Meeting:
 
     def attend(self, rank: int, blob: bytes) -> list[bytes]:
         """Be another rank: come to meetings until one is this process's."""
-        self._number = max(1, self._store.add("mcast/meetings", 0))
+        self._before = self._store.add("mcast/meetings", 0)
+        self._number = max(1, self._before)
         while True:
             self._wait(self._key(0))  # not before: a meeting takes what is said when it begins
-            self._set(self._key(rank), blob)
-            self._wait(self._key("ended"))
-            keys = [self._key(r) for r in range(self._size)]
-            if self._store.check(keys):
-                blobs = self._blobs()
-                if bytes(self._store.get(self._key("ended"))) == _digest(blobs):
-                    return blobs
+            # One that has ended is another start's, whose ranks may not all have read it yet.
+            if not self._store.check([self._key("ended")]):
+                self._set(self._key(rank), blob)
+                self._wait(self._key("ended"))
+                keys = [self._key(r) for r in range(self._size)]
+                if self._store.check(keys):
+                    blobs = self._blobs()
+                    if bytes(self._store.get(self._key("ended"))) == _digest(blobs):
+                        return blobs
             self._number += 1
 
     def missing(self) -> list[int]:
-        """Return the ranks that have not come: rank 0 alone where it is one, as the others wait for it."""
-        if not self._store.check([self._key(0)]):
-            return [0]
+        """Return the ranks that have not come to this meeting."""
         return [r for r in range(self._size) if not self._store.check([self._key(r)])]
+
+    def obstacle(self) -> str:
+        """Return why rank 0 has not ended the meeting, as far as another rank can know."""
+        missing = self.missing()
+        if 0 in missing:
+            return "it has not come"
+        if self._number <= self._before:
+            return "it waits for others, or has not come and the rendezvous is of a start before"
+        if missing:
+            return f"it waits for {len(missing)} ranks that have not come: {missing[:16]}"
+        return "all ranks have come, it may have died since"
 
     def _key(self, what: int | str) -> str:
         return f"mcast/{self._number}/{what}"
