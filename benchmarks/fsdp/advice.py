@@ -4,8 +4,8 @@
 
 builds a testbed of four hosts (docs/TESTBED.md), trains there by turns over gloo as FSDP2 runs it and over
 torch-mcast in several ways, each with torch.profiler on all ranks, and takes it down. The predictions are of
-the gloo run of the same round; a step of any run is what its own traces say. It appends a row for each run,
-and prints a table of all rows that there are.
+the gloo run of the same round; a step of any run is what its own traces say. It writes a row for each run to
+a file that has none yet, and prints a table of them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from runs import Choice
 
 RANKS = 4
 WARM = 2  # steps of a run that are not traced
+GAINS = ("gain_least", "gain_most")  # of a prediction
 WAYS = (
     Choice("gloo", "gloo, as FSDP2 runs it", "gloo", schedule="plain"),
     Choice("backend", "torch-mcast, nothing else changed", "mcast", "udp", schedule="plain"),
@@ -97,7 +98,10 @@ def measure(args: argparse.Namespace, way: Choice, number: int) -> dict[str, Any
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return medians of rounds: a step, and how many times as fast as over gloo it is and was to be."""
+    """Return medians of rounds: a step, and how many times as fast as over gloo it is and was to be.
+
+    The rows are of one invocation, in which a round has one gloo run. Bounds are of rounds that have some.
+    """
     labels = {way.name: way.label for way in WAYS}
     gloo = {row["round"]: row for row in rows if row["way"] == "gloo"}
     lines = ["| way | step, ms | times as fast | predicted | with the link told |", "|" + 5 * "---|"]
@@ -108,11 +112,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         gain = statistics.median(gloo[row["round"]]["step_ns"] / row["step_ns"] for row in of)
         cells = [f"{1e-6 * statistics.median(row['step_ns'] for row in of):.0f}", f"{gain:.2f}"]
         for key in ("predictions", "predictions_link_told"):
-            bounds = [
-                statistics.median(row[key][name == "switch"][bound] for row in gloo.values())
-                for bound in ("gain_least", "gain_most")
-            ]
-            cells.append("" if name == "gloo" else f"{bounds[0]:.2f} to {bounds[1]:.2f}")
+            said = [row[key][name == "switch"] for row in gloo.values() if row[key]]
+            bounds = [f"{statistics.median(p[b] for p in said):.2f}" for b in GAINS if said]
+            cells.append("" if name == "gloo" else " to ".join(bounds) or "nothing")
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -128,9 +130,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4, help=f"of a run, after {WARM} that do not count")
     parser.add_argument("--traces", type=Path, help="folder where traces stay")
-    parser.add_argument("--out", type=Path, required=True, help="where rows are appended")
+    parser.add_argument("--out", type=Path, required=True, help="file for rows, which has none yet")
     parser.add_argument("--testbed", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.out.exists() and args.out.read_text().strip():
+        parser.error(f"--out {args.out} has rows of another invocation: name a file that has none")
     if not args.testbed:
         hosts.within(RANKS, args.rate, [sys.executable, *sys.argv, "--testbed"])
     for number in range(args.rounds):

@@ -270,7 +270,7 @@ func (b *builder) done() (*Trace, error) {
 		t.Rank = *b.job.Rank
 	}
 	flights := b.flights()
-	t.Backend, t.World = b.job.Backend, max(0, min(b.job.World, maxRanks))
+	t.Backend, t.World = b.job.Backend, b.world(flights)
 	if len(flights) == 0 {
 		return nil, errors.New("no collective is in it: want a trace of a distributed training over gloo, NCCL or torch-mcast, exported by torch.profiler with ProfilerActivity.CPU, and CUDA where there are GPUs")
 	}
@@ -301,6 +301,21 @@ func (b *builder) done() (*Trace, error) {
 		}
 	}
 	return t, nil
+}
+
+// world returns the ranks of the job, or of the largest group of which there is a trace; 0: not known.
+func (b *builder) world(flights []flight) int {
+	if b.job.World > 0 {
+		return min(b.job.World, maxRanks)
+	}
+	world := 0
+	for _, g := range b.job.Groups {
+		world = max(world, min(g.Size, maxRanks))
+	}
+	for i := range flights {
+		world = max(world, flights[i].size)
+	}
+	return world
 }
 
 // whole is from the first to the last moment of which there is something to tell.

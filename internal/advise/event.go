@@ -32,6 +32,7 @@ type arguments struct {
 	Size       json.Number     `json:"Group size"`
 	Group      string          `json:"Process Group Name"`
 	Ranks      string          `json:"Process Group Ranks"`
+	Number     json.Number     `json:"Seq"`
 	Dims       []shape         `json:"Input Dims"`
 	Types      json.RawMessage `json:"Input type"`
 }
@@ -84,12 +85,13 @@ type message struct {
 	size     int    // ranks of the group; 0: not known
 	group    string // what tells it from other groups of its size
 	ranks    []int  // of the group, ascending; none: not known
+	number   int64  // of the collective in its group; 0: not known
 	external int64  // what ties a kernel to the event that it was launched in; 0: nothing
 }
 
 // message reads what arguments say of a collective.
 func (a *arguments) message() message {
-	m := message{in: count(a.In, maxElements), out: count(a.Out, maxElements), size: int(count(a.Size, maxRanks)), group: a.Group, external: count(a.External, math.MaxInt64)}
+	m := message{in: count(a.In, maxElements), out: count(a.Out, maxElements), size: int(count(a.Size, maxRanks)), group: a.Group, number: count(a.Number, math.MaxInt64), external: count(a.External, math.MaxInt64)}
 	m.dtype, m.element = elementType(a.Type)
 	m.ranks = ranksIn(a.Ranks)
 	if len(m.ranks) != m.size { // torch leaves out the middle of long lists

@@ -22,8 +22,12 @@ func (b *builder) flights() []flight {
 	}
 	for i := range found {
 		f := &found[i]
-		if m, known := b.records[f.external]; known && f.in == 0 && f.out == 0 {
+		m, known := b.records[f.external]
+		switch {
+		case known && f.in == 0 && f.out == 0:
 			f.message = m
+		case known && f.number == 0:
+			f.number = m.number
 		}
 	}
 	return found
@@ -102,7 +106,7 @@ func (p *post) fits(f *flight) bool {
 
 // collective is a flight with what is known of its group.
 func (b *builder) collective(f *flight) Collective {
-	c := Collective{Kind: f.kind, Posted: f.posted, during: f.during, Type: f.dtype, Size: f.size, Group: f.group, Ranks: f.ranks}
+	c := Collective{Kind: f.kind, Posted: f.posted, during: f.during, Type: f.dtype, Size: f.size, Group: f.group, Ranks: f.ranks, number: f.number}
 	if c.Size == 0 && len(b.job.Groups) <= 1 {
 		c.Size = b.trace.World
 	}
@@ -111,12 +115,12 @@ func (b *builder) collective(f *flight) Collective {
 			c.Ranks = groups[0]
 		}
 	}
-	elements := max(f.in, f.out)
+	elements, shards := max(f.in, f.out), int64(1)
 	if f.kind == Allgather && f.out == 0 || f.kind == ReduceScatter && f.in == 0 {
-		elements *= int64(c.Size) // only a shard's is known
+		shards = int64(c.Size) // only one's is known
 	}
-	if elements <= maxElements {
-		c.Bytes = elements * f.element
+	if shards > 0 && elements <= maxElements/shards {
+		c.Bytes = elements * shards * f.element
 	}
 	return c
 }

@@ -1,7 +1,10 @@
 package advise
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,4 +190,82 @@ func TestTracesOfOneJob(t *testing.T) {
 	require.ErrorContains(t, err, "of 2 ranks over nccl, 1 of 4 over nccl: want traces of one job")
 	_, err = Of(nil, Options{})
 	require.Error(t, err)
+	other := decoded(t, onGPUs(2, 100, 100))[1]
+	other.OnGPU = false
+	_, err = Of([]*Trace{traces[0], other}, Options{})
+	require.EqualError(t, err, "0 computes on GPUs, 1 on CPUs: want traces of one job, all with ProfilerActivity.CUDA or none")
+}
+
+// withoutJob are traces without what Kineto writes of the job.
+func withoutJob(texts []string) []string {
+	whole := regexp.MustCompile(`"distributedInfo":\{.*?\},`)
+	if strings.Contains(texts[0], "pg_config") {
+		whole = regexp.MustCompile(`"distributedInfo":\{.*?\]\}\]\},`)
+	}
+	for i := range texts {
+		texts[i] = whole.ReplaceAllString(texts[i], "")
+	}
+	return texts
+}
+
+// TestWithoutTheJob: the largest group says how many ranks there are, and which they are nobody has to know.
+func TestWithoutTheJob(t *testing.T) {
+	want, err := Of(decoded(t, onGPUs(4, 300, 300)), Options{PerHost: 2})
+	require.NoError(t, err)
+	require.NotEmpty(t, want.Predictions)
+	traces := decoded(t, withoutJob(onGPUs(4, 300, 300)))
+	require.Equal(t, []int{-1, 4}, []int{traces[0].Rank, traces[0].World})
+	r, err := Of(traces, Options{PerHost: 2})
+	require.NoError(t, err)
+	require.Equal(t, want.Predictions, r.Predictions)
+
+	one := decoded(t, withoutJob([]string{onCPUs(nil, call{Allreduce, span{0, 900}, large})}))
+	for _, perHost := range []int{0, 2} {
+		r, err = Of(one, Options{PerHost: perHost})
+		require.NoError(t, err)
+		require.Zero(t, r.World)
+		require.Empty(t, r.Predictions)
+		require.NotContains(t, causes(r), "one-host")
+		text := strings.Join(r.Lines(), "\n")
+		require.Contains(t, text, "1 of an unknown number of ranks over gloo")
+		require.Contains(t, text, "No step over torch-mcast is predicted: the number of ranks is not in the trace.")
+	}
+	_, err = Of(one, Options{PerHost: -1})
+	require.EqualError(t, err, "--ranks-per-host=-1 is not allowed: want 1 or more")
+}
+
+// TestLateInTheOrderOfCalls: of two of gloo's threads the later call's may begin first, and at another rank not. The
+// pairs are the same.
+func TestLateInTheOrderOfCalls(t *testing.T) {
+	const milli = 1000 * 1000
+	of := func(first, second span, number int64) *Trace {
+		trace := &Trace{World: 2, Backend: "gloo", steps: []span{{0, 1000 * milli}}}
+		for i, s := range []span{first, second} {
+			c := Collective{Kind: Allreduce, Posted: int64(i+1) * milli, during: span{s.from * milli, s.to * milli}, Size: 2}
+			if number > 0 {
+				c.number = number + int64(i)
+			}
+			trace.Collectives = append(trace.Collectives, c)
+		}
+		slices.SortFunc(trace.Collectives, func(a, b Collective) int { return cmp.Compare(a.during.from, b.during.from) })
+		return trace
+	}
+	wires := func(traces ...*Trace) (all []map[int64]int64) { // milliseconds, by when they were called
+		for _, of := range transfers(traces) {
+			by := map[int64]int64{}
+			for _, x := range of {
+				if x.compared {
+					by[x.Posted/milli] = x.wire / milli
+				}
+			}
+			all = append(all, by)
+		}
+		return all
+	}
+	in, out := of(span{10, 110}, span{20, 320}, 0), of(span{30, 150}, span{20, 300}, 0)
+	require.Equal(t, []map[int64]int64{{1: 100, 2: 280}, {1: 100, 2: 280}}, wires(in, out))
+
+	// Numbers say which are one, where steps of ranks have not the same collectives.
+	in, out = of(span{10, 110}, span{120, 420}, 7), of(span{10, 290}, span{300, 400}, 8)
+	require.Equal(t, []map[int64]int64{{2: 280}, {1: 280}}, wires(in, out))
 }

@@ -237,6 +237,43 @@ func TestKinds(t *testing.T) {
 	require.False(t, communicates)
 }
 
+// TestNumbers: each of ours has its own; a kernel has that of the call in which it was launched, if it has none.
+func TestNumbers(t *testing.T) {
+	own := map[int64]bool{}
+	ours := read(t, "mcast-enable.json.gz")[0].Collectives
+	for _, c := range ours {
+		require.Positive(t, c.number)
+		own[c.number] = true
+	}
+	require.Len(t, own, len(ours))
+
+	trace := decoded(t, []string{`{"traceEvents":[
+		{"ph":"X","cat":"cpu_op","name":"record_param_comms","ts":1,"dur":1,"args":{"External id":7,"Collective name":"allreduce","In msg nelems":8,"Seq":3}},
+		{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","ts":2,"dur":1,"args":{"External id":7,"In msg nelems":8}},
+		{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","ts":4,"dur":1,"args":{"External id":7,"In msg nelems":8,"Seq":4}},
+		{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","ts":6,"dur":1,"args":{"External id":7}},
+		{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","ts":8,"dur":1,"args":{"External id":8,"In msg nelems":8}}]}`})[0]
+	var numbers []int64
+	for _, c := range trace.Collectives {
+		numbers = append(numbers, c.number)
+	}
+	require.Equal(t, []int64{3, 4, 3, 0}, numbers)
+}
+
+// tooLarge is a trace of a shard that makes a message of 2^63 elements.
+const tooLarge = `{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"mcast:all_gather","ts":1,"dur":1,"args":{"In msg nelems":140737488355328,"dtype":"int8","Group size":65536}}]}`
+
+// TestMessagesHaveABound: what no rank can hold is not known.
+func TestMessagesHaveABound(t *testing.T) {
+	for text, want := range map[string]int64{
+		tooLarge: 0,
+		strings.Replace(tooLarge, "65536", "2", 1): maxElements,
+		strings.Replace(tooLarge, "65536", "3", 1): 0,
+	} {
+		require.Equal(t, want, decoded(t, []string{text})[0].Collectives[0].Bytes, text)
+	}
+}
+
 // FuzzTrace: garbage is an error, and what is a trace has a report whose figures hang together.
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte(onGPUs(2, 100, 100)[1]))
@@ -249,10 +286,14 @@ func FuzzTrace(f *testing.F) {
 	} {
 		f.Add([]byte(`{"traceEvents":[{"ph":"X","tid":1,"ts":1.5,"dur":2,` + e + `},{"ph":"X","cat":"user_annotation","name":"gloo:all_gather","ts":2,"dur":3}]}`))
 	}
+	f.Add([]byte(tooLarge))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		trace, err := Decode(strings.NewReader(string(text)))
 		if err != nil {
 			return
+		}
+		for _, c := range trace.Collectives {
+			require.GreaterOrEqual(t, c.Bytes, int64(0))
 		}
 		r, err := Of([]*Trace{trace}, Options{})
 		if err != nil {

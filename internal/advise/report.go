@@ -21,7 +21,7 @@ type Options struct {
 // Report is what is said of a job's traces.
 type Report struct {
 	Backend     string  `json:"backend"`
-	World       int     `json:"world"`
+	World       int     `json:"world"` // ranks of the job; 0: not known
 	PerHost     int     `json:"ranks_per_host"`
 	PerHostFrom string  `json:"ranks_per_host_from"` // where that is known from
 	Link        float64 `json:"link_bits"`           // a second; 0: not known
@@ -64,6 +64,9 @@ func Of(traces []*Trace, o Options) (*Report, error) {
 	}
 	first := traces[0]
 	r := &Report{Backend: first.Backend, World: first.World, OnGPU: first.OnGPU, Marked: first.marked, Predictions: []Prediction{}, Findings: []Finding{}}
+	if r.World > 0 { // it may be that of the largest group
+		r.World = max(r.World, len(traces))
+	}
 	if err := r.places(traces, o.PerHost); err != nil {
 		return nil, err
 	}
@@ -102,15 +105,25 @@ func alike(traces []*Trace) error {
 	}
 	seen := map[int]*Trace{}
 	for _, t := range traces {
-		if other := traces[0]; t.World != other.World || t.Backend != other.Backend || t.OnGPU != other.OnGPU {
+		if other := traces[0]; t.World != other.World || t.Backend != other.Backend {
 			return fmt.Errorf("%s is of %d ranks over %s, %s of %d over %s: want traces of one job", other.Path, other.World, other.Backend, t.Path, t.World, t.Backend)
+		} else if t.OnGPU != other.OnGPU {
+			return fmt.Errorf("%s computes on %s, %s on %s: want traces of one job, all with ProfilerActivity.CUDA or none", other.Path, other.device(), t.Path, t.device())
 		}
-		if other := seen[t.Rank]; other != nil {
+		if other := seen[t.Rank]; other != nil && t.Rank >= 0 {
 			return fmt.Errorf("%s and %s are both of rank %d: want one trace a rank", other.Path, t.Path, t.Rank)
 		}
 		seen[t.Rank] = t
 	}
 	return nil
+}
+
+// device is on what a rank computes.
+func (t *Trace) device() string {
+	if t.OnGPU {
+		return "GPUs"
+	}
+	return "CPUs"
 }
 
 // places finds out how many ranks a host has.
@@ -120,14 +133,16 @@ func (r *Report) places(traces []*Trace, told int) error {
 		on[t.Host]++
 	}
 	switch {
-	case told < 0 || told > max(r.World, 1) || told > 0 && r.World%told != 0:
+	case told < 0:
+		return fmt.Errorf("--ranks-per-host=%d is not allowed: want 1 or more", told)
+	case told > 0 && r.World%told != 0:
 		return fmt.Errorf("--ranks-per-host=%d is not allowed: want a divisor of the job's %d ranks", told, r.World)
 	case told > 0:
 		r.PerHost, r.PerHostFrom = told, "as told"
 	case len(traces) == r.World && r.World > 1 && on[""] == 0 && r.World%len(on) == 0:
 		r.PerHost, r.PerHostFrom = r.World/len(on), "by the host names of the traces"
-	case r.OnGPU && traces[0].Devices > 0 && r.World%min(traces[0].Devices, max(r.World, 1)) == 0:
-		r.PerHost, r.PerHostFrom = min(traces[0].Devices, max(r.World, 1)), "as many as GPUs were seen"
+	case r.OnGPU && min(traces[0].Devices, r.World) > 0 && r.World%min(traces[0].Devices, r.World) == 0:
+		r.PerHost, r.PerHostFrom = min(traces[0].Devices, r.World), "as many as GPUs were seen"
 	default:
 		r.PerHost, r.PerHostFrom = 1, "assumed"
 	}
@@ -195,6 +210,8 @@ func (r *Report) predict(traces []*Trace, all [][]transfer, link float64) {
 		r.Unpredicted = "there is no Allgather, Reduce-Scatter or Allreduce in these steps"
 	case unknown > counted/10:
 		r.Unpredicted = "sizes are not known: profile with record_shapes=True"
+	case r.World == 0:
+		r.Unpredicted = "the number of ranks is not in the trace"
 	case r.World <= r.PerHost:
 		r.Unpredicted = "all ranks are on one host, where nothing crosses a link: over torch-mcast they share memory, and there is no law for what that gains"
 	case r.Link == 0:
@@ -251,8 +268,12 @@ func (r *Report) head() []string {
 	if !r.Marked {
 		steps = "no steps marked (profiler.step()), so that all of " + ms(r.Step) + " count as one"
 	}
+	world := fmt.Sprint(r.World)
+	if r.World == 0 {
+		world = "an unknown number of"
+	}
 	lines := []string{
-		fmt.Sprintf("%d of %d ranks over %s, %d a host (%s), %s", len(r.Ranks), r.World, r.Backend, r.PerHost, r.PerHostFrom, steps),
+		fmt.Sprintf("%d of %s ranks over %s, %d a host (%s), %s", len(r.Ranks), world, r.Backend, r.PerHost, r.PerHostFrom, steps),
 		"MB are those of whole messages, what all shards are together. Exposed is the time of a step in which a collective is under way",
 	}
 	if r.Known {

@@ -13,6 +13,7 @@ type Collective struct {
 	Size   int    // ranks of its group; 0: not known
 	Group  string // what tells its group from others of its size; "": nothing
 	Ranks  []int  // of its group; none: not known
+	number int64  // the same at all ranks of its group; 0: not known
 }
 
 // Trace is what torch.profiler has seen of one rank.
@@ -21,7 +22,7 @@ type Trace struct {
 	Host    string
 	Backend string // gloo, nccl or mcast: over which most collectives went
 	Rank    int    // -1: not known
-	World   int    // ranks of the job; 0: not known
+	World   int    // ranks of the job, those of its largest group if the trace does not say; 0: not known
 	Devices int    // GPUs that the process saw
 	OnGPU   bool   // whether compute is a GPU's
 

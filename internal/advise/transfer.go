@@ -24,7 +24,7 @@ func (x *transfer) late() int64 { return x.took - x.wire }
 // transfers returns those that each trace has within its steps.
 func transfers(traces []*Trace) [][]transfer {
 	all := make([][]transfer, len(traces))
-	byGroup := map[string][][]*transfer{} // by group and kind, of each trace in order
+	byGroup := map[string][][]*transfer{} // by group, kind and number, of each trace
 	for i, t := range traces {
 		for j := range t.Collectives {
 			c := &t.Collectives[j]
@@ -38,7 +38,7 @@ func transfers(traces []*Trace) [][]transfer {
 		}
 		for j := range all[i] {
 			x := &all[i][j]
-			key := fmt.Sprint(x.Kind, x.Size, x.Group, x.Ranks)
+			key := fmt.Sprint(x.Kind, x.Size, x.Group, x.Ranks, x.number)
 			if byGroup[key] == nil {
 				byGroup[key] = make([][]*transfer, len(traces))
 			}
@@ -54,8 +54,12 @@ func transfers(traces []*Trace) [][]transfer {
 	return all
 }
 
-// align has all ranks know the least that each collective took. Those of a group begin in the same order everywhere.
+// align has all ranks know the least that each collective took. Those of a group are posted in the same order everywhere;
+// gloo's threads may begin them in another.
 func align(ranks [][]*transfer) {
+	for _, of := range ranks {
+		slices.SortStableFunc(of, func(x, y *transfer) int { return cmp.Compare(x.Posted, y.Posted) })
+	}
 	for i := range ranks[0] {
 		least := ranks[0][i].took
 		for _, of := range ranks {
