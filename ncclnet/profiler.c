@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct profiler_operation operations[PROFILER_OPERATIONS];
 static struct profiler_message messages[PROFILER_MESSAGES];
 static uint64_t last_operation, last_message;
-static bool asking; /* once it is, it stays: see begin */
+static bool asking; /* once it is, it stays: see set_events */
 
 static uint64_t now(void)
 {
@@ -108,7 +108,7 @@ static nccl_result start(void *ctx, void **handle, struct profiler_event *e)
 	*handle = NULL;
 	if (e == NULL)
 		return NCCL_SUCCESS;
-	if (ctx == NULL) { /* a communicator that nothing is told of: the mask is of all, and start_proxy says why a handle */
+	if (ctx == NULL) { /* begin failed, and the mask of the others counts: only what NCCL needs, see start_proxy */
 		if (e->type == NCCL_PROFILE_PROXY_OP)
 			*handle = handle_of(PROXY, 0);
 		return NCCL_SUCCESS;
