@@ -28,11 +28,29 @@ func (g *Group) logJoined(took time.Duration) {
 	i := g.Info()
 	g.log.Info("joined", "took", took.Round(time.Microsecond), "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
 		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason", i.AllgatherReason,
-		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason)
+		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason, "datagrams", g.sealed())
 	for _, note := range i.Notes {
 		g.log.Warn(note)
+	}
+	if s := &g.agreed.settings; g.agreed.oneHost && s.Encrypt {
+		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: all ranks are on one host, and shared memory is not encrypted (SECURITY.md)")
 	}
 	if !g.agreed.oneHost && g.agreed.settings.Secret == "" {
 		g.log.Info("whoever is on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
 	}
+}
+
+// sealed says what is done to what is multicast, so that nobody can read, forge or break it.
+func (g *Group) sealed() string {
+	switch s := &g.agreed.settings; {
+	case g.agreed.oneHost:
+		return "none"
+	case s.Encrypt:
+		return "encrypted"
+	case s.Secret != "":
+		return "tagged"
+	case s.Checksum != "off":
+		return "with checksums"
+	}
+	return "plain"
 }

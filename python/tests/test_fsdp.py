@@ -279,3 +279,28 @@ def over_two_groups() -> None:
 
 def test_a_group_for_each_of_the_two(world: World) -> None:
     world.run(over_two_groups)
+
+
+def gathers_in_a_step(bare_root: bool) -> int:
+    """Return the Allgathers of a step of three blocks, below a root with or without parameters of its own."""
+    torch.manual_seed(5)
+    blocks = [nn.Linear(8, 8) for _ in range(3)]
+    model: Any = nn.Sequential(*blocks) if bare_root else nn.Sequential(*blocks, nn.Linear(8, 8))
+    for block in blocks:
+        fully_shard(block)
+    fully_shard(model)
+    torch_mcast.fsdp.enable(model)
+    count = 0
+    for _ in range(2):  # the second is what repeats
+        before = torch_mcast.stats().gather_ops
+        model(torch.ones(2, 8)).sum().backward()
+        dist.barrier()
+        count = torch_mcast.stats().gather_ops - before
+    return count
+
+
+@pytest.mark.parametrize("bare_root", [True, False])
+def test_each_module_is_gathered_once_a_pass(world: World, bare_root: bool) -> None:
+    """In the forward all are, in the backward all but the root, which was not freed; and the barrier counts."""
+    for gathers in world.run(gathers_in_a_step, bare_root):
+        assert gathers == (6 if bare_root else 7) + 1

@@ -39,8 +39,8 @@ def begin(
     of a group run one after another, those of "gather" and of "reduce" side by side, and those of "both" have
     a place in each.
     """
-    if not _profiler_enabled():
-        return None
+    if not _profiler_enabled() or not hasattr(profiler, "_disable_profiler"):
+        return None  # not profiled, or by a torch whose stop cannot be preceded
     name = getattr(c10d, "_get_comm_profiling_name", str)() or f"{NAME}:{operation}"
     event = _begin(name)
     details = {
