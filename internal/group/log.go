@@ -28,12 +28,12 @@ func (g *Group) logJoined(took time.Duration) {
 	i := g.Info()
 	g.log.Info("joined", "took", took.Round(time.Microsecond), "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
 		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason", i.AllgatherReason,
-		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason, "datagrams", g.sealed())
+		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason, "datagrams", g.sealed(&i))
 	for _, note := range i.Notes {
 		g.log.Warn(note)
 	}
-	if s := &g.agreed.settings; g.agreed.oneHost && s.Encrypt {
-		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: all ranks are on one host, and shared memory is not encrypted (SECURITY.md)")
+	if g.agreed.settings.Encrypt && i.Fabric == "shm" {
+		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: ranks talk by shared memory, which is not encrypted (SECURITY.md)")
 	}
 	if !g.agreed.oneHost && g.agreed.settings.Secret == "" {
 		g.log.Info("whoever is on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
@@ -41,9 +41,9 @@ func (g *Group) logJoined(took time.Duration) {
 }
 
 // sealed says what is done to what is multicast, so that nobody can read, forge or break it.
-func (g *Group) sealed() string {
+func (g *Group) sealed(i *Info) string {
 	switch s := &g.agreed.settings; {
-	case g.agreed.oneHost:
+	case i.Fabric == "shm":
 		return "none"
 	case s.Encrypt:
 		return "encrypted"

@@ -3,11 +3,14 @@ package group
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -253,6 +256,30 @@ func TestRendezvousOfDifferentSecrets(t *testing.T) {
 			require.NotContains(t, err.Error(), text)
 		}
 	}
+}
+
+// A server of TLS that stands where rank 0 is to be, for a while, is no rank with another secret: it is tried again.
+func TestRendezvousAfterAServerOfTLS(t *testing.T) {
+	web := httptest.NewTLSServer(http.NotFoundHandler())
+	web.Close()
+	m, err := NewMeeting(0, secret)
+	require.NoError(t, err)
+	ln := listen(t)
+	told := make(chan error, 1)
+	go func() {
+		_, err := m.Rendezvous(t.Context(), ln.Addr().String(), 1, 2, []byte("one"))
+		told <- err
+	}()
+	conn, err := ln.Accept()
+	require.NoError(t, err)
+	_ = tls.Server(conn, &tls.Config{Certificates: web.TLS.Certificates}).Handshake() // it is let down
+	require.NoError(t, conn.Close())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	blobs, err := m.RendezvousOn(ctx, ln, 2, []byte("zero"))
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{[]byte("zero"), []byte("one")}, blobs)
+	require.NoError(t, <-told)
 }
 
 // watched tells of each connection that it has accepted when that is closed.

@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -56,35 +57,66 @@ func TestPage(t *testing.T) {
 // TestServe: of those that come all at once 32 are served, the others after them, and no connection stays.
 func TestServe(t *testing.T) {
 	const clients, most = 80, 32
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var inside, greatest atomic.Int32
-	full, release, once := make(chan struct{}), make(chan struct{}), sync.Once{}
-	stop := httpd.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		n := inside.Add(1)
-		defer inside.Add(-1)
-		for was := greatest.Load(); n > was && !greatest.CompareAndSwap(was, n); was = greatest.Load() {
+	synctest.Test(t, func(t *testing.T) {
+		ln := &pipes{come: make(chan net.Conn), closed: make(chan struct{})}
+		var inside atomic.Int32
+		release := make(chan struct{})
+		stop := httpd.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			inside.Add(1)
+			<-release
+		}))
+		defer stop()
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				client := http.Client{Transport: &http.Transport{DialContext: ln.dial}}
+				answer, err := client.Get("http://host")
+				if assert.NoError(t, err) {
+					assert.True(t, answer.Close, "it does not stay")
+					assert.NoError(t, answer.Body.Close())
+				}
+			})
 		}
-		if n == most {
-			once.Do(func() { close(full) })
-		}
-		<-release
-	}))
-	defer stop()
-	var all sync.WaitGroup
-	for range clients {
-		all.Go(func() {
-			client := http.Client{Transport: &http.Transport{}}
-			answer, err := client.Get("http://" + ln.Addr().String())
-			if assert.NoError(t, err) {
-				assert.True(t, answer.Close, "it does not stay")
-				assert.NoError(t, answer.Body.Close())
-			}
-		})
-	}
-	<-full
-	time.Sleep(200 * time.Millisecond) // in which one too many would come
-	close(release)
-	all.Wait()
-	require.EqualValues(t, most, greatest.Load())
+		synctest.Wait() // until nothing goes on: one too many would be there
+		assert.EqualValues(t, most, ln.accepted.Load())
+		assert.EqualValues(t, most, inside.Load())
+		close(release)
+		all.Wait()
+		require.EqualValues(t, clients, inside.Load())
+	})
 }
+
+// pipes is a listener for a bubble of synctest, which does not wait for sockets. It counts whom it accepts.
+type pipes struct {
+	come     chan net.Conn
+	accepted atomic.Int32
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.come <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.come:
+		p.accepted.Add(1)
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }

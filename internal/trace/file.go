@@ -1,27 +1,46 @@
 package trace
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // WriteFile writes the trace to a file for this user alone, in place of one that is there. The file is whole whenever
 // it is there.
 func (t *Trace) WriteFile(path string) error { return write(path, os.Rename, t.Write) }
 
-// MergeFile writes what Merge does to a new file, whole whenever it is there. Where there is one already, the error is
-// os.ErrExist.
+// MergeFile writes what Merge does to a new file, whole whenever it is there; for a moment it is empty where the file
+// system has no hard links. Where there is one already, the error is os.ErrExist.
 func MergeFile(path string, from []string) error {
 	if _, err := os.Lstat(path); err == nil { // before much is read
 		return os.ErrExist
 	}
-	return write(path, func(part, path string) error {
-		if err := os.Link(part, path); err != nil { // never in place of another, as a rename would be
-			return err
-		}
+	put := func(part, path string) error { return putNew(part, path, os.Link) }
+	return write(path, put, func(w io.Writer) error { return Merge(w, from) })
+}
+
+// putNew puts a file where none is, and never in place of another, as a rename would. link is os.Link.
+func putNew(part, path string, link func(from, to string) error) error {
+	err := link(part, path)
+	if err == nil {
 		return os.Remove(part)
-	}, func(w io.Writer) error { return Merge(w, from) })
+	}
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) {
+		return err
+	}
+	// There are no hard links, as on FAT (link(2)): an empty file of ours takes the place first.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_ = f.Close() // nothing was written
+	if err = os.Rename(part, path); err != nil {
+		_ = os.Remove(path)
+	}
+	return err
 }
 
 // partSuffix is what names of files end with that are being written.

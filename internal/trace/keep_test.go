@@ -121,3 +121,43 @@ func TestMergeFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 }
+
+// TestPutNew: without hard links a file comes to its place as well, and another one stays.
+func TestPutNew(t *testing.T) {
+	for _, c := range []struct {
+		link  error
+		there bool
+		want  error
+	}{
+		{nil, false, nil},
+		{unix.EPERM, false, nil},
+		{unix.EOPNOTSUPP, false, nil},
+		{unix.ENOSYS, false, nil},
+		{unix.EPERM, true, unix.EEXIST},
+		{unix.EIO, false, unix.EIO},
+	} {
+		dir := t.TempDir()
+		part, path := filepath.Join(dir, "part"), filepath.Join(dir, "file")
+		require.NoError(t, os.WriteFile(part, []byte("ours"), 0o600))
+		if c.there {
+			require.NoError(t, os.WriteFile(path, []byte("another's"), 0o600))
+		}
+		err := trace.PutNew(part, path, func(from, to string) error {
+			if c.link == nil {
+				return os.Link(from, to)
+			}
+			return &os.LinkError{Op: "link", Old: from, New: to, Err: c.link}
+		})
+		require.ErrorIs(t, err, c.want)
+		text, err := os.ReadFile(path)
+		switch {
+		case c.there:
+			require.Equal(t, "another's", string(text))
+		case c.want != nil:
+			require.ErrorIs(t, err, os.ErrNotExist)
+		default:
+			require.Equal(t, "ours", string(text))
+			require.NoFileExists(t, part)
+		}
+	}
+}

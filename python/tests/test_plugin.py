@@ -1,6 +1,6 @@
 """The library's NCCL tables, called as no NCCL and not the harness does: inits again, forks, other hosts.
 
-Every case is a fresh process (test_library.host).
+Every case is a fresh process (host.host).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from .test_library import host
+from .host import host
 
 # table(symbol, functions): the functions of a table of ABI v8 by name (ncclNetPlugin_v8,
 # ncclCollNetPlugin_v8), whose first member is the plugin's name. logged: what it told NCCL's logger.

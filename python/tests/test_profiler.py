@@ -1,13 +1,13 @@
 """NCCL's profiler, called as NCCL calls it: what NCCL did is in the trace of the process, where asked for.
 
-Every case is a fresh process (test_library.host).
+Every case is a fresh process (host.host).
 """
 
 from __future__ import annotations
 
 import pytest
 
-from .test_library import host
+from .host import host
 from .test_plugin import TABLES
 
 # Profiler(version): the functions of its table. Event is a descriptor of v5, which v4's is but for its type.

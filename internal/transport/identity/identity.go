@@ -97,8 +97,8 @@ func (i *Identity) config(protocol string) *tls.Config {
 
 // proven returns the key that the other end of a connection has, if it is there for the same protocol.
 func proven(s *tls.ConnectionState) (key any, err error) {
-	if len(s.PeerCertificates) != 1 || s.NegotiatedProtocol == "" {
-		return nil, ErrOther
+	if len(s.PeerCertificates) != 1 || s.NegotiatedProtocol == "" { // any server of TLS is like that
+		return nil, errOther
 	}
 	return s.PeerCertificates[0].PublicKey, nil
 }

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/tls"
 	"encoding/hex"
 	"io"
 	"net"
@@ -137,15 +138,32 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// A listener that is no end of ours, or knows another secret, is not believed.
+// A listener that is no end of ours, or knows another secret, is not believed; which of the two it is is told apart.
 func TestImpostorIsRefused(t *testing.T) {
-	a, b := ends(t)
-	go func() {
-		_, _ = of(t, NewSecret()).Accept(b)
-		_ = b.Close()
-	}()
-	_, err := of(t, NewSecret()).Dial(a)
-	require.ErrorIs(t, err, ErrOther)
+	for name, c := range map[string]struct {
+		protocols []string
+		want      error
+	}{
+		"another secret":       {[]string{ranks}, ErrOther},
+		"another TLS protocol": {[]string{"http/1.1"}, errOther},
+		"any TLS server":       {nil, errOther},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := ends(t)
+			config := of(t, NewSecret()).config(ranks)
+			config.NextProtos = c.protocols
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = tls.Server(b, config).Handshake()
+				_ = b.Close()
+			}()
+			_, err := of(t, NewSecret()).Dial(a)
+			require.ErrorIs(t, err, c.want)
+			_ = a.Close()
+			<-done
+		})
+	}
 }
 
 func TestNoSecret(t *testing.T) {
