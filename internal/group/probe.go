@@ -29,8 +29,8 @@ var probeSteps = []int{8896, 4096, 1500, 1460, 1450, 1420, 1400, 1280, leastPack
 
 // probeWaits is how long each round of probing waits for what is missing; a network without faults
 // takes a round trip. In the first rounds datagrams may merely have been lost. Sizes in between are
-// tried in the last of them, and in those that follow while each brings something: where many ranks
-// share few cores, the queues of who does not run overflow.
+// tried in the last of them, and in those that follow until two in a row have brought nothing: where many ranks
+// share few cores, the queues of who does not run overflow, and a full one still has room for a small packet.
 var probeWaits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
 
 // mostRounds bounds how often ranks probe.
@@ -84,7 +84,7 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 	}
 	var all []probeRecord
 	last := len(probeWaits) - 1
-	for round, before := 0, 0; round < mostRounds; round++ {
+	for round, before, idle := 0, 0, 0; round < mostRounds; round++ {
 		for r := range b.trains {
 			if round > 0 && !slices.ContainsFunc(all, func(record probeRecord) bool { return record.misses(r) }) {
 				continue
@@ -106,7 +106,10 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 		// What was sent in a round is heard in the next one at the latest, or is lost. That large
 		// packets do not pass is seen where small ones do at the same time: where none does, the path
 		// may be out for a moment.
-		if unheard == 0 || round > last && unheard == before && !silent {
+		if idle++; round <= last || unheard != before || silent {
+			idle = 0
+		}
+		if unheard == 0 || idle == 2 {
 			break
 		}
 		before = unheard
