@@ -301,6 +301,6 @@ def gathers_in_a_step(bare_root: bool) -> int:
 
 @pytest.mark.parametrize("bare_root", [True, False])
 def test_each_module_is_gathered_once_a_pass(world: World, bare_root: bool) -> None:
-    """All are in the forward, all but the root, which was not freed, in the backward; and the barrier counts."""
+    """All in the forward, all but the root, which was not freed, in the backward; and the barrier."""
     for gathers in world.run(gathers_in_a_step, bare_root):
         assert gathers == (6 if bare_root else 7) + 1
