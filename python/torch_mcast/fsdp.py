@@ -385,7 +385,7 @@ def enable(
     handle._setup = partial(_setup, handle, named, int(prefetch))
     if prefetch:
         modules = [module for _, module in named]
-        _prefetch(modules, int(prefetch), modules[0] is model)  # a root without parameters gathers nothing
+        _prefetch(modules, int(prefetch), named[0][0] == "")  # a root without parameters is not among them
         for module in filter(on_cpu, modules):
             for param_group in param_groups(module):
                 param_group.unshard_async_op = True
