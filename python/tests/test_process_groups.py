@@ -154,6 +154,7 @@ def exchanged_unequally() -> None:
     work = dist.all_to_all(outputs, inputs, async_op=True)
     assert work is not None
     work.get_future().wait()
+    work.wait()  # gloo sets the future first, and then says that it has completed
     assert work.is_completed()
     for source, output in enumerate(outputs):
         assert torch.equal(output, torch.full(shape(source, rank), 10.0 * source + rank))
