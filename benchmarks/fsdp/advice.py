@@ -13,16 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import hosts
+from machine import machine
 from node import MCAST
 from runs import Choice
 
@@ -35,20 +34,6 @@ WAYS = (
     Choice("enable", "torch-mcast, fsdp.enable", "mcast", "udp"),
     Choice("switch", "torch-mcast, fsdp.enable, switch", "mcast", "udp", switch=True),
 )
-
-
-def machine() -> dict[str, Any]:
-    """Return when, with which commit and on which machine this is measured, as `mcast bench` says it."""
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    return {
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip(),
-        "cpu": models[0] if models else platform.machine(),
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-    }
 
 
 def advise(traces: list[Path], *flags: str) -> dict[str, Any]:

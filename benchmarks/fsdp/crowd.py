@@ -19,17 +19,16 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import os
-import platform
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import train
+from machine import machine
 from node import MCAST
 
 # Of the process that forks: no threads of others before that. Where no name server can be reached, torch
@@ -113,20 +112,6 @@ def run(args: argparse.Namespace, way: Way, command: list[str]) -> None:
             process.join()
             if process.exitcode != 0:
                 sys.exit(f"{way.name}: {process.name} failed with exit code {process.exitcode}")
-
-
-def machine() -> dict[str, Any]:
-    """Return when, with which commit and on which machine this is measured, as `mcast bench` says it."""
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    return {
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip(),
-        "cpu": models[0] if models else platform.machine(),
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-    }
 
 
 def measure(args: argparse.Namespace, way: Way, number: int) -> dict[str, Any]:

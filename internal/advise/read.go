@@ -1,13 +1,12 @@
 package advise
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
 // maxValue bounds what is held of a trace at once, in bytes: an event, or another value at its head.
@@ -16,17 +15,11 @@ const maxValue = 64 << 20
 // Read reads a trace that torch.profiler has exported, in .gz or as it is, event after event: what stays in memory is
 // what was computed when, merged, and the collectives.
 func Read(path string) (*Trace, error) {
-	f, err := os.Open(path)
+	r, err := trace.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	var r io.Reader = f
-	if strings.HasSuffix(path, ".gz") {
-		if r, err = gzip.NewReader(f); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
+	defer func() { _ = r.Close() }()
 	t, err := Decode(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

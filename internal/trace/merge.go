@@ -55,18 +55,29 @@ func Merge(w io.Writer, paths []string) error {
 	return json.NewEncoder(w).Encode(whole)
 }
 
-func readOther(path string) (*other, error) {
+// Open opens a trace, in .gz or as it is.
+func Open(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
+	if err != nil || !strings.HasSuffix(path, ".gz") {
+		return f, err
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		_ = f.Close()
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{z, f}, nil
+}
+
+func readOther(path string) (*other, error) {
+	r, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	var r io.Reader = f
-	if strings.HasSuffix(path, ".gz") {
-		if r, err = gzip.NewReader(f); err != nil {
-			return nil, err
-		}
-	}
+	defer func() { _ = r.Close() }()
 	var d struct {
 		Host   string                       `json:"host_name"`
 		Base   int64                        `json:"baseTimeNanoseconds"`
