@@ -230,8 +230,8 @@ type wrapped struct {
 	spies   []*middle
 }
 
-// begin lets node and ranks start at the first slot, as they do after 2^32.
-func (w *wrapped) begin(t *testing.T) (members []*switchtest.Rank, node *worker) {
+// begin lets node and ranks start at the first slot, as they do after 2^32. The node has ended when end returns.
+func (w *wrapped) begin(t *testing.T) (members []*switchtest.Rank, node *worker, end func()) {
 	t.Helper()
 	c := innetwork.StageConfig{Terms: w.terms, Members: 2, Owner: []int{0, 1}, Reproducible: true}
 	c.Memory = make([]byte, innetwork.MemoryFor(&c))
@@ -249,10 +249,11 @@ func (w *wrapped) begin(t *testing.T) (members []*switchtest.Rank, node *worker)
 	node.add(s)
 	var running sync.WaitGroup
 	running.Go(node.run)
-	t.Cleanup(func() {
+	end = func() {
 		node.stop()
 		running.Wait()
-	})
+	}
+	t.Cleanup(end)
 	for r := range 2 {
 		path, err := session.NewDatapath(session.DatapathConfig{
 			Sockets: w.sockets[r : r+1], Seals: w.of[r : r+1], Chunk: w.terms.Chunk, Close: func() error { return nil },
@@ -262,7 +263,7 @@ func (w *wrapped) begin(t *testing.T) (members []*switchtest.Rank, node *worker)
 		t.Cleanup(func() { assert.NoError(t, m.Close()) })
 		members = append(members, m)
 	}
-	return members, node
+	return members, node, end
 }
 
 // newWrapped connects them.
@@ -331,10 +332,10 @@ func TestReplayAfterAWrap(t *testing.T) {
 func replayAfterAWrap(t *testing.T, kind seal.Kind, up, counted bool) {
 	t.Helper()
 	w := newWrapped(t, kind)
-	members, node := w.begin(t)
+	members, _, end := w.begin(t)
 	o := collective.Op{Count: 5000, Type: reduce.F32, Reduction: reduce.Sum} // 20 slots a shard
 	reduceScatter(t, 1, members, o)
-	node.stop()
+	end() // it has the same seals as the next
 	recorded := [][][]byte{w.spies[0].recorded(up), w.spies[1].recorded(up)}
 	if counted {
 		w.wrap(t)
@@ -346,7 +347,7 @@ func replayAfterAWrap(t *testing.T, kind seal.Kind, up, counted bool) {
 			})
 		}
 	}
-	members, node = w.begin(t)
+	members, node, _ := w.begin(t)
 	sends, recvs := inputs(2, 2, o), [][][]byte{{make([]byte, 4*o.Count)}, {make([]byte, 4*o.Count)}}
 	if !up { // the ranks wait for it
 		for r, m := range members {
