@@ -78,8 +78,10 @@ def host(script: str, *, status: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 # Two ranks, so that rank 0 can wait for an operation that rank 1 has not posted yet.
-PAIR = """
-import tempfile
+# Before the limit both say where they hang.
+PAIR = f"""
+import faulthandler, tempfile
+faulthandler.dump_traceback_later({LIMIT_S - 20}, exit=True)
 import torch, torch.distributed as dist, torch_mcast
 from datetime import timedelta
 
