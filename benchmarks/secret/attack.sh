@@ -4,7 +4,7 @@
 # have sent what they were to send. Prints a row for each attacker, then one for each group and size: "wrong" is how
 # many results were, and must be 0. A group that fails ends the script.
 #
-#   benchmarks/secret/attack.sh [--encrypt | --open] [DATAGRAMS [PER_SECOND]] > benchmarks/results/attack.ndjson    # after make build
+#   benchmarks/secret/attack.sh [--encrypt | --open] [DATAGRAMS [PER_SECOND]] > benchmarks/results/secret/attack.ndjson    # after make build
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 secret=$(bin/mcast secret)
