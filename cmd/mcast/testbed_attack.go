@@ -10,21 +10,32 @@ import (
 
 // testbedAttackCommand is the command line of `mcast testbed attack`.
 type testbedAttackCommand struct {
-	Interface string     `required:"" help:"That reaches the ranks."`
-	Group     netip.Addr `required:"" help:"MCAST_GROUP of the ranks."`
-	Port      uint16     `required:"" help:"MCAST_PORT of the ranks."`
-	Count     int        `default:"10000" help:"Datagrams to send. Default: ${default}."`
-	Rate      float64    `help:"Of them a second. Default: as fast as they go."`
-	Seed      uint64     `help:"Which ones."`
+	Interface string         `required:"" xor:"whom" help:"Forge datagrams to the ranks that it reaches, with --group and --port."`
+	Group     netip.Addr     `help:"MCAST_GROUP of the ranks."`
+	Port      uint16         `help:"MCAST_PORT of the ranks."`
+	Connect   netip.AddrPort `required:"" xor:"whom" placeholder:"address:port" help:"Connect to this listener instead, and say anything but its secret."`
+	Switch    bool           `help:"The listener is an aggregation node's. Default: one of ranks."`
+	AtOnce    int            `default:"256" help:"Connections open at a time. Default: ${default}."`
+	Count     int            `default:"10000" help:"Datagrams to send, or connections to make. Default: ${default}."`
+	Rate      float64        `help:"Of them a second. Default: as fast as they go."`
+	Seed      uint64         `help:"Which ones."`
 }
 
 // Run attacks and prints what it did.
 func (c *testbedAttackCommand) Run() error {
 	ctx, stop := untilSignal()
 	defer stop()
-	report, err := attack.Run(ctx, attack.Options{
-		Interface: c.Interface, Group: c.Group, Port: c.Port, Count: c.Count, Rate: c.Rate, Seed: c.Seed,
-	})
+	var report any
+	var err error
+	if c.Connect.IsValid() {
+		report, err = attack.Connect(ctx, attack.ConnectOptions{
+			To: c.Connect, Switch: c.Switch, Count: c.Count, AtOnce: c.AtOnce, Rate: c.Rate, Seed: c.Seed,
+		})
+	} else {
+		report, err = attack.Run(ctx, attack.Options{
+			Interface: c.Interface, Group: c.Group, Port: c.Port, Count: c.Count, Rate: c.Rate, Seed: c.Seed,
+		})
+	}
 	if err != nil {
 		return err
 	}
