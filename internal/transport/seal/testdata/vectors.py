@@ -1,4 +1,4 @@
-"""Writes vectors.json: datagrams as the package cryptography (OpenSSL's AES-GCM) seals them, and their CRC32C bit by bit.
+"""Writes vectors.json: datagrams as OpenSSL's AES-GCM seals them (package cryptography), and their CRC32C.
 
 python internal/transport/seal/testdata/vectors.py > internal/transport/seal/testdata/vectors.json
 """
