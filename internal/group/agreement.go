@@ -50,7 +50,8 @@ type agreement struct {
 	segment   int
 	switches  int          // addresses of aggregation nodes that every rank has
 	noSwitch  string       // why Reduce-Scatter goes directly, at first or for good
-	sealer    *seal.Sealer // see seals
+	sealer    *seal.Sealer // see seal
+	probes    *seal.Sealer // likewise
 	oddSwitch bool         // some ranks name nodes, and others none or not as many
 }
 

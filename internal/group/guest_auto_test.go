@@ -44,21 +44,23 @@ func TestVerbsAuto(t *testing.T) {
 		name     string
 		networks []Network
 		lose     bool // what comes to the last device
+		secret   string
 		fabric   string
 		reason   string
 	}{
-		{"all", hosts, false, "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
-		{"two ranks a host", []Network{a, a, b, b}, false, "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
-		{"one has none", []Network{a, b, c, posing{name: "d", none: true}}, false, "udp", "rank 2 has an RDMA device, rank 3 none"},
-		{"one does not serve", []Network{a, b, posing{name: "c", strict: true}, d}, false, "udp", "no RDMA: rank 2: device rxe3 is software"},
-		{"one hears nothing", hosts, true, "udp", "no RDMA: "},
+		{"all", hosts, false, "", "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"two ranks a host", []Network{a, a, b, b}, false, "", "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"with a secret", []Network{a, a, b, b}, false, secret, "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"one has none", []Network{a, b, c, posing{name: "d", none: true}}, false, "", "udp", "rank 2 has an RDMA device, rank 3 none"},
+		{"one does not serve", []Network{a, b, posing{name: "c", strict: true}, d}, false, "", "udp", "no RDMA: rank 2: device rxe3 is software"},
+		{"one hears nothing", hosts, true, secret, "udp", "no RDMA: "},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.lose {
 				lossy(t, "100%", four[3])
 			}
 			join := func() []*Group {
-				return overDevices(t, row.networks, four, func(s *config.Settings) { s.Fabric = "auto" })
+				return overDevices(t, row.networks, four, func(s *config.Settings) { s.Fabric, s.Secret = "auto", row.secret })
 			}
 			g := join()
 			for try := 1; row.fabric == "verbs" && g[0].Info().Fabric != row.fabric; try++ {

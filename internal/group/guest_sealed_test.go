@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestVerbsSealed: what devices multicast may be sealed, also where some of it is lost and memory is registered. With a secret
-// Reduce-Scatter goes by TCP, and repairs do.
+// TestVerbsSealed: every operation gives the right bytes where what devices multicast is sealed, also where some of it is lost and
+// memory is registered. With a secret Reduce-Scatter goes by TCP, and repairs do.
 func TestVerbsSealed(t *testing.T) {
 	for name, how := range sealed {
 		t.Run(name, func(t *testing.T) {
@@ -21,6 +21,7 @@ func TestVerbsSealed(t *testing.T) {
 			})
 			require.Equal(t, "verbs", g[0].Info().Fabric)
 			const n = 100_000
+			each(t, len(g), func(r int) error { return eachOperation(g[r], n) })
 			each(t, len(g), func(r int) error {
 				result := make([]byte, len(g)*n)
 				m, err := g[r].Register(result)

@@ -64,7 +64,7 @@ func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Opt
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := a.udpOptions(l.network)
 		if err == nil {
-			o.Seals, err = a.seals(l.identity)
+			err = a.seal(&o, l.identity)
 		}
 		if fits, ok := by.(fitter); ok && err == nil {
 			err = fits.Fit(&o)
@@ -156,34 +156,41 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	return o, err
 }
 
-// seals returns what seals the datagrams of this rank's column, always the same: it counts them, and must not begin anew,
-// whatever is opened again. Nil without a secret and checksums. Every rank has drawn a part of what the key is derived from, so that nothing
-// recorded of another group is taken, and no key is used twice; columns have keys of their own, since each counts its ranks from 0.
-func (a *agreement) seals(id *identity.Identity) (*seal.Sealer, error) {
-	if a.sealer != nil {
-		return a.sealer, nil
+// seal fills in what seals datagrams and probes of paths, always the same: it counts them, and must not begin anew, whatever
+// is opened again. Columns have keys of their own for datagrams, since each counts its ranks from 0; probes go between all ranks.
+func (a *agreement) seal(o *udp.Options, id *identity.Identity) (err error) {
+	if a.sealer == nil && id == nil && a.settings.Checksum == "crc32c" {
+		a.sealer = seal.New(seal.Checksum, nil, 0)
 	}
-	if id == nil {
-		if a.settings.Checksum == "crc32c" {
-			a.sealer = seal.New(seal.Checksum, nil, 0)
+	if a.sealer == nil && id != nil {
+		kind, purpose := seal.Tags, "datagrams"
+		if a.settings.Encrypt {
+			kind, purpose = seal.Encryption, "encrypted datagrams"
 		}
-		return a.sealer, nil
+		if a.sealer, err = a.newSealer(kind, id, purpose, a.column.ranks[0], a.column.own); err != nil {
+			return err
+		}
+		if a.probes, err = a.newSealer(seal.Tags, id, "probes", 0, a.rank); err != nil {
+			return err
+		}
 	}
+	o.Seals, o.Probes = a.sealer, a.probes
+	return nil
+}
+
+// newSealer derives a key that some ranks share, of which first is the lowest and this one has the given number. Every rank of the
+// group has drawn a part of what it is derived from, so that nothing recorded of another group is taken, and no key is used twice.
+func (a *agreement) newSealer(kind seal.Kind, id *identity.Identity, purpose string, first, number int) (*seal.Sealer, error) {
 	salt := binary.BigEndian.AppendUint64(nil, a.job)
-	salt = binary.BigEndian.AppendUint32(salt, uint32(a.column.ranks[0]))
+	salt = binary.BigEndian.AppendUint32(salt, uint32(first))
 	for _, key := range a.keys {
 		salt = binary.BigEndian.AppendUint64(salt, key)
-	}
-	kind, purpose := seal.Tags, "datagrams"
-	if a.settings.Encrypt {
-		kind, purpose = seal.Encryption, "encrypted datagrams"
 	}
 	key, err := id.Derive(purpose, salt)
 	if err != nil {
 		return nil, err
 	}
-	a.sealer = seal.New(kind, key, uint32(a.column.own))
-	return a.sealer, nil
+	return seal.New(kind, key, uint32(number)), nil
 }
 
 // narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's

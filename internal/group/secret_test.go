@@ -21,6 +21,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 const secret, otherSecret = "correct-horse-battery-staple", "a-secret-of-somebody-else"
@@ -58,6 +60,7 @@ func TestRanksThatDoNotAllEncrypt(t *testing.T) {
 func computesRight(t *testing.T, how func(*config.Settings)) {
 	const p, n = 3, 100_000
 	g := world(t, p, how)
+	require.Equal(t, byMulticast, g[1].Info().Allgather, "probes have counted")
 	each(t, p, func(r int) error {
 		mine, all, sums := make([]byte, n), make([]byte, p*n), make([]byte, n)
 		fill(mine, r)
@@ -205,17 +208,28 @@ func TestOneSealerAColumn(t *testing.T) {
 				blobs = append(blobs, text)
 			}
 			trailers := map[string]int{}
+			var probes *seal.Sealer // rank 0's
 			for r := range blobs {
 				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
 				require.NoError(t, err)
+				var first udp.Options
+				require.NoError(t, a.seal(&first, id))
+				if probes == nil {
+					probes = first.Probes
+				}
 				for range 2 {
-					s, err := a.seals(id)
-					require.NoError(t, err)
-					head := make([]byte, s.Size())
-					s.Seal(0, head, nil, nil)
-					other, known := trailers[string(head)]
-					require.False(t, known, "rank %d seals as rank %d has", r, other)
-					trailers[string(head)] = r
+					var o udp.Options
+					require.NoError(t, a.seal(&o, id))
+					for _, s := range []*seal.Sealer{o.Seals, o.Probes} {
+						head := make([]byte, s.Size())
+						s.Seal(0, head, nil, nil)
+						other, known := trailers[string(head)]
+						require.False(t, known, "rank %d seals as rank %d has", r, other)
+						trailers[string(head)] = r
+						if s == o.Probes {
+							require.True(t, probes.Open(uint32(r), 0, head, nil), "all ranks hear probes of rank %d", r)
+						}
+					}
 				}
 			}
 		})

@@ -168,7 +168,7 @@ var calls = map[string]func(g *Group, big, small []byte) error{
 	"allgather":      func(g *Group, big, small []byte) error { return g.Allgather(small, big) },
 	"reduce-scatter": func(g *Group, big, small []byte) error { return g.ReduceScatter(big, small, reduce.F32, reduce.Sum, 0) },
 	"windows":        inWindows,
-	"each":           func(g *Group, _, _ []byte) error { return eachOperation(g) },
+	"each":           func(g *Group, _, _ []byte) error { return eachOperation(g, 1<<20) },
 	"own":            gatherOwn,
 }
 

@@ -9,7 +9,7 @@ const ProbeSize = 18
 const probeMagic = 0x6d70
 
 // Probe is the header of a datagram with which ranks find out, before the first operation, what the
-// paths between them carry. Zeros follow, up to the size that it tries.
+// paths between them carry. What seals it follows, with a secret, then zeros, up to the size that it tries.
 //
 //	 0  magic    u16
 //	 2  version  u8

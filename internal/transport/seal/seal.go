@@ -157,6 +157,11 @@ func (s *Sealer) Open(sender, lower uint32, head, payload []byte) bool {
 	return true
 }
 
+// Counter returns the counter of a datagram that Open has found true, which no other of its sender has. It is not a Checksum's.
+func (s *Sealer) Counter(head []byte) uint64 {
+	return binary.BigEndian.Uint64(head[len(head)-s.Size():])
+}
+
 // cover sets the nonce, and returns header and number in one piece, valid until the next call.
 func (s *Sealer) cover(sender uint32, counter uint64, lower uint32, header []byte) []byte {
 	binary.BigEndian.PutUint32(s.nonce[:], sender)

@@ -48,7 +48,9 @@ type Options struct {
 	// Seals seal every datagram and open those of others, by the ranks' numbers; nil: datagrams go as they are. Whoever opens
 	// the fabric again with the same key gives the same Sealer.
 	Seals *seal.Sealer
-	DSCP  int // of what is sent, see sys.Mark
+	// Probes likewise seal what a Prober sends, before anything else: of all ranks, by their numbers among those.
+	Probes *seal.Sealer
+	DSCP   int // of what is sent, see sys.Mark
 	// Stall is how long what was sent on a control connection may go unacknowledged before the
 	// connection counts as lost, with a *sys.StallError; 0: for ever.
 	Stall time.Duration
@@ -122,6 +124,8 @@ func (o *Options) complete() error {
 		return errors.New("udp: no port given")
 	case o.TTL > 255:
 		return fmt.Errorf("udp: TTL %d: want 0 to 255", o.TTL)
+	case o.Probes != nil && len(o.Sources) == 0:
+		return fmt.Errorf("udp: probes are sealed, and there are no addresses of ranks: want those of all %d, which tags cover", o.Size)
 	}
 	if o.TTL < 0 {
 		o.TTL = 1

@@ -10,17 +10,20 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Prober finds out what the paths between ranks carry, by datagrams of chosen sizes. One goroutine
 // at a time may use it.
 type Prober struct {
 	o         Options
-	receivers []int     // of multicast, by subgroup
-	senders   []int     // likewise
-	unicast   int       // both ways
-	bySub     [][]Heard // of each subgroup
-	heard     []Heard   // in all: by multicast what has come of every subgroup
+	receivers []int        // of multicast, by subgroup
+	senders   []int        // likewise
+	paths     []*ProbePath // likewise
+	unicast   int          // both ways
+	here      *ProbePath   // of unicast
+	bySub     [][]Heard    // of each subgroup
+	heard     []Heard      // in all: by multicast what has come of every subgroup
 	buf       []byte
 }
 
@@ -45,9 +48,6 @@ const SmallPacket = 128
 
 // MaxPacket is the largest packet that is sent, in bytes.
 const MaxPacket = batch.MaxPacket
-
-// MinPacket returns the bytes of the smallest packet that holds a probe.
-func MinPacket(f *batch.Family) int { return f.Headers + wire.ProbeSize }
 
 // OpenProber returns a prober for the group that Open will be given the same options for. It
 // receives from now on.
@@ -95,11 +95,13 @@ func (p *Prober) open(subgroup int) error {
 		return err
 	}
 	p.senders = append(p.senders, sender)
+	p.paths = append(p.paths, NewProbePath(o, netip.AddrPortFrom(o.group(subgroup), o.Port)))
 	p.bySub = append(p.bySub, make([]Heard, o.Size))
 	return nil
 }
 
-// bind has others reach this prober by unicast, at any address of the host and some port.
+// bind has others reach this prober by unicast, at any address of the host and some port. What tags cover is the address by
+// which all ranks know it.
 func (p *Prober) bind() error {
 	anywhere := netip.IPv4Unspecified()
 	if !p.o.Group.Is4() {
@@ -109,7 +111,19 @@ func (p *Prober) bind() error {
 	if err != nil {
 		return err
 	}
-	return unix.Bind(p.unicast, at)
+	if err := unix.Bind(p.unicast, at); err != nil {
+		return err
+	}
+	port, err := p.Port()
+	if err != nil {
+		return err
+	}
+	var own netip.Addr // none without Sources, and then there are no tags
+	if len(p.o.Sources) > 0 {
+		own = p.o.Sources[p.o.Rank]
+	}
+	p.here = NewProbePath(&p.o, netip.AddrPortFrom(own, port))
+	return nil
 }
 
 // Port returns the port to which others send unicast probes.
@@ -119,8 +133,8 @@ func (p *Prober) Port() (uint16, error) { return batch.PortOf(p.unicast) }
 // this host did not send it.
 func (p *Prober) Multicast(packet int) error {
 	var errs []error
-	for _, fd := range p.senders {
-		errs = append(errs, ignoreLoss(unix.Send(fd, p.probe(packet, false), 0)))
+	for subgroup, fd := range p.senders {
+		errs = append(errs, ignoreLoss(unix.Send(fd, p.probe(p.paths[subgroup], packet), 0)))
 	}
 	return errors.Join(errs...)
 }
@@ -131,7 +145,7 @@ func (p *Prober) Unicast(to netip.AddrPort, packet int) error {
 	if err != nil {
 		return err
 	}
-	return ignoreLoss(unix.Sendto(p.unicast, p.probe(packet, true), 0, at))
+	return ignoreLoss(unix.Sendto(p.unicast, p.probe(&ProbePath{o: &p.o, to: to}, packet), 0, at))
 }
 
 // ignoreLoss forgives what a later probe may mend: a full queue, or what others said of earlier ones.
@@ -142,13 +156,11 @@ func ignoreLoss(err error) error {
 	return err
 }
 
-func (p *Prober) probe(packet int, unicast bool) []byte {
-	headers := p.o.Family().Headers
-	packet = max(MinPacket(p.o.Family()), min(packet, MaxPacket))
-	h := wire.Probe{Unicast: unicast, Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(packet)}
-	b := p.buf[:packet-headers]
+func (p *Prober) probe(path *ProbePath, packet int) []byte {
+	packet = max(p.o.MinPacket(), min(packet, MaxPacket))
+	b := p.buf[:packet-p.o.Family().Headers]
 	clear(b)
-	h.Put(b)
+	path.Put(b)
 	return b
 }
 
@@ -163,9 +175,10 @@ func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
 	}
 	for end := time.Now().Add(most); ; {
 		for subgroup, fd := range p.receivers {
-			p.drain(fd, p.o.on(subgroup), p.bySub[subgroup])
+			path := p.paths[subgroup]
+			p.drain(fd, path, path.o.sentBy, p.bySub[subgroup]) // the group's sockets would refuse others
 		}
-		p.drain(p.unicast, nil, p.heard)
+		p.drain(p.unicast, p.here, func(int, unix.Sockaddr) bool { return true }, p.heard)
 		p.merge()
 		left := time.Until(end)
 		if enough(p.heard) || left <= 0 {
@@ -186,26 +199,20 @@ func (p *Prober) merge() {
 	}
 }
 
-// drain takes what has arrived at a socket, so much at most that strangers cannot keep it busy. group are
-// the options of its subgroup; nil: it is that of unicast.
-func (p *Prober) drain(fd int, group *Options, heard []Heard) {
-	var b [wire.ProbeSize]byte
-	var h wire.Probe
+// drain takes what has arrived at a socket, so much at most that strangers cannot keep it busy.
+func (p *Prober) drain(fd int, path *ProbePath, sentBy func(rank int, at unix.Sockaddr) bool, heard []Heard) {
+	var b [wire.ProbeSize + seal.MaxSize]byte
 	for range 16 * max(len(p.heard), 64) {
 		n, at, err := unix.Recvfrom(fd, b[:], unix.MSG_TRUNC)
 		if errors.Is(err, unix.EAGAIN) {
 			return
 		}
-		if err != nil || n < wire.ProbeSize || h.Get(b[:]) != nil {
+		if err != nil {
 			continue
 		}
-		if h.Job != p.o.Job || int(h.Rank) >= len(p.heard) || int(h.Packet) != n+p.o.Family().Headers {
-			continue
+		if h, counts := path.Take(b[:], n, func(rank int) bool { return sentBy(rank, at) }); counts {
+			heard[h.Rank].Add(&h)
 		}
-		if group != nil && !group.sentBy(int(h.Rank), at) {
-			continue // The group's sockets would refuse it.
-		}
-		heard[h.Rank].Add(&h)
 	}
 }
 

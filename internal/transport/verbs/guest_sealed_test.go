@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -91,4 +93,50 @@ func TestForgedDatagrams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgedProbes: of a rank that does not know the key nothing is heard, and nothing of what comes again.
+func TestForgedProbes(t *testing.T) {
+	if os.Getenv("MCAST_TEST_RDMA") == "" {
+		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
+	}
+	const size, stranger = 3, 2
+	ranks := make([]*Prober, size)
+	for r := range ranks {
+		ifi, err := net.InterfaceByName(fmt.Sprintf("h%d", r+1))
+		require.NoError(t, err)
+		key := make([]byte, seal.KeySize)
+		if r == stranger {
+			key[0]++
+		}
+		o := udp.Options{
+			Rank: r, Size: size, Job: 1, Group: netip.MustParseAddr("239.7.7.9"), Port: 7979, Interface: ifi, Probes: seal.New(seal.Tags, key, uint32(r)),
+		}
+		for q := range size {
+			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 9, 1, byte(q + 1)}))
+		}
+		require.NoError(t, Fit(&o))
+		ranks[r], err = OpenProber(o)
+		require.NoError(t, err)
+		t.Cleanup(ranks[r].Close)
+	}
+	// heard returns what rank 1 hears from now on, until a probe of rank 0 has counted.
+	heard := func() (all []udp.Heard) {
+		zeros := func(h []udp.Heard) bool { return h[0].Multicast > 0 }
+		until(t, func() bool { return all != nil && zeros(all) }, func() {
+			ranks[1].Listen(100*time.Millisecond, zeros)
+			all = ranks[1].Heard()
+		})
+		return all
+	}
+	zero := ranks[0].port
+	require.NoError(t, ranks[stranger].Multicast(2000))
+	require.NoError(t, ranks[0].Multicast(2000))
+	require.Equal(t, []udp.Heard{{Multicast: 2000}, {}, {}}, heard())
+	copy(zero.slot(0), zero.slot(-1))
+	zero.sizes[0] = 2000 - uint32(batch.IPv4.Headers)
+	require.NoError(t, zero.send(1, ibverbs.Payload{})) // again
+	require.NoError(t, ranks[stranger].Multicast(2000))
+	require.NoError(t, ranks[0].Multicast(600))
+	require.Equal(t, []udp.Heard{{Multicast: 600}, {}, {}}, heard())
 }

@@ -1,9 +1,9 @@
 package verbs
 
 import (
+	"net/netip"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -14,6 +14,7 @@ type Prober struct {
 	*udp.Prober
 	o     udp.Options
 	port  *port
+	path  *udp.ProbePath
 	heard []udp.Heard
 }
 
@@ -38,21 +39,22 @@ func OpenProber(o udp.Options) (*Prober, error) {
 		under.Close()
 		return nil, err
 	}
-	return &Prober{Prober: under, o: o, port: port, heard: make([]udp.Heard, o.Size)}, nil
+	p := &Prober{Prober: under, o: o, port: port, heard: make([]udp.Heard, o.Size)}
+	p.path = udp.NewProbePath(&p.o, netip.AddrPortFrom(o.Group, 0)) // devices have no ports, so it is not UDP's
+	return p, nil
 }
 
 // Multicast sends a probe to all ranks, in a datagram as large as in a packet of UDP of so many bytes.
 func (p *Prober) Multicast(packet int) error {
-	packet = max(udp.MinPacket(batch.IPv4), min(packet, p.o.Interface.MTU))
+	packet = max(p.o.MinPacket(), min(packet, p.o.Interface.MTU))
 	n, err := p.port.room()
 	if err != nil || n == 0 {
 		return err // without room it is as if it were lost
 	}
-	h := wire.Probe{Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(packet)}
-	b := p.port.slot(0)
+	b := p.port.slot(0)[:packet-batch.IPv4.Headers]
 	clear(b)
-	h.Put(b)
-	p.port.sizes[0] = uint32(packet - batch.IPv4.Headers)
+	p.path.Put(b)
+	p.port.sizes[0] = uint32(len(b))
 	return p.port.send(1, ibverbs.Payload{})
 }
 
@@ -77,17 +79,17 @@ func (p *Prober) Listen(most time.Duration, enough func([]udp.Heard) bool) {
 
 // drain takes the probes that have arrived at the device.
 func (p *Prober) drain() {
-	var h wire.Probe
 	for range probeDepth {
 		if came, err := p.port.look(); err != nil || !came {
 			break
 		}
 		b, from, err := p.port.take()
-		if err != nil || len(b) < wire.ProbeSize || h.Get(b) != nil || h.Unicast || h.Job != p.o.Job || int(h.Rank) >= len(p.heard) ||
-			foreign(from, p.o.Sources[h.Rank]) || int(h.Packet) != len(b)+batch.IPv4.Headers {
+		if err != nil {
 			continue
 		}
-		p.heard[h.Rank].Add(&h)
+		if h, counts := p.path.Take(b, len(b), func(rank int) bool { return !foreign(from, p.o.Sources[rank]) }); counts {
+			p.heard[h.Rank].Add(&h)
+		}
 	}
 	_ = p.port.post() // what is not posted is lost, which is what a probe finds out
 }

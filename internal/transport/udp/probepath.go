@@ -1,0 +1,79 @@
+package udp
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
+)
+
+// ProbePath is where probes are sent: to a multicast group, or to one rank. With Options.Probes they carry a tag, and one counts
+// if it was sent here by the rank that it names, with that size, and after all that have counted of that rank: who
+// does not know the key can neither make one nor have one count again, or elsewhere.
+type ProbePath struct {
+	o      *Options
+	to     netip.AddrPort
+	counts []uint64 // by rank: the counter that the next one has at least
+}
+
+// NewProbePath returns the path to an address, and to a port where there are any.
+func NewProbePath(o *Options, to netip.AddrPort) *ProbePath {
+	return &ProbePath{o: o, to: to, counts: make([]uint64, o.Size)}
+}
+
+// MinPacket returns the bytes of the smallest packet that holds a probe.
+func MinPacket(f *batch.Family) int { return f.Headers + wire.ProbeSize }
+
+// MinPacket is the function of that name for probes of these options.
+func (o *Options) MinPacket() int { return MinPacket(o.Family()) + o.Probes.Size() }
+
+// Put makes a datagram a probe of its size. It holds MinPacket at least, less IP's and UDP's headers, and zeros.
+func (p *ProbePath) Put(b []byte) {
+	h := wire.Probe{
+		Unicast: !p.to.Addr().IsMulticast(), Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(len(b) + p.o.Family().Headers),
+	}
+	h.Put(b)
+	if p.o.Probes == nil {
+		return
+	}
+	covered := p.covered(b)
+	head := covered[:len(covered)+p.o.Probes.Size()]
+	p.o.Probes.Seal(0, head, nil, nil)
+	copy(b[wire.ProbeSize:], head[len(covered):])
+}
+
+// Take reads a probe that has come this way in a datagram of so many bytes, of which b holds the first, and reports whether it
+// counts. from says whether it came from where a rank sends.
+func (p *ProbePath) Take(b []byte, bytes int, from func(rank int) bool) (h wire.Probe, counts bool) {
+	headers := p.o.Family().Headers
+	if bytes < p.o.MinPacket()-headers || h.Get(b) != nil || h.Unicast == p.to.Addr().IsMulticast() || h.Job != p.o.Job ||
+		int(h.Rank) >= p.o.Size || int(h.Packet) != bytes+headers || !from(int(h.Rank)) {
+		return h, false
+	}
+	return h, p.o.Probes == nil || p.proven(b, int(h.Rank))
+}
+
+// proven reports whether a rank has sealed a probe for this path, and after all that have counted. One that another has overtaken is as
+// good as lost.
+func (p *ProbePath) proven(b []byte, rank int) bool {
+	head := append(p.covered(b), b[wire.ProbeSize:][:p.o.Probes.Size()]...)
+	if !p.o.Probes.Open(uint32(rank), 0, head, nil) {
+		return false
+	}
+	counter := p.o.Probes.Counter(head)
+	if counter < p.counts[rank] {
+		return false
+	}
+	p.counts[rank] = counter + 1
+	return true
+}
+
+// covered returns what the tag of a probe covers, with room for what seals it: its header, in which the size is, and where it is sent.
+func (p *ProbePath) covered(b []byte) []byte {
+	to := p.to.Addr().As16()
+	covered := append(make([]byte, 0, seal.MaxHeader+seal.MaxSize), b[:wire.ProbeSize]...)
+	covered = append(covered, to[:]...)
+	return binary.BigEndian.AppendUint16(covered, p.to.Port())
+}
