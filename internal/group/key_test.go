@@ -1,0 +1,27 @@
+package group
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
+)
+
+// TestKeyVector derives a group's key as another implementation has: internal/transport/identity/testdata/vectors.json, whose
+// salt is job, first rank and the ranks' parts of it one after the other.
+func TestKeyVector(t *testing.T) {
+	id, err := identity.New("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+	require.NoError(t, err)
+	a := agreement{job: 0x0001020304050607, keys: []uint64{0x0c0d0e0f10111213, 0x1415161718191a1b}}
+	ours, err := a.newSealer(seal.Tags, id, "datagrams", 0x08090a0b, 7)
+	require.NoError(t, err)
+	key, err := hex.DecodeString("79210db2c767a26a3b633843675190e7e91516558d38c5c9a41c5c4b3b4ef67c")
+	require.NoError(t, err)
+	got, want := make([]byte, ours.Size()), make([]byte, ours.Size())
+	ours.Seal(0, got, []byte("chunk"), nil)
+	seal.New(seal.Tags, key, 7).Seal(0, want, []byte("chunk"), nil)
+	require.Equal(t, want, got)
+}
