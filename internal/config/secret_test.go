@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump/coredumptest"
 )
 
 func TestErrorsKeepTheSecret(t *testing.T) {
@@ -57,4 +59,14 @@ func TestSecretFile(t *testing.T) {
 		require.ErrorContains(t, err, "MCAST_SECRET_FILE=")
 		require.NotContains(t, err.Error(), secret)
 	}
+}
+
+func TestSecretIsInNoCore(t *testing.T) {
+	coredumptest.By(t, func() {
+		_, err := Load(nil, map[string]string{"MCAST_SECRET": "correct-horse-battery-staple"})
+		require.NoError(t, err)
+	})
+	last := coredumptest.Grow(t)
+	Default()
+	require.False(t, coredumptest.Omitted(t, last), "there is none")
 }

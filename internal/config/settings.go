@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/agnivade/levenshtein"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump"
 )
 
 //go:generate go test -run ^TestReferenceIsCurrent$ -update
@@ -154,6 +156,9 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 	}
 	if len(errs) == 0 {
 		errs = append(errs, s.Check())
+	}
+	if s.Secret != "" {
+		coredump.OmitHeap()
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Settings{}, err

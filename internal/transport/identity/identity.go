@@ -18,6 +18,7 @@ import (
 	"math/big"
 	"net"
 
+	"github.com/torch-mcast/torch-mcast/internal/coredump"
 	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 )
 
@@ -64,6 +65,7 @@ func New(secret string) (*Identity, error) {
 		return nil, fmt.Errorf("identity: make a certificate: %w", err)
 	}
 	i.certificate = tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: private}
+	coredump.OmitHeap()
 	return i, nil
 }
 
@@ -198,6 +200,7 @@ func (g *Greeting) Keys(purpose string, size int) (out, in []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("identity: derive the keys of a connection: %w", err)
 	}
+	coredump.OmitHeap()
 	if !g.client {
 		return keys[size:], keys[:size], nil
 	}
@@ -208,6 +211,7 @@ func prove(c *tls.Conn, below *records) error {
 	err := c.Handshake()
 	if err == nil {
 		below.early = everything
+		coredump.OmitHeap()
 		return nil
 	}
 	var strange tls.RecordHeaderError

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump/coredumptest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 )
 
 func ends(t *testing.T) (a, b net.Conn) {
@@ -95,6 +98,32 @@ func (w *wiretap) Read(b []byte) (int, error) {
 func (w *wiretap) Write(b []byte) (int, error) {
 	w.bytes = append(w.bytes, b...)
 	return w.Conn.Write(b)
+}
+
+// TestEachKeyIsLeftOut: of an identity, of a greeting, and those that are derived from one.
+func TestEachKeyIsLeftOut(t *testing.T) {
+	var id *Identity
+	coredumptest.By(t, func() { id = of(t, NewSecret()) })
+	var g *Greeting
+	coredumptest.By(t, func() { g, _ = greet(t, id) })
+	coredumptest.By(t, func() {
+		_, _, err := g.Keys("records", record.SecretSize)
+		require.NoError(t, err)
+	})
+}
+
+// greet returns both ends of a greeting.
+func greet(t *testing.T, id *Identity) (dialled, accepted *Greeting) {
+	t.Helper()
+	a, b := ends(t)
+	other := make(chan *Greeting)
+	go func() {
+		g, _ := id.Accept(b)
+		other <- g
+	}()
+	g, err := id.Dial(a)
+	require.NoError(t, err)
+	return g, <-other
 }
 
 func TestOthersAreRefused(t *testing.T) {

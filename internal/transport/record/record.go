@@ -15,6 +15,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump"
 )
 
 const (
@@ -66,6 +68,7 @@ func (h *half) rekey() error {
 	copy(h.iv[:], iv)
 	h.number = 0
 	h.aead, err = cipher.NewGCM(block)
+	coredump.OmitHeap()
 	return err
 }
 

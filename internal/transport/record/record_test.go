@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/torch-mcast/torch-mcast/internal/coredump/coredumptest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -149,6 +150,21 @@ func TestKeysAreReplaced(t *testing.T) {
 	}
 	require.NotEqual(t, key, a.out.aead)
 	require.EqualValues(t, 2, a.out.number)
+}
+
+// Neither the first key of a direction nor the next one is in core files.
+func TestKeysAreInNoCore(t *testing.T) {
+	var h half
+	coredumptest.By(t, func() {
+		var err error
+		h, err = newHalf(secret(1))
+		require.NoError(t, err)
+	})
+	h.number = perKey
+	coredumptest.By(t, func() {
+		_, err := h.next()
+		require.NoError(t, err)
+	})
 }
 
 // The bytes are of another implementation of HKDF and AES-GCM: ranks of different builds have to agree.

@@ -17,6 +17,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump"
 )
 
 // Kind is what a Sealer does to datagrams.
@@ -95,6 +97,7 @@ func New(kind Kind, key []byte, sender uint32) *Sealer {
 	if err != nil {
 		panic(fmt.Sprintf("seal: %v", err)) // only of a key of another length
 	}
+	coredump.OmitHeap()
 	return s
 }
 

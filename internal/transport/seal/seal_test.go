@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump/coredumptest"
 )
 
 const headerSize = 32
@@ -113,6 +115,13 @@ func TestKinds(t *testing.T) {
 	require.Equal(t, MaxSize, Encryption.Size())
 	require.Equal(t, 4, Checksum.Size())
 	require.Panics(t, func() { New(Tags, make([]byte, 16), 0) })
+}
+
+func TestKeysAreInNoCore(t *testing.T) {
+	coredumptest.By(t, func() { New(Tags, make([]byte, KeySize), 0) })
+	last := coredumptest.Grow(t)
+	New(Checksum, nil, 0)
+	require.False(t, coredumptest.Omitted(t, last), "it has no key")
 }
 
 func TestSealersDoNotAllocate(t *testing.T) {

@@ -1,0 +1,40 @@
+package coredump
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump/coredumptest"
+)
+
+var data [64]byte
+
+// TestOmitHeap: all of the heap, which spans several arenas, and what it has taken since the last time; no more.
+func TestOmitHeap(t *testing.T) {
+	var taken []uintptr
+	for range 2 {
+		for range 3 {
+			taken = append(taken, coredumptest.Grow(t))
+		}
+		OmitHeap()
+		for _, last := range taken {
+			require.True(t, coredumptest.Omitted(t, last))
+		}
+	}
+	require.Greater(t, taken[len(taken)-1]-taken[0], uintptr(arenaSize))
+	done := make(chan uintptr)
+	go func() {
+		var local byte
+		done <- uintptr(unsafe.Pointer(&local))
+	}()
+	require.True(t, coredumptest.Omitted(t, <-done), "a goroutine's stack")
+	require.False(t, coredumptest.Omitted(t, uintptr(unsafe.Pointer(&data))), "not the heap")
+}
+
+func BenchmarkOmitHeap(b *testing.B) {
+	for range b.N {
+		OmitHeap()
+	}
+}
