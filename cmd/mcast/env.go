@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,8 +23,10 @@ func (e envCommand) Run() error {
 	if err := listVariables(os.Stdout, os.LookupEnv); err != nil {
 		return err
 	}
-	_, err := config.FromEnviron()
-	return err
+	if _, err := config.FromEnviron(); !errors.Is(err, config.ErrInStore) {
+		return err
+	}
+	return nil
 }
 
 func listVariables(w io.Writer, lookup func(string) (string, bool)) error {

@@ -50,7 +50,7 @@ func (f *watchFlags) by(look func([]string) ([]watch.Rank, []error)) (func() ([]
 	directory := f.Directory
 	if directory == "" {
 		s, err := config.FromEnviron()
-		if err != nil {
+		if err != nil && !errors.Is(err, config.ErrInStore) {
 			return nil, err
 		}
 		if directory = s.Metrics; directory == "off" {

@@ -327,6 +327,13 @@ func TestEnv(t *testing.T) {
 	cmd, _, stderr = mcast(t, []string{"MCAST_TTL=300"}, "env")
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), `MCAST_TTL="300" is not allowed`)
+
+	cmd, stdout, _ = mcast(t, []string{"MCAST_SECRET=store"}, "env")
+	require.NoError(t, cmd.Run(), "it is for the job's ranks")
+	require.Regexp(t, `(?m)^MCAST_SECRET +\(set\) +environment`, stdout.String())
+	cmd, _, stderr = mcast(t, []string{"MCAST_SECRET=store"}, "bench", "allgather", "--ranks", "2")
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "MCAST_SECRET=store is for process groups of torch_mcast")
 }
 
 func TestVersion(t *testing.T) {

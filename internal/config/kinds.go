@@ -188,10 +188,10 @@ func hostPorts() kind[string] {
 	}}
 }
 
-// password is one that CheckSecret takes.
+// password is one that CheckSecret takes, or InStore.
 func password() kind[string] {
-	return kind[string]{name: "text", allowed: "22 to 256 characters without white space, such as `mcast secret` makes", secret: true, parse: func(s string) (string, bool) {
-		return s, CheckSecret(s) == nil
+	return kind[string]{name: "text", allowed: "22 to 256 characters without white space, such as `mcast secret` makes, or store (torch_mcast alone)", secret: true, parse: func(s string) (string, bool) {
+		return s, s == InStore || CheckSecret(s) == nil
 	}}
 }
 

@@ -18,6 +18,14 @@ const (
 	maxSecret = 256
 )
 
+// InStore is the value of MCAST_SECRET by which the ranks of a process group share a secret through torch's store. It is
+// shorter than a secret may be.
+const InStore = "store"
+
+// ErrInStore says that there is no such store: only torch_mcast has one at hand, and puts the secret in place of InStore.
+var ErrInStore = errors.New("MCAST_SECRET=store is for process groups of torch_mcast, whose ranks share a secret through torch's store, " +
+	"and there is none here: want 22 to 256 characters without white space, such as `mcast secret` makes, or MCAST_SECRET_FILE")
+
 // CheckSecret returns what is wrong with a secret, of a rank or of a node: it is too
 // short or too long, or it is not printable or has white space, and would not survive
 // environments and files of one a line. The error does not show it.
@@ -43,8 +51,11 @@ func SecretOf(lookup func(string) (string, bool)) (string, error) {
 		}
 		return s.Secret, nil
 	}
-	if s.Secret == "" {
+	switch s.Secret {
+	case "":
 		return "", nil
+	case InStore:
+		return "", ErrInStore
 	}
 	if err := CheckSecret(s.Secret); err != nil {
 		return "", fmt.Errorf("MCAST_SECRET: %w", err)

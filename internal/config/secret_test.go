@@ -61,6 +61,29 @@ func TestSecretFile(t *testing.T) {
 	}
 }
 
+// TestInStore: who has no store is told so, and is given the other settings; who has one puts the secret in its place.
+func TestInStore(t *testing.T) {
+	vars := map[string]string{"MCAST_SECRET": "store", "MCAST_ENCRYPT": "1", "MCAST_TTL": "7"}
+	s, err := Load(from(vars), nil)
+	require.ErrorIs(t, err, ErrInStore)
+	require.ErrorContains(t, err, "want 22 to 256 characters")
+	require.Equal(t, 7, s.TTL)
+	require.ErrorIs(t, s.Check(), ErrInStore)
+	_, err = SecretOf(from(vars))
+	require.ErrorIs(t, err, ErrInStore)
+
+	const secret = "correct-horse-battery-staple"
+	s, err = Load(from(vars), map[string]string{"MCAST_SECRET": secret})
+	require.NoError(t, err)
+	require.Equal(t, secret, s.Secret)
+	vars["MCAST_TTL"] = "x"
+	s, err = Load(from(vars), nil)
+	require.ErrorContains(t, err, "MCAST_TTL")
+	require.NotErrorIs(t, err, ErrInStore)
+	require.Zero(t, s)
+	require.Error(t, CheckSecret(InStore), "no secret is mistaken for it")
+}
+
 func TestSecretIsInNoCore(t *testing.T) {
 	coredumptest.By(t, func() {
 		_, err := Load(nil, map[string]string{"MCAST_SECRET": "correct-horse-battery-staple"})

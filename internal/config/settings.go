@@ -120,7 +120,7 @@ const LogOff = slog.Level(1 << 10)
 // Load takes each variable from overrides, else from lookup, else its default;
 // an empty value counts as not given. lookup has os.LookupEnv's form and may be
 // nil. The error names every bad variable, its value and what is allowed, and
-// every override that is not in the table.
+// every override that is not in the table. With ErrInStore come the settings, for those who need no secret.
 func Load(lookup func(string) (string, bool), overrides map[string]string) (Settings, error) {
 	var s Settings
 	var errs []error
@@ -160,10 +160,11 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 	if s.Secret != "" {
 		coredump.OmitHeap()
 	}
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(errs...)
+	if err != nil && !errors.Is(err, ErrInStore) {
 		return Settings{}, err
 	}
-	return s, nil
+	return s, err
 }
 
 // Set gives one variable a value in its own syntax; the empty text is its default. The error says
@@ -219,6 +220,9 @@ func (s *Settings) Check() error {
 			return fmt.Errorf("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them to be multicast, up to 239.255.255.255 or of ff00::/8",
 				s.Group, s.Subgroups, last)
 		}
+	}
+	if s.Secret == InStore { // last, so that who needs no secret knows that the rest is right
+		return ErrInStore
 	}
 	return nil
 }

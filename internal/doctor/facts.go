@@ -61,7 +61,7 @@ type Settings struct {
 	Set     map[string]string `json:"set"` // MCAST_*, and of others those that concern networks
 	Bad     string            `json:"bad"`
 	Unknown []string          `json:"unknown"`
-	// Secret tells secrets apart without giving them away (identity.Identity.Name); empty: there is none.
+	// Secret tells secrets apart without giving them away (identity.Identity.Name, or config.InStore); empty: there is none.
 	Secret string `json:"secret"`
 }
 

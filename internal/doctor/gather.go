@@ -131,12 +131,17 @@ func (g *gatherer) variables() {
 		value, ok := all[name]
 		return value, ok
 	}, nil)
-	if err != nil {
+	switch {
+	case errors.Is(err, config.ErrInStore):
+		s.Secret = config.InStore
+	case err != nil:
 		s.Bad = strings.ReplaceAll(err.Error(), "\n", "; ")
 		g.settings = config.Default()
 		g.settings.Interface = all["MCAST_IFACE"]
-	} else if s.Secret, err = digest(g.settings.Secret); err != nil {
-		s.Bad = err.Error()
+	default:
+		if s.Secret, err = digest(g.settings.Secret); err != nil {
+			s.Bad = err.Error()
+		}
 	}
 	g.Settings = s
 }

@@ -76,6 +76,14 @@ func TestSecret(t *testing.T) {
 	assert.Contains(t, object.String(), name)
 }
 
+// TestSecretInStore: that hosts are to take it from torch's store is nothing bad.
+func TestSecretInStore(t *testing.T) {
+	f := Gather(t.Context(), Options{Environ: []string{"MCAST_IFACE=lo", "MCAST_SECRET=store", "MCAST_ENCRYPT=1"}})
+	assert.Empty(t, f.Settings.Bad)
+	assert.Equal(t, "store", f.Settings.Secret)
+	assert.Equal(t, "(set)", f.Settings.Set["MCAST_SECRET"])
+}
+
 func TestHardware(t *testing.T) {
 	f := Facts{Links: []Link{
 		{

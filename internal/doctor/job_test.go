@@ -80,6 +80,8 @@ var jobSymptoms = []struct {
 		}
 		h[3].Settings.Secret = "fedcba9876543210"
 	}, "MCAST_SECRET", "0123456789abcdef, on host0, host1 and host2, set, with the digest fedcba9876543210, on host3", "the same on all hosts"},
+	{"secrets-differ", func(h []Facts, _ *Matrix) { h[1].Settings.Secret = "store" },
+		"MCAST_SECRET", "not set on host0, host2 and host3, set, to be taken from torch's store, on host1", "the same on all hosts"},
 	{"same-address-on-hosts", func(h []Facts, _ *Matrix) {
 		for i := range 2 {
 			h[i].Chosen.Address, eth0(&h[i]).IPv4 = "172.17.0.1", []string{"172.17.0.1/16"}

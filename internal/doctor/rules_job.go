@@ -90,6 +90,8 @@ func secretsDiffer(j *job) []Finding {
 			return "" // which is a finding of that host's
 		case s.Secret == "":
 			return "not set"
+		case s.Secret == config.InStore:
+			return "set, to be taken from torch's store,"
 		default:
 			return "set, with the digest " + s.Secret + ","
 		}

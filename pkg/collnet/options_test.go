@@ -94,6 +94,7 @@ func TestBadOptions(t *testing.T) {
 		{Options{Port: 80}, `Options.Port: "80" is not allowed: want 0 (derived from the job) or a whole number from 1024 to 65535`},
 		{Options{Switches: []string{"a:1", "b"}}, `Options.Switches: "a:1,b" is not allowed`},
 		{Options{Secret: "short"}, `Options.Secret: "..." is not allowed: want empty (everybody on the network is taken for a rank) or 22 to 256 characters`},
+		{Options{Secret: "store"}, `Options: MCAST_SECRET=store is for process groups of torch_mcast`},
 		{Options{Timeout: time.Millisecond}, `Options.Timeout: "1ms" is not allowed: want a duration from 100ms to 1h`},
 		{Options{Timeout: -time.Second}, `Options.Timeout: "-1s" is not allowed`},
 		{Options{JoinTimeout: time.Hour * 25}, `Options.JoinTimeout: "25h0m0s" is not allowed: want a duration from 100ms to 24h`},

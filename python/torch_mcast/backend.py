@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import connections, device, errors, profile, reduction, shared
+from . import connections, device, errors, profile, reduction, secret, shared
 from ._lib import StreamStruct
 from .capabilities import collective
 from .counters import Stats
@@ -86,7 +86,8 @@ class MulticastBackend(GlooBacked):
             blobs[:] = exchange(store, rank, size, blob, timeout)
             return blobs
 
-        self.group = Group(rank, size, self.options.lines(), meet, int(timeout.total_seconds() * 1000))
+        settings = secret.settings(self.options, store)
+        self.group = Group(rank, size, settings, meet, int(timeout.total_seconds() * 1000))
         # The store may hold what gloo wrote for processes that are dead, since torchrun keeps one over its
         # restarts. Blobs have random bits and are the same on all ranks, so they name this meeting alone.
         meeting = hashlib.sha256(b"".join(blobs)).hexdigest()[:16]
