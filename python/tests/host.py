@@ -91,7 +91,7 @@ if RANK == 0:
     os.environ["MCAST_FABRIC"] = "shm"
     peer = subprocess.Popen(
         [sys.executable, "-c", os.environ["PAIR_SCRIPT"]],
-        env=os.environ | {"PAIR_RANK": "1"}, stdin=subprocess.PIPE)
+        env=os.environ | {{"PAIR_RANK": "1"}}, stdin=subprocess.PIPE)
 dist.init_process_group("mcast", store=dist.FileStore(os.environ["PAIR_STORE"], 2), rank=RANK,
                         world_size=2, timeout=timedelta(seconds=100))
 """
