@@ -396,7 +396,7 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
 			m.Report(&Fault{Kind: FaultKind(payload[0]), Rank: rank, Text: string(payload[1:])})
 		}
 	case leave:
-		if len(payload) == 16 && rank < m.size {
+		if len(payload) == 16 && rank < m.size && rank != m.rank { // nobody else can say that this one leaves
 			m.noteLeaving(rank, Posted{binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])})
 		}
 	case notice:
