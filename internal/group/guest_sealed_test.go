@@ -21,7 +21,7 @@ func TestVerbsSealed(t *testing.T) {
 			})
 			require.Equal(t, "verbs", g[0].Info().Fabric)
 			const n = 100_000
-			each(t, len(g), func(r int) error { return eachOperation(g[r], n) })
+			each(t, len(g), func(r int) error { return eachOperation(g[r], 20_000) })
 			each(t, len(g), func(r int) error {
 				result := make([]byte, len(g)*n)
 				m, err := g[r].Register(result)

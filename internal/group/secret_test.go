@@ -20,6 +20,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -107,6 +108,22 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 	})
 	each(t, p, func(r int) error { return groups[r].Barrier() })
 	each(t, p, func(r int) error { return groups[r].Close() })
+}
+
+// TestSlowProof: who takes longer over the proof of the secret than over a greeting in the clear is not turned away.
+func TestSlowProof(t *testing.T) {
+	eps, blobs := openAll(t, 2, withSecret)
+	a, err := newAgreement(eps[0].opts, blobs)
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(eps[1].lobby.port())).String())
+	require.NoError(t, err)
+	time.Sleep(3 * acceptor.Patience / 2)
+	_, err = greet(t.Context(), eps[0].lobby.identity, c, a, wire.PurposeMesh, 1)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	for _, e := range eps {
+		e.Close()
+	}
 }
 
 // Whoever listens where a rank should, knows its key and not the secret is not taken for it: what he hears is no

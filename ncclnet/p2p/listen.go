@@ -28,12 +28,9 @@ type Listener struct {
 	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
 
-// How long a connection may take over its greeting. Longer than acceptor.Patience, for nobody connects again; with a
-// secret both ends compute, and where hundreds come at once they wait for a core.
-const (
-	greetTime  = 5 * time.Second
-	secretTime = 20 * time.Second
-)
+// greetTime is how long a connection may take over its greeting without a secret. Longer than acceptor.Patience, for nobody
+// connects again.
+const greetTime = 5 * time.Second
 
 var errSlow = errors.New("the timeout for a connection is over")
 
@@ -78,7 +75,7 @@ func Listen(o Options) (*Listener, error) {
 	}
 	patience := greetTime
 	if o.Identity != nil {
-		patience = secretTime
+		patience = acceptor.ProofPatience
 	}
 	go acceptor.Serve(t, min(patience, o.Timeout), l.greetLane)
 	if l.unix != nil {

@@ -14,6 +14,9 @@ const (
 	// Patience is how long a connection may take over its greeting where whoever is closed connects
 	// again.
 	Patience = time.Second
+	// ProofPatience is that where a secret is proven: both ends compute, and where hundreds come at once they wait for a core. Whoever
+	// was closed for that would only compute again.
+	ProofPatience = 20 * time.Second
 	// limit is how many connections that have not greeted are open, the one accepted last included.
 	limit = 64
 	// leastAge divides patience: so old the oldest of them must be to be closed for the sake of a
@@ -22,6 +25,14 @@ const (
 	// retry is the pause after a failure to accept: out of descriptors, perhaps only for now.
 	retry = 10 * time.Millisecond
 )
+
+// PatienceFor returns how long a connection may take over its greeting, with a secret or without.
+func PatienceFor(secret bool) time.Duration {
+	if secret {
+		return ProofPatience
+	}
+	return Patience
+}
 
 // Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine
 // of its own. It reads the greeting, within patience, and calls proven if that is right: the
