@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -46,7 +47,15 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 		if c.Directory != "" {
 			return nil, errors.New("--hosts and --directory are not allowed together: a host's `mcast metrics` has its own --directory")
 		}
-		return func() ([]watch.Rank, []error) { return watch.Fetch(ctx, c.Hosts) }, nil
+		secret, err := config.SecretOf(os.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		remote, err := watch.NewRemote(secret)
+		if err != nil {
+			return nil, err
+		}
+		return func() ([]watch.Rank, []error) { return remote.Fetch(ctx, c.Hosts) }, nil
 	}
 	return c.closely()
 }

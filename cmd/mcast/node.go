@@ -18,7 +18,10 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // node is an aggregation node that this process has started for a run.
@@ -115,9 +118,19 @@ func (n *node) end() (nodeUse, error) {
 // summed reads from the node's metrics how many bytes of contributions it has
 // taken. When the job has gone, the figure is final.
 func (n *node) summed() (bytes float64, err error) {
+	secret, err := config.SecretOf(os.LookupEnv) // the node has the environment of this process
+	if err != nil {
+		return 0, err
+	}
+	pages, err := identity.NewPages(secret, 1)
+	if err != nil {
+		return 0, err
+	}
+	client := httpd.Client(pages)
+	client.Timeout = grace
 	for try := 0; ; try++ {
 		jobs := 0.0
-		if bytes, jobs, err = scrape(n.metrics); err != nil || jobs == 0 || try == 100 {
+		if bytes, jobs, err = scrape(client, n.metrics); err != nil || jobs == 0 || try == 100 {
 			return bytes, err
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -125,8 +138,7 @@ func (n *node) summed() (bytes float64, err error) {
 }
 
 // scrape reads the metrics at a URL.
-func scrape(url string) (summed, jobs float64, err error) {
-	client := http.Client{Timeout: grace}
+func scrape(client *http.Client, url string) (summed, jobs float64, err error) {
 	response, err := client.Get(url)
 	if err != nil {
 		return 0, 0, err

@@ -205,7 +205,7 @@ mcast_switch_jobs 3
 `)
 	}))
 	defer server.Close()
-	summed, jobs, err := scrape(server.URL)
+	summed, jobs, err := scrape(server.Client(), server.URL)
 	require.NoError(t, err)
 	require.Equal(t, [2]float64{1500024, 3}, [2]float64{summed, jobs})
 }

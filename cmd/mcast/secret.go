@@ -1,15 +1,44 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-type secretCommand struct{}
+// secretCommand prints a secret, or what is derived from one.
+type secretCommand struct {
+	Metrics bool `help:"Print, of the secret that MCAST_SECRET (or MCAST_SECRET_FILE) is, the certificate and key by which Prometheus reads metrics."`
+}
 
-// Run prints a secret that did not exist before.
-func (secretCommand) Run() error {
+// Run prints a secret that did not exist before, or those.
+func (c *secretCommand) Run() error {
+	if c.Metrics {
+		return printPages()
+	}
 	_, err := fmt.Println(identity.NewSecret())
+	return err
+}
+
+func printPages() error {
+	secret, err := config.SecretOf(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	if secret == "" {
+		return errors.New("--metrics: neither MCAST_SECRET nor MCAST_SECRET_FILE is set, and without a secret there is nothing to prove: metrics are read by HTTP")
+	}
+	pages, err := identity.NewPages(secret, 1)
+	if err != nil {
+		return err
+	}
+	text, err := pages.PEM()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(text)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // switchCommand is the command line of `mcast switch`.
@@ -38,7 +40,7 @@ type switchCommand struct {
 	Members      int             `default:"4096" placeholder:"n" help:"Connections of members of all jobs. Default: ${default}."`
 	JoinTimeout  time.Duration   `default:"30s" placeholder:"d" help:"How long a job waits for the last of its ranks. Default: ${default}."`
 	DrainTimeout time.Duration   `default:"30s" placeholder:"d" help:"After SIGTERM: how long members have to leave. Default: ${default}."`
-	HTTP         string          `name:"http" placeholder:"host:port" help:"Serve /metrics for Prometheus and /healthz here. Default: nowhere."`
+	HTTP         string          `name:"http" placeholder:"host:port" help:"Serve /metrics for Prometheus and /healthz here; with a secret, by HTTPS, and /metrics for who proves MCAST_SECRET (mcast secret --metrics). Default: nowhere."`
 	JSON         bool            `name:"json" help:"Log JSON objects instead of text."`
 }
 
@@ -53,7 +55,11 @@ func (c *switchCommand) Run() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	secrets, err := c.secrets(os.LookupEnv)
+	own, err := config.SecretOf(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	secrets, err := c.secrets(own)
 	if err != nil {
 		return err
 	}
@@ -70,7 +76,7 @@ func (c *switchCommand) Run() error {
 	}
 	defer func() { _ = s.Close() }()
 	if c.HTTP != "" {
-		stop, err := serveHTTP("http", c.HTTP, s.Handler(), log)
+		stop, err := serveHTTP("http", c.HTTP, s.Handler(), own, log)
 		if err != nil {
 			return err
 		}
@@ -123,14 +129,17 @@ func (c *switchCommand) drain(s *switchd.Server, signals chan os.Signal, log *sl
 	return err
 }
 
-// secrets reads --secrets, or else MCAST_SECRET or MCAST_SECRET_FILE.
-func (c *switchCommand) secrets(lookup func(string) (string, bool)) (session.Secrets, error) {
+// secrets reads --secrets; without it members prove the switch's own secret, if it has one. That opens --http in either
+// case: what is there is of all tenants.
+func (c *switchCommand) secrets(own string) (session.Secrets, error) {
+	if c.Secrets == "" && own == "" {
+		return nil, nil
+	}
 	if c.Secrets == "" {
-		one, err := config.SecretOf(lookup)
-		if one == "" || err != nil {
-			return nil, err
-		}
-		return session.Secrets{{Text: one}}, nil
+		return session.Secrets{{Text: own}}, nil
+	}
+	if c.HTTP != "" && own == "" {
+		return nil, errors.New("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: who knows it may read what is there, of all tenants")
 	}
 	file, err := os.Open(c.Secrets)
 	if err != nil {
@@ -150,14 +159,24 @@ func loopback(bind string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// serveHTTP serves until stop is called.
-func serveHTTP(flag, at string, handler http.Handler, log *slog.Logger) (stop func(), err error) {
+// coresATurn is how many cores there are for each that is busy with the cryptography of those who ask for pages.
+const coresATurn = 8
+
+// serveHTTP serves who proves the secret, or everybody if there is none, until stop is called.
+func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.Logger) (stop func(), err error) {
+	pages, err := identity.NewPages(secret, max(1, runtime.NumCPU()/coresATurn))
+	if err != nil {
+		return nil, err
+	}
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
-	log.Info("metrics", "url", fmt.Sprintf("http://%v/metrics", ln.Addr()))
-	return httpd.Serve(ln, handler), nil
+	if pages == nil && !loopback(at) {
+		log.Warn("everybody who reaches this address may read what is there; see MCAST_SECRET", flag, at)
+	}
+	log.Info("metrics", "url", fmt.Sprintf("%s://%v/metrics", httpd.Scheme(pages), ln.Addr()))
+	return httpd.Serve(ln, handler, pages), nil
 }
 
 // byteSize is a flag such as 64MiB.

@@ -61,7 +61,13 @@ type process struct {
 
 func runSwitch(t *testing.T, vars []string, args ...string) *process {
 	t.Helper()
-	cmd, _, _ := mcast(t, vars, append([]string{"switch", "--bind", "127.0.0.1:0"}, args...)...)
+	return background(t, vars, append([]string{"switch", "--bind", "127.0.0.1:0"}, args...)...)
+}
+
+// background starts a mcast that runs until a signal.
+func background(t *testing.T, vars []string, args ...string) *process {
+	t.Helper()
+	cmd, _, _ := mcast(t, vars, args...)
 	cmd.Stdout, cmd.Stderr = nil, nil
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -80,14 +86,14 @@ func (p *process) wait(t *testing.T) error {
 	case err := <-p.exited:
 		return err
 	case <-time.After(time.Minute):
-		require.Fail(t, "the switch goes on")
+		require.Fail(t, "it goes on")
 		return nil
 	}
 }
 
-func get(t *testing.T, url string) (status int, body string) {
+func get(t *testing.T, client *http.Client, url string) (status int, body string) {
 	t.Helper()
-	r, err := http.Get(url)
+	r, err := client.Get(url)
 	require.NoError(t, err)
 	defer func() { _ = r.Body.Close() }()
 	text, err := io.ReadAll(r.Body)
@@ -100,7 +106,8 @@ func TestSwitch(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(`{"workers": 2, "memory": 67108864, "rate": "10Gbit/s", "drain-timeout": "50s", "json": true}`), 0o600))
 	p := runSwitch(t, []string{"MCAST_SECRET=correct-horse-battery-staple"}, "--config", file, "--http", "127.0.0.1:0")
 	addr := p.out.match(t, `^listening on (.*)$`)
-	metrics := p.err.match(t, `"url":"([^"]*)"`)
+	metrics := p.err.match(t, `"url":"(https:[^"]*)"`)
+	scraper := prometheusOf(t, "correct-horse-battery-staple")
 
 	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse-battery-staple", Timeout: time.Minute})
 	require.NoError(t, err)
@@ -111,18 +118,20 @@ func TestSwitch(t *testing.T) {
 	require.NoError(t, switchtest.Equal(send, recv))
 
 	require.Eventually(t, func() bool {
-		status, text := get(t, metrics)
+		status, text := get(t, scraper, metrics)
 		require.Equal(t, http.StatusOK, status)
 		return strings.Contains(text, "mcast_switch_jobs 1") && regexp.MustCompile(`(?m)^mcast_switch_summed_bytes_total\{worker="1"\} [1-9]`).MatchString(text)
 	}, time.Minute, 10*time.Millisecond)
 	health := strings.TrimSuffix(metrics, "metrics") + "healthz"
-	status, _ := get(t, health)
+	status, _ := get(t, http.DefaultClient, strings.Replace(health, "https", "http", 1)) // as who probes it does, without a secret
 	require.Equal(t, http.StatusOK, status)
+	status, _ = get(t, http.DefaultClient, strings.Replace(metrics, "https", "http", 1))
+	require.Equal(t, http.StatusUnauthorized, status)
 
 	require.NoError(t, p.signal(syscall.SIGTERM))
 	<-rank.Session.Lost()
 	require.ErrorIs(t, rank.Session.Err(), session.ErrDraining)
-	status, _ = get(t, health)
+	status, _ = get(t, scraper, health)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	_, err = session.Dial(t.Context(), addr, session.Hello{Job: 2, Ranks: 1, Secret: "correct-horse-battery-staple"})
 	require.ErrorContains(t, err, "drains")
@@ -199,9 +208,39 @@ func TestSwitchReportsBadInput(t *testing.T) {
 	}
 }
 
+// TestSwitchOfTenants: what --http serves is of all of them, so it is for who knows the switch's own secret, and without
+// one there is none.
+func TestSwitchOfTenants(t *testing.T) {
+	const tenant, own = "the-secret-of-a-tenant-of-it", "the-secret-of-the-switch-itself"
+	file := filepath.Join(t.TempDir(), "secrets")
+	require.NoError(t, os.WriteFile(file, []byte("one "+tenant+"\n"), 0o600))
+	cmd, _, stderr := mcast(t, nil, "switch", "--bind", "127.0.0.1:0", "--secrets", file, "--http", "127.0.0.1:0")
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE")
+
+	p := runSwitch(t, []string{"MCAST_SECRET=" + own}, "--secrets", file, "--http", "127.0.0.1:0")
+	metrics := p.err.match(t, `url=(https:\S*)`)
+	at := p.out.match(t, `^listening on (.*)$`)
+	status, text := get(t, prometheusOf(t, own), metrics)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "mcast_switch_jobs 0")
+	trusting := shown(t, tenant)
+	trusting.InsecureSkipVerify = true
+	status, _ = get(t, clientOf(trusting), metrics)
+	require.Equal(t, http.StatusUnauthorized, status)
+	_, err := session.Dial(t.Context(), at, session.Hello{Job: 1, Ranks: 1, Secret: own})
+	require.ErrorContains(t, err, "the switch does not know this secret")
+	s, err := session.Dial(t.Context(), at, session.Hello{Job: 1, Ranks: 1, Secret: tenant, Timeout: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, s.Close(nil))
+	require.NoError(t, p.signal(syscall.SIGTERM))
+	require.NoError(t, p.wait(t))
+}
+
 func TestSwitchWarnsWhenOpenToAll(t *testing.T) {
-	p := runSwitch(t, nil, "--bind", "0.0.0.0:0")
-	p.err.match(t, `(everybody who reaches this address)`)
+	p := runSwitch(t, nil, "--bind", "0.0.0.0:0", "--http", "0.0.0.0:0")
+	p.err.match(t, `(everybody who reaches this address) may use the switch`)
+	p.err.match(t, `(everybody who reaches this address) may read what is there; see MCAST_SECRET" http=0.0.0.0:0`)
 	p.out.match(t, `^listening on (.*)$`)
 	require.NoError(t, p.signal(syscall.SIGTERM))
 	require.NoError(t, p.wait(t))

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -23,6 +24,7 @@ type topCommand struct {
 	JSON     bool          `name:"json" help:"One JSON object a rank and interval, a line each."`
 	Switch   []string      `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
 	watchFlags
+	remote   *watch.Remote
 	switches [2][]watch.Switch // before and now
 }
 
@@ -34,6 +36,15 @@ func (c *topCommand) Run() error {
 	look, err := c.look()
 	if err != nil {
 		return err
+	}
+	if len(c.Switch) > 0 {
+		secret, err := config.SecretOf(os.LookupEnv)
+		if err != nil {
+			return err
+		}
+		if c.remote, err = watch.NewRemote(secret); err != nil {
+			return err
+		}
 	}
 	ctx, stop := untilSignal()
 	defer stop()
@@ -56,7 +67,7 @@ func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []err
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	before, _ := look()
-	c.switches[1] = watch.LookAtSwitches(c.Switch)
+	c.switches[1] = c.remote.Switches(c.Switch)
 	for {
 		select {
 		case <-tick.C:
@@ -64,7 +75,7 @@ func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []err
 			return nil
 		}
 		now, errs := look()
-		c.switches = [2][]watch.Switch{c.switches[1], watch.LookAtSwitches(c.Switch)}
+		c.switches = [2][]watch.Switch{c.switches[1], c.remote.Switches(c.Switch)}
 		if err := show(watch.Between(before, now), errs); err != nil || c.Once {
 			return err
 		}

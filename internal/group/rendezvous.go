@@ -33,7 +33,7 @@ const (
 	greetingSize  = 28
 	answerSize    = 16
 	maxRanks      = 1 << 16
-	maxPart       = 64 << 10
+	maxPart       = 16 << 10 // of 64 strangers a MiB
 	// A rank that takes longer than this to read rank 0's answer does without.
 	answerPatience = 5 * time.Second
 	redialEvery    = 50 * time.Millisecond

@@ -340,7 +340,7 @@ func TestRendezvousArguments(t *testing.T) {
 		{0, 0, nil, "size 0 is not allowed: want 1 to 65536"},
 		{2, 2, nil, "rank 2 is not allowed: want 0 to 1"},
 		{-1, 2, nil, "rank -1 is not allowed"},
-		{0, 2, make([]byte, maxPart+1), "a blob of 65537 bytes is not allowed"},
+		{0, 2, make([]byte, maxPart+1), "a blob of 16385 bytes is not allowed"},
 	} {
 		_, err := Rendezvous(t.Context(), "127.0.0.1:1", c.rank, c.size, c.blob)
 		require.ErrorContains(t, err, c.want)
@@ -358,6 +358,13 @@ func TestListenAddr(t *testing.T) {
 	} {
 		require.Equal(t, want, listenAddr(addr))
 	}
+}
+
+// TestGreetingOfAStranger claims more than there is room for.
+func TestGreetingOfAStranger(t *testing.T) {
+	var g greeting
+	require.NoError(t, g.read(bytes.NewReader(putGreeting(greeting{blob: make([]byte, maxPart)}))))
+	require.Equal(t, errStranger, g.read(bytes.NewReader(putGreeting(greeting{blob: make([]byte, maxPart+1)}))))
 }
 
 func FuzzGreeting(f *testing.F) {

@@ -64,7 +64,7 @@ func TestServe(t *testing.T) {
 		stop := httpd.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			inside.Add(1)
 			<-release
-		}))
+		}), nil)
 		defer stop()
 		var all sync.WaitGroup
 		for range clients {

@@ -1,5 +1,6 @@
-// Package httpd serves what is made for whoever asks: metrics for Prometheus, and the like. Strangers may ask, too, and
-// cost little: a page is made now and then for all of them, connections are few, and none stays.
+// Package httpd serves what is made for whoever asks: metrics for Prometheus, and the like; where there is a secret, for
+// who proves that he knows it. Strangers may ask, too, and cost little: a page is made now and then for all of them,
+// connections are few, and none stays.
 package httpd
 
 import (

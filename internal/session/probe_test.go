@@ -36,8 +36,8 @@ func (e *echo) Datagram(head, payload []byte) {
 		return
 	}
 	h.Job, h.Slot = e.job, uint32(len(payload))
-	for _, answer := range [][]byte{nil, payload} {
-		if len(answer) > e.down {
+	for i, answer := range [][]byte{nil, payload} {
+		if len(answer) > e.down || i > 0 && len(answer) == 0 {
 			continue
 		}
 		_, ok := e.seals.Add(e.batch, &h, answer)

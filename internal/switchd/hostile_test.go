@@ -70,6 +70,42 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// TestNobodyGetsMoreBack than he has sent, who forges a member's address: with a secret nothing, and without one as many
+// datagrams as probes that are empty. A probe with a payload has its header once more.
+func TestNobodyGetsMoreBack(t *testing.T) {
+	const batches, batch, payload = 10, 50, 1000
+	for _, word := range []string{"", secret} {
+		t.Run("secret "+word, func(t *testing.T) {
+			s := start(t, Config{Workers: 1, Chunk: 1024, Secrets: secrets(word)})
+			members := join(t, 2, at(s), func(h *session.Hello) { h.Secret = word })
+			forged := make([]byte, wire.SlotSize)
+			if word != "" {
+				forged = make([]byte, wire.SlotSize+payload)
+			}
+			h := wire.Slot{Kind: wire.Echo, Job: members[0].Terms.Job}
+			h.Put(forged)
+			begun := s.Stats()
+			for sent := range batches { // of which each fits into the node's queue
+				for range batch {
+					_, err := unix.Write(members[0].Session.Sockets()[0].FD(), forged)
+					require.NoError(t, err)
+				}
+				require.Eventually(t, func() bool {
+					return s.Stats().BytesIn-begun.BytesIn >= uint64((sent+1)*batch*len(forged))
+				}, patience, time.Millisecond)
+			}
+			ended := s.Stats()
+			in, out := ended.BytesIn-begun.BytesIn, ended.BytesOut-begun.BytesOut
+			if word == "" {
+				require.InDelta(t, in, out, batch*wire.SlotSize, "what the node says by itself is in it")
+			} else {
+				require.Less(t, out, uint64(batch*wire.SlotSize))
+				require.EqualValues(t, batches*batch, ended.BadTags)
+			}
+		})
+	}
+}
+
 // TestStrangers sends a member's datagrams to the node's port from another socket.
 func TestStrangers(t *testing.T) {
 	s := start(t, Config{Workers: 1})

@@ -100,7 +100,7 @@ func (s *Server) Handler() http.Handler {
 	registry.MustRegister(&collector{s})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", httpd.Page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), oldPage))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+httpd.HealthPath, func(w http.ResponseWriter, _ *http.Request) {
 		if s.Draining() {
 			http.Error(w, "draining", http.StatusServiceUnavailable)
 			return

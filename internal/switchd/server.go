@@ -56,6 +56,7 @@ func Start(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Log = boundLines(c.Log)
 	ring, err := c.Secrets.Ring(max(1, runtime.NumCPU()/coresAProof))
 	if err != nil {
 		return nil, fmt.Errorf("switch: %w", err)

@@ -56,7 +56,7 @@ func TestRanksOfAHostAreFetched(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	silent := httptest.NewServer(nil)
 	silent.Close()
-	ranks, errs := Fetch(t.Context(), []string{host, strings.TrimPrefix(silent.URL, "http://")})
+	ranks, errs := remote(t, "").Fetch(t.Context(), []string{host, strings.TrimPrefix(silent.URL, "http://")})
 	require.Len(t, errs, 2)
 	require.ErrorContains(t, errs[0], "a process is stopped")
 	r.Host = host
@@ -64,6 +64,6 @@ func TestRanksOfAHostAreFetched(t *testing.T) {
 
 	old := httptest.NewServer(nil) // that knows no such page
 	defer old.Close()
-	_, errs = Fetch(t.Context(), []string{strings.TrimPrefix(old.URL, "http://")})
+	_, errs = remote(t, "").Fetch(t.Context(), []string{strings.TrimPrefix(old.URL, "http://")})
 	require.ErrorContains(t, errs[0], "404 Not Found: want 200 OK of `mcast metrics --listen` of this version")
 }

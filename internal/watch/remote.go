@@ -3,12 +3,16 @@ package watch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // RanksPath is where `mcast metrics --listen` serves the ranks of its host, with what the kernel says of them.
@@ -39,8 +43,44 @@ func Serve(look func() ([]Rank, []error)) http.Handler {
 	})
 }
 
+// Remote asks hosts and switches over the network, as one who knows a secret, or none. Any goroutine may use it.
+type Remote struct {
+	client *http.Client
+	scheme string
+}
+
+// NewRemote returns that of a secret, which may be empty.
+func NewRemote(secret string) (*Remote, error) {
+	pages, err := identity.NewPages(secret, 1)
+	if err != nil {
+		return nil, err
+	}
+	return &Remote{httpd.Client(pages), httpd.Scheme(pages)}, nil
+}
+
+var (
+	errNoSecret   = errors.New("it has MCAST_SECRET (or MCAST_SECRET_FILE) and this command has none; want the same")
+	errOnlySecret = errors.New("this command has MCAST_SECRET (or MCAST_SECRET_FILE) and it has none; want the same")
+)
+
+// get asks for a page of a host:port. The answer's body is the caller's to close.
+func (r *Remote) get(ctx context.Context, at, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.scheme+"://"+at+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := r.client.Do(request)
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return nil, errOnlySecret
+	}
+	if err == nil && answer.StatusCode == http.StatusUnauthorized {
+		return nil, errors.Join(errNoSecret, answer.Body.Close())
+	}
+	return answer, err
+}
+
 // Fetch asks hosts, by name or name:port, for their ranks, and says why others could not be seen.
-func Fetch(ctx context.Context, hosts []string) (ranks []Rank, errs []error) {
+func (r *Remote) Fetch(ctx context.Context, hosts []string) (ranks []Rank, errs []error) {
 	type outcome struct {
 		ranksOf
 		err error
@@ -49,7 +89,7 @@ func Fetch(ctx context.Context, hosts []string) (ranks []Rank, errs []error) {
 	for i, host := range hosts {
 		outcomes[i] = make(chan outcome, 1)
 		go func() {
-			said, err := fetch(ctx, host)
+			said, err := r.fetch(ctx, host)
 			outcomes[i] <- outcome{said, err}
 		}()
 	}
@@ -71,9 +111,6 @@ func Fetch(ctx context.Context, hosts []string) (ranks []Rank, errs []error) {
 	return ranks, errs
 }
 
-// client goes to hosts of the cluster, never by HTTP_PROXY: a proxy leads out of it.
-var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: fetchWithin}
-
 // withPort adds the usual port to a name or address that has none; an IPv6 address may be in brackets.
 func withPort(host string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
@@ -82,15 +119,10 @@ func withPort(host string) string {
 	return net.JoinHostPort(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), port)
 }
 
-func fetch(ctx context.Context, host string) (said ranksOf, err error) {
-	host = withPort(host)
+func (r *Remote) fetch(ctx context.Context, host string) (said ranksOf, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+RanksPath, nil)
-	if err != nil {
-		return said, err
-	}
-	answer, err := client.Do(request)
+	answer, err := r.get(ctx, withPort(host), RanksPath)
 	if err != nil {
 		return said, err
 	}

@@ -1,10 +1,14 @@
 package watch
 
 import (
+	"net"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 func TestWithPort(t *testing.T) {
@@ -16,9 +20,53 @@ func TestWithPort(t *testing.T) {
 	}
 }
 
+func remote(t *testing.T, secret string) *Remote {
+	t.Helper()
+	r, err := NewRemote(secret)
+	require.NoError(t, err)
+	return r
+}
+
 // TestNoProxy: clusters set HTTP_PROXY for what is outside.
 func TestNoProxy(t *testing.T) {
-	transport, ours := client.Transport.(*http.Transport)
-	require.True(t, ours) // else it is http.DefaultTransport, which asks the environment
-	require.Nil(t, transport.Proxy)
+	for _, secret := range []string{"", identity.NewSecret()} {
+		transport, ours := remote(t, secret).client.Transport.(*http.Transport)
+		require.True(t, ours) // else it is http.DefaultTransport, which asks the environment
+		require.Nil(t, transport.Proxy)
+	}
+}
+
+// TestFetchWithSecret: who has the host's sees its ranks; others are told what is wrong.
+func TestFetchWithSecret(t *testing.T) {
+	secret := identity.NewSecret()
+	serve := func(secret string) string {
+		pages, err := identity.NewPages(secret, 1)
+		require.NoError(t, err)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		mux := http.NewServeMux()
+		mux.Handle("GET "+RanksPath, Serve(func() ([]Rank, []error) { return []Rank{{PID: 7}}, nil }))
+		t.Cleanup(httpd.Serve(ln, mux, pages))
+		return ln.Addr().String()
+	}
+	open, closed := serve(""), serve(secret)
+	for _, c := range []struct{ at, secret, want string }{
+		{open, "", ""},
+		{closed, secret, ""},
+		{closed, "", "it has MCAST_SECRET (or MCAST_SECRET_FILE) and this command has none"},
+		{open, secret, "this command has MCAST_SECRET (or MCAST_SECRET_FILE) and it has none"},
+		{closed, identity.NewSecret(), "the other end has another MCAST_SECRET"},
+	} {
+		ranks, errs := remote(t, c.secret).Fetch(t.Context(), []string{c.at})
+		if c.want == "" {
+			require.Empty(t, errs)
+			require.Len(t, ranks, 1)
+			require.Equal(t, 7, ranks[0].PID)
+			continue
+		}
+		require.Empty(t, ranks)
+		require.Len(t, errs, 1)
+		require.ErrorContains(t, errs[0], c.want)
+		require.ErrorContains(t, remote(t, c.secret).Switches([]string{c.at})[0].Err, c.want)
+	}
 }

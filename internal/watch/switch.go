@@ -29,13 +29,13 @@ type Switch struct {
 	workers []map[string]float64 // those of each worker
 }
 
-// LookAtSwitches asks switches for their metrics, where their --http listens.
-func LookAtSwitches(addresses []string) []Switch {
+// Switches asks switches for their metrics, where their --http listens.
+func (r *Remote) Switches(addresses []string) []Switch {
 	all := make([]Switch, len(addresses))
 	done := make(chan struct{})
 	for i, at := range addresses {
 		go func() {
-			all[i] = lookAtSwitch(at)
+			all[i] = r.lookAtSwitch(at)
 			done <- struct{}{}
 		}()
 	}
@@ -45,33 +45,28 @@ func LookAtSwitches(addresses []string) []Switch {
 	return all
 }
 
-func lookAtSwitch(at string) Switch {
+func (r *Remote) lookAtSwitch(at string) Switch {
 	s := Switch{At: at, when: time.Now(), total: map[string]float64{}}
 	ctx, cancel := context.WithTimeout(context.Background(), switchPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", nil)
-	if err != nil {
-		s.Err = err
-		return s
-	}
-	answer, err := client.Do(request)
+	answer, err := r.get(ctx, at, "/metrics")
 	if err != nil {
 		s.Err = err
 		return s
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		s.Err = fmt.Errorf("http://%s/metrics: %s", at, answer.Status)
+		s.Err = fmt.Errorf("%s://%s/metrics: %s", r.scheme, at, answer.Status)
 		return s
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(io.LimitReader(answer.Body, mostMetrics))
 	if err != nil {
-		s.Err = fmt.Errorf("http://%s/metrics: %w", at, err)
+		s.Err = fmt.Errorf("%s://%s/metrics: %w", r.scheme, at, err)
 		return s
 	}
 	if families["mcast_switch_jobs"] == nil {
-		s.Err = fmt.Errorf("http://%s/metrics are not those of mcast switch", at)
+		s.Err = fmt.Errorf("%s://%s/metrics are not those of mcast switch", r.scheme, at)
 		return s
 	}
 	for name, f := range families {

@@ -40,7 +40,8 @@ mcast_switch_received_bytes_total{worker="1000000000"} 5
 	stranger := httptest.NewServer(http.NotFoundHandler())
 	defer stranger.Close()
 	at := []string{strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(stranger.URL, "http://")}
-	before, now := LookAtSwitches(at), LookAtSwitches(at)
+	r := remote(t, "")
+	before, now := r.Switches(at), r.Switches(at)
 	now[0].when = before[0].when.Add(2 * time.Second)
 	lines := SwitchTable(before, now)
 	require.Equal(t, "switch "+at[0]+": 2 job(s) of 8 member(s), 3.0 MiB of slots, 3 refused", lines[1])
@@ -49,7 +50,7 @@ mcast_switch_received_bytes_total{worker="1000000000"} 5
 	require.Equal(t, []string{"", "switch " + at[1] + " does not answer: http://" + at[1] + "/metrics: 404 Not Found"}, lines[5:])
 
 	looks = 0 // it has begun anew
-	again := LookAtSwitches(at)
+	again := r.Switches(at)
 	again[0].when = now[0].when.Add(time.Second)
 	require.Regexp(t, `^ +0 \| +2\.000`, SwitchTable(now, again)[3])
 }
@@ -61,7 +62,7 @@ func TestSwitchItself(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
-	look := LookAtSwitches([]string{strings.TrimPrefix(server.URL, "http://")})[0]
+	look := remote(t, "").Switches([]string{strings.TrimPrefix(server.URL, "http://")})[0]
 	require.NoError(t, look.Err)
 	require.NotEmpty(t, look.workers)
 	for _, name := range []string{

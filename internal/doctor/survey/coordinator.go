@@ -1,10 +1,13 @@
 package survey
 
 import (
+	"bytes"
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -83,15 +86,20 @@ func (m *meeting) close() {
 // welcome takes those who open with a proper hello.
 func (m *meeting) welcome() {
 	acceptor.Serve(m.tcp, helloTime, func(conn net.Conn, proven func() bool) {
-		h, l, err := readHello(conn)
-		if err != nil || h.Magic != magic {
+		want := opening(m.o.Token)
+		said := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, said); err != nil {
 			return
 		}
-		if !proves(h.Magic, h.Token, m.o.Token) {
-			_ = l.out.Encode(order{Do: doRefuse})
+		if subtle.ConstantTimeCompare(said, want) != 1 {
+			if bytes.HasPrefix(said, []byte(`{"magic":"`+magic)) {
+				_ = newLink(conn).out.Encode(order{Do: doRefuse})
+				_, _ = io.Copy(io.Discard, conn) // what is left unread would have it reset, and the answer lost
+			}
 			return
 		}
-		if proven() {
+		h, l, err := readHello(conn, said)
+		if err == nil && proven() {
 			g := &guest{link: l, hello: h}
 			if at := h.Place.Address; at.IsValid() && !m.o.Secret && !shows(conn, at) {
 				g.from = plain(conn.RemoteAddr())

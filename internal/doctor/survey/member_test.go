@@ -23,7 +23,7 @@ func TestAHostWaitsForOthers(t *testing.T) {
 			_, err := m.obey(t.Context(), here)
 			obeyed <- err
 		}()
-		_, l, err := readHello(there)
+		_, l, err := readHello(there, nil)
 		require.NoError(t, err)
 		time.Sleep(m.o.Wait)
 		_, err = l.ask(order{Do: doCount}, margin)
@@ -48,7 +48,7 @@ func TestAHostComesAgain(t *testing.T) {
 			if !assert.NoError(t, err) {
 				return
 			}
-			h, l, err := readHello(conn)
+			h, l, err := readHello(conn, nil)
 			assert.NoError(t, err)
 			visits <- h.Visit
 			for _, o := range orders {

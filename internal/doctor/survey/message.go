@@ -1,9 +1,11 @@
 package survey
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -25,7 +27,7 @@ const (
 	maxHosts = 1 << 12
 )
 
-// hello is what a host says when it comes.
+// hello is what a host says when it comes, in this order: see opening.
 type hello struct {
 	Magic string       `json:"magic"`
 	Token string       `json:"token"`
@@ -101,10 +103,16 @@ func newLink(conn net.Conn) *link {
 	return &link{Conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
 }
 
-// readHello reads the first message of somebody who may be a stranger, and returns what the
-// connection is good for after it.
-func readHello(conn net.Conn) (h hello, l *link, err error) {
-	bounded := &io.LimitedReader{R: conn, N: maxHello}
+// opening is what a hello with a token begins with: of who has not said it nothing more is kept.
+func opening(token string) []byte {
+	word, _ := json.Marshal(token) // of a string there is no error
+	return fmt.Appendf(nil, `{"magic":"%s","token":%s,`, magic, word)
+}
+
+// readHello reads the first message of somebody who may be a stranger, the beginning of which he has said already, and
+// returns what the connection is good for after it.
+func readHello(conn net.Conn, said []byte) (h hello, l *link, err error) {
+	bounded := &io.LimitedReader{R: io.MultiReader(bytes.NewReader(said), conn), N: maxHello}
 	l = &link{Conn: conn, in: json.NewDecoder(bounded), out: json.NewEncoder(conn)}
 	err = l.in.Decode(&h)
 	const forever = 1 << 62

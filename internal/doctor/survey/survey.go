@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		_, err := m.obey(ctx, here)
 		obeyed <- err
 	}()
-	if h, l, err := readHello(there); err == nil {
+	if h, l, err := readHello(there, nil); err == nil {
 		at.enter(&guest{link: l, hello: h})
 	}
 	at.gather(ctx)

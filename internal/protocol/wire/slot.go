@@ -31,8 +31,8 @@ const (
 	// Kept stands for contributions of the slots' owner to some slots in a row, which it
 	// adds to the results itself. A SlotKept follows.
 	Kept
-	// Echo asks the node for two in return, one without payload and one as long as itself: so a
-	// member learns which sizes pass, and in which direction.
+	// Echo asks the node for one without payload in return, and if it has one itself, for another as
+	// long as itself: so a member learns which sizes pass, and in which direction.
 	Echo
 	slotKindEnd
 )

@@ -238,4 +238,4 @@ func Heard(err error) []byte {
 }
 
 // Begins tells whether bytes begin a greeting of an end with a secret: a handshake of TLS.
-func Begins(b []byte) bool { return len(b) > 1 && b[0] == 22 && b[1] == 3 }
+func Begins(b []byte) bool { return len(b) > 1 && b[0] == handshake && b[1] == majorVersion }

@@ -167,6 +167,24 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
+// Of who has proven nothing no more is read than a proof takes.
+func TestLimitOfAGreeting(t *testing.T) {
+	a, b := ends(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := of(t, NewSecret()).Accept(b)
+		_ = b.Close()
+		done <- err
+	}()
+	record := append([]byte{handshake, majorVersion, 3, 16, 0, 1, 0, 255, 255}, make([]byte, 4092)...) // of a ClientHello of 64 KiB
+	for {
+		if _, err := a.Write(record); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, <-done, errChatter)
+}
+
 // A listener that is no end of ours, or knows another secret, is not believed; which of the two it is is told apart.
 func TestImpostorIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -12,8 +12,12 @@ import (
 // section 5.1).
 const headerSize = 5
 
-// majorVersion is the second byte of every record of TLS.
-const majorVersion = 3
+// majorVersion is the second byte of every record of TLS, and handshake the first one of those that a connection begins
+// with.
+const (
+	majorVersion = 3
+	handshake    = 22
+)
 
 // maxEarly is how many bytes of records an end takes of who has proven nothing yet, of which ours are some 2 KiB.
 // everything is of who has.

@@ -190,7 +190,9 @@ func (n *Node) Take(member int, h *wire.Slot, payload []byte) bool {
 	case wire.Echo:
 		if n.stage.Echo(member, h, len(payload)) {
 			n.message(member, h, nil)
-			n.message(member, h, payload)
+			if len(payload) > 0 { // else it has been answered
+				n.message(member, h, payload)
+			}
 		}
 	default:
 		return false

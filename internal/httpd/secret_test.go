@@ -1,0 +1,244 @@
+package httpd_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/httpd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+const patience = time.Minute // bounds what ought to happen soon
+
+func pagesOf(t *testing.T, secret string) *identity.Pages {
+	t.Helper()
+	p, err := identity.NewPages(secret, 1)
+	require.NoError(t, err)
+	return p
+}
+
+// serve serves pages of a secret at some paths, and whether all is well, and returns where.
+func serve(t *testing.T, pages *identity.Pages) (at string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	for _, path := range []string{"/metrics", "/ranks", httpd.HealthPath} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			_, err := fmt.Fprintf(w, "what is at %s", path)
+			assert.NoError(t, err)
+		})
+	}
+	t.Cleanup(httpd.Serve(ln, mux, pages))
+	return ln.Addr().String()
+}
+
+// of is a client with settings for TLS.
+func of(config *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: patience}
+}
+
+// ask returns what is at a URL.
+func ask(t *testing.T, client *http.Client, url string) (status int, body string) {
+	t.Helper()
+	answer, err := client.Get(url)
+	require.NoError(t, err)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer.StatusCode, string(text)
+}
+
+// TestSecret: who proves it has every page; others are told what is wanted, in a line, whatever they ask for, but whether
+// all is well.
+func TestSecret(t *testing.T) {
+	secret := identity.NewSecret()
+	at := serve(t, pagesOf(t, secret))
+	anybody := &tls.Config{InsecureSkipVerify: true}
+	stranger := anybody.Clone()
+	stranger.Certificates = pagesOf(t, identity.NewSecret()).Client().Certificates
+	for name, who := range map[string]struct {
+		scheme string
+		client *http.Client
+		member bool
+	}{
+		"who knows it":           {"https", httpd.Client(pagesOf(t, secret)), true},
+		"who knows another":      {"https", of(stranger), false},
+		"who has no certificate": {"https", of(anybody), false},
+		"who speaks HTTP":        {"http", of(nil), false},
+		"who has none":           {"http", httpd.Client(nil), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for path, is := range map[string]int{
+				"/metrics": http.StatusOK, "/ranks": http.StatusOK, "/": http.StatusNotFound, "/healthz/": http.StatusNotFound,
+				"//healthz": http.StatusTemporaryRedirect, "/healthz/../ranks": http.StatusTemporaryRedirect,
+			} {
+				client := *who.client
+				client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+				status, body := ask(t, &client, who.scheme+"://"+at+path)
+				if who.member {
+					require.Equal(t, is, status, path)
+					continue
+				}
+				require.Equal(t, http.StatusUnauthorized, status, path)
+				require.Contains(t, body, `want HTTPS, with the certificate that "mcast secret --metrics" prints`)
+				require.Equal(t, 1, strings.Count(body, "\n"))
+			}
+			status, body := ask(t, who.client, who.scheme+"://"+at+httpd.HealthPath)
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, "what is at /healthz", body)
+		})
+	}
+
+	open := serve(t, nil)
+	status, body := ask(t, httpd.Client(nil), "http://"+open+"/ranks")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "what is at /ranks", body)
+	_, err := httpd.Client(pagesOf(t, secret)).Get("https://" + open + "/ranks")
+	require.ErrorIs(t, err, http.ErrSchemeMismatch)
+	_, err = httpd.Client(pagesOf(t, identity.NewSecret())).Get("https://" + at + "/ranks")
+	require.ErrorIs(t, err, identity.ErrOther)
+}
+
+// TestStrangersAtTheDoor: of those who say nothing, or do not end what they say, few are kept, for a short time, and who
+// knows the secret has his page.
+func TestStrangersAtTheDoor(t *testing.T) {
+	if !systest.Alone(t) {
+		return
+	}
+	const most = 64
+	pages := pagesOf(t, identity.NewSecret())
+	at := serve(t, pages)
+	before := len(systest.Descriptors(t))
+	closed := make(chan struct{}, 4*most)
+	for i := range 4 * most {
+		if i%20 == 0 {
+			require.LessOrEqual(t, len(systest.Descriptors(t))-before-i, most)
+		}
+		conn, err := net.Dial("tcp", at)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		if i%2 == 1 { // who speaks HTTP, and does not end his request
+			_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\n")
+			require.NoError(t, err)
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			closed <- struct{}{}
+		}()
+	}
+	client := httpd.Client(pages)
+	client.Timeout = patience
+	status, _ := ask(t, client, "https://"+at+"/metrics")
+	require.Equal(t, http.StatusOK, status)
+	for range 4 * most {
+		select {
+		case <-closed:
+		case <-time.After(patience):
+			require.Fail(t, "a stranger stays")
+		}
+	}
+}
+
+// TestLimitsOfARequest: who says nothing is hung up on after a second, and who says much is told that it is too much.
+func TestLimitsOfARequest(t *testing.T) {
+	for name, pages := range map[string]*identity.Pages{"with a secret": pagesOf(t, identity.NewSecret()), "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ln := &pipes{come: make(chan net.Conn), closed: make(chan struct{})}
+				defer httpd.Serve(ln, http.NotFoundHandler(), pages)()
+				for _, said := range []string{"", "GET /metrics HTTP/1.1\r\n"} {
+					begun := time.Now()
+					conn, err := ln.dial(t.Context(), "", "")
+					require.NoError(t, err)
+					_, err = io.WriteString(conn, said)
+					require.NoError(t, err)
+					_, err = io.Copy(io.Discard, conn)
+					require.NoError(t, err)
+					require.Equal(t, time.Second, time.Since(begun))
+				}
+			})
+			request, err := http.NewRequest(http.MethodGet, "http://"+serve(t, pages)+"/metrics", nil)
+			require.NoError(t, err)
+			request.Header.Set("X", strings.Repeat("x", 8<<10))
+			answer, err := of(nil).Do(request)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, answer.StatusCode)
+			require.NoError(t, answer.Body.Close())
+		})
+	}
+}
+
+// TestMembersTakeTurns: of those who know the secret so many are served at a time, and the others after them.
+func TestMembersTakeTurns(t *testing.T) {
+	const clients, most = 40, 32
+	pages := pagesOf(t, identity.NewSecret())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	inside, release := make(chan struct{}, clients), make(chan struct{})
+	stop := httpd.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		inside <- struct{}{}
+		<-release
+	}), pages)
+	defer stop()
+	done := make(chan error, clients)
+	for range clients {
+		go func() {
+			client := httpd.Client(pages)
+			client.Timeout = patience
+			answer, err := client.Get("https://" + ln.Addr().String())
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			done <- err
+		}()
+	}
+	for range most {
+		<-inside
+	}
+	time.Sleep(50 * time.Millisecond) // one too many may come, or later
+	require.Empty(t, inside)
+	close(release)
+	for range clients {
+		require.NoError(t, <-done)
+	}
+}
+
+// TestStopHangsUp on all: strangers, those that are served, and those that wait for it.
+func TestStopHangsUp(t *testing.T) {
+	pages := pagesOf(t, identity.NewSecret())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	inside := make(chan context.Context, 1)
+	stop := httpd.Serve(ln, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		inside <- r.Context()
+		<-r.Context().Done()
+	}), pages)
+	silent, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	served, err := tls.Dial("tcp", ln.Addr().String(), pages.Client())
+	require.NoError(t, err)
+	defer func() { _ = served.Close() }()
+	_, err = io.WriteString(served, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	<-inside
+	stop()
+	for _, conn := range []net.Conn{silent, served} {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		_, err := io.Copy(io.Discard, conn)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	}
+}

@@ -1,0 +1,135 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/coredump"
+)
+
+// Pages are what those have in common who serve pages about jobs over HTTPS, and those who may read them: a certificate
+// whose key is derived from the secret. Nobody finds the secret by that key, which proves nothing to ranks and switches.
+// So a program that reads pages needs a file with the two (PEM), and not the secret. Of nil, which is where there is no
+// secret, pages are for everybody. Any goroutine may use it.
+type Pages struct {
+	id    Identity
+	turns chan struct{} // holds as many as have a turn
+}
+
+// PagesName is whom the certificate is of, for programs that look at names: server_name of Prometheus.
+const PagesName = "torch-mcast"
+
+// NewPages returns the pages of a secret; nil without one. At a time, so many of the connections to them may keep a core
+// busy with cryptography.
+func NewPages(secret string, turns int) (*Pages, error) {
+	if secret == "" {
+		return nil, nil
+	}
+	p := &Pages{Identity{secret: []byte(secret)}, make(chan struct{}, turns)}
+	seed, err := p.id.Derive("pages", nil)
+	if err != nil {
+		return nil, err
+	}
+	private := ed25519.NewKeyFromSeed(seed)
+	p.id.public = private.Public().(ed25519.PublicKey)
+	// Every host has to make the same one, at any time: programs take it for an authority, too.
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: PagesName}, DNSNames: []string{PagesName},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, section 4.1.2.5
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, p.id.public, private)
+	if err != nil {
+		return nil, fmt.Errorf("identity: make a certificate: %w", err)
+	}
+	p.id.certificate = tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: private}
+	coredump.OmitHeap()
+	return p, nil
+}
+
+// PEM returns the certificate and its key. Who has them may read pages, and may be taken for who serves them.
+func (p *Pages) PEM() ([]byte, error) {
+	key, err := x509.MarshalPKCS8PrivateKey(p.id.certificate.PrivateKey)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.id.certificate.Certificate[0]})
+	return append(certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
+}
+
+// Proven reports whether the other end of a connection has proven that it knows the secret; nil is one without TLS.
+func (p *Pages) Proven(s *tls.ConnectionState) bool {
+	return p == nil || s != nil && len(s.PeerCertificates) > 0 && p.id.is(s.PeerCertificates[0].PublicKey)
+}
+
+// Client is what who reads pages sets for TLS: it shows the certificate, and believes who has it, whatever his name is.
+func (p *Pages) Client() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		Certificates:       []tls.Certificate{p.id.certificate},
+		InsecureSkipVerify: true, // names and authorities are not looked at
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if !p.Proven(&s) {
+				return ErrOther
+			}
+			return nil
+		},
+	}
+}
+
+// Accept shows the certificate to whoever has connected and speaks TLS, and reports whether he has proven to know the
+// secret. Others are not refused: who serves the pages can tell them what is wanted, over TLS or, as the connection is
+// returned then, without. It waits for the other end at most within, in all; for its turn to compute as long as it takes.
+func (p *Pages) Accept(conn net.Conn, within time.Duration) (on net.Conn, proven bool, err error) {
+	p.turns <- struct{}{}
+	defer func() { <-p.turns }()
+	turn := &taking{conn, p.turns, within}
+	defer func() { turn.turns = nil }()
+	below := &opened{Conn: turn}
+	if _, err := io.ReadFull(turn, below.first[:]); err != nil {
+		return nil, false, err
+	}
+	if below.first[0] != handshake {
+		return below, false, nil
+	}
+	read := &records{Conn: below, early: maxEarly}
+	c := tls.Server(read, &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             []string{"http/1.1"},
+		Certificates:           []tls.Certificate{p.id.certificate},
+		ClientAuth:             tls.RequestClientCert, // and whose it is, Proven says
+		SessionTicketsDisabled: true,
+	})
+	if err := c.Handshake(); err != nil {
+		return nil, false, err
+	}
+	read.early = everything
+	state := c.ConnectionState()
+	return c, p.Proven(&state), nil
+}
+
+// opened is a connection of which the first byte has been read, and is read again.
+type opened struct {
+	net.Conn
+	first [1]byte
+	again bool
+}
+
+// Read implements net.Conn.
+func (o *opened) Read(b []byte) (int, error) {
+	if o.again || len(b) == 0 {
+		return o.Conn.Read(b)
+	}
+	o.again = true
+	return copy(b, o.first[:]), nil
+}
