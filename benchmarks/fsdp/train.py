@@ -21,7 +21,6 @@ import json
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import time
 from dataclasses import asdict
@@ -33,6 +32,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from data import batch, load
+from machine import commit
 from memory import Memory, held
 from model import GPT, Shape
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -230,12 +230,6 @@ def counters(backend: str) -> dict[str, int]:
 
 def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[str, Any]:
     """Return what one needs to know to repeat the run."""
-    git = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     return {
         "backend": args.backend,
         "schedule": args.schedule,
@@ -252,7 +246,7 @@ def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[st
         "seed": args.seed,
         "shape": asdict(shape),
         "text_bytes": text_bytes,
-        "commit": git.stdout.strip() or "unknown",
+        "commit": commit(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "torch": torch.__version__,
         "python": platform.python_version(),

@@ -8,12 +8,15 @@ import os
 import platform
 import shlex
 import statistics
-import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from contenders import ROOT
+
+sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
+from machine import commit
 
 TOLERANCE = 1e-3  # between losses of contenders, relative: sums are added in another order
 
@@ -32,14 +35,9 @@ def machine(args: argparse.Namespace) -> dict[str, Any]:
     """Describe what the figures were measured on, and how."""
     import torch
 
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    try:
-        commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    except FileNotFoundError:
-        commit = ""
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit or "unknown",
+        "commit": commit(),
         "command": shlex.join(["benchmarks/gpu/run.sh", *args.words]),
         "driver": driver(),
         "torch": torch.__version__,

@@ -29,6 +29,9 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
+from machine import commit  # noqa: E402
+
 MCAST = ROOT / "bin" / "mcast"
 RUNNER = "MCAST_TORCH_CUDA"
 MISSING = 77
@@ -88,15 +91,9 @@ def run(way: Way, first: int, count: int, delay_us: int) -> dict[str, Any]:
 
 def about() -> dict[str, Any]:
     """Describe what and where this is."""
-    git = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": git.stdout.strip() or "unknown",
+        "commit": commit(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "command": shlex.join(Path(word).name if "/" in word else word for word in sys.argv),

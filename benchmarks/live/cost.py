@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "benchmarks" / "switch"))
-from switch import machine  # noqa: E402
+sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
+from machine import shared_machine  # noqa: E402
 
 LIMIT_S = 120  # for one run
 
@@ -121,7 +121,7 @@ def main() -> None:
     args = parser.parse_args()
     if len(args.bytes.split(",")) > 1:
         parser.error("--bytes: one size a run, so that CPU time is of that size; run it again for another")
-    where, samples = machine(), []
+    where, samples = shared_machine(), []
     with tempfile.TemporaryDirectory() as directory:
         ours = ROOT / "bin" / "mcast"
         runs = {

@@ -22,8 +22,8 @@ from torch.distributed.fsdp import fully_shard
 
 import torch_mcast.fsdp
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "switch"))
-from switch import machine
+sys.path.append(str(Path(__file__).resolve().parents[1] / "fsdp"))
+from machine import shared_machine
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         settings = {"fabric": args.fabric, "steps": args.steps, "width": args.width, "blocks": args.blocks}
         figures = asdict(effect)
-        print(json.dumps(machine() | settings | figures | {"text": str(effect)}))
+        print(json.dumps(shared_machine() | settings | figures | {"text": str(effect)}))
     dist.destroy_process_group()
 
 

@@ -18,19 +18,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shlex
 import statistics
-import subprocess
 import sys
-from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "fsdp"))
 
 import ncclog
+from machine import shared_machine
 from places import COLLECTIVES, COUNTED, DEFAULT_WAYS, ROOT, WAYS, Failed, GPUs, Measured, Testbed
 
 MISSING = 77
@@ -40,16 +39,12 @@ NAMES = {"allgather": "AllGather", "reducescatter": "ReduceScatter", "allreduce"
 
 def machine() -> dict[str, Any]:
     """Describe what the figures were measured on."""
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    m = shared_machine()
     return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit or "unknown",
-        "machine": f"{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
-        f"Linux {platform.release()}",
-        "load": round(os.getloadavg()[0], 1),
+        "date": m["time"],
+        "commit": m["commit"],
+        "machine": f"{m['cpu']}, {m['cores']} cores, Linux {m['kernel']}",
+        "load": round(m["load"], 1),
     }
 
 

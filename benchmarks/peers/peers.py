@@ -10,17 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
+from machine import shared_machine  # noqa: E402
+
 PEER = ROOT / "build" / "peer"
 MPIRUN = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", "ob1"]
 BTL = {
@@ -111,21 +112,6 @@ def output_of(*words: str) -> str:
     ]
 
 
-def machine() -> dict[str, Any]:
-    """Describe what the figures were measured on."""
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
-    return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": output_of("git", "describe", "--always", "--dirty"),
-        "cpu": models[0] if models else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
-        "mpi": output_of("mpirun", "--version"),
-        "load": os.getloadavg()[0],
-    }
-
-
 HEAD = ("collective", "path", "bytes", "OpenMPI us", "mcast us", "ratio", "memcpy us", "of it", "target")
 ROW = "{:<14}{:<15}{:>6}{:>13}{:>12}{:>8}{:>12}{:>7}  {}"
 FOOT = """\
@@ -174,7 +160,7 @@ def main() -> None:
     if args.ranks < 1 or args.rounds < 1:
         parser.error("--ranks and --rounds are at least 1")
     compile_peer()
-    host = machine()
+    host = shared_machine() | {"mpi": output_of("mpirun", "--version")}
     samples: list[dict[str, Any]] = []
     for turn in range(args.rounds):
         for collective in args.collectives:

@@ -25,6 +25,9 @@ import unicorn
 from unicorn import riscv_const, x86_const
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
+from machine import commit  # noqa: E402
+
 SOURCES = ("internal/receive/kernel.c", "benchmarks/receive/nic.c")
 FLAGS = "-std=c11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-builtin -fno-stack-protector -fno-pie"
 LINK = "-nostdlib -static -no-pie -Wl,--no-relax,--entry=run,-z,separate-code"
@@ -223,7 +226,7 @@ def main() -> int:
         "emulator": f"unicorn {importlib.metadata.version('unicorn')}",
         "command": "python benchmarks/receive/count.py --out benchmarks/results/receive.ndjson",
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "commit": output("git", "-C", ROOT, "describe", "--always", "--dirty").strip(),
+        "commit": commit(),
     }
     counted = []
     for processor in PROCESSORS:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
+from machine import shared_machine  # noqa: E402
+
 LIMIT_S = 600  # for one run of one contender
 LAW = 1.03  # how much of what the algorithm must move may be moved
 
@@ -46,23 +47,6 @@ def run(words: list[str]) -> list[dict[str, Any]]:
     if done.returncode != 0:
         sys.exit(f"failed ({done.returncode}): {' '.join(words)}\n{done.stderr[-4000:]}")
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def machine() -> dict[str, Any]:
-    """Describe what the figures were measured on."""
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
-        "cpu": models[0] if models else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
-        "load": os.getloadavg()[0],
-    }
 
 
 def median(samples: list[dict[str, Any]], field: str, **such: Any) -> float:
@@ -118,7 +102,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.ranks < 1 or args.rounds < 1:
         parser.error("--ranks and --rounds are at least 1")
-    host = machine()
+    host = shared_machine()
     samples: list[dict[str, Any]] = []
     for turn in range(args.rounds):
         for contender, words in commands(args.ranks, args.bytes).items():

@@ -22,8 +22,8 @@ type contender interface {
 	// together has an Allgather and a Reduce-Scatter in flight at a time.
 	together(a *allgather, r *reduceScatter) error
 	Barrier() error
-	// count reads this rank's counters. Sent and received is everything: data with headers,
-	// control, repairs.
+	// count reads this rank's counters. Sent is everything: data with headers, control, repairs. Received is data with
+	// headers alone, and not what came by repair or was relayed.
 	count() [numCounters]uint64
 	Info() group.Info
 	Close() error
@@ -52,7 +52,7 @@ func (b *bench) join(ctx context.Context) (contender, error) {
 		if err != nil {
 			return nil, err
 		}
-		return unicast{g}, nil
+		return &unicast{ring: g}, nil
 	}
 	e, err := group.Open(group.Options{Rank: b.rank, Size: b.ranks, Settings: b.settings})
 	if err != nil {
@@ -75,7 +75,7 @@ type endpoint interface {
 	Close()
 }
 
-// meet exchanges what ranks tell each other before they join. It closes the endpoint if that fails.
+// meet exchanges what ranks say of themselves before they join. It closes the endpoint if that fails.
 func (b *bench) meet(ctx context.Context, e endpoint) (blobs [][]byte, err error) {
 	defer func() {
 		if err != nil {
@@ -130,42 +130,52 @@ func (g lanes) count() (c [numCounters]uint64) {
 
 // unicast is the ring that multicast is compared with. It knows no losses and no waits, and
 // sees none of TCP's headers.
-type unicast struct{ ring *ring.Group }
+type unicast struct {
+	ring                  *ring.Group
+	barrierIn, barrierOut uint64 // bytes of barriers, which are Allgathers there
+}
 
-func (g unicast) Allgather(send, recv []byte) error {
+func (g *unicast) Allgather(send, recv []byte) error {
 	return g.ring.Allgather(context.Background(), send, recv)
 }
 
-func (g unicast) Broadcast(buf []byte, root int) error {
+func (g *unicast) Broadcast(buf []byte, root int) error {
 	return g.ring.Broadcast(context.Background(), buf, root)
 }
 
-func (g unicast) ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, _ float64) error {
+func (g *unicast) ReduceScatter(send, recv []byte, t reduce.Type, op reduce.Op, _ float64) error {
 	return g.ring.ReduceScatter(context.Background(), send, recv, t, op)
 }
 
-func (unicast) Allreduce(_, _ []byte, _ reduce.Type, _ reduce.Op, _ float64) error {
+func (*unicast) Allreduce(_, _ []byte, _ reduce.Type, _ reduce.Op, _ float64) error {
 	return errors.New("a ring does no Allreduce here")
 }
 
-func (g unicast) together(a *allgather, r *reduceScatter) error {
+func (g *unicast) together(a *allgather, r *reduceScatter) error {
 	gathered := make(chan error, 1)
 	go func() { gathered <- a.run() }()
 	return errors.Join(r.run(), <-gathered)
 }
 
-func (g unicast) Barrier() error { return g.ring.Barrier(context.Background()) }
+func (g *unicast) Barrier() error {
+	out, in := g.ring.Moved()
+	err := g.ring.Barrier(context.Background())
+	sent, received := g.ring.Moved()
+	g.barrierOut, g.barrierIn = g.barrierOut+sent-out, g.barrierIn+received-in
+	return err
+}
 
-func (g unicast) count() (c [numCounters]uint64) {
-	c[counterSent], c[counterReceived] = g.ring.Moved()
+func (g *unicast) count() (c [numCounters]uint64) {
+	sent, received := g.ring.Moved()
+	c[counterSent], c[counterReceived] = sent-g.barrierOut, received-g.barrierIn
 	return c
 }
 
-func (unicast) Info() group.Info {
+func (*unicast) Info() group.Info {
 	return group.Info{Fabric: "tcp", Reason: "unicast", ReduceScatter: ringAlgorithm, ReduceScatterReason: "--algorithm=ring"}
 }
 
-func (g unicast) Close() error { return g.ring.Close() }
+func (g *unicast) Close() error { return g.ring.Close() }
 
 // checkRing reports what of a command line a ring cannot do.
 func (c *benchCommand) checkRing(b *bench) error {

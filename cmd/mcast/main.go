@@ -9,9 +9,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -51,7 +53,9 @@ func (versionCommand) Run() error {
 
 func main() {
 	var c commands
-	k := kong.Parse(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(), kong.Configuration(readFlagFile), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
+	parser := kong.Must(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(), kong.Configuration(readFlagFile), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
+	k, err := parser.Parse(os.Args[1:])
+	parser.FatalIfErrorf(withCommands(err))
 	if !c.Bench.Spawned { // otherwise whoever started this rank has said so
 		for _, warning := range config.Unknown(os.Environ()) {
 			fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
@@ -59,6 +63,47 @@ func main() {
 	}
 	k.FatalIfErrorf(k.Run())
 }
+
+// withCommands has an error for want of a command name all that there are: kong names the first five, or none where
+// the word is unknown.
+func withCommands(err error) error {
+	var wrong *kong.ParseError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	var at *kong.Node
+	for _, p := range wrong.Context.Path {
+		if node := p.Node(); node != nil {
+			at = node
+		}
+	}
+	var names []string
+	for _, child := range at.Children {
+		if !child.Hidden {
+			names = append(names, child.Name)
+		}
+	}
+	want := "want one of " + strings.Join(names, ", ")
+	switch text := err.Error(); {
+	case len(names) == 0:
+		return err
+	case strings.HasPrefix(text, "expected one of "):
+		return &commandError{"no command: " + want, wrong}
+	case strings.HasPrefix(text, "unexpected argument "):
+		return &commandError{text + "; " + want, wrong}
+	}
+	return err
+}
+
+// commandError is kong's, in other words.
+type commandError struct {
+	text string
+	kong *kong.ParseError
+}
+
+func (e *commandError) Error() string { return e.text }
+
+func (e *commandError) Unwrap() error { return e.kong }
 
 // untilSignal returns a context that ends when the process is asked to, by ^C or SIGTERM.
 func untilSignal() (ctx context.Context, stop context.CancelFunc) {

@@ -135,10 +135,14 @@ func (m *meter) one(n int, l namedLoad) (result, error) {
 	for i := range warmup + iters {
 		m.iter++
 		l.fill(m.iter)
+		entered := m.count()
 		if err := m.group.Barrier(); err != nil {
 			return result{}, err
 		}
 		before := m.count()
+		for _, c := range arrivals {
+			before[c] = entered[c]
+		}
 		begin := time.Now()
 		if err := l.run(); err != nil {
 			return result{}, err
@@ -153,6 +157,9 @@ func (m *meter) one(n int, l namedLoad) (result, error) {
 			report[c] += after[c] - before[c]
 		}
 		report = append(report, uint64(took))
+	}
+	if err := m.group.Barrier(); err != nil { // no report of another rank is counted as an iteration's
+		return result{}, err
 	}
 	reports, err := m.exchange(report)
 	if err != nil {
@@ -187,6 +194,11 @@ const (
 	numCounters        = counterReduceWaits + waitPhases
 	waitPhases         = len(overlap.Account{})
 )
+
+// arrivals are the counters of what others send. A rank that has left the barrier before this one may have sent all that
+// it has by the time that this one reads its counters, but nothing before this one has entered the barrier. So the barrier
+// is counted as well: a header of each other rank.
+var arrivals = [...]int{counterReceived, counterLost, counterInjected, counterMisplaced}
 
 // memcpy lets all ranks copy at once what the load moves, over and over until
 // some 64 MiB are copied, and returns the bytes a rank and the time of the

@@ -31,8 +31,8 @@ type result struct {
 	AlgBW      float64 `json:"algbw_GBps"`
 	BusBW      float64 `json:"busbw_GBps"`
 	Wrong      uint64  `json:"wrong"`
-	// SentBytes and ReceivedBytes are of the rank that moved most, an operation: data, headers,
-	// control and repairs.
+	// SentBytes and ReceivedBytes are of the rank that moved most, an operation: data and headers, and of what is sent
+	// also control, repairs and what is relayed.
 	SentBytes     float64 `json:"sent_bytes_per_rank"`
 	ReceivedBytes float64 `json:"received_bytes_per_rank"`
 	SentRatio     float64 `json:"sent_ratio"` // to Bytes

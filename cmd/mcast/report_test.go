@@ -147,7 +147,7 @@ func TestTable(t *testing.T) {
 # Reduce-Scatter: switch (through there)
 # no GRO
 # size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
-# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: (P-1)N and N.
+# sent, recvd: bytes of the busiest rank (repairs and relays as sent alone), to what the algorithm must move: (P-1)N and N.
 # memcpy: what all ranks reach at once; of it: the share reached.
 #        size        count   type     redop        time         min         max    algbw    busbw    sent   recvd   memcpy  of it  wrong
 #         (B)   (elements)                         (us)        (us)        (us)   (GB/s)   (GB/s)                   (GB/s)              
@@ -165,7 +165,7 @@ func TestTableOfAnOverlap(t *testing.T) {
 	require.Equal(t, `# overlap, 2 ranks, fabric shm (one host), chunks of 0 bytes
 # Reduce-Scatter: direct (no switch)
 # size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
-# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: N and (P-1)N to gather, (P-1)N and (P-1)N to reduce.
+# sent, recvd: bytes of the busiest rank (repairs and relays as sent alone), to what the algorithm must move: N and (P-1)N to gather, (P-1)N and (P-1)N to reduce.
 # What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
 # turn: turn or credit to send; transfer: bytes on their way; finish: the word of others, all bytes being there.
 #        size what                         time         min         max    algbw    sent   recvd     queued      peers       turn   transfer     finish

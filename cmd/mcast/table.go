@@ -71,7 +71,7 @@ func (r *report) head(text *strings.Builder, info group.Info) {
 		fmt.Fprintf(text, "# %s\n", note)
 	}
 	text.WriteString("# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.\n")
-	fmt.Fprintf(text, "# sent, recvd: all bytes of the busiest rank, to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.dtype, r.bench.ranks))
+	fmt.Fprintf(text, "# sent, recvd: bytes of the busiest rank (repairs and relays as sent alone), to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.dtype, r.bench.ranks))
 	if r.bench.collective == "overlap" && r.bench.algorithm == ringAlgorithm {
 		fmt.Fprintf(text, timeHead+"\n", "size", "what", "time", "min", "max", "algbw", "sent", "recvd")
 		fmt.Fprintf(text, timeHead+"\n", "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "")

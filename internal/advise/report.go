@@ -32,7 +32,7 @@ type Report struct {
 	Late  time.Duration `json:"late_ns"`        // of the collectives of a step: waiting for ranks that came later
 	Known bool          `json:"late_is_known"`  // from two traces on
 	OnGPU bool          `json:"compute_on_gpu"` // otherwise on CPUs
-	// Marked says whether steps were told to the profiler; otherwise the whole trace counts as one.
+	// Marked says whether the profiler knows of steps; otherwise the whole trace counts as one.
 	Marked      bool         `json:"steps_marked"`
 	Ranks       []Account    `json:"ranks"`
 	Rows        []Row        `json:"collectives"`
@@ -127,18 +127,18 @@ func (t *Trace) device() string {
 }
 
 // places finds out how many ranks a host has.
-func (r *Report) places(traces []*Trace, told int) error {
+func (r *Report) places(traces []*Trace, given int) error {
 	on := map[string]int{}
 	for _, t := range traces {
 		on[t.Host]++
 	}
 	switch {
-	case told < 0:
-		return fmt.Errorf("--ranks-per-host=%d is not allowed: want 1 or more", told)
-	case told > 0 && r.World%told != 0:
-		return fmt.Errorf("--ranks-per-host=%d is not allowed: want a divisor of the job's %d ranks", told, r.World)
-	case told > 0:
-		r.PerHost, r.PerHostFrom = told, "as told"
+	case given < 0:
+		return fmt.Errorf("--ranks-per-host=%d is not allowed: want 1 or more", given)
+	case given > 0 && r.World%given != 0:
+		return fmt.Errorf("--ranks-per-host=%d is not allowed: want a divisor of the job's %d ranks", given, r.World)
+	case given > 0:
+		r.PerHost, r.PerHostFrom = given, "as told"
 	case len(traces) == r.World && r.World > 1 && on[""] == 0 && r.World%len(on) == 0:
 		r.PerHost, r.PerHostFrom = r.World/len(on), "by the host names of the traces"
 	case r.OnGPU && min(traces[0].Devices, r.World) > 0 && r.World%min(traces[0].Devices, r.World) == 0:
@@ -274,12 +274,13 @@ func (r *Report) head() []string {
 	}
 	lines := []string{
 		fmt.Sprintf("%d of %s ranks over %s, %d a host (%s), %s", len(r.Ranks), world, r.Backend, r.PerHost, r.PerHostFrom, steps),
-		"MB are those of whole messages, what all shards are together. Exposed is the time of a step in which a collective is under way",
+		"MB are those of whole messages, what all shards are together; ms is what the backend takes for each, added up. Exposed is the time",
+		"of a step in which one is under way, from its call on, and nothing is computed: more than ms where calls wait for the backend's threads.",
 	}
 	if r.Known {
-		return append(lines, "and nothing is computed; late, of the time under way, what a rank waits for others that come later.")
+		return append(lines, "Late is how much of ms a rank waits for others that come later.")
 	}
-	return append(lines, "and nothing is computed. One rank's trace does not tell waiting for late ranks from the network: give those of all.")
+	return append(lines, "One rank's trace does not tell waiting for late ranks from the network: give those of all.")
 }
 
 func (row *Row) line(known, ended bool) string {

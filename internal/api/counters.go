@@ -116,7 +116,9 @@ var counters = []Counter{
 	{"chunks_dropped", chunks, losses, "s.fabric.Dropped - min(s.fabric.Injected, s.fabric.Dropped)",
 		"Chunks that arrived and were of no use: mostly second copies, of which one came by multicast and one by " +
 			"repair, else late or malformed ones. No data are missing for it.",
-		"Normal beside chunks_repaired; where it grows without, look at chunks_mismatched."},
+		"Normal. Without chunks_repaired, multicast was late and not lost: a chunk was asked for, came by multicast after all, and its repair " +
+			"is what is of no use; above 1 % of what is received, ranks wait for a core, or MCAST_CUTOFF is too short here. What a stranger sends " +
+			"is in chunks_mismatched as well."},
 	{"gather_busy_ns", nanoseconds, gather, "s.gatherBusy",
 		"Time with an Allgather, Broadcast or Barrier in flight.",
 		"Normal."},

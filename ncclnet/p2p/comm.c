@@ -43,8 +43,8 @@ void p2p_lost(struct p2p_comm *c, const char *doing)
 		p2p_fail(c, P2P_E_REMOTE, P2P_UNANSWERED, c->timeout, segment);
 		return;
 	}
-	if (c->sealed && (errno == EBADMSG || errno == EMSGSIZE || errno == EINVAL)) { /* EINVAL, EMSGSIZE: a record's header */
-		p2p_socket_clear(&c->lane[0]); /* so that the peer can be told */
+	if (c->sealed && errno == EBADMSG) { /* of what came, which a write may be the first to hear of */
+		p2p_socket_clear(&c->lane[0]); /* so that the peer can hear of it */
 		p2p_fail(c, P2P_E_SYSTEM, "%s: what came is not what the peer has sent: somebody on the path has changed it", doing);
 		return;
 	}
@@ -64,6 +64,14 @@ void p2p_lost(struct p2p_comm *c, const char *doing)
 	default:
 		p2p_fail(c, P2P_E_SYSTEM, "%s: %s", doing, strerror(errno));
 	}
+}
+
+void p2p_lost_reading(struct p2p_comm *c, const char *doing)
+{
+	/* of a record's header; of another call they say that it is wrong */
+	if (c->sealed && (errno == EMSGSIZE || errno == EINVAL))
+		errno = EBADMSG;
+	p2p_lost(c, doing);
 }
 
 static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size, uint32_t key)

@@ -125,7 +125,7 @@ static inline uint64_t p2p_now(void) /* ns */
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* profile.c: what the profiler is told of a request. stop does nothing where its event has stopped, or there is none. */
+/* profile.c: what the profiler hears of a request. stop does nothing where its event has stopped, or there is none. */
 void p2p_event_start(struct p2p_request *r, int tag, void *parent);
 void p2p_event_stop(struct p2p_request *r, int outcome);
 /* The first byte of a message moves; one of its shares has moved. */
@@ -151,8 +151,9 @@ size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at);
 
 /* comm.c: the first failure counts. */
 void p2p_fail(struct p2p_comm *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* A failure of the connection itself, with errno. */
+/* A failure of the connection itself, with errno; and of a call that reads, of which the kernel may say that a record is not the peer's. */
 void p2p_lost(struct p2p_comm *c, const char *doing);
+void p2p_lost_reading(struct p2p_comm *c, const char *doing);
 
 /* socket.c */
 extern const struct stream p2p_socket;
@@ -161,7 +162,7 @@ int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true 
 ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov); /* as recv, where messages are small */
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
-void p2p_socket_verdict(struct p2p_comm *c); /* tells the peer why: a sender, or either end where a device moves the bytes */
+void p2p_socket_verdict(struct p2p_comm *c); /* says why to the peer: a sender, or either end where a device moves the bytes */
 void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender to a device what has been received */
 void p2p_socket_clear(struct lane *l); /* takes the error that a connection holds */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */

@@ -172,7 +172,7 @@ static size_t fill(struct lane *l, void *data, size_t len, int *more)
 		if (errno == ESHUTDOWN)
 			l->ended = 1;
 		else
-			p2p_lost(l->comm, "read");
+			p2p_lost_reading(l->comm, "read");
 		return 0;
 	}
 	if ((size_t)n > len)

@@ -175,17 +175,21 @@ func TestSealedOnThePath(t *testing.T) {
 
 // TestSealedTowardsTheSender: what is put into the other direction, in which nothing goes as long as all is well.
 func TestSealedTowardsTheSender(t *testing.T) {
-	path := &onPath{}
-	send, recv := path.pair(t, sealed(t, Options{Lanes: 1}))
-	works(t, send, recv)
-	path.mu.Lock()
-	_, err := path.far[0].Write(append([]byte{23, 3, 3, 0, 32}, make([]byte, 32)...))
-	path.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := failsSending(t, send, memory(t, 10)); e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") {
-		t.Fatal(e)
+	for name, header := range map[string][]byte{"a record": {23, 3, 3, 0, 32}, "no record": {0, 0, 0, 0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			path := &onPath{}
+			send, recv := path.pair(t, sealed(t, Options{Lanes: 1}))
+			works(t, send, recv)
+			path.mu.Lock()
+			_, err := path.far[0].Write(append(header, make([]byte, 32)...))
+			path.mu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := failsSending(t, send, memory(t, 10)); e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") {
+				t.Fatal(e)
+			}
+		})
 	}
 }
 

@@ -73,26 +73,61 @@ func dropLarger(t *testing.T, c *net.TCPConn, bytes uint32) {
 // sender is a comm that sends, and the other end of its connection. The caller closes it.
 func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
 	t.Helper()
+	near, far := dialled(t)
+	defer near.Close()
+	comm, err := open(&o, true, []net.Conn{near}, noRing, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Wrap(comm), far
+}
+
+// dialled is a connection: a comm duplicates the near end.
+func dialled(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	near, err := net.Dial("tcp", l.Addr().String())
+	dial, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer near.Close() // the comm has a duplicate
-	far, err := l.Accept()
+	t.Cleanup(func() { _ = dial.Close() })
+	accepted, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = far.Close() })
-	comm, err := open(&o, true, []net.Conn{near}, noRing, nil, false)
+	t.Cleanup(func() { _ = accepted.Close() })
+	return dial.(*net.TCPConn), accepted.(*net.TCPConn)
+}
+
+// TestWrongWriteBlamesNobody: a kernel that does not take a write says EINVAL, as it does of a record that was changed, but
+// then nobody has changed anything. A socket under repair takes no write before it knows which queue is meant.
+func TestWrongWriteBlamesNobody(t *testing.T) {
+	near, _ := dialled(t)
+	comm, err := open(&Options{}, true, []net.Conn{near}, noRing, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Wrap(comm), far.(*net.TCPConn)
+	send := Wrap(comm)
+	defer send.Close()
+	raw, err := near.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cerr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }); cerr != nil {
+		t.Fatal(cerr)
+	}
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("repair takes CAP_NET_ADMIN")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if e := failsSending(t, send, memory(t, 1000)); e.Code != System || !strings.Contains(e.Text, "write: Invalid argument") {
+		t.Fatal(e)
+	}
 }
 
 // A host that is gone acknowledges nothing any more; the kernel alone would try
@@ -127,7 +162,7 @@ func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string,
 	return send, warned, far
 }
 
-// isReset waits until the far end of a connection is told that it has ended.
+// isReset waits until the far end of a connection has seen that it has ended.
 func isReset(t *testing.T, far *net.TCPConn) {
 	t.Helper()
 	_ = far.SetReadDeadline(time.Now().Add(patience))

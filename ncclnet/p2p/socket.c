@@ -149,7 +149,7 @@ int p2p_socket_setup(struct p2p_comm *c)
 
 /* Whether the kernel acknowledges each message as it is read. A connection goes
  * one way, so that it does by default, before recv returns: a microsecond. Where
- * messages are small it is told to wait for a second one. After a large message
+ * messages are small it is set to wait for a second one. After a large message
  * it is not: the sender's memory may be pinned until then. */
 void p2p_socket_acknowledge(struct lane *l, size_t size)
 {
@@ -245,7 +245,7 @@ int p2p_socket_alive(struct p2p_comm *c)
 			return 0;
 		errno = ESHUTDOWN;
 	}
-	p2p_lost(c, "look at the peer");
+	p2p_lost_reading(c, "look at the peer");
 	return 0;
 }
 

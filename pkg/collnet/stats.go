@@ -46,8 +46,10 @@ type Stats struct {
 	ChunksInjected uint64
 	// ChunksDropped (chunks): Chunks that arrived and were of no use: mostly second copies, of
 	// which one came by multicast and one by repair, else late or malformed ones. No data are
-	// missing for it. Normal beside ChunksRepaired; where it grows without, look at
-	// ChunksMismatched.
+	// missing for it. Normal. Without ChunksRepaired, multicast was late and not lost: a chunk was
+	// asked for, came by multicast after all, and its repair is what is of no use; above 1 % of
+	// what is received, ranks wait for a core, or MCAST_CUTOFF is too short here. What a stranger
+	// sends is in ChunksMismatched as well.
 	ChunksDropped uint64
 	// GatherBusy: Time with an Allgather, Broadcast or Barrier in flight. Normal.
 	GatherBusy time.Duration

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from hashlib import sha256
+from threading import Event
 
 import pytest
 from torch._C._distributed_c10d import HashStore, Store
@@ -15,17 +17,22 @@ LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
 
 
 def meet(store: Store, start: str, size: int) -> list[list[bytes]]:
-    """Return what each rank of a start of the job is told; the last rank comes first."""
+    """Return what each rank of a start of the job gets; the last rank comes first."""
     with ThreadPoolExecutor(size) as pool:
-        told: list[Future[list[bytes]]] = [
+        got: list[Future[list[bytes]]] = [
             pool.submit(exchange, store, rank, size, f"{start}{rank}".encode(), LONG)
             for rank in reversed(range(size))
         ]
-        return [t.result() for t in told]
+        return [t.result() for t in got]
+
+
+def digest(blob: bytes) -> bytes:
+    """Return what stands for a blob at a meeting."""
+    return sha256(blob).digest()
 
 
 def said(start: str, size: int) -> list[list[bytes]]:
-    """Return what each rank is to be told."""
+    """Return what each rank is to get."""
     return [[f"{start}{rank}".encode() for rank in range(size)]] * size
 
 
@@ -52,10 +59,10 @@ def test_a_meeting_whose_rank_0_died_ends_with_the_next() -> None:
     with pytest.raises(torch_mcast.WaitTimeoutError, match=r"2 of 3 .*: \[1, 2\]"):
         exchange(store, 0, 3, b"dead", SHORT)
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(exchange, store, 1, 2, b"b1", LONG)  # to the meeting of the dead
+        one = pool.submit(exchange, store, 1, 2, b"b1", LONG)  # to the meeting of the dead
         store.wait(["mcast/1/1"], LONG)
         assert exchange(store, 0, 2, b"b0", LONG) == [b"b0", b"b1"]
-        assert told.result() == [b"b0", b"b1"]
+        assert one.result() == [b"b0", b"b1"]
 
 
 def test_a_meeting_that_has_ended_is_left_as_it_is() -> None:
@@ -63,7 +70,45 @@ def test_a_meeting_that_has_ended_is_left_as_it_is() -> None:
     assert meet(store, "a", 2) == said("a", 2)
     with pytest.raises(torch_mcast.WaitTimeoutError):
         exchange(store, 1, 2, b"b1", SHORT)
-    assert store.get("mcast/1/1") == b"a1"  # for a rank that has not read it yet
+    assert store.get("mcast/1/1") == digest(b"a1")  # for a rank that has not read it yet
+
+
+class EndsBetween(HashStore):
+    """A store in which a meeting ends just after a newcomer has seen that it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked, self.spoken = Event(), Event()  # what the newcomer has done
+
+    def check(self, keys: list[str]) -> bool:
+        seen = super().check(keys)
+        if keys == ["mcast/1/ended"] and not self.looked.is_set():
+            self.looked.set()
+            self.wait(keys, LONG)
+        return seen
+
+    def set(self, key: str, value: bytes) -> None:  # type: ignore[override]
+        super().set(key, value)  # type: ignore[arg-type]
+        if (key, value) == ("mcast/1/1", digest(b"b1")):
+            self.spoken.set()
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        if keys == ["mcast/1/ended"]:
+            assert self.spoken.wait(60)
+        return super().multi_get(keys)
+
+
+def test_who_comes_as_a_meeting_ends_changes_it_for_nobody() -> None:
+    store = EndsBetween()
+    with ThreadPoolExecutor(3) as pool:
+        zero = pool.submit(exchange, store, 0, 2, b"a0", LONG)
+        store.wait(["mcast/1/0"], LONG)
+        new = pool.submit(exchange, store, 1, 2, b"b1", LONG)
+        assert store.looked.wait(60)
+        one = pool.submit(exchange, store, 1, 2, b"a1", LONG)
+        assert zero.result() == one.result() == [b"a0", b"a1"]
+        assert exchange(store, 0, 2, b"b0", LONG) == [b"b0", b"b1"]
+        assert new.result() == [b"b0", b"b1"]
 
 
 def test_rank_0_is_named_where_it_has_not_come() -> None:
@@ -92,6 +137,15 @@ class CalledLater(HashStore):
             with pytest.raises(torch_mcast.WaitTimeoutError):
                 exchange(self, 0, self.size, b"b0", SHORT)
         super().wait(keys, timeout)
+
+
+def test_who_is_missing_is_named_by_those_who_come_after_rank_0() -> None:
+    store = HashStore()
+    with pytest.raises(torch_mcast.WaitTimeoutError):
+        exchange(store, 0, 4, b"b0", SHORT)
+    why = r"it waits for 2 ranks that have not come: \[2, 3\]; or it has not come and"
+    with pytest.raises(torch_mcast.WaitTimeoutError, match=why):
+        exchange(store, 1, 4, b"b1", SHORT)
 
 
 @pytest.mark.parametrize(

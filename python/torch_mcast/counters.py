@@ -44,8 +44,10 @@ class Stats(Readings):
             purpose. Should be 0; otherwise MCAST_LOSS is set.
         chunks_dropped (chunks): Chunks that arrived and were of no use: mostly second copies, of
             which one came by multicast and one by repair, else late or malformed ones. No data are
-            missing for it. Normal beside chunks_repaired; where it grows without, look at
-            chunks_mismatched.
+            missing for it. Normal. Without chunks_repaired, multicast was late and not lost: a
+            chunk was asked for, came by multicast after all, and its repair is what is of no use;
+            above 1 % of what is received, ranks wait for a core, or MCAST_CUTOFF is too short
+            here. What a stranger sends is in chunks_mismatched as well.
         gather_busy_ns (ns): Time with an Allgather, Broadcast or Barrier in flight. Normal.
         reduce_busy_ns (ns): Time with a Reduce-Scatter or Reduce in flight. Normal.
         overlap_ns (ns): Time with an Allgather, Broadcast or Barrier and a Reduce-Scatter or

@@ -19,6 +19,8 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
     be more ranks or fewer, and it says to nobody which start this is. What dead processes have left there
     must not be taken for an answer. So rank 0 calls meetings, which it numbers, and takes what is said at
     its own; the others say their blob at one after the other until one ends with that among those of all.
+    A blob lies under its digest, where nobody has another; what is said at a meeting is the digest. So a
+    process that comes just as the meeting of another start ends changes nothing for those who were there.
 
     Args:
         store: a store of this group alone.
@@ -45,7 +47,7 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
 
 
 class _Meeting:
-    """One meeting after the other. Its keys are its number and a rank, whose blob is there, or a word."""
+    """One meeting after the other. Its keys are its number and a rank, whose digest is there, or a word."""
 
     def __init__(self, store: Store, size: int, deadline: float) -> None:
         self._store = store
@@ -60,28 +62,28 @@ class _Meeting:
         before = f"mcast/{self._number - 1}/ended"
         if self._number > 1 and not self._store.check([before]):
             self._set(before, b"by the next")  # its rank 0 is dead
-        self._set(self._key(0), blob)
+        self._set(self._key(0), self._keep(blob))
         for rank in range(1, self._size):
             self._wait(self._key(rank))
-        blobs = self._blobs()
-        self._set(self._key("ended"), _digest(blobs))
-        return blobs
+        digests = self._get([self._key(rank) for rank in range(self._size)])
+        self._set(self._key("ended"), b"".join(digests))
+        return self._blobs(digests)
 
     def attend(self, rank: int, blob: bytes) -> list[bytes]:
         """Be another rank: come to meetings until one is this process's."""
+        own = self._keep(blob)
         self._before = self._store.add("mcast/meetings", 0)
         self._number = max(1, self._before)
         while True:
             self._wait(self._key(0))  # not before: a meeting takes what is said when it begins
             # One that has ended is another start's, whose ranks may not all have read it yet.
             if not self._store.check([self._key("ended")]):
-                self._set(self._key(rank), blob)
+                self._set(self._key(rank), own)
                 self._wait(self._key("ended"))
-                keys = [self._key(r) for r in range(self._size)]
-                if self._store.check(keys):
-                    blobs = self._blobs()
-                    if bytes(self._store.get(self._key("ended"))) == _digest(blobs):
-                        return blobs
+                (ended,) = self._get([self._key("ended")])
+                digests = [ended[at : at + _DIGEST] for at in range(0, len(ended), _DIGEST)]
+                if len(digests) == self._size and digests[rank] == own:
+                    return self._blobs(digests)
             self._number += 1
 
     def missing(self) -> list[int]:
@@ -93,11 +95,13 @@ class _Meeting:
         missing = self.missing()
         if 0 in missing:
             return "it has not come"
-        if self._number <= self._before:
-            return "it waits for others, or has not come and the rendezvous is of a start before"
         if missing:
-            return f"it waits for {len(missing)} ranks that have not come: {missing[:16]}"
-        return "all ranks have come, it may have died since"
+            why = f"it waits for {len(missing)} ranks that have not come: {missing[:16]}"
+        else:
+            why = "all ranks have come, it may have died since"
+        if self._number <= self._before:
+            why += "; or it has not come and the rendezvous is of a start before"
+        return why
 
     def _key(self, what: int | str) -> str:
         return f"mcast/{self._number}/{what}"
@@ -109,10 +113,21 @@ class _Meeting:
         left = max(self._deadline - time.monotonic(), 0.001)
         self._store.wait([key], timedelta(seconds=left))
 
-    def _blobs(self) -> list[bytes]:
-        return [bytes(value) for value in self._store.multi_get([self._key(r) for r in range(self._size)])]
+    def _get(self, keys: Sequence[str]) -> list[bytes]:
+        return [bytes(value) for value in self._store.multi_get(list(keys))]
+
+    def _keep(self, blob: bytes) -> bytes:
+        """Have the store keep a blob, and return its digest."""
+        digest = hashlib.sha256(blob).digest()
+        self._set(_blob_key(digest), blob)
+        return digest
+
+    def _blobs(self, digests: Sequence[bytes]) -> list[bytes]:
+        return self._get([_blob_key(digest) for digest in digests])
 
 
-def _digest(blobs: Sequence[bytes]) -> bytes:
-    each = b"".join(hashlib.sha256(blob).digest() for blob in blobs)
-    return hashlib.sha256(each).hexdigest().encode()
+_DIGEST = hashlib.sha256().digest_size
+
+
+def _blob_key(digest: bytes) -> str:
+    return f"mcast/blob/{digest.hex()}"
