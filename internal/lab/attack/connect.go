@@ -171,6 +171,7 @@ type through struct {
 	conn net.Conn
 }
 
+// Dial implements session.Network.
 func (t through) Dial(context.Context, string) (net.Conn, error) { return t.conn, nil }
 
 // counted counts the bytes of a stranger's connection, and may cut it short.
