@@ -112,9 +112,9 @@ func TestSecret(t *testing.T) {
 	require.ErrorIs(t, err, identity.ErrOther)
 }
 
-// TestStrangersAtTheDoor: of those who say nothing, or do not end what they say, few are kept, for a short time, and who
+// TestStrangersOfPages: of those who say nothing, or do not end what they say, few are kept, for a short time, and who
 // knows the secret has his page.
-func TestStrangersAtTheDoor(t *testing.T) {
+func TestStrangersOfPages(t *testing.T) {
 	if !systest.Alone(t) {
 		return
 	}

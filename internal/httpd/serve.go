@@ -33,7 +33,7 @@ func Serve(ln net.Listener, handler http.Handler, pages *identity.Pages) (stop f
 	if pages == nil {
 		ln = netutil.LimitListener(ln, mostConns)
 	} else {
-		ln = newDoor(ln, pages)
+		ln = newListener(ln, pages)
 	}
 	go func() { _ = server.Serve(ln) }() // until Close
 	return func() { _ = server.Close() }
