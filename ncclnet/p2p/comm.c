@@ -35,6 +35,22 @@ void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
 	p2p_socket_verdict(c);
 }
 
+/* Whether the kernel says by errno that what came is no record of the peer's. A write may be the first to hear of it: then the
+ * connection holds the error, which tells it from what is wrong with the call. Afterwards the connection holds none, so
+ * that the peer can hear of it. */
+static int changed(struct p2p_comm *c)
+{
+	const int error = errno;
+	int i, held = 0;
+
+	if (!c->sealed || (error != EBADMSG && error != EMSGSIZE && error != EINVAL))
+		return 0;
+	for (i = 0; i < c->lanes; i++)
+		held |= p2p_socket_error(&c->lane[i]) == error;
+	errno = error;
+	return held || error == EBADMSG;
+}
+
 void p2p_lost(struct p2p_comm *c, const char *doing)
 {
 	const unsigned segment = p2p_unanswered(c);
@@ -43,8 +59,7 @@ void p2p_lost(struct p2p_comm *c, const char *doing)
 		p2p_fail(c, P2P_E_REMOTE, P2P_UNANSWERED, c->timeout, segment);
 		return;
 	}
-	if (c->sealed && errno == EBADMSG) { /* of what came, which a write may be the first to hear of */
-		p2p_socket_clear(&c->lane[0]); /* so that the peer can hear of it */
+	if (changed(c)) {
 		p2p_fail(c, P2P_E_SYSTEM, "%s: what came is not what the peer has sent: somebody on the path has changed it", doing);
 		return;
 	}

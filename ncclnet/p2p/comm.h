@@ -164,7 +164,7 @@ void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that w
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* says why to the peer: a sender, or either end where a device moves the bytes */
 void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender to a device what has been received */
-void p2p_socket_clear(struct lane *l); /* takes the error that a connection holds */
+int p2p_socket_error(struct lane *l); /* takes the error that a connection holds, and returns it; 0: none */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 

@@ -175,7 +175,9 @@ func TestSealedOnThePath(t *testing.T) {
 
 // TestSealedTowardsTheSender: what is put into the other direction, in which nothing goes as long as all is well.
 func TestSealedTowardsTheSender(t *testing.T) {
-	for name, header := range map[string][]byte{"a record": {23, 3, 3, 0, 32}, "no record": {0, 0, 0, 0, 0}} {
+	for name, header := range map[string][]byte{
+		"a record": {23, 3, 3, 0, 32}, "no record": {0, 0, 0, 0, 0}, "another version": {23, 0, 0, 0, 32}, "too long": {23, 3, 3, 255, 255},
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := &onPath{}
 			send, recv := path.pair(t, sealed(t, Options{Lanes: 1}))

@@ -267,12 +267,13 @@ void p2p_socket_farewell(struct p2p_comm *c)
 	(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void p2p_socket_clear(struct lane *l)
+int p2p_socket_error(struct lane *l)
 {
-	int error;
+	int error = 0;
 	socklen_t size = sizeof(error);
 
 	(void)getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	return error;
 }
 
 /* Has the descriptor stand for a socket that is connected to nobody, which closes the one that it stood for. */
