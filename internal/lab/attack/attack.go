@@ -57,8 +57,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if !o.Group.Is4() || !o.Group.IsMulticast() {
 		return Report{}, fmt.Errorf("attack: %v: want a multicast group of IPv4", o.Group)
 	}
-	if o.Count < 1 || o.Rate < 0 {
-		return Report{}, fmt.Errorf("attack: %d datagrams, %g a second: want 1 or more, and a rate of 0 (none) or more", o.Count, o.Rate)
+	if o.Port == 0 || o.Count < 1 || o.Rate < 0 {
+		return Report{}, fmt.Errorf("attack: port %d, %d datagrams, %g a second: want 1 or more, 1 or more, and a rate of 0 (none) or more", o.Port, o.Count, o.Rate)
 	}
 	a := &attacker{
 		Options: o, spy: -1, raw: -1, rand: rand.New(rand.NewPCG(o.Seed, 1)), sources: map[int]netip.Addr{},

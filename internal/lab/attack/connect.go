@@ -2,9 +2,15 @@ package attack
 
 import (
 	"context"
+	"crypto/ed25519"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -13,9 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // ConnectOptions say whose listener strangers connect to, and how.
@@ -39,37 +42,36 @@ type ConnectReport struct {
 	Seconds  float64        `json:"seconds"`
 }
 
-// Guise is what a stranger says on a connection.
-type Guise int
+// approach is what a stranger does on a connection.
+type approach int
 
-// The guises.
 const (
-	Silent      Guise = iota // nothing, until the other end hangs up
-	Garbage                  // bytes of chance
-	Cut                      // the beginning of a greeting by TLS
-	Other                    // a whole greeting, with a secret of his own
-	Reflect                  // what he hears
-	HangUp                   // hangs up at once
-	guisesCount              // how many there are
+	silent      approach = iota // nothing, until the other end hangs up
+	garbage                     // random bytes
+	cut                         // the beginning of a greeting by TLS
+	otherSecret                 // a whole greeting, with a secret of his own
+	echo                        // what he hears
+	hangUp                      // at once
+	approaches                  // how many there are
 )
 
-// String names a guise in reports.
-func (g Guise) String() string {
-	return [...]string{"silent", "garbage", "cut", "other secret", "reflect", "hang up"}[g]
+// String names an approach in reports.
+func (a approach) String() string {
+	return [...]string{"silent", "garbage", "cut", "other secret", "echo", "hang up"}[a]
 }
 
 // held bounds how long a stranger stays: longer than any listener here has him.
 const held = 30 * time.Second
 
-// Connect has strangers connect until Count have, or ctx ends, which is no error. A listener that admits one has
-// a fault: the report counts them.
+// Connect has strangers connect until Count have, or ctx ends, which is no error. A listener that admits one has a fault: the
+// report counts them. A switch admits whose proof it takes and answers with its own, ranks whom they answer after it.
 func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	if !o.To.IsValid() || o.Count < 1 || o.AtOnce < 1 || o.Rate < 0 {
-		return ConnectReport{}, fmt.Errorf("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, and a rate of 0 (none) or more", o.Count, o.To, o.AtOnce, o.Rate)
+		return ConnectReport{}, fmt.Errorf("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
+			"and a rate of 0 (none) or more", o.Count, o.To, o.AtOnce, o.Rate)
 	}
-	s := &strangers{ConnectOptions: o, secret: identity.NewSecret(), made: make([]int, guisesCount)}
-	var err error
-	if s.identity, err = identity.New(s.secret); err != nil {
+	s, err := newStrangers(o)
+	if err != nil {
 		return ConnectReport{}, err
 	}
 	chance := rand.New(rand.NewPCG(o.Seed, 2))
@@ -78,11 +80,14 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	all.SetLimit(o.AtOnce)
 	for n := 0; n < o.Count && ctx.Err() == nil; n++ {
 		if o.Rate > 0 {
-			time.Sleep(time.Until(start.Add(time.Duration(float64(n) / o.Rate * float64(time.Second)))))
+			select {
+			case <-time.After(time.Until(start.Add(time.Duration(float64(n) / o.Rate * float64(time.Second))))):
+			case <-ctx.Done():
+			}
 		}
-		guise, seed := Guise(chance.IntN(int(guisesCount))), chance.Uint64()
+		by, seed := approach(chance.IntN(int(approaches))), chance.Uint64()
 		all.Go(func() error {
-			s.connect(ctx, guise, rand.New(rand.NewPCG(seed, 3)))
+			s.connect(ctx, by, rand.New(rand.NewPCG(seed, 3)))
 			return nil
 		})
 	}
@@ -91,9 +96,9 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 		Refused: s.refused, By: map[string]int{}, Said: s.said.Load(), Heard: s.heard.Load(), Admitted: int(s.admitted.Load()),
 		Seconds: time.Since(start).Seconds(),
 	}
-	for g, n := range s.made {
+	for by, n := range s.made {
 		r.Made += n
-		r.By[Guise(g).String()] = n
+		r.By[approach(by).String()] = n
 	}
 	return r, nil
 }
@@ -101,17 +106,32 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 // strangers are under way.
 type strangers struct {
 	ConnectOptions
-	secret                string // their own
-	identity              *identity.Identity
+	proof                 *tls.Config // of a secret of their own; whatever the other end proves is right
 	said, heard, admitted atomic.Int64
 
 	mu      sync.Mutex
-	made    []int // by guise
+	made    []int // by approach
 	refused int
 }
 
+func newStrangers(o ConnectOptions) (*strangers, error) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, fmt.Errorf("attack: make a key: %w", err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(crand.Reader, template, template, public, private)
+	if err != nil {
+		return nil, fmt.Errorf("attack: make a certificate: %w", err)
+	}
+	return &strangers{ConnectOptions: o, made: make([]int, approaches), proof: &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"torch-mcast"}, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
+	}}, nil
+}
+
 // connect is one stranger's connection, from its beginning to its end.
-func (s *strangers) connect(ctx context.Context, guise Guise, chance *rand.Rand) {
+func (s *strangers) connect(ctx context.Context, by approach, chance *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, held)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.To.String())
@@ -119,7 +139,7 @@ func (s *strangers) connect(ctx context.Context, guise Guise, chance *rand.Rand)
 	if err != nil {
 		s.refused++
 	} else {
-		s.made[guise]++
+		s.made[by]++
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -128,51 +148,53 @@ func (s *strangers) connect(ctx context.Context, guise Guise, chance *rand.Rand)
 	c := &counted{Conn: conn, strangers: s}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer c.Close() //nolint:errcheck // what ends it does not matter
-	switch guise {
-	case Garbage:
+	switch by {
+	case garbage:
 		b := make([]byte, 1+chance.IntN(8<<10))
 		scramble(chance, b)
 		_, _ = c.Write(b)
-	case Cut:
-		c.left = 1 + chance.IntN(200) // a ClientHello is longer
-		s.greet(ctx, c)
-	case Other:
-		s.greet(ctx, c)
-		return
-	case Reflect:
+	case cut:
+		c.left = 1 + chance.IntN(200) // a greeting is longer
+		_ = s.prove(c)
+	case otherSecret:
+		if s.prove(c) == nil {
+			s.admitted.Add(1)
+		}
+	case echo:
 		_, _ = io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{c}, make([]byte, 4<<10))
-	case HangUp:
+	case hangUp:
 		return
-	case Silent, guisesCount:
+	case silent, approaches:
 	}
 	_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
 }
 
-// greet proves a secret of the stranger's own, as a member of a switch or as a rank.
-func (s *strangers) greet(ctx context.Context, c net.Conn) {
-	if s.Switch {
-		member, err := session.Dial(ctx, s.To.String(), session.Hello{
-			Job: 1, Ranks: 2, Secret: s.secret, Network: through{conn: c},
-		})
-		if err == nil {
-			s.admitted.Add(1)
-			_ = member.Close(errors.New("it was admitted"))
+// prove proves the strangers' own secret, as a member of a switch, which is TLS's client, or as a rank to another. It
+// returns nil if it was taken.
+func (s *strangers) prove(c net.Conn) error {
+	if !s.Switch {
+		t := tls.Client(c, s.proof)
+		if err := t.Handshake(); err != nil {
+			return err
 		}
-		return
+		_, err := t.Read(make([]byte, 1)) // the proof is looked at after that
+		return err
 	}
-	if _, err := s.identity.Dial(c); err == nil {
-		s.admitted.Add(1)
+	var length [4]byte // of the frame by which a switch says that it is one
+	if _, err := io.ReadFull(c, length[:]); err != nil {
+		return err
 	}
+	if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(length[:]))); err != nil {
+		return err
+	}
+	config := s.proof.Clone()
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c := s.proof.Clone()
+		c.NextProtos = hello.SupportedProtos
+		return c, nil
+	}
+	return tls.Server(c, config).Handshake()
 }
-
-// through is a network on which there is one connection.
-type through struct {
-	session.Kernel
-	conn net.Conn
-}
-
-// Dial implements session.Network.
-func (t through) Dial(context.Context, string) (net.Conn, error) { return t.conn, nil }
 
 // counted counts the bytes of a stranger's connection, and may cut it short.
 type counted struct {
