@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two ranks reduce through a switch with a secret, by turns alone and while strangers of a third host connect to the switch
-# and say anything but the secret. Prints a row for each run of the ranks, with the most memory and descriptors that the
+# and say anything but the secret (PER_SECOND 0: as fast as they go). Prints a row for each run of the ranks, with the most memory and descriptors that the
 # switch has had so far, and one for the strangers of each: "wrong", "admitted" must be 0.
 #
 #   benchmarks/secret/strangers.sh [ROUNDS [PER_SECOND]] > benchmarks/results/secret/strangers.ndjson    # after make build
@@ -30,7 +30,7 @@ exec bin/mcast testbed with --hosts 4 --rate unlimited --mtu 9000 -- bash -euo p
 				keep = "date commit cpu kernel cpus collective ranks nodes bytes iters p50_us max_us wrong".split()
 				for line in open(sys.argv[3]):
 				    row = json.loads(line)
-				    print(json.dumps({"strangers": sys.argv[1]} | {k: row[k] for k in keep} | {"switch": node}))
+				    print(json.dumps({"strangers": sys.argv[1], "per_second": int(os.environ["rate"])} | {k: row[k] for k in keep} | {"switch": node}))
 			END
 			if [[ $strangers = yes ]]; then
 				kill -INT $attack
