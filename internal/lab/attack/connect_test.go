@@ -23,7 +23,7 @@ func serve(t *testing.T, greet func(conn net.Conn, proven func() bool)) netip.Ad
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		acceptor.Serve(ln, patience, greet)
+		acceptor.Serve(ln, acceptor.PatienceFor(patience, false), greet)
 	}()
 	t.Cleanup(func() {
 		require.NoError(t, ln.Close())
