@@ -62,7 +62,7 @@ func newLobby(n Network, log *slog.Logger, id *identity.Identity) (*lobby, error
 		network: n, log: log, identity: id, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}), errs: map[int]error{},
 	}
-	go acceptor.Serve(ln, acceptor.PatienceFor(id != nil), l.greet)
+	go acceptor.Serve(ln, acceptor.PatienceFor(acceptor.Plain, id != nil), l.greet)
 	return l, nil
 }
 

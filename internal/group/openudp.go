@@ -158,7 +158,7 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 
 // seal fills in what seals datagrams and probes of paths, always the same: it counts them, and must not begin anew, whatever
 // is opened again. Columns have keys of their own for datagrams, since each counts its ranks from 0; probes go between all ranks.
-func (a *agreement) seal(o *udp.Options, id *identity.Identity) (err error) {
+func (a *agreement) seal(o *udp.Options, id *identity.Identity) error {
 	if a.sealer == nil && id == nil && a.settings.Checksum == "crc32c" {
 		a.sealer = seal.New(seal.Checksum, nil, 0)
 	}
@@ -167,12 +167,15 @@ func (a *agreement) seal(o *udp.Options, id *identity.Identity) (err error) {
 		if a.settings.Encrypt {
 			kind, purpose = seal.Encryption, "encrypted datagrams"
 		}
-		if a.sealer, err = a.newSealer(kind, id, purpose, a.column.ranks[0], a.column.own); err != nil {
+		sealer, err := a.newSealer(kind, id, purpose, a.column.ranks[0], a.column.own)
+		if err != nil {
 			return err
 		}
-		if a.probes, err = a.newSealer(seal.Tags, id, "probes", 0, a.rank); err != nil {
+		probes, err := a.newSealer(seal.Tags, id, "probes", 0, a.rank)
+		if err != nil {
 			return err
 		}
+		a.sealer, a.probes = sealer, probes
 	}
 	o.Seals, o.Probes = a.sealer, a.probes
 	return nil

@@ -188,7 +188,7 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 	var without atomic.Pointer[string] // who has not the secret was turned away
 	var served sync.WaitGroup
 	served.Go(func() {
-		acceptor.Serve(ln, acceptor.PatienceFor(m.Identity != nil), func(conn net.Conn, proven func() bool) {
+		acceptor.Serve(ln, acceptor.PatienceFor(acceptor.Plain, m.Identity != nil), func(conn net.Conn, proven func() bool) {
 			var g greeting
 			greeted, err := m.Identity.Accept(conn)
 			if err == nil {

@@ -117,7 +117,7 @@ func TestSlowProof(t *testing.T) {
 	require.NoError(t, err)
 	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(eps[1].lobby.port())).String())
 	require.NoError(t, err)
-	time.Sleep(3 * acceptor.Patience / 2)
+	time.Sleep(3 * acceptor.Plain / 2)
 	_, err = greet(t.Context(), eps[0].lobby.identity, c, a, wire.PurposeMesh, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())

@@ -20,7 +20,7 @@ type listener struct {
 
 func newListener(ln net.Listener, pages *identity.Pages) *listener {
 	l := &listener{Listener: ln, pages: pages, places: make(chan struct{}, mostConns), come: make(chan net.Conn), closed: make(chan struct{})}
-	go acceptor.Serve(ln, acceptor.Patience, l.greet)
+	go acceptor.Serve(ln, acceptor.PatienceFor(acceptor.Plain, false), l.greet)
 	return l
 }
 
@@ -28,7 +28,7 @@ func newListener(ln net.Listener, pages *identity.Pages) *listener {
 // among the few that have not greeted.
 func (l *listener) greet(conn net.Conn, proven func() bool) {
 	g := &closing{Conn: conn, gone: make(chan struct{})}
-	on, known, err := l.pages.Accept(g, acceptor.Patience)
+	on, known, err := l.pages.Accept(g, acceptor.Plain)
 	if err != nil {
 		return
 	}

@@ -27,7 +27,7 @@ const wanted = `here are pages for those who know MCAST_SECRET: want HTTPS, with
 func Serve(ln net.Listener, handler http.Handler, pages *identity.Pages) (stop func()) {
 	server := &http.Server{
 		Handler: guard(handler, pages), MaxHeaderBytes: mostHeader,
-		ReadHeaderTimeout: acceptor.Patience, ReadTimeout: acceptor.Patience, WriteTimeout: 10 * time.Second,
+		ReadHeaderTimeout: acceptor.Plain, ReadTimeout: acceptor.Plain, WriteTimeout: 10 * time.Second,
 	}
 	server.SetKeepAlivesEnabled(false) // a connection that says nothing keeps another one away
 	if pages == nil {

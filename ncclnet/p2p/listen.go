@@ -28,7 +28,7 @@ type Listener struct {
 	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
 
-// greetTime is how long a connection may take over its greeting without a secret. Longer than acceptor.Patience, for nobody
+// greetTime is how long a connection may take over its greeting without a secret. Longer than acceptor.Plain, for nobody
 // connects again.
 const greetTime = 5 * time.Second
 
@@ -73,13 +73,10 @@ func Listen(o Options) (*Listener, error) {
 			l.unix, l.place.fabrics = nil, tcp
 		}
 	}
-	patience := greetTime
-	if o.Identity != nil {
-		patience = acceptor.ProofPatience
-	}
-	go acceptor.Serve(t, min(patience, o.Timeout), l.greetLane)
+	plain := min(greetTime, o.Timeout)
+	go acceptor.Serve(t, acceptor.PatienceFor(plain, o.Identity != nil), l.greetLane)
 	if l.unix != nil {
-		go acceptor.Serve(l.unix, min(greetTime, o.Timeout), l.greetRing)
+		go acceptor.Serve(l.unix, acceptor.PatienceFor(plain, false), l.greetRing)
 	}
 	return l, nil
 }

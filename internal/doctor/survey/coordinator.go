@@ -85,7 +85,7 @@ func (m *meeting) close() {
 
 // welcome takes those who open with a proper hello.
 func (m *meeting) welcome() {
-	acceptor.Serve(m.tcp, helloTime, func(conn net.Conn, proven func() bool) {
+	acceptor.Serve(m.tcp, acceptor.PatienceFor(helloTime, false), func(conn net.Conn, proven func() bool) {
 		want := opening(m.o.Token)
 		said := make([]byte, len(want))
 		if _, err := io.ReadFull(conn, said); err != nil {

@@ -337,7 +337,7 @@ func (s *station) stream(ctx context.Context, to *Place) float64 {
 
 // accept serves connections that open with the key until the listener is closed.
 func (s *station) accept() {
-	acceptor.Serve(s.tcp, acceptor.Patience, func(conn net.Conn, proven func() bool) {
+	acceptor.Serve(s.tcp, acceptor.PatienceFor(acceptor.Plain, false), func(conn net.Conn, proven func() bool) {
 		var b [headerSize]byte
 		if _, err := io.ReadFull(conn, b[:]); err != nil {
 			return

@@ -5,13 +5,13 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/session"
-	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
@@ -20,14 +20,23 @@ func serve(t *testing.T, patience time.Duration, greet func(conn net.Conn)) neti
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		acceptor.Serve(ln, patience, func(conn net.Conn, _ func() bool) { greet(conn) })
-	}()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				_ = conn.SetDeadline(time.Now().Add(patience))
+				greet(conn)
+				_ = conn.Close()
+			})
+		}
+	})
 	t.Cleanup(func() {
 		require.NoError(t, ln.Close())
-		<-ended
+		all.Wait()
 	})
 	return ln.Addr().(*net.TCPAddr).AddrPort()
 }

@@ -1,48 +1,56 @@
-// Package acceptor takes connections from listeners that strangers can reach. Whoever connects has
-// to open with a greeting; those that have not are few and wait for a short time, so that they
-// neither use up the process's descriptors nor keep those away that have something to say.
+// Package acceptor takes connections from listeners that strangers can reach. Whoever connects has to open with a
+// greeting; those that have not are few and wait for a short time, so that they neither use up the process's descriptors
+// nor keep those away that have something to say.
 package acceptor
 
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 const (
-	// Patience is how long a connection may take over its greeting where whoever is closed connects
-	// again.
-	Patience = time.Second
-	// ProofPatience is that where a secret is proven: both ends compute, and where hundreds come at once they wait for a core. Whoever
-	// was closed for that would only compute again.
-	ProofPatience = 20 * time.Second
+	// Plain is how long a connection may take over a greeting in the clear, where whoever is closed connects again.
+	Plain = time.Second
+	// proof is how long one may take that proves a secret. Both ends compute for it, and where hundreds connect at once
+	// they wait for a core. To close them for that would have them compute again.
+	proof = 20 * time.Second
 	// limit is how many connections that have not greeted are open, the one accepted last included.
 	limit = 64
-	// leastAge divides patience: so old the oldest of them must be to be closed for the sake of a
-	// new one, as a group's ranks come all at once, and each needs a moment to be read.
+	// leastAge divides a Patience: so old a connection must be to be closed for the sake of a new one, as a group's ranks
+	// come all at once, and each needs a moment to be read.
 	leastAge = 50
 	// retry is the pause after a failure to accept: out of descriptors, perhaps only for now.
 	retry = 10 * time.Millisecond
 )
 
-// PatienceFor returns how long a connection may take over its greeting, with a secret or without.
-func PatienceFor(secret bool) time.Duration {
+// Patience says how long a connection may take over its greeting: Greeting. Where there are too many, a new one closes
+// another after a fiftieth of that, or after a fiftieth of Silent if no byte of it has come: to say nothing costs a
+// stranger nothing, so it must not keep others out for long.
+type Patience struct{ Silent, Greeting time.Duration }
+
+// PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take so
+// long.
+func PatienceFor(plain time.Duration, secret bool) Patience {
 	if secret {
-		return ProofPatience
+		return Patience{plain, proof}
 	}
-	return Patience
+	return Patience{plain, plain}
 }
 
-// Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine
-// of its own. It reads the greeting, within patience, and calls proven if that is right: the
-// connection is then greet's, without a deadline, unless proven returns false, for it came too
-// late. A connection whose greet returns without that is closed. Serve returns when all its
-// goroutines have.
-func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, proven func() bool)) {
+// Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine of its own. It reads
+// the greeting, within p.Greeting, and calls proven if that is right: the connection is then greet's, without a deadline,
+// unless proven returns false, for it came too late. A connection whose greet returns without that is closed. Serve
+// returns when all its goroutines have.
+func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() bool)) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	s := strangers{leastAge: patience / leastAge, left: make(chan struct{}, 1)}
+	s := strangers{Patience: p, left: make(chan struct{}, 1)}
 	defer s.closeAll()
 	for {
 		conn, err := ln.Accept()
@@ -53,48 +61,68 @@ func Serve(ln net.Listener, patience time.Duration, greet func(conn net.Conn, pr
 			time.Sleep(retry)
 			continue
 		}
-		ended := s.enter(conn)
+		one := s.enter(conn)
 		all.Go(func() {
-			defer close(ended)
-			_ = conn.SetDeadline(time.Now().Add(patience))
-			greet(conn, func() bool { return s.leave(conn) && conn.SetDeadline(time.Time{}) == nil })
-			if s.leave(conn) {
+			defer close(one.ended)
+			_ = conn.SetDeadline(time.Now().Add(p.Greeting))
+			if begins(conn) {
+				s.hear(one)
+			}
+			greet(conn, func() bool { return s.leave(one) && conn.SetDeadline(time.Time{}) == nil })
+			if s.leave(one) {
 				_ = conn.Close()
 			}
 		})
 	}
 }
 
-// strangers are the connections that have not greeted yet, oldest first.
+// begins waits for the first byte of a connection, and leaves it there. It is false if none comes, or the connection is
+// none of the kernel's.
+func begins(conn net.Conn) bool {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var n int
+	err = raw.Read(func(fd uintptr) bool {
+		var e syscall.Errno
+		n, e = sys.Peek(int(fd), make([]byte, 1))
+		return e != syscall.EAGAIN
+	})
+	return err == nil && n > 0
+}
+
+// strangers are the connections that have not greeted yet.
 type strangers struct {
-	leastAge time.Duration
+	Patience
 
 	mu   sync.Mutex
-	all  []stranger
+	all  []*stranger
 	left chan struct{} // holds a token when one has left
 }
 
 type stranger struct {
 	net.Conn
-	since time.Time
+	due   time.Time     // from then on it makes room for another
 	ended chan struct{} // closed when its goroutine has; only then is the descriptor free
 }
 
-// enter adds a connection. If there are too many with it, it waits until one leaves, or the oldest
-// is old enough to be closed.
-func (s *strangers) enter(conn net.Conn) (ended chan struct{}) {
+// enter adds a connection. If there are too many with it, it waits until one leaves, or one is due to make room.
+func (s *strangers) enter(conn net.Conn) *stranger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ended = make(chan struct{})
-	s.all = append(s.all, stranger{conn, time.Now(), ended})
-	for len(s.all) >= limit {
-		oldest := s.all[0]
-		wait := time.Until(oldest.since.Add(s.leastAge))
+	for len(s.all)+1 >= limit {
+		first := slices.MinFunc(s.all, func(a, b *stranger) int { return a.due.Compare(b.due) })
+		wait := time.Until(first.due)
 		if wait <= 0 {
-			s.all = s.all[1:]
-			_ = oldest.Close()
+			s.remove(first)
+			_ = first.Close()
 			s.mu.Unlock()
-			<-oldest.ended
+			<-first.ended
 			s.mu.Lock()
 			continue
 		}
@@ -105,24 +133,39 @@ func (s *strangers) enter(conn net.Conn) (ended chan struct{}) {
 		}
 		s.mu.Lock()
 	}
-	return ended
+	one := &stranger{conn, time.Now().Add(s.Silent / leastAge), make(chan struct{})}
+	s.all = append(s.all, one)
+	return one
+}
+
+// hear says that the first byte of a connection has come.
+func (s *strangers) hear(one *stranger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.due = time.Now().Add(s.Greeting / leastAge)
 }
 
 // leave removes a connection and reports whether it was still there.
-func (s *strangers) leave(conn net.Conn) bool {
+func (s *strangers) leave(one *stranger) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.all {
-		if s.all[i].Conn == conn {
-			s.all = append(s.all[:i], s.all[i+1:]...)
-			select {
-			case s.left <- struct{}{}:
-			default:
-			}
-			return true
-		}
+	if !s.remove(one) {
+		return false
 	}
-	return false
+	select {
+	case s.left <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (s *strangers) remove(one *stranger) bool {
+	i := slices.Index(s.all, one)
+	if i < 0 {
+		return false
+	}
+	s.all = slices.Delete(s.all, i, i+1)
+	return true
 }
 
 func (s *strangers) closeAll() {

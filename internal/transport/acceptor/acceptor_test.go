@@ -13,11 +13,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// long is how long the silent are heard where nobody is to be closed for it.
-const long = time.Minute
+// long has the silent heard where nobody is to be closed for it.
+var long = PatienceFor(time.Minute, false)
 
 // serve accepts connections that open with the byte 1, and sends them to the channel.
-func serve(t *testing.T, patience time.Duration) (address string, guests chan net.Conn) {
+func serve(t *testing.T, patience Patience) (address string, guests chan net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestStrangersHoldFewDescriptors(t *testing.T) {
 	if !systest.Alone(t) {
 		return
 	}
-	address, guests := serve(t, 5*time.Second)
+	address, guests := serve(t, PatienceFor(5*time.Second, false))
 	before := len(systest.Descriptors(t))
 	const strangers = 400
 	most := 0
@@ -86,7 +86,7 @@ func TestStrangersHoldFewDescriptors(t *testing.T) {
 }
 
 func TestSilentAndWrongAreClosed(t *testing.T) {
-	address, guests := serve(t, Patience)
+	address, guests := serve(t, PatienceFor(Plain, false))
 	hungUp(t, dial(t, address, 7))
 	hungUp(t, dial(t, address))
 	require.Empty(t, guests)
@@ -100,6 +100,58 @@ func TestCrowd(t *testing.T) {
 	}
 	for range 2 * limit {
 		require.NoError(t, (<-guests).Close())
+	}
+}
+
+// TestSilentMakeRoomFirst has silent ones keep coming while many are in the middle of their greetings, which is what a
+// stranger does where ranks prove a secret: they close none of those, and keep nobody out.
+func TestSilentMakeRoomFirst(t *testing.T) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	begun, guests, ended := make(chan bool, 4*limit), make(chan net.Conn, limit), make(chan struct{})
+	go func() {
+		defer close(ended)
+		Serve(ln, Patience{Silent: PatienceFor(Plain, true).Silent, Greeting: time.Hour}, func(c net.Conn, proven func() bool) {
+			begun <- true
+			if _, err := io.ReadFull(c, make([]byte, 2)); err == nil && proven() {
+				guests <- c
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, ln.Close())
+		<-ended
+	})
+	taken := func(what string) {
+		select {
+		case c := <-guests:
+			require.NoError(t, c.Close())
+		case <-time.After(time.Minute):
+			require.Fail(t, what)
+		}
+	}
+	var slow []net.Conn
+	for range limit - 2 {
+		slow = append(slow, dial(t, ln.Addr().String(), 1))
+		<-begun
+	}
+	for range 20 {
+		dial(t, ln.Addr().String())
+	}
+	dial(t, ln.Addr().String(), 1, 2)
+	taken("who greets at once is kept out by the silent")
+	for _, c := range slow {
+		_, err := c.Write([]byte{2})
+		require.NoError(t, err)
+		taken("who has begun is closed for the silent")
+	}
+}
+
+// TestPatienceFor: a secret gives more time to those that have begun to prove it, not to the silent.
+func TestPatienceFor(t *testing.T) {
+	for _, plain := range []time.Duration{Plain, 5 * time.Second} {
+		require.Equal(t, Patience{Silent: plain, Greeting: plain}, PatienceFor(plain, false))
+		require.Equal(t, Patience{Silent: plain, Greeting: proof}, PatienceFor(plain, true))
 	}
 }
 
@@ -145,6 +197,6 @@ func TestClosingEndsTheSilent(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, ln.Close())
 	<-ended
-	require.Less(t, time.Since(start), long)
+	require.Less(t, time.Since(start), long.Greeting)
 	hungUp(t, c)
 }

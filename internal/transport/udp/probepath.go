@@ -3,24 +3,25 @@ package udp
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// ProbePath is where probes are sent: to a multicast group, or to one rank. With Options.Probes they carry a tag, and one counts
-// if it was sent here by the rank that it names, with that size, and after all that have counted of that rank: who
-// does not know the key can neither make one nor have one count again, or elsewhere.
+// ProbePath is where probes are sent: to a multicast group, or to one rank. With Options.Probes each carries a tag. Such a
+// probe counts once, if the rank that it names has sent it here with the size that it has. So whoever does not know the
+// key cannot make one, or use one that he has recorded a second time or on another path.
 type ProbePath struct {
-	o      *Options
-	to     netip.AddrPort
-	counts []uint64 // by rank: the counter that the next one has at least
+	o     *Options
+	to    netip.AddrPort
+	taken [][]uint64 // by rank: the counters of its probes that have counted
 }
 
 // NewProbePath returns the path to an address, and to a port where there are any.
 func NewProbePath(o *Options, to netip.AddrPort) *ProbePath {
-	return &ProbePath{o: o, to: to, counts: make([]uint64, o.Size)}
+	return &ProbePath{o: o, to: to, taken: make([][]uint64, o.Size)}
 }
 
 // MinPacket returns the bytes of the smallest packet that holds a probe.
@@ -55,18 +56,18 @@ func (p *ProbePath) Take(b []byte, bytes int, from func(rank int) bool) (h wire.
 	return h, p.o.Probes == nil || p.proven(b, int(h.Rank))
 }
 
-// proven reports whether a rank has sealed a probe for this path, and after all that have counted. One that another has overtaken is as
-// good as lost.
+// proven reports whether a rank has sealed a probe for this path that has not counted yet. Those that have are remembered,
+// one by one: they are a few hundred of a rank at most, and in whatever order the network brings them.
 func (p *ProbePath) proven(b []byte, rank int) bool {
 	head := append(p.covered(b), b[wire.ProbeSize:][:p.o.Probes.Size()]...)
 	if !p.o.Probes.Open(uint32(rank), 0, head, nil) {
 		return false
 	}
 	counter := p.o.Probes.Counter(head)
-	if counter < p.counts[rank] {
+	if slices.Contains(p.taken[rank], counter) {
 		return false
 	}
-	p.counts[rank] = counter + 1
+	p.taken[rank] = append(p.taken[rank], counter)
 	return true
 }
 
