@@ -166,6 +166,18 @@ assert spans() == []
     )
 
 
+def test_a_secret_that_is_in_no_store_of_nccl_is_not_needed() -> None:
+    host(
+        PROFILER
+        + """
+os.environ.update(NCCL_PROFILER_PLUGIN="mcast", MCAST_SECRET="store", MCAST_IFACE="lo")
+p = Profiler(5)
+p.stop(p.start(COLL, coll=Coll(function=b"Broadcast")))
+assert [s[0] for s in spans()] == ["NCCL Broadcast"], spans()
+"""
+    )
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_the_mask_of_all_communicators_stays_while_others_are_made(version: int) -> None:
     # NCCL passes one mask for all: what it takes while that is 0 is in no trace,

@@ -11,6 +11,7 @@ import pytest
 from torch._C._distributed_c10d import HashStore, Store
 
 import torch_mcast
+from torch_mcast.group import Group
 from torch_mcast.rendezvous import exchange
 
 LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
@@ -26,9 +27,9 @@ def meet(store: Store, start: str, size: int) -> list[list[bytes]]:
         return [t.result() for t in got]
 
 
-def digest(blob: bytes) -> bytes:
+def spoken(blob: bytes) -> bytes:
     """Return what stands for a blob at a meeting."""
-    return sha256(blob).digest()
+    return f'{{"rendezvous":2,"blobs":"{sha256(blob).hexdigest()}"}}'.encode()
 
 
 def said(start: str, size: int) -> list[list[bytes]]:
@@ -70,7 +71,7 @@ def test_a_meeting_that_has_ended_is_left_as_it_is() -> None:
     assert meet(store, "a", 2) == said("a", 2)
     with pytest.raises(torch_mcast.WaitTimeoutError):
         exchange(store, 1, 2, b"b1", SHORT)
-    assert store.get("mcast/1/1") == digest(b"a1")  # for a rank that has not read it yet
+    assert store.get("mcast/1/1") == spoken(b"a1")  # for a rank that has not read it yet
 
 
 class EndsBetween(HashStore):
@@ -89,7 +90,7 @@ class EndsBetween(HashStore):
 
     def set(self, key: str, value: bytes) -> None:  # type: ignore[override]
         super().set(key, value)  # type: ignore[arg-type]
-        if (key, value) == ("mcast/1/1", digest(b"b1")):
+        if (key, value) == ("mcast/1/1", spoken(b"b1")):
             self.spoken.set()
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
@@ -156,3 +157,51 @@ def test_whom_rank_0_waits_for_is_named(size: int, why: str) -> None:
     store.size = size
     with pytest.raises(torch_mcast.WaitTimeoutError, match=f"^rank 0 of {size} has not ended .* {why}"):
         exchange(store, 1, size, b"b1", timedelta(seconds=1))
+
+
+BEFORE = b'{"v":7,"r":0,"n":2}'  # what ranks of builds before said at a meeting: their blob
+
+
+def test_ranks_of_builds_before_are_named_and_told() -> None:
+    store = HashStore()
+    store.set("mcast/1/1", BEFORE)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(2) as pool:
+        mine = [pool.submit(exchange, store, rank, 3, b"%d" % rank, LONG) for rank in (0, 2)]
+        for rank, one in zip((0, 2), mine, strict=True):
+            with pytest.raises(
+                torch_mcast.MismatchError,
+                match=rf"^1 of 3 ranks .* than rank {rank}: \[1\]; install the same",
+            ):
+                one.result()
+    said = [store.get(f"mcast/1/{rank}") for rank in range(3)]
+    each = b"".join(sha256(one).digest() for one in said)
+    assert store.get("mcast/1/ended") == sha256(each).hexdigest().encode()  # for which rank 1 waits
+
+
+def test_rank_0_of_a_build_before_is_named_and_told() -> None:
+    store = HashStore()
+    store.set("mcast/1/0", BEFORE)  # type: ignore[arg-type]
+    with pytest.raises(
+        torch_mcast.MismatchError, match=r"^1 of 2 ranks .* than rank 1: \[0\]; install the same"
+    ):
+        exchange(store, 1, 2, b"b1", LONG)
+    assert store.get("mcast/1/1") == spoken(b"b1")  # for which rank 0 waits
+
+
+def test_rank_0_of_a_build_before_is_named_where_it_ends_the_meeting_of_the_dead() -> None:
+    store = HashStore()
+    with pytest.raises(torch_mcast.WaitTimeoutError):
+        exchange(store, 0, 2, b"dead", SHORT)
+    with ThreadPoolExecutor(1) as pool:
+        one = pool.submit(exchange, store, 1, 2, b"b1", LONG)
+        store.wait(["mcast/1/1"], LONG)
+        store.set("mcast/1/ended", b"by the next")  # type: ignore[arg-type]
+        with pytest.raises(torch_mcast.MismatchError, match=r"^1 of 2 ranks .* than rank 1: \[0\];"):
+            one.result()
+
+
+def test_what_is_said_is_another_version_to_builds_before() -> None:
+    with pytest.raises(
+        torch_mcast.MismatchError, match="rank 1 speaks version 0 of the protocol, rank 0 version"
+    ):
+        Group(0, 2, "", lambda blob: [blob, spoken(b"b1")], 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,6 +23,9 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
     A blob lies under its digest, where nobody has another; what is said at a meeting is the digest. So a
     process that comes just as the meeting of another start ends changes nothing for those who were there.
 
+    What is said is JSON with a version. Builds before said the blobs themselves, and take it for one: their
+    library then tells that this rank speaks another version of the protocol.
+
     Args:
         store: a store of this group alone.
         rank: rank in the group.
@@ -32,11 +36,14 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
     Raises:
         WaitTimeoutError: at rank 0 with the ranks that have not come. The others wait for rank 0 to end the
             meeting, and say what they know of why it has not.
+        MismatchError: with the ranks of another build.
     """
     meeting = _Meeting(store, size, time.monotonic() + timeout.total_seconds())
     after = f"the rendezvous after {timeout.total_seconds():g} s"
     try:
         return meeting.call(blob) if rank == 0 else meeting.attend(rank, blob)
+    except errors.MismatchError:
+        raise
     except RuntimeError as e:
         if rank == 0:
             missing = meeting.missing()
@@ -61,12 +68,17 @@ class _Meeting:
         self._number = self._store.add("mcast/meetings", 1)
         before = f"mcast/{self._number - 1}/ended"
         if self._number > 1 and not self._store.check([before]):
-            self._set(before, b"by the next")  # its rank 0 is dead
-        self._set(self._key(0), self._keep(blob))
+            self._set(before, _said([]))  # its rank 0 is dead
+        self._set(self._key(0), _said([self._keep(blob)]))
         for rank in range(1, self._size):
             self._wait(self._key(rank))
-        digests = self._get([self._key(rank) for rank in range(self._size)])
-        self._set(self._key("ended"), b"".join(digests))
+        said = self._get([self._key(rank) for rank in range(self._size)])
+        heard = [_digests(each) for each in said]
+        if None in heard:
+            self._set(self._key("ended"), _ended_before(said))
+            raise self._mismatch(0)
+        digests = [digest for one in heard for digest in one or []]
+        self._set(self._key("ended"), _said(digests))
         return self._blobs(digests)
 
     def attend(self, rank: int, blob: bytes) -> list[bytes]:
@@ -78,10 +90,9 @@ class _Meeting:
             self._wait(self._key(0))  # not before: a meeting takes what is said when it begins
             # One that has ended is another start's, whose ranks may not all have read it yet.
             if not self._store.check([self._key("ended")]):
-                self._set(self._key(rank), own)
-                self._wait(self._key("ended"))
-                (ended,) = self._get([self._key("ended")])
-                digests = [ended[at : at + _DIGEST] for at in range(0, len(ended), _DIGEST)]
+                self._set(self._key(rank), _said([own]))
+                self._hear(rank, 0)  # a rank 0 of a build before might never end it
+                digests = self._hear(rank, "ended")
                 if len(digests) == self._size and digests[rank] == own:
                     return self._blobs(digests)
             self._number += 1
@@ -103,6 +114,25 @@ class _Meeting:
             why += "; or it has not come and the rendezvous is of a start before"
         return why
 
+    def _hear(self, rank: int, what: int | str) -> list[str]:
+        """Return the digests at a key of the meeting, once it is there, as a rank."""
+        self._wait(self._key(what))
+        (said,) = self._get([self._key(what)])
+        digests = _digests(said)
+        if digests is None:
+            raise self._mismatch(rank)
+        return digests
+
+    def _mismatch(self, rank: int) -> errors.MismatchError:
+        """Return that some ranks say what another does not understand: if none does, the next rank 0."""
+        there = [r for r in range(self._size) if self._store.check([self._key(r)])]
+        said = self._get([self._key(r) for r in there])
+        others = [r for r, each in zip(there, said, strict=True) if _digests(each) is None] or [0]
+        return errors.MismatchError(
+            f"{len(others)} of {self._size} ranks have another build of torch_mcast than rank {rank}: "
+            f"{others[:16]}; install the same for all ranks"
+        )
+
     def _key(self, what: int | str) -> str:
         return f"mcast/{self._number}/{what}"
 
@@ -116,18 +146,35 @@ class _Meeting:
     def _get(self, keys: Sequence[str]) -> list[bytes]:
         return [bytes(value) for value in self._store.multi_get(list(keys))]
 
-    def _keep(self, blob: bytes) -> bytes:
+    def _keep(self, blob: bytes) -> str:
         """Have the store keep a blob, and return its digest."""
-        digest = hashlib.sha256(blob).digest()
+        digest = hashlib.sha256(blob).hexdigest()
         self._set(_blob_key(digest), blob)
         return digest
 
-    def _blobs(self, digests: Sequence[bytes]) -> list[bytes]:
+    def _blobs(self, digests: Sequence[str]) -> list[bytes]:
         return self._get([_blob_key(digest) for digest in digests])
 
 
-_DIGEST = hashlib.sha256().digest_size
+_SAID = re.compile(rb'\{"rendezvous":2,"blobs":"((?:[0-9a-f]{64})*)"\}')
 
 
-def _blob_key(digest: bytes) -> str:
-    return f"mcast/blob/{digest.hex()}"
+def _said(digests: Sequence[str]) -> bytes:
+    """Return what is said of blobs with these digests."""
+    return f'{{"rendezvous":2,"blobs":"{"".join(digests)}"}}'.encode()
+
+
+def _digests(said: bytes) -> list[str] | None:
+    """Return the digests that are said, or None of what another build says."""
+    found = _SAID.fullmatch(said)
+    return re.findall(".{64}", found[1].decode()) if found else None
+
+
+def _ended_before(said: Sequence[bytes]) -> bytes:
+    """Return what ended a meeting in builds that said blobs, which then look into all that was said."""
+    each = b"".join(hashlib.sha256(blob).digest() for blob in said)
+    return hashlib.sha256(each).hexdigest().encode()
+
+
+def _blob_key(digest: str) -> str:
+    return f"mcast/blob/{digest}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 
 from torch._C._distributed_c10d import Store
@@ -44,18 +45,18 @@ def _shared(store: Store) -> str:
     torchrun keeps over its restarts. Keys come from random bits of the group's ranks as well.
     """
     try:
-        found = store.compare_set(_KEY, "", secrets.token_hex(_BYTES))
+        found = store.compare_set(_KEY, "", secrets.token_hex(_BYTES)).decode(errors="replace")
     except RuntimeError as e:
         raise errors.UnavailableError(
             "MCAST_SECRET=store: no secret is to be had from torch's store, which must have compare_set, as "
             f"TCPStore and FileStore do: {str(e).splitlines()[0]}"
         ) from e
-    try:
-        return bytes.fromhex(found.decode()).hex()
-    except ValueError:
+    if not re.fullmatch(f"[0-9a-f]{{{2 * _BYTES}}}", found):  # the library would take an empty one for none
         raise errors.ArgumentError(
-            f"what torch's store has as {_KEY} is no secret of torch_mcast, which is in hexadecimal digits"
-        ) from None
+            f"what torch's store has as {_KEY} is no secret of torch_mcast, which has {2 * _BYTES} "
+            "hexadecimal digits"
+        )
+    return found
 
 
 def _value(options: Options, name: str) -> str:

@@ -26,12 +26,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
+// beDying in the environment has this program make keys and die.
+const beDying = "IDENTITY_TEST_DIE"
+
 // evidence is of the program's data, which a core has.
 var evidence = [sha256.Size]byte{1}
 
 // TestKeysAreInNoCore: what a process leaves when it dies has neither the secret of its file nor any key.
 func TestKeysAreInNoCore(t *testing.T) {
-	if file := os.Getenv("MCAST_SECRET_FILE"); file != "" {
+	if os.Getenv(beDying) != "" {
 		dieWithKeys(t)
 	}
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
@@ -44,7 +47,7 @@ func TestKeysAreInNoCore(t *testing.T) {
 	secret, folder := NewSecret(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte(secret), 0o600))
 	died := exec.Command(os.Args[0], "-test.run=^TestKeysAreInNoCore$")
-	died.Dir, died.Env = folder, append(os.Environ(), "MCAST_SECRET_FILE="+filepath.Join(folder, "secret"))
+	died.Dir, died.Env = folder, append(os.Environ(), beDying+"=1", "MCAST_SECRET=", "MCAST_SECRET_FILE="+filepath.Join(folder, "secret"))
 	told, err := died.Output()
 	require.ErrorContains(t, err, "core dumped")
 
