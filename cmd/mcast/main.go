@@ -53,7 +53,8 @@ func (versionCommand) Run() error {
 
 func main() {
 	var c commands
-	parser := kong.Must(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(), kong.Configuration(readFlagFile), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
+	parser := kong.Must(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(),
+		kong.Configuration(readFlagFile), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
 	k, err := parser.Parse(os.Args[1:])
 	parser.FatalIfErrorf(withCommands(err))
 	if !c.Bench.Spawned { // otherwise whoever started this rank has said so

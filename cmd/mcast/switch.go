@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -55,9 +54,12 @@ func (c *switchCommand) Run() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	own, err := config.SecretOf(os.LookupEnv)
-	if err != nil {
-		return err
+	var own string
+	if c.Secrets == "" || c.HTTP != "" { // else whatever the environment says is of others
+		var err error
+		if own, err = config.SecretOf(os.LookupEnv); err != nil {
+			return err
+		}
 	}
 	secrets, err := c.secrets(own)
 	if err != nil {
@@ -139,7 +141,8 @@ func (c *switchCommand) secrets(own string) (session.Secrets, error) {
 		return session.Secrets{{Text: own}}, nil
 	}
 	if c.HTTP != "" && own == "" {
-		return nil, errors.New("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: who knows it may read what is there, of all tenants")
+		return nil, errors.New("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: " +
+			"who knows it may read what is there, of all tenants")
 	}
 	file, err := os.Open(c.Secrets)
 	if err != nil {
@@ -159,12 +162,9 @@ func loopback(bind string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// coresATurn is how many cores there are for each that is busy with the cryptography of those who ask for pages.
-const coresATurn = 8
-
 // serveHTTP serves who proves the secret, or everybody if there is none, until stop is called.
 func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.Logger) (stop func(), err error) {
-	pages, err := identity.NewPages(secret, max(1, runtime.NumCPU()/coresATurn))
+	pages, err := identity.NewPages(secret, identity.Turns())
 	if err != nil {
 		return nil, err
 	}

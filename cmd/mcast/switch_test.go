@@ -218,6 +218,13 @@ func TestSwitchOfTenants(t *testing.T) {
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE")
 
+	for _, of := range []string{"MCAST_SECRET=store", "MCAST_SECRET_FILE=" + filepath.Join(t.TempDir(), "none")} { // of the ranks
+		p := runSwitch(t, []string{of}, "--secrets", file)
+		p.out.match(t, `^listening on (.*)$`)
+		require.NoError(t, p.signal(syscall.SIGTERM))
+		require.NoError(t, p.wait(t))
+	}
+
 	p := runSwitch(t, []string{"MCAST_SECRET=" + own}, "--secrets", file, "--http", "127.0.0.1:0")
 	metrics := p.err.match(t, `url=(https:\S*)`)
 	at := p.out.match(t, `^listening on (.*)$`)

@@ -101,7 +101,10 @@ var table = []Variable{
 	row("MCAST_SWITCH_TIMEOUT", "10s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
 		"After such a silence of the switch Reduce-Scatter goes on directly."),
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "everybody on the network is taken for a rank"),
-		"What ranks prove to each other when they connect, and to the switch, whose datagrams then carry a keyed tag, and who reads metrics to who serves them. All ranks need the same. It is never logged. With store the ranks of each process group of torch_mcast make one and share it through torch's store, which whoever can read the store knows as well; a switch does not."),
+		"What ranks prove to each other when they connect, and to the switch, whose datagrams then carry a keyed tag, "+
+			"and who reads metrics to who serves them. All ranks need the same. It is never logged. "+
+			"With store the ranks of each process group of torch_mcast make one and share it through torch's store, "+
+			"which whoever can read the store knows as well; a switch does not."),
 	row("MCAST_SECRET_FILE", "", func(s *Settings) *string { return &s.SecretFile }, orEmpty(file(), "MCAST_SECRET says it"),
 		"A file with the secret on its first line, for those who do not want it in an environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
 

@@ -3,50 +3,63 @@ package httpd
 import (
 	"net"
 	"sync"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-// listener tells strangers from those who know the secret: these are served whatever strangers do.
+// listener tells strangers from those who know the secret: once they have proven it, these are served whatever strangers
+// do.
 type listener struct {
 	net.Listener
 	pages  *identity.Pages
-	places chan struct{} // of those who know the secret
+	known  chan struct{} // holds as many as have proven the secret
+	served chan struct{} // and those of them that do not wait
 	come   chan net.Conn
 	once   sync.Once
 	closed chan struct{}
 }
 
 func newListener(ln net.Listener, pages *identity.Pages) *listener {
-	l := &listener{Listener: ln, pages: pages, places: make(chan struct{}, mostConns), come: make(chan net.Conn), closed: make(chan struct{})}
-	go acceptor.Serve(ln, acceptor.PatienceFor(acceptor.Plain, false), l.greet)
+	l := &listener{
+		Listener: ln, pages: pages, known: make(chan struct{}, mostKnown), served: make(chan struct{}, mostConns),
+		come: make(chan net.Conn), closed: make(chan struct{}),
+	}
+	go acceptor.Serve(telling{ln}, acceptor.PatienceFor(patience, false), l.greet)
 	return l
 }
 
-// greet hands a connection to the server, and waits until that closes it. Strangers', who are told what is wanted, stay
-// among the few that have not greeted.
+// greet hands a connection to the server, and waits until it is closed. Strangers', who are told what is wanted, stay
+// among the few that have not greeted: acceptor may close them, too, and then waits for no more than that.
 func (l *listener) greet(conn net.Conn, proven func() bool) {
-	g := &closing{Conn: conn, gone: make(chan struct{})}
-	on, known, err := l.pages.Accept(g, acceptor.Plain)
+	on, known, err := l.pages.Accept(conn, patience)
 	if err != nil {
 		return
 	}
 	if known {
+		select {
+		case l.known <- struct{}{}:
+			defer func() { <-l.known }()
+		default:
+			return
+		}
 		if !proven() {
 			return
 		}
-		defer conn.Close() //nolint:errcheck // the server has, or there is none any more
+		defer conn.Close() //nolint:errcheck // the server has, or it is for want of a place
 		select {
-		case l.places <- struct{}{}:
-			defer func() { <-l.places }()
+		case l.served <- struct{}{}:
+			defer func() { <-l.served }()
+		case <-time.After(answerTime):
+			return
 		case <-l.closed:
 			return
 		}
 	}
 	select {
 	case l.come <- on:
-		<-g.gone
+		<-conn.(*closing).gone
 	case <-l.closed:
 	}
 }
@@ -67,7 +80,19 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// closing is a connection of which it is known when it is closed.
+// telling is a listener whose connections are closing ones.
+type telling struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (t telling) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &closing{Conn: conn, gone: make(chan struct{})}, nil
+}
+
+// closing is a connection that tells when it is closed, whoever does that.
 type closing struct {
 	net.Conn
 	once sync.Once
@@ -76,6 +101,6 @@ type closing struct {
 
 // Close implements net.Conn.
 func (c *closing) Close() error {
-	c.once.Do(func() { close(c.gone) })
+	defer c.once.Do(func() { close(c.gone) }) // by then its descriptor is free
 	return c.Conn.Close()
 }

@@ -1,7 +1,6 @@
 package httpd_test
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -152,7 +151,7 @@ func TestStrangersOfPages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfARequest: who says nothing is hung up on after a second, and who says much is told that it is too much.
+// TestLimitsOfARequest: who says nothing is hung up on after five seconds, and who says much is told that it is too much.
 func TestLimitsOfARequest(t *testing.T) {
 	for name, pages := range map[string]*identity.Pages{"with a secret": pagesOf(t, identity.NewSecret()), "without": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +166,7 @@ func TestLimitsOfARequest(t *testing.T) {
 					require.NoError(t, err)
 					_, err = io.Copy(io.Discard, conn)
 					require.NoError(t, err)
-					require.Equal(t, time.Second, time.Since(begun))
+					require.Equal(t, 5*time.Second, time.Since(begun))
 				}
 			})
 			request, err := http.NewRequest(http.MethodGet, "http://"+serve(t, pages)+"/metrics", nil)
@@ -178,67 +177,5 @@ func TestLimitsOfARequest(t *testing.T) {
 			require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, answer.StatusCode)
 			require.NoError(t, answer.Body.Close())
 		})
-	}
-}
-
-// TestMembersTakeTurns: of those who know the secret so many are served at a time, and the others after them.
-func TestMembersTakeTurns(t *testing.T) {
-	const clients, most = 40, 32
-	pages := pagesOf(t, identity.NewSecret())
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	inside, release := make(chan struct{}, clients), make(chan struct{})
-	stop := httpd.Serve(ln, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		inside <- struct{}{}
-		<-release
-	}), pages)
-	defer stop()
-	done := make(chan error, clients)
-	for range clients {
-		go func() {
-			client := httpd.Client(pages)
-			client.Timeout = patience
-			answer, err := client.Get("https://" + ln.Addr().String())
-			if err == nil {
-				err = answer.Body.Close()
-			}
-			done <- err
-		}()
-	}
-	for range most {
-		<-inside
-	}
-	time.Sleep(50 * time.Millisecond) // one too many may come, or later
-	require.Empty(t, inside)
-	close(release)
-	for range clients {
-		require.NoError(t, <-done)
-	}
-}
-
-// TestStopHangsUp on all: strangers, those that are served, and those that wait for it.
-func TestStopHangsUp(t *testing.T) {
-	pages := pagesOf(t, identity.NewSecret())
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	inside := make(chan context.Context, 1)
-	stop := httpd.Serve(ln, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		inside <- r.Context()
-		<-r.Context().Done()
-	}), pages)
-	silent, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
-	served, err := tls.Dial("tcp", ln.Addr().String(), pages.Client())
-	require.NoError(t, err)
-	defer func() { _ = served.Close() }()
-	_, err = io.WriteString(served, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.NoError(t, err)
-	<-inside
-	stop()
-	for _, conn := range []net.Conn{silent, served} {
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		_, err := io.Copy(io.Discard, conn)
-		require.NotErrorIs(t, err, context.DeadlineExceeded)
 	}
 }

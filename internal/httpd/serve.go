@@ -7,14 +7,19 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 const (
-	mostConns = 32 // that are served, of all who may ask
+	mostConns = 32            // that are served, of all who may ask
+	mostKnown = 2 * mostConns // that have proven the secret: those that are served, and as many that wait for it
 	// mostHeader is of a request, in bytes; net/http reads 4 KiB more. Together with what TLS takes, 64 strangers have 1 MiB.
 	mostHeader = 4 << 10
+	// patience is for TLS, and again for a request. On a host that is out of cores, of which metrics are to tell, both take
+	// their time. Strangers have a fraction of it where others want their places.
+	patience = 5 * time.Second
+	// answerTime is how long an answer may take, and how long one waits to be served: as long as Prometheus by default.
+	answerTime = 10 * time.Second
 )
 
 // HealthPath is what everybody may ask for: whether the process is well is all that it may say.
@@ -27,7 +32,7 @@ const wanted = `here are pages for those who know MCAST_SECRET: want HTTPS, with
 func Serve(ln net.Listener, handler http.Handler, pages *identity.Pages) (stop func()) {
 	server := &http.Server{
 		Handler: guard(handler, pages), MaxHeaderBytes: mostHeader,
-		ReadHeaderTimeout: acceptor.Plain, ReadTimeout: acceptor.Plain, WriteTimeout: 10 * time.Second,
+		ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: answerTime,
 	}
 	server.SetKeepAlivesEnabled(false) // a connection that says nothing keeps another one away
 	if pages == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Who may ask for jobs, without secrets everybody, has lines written to the log: so many each time at most. All jobs that
-// a node may have begin and end within that.
+// a node may have begin and end within that. Errors are the node's own: they are written whoever has taken the lines.
 const (
 	mostLines = 1000
 	linesTime = 10 * time.Second
@@ -50,6 +50,9 @@ func (l *lines) next(now time.Time) (left int, ok bool) {
 
 // Handle implements slog.Handler.
 func (b *bounded) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		return b.Handler.Handle(ctx, r)
+	}
 	left, ok := b.lines.next(time.Now())
 	if left > 0 {
 		more := slog.NewRecord(r.Time, slog.LevelWarn, "lines were left out: too many at a time", r.PC)

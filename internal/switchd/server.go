@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
 // Server is a running node. Any goroutine may call its methods.
@@ -36,10 +36,6 @@ type Server struct {
 // acceptPause is for when there are no descriptors left: some job will end.
 const acceptPause = 100 * time.Millisecond
 
-// coresAProof is how many cores there are for each that checks proofs of secrets, some 2000 a second, whoever asks for
-// more.
-const coresAProof = 8
-
 // endGrace is how long the node waits for members to take the news that their job is over.
 const endGrace = time.Second
 
@@ -57,7 +53,7 @@ func Start(c Config) (*Server, error) {
 		return nil, err
 	}
 	c.Log = boundLines(c.Log)
-	ring, err := c.Secrets.Ring(max(1, runtime.NumCPU()/coresAProof))
+	ring, err := c.Secrets.Ring(identity.Turns())
 	if err != nil {
 		return nil, fmt.Errorf("switch: %w", err)
 	}

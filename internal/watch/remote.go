@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
@@ -21,6 +23,7 @@ const RanksPath = "/ranks"
 const (
 	port        = "9464"          // of `mcast metrics`, unless another is named
 	fetchWithin = 5 * time.Second // what a host may take
+	mostAsked   = 64              // hosts at a time: with a secret each takes cryptography, within that time
 	mostOfAHost = 64 << 20        // bytes
 )
 
@@ -81,20 +84,21 @@ func (r *Remote) get(ctx context.Context, at, path string) (*http.Response, erro
 
 // Fetch asks hosts, by name or name:port, for their ranks, and says why others could not be seen.
 func (r *Remote) Fetch(ctx context.Context, hosts []string) (ranks []Rank, errs []error) {
-	type outcome struct {
+	outcomes := make([]struct {
 		ranksOf
 		err error
-	}
-	outcomes := make([]chan outcome, len(hosts))
+	}, len(hosts))
+	var all errgroup.Group
+	all.SetLimit(mostAsked)
 	for i, host := range hosts {
-		outcomes[i] = make(chan outcome, 1)
-		go func() {
-			said, err := r.fetch(ctx, host)
-			outcomes[i] <- outcome{said, err}
-		}()
+		all.Go(func() error {
+			outcomes[i].ranksOf, outcomes[i].err = r.fetch(ctx, host)
+			return nil
+		})
 	}
+	_ = all.Wait()
 	for i, host := range hosts {
-		o := <-outcomes[i]
+		o := &outcomes[i]
 		if o.err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", host, o.err))
 		}

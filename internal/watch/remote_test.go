@@ -1,9 +1,14 @@
 package watch
 
 import (
+	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,6 +39,36 @@ func TestNoProxy(t *testing.T) {
 		require.True(t, ours) // else it is http.DefaultTransport, which asks the environment
 		require.Nil(t, transport.Proxy)
 	}
+}
+
+// silent are hosts that wait with their answers until they are told to answer.
+type silent struct {
+	asked  atomic.Int32
+	answer chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *silent) RoundTrip(*http.Request) (*http.Response, error) {
+	s.asked.Add(1)
+	<-s.answer
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"ranks": [{}]}`))}, nil
+}
+
+// TestFetchAsksFewAtATime: so many hosts, then the others.
+func TestFetchAsksFewAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts := silent{answer: make(chan struct{})}
+		r := &Remote{&http.Client{Transport: &hosts}, "http"}
+		done := make(chan []Rank)
+		go func() {
+			ranks, _ := r.Fetch(t.Context(), slices.Repeat([]string{"host"}, 1000))
+			done <- ranks
+		}()
+		synctest.Wait()
+		require.EqualValues(t, mostAsked, hosts.asked.Load())
+		close(hosts.answer)
+		require.Len(t, <-done, 1000)
+	})
 }
 
 // TestFetchWithSecret: who has the host's sees its ranks; others are told what is wrong.

@@ -100,12 +100,25 @@ func (w *wiretap) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// TestEachKeyIsLeftOut: of an identity, of a greeting, and those that are derived from one.
+// TestEachKeyIsLeftOut: of an identity, of a greeting, those that are derived from one, and at both ends of HTTPS.
 func TestEachKeyIsLeftOut(t *testing.T) {
 	var id *Identity
 	coredumptest.By(t, func() { id = of(t, NewSecret()) })
 	var g *Greeting
 	coredumptest.By(t, func() { g, _ = greet(t, id) })
+	p := pagesOf(t, NewSecret())
+	server, client := byNames(t, pemOf(t, p), PagesName), byNames(t, pemOf(t, p), PagesName)
+	coredumptest.By(t, func() {
+		a, b := ends(t)
+		done := accept(p, b, patience)
+		require.NoError(t, tls.Client(a, client).Handshake())
+		require.NoError(t, (<-done).err)
+	})
+	coredumptest.By(t, func() {
+		a, b := ends(t)
+		go func() { _ = tls.Server(b, server).Handshake() }() // the client says what is wrong
+		require.NoError(t, tls.Client(a, p.Client()).Handshake())
+	})
 	coredumptest.By(t, func() {
 		_, _, err := g.Keys("records", record.SecretSize)
 		require.NoError(t, err)

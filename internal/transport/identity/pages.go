@@ -16,10 +16,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/coredump"
 )
 
-// Pages are what those have in common who serve pages about jobs over HTTPS, and those who may read them: a certificate
-// whose key is derived from the secret. Nobody finds the secret by that key, which proves nothing to ranks and switches.
-// So a program that reads pages needs a file with the two (PEM), and not the secret. Of nil, which is where there is no
-// secret, pages are for everybody. Any goroutine may use it.
+// Pages is a certificate derived from the secret, used by server and client of metrics: the server shows it, and so does
+// each client that may read them. Its key is for this alone: nobody finds the secret by it, and it proves nothing to ranks
+// and switches. So a program that reads metrics needs certificate and key (PEM), and not the secret. nil is for where
+// there is no secret: everybody may read metrics. Any goroutine may use it.
 type Pages struct {
 	id    Identity
 	turns chan struct{} // holds as many as have a turn
@@ -28,8 +28,8 @@ type Pages struct {
 // PagesName is whom the certificate is of, for programs that look at names: server_name of Prometheus.
 const PagesName = "torch-mcast"
 
-// NewPages returns the pages of a secret; nil without one. At a time, so many of the connections to them may keep a core
-// busy with cryptography.
+// NewPages returns the certificate of a secret; nil without one. Of the connections to a server, so many at a time may
+// keep a core busy with cryptography.
 func NewPages(secret string, turns int) (*Pages, error) {
 	if secret == "" {
 		return nil, nil
@@ -57,7 +57,7 @@ func NewPages(secret string, turns int) (*Pages, error) {
 	return p, nil
 }
 
-// PEM returns the certificate and its key. Who has them may read pages, and may be taken for who serves them.
+// PEM returns the certificate and its key. Who has them may read metrics, and may be taken for who serves them.
 func (p *Pages) PEM() ([]byte, error) {
 	key, err := x509.MarshalPKCS8PrivateKey(p.id.certificate.PrivateKey)
 	if err != nil {
@@ -67,18 +67,20 @@ func (p *Pages) PEM() ([]byte, error) {
 	return append(certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
 }
 
-// Proven reports whether the other end of a connection has proven that it knows the secret; nil is one without TLS.
+// Proven reports whether the other end of a connection has proven to have the certificate; nil is one without TLS.
 func (p *Pages) Proven(s *tls.ConnectionState) bool {
 	return p == nil || s != nil && len(s.PeerCertificates) > 0 && p.id.is(s.PeerCertificates[0].PublicKey)
 }
 
-// Client is what who reads pages sets for TLS: it shows the certificate, and believes who has it, whatever his name is.
+// Client returns a client's settings for TLS: it shows the certificate, and believes a server that has it, whatever its
+// name is.
 func (p *Pages) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		Certificates:       []tls.Certificate{p.id.certificate},
 		InsecureSkipVerify: true, // names and authorities are not looked at
 		VerifyConnection: func(s tls.ConnectionState) error {
+			coredump.OmitHeap() // there are keys of the session by now
 			if !p.Proven(&s) {
 				return ErrOther
 			}
@@ -87,9 +89,10 @@ func (p *Pages) Client() *tls.Config {
 	}
 }
 
-// Accept shows the certificate to whoever has connected and speaks TLS, and reports whether he has proven to know the
-// secret. Others are not refused: who serves the pages can tell them what is wanted, over TLS or, as the connection is
-// returned then, without. It waits for the other end at most within, in all; for its turn to compute as long as it takes.
+// Accept is the server's part of TLS: it shows the certificate to a client, and reports whether that has proven to have it,
+// too. Other clients are not refused, and one that does not speak TLS gets its connection as it was: so the server can tell
+// them by HTTPS or HTTP what is wanted. It waits for the client at most within, in all; for its turn to compute as long as
+// it takes.
 func (p *Pages) Accept(conn net.Conn, within time.Duration) (on net.Conn, proven bool, err error) {
 	p.turns <- struct{}{}
 	defer func() { <-p.turns }()
@@ -113,6 +116,7 @@ func (p *Pages) Accept(conn net.Conn, within time.Duration) (on net.Conn, proven
 	if err := c.Handshake(); err != nil {
 		return nil, false, err
 	}
+	coredump.OmitHeap()
 	read.early = everything
 	state := c.ConnectionState()
 	return c, p.Proven(&state), nil

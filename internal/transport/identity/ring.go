@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -78,6 +79,13 @@ func (r *Ring) Recognize(conn net.Conn, within time.Duration) (g *Greeting, secr
 func (i *Identity) Present(conn net.Conn) (*Greeting, error) {
 	return i.serve(conn, sessions)
 }
+
+// coresATurn is how many cores there are for each turn to compute.
+const coresATurn = 8
+
+// Turns returns how many connections may keep a core busy with cryptography at a time, whoever asks for more: one core in
+// eight, and one at least. Each has some 2000 proofs a second checked.
+func Turns() int { return max(1, runtime.NumCPU()/coresATurn) }
 
 // taking is a connection whose owner has a turn, which it gives back while it waits for the other end.
 type taking struct {
