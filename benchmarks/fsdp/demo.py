@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ def main() -> int:
     if args.steps < 0 or args.ranks < 1:
         parser.error("--steps must be at least 0, --ranks at least 1")
     console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ranks are to end with this process
     try:
         if args.testbed:
             return on_hosts(args, console)

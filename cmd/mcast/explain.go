@@ -78,7 +78,8 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	after, errs := look()
 	report := explain.Of(explain.Between(before, after), errs)
 	if len(report.Jobs) == 0 {
-		return nil, errors.Join(append([]error{errors.New("no rank was there all the time: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")}, errs...)...)
+		none := errors.New("no rank was there all the time: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")
+		return nil, errors.Join(append(errs, none)...) // who did not answer is why
 	}
 	return report, nil
 }

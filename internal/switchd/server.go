@@ -24,6 +24,7 @@ type Server struct {
 	memory    *budget
 	ring      *session.Ring // nil: no secrets
 	strangers *strangers
+	refusals  refusals
 
 	mu       sync.Mutex
 	jobs     map[jobKey]*job
@@ -147,7 +148,7 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	if err != nil {
 		s.counters.refuse(unproven)
-		s.cfg.Log.Debug("no member", "from", conn.RemoteAddr().String(), "error", err)
+		s.refusals.note(s.cfg.Log, conn.RemoteAddr(), err, time.Now())
 		return
 	}
 	j, err := s.admit(p)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -75,6 +76,9 @@ func (r *Remote) get(ctx context.Context, at, path string) (*http.Response, erro
 	answer, err := r.client.Do(request)
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return nil, errOnlySecret
+	}
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		return nil, fmt.Errorf("%s: %w", wrapped.URL, wrapped.Err)
 	}
 	if err == nil && answer.StatusCode == http.StatusUnauthorized {
 		return nil, errors.Join(errNoSecret, answer.Body.Close())
