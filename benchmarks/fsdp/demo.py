@@ -31,6 +31,12 @@ _STEPS = {"loopback": 100, "hosts": 10}
 Train = Callable[[Choice, int, Path, Show], None]  # with how many steps, written where
 
 
+def interrupt(*_: object) -> None:
+    """End as ^C does, so that ranks end with this process, whatever else is sent meanwhile."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """Run, report; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -47,7 +53,7 @@ def main() -> int:
     if args.steps < 0 or args.ranks < 1:
         parser.error("--steps must be at least 0, --ranks at least 1")
     console = Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ranks are to end with this process
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         if args.testbed:
             return on_hosts(args, console)

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,8 @@ func (a approach) String() string {
 const held = 30 * time.Second
 
 // Connect has strangers connect until Count have, or ctx ends, which is no error. A listener that admits one has a fault: the
-// report counts them. A switch admits whose proof it takes and answers with its own, ranks whom they answer after it.
+// report counts them: at a switch whose proof it takes and answers with its own, at ranks whom they do not refuse by an alert. A rank
+// that has too many strangers hangs up on some without one, which is no admission.
 func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	if !o.To.IsValid() || o.Count < 1 || o.AtOnce < 1 || o.Rate < 0 {
 		return ConnectReport{}, fmt.Errorf("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
@@ -83,6 +85,7 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 			select {
 			case <-time.After(time.Until(start.Add(time.Duration(float64(n) / o.Rate * float64(time.Second))))):
 			case <-ctx.Done():
+				continue
 			}
 		}
 		by, seed := approach(chance.IntN(int(approaches))), chance.Uint64()
@@ -106,7 +109,8 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 // strangers are under way.
 type strangers struct {
 	ConnectOptions
-	proof                 *tls.Config // of a secret of their own; whatever the other end proves is right
+	proof                 *tls.Config   // of a secret of their own; whatever the other end proves is right
+	decided               time.Duration // that ranks may take to refuse a proof: they keep who began to prove one for longer
 	said, heard, admitted atomic.Int64
 
 	mu      sync.Mutex
@@ -124,7 +128,7 @@ func newStrangers(o ConnectOptions) (*strangers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attack: make a certificate: %w", err)
 	}
-	return &strangers{ConnectOptions: o, made: make([]int, approaches), proof: &tls.Config{
+	return &strangers{ConnectOptions: o, decided: 10 * time.Second, made: make([]int, approaches), proof: &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"torch-mcast"}, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
 	}}, nil
@@ -136,10 +140,11 @@ func (s *strangers) connect(ctx context.Context, by approach, chance *rand.Rand)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.To.String())
 	s.mu.Lock()
-	if err != nil {
-		s.refused++
-	} else {
+	switch {
+	case err == nil:
 		s.made[by]++
+	case ctx.Err() == nil: // it was not cancelled
+		s.refused++
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -177,8 +182,7 @@ func (s *strangers) prove(c net.Conn) error {
 		if err := t.Handshake(); err != nil {
 			return err
 		}
-		_, err := t.Read(make([]byte, 1)) // the proof is looked at after that
-		return err
+		return s.refusal(t)
 	}
 	var length [4]byte // of the frame by which a switch says that it is one
 	if _, err := io.ReadFull(c, length[:]); err != nil {
@@ -194,6 +198,19 @@ func (s *strangers) prove(c net.Conn) error {
 		return c, nil
 	}
 	return tls.Server(c, config).Handshake()
+}
+
+// refusal returns the alert by which a rank refuses a proof, which it looks at after the handshake, or why there is none to be
+// had; nil if it says something else, or waits for more.
+func (s *strangers) refusal(t *tls.Conn) error {
+	if err := t.SetReadDeadline(time.Now().Add(s.decided)); err != nil {
+		return err
+	}
+	_, err := t.Read(make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
 }
 
 // counted counts the bytes of a stranger's connection, and may cut it short.

@@ -65,9 +65,8 @@ func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() 
 		all.Go(func() {
 			defer close(one.ended)
 			_ = conn.SetDeadline(time.Now().Add(p.Greeting))
-			if begins(conn) {
-				s.hear(one)
-			}
+			awaitFirst(conn)
+			s.hear(one)
 			greet(conn, func() bool { return s.leave(one) && conn.SetDeadline(time.Time{}) == nil })
 			if s.leave(one) {
 				_ = conn.Close()
@@ -76,24 +75,35 @@ func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() 
 	}
 }
 
-// begins waits for the first byte of a connection, and leaves it there. It is false if none comes, or the connection is
-// none of the kernel's.
-func begins(conn net.Conn) bool {
-	c, ok := conn.(syscall.Conn)
-	if !ok {
-		return false
+// awaitFirst waits for the first byte of a connection, for its end or its deadline, and leaves the byte there. Of a
+// connection that is none of the kernel's it does not know, and does not wait.
+func awaitFirst(conn net.Conn) {
+	if raw := rawOf(conn); raw != nil {
+		_ = raw.Read(func(fd uintptr) bool {
+			_, e := sys.Peek(int(fd), make([]byte, 1))
+			return e != syscall.EAGAIN
+		})
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
+}
+
+// began reports whether the first byte of a connection is there.
+func began(conn net.Conn) (there bool) {
+	if raw := rawOf(conn); raw != nil {
+		_ = raw.Control(func(fd uintptr) {
+			n, e := sys.Peek(int(fd), make([]byte, 1))
+			there = e == 0 && n > 0
+		})
 	}
-	var n int
-	err = raw.Read(func(fd uintptr) bool {
-		var e syscall.Errno
-		n, e = sys.Peek(int(fd), make([]byte, 1))
-		return e != syscall.EAGAIN
-	})
-	return err == nil && n > 0
+	return there
+}
+
+func rawOf(conn net.Conn) syscall.RawConn {
+	if c, ok := conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
 }
 
 // strangers are the connections that have not greeted yet.
@@ -108,6 +118,7 @@ type strangers struct {
 type stranger struct {
 	net.Conn
 	due   time.Time     // from then on it makes room for another
+	heard bool          // its first byte has come
 	ended chan struct{} // closed when its goroutine has; only then is the descriptor free
 }
 
@@ -118,6 +129,10 @@ func (s *strangers) enter(conn net.Conn) *stranger {
 	for len(s.all)+1 >= limit {
 		first := slices.MinFunc(s.all, func(a, b *stranger) int { return a.due.Compare(b.due) })
 		wait := time.Until(first.due)
+		if wait <= 0 && !first.heard && began(first.Conn) { // its goroutine waits for a core
+			s.begin(first)
+			continue
+		}
 		if wait <= 0 {
 			s.remove(first)
 			_ = first.Close()
@@ -133,7 +148,7 @@ func (s *strangers) enter(conn net.Conn) *stranger {
 		}
 		s.mu.Lock()
 	}
-	one := &stranger{conn, time.Now().Add(s.Silent / leastAge), make(chan struct{})}
+	one := &stranger{Conn: conn, due: time.Now().Add(s.Silent / leastAge), ended: make(chan struct{})}
 	s.all = append(s.all, one)
 	return one
 }
@@ -142,6 +157,14 @@ func (s *strangers) enter(conn net.Conn) *stranger {
 func (s *strangers) hear(one *stranger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !one.heard {
+		s.begin(one)
+	}
+}
+
+// begin has a connection make room later. s.mu is held.
+func (s *strangers) begin(one *stranger) {
+	one.heard = true
 	one.due = time.Now().Add(s.Greeting / leastAge)
 }
 

@@ -200,3 +200,30 @@ func TestClosingEndsTheSilent(t *testing.T) {
 	require.Less(t, time.Since(start), long.Greeting)
 	hungUp(t, c)
 }
+
+// TestBegunAndNotHeard: the oldest of too many has begun, and its goroutine waits for a core. It stays, and the next of
+// them makes room.
+func TestBegunAndNotHeard(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close() //nolint:errcheck // the test is over
+	s := strangers{Patience: Patience{Silent: time.Nanosecond, Greeting: time.Hour}, left: make(chan struct{}, 1)}
+	defer s.closeAll()
+	accept := func(text ...byte) net.Conn {
+		dial(t, ln.Addr().String(), text...)
+		conn, err := ln.Accept()
+		require.NoError(t, err)
+		return conn
+	}
+	begun := s.enter(accept(1))
+	awaitFirst(begun.Conn)
+	close(begun.ended)
+	for len(s.all) < limit-1 {
+		close(s.enter(accept()).ended)
+	}
+	next := s.all[1]
+	time.Sleep(time.Millisecond) // all are due
+	s.enter(accept())
+	require.Contains(t, s.all, begun)
+	require.NotContains(t, s.all, next)
+}
