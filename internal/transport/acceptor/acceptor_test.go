@@ -206,7 +206,7 @@ func TestClosingEndsTheSilent(t *testing.T) {
 func TestBegunAndNotHeard(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer ln.Close() //nolint:errcheck // the test is over
+	defer ln.Close()
 	s := strangers{Patience: Patience{Silent: time.Nanosecond, Greeting: time.Hour}, left: make(chan struct{}, 1)}
 	defer s.closeAll()
 	accept := func(text ...byte) net.Conn {
