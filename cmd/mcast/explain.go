@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -47,11 +46,7 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 		if c.Directory != "" {
 			return nil, errors.New("--hosts and --directory are not allowed together: a host's `mcast metrics` has its own --directory")
 		}
-		secret, err := config.SecretOf(os.LookupEnv)
-		if err != nil {
-			return nil, err
-		}
-		remote, err := watch.NewRemote(secret)
+		remote, err := newRemote()
 		if err != nil {
 			return nil, err
 		}

@@ -65,6 +65,15 @@ func (f *watchFlags) by(look func([]string) ([]watch.Rank, []error)) (func() ([]
 	}, nil
 }
 
+// newRemote returns what asks hosts and switches, with the secret of this process.
+func newRemote() (*watch.Remote, error) {
+	secret, err := config.SecretOf(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	return watch.NewRemote(secret)
+}
+
 // Run serves or writes until a signal, or prints once if neither is asked for.
 func (c *metricsCommand) Run() error {
 	look, err := c.look()

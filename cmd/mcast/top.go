@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -38,11 +37,8 @@ func (c *topCommand) Run() error {
 		return err
 	}
 	if len(c.Switch) > 0 {
-		secret, err := config.SecretOf(os.LookupEnv)
-		if err != nil {
-			return err
-		}
-		if c.remote, err = watch.NewRemote(secret); err != nil {
+		var err error
+		if c.remote, err = newRemote(); err != nil {
 			return err
 		}
 	}

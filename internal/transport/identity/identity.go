@@ -52,21 +52,28 @@ func New(secret string) (*Identity, error) {
 		return nil, nil
 	}
 	i := &Identity{secret: []byte(secret)}
-	seed, err := i.Derive("identity", nil)
-	if err != nil {
+	// Only the key counts: there is no authority, and no name or date means anything.
+	if err := i.certify("identity", &x509.Certificate{SerialNumber: big.NewInt(1)}); err != nil {
 		return nil, err
+	}
+	return i, nil
+}
+
+// certify derives the identity's key for a purpose, and signs its certificate with it.
+func (i *Identity) certify(purpose string, template *x509.Certificate) error {
+	seed, err := i.Derive(purpose, nil)
+	if err != nil {
+		return err
 	}
 	private := ed25519.NewKeyFromSeed(seed)
 	i.public = private.Public().(ed25519.PublicKey)
-	// Only the key counts: there is no authority, and no name or date means anything.
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, i.public, private)
 	if err != nil {
-		return nil, fmt.Errorf("identity: make a certificate: %w", err)
+		return fmt.Errorf("identity: make a certificate: %w", err)
 	}
 	i.certificate = tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: private}
 	coredump.OmitHeap()
-	return i, nil
+	return nil
 }
 
 // ranks is the protocol of Dial and Accept in TLS (ALPN).

@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -35,12 +33,6 @@ func NewPages(secret string, turns int) (*Pages, error) {
 		return nil, nil
 	}
 	p := &Pages{Identity{secret: []byte(secret)}, make(chan struct{}, turns)}
-	seed, err := p.id.Derive("pages", nil)
-	if err != nil {
-		return nil, err
-	}
-	private := ed25519.NewKeyFromSeed(seed)
-	p.id.public = private.Public().(ed25519.PublicKey)
 	// Every host has to make the same one, at any time: programs take it for an authority, too.
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: PagesName}, DNSNames: []string{PagesName},
@@ -48,12 +40,9 @@ func NewPages(secret string, turns int) (*Pages, error) {
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, p.id.public, private)
-	if err != nil {
-		return nil, fmt.Errorf("identity: make a certificate: %w", err)
+	if err := p.id.certify("pages", template); err != nil {
+		return nil, err
 	}
-	p.id.certificate = tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: private}
-	coredump.OmitHeap()
 	return p, nil
 }
 
