@@ -191,13 +191,11 @@ func (s *strangers) prove(c net.Conn) error {
 	if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(length[:]))); err != nil {
 		return err
 	}
-	config := s.proof.Clone()
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		c := s.proof.Clone()
-		c.NextProtos = hello.SupportedProtos
-		return c, nil
-	}
-	return tls.Server(c, config).Handshake()
+	return tls.Server(c, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		mine := s.proof.Clone()
+		mine.NextProtos = hello.SupportedProtos // whatever the switch calls it
+		return mine, nil
+	}}).Handshake()
 }
 
 // refusal returns the alert by which a rank refuses a proof, which it looks at after the handshake, or why there is none to be
