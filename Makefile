@@ -11,6 +11,10 @@ RUFF := .tools/ruff/.stamp
 NCCL := .tools/nccl/.stamp
 DOCS := .tools/docs/.stamp
 
+# Go wants it for its caches; cron and some containers leave it out.
+HOME ?= $(shell getent passwd "$$(id -u)" | cut -d: -f6)
+export HOME
+
 # Passed through to the demo: share of datagrams to lose, training steps.
 LOSS ?=
 STEPS ?=
@@ -18,6 +22,8 @@ STEPS ?=
 OPERATIONS ?= 1000000
 REPEAT ?= 20
 FUZZTIME ?= 10s
+# `make test ORDER=shuffled` draws another order each time.
+ORDER ?=
 PEERS ?=
 SUITES ?= bookworm jammy resolute
 GPU ?=
@@ -40,16 +46,23 @@ build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
 build-arm64: ## the same for arm64, in build/arm64 (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)
 	GOARCH=arm64 CGO_ENABLED=1 CC=aarch64-linux-gnu-gcc $(MAKE) --no-print-directory build OUT=build/arm64
 
-setup: toolchain ## what build, test and demo need: a Python environment with torch, the linters, NCCL
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT) $(RUFF) $(NCCL)
+setup: toolchain $(VENV)/.stamp ## what build, test and demo need: a Python environment with torch
+
+setup-all: toolchain ## what test-all needs as well: the linters, NCCL, what writes the documents
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.stamp $(LINT) $(RUFF) $(NCCL) $(DOCS)
 
 nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the plugin
 
-quick: toolchain ## the inner loop, under a minute: formatting, vet, the tests that need neither root nor torch nor patience
-	scripts/quick
+quick: toolchain ## the Go tests that neither wait nor search for long; needs neither root nor torch
+	scripts/run-tests quick
 
-test: setup build ## everything that a change must pass: check, check-py, the Go tests, conformance, those over RDMA devices, the Python tests
-	scripts/all
+test: setup build ## the Go and the Python tests of what users get, with real sockets and a real training (docs/TESTING.md)
+	scripts/run-tests $(if $(filter shuffled,$(ORDER)),--shuffle) test
+
+test-rest: setup-all build ## what test-all has beyond test
+	scripts/run-tests rest
+
+test-all: test test-rest ## all that a change must pass: also linters, types, documents, race detector, conformance, RDMA guest, CUDA stand-in
 
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance
@@ -67,7 +80,7 @@ check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it bui
 	$(LINT) run ./...
 	@! git grep -nE "nolint:[a-z,]*(gosec|gocritic|nilerr|forcetypeassert)" -- "*.go" || { echo "names a linter that is not enabled (.golangci.yml)" >&2; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
-	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/site.py ../scripts/wheel-abi ../scripts/release-notes
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/*.py ../scripts/testrun ../scripts/run-tests ../scripts/wheel-abi ../scripts/release-notes
 
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../examples/train.py
@@ -159,4 +172,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup nccl quick test conformance launchers rdma check check-py docs demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release install-check release-check clean distclean toolchain

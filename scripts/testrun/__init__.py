@@ -1,0 +1,1 @@
+"""What scripts/run-tests is made of."""
