@@ -14,10 +14,8 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
-
-// quick is the bound within which ranks are told; MCAST_TIMEOUT in these tests is far beyond it.
-const quick = 30 * time.Second
 
 func patient(fabric string) func(*config.Settings) {
 	return func(s *config.Settings) { s.Fabric, s.Timeout = fabric, time.Minute }
@@ -45,7 +43,7 @@ func faultsOf(t *testing.T, g []*Group, but int, start func(*Group) (*Work, erro
 		}
 		faults = append(faults, asFault(t, err))
 	}
-	assert.Less(t, time.Since(began), quick)
+	assert.Less(t, time.Since(began), systest.Limit)
 	return faults
 }
 
@@ -72,7 +70,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 					leave := func() { go func() { closed <- g[2].Close() }() }
 					if late {
 						leave()
-						require.Eventually(t, func() bool { return g[1].departed[0].Load() != nil }, quick, time.Millisecond)
+						systest.Eventually(t, func() bool { return g[1].departed[0].Load() != nil })
 						leave = func() {}
 					}
 					for _, f := range faultsOf(t, g, 2, start, leave) {
@@ -116,7 +114,7 @@ func TestAbortEndsAClose(t *testing.T) {
 	g := assemble(t, 2, patient("shm"))
 	closed := make(chan error, 1)
 	go func() { closed <- g[0].Close() }()
-	require.Eventually(t, func() bool { return g[1].departed[0].Load() != nil }, quick, time.Millisecond)
+	systest.Eventually(t, func() bool { return g[1].departed[0].Load() != nil })
 	require.NoError(t, g[0].Abort("enough"))
 	require.NoError(t, <-closed)
 	assert.Equal(t, Aborted, asFault(t, g[1].Barrier()).Kind)
@@ -183,7 +181,7 @@ func TestCloseEndsWhenARankDies(t *testing.T) {
 	for _, r := range g[:2] {
 		go func() { closed <- r.Close() }()
 	}
-	require.Eventually(t, func() bool { return len(g[2].mesh.Staying()) == 1 }, quick, time.Millisecond)
+	systest.Eventually(t, func() bool { return len(g[2].mesh.Staying()) == 1 })
 	g[2].mesh.Close() // as the end of its process does
 	require.NoError(t, <-closed)
 	require.NoError(t, <-closed)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // counts are what the kernel has counted of the devices that four names.
@@ -122,7 +124,7 @@ func kill(t *testing.T, kids []child) {
 	const victim = 2
 	begin(t, kids)
 	moved := count(t).bytes[0]
-	require.Eventually(t, func() bool { return count(t).bytes[0] > moved+8<<20 }, time.Minute, 10*time.Millisecond)
+	systest.Eventually(t, func() bool { return count(t).bytes[0] > moved+8<<20 })
 	require.NoError(t, kids[victim].cmd.Process.Kill())
 	start := time.Now()
 	namedByAll(t, kids, victim)

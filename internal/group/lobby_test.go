@@ -74,13 +74,12 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 		conns <- err
 	}()
 	time.Sleep(2 * a.settings.Timeout)
-	require.Eventually(t, func() bool { return errors.Is(l.unreached()[1], unix.EMFILE) }, time.Minute, time.Millisecond)
+	systest.Eventually(t, func() bool { return errors.Is(l.unreached()[1], unix.EMFILE) })
 	_ = unix.Close(fill[0])
 	fill = fill[1:]
 	time.Sleep(2 * a.settings.Timeout)
 	release()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	_, c, err := l.take(ctx, map[caller]bool{{wire.PurposeStream, 0, 5}: true})
 	require.NoError(t, err)
 	require.NoError(t, <-conns)
@@ -173,7 +172,7 @@ func TestDialAgain(t *testing.T) {
 		_, err := l.dial(ctx, a, wire.PurposeMesh, 1)
 		dialled <- err
 	}()
-	require.Eventually(t, func() bool { return errors.Is(l.unreached()[1], errHungUp) }, time.Minute, time.Millisecond)
+	systest.Eventually(t, func() bool { return errors.Is(l.unreached()[1], errHungUp) })
 	cancel(context.DeadlineExceeded)
 	err := <-dialled
 	require.ErrorIs(t, err, context.DeadlineExceeded)

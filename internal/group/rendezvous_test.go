@@ -66,8 +66,7 @@ func upTo(n int) []int {
 func TestRendezvous(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 33} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := systest.Context(t)
 			got, errs := meet(ctx, t, listen(t), size, upTo(size)...)
 			for r := range size {
 				require.NoError(t, errs[r])
@@ -82,8 +81,7 @@ func TestRendezvous(t *testing.T) {
 
 func TestRendezvousBeforeRankZero(t *testing.T) {
 	addr := systest.ReservePort(t).String()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	done := make(chan error)
 	refused := make(chan struct{})
 	go func() {
@@ -235,8 +233,7 @@ func TestRendezvousIgnoresStrangers(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() }) // They stay: rank 0 must not wait for them.
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	got, errs := meet(ctx, t, ln, 3, 0, 1, 2)
 	for r := range 3 {
 		require.NoError(t, errs[r])
@@ -246,8 +243,7 @@ func TestRendezvousIgnoresStrangers(t *testing.T) {
 
 func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 	ln := listen(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	host := make(chan error)
 	short, giveUp := context.WithCancelCause(ctx)
 	go func() {
@@ -268,8 +264,7 @@ func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 // true rank 1: it must neither be taken for it nor replace it.
 func TestRendezvousTurnsAwayAnotherJob(t *testing.T) {
 	ln := listen(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	ours, theirs := Meeting{Key: 7}, Meeting{Key: 8}
 	host := make(chan [][]byte)
 	go func() {
@@ -314,8 +309,7 @@ func TestRendezvousTurnsAwayAnotherJob(t *testing.T) {
 
 func TestRendezvousTakesTheLastOfARank(t *testing.T) {
 	ln := listen(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	host := make(chan [][]byte)
 	go func() {
 		blobs, err := RendezvousOn(ctx, ln, 3, []byte("zero"))

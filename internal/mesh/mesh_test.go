@@ -90,7 +90,7 @@ func TestReportBeforeClose(t *testing.T) {
 	}
 	m := New(0, 3, conns, time.Minute, time.Minute, func(*Fault) {}, func(int, Posted) {})
 	go m.Report(&Fault{Kind: Local, Rank: 0, Text: "no memory"})
-	require.Eventually(t, func() bool { return m.Err() != nil }, time.Minute, time.Microsecond)
+	systest.Eventually(t, func() bool { return m.Err() != nil })
 	m.Close()
 	for r := 1; r < 3; r++ {
 		require.Equal(t, &Fault{Kind: Local, Rank: 0, Text: "no memory"}, <-g.faults[r])
@@ -116,7 +116,7 @@ func TestSilent(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second
 	g := newGraph(t, 3, timeout, 2)
-	require.Eventually(t, func() bool { _, ok := g.mesh[0].Silent(); return ok }, 10*time.Second, 10*time.Millisecond)
+	systest.Eventually(t, func() bool { _, ok := g.mesh[0].Silent(); return ok })
 	rank, ok := g.mesh[0].Silent()
 	require.True(t, ok)
 	require.Equal(t, 2, rank)
@@ -190,14 +190,10 @@ func TestOneFaultForAll(t *testing.T) {
 		if r == victim {
 			continue
 		}
-		select {
-		case f := <-g.faults[r]:
-			assert.Equal(t, Dead, f.Kind)
-			assert.Equal(t, victim, f.Rank, f.Error())
-			assert.Equal(t, error(f), g.mesh[r].Err())
-		case <-time.After(time.Minute):
-			t.Fatalf("rank %d was not told", r)
-		}
+		f := systest.Receive(t, g.faults[r], "rank %d was not told", r)
+		assert.Equal(t, Dead, f.Kind)
+		assert.Equal(t, victim, f.Rank, f.Error())
+		assert.Equal(t, error(f), g.mesh[r].Err())
 	}
 }
 
@@ -229,13 +225,9 @@ func TestSilenceIsAFault(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for r := range 2 {
-		select {
-		case f := <-g.faults[r]:
-			assert.Equal(t, 2, f.Rank)
-			assert.Contains(t, f.Text, "silent")
-		case <-time.After(time.Minute):
-			t.Fatalf("rank %d was not told", r)
-		}
+		f := systest.Receive(t, g.faults[r], "rank %d was not told", r)
+		assert.Equal(t, 2, f.Rank)
+		assert.Contains(t, f.Text, "silent")
 	}
 }
 
@@ -370,13 +362,9 @@ func TestLostWithoutFarewell(t *testing.T) {
 	g := newGraph(t, 5, time.Minute)
 	g.mesh[0].Lost(2, errors.New("stream cut"))
 	for r := range g.mesh {
-		select {
-		case f := <-g.faults[r]:
-			assert.Equal(t, 2, f.Rank)
-			assert.Contains(t, f.Error(), "stream cut")
-		case <-time.After(time.Minute):
-			t.Fatalf("rank %d was not told", r)
-		}
+		f := systest.Receive(t, g.faults[r], "rank %d was not told", r)
+		assert.Equal(t, 2, f.Rank)
+		assert.Contains(t, f.Error(), "stream cut")
 	}
 }
 
@@ -384,13 +372,9 @@ func TestGarbageOnAnEdge(t *testing.T) {
 	g := newGraph(t, 2, time.Minute)
 	_, err := g.conns[1][0].Write([]byte("GET / HTTP/1.0\r\n\r\n________________"))
 	require.NoError(t, err)
-	select {
-	case f := <-g.faults[0]:
-		assert.Equal(t, 1, f.Rank)
-		assert.Contains(t, f.Text, "frame of")
-	case <-time.After(time.Minute):
-		t.Fatal("garbage was taken for a frame")
-	}
+	f := systest.Receive(t, g.faults[0], "garbage was taken for a frame")
+	assert.Equal(t, 1, f.Rank)
+	assert.Contains(t, f.Text, "frame of")
 }
 
 func FuzzUnpack(f *testing.F) {

@@ -73,7 +73,7 @@ func TestProbe(t *testing.T) {
 			for _, e := range stripes {
 				e.job, e.up, e.down, e.late = c.job, c.up, c.down, c.late
 			}
-			limit := patience
+			limit := systest.Limit
 			if c.fails != "" {
 				limit = 3 * time.Second // time enough for what does pass
 			}
@@ -110,12 +110,8 @@ func TestProbeEndsWithTheSession(t *testing.T) {
 		done <- s.Probe(t.Context(), innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16}, 1)
 	}()
 	s.end(ErrDraining)
-	select {
-	case err := <-done:
-		require.ErrorIs(t, err, ErrDraining)
-	case <-time.After(patience):
-		require.Fail(t, "the probe goes on")
-	}
+	err := systest.Receive(t, done, "the probe goes on")
+	require.ErrorIs(t, err, ErrDraining)
 }
 
 // probed is a session with the stripes of its node.

@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	patience = time.Minute // bounds what ought to happen at once
-	secret   = "correct-horse-battery-staple"
+	secret = "correct-horse-battery-staple"
 )
 
 var someTerms = innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
@@ -52,7 +51,7 @@ func listen(t *testing.T, secrets Secrets) *node {
 			if err != nil {
 				return
 			}
-			p, err := Accept(conn, ring, patience)
+			p, err := Accept(conn, ring, systest.Limit)
 			if err == nil {
 				if err = p.Offer(n.ports(t)); err != nil {
 					p.Close()
@@ -88,7 +87,7 @@ func (n *node) peer(t *testing.T) *Peer {
 		return p
 	case err := <-n.errs:
 		require.NoError(t, err)
-	case <-time.After(patience):
+	case <-time.After(systest.Limit):
 		require.Fail(t, "nobody came")
 	}
 	return nil
@@ -96,7 +95,7 @@ func (n *node) peer(t *testing.T) *Peer {
 
 func dial(t *testing.T, n *node, change func(*Hello)) (*Session, error) {
 	t.Helper()
-	h := Hello{Job: 1 << 63, Epoch: 4, Ranks: 3, Rank: 1, Timeout: patience}
+	h := Hello{Job: 1 << 63, Epoch: 4, Ranks: 3, Rank: 1, Timeout: systest.Limit}
 	if change != nil {
 		change(&h)
 	}
@@ -109,11 +108,7 @@ func dial(t *testing.T, n *node, change func(*Hello)) (*Session, error) {
 
 func lost(t *testing.T, s *Session) error {
 	t.Helper()
-	select {
-	case <-s.Lost():
-	case <-time.After(patience):
-		require.Fail(t, "the session goes on")
-	}
+	systest.Receive(t, s.Lost(), "the session goes on")
 	return s.Err()
 }
 
@@ -330,15 +325,15 @@ func TestRequestsAreChecked(t *testing.T) {
 			n := listen(t, nil)
 			conn, err := net.Dial("tcp", n.Addr().String())
 			require.NoError(t, err)
-			l := newLine(conn, patience)
+			l := newLine(conn, systest.Limit)
 			defer l.close()
 			var g greeting
-			require.NoError(t, l.read(&g, patience))
+			require.NoError(t, l.read(&g, systest.Limit))
 			r := good
 			c.change(&r)
 			require.NoError(t, l.write(r))
 			var o offer
-			require.NoError(t, l.read(&o, patience))
+			require.NoError(t, l.read(&o, systest.Limit))
 			require.Contains(t, o.Error, c.want)
 		})
 	}

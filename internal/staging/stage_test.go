@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/staging/stagingtest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // network does collectives between the ranks of a test: one begins when all ranks have posted theirs, in
@@ -259,7 +260,7 @@ func TestStreamsAreFollowed(t *testing.T) {
 		require.Zero(t, step(t, all, 1000*seed, size))
 		require.Zero(t, step(t, all, 1000*seed+1, size), "in place")
 	}
-	require.Eventually(t, func() bool { return all[0].Stats().Ops == 80 }, 10*time.Second, time.Millisecond)
+	systest.Eventually(t, func() bool { return all[0].Stats().Ops == 80 })
 	s := all[0].Stats()
 	require.Equal(t, uint64(40*(size+3*size)), s.OutBytes)
 	require.Equal(t, uint64(40*(2*size+size)), s.InBytes)
@@ -404,9 +405,9 @@ func TestAFullOrderHoldsUpNoOther(t *testing.T) {
 	for _, p := range []Plan{gather, scatter} {
 		w, err := r.Post(At{Stream: r.stream}, p)
 		require.NoError(t, err)
-		defer func() { require.NoError(t, w.WaitUntil(time.Now().Add(10*time.Second))) }()
+		defer func() { require.NoError(t, w.WaitUntil(systest.Deadline())) }()
 		w.Release()
 	}
-	require.Eventually(t, func() bool { return r.Stats().Ops == 2 }, 10*time.Second, time.Millisecond)
+	systest.Eventually(t, func() bool { return r.Stats().Ops == 2 })
 	require.Equal(t, uint64(8000), r.Stats().OutBytes, "however often it was tried")
 }

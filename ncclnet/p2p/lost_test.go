@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // greeted is the far end of a connection that a sender made over TCP: a socket
@@ -165,7 +167,7 @@ func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string,
 // isReset waits until the far end of a connection has seen that it has ended.
 func isReset(t *testing.T, far *net.TCPConn) {
 	t.Helper()
-	_ = far.SetReadDeadline(time.Now().Add(patience))
+	_ = far.SetReadDeadline(systest.Deadline())
 	if _, err := io.Copy(io.Discard, far); !errors.Is(err, unix.ECONNRESET) {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func TestPathNarrows(t *testing.T) {
 // watchEnds waits until the watch has closed what was left to it.
 func watchEnds(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := systest.Deadline(); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		watch.Lock()
 		running := watch.running
 		watch.Unlock()
@@ -236,7 +238,7 @@ func TestCloseOnAPathThatRecovers(t *testing.T) {
 	send.Close()
 	dropLarger(t, far, 1<<20)
 	time.Sleep(5 * time.Second)
-	_ = far.SetReadDeadline(time.Now().Add(patience))
+	_ = far.SetReadDeadline(systest.Deadline())
 	if got, err := io.Copy(io.Discard, far); got != 16+n || err != nil {
 		t.Fatal(got, err)
 	}
@@ -435,7 +437,7 @@ func TestCloseForked(t *testing.T) {
 	}
 	send.Close()
 	fill(0xff)
-	_ = far.SetReadDeadline(time.Now().Add(patience))
+	_ = far.SetReadDeadline(systest.Deadline())
 	got, err := io.ReadAll(far)
 	if bytes.IndexByte(got, 0xff) >= 0 {
 		t.Fatal("the peer got bytes that were written after Close")

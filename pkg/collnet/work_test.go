@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// bound is far beyond what anything here takes.
-const bound = time.Minute
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
 
 // TestContextsEndWaits: a context with a deadline that is cancelled, one that is only cancelled,
 // and one that runs out each end the wait of every form that blocks; the operation goes on and can
@@ -76,7 +75,7 @@ func within(t *testing.T, ctx context.Context, wait func(context.Context) error)
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(bound):
+	case <-time.After(systest.Limit):
 		require.Fail(t, "the wait goes on though its context has ended")
 		return nil
 	}
@@ -176,7 +175,7 @@ func TestSecondCloseHasAContext(t *testing.T) {
 			select {
 			case err := <-closed:
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-			case <-time.After(bound):
+			case <-time.After(systest.Limit):
 				return errors.New("Close waits though the context of a call has ended")
 			}
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // worker finishes one operation a Work and notices two drivers at once.
@@ -77,11 +79,7 @@ func TestAgentServesWhatNobodyWaitsFor(t *testing.T) {
 	for range 100 {
 		done := w.post()
 		l.Posted()
-		select {
-		case <-done:
-		case <-time.After(time.Minute):
-			t.Fatal("the agent did not take an operation up")
-		}
+		systest.Receive(t, done, "the agent did not take an operation up")
 	}
 	assert.False(t, w.clash.Load())
 }
@@ -132,11 +130,7 @@ func TestHelpersAndAgentTakeTurns(t *testing.T) {
 	helpers.Wait()
 	last := w.post()
 	l.Posted()
-	select {
-	case <-last:
-	case <-time.After(time.Minute):
-		require.Fail(t, "nobody served the lane")
-	}
+	systest.Receive(t, last, "nobody served the lane")
 	require.False(t, w.clash.Load())
 }
 
@@ -212,9 +206,5 @@ func TestAgentTakesOverFromACaller(t *testing.T) {
 		l.Drive(rest, nil, time.Now().Add(20*time.Millisecond))
 	}
 	w.hold.Store(false)
-	select {
-	case <-rest:
-	case <-time.After(time.Minute):
-		t.Fatal("the agent did not take over")
-	}
+	systest.Receive(t, rest, "the agent did not take over")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // restful is a worker that rests, unless it is restless.
@@ -55,16 +57,12 @@ func (w *restful) arrives() (done chan struct{}) {
 // awaitParked waits until the agent has nothing to do.
 func awaitParked(t *testing.T, l *Lane) {
 	t.Helper()
-	require.Eventually(t, l.parked.Load, time.Minute, time.Millisecond)
+	systest.Eventually(t, l.parked.Load)
 }
 
 func served(t *testing.T, done <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		require.Fail(t, "nobody served the lane")
-	}
+	systest.Receive(t, done, "nobody served the lane")
 }
 
 // TestIdleLaneSleepsNowhere: the agent of a worker that rests is called by the worker, by who posts,
@@ -98,7 +96,7 @@ func TestRestlessWorkerIsSleptOn(t *testing.T) {
 	w.restless.Store(true)
 	l := NewLane(w)
 	defer l.Close()
-	require.Eventually(t, func() bool { return w.slept.Load() > 0 }, time.Minute, time.Millisecond)
+	systest.Eventually(t, func() bool { return w.slept.Load() > 0 })
 	require.False(t, l.parked.Load() && w.slept.Load() == 0)
 	w.restless.Store(false)
 	w.Wake()

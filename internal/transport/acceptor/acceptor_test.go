@@ -56,7 +56,7 @@ func dial(t *testing.T, address string, text ...byte) net.Conn {
 // hungUp waits until the peer closes a connection.
 func hungUp(t *testing.T, c net.Conn) {
 	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, c.SetReadDeadline(systest.Deadline()))
 	_, err := c.Read(make([]byte, 1))
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.Error(t, err)
@@ -123,12 +123,8 @@ func TestSilentMakeRoomFirst(t *testing.T) {
 		<-ended
 	})
 	taken := func(what string) {
-		select {
-		case c := <-guests:
-			require.NoError(t, c.Close())
-		case <-time.After(time.Minute):
-			require.Fail(t, what)
-		}
+		c := systest.Receive(t, guests, what)
+		require.NoError(t, c.Close())
 	}
 	var slow []net.Conn
 	for range limit - 2 {

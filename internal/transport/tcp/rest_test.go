@@ -5,15 +5,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func called(t *testing.T, c <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		require.Fail(t, "nobody called")
-	}
+	systest.Receive(t, c, "nobody called")
 }
 
 func TestRest(t *testing.T) {

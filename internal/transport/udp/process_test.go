@@ -158,7 +158,7 @@ func (d *driver) multicast() int {
 
 // wait works until a condition holds.
 func (d *driver) wait(done func() bool) error {
-	for deadline := time.Now().Add(patience); !done(); d.step() {
+	for deadline := systest.Deadline(); !done(); d.step() {
 		if len(d.s.broken) > 0 && !d.leaving {
 			return fmt.Errorf("broken: %v", d.s.broken)
 		}
