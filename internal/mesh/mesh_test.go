@@ -76,7 +76,7 @@ type slow struct{ *net.TCPConn }
 
 func (c slow) Write(b []byte) (int, error) {
 	if b[0] == fault {
-		time.Sleep(50 * time.Millisecond)
+		systest.Pause(50 * time.Millisecond)
 	}
 	return c.TCPConn.Write(b)
 }
@@ -172,9 +172,7 @@ func TestAgreeOnMuch(t *testing.T) {
 
 func TestAgreeNamesWhoDoesNotAnswer(t *testing.T) {
 	g := newGraph(t, 2, time.Minute)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	_, err := g.mesh[0].Agree(ctx, []byte("x"))
+	_, err := g.mesh[0].Agree(systest.Ending(t, 20*time.Millisecond), []byte("x"))
 	require.ErrorContains(t, err, "rank 1 has not answered")
 }
 
@@ -277,7 +275,7 @@ func TestStarvedRank(t *testing.T) {
 		fault := func(f *Fault) { faults <- f }
 		a := New(0, 2, map[int]net.Conn{1: &starved{Conn: near}}, 30*time.Second, time.Minute, fault, func(int, Posted) {})
 		b := New(1, 2, map[int]net.Conn{0: far}, 30*time.Second, time.Minute, fault, func(int, Posted) {})
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // in a bubble
 		require.Empty(t, faults)
 		a.Close()
 		b.Close()
@@ -296,13 +294,13 @@ func TestTrickle(t *testing.T) {
 		sender.Go(func() {
 			_, err := far.Write([]byte{beat, 0, 0, 1, 0, 0, 0, 255})
 			for err == nil {
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(500 * time.Millisecond) //nolint:forbidigo // in a bubble
 				_, err = far.Write([]byte{0})
 			}
 		})
 		f := <-faults
 		require.Equal(t, 1, f.Rank)
-		require.LessOrEqual(t, time.Since(start), 13*time.Second)
+		require.LessOrEqual(t, time.Since(start), 13*time.Second) //nolint:forbidigo // in a bubble
 		_ = far.Close()
 		m.Close()
 		sender.Wait()
@@ -349,7 +347,7 @@ func TestLeaveArrivesWhileThePeerSends(t *testing.T) {
 	var posted [16]byte
 	_, err = io.ReadFull(conn, posted[:])
 	require.NoError(t, err)
-	time.Sleep(10 * time.Millisecond) // in which it would reset the connection
+	systest.Pause(10 * time.Millisecond) // in which it would reset the connection
 	close(enough)
 	sender.Wait()
 	_, err = io.Copy(io.Discard, conn)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,7 +87,7 @@ func TestProofsCannotBeChanged(t *testing.T) {
 			}
 			return b
 		})
-		_, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: 5 * time.Second})
+		_, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: systest.Limit})
 		require.Error(t, err, "byte %d", at)
 	}
 }

@@ -36,7 +36,7 @@ func TestAMemberThatNeverAnswers(t *testing.T) {
 		require.NoError(t, l.read(&offer{}, systest.Limit))
 		start := time.Now()
 		require.ErrorIs(t, <-end, os.ErrDeadlineExceeded)
-		require.Equal(t, 200*time.Millisecond, time.Since(start))
+		require.Equal(t, 200*time.Millisecond, time.Since(start)) //nolint:forbidigo // in a bubble
 	})
 }
 

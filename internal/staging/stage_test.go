@@ -76,7 +76,7 @@ func (n *network) arrive(m *meeting, rank int, end func(error)) {
 		return
 	}
 	go func() {
-		time.Sleep(rand.N(time.Millisecond))
+		systest.Pause(rand.N(time.Millisecond))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.failed != nil {

@@ -190,15 +190,11 @@ func TestPathNarrows(t *testing.T) {
 // watchEnds waits until the watch has closed what was left to it.
 func watchEnds(t *testing.T) {
 	t.Helper()
-	for deadline := systest.Deadline(); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	systest.Eventually(t, func() bool {
 		watch.Lock()
-		running := watch.running
-		watch.Unlock()
-		if !running {
-			return
-		}
-	}
-	t.Fatal("the watch has something left")
+		defer watch.Unlock()
+		return !watch.running
+	}, "the watch has something left")
 }
 
 // A connection that the peer has reset is closed for good, with what was in flight.
@@ -221,7 +217,7 @@ func TestCloseOnANarrowPath(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			send, warned, far := narrow(t, 64<<10, time.Second)
-			time.Sleep(wait)
+			systest.Pause(wait)
 			send.Close()
 			isReset(t, far)
 			<-warned

@@ -37,7 +37,7 @@ func (c *countdown) Work() bool {
 func (c *countdown) Sleep(most time.Duration) {
 	select {
 	case <-c.wake:
-	case <-time.After(most):
+	case <-time.After(most): //nolint:forbidigo // a worker's Sleep ends by itself
 	}
 }
 
@@ -69,7 +69,7 @@ func ExampleMeter() {
 	var m overlap.Meter
 	m.Begin(overlap.Gather)
 	m.Begin(overlap.Reduce)
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) //nolint:forbidigo // an example; more of it changes nothing
 	m.End(overlap.Reduce)
 	m.End(overlap.Gather)
 	gather, reduce, both := m.Times()

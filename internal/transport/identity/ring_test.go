@@ -165,7 +165,7 @@ func TestLimitsOfARing(t *testing.T) {
 		if _, err := a.Write([]byte{next}); err != nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		systest.Pause(50 * time.Millisecond)
 	}
 	require.ErrorIs(t, (<-slow).err, os.ErrDeadlineExceeded)
 

@@ -153,7 +153,7 @@ func TestSleep(t *testing.T) {
 	})
 	t.Run("wake after", func(*testing.T) {
 		go func() {
-			time.Sleep(20 * time.Millisecond)
+			systest.Pause(20 * time.Millisecond)
 			ranks[0].Wake()
 		}()
 		ranks[0].Sleep(time.Hour)

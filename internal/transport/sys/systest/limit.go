@@ -63,3 +63,19 @@ func AtLeast(t testing.TB, least time.Duration, f func()) {
 	f()
 	require.GreaterOrEqual(t, time.Since(start), least)
 }
+
+// Ending returns a context that ends after a while, for a test of what that does.
+func Ending(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Longer calls f with longer and longer times, up to Limit, until it is satisfied. It is for a test of
+// what is said when a time is over, where that depends on what happened before: on a busy machine the
+// shorter ones may be over too early.
+func Longer(first time.Duration, f func(d time.Duration) bool) {
+	for d := first; d <= Limit && !f(d); d *= 4 {
+	}
+}
