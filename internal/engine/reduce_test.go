@@ -115,11 +115,7 @@ func TestDoOfTwoCallers(t *testing.T) {
 		runtime.Gosched()
 	}
 	cancel()
-	select {
-	case err := <-first:
-		require.NoError(t, err, "the first is being called, and Do has returned")
-	case <-time.After(50 * time.Millisecond):
-	}
+	systest.Nothing(t, first, 50*time.Millisecond, "the first is being called, and Do has returned")
 	close(finish)
 	require.NoError(t, <-first)
 	<-worked

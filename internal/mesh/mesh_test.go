@@ -29,22 +29,22 @@ type graph struct {
 
 func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph {
 	t.Helper()
+	return newGraphOver(t, func() (a, b net.Conn) { return systest.Pair(t) }, size, timeout, dumb...)
+}
+
+// newGraphOver is newGraph over other connections.
+func newGraphOver(t *testing.T, connect func() (a, b net.Conn), size int, timeout time.Duration, dumb ...int) *graph {
+	t.Helper()
 	g := &graph{conns: make([]map[int]net.Conn, size)}
 	for r := range size {
 		g.conns[r] = map[int]net.Conn{}
 	}
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
 	for r := range size {
 		for _, p := range Neighbours(r, size) {
 			if p < r {
 				continue
 			}
-			a, err := net.Dial("tcp4", ln.Addr().String())
-			require.NoError(t, err)
-			b, err := ln.Accept()
-			require.NoError(t, err)
+			a, b := connect()
 			g.conns[r][p], g.conns[p][r] = a, b
 			t.Cleanup(func() { // those of the dumb; a mesh closes its own
 				_ = a.Close()
@@ -69,6 +69,35 @@ func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph
 		}
 	})
 	return g
+}
+
+// buffered is a connection in a bubble. As in a kernel, what is sent waits for who reads it.
+func buffered() (a, b net.Conn) {
+	a, far := net.Pipe()
+	b, near := net.Pipe()
+	go carry(far, near)
+	go carry(near, far)
+	return a, b
+}
+
+// carry brings what comes from one end to the other, until that is closed.
+func carry(from, to net.Conn) {
+	waiting := make(chan []byte, 1000)
+	go func() {
+		for b := range waiting {
+			_, _ = to.Write(b) // nobody may read it any more
+		}
+		_ = to.Close()
+	}()
+	for {
+		b := make([]byte, 1<<10)
+		n, err := from.Read(b)
+		if err != nil {
+			close(waiting)
+			return
+		}
+		waiting <- b[:n]
+	}
 }
 
 // slow is a connection that takes its time to write a fault.
@@ -113,14 +142,15 @@ func TestNeighbourComesAfterTheFault(t *testing.T) {
 
 // TestSilent names the neighbour that says nothing, though it is not dead yet.
 func TestSilent(t *testing.T) {
-	t.Parallel()
-	const timeout = 3 * time.Second
-	g := newGraph(t, 3, timeout, 2)
-	systest.Eventually(t, func() bool { _, ok := g.mesh[0].Silent(); return ok })
-	rank, ok := g.mesh[0].Silent()
-	require.True(t, ok)
-	require.Equal(t, 2, rank)
-	require.NoError(t, g.mesh[0].Err())
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 3 * time.Second
+		g := newGraphOver(t, buffered, 3, timeout, 2)
+		time.Sleep(5 * timeout / 6) //nolint:forbidigo // in a bubble
+		rank, ok := g.mesh[0].Silent()
+		require.True(t, ok)
+		require.Equal(t, 2, rank)
+		require.NoError(t, g.mesh[0].Err())
+	})
 }
 
 func TestAgree(t *testing.T) {
@@ -198,35 +228,36 @@ func TestOneFaultForAll(t *testing.T) {
 // TestLateNeighbour has a rank connected that comes to New after several timeouts: it is not
 // dead. Silent later, it is.
 func TestLateNeighbour(t *testing.T) {
-	systest.Waits(t)
-	t.Parallel()
-	const timeout = 3 * time.Second // two thirds of it must do for a busy machine
-	g := newGraph(t, 3, timeout, 2)
-	time.Sleep(2 * timeout)
-	late := New(2, 3, g.conns[2], timeout, time.Minute, func(*Fault) {}, func(int, Posted) {})
-	t.Cleanup(func() { late.Close() })
-	var wg sync.WaitGroup
-	for _, m := range []*Mesh{g.mesh[0], g.mesh[1], late} {
-		wg.Go(func() {
-			_, err := m.Agree(t.Context(), []byte("x"))
-			assert.NoError(t, err)
-		})
-	}
-	wg.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 3 * time.Second
+		g := newGraphOver(t, buffered, 3, timeout, 2)
+		time.Sleep(5 * timeout) //nolint:forbidigo // in a bubble
+		late := New(2, 3, g.conns[2], timeout, time.Minute, func(*Fault) {}, func(int, Posted) {})
+		var wg sync.WaitGroup
+		for _, m := range []*Mesh{g.mesh[0], g.mesh[1], late} {
+			wg.Go(func() {
+				_, err := m.Agree(t.Context(), []byte("x"))
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		late.Close()
+	})
 }
 
 func TestSilenceIsAFault(t *testing.T) {
-	t.Parallel()
-	g := newGraph(t, 3, 3*time.Second, 2)
-	for _, c := range g.conns[2] { // a sign of life, and no other
-		_, err := c.Write([]byte{beat, 0, 0, 2, 0, 0, 0, 0})
-		require.NoError(t, err)
-	}
-	for r := range 2 {
-		f := systest.Receive(t, g.faults[r], "rank %d was not told", r)
-		assert.Equal(t, 2, f.Rank)
-		assert.Contains(t, f.Text, "silent")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGraphOver(t, buffered, 3, 3*time.Second, 2)
+		for _, c := range g.conns[2] { // a sign of life, and no other
+			_, err := c.Write([]byte{beat, 0, 0, 2, 0, 0, 0, 0})
+			require.NoError(t, err)
+		}
+		for r := range 2 {
+			f := <-g.faults[r]
+			assert.Equal(t, 2, f.Rank)
+			assert.Contains(t, f.Text, "silent")
+		}
+	})
 }
 
 // TestLastLook: what came while a process was kept from running counts, and silence stays silence.

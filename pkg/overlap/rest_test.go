@@ -118,12 +118,7 @@ func TestNothingIsMissedAroundARest(t *testing.T) {
 				switch i % 3 {
 				case 0:
 					l.Posted()
-					select {
-					case <-done:
-					case <-time.After(time.Minute):
-						assert.Fail(t, "the agent did not take an operation up")
-						return
-					}
+					systest.Receive(t, done, "the agent did not take an operation up")
 				case 1:
 					assert.True(t, l.Drive(done, nil, time.Time{}))
 				case 2:

@@ -79,3 +79,16 @@ func Longer(first time.Duration, f func(d time.Duration) bool) {
 	for d := first; d <= Limit && !f(d); d *= 4 {
 	}
 }
+
+// Nothing wants nothing to come from a channel for a while. It may overlook something on a slow
+// machine, and never fails without a reason.
+func Nothing[T any](t testing.TB, from <-chan T, d time.Duration, message ...any) {
+	t.Helper()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	select {
+	case <-from:
+		require.Fail(t, "something came", message...)
+	case <-end.C:
+	}
+}
