@@ -69,7 +69,7 @@ func ExampleMeter() {
 	var m overlap.Meter
 	m.Begin(overlap.Gather)
 	m.Begin(overlap.Reduce)
-	time.Sleep(time.Millisecond) //nolint:forbidigo // an example; more of it changes nothing
+	time.Sleep(time.Millisecond)
 	m.End(overlap.Reduce)
 	m.End(overlap.Gather)
 	gather, reduce, both := m.Times()

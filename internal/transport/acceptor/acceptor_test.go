@@ -68,7 +68,7 @@ func TestStrangersHoldFewDescriptors(t *testing.T) {
 	if !systest.Alone(t) {
 		return
 	}
-	address, guests := serve(t, long)
+	address, guests := serve(t, PatienceFor(10*time.Second, false)) // as old as a part of that, one makes room
 	before := len(systest.Descriptors(t))
 	const strangers = 400
 	most := 0
