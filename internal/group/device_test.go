@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/staging/stagingtest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // onDevices gives each rank of a test a device of its own, with so much memory, and a stream.
@@ -73,7 +74,7 @@ func TestDevice(t *testing.T) {
 					return nil
 				})
 			}
-			require.Eventually(t, func() bool { return g[0].Stats().DeviceOps == 20 }, 10*time.Second, time.Millisecond)
+			systest.Eventually(t, func() bool { return g[0].Stats().DeviceOps == 20 })
 		})
 	}
 }
@@ -90,7 +91,7 @@ func TestCloseWaitsForTheDevice(t *testing.T) {
 		require.NoError(t, err)
 		barrier, err := g[r].InTurn(staging.Gather, g[r].StartBarrier)
 		require.NoError(t, err)
-		time.AfterFunc(20*time.Millisecond, func() { close(late) })
+		systest.Later(20*time.Millisecond, func() { close(late) })
 		require.NoError(t, barrier.WaitUntil(time.Time{}))
 		w.Release()
 		return g[r].Close()

@@ -4,11 +4,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestOnDoneOfEveryKind: operations of all kinds, far more than may be in flight, end
@@ -38,11 +38,7 @@ func TestOnDoneOfEveryKind(t *testing.T) {
 				flying.Wait()
 				close(all)
 			}()
-			select {
-			case <-all:
-			case <-time.After(time.Minute):
-				require.Fail(t, "no end", "%d of %d are done", called.Load(), posted.Load())
-			}
+			systest.Receive(t, all, "%d of %d are done", called.Load(), posted.Load())
 			require.NoError(t, g[r].Barrier()) // a hook that is called twice has been by then
 			require.Equal(t, posted.Load(), called.Load())
 			for _, check := range checks {

@@ -17,6 +17,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // onBoth runs a test over each fabric, the datagram one also with loss.
@@ -286,7 +287,7 @@ func TestJoinTimesOutAndNamesTheRank(t *testing.T) {
 // connection open that says nothing.
 func TestStrangers(t *testing.T) {
 	s := config.Default()
-	s.Timeout = time.Minute
+	s.Timeout = systest.Limit
 	eps, blobs := make([]*Endpoint, 2), make([][]byte, 2)
 	for r := range eps {
 		e, err := Open(Options{Rank: r, Size: 2, Settings: s})
@@ -319,23 +320,17 @@ func TestWaitHonoursItsContext(t *testing.T) {
 	recv := make([]byte, 16)
 	w, err := g[0].StartAllgather(make([]byte, 8), recv)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, w.Wait(ctx), context.DeadlineExceeded)
+	require.ErrorIs(t, w.Wait(systest.Ending(t, 20*time.Millisecond)), context.DeadlineExceeded)
 	for _, parent := range []func() (context.Context, context.CancelFunc){
 		func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
-		func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) },
+		func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, //nolint:forbidigo // it is cancelled before
 	} {
 		ctx, cancel := parent()
-		time.AfterFunc(20*time.Millisecond, cancel)
+		systest.Later(20*time.Millisecond, cancel)
 		waited := make(chan error, 1)
 		go func() { waited <- w.Wait(ctx) }()
-		select {
-		case err := <-waited:
-			require.ErrorIs(t, err, context.Canceled)
-		case <-time.After(time.Minute):
-			require.Fail(t, "Wait goes on though its context is cancelled")
-		}
+		err := systest.Receive(t, waited, "Wait goes on though its context is cancelled")
+		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.NoError(t, g[1].Allgather(make([]byte, 8), make([]byte, 16)))
 	require.NoError(t, w.Wait(context.Background()))
@@ -410,7 +405,7 @@ func TestRankDiesWhileJoining(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
 			s := config.Default()
-			s.Fabric, s.Timeout, s.JoinTimeout = fabric, time.Minute, time.Hour
+			s.Fabric, s.Timeout, s.JoinTimeout = fabric, systest.Limit, time.Hour
 			eps, blobs := make([]*Endpoint, 2), make([][]byte, 2)
 			for r := range eps {
 				e, err := Open(Options{Rank: r, Size: 2, Settings: s})

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -112,12 +112,13 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 
 // TestSlowProof: who takes longer over the proof of the secret than over a greeting in the clear is not turned away.
 func TestSlowProof(t *testing.T) {
+	waits(t)
 	eps, blobs := openAll(t, 2, withSecret)
 	a, err := newAgreement(eps[0].opts, blobs)
 	require.NoError(t, err)
 	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(eps[1].lobby.port())).String())
 	require.NoError(t, err)
-	time.Sleep(3 * acceptor.Plain / 2)
+	systest.Pause(3 * acceptor.Plain / 2)
 	_, err = greet(t.Context(), eps[0].lobby.identity, c, a, wire.PurposeMesh, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
@@ -139,8 +140,8 @@ func TestImpostorOfARank(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // never, but for a mistake
-		first := make([]byte, wire.HelloSize)               // of the client's first flight, which is longer
+		_ = c.SetDeadline(systest.Deadline()) // never, but for a mistake
+		first := make([]byte, wire.HelloSize) // of the client's first flight, which is longer
 		if _, err := io.ReadFull(c, first); err != nil {
 			t.Error(err)
 		}
@@ -180,8 +181,7 @@ func TestRanksOfDifferentSecrets(t *testing.T) {
 // who know it.
 func TestRendezvousWithSecret(t *testing.T) {
 	ln := listen(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	ours, err := NewMeeting(0, secret)
 	require.NoError(t, err)
 	host := make(chan [][]byte, 1)
@@ -305,8 +305,7 @@ func TestRendezvousAfterAServerOfTLS(t *testing.T) {
 	require.NoError(t, err)
 	_ = tls.Server(conn, &tls.Config{Certificates: web.TLS.Certificates}).Handshake() // it is let down
 	require.NoError(t, conn.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := systest.Context(t)
 	blobs, err := m.RendezvousOn(ctx, ln, 2, []byte("zero"))
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("zero"), []byte("one")}, blobs)

@@ -19,8 +19,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-const patience = time.Minute // bounds what ought to happen soon
-
 func pagesOf(t *testing.T, secret string) *identity.Pages {
 	t.Helper()
 	p, err := identity.NewPages(secret, 1)
@@ -46,7 +44,7 @@ func serve(t *testing.T, pages *identity.Pages) (at string) {
 
 // of is a client with settings for TLS.
 func of(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: patience}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: systest.Limit}
 }
 
 // ask returns what is at a URL.
@@ -139,15 +137,11 @@ func TestStrangersOfPages(t *testing.T) {
 		}()
 	}
 	client := httpd.Client(pages)
-	client.Timeout = patience
+	client.Timeout = systest.Limit
 	status, _ := ask(t, client, "https://"+at+"/metrics")
 	require.Equal(t, http.StatusOK, status)
 	for range 4 * most {
-		select {
-		case <-closed:
-		case <-time.After(patience):
-			require.Fail(t, "a stranger stays")
-		}
+		systest.Receive(t, closed, "a stranger stays")
 	}
 }
 
@@ -166,7 +160,7 @@ func TestLimitsOfARequest(t *testing.T) {
 					require.NoError(t, err)
 					_, err = io.Copy(io.Discard, conn)
 					require.NoError(t, err)
-					require.Equal(t, 5*time.Second, time.Since(begun))
+					require.Equal(t, 5*time.Second, time.Since(begun)) //nolint:forbidigo // in a bubble
 				}
 			})
 			request, err := http.NewRequest(http.MethodGet, "http://"+serve(t, pages)+"/metrics", nil)

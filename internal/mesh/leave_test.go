@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestLeave has ranks leave one after another: each waits for the last, and no connection that
@@ -19,7 +21,7 @@ func TestLeave(t *testing.T) {
 			g := newGraph(t, size, time.Minute)
 			for r, m := range g.mesh {
 				if r == size-1 {
-					require.Eventually(t, func() bool { return len(g.mesh[0].Staying()) == 1 }, time.Minute, time.Millisecond)
+					systest.Eventually(t, func() bool { return len(g.mesh[0].Staying()) == 1 })
 					assert.Equal(t, []int{r}, g.mesh[0].Staying())
 					require.NotContains(t, allLeave(g), true, "before the last")
 				}

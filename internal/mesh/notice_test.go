@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // await returns the notice with a number, once a rank has it.
@@ -19,11 +20,7 @@ func await(t *testing.T, m *Mesh, number uint32) Notice {
 		if n.Number >= number {
 			return n
 		}
-		select {
-		case <-next:
-		case <-time.After(time.Minute):
-			require.Fail(t, "no notice", "rank %d has %+v", m.rank, n)
-		}
+		systest.Receive(t, next, "rank %d has %+v", m.rank, n)
 	}
 }
 

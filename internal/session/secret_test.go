@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // relay passes what a node says to a member through change, which is told how much the node has said before, and what the
@@ -64,13 +64,13 @@ func TestNothingCanBeChanged(t *testing.T) {
 				}
 				return b
 			})
-			s, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: patience})
+			s, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: systest.Limit})
 			require.NoError(t, err)
 			defer func() { _ = s.Close(nil) }()
 			p := n.peer(t)
 			attacked.Store(true)
 			require.NoError(t, p.Ready(someTerms, 0))
-			require.Eventually(t, func() bool { return !attacked.Load() }, patience, time.Millisecond)
+			systest.Eventually(t, func() bool { return !attacked.Load() })
 			require.NoError(t, p.Drain()) // what comes next shows that something was left out
 			require.ErrorContains(t, lost(t, s), "somebody on the path has changed it")
 		})
@@ -87,7 +87,7 @@ func TestProofsCannotBeChanged(t *testing.T) {
 			}
 			return b
 		})
-		_, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: 5 * time.Second})
+		_, err := Dial(t.Context(), address, Hello{Ranks: 3, Secret: secret, Timeout: systest.Limit})
 		require.Error(t, err, "byte %d", at)
 	}
 }
@@ -102,11 +102,11 @@ func TestImpostor(t *testing.T) {
 		conn, err := ln.Accept()
 		if err == nil {
 			ring, _ := Secrets{{Text: "a-secret-of-somebody-else"}}.Ring(1)
-			_, err = Accept(conn, ring, patience)
+			_, err = Accept(conn, ring, systest.Limit)
 		}
 		over <- err
 	}()
-	_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 3, Secret: secret, Timeout: patience})
+	_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 3, Secret: secret, Timeout: systest.Limit})
 	require.ErrorIs(t, err, identity.ErrOther)
 	require.Error(t, <-over)
 }

@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	patience = time.Minute // bounds what ought to happen at once
-	secret   = "correct-horse-battery-staple"
+	secret = "correct-horse-battery-staple"
 )
 
 var someTerms = innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
@@ -52,7 +51,7 @@ func listen(t *testing.T, secrets Secrets) *node {
 			if err != nil {
 				return
 			}
-			p, err := Accept(conn, ring, patience)
+			p, err := Accept(conn, ring, systest.Limit)
 			if err == nil {
 				if err = p.Offer(n.ports(t)); err != nil {
 					p.Close()
@@ -88,7 +87,7 @@ func (n *node) peer(t *testing.T) *Peer {
 		return p
 	case err := <-n.errs:
 		require.NoError(t, err)
-	case <-time.After(patience):
+	case <-systest.Context(t).Done():
 		require.Fail(t, "nobody came")
 	}
 	return nil
@@ -96,7 +95,7 @@ func (n *node) peer(t *testing.T) *Peer {
 
 func dial(t *testing.T, n *node, change func(*Hello)) (*Session, error) {
 	t.Helper()
-	h := Hello{Job: 1 << 63, Epoch: 4, Ranks: 3, Rank: 1, Timeout: patience}
+	h := Hello{Job: 1 << 63, Epoch: 4, Ranks: 3, Rank: 1, Timeout: systest.Limit}
 	if change != nil {
 		change(&h)
 	}
@@ -109,11 +108,7 @@ func dial(t *testing.T, n *node, change func(*Hello)) (*Session, error) {
 
 func lost(t *testing.T, s *Session) error {
 	t.Helper()
-	select {
-	case <-s.Lost():
-	case <-time.After(patience):
-		require.Fail(t, "the session goes on")
-	}
+	systest.Receive(t, s.Lost(), "the session goes on")
 	return s.Err()
 }
 
@@ -330,15 +325,15 @@ func TestRequestsAreChecked(t *testing.T) {
 			n := listen(t, nil)
 			conn, err := net.Dial("tcp", n.Addr().String())
 			require.NoError(t, err)
-			l := newLine(conn, patience)
+			l := newLine(conn, systest.Limit)
 			defer l.close()
 			var g greeting
-			require.NoError(t, l.read(&g, patience))
+			require.NoError(t, l.read(&g, systest.Limit))
 			r := good
 			c.change(&r)
 			require.NoError(t, l.write(r))
 			var o offer
-			require.NoError(t, l.read(&o, patience))
+			require.NoError(t, l.read(&o, systest.Limit))
 			require.Contains(t, o.Error, c.want)
 		})
 	}
@@ -387,8 +382,8 @@ func TestDialIsBounded(t *testing.T) {
 	_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 1, Timeout: 50 * time.Millisecond})
 	require.ErrorContains(t, err, "timeout")
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	_, err = Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: time.Minute})
+	systest.Later(20*time.Millisecond, cancel)
+	_, err = Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: systest.Limit})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -399,20 +394,20 @@ func TestSilence(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
 			n := listen(t, nil)
-			s, err := dial(t, n, func(h *Hello) { h.Timeout = 3 * time.Second }) // time enough to begin
+			s, err := dial(t, n, func(h *Hello) { h.Timeout = 5 * time.Second }) // time enough to begin
 			require.NoError(t, err)
 			p := n.peer(t)
 			if who == "node" {
 				close(p.line.stop)
 				p.line.once.Do(func() {}) // close must not do so again
-				require.ErrorContains(t, lost(t, s), "silent for 3s")
+				require.ErrorContains(t, lost(t, s), "silent for 5s")
 				_ = p.line.conn.Close()
 				return
 			}
 			close(s.line.stop)
 			s.line.once.Do(func() {})
 			_, err = p.Next()
-			require.ErrorContains(t, err, "silent for 3s")
+			require.ErrorContains(t, err, "silent for 5s")
 			_ = s.line.conn.Close()
 		})
 	}

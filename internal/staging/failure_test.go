@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/staging/stagingtest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func TestFailureEndsEveryWait(t *testing.T) {
@@ -31,7 +32,7 @@ func TestFailureEndsEveryWait(t *testing.T) {
 		}
 	}
 	dead := errors.New("rank 1 is dead")
-	time.AfterFunc(20*time.Millisecond, func() { all[0].network.fail(dead) })
+	systest.Later(20*time.Millisecond, func() { all[0].network.fail(dead) })
 	for i, w := range works {
 		require.ErrorIs(t, w.WaitUntil(time.Time{}), dead)
 		require.Equal(t, bytes.Repeat([]byte{0xFF}, 4096), <-reads[i], "nobody takes it for a result")
@@ -132,7 +133,7 @@ func TestBrokenDevice(t *testing.T) {
 	all := group(t, 1, 1<<20, 0, func(err error) { said.CompareAndSwap(nil, &err) })
 	r := all[0]
 	require.Zero(t, step(t, all, 2, 100))
-	require.Eventually(t, func() bool { return r.Stats().Ops == 2 }, 10*time.Second, time.Millisecond)
+	systest.Eventually(t, func() bool { return r.Stats().Ops == 2 })
 	require.NoError(t, r.Check())
 	late := make(chan struct{})
 	require.NoError(t, r.card.Queue("kernel", r.stream, func() { <-late }))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/staging/stagingtest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // network does collectives between the ranks of a test: one begins when all ranks have posted theirs, in
@@ -75,7 +76,7 @@ func (n *network) arrive(m *meeting, rank int, end func(error)) {
 		return
 	}
 	go func() {
-		time.Sleep(rand.N(time.Millisecond))
+		systest.Pause(rand.N(time.Millisecond))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.failed != nil {
@@ -178,12 +179,7 @@ func group(t *testing.T, ranks, memory int, late time.Duration, limit func(error
 	}
 	t.Cleanup(func() {
 		for _, r := range all {
-			select {
-			case <-r.Shut():
-			case <-time.After(10 * time.Second):
-				t.Error("a stream does not end")
-				return
-			}
+			systest.Receive(t, r.Shut(), "a stream does not end")
 			r.Close()
 		}
 	})
@@ -259,7 +255,7 @@ func TestStreamsAreFollowed(t *testing.T) {
 		require.Zero(t, step(t, all, 1000*seed, size))
 		require.Zero(t, step(t, all, 1000*seed+1, size), "in place")
 	}
-	require.Eventually(t, func() bool { return all[0].Stats().Ops == 80 }, 10*time.Second, time.Millisecond)
+	systest.Eventually(t, func() bool { return all[0].Stats().Ops == 80 })
 	s := all[0].Stats()
 	require.Equal(t, uint64(40*(size+3*size)), s.OutBytes)
 	require.Equal(t, uint64(40*(2*size+size)), s.InBytes)
@@ -323,11 +319,11 @@ func TestPlantedBugs(t *testing.T) {
 				r.card.LateIn = bug.lateIn
 				r.card.Skip = func(stream, event uintptr) bool { return bug.skip(r, stream, event) }
 			}
-			wrong := 0
-			for seed := 0; wrong == 0 && seed < 20; seed++ {
-				wrong = step(t, all, 10*seed, size)
-			}
-			require.NotZero(t, wrong, "the bug shows")
+			seed := 0
+			systest.Eventually(t, func() bool {
+				seed += 10
+				return step(t, all, seed, size) > 0
+			}, "the bug does not show")
 		})
 	}
 	t.Run("a wait that does not end when a rank dies", func(t *testing.T) {
@@ -341,11 +337,7 @@ func TestPlantedBugs(t *testing.T) {
 		w.Release()
 		passed := passes(t, r.card, r.stream)
 		go r.network.fail(errors.New("rank 1 is dead"))
-		select {
-		case <-passed:
-			t.Fatal("the bug does not show")
-		case <-time.After(300 * time.Millisecond):
-		}
+		systest.Nothing(t, passed, 300*time.Millisecond, "the bug does not show")
 		for _, s := range r.cards[0].rings[Gather].slots { // let it go
 			atomic.StoreUint32(s.word, r.cards[0].rings[Gather].sequence)
 		}
@@ -375,11 +367,7 @@ func TestHostOperationsKeepTheirTurn(t *testing.T) {
 			return r.network.post(Gather, r.number, "barrier", nil, func([][]byte) {})
 		})
 		require.True(t, r.Waits(Reduce))
-		select {
-		case <-begun:
-			t.Fatal("it has begun before its turn")
-		case <-time.After(10 * time.Millisecond):
-		}
+		systest.Nothing(t, begun, 10*time.Millisecond, "it has begun before its turn")
 		close(block)
 		<-begun
 	}
@@ -404,9 +392,9 @@ func TestAFullOrderHoldsUpNoOther(t *testing.T) {
 	for _, p := range []Plan{gather, scatter} {
 		w, err := r.Post(At{Stream: r.stream}, p)
 		require.NoError(t, err)
-		defer func() { require.NoError(t, w.WaitUntil(time.Now().Add(10*time.Second))) }()
+		defer func() { require.NoError(t, w.WaitUntil(systest.Deadline())) }()
 		w.Release()
 	}
-	require.Eventually(t, func() bool { return r.Stats().Ops == 2 }, 10*time.Second, time.Millisecond)
+	systest.Eventually(t, func() bool { return r.Stats().Ops == 2 })
 	require.Equal(t, uint64(8000), r.Stats().OutBytes, "however often it was tried")
 }

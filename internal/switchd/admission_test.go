@@ -3,9 +3,11 @@ package switchd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +26,7 @@ func dial(t *testing.T, s *Server, h session.Hello) (*session.Session, error) {
 	if h.Ranks == 0 {
 		h.Ranks = 2
 	}
-	h.Timeout = patience
+	h.Timeout = systest.Limit
 	m, err := session.Dial(t.Context(), s.Addr().String(), h)
 	if err == nil {
 		t.Cleanup(func() { _ = m.Close(nil) })
@@ -34,13 +36,8 @@ func dial(t *testing.T, s *Server, h session.Hello) (*session.Session, error) {
 
 func lost(t *testing.T, m *session.Session) error {
 	t.Helper()
-	select {
-	case <-m.Lost():
-		return m.Err()
-	case <-time.After(patience):
-		require.Fail(t, "the session goes on")
-		return nil
-	}
+	systest.Receive(t, m.Lost(), "the session goes on")
+	return m.Err()
 }
 
 func TestWhoIsRefused(t *testing.T) {
@@ -94,10 +91,10 @@ func TestTooMany(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, lost(t, first), "epoch 1 of the job has begun")
 	require.NoError(t, newer.Close(nil))
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		_, err := dial(t, s, session.Hello{Job: 2})
 		return err == nil
-	}, patience, 10*time.Millisecond)
+	})
 
 	s = start(t, Config{Members: 1})
 	var refused error
@@ -127,17 +124,22 @@ func TestMemory(t *testing.T) {
 	for _, m := range members {
 		require.NoError(t, m.Close())
 	}
-	require.Eventually(t, func() bool { return s.Stats().Memory == 0 && s.Stats().Jobs == 0 }, patience, time.Millisecond)
+	systest.Eventually(t, func() bool { return s.Stats().Memory == 0 && s.Stats().Jobs == 0 })
 	reduceScatter(t, 2, join(t, 1, at(s), nil), someOps...)
 }
 
 func TestAJobThatIsNeverComplete(t *testing.T) {
-	systest.Waits(t)
-	t.Parallel()
-	s := start(t, Config{JoinTimeout: 2 * time.Second}) // time enough to come
-	m, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1})
-	require.NoError(t, err)
-	require.ErrorContains(t, lost(t, m), "after 2s only ranks [1] have joined, 1 of 3")
+	var err error
+	var want string
+	systest.Longer(500*time.Millisecond, func(d time.Duration) bool { // until it has come in time
+		want = fmt.Sprintf("after %v only ranks [1] have joined, 1 of 3", d)
+		var m *session.Session
+		if m, err = dial(t, start(t, Config{JoinTimeout: d}), session.Hello{Job: 1, Ranks: 3, Rank: 1}); err == nil {
+			err = lost(t, m)
+		}
+		return strings.Contains(err.Error(), want)
+	})
+	require.ErrorContains(t, err, want)
 }
 
 // TestManyRanksThatAreNeverComplete are told so in a text that fits a frame.
@@ -153,7 +155,7 @@ func TestManyRanksThatAreNeverComplete(t *testing.T) {
 		require.NoError(t, child.ReportBelow(session.Below{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
 	}
 	var j *job
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, j = range s.jobs {
@@ -162,7 +164,7 @@ func TestManyRanksThatAreNeverComplete(t *testing.T) {
 			return len(j.presentRanks()) == 2*len(ranks)
 		}
 		return false
-	}, patience, time.Millisecond)
+	})
 	j.joinTimedOut()
 	require.ErrorContains(t, lost(t, child), "62 63] and 19936 more have joined, 20000 of 32768")
 }
@@ -235,8 +237,7 @@ func TestRanksThatCallDifferentThings(t *testing.T) {
 		}
 		members := join(t, 2, at(s), nil)
 		var all errgroup.Group
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := systest.Context(t)
 		errs := make([]error, 2)
 		for r, m := range members {
 			all.Go(func() error {

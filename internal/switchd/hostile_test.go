@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -18,6 +17,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // junk returns a datagram that looks more or less like one of a member's.
@@ -59,10 +59,10 @@ func TestGarbage(t *testing.T) {
 				}
 				reduceScatter(t, round, members, someOps...)
 			}
-			require.Eventually(t, func() bool {
+			systest.Eventually(t, func() bool {
 				c := s.Stats()
 				return c.Garbage > 0 && (c.BadTags > 0 || word == "") && (c.Malformed > 0 || word != "")
-			}, patience, time.Millisecond)
+			})
 			for _, m := range members {
 				require.NoError(t, m.Session.Err())
 			}
@@ -90,9 +90,9 @@ func TestNobodyGetsMoreBack(t *testing.T) {
 					_, err := unix.Write(members[0].Session.Sockets()[0].FD(), forged)
 					require.NoError(t, err)
 				}
-				require.Eventually(t, func() bool {
+				systest.Eventually(t, func() bool {
 					return s.Stats().BytesIn-begun.BytesIn >= uint64((sent+1)*batch*len(forged))
-				}, patience, time.Millisecond)
+				})
 			}
 			ended := s.Stats()
 			in, out := ended.BytesIn-begun.BytesIn, ended.BytesOut-begun.BytesOut
@@ -122,7 +122,7 @@ func TestStrangers(t *testing.T) {
 		_, _ = conn.Write(b) // refused: nobody listens to us there
 	}
 	reduceScatter(t, 1, members, someOps...)
-	require.Eventually(t, func() bool { return s.Stats().Results > 0 }, patience, time.Millisecond)
+	systest.Eventually(t, func() bool { return s.Stats().Results > 0 })
 	require.Zero(t, s.Stats().Garbage+s.Stats().Malformed)
 	var resent uint64 // by members that a busy machine made wait
 	for _, m := range members {
@@ -191,7 +191,7 @@ func TestAMemberDies(t *testing.T) {
 		c := newCutter(t, node.Addr().String())
 		job := rand.Uint64()
 		hello := func(r int) session.Hello {
-			return session.Hello{Job: job, Ranks: 3, Rank: r, Timeout: patience}
+			return session.Hello{Job: job, Ranks: 3, Rank: r, Timeout: systest.Limit}
 		}
 		var all errgroup.Group
 		members := make([]*switchtest.Rank, 3)
@@ -211,7 +211,7 @@ func TestAMemberDies(t *testing.T) {
 		for _, m := range members {
 			_ = m.Close()
 		}
-		require.Eventually(t, func() bool { return root.Stats().Memory == 0 && node.Stats().Memory == 0 }, patience, time.Millisecond)
+		systest.Eventually(t, func() bool { return root.Stats().Memory == 0 && node.Stats().Memory == 0 })
 	}
 }
 
@@ -221,14 +221,14 @@ func TestAMemberLeaves(t *testing.T) {
 	members := join(t, 3, at(s), nil)
 	reduceScatter(t, 1, members, someOps...)
 	require.NoError(t, members[1].Close())
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, j := range s.jobs {
 			return j.sessions == 2
 		}
 		return false
-	}, patience, time.Millisecond)
+	})
 	require.NoError(t, members[0].Session.Err())
 	require.NoError(t, members[2].Session.Err())
 

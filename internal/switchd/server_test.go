@@ -1,7 +1,6 @@
 package switchd
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -17,9 +16,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
-
-const patience = time.Minute // bounds what ought to happen soon
 
 const secret = "correct-horse-battery-staple"
 
@@ -42,12 +40,11 @@ func join(t *testing.T, ranks int, node func(rank int) *Server, change func(*ses
 func tryJoin(t *testing.T, ranks int, node func(rank int) *Server, change func(*session.Hello)) ([]*switchtest.Rank, error) {
 	t.Helper()
 	members := make([]*switchtest.Rank, ranks)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := systest.Context(t)
 	job := rand.Uint64()
 	var all errgroup.Group
 	for r := range ranks {
-		h := session.Hello{Job: job, Epoch: 1, Ranks: ranks, Rank: r, Reproducible: true, Timeout: patience}
+		h := session.Hello{Job: job, Epoch: 1, Ranks: ranks, Rank: r, Reproducible: true, Timeout: systest.Limit}
 		if change != nil {
 			change(&h)
 		}
@@ -110,8 +107,7 @@ func tryReduceScatter(t *testing.T, seed uint64, members []*switchtest.Rank, ops
 			recvs[r] = append(recvs[r], make([]byte, o.Count*o.Type.Size()))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := systest.Context(t)
 	var all errgroup.Group
 	for r, m := range members {
 		all.Go(func() error {
@@ -231,7 +227,7 @@ func TestReproducible(t *testing.T) {
 			}
 			late := time.Duration(rng.IntN(3)) * time.Millisecond
 			all.Go(func() error {
-				time.Sleep(late)
+				systest.Pause(late)
 				return m.ReduceScatter(t.Context(), collective.Op{Count: count, Type: reduce.F32}, sends[r], recvs[r])
 			})
 		}

@@ -34,7 +34,7 @@ func come(t *testing.T, s *Server) stranger {
 	conn, err := net.Dial("tcp", s.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(systest.Deadline()))
 	c := stranger{conn}
 	var greeting struct{ Magic string }
 	require.NoError(t, c.read(&greeting))
@@ -98,12 +98,12 @@ func TestTinyDatagrams(t *testing.T) {
 func TestAMemberThatNeverAnswers(t *testing.T) {
 	systest.Waits(t)
 	t.Parallel()
-	s := start(t, Config{JoinTimeout: 2 * time.Second}) // time enough to come
+	s := start(t, Config{JoinTimeout: handshake / 2}) // or the handshake would end it
 	c := come(t, s)
 	c.ask(t, session.Request{Job: 1, Ranks: 2})
 	_, err := c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
-	require.Eventually(t, func() bool { return s.Stats().Jobs == 0 }, patience, time.Millisecond)
+	systest.Eventually(t, func() bool { return s.Stats().Jobs == 0 })
 	require.Equal(t, uint64(1), s.counters.refused[incomplete].Load())
 }
 
@@ -130,7 +130,7 @@ func TestEarlyDatagrams(t *testing.T) {
 	job := session.Hello{Job: 1, Ranks: 2}
 	early, err := dial(t, s, job)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, j := range s.jobs {
@@ -139,7 +139,7 @@ func TestEarlyDatagrams(t *testing.T) {
 			return len(j.members) == 1
 		}
 		return false
-	}, patience, time.Millisecond)
+	})
 	for range 100 {
 		_, err := unix.Write(early.Sockets()[0].FD(), make([]byte, 1000))
 		require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestEarlyDatagrams(t *testing.T) {
 	require.NoError(t, err)
 	_, err = unix.Write(early.Sockets()[0].FD(), make([]byte, 1000)) // on loopback behind all others
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.Stats().Garbage > 0 }, patience, time.Millisecond)
+	systest.Eventually(t, func() bool { return s.Stats().Garbage > 0 })
 	require.Equal(t, uint64(1), s.Stats().Garbage)
 }
 
@@ -162,7 +162,7 @@ func TestManyStrangers(t *testing.T) {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		require.NoError(t, conn.SetReadDeadline(systest.Deadline()))
 		_ = stranger{conn}.read(&struct{}{}) // the greeting, or nothing
 		s.strangers.mu.Lock()
 		require.LessOrEqual(t, len(s.strangers.all[network(stranger{conn})]), leastStrangers)
@@ -172,10 +172,10 @@ func TestManyStrangers(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = other.Close() }()
 	require.NoError(t, stranger{other}.read(&struct{}{}))
-	require.Eventually(t, func() bool { // when one of the strangers has had his second
+	systest.Eventually(t, func() bool { // when one of the strangers has had his second
 		_, err := dial(t, s, session.Hello{Job: 1})
 		return err == nil
-	}, patience, time.Millisecond)
+	})
 }
 
 // caller is a connection from an address.
@@ -235,7 +235,7 @@ func TestFailedProofs(t *testing.T) {
 	for range 4 * leastStrangers {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		require.NoError(t, conn.SetReadDeadline(systest.Deadline()))
 		if (stranger{conn}).read(&struct{}{}) == nil {
 			looked++
 			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\n\r\n")
@@ -244,16 +244,17 @@ func TestFailedProofs(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
 		require.NoError(t, conn.Close())
 	}
-	require.LessOrEqual(t, looked, leastStrangers*(1+int(time.Since(begun)/strangerTime)))
-	require.Eventually(t, func() bool {
+	seconds := int(time.Since(begun) / strangerTime) //nolint:forbidigo // the more time it took, the more were looked at
+	require.LessOrEqual(t, looked, leastStrangers*(1+seconds))
+	systest.Eventually(t, func() bool {
 		_, err := dial(t, s, session.Hello{Job: 1, Secret: secret})
 		return err == nil
-	}, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool {
+	})
+	systest.Eventually(t, func() bool {
 		s.strangers.mu.Lock()
 		defer s.strangers.mu.Unlock()
 		return len(s.strangers.all) == 0
-	}, patience, 10*time.Millisecond)
+	})
 }
 
 // TestFloodOfProofs: strangers at many addresses prove a secret that the node does not know, over and over, while a job
@@ -275,7 +276,7 @@ func TestFloodOfProofs(t *testing.T) {
 				if err != nil {
 					continue // its ports are all in use
 				}
-				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.SetDeadline(systest.Deadline())
 				if (stranger{conn}).read(&struct{}{}) == nil {
 					_, err = wrong.Present(conn)
 					assert.Error(t, err)
@@ -284,7 +285,7 @@ func TestFloodOfProofs(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return s.counters.refused[unproven].Load() > 20 }, patience, time.Millisecond)
+	systest.Eventually(t, func() bool { return s.counters.refused[unproven].Load() > 20 })
 	for seed := range uint64(3) {
 		reduceScatter(t, seed, members, someOps...)
 		one, err := dial(t, s, session.Hello{Job: 100 + seed, Ranks: 2, Secret: secret})
@@ -305,7 +306,7 @@ func parent(t *testing.T, port uint16, talk func(p *session.Peer)) (address stri
 		if err != nil {
 			return
 		}
-		p, err := session.Accept(conn, nil, patience)
+		p, err := session.Accept(conn, nil, systest.Limit)
 		if err != nil {
 			return
 		}
@@ -330,12 +331,8 @@ func TestAChildTellsTheDifference(t *testing.T) {
 	for r := range ranks {
 		_, err := dial(t, s, session.Hello{Job: 1, Ranks: ranks + 1, Rank: r})
 		require.NoError(t, err)
-		select {
-		case news := <-said:
-			require.Equal(t, []int{r}, news)
-		case <-time.After(patience):
-			require.Fail(t, "the parent hears nothing")
-		}
+		news := systest.Receive(t, said, "the parent hears nothing")
+		require.Equal(t, []int{r}, news)
 	}
 }
 
@@ -347,7 +344,7 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 	for _, ranks := range [][]int{{2}, {0, 2}, {2}} {
 		require.NoError(t, child.ReportBelow(session.Below{Ranks: ranks, Chunk: 1024, Room: 1 << 20}))
 	}
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, j := range s.jobs {
@@ -356,7 +353,7 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 			return !j.running && len(j.presentRanks()) == 2
 		}
 		return false
-	}, patience, time.Millisecond)
+	})
 	last, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1})
 	require.NoError(t, err)
 	_, number, err := last.Ready(t.Context())
@@ -386,10 +383,10 @@ func TestAJobEndsWhileItsParentIsProbed(t *testing.T) {
 	require.NoError(t, err)
 	stays, err := dial(t, s, session.Hello{Job: 1, Rank: 1})
 	require.NoError(t, err)
-	require.NoError(t, mute.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, mute.SetReadDeadline(systest.Deadline()))
 	_, err = mute.Read(make([]byte, 2048))
 	require.NoError(t, err, "the probe is under way")
 	require.NoError(t, leaves.Close(nil))
 	require.ErrorContains(t, lost(t, stays), "rank 0 left before all ranks were there")
-	require.Eventually(t, func() bool { return s.Stats().Jobs == 0 }, patience, time.Millisecond)
+	systest.Eventually(t, func() bool { return s.Stats().Jobs == 0 })
 }

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -36,9 +38,6 @@ func forKinds(t *testing.T, f func(t *testing.T, o Options)) {
 	}
 }
 
-// patience bounds how long a test waits before it says that something hangs.
-const patience = 60 * time.Second
-
 // once connects two ends in this process, which the caller closes.
 func once(t *testing.T, out, in Options) (send, recv Comm) {
 	t.Helper()
@@ -49,7 +48,7 @@ func once(t *testing.T, out, in Options) (send, recv Comm) {
 	defer l.Close()
 	h := make([]byte, HandleSize)
 	l.Handle(h)
-	deadline := time.Now().Add(patience)
+	deadline := systest.Deadline()
 	for send.c == nil || recv.c == nil {
 		if send.c == nil {
 			c, err := Connect(h, out)
@@ -125,7 +124,7 @@ func finish(t testing.TB, rs ...*Request) []int {
 	t.Helper()
 	sizes, left := make([]int, len(rs)), len(rs)
 	rs = append([]*Request(nil), rs...)
-	for deadline := time.Now().Add(patience); left > 0; runtime.Gosched() {
+	for deadline := systest.Deadline(); left > 0; runtime.Gosched() {
 		for i, r := range rs {
 			if r == nil {
 				continue
@@ -149,7 +148,7 @@ func finish(t testing.TB, rs ...*Request) []int {
 // fails tests a request until it fails, and returns how.
 func fails(t testing.TB, r *Request) *Code {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
+	for deadline := systest.Deadline(); ; runtime.Gosched() {
 		done, _, err := r.Test()
 		if code := (*Code)(nil); errors.As(err, &code) {
 			return code
@@ -265,7 +264,7 @@ func mismatch(t *testing.T, o Options) {
 func failsSending(t testing.TB, c Comm, b []byte) *Code {
 	t.Helper()
 	var rs []*Request
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		r, err := c.Isend(b)
 		if r != nil {
 			rs = append(rs, r)

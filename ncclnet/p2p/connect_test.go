@@ -32,7 +32,7 @@ func listen(t *testing.T, o Options) (*Listener, []byte) {
 // until calls f until it returns a comm or an error.
 func until(t *testing.T, f func() (Comm, error)) (Comm, error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		if c, err := f(); c.c != nil || err != nil {
 			if c.c != nil {
 				t.Cleanup(c.Close)
@@ -361,7 +361,7 @@ func TestManyConnections(t *testing.T) {
 			hs = append(hs, append([]byte(nil), h...))
 		}
 	}
-	for deadline := time.Now().Add(patience); len(sends) < len(hs) || len(recvs) < len(hs); runtime.Gosched() {
+	for deadline := systest.Deadline(); len(sends) < len(hs) || len(recvs) < len(hs); runtime.Gosched() {
 		for _, l := range ls {
 			c, err := accept(l)()
 			if err != nil {

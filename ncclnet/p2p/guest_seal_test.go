@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/ktls"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // sealed returns options of an end whose connections the kernel seals, which that of the guest can.
@@ -57,7 +58,7 @@ func TestSealedLateReceiver(t *testing.T) {
 		paint(from, 1)
 		var rs []*Request
 		done := 0
-		for still := time.Now(); time.Since(still) < time.Second; runtime.Gosched() {
+		for still := time.Now(); time.Now().Before(still.Add(time.Second)); runtime.Gosched() {
 			if r, err := send.Isend(from); err != nil {
 				t.Fatal(err)
 			} else if r != nil {
@@ -212,7 +213,7 @@ func lastRecord(b []byte) int {
 // failsBeside tests a receive until it fails, and a send along with it.
 func failsBeside(t *testing.T, r, s *Request) *Code {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		if s != nil {
 			if done, _, err := s.Test(); done || err != nil {
 				s = nil

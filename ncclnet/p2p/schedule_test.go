@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // flow is one connection under a random schedule: what was posted on either end,
@@ -136,7 +138,7 @@ func TestSchedules(t *testing.T) {
 				}
 			}
 			// Then all of it must end.
-			for deadline := time.Now().Add(patience); len(f.outS) > 0 || len(f.outR) > 0 || len(f.rooms) != len(f.sizes); runtime.Gosched() {
+			for deadline := systest.Deadline(); len(f.outS) > 0 || len(f.outR) > 0 || len(f.rooms) != len(f.sizes); runtime.Gosched() {
 				if len(f.rooms) < len(f.sizes) && len(f.outR) < 32 {
 					f.postRecv(rt)
 				}

@@ -3,9 +3,10 @@ package collnet
 import (
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestFunctionThatDoesNotReturn: it ends as t.FailNow does, and the other rank hears of it.
@@ -19,15 +20,11 @@ func TestFunctionThatDoesNotReturn(t *testing.T) {
 			return g.Barrier(t.Context())
 		})
 	}()
-	select {
-	case err := <-ended:
-		require.ErrorContains(t, err, "its function ended without returning")
-		var gone *RankError
-		require.ErrorAs(t, err, &gone)
-		require.Equal(t, []any{1, RankAborted}, []any{gone.Rank, gone.Reason})
-	case <-time.After(bound):
-		require.Fail(t, "the other rank waits for one that is gone")
-	}
+	err := systest.Receive(t, ended, "the other rank waits for one that is gone")
+	require.ErrorContains(t, err, "its function ended without returning")
+	var gone *RankError
+	require.ErrorAs(t, err, &gone)
+	require.Equal(t, []any{1, RankAborted}, []any{gone.Rank, gone.Reason})
 }
 
 // TestBlobIsACopy: who writes into it changes nothing of the endpoint.

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 const deviceEnv = "GPUDIRECT_TEST_DEVICE"
@@ -142,10 +143,10 @@ func TestDevice(t *testing.T) {
 	yes, err = d.Capturing(1)
 	require.NoError(t, err)
 	require.True(t, yes)
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		idle, err := d.Idle(in)
 		return err == nil && idle
-	}, 10*time.Second, time.Millisecond)
+	})
 	require.NoError(t, d.CloseStream(out))
 	require.NoError(t, d.CloseStream(in))
 	require.NoError(t, d.Unpin(host))

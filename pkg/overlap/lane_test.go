@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // worker finishes one operation a Work and notices two drivers at once.
@@ -53,7 +55,7 @@ func (w *worker) Sleep(most time.Duration) {
 	defer w.enter()()
 	select {
 	case <-w.wake:
-	case <-time.After(most):
+	case <-time.After(most): //nolint:forbidigo // a worker's Sleep ends by itself
 	}
 }
 
@@ -77,11 +79,7 @@ func TestAgentServesWhatNobodyWaitsFor(t *testing.T) {
 	for range 100 {
 		done := w.post()
 		l.Posted()
-		select {
-		case <-done:
-		case <-time.After(time.Minute):
-			t.Fatal("the agent did not take an operation up")
-		}
+		systest.Receive(t, done, "the agent did not take an operation up")
 	}
 	assert.False(t, w.clash.Load())
 }
@@ -132,11 +130,7 @@ func TestHelpersAndAgentTakeTurns(t *testing.T) {
 	helpers.Wait()
 	last := w.post()
 	l.Posted()
-	select {
-	case <-last:
-	case <-time.After(time.Minute):
-		require.Fail(t, "nobody served the lane")
-	}
+	systest.Receive(t, last, "nobody served the lane")
 	require.False(t, w.clash.Load())
 }
 
@@ -170,9 +164,7 @@ func TestCloseEndsDrivers(t *testing.T) {
 	done := w.post()
 	result := make(chan bool)
 	go func() { result <- l.Drive(done, nil, time.Time{}) }()
-	for l.callers.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	systest.Eventually(t, func() bool { return l.callers.Load() > 0 })
 	l.Close()
 	l.Close()   // again is harmless
 	close(done) // what a closing engine does with what is in flight
@@ -182,13 +174,13 @@ func TestCloseEndsDrivers(t *testing.T) {
 func TestMeter(t *testing.T) {
 	m := new(Meter)
 	m.Begin(Gather)
-	time.Sleep(5 * time.Millisecond)
+	systest.Pause(5 * time.Millisecond)
 	m.Begin(Reduce)
 	m.Begin(Reduce)
-	time.Sleep(5 * time.Millisecond)
+	systest.Pause(5 * time.Millisecond)
 	m.End(Reduce)
 	m.End(Gather)
-	time.Sleep(5 * time.Millisecond)
+	systest.Pause(5 * time.Millisecond)
 	m.End(Reduce)
 	g, r, both := m.Times()
 	assert.GreaterOrEqual(t, g, 10*time.Millisecond)
@@ -212,9 +204,5 @@ func TestAgentTakesOverFromACaller(t *testing.T) {
 		l.Drive(rest, nil, time.Now().Add(20*time.Millisecond))
 	}
 	w.hold.Store(false)
-	select {
-	case <-rest:
-	case <-time.After(time.Minute):
-		t.Fatal("the agent did not take over")
-	}
+	systest.Receive(t, rest, "the agent did not take over")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // restful is a worker that rests, unless it is restless.
@@ -55,16 +57,12 @@ func (w *restful) arrives() (done chan struct{}) {
 // awaitParked waits until the agent has nothing to do.
 func awaitParked(t *testing.T, l *Lane) {
 	t.Helper()
-	require.Eventually(t, l.parked.Load, time.Minute, time.Millisecond)
+	systest.Eventually(t, l.parked.Load)
 }
 
 func served(t *testing.T, done <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		require.Fail(t, "nobody served the lane")
-	}
+	systest.Receive(t, done, "nobody served the lane")
 }
 
 // TestIdleLaneSleepsNowhere: the agent of a worker that rests is called by the worker, by who posts,
@@ -98,7 +96,7 @@ func TestRestlessWorkerIsSleptOn(t *testing.T) {
 	w.restless.Store(true)
 	l := NewLane(w)
 	defer l.Close()
-	require.Eventually(t, func() bool { return w.slept.Load() > 0 }, time.Minute, time.Millisecond)
+	systest.Eventually(t, func() bool { return w.slept.Load() > 0 })
 	require.False(t, l.parked.Load() && w.slept.Load() == 0)
 	w.restless.Store(false)
 	w.Wake()
@@ -114,18 +112,13 @@ func TestNothingIsMissedAroundARest(t *testing.T) {
 		all.Go(func() {
 			for n := range 300 {
 				if n%5 == 0 {
-					time.Sleep(time.Duration(n%4) * rest / 2) // about as long as the agent leaves an idle lane alone
+					systest.Pause(time.Duration(n%4) * rest / 2) // about as long as the agent leaves an idle lane alone
 				}
 				done := w.post()
 				switch i % 3 {
 				case 0:
 					l.Posted()
-					select {
-					case <-done:
-					case <-time.After(time.Minute):
-						assert.Fail(t, "the agent did not take an operation up")
-						return
-					}
+					systest.Receive(t, done, "the agent did not take an operation up")
 				case 1:
 					assert.True(t, l.Drive(done, nil, time.Time{}))
 				case 2:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // tally is a Sink that counts.
@@ -81,7 +82,7 @@ func benchmarkLoopback(b *testing.B, o Options, size, senders int) {
 	b.SetBytes(int64(size))
 	b.ResetTimer()
 	for left := senders; left > 0; {
-		for _, event := range p.Wait(patience) {
+		for _, event := range p.Wait(systest.Limit) {
 			s, c := sockets[event.Fd], &tallies[event.Fd]
 			before := c.datagrams
 			_, err := own.Receive(s, hint, 64, c)
@@ -111,7 +112,7 @@ func stream(s *Socket, b *Batch, p *sys.Poller, payload []byte, n, step int) err
 		took, err := b.Flush(s)
 		sent += took
 		if room == 0 {
-			p.Wait(patience)
+			p.Wait(systest.Limit)
 			_, err = b.Receive(s, nil, 64, answers)
 		}
 		if err != nil {

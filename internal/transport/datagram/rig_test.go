@@ -16,9 +16,6 @@ import (
 
 const head = 32 // bytes of a header, as without authentication
 
-// patience bounds every wait of a test; none takes a noticeable part of it.
-const patience = time.Minute
-
 var offloads = []batch.Offload{batch.OffloadAuto, batch.OffloadGSO, batch.OffloadBatch, batch.OffloadSingle}
 
 var loopbacks = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
@@ -119,7 +116,7 @@ func (c *checker) receive(t testing.TB, b *Batch, s *Socket, n int) {
 func await(t testing.TB, s *Socket) {
 	t.Helper()
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.sender.FD), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.sender.FD), Events: unix.POLLIN}}, int(systest.Limit/time.Millisecond))
 		if err == unix.EINTR {
 			continue
 		}

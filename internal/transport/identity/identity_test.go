@@ -6,12 +6,12 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/coredump/coredumptest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/record"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func ends(t *testing.T) (a, b net.Conn) {
@@ -24,7 +24,7 @@ func ends(t *testing.T) (a, b net.Conn) {
 	b, err = ln.Accept()
 	require.NoError(t, err)
 	for _, c := range []net.Conn{a, b} {
-		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		require.NoError(t, c.SetDeadline(systest.Deadline()))
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	return a, b
@@ -110,7 +110,7 @@ func TestEachKeyIsLeftOut(t *testing.T) {
 	server, client := byNames(t, pemOf(t, p), PagesName), byNames(t, pemOf(t, p), PagesName)
 	coredumptest.By(t, func() {
 		a, b := ends(t)
-		done := accept(p, b, patience)
+		done := accept(p, b, systest.Limit)
 		require.NoError(t, tls.Client(a, client).Handshake())
 		require.NoError(t, (<-done).err)
 	})

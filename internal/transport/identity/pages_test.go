@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func pagesOf(t *testing.T, secret string) *Pages {
@@ -81,7 +83,7 @@ func TestPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := ends(t)
-			done := accept(p, b, patience)
+			done := accept(p, b, systest.Limit)
 			if c.config != nil {
 				a = tls.Client(a, c.config)
 			}
@@ -115,7 +117,7 @@ func TestImpostorOfPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := ends(t)
-			done := accept(pagesOf(t, NewSecret()), b, patience)
+			done := accept(pagesOf(t, NewSecret()), b, systest.Limit)
 			err := tls.Client(a, reader).Handshake()
 			require.Error(t, err)
 			if name == "by the key" {
@@ -156,13 +158,13 @@ func TestLimitsOfPages(t *testing.T) {
 	_, b := ends(t)
 	silent := accept(p, b, 100*time.Millisecond)
 	c, d := ends(t)
-	done := accept(p, d, patience)
+	done := accept(p, d, systest.Limit)
 	require.NoError(t, tls.Client(c, p.Client()).Handshake())
 	require.NoError(t, (<-done).err)
 	require.ErrorIs(t, (<-silent).err, os.ErrDeadlineExceeded)
 
 	a, b := ends(t)
-	loud := accept(p, b, patience)
+	loud := accept(p, b, systest.Limit)
 	record := append([]byte{handshake, majorVersion, 3, 16, 0, 1, 0, 255, 255}, make([]byte, 4092)...) // of a ClientHello of 64 KiB
 	for {
 		if _, err := a.Write(record); err != nil {

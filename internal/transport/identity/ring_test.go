@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-const patience = 20 * time.Second // bounds what ought to happen at once
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
 
 var tenants = []string{"the-secret-of-the-first-tenant", "the-secret-of-the-second-tenant"}
 
@@ -50,7 +50,7 @@ func TestRing(t *testing.T) {
 	for want, secret := range tenants {
 		a, b := ends(t)
 		heard := &wiretap{Conn: b}
-		done := recognize(r, heard, patience)
+		done := recognize(r, heard, systest.Limit)
 		i := of(t, secret)
 		g, err := i.Present(a)
 		require.NoError(t, err)
@@ -86,13 +86,13 @@ func TestRing(t *testing.T) {
 func TestRingAmongStrangers(t *testing.T) {
 	r := ring(t, tenants...)
 	a, b := ends(t)
-	done := recognize(r, b, patience)
+	done := recognize(r, b, systest.Limit)
 	_, err := of(t, "a-secret-of-somebody-else").Present(a)
 	require.ErrorIs(t, err, ErrOther)
 	require.ErrorIs(t, (<-done).err, ErrOther)
 
 	a, b = ends(t)
-	done = recognize(r, b, patience)
+	done = recognize(r, b, systest.Limit)
 	config := base(sessions)
 	config.Certificates = []tls.Certificate{of(t, NewSecret()).certificate}
 	config.VerifyConnection = func(tls.ConnectionState) error {
@@ -147,11 +147,11 @@ func TestImpostorOfARing(t *testing.T) {
 func TestLimitsOfARing(t *testing.T) {
 	r := ring(t, tenants...)
 	a, b := ends(t)
-	silent := recognize(r, b, patience)
+	silent := recognize(r, b, systest.Limit)
 	_, err := io.ReadFull(a, make([]byte, 50)) // it has its turn, or has had it
 	require.NoError(t, err)
 	c, d := ends(t)
-	done := recognize(r, d, patience)
+	done := recognize(r, d, systest.Limit)
 	_, err = of(t, tenants[1]).Present(c)
 	require.NoError(t, err)
 	require.NoError(t, (<-done).err)
@@ -165,12 +165,12 @@ func TestLimitsOfARing(t *testing.T) {
 		if _, err := a.Write([]byte{next}); err != nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		systest.Pause(50 * time.Millisecond)
 	}
 	require.ErrorIs(t, (<-slow).err, os.ErrDeadlineExceeded)
 
 	a, b = ends(t)
-	loud := recognize(r, b, patience)
+	loud := recognize(r, b, systest.Limit)
 	go func() { _, _ = io.Copy(io.Discard, a) }()
 	record := append([]byte{22, 3, 3, 16, 0, 2, 0, 255, 255}, make([]byte, 4092)...) // of a ServerHello of 64 KiB
 	for {
@@ -186,17 +186,13 @@ func TestTurns(t *testing.T) {
 	r := ring(t, tenants...)
 	r.turns <- struct{}{}
 	a, b := ends(t)
-	done := recognize(r, b, patience)
+	done := recognize(r, b, systest.Limit)
 	presented := make(chan error, 1)
 	go func() {
 		_, err := of(t, tenants[0]).Present(a)
 		presented <- err
 	}()
-	select {
-	case <-done:
-		t.Fatal("without a turn")
-	case <-time.After(50 * time.Millisecond): // or later
-	}
+	systest.Nothing(t, done, 50*time.Millisecond, "without a turn")
 	<-r.turns
 	require.NoError(t, (<-done).err)
 	require.NoError(t, <-presented)
@@ -217,7 +213,7 @@ func BenchmarkRecognize(b *testing.B) {
 	require.NoError(b, err)
 	for b.Loop() {
 		here, there := net.Pipe()
-		done := recognize(r, here, patience)
+		done := recognize(r, here, systest.Limit)
 		if _, err := i.Present(there); err != nil {
 			b.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -187,7 +186,7 @@ func TestConnBecomesLine(t *testing.T) {
 	require.NoError(t, err)
 	defer cb.Close()
 	go func() { _, _ = ca.Write([]byte("one, two")) }()
-	require.NoError(t, cb.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, cb.SetDeadline(systest.Deadline()))
 	first := make([]byte, 5)
 	_, err = io.ReadFull(cb, first)
 	require.NoError(t, err)
@@ -208,16 +207,16 @@ func TestConnBecomesLine(t *testing.T) {
 	n, err = line.Send([]byte("answer"))
 	require.NoError(t, err)
 	require.Equal(t, 6, n)
-	require.NoError(t, ca.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, ca.SetDeadline(systest.Deadline()))
 	answer := make([]byte, 6)
 	_, err = io.ReadFull(ca, answer)
 	require.NoError(t, err)
 	require.Equal(t, "answer", string(answer))
 	require.NoError(t, ca.CloseWrite())
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		n, err := line.Receive(rest)
 		return n == 0 && err == nil
-	}, 20*time.Second, time.Millisecond)
+	})
 	require.NoError(t, ca.Close())
 }
 

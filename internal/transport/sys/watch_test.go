@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // restingOn returns a poller that watches a pipe, and what writes to it.
@@ -25,11 +27,7 @@ func restingOn(t *testing.T) (p *Poller, write func()) {
 
 func called(t *testing.T, c <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		require.Fail(t, "nobody called")
-	}
+	systest.Receive(t, c, "nobody called")
 }
 
 func TestRestIsCalledOnce(t *testing.T) {

@@ -5,15 +5,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func called(t *testing.T, c <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		require.Fail(t, "nobody called")
-	}
+	systest.Receive(t, c, "nobody called")
 }
 
 func TestRest(t *testing.T) {
@@ -38,7 +36,7 @@ func TestRest(t *testing.T) {
 		ranks[1].Consume(0, n)
 		sent -= n
 	})
-	until(t, rest, func() { time.Sleep(time.Millisecond) })
+	until(t, rest, func() { systest.Pause(time.Millisecond) })
 	ranks[0].Rouse()
 
 	for len(awake) > 0 {

@@ -22,9 +22,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// patience bounds what a test waits for; it never decides a result.
-const patience = time.Minute
-
 func TestMain(m *testing.M) {
 	systest.Serve(work)
 	os.Exit(m.Run())
@@ -52,7 +49,7 @@ func groupOver(t testing.TB, size int, protected bool) []*Streams {
 // until works until a condition holds.
 func until(t testing.TB, done func() bool, work func()) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); work() {
+	for deadline := systest.Deadline(); !done(); work() {
 		require.True(t, time.Now().Before(deadline), "nothing more arrived")
 	}
 }
@@ -156,7 +153,7 @@ func TestSleep(t *testing.T) {
 	})
 	t.Run("wake after", func(*testing.T) {
 		go func() {
-			time.Sleep(20 * time.Millisecond)
+			systest.Pause(20 * time.Millisecond)
 			ranks[0].Wake()
 		}()
 		ranks[0].Sleep(time.Hour)
@@ -382,7 +379,7 @@ func work(rank, size int, conns map[int]net.Conn, j job) (*result, error) {
 		if err := exchange(s, rank, out, in, false); err != nil {
 			return nil, err
 		}
-		res.Times = append(res.Times, time.Since(start))
+		res.Times = append(res.Times, time.Since(start)) //nolint:forbidigo // benchmarks report it
 		res.CPU += cpu() - before
 		// Who checks while others still receive would take the core from them.
 		if err := exchange(s, rank, make([][]byte, size), make([][]byte, size), true); err != nil {
@@ -411,7 +408,7 @@ func exchange(s *Streams, rank int, out, in [][]byte, barrier bool) error {
 			out[r], in[r] = []byte{0}, []byte{0}
 		}
 	}
-	deadline := time.Now().Add(patience)
+	deadline := systest.Deadline()
 	for left := 2 * (size - 1); left > 0; {
 		moved := 0
 		for hop := 1; hop < size; hop++ {

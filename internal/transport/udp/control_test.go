@@ -57,7 +57,7 @@ func controlArrivesInOrder(t *testing.T, adjust func(o *Options)) {
 		require.True(t, ranks[0].Control(1, &m, nil))
 	}
 	ranks[0].Flush()
-	for deadline := time.Now().Add(patience); len(s.heard) < len(want); {
+	for deadline := systest.Deadline(); len(s.heard) < len(want); {
 		require.True(t, time.Now().Before(deadline))
 		require.LessOrEqual(t, polled(ranks[1], s, 7), 7, "the budget holds")
 		ranks[1].Sleep(time.Millisecond)
@@ -76,7 +76,7 @@ func TestMessagesDoNotWaitForChunks(t *testing.T) {
 	require.True(t, ranks[0].Control(1, &wire.Control{Kind: wire.Ready}, nil))
 	ranks[0].Flush()
 	for _, fd := range []int{ranks[1].receivers[0].fd, ranks[1].peers[0].line.FD} {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(systest.Limit/time.Millisecond))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	}
@@ -136,7 +136,7 @@ func TestRepairInPieces(t *testing.T) {
 		require.Equal(t, 1, s.left)
 		_, err := conn.Write(message[at:min(at+100, len(message))])
 		require.NoError(t, err)
-		g.Sleep(patience)
+		g.Sleep(systest.Limit)
 		require.Equal(t, at+100 >= len(message), polled(g, s, 10) == 1)
 	}
 	require.Zero(t, s.left)

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // catcher is a sink that expects a run of chunks and compares what it is given with what was sent.
@@ -101,7 +102,7 @@ func FuzzMerged(f *testing.F) {
 		require.NoError(t, unix.Send(from, b, 0))
 		r := receiver{fd: to}
 		for left > 0 {
-			_, err := unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(to), Events: unix.POLLIN}}, int(systest.Limit/time.Millisecond))
 			require.True(t, err == nil || errors.Is(err, unix.EINTR))
 			got, _ := g.receive(&r, c, 100)
 			require.Positive(t, got)

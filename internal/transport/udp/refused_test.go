@@ -69,10 +69,10 @@ func outage(t *testing.T, f *batch.Family) {
 				for _, ranks := range groups {
 					for r, g := range ranks { // Who sends finds the new interface, at the latest when it looks again.
 						before := g.Stats().SentChunks
-						require.Eventually(t, func() bool {
+						systest.Eventually(t, func() bool {
 							ns[r/2].Do(func() { g.Multicast(run(uint16(r), 9, nil, 0, 1)) })
 							return g.Stats().SentChunks > before
-						}, patience, lookAgain/10)
+						})
 					}
 				}
 			}

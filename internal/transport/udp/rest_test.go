@@ -2,11 +2,11 @@ package udp
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // rests polls until nothing keeps a rank from resting, and has it do so.
@@ -25,11 +25,7 @@ func rests(t *testing.T, g *Gather, s *sink) (awake chan struct{}) {
 
 func called(t *testing.T, c <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		require.Fail(t, "nobody called")
-	}
+	systest.Receive(t, c, "nobody called")
 }
 
 // TestRestEndsWithWhatArrives: a message, a chunk, and the end of a connection.

@@ -216,13 +216,10 @@ func groupIn(t testing.TB, ns *systest.Namespace, f *batch.Family, size int, adj
 	return ranks, o
 }
 
-// patience bounds what a test waits for; it never decides a result.
-const patience = time.Minute
-
 // pollUntil polls until a condition holds.
 func pollUntil(t testing.TB, g *Gather, s fabric.Sink, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); {
+	for deadline := systest.Deadline(); !done(); {
 		require.True(t, time.Now().Before(deadline), "nothing more arrived")
 		if polled(g, s, 1<<10) == 0 {
 			g.Sleep(time.Millisecond)
