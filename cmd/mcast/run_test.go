@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,7 +47,7 @@ func TestMain(m *testing.M) {
 func mcast(t *testing.T, vars []string, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append([]string{beMcast + "=1", "PATH=" + os.Getenv("PATH"), "MCAST_JOIN_TIMEOUT=1m", "GORACE=atexit_sleep_ms=0"}, vars...)
+	cmd.Env = append([]string{beMcast + "=1", "PATH=" + os.Getenv("PATH"), "MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(), "GORACE=atexit_sleep_ms=0"}, vars...)
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
@@ -245,7 +244,7 @@ func TestBenchUnderALauncher(t *testing.T) {
 // children waits until a process has n children and returns their ids.
 func children(t *testing.T, pid, n int) (ids []int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		ids = ids[:0]
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 		require.NoError(t, err)
@@ -258,7 +257,7 @@ func children(t *testing.T, pid, n int) (ids []int) {
 			}
 		}
 		return len(ids) == n
-	}, time.Minute, 5*time.Millisecond)
+	})
 	return ids
 }
 
@@ -288,7 +287,7 @@ func TestRanksEndWithTheProcessThatStartedThem(t *testing.T) {
 			require.NoError(t, cmd.Process.Kill())
 			require.Error(t, cmd.Wait())
 			for _, id := range ids {
-				require.Eventually(t, func() bool { return !alive(id) }, time.Minute, 5*time.Millisecond, "process %d is still there", id)
+				systest.Eventually(t, func() bool { return !alive(id) }, "process %d is still there", id)
 			}
 		})
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // shown is what Prometheus sets for TLS where ca_file, cert_file and key_file are what `mcast secret --metrics` prints of
@@ -29,7 +29,7 @@ func shown(t *testing.T, secret string) *tls.Config {
 }
 
 func clientOf(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: time.Minute}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: systest.Limit}
 }
 
 func prometheusOf(t *testing.T, secret string) *http.Client {

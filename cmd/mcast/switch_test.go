@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,7 +19,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
+
+// ended follows the last line of a process.
+const ended = "\x00"
 
 // lines makes lines that a process writes available as they come.
 type lines struct{ found chan string }
@@ -31,7 +34,7 @@ func scan(r io.Reader) *lines {
 		for s := bufio.NewScanner(r); s.Scan(); {
 			l.found <- s.Text()
 		}
-		close(l.found)
+		l.found <- ended
 	}()
 	return l
 }
@@ -39,15 +42,11 @@ func scan(r io.Reader) *lines {
 // match waits for a line and returns what its first group matches.
 func (l *lines) match(t *testing.T, pattern string) string {
 	t.Helper()
-	for deadline := time.After(time.Minute); ; {
-		select {
-		case line, ok := <-l.found:
-			require.True(t, ok, "no line matches %s", pattern)
-			if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
-				return m[1]
-			}
-		case <-deadline:
-			require.Fail(t, "timeout", "no line matches %s", pattern)
+	for {
+		line := systest.Receive(t, l.found, "no line matches %s", pattern)
+		require.NotEqual(t, ended, line, "no line matches %s", pattern)
+		if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
+			return m[1]
 		}
 	}
 }
@@ -82,13 +81,7 @@ func background(t *testing.T, vars []string, args ...string) *process {
 
 func (p *process) wait(t *testing.T) error {
 	t.Helper()
-	select {
-	case err := <-p.exited:
-		return err
-	case <-time.After(time.Minute):
-		require.Fail(t, "it goes on")
-		return nil
-	}
+	return systest.Receive(t, p.exited, "it goes on")
 }
 
 func get(t *testing.T, client *http.Client, url string) (status int, body string) {
@@ -109,7 +102,7 @@ func TestSwitch(t *testing.T) {
 	metrics := p.err.match(t, `"url":"(https:[^"]*)"`)
 	scraper := prometheusOf(t, "correct-horse-battery-staple")
 
-	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse-battery-staple", Timeout: time.Minute})
+	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse-battery-staple", Timeout: systest.Limit})
 	require.NoError(t, err)
 	defer func() { _ = rank.Close() }()
 	require.Equal(t, 2, rank.Terms.Stripes)
@@ -117,11 +110,11 @@ func TestSwitch(t *testing.T) {
 	require.NoError(t, rank.ReduceScatter(t.Context(), collective.Op{Count: 50_000, Type: reduce.I32}, send, recv))
 	require.NoError(t, switchtest.Equal(send, recv))
 
-	require.Eventually(t, func() bool {
+	systest.Eventually(t, func() bool {
 		status, text := get(t, scraper, metrics)
 		require.Equal(t, http.StatusOK, status)
 		return strings.Contains(text, "mcast_switch_jobs 1") && regexp.MustCompile(`(?m)^mcast_switch_summed_bytes_total\{worker="1"\} [1-9]`).MatchString(text)
-	}, time.Minute, 10*time.Millisecond)
+	})
 	health := strings.TrimSuffix(metrics, "metrics") + "healthz"
 	status, _ := get(t, http.DefaultClient, strings.Replace(health, "https", "http", 1)) // as who probes it does, without a secret
 	require.Equal(t, http.StatusOK, status)
@@ -145,7 +138,7 @@ func TestSystemdHearsOfTheSwitch(t *testing.T) {
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
 	defer func() { _ = systemd.Close() }()
-	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, systemd.SetReadDeadline(systest.Deadline()))
 	heard := func() string {
 		b := make([]byte, 100)
 		n, err := systemd.Read(b)
@@ -154,7 +147,7 @@ func TestSystemdHearsOfTheSwitch(t *testing.T) {
 	}
 	p := runSwitch(t, []string{"NOTIFY_SOCKET=" + path})
 	require.Equal(t, "READY=1", heard())
-	s, err := session.Dial(t.Context(), p.out.match(t, `^listening on (.*)$`), session.Hello{Job: 1, Ranks: 1, Timeout: time.Minute})
+	s, err := session.Dial(t.Context(), p.out.match(t, `^listening on (.*)$`), session.Hello{Job: 1, Ranks: 1, Timeout: systest.Limit})
 	require.NoError(t, err)
 	require.NoError(t, s.Close(nil))
 	require.NoError(t, p.signal(syscall.SIGTERM))
@@ -165,7 +158,7 @@ func TestSystemdHearsOfTheSwitch(t *testing.T) {
 func TestASecondSignalEndsTheSwitch(t *testing.T) {
 	p := runSwitch(t, nil)
 	addr := p.out.match(t, `^listening on (.*)$`)
-	s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 2, Timeout: time.Minute})
+	s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 2, Timeout: systest.Limit})
 	require.NoError(t, err)
 	defer func() { _ = s.Close(nil) }()
 	stranger, err := net.Dial("tcp", addr) // and says nothing
@@ -237,7 +230,7 @@ func TestSwitchOfTenants(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status)
 	_, err := session.Dial(t.Context(), at, session.Hello{Job: 1, Ranks: 1, Secret: own})
 	require.ErrorContains(t, err, "the switch does not know this secret")
-	s, err := session.Dial(t.Context(), at, session.Hello{Job: 1, Ranks: 1, Secret: tenant, Timeout: time.Minute})
+	s, err := session.Dial(t.Context(), at, session.Hello{Job: 1, Ranks: 1, Secret: tenant, Timeout: systest.Limit})
 	require.NoError(t, err)
 	require.NoError(t, s.Close(nil))
 	require.NoError(t, p.signal(syscall.SIGTERM))
@@ -273,7 +266,7 @@ func TestSwitchTakesTheSecretOfAFile(t *testing.T) {
 		addr := p.out.match(t, `^listening on (.*)$`)
 		_, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 1})
 		require.ErrorContains(t, err, "it admits only members with a secret")
-		s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: secret, Timeout: time.Minute})
+		s, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: secret, Timeout: systest.Limit})
 		require.NoError(t, err)
 		require.NoError(t, s.Close(nil))
 		require.NoError(t, p.signal(syscall.SIGTERM))

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestThisHost holds that there is a report of whatever host runs the tests, as whatever user.
@@ -46,6 +47,23 @@ func TestThisHost(t *testing.T) {
 	var got Report
 	require.NoError(t, json.Unmarshal(object.Bytes(), &got))
 	assert.Equal(t, r.Verdict, got.Verdict)
+}
+
+// TestANamespaceIsSeen as it is: its links, routes, IGMP and firewall.
+func TestANamespaceIsSeen(t *testing.T) {
+	p := systest.Cable(t, 1500)[0]
+	p.IP(t, "route add default via 10.9.0.2")
+	var f Facts
+	p.Do(func() { f = Gather(t.Context(), Options{}) })
+	assert.Equal(t, Choice{Name: "v0", Address: "10.9.0.1", Why: ByRoute}, f.Chosen)
+	assert.Equal(t, "v0", f.MulticastRoute)
+	assert.Equal(t, "V3", f.IGMP.Version)
+	require.NotNil(t, f.chosen())
+	assert.Equal(t, []string{"10.9.0.1/24"}, f.chosen().IPv4)
+	assert.Equal(t, 1500, f.chosen().MTU)
+	assert.True(t, f.chosen().Up && f.chosen().Carrier && f.chosen().Multicast)
+	assert.True(t, f.Firewall.Seen)
+	assert.Len(t, f.Tests, 5)
 }
 
 func TestVariables(t *testing.T) {

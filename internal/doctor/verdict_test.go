@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // one chain of rules at the input hook, and others that it may jump to.
@@ -122,7 +124,7 @@ func TestRulesAsPeopleWriteThem(t *testing.T) {
 	if err != nil {
 		t.Skip("nft is not installed")
 	}
-	p, _ := cabled(t)
+	p := systest.Cable(t, 1500)[0]
 	const host = "ct state established,related accept; iifname lo accept; tcp dport 22 accept; "
 	for name, c := range map[string]struct {
 		rules string

@@ -5,10 +5,11 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestStrangersWhereHostsMeet are judged by how they begin, and what they say after it is not kept.
@@ -20,7 +21,7 @@ func TestStrangersWhereHostsMeet(t *testing.T) {
 		conn, err := net.Dial("tcp", m.tcp.Addr().String())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		require.NoError(t, conn.SetDeadline(systest.Deadline()))
 		_, err = conn.Write(said)
 		require.NoError(t, err)
 		return conn
@@ -36,11 +37,7 @@ func TestStrangersWhereHostsMeet(t *testing.T) {
 	text, err := json.Marshal(want)
 	require.NoError(t, err)
 	come(text)
-	select {
-	case g := <-m.arrivals:
-		assert.Equal(t, "first", g.Visit)
-		require.NoError(t, g.Close())
-	case <-time.After(time.Minute):
-		require.Fail(t, "who knows the token is not heard")
-	}
+	g := systest.Receive(t, m.arrivals, "who knows the token is not heard")
+	assert.Equal(t, "first", g.Visit)
+	require.NoError(t, g.Close())
 }

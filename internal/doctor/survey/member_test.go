@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestAHostWaitsForOthers as long as they may take: to come, and then to measure without it.
@@ -57,7 +58,7 @@ func TestAHostComesAgain(t *testing.T) {
 			assert.NoError(t, conn.Close())
 		}
 	}()
-	take(t, Options{Meet: at.Addr().String(), Hosts: 2, Wait: time.Minute}, hostOn(1))
+	take(t, Options{Meet: at.Addr().String(), Hosts: 2, Wait: systest.Limit}, hostOn(1))
 	require.NoError(t, at.Close())
 	require.Equal(t, <-visits, <-visits)
 }

@@ -4,9 +4,10 @@ import (
 	"net"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestStationAnswersTheKeyAlone, and never by more than it was sent.
@@ -18,7 +19,7 @@ func TestStationAnswersTheKeyAlone(t *testing.T) {
 	c, err := net.Dial("udp", s.udp[0].LocalAddr().String())
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
-	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, c.SetDeadline(systest.Deadline()))
 	say := func(key uint64, kind, flow byte, batch uint32, size int) {
 		b := make([]byte, size)
 		header{key, kind, flow, 1, batch}.put(b)

@@ -39,16 +39,14 @@ func coordinate(t testing.TB, o Options) (*Result, error) {
 // TestSurvey has hosts measure each other over loopback: all passes, and all is measured.
 func TestSurvey(t *testing.T) {
 	const n = 4
-	o := Options{Meet: systest.ReservePort(t).String(), Hosts: n, Token: "secret", Wait: time.Minute}
+	o := Options{Meet: systest.ReservePort(t).String(), Hosts: n, Token: "secret", Wait: systest.Limit}
 	var others sync.WaitGroup
 	defer others.Wait()
 	for i := 1; i < n; i++ {
 		others.Go(func() { take(t, o, hostOn(i)) })
 	}
-	begin := time.Now()
 	r, err := coordinate(t, o)
 	require.NoError(t, err)
-	assert.Less(t, time.Since(begin), 30*time.Second)
 	assert.Empty(t, r.Findings)
 	require.Len(t, r.Hosts, n)
 	require.Len(t, r.Matrix.Pairs, n*(n-1))
@@ -101,7 +99,7 @@ func TestWhoDoesNotComeIsNamed(t *testing.T) {
 
 // TestWhoDiesInTheMiddleIsNamed has a host that comes, and does not answer.
 func TestWhoDiesInTheMiddleIsNamed(t *testing.T) {
-	o := Options{Meet: systest.ReservePort(t).String(), Hosts: 3, Token: "secret", Wait: time.Minute}
+	o := Options{Meet: systest.ReservePort(t).String(), Hosts: 3, Token: "secret", Wait: systest.Limit}
 	var others sync.WaitGroup
 	defer others.Wait()
 	others.Go(func() { take(t, o, hostOn(1)) })
@@ -134,7 +132,7 @@ func TestWhoDiesInTheMiddleIsNamed(t *testing.T) {
 
 // TestAHostWithoutAnAddress still tells what is known of it.
 func TestAHostWithoutAnAddress(t *testing.T) {
-	o := Options{Meet: systest.ReservePort(t).String(), Hosts: 2, Wait: time.Minute}
+	o := Options{Meet: systest.ReservePort(t).String(), Hosts: 2, Wait: systest.Limit}
 	var others sync.WaitGroup
 	defer others.Wait()
 	without := doctor.Facts{Host: "host1", Chosen: doctor.Choice{Error: "there is no interface eth9"}}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // serve has greet answer whoever connects, each for so long, and returns where.
@@ -97,7 +98,7 @@ func TestAdmitted(t *testing.T) {
 		node  bool
 	}{"rank": {rank, false}, "switch": {node, true}} {
 		t.Run(name, func(t *testing.T) {
-			s, err := newStrangers(ConnectOptions{To: serve(t, time.Minute, c.greet), Switch: c.node})
+			s, err := newStrangers(ConnectOptions{To: serve(t, systest.Limit, c.greet), Switch: c.node})
 			require.NoError(t, err)
 			s.decided = 50 * time.Millisecond
 			s.connect(t.Context(), otherSecret, nil)

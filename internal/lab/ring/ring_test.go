@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // join returns the groups of all ranks of a ring on loopback.
@@ -30,7 +30,7 @@ func join(t *testing.T, size int) []*Group {
 	}
 	groups := make([]*Group, size)
 	require.NoError(t, each(size, func(r int) (err error) {
-		groups[r], err = endpoints[r].Join(t.Context(), blobs, time.Minute)
+		groups[r], err = endpoints[r].Join(t.Context(), blobs, systest.Limit)
 		return err
 	}))
 	t.Cleanup(func() {
@@ -196,9 +196,7 @@ func TestAContextEndsIt(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	buf := make([]byte, 64<<20)
 	go func() {
-		for sent := uint64(0); sent == 0; sent, _ = groups[0].Moved() {
-			time.Sleep(time.Millisecond)
-		}
+		systest.Eventually(t, func() bool { sent, _ := groups[0].Moved(); return sent > 0 })
 		end(gone)
 	}()
 	require.ErrorIs(t, groups[0].Allgather(ctx, buf[:32<<20], buf), gone)
@@ -210,7 +208,7 @@ func TestAContextEndsIt(t *testing.T) {
 	other, err := Open(1, 2, "lo")
 	require.NoError(t, err)
 	defer other.Close()
-	_, err = e.Join(ctx, [][]byte{e.Blob(), other.Blob()}, time.Minute)
+	_, err = e.Join(ctx, [][]byte{e.Blob(), other.Blob()}, systest.Limit)
 	require.ErrorContains(t, err, "ring: rank 0 of 2 cannot join: rank 1")
 }
 
@@ -239,7 +237,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 		}
 	}
 	require.NoError(t, each(2, func(r int) error {
-		g, err := endpoints[r].Join(t.Context(), blobs, time.Minute)
+		g, err := endpoints[r].Join(t.Context(), blobs, systest.Limit)
 		if err == nil {
 			err = errors.Join(g.Barrier(t.Context()), g.Close())
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // All tests named TestRoot need root, and say so where they have none.
@@ -83,7 +84,7 @@ func up(t *testing.T, s Spec) *Testbed {
 	return tb
 }
 
-const patience = time.Minute // for what comes at once on an idle machine
+const patience = systest.Limit
 
 // socket is a UDP socket in a namespace.
 type socket struct {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 const (
@@ -99,7 +101,7 @@ var (
 
 // soak runs the search on one processor and returns whether it has found a failure and after how many seeds.
 func soak(t *testing.T, program, flag string, limits ...string) (found bool, seeds uint64, out string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), systest.Limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, limits...)
 	if flag != "" {

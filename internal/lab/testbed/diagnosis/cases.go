@@ -25,7 +25,7 @@ type Case struct {
 	Remedy string       // what the remedy has in it
 	Also   []string     // findings of the same hosts that may be there as well
 	Spec   testbed.Spec // zero: usual
-	Quick  bool         // every change tries it
+	Quick  bool         // `go test -tags links` tries it; all are recorded
 
 	network bool // it is nobody's host's
 	hosts   func(t *Trial) []string
@@ -63,7 +63,7 @@ func loses(l testbed.Loss) func(*Trial) error {
 }
 
 // other returns another host than the one whose fault it is, and than the one that coordinates.
-func (t *Trial) other() int { return 1 + t.Host%(len(t.Bed.Hosts())-1) }
+func (t *Trial) other() int { return 1 + t.Host%(t.Case.Bed().Hosts-1) }
 
 func both(t *Trial) []string {
 	a, b := min(t.Host, t.other()), max(t.Host, t.other())
@@ -121,7 +121,7 @@ var paths = []Case{
 		}},
 	{Name: "IPv6 only", Made: OnNetwork, Rules: []string{"ipv6-only"}, Spec: testbed.Spec{Hosts: 4, Rate: 200e6, IPv6: true},
 		hosts: func(t *Trial) (all []string) {
-			for h := range t.Bed.Hosts() {
+			for h := range t.Case.Bed().Hosts {
 				all = append(all, t.name(h))
 			}
 			return all

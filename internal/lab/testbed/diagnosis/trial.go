@@ -43,6 +43,8 @@ type Outcome struct {
 	Strays  []doctor.Finding `json:"strays,omitempty"`  // faults and warnings about other hosts, or of other kinds
 	Status  int              `json:"status"`            // of the doctor that prints
 	Seconds float64          `json:"seconds"`
+
+	Report doctor.JobReport `json:"-"` // from what the doctors measured
 }
 
 // Right reports that the doctor said what it should, and nothing else.
@@ -79,11 +81,10 @@ func (t *Trial) Run(ctx context.Context) (o Outcome, err error) {
 	if errors.As(failed[0], &status) {
 		o.Status = status.ExitCode()
 	}
-	var report doctor.JobReport
-	if err := json.Unmarshal(outputs[0].Bytes(), &report); err != nil {
+	if err := json.Unmarshal(outputs[0].Bytes(), &o.Report); err != nil {
 		return o, fmt.Errorf("fault %s: the doctor of %s printed no report: %w: %w", t.Case.Name, t.name(0), err, errors.Join(failed...))
 	}
-	t.compare(&o, report.Findings, len(outputs))
+	t.compare(&o, o.Report.Findings, len(outputs))
 	return o, nil
 }
 

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func mustAddr(t *testing.T, text string) netip.Addr {
@@ -158,10 +158,7 @@ func TestANodeStopsAndComesBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		run, next := endless(ctx, t, tb, nodes, "reducescatter")
 		until := func(algorithm string) {
-			limit := time.Now().Add(2 * time.Minute)
-			for next().Algorithm != algorithm {
-				require.True(t, time.Now().Before(limit), "no operation went by way of %q for two minutes", algorithm)
-			}
+			systest.Eventually(t, func() bool { return next().Algorithm == algorithm }, "no operation went by way of %q", algorithm)
 		}
 		until("switch")
 		for _, node := range shape.stopped {

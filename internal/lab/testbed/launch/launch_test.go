@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // variables reads what `env` has written to a log.
@@ -185,10 +186,10 @@ func TestLeases(t *testing.T) {
 		run, err := launch.Start(ctx, tb, job)
 		require.NoError(t, err)
 		var all map[string]string
-		require.Eventually(t, func() bool {
+		systest.Eventually(t, func() bool {
 			all = variables(t, run.Log(0))
 			return slices.Contains(slices.Collect(maps.Keys(all)), "READY")
-		}, time.Minute, 10*time.Millisecond)
+		})
 		return run, all["MCAST_GROUP"], all["MASTER_PORT"]
 	}
 	first, group0, port0 := start(job)
@@ -227,7 +228,7 @@ func TestWhatAKilledRunLeftBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, runner.Process.Kill())
 	require.Error(t, runner.Wait())
-	require.Eventually(t, func() bool { return len(marked(t, mark)) == 2 }, time.Minute, 10*time.Millisecond, "two children are left")
+	systest.Eventually(t, func() bool { return len(marked(t, mark)) == 2 }, "two children are left")
 	run, err := launch.Start(t.Context(), tb, launch.Job{Command: []string{"true"}})
 	require.NoError(t, err)
 	require.Empty(t, marked(t, mark))

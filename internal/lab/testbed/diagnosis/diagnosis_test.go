@@ -1,59 +1,64 @@
 package diagnosis
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
-	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// program builds mcast.
-func program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "mcast")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../../../cmd/mcast").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
-
-// TestQuickCases makes some of the faults, one of each kind, and has the doctor name them. `mcast
-// testbed experiment doctor` makes all, many times.
-func TestQuickCases(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("a testbed needs root, and time: make test runs it")
-	}
-	mcast := program(t)
+// TestRecordedCases has the doctor judge what doctors measured on a testbed with each of the faults.
+// `go test -tags links ./internal/lab/testbed/diagnosis -args -record` measures anew.
+func TestRecordedCases(t *testing.T) {
+	all := recorded(t)
+	require.Len(t, all, len(Cases))
 	for i := range Cases {
 		c := &Cases[i]
-		if !c.Quick {
-			continue
-		}
 		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			spec := c.Bed()
-			spec.Name = testbed.ProcessName(fmt.Sprintf("diagnosis-%d", i))
-			tb, err := testbed.Up(t.Context(), spec, nil)
-			require.NoError(t, err)
-			defer func() { assert.NoError(t, tb.Down()) }()
-			trial := Trial{Case: c, Bed: tb, Host: 2, Program: mcast, Folder: t.TempDir()}
-			o, err := trial.Run(t.Context())
-			require.NoError(t, err)
-			assert.True(t, o.Named, "%+v", o)
+			r, there := all[c.Name]
+			require.True(t, there, "it was not recorded")
+			trial := Trial{Case: c, Host: r.Host}
+			report := doctor.NewJobReport(r.Hosts, r.Matrix, r.Silent)
+			var o Outcome
+			trial.compare(&o, report.Findings, c.Bed().Hosts)
+			assert.True(t, o.Named, "%+v", report.Findings)
 			assert.Empty(t, o.Strays)
 			if c.Made == "" {
-				assert.LessOrEqual(t, o.Status, 1, "what all hosts have in common may be worth a warning")
-				return
+				assert.LessOrEqual(t, report.Worst(), doctor.Warning, "what all hosts have in common may be worth a warning")
 			}
-			assert.Contains(t, []int{1, 2}, o.Status)
 		})
+	}
+}
+
+// TestTheHostsNumbersDoNotMatter: links that are all slower or faster are as healthy, or as ill.
+func TestTheHostsNumbersDoNotMatter(t *testing.T) {
+	all := recorded(t)
+	for i := range Cases {
+		c := &Cases[i]
+		r := all[c.Name]
+		for _, times := range []float64{0.5, 2, 10} {
+			m := r.Matrix
+			m.Pairs, m.Loops = slices.Clone(m.Pairs), slices.Clone(m.Loops)
+			for k := range m.Pairs {
+				p := &m.Pairs[k]
+				p.Mbps *= times
+				p.RTT, p.Least = time.Duration(float64(p.RTT)/times), time.Duration(float64(p.Least)/times)
+			}
+			for k := range m.Loops {
+				m.Loops[k] *= times
+			}
+			trial := Trial{Case: c, Host: r.Host}
+			report := doctor.NewJobReport(r.Hosts, m, r.Silent)
+			var o Outcome
+			trial.compare(&o, report.Findings, c.Bed().Hosts)
+			assert.True(t, o.Named, "%s, %g times as fast", c.Name, times)
+			assert.Empty(t, o.Strays, "%s, %g times as fast", c.Name, times)
+		}
 	}
 }
 
