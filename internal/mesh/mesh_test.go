@@ -206,7 +206,7 @@ func TestOneFaultForAll(t *testing.T) {
 func TestLateNeighbour(t *testing.T) {
 	systest.Waits(t)
 	t.Parallel()
-	const timeout = 3 * time.Second // two thirds of it must do for a busy machine
+	const timeout = 3 * time.Second
 	g := newGraph(t, 3, timeout, 2)
 	time.Sleep(2 * timeout)
 	late := New(2, 3, g.conns[2], timeout, time.Minute, func(*Fault) {}, func(int, Posted) {})
@@ -237,23 +237,6 @@ func TestSilenceIsAFault(t *testing.T) {
 			t.Fatalf("rank %d was not told", r)
 		}
 	}
-}
-
-// TestLastLook: what came while a process was kept from running counts, and silence stays silence.
-func TestLastLook(t *testing.T) {
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	go func() { _, _ = far.Write([]byte{beat}) }()
-	l := lastLook{Conn: near, moment: time.Minute}
-	require.NoError(t, l.within(-time.Second))
-	n, err := l.Read(make([]byte, 8))
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	l.moment = time.Millisecond
-	require.NoError(t, l.within(-time.Second))
-	_, err = l.Read(make([]byte, 8))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 // starved is a connection of which each second message is there when the time for it is over.
@@ -310,7 +293,7 @@ func TestTrickle(t *testing.T) {
 		})
 		f := <-faults
 		require.Equal(t, 1, f.Rank)
-		require.LessOrEqual(t, time.Since(start), 13*time.Second)
+		require.LessOrEqual(t, time.Since(start), 31*time.Second, "SilenceFor, once for its first byte and once for the rest")
 		_ = far.Close()
 		m.Close()
 		sender.Wait()

@@ -405,14 +405,14 @@ func TestSilence(t *testing.T) {
 			if who == "node" {
 				close(p.line.stop)
 				p.line.once.Do(func() {}) // close must not do so again
-				require.ErrorContains(t, lost(t, s), "silent for 3s")
+				require.ErrorContains(t, lost(t, s), "silent for 4.5s")
 				_ = p.line.conn.Close()
 				return
 			}
 			close(s.line.stop)
 			s.line.once.Do(func() {})
 			_, err = p.Next()
-			require.ErrorContains(t, err, "silent for 3s")
+			require.ErrorContains(t, err, "silent for 4.5s")
 			_ = s.line.conn.Close()
 		})
 	}
