@@ -22,6 +22,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -190,9 +191,9 @@ const failedBlob = "failed: "
 
 // connect makes the group. All ranks come to one verdict: NCCL never ends if one rank's
 // connect succeeds and another's fails. They come within moments of each other, for NCCL has
-// just exchanged their handles: so a rank that is late is one that is lost.
+// just exchanged their handles: so a rank that is late by MCAST_TIMEOUT, in which this process runs, is one that is lost.
 func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, agreement, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), l.settings.Timeout,
+	ctx, cancel := owntime.WithTimeout(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
 	settings := l.settings

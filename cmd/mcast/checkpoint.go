@@ -7,12 +7,13 @@ import (
 	"fmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 )
 
 // background broadcasts in a group in the background, of the same processes, until end is called; by
 // every rank, in a moment when all have done as much.
 func (b *bench) background(ctx context.Context, g contender) (end func() error, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.settings.JoinTimeout)
+	ctx, cancel := owntime.WithTimeout(ctx, b.settings.JoinTimeout, context.DeadlineExceeded)
 	defer cancel()
 	settings := b.settings
 	settings.Class = "background"

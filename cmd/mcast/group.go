@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/ring"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -37,7 +38,7 @@ const (
 
 // join makes this process a rank of the group that is asked for.
 func (b *bench) join(ctx context.Context) (contender, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.settings.JoinTimeout)
+	ctx, cancel := owntime.WithTimeout(ctx, b.settings.JoinTimeout, context.DeadlineExceeded)
 	defer cancel()
 	if b.algorithm == ringAlgorithm {
 		e, err := ring.Open(b.rank, b.ranks, b.settings.First())

@@ -34,9 +34,9 @@ var table = []Variable{
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
-		"After two thirds of this without a sign of life a rank counts as dead, and the others report it. After this long without an acknowledgement of data for which the peer has room, the path to it counts as broken. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s does not do on a network that may lose a request twice."),
+		"How long a rank may be stopped, starved or cut off before it counts as lost: until then only the kernel's word that its process has ended does, and time does not count in which the rank that watches did not run itself. A path on which data for which the peer has room are not acknowledged counts as broken after half as long again. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s does not do on a network that may lose a request twice."),
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
-		"How long a rank waits for all others when a group is formed."),
+		"How long a rank waits for all others when a group is formed; time does not count in which it does not run itself."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
 		"A background group (checkpoints) has what the foreground groups of its host and user leave of the link, with which they are no more than a little slower, and never less than a part in 32 or 1 MiB/s; while they move nothing, all of it. Its packets have DSCP 8 (CS1)."),
 	row("MCAST_DSCP", "0", func(s *Settings) *int { return &s.DSCP }, number(0, 63),
@@ -99,7 +99,7 @@ var table = []Variable{
 	row("MCAST_SWITCH_MODE", "reproducible", func(s *Settings) *string { return &s.SwitchMode }, choice("reproducible", "fast"),
 		"How the switch sums: in a fixed order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
 	row("MCAST_SWITCH_TIMEOUT", "10s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
-		"After such a silence of the switch Reduce-Scatter goes on directly."),
+		"After such a silence of the switch, in which the rank itself runs, Reduce-Scatter goes on directly."),
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "everybody on the network is taken for a rank"),
 		"What ranks prove to each other when they connect, and to the switch, whose datagrams then carry a keyed tag, "+
 			"and who reads metrics to who serves them. All ranks need the same. It is never logged. "+

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
@@ -43,7 +44,7 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		return a
 	}
 	if o.Within > 0 {
-		within, cancel := context.WithTimeoutCause(ctx, o.Within, &TimeoutError{"MCAST_SWITCH_TIMEOUT", o.Within})
+		within, cancel := owntime.WithTimeout(ctx, o.Within, &TimeoutError{"MCAST_SWITCH_TIMEOUT", o.Within})
 		defer cancel()
 		ctx = within
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
@@ -141,7 +142,7 @@ func closeAll(conns map[int]net.Conn) {
 // dial connects to a peer's lobby. What may pass is tried again: a process at either end that has
 // no descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the
 // group is joined the mesh says who is dead; a path on which no connection comes about for
-// MCAST_TIMEOUT is then given up.
+// MCAST_TIMEOUT, in which this process runs, is then given up.
 func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
 	d := Dialing{Segment: a.segment}
@@ -151,10 +152,15 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 	case wire.PurposeStream:
 		d.Timeout = a.settings.Timeout
 	}
-	var since time.Time // when the path began to fail; zero if it does not
+	var failing context.Context // ends when the path has failed for too long; nil if it does not fail
+	over := func() {}
+	defer func() { over() }()
 	var before error
+	hungUp := false
 	for {
-		start := time.Now()
+		if failing == nil && d.Timeout > 0 {
+			failing, over = owntime.WithTimeout(ctx, d.Timeout, &TimeoutError{"MCAST_TIMEOUT", d.Timeout})
+		}
 		c, err := l.network.Dial(ctx, "tcp", a.addrs[peer].String(), d)
 		switch {
 		case err == nil:
@@ -172,23 +178,23 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 			_ = c.Close()
 			// Whoever hung up has perhaps not heard the greeting: that a connection came about
 			// does not say that the path carries what is said on it.
-			fallthrough
-		case !lacking(err):
-			if since.IsZero() {
-				since = start
+			if errors.Is(err, errHungUp) && !hungUp {
+				over()
+				hungUp, failing = true, nil // until then the peer was perhaps late, which is no failure
 			}
-		default:
-			since = time.Time{} // the path was not tried
+		case lacking(err):
+			over()
+			failing = nil // the path was not tried
 		}
 		final := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, errRefused)
-		switch limit := d.Timeout; {
+		switch {
 		case ctx.Err() != nil:
 			if before == nil {
 				before = err // rather the end of ctx than nothing
 			}
 			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
-		case limit > 0 && !since.IsZero() && time.Since(since) >= limit:
-			err, final = fmt.Errorf("%w: %w", &TimeoutError{"MCAST_TIMEOUT", limit}, err), true
+		case failing != nil && failing.Err() != nil:
+			err, final = fmt.Errorf("%w: %w", context.Cause(failing), err), true
 		}
 		if final {
 			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.addrs[peer], a.why(), err)}

@@ -27,6 +27,7 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
@@ -214,7 +215,7 @@ func (e *Endpoint) Meet(ctx context.Context, addr string, key uint64) (*Group, e
 
 func (e *Endpoint) withinJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := e.opts.Settings.JoinTimeout
-	return context.WithTimeoutCause(ctx, limit, &TimeoutError{"MCAST_JOIN_TIMEOUT", limit})
+	return owntime.WithTimeout(ctx, limit, &TimeoutError{"MCAST_JOIN_TIMEOUT", limit})
 }
 
 // Join connects all ranks. blobs holds every rank's Blob, in rank order. It

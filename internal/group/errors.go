@@ -109,7 +109,7 @@ func (a *agreement) cannotJoin(ctx context.Context, err error) *Fault {
 	switch {
 	case errors.As(err, &fault):
 		return fault
-	case errors.As(err, &absent) && !errors.Is(ctx.Err(), context.Canceled):
+	case errors.As(err, &absent) && (ctx.Err() == nil || timedOut(ctx)):
 		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, a.rank)}
 	}
 	return &Fault{Kind: Aborted, Rank: a.rank, Text: fmt.Sprintf("it cannot join: %v", err)}

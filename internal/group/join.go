@@ -156,7 +156,7 @@ func (g *Group) connectMesh(caller context.Context) error {
 // none, others have the time to say who is: ranks that begin together run out of it together.
 func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 	var absent *absentError
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &absent) {
+	if !timedOut(ctx) || errors.As(err, &absent) {
 		return err
 	}
 	if _, ok := g.mesh.Silent(); ok {

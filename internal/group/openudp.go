@@ -149,7 +149,7 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 	o := udp.Options{
 		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port,
 		Interface: ifi, Sources: addrs, TTL: a.settings.TTL, Chunk: a.settings.Chunk, RcvBuf: a.rcvBuf,
-		Window: 2 * a.settings.Window, Offload: offload, Stall: a.settings.Timeout,
+		Window: 2 * a.settings.Window, Offload: offload, Stall: stallFor(a.settings.Timeout),
 		DSCP: a.settings.Mark(),
 	}
 	err = a.addRails(n, &o)
@@ -259,7 +259,7 @@ func openStreams(
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: a.settings.Timeout, DSCP: a.settings.Mark()}
+	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: stallFor(a.settings.Timeout), DSCP: a.settings.Mark()}
 	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return open(o, a.column.conns(conns)) })
 	if err != nil {
 		closeAll(conns)

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
@@ -19,6 +20,10 @@ const (
 // smallSegment keeps both ends of a connection to packets that every path carries, in bytes less an
 // IPv6 and a TCP header: ranks meet before they know what the path between them does.
 const smallSegment = minIPv6MTU - 60
+
+// stallFor is for how long what was sent on a path may go without an acknowledgement before the path counts as broken. It is
+// longer than the mesh takes to find a rank dead (mesh.SilenceFor): of a rank that is gone the mesh is to say so.
+func stallFor(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
 // headers returns what TCP_MAXSEG leaves out of a packet, in bytes: headers without options.
 func (a *agreement) headers() int { return batch.FamilyOf(a.addrs[0].Addr()).Headers + tcpOverUDP }

@@ -34,7 +34,7 @@ const (
 	answerSize    = 16
 	maxRanks      = 1 << 16
 	maxPart       = 16 << 10 // of 64 strangers a MiB
-	// A rank that takes longer than this to read rank 0's answer does without.
+	// A rank that takes longer than this to read rank 0's answer does without, once the time to join is over.
 	answerPatience = 5 * time.Second
 	redialEvery    = 50 * time.Millisecond
 	// Ranks that begin together run out of time together: rank 0 then says who has not come, and
@@ -309,8 +309,8 @@ func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) 
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
 		}
-		timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
-		if !timedOut && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
+		late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+		if !late && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
 			last = err // Not the end of our patience, but what we ran into before.
 		}
 		select {
@@ -333,7 +333,7 @@ func (m Meeting) visitOnce(ctx context.Context, n Network, addr string, size int
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	stop := context.AfterFunc(ctx, func() {
 		patience := verdictPatience
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if !timedOut(ctx) {
 			patience = 0
 		}
 		_ = conn.SetDeadline(time.Now().Add(patience))
@@ -368,7 +368,7 @@ func within(ctx context.Context, conn net.Conn, patience time.Duration, f func()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err := f()
 	if !stop() && err == nil {
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
 	return err
 }
@@ -376,10 +376,8 @@ func within(ctx context.Context, conn net.Conn, patience time.Duration, f func()
 // send writes a message and closes the connection. It is given a moment even when ctx has ended,
 // so that the others learn why.
 func send(ctx context.Context, conn net.Conn, message []byte) error {
-	err := within(context.WithoutCancel(ctx), conn, answerPatience, func() error {
-		_, err := conn.Write(message)
-		return err
-	})
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(answerPatience)) })()
+	_, err := conn.Write(message)
 	return errors.Join(err, conn.Close())
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -14,6 +15,11 @@ type TimeoutError struct {
 
 // Error names the setting and its value.
 func (e *TimeoutError) Error() string { return fmt.Sprintf("%s of %v is over", e.Setting, e.After) }
+
+// timedOut reports whether a context has ended because a time is over, of owntime or of the clock on the wall.
+func timedOut(ctx context.Context) bool {
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+}
 
 // Is makes it known to errors.Is as what it is.
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

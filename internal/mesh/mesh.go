@@ -13,24 +13,18 @@
 package mesh
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // frame kinds. A frame is kind u8, round u8, rank u16, length u32, payload.
@@ -96,10 +90,10 @@ func (e *edge) hear() {
 }
 
 // New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size):
-// those of conns, which belong to the mesh from now on, and those that Add brings. A neighbour that
-// is silent for two thirds of timeout counts as dead, so that all know it before timeout is over;
-// one that has not called New yet may be silent for joining. onFault is called once, with the first
-// fault; onLeave for each other rank that leaves.
+// those of conns, which belong to the mesh from now on, and those that Add brings. A neighbour counts
+// as dead when the kernel says that its connection has ended, else after a silence of SilenceFor(timeout),
+// of which time does not count in which this process did not run. One that has not called New yet may be
+// silent for joining. onFault is called once, with the first fault; onLeave for each other rank that leaves.
 func New(
 	rank, size int, conns map[int]net.Conn, timeout, joining time.Duration,
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
@@ -166,8 +160,16 @@ func (m *Mesh) Report(f *Fault) {
 	close(m.failed)
 	m.reports.Add(1) // under the lock: Close waits only once closing is set
 	m.mu.Unlock()
-	m.flood(fault, f.Rank, f.payload())
-	m.reports.Done()
+	told := make(chan struct{})
+	go func() {
+		m.flood(fault, f.Rank, f.payload())
+		m.reports.Done()
+		close(told)
+	}()
+	select { // what ends because of the fault may end its process, and the neighbours would not know why
+	case <-told:
+	case <-time.After(grace): // one of them does not read
+	}
 	m.onFault(f)
 }
 
@@ -206,8 +208,7 @@ func (m *Mesh) Err() error {
 	return m.first
 }
 
-// Silent returns the neighbour that has been silent for longest, if it has missed more than two
-// beats. It may not be dead yet; where time is over it is the one that was waited for.
+// Silent returns the neighbour that has been silent for longest, if it has missed two beats. It may not be dead yet; where time is over it is the one that was waited for.
 func (m *Mesh) Silent() (rank int, ok bool) {
 	most := m.timeout / 3
 	for _, e := range m.neighbours() {
@@ -316,13 +317,17 @@ func (m *Mesh) closeEdges() {
 	}
 }
 
-// flood sends a frame to all neighbours, each of which passes it on.
+// flood sends a frame to all neighbours, each of which passes it on. One that does not read holds up none of them.
 func (m *Mesh) flood(kind byte, rank int, payload []byte) {
+	var all sync.WaitGroup
+	defer all.Wait()
 	for _, e := range m.neighbours() {
-		_ = m.write(e, kind, 0, rank, payload) // a neighbour that is gone does not matter here
+		all.Go(func() { _ = m.write(e, kind, 0, rank, payload) }) // a neighbour that is gone does not matter here
 	}
 }
 
+// write writes a frame. A neighbour that does not read is waited for until listen finds it dead, or Close has no
+// more patience: either closes the connection.
 func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error {
 	b := make([]byte, frameHead, frameHead+len(payload))
 	b[0], b[1] = kind, round
@@ -330,63 +335,8 @@ func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error 
 	binary.BigEndian.PutUint32(b[4:], uint32(len(payload)))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.conn.SetWriteDeadline(time.Now().Add(m.timeout / 3)); err != nil {
-		return err
-	}
 	_, err := e.conn.Write(append(b, payload...))
 	return err
-}
-
-// beat shows a neighbour that this rank is alive.
-func (m *Mesh) beat(e *edge) {
-	defer m.wg.Done()
-	period := max(m.timeout/8, 10*time.Millisecond)
-	t := time.NewTimer(sys.NextBeat(period))
-	defer t.Stop()
-	for {
-		if m.write(e, beat, 0, m.rank, nil) != nil {
-			return // listen notices, and tells why
-		}
-		select {
-		case <-t.C:
-			t.Reset(sys.NextBeat(period))
-		case <-m.stop:
-			return
-		}
-	}
-}
-
-// listen reads a neighbour's frames until it leaves, fails, or falls silent.
-func (m *Mesh) listen(e *edge) {
-	defer m.wg.Done()
-	conn := &lastLook{Conn: e.conn, moment: min(m.timeout/8, maxLastLook)}
-	r := bufio.NewReader(conn)
-	silence := max(m.joining, m.timeout*2/3)
-	var head [frameHead]byte
-	for ; ; silence = m.timeout * 2 / 3 {
-		if err := conn.within(silence); err != nil {
-			return // closed by Close
-		}
-		if _, err := io.ReadFull(r, head[:]); err != nil {
-			m.broken(e, err, silence)
-			return
-		}
-		e.hear()
-		n := binary.BigEndian.Uint32(head[4:])
-		if n > maxPayload {
-			m.broken(e, fmt.Errorf("frame of %d bytes, at most %d are allowed", n, maxPayload), silence)
-			return
-		}
-		payload := make([]byte, n)
-		if _, err := io.ReadFull(r, payload); err != nil {
-			m.broken(e, err, silence)
-			return
-		}
-		if err := m.handle(head[0], head[1], int(binary.BigEndian.Uint16(head[2:])), payload); err != nil {
-			m.broken(e, err, silence)
-			return
-		}
-	}
 }
 
 func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
@@ -420,33 +370,6 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
 		m.arrived = make(chan struct{})
 	}
 	return nil
-}
-
-// broken ends an edge: because all ranks leave, by our own Close, or as a fault.
-func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
-	m.mu.Lock()
-	quiet := m.closing || m.allLeave()
-	over := quiet || m.first != nil
-	m.mu.Unlock()
-	if over && errors.Is(err, io.EOF) {
-		_ = e.conn.Close() // the peer waits for it
-	}
-	if quiet {
-		return
-	}
-	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", describeBreak(err, silence), m.rank)})
-}
-
-// describeBreak says what an error of a connection tells of the peer.
-func describeBreak(err error, silence time.Duration) string {
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Sprintf("silent for %v: it was stopped or cut off", silence)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET):
-		// A reset is the end of a process that has not read all that was sent to it.
-		return "its connection closed without a farewell: its process ended"
-	}
-	return "its connection failed: " + err.Error()
 }
 
 // recordHead is the length of what pack writes before a record.

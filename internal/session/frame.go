@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 )
 
 const (
@@ -54,13 +57,13 @@ func (l *line) write(v any) error {
 	return err
 }
 
-// read reads a frame, which must be complete within the timeout, into v.
+// read reads a frame into v. Its first byte must come within so long, in which this process runs, and all of it within
+// as long again.
 func (l *line) read(v any, within time.Duration) error {
-	if err := l.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
-		return err
-	}
+	conn := owntime.Reader{Conn: l.conn}
+	conn.Within(within)
 	var head [4]byte
-	if _, err := io.ReadFull(l.conn, head[:]); err != nil {
+	if _, err := io.ReadFull(&conn, head[:]); err != nil {
 		return err
 	}
 	size := binary.BigEndian.Uint32(head[:])
@@ -68,7 +71,7 @@ func (l *line) read(v any, within time.Duration) error {
 		return fmt.Errorf("session: frame of %d bytes, at most %d are allowed", size, l.largest)
 	}
 	body := make([]byte, size)
-	if _, err := io.ReadFull(l.conn, body); err != nil {
+	if _, err := io.ReadFull(&conn, body); err != nil {
 		return err
 	}
 	return json.Unmarshal(body, v)
@@ -104,14 +107,17 @@ func (l *line) ping() {
 	})
 }
 
+// silence is for how long a side that waits for timeout hears nothing before the other one counts as lost: that one may
+// be stopped for all of timeout, with a ping due before that and one after.
+func silence(timeout time.Duration) time.Duration { return timeout + 2*interval(timeout) }
+
 // next returns the next note that is no ping.
 func (l *line) next() (note, error) {
 	for {
 		var n note
-		if err := l.read(&n, l.timeout); err != nil {
-			var timeout net.Error
-			if errors.As(err, &timeout) && timeout.Timeout() {
-				return n, fmt.Errorf("silent for %v (stopped or cut off)", l.timeout)
+		if err := l.read(&n, silence(l.timeout)); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return n, fmt.Errorf("silent for %v (stopped or cut off)", silence(l.timeout))
 			}
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return n, errors.New("the connection closed without a farewell (the process ended)")

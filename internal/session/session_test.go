@@ -400,14 +400,14 @@ func TestSilence(t *testing.T) {
 			if who == "node" {
 				close(p.line.stop)
 				p.line.once.Do(func() {}) // close must not do so again
-				require.ErrorContains(t, lost(t, s), "silent for 5s")
+				require.ErrorContains(t, lost(t, s), "silent for 7s")
 				_ = p.line.conn.Close()
 				return
 			}
 			close(s.line.stop)
 			s.line.once.Do(func() {})
 			_, err = p.Next()
-			require.ErrorContains(t, err, "silent for 5s")
+			require.ErrorContains(t, err, "silent for 7s")
 			_ = s.line.conn.Close()
 		})
 	}

@@ -90,8 +90,9 @@ struct lane {
 
 	/* The watch's: the kernel's counts of segments that came in, and of retransmissions by then. */
 	uint32_t heard, retried;
-	/* The watch's: bytes acknowledged, and since when (ms) no more are though they should be; 0: they are. */
-	uint64_t acked, since;
+	/* The watch's: bytes acknowledged, and when the last time was, in its own ms, that no more should have been; when
+	 * the peer was heard. */
+	uint64_t acked, since, answered;
 };
 
 struct p2p_comm {

@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
@@ -106,7 +108,7 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 
 // run makes the connection.
 func (a *attempt) run() (unsafe.Pointer, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), a.opts.Timeout, errSlow)
+	ctx, cancel := owntime.WithTimeout(context.Background(), a.opts.Timeout, errSlow)
 	defer cancel()
 	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.stance}
 	if g.offer == 0 {
@@ -190,10 +192,9 @@ func (a *attempt) dial(ctx context.Context, g greeting) (*identity.Greeting, err
 	}
 	c, err := d.DialContext(ctx, "tcp", a.place.addr.String())
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
-	deadline, _ := ctx.Deadline()
-	_ = c.SetDeadline(deadline)
+	expire(ctx, c)
 	greeted, err := a.opts.Identity.Dial(c)
 	if err == nil {
 		_, err = greeted.Write(g.bytes())
@@ -229,8 +230,7 @@ func (a *attempt) pass(ctx context.Context, g greeting) (fd int, err error) {
 		return fd, err
 	}
 	defer c.Close() //nolint:errcheck // all was said
-	deadline, _ := ctx.Deadline()
-	_ = c.SetDeadline(deadline)
+	expire(ctx, c)
 	if _, _, err = c.(*net.UnixConn).WriteMsgUnix(g.bytes(), unix.UnixRights(fd), nil); err != nil {
 		return fd, err
 	}

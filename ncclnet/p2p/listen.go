@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 )
 
@@ -133,7 +134,7 @@ func (l *Listener) closed() bool {
 }
 
 // adopt makes a connection that has greeted the listener's until it is part of a comm, or dropped.
-// Close ends it, and so does ctx, or its deadline.
+// Close ends it, and so does ctx.
 func (l *Listener) adopt(c net.Conn, proven func() bool) (ctx context.Context, drop func(), ok bool) {
 	if !proven() {
 		return nil, nil, false
@@ -145,13 +146,17 @@ func (l *Listener) adopt(c net.Conn, proven func() bool) (ctx context.Context, d
 		return nil, nil, false
 	}
 	l.sockets[c] = true
-	ctx, cancel := context.WithTimeoutCause(context.Background(), l.opts.Timeout, errSlow)
-	deadline, _ := ctx.Deadline()
-	_ = c.SetDeadline(deadline)
+	ctx, cancel := owntime.WithTimeout(context.Background(), l.opts.Timeout, errSlow)
+	expire(ctx, c)
 	return ctx, func() {
 		cancel()
 		l.drop(c)
 	}, true
+}
+
+// expire has what waits on a connection end with ctx.
+func expire(ctx context.Context, c net.Conn) {
+	context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 }
 
 func (l *Listener) drop(c net.Conn) {

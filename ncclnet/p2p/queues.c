@@ -95,13 +95,14 @@ static int to_init(rdma_qp *qp, int port, int access)
 	return p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_ACCESS);
 }
 
-/* The exponent of the time after which a packet is sent again: all tries lie within the timeout. */
+/* The exponent of the time after which a packet is sent again: for the timeout, and twice that at most as devices should
+ * count. A path may be away, or the peer's machine pause, for less than that. */
 static uint8_t retry_after(unsigned timeout)
 {
-	const uint64_t most = (timeout ? timeout : PATIENCE) * (uint64_t)1000000 / TRIES; /* ns */
+	const uint64_t least = (timeout ? timeout : PATIENCE) * (uint64_t)1000000; /* ns */
 	uint8_t e = 8;
 
-	while (e < 31 && (uint64_t)4096 << (e + 1) <= most)
+	while (e < 31 && TRIES * ((uint64_t)4096 << e) < least)
 		e++;
 	return e;
 }

@@ -27,6 +27,26 @@ enum {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct p2p_comm *first; /* of those that are watched */
 
+/* The time in which this process ran while it watched, in ms: of what passes
+ * between two looks, twice the pause counts at most. A process that was stopped,
+ * got no core, or whose machine paused has not waited meanwhile. */
+static struct {
+	uint64_t ran, looked;
+	unsigned pause; /* until the next look */
+} own;
+
+static void pass(void)
+{
+	struct timespec t;
+	uint64_t now, most = 2 * (uint64_t)own.pause;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	if (own.looked > 0)
+		own.ran += now - own.looked < most ? now - own.looked : most;
+	own.looked = now;
+}
+
 static int look(struct lane *l, struct tcp_info *info)
 {
 	socklen_t size = sizeof(*info);
@@ -42,7 +62,8 @@ static int repeated(const struct tcp_info *info)
 	return info->tcpi_unacked > 0 && info->tcpi_retransmits > 0 && info->tcpi_snd_wnd >= info->tcpi_snd_mss;
 }
 
-/* Whether the peer has answered nothing for longer than the timeout. Keepalive
+/* Whether the peer has answered nothing for longer than the timeout, in which
+ * this process ran. Keepalive
  * does not look while bytes are unacknowledged. TCP_USER_TIMEOUT does, but it also
  * ends a connection whose peer is well and just receives nothing for a while: that
  * peer answers every try, however rare they become, so only tries since its last
@@ -52,24 +73,22 @@ static int silent(struct lane *l, const struct tcp_info *info, unsigned timeout)
 	if (l->heard != info->tcpi_segs_in) {
 		l->heard = info->tcpi_segs_in;
 		l->retried = info->tcpi_total_retrans;
+		l->answered = own.ran;
 	}
-	return info->tcpi_total_retrans - l->retried + info->tcpi_probes >= TRIES && info->tcpi_last_ack_recv >= timeout;
+	return info->tcpi_total_retrans - l->retried + info->tcpi_probes >= TRIES && info->tcpi_last_ack_recv >= timeout &&
+	       own.ran - l->answered >= timeout;
 }
 
 /* Whether none of what is sent again has been acknowledged for longer than the
  * timeout, though the peer's keepalives may arrive: the path does not carry
  * segments of this size. */
-static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout, uint64_t now)
+static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout)
 {
-	if (!repeated(info)) {
-		l->since = 0;
-		return 0;
-	}
-	if (l->since == 0 || l->acked != info->tcpi_bytes_acked) {
-		l->since = now;
+	if (!repeated(info) || l->acked != info->tcpi_bytes_acked) {
+		l->since = own.ran;
 		l->acked = info->tcpi_bytes_acked;
 	}
-	return now - l->since >= timeout;
+	return own.ran - l->since >= timeout;
 }
 
 /* What a closed connection sends again in vain also keeps its end from the peer.
@@ -87,14 +106,12 @@ static void bound_retries(struct lane *l, const struct tcp_info *info, unsigned 
 static unsigned unanswered(struct lane *l, unsigned timeout)
 {
 	struct tcp_info info;
-	struct timespec t;
 
 	if (!look(l, &info))
 		return 0;
 	if (l->comm->closed)
 		bound_retries(l, &info, timeout);
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	if (!silent(l, &info, timeout) && !stalled(l, &info, timeout, (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000))
+	if (!silent(l, &info, timeout) && !stalled(l, &info, timeout))
 		return 0;
 	return info.tcpi_snd_mss;
 }
@@ -159,10 +176,14 @@ static void reap_all(void)
 
 void p2p_watch_add(struct p2p_comm *c)
 {
+	int i;
+
 	if (!c->sending || c->lane[0].ring != NULL || c->verbs != NULL || c->timeout == 0)
 		return;
 	pthread_mutex_lock(&lock);
 	reap_all();
+	for (i = 0; i < c->lanes; i++)
+		c->lane[i].since = c->lane[i].answered = own.ran;
 	c->watched = 1;
 	c->next = first;
 	first = c;
@@ -223,6 +244,7 @@ unsigned p2p_watch(char *lost, size_t size)
 
 	*lost = 0;
 	pthread_mutex_lock(&lock);
+	pass();
 	for (c = first; c != NULL && *lost == 0; c = next) {
 		next = c->next;
 		soon = c->timeout / 8 < LONGEST_PAUSE ? c->timeout / 8 + 1 : LONGEST_PAUSE;
@@ -237,6 +259,7 @@ unsigned p2p_watch(char *lost, size_t size)
 		}
 		reap(c, segment > 0);
 	}
+	own.pause = pause;
 	pthread_mutex_unlock(&lock);
 	return pause;
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 )
 
 // Whether a fault may end a group.
@@ -57,8 +58,8 @@ func (s *Scenario) ends(f *Fault) verdict {
 	if f.For == 0 {
 		return may
 	}
-	// A rank is dead after a silence of two thirds of MCAST_TIMEOUT, a path broken after all of it.
-	if f.For+s.mending() < s.Timeout*2/3 {
+	// Nobody is dead and no path broken before MCAST_TIMEOUT.
+	if f.For+s.mending() < s.Timeout {
 		return never
 	}
 	return maybe
@@ -84,12 +85,12 @@ func (s *Scenario) causes() (all []cause) {
 		switch e.Deed {
 		case Kill:
 		case Crash:
-			c.bound, c.ranks, c.alone = s.Timeout+time.Second, s.beside(e.Rank), s.beside(e.Rank)
+			c.bound, c.ranks, c.alone = mesh.SilenceFor(s.Timeout)+time.Second, s.beside(e.Rank), s.beside(e.Rank)
 		case Stop:
-			if e.For <= s.Timeout/3 {
-				continue
+			if e.For <= s.Timeout {
+				continue // it is late
 			}
-			c.bound = s.Timeout + time.Second
+			c.bound = mesh.SilenceFor(s.Timeout) + time.Second
 		case Abort:
 			c.kind, c.alone, c.since = []int{int(group.Aborted)}, nil, never0
 		case Leave:
@@ -106,7 +107,7 @@ func (s *Scenario) causes() (all []cause) {
 		if s.ends(f) != may {
 			continue
 		}
-		c := cause{since: f.At, bound: s.Timeout + 4*time.Second, kind: []int{int(group.Dead), int(group.Path)}, text: fmt.Sprintf("fault %+v", *f)}
+		c := cause{since: f.At, bound: s.Timeout*3/2 + 4*time.Second, kind: []int{int(group.Dead), int(group.Path)}, text: fmt.Sprintf("fault %+v", *f)}
 		for r := range s.Net.Ranks {
 			if f.From == Anybody || f.To == Anybody || s.Net.place(r) == s.Net.place(f.From) || s.Net.place(r) == s.Net.place(f.To) {
 				c.ranks = append(c.ranks, r)

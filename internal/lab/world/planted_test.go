@@ -66,12 +66,12 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a control connection carries nothing", file: "group/openudp.go",
-		old: `Offload: offload, Stall: a.settings.Timeout,`,
+		old: `Offload: offload, Stall: stallFor(a.settings.Timeout),`,
 		new: `Offload: offload,`,
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "group/openudp.go",
-		old: `Size: a.column.size(), Stall: a.settings.Timeout, DSCP: a.settings.Mark()}
+		old: `Size: a.column.size(), Stall: stallFor(a.settings.Timeout), DSCP: a.settings.Mark()}
 `,
 		new: `Size: a.column.size()}
 `,
@@ -87,8 +87,8 @@ var bugs = []bug{
 		new: `if true {`,
 	},
 	{
-		name: "like B6: a short silence is death", file: "mesh/mesh.go",
-		old: `	for ; ; silence = m.timeout * 2 / 3 {`,
+		name: "like B6: a short silence is death", file: "mesh/alive.go",
+		old: `	for ; ; silence = SilenceFor(m.timeout) {`,
 		new: `	for ; ; silence = m.timeout / 5 {`,
 	},
 	{
@@ -102,16 +102,8 @@ var bugs = []bug{
 	},
 	{
 		name: "a peer that hangs up is dialled for ever", file: "group/connect.go",
-		old: `			// Whoever hung up has perhaps not heard the greeting: that a connection came about
-			// does not say that the path carries what is said on it.
-			fallthrough
-`,
-		new: `			if errors.Is(err, unix.ETIMEDOUT) && since.IsZero() {
-				since = start
-			} else if !errors.Is(err, unix.ETIMEDOUT) {
-				since = time.Time{}
-			}
-`,
+		old: `			if errors.Is(err, errHungUp) && !hungUp {`,
+		new: `			if errors.Is(err, errHungUp) {`,
 	},
 	{
 		name: "B3: nobody asks whether the parent answers on the data path", switched: true, file: "protocol/innetwork/node/node.go",

@@ -204,7 +204,7 @@ func (s *Scenario) Fit() bool {
 		if !rank(e.Rank) || e.Deed < Kill || e.Deed >= deeds || e.At < 0 {
 			return false
 		}
-		if e.Deed == Stop && e.For > s.Timeout/3 && e.For < s.Timeout*3/2 {
+		if e.Deed == Stop && e.For > s.Timeout && e.For < s.Timeout*3/2 {
 			return false // whether it is dead is a matter of luck
 		}
 	}

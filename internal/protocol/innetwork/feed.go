@@ -26,7 +26,9 @@ type feed struct {
 	pause    Time // before the next poll; doubles while nothing is new
 	pollAt   Time // 0: nothing is outstanding
 	polled   Time // when the first poll went that no allowance followed yet, 0: none
-	asked    Time // when the first poll went, or could not go, that nothing answered, 0: none
+	asked    bool // a poll went, or could not go, that nothing answered
+	silent   Time // for how long, as silence counts it
+	looked   Time // when that was counted last
 	rtt      Time // of polls, smoothed
 	answered bool // an allowance has come since the poll before
 	poll     bool // a poll is due
@@ -107,7 +109,7 @@ func (f *feed) hasten(now, d Time) {
 }
 
 // heard notes that the node lives.
-func (f *feed) heard() { f.asked = 0 }
+func (f *feed) heard() { f.asked = false }
 
 // measure learns from an allowance how long an answer takes. It may be the
 // answer to an earlier poll that was lost: rather too long than too short.
@@ -195,24 +197,32 @@ func (f *feed) polling(now Time) (poll, heard bool) {
 	if f.polled == 0 {
 		f.polled = now
 	}
-	if f.asked == 0 {
-		f.asked = now
-	}
+	f.ask(now)
 	return true, heard
+}
+
+// ask notes that the node has something to answer.
+func (f *feed) ask(now Time) {
+	if !f.asked {
+		f.asked, f.silent, f.looked = true, 0, now
+	}
 }
 
 // blocked notes that a poll, if one is due, cannot go yet. Silence counts all the same: a path that
 // takes nothing for ever is no better than one that brings nothing.
 func (f *feed) blocked(now Time) {
-	if f.poll && f.asked == 0 {
-		f.asked = now
+	if f.poll {
+		f.ask(now)
 	}
 }
 
-// silence returns for how long polls have gone unanswered.
-func (f *feed) silence(now Time) Time {
-	if f.asked == 0 {
+// silence returns for how long polls have gone unanswered. Between two looks it counts a quarter of limit at most: a side
+// that stood still did not wait.
+func (f *feed) silence(now, limit Time) Time {
+	if !f.asked {
 		return 0
 	}
-	return now - f.asked
+	f.silent += min(now-f.looked, limit/4)
+	f.looked = now
+	return f.silent
 }

@@ -295,11 +295,12 @@ func (m *Member) Expire(now Time) {
 	}
 }
 
-// Silence returns for how long the node has not answered although it was asked to.
-func (m *Member) Silence(now Time) Time {
+// Silence returns for how long the node has not answered although it was asked to. It counts from look to look, and a
+// quarter of limit for each at most: a member that stood still did not wait.
+func (m *Member) Silence(now, limit Time) Time {
 	var longest Time
 	for i := range m.stripes {
-		longest = max(longest, m.stripes[i].silence(now))
+		longest = max(longest, m.stripes[i].silence(now, limit))
 	}
 	return longest
 }

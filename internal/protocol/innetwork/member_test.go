@@ -33,7 +33,7 @@ func asking(t *testing.T, m *Member) Time {
 	_, st, ok := m.NextStatus(at, 0)
 	require.True(t, ok)
 	require.True(t, st.Poll)
-	require.NotZero(t, m.Silence(at+1))
+	require.NotZero(t, m.Silence(at+1, time.Hour))
 	return at + 1
 }
 
@@ -94,14 +94,14 @@ func TestMemberRefusesResults(t *testing.T) {
 		n := spoil(h)
 		_, ok := m.Place(now, h, n)
 		assert.False(t, ok, name)
-		assert.NotZero(t, m.Silence(now), name)
+		assert.NotZero(t, m.Silence(now, time.Hour), name)
 		_, _, ok = m.NextStatus(now, 0)
 		assert.False(t, ok, name)
 	}
 	p, ok := m.Place(now, resultFor(m, 3), 64)
 	require.True(t, ok)
 	assert.Equal(t, Place{0, 192, 64, true}, p)
-	assert.Zero(t, m.Silence(now), "the node lives")
+	assert.Zero(t, m.Silence(now, time.Hour), "the node lives")
 	require.Equal(t, 8, drain(m))
 	_, ok = m.Place(now, resultFor(m, 8), 64)
 	assert.True(t, ok, "now it is sent")
@@ -148,7 +148,7 @@ func TestMemberRefusesAllowances(t *testing.T) {
 	now := asking(t, m)
 	refused := func(name string, h *wire.Slot, c *wire.SlotCredit) {
 		m.Credit(now, h, c)
-		assert.NotZero(t, m.Silence(now), name)
+		assert.NotZero(t, m.Silence(now, time.Hour), name)
 	}
 	for name, spoil := range map[string]func(*wire.Slot, *wire.SlotCredit){
 		"kind":            func(h *wire.Slot, _ *wire.SlotCredit) { h.Kind = wire.Status },
@@ -169,7 +169,7 @@ func TestMemberRefusesAllowances(t *testing.T) {
 	refused("results that are not held", h, c)
 	h, c = grantTo(m, 4, 20)
 	m.Credit(now, h, c)
-	assert.Zero(t, m.Silence(now))
+	assert.Zero(t, m.Silence(now, time.Hour))
 	assert.Equal(t, 4, drain(m))
 }
 
@@ -380,7 +380,7 @@ func TestStripesApart(t *testing.T) {
 	assert.False(t, ok)
 	_, _, ok = m.NextStatus(at, 1)
 	assert.True(t, ok)
-	assert.Equal(t, time.Second, m.Silence(at+time.Second), "the longer one")
+	assert.Equal(t, time.Second, m.Silence(at+time.Second, time.Hour), "the longer one")
 }
 
 // TestRoom: 32 operations may be in flight.

@@ -163,10 +163,10 @@ func (s *Stage) Expire(now Time) {
 }
 
 // Silence returns for how long the parent has not answered although it was asked to, or was to
-// be asked and there was no room.
-func (s *Stage) Silence(now Time) Time {
+// be asked and there was no room. It counts as Member.Silence does.
+func (s *Stage) Silence(now, limit Time) Time {
 	if s.up == nil {
 		return 0
 	}
-	return s.up.silence(now)
+	return s.up.silence(now, limit)
 }

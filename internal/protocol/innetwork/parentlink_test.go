@@ -231,9 +231,9 @@ func TestNodeDeadlines(t *testing.T) {
 	due(ms)
 	s.Expire(ms)
 	require.True(t, report(s, ms).Poll)
-	assert.Equal(t, ms, s.Silence(2*ms))
+	assert.Equal(t, ms, s.Silence(2*ms, time.Hour))
 	descend(s, 2*ms, 0, 0)
-	assert.Zero(t, s.Silence(5*ms))
+	assert.Zero(t, s.Silence(5*ms, time.Hour))
 	due(3 * ms)
 	allow(s, 2*ms, 0, 16) // 1 ms after the poll
 	descend(s, 4*ms, 1, 3)
@@ -253,7 +253,7 @@ func TestNodeDeadlines(t *testing.T) {
 	_, ok := root.Deadline()
 	assert.False(t, ok, "only a node with a parent has timers")
 	root.Expire(time.Hour)
-	assert.Zero(t, root.Silence(time.Hour))
+	assert.Zero(t, root.Silence(time.Hour, time.Hour))
 }
 
 // TestWideSlotsHoldAccumulators: halves take twice their size there.

@@ -223,7 +223,7 @@ func TestNoMismatch(t *testing.T) {
 func TestSilence(t *testing.T) {
 	g := newRig(t, 2, true, 16)
 	m := g.members[0]
-	assert.Zero(t, m.Silence(time.Hour))
+	assert.Zero(t, m.Silence(time.Hour, time.Hour))
 	m.Post(0, collective.Op{Count: 16, Type: reduce.I32})
 	run, _ := m.NextRun(0)
 	m.Sent(0, &run, run.Count)
@@ -233,12 +233,13 @@ func TestSilence(t *testing.T) {
 	h, st, ok := m.NextStatus(at, 0)
 	require.True(t, ok)
 	assert.True(t, st.Poll)
-	assert.Equal(t, time.Second, m.Silence(at+time.Second))
+	assert.Equal(t, time.Second, m.Silence(at+time.Second, time.Hour))
+	assert.Equal(t, time.Second+time.Minute, m.Silence(at+time.Hour, 4*time.Minute), "it stood still for an hour")
 	g.stage.Status(0, 0, &h, &st)
 	_, h, c, ok := g.stage.NextCredit()
 	require.True(t, ok)
 	m.Credit(at+time.Second, &h, &c)
-	assert.Zero(t, m.Silence(at+2*time.Second))
+	assert.Zero(t, m.Silence(at+2*time.Second, time.Hour))
 	_, again := m.NextRun(0)
 	assert.True(t, again, "the answer names what was lost")
 }

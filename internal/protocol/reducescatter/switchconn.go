@@ -121,7 +121,7 @@ func (c *SwitchConn) Work(now innetwork.Time) bool {
 	if resent, _ := c.member.Resent(); resent != c.resent.Load() {
 		c.resent.Store(resent)
 	}
-	if silence := c.member.Silence(now); silence > c.cfg.Timeout {
+	if silence := c.member.Silence(now, c.cfg.Timeout); silence > c.cfg.Timeout {
 		text := fmt.Sprintf("it has not answered on the data path for %v", silence.Round(time.Millisecond))
 		if n := c.path.Stats().Refused; n > 0 {
 			text += fmt.Sprintf("; a firewall or security policy of this host refused %d datagrams to it (EPERM)", n)

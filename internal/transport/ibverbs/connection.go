@@ -101,8 +101,8 @@ func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
 // Address is this end's.
 func (c *Connection) Address() Address { return c.own }
 
-// Connect connects to a peer that connects to this end. What is not acknowledged is repeated for about within, half of it at
-// least, and then the connection fails with NoAnswer: of seven tries each waits as long. tclass is of the IP headers: DSCP << 2.
+// Connect connects to a peer that connects to this end. What is not acknowledged is repeated for within at least, and twice
+// that at most as devices should count, and then the connection fails with NoAnswer: of seven tries each waits as long. tclass is of the IP headers: DSCP << 2.
 func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) error {
 	if peer.Number >= 1<<24 || peer.PSN >= 1<<24 || bits.OnesCount32(peer.MTU) != 1 || peer.MTU < 256 || peer.MTU > 4096 {
 		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
@@ -120,7 +120,7 @@ const (
 
 // exponent is the wait before a repetition as devices have it: leastWait times two to the power of 1 to 31.
 func exponent(within time.Duration) int {
-	return max(1, min(31, bits.Len64(uint64(within/tries/leastWait))-1))
+	return max(1, min(31, bits.Len64(uint64(max(within-1, 0)/(tries*leastWait)))))
 }
 
 // Receive gives the device buffers, which are taken in order, and returns how many it took.

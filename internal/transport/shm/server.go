@@ -15,9 +15,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// greeting bounds how long a peer may take over the handshake once connected.
-const greeting = 5 * time.Second
-
 // Server hands a region to the ranks of a host. It listens on a Unix socket in
 // the abstract name space, so it leaves no file behind.
 type Server struct {
@@ -28,6 +25,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	fd       int // -1 when stopped
+	peers    map[*net.UnixConn]bool
 	attached []bool
 	left     int
 }
@@ -48,7 +46,8 @@ func Serve(ctx context.Context, job, key uint64, lay Layout) (*Server, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("shm: %w", err)
 	}
-	s := &Server{job: job, key: key, lay: lay, listener: ln, done: make(chan struct{}), fd: fd, attached: make([]bool, lay.Size), left: lay.Size}
+	s := &Server{job: job, key: key, lay: lay, listener: ln, done: make(chan struct{}), fd: fd, attached: make([]bool, lay.Size), left: lay.Size,
+		peers: map[*net.UnixConn]bool{}}
 	unhook := context.AfterFunc(ctx, s.stop)
 	go func() {
 		defer close(s.done)
@@ -76,12 +75,15 @@ func (s *Server) stop() {
 		s.fd = -1
 		_ = s.listener.Close()
 	}
+	for conn := range s.peers {
+		_ = conn.Close()
+	}
 }
 
 func (s *Server) run() {
-	defer s.stop()
 	var peers sync.WaitGroup
 	defer peers.Wait()
+	defer s.stop()
 	for {
 		conn, err := s.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -95,19 +97,39 @@ func (s *Server) run() {
 			_ = conn.Close()
 			continue
 		}
-		peers.Add(1)
-		go func() { // a silent peer keeps nobody else waiting
-			defer peers.Done()
-			defer conn.Close() //nolint:errcheck // nothing more to say to it
+		if !s.enter(conn) {
+			continue
+		}
+		peers.Go(func() { // a silent peer keeps nobody else waiting
+			defer s.leave(conn)
 			s.greet(conn)
-		}()
+		})
 	}
+}
+
+// enter keeps a peer for stop to close: it is one of this user's processes, which may be stopped for as long as it likes.
+func (s *Server) enter(conn *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd < 0 {
+		_ = conn.Close()
+		return false
+	}
+	s.peers[conn] = true
+	return true
+}
+
+// leave hangs up on a peer to which there is nothing more to say.
+func (s *Server) leave(conn *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, conn)
+	_ = conn.Close()
 }
 
 // greet gives the region to a peer that deserves it. Anyone else gets nothing,
 // not even a reason.
 func (s *Server) greet(conn *net.UnixConn) {
-	_ = conn.SetDeadline(time.Now().Add(greeting))
 	buf := make([]byte, wire.HelloSize)
 	n, err := conn.Read(buf)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 )
 
 // StallError says that a connection carries nothing any more although neither
@@ -32,25 +34,26 @@ func (e *StallError) what() string {
 // connection whose peer merely has no room, as a rank has that posts its operation late.
 // The zero value is ready; each connection has its own.
 type Stall struct {
-	acked uint64    // bytes acknowledged when since was set
-	since time.Time // of the first look that found the current stall; zero: there is none
+	acked uint64       // bytes acknowledged when the current stall was first seen
+	found owntime.Wait // since then; it has not begun where there is none
 }
 
 // Check looks at a connection and returns a StallError once bytes have been in flight for at
-// least limit and none of them was acknowledged. It makes one system call.
+// least limit, in which this process ran, and none of them was acknowledged. It is meant to be called
+// each StallPause. It makes one system call.
 func (s *Stall) Check(fd int, now time.Time, limit time.Duration) *StallError {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	// A window without room for a segment means that the peer does not read, which is its right.
 	// Kernels before 5.4 do not tell the window and leave it 0, so they find no stall.
 	if err != nil || i.Unacked == 0 || i.Retransmits == 0 || i.Snd_wnd < i.Snd_mss {
-		s.since = time.Time{}
+		s.found.Over()
 		return nil
 	}
-	if s.since.IsZero() || i.Bytes_acked != s.acked {
-		s.since, s.acked = now, i.Bytes_acked
-		return nil
+	if i.Bytes_acked != s.acked {
+		s.found.Over()
+		s.acked = i.Bytes_acked
 	}
-	if stalled := now.Sub(s.since); stalled >= limit {
+	if stalled := s.found.Look(now, 2*StallPause(limit)); stalled >= limit {
 		return &StallError{Segment: int(i.Snd_mss), For: stalled}
 	}
 	return nil

@@ -180,7 +180,7 @@ func TestStreamsClose(t *testing.T) {
 		netem(t, "add", "dev", "p2", "root", "netem", "delay", "100ms")
 		require.Equal(t, 4, ranks[0].Send(1, []byte("late")))
 		p := ranks[0].byRank[1]
-		p.tail = tail{watched: true, done: p.to.done, since: time.Now(), nudges: nudges}
+		p.tail = tail{watched: true, done: p.to.done, nudges: nudges}
 		start := time.Now()
 		require.NoError(t, ranks[0].Close())
 		took = time.Since(start) //nolint:forbidigo // nine tries are too slow before it counts

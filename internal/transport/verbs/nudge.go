@@ -3,6 +3,7 @@ package verbs
 import (
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -16,10 +17,10 @@ const nudgeAfter = 2 * time.Millisecond // the first, each later one twice as lo
 // tail is the end of what a peer was sent.
 type tail struct {
 	watched bool
-	done    uint64    // transfers that were complete at since
-	since   time.Time // when those that are not were looked at first
-	nudges  int       // since then
-	due     time.Time // the next one
+	done    uint64       // transfers that were complete when the others were looked at first
+	rested  owntime.Wait // for how long they are not
+	nudges  int          // since then
+	due     time.Time    // the next one
 }
 
 // untilNudge returns when something has to be done for what is not acknowledged, if that is sooner than in d. It ends streams on
@@ -32,15 +33,16 @@ func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 			t.watched = false
 			continue
 		case !t.watched || t.done != p.to.done:
-			*t = tail{watched: true, done: p.to.done, since: now, due: now.Add(nudgeAfter)}
+			*t = tail{watched: true, done: p.to.done, due: now.Add(nudgeAfter)}
 		}
-		if p.silent && s.stall > 0 {
-			left := s.stall - now.Sub(t.since)
-			if left <= 0 {
-				p.fail(&sys.StallError{Segment: s.mtu, For: now.Sub(t.since), RDMA: true})
+		if s.stall > 0 {
+			pause := sys.StallPause(s.stall)
+			if rested := t.rested.Look(now, 2*pause); p.silent && rested >= s.stall {
+				p.fail(&sys.StallError{Segment: s.mtu, For: rested, RDMA: true})
 			}
-			d = min(d, max(0, left))
-		} else if !p.silent && t.nudges < nudges {
+			d = min(d, pause)
+		}
+		if !p.silent && t.nudges < nudges {
 			d = min(d, max(0, t.due.Sub(now)))
 		}
 	}

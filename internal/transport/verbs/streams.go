@@ -23,8 +23,8 @@ type StreamsOptions struct {
 	Interface  *net.Interface
 	Address    netip.Addr       // of this rank, on it
 	Conns      map[int]net.Conn // to every other rank, of TCP; see OpenStreams
-	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for half of it at
-	// least, or for half an hour.
+	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for as long at
+	// least, or for an hour.
 	Stall time.Duration
 	DSCP  int // of what is sent
 }

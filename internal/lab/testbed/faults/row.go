@@ -4,6 +4,7 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -97,21 +98,25 @@ func (e Ending) String() string {
 
 // Bound is a time: a multiple of a setting and some more.
 type Bound struct {
-	Of   string // a setting, such as MCAST_TIMEOUT; empty: none
-	Plus time.Duration
+	Times float64 // 0: once
+	Of    string  // a setting, such as MCAST_TIMEOUT; empty: none
+	Plus  time.Duration
 }
 
 // Bounds that many rows have.
 var (
 	AtOnce        = Bound{Plus: 2 * time.Second}
-	Timeout       = Bound{Of: "MCAST_TIMEOUT", Plus: time.Second}
-	SwitchTimeout = Bound{Of: "MCAST_SWITCH_TIMEOUT", Plus: time.Second}
+	Timeout       = Bound{Times: 1.5, Of: "MCAST_TIMEOUT", Plus: time.Second} // a path is broken then, a rank dead sooner
+	SwitchTimeout = Bound{Times: 1.5, Of: "MCAST_SWITCH_TIMEOUT", Plus: time.Second}
 	JoinTimeout   = Bound{Of: "MCAST_JOIN_TIMEOUT", Plus: time.Second}
 )
 
 func (b Bound) String() string {
 	if b.Of == "" {
 		return b.Plus.String()
+	}
+	if b.Times != 0 {
+		return fmt.Sprintf("%v `%s` + %v", b.Times, b.Of, b.Plus)
 	}
 	return fmt.Sprintf("`%s` + %v", b.Of, b.Plus)
 }
@@ -151,15 +156,16 @@ func (r *Row) timeout() time.Duration {
 
 // bound is the row's with the settings of its job.
 func (r *Row) bound() time.Duration {
+	var of time.Duration
 	switch r.Bound.Of {
 	case "MCAST_TIMEOUT":
-		return r.timeout() + r.Bound.Plus
+		of = r.timeout()
 	case "MCAST_SWITCH_TIMEOUT":
-		return switchTimeout + r.Bound.Plus
+		of = switchTimeout
 	case "MCAST_JOIN_TIMEOUT":
-		return joinTimeout + r.Bound.Plus
+		of = joinTimeout
 	}
-	return r.Bound.Plus
+	return time.Duration(cmp.Or(r.Bound.Times, 1)*float64(of)) + r.Bound.Plus
 }
 
 // runs says whether the row is tried on a testbed.

@@ -31,9 +31,9 @@ var levelRows = slices.Concat(
 			job: job{during: signal(2, syscall.SIGSTOP)}}
 	}, Nodes),
 	across(func(Over) Row {
-		return Row{ID: "/leader-pauses", Family: Process, Fault: "rank 2, the leader of its host, stands still for a quarter of `MCAST_TIMEOUT`",
+		return Row{ID: "/leader-pauses", Family: Process, Fault: "rank 2, the leader of its host, stands still for nine tenths of `MCAST_TIMEOUT`",
 			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce,
-			job: job{timeout: 4 * time.Second, during: then(signal(2, syscall.SIGSTOP), lasts(time.Second), signal(2, syscall.SIGCONT))}}
+			job: job{timeout: 4 * time.Second, during: then(signal(2, syscall.SIGSTOP), lasts(3600*time.Millisecond), signal(2, syscall.SIGCONT))}}
 	}, Nodes),
 	across(func(Over) Row {
 		return Row{ID: "/disagrees", Family: Process, Fault: "rank 3 calls an Allreduce of another size than the others, also than the rank on its host",

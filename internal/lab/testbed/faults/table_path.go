@@ -18,7 +18,7 @@ const multicastWarning = "multicast does not|no multicast|multicast from|multica
 const unicastWarning = "by unicast now"
 
 // slowly bounds rows in which what is in flight is repaired over TCP.
-var slowly = Bound{Of: "MCAST_TIMEOUT", Plus: 5 * time.Second}
+var slowly = Bound{Times: 1.5, Of: "MCAST_TIMEOUT", Plus: 5 * time.Second}
 
 // Rows about paths through the network.
 var pathRows = slices.Concat(

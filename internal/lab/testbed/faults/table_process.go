@@ -46,9 +46,9 @@ var processRows = slices.Concat(
 			Quick: over == SHM, job: job{acts: act(2, "disagree")}}
 	}, SHM, UDP, Switch),
 	across(func(over Over) Row {
-		return Row{ID: "/pauses", Family: Process, Fault: "rank 2 stands still for a quarter of `MCAST_TIMEOUT` (SIGSTOP, a page fault to a slow disk)",
+		return Row{ID: "/pauses", Family: Process, Fault: "rank 2 stands still for nine tenths of `MCAST_TIMEOUT` (SIGSTOP, a page fault to a slow disk)",
 			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce, Quick: over == SHM,
-			job: job{timeout: 4 * time.Second, during: then(signal(2, syscall.SIGSTOP), lasts(time.Second), signal(2, syscall.SIGCONT))}}
+			job: job{timeout: 4 * time.Second, during: then(signal(2, syscall.SIGSTOP), lasts(3600*time.Millisecond), signal(2, syscall.SIGCONT))}}
 	}, SHM, UDP, Switch, Tree),
 	across(func(over Over) Row {
 		return Row{ID: "/stopped", Family: Process, Fault: "rank 2 stands still for good (SIGSTOP, a debugger)",

@@ -21,9 +21,9 @@ var unevenRows = slices.Concat(
 			job: job{during: signal(1, syscall.SIGSTOP)}}
 	}, Uneven),
 	across(func(Over) Row {
-		return Row{ID: "/stand-in-pauses", Family: Process, Fault: "rank 1, which stands for two of its host, stands still for a quarter of `MCAST_TIMEOUT`",
+		return Row{ID: "/stand-in-pauses", Family: Process, Fault: "rank 1, which stands for two of its host, stands still for nine tenths of `MCAST_TIMEOUT`",
 			Then: "all wait for it", Ends: Succeeds, Bound: AtOnce,
-			job: job{timeout: 4 * time.Second, during: then(signal(1, syscall.SIGSTOP), lasts(time.Second), signal(1, syscall.SIGCONT))}}
+			job: job{timeout: 4 * time.Second, during: then(signal(1, syscall.SIGSTOP), lasts(3600*time.Millisecond), signal(1, syscall.SIGCONT))}}
 	}, Uneven),
 	across(func(Over) Row {
 		return Row{ID: "/in-no-column-killed", Family: Process, Fault: "rank 3, for which rank 1 stands, is killed",

@@ -113,7 +113,7 @@ func (n *Node) Err() error {
 	if err := n.stage.Err(); err != nil {
 		return err
 	}
-	if silence := n.stage.Silence(n.now); n.timeout > 0 && silence > n.timeout {
+	if silence := n.stage.Silence(n.now, n.timeout); n.timeout > 0 && silence > n.timeout {
 		return &SilenceError{silence}
 	}
 	return nil

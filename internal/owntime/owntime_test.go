@@ -1,0 +1,164 @@
+package owntime
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWait: a look counts what has passed since the one before, and a period at most.
+func TestWait(t *testing.T) {
+	const period = time.Second
+	var w Wait
+	now := time.Unix(1000, 0)
+	require.Zero(t, w.Look(now, period))
+	now = now.Add(period / 2)
+	require.Equal(t, period/2, w.Look(now, period))
+	now = now.Add(time.Hour) // in which this process did not run
+	require.Equal(t, period*3/2, w.Look(now, period))
+	require.Equal(t, period*3/2, w.Look(now.Add(-time.Minute), period), "nor does it count what never was")
+	w.Over()
+	require.Zero(t, w.Look(now, period))
+}
+
+// TestTimer: it is over when its limit is, and no sooner where the process did not run.
+func TestTimer(t *testing.T) {
+	const limit = 8 * time.Second
+	for name, absent := range map[string]time.Duration{"runs": 0, "is stopped": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var over atomic.Bool
+				timer := AfterFunc(limit, func() { over.Store(true) })
+				timer.mu.Lock() // the next look comes so late
+				timer.wait.looked = timer.wait.looked.Add(-absent)
+				timer.mu.Unlock()
+				time.Sleep(limit - time.Second/2)
+				synctest.Wait()
+				require.False(t, over.Load())
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.True(t, over.Load())
+			})
+		})
+	}
+}
+
+func TestTimerIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := AfterFunc(time.Second, func() { t.Error("it was stopped") })
+		time.Sleep(time.Second / 2)
+		timer.Stop()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestWithTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("too late")
+		start := time.Now()
+		ctx, cancel := WithTimeout(t.Context(), 3*time.Second, why)
+		defer cancel()
+		<-ctx.Done()
+		require.Equal(t, 3*time.Second, time.Since(start))
+		require.Equal(t, why, context.Cause(ctx))
+		ctx, cancel = WithTimeout(t.Context(), 3*time.Second, why)
+		cancel()
+		require.Equal(t, context.Canceled, context.Cause(ctx))
+	})
+}
+
+// TestReader: a silence is over when its limit is.
+func TestReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		r := Reader{Conn: near}
+		start := time.Now()
+		r.Within(8 * time.Second)
+		_, err := r.Read(make([]byte, 8))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 8*time.Second, time.Since(start))
+
+		go func() {
+			time.Sleep(7 * time.Second)
+			_, _ = far.Write([]byte{1})
+		}()
+		r.Within(8 * time.Second)
+		n, err := r.Read(make([]byte, 8))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	})
+}
+
+// absent is the connection of a process that does not run for a while, once: the deadline of its read passes
+// meanwhile, and what comes then is seen by the next read.
+type absent struct {
+	net.Conn
+	read, at int // which of its reads that is
+	lasts    time.Duration
+}
+
+func (c *absent) Read(b []byte) (int, error) {
+	if c.read++; c.read == c.at {
+		time.Sleep(c.lasts)
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.Conn.Read(b)
+}
+
+// TestReaderDoesNotRun: what has come while this process did not run is read, whichever look it missed, the last one too.
+func TestReaderDoesNotRun(t *testing.T) {
+	const limit = 8 * time.Second
+	for at := 1; at <= looks; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			go func() {
+				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) // comes just before it runs again
+				_, _ = far.Write([]byte{1})
+			}()
+			r := Reader{Conn: &absent{Conn: near, at: at, lasts: time.Hour}}
+			r.Within(limit)
+			n, err := r.Read(make([]byte, 8))
+			require.NoError(t, err, "look %d", at)
+			require.Equal(t, 1, n)
+		})
+	}
+}
+
+// TestReaderOfTrickle: who says a little at a time has as long again as who says nothing, and no more.
+func TestReaderOfTrickle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		var sender sync.WaitGroup
+		sender.Go(func() {
+			var err error
+			for err == nil {
+				time.Sleep(3 * time.Second / 4)
+				_, err = far.Write([]byte{1})
+			}
+		})
+		r := Reader{Conn: near}
+		start := time.Now()
+		r.Within(8 * time.Second)
+		var err error
+		for err == nil {
+			_, err = r.Read(make([]byte, 1))
+		}
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.LessOrEqual(t, time.Since(start), 17*time.Second)
+		require.NoError(t, near.Close())
+		sender.Wait()
+	})
+}

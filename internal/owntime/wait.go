@@ -1,0 +1,33 @@
+// Package owntime measures how long this process has waited, by the time in which it ran itself.
+//
+// A process that gets no core, is stopped or sits in a machine that pauses hears nothing meanwhile, whatever
+// others say. By the clock on the wall they have been silent for all that time. So whoever looks for a silence
+// means to look once in a period, and counts no more than that for each look: the rest is its own absence.
+package owntime
+
+import "time"
+
+// Wait is for how long something has been waited for. The zero value has not begun.
+type Wait struct {
+	looked time.Time // zero: not yet
+	own    time.Duration
+}
+
+// Look returns for how long this process has waited, as of now, since the first look: of the time since the
+// look before, period counts at most.
+func (w *Wait) Look(now time.Time, period time.Duration) time.Duration {
+	if !w.looked.IsZero() {
+		w.own += max(0, min(now.Sub(w.looked), period))
+	}
+	w.looked = now
+	return w.own
+}
+
+// Over has the next look be the first one.
+func (w *Wait) Over() { *w = Wait{} }
+
+// looks is in how many periods a limit is cut by those of this package that look by themselves.
+const looks = 8
+
+// periodOf is how long they wait from look to look.
+func periodOf(limit time.Duration) time.Duration { return max(limit/looks, time.Millisecond) }
