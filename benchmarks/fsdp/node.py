@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MCAST = Path(__file__).resolve().parents[2] / "bin" / "mcast"
-_START_S = 30
-_GRACE_S = 10
+_LIMIT_S = 600  # to start and to end; it takes so long on no machine that is alive
 _SAYS = "listening on "
 
 
@@ -49,7 +48,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
     with selectors.DefaultSelector() as ready:
         ready.register(process.stdout, selectors.EVENT_READ)
-        if not ready.select(_START_S):
+        if not ready.select(_LIMIT_S):
             return ""
     line = process.stdout.readline().decode().strip()
     return line.removeprefix(_SAYS) if line.startswith(_SAYS) else ""
@@ -58,7 +57,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 def _end(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
     try:
-        return process.wait(_GRACE_S)
+        return process.wait(_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()

@@ -35,7 +35,7 @@ BUFFER, CHUNK = 8 << 20, 4096
 BATCHES = (1, 64)  # completions that are there when the kernel is called
 PAGE = 4096
 STACK, STACK_BYTES, RETURN = 0x70000000, 1 << 20, 0x7F000000
-MINUTE = 60_000_000  # in microseconds
+LIMIT_US = 600_000_000  # for one run
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,9 @@ def count(processor: Processor, program: Program, datapath: str, batch: int) -> 
         executed += 1
 
     machine.hook_add(unicorn.UC_HOOK_CODE, instruction, begin=program.kernel[0], end=program.kernel[1])
-    machine.emu_start(program.entry, RETURN, timeout=MINUTE)
+    machine.emu_start(program.entry, RETURN, timeout=LIMIT_US)
     if machine.query(unicorn.UC_QUERY_TIMEOUT):
-        raise RuntimeError(f"{datapath} on {processor.name}: not done after {MINUTE / 1e6:.0f} seconds")
+        raise RuntimeError(f"{datapath} on {processor.name}: not done after {LIMIT_US / 1e6:.0f} seconds")
     wrong = machine.reg_read(processor.result)
     if wrong:
         what = "what was received is not what was sent"

@@ -1,10 +1,37 @@
+"""What all tests share, and what they leave outside: settings and signals of who started them."""
+
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
-import pytest
+# Before the tests are imported, which look at some of it, and before any process is started.
+STEERS = {"MCAST_LIBRARY", "MCAST_TORCH_CUDA", "MCAST_TORCH_NCCL"}  # what is tested, and with what
+for name in [name for name in os.environ if name.startswith("MCAST_") and name not in STEERS]:
+    del os.environ[name]
+# A process that the machine does not run for a while is late, not lost: only tests of that set less.
+os.environ |= {"MCAST_TIMEOUT": "1h", "MCAST_JOIN_TIMEOUT": "1h"}
+# Processes that tests start import the package that pytest does, and the tests' own modules.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+)
+# A signal that is ignored is ignored in children, too. SIGINT and SIGHUP stay so: a run in the background
+# outlives them. Tests that send them set them where they are sent to.
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCHLD):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
-from .world import World
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+
+from .world import World  # noqa: E402
+
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

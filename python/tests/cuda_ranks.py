@@ -17,9 +17,10 @@ import pytest
 import torch
 from torch._C._distributed_c10d import TCPStore
 
+from .limits import LIMIT_S
+
 # Taken from the environment: the library warns of settings that it does not know.
 RUNNER = os.environ.pop("MCAST_TORCH_CUDA", "")
-LIMIT_S = 300.0  # on a busy machine
 
 needs_cuda = pytest.mark.skipif(
     not RUNNER and not torch.cuda.is_available(),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import timedelta
 from functools import reduce
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as distributed_module
+
+from .limits import LIMIT
 
 dist: Any = distributed_module  # torch types a part of it only
 
@@ -117,7 +118,7 @@ def all_to_all_single(rank: int, size: int) -> None:
 def barrier(rank: int, size: int) -> None:
     dist.barrier()
     work = dist.barrier(async_op=True)
-    assert work.wait(timedelta(seconds=30))
+    assert work.wait(LIMIT)
 
 
 @entry
@@ -166,7 +167,7 @@ def gather_into_tensor(rank: int, size: int) -> None:
 
 @entry
 def monitored_barrier(rank: int, size: int) -> None:
-    dist.monitored_barrier(timeout=timedelta(seconds=30), wait_all_ranks=True)
+    dist.monitored_barrier(timeout=LIMIT, wait_all_ranks=True)
 
 
 def reduces_to(call: Callable[..., Any], rank: int, size: int) -> None:

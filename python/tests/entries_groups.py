@@ -12,8 +12,8 @@ import torch_mcast
 from torch_mcast.backend import MulticastBackend
 
 from .entries import ENTRIES, Check, dist, entry, gathers_into, own
+from .limits import LIMIT
 from .values import group_of
-from .world import TIMEOUT
 
 # ---- groups
 
@@ -35,7 +35,7 @@ def begin_again(rank: int, size: int) -> None:
     group_of.cache_clear()
     assert not dist.is_initialized()
     store = dist.FileStore(f"{where[0]}/store", size)
-    dist.init_process_group("mcast", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    dist.init_process_group("mcast", store=store, rank=rank, world_size=size, timeout=LIMIT)
 
 
 @entry

@@ -14,12 +14,16 @@ import pytest
 
 from torch_mcast import _lib
 
-LIMIT_S = 120  # for one process; a hang is a failure
+from .limits import LIMIT_S
 
 # dispositions(): {signal: (handler, flags)} of all that sigaction tells about, and the kernel's
-# words on all 64. load(): the library, after a call that has waited for Go to be up.
+# words on all 64. load(): the library, after a call that has waited for Go to be up. SIGINT raises
+# KeyboardInterrupt, even where a shell has started all this in the background, with SIGINT ignored.
 PRELUDE = """
 import ctypes, os, signal, subprocess, sys, threading, time
+from tests.limits import LIMIT, LIMIT_MS, LIMIT_S, until
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 class Sigaction(ctypes.Structure):  # struct sigaction of glibc
     _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_ulong * 16), ("flags", ctypes.c_int),
@@ -79,11 +83,10 @@ def host(script: str, *, status: int = 0) -> subprocess.CompletedProcess[str]:
 
 # Two ranks, so that rank 0 can wait for an operation that rank 1 has not posted yet.
 # Before the limit both say where they hang.
-PAIR = f"""
+PAIR = """
 import faulthandler, tempfile
-faulthandler.dump_traceback_later({LIMIT_S - 20}, exit=True)
+faulthandler.dump_traceback_later(LIMIT_S - 60, exit=True)
 import torch, torch.distributed as dist, torch_mcast
-from datetime import timedelta
 
 RANK = int(os.environ.get("PAIR_RANK", "0"))
 if RANK == 0:
@@ -91,9 +94,9 @@ if RANK == 0:
     os.environ["MCAST_FABRIC"] = "shm"
     peer = subprocess.Popen(
         [sys.executable, "-c", os.environ["PAIR_SCRIPT"]],
-        env=os.environ | {{"PAIR_RANK": "1"}}, stdin=subprocess.PIPE)
+        env=os.environ | {"PAIR_RANK": "1"}, stdin=subprocess.PIPE)
 dist.init_process_group("mcast", store=dist.FileStore(os.environ["PAIR_STORE"], 2), rank=RANK,
-                        world_size=2, timeout=timedelta(seconds=100))
+                        world_size=2, timeout=LIMIT)
 """
 
 

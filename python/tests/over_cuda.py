@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from tests import over_cuda_entries, over_cuda_streams, over_cuda_training
+from tests.limits import LIMIT
 
 PARTS = (over_cuda_entries, over_cuda_streams, over_cuda_training)
 
@@ -26,7 +26,7 @@ def scenario(name: str) -> object:
 def main() -> None:
     torch.set_num_threads(1)
     torch.cuda.set_device(0)
-    dist.init_process_group(os.environ.get("BACKEND", "cpu:mcast,cuda:mcast"), timeout=timedelta(seconds=60))
+    dist.init_process_group(os.environ.get("BACKEND", "cpu:mcast,cuda:mcast"), timeout=LIMIT)
     answers = {}
     for name in sys.argv[1].split(","):
         print(f"{name}:", flush=True)

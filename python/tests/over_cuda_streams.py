@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 import torch_mcast
+from tests.limits import LIMIT
 from tests.over_cuda_rank import CUDA, EMULATED, RANK, SIZE, changed
 from torch_mcast import device, errors
 
@@ -183,7 +184,7 @@ def asked() -> dict[str, Any]:
     future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda f: f.value()[0] * 2)
     said["future"] = future.wait()[0].item()
     work = dist.all_reduce(tensor, async_op=True)
-    work.wait(timedelta(seconds=30))
+    work.wait(LIMIT)
     said["blocked"] = [work.is_completed(), tensor[0].item()]
     waited: Any = dist.all_gather_into_tensor(out, torch.ones(1000, device=CUDA), async_op=True)
     waited.wait()
@@ -258,11 +259,13 @@ def death() -> dict[str, Any]:
     """Rank 1 dies while an operation is in flight: the stream goes on, and who asks hears of it."""
     dist.all_reduce(torch.ones(3, device=CUDA))
     torch.cuda.synchronize()
+    store: Any = dist.distributed_c10d._get_default_store()
     if RANK == 1:
-        time.sleep(0.5)
+        store.wait([f"in flight on {rank}" for rank in range(SIZE) if rank != 1])
         os._exit(0)
     out = torch.zeros(1000 * SIZE, device=CUDA)
     work: Any = dist.all_gather_into_tensor(out, torch.ones(1000, device=CUDA), async_op=True)
+    store.set(f"in flight on {RANK}", "")
     work.wait()
     lost = out[1000:2000].isnan().all().item()  # waits for the stream, as a training step does
     try:

@@ -22,6 +22,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
 import torch_mcast
+from tests.limits import LIMIT, until
 from torch_mcast import errors
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -387,7 +388,7 @@ def streams() -> dict[str, Any]:
             model(torch.ones(2, 17, device=CUDA)).sum().backward()
             torch.cuda.synchronize()
             dist.barrier()
-            time.sleep(0.2)  # futures of what is done
+            until(lambda: len({e.kind for e in handle.timeline.events}) == 2, "futures of what is done")
             summary = handle.timeline.stop()
     return {
         "used": sorted(used),
@@ -407,7 +408,7 @@ def limits() -> list[int]:
 def main() -> None:
     torch.set_num_threads(1)
     torch.cuda.set_device(0)
-    dist.init_process_group("cpu:mcast,cuda:mcast", timeout=timedelta(seconds=60))
+    dist.init_process_group("cpu:mcast,cuda:mcast", timeout=LIMIT)
     answers = {name: SCENARIOS[name]() for name in sys.argv[1].split(",")}
     print(json.dumps(answers), flush=True)
     dist.destroy_process_group()

@@ -9,6 +9,8 @@ import pytest
 
 from torch_mcast import bench
 
+from .limits import LIMIT_S
+
 
 def test_sizes() -> None:
     assert bench.parse_sizes("1K:64K") == (1024, 4096, 16384, 65536)
@@ -60,7 +62,7 @@ def test_a_small_run_end_to_end() -> None:
         "4K",
         "--json",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     seen = [(row["collective"], row["backend"], row["fabric"]) for row in rows]

@@ -22,6 +22,8 @@ import network
 import node
 import report
 
+from .limits import LIMIT_S
+
 
 def test_data_is_real_text_and_the_same_every_time() -> None:
     train, held_out = data.load()
@@ -111,9 +113,9 @@ def test_report_draws_table_and_plot_from_the_records(
 def test_node_is_there_for_a_run_and_gone_after_it() -> None:
     with node.node() as address:
         host, port = address.rsplit(":", 1)
-        socket.create_connection((host, int(port)), timeout=10).close()
+        socket.create_connection((host, int(port)), timeout=LIMIT_S).close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=10)
+        socket.create_connection((host, int(port)), timeout=LIMIT_S)
 
 
 def test_node_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

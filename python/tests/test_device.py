@@ -21,6 +21,7 @@ from torch_mcast.tensor import require_cpu, require_dense
 
 from . import cuda_ranks
 from .cuda_ranks import RUNNER, Ended, needs_cuda
+from .limits import LIMIT_MS
 
 SCRIPT = Path(__file__).with_name("over_cuda.py")
 
@@ -203,7 +204,7 @@ def test_a_cuda_graph_cannot_hold_a_collective(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_driver_the_call_says_so_and_nothing_else_changes() -> None:
-    group = Group(0, 1, "", lambda blob: [blob], 10_000)
+    group = Group(0, 1, "", lambda blob: [blob], LIMIT_MS)
     try:
         for _ in range(2):
             with pytest.raises(errors.UnavailableError, match=r"no CUDA driver.*libcuda"):
@@ -212,7 +213,7 @@ def test_without_a_driver_the_call_says_so_and_nothing_else_changes() -> None:
         work = group.lib.allreduce(
             group.live(), buffer.data_ptr(), buffer.data_ptr(), 4, _lib.F32, _lib.SUM, 1.0
         )
-        assert group.lib.wait(work, 10_000)
+        assert group.lib.wait(work, LIMIT_MS)
         with pytest.raises(errors.ArgumentError, match=f"work {work} is not on device memory"):
             group.lib.follow(work, 0)
         group.lib.forget(work)

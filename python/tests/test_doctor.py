@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from torch_mcast import doctor, errors
+
+from .limits import LIMIT_S
+from .ports import held
 
 
 def test_the_program_is_found() -> None:
@@ -40,12 +42,9 @@ def test_a_library_without_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_ranks_of_two_hosts() -> None:
     """As torchrun starts three ranks on two hosts, which are both this one."""
-    with socket.socket() as held:  # so that the kernel gives the port to nobody; mcast may listen there
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1] - 1  # torchrun's; the next one is the doctor's
-        ranks = [start(rank, port) for rank in (0, 1, 2)]
-        said = [process.communicate(timeout=60)[0] for process in ranks]
+    with held() as port:
+        ranks = [start(rank, port - 1) for rank in (0, 1, 2)]  # torchrun's; the next one is the doctor's
+        said = [process.communicate(timeout=LIMIT_S)[0] for process in ranks]
     assert said[1:] == ["", ""], "rank 0 speaks for all"
     report = json.loads(said[0])
     assert [host["host"] for host in report["hosts"]] == ["host0", "host1"]

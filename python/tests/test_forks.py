@@ -40,7 +40,7 @@ def test_children_of_all_kinds_work_in_a_group(monkeypatch: pytest.MonkeyPatch) 
         assert total.tolist() == [2.0] * 4
         dist.destroy_process_group()
         if RANK == 0:
-            assert peer.wait(60) == 0
+            assert peer.wait(LIMIT_S) == 0
             print("done")
         """,
         monkeypatch,
@@ -77,11 +77,7 @@ def test_a_forked_child_is_refused_by_every_function() -> None:
             if pid == 0:
                 child(generation)
                 sys.exit(10 + generation)  # by way of exit(), with its destructors
-            deadline = time.monotonic() + 60
-            while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-                assert time.monotonic() < deadline, "the child hangs"
-                time.sleep(0.01)
-            assert os.waitstatus_to_exitcode(ended[1]) == 10 + generation, ended
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 10 + generation
 
         loader = os.getpid()
         descend(1)
@@ -112,9 +108,9 @@ def test_a_forked_child_holds_no_socket_of_its_parents_group() -> None:
                 os._exit(0 if see() else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
-        Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], 30_000).close()  # opens what all groups share
+        Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], LIMIT_MS).close()  # opens what all groups share
         before = sockets()
-        group = Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], 30_000)
+        group = Group(0, 1, "MCAST_FABRIC=udp", lambda blob: [blob], LIMIT_MS)
         ours = sockets().items() - before.items()
         assert len(ours) >= 2, ours  # the listener, and those of multicast
         child(lambda: not sockets().items() & ours)

@@ -21,6 +21,7 @@ import ncclog
 import rows
 
 from .cuda_ranks import RUNNER
+from .limits import LIMIT_S
 
 # Lines as NCCL 2.27 and 2.30 write them.
 NETWORK = "vm:10:10 [0] NCCL INFO Using network {}\n"
@@ -203,7 +204,7 @@ def test_without_a_gpu_one_line_and_a_status_of_its_own(
         env={"PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == gpu.MISSING

@@ -8,12 +8,10 @@ import json
 import os
 import signal
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +26,8 @@ from torch_mcast.group import Group, Info, Lane, Peer
 from torch_mcast.recorder import Recorder
 from torch_mcast.work import McastWork
 
+from .limits import LIMIT, LIMIT_MS, LIMIT_S, until
 from .world import World
-
-LONG = timedelta(seconds=60)
-BOUND = 60.0  # seconds; for a busy machine, no test waits this long when all is well
 
 
 class Operation:
@@ -50,7 +46,7 @@ class Operation:
 
 def single(**functions: Any) -> Group:
     """Return a group of one rank whose library has these functions replaced."""
-    group = Group(0, 1, "MCAST_FABRIC=shm", lambda blob: [blob], 30_000)
+    group = Group(0, 1, "MCAST_FABRIC=shm", lambda blob: [blob], LIMIT_MS)
     real: Any = group.lib
 
     class Replaced:
@@ -67,7 +63,7 @@ def single(**functions: Any) -> Group:
 
 def work_of(group: Group, handle: int, finish: Callable[[], None] | None) -> McastWork:
     """Return the work of an operation of the gather lane without tensors."""
-    return McastWork(group, group.gather, handle, "one", [], (), finish, LONG, 1, Recorder(), None)
+    return McastWork(group, group.gather, handle, "one", [], (), finish, LIMIT, 1, Recorder(), None)
 
 
 @pytest.fixture
@@ -146,7 +142,7 @@ def test_the_outcome_that_an_interrupt_lost_is_there_for_the_next_wait() -> None
 
 @contextmanager
 def aborted_by_a_signal(group: Group) -> Iterator[None]:
-    """Have SIGUSR1 abort the group, and whoever waits for that end after 5 s."""
+    """Have SIGUSR1 abort the group, and whoever waits for that end after the limit."""
 
     def stuck(*_: object) -> None:
         raise TimeoutError("abort() waits for the call that it has interrupted")
@@ -155,7 +151,7 @@ def aborted_by_a_signal(group: Group) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, lambda *_: group.abort("told to end")),
         signal.signal(signal.SIGALRM, stuck),
     ]
-    signal.alarm(5)
+    signal.alarm(int(LIMIT_S))
     try:
         yield
     finally:
@@ -182,7 +178,7 @@ def test_a_signal_handler_may_abort_a_group_while_its_thread_copies_a_result() -
 
     def copy() -> None:
         other.start()
-        assert full.wait(BOUND)
+        assert full.wait(LIMIT_S)
         signal.raise_signal(signal.SIGUSR1)
         with pytest.raises(RuntimeError, match="waits for what it has interrupted"):
             work.wait()
@@ -205,7 +201,7 @@ def test_a_signal_handler_may_abort_a_group_while_its_thread_copies_a_result() -
     with aborted_by_a_signal(group):
         assert work.wait()
     assert copied.is_set()
-    other.join(BOUND)
+    other.join(LIMIT_S)
     assert not other.is_alive()
 
 
@@ -254,7 +250,7 @@ def test_exit_does_not_wait_for_a_device_that_has_failed(monkeypatch: pytest.Mon
     stuck.broken = lambda: next(waits, True)
     exits = threading.Thread(target=group_module._close_all, daemon=True)
     exits.start()
-    exits.join(BOUND)
+    exits.join(LIMIT_S)
     assert not exits.is_alive()
     assert reasons == ["its CUDA device has failed"]
     assert stuck not in group_module._open_groups
@@ -280,11 +276,8 @@ def test_an_exchange_that_fails_leaves_nothing_open() -> None:
 
     before = listeners()
     with pytest.raises(ConnectionError, match="the store is gone"):
-        Group(0, 2, "MCAST_FABRIC=shm", exchange, 1000)
-    deadline = time.monotonic() + BOUND
-    while listeners() - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not listeners() - before
+        Group(0, 2, "MCAST_FABRIC=shm", exchange, LIMIT_MS)
+    until(lambda: not listeners() - before, "nothing listens any more")
 
 
 def test_ranks_that_were_started_with_other_settings_disagree() -> None:
@@ -295,7 +288,7 @@ def test_ranks_that_were_started_with_other_settings_disagree() -> None:
         return [blob, json.dumps(other).encode()]
 
     with pytest.raises(errors.MismatchError, match="rank 0 has MCAST_CHUNK=0, rank 1 MCAST_CHUNK=512"):
-        Group(0, 2, "MCAST_FABRIC=shm", exchange, 30_000)
+        Group(0, 2, "MCAST_FABRIC=shm", exchange, LIMIT_MS)
 
 
 def test_a_future_that_cannot_be_completed_does_not_stop_those_after_it(
@@ -307,7 +300,7 @@ def test_a_future_that_cannot_be_completed_does_not_stop_those_after_it(
     lane = Lane()
     lane.watch(Operation(lambda: future.set_result(2)))  # raises: it has a result already
     lane.watch(Operation(completed.set))
-    assert completed.wait(BOUND)
+    assert completed.wait(LIMIT_S)
     lane.clear()
     assert "cannot complete the future" in caplog.text
     assert future.value() == 1
@@ -321,11 +314,13 @@ def settled_works() -> None:
             result = work.result()
             assert result[0].tolist() == outputs
             del result, work
-            deadline = time.monotonic() + BOUND  # the thread that completes futures may be on its way out
-            while any(ref() is not None for ref in refs) and time.monotonic() < deadline:
-                gc.collect()
-                time.sleep(0.001)
-            assert [ref() for ref in refs] == [None, None], (finish, posted)
+            # The thread that completes futures may be on its way out.
+            until(lambda refs=refs: forgotten(refs), f"tensors go: {finish}, {posted}")  # type: ignore[misc]
+
+
+def forgotten(refs: list[Any]) -> bool:
+    gc.collect()
+    return all(ref() is None for ref in refs)
 
 
 def wait(work: Any) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,9 @@ from torch.distributed.rendezvous import rendezvous
 from torch_mcast import errors, launcher
 from torch_mcast.backend import MulticastBackend
 from torch_mcast.launcher import Place, place
+
+from .limits import LIMIT, LIMIT_S
+from .ports import held
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OPENMPI = {
@@ -85,15 +86,13 @@ def test_the_first_of_slurms_nodes() -> None:
 )
 def test_the_store(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
     """A rank that is alone, which srun has started, or torchrun under srun."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = str(held.getsockname()[1])
-    for name, value in (environ | {"MASTER_ADDR": "localhost", "MASTER_PORT": port}).items():
-        monkeypatch.setenv(name, value)
-    store, rank, size = next(rendezvous("launcher://"))
-    assert (rank, size) == (0, 1)
-    store.set("key", "value")
-    assert store.get("key") == b"value"
+    with held() as port:
+        for name, value in (environ | {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}).items():
+            monkeypatch.setenv(name, value)
+        store, rank, size = next(rendezvous("launcher://"))
+        assert (rank, size) == (0, 1)
+        store.set("key", "value")
+        assert store.get("key") == b"value"
 
 
 def example(name: str, *args: str) -> str:
@@ -104,7 +103,7 @@ def example(name: str, *args: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
     )
     assert ran.returncode == 0, ran.stdout[-3000:]
     return ran.stdout
@@ -139,7 +138,7 @@ def test_manifests_are_as_their_schemas_say(tmp_path: Path) -> None:
     jobset = (EXAMPLES / "kubernetes" / "jobset.yaml").read_text()
     broken.write_text(jobset.replace("completionMode", "completionMood"))
     run = EXAMPLES / "kubernetes" / "run"
-    ran = subprocess.run([run, broken], capture_output=True, text=True, timeout=240)
+    ran = subprocess.run([run, broken], capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 1
     assert "completionMood" in ran.stderr
 
@@ -149,7 +148,7 @@ def test_a_restart_finds_no_address_of_the_dead() -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     written: list[set[str]] = []
     for _ in range(2):
-        backend = MulticastBackend(store, 0, 1, timedelta(seconds=20))
+        backend = MulticastBackend(store, 0, 1, LIMIT)
         written.append({key for key in store.list_keys() if "gloo" in key} - set().union(*written))
         backend.shutdown()
     assert all(written), "each start writes keys of its own"

@@ -9,6 +9,8 @@ import pytest
 
 from torch_mcast import _lib, errors
 
+from .limits import LIMIT_S
+
 
 def python(script: str) -> str:
     """Run a script in a fresh interpreter; return what it prints."""
@@ -16,7 +18,7 @@ def python(script: str) -> str:
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,8 @@ import pytest
 
 from torch_mcast import _lib
 
+from .limits import LIMIT_S
+
 ROOT = Path(__file__).resolve().parents[2]
 ABIS = sorted(int(path.stem.removeprefix("abi_v")) for path in (ROOT / "conformance").glob("abi_v*.c"))
 assert ABIS, "no conformance/abi_vN.c"
@@ -70,7 +72,7 @@ def nccl(version: str, plugin: str, folder: Path, scratch: Path) -> Seen:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

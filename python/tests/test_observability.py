@@ -28,6 +28,7 @@ from torch_mcast import recorder
 from torch_mcast.capabilities import collective
 from torch_mcast.work import DelegatedWork, JoinedWork
 
+from .limits import LIMIT_S, until
 from .values import distributed
 from .world import World
 
@@ -210,7 +211,7 @@ def analysed(traces: Path, *options: str) -> str:
     """Return what torchfrtrace says of the traces."""
     tool = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace"]
     command = [*tool, str(traces), "--prefix", "trace_rank_", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -331,14 +332,12 @@ def traces(tmp_path: Path) -> Iterator[Path]:
     world = World(3, MCAST_FABRIC="shm", TORCH_FR_DUMP_TEMP_FILE=f"{tmp_path}/trace_rank_")
     try:
         world.start(fails)
-        world.collect([0, 2], timeout=90)
-        deadline = time.monotonic() + 90  # a thread of each rank writes its trace
-        while len(list(tmp_path.glob("trace_rank_?"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        world.collect([0, 2])
+        until(lambda: len(list(tmp_path.glob("trace_rank_?"))) == 2, "a thread of each rank writes its trace")
         yield tmp_path
         for rank in (0, 2):
             world.pipes[rank].send((goes_on, ()))
-        assert world.collect([0, 2], timeout=90) == [[0, 10]] * 2
+        assert world.collect([0, 2]) == [[0, 10]] * 2
     finally:
         world.close()
 
@@ -370,7 +369,7 @@ def test_at_exit_a_trace_is_written_before_the_program_goes_on(
     Failing().open("a group")
     writer = threading.Thread(target=recorder.Recorder().late, args=("the first",), daemon=True)
     writer.start()
-    writer.join(60)
+    writer.join(LIMIT_S)
     assert not writer.is_alive()
     assert [path.name for path in tmp_path.iterdir()] == ["trace_rank_0"]
 

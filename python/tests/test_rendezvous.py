@@ -14,14 +14,16 @@ import torch_mcast
 from torch_mcast.group import Group
 from torch_mcast.rendezvous import exchange
 
-LONG, SHORT = timedelta(seconds=60), timedelta(milliseconds=200)
+from .limits import LIMIT, LIMIT_MS, LIMIT_S
+
+SHORT = timedelta(milliseconds=200)  # to wait in vain
 
 
 def meet(store: Store, start: str, size: int) -> list[list[bytes]]:
     """Return what each rank of a start of the job gets; the last rank comes first."""
     with ThreadPoolExecutor(size) as pool:
         got: list[Future[list[bytes]]] = [
-            pool.submit(exchange, store, rank, size, f"{start}{rank}".encode(), LONG)
+            pool.submit(exchange, store, rank, size, f"{start}{rank}".encode(), LIMIT)
             for rank in reversed(range(size))
         ]
         return [t.result() for t in got]
@@ -60,9 +62,9 @@ def test_a_meeting_whose_rank_0_died_ends_with_the_next() -> None:
     with pytest.raises(torch_mcast.WaitTimeoutError, match=r"2 of 3 .*: \[1, 2\]"):
         exchange(store, 0, 3, b"dead", SHORT)
     with ThreadPoolExecutor(1) as pool:
-        one = pool.submit(exchange, store, 1, 2, b"b1", LONG)  # to the meeting of the dead
-        store.wait(["mcast/1/1"], LONG)
-        assert exchange(store, 0, 2, b"b0", LONG) == [b"b0", b"b1"]
+        one = pool.submit(exchange, store, 1, 2, b"b1", LIMIT)  # to the meeting of the dead
+        store.wait(["mcast/1/1"], LIMIT)
+        assert exchange(store, 0, 2, b"b0", LIMIT) == [b"b0", b"b1"]
         assert one.result() == [b"b0", b"b1"]
 
 
@@ -85,7 +87,7 @@ class EndsBetween(HashStore):
         seen = super().check(keys)
         if keys == ["mcast/1/ended"] and not self.looked.is_set():
             self.looked.set()
-            self.wait(keys, LONG)
+            self.wait(keys, LIMIT)
         return seen
 
     def set(self, key: str, value: bytes) -> None:  # type: ignore[override]
@@ -95,20 +97,20 @@ class EndsBetween(HashStore):
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
         if keys == ["mcast/1/ended"]:
-            assert self.spoken.wait(60)
+            assert self.spoken.wait(LIMIT_S)
         return super().multi_get(keys)
 
 
 def test_who_comes_as_a_meeting_ends_changes_it_for_nobody() -> None:
     store = EndsBetween()
     with ThreadPoolExecutor(3) as pool:
-        zero = pool.submit(exchange, store, 0, 2, b"a0", LONG)
-        store.wait(["mcast/1/0"], LONG)
-        new = pool.submit(exchange, store, 1, 2, b"b1", LONG)
-        assert store.looked.wait(60)
-        one = pool.submit(exchange, store, 1, 2, b"a1", LONG)
+        zero = pool.submit(exchange, store, 0, 2, b"a0", LIMIT)
+        store.wait(["mcast/1/0"], LIMIT)
+        new = pool.submit(exchange, store, 1, 2, b"b1", LIMIT)
+        assert store.looked.wait(LIMIT_S)
+        one = pool.submit(exchange, store, 1, 2, b"a1", LIMIT)
         assert zero.result() == one.result() == [b"a0", b"a1"]
-        assert exchange(store, 0, 2, b"b0", LONG) == [b"b0", b"b1"]
+        assert exchange(store, 0, 2, b"b0", LIMIT) == [b"b0", b"b1"]
         assert new.result() == [b"b0", b"b1"]
 
 
@@ -166,7 +168,7 @@ def test_ranks_of_builds_before_are_named_and_told() -> None:
     store = HashStore()
     store.set("mcast/1/1", BEFORE)  # type: ignore[arg-type]
     with ThreadPoolExecutor(2) as pool:
-        mine = [pool.submit(exchange, store, rank, 3, b"%d" % rank, LONG) for rank in (0, 2)]
+        mine = [pool.submit(exchange, store, rank, 3, b"%d" % rank, LIMIT) for rank in (0, 2)]
         for rank, one in zip((0, 2), mine, strict=True):
             with pytest.raises(
                 torch_mcast.MismatchError,
@@ -184,7 +186,7 @@ def test_rank_0_of_a_build_before_is_named_and_told() -> None:
     with pytest.raises(
         torch_mcast.MismatchError, match=r"^1 of 2 ranks .* than rank 1: \[0\]; install the same"
     ):
-        exchange(store, 1, 2, b"b1", LONG)
+        exchange(store, 1, 2, b"b1", LIMIT)
     assert store.get("mcast/1/1") == spoken(b"b1")  # for which rank 0 waits
 
 
@@ -193,8 +195,8 @@ def test_rank_0_of_a_build_before_is_named_where_it_ends_the_meeting_of_the_dead
     with pytest.raises(torch_mcast.WaitTimeoutError):
         exchange(store, 0, 2, b"dead", SHORT)
     with ThreadPoolExecutor(1) as pool:
-        one = pool.submit(exchange, store, 1, 2, b"b1", LONG)
-        store.wait(["mcast/1/1"], LONG)
+        one = pool.submit(exchange, store, 1, 2, b"b1", LIMIT)
+        store.wait(["mcast/1/1"], LIMIT)
         store.set("mcast/1/ended", b"by the next")  # type: ignore[arg-type]
         with pytest.raises(torch_mcast.MismatchError, match=r"^1 of 2 ranks .* than rank 1: \[0\];"):
             one.result()
@@ -204,4 +206,4 @@ def test_what_is_said_is_another_version_to_builds_before() -> None:
     with pytest.raises(
         torch_mcast.MismatchError, match="rank 1 speaks version 0 of the protocol, rank 0 version"
     ):
-        Group(0, 2, "", lambda blob: [blob, spoken(b"b1")], 1000)
+        Group(0, 2, "", lambda blob: [blob, spoken(b"b1")], LIMIT_MS)

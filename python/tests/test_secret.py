@@ -22,8 +22,9 @@ from torch_mcast.rendezvous import exchange
 from torch_mcast.secret import settings
 
 from .host import pair
+from .limits import LIMIT, LIMIT_MS
 from .values import distributed
-from .world import TIMEOUT, World
+from .world import World
 
 ASKED = Options(secret="store")
 
@@ -100,7 +101,7 @@ def test_what_is_empty_is_no_secret(kind: str, tmp_path: Any) -> None:
 
 def test_the_library_alone_has_no_store() -> None:
     with pytest.raises(torch_mcast.ArgumentError, match="MCAST_SECRET=store is for process groups of torch"):
-        Group(0, 1, "MCAST_SECRET=store", lambda blob: [blob], 1000)
+        Group(0, 1, "MCAST_SECRET=store", lambda blob: [blob], LIMIT_MS)
 
 
 @pytest.mark.parametrize("others", ["", "correct-horse-battery-staple"])
@@ -114,8 +115,8 @@ def test_who_has_another_secret_or_none_is_told(others: str) -> None:
                 rank,
                 2,
                 settings(options, store),
-                lambda blob: exchange(store, rank, 2, blob, TIMEOUT),
-                30_000,
+                lambda blob: exchange(store, rank, 2, blob, LIMIT),
+                LIMIT_MS,
             )
         return str(caught.value)
 
@@ -185,7 +186,7 @@ def test_nothing_that_is_written_has_it(monkeypatch: pytest.MonkeyPatch) -> None
             print(secret.decode())
         dist.destroy_process_group()
         if RANK == 0:
-            assert peer.wait(60) == 0
+            assert peer.wait(LIMIT_S) == 0
         """,
         monkeypatch,
     )

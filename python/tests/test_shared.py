@@ -19,6 +19,7 @@ import torch_mcast
 from torch_mcast import shared
 from torch_mcast.registry import backend_of
 
+from .limits import LIMIT_S
 from .test_fsdp import CASES, train
 from .world import World
 
@@ -56,7 +57,7 @@ def test_fsdp_gathers_into_shared_memory(sharing: World, name: str) -> None:
         assert warnings == 0
 
 
-def reserved(numel: int, seconds: float = 30) -> torch.Tensor | None:
+def reserved(numel: int, seconds: float = LIMIT_S) -> torch.Tensor | None:
     backend = backend_of()
     assert backend is not None
     return shared.reserve(backend.group, numel, torch.float32, timedelta(seconds=seconds))

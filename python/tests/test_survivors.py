@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import torch.distributed as dist
 
 import torch_mcast
 
+from .limits import LIMIT
 from .values import distributed
 from .world import World
 
@@ -66,7 +66,7 @@ def made_anew() -> Any:
         store=store,
         rank=ranks.index(rank),
         world_size=len(ranks),
-        timeout=timedelta(seconds=60),
+        timeout=LIMIT,
     )
     return dist.group.WORLD
 
@@ -100,11 +100,11 @@ def trains(again: Any) -> list[list[float]]:
 
 @pytest.mark.parametrize("again", [shrunk, made_anew])
 def test_the_others_train_on(again: Any) -> None:
-    world = World(4, MCAST_FABRIC="udp", MCAST_TIMEOUT="5s")
+    world = World(4, MCAST_FABRIC="udp")
     survivors = [r for r in range(4) if r != LOST]
     try:
         world.start(trains, again)
-        results = world.collect(survivors, timeout=120)
+        results = world.collect(survivors)
     finally:
         world.close()
     want = [torch.tensor(p) for p in expected()]

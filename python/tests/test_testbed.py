@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
+from .limits import LIMIT_S, until
+
 ROOT = Path(__file__).resolve().parents[2]
 MCAST = ROOT / "bin" / "mcast"
 HOSTS = 4
-_LIMIT_S = 240
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces")
 
 
-def mcast(*args: str, limit: float = _LIMIT_S) -> str:
+def mcast(*args: str) -> str:
     """Run `mcast testbed ...` and return what it printed."""
-    ran = subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, timeout=limit)
+    ran = subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 0, f"mcast testbed {' '.join(args)}: {ran.stderr[-3000:]}"
     return ran.stdout
 
@@ -107,20 +108,26 @@ def test_fsdp2_trains_alike(testbed: str, tmp_path: Path) -> None:
 def test_a_link_that_flaps(testbed: str) -> None:
     """An operation outlives a link that is down for less than MCAST_TIMEOUT; every byte is checked."""
     bench = [str(MCAST), "bench", "allgather", "--bytes", "4M", "--iters", "60", "--json"]
-    with subprocess.Popen(
-        [MCAST, "testbed", "run", "--name", testbed, "--", *bench], stdout=subprocess.PIPE, text=True
-    ) as run:
-        while received(testbed, "h2") < 100 << 20:  # of 800 MB; 76 are warm-up
-            assert run.poll() is None
-        mcast("fault", "link", "--name", testbed, "2", "down")
-        time.sleep(1)
-        mcast("fault", "link", "--name", testbed, "2", "up")
-        out, _ = run.communicate(timeout=_LIMIT_S)
-    assert run.returncode == 0
-    (result,) = (json.loads(line) for line in out.splitlines() if line.startswith("{"))
-    assert result["wrong"] == 0
-    assert result["iters"] == 60
-    assert result["chunks_lost"] > 0, "the link was down while it was needed"
+
+    def flaps() -> bool:
+        """Run the operations while the link flaps; say whether it was down while it was needed."""
+        before = received(testbed, "h2")
+        with subprocess.Popen(
+            [MCAST, "testbed", "run", "--name", testbed, "--", *bench], stdout=subprocess.PIPE, text=True
+        ) as run:
+            while received(testbed, "h2") < before + (100 << 20) and run.poll() is None:
+                pass  # of 800 MB, 76 of them warm-up
+            mcast("fault", "link", "--name", testbed, "2", "down")
+            time.sleep(1)
+            mcast("fault", "link", "--name", testbed, "2", "up")
+            out, _ = run.communicate(timeout=LIMIT_S)
+        assert run.returncode == 0
+        (result,) = (json.loads(line) for line in out.splitlines() if line.startswith("{"))
+        assert result["wrong"] == 0
+        assert result["iters"] == 60
+        return int(result["chunks_lost"]) > 0
+
+    until(flaps, "the link is down before all is done")
 
 
 def test_a_rank_that_is_killed(testbed: str) -> None:
@@ -128,12 +135,9 @@ def test_a_rank_that_is_killed(testbed: str) -> None:
     with subprocess.Popen(
         [MCAST, "testbed", "run", "--name", testbed, "--", "sleep", "1000"], stderr=subprocess.PIPE, text=True
     ) as run:
-        while subprocess.run(
-            [MCAST, "testbed", "fault", "signal", "--name", testbed, "h2", "KILL"], capture_output=True
-        ).returncode:
-            time.sleep(0.1)
-            assert run.poll() is None
-        _, errors = run.communicate(timeout=60)
+        kill = [str(MCAST), "testbed", "fault", "signal", "--name", testbed, "h2", "KILL"]
+        until(lambda: subprocess.run(kill, capture_output=True).returncode == 0, "there is a rank to kill")
+        _, errors = run.communicate(timeout=LIMIT_S)
     assert run.returncode != 0
     assert "rank 2" in errors
     assert "killed" in errors
@@ -147,7 +151,7 @@ def test_wrong_arguments() -> None:
         (("run", "--name", "none", "--", "true"), "none"),
         (("fault", "signal", "--name", "none", "h0", "LOUD"), "LOUD"),
     ):
-        ran = subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, timeout=60)
+        ran = subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
         assert ran.returncode != 0
         assert want in ran.stderr
         assert len(ran.stderr.strip().splitlines()) <= 3

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from .limits import LIMIT_S
+
 DOCUMENT = Path(__file__).parents[2] / "docs/TORCH-SUITE.md"
 _TOGETHER = 2  # runs beside that of the few ranks: ranks mostly wait for each other
-_LIMIT_S = 600
 _AGAIN = 10  # more than that are no accident
 
 
@@ -81,7 +82,7 @@ def _ended(shares: list[tuple[int, list[str]]]) -> dict[str, Row]:
                 runs.append(subprocess.Popen(_command(ranks, names), stdout=out, stderr=subprocess.DEVNULL))
         try:
             for run in runs:
-                assert run.wait(_LIMIT_S) == 0
+                assert run.wait(LIMIT_S) == 0
         finally:
             for run in runs:
                 run.kill()
@@ -105,7 +106,7 @@ def _command(ranks: int, names: list[str]) -> list[str]:
 
 def _run(ranks: int, names: list[str]) -> list[str]:
     done = subprocess.run(
-        _command(ranks, names), capture_output=True, text=True, timeout=_LIMIT_S, check=True
+        _command(ranks, names), capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
     return done.stdout.split()
 

@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 import torch_mcast
 
+from .limits import LIMIT_S
 from .world import World
 
 # What clocks may be apart: torch.profiler converts the processor's counter, we the kernel's monotonic clock.
@@ -78,8 +79,9 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 JOB = """
-import glob, os, signal, sys, time
+import glob, os, signal, sys
 import torch, torch.distributed as dist
+from tests.limits import until
 from torch_mcast import dump_trace
 
 called = []
@@ -99,10 +101,8 @@ if "fork" in sys.argv:
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 else:
     os.kill(os.getpid(), signal.SIGUSR2)
-    for _ in range(6000):
-        if written() or "after" in sys.argv or os.environ["MCAST_TRACE"] == "off":
-            break
-        time.sleep(0.01)
+    if "after" not in sys.argv:
+        until(written, "a trace")
 print("called", *called)
 print("trace", written())
 dist.destroy_process_group()
@@ -116,7 +116,7 @@ def job(tmp_path: Path, *words: str, trace: str | None = None) -> tuple[int, lis
         env={**os.environ, "MCAST_TRACE": trace or str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=LIMIT_S,
         check=False,
     )
     return ended.returncode, ended.stdout.splitlines()

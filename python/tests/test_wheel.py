@@ -15,8 +15,9 @@ import torch
 
 import torch_mcast
 
+from .limits import LIMIT_S
+
 PYTHON_FOLDER = Path(__file__).resolve().parents[1]
-LIMIT_S = 600  # for one process: a cold cache of Go's compiles all of the module
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 

@@ -34,11 +34,13 @@ os.environ["WORLD_SIZE"] = sys.argv[1] if __name__ == "__main__" else os.environ
 from torch.testing._internal import common_distributed  # noqa: E402
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
 
+from .limits import LIMIT_S  # noqa: E402
+
 os.environ["BACKEND"] = NAME
 suite: Any = distributed_test
 suite.BACKEND = NAME
-common_distributed.TIMEOUT_DEFAULT = 60  # seconds of a test; torch's 300 would outlast CI
-suite.Barrier.sync.__func__.__defaults__ = (None, 60)  # torch's 10 s are few on a machine that is busy
+common_distributed.TIMEOUT_DEFAULT = int(LIMIT_S)  # seconds of a test
+suite.Barrier.sync.__func__.__defaults__ = (None, LIMIT_S)  # torch's 10 s are few on a machine that is busy
 
 # Said of all backends but MPI, of which torch's all_to_all on a CPU was once; gloo has had it for years.
 _SAID_OF_GLOO = ("Only MPI supports CPU all_to_all_single", "Only MPI supports all_to_all")

@@ -12,11 +12,10 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
-TIMEOUT = timedelta(seconds=60)
+from .limits import LIMIT, LIMIT_S
 
 
 class TaskError(AssertionError):
@@ -50,15 +49,15 @@ class World:
         for pipe in self.pipes:
             pipe.send((task, args))
 
-    def collect(self, ranks: list[int] | None = None, timeout: float = 150) -> list[Any]:
+    def collect(self, ranks: list[int] | None = None) -> list[Any]:
         """Return what the task returned on each of the ranks; raise the first failure."""
         results: list[Any] = []
         failures: list[str] = []
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + LIMIT_S
         for rank in range(self.size) if ranks is None else ranks:
             try:
                 if not self.pipes[rank].poll(max(0.0, deadline - time.monotonic())):
-                    failures.append(f"rank {rank}: no answer after {timeout} s")
+                    failures.append(f"rank {rank}: no answer after {LIMIT_S:g} s")
                     continue
                 ok, value = self.pipes[rank].recv()
             except EOFError:
@@ -78,12 +77,16 @@ class World:
     def close(self) -> None:
         for pipe in self.pipes:
             pipe.close()
-        for process in self.processes:
-            process.join(20)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        stuck = []
+        for rank, process in enumerate(self.processes):
+            if not self.broken:
+                process.join(LIMIT_S)
+                if process.is_alive():
+                    stuck.append(rank)
+            process.kill()
+            process.join()
         shutil.rmtree(self.scratch)
+        assert not stuck, f"ranks {stuck} did not end"
 
 
 def _serve(rank: int, size: int, backend: str, scratch: str, env: dict[str, str], pipe: Connection) -> None:
@@ -95,7 +98,7 @@ def _serve(rank: int, size: int, backend: str, scratch: str, env: dict[str, str]
 
     torch.set_num_threads(1)
     dist.init_process_group(
-        backend, store=FileStore(f"{scratch}/store", size), rank=rank, world_size=size, timeout=TIMEOUT
+        backend, store=FileStore(f"{scratch}/store", size), rank=rank, world_size=size, timeout=LIMIT
     )
     while True:
         try:
