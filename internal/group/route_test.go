@@ -295,7 +295,7 @@ func TestReasonsToGoDirectly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := worldOf(t, 3, func(r int, s *config.Settings) {
-				s.SwitchTimeout = 5 * time.Second
+				s.SwitchTimeout = short
 				c.change(r, s)
 			})
 			stream(t, g, 4, 10, -1, nil)

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(hostEnv); role != "" {
 		os.Exit(playHost(role))
 	}
-	systest.Beside(10) // most of those that may wait
+	systest.Beside(8) // most of those that may wait
 	os.Exit(m.Run())
 }
 

@@ -140,7 +140,7 @@ func TestStatsAndInfo(t *testing.T) {
 		require.Equal(t, []any{1 - g.Rank(), "127.0.0.1"}, []any{p.Rank, p.Address})
 		require.NotEmpty(t, p.Host)
 		require.Greater(t, p.PacketBytes, 1280)
-		require.Zero(t, p.Lost)
+		require.Less(t, p.Lost, 1.0, "the queues of who gets no core may overflow")
 		require.Positive(t, p.RoundTrip)
 		return err
 	}))
