@@ -20,7 +20,7 @@ import (
 )
 
 // recorded returns what ranks of a testbed counted while a trouble was planted (internal/lab/testbed/troubles), mostly
-// at rank 2; made anew each time.
+// at rank 2. `go test -tags links ./internal/lab/testbed/troubles -run TestRecord -args -record` records anew.
 func recorded(t *testing.T) map[string]*Job {
 	text, err := os.ReadFile("testdata/recorded.ndjson")
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ type Process[T any] struct {
 const suffix = ".sock"
 
 // patience is how long a reader may take, and a process to answer.
-const patience = 2 * time.Second
+var patience = 2 * time.Second
 
 // Directory is where processes of a user have their sockets unless another place is set. It is in /tmp:
 // XDG_RUNTIME_DIR and /dev/shm are emptied when the user logs out, and jobs go on.

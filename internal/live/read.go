@@ -31,6 +31,10 @@ func Directories() []string {
 // Read returns the pages of all processes that publish in some directories, and why others could not be read. Those
 // that have died are none.
 func Read[T any](directories []string) (pages []Process[T], errs []error) {
+	return readAll[T](patience, directories)
+}
+
+func readAll[T any](within time.Duration, directories []string) (pages []Process[T], errs []error) {
 	var paths []string
 	for _, d := range directories {
 		found, err := filepath.Glob(filepath.Join(d, "*"+suffix))
@@ -48,7 +52,7 @@ func Read[T any](directories []string) (pages []Process[T], errs []error) {
 	all.SetLimit(atOnce)
 	for i, path := range paths {
 		all.Go(func() error {
-			outcomes[i].page, outcomes[i].err = read[T](path)
+			outcomes[i].page, outcomes[i].err = read[T](within, path)
 			return nil
 		})
 	}
@@ -65,13 +69,13 @@ func Read[T any](directories []string) (pages []Process[T], errs []error) {
 }
 
 // read asks one process.
-func read[T any](path string) (page Process[T], err error) {
-	c, err := net.DialTimeout("unix", path, patience)
+func read[T any](within time.Duration, path string) (page Process[T], err error) {
+	c, err := net.DialTimeout("unix", path, within)
 	if err != nil {
 		return page, err
 	}
 	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
 		return page, err
 	}
 	pid, err := peer(c)

@@ -22,11 +22,12 @@ import (
 const RanksPath = "/ranks"
 
 const (
-	port        = "9464"          // of `mcast metrics`, unless another is named
-	fetchWithin = 5 * time.Second // what a host may take
-	mostAsked   = 64              // hosts at a time: with a secret each takes cryptography, within that time
-	mostOfAHost = 64 << 20        // bytes
+	port        = "9464"   // of `mcast metrics`, unless another is named
+	mostAsked   = 64       // hosts at a time: with a secret each takes cryptography, within that time
+	mostOfAHost = 64 << 20 // bytes
 )
+
+var fetchWithin = 5 * time.Second // what a host may take
 
 // ranksOf is what is served there.
 type ranksOf struct {

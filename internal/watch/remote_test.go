@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,7 +15,13 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
+
+func TestMain(m *testing.M) {
+	switchWithin, fetchWithin = systest.Limit, systest.Limit
+	os.Exit(m.Run())
+}
 
 func TestWithPort(t *testing.T) {
 	for host, want := range map[string]string{

@@ -15,10 +15,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-const (
-	switchPatience = 2 * time.Second
-	mostMetrics    = 4 << 20 // bytes of a switch's metrics; it has some kilobytes a worker
-)
+const mostMetrics = 4 << 20 // bytes of a switch's metrics; it has some kilobytes a worker
+
+var switchWithin = 2 * time.Second // what a switch may take
 
 // Switch is what the metrics of a switch say at a moment.
 type Switch struct {
@@ -47,7 +46,7 @@ func (r *Remote) Switches(addresses []string) []Switch {
 
 func (r *Remote) lookAtSwitch(at string) Switch {
 	s := Switch{At: at, when: time.Now(), total: map[string]float64{}}
-	ctx, cancel := context.WithTimeout(context.Background(), switchPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), switchWithin)
 	defer cancel()
 	answer, err := r.get(ctx, at, "/metrics")
 	if err != nil {

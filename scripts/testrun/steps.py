@@ -10,6 +10,13 @@ from .run import Step
 PURE = tuple((Path(__file__).parent / "pure.txt").read_text().split())
 # Under the detector these take minutes that find nothing more.
 SHORT_RACE = ("./internal/lab/sim/search", "./internal/lab/testbed/faults")
+# Those with files named links_test.go.
+LINKS = (
+    "./internal/doctor",
+    "./internal/lab/testbed/diagnosis",
+    "./internal/lab/testbed/faults",
+    "./internal/lab/testbed/troubles",
+)
 _GO = ("-vet=off", "-timeout=90m")
 
 STEPS = {
@@ -51,6 +58,14 @@ STEPS = {
     "conformance": Step(
         "NCCL's view of the library, sanitizers, mutants, hostile peers", "plain", ("scripts/conformance",)
     ),
+    "links": Step(
+        "doctor, troubles and faults on real links of a testbed, one package after another",
+        "go",
+        ("-tags=links", "-p=1", "-count=1", *_GO, *LINKS),
+    ),
+    "gpu-kit": Step(
+        "the folder for a machine with a GPU", "plain", ("make", "--no-print-directory", "gpu-kit")
+    ),
     "rdma": Step("tests over RDMA devices, in a guest with soft-RoCE", "plain", ("scripts/rdma-test",)),
     "python-more": Step(
         "torch's own suite, NCCL, CUDA tensors, launchers, demo",
@@ -72,7 +87,7 @@ TIERS: dict[str, list[list[list[str]]]] = {
     "quick": [[["go-short"]]],
     "test": [[["go"], ["python"]]],
     "rest": [
-        [["rdma"]],  # emulated: it has the processors for itself
+        [["links", "rdma"]],  # what judges networks, and what is emulated, have the processors for themselves
         [
             ["race", "race-short", "pure", "world"],
             ["check", "check-py", "docs", "conformance", "python-more"],

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -13,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults/worker"
+	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 var update = flag.Bool("update", false, "write docs/FAULTS.md again")
@@ -147,49 +148,57 @@ func program(t *testing.T) string {
 	return path
 }
 
-// Every row that is quick is kept, and nothing is left of it.
-func TestQuickRows(t *testing.T) {
+// Rows of deaths and errors that nobody needs a clock to see are kept, however long it takes, and nothing is left of
+// them. With the build tag links all quick rows are held to their bounds.
+func TestRowsWithoutAClock(t *testing.T) {
 	var text bytes.Buffer
-	_, err := Run(t.Context(), Options{Quick: true, Slack: 3 * time.Second, Mcast: program(t), Text: &text})
+	_, err := Run(t.Context(), Options{Only: []string{"shm/killed", "shm/aborts", "shm/closes-early", "shm/disagrees", "udp/killed"},
+		Slack: systest.Limit, Mcast: program(t), Text: &text})
 	t.Log("\n" + text.String())
 	require.NoError(t, err)
 	requireNoBed(t)
 }
 
-// A row that promises what does not happen is found out, whatever it promises.
-func TestABrokenRowIsFoundOut(t *testing.T) {
-	saved := All
-	defer func() { All = saved }()
-	var wants []string
-	broken := func(want string, change func(*Row)) {
-		r := saved[slices.IndexFunc(saved, func(r Row) bool { return r.ID == "shm/killed" })]
-		r.ID = fmt.Sprint("shm/broken-", len(wants))
-		change(&r)
-		wants, All = append(wants, want), append(All, r)
+// What ranks have said is held to what the row says.
+func TestCompare(t *testing.T) {
+	told := func(text string) said { return said{joined: true, failed: &worker.Line{Op: "allreduce", Error: text}} }
+	closed := said{joined: true, closed: &worker.Line{}}
+	lost, well := Row{Ends: Errors, Says: []string{"rank 2 is lost|rank 2 has left"}, Fails: []int{2}, Bound: AtOnce}, Row{Ends: Succeeds, Bound: AtOnce}
+	all := func(s said) []said { return slices.Repeat([]said{s}, ranksOfAJob) }
+	but := func(s []said, rank int, with said) []said { s[rank] = with; return s }
+	for name, c := range map[string]struct {
+		row  Row
+		said []said
+		took float64
+		hung error
+		want string // empty: the row is kept
+	}{
+		"all are told":              {lost, all(told("rank 2 is lost")), 1, nil, ""},
+		"in other words":            {lost, all(told("rank 2 has left")), 1, nil, ""},
+		"all but the lost one":      {lost, but(all(told("rank 2 is lost")), 2, said{}), 1, nil, ""},
+		"of another rank":           {lost, but(all(told("rank 2 is lost")), 1, told("rank 3 is lost")), 1, nil, `the error of rank 1 does not say "rank 2 is lost|rank 2 has left"`},
+		"one is told nothing":       {lost, but(all(told("rank 2 is lost")), 0, said{}), 1, nil, "rank 0 was told nothing"},
+		"too late":                  {lost, all(told("rank 2 is lost")), 2.1, nil, "it took 2.1 s, and not at most 2s"},
+		"one hangs, which was said": {lost, but(all(told("rank 2 is lost")), 0, said{}), 99, errHang, ""},
+		"all close":                 {well, all(closed), 1, nil, ""},
+		"one fails":                 {well, but(all(closed), 3, told("no memory")), 1, nil, "rank 3 failed: allreduce: no memory"},
+		"one does not close":        {well, but(all(closed), 3, said{joined: true}), 1, nil, "rank 3 has not closed"},
+		"one closes badly":          {well, but(all(closed), 3, said{closed: &worker.Line{Error: "busy"}}), 1, nil, "rank 3 could not close well: busy"},
+		"a wrong element":           {well, but(all(closed), 3, said{closed: &worker.Line{}, wrong: 1}), 1, nil, "rank 3 has 1 wrong elements"},
+		"descriptors":               {well, but(all(closed), 3, said{closed: &worker.Line{Descriptors: 2}}), 1, nil, "rank 3 has left 2 descriptors open"},
+		"a warning":                 {Row{Ends: Succeeds, Bound: AtOnce, Warns: []string{"a flood"}}, but(all(closed), 0, said{closed: &worker.Line{}, notes: []string{"a flood of 3"}}), 1, nil, ""},
+		"no warning":                {Row{Ends: Succeeds, Bound: AtOnce, Warns: []string{"a flood"}}, all(closed), 1, nil, `no rank warned of "a flood"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := trial{Scene: &Scene{row: &c.row, run: &launch.Run{}, ranks: &ranks{all: c.said}}, outcome: Outcome{Took: c.took}}
+			tr.compare(c.hung)
+			if c.want == "" {
+				require.Empty(t, tr.why)
+				return
+			}
+			require.Contains(t, strings.Join(tr.why, "; "), c.want)
+		})
 	}
-	All = nil
-	broken("rank 0 failed: ", func(r *Row) { r.Ends, r.Says = Succeeds, nil })
-	broken(`does not say "rank 3 is lost"`, func(r *Row) { r.Says = []string{"rank 3 is lost"} })
-	broken("ranks [2] have not been told", func(r *Row) { r.Fails = nil })
-	broken(`no rank warned of "a flood"`, func(r *Row) { r.Warns = []string{"a flood"} })
-	broken("s, and not at most 1ns", func(r *Row) { r.Bound = Bound{Plus: 1} })
-	broken("ranks [0 1 3] have not been told", func(r *Row) { r.job.during = lasts(0) })
-	broken("it could not be tried: ", func(r *Row) { r.job.during = link(func(*Scene) string { return "nowhere" }, false) })
-	broken("rank 0 failed: ", func(r *Row) { r.Ends, r.Says = Succeeds, nil })
-	var out bytes.Buffer
-	outcomes, err := Run(t.Context(), Options{Mcast: program(t), JSON: &out, Patience: 2 * time.Second})
-	require.ErrorIs(t, err, ErrBroken)
-	require.Len(t, outcomes, len(wants))
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 1+len(wants), "the machine and the trials")
-	for i, want := range wants {
-		require.ErrorContains(t, err, All[i].ID)
-		var read Outcome
-		require.NoError(t, json.Unmarshal([]byte(lines[1+i]), &read))
-		require.False(t, read.Kept)
-		require.Contains(t, strings.Join(read.Why, "; "), want)
-	}
-	requireNoBed(t)
 }
 
 func requireNoBed(t *testing.T) {

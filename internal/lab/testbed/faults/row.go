@@ -72,7 +72,7 @@ type Row struct {
 	// Test is what holds the row where no testbed is needed; empty: `mcast testbed faults --only
 	// ID`.
 	Test string
-	// Quick rows run with every change; all of them in a soak.
+	// Quick rows run with the build tag links; all of them in a soak.
 	Quick bool
 	// Shortfall says why the row is not kept today; empty: it is.
 	Shortfall string

@@ -22,9 +22,10 @@ import (
 // Options say which rows to try, and how.
 type Options struct {
 	Only   []string // patterns of IDs, such as udp/*; none: all rows
-	Quick  bool     // only those that run with every change
+	Quick  bool     // only those that are
 	Repeat int      // how often each; 0: once
-	// Slack is what a busy machine may add to a bound.
+	// Slack is what a busy machine may add to a bound. Limits of the job that a row is not about are
+	// longer by it, so that it does not meet them.
 	Slack time.Duration
 	// Patience is for how much longer than that a job is watched, to tell one that is late from one
 	// that hangs; 0: 8 s.

@@ -112,7 +112,13 @@ func (t *trial) start(mcast string, counts []int) (err error) {
 	if err != nil {
 		return err
 	}
-	env := []string{"MCAST_TIMEOUT=" + t.row.timeout().String(), "MCAST_JOIN_TIMEOUT=" + joinTimeout.String(), "MCAST_SWITCH_TIMEOUT=" + switchTimeout.String()}
+	env := []string{"MCAST_SWITCH_TIMEOUT=" + switchTimeout.String()}
+	for name, limit := range map[string]time.Duration{"MCAST_TIMEOUT": t.row.timeout(), "MCAST_JOIN_TIMEOUT": joinTimeout} {
+		if t.row.Bound.Of != name {
+			limit += t.slack
+		}
+		env = append(env, name+"="+limit.String())
+	}
 	t.began = time.Now()
 	t.run, err = launch.Start(t.ctx, t.tb, launch.Job{
 		Command: []string{mcast, "testbed", "fault-worker", string(text)}, Env: append(env, j.env...), Counts: counts,
@@ -138,7 +144,7 @@ func (t *trial) watch() error {
 	j := &t.row.job
 	t.over = t.began
 	if j.during != nil {
-		if err := t.until("begun", time.Now().Add(beginTime), func(all []said) bool {
+		if err := t.until("begun", time.Now().Add(beginTime+t.slack), func(all []said) bool {
 			return each(all, func(_ int, s *said) bool { return s.joined && (j.early || s.round > 0) })
 		}); err != nil {
 			return err
@@ -162,7 +168,7 @@ func (t *trial) watch() error {
 func (t *trial) acts() error {
 	for _, a := range t.row.job.acts {
 		var at time.Time
-		if err := t.until("come to "+a.Do, time.Now().Add(beginTime), func(all []said) bool {
+		if err := t.until("come to "+a.Do, time.Now().Add(beginTime+t.slack), func(all []said) bool {
 			at = all[a.Rank].acted
 			return !at.IsZero()
 		}); err != nil {
