@@ -34,7 +34,7 @@ var table = []Variable{
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
-		"How long a rank may be stopped, starved or cut off before it counts as lost: until then only the kernel's word that its process has ended does, and time does not count in which the rank that watches did not run itself. A path on which data for which the peer has room are not acknowledged counts as broken after half as long again. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s does not do on a network that may lose a request twice."),
+		"How long a rank may be stopped, starved or cut off before it counts as lost. Sooner only the kernel's word that its process has ended counts, and time in which the rank that waits did not run itself never does. A path on which data for which the peer has room are not acknowledged counts as broken after half as long again. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s does not do on a network that may lose a request twice."),
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed; time does not count in which it does not run itself."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),

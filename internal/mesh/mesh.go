@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 )
 
@@ -81,7 +82,7 @@ type edge struct {
 	peer  int
 	conn  net.Conn
 	heard atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
-	mu    sync.Mutex                // one writer at a time
+	turn  chan struct{}             // one writer at a time has put something in; a Mutex would stop virtual time
 }
 
 func (e *edge) hear() {
@@ -112,7 +113,7 @@ func New(
 // Add gives the mesh the connection to a neighbour that it does not have one to yet. Until all are
 // there nothing but a fault is passed on, which whoever comes later gets at once.
 func (m *Mesh) Add(peer int, c net.Conn) {
-	e := &edge{peer: peer, conn: c}
+	e := &edge{peer: peer, conn: c, turn: make(chan struct{}, 1)}
 	e.hear()
 	m.mu.Lock()
 	first := m.first
@@ -184,8 +185,10 @@ func (m *Mesh) Lost(rank int, err error) {
 	m.wg.Add(1) // under the lock: Close waits only once closing is set
 	go func() {
 		defer m.wg.Done()
+		reason := make(chan struct{})
+		defer owntime.AfterFunc(grace, func() { close(reason) }).Stop()
 		select {
-		case <-time.After(grace):
+		case <-reason:
 		case <-m.stop:
 			return
 		}
@@ -208,7 +211,8 @@ func (m *Mesh) Err() error {
 	return m.first
 }
 
-// Silent returns the neighbour that has been silent for longest, if it has missed two beats. It may not be dead yet; where time is over it is the one that was waited for.
+// Silent returns the neighbour that has been silent for longest, if it has missed two beats. It may
+// not be dead yet; where time is over it is the one that was waited for.
 func (m *Mesh) Silent() (rank int, ok bool) {
 	most := m.timeout / 3
 	for _, e := range m.neighbours() {
@@ -333,8 +337,8 @@ func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error 
 	b[0], b[1] = kind, round
 	binary.BigEndian.PutUint16(b[2:], uint16(rank))
 	binary.BigEndian.PutUint32(b[4:], uint32(len(payload)))
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
 	_, err := e.conn.Write(append(b, payload...))
 	return err
 }

@@ -54,8 +54,8 @@ type Options struct {
 	// Encrypt has what ranks multicast encrypted (MCAST_ENCRYPT), which takes a Secret. Memory that ranks of a host
 	// share is not, and what goes to a switch is not.
 	Encrypt bool
-	// Timeout is how long a rank may give no sign of life, or a path acknowledge no data, from 100ms
-	// to 1h (MCAST_TIMEOUT); 0: 30s.
+	// Timeout is how long a rank may be stopped, starved or cut off before it counts as lost, from 100ms
+	// to 1h (MCAST_TIMEOUT); 0: 30s. A path that acknowledges no data is broken after half as long again.
 	Timeout time.Duration
 	// JoinTimeout is how long the ranks wait for each other when they join, from 100ms to 24h
 	// (MCAST_JOIN_TIMEOUT); 0: 5m. A ctx may end it earlier.
