@@ -98,7 +98,7 @@ func TestTinyDatagrams(t *testing.T) {
 func TestAMemberThatNeverAnswers(t *testing.T) {
 	systest.Waits(t)
 	t.Parallel()
-	s := start(t, Config{JoinTimeout: handshake / 2}) // or the handshake would end it
+	s := start(t, Config{JoinTimeout: handshake / 2}) // before the handshake is over
 	c := come(t, s)
 	c.ask(t, session.Request{Job: 1, Ranks: 2})
 	_, err := c.Read(make([]byte, 1))
