@@ -58,7 +58,7 @@ func TestAHostComesAgain(t *testing.T) {
 			assert.NoError(t, conn.Close())
 		}
 	}()
-	take(t, Options{Meet: at.Addr().String(), Hosts: 2, Wait: systest.Limit}, hostOn(1))
+	take(t.Context(), t, Options{Meet: at.Addr().String(), Hosts: 2, Wait: systest.Limit}, hostOn(1))
 	require.NoError(t, at.Close())
 	require.Equal(t, <-visits, <-visits)
 }

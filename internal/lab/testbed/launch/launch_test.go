@@ -69,15 +69,17 @@ func TestRanksAreToldWhatTorchrunTells(t *testing.T) {
 func TestADeadRankEndsTheRun(t *testing.T) {
 	tb := up(t, 4, 1, 0)
 	mark := "MARK=" + t.Name() + tb.Name()
+	seen := filepath.Join(t.TempDir(), "seen")
 	run, err := launch.Start(t.Context(), tb, launch.Job{
 		// The others have a child, and one that has left their process group.
 		Command: []string{"sh", "-c", `echo rank $RANK
-			if [ $RANK = 2 ]; then sleep 0.5; seq 9999; echo out of luck >&2; exit 3; fi
+			if [ $RANK = 2 ]; then while [ ! -e ` + seen + ` ]; do sleep 0.01; done; seq 9999; echo out of luck >&2; exit 3; fi
 			setsid sleep 1000 & sleep 1000 & wait`},
 		Env: []string{mark},
 	})
 	require.NoError(t, err)
 	require.NotEmpty(t, marked(t, mark))
+	require.NoError(t, os.WriteFile(seen, nil, 0o600))
 	var dead *launch.DeadRankError
 	require.ErrorAs(t, run.Wait(), &dead)
 	require.Equal(t, 2, dead.Rank)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,34 @@ func Undisturbed(t testing.TB, try func() (wrong string)) {
 		t.Skip(disturbed)
 	}
 }
+
+// Wrong runs f, as a test runs, and returns what it found wrong.
+func Wrong(f func(t require.TestingT)) string {
+	r := &recorder{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(r)
+	}()
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.said, "\n")
+}
+
+// recorder notes what is wrong.
+type recorder struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) FailNow() { runtime.Goexit() }
 
 // machine is where tries are made.
 type machine struct {

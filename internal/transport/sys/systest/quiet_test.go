@@ -63,3 +63,15 @@ func TestDisturbed(t *testing.T) {
 		})
 	}
 }
+
+func TestWrong(t *testing.T) {
+	require.Empty(t, Wrong(func(t require.TestingT) { require.True(t, true) }))
+	said := Wrong(func(t require.TestingT) {
+		t.Errorf("one")
+		require.Fail(t, "two")
+		t.Errorf("never")
+	})
+	require.Contains(t, said, "one")
+	require.Contains(t, said, "two")
+	require.NotContains(t, said, "never")
+}
