@@ -10,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 import torch
@@ -19,14 +20,24 @@ from torch._C._distributed_c10d import TCPStore
 
 from .limits import LIMIT_S
 
+Test = TypeVar("Test", bound=Callable[..., None])
+
 # Taken from the environment: the library warns of settings that it does not know.
 RUNNER = os.environ.pop("MCAST_TORCH_CUDA", "")
 
-needs_cuda = pytest.mark.skipif(
+_without_cuda = pytest.mark.skipif(
     not RUNNER and not torch.cuda.is_available(),
     reason="no CUDA device, and MCAST_TORCH_CUDA is not set: it names a program that does without one "
     "(CONTRIBUTING.md)",
 )
+
+
+def needs_cuda(test: Test) -> Test:
+    """Have a test run where there are CUDA tensors, and in `make test-all`."""
+    marked: Test = pytest.mark.more(_without_cuda(test))
+    return marked
+
+
 
 
 class Ended(NamedTuple):

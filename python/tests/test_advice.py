@@ -7,9 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
 
 import advice
+
+pytestmark = pytest.mark.more
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

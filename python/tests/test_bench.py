@@ -49,6 +49,7 @@ def test_bad_arguments_are_named(argument: str, named: str, capsys: pytest.Captu
     assert named in capsys.readouterr().err
 
 
+@pytest.mark.more
 def test_a_small_run_end_to_end() -> None:
     command = [
         sys.executable,

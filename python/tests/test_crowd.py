@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsd
 import crowd
 import memory
 
+pytestmark = pytest.mark.more
+
 
 def row(way: str, step_s: float, weights: str, mib: int) -> dict[str, Any]:
     """Return a row of 2 x 2 ranks of which each held so many MiB more at most, half of them shared."""

@@ -94,6 +94,7 @@ def has_ipv6() -> bool:
     return True
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not has_ipv6(), reason="torch's debug server needs IPv6, which this kernel has not")
 def test_the_debug_server_has_our_page() -> None:
     with held() as where, held() as store:

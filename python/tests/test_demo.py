@@ -24,6 +24,8 @@ import report
 
 from .limits import LIMIT_S
 
+pytestmark = pytest.mark.more
+
 
 def test_data_is_real_text_and_the_same_every_time() -> None:
     train, held_out = data.load()

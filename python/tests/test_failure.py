@@ -150,7 +150,14 @@ def started(size: int, script: str, *args: str) -> Iterator[list[subprocess.Pope
             process.communicate()
 
 
-@pytest.mark.parametrize("ending", ["sys.exit(1)", "dist.destroy_process_group()", "group.abort()"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "sys.exit(1)",
+        pytest.param("dist.destroy_process_group()", marks=pytest.mark.more),
+        pytest.param("group.abort()", marks=pytest.mark.more),
+    ],
+)
 def test_a_rank_that_ends_ends_what_others_do_with_it_over_gloo(ending: str) -> None:
     script = """
         import socket, sys, torch, torch.distributed as dist, torch_mcast.group

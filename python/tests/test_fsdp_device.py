@@ -77,6 +77,7 @@ def test_where_collectives_run() -> None:
         }
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not RUNNER, reason="MCAST_TORCH_CUDA is not set: a GPU adds in an order of its own")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces")
 @pytest.mark.parametrize(("way", "seed"), [("shm", 1), ("udp", 2), ("switch", 3), ("nodes", 5)])

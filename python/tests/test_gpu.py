@@ -23,6 +23,8 @@ import rows
 from .cuda_ranks import RUNNER
 from .limits import LIMIT_S
 
+pytestmark = pytest.mark.more
+
 # Lines as NCCL 2.27 and 2.30 write them.
 NETWORK = "vm:10:10 [0] NCCL INFO Using network {}\n"
 COLLNET = "vm:10:10 [0] NCCL INFO CollNet 00/1 : 0 [send] via COLLNET/{}/0\n"

@@ -112,6 +112,7 @@ def example(name: str, *args: str) -> str:
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces")
 
 
+@pytest.mark.more
 @needs_root
 def test_torchrun_starts_again_from_the_checkpoint() -> None:
     said = example("torchrun", "restart")
@@ -123,6 +124,7 @@ def test_torchrun_starts_again_from_the_checkpoint() -> None:
     assert "weights are gloo's" in said
 
 
+@pytest.mark.more
 @needs_root
 def test_mpirun_on_two_hosts() -> None:
     said = example("mpirun", "hosts")
@@ -130,6 +132,7 @@ def test_mpirun_on_two_hosts() -> None:
     assert "weights are gloo's" in said
 
 
+@pytest.mark.more
 def test_manifests_are_as_their_schemas_say(tmp_path: Path) -> None:
     said = example("kubernetes")
     for kind in ("PyTorchJob", "TrainJob", "TrainingRuntime", "JobSet"):

@@ -87,6 +87,7 @@ def complaints(log: str) -> list[str]:
     return [line for line in log.splitlines() if bad.search(line)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nccl_takes_the_plugin(version: str, tmp_path: Path) -> None:
     path = _lib.find()
@@ -101,6 +102,7 @@ def test_nccl_takes_the_plugin(version: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_missing_plugin_is_seen(version: str, tmp_path: Path) -> None:
     seen = nccl(version, "absent", tmp_path, tmp_path)
@@ -109,6 +111,7 @@ def test_a_missing_plugin_is_seen(version: str, tmp_path: Path) -> None:
     assert "Plugin name set by env to libnccl-net-mcast.so" not in seen.log
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_plugin_without_tables_is_seen(version: str, tmp_path: Path) -> None:
     library = tmp_path / "libnccl-net-bare.so"

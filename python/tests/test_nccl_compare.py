@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "ncc
 import compare
 import places
 
+pytestmark = pytest.mark.more
+
 RIG = """# NCCL 23007, 4 ranks, two communicators up in 0.44 s
      1048576      100.00      200.00      250.00      200.00      210.00                0.83        0
      4194304      400.50      800.00     1000.00      800.00      900.00                0.83        0

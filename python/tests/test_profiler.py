@@ -10,6 +10,8 @@ import pytest
 from .host import host
 from .test_plugin import TABLES
 
+pytestmark = pytest.mark.more
+
 # Profiler(version): the functions of its table. Event is a descriptor of v5, which v4's is but for its type.
 PROFILER = """
 import json, tempfile, time

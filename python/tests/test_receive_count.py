@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "rec
 
 import count
 
+pytestmark = pytest.mark.more
+
 ROOT = count.ROOT
 RESULTS = [json.loads(line) for line in (ROOT / "benchmarks/results/receive.ndjson").read_text().splitlines()]
 # Table I of Khalilov et al., SC24: instructions a completion on a RISC-V core of the DPA.

@@ -48,7 +48,15 @@ def the_same_with_shared_results(name: str) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(
-    "name", ["f32", "bf16 parameters", "checkpointed", "two forwards", "three ahead", "validated"]
+    "name",
+    [
+        "f32",
+        "bf16 parameters",
+        *(
+            pytest.param(name, marks=pytest.mark.more)
+            for name in ("checkpointed", "two forwards", "three ahead", "validated")
+        ),
+    ],
 )
 def test_fsdp_gathers_into_shared_memory(sharing: World, name: str) -> None:
     for in_shared, gathers, warnings in sharing.run(the_same_with_shared_results, name):
@@ -123,6 +131,7 @@ def waits_in_vain() -> str:
     return text
 
 
+@pytest.mark.more
 def test_a_wait_says_for_whom() -> None:
     world = World(4, MCAST_FABRIC="shm", MCAST_OUTPUTS=str(RING), GLOO_SOCKET_IFNAME="")
     try:
@@ -156,6 +165,7 @@ def resident(pages: int) -> tuple[int, int]:
     return rss, pss
 
 
+@pytest.mark.more
 def test_a_host_holds_a_result_once() -> None:
     world = World(4, MCAST_FABRIC="shm", MCAST_OUTPUTS="64MiB", GLOO_SOCKET_IFNAME="")
     try:

@@ -98,7 +98,7 @@ def trains(again: Any) -> list[list[float]]:
     return [p.flatten().tolist() for p in trained.parameters()]
 
 
-@pytest.mark.parametrize("again", [shrunk, made_anew])
+@pytest.mark.parametrize("again", [shrunk, pytest.param(made_anew, marks=pytest.mark.more)])
 def test_the_others_train_on(again: Any) -> None:
     world = World(4, MCAST_FABRIC="udp")
     survivors = [r for r in range(4) if r != LOST]

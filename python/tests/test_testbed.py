@@ -19,7 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MCAST = ROOT / "bin" / "mcast"
 HOSTS = 4
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces")
+pytestmark = [
+    pytest.mark.more,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
+]
 
 
 def mcast(*args: str) -> str:

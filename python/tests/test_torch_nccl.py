@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsd
 
 import node
 
+from .cuda_ranks import Test
 from .limits import until
 
 RUNNER = os.environ.get("MCAST_TORCH_NCCL", "")
@@ -40,12 +41,18 @@ LIBRARY = Path("/lib/libnccl-net-mcast.so")
 # order, over Socket as well (some 1e-7, and 3e-3 where gradients are bfloat16).
 F32, BF16 = 1e-5, 2e-2
 
-needs_rig = pytest.mark.skipif(
+_without_rig = pytest.mark.skipif(
     not RUNNER or not dist.is_nccl_available(),
     reason="MCAST_TORCH_NCCL is not set: it names a program that runs NCCL without a GPU (CONTRIBUTING.md)"
     if dist.is_nccl_available()
     else "this torch was built without nccl",
 )
+
+
+def needs_rig(test: Test) -> Test:
+    """Have a test run where there is such an NCCL, and in `make test-all`."""
+    marked: Test = pytest.mark.more(_without_rig(test))
+    return marked
 
 
 SEPARATE = hasattr(FSDPModule, "set_separate_reduce_scatter_group")  # torch 2.15

@@ -15,6 +15,8 @@ import torch
 
 from .limits import LIMIT_S
 
+pytestmark = pytest.mark.more
+
 DOCUMENT = Path(__file__).parents[2] / "docs/TORCH-SUITE.md"
 _TOGETHER = 2  # runs beside that of the few ranks: ranks mostly wait for each other
 _AGAIN = 10  # more than that are no accident

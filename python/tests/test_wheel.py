@@ -17,6 +17,8 @@ import torch_mcast
 
 from .limits import LIMIT_S
 
+pytestmark = pytest.mark.more
+
 PYTHON_FOLDER = Path(__file__).resolve().parents[1]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 

@@ -17,6 +17,9 @@ from typing import Any
 
 from .limits import LIMIT, LIMIT_S
 
+# What ranks import one by one otherwise; FSDP2 and profilers import dynamo when they begin.
+PRELOADED = ["pytest", "torch", "torch.distributed.fsdp", "torch._dynamo", "torch_mcast.fsdp"]
+
 
 class TaskError(AssertionError):
     """A task failed on a rank; the message holds its traceback."""
@@ -29,7 +32,7 @@ class World:
         self.size = size
         self.scratch = tempfile.mkdtemp(prefix="mcast-test-")
         context = mp.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed", "torch.distributed.fsdp"])
+        context.set_forkserver_preload(PRELOADED)
         self.pipes: list[Connection] = []
         self.processes = []
         for rank in range(size):

@@ -126,7 +126,7 @@ class Lane(threading.Thread):
     def _pytest(self, name: str, step: Step) -> None:
         report = self._out / f"{name}.ndjson"
         report.unlink(missing_ok=True)
-        order = ["-p", "random_order", "--random-order"] if self._shuffle else []
+        order = ["--random-order"] if self._shuffle else []
         command = [*step.command, *order, f"--report-log={report}", "-o", "console_output_style=classic"]
         self._board.begin(name, "tests")
         with (self._out / f"{name}.txt").open("w") as log:
