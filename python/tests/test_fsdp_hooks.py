@@ -6,6 +6,7 @@ import contextlib
 import copy
 import ctypes
 import io
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .situations import BLOCKS, batch, build, differ, gradients, local, trained
+from .situations import BLOCKS, batch, build, change_unseen, differ, gradients, local, trained
 from .world import World
 
 WIDTH = 256  # enough for a Reduce-Scatter to be in flight when the next hook runs
@@ -135,8 +136,10 @@ class Check(torch.autograd.Function):
 def raises(net: Any) -> None:
     late(net)
     with contextlib.suppress(ValueError):
-        net.blocks[0].register_forward_hook(lambda _, __, out: Check.apply(out))
-        net(batch(width=WIDTH)).sum().backward()
+        hook = net.blocks[0].register_forward_hook(lambda _, __, out: Check.apply(out))
+        loss = net(batch(width=WIDTH)).sum()
+        hook.remove()
+        loss.backward()
 
 
 def read_after_one_that_raised(net: Any) -> Result:
@@ -155,6 +158,47 @@ def stepped_after_one_that_raised(net: Any) -> Result:
     optimizer.step()
     net.reset_iter_state()
     return [local(p).clone() for p in net.parameters()]
+
+
+def trained_after_one_that_raised(net: Any) -> Result:
+    """FSDP2 goes on with what it has gathered and did not use; reset_iter_state() is what it asks for."""
+    raises(net)
+    change_unseen(net)
+    return trained(net, width=WIDTH)
+
+
+def trained_after_a_reset(net: Any) -> Result:
+    raises(net)
+    net.reset_iter_state()
+    change_unseen(net)
+    return trained(net, width=WIDTH)
+
+
+def accumulated(net: Any) -> Result:
+    seen: Result = []
+    for block in net.blocks:
+        block.register_full_backward_hook(lambda *_: seen.extend(gradients(net)))
+    for number in range(3):
+        net.set_requires_gradient_sync(number != 1)
+        net(batch(number, WIDTH).requires_grad_()).sum().backward()
+    return [*seen, *gradients(net)]
+
+
+def read_by_a_thread(net: Any) -> Result:
+    late(net)
+    weight, seen, go = net.blocks[3].linear.weight, [], threading.Event()
+
+    def read() -> None:
+        go.wait()
+        seen.append(local(weight.grad).clone())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    net.blocks[2].register_full_backward_hook(lambda *_: go.set())
+    net(batch(width=WIDTH)).sum().backward()
+    go.set()
+    thread.join()
+    return [*seen, *gradients(net)]
 
 
 def zeroed_after_one_that_raised(net: Any) -> Result:
@@ -185,6 +229,10 @@ SITUATIONS = [
     read_after_one_that_raised,
     clipped_after_one_that_raised,
     stepped_after_one_that_raised,
+    trained_after_one_that_raised,
+    trained_after_a_reset,
+    accumulated,
+    read_by_a_thread,
     zeroed_after_one_that_raised,
     dropped_after_one_that_raised,
 ]
