@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -28,7 +29,7 @@ type job struct {
 	encrypt      bool
 	name         string // for logs
 	sessions     int    // of the server's lock
-	timer        *time.Timer
+	timer        *owntime.Timer
 	offered      chan struct{} // closed when width is known
 	probed       chan struct{} // closed when a parent's sockets are not probed any more
 	over         chan struct{} // closed with err when the job ends
@@ -59,13 +60,13 @@ func jobName(p *session.Peer) string {
 
 // newJob opens the job that the first of its members asks for.
 func newJob(s *Server, key jobKey, p *session.Peer) *job {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.JoinTimeout)
+	ctx, cancel := owntime.WithTimeout(context.Background(), s.cfg.JoinTimeout, context.DeadlineExceeded)
 	j := &job{
 		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, encrypt: p.Encrypt, name: jobName(p),
 		offered: make(chan struct{}), probed: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
 		reserved: map[int]*session.Peer{}, reported: map[int]bool{},
 	}
-	j.timer = time.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
+	j.timer = owntime.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
 	if s.cfg.Parent == "" {
 		j.width = stripes(len(s.workers), p.Ranks)
 		close(j.offered)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +68,7 @@ func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 		}
 		a.result = result{comm, err}
 		close(a.done)
-		time.AfterFunc(a.opts.Timeout, a.abandon)
+		owntime.AfterFunc(a.opts.Timeout, a.abandon)
 	}()
 	return nil, nil
 }
