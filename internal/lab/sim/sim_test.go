@@ -14,22 +14,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
-
-// fastSeeds is the part of the soak that every test run does.
-func fastSeeds() uint64 {
-	if testing.Short() {
-		return 100
-	}
-	return 500
-}
 
 // TestSeeds runs random scenarios; mcast sim soak runs many more.
 func TestSeeds(t *testing.T) {
 	for part := range 4 {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(part + 1); seed <= fastSeeds(); seed += 4 {
+			for seed := uint64(part + 1); seed <= systest.Draw[uint64](100, 500); seed += 4 {
 				r := Run(seed)
 				require.NoError(t, r.Err, r.String())
 			}

@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // Every figure can be made, and has numbers, plots and claims.
 func TestFigures(t *testing.T) {
 	for _, f := range All {
-		if slow := f.Name == "gleam" || f.Name == "schedule" || f.Name == "appendix-b"; slow && testing.Short() {
-			continue // minutes under the race detector, which has nothing to find in one goroutine; make test runs them without
+		if slow := f.Name == "gleam" || f.Name == "schedule" || f.Name == "appendix-b"; slow && !systest.Long() {
+			continue // seconds each, and minutes under the race detector
 		}
 		t.Run(f.Name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -12,18 +12,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// few is how many seeds a test runs, with -short fewer.
-func few(seeds, short uint64) uint64 {
-	if testing.Short() {
-		return short
-	}
-	return seeds
-}
-
 func TestSeeds(t *testing.T) {
-	seeds := few(2000, 120)
+	seeds := systest.Draw[uint64](120, 2000)
 	var total Result
 	many, rooted, forged, late, full := 0, 0, 0, 0, 0
 	for seed := uint64(1); seed <= seeds; seed++ {
@@ -60,7 +53,7 @@ func TestSeeds(t *testing.T) {
 }
 
 func TestSeedReplays(t *testing.T) {
-	for seed := uint64(1); seed <= few(20, 5); seed++ {
+	for seed := uint64(1); seed <= systest.Draw[uint64](5, 20); seed++ {
 		a, b := Run(seed), Run(seed)
 		assert.Equal(t, a.Hash, b.Hash)
 		assert.Equal(t, a.Datagrams, b.Datagrams)
@@ -80,7 +73,7 @@ func clean(seed uint64) Scenario {
 // TestClean: where nothing is lost nothing is sent twice, and nobody waits for
 // a timer: not if old and forged datagrams come, nor if sockets have no room.
 func TestClean(t *testing.T) {
-	seeds := few(200, 12)
+	seeds := systest.Draw[uint64](12, 200)
 	for name, vary := range map[string]func(*Net){
 		"nothing else": func(*Net) {}, "late": func(n *Net) { n.Late = 0.2 },
 		"forged": func(n *Net) { n.Forge = 0.2 }, "full": func(n *Net) { n.Full = 0.3 },
@@ -132,7 +125,7 @@ func TestGapIsReported(t *testing.T) {
 				if kind == wire.Kept && queue > 0 {
 					continue // one message is all that a member may have unread: no other comes behind it
 				}
-				for seed := uint64(1); seed <= few(40, 4); seed++ {
+				for seed := uint64(1); seed <= systest.Draw[uint64](4, 40); seed++ {
 					s := stream(seed, tree, queue, chunks)
 					s.Terms.Cutoff = time.Hour
 					var first uint32
@@ -172,7 +165,7 @@ func TestGapIsReported(t *testing.T) {
 func TestPathsThatBreak(t *testing.T) {
 	for _, kind := range []wire.SlotKind{wire.Contribution, wire.Result} {
 		for _, tree := range []bool{false, true} {
-			for seed := uint64(1); seed <= few(20, 4); seed++ {
+			for seed := uint64(1); seed <= systest.Draw[uint64](4, 20); seed++ {
 				s := stream(seed, tree, 16, 50)
 				passed := int(seed * 37 % 200)
 				s.Net.Drop = func(h *wire.Slot, _ int) bool {
@@ -225,7 +218,7 @@ func TestCopiesDoNotMultiply(t *testing.T) {
 	for _, tree := range []bool{false, true} {
 		for _, dup := range []float64{0.01, 0.1, 0.3} {
 			var counts [2]Result
-			for seed := uint64(1); seed <= few(10, 2); seed++ {
+			for seed := uint64(1); seed <= systest.Draw[uint64](2, 10); seed++ {
 				for i, reorder := range []time.Duration{0, 20 * time.Microsecond} {
 					s := stream(seed, tree, 0, 200)
 					s.Terms.Cutoff, s.Terms.Reorder, s.Terms.Slots = 200*time.Microsecond, reorder, 16
@@ -249,7 +242,7 @@ func TestLossCosts(t *testing.T) {
 		for _, queue := range []int{0, 16} {
 			var total Result
 			lost, slots := map[wire.SlotKind]int{}, 0
-			for seed := uint64(1); seed <= few(5, 1); seed++ {
+			for seed := uint64(1); seed <= systest.Draw[uint64](1, 5); seed++ {
 				s := stream(seed, tree, queue, 500)
 				rng := rand.New(rand.NewPCG(seed, 3))
 				s.Net.Drop = func(h *wire.Slot, n int) bool {

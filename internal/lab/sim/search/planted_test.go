@@ -31,7 +31,8 @@ const (
 )
 
 // TestPlantedBugs builds the search with one bug at a time in internal/protocol/multicast, its driver
-// internal/engine or internal/protocol/innetwork, and requires that it finds each within a minute's seeds, and nothing in the same seeds without the bugs.
+// internal/engine or internal/protocol/innetwork, and requires that it finds each within a minute's seeds, and
+// nothing in the same seeds without the bugs. It plants one bug in thirty, and all of them if it is to be long.
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program for each bug; runs without -short")
@@ -42,7 +43,10 @@ func TestPlantedBugs(t *testing.T) {
 			t.Parallel()
 			var most atomic.Uint64 // seeds that a bug took
 			t.Run("bugs", func(t *testing.T) {
-				for _, b := range bugs {
+				for i, b := range bugs {
+					if i%systest.Draw(30, 1) != 0 {
+						continue
+					}
 					t.Run(b.name, func(t *testing.T) {
 						t.Parallel()
 						turns <- struct{}{}

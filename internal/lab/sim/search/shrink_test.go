@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // toy is a scenario whose run is a predicate.
@@ -186,10 +187,7 @@ func TestShrinkOfAScenario(t *testing.T) {
 // TestSmallerScenariosPass: no change makes of a good scenario one that fails
 // by itself, so that what is shrunk fails because of the protocol.
 func TestSmallerScenariosPass(t *testing.T) {
-	walks := 60
-	if testing.Short() {
-		walks = 8
-	}
+	walks := systest.Draw(8, 60)
 	t.Run("multicast", func(t *testing.T) { t.Parallel(); walk(t, Multicast, walks) })
 	t.Run("inc", func(t *testing.T) { t.Parallel(); walk(t, InNetwork, walks) })
 }

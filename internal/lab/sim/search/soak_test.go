@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestSoakDependsOnSeedsAlone: with any number of processors.
@@ -17,10 +19,7 @@ func TestSoakDependsOnSeedsAlone(t *testing.T) {
 }
 
 func sameOnAll[S any](t *testing.T, k *Kind[S]) {
-	limits := Limits{First: 1, Operations: 3000}
-	if testing.Short() {
-		limits.Operations = 300
-	}
+	limits := Limits{First: 1, Operations: systest.Draw(300, 3000)}
 	a, failed, err := k.Soak(limits, nil)
 	require.NoError(t, err)
 	require.Nil(t, failed)
