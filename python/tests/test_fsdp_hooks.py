@@ -9,11 +9,16 @@ import io
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import Work
+
+from torch_mcast.in_flight import Reduction
 
 from .situations import BLOCKS, batch, build, change_unseen, differ, gradients, local, trained
 from .world import World
@@ -257,3 +262,42 @@ def ordinary_afterwards() -> bool:
 
 def test_after_a_backward_gradients_are_ordinary_tensors(world: World) -> None:
     assert all(world.run(ordinary_afterwards))
+
+
+class InterruptedWork(Work):
+    """A work: ^C ends its first wait, the second one waits."""
+
+    def __init__(self, output: torch.Tensor) -> None:
+        super().__init__()
+        self.output = output
+        self.interrupts = 1
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        self.interrupts -= 1
+        if self.interrupts >= 0:
+            raise KeyboardInterrupt
+        self.output.fill_(1)
+        return True
+
+
+def test_a_wait_that_was_interrupted_is_not_the_end() -> None:
+    output = torch.zeros(3)
+    reduction = Reduction(InterruptedWork(output), output, lambda: None, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        reduction.wait()
+    reduction.wait()
+    assert output.tolist() == [1, 1, 1]
+
+
+class FailedWork(Work):
+    """A work that fails."""
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        raise RuntimeError("rank 3 is lost")
+
+
+def test_each_reader_hears_of_a_reduction_that_failed() -> None:
+    reduction = Reduction(FailedWork(), torch.zeros(3), lambda: None, lambda _: None)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="rank 3 is lost"):
+            reduction.wait()
