@@ -31,6 +31,7 @@ class Step:
     kind: str
     command: tuple[str, ...]
     without: tuple[str, ...] = ()  # Go packages to leave out
+    long: bool = False  # searches are whole, not a draw (systest.Long)
     nice: int = 0
 
 
@@ -66,7 +67,7 @@ class Lane(threading.Thread):
         log.write(f"$ {shlex.join(command)}\n")
         process = subprocess.Popen(
             command,
-            env=self._env,
+            env=self._env | ({"MCAST_TEST_LONG": "1"} if step.long else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -35,9 +35,10 @@ STEPS = {
     ),
     "docs": Step("the documents as a site", "plain", ("make", "--no-print-directory", "docs"), nice=10),
     "pure": Step(
-        "protocol and simulator, with invariants and checks of unsafe pointers",
+        "protocol and simulator, whole searches, with invariants and checks of unsafe pointers",
         "go",
         ("-tags=invariants", "-gcflags=./...=-d=checkptr", *_GO, *PURE),
+        long=True,
     ),
     "race": Step(
         "all other Go tests under the race detector",
