@@ -17,8 +17,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
+// patient is of ranks that are told of what happens long before MCAST_TIMEOUT is over.
 func patient(fabric string) func(*config.Settings) {
-	return func(s *config.Settings) { s.Fabric, s.Timeout = fabric, time.Minute }
+	return func(s *config.Settings) { s.Fabric, s.Timeout = fabric, time.Hour }
 }
 
 // faultsOf starts an operation on all ranks but one, then has that one do something, and returns
@@ -31,7 +32,6 @@ func faultsOf(t *testing.T, g []*Group, but int, start func(*Group) (*Work, erro
 			works[r], errs[r] = start(g[r])
 		}
 	}
-	began := time.Now()
 	do()
 	var faults []*Fault
 	for r, err := range errs {
@@ -39,11 +39,10 @@ func faultsOf(t *testing.T, g []*Group, but int, start func(*Group) (*Work, erro
 			continue
 		}
 		if err == nil { // not refused at once because the group had failed already
-			err = works[r].Wait(context.Background())
+			err = works[r].Wait(systest.Context(t))
 		}
 		faults = append(faults, asFault(t, err))
 	}
-	assert.Less(t, time.Since(began), systest.Limit)
 	return faults
 }
 
@@ -129,7 +128,7 @@ func TestLateClose(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		for late := range 3 {
 			g := assemble(t, 3, func(s *config.Settings) {
-				s.Fabric, s.Timeout = fabric, skewTimeout
+				s.Fabric, s.Timeout = fabric, short
 				if fabric == "udp" {
 					s.Loss = 0.3
 				}
@@ -145,11 +144,11 @@ func TestLateClose(t *testing.T) {
 						return err
 					}
 					if r == late {
-						time.Sleep(skew)
+						systest.Pause(skew)
 					}
 					return g[r].Close()
 				})
-				assert.Contains(t, said.String(), fmt.Sprintf("missing=\"rank %d\" waited=%v", late, skewTimeout), fabric)
+				assert.Contains(t, said.String(), fmt.Sprintf("missing=\"rank %d\" waited=%v", late, short), fabric)
 			})
 		}
 	}

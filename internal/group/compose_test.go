@@ -57,7 +57,7 @@ func (i idle) InFlight() int { return 0 }
 func (i idle) Sleep(most time.Duration) {
 	select {
 	case <-i:
-	case <-time.After(most):
+	case <-time.After(most): //nolint:forbidigo // a worker's Sleep ends by itself
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // refusing is a network in which one host refuses connections and the others never answer.
@@ -22,7 +23,7 @@ type refusing struct{ kernel }
 
 func (refusing) Dial(ctx context.Context, _, address string, _ Dialing) (net.Conn, error) {
 	if strings.HasPrefix(address, "10.0.0.2:") {
-		time.Sleep(time.Millisecond) // until the others wait
+		systest.Pause(time.Millisecond) // mostly until the others wait
 		return nil, unix.ECONNREFUSED
 	}
 	<-ctx.Done()
@@ -74,7 +75,7 @@ func TestWhoGivesUpSaysSo(t *testing.T) {
 		_, err := ranks[2].Join(ctx, blobs)
 		givesUp <- err
 	}()
-	time.Sleep(100 * time.Millisecond) // mostly they are connected by then; what follows holds anyhow
+	systest.Pause(100 * time.Millisecond) // mostly they are connected by then; what follows holds anyhow
 	cancel(errors.New("somebody pressed a key"))
 	require.ErrorContains(t, <-givesUp, "somebody pressed a key")
 	requireRank(t, 2, <-waits)

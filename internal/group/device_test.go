@@ -91,7 +91,7 @@ func TestCloseWaitsForTheDevice(t *testing.T) {
 		require.NoError(t, err)
 		barrier, err := g[r].InTurn(staging.Gather, g[r].StartBarrier)
 		require.NoError(t, err)
-		time.AfterFunc(20*time.Millisecond, func() { close(late) })
+		systest.Later(20*time.Millisecond, func() { close(late) })
 		require.NoError(t, barrier.WaitUntil(time.Time{}))
 		w.Release()
 		return g[r].Close()

@@ -13,6 +13,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
+// short is a limit of the product that a test waits for the end of. What else has to happen within it
+// does so on a machine that stands still for some seconds, too.
+const short = 10 * time.Second
+
 // waits is for a test that waits most of the time: it does so beside others, and not in the inner
 // loop.
 func waits(t *testing.T) {
@@ -33,7 +37,7 @@ func world(t testing.TB, p int, change func(*config.Settings)) []*Group {
 func openAll(t testing.TB, p int, change func(*config.Settings)) ([]*Endpoint, [][]byte) {
 	t.Helper()
 	s := config.Default()
-	s.Timeout = 30 * time.Second // on a busy machine, too
+	s.Timeout = systest.Limit
 	if change != nil {
 		change(&s)
 	}

@@ -85,7 +85,7 @@ func TestVerbsPull(t *testing.T) {
 	}
 }
 
-// TestVerbsPullKilled: a rank that is killed while all read from each other what links lose is named by the others, within MCAST_TIMEOUT.
+// TestVerbsPullKilled: a rank that is killed while all read from each other what links lose is named by the others.
 func TestVerbsPullKilled(t *testing.T) {
 	needDevices(t)
 	kids := startRanks(t, role{

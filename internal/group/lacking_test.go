@@ -32,7 +32,7 @@ func TestWhenThere(t *testing.T) {
 		v, err := whenThere(t.Context(), l, "a test", open)
 		require.NoError(t, err)
 		require.Equal(t, 7, v)
-		require.Less(t, time.Since(there), time.Second)
+		require.Less(t, time.Since(there), time.Second) //nolint:forbidigo // in a bubble
 		require.Equal(t, 1, strings.Count(said.String(), "waiting until it is there"), said.String())
 		require.Contains(t, said.String(), `for="a test" error="socket: too many open files"`)
 
@@ -41,7 +41,7 @@ func TestWhenThere(t *testing.T) {
 		require.Equal(t, wrong, err)
 
 		there = time.Now().Add(time.Hour)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, &TimeoutError{"MCAST_JOIN_TIMEOUT", time.Minute})
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, &TimeoutError{"MCAST_JOIN_TIMEOUT", time.Minute}) //nolint:forbidigo // in a bubble
 		defer cancel()
 		_, err = whenThere(ctx, l, "a test", open)
 		require.ErrorIs(t, err, unix.EMFILE)

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // onPath is a network on whose TCP connections somebody sits: he keeps what passes, and changes what he is told to.
@@ -125,7 +125,7 @@ func TestOnThePath(t *testing.T) {
 			eps, blobs := make([]*Endpoint, p), make([][]byte, p)
 			for r := range p {
 				s := config.Default()
-				s.Fabric, s.Timeout = "udp", 10*time.Second
+				s.Fabric, s.Timeout = "udp", systest.Limit
 				if protected {
 					s.Secret = secret
 				}

@@ -287,7 +287,7 @@ func TestJoinTimesOutAndNamesTheRank(t *testing.T) {
 // connection open that says nothing.
 func TestStrangers(t *testing.T) {
 	s := config.Default()
-	s.Timeout = time.Minute
+	s.Timeout = systest.Limit
 	eps, blobs := make([]*Endpoint, 2), make([][]byte, 2)
 	for r := range eps {
 		e, err := Open(Options{Rank: r, Size: 2, Settings: s})
@@ -320,15 +320,13 @@ func TestWaitHonoursItsContext(t *testing.T) {
 	recv := make([]byte, 16)
 	w, err := g[0].StartAllgather(make([]byte, 8), recv)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, w.Wait(ctx), context.DeadlineExceeded)
+	require.ErrorIs(t, w.Wait(systest.Ending(t, 20*time.Millisecond)), context.DeadlineExceeded)
 	for _, parent := range []func() (context.Context, context.CancelFunc){
 		func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
-		func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) },
+		func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, //nolint:forbidigo // it is cancelled before
 	} {
 		ctx, cancel := parent()
-		time.AfterFunc(20*time.Millisecond, cancel)
+		systest.Later(20*time.Millisecond, cancel)
 		waited := make(chan error, 1)
 		go func() { waited <- w.Wait(ctx) }()
 		err := systest.Receive(t, waited, "Wait goes on though its context is cancelled")
@@ -407,7 +405,7 @@ func TestRankDiesWhileJoining(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
 			s := config.Default()
-			s.Fabric, s.Timeout, s.JoinTimeout = fabric, time.Minute, time.Hour
+			s.Fabric, s.Timeout, s.JoinTimeout = fabric, systest.Limit, time.Hour
 			eps, blobs := make([]*Endpoint, 2), make([][]byte, 2)
 			for r := range eps {
 				e, err := Open(Options{Rank: r, Size: 2, Settings: s})

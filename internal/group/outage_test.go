@@ -66,9 +66,9 @@ func TestOutage(t *testing.T) {
 			for before := count(); count() == before; { // until some rank was sending when it began
 				over := make(chan error, 1)
 				go func() {
-					time.Sleep(20 * time.Millisecond)
+					systest.Pause(20 * time.Millisecond)
 					err := ip(c.take)
-					time.Sleep(200 * time.Millisecond)
+					systest.Pause(200 * time.Millisecond)
 					over <- errors.Join(err, ip(c.give))
 				}()
 				for len(over) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // ring sets the memory for results.
@@ -110,7 +111,7 @@ func TestOutputsWait(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "rank 1 holds the result")
 	require.ErrorContains(t, err, "MCAST_OUTPUTS")
-	time.AfterFunc(10*time.Millisecond, places[1][0].Release)
+	systest.Later(10*time.Millisecond, places[1][0].Release)
 	recv, err := third.Wait(time.Time{})
 	require.NoError(t, err)
 	require.Len(t, recv, p*n)
@@ -242,7 +243,7 @@ func TestOutputsOfTheDead(t *testing.T) {
 		}
 		return nil
 	})
-	time.AfterFunc(10*time.Millisecond, func() { _ = g[1].Abort("its script ended") })
+	systest.Later(10*time.Millisecond, func() { _ = g[1].Abort("its script ended") })
 	_, err := g[0].Reserve(n).Wait(time.Time{})
 	require.Equal(t, 1, asFault(t, err).Rank)
 	_ = g[0].Close()

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +35,7 @@ func TestRails(t *testing.T) {
 	waits(t)
 	for _, family := range []string{"4", "6"} {
 		t.Run("IPv"+family, func(t *testing.T) {
-			role := hostRole{Size: 2, Family: family, Timeout: 30 * time.Second, Interface: "v%[1]d,w%[1]d"}
+			role := hostRole{Size: 2, Family: family, Timeout: systest.Limit, Interface: "v%[1]d,w%[1]d"}
 			p := startRoles(t, role, func(h [2]*systest.Namespace) { systest.PlugAnother(t, h, 9000) })
 			for _, r := range p.reports(t) {
 				require.Empty(t, r.Error)
@@ -58,7 +57,7 @@ func TestRails(t *testing.T) {
 // TestRailWithoutMulticast: that one of two cables carries none is found at the join.
 func TestRailWithoutMulticast(t *testing.T) {
 	waits(t)
-	role := hostRole{Size: 2, Family: "4", Timeout: 30 * time.Second, Interface: "v%[1]d,w%[1]d"}
+	role := hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Interface: "v%[1]d,w%[1]d"}
 	p := startRoles(t, role, func(h [2]*systest.Namespace) {
 		systest.PlugAnother(t, h, 9000)
 		h[1].DropMulticastFrom(t, "w1")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -99,9 +100,7 @@ func TestRendezvousBeforeRankZero(t *testing.T) {
 }
 
 func TestRendezvousNamesWhoIsMissing(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	_, err := RendezvousOn(ctx, listen(t), 2, nil)
+	_, err := RendezvousOn(systest.Ending(t, time.Millisecond), listen(t), 2, nil)
 	require.ErrorContains(t, err, "rank 1 of 2 has not come")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 11 more of 20 have not come", absent(make([]net.Conn, 20)))
@@ -159,11 +158,12 @@ func comeTwice(t *testing.T, ln net.Listener, size, rank int) (<-chan error, str
 }
 
 func TestRendezvousWithoutRankZero(t *testing.T) {
-	waits(t)
 	nobody := systest.ReservePort(t).String()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	_, err := Rendezvous(ctx, nobody, 1, 2, nil)
+	var err error
+	systest.Longer(50*time.Millisecond, func(d time.Duration) bool { // until it was refused in time
+		_, err = Rendezvous(systest.Ending(t, d), nobody, 1, 2, nil)
+		return errors.Is(err, unix.ECONNREFUSED)
+	})
 	require.ErrorContains(t, err, "rank 1 of 2 got no answer from rank 0 at "+nobody)
 	require.ErrorContains(t, err, "refused")
 	requireRank(t, 0, err)
@@ -172,23 +172,26 @@ func TestRendezvousWithoutRankZero(t *testing.T) {
 
 // Ranks that began together run out of time together, and rank 0 knows why.
 func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
-	waits(t)
-	ln := listen(t)
-	addr := ln.Addr().String()
-	host, giveUp := context.WithCancelCause(t.Context())
-	ended := make(chan error)
-	go func() {
-		_, err := RendezvousOn(host, ln, 3, nil)
-		ended <- err
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	context.AfterFunc(ctx, func() { giveUp(errors.New("enough")) })
-	_, err := Rendezvous(ctx, addr, 1, 3, nil)
 	const want = "rendezvous: rank 2 of 3 has not come: enough"
+	var err, hosts error
+	systest.Longer(100*time.Millisecond, func(d time.Duration) bool { // until rank 1 has come in time
+		ln := listen(t)
+		addr := ln.Addr().String()
+		host, giveUp := context.WithCancelCause(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := RendezvousOn(host, ln, 3, nil)
+			ended <- err
+		}()
+		ctx := systest.Ending(t, d)
+		context.AfterFunc(ctx, func() { giveUp(errors.New("enough")) })
+		_, err = Rendezvous(ctx, addr, 1, 3, nil)
+		hosts = <-ended
+		return err.Error() == want
+	})
 	require.EqualError(t, err, want)
 	requireRank(t, 2, err)
-	require.EqualError(t, <-ended, want)
+	require.EqualError(t, hosts, want)
 }
 
 func TestRendezvousWhereNobodyAnswers(t *testing.T) {
@@ -198,13 +201,10 @@ func TestRendezvousWhereNobodyAnswers(t *testing.T) {
 	for _, with := range []string{"", secret} {
 		m, e := NewMeeting(0, with)
 		require.NoError(t, e)
-		err = nil
-		// On a busy machine the connection may take longer than the shortest of these.
-		for limit := 50 * time.Millisecond; limit < time.Minute && !errors.Is(err, errNoAnswer); limit *= 4 {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			_, err = m.Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
-			cancel()
-		}
+		systest.Longer(50*time.Millisecond, func(d time.Duration) bool { // until it was connected in time
+			_, err = m.Rendezvous(systest.Ending(t, d), ln.Addr().String(), 1, 2, nil)
+			return errors.Is(err, errNoAnswer)
+		})
 		require.ErrorContains(t, err, "(it listens, and has not answered)")
 		_, ok := RankOf(err)
 		require.False(t, ok, "it may be there and wait for others")
@@ -212,7 +212,7 @@ func TestRendezvousWhereNobodyAnswers(t *testing.T) {
 	}
 
 	ctx, give := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, give)
+	systest.Later(50*time.Millisecond, give)
 	_, err = Rendezvous(ctx, ln.Addr().String(), 1, 2, nil)
 	require.ErrorIs(t, err, context.Canceled)
 }

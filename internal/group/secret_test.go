@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -113,12 +112,13 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 
 // TestSlowProof: who takes longer over the proof of the secret than over a greeting in the clear is not turned away.
 func TestSlowProof(t *testing.T) {
+	waits(t)
 	eps, blobs := openAll(t, 2, withSecret)
 	a, err := newAgreement(eps[0].opts, blobs)
 	require.NoError(t, err)
 	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(eps[1].lobby.port())).String())
 	require.NoError(t, err)
-	time.Sleep(3 * acceptor.Plain / 2)
+	systest.Pause(3 * acceptor.Plain / 2)
 	_, err = greet(t.Context(), eps[0].lobby.identity, c, a, wire.PurposeMesh, 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())

@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(hostEnv); role != "" {
 		os.Exit(playHost(role))
 	}
+	systest.Beside(8) // most of those that may wait
 	os.Exit(m.Run())
 }
 
@@ -275,11 +276,20 @@ func startRanks(t *testing.T, proto role) []child {
 	return kids
 }
 
+// untilNamed is the MCAST_TIMEOUT of ranks of which one gets a signal: only one that is stopped is
+// named because of it. The others are noticed, and not waited for.
+func untilNamed(sig syscall.Signal) time.Duration {
+	if sig == syscall.SIGSTOP {
+		return short
+	}
+	return time.Hour
+}
+
 // TestSurvivorsNameTheRank kills, stops or cuts off one rank in the midst of
-// large operations. Every other rank must report it, by number, in time.
+// large operations. Every other rank must report it, by number.
 func TestSurvivorsNameTheRank(t *testing.T) {
 	waits(t)
-	const victim, size, timeout = 2, 4, 5 * time.Second
+	const victim, size = 2, 4
 	faults := map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP, "cut": syscall.SIGUSR1}
 	for _, fabric := range []string{"shm", "udp"} {
 		for _, call := range []string{"allgather", "reduce-scatter", "windows"} {
@@ -287,12 +297,9 @@ func TestSurvivorsNameTheRank(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", fabric, name, call), func(t *testing.T) {
 					t.Parallel()
 					before := shmFiles(t)
-					kids := startRanks(t, role{Size: size, Fabric: fabric, Timeout: timeout, Call: call})
+					kids := startRanks(t, role{Size: size, Fabric: fabric, Timeout: untilNamed(sig), Call: call})
 					require.NoError(t, kids[victim].cmd.Process.Signal(sig))
-					start := time.Now()
 					namedByAll(t, kids, victim)
-					// The bound is the configured one, with room for a busy machine to schedule the children.
-					assert.Less(t, time.Since(start), 5*timeout)
 					assert.Equal(t, before, shmFiles(t), "files left in /dev/shm")
 				})
 			}
@@ -309,7 +316,7 @@ func TestRankGoneThroughTheSwitch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := node(t, switchd.Config{})
-			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: 6 * time.Second, Call: "reduce-scatter", Switch: n.Addr().String()})
+			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: untilNamed(sig), Call: "reduce-scatter", Switch: n.Addr().String()})
 			require.Positive(t, n.Stats().Contributions)
 			require.NoError(t, kids[victim].cmd.Process.Signal(sig))
 			namedByAll(t, kids, victim)
@@ -325,7 +332,7 @@ func TestSwitchFrozen(t *testing.T) {
 	address, err := frozen.out.ReadString('\n')
 	require.NoError(t, err)
 	g := worldOf(t, 3, func(_ int, s *config.Settings) {
-		s.Fabric, s.Switch, s.SwitchTimeout = "udp", strings.TrimSpace(address), 4*time.Second
+		s.Fabric, s.Switch, s.SwitchTimeout = "udp", strings.TrimSpace(address), short
 	})
 	stream(t, g, 8, 40, 20, func() { assert.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP)) })
 	until(t, g, "direct")
@@ -363,7 +370,7 @@ func namedByAll(t *testing.T, kids []child, victim int) {
 // name themselves.
 func TestRankGoneBeforeItsStreams(t *testing.T) {
 	const victim, size = 3, 8
-	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: time.Minute, Call: "reduce-scatter", Await: true})
+	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: time.Hour, Call: "reduce-scatter", Await: true})
 	require.NoError(t, kids[victim].cmd.Process.Signal(syscall.SIGKILL))
 	for r, k := range kids {
 		if r != victim {

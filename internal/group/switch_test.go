@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // node starts an aggregation node that ends with the test.
@@ -29,7 +31,7 @@ func node(t *testing.T, c switchd.Config) *switchd.Server {
 // via sets a group up to use nodes.
 func via(fabric string, nodes ...*switchd.Server) func(*config.Settings) {
 	return func(s *config.Settings) {
-		s.Fabric, s.Timeout = fabric, 30*time.Second
+		s.Fabric, s.Timeout = fabric, systest.Limit
 		for i, n := range nodes {
 			if i > 0 {
 				s.Switch += ","
@@ -157,7 +159,7 @@ func TestSameBits(t *testing.T) {
 			s := newExercise(seeded(2), ranks, 30_000, typ, reduce.Sum)
 			for range 100 {
 				each(t, ranks, func(r int) error {
-					time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+					systest.Pause(time.Duration(rand.IntN(3000)) * time.Microsecond)
 					return s.run(g[r], false)
 				})
 			}
@@ -183,14 +185,15 @@ func TestBytesThroughTheSwitch(t *testing.T) {
 	}
 }
 
-// bytesThroughTheSwitch has four ranks send so many shards. On a loaded machine
-// an answer may be so late that something goes twice, so the best of several rounds counts.
+// bytesThroughTheSwitch has four ranks send so many shards. On a loaded machine an answer may be so
+// late that something goes twice: a round in which nothing does counts.
 func bytesThroughTheSwitch(t *testing.T, typ reduce.Type, shards int) {
 	t.Helper()
-	const ranks, shard, rounds, most = 4, 4 << 20, 20, 1.03
+	const ranks, shard, most = 4, 1 << 20, 1.03
 	g := world(t, ranks, via("udp", node(t, switchd.Config{Workers: 2})))
 	sent, received := make([]float64, ranks), make([]float64, ranks) // in shards that had to be
-	for range rounds {
+	systest.Eventually(t, func() bool {
+		var twice atomic.Uint64
 		each(t, ranks, func(r int) error {
 			before := g[r].Stats()
 			if err := g[r].ReduceScatter(make([]byte, ranks*shard), make([]byte, shard), typ, reduce.Sum, 0); err != nil {
@@ -199,18 +202,18 @@ func bytesThroughTheSwitch(t *testing.T, typ reduce.Type, shards int) {
 			after := g[r].Stats()
 			sent[r] = float64(after.ReduceSentBytes-before.ReduceSentBytes) / float64(shards*shard)
 			received[r] = float64(after.ReduceReceivedBytes-before.ReduceReceivedBytes) / shard
+			twice.Add(after.ReduceResent - before.ReduceResent + after.ReduceDropped - before.ReduceDropped)
 			return nil
 		})
 		for r := range g {
 			require.Greater(t, sent[r], 1.0)
 			require.Greater(t, received[r], 1.0)
 		}
-		if slices.Max(sent) <= most && slices.Max(received) <= most {
-			t.Logf("sent %.4f of %d n, received %.4f n", sent, shards, received)
-			return
-		}
-	}
-	require.Fail(t, "too many bytes in every round", "in the last: sent %.4f of %d n, received %.4f n; want %v at most", sent, shards, received, most)
+		return twice.Load() == 0
+	}, "something goes twice in every round")
+	t.Logf("sent %.4f of %d n, received %.4f n", sent, shards, received)
+	require.LessOrEqual(t, slices.Max(sent), most)
+	require.LessOrEqual(t, slices.Max(received), most)
 }
 
 // BenchmarkReduceScatter compares the two ways: 4 ranks in one process, the node in it as well.
@@ -220,7 +223,7 @@ func BenchmarkReduceScatter(b *testing.B) {
 		for _, way := range []string{"switch", "direct"} {
 			b.Run(fmt.Sprintf("%s/%d", way, shard), func(b *testing.B) {
 				g := world(b, ranks, func(s *config.Settings) {
-					s.Fabric, s.Timeout = "udp", 30*time.Second
+					s.Fabric, s.Timeout = "udp", systest.Limit
 					if way == "switch" {
 						n, err := switchd.Start(switchd.Config{Workers: 1, JobMemory: 256 << 20})
 						require.NoError(b, err)

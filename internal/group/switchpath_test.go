@@ -185,26 +185,24 @@ func impatient(t *testing.T, patience time.Duration, address func(r int) string)
 func reduceSoon(t *testing.T, g []*Group, late time.Duration) {
 	t.Helper()
 	x := newExercise(seeded(1), len(g), 50_000, reduce.F32, reduce.Sum)
-	start := time.Now()
 	each(t, len(g), func(r int) error {
 		if r == 1 {
-			time.Sleep(late)
+			systest.Pause(late)
 		}
 		return x.run(g[r], false)
 	})
-	require.Less(t, time.Since(start), late+time.Minute)
 }
 
 // TestPathBreaks: whatever does not pass any more between a rank and the switch, or between two of
 // them, operations end directly, and soon, and all ranks are told what does not pass.
 func TestPathBreaks(t *testing.T) {
-	systest.Waits(t)
+	waits(t)
 	for place, w := range places {
 		for how, b := range broken {
 			t.Run(place+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				var p *path
-				g := w.group(t, 4*time.Second, func(node string) *path {
+				g := w.group(t, short, func(node string) *path {
 					p = newPath(t, node)
 					return p
 				})
@@ -224,7 +222,7 @@ func TestPathBreaks(t *testing.T) {
 
 // TestPathIsProbed: what does not pass is known before the first operation.
 func TestPathIsProbed(t *testing.T) {
-	systest.Waits(t)
+	waits(t)
 	for place, w := range places {
 		for how, b := range broken {
 			t.Run(place+"/"+how, func(t *testing.T) {
@@ -260,13 +258,13 @@ func says(text, member, memberAddr, nodeAddr string) string {
 // TestLateRankAtTheSwitch: one that posts its part much later than others lose patience with a
 // switch makes nobody leave it.
 func TestLateRankAtTheSwitch(t *testing.T) {
-	systest.Waits(t)
+	waits(t)
 	for place, w := range places {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			g := w.group(t, 4*time.Second, func(node string) *path { return newPath(t, node) })
+			g := w.group(t, short, func(node string) *path { return newPath(t, node) })
 			reduceSoon(t, g, 0)
-			reduceSoon(t, g, 6*time.Second)
+			reduceSoon(t, g, skew)
 			for r := range g {
 				assert.Equal(t, "switch", g[r].Info().ReduceScatter)
 				assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)

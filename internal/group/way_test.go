@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,23 +118,24 @@ func TestSlowAnswer(t *testing.T) {
 		ways: []way{{addrs: make([]netip.Addr, 2)}, {addrs: make([]netip.Addr, 2)}},
 	}
 	a.ways[0].addrs[1], a.ways[1].addrs[1] = netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
-	answered := make(chan struct{})
+	var limit atomic.Int64
 	go func() {
-		defer close(answered)
-		c, err := slow.Accept()
-		if !assert.NoError(t, err) {
-			return
+		for c, err := slow.Accept(); err == nil; c, err = slow.Accept() {
+			if _, err := io.ReadFull(c, make([]byte, wire.HelloSize)); err == nil {
+				systest.Pause(2 * time.Duration(limit.Load()))
+				_, err = c.Write([]byte{byte(wire.Welcome)})
+				assert.NoError(t, err)
+			}
 		}
-		_, err = io.ReadFull(c, make([]byte, wire.HelloSize))
-		assert.NoError(t, err)
-		time.Sleep(10 * time.Millisecond) // longer than the limit
-		_, err = c.Write([]byte{byte(wire.Welcome)})
-		assert.NoError(t, err)
 	}()
-	c, err := l.tryWay(t.Context(), a, 1, slow.Addr().String(), time.Millisecond)
+	var c net.Conn
+	systest.Longer(50*time.Millisecond, func(d time.Duration) bool { // until it was connected in time
+		limit.Store(int64(d))
+		c, err = l.tryWay(t.Context(), a, 1, slow.Addr().String(), d)
+		return err == nil
+	})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	<-answered
 }
 
 func TestNoWay(t *testing.T) {
@@ -161,7 +163,7 @@ func behindNAT(t *testing.T, addresses ...string) func([2]*systest.Namespace) {
 // beside it.
 func TestHostsBehindNAT(t *testing.T) {
 	waits(t)
-	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: 30 * time.Second, Anywhere: true}, behindNAT(t, "10.0.2.15", "10.0.2.15"))
+	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true}, behindNAT(t, "10.0.2.15", "10.0.2.15"))
 	for i, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Empty(t, r.Info.Notes)
@@ -175,7 +177,7 @@ func TestHostsBehindNAT(t *testing.T) {
 // TestWaysAreTried: default routes do not lead to the other host, a network beside them does.
 func TestWaysAreTried(t *testing.T) {
 	waits(t)
-	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: 30 * time.Second, Anywhere: true}, behindNAT(t, "10.66.0.1", "10.67.0.1"))
+	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true}, behindNAT(t, "10.66.0.1", "10.67.0.1"))
 	for i, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Len(t, r.Info.Notes, 1)

@@ -165,7 +165,7 @@ func TestLimitsOfARing(t *testing.T) {
 		if _, err := a.Write([]byte{next}); err != nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		systest.Pause(50 * time.Millisecond)
 	}
 	require.ErrorIs(t, (<-slow).err, os.ErrDeadlineExceeded)
 
@@ -192,11 +192,7 @@ func TestTurns(t *testing.T) {
 		_, err := of(t, tenants[0]).Present(a)
 		presented <- err
 	}()
-	select {
-	case <-done:
-		t.Fatal("without a turn")
-	case <-time.After(50 * time.Millisecond): // or later
-	}
+	systest.Nothing(t, done, 50*time.Millisecond, "without a turn")
 	<-r.turns
 	require.NoError(t, (<-done).err)
 	require.NoError(t, <-presented)

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // allgathers runs one Allgather for each shard size, back to back, and checks every byte.
@@ -236,7 +237,7 @@ func TestSleepEnds(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			time.Sleep(pause)
+			systest.Pause(pause)
 			switch i % 4 {
 			case 0:
 				g.Wake()

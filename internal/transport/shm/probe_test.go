@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // probe is a trivial engine: one Allgather at a time over a Gather, without a
@@ -27,7 +28,7 @@ type probe struct {
 }
 
 func newProbe(w *Region) *probe {
-	return &probe{g: w.Gather(), rank: w.Rank(), broken: map[int]error{}, patience: time.Minute}
+	return &probe{g: w.Gather(), rank: w.Rank(), broken: map[int]error{}, patience: systest.Limit}
 }
 
 func (p *probe) Expect(*wire.Data) fabric.Expected { return fabric.Expected{} }

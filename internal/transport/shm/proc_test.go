@@ -11,9 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 const testJob, testKey = 0x1122334455667788, 0x99aabbccddeeff00
@@ -47,7 +48,7 @@ func runRole(role string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), systest.Limit) //nolint:forbidigo // a process has no test
 	defer cancel()
 	w, err := attach(ctx, f[0], testJob, testKey, rank, size)
 	if err != nil {
@@ -61,9 +62,7 @@ func runRole(role string) error {
 
 // rankCommand is this program as one rank, not yet started.
 func rankCommand(t testing.TB, address, role string, rank, size int, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.CommandContext(systest.Context(t), os.Args[0])
 	cmd.Env = append(os.Environ(), "SHM_TEST_ROLE="+role,
 		"SHM_TEST_ARGS="+strings.Join(append([]string{address, strconv.Itoa(rank), strconv.Itoa(size)}, args...), " "))
 	return cmd

@@ -14,6 +14,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func serve(t *testing.T, size int) *Server {
@@ -100,9 +101,7 @@ func TestAttachHonoursItsContext(t *testing.T) {
 	ln, err := net.Listen("unix", "@torch-mcast-test-mute-"+t.Name()+time.Now().String())
 	require.NoError(t, err)
 	defer ln.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = attach(ctx, ln.Addr().String(), testJob, testKey, 0, 2)
+	_, err = attach(systest.Ending(t, 50*time.Millisecond), ln.Addr().String(), testJob, testKey, 0, 2)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "rank 0 of job 0x1122334455667788")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // exchange sends total bytes to every other rank and checks those that come
@@ -116,7 +118,7 @@ func TestStreamsSleepEnds(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			time.Sleep(pause)
+			systest.Pause(pause)
 			a.Send(1, []byte{byte(i)})
 		}()
 		for len(b.Peek(0, 10)) == 0 {

@@ -14,14 +14,14 @@ func TestBeatsCoincide(t *testing.T) {
 		const period = 3750 * time.Millisecond
 		beats := map[time.Time]int{}
 		for range 10 {
-			time.Sleep(123 * time.Millisecond)
+			time.Sleep(123 * time.Millisecond) //nolint:forbidigo // in a bubble
 			wait := NextBeat(period)
 			require.Positive(t, wait)
 			require.LessOrEqual(t, wait, period)
 			beats[time.Now().Add(wait)]++
 		}
 		require.Len(t, beats, 1)
-		time.Sleep(NextBeat(period))
+		time.Sleep(NextBeat(period)) //nolint:forbidigo // in a bubble
 		require.Equal(t, period, NextBeat(period), "not the one that is now")
 	})
 }

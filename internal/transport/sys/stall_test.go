@@ -37,7 +37,7 @@ func wired(t *testing.T) (ns [2]*systest.Namespace, fd int, far *net.TCPConn) {
 // look checks a connection for a while, or until it stalls.
 func look(fd int, limit, most time.Duration) (err *StallError) {
 	var s Stall
-	for end := time.Now().Add(most); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(most); err == nil && time.Now().Before(end); systest.Pause(10 * time.Millisecond) {
 		err = s.Check(fd, time.Now(), limit)
 	}
 	return err
@@ -52,7 +52,7 @@ func TestLargeSegmentsThatAreLostStall(t *testing.T) {
 	require.NoError(t, err, "small ones pass")
 	_, err = unix.Write(fd, make([]byte, 20000))
 	require.NoError(t, err)
-	stall := look(fd, 200*time.Millisecond, 20*time.Second)
+	stall := look(fd, 200*time.Millisecond, systest.Limit)
 	require.NotNil(t, stall)
 	require.Equal(t, 9000-20-20-12, stall.Segment, "MTU less headers and timestamps")
 	require.GreaterOrEqual(t, stall.For, 200*time.Millisecond)
@@ -76,7 +76,7 @@ func TestPeerThatDoesNotReadIsNoStall(t *testing.T) {
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
 		if _, err := unix.Write(fd, make([]byte, 1<<16)); err != nil {
 			require.ErrorIs(t, err, unix.EAGAIN)
-			time.Sleep(time.Millisecond)
+			systest.Pause(time.Millisecond)
 		}
 	}
 	require.Nil(t, look(fd, 200*time.Millisecond, 1500*time.Millisecond))

@@ -36,7 +36,7 @@ func TestRest(t *testing.T) {
 		ranks[1].Consume(0, n)
 		sent -= n
 	})
-	until(t, rest, func() { time.Sleep(time.Millisecond) })
+	until(t, rest, func() { systest.Pause(time.Millisecond) })
 	ranks[0].Rouse()
 
 	for len(awake) > 0 {

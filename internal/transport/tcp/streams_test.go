@@ -153,7 +153,7 @@ func TestSleep(t *testing.T) {
 	})
 	t.Run("wake after", func(*testing.T) {
 		go func() {
-			time.Sleep(20 * time.Millisecond)
+			systest.Pause(20 * time.Millisecond)
 			ranks[0].Wake()
 		}()
 		ranks[0].Sleep(time.Hour)
@@ -379,7 +379,7 @@ func work(rank, size int, conns map[int]net.Conn, j job) (*result, error) {
 		if err := exchange(s, rank, out, in, false); err != nil {
 			return nil, err
 		}
-		res.Times = append(res.Times, time.Since(start))
+		res.Times = append(res.Times, time.Since(start)) //nolint:forbidigo // benchmarks report it
 		res.CPU += cpu() - before
 		// Who checks while others still receive would take the core from them.
 		if err := exchange(s, rank, make([][]byte, size), make([][]byte, size), true); err != nil {

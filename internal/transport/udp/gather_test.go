@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 var offloads = []batch.Offload{batch.OffloadAuto, batch.OffloadGSO, batch.OffloadBatch, batch.OffloadSingle}
@@ -361,7 +362,7 @@ func TestSleep(t *testing.T) {
 	}
 	t.Run("wake after", func(*testing.T) {
 		go func() {
-			time.Sleep(20 * time.Millisecond)
+			systest.Pause(20 * time.Millisecond)
 			ranks[1].Wake()
 		}()
 		ranks[1].Sleep(time.Hour)

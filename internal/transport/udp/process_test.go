@@ -195,7 +195,7 @@ func (d *driver) repeat(times int) (*result, error) {
 		if err := d.wait(func() bool { return d.s.left == 0 && d.sent == d.s.chunks() && !d.turn }); err != nil {
 			return nil, err
 		}
-		res.Times = append(res.Times, time.Since(start))
+		res.Times = append(res.Times, time.Since(start)) //nolint:forbidigo // benchmarks report it
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 		res.User += time.Duration(after.Utime.Nano() - before.Utime.Nano())
 		res.System += time.Duration(after.Stime.Nano() - before.Stime.Nano())
@@ -316,7 +316,7 @@ func copySpeed() float64 {
 	for range 8 {
 		start := time.Now()
 		copy(to, from)
-		least = min(least, time.Since(start))
+		least = min(least, time.Since(start)) //nolint:forbidigo // benchmarks report it
 	}
 	return size / float64(least.Nanoseconds())
 }

@@ -63,3 +63,32 @@ func AtLeast(t testing.TB, least time.Duration, f func()) {
 	f()
 	require.GreaterOrEqual(t, time.Since(start), least)
 }
+
+// Ending returns a context that ends after a while, for a test of what that does.
+func Ending(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Longer calls f with longer and longer times, up to Limit, until it is satisfied. It is for a test of
+// what is said when a time is over, where that depends on what happened before: on a busy machine the
+// shorter ones may be over too early.
+func Longer(first time.Duration, f func(d time.Duration) bool) {
+	for d := first; d <= Limit && !f(d); d *= 4 {
+	}
+}
+
+// Nothing wants nothing to come from a channel for a while. It may overlook something on a slow
+// machine, and never fails without a reason.
+func Nothing[T any](t testing.TB, from <-chan T, d time.Duration, message ...any) {
+	t.Helper()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	select {
+	case <-from:
+		require.Fail(t, "something came", message...)
+	case <-end.C:
+	}
+}
