@@ -15,6 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // deaf is a path to a switch on which nothing comes and goes.
@@ -25,7 +26,7 @@ func (*deaf) Flush(int) (int, error)      { return 0, nil }
 func (*deaf) Receive(int, []byte, int, fabric.SlotSink) (int, error) {
 	return 0, nil
 }
-func (*deaf) Sleep(d time.Duration) { time.Sleep(d) }
+func (*deaf) Sleep(d time.Duration) { systest.Pause(d) }
 func (*deaf) Wake()                 {}
 func (*deaf) Stats() fabric.Stats   { return fabric.Stats{} }
 func (d *deaf) Close() error {
@@ -114,11 +115,7 @@ func TestDoOfTwoCallers(t *testing.T) {
 		runtime.Gosched()
 	}
 	cancel()
-	select {
-	case err := <-first:
-		require.NoError(t, err, "the first is being called, and Do has returned")
-	case <-time.After(50 * time.Millisecond):
-	}
+	systest.Nothing(t, first, 50*time.Millisecond, "the first is being called, and Do has returned")
 	close(finish)
 	require.NoError(t, <-first)
 	<-worked

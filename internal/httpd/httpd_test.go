@@ -46,9 +46,9 @@ func TestPage(t *testing.T) {
 				all.Go(func() { assert.Equal(t, fmt.Sprintf("page %d", second+1), ask()) })
 			}
 			all.Wait()
-			time.Sleep(999 * time.Millisecond)
+			time.Sleep(999 * time.Millisecond) //nolint:forbidigo // in a bubble
 			require.Equal(t, fmt.Sprintf("page %d", second+1), ask())
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) //nolint:forbidigo // in a bubble
 		}
 		require.Equal(t, 3, made)
 	})

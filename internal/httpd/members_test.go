@@ -60,7 +60,7 @@ func members(t *testing.T) (ln *pipes, pages *identity.Pages, inside *atomic.Int
 	}), pages)
 	t.Cleanup(func() {
 		release()
-		time.Sleep(time.Minute) // TLS takes 5 s to close where nobody reads; stop would hold a mutex meanwhile, and so the clock
+		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble; TLS takes 5 s to close where nobody reads; stop would hold a mutex meanwhile, and so the clock
 		stop()
 	})
 	return ln, pages, inside, release, stop
@@ -110,10 +110,10 @@ func TestMembersWait(t *testing.T) {
 		}
 		synctest.Wait()
 		require.EqualValues(t, beyond, more.Load())
-		time.Sleep(10*time.Second - time.Nanosecond)
+		time.Sleep(10*time.Second - time.Nanosecond) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		require.Zero(t, silent.Load())
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Nanosecond) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		require.EqualValues(t, mostServed, silent.Load())
 		more.dial(t, ln, pages, "")
@@ -144,7 +144,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 				member.dial(t, ln, pages, request)
 				synctest.Wait()
 				require.EqualValues(t, 1, inside.Load())
-				require.Equal(t, 100*time.Millisecond, time.Since(begun))
+				require.Equal(t, 100*time.Millisecond, time.Since(begun)) //nolint:forbidigo // in a bubble
 			})
 		})
 	}
@@ -167,7 +167,7 @@ func TestStopHangsUp(t *testing.T) {
 		stop()
 		synctest.Wait()
 		require.EqualValues(t, 2+mostServed+1, all.Load())
-		require.Zero(t, time.Since(begun))
+		require.Zero(t, time.Since(begun)) //nolint:forbidigo // in a bubble
 		release()
 	})
 }

@@ -160,7 +160,7 @@ func TestLimitsOfARequest(t *testing.T) {
 					require.NoError(t, err)
 					_, err = io.Copy(io.Discard, conn)
 					require.NoError(t, err)
-					require.Equal(t, 5*time.Second, time.Since(begun))
+					require.Equal(t, 5*time.Second, time.Since(begun)) //nolint:forbidigo // in a bubble
 				}
 			})
 			request, err := http.NewRequest(http.MethodGet, "http://"+serve(t, pages)+"/metrics", nil)

@@ -29,22 +29,22 @@ type graph struct {
 
 func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph {
 	t.Helper()
+	return newGraphOver(t, func() (a, b net.Conn) { return systest.Pair(t) }, size, timeout, dumb...)
+}
+
+// newGraphOver is newGraph over other connections.
+func newGraphOver(t *testing.T, connect func() (a, b net.Conn), size int, timeout time.Duration, dumb ...int) *graph {
+	t.Helper()
 	g := &graph{conns: make([]map[int]net.Conn, size)}
 	for r := range size {
 		g.conns[r] = map[int]net.Conn{}
 	}
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
 	for r := range size {
 		for _, p := range Neighbours(r, size) {
 			if p < r {
 				continue
 			}
-			a, err := net.Dial("tcp4", ln.Addr().String())
-			require.NoError(t, err)
-			b, err := ln.Accept()
-			require.NoError(t, err)
+			a, b := connect()
 			g.conns[r][p], g.conns[p][r] = a, b
 			t.Cleanup(func() { // those of the dumb; a mesh closes its own
 				_ = a.Close()
@@ -71,12 +71,41 @@ func newGraph(t *testing.T, size int, timeout time.Duration, dumb ...int) *graph
 	return g
 }
 
+// buffered is a connection in a bubble. As in a kernel, what is sent waits for who reads it.
+func buffered() (a, b net.Conn) {
+	a, far := net.Pipe()
+	b, near := net.Pipe()
+	go carry(far, near)
+	go carry(near, far)
+	return a, b
+}
+
+// carry brings what comes from one end to the other, until that is closed.
+func carry(from, to net.Conn) {
+	waiting := make(chan []byte, 1000)
+	go func() {
+		for b := range waiting {
+			_, _ = to.Write(b) // nobody may read it any more
+		}
+		_ = to.Close()
+	}()
+	for {
+		b := make([]byte, 1<<10)
+		n, err := from.Read(b)
+		if err != nil {
+			close(waiting)
+			return
+		}
+		waiting <- b[:n]
+	}
+}
+
 // slow is a connection that takes its time to write a fault.
 type slow struct{ *net.TCPConn }
 
 func (c slow) Write(b []byte) (int, error) {
 	if b[0] == fault {
-		time.Sleep(50 * time.Millisecond)
+		systest.Pause(50 * time.Millisecond)
 	}
 	return c.TCPConn.Write(b)
 }
@@ -113,14 +142,15 @@ func TestNeighbourComesAfterTheFault(t *testing.T) {
 
 // TestSilent names the neighbour that says nothing, though it is not dead yet.
 func TestSilent(t *testing.T) {
-	t.Parallel()
-	const timeout = 3 * time.Second
-	g := newGraph(t, 3, timeout, 2)
-	systest.Eventually(t, func() bool { _, ok := g.mesh[0].Silent(); return ok })
-	rank, ok := g.mesh[0].Silent()
-	require.True(t, ok)
-	require.Equal(t, 2, rank)
-	require.NoError(t, g.mesh[0].Err())
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 3 * time.Second
+		g := newGraphOver(t, buffered, 3, timeout, 2)
+		time.Sleep(5 * timeout / 6) //nolint:forbidigo // in a bubble
+		rank, ok := g.mesh[0].Silent()
+		require.True(t, ok)
+		require.Equal(t, 2, rank)
+		require.NoError(t, g.mesh[0].Err())
+	})
 }
 
 func TestAgree(t *testing.T) {
@@ -172,9 +202,7 @@ func TestAgreeOnMuch(t *testing.T) {
 
 func TestAgreeNamesWhoDoesNotAnswer(t *testing.T) {
 	g := newGraph(t, 2, time.Minute)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	_, err := g.mesh[0].Agree(ctx, []byte("x"))
+	_, err := g.mesh[0].Agree(systest.Ending(t, 20*time.Millisecond), []byte("x"))
 	require.ErrorContains(t, err, "rank 1 has not answered")
 }
 
@@ -200,35 +228,36 @@ func TestOneFaultForAll(t *testing.T) {
 // TestLateNeighbour has a rank connected that comes to New after several timeouts: it is not
 // dead. Silent later, it is.
 func TestLateNeighbour(t *testing.T) {
-	systest.Waits(t)
-	t.Parallel()
-	const timeout = 3 * time.Second // two thirds of it must do for a busy machine
-	g := newGraph(t, 3, timeout, 2)
-	time.Sleep(2 * timeout)
-	late := New(2, 3, g.conns[2], timeout, time.Minute, func(*Fault) {}, func(int, Posted) {})
-	t.Cleanup(func() { late.Close() })
-	var wg sync.WaitGroup
-	for _, m := range []*Mesh{g.mesh[0], g.mesh[1], late} {
-		wg.Go(func() {
-			_, err := m.Agree(t.Context(), []byte("x"))
-			assert.NoError(t, err)
-		})
-	}
-	wg.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 3 * time.Second
+		g := newGraphOver(t, buffered, 3, timeout, 2)
+		time.Sleep(5 * timeout) //nolint:forbidigo // in a bubble
+		late := New(2, 3, g.conns[2], timeout, time.Minute, func(*Fault) {}, func(int, Posted) {})
+		var wg sync.WaitGroup
+		for _, m := range []*Mesh{g.mesh[0], g.mesh[1], late} {
+			wg.Go(func() {
+				_, err := m.Agree(t.Context(), []byte("x"))
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		late.Close()
+	})
 }
 
 func TestSilenceIsAFault(t *testing.T) {
-	t.Parallel()
-	g := newGraph(t, 3, 3*time.Second, 2)
-	for _, c := range g.conns[2] { // a sign of life, and no other
-		_, err := c.Write([]byte{beat, 0, 0, 2, 0, 0, 0, 0})
-		require.NoError(t, err)
-	}
-	for r := range 2 {
-		f := systest.Receive(t, g.faults[r], "rank %d was not told", r)
-		assert.Equal(t, 2, f.Rank)
-		assert.Contains(t, f.Text, "silent")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGraphOver(t, buffered, 3, 3*time.Second, 2)
+		for _, c := range g.conns[2] { // a sign of life, and no other
+			_, err := c.Write([]byte{beat, 0, 0, 2, 0, 0, 0, 0})
+			require.NoError(t, err)
+		}
+		for r := range 2 {
+			f := <-g.faults[r]
+			assert.Equal(t, 2, f.Rank)
+			assert.Contains(t, f.Text, "silent")
+		}
+	})
 }
 
 // TestLastLook: what came while a process was kept from running counts, and silence stays silence.
@@ -277,7 +306,7 @@ func TestStarvedRank(t *testing.T) {
 		fault := func(f *Fault) { faults <- f }
 		a := New(0, 2, map[int]net.Conn{1: &starved{Conn: near}}, 30*time.Second, time.Minute, fault, func(int, Posted) {})
 		b := New(1, 2, map[int]net.Conn{0: far}, 30*time.Second, time.Minute, fault, func(int, Posted) {})
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // in a bubble
 		require.Empty(t, faults)
 		a.Close()
 		b.Close()
@@ -296,13 +325,13 @@ func TestTrickle(t *testing.T) {
 		sender.Go(func() {
 			_, err := far.Write([]byte{beat, 0, 0, 1, 0, 0, 0, 255})
 			for err == nil {
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(500 * time.Millisecond) //nolint:forbidigo // in a bubble
 				_, err = far.Write([]byte{0})
 			}
 		})
 		f := <-faults
 		require.Equal(t, 1, f.Rank)
-		require.LessOrEqual(t, time.Since(start), 13*time.Second)
+		require.LessOrEqual(t, time.Since(start), 13*time.Second) //nolint:forbidigo // in a bubble
 		_ = far.Close()
 		m.Close()
 		sender.Wait()
@@ -349,7 +378,7 @@ func TestLeaveArrivesWhileThePeerSends(t *testing.T) {
 	var posted [16]byte
 	_, err = io.ReadFull(conn, posted[:])
 	require.NoError(t, err)
-	time.Sleep(10 * time.Millisecond) // in which it would reset the connection
+	systest.Pause(10 * time.Millisecond) // in which it would reset the connection
 	close(enough)
 	sender.Wait()
 	_, err = io.Copy(io.Discard, conn)

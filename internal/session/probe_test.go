@@ -2,8 +2,8 @@ package session
 
 import (
 	"context"
-	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,34 +69,34 @@ func TestProbe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, stripes := probed(t, c.secret)
-			for _, e := range stripes {
-				e.job, e.up, e.down, e.late = c.job, c.up, c.down, c.late
-			}
-			limit := systest.Limit
-			if c.fails != "" {
-				limit = 3 * time.Second // time enough for what does pass
-			}
-			over := errors.New("time is over")
-			done := make(chan error, 1)
-			ctx, cancel := context.WithTimeoutCause(t.Context(), limit, over)
-			defer cancel()
-			go func() {
-				done <- s.Probe(ctx, innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: chunk, Slots: 16}, 1)
-			}()
-			for len(done) == 0 {
+			probe := func(ctx context.Context) error {
+				s, stripes := probed(t, c.secret)
 				for _, e := range stripes {
-					_, err := e.batch.Receive(e.socket, nil, 8, e)
-					require.NoError(t, err)
+					e.job, e.up, e.down, e.late = c.job, c.up, c.down, c.late
 				}
-				time.Sleep(time.Millisecond)
+				done := make(chan error, 1)
+				go func() {
+					done <- s.Probe(ctx, innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: chunk, Slots: 16}, 1)
+				}()
+				for len(done) == 0 {
+					for _, e := range stripes {
+						_, err := e.batch.Receive(e.socket, nil, 8, e)
+						require.NoError(t, err)
+					}
+					systest.Pause(time.Millisecond)
+				}
+				return <-done
 			}
-			err := <-done
 			if c.fails == "" {
-				require.NoError(t, err)
+				require.NoError(t, probe(systest.Context(t)))
 				return
 			}
-			require.ErrorIs(t, err, over)
+			var err error
+			systest.Longer(500*time.Millisecond, func(d time.Duration) bool { // until what does pass has come in time
+				err = probe(systest.Ending(t, d))
+				return strings.Contains(err.Error(), c.fails)
+			})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, c.fails)
 		})
 	}

@@ -87,7 +87,7 @@ func (n *node) peer(t *testing.T) *Peer {
 		return p
 	case err := <-n.errs:
 		require.NoError(t, err)
-	case <-time.After(systest.Limit):
+	case <-systest.Context(t).Done():
 		require.Fail(t, "nobody came")
 	}
 	return nil
@@ -382,8 +382,8 @@ func TestDialIsBounded(t *testing.T) {
 	_, err = Dial(t.Context(), ln.Addr().String(), Hello{Ranks: 1, Timeout: 50 * time.Millisecond})
 	require.ErrorContains(t, err, "timeout")
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	_, err = Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: time.Minute})
+	systest.Later(20*time.Millisecond, cancel)
+	_, err = Dial(ctx, ln.Addr().String(), Hello{Ranks: 1, Timeout: systest.Limit})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -394,20 +394,20 @@ func TestSilence(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
 			n := listen(t, nil)
-			s, err := dial(t, n, func(h *Hello) { h.Timeout = 3 * time.Second }) // time enough to begin
+			s, err := dial(t, n, func(h *Hello) { h.Timeout = 5 * time.Second }) // time enough to begin
 			require.NoError(t, err)
 			p := n.peer(t)
 			if who == "node" {
 				close(p.line.stop)
 				p.line.once.Do(func() {}) // close must not do so again
-				require.ErrorContains(t, lost(t, s), "silent for 3s")
+				require.ErrorContains(t, lost(t, s), "silent for 5s")
 				_ = p.line.conn.Close()
 				return
 			}
 			close(s.line.stop)
 			s.line.once.Do(func() {})
 			_, err = p.Next()
-			require.ErrorContains(t, err, "silent for 3s")
+			require.ErrorContains(t, err, "silent for 5s")
 			_ = s.line.conn.Close()
 		})
 	}

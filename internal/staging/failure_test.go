@@ -32,7 +32,7 @@ func TestFailureEndsEveryWait(t *testing.T) {
 		}
 	}
 	dead := errors.New("rank 1 is dead")
-	time.AfterFunc(20*time.Millisecond, func() { all[0].network.fail(dead) })
+	systest.Later(20*time.Millisecond, func() { all[0].network.fail(dead) })
 	for i, w := range works {
 		require.ErrorIs(t, w.WaitUntil(time.Time{}), dead)
 		require.Equal(t, bytes.Repeat([]byte{0xFF}, 4096), <-reads[i], "nobody takes it for a result")

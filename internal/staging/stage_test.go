@@ -76,7 +76,7 @@ func (n *network) arrive(m *meeting, rank int, end func(error)) {
 		return
 	}
 	go func() {
-		time.Sleep(rand.N(time.Millisecond))
+		systest.Pause(rand.N(time.Millisecond))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.failed != nil {
@@ -179,12 +179,7 @@ func group(t *testing.T, ranks, memory int, late time.Duration, limit func(error
 	}
 	t.Cleanup(func() {
 		for _, r := range all {
-			select {
-			case <-r.Shut():
-			case <-time.After(10 * time.Second):
-				t.Error("a stream does not end")
-				return
-			}
+			systest.Receive(t, r.Shut(), "a stream does not end")
 			r.Close()
 		}
 	})
@@ -324,11 +319,11 @@ func TestPlantedBugs(t *testing.T) {
 				r.card.LateIn = bug.lateIn
 				r.card.Skip = func(stream, event uintptr) bool { return bug.skip(r, stream, event) }
 			}
-			wrong := 0
-			for seed := 0; wrong == 0 && seed < 20; seed++ {
-				wrong = step(t, all, 10*seed, size)
-			}
-			require.NotZero(t, wrong, "the bug shows")
+			seed := 0
+			systest.Eventually(t, func() bool {
+				seed += 10
+				return step(t, all, seed, size) > 0
+			}, "the bug does not show")
 		})
 	}
 	t.Run("a wait that does not end when a rank dies", func(t *testing.T) {
@@ -342,11 +337,7 @@ func TestPlantedBugs(t *testing.T) {
 		w.Release()
 		passed := passes(t, r.card, r.stream)
 		go r.network.fail(errors.New("rank 1 is dead"))
-		select {
-		case <-passed:
-			t.Fatal("the bug does not show")
-		case <-time.After(300 * time.Millisecond):
-		}
+		systest.Nothing(t, passed, 300*time.Millisecond, "the bug does not show")
 		for _, s := range r.cards[0].rings[Gather].slots { // let it go
 			atomic.StoreUint32(s.word, r.cards[0].rings[Gather].sequence)
 		}
@@ -376,11 +367,7 @@ func TestHostOperationsKeepTheirTurn(t *testing.T) {
 			return r.network.post(Gather, r.number, "barrier", nil, func([][]byte) {})
 		})
 		require.True(t, r.Waits(Reduce))
-		select {
-		case <-begun:
-			t.Fatal("it has begun before its turn")
-		case <-time.After(10 * time.Millisecond):
-		}
+		systest.Nothing(t, begun, 10*time.Millisecond, "it has begun before its turn")
 		close(block)
 		<-begun
 	}

