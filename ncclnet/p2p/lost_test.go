@@ -135,7 +135,6 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 // A host that is gone acknowledges nothing any more; the kernel alone would try
 // for a quarter of an hour.
 func TestSilentHost(t *testing.T) {
-	t.Parallel() // it waits
 	send, far := greeted(t, Options{Timeout: 2 * time.Second})
 	dropLarger(t, far, 0)
 	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
@@ -177,7 +176,6 @@ func isReset(t *testing.T, far *net.TCPConn) {
 // A message that the kernel has taken counts as sent; that it does not arrive is noticed though its
 // sender looks no more.
 func TestPathNarrows(t *testing.T) {
-	t.Parallel() // it waits
 	send, warned, far := narrow(t, 64<<10, time.Second)
 	defer send.Close()
 	isReset(t, far)
@@ -216,7 +214,6 @@ func TestCloseAfterAReset(t *testing.T) {
 // A close does not leave the peer to the kernel, which tries for minutes, whether or not it has
 // begun to.
 func TestCloseOnANarrowPath(t *testing.T) {
-	t.Parallel() // it waits
 	for name, wait := range map[string]time.Duration{"at once": 0, "amid retransmissions": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			send, warned, far := narrow(t, 64<<10, time.Second)
@@ -231,7 +228,6 @@ func TestCloseOnANarrowPath(t *testing.T) {
 
 // What was sent before a close arrives on a path that recovers, however late the receiver reads.
 func TestCloseOnAPathThatRecovers(t *testing.T) {
-	t.Parallel() // it waits
 	const n = 2 << 20
 	const timeout = 6 * time.Second // time enough to mend the path
 	send, _, far := narrow(t, n, timeout)
@@ -247,7 +243,6 @@ func TestCloseOnAPathThatRecovers(t *testing.T) {
 
 // A receiver that is late is not gone, however long it reads nothing.
 func TestLateReceiver(t *testing.T) {
-	t.Parallel() // it waits
 	const n = 16 << 20
 	send, far := greeted(t, Options{Timeout: time.Second})
 	s := must(t)(send.Isend(memory(t, n)))
@@ -313,7 +308,6 @@ func TestZerocopyFault(t *testing.T) {
 
 // A connection that nobody asks for is closed in the end, and its handle says so.
 func TestAbandoned(t *testing.T) {
-	t.Parallel() // it waits
 	l, h := listen(t, Options{Fabric: "tcp"})
 	if c, err := Connect(h, Options{Timeout: 5 * time.Second}); c != nil || err != nil {
 		t.Fatal(c, err)
