@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // bitRuns is how often TestSameBits reduces: more where the race detector does not make each run ten times as long.
-var bitRuns = flag.Uint64("runs", 10, "of TestSameBits, for each shape of hosts and way")
+var bitRuns = flag.Uint64("runs", systest.Draw[uint64](3, 10), "of TestSameBits, for each shape of hosts and way")
 
 // TestSameBits reduces the same inputs in many runs with other timings: other networks, ranks that come late or
 // compute longer, and packets that are lost. On two levels all of them have the bits of reduce.FoldNested, each

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestDeadWhileJoining kills a rank, by SIGKILL or by a loss of power, at any moment from the
@@ -27,7 +28,7 @@ func TestDeadWhileJoining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, deed := range []Deed{Kill, Crash} {
 				for _, dead := range []int{0, 5, ranks - 1} {
-					for at := step; at < until; at += step {
+					for at := step; at < until; at += systest.Draw[time.Duration](5, 1) * step {
 						dieWhileJoining(t, &Scenario{
 							Net:     Config{Ranks: ranks, On: on, MTU: 1500, Queue: 256, Delay: 100 * time.Microsecond},
 							Timeout: 2 * time.Second, Fabric: "auto",

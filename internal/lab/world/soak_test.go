@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/search"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 var (
 	first      = flag.Uint64("first", 1, "first seed of TestSoak")
-	seeds      = flag.Uint64("seeds", 60, "seeds of TestSoak; 0: as many as the other limits allow")
+	seeds      = flag.Uint64("seeds", systest.Draw[uint64](15, 60), "seeds of TestSoak; 0: as many as the other limits allow")
 	operations = flag.Int("operations", 0, "operations after which TestSoak ends; 0: no bound")
 	shrink     = flag.Int("shrink", 500, "runs of TestSoak to make what fails smaller")
 	state      = flag.String("state", "", "file that keeps how far TestSoak has come, so that the next one goes on there")

@@ -16,11 +16,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/search"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestSwitches runs random scenarios with aggregation nodes.
 func TestSwitches(t *testing.T) {
-	_, failure, err := Switches(t).Soak(search.Limits{First: 1, Seeds: 40}, nil)
+	_, failure, err := Switches(t).Soak(search.Limits{First: 1, Seeds: systest.Draw[uint64](12, 40)}, nil)
 	require.NoError(t, err)
 	if failure != nil {
 		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -switch -first %d -seeds 1", failure.Seed, failure.Outcome.Err, failure.Seed)

@@ -55,7 +55,7 @@ func toyKind(fails func(*toy) bool) *Kind[toy] {
 	return k
 }
 
-var enough = Budget{Runs: 5000, Time: time.Minute}
+var enough = Budget{Runs: 5000, Time: systest.Limit}
 
 // firstFailure returns a random scenario that fails.
 func firstFailure[S any](t *testing.T, k *Kind[S]) S {
@@ -131,7 +131,7 @@ func TestShrinkTriesOtherSeeds(t *testing.T) {
 func TestShrinkKeepsToItsBudget(t *testing.T) {
 	k := toyKind(func(t *toy) bool { return len(t.Ops) > 20 && t.Loss > 0 })
 	s := firstFailure(t, k)
-	got, err := k.Shrink(s, Budget{Runs: 9, Time: time.Minute})
+	got, err := k.Shrink(s, Budget{Runs: 9, Time: systest.Limit})
 	require.NoError(t, err)
 	assert.True(t, got.Spent)
 	assert.Equal(t, 9, got.Runs)
