@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -55,8 +56,11 @@ func Take() *Trace {
 	defer process.Unlock()
 	t := &Trace{at: time.Now(), spans: fromSources()}
 	for _, g := range process.groups {
-		r := recorded{Group: g, until: g.Clock()}
-		r.zero = time.Now().UnixNano() - int64(r.until)
+		r := recorded{Group: g, zero: math.MaxInt64}
+		for range 5 { // the time that this goroutine does not run between the two clocks makes it late
+			r.until = g.Clock()
+			r.zero = min(r.zero, time.Now().UnixNano()-int64(r.until))
+		}
 		for _, l := range g.Lanes {
 			r.lanes = append(r.lanes, l.copy())
 		}
