@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import register_fsdp_forward_method
+from torch import nn
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 import torch_mcast.fsdp
 
-from .situations import BLOCKS, batch, build, change, change_unseen, differ, gradients, local, trained
+from .situations import BLOCKS, Net, batch, build, change, change_unseen, differ, gradients, local, trained
 from .world import World
 
 Result = list[torch.Tensor]
@@ -381,6 +382,39 @@ def enabled_again() -> None:
 
 def test_another_enable_takes_the_place_of_the_first(world: World) -> None:
     world.run(enabled_again)
+
+
+def lists_where_modules_share_a_group() -> dict[str, list[str]]:
+    """Return which blocks, by number, the last group of two modules gathers for, and which the last block."""
+    torch.manual_seed(0)
+    net = Net()
+    norm = nn.LayerNorm(8)
+    model: Any = nn.Sequential(*net.blocks, norm, net.head)
+    for block in net.blocks:
+        fully_shard(block)
+    fully_shard([norm, net.head], reshard_after_forward=False)
+    fully_shard(model)
+    handle = torch_mcast.fsdp.enable(model, defer_reduce_scatter=False)
+    model(batch()).sum().backward()
+    names = {id(module._get_fsdp_state()): name for name, module in model.named_children()}
+    state: Any = net.head._get_fsdp_state()  # type: ignore[operator]
+    last: Any = net.blocks[-1]._get_fsdp_state()  # type: ignore[operator]
+    return {
+        "forward of the group": [names[id(s)] for s in state._states_to_forward_prefetch],
+        "backward of the group": [names[id(s)] for s in state._states_to_backward_prefetch],
+        "forward of the last block": [names[id(s)] for s in last._states_to_forward_prefetch],
+        "blocked": sorted(handle.reasons),
+    }
+
+
+def test_modules_that_share_a_group_are_gathered_once(world: World) -> None:
+    for lists in world.run(lists_where_modules_share_a_group):
+        assert lists == {
+            "forward of the group": [],
+            "backward of the group": ["3"],
+            "forward of the last block": ["5"],  # its last name
+            "blocked": ["0", "1", "2", "3", "4, 5"],
+        }
 
 
 def gathers_of_a_step() -> int:

@@ -64,7 +64,7 @@ class Handle:
 
     Attributes:
         reasons: for each module whose Reduce-Scatter had to block at least
-            once, by name ("" is the root): why, the latest reason.
+            once, by name ("" is the root, "norm, head" are two of one group): why, the latest reason.
         timeline: records collectives and waits between start() and stop().
         deferred: Reduce-Scatters left in flight so far: on a GPU all, for which a stream waits.
         blocked: Reduce-Scatters that the host has waited for at once so far.
@@ -301,10 +301,12 @@ class _ReduceScatter(_Comm):
     def post_backward(self, *_: object) -> None:
         """Do what FSDP does after a module's backward, and hand out its gradients, in flight or not."""
         (group,) = param_groups(self.module)
-        type(group).post_backward(group)
-        left, self.left = self.left, None
-        if left is not None:
-            left.hand_out([param.sharded_param for param in group.fsdp_params])
+        try:
+            type(group).post_backward(group)
+        finally:
+            left, self.left = self.left, None
+            if left is not None:
+                left.hand_out([param.sharded_param for param in group.fsdp_params])
 
     def why_block(self, reduce_dtype: torch.dtype, op: Any) -> str | None:
         """Return what reads the output of CPU tensors before the end of the backward, or None.

@@ -84,9 +84,9 @@ class Lookahead:
         )
 
     def plain(self, target: Any) -> bool:
-        """Say whether FSDP2 gathers for a parameter group now without enable() as well: then it is its guess.
+        """Say whether plain FSDP2 would gather for a parameter group now as well: then the guess is its own.
 
-        In a backward it gathers one ahead, in the order of the forward.
+        In a backward it gathers for one group ahead, against the order of the forward.
         """
         group = self.in_backward_of
         if not in_backward() or group is None or not group._post_forward_indices:
