@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._C._distributed_c10d import AllreduceOptions
 
 from . import errors, reduction
 from .capabilities import collective
@@ -91,6 +92,8 @@ class Coalesced(Collectives):
     @collective
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> JoinedWork:
         """Do allreduce for each tensor, as one work."""
+        single = AllreduceOptions()  # gloo takes no others
+        single.reduceOp, single.timeout, opts = opts.reduceOp, opts.timeout, single
         self._check_allreduce(tensors, opts)
         works: list[AnyWork] = []
         for bucket in _buckets(tensors):
