@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -288,4 +289,25 @@ func goAbort(handle C.int64_t, reason, e *C.char, n C.size_t) C.int {
 		return err
 	}()
 	return fail(err, e, n)
+}
+
+// goExit leaves all groups as the process ends with a status.
+//
+//export goExit
+func goExit(status C.int) {
+	var leaving sync.WaitGroup
+	groups.items.Range(func(_, item any) bool {
+		g := item.(*group.Group)
+		leaving.Go(func() {
+			var err error // the process ends: there is nobody to tell
+			defer guard(&err)
+			if status != 0 {
+				err = g.Abort(fmt.Sprintf("its program ended with exit status %d", status))
+			} else {
+				err = g.Close()
+			}
+		})
+		return true
+	})
+	leaving.Wait()
 }

@@ -412,6 +412,11 @@ int mcast_leave(int64_t group, int64_t *work, char *err, size_t errlen);
  * MCAST_E_RANK and a message that names this rank and gives the reason, such as
  * "its script ended with ValueError". A mcast_close that waits ends. */
 int mcast_abort(int64_t group, const char *reason, char *err, size_t errlen);
+/* mcast_leave_at_exit has this process leave the groups that are still open when
+ * it ends by exit(). With status 0 it waits as mcast_close does. Any other
+ * status is a failure: the groups end as by mcast_abort, with the status as the
+ * reason, and nobody is waited for. A second call does nothing. */
+void mcast_leave_at_exit(void);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 /* The C side of mcast.h. It turns the public signatures, which speak of const,
  * into those that cgo can export, and keeps the children of fork() out of Go. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "_cgo_export.h"
@@ -247,4 +249,20 @@ int mcast_abort(int64_t group, const char *reason, char *err, size_t errlen)
 	if (mcast_forked())
 		return mcast_forked_text(err, errlen);
 	return goAbort(group, (char *)reason, err, errlen);
+}
+
+/* leave_groups runs as the process ends, also in children of fork(), which have no groups. */
+static void leave_groups(int status, void *unused)
+{
+	(void)unused;
+	if (!mcast_forked())
+		goExit(status);
+}
+
+void mcast_leave_at_exit(void)
+{
+	static atomic_flag registered = ATOMIC_FLAG_INIT;
+
+	if (!mcast_forked() && !atomic_flag_test_and_set(&registered))
+		on_exit(leave_groups, NULL);
 }

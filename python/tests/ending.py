@@ -52,9 +52,26 @@ def destroy() -> None:
     time.sleep(LIMIT_S)
 
 
+def destroy_finally() -> None:
+    """Fail, and destroy the group before anybody hears of it."""
+    try:
+        [0][3]
+    finally:
+        dist.destroy_process_group()
+
+
+def destroy_exit() -> None:
+    """Destroy the group, then end as one that has failed."""
+    dist.destroy_process_group()
+    sys.exit(1)
+
+
 ENDINGS: dict[str, Callable[[], object]] = {
     "raise": lambda: [0][3],
     "exit": lambda: sys.exit(1),
+    "finally": destroy_finally,
+    "destroy-exit": destroy_exit,
+    "good-exit": lambda: sys.exit(0),
     "_exit": lambda: os._exit(1),
     "kill": kill,
     "kill-parent": kill_parent,

@@ -25,7 +25,10 @@ LEFT = (
 ENDED = r"rank 2 is lost: its connection closed without a farewell: its process ended \(seen by rank [013]\)$"
 CAUSES = {
     "raise": r"rank 2 aborted: its script ended with IndexError: list index out of range$",
-    "exit": LEFT,
+    "exit": r"rank 2 aborted: its program ended with exit status 1$",
+    "finally": r"rank 2 aborted: its script left the group because of IndexError: list index out of range$",
+    "destroy-exit": LEFT,
+    "good-exit": LEFT,
     "_exit": ENDED,
     "kill": ENDED,
     "kill-parent": ENDED,

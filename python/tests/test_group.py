@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 import torch_mcast
-from torch_mcast import _lib, errors
+from torch_mcast import _lib, ending, errors
 from torch_mcast import group as group_module
 from torch_mcast.group import Group, Info, Lane, Peer
 from torch_mcast.recorder import Recorder
@@ -35,7 +35,10 @@ class Operation:
 
     def __init__(self, complete: Callable[[], None] = lambda: None) -> None:
         self.tensor = torch.ones(3)
-        self.complete_future = complete
+        self._complete = complete
+
+    def complete_future(self, told: Callable[[], None]) -> None:
+        self._complete()
 
     def poll(self) -> bool:
         return False
@@ -159,7 +162,7 @@ def aborted_by_a_signal(group: Group) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, before[0])
         signal.signal(signal.SIGALRM, before[1])
     assert group.failed
-    assert group not in group_module._open_groups
+    assert group not in ending.open_groups
 
 
 def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None:
@@ -211,13 +214,13 @@ def test_a_group_that_is_left_behind_its_close_is_let_go_of(monkeypatch: pytest.
     late = single(test=lambda _: left, wait=lambda _handle, _timeout_ms: left)
     late.close()
     single().close()
-    assert late in group_module._open_groups
+    assert late in ending.open_groups
     left = True
     single().close()
-    assert late not in group_module._open_groups
+    assert late not in ending.open_groups
 
 
-def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:
+def test_groups_are_left_before_any_is_waited_for_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     groups = {name: single() for name in "ab"}
     for name, group in groups.items():
@@ -232,13 +235,14 @@ def test_groups_are_left_before_any_is_waited_for_at_exit() -> None:
 
         replaced: Any = group.lib
         replaced.functions |= {"leave": leave, "wait": wait}
-    group_module._close_all()
+        monkeypatch.setattr(group, "busy", lambda: True)
+    ending.end_operations()
     assert sorted(said[:2]) == ["leave a", "leave b"]
     assert sorted(said[2:]) == ["wait a", "wait b"]  # though the first failed
 
 
 def test_exit_does_not_wait_for_a_device_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "LINGER_S", 0.01)
+    monkeypatch.setattr(ending, "_LOOK_S", 0.01)
     waits = iter([False, False])  # then the device fails
     reasons: list[str] = []
 
@@ -247,13 +251,14 @@ def test_exit_does_not_wait_for_a_device_that_has_failed(monkeypatch: pytest.Mon
         _lib.library().abort(handle, reason)
 
     stuck = single(wait=lambda _handle, _timeout_ms: False, abort=abort)
+    monkeypatch.setattr(stuck, "busy", lambda: True)
     stuck.broken = lambda: next(waits, True)
-    exits = threading.Thread(target=group_module._close_all, daemon=True)
+    exits = threading.Thread(target=ending.end_operations, daemon=True)
     exits.start()
     exits.join(LIMIT_S)
     assert not exits.is_alive()
     assert reasons == ["its CUDA device has failed"]
-    assert stuck not in group_module._open_groups
+    assert stuck not in ending.open_groups
 
 
 def listeners() -> set[str]:

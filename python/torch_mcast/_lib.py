@@ -131,6 +131,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_stats": [c.c_int64, c.POINTER(StatsStruct), *_ERR],
     "mcast_close": [c.c_int64, *_ERR],
     "mcast_leave": [c.c_int64, *_WORK],
+    "mcast_leave_at_exit": [],
     "mcast_abort": [c.c_int64, c.c_char_p, *_ERR],
     "mcast_error_rank": [],
 }  # fmt: skip
@@ -232,6 +233,7 @@ class Library:
                 function.restype = c.c_int
             self._dll.mcast_version.argtypes = []
             self._dll.mcast_version.restype = c.c_char_p
+            self._dll.mcast_leave_at_exit.restype = None
         except AttributeError as e:
             raise errors.LibraryError(f"{path} is not the library that torch_mcast needs: {e}") from e
 
@@ -432,6 +434,10 @@ class Library:
         s = _scratch
         self._check(self._dll.mcast_leave(group, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
+
+    def leave_at_exit(self) -> None:
+        """Have open groups be left as the process ends, as its exit status says."""
+        self._dll.mcast_leave_at_exit()
 
     def abort(self, group: int, reason: str) -> None:
         """End a group on all ranks, which get the reason. Does not wait for them."""

@@ -5,25 +5,22 @@ Nothing here knows torch. backend.py gives it the addresses of tensors.
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
-import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from . import _lib, errors
+from . import _lib, ending, errors
 from .counters import Stats
+from .futures import Futures, Pending
 
 # How long close() waits for ranks that come later. They are waited for behind it, and at exit.
-LINGER_S = 10.0
+LINGER_S = 1.0
 
 # A blocking call into C keeps Python from running signal handlers, so long
 # waits are cut into slices: ^C is answered within one.
@@ -111,19 +108,6 @@ class Info:
     nodes_reason: str
 
 
-class Pending(Protocol):
-    """An operation in flight, as its lane sees it."""
-
-    def poll(self) -> bool:
-        """Say whether it is done, well or not. Does not block."""
-
-    def settle(self) -> None:
-        """Block until it is done, well or not. Does not raise its error."""
-
-    def complete_future(self) -> None:
-        """Give the outcome of an operation that is done to its future."""
-
-
 PendingT = TypeVar("PendingT", bound=Pending)
 
 
@@ -142,7 +126,7 @@ class Lane:
         self._lock = threading.RLock()  # as post waits, a signal handler may post
         self._watching = threading.RLock()
         self._inflight: dict[Pending, None] = {}  # a set in posting order
-        self._watched: queue.SimpleQueue[Pending | None] | None = None
+        self._futures: Futures | None = None
 
     def post(self, start: Callable[[], int], track: Callable[[int], PendingT]) -> PendingT:
         """Start an operation and return track(handle), waiting for the oldest while the library is full."""
@@ -169,21 +153,21 @@ class Lane:
         """Return the operation that was posted first, or None."""
         return next(iter(list(self._inflight)), None)
 
+    def busy(self) -> bool:
+        """Say whether operations are in flight. Does not block."""
+        return not all(work.poll() for work in list(self._inflight))
+
     def drop(self, work: Pending) -> None:
         """Forget a work that has settled, so that its tensors can go."""
         # No lock: post holds it while works settle, and to take one item out of a dict is atomic.
         self._inflight.pop(work, None)
 
     def watch(self, work: Pending) -> None:
-        """Complete the work's future when it is done. One thread a lane does it, in posting order."""
+        """Complete the work's future when it is done, after those of works that were watched before."""
         with self._watching:
-            works = self._watched
-            if works is None:
-                works = self._watched = queue.SimpleQueue()
-                threading.Thread(
-                    target=_complete_futures, args=(works,), name="mcast-futures", daemon=True
-                ).start()
-            works.put(work)
+            if self._futures is None:
+                self._futures = Futures()
+            self._futures.put(work)
 
     def clear(self) -> None:
         """Settle and forget all operations, once the group is closed and has ended them.
@@ -194,19 +178,9 @@ class Lane:
             work.poll()  # whose handle the library would keep, and with it the group's memory
         self._inflight.clear()
         with self._watching:
-            if self._watched is not None:
-                self._watched.put(None)
-                self._watched = None
-
-
-def _complete_futures(works: queue.SimpleQueue[Pending | None]) -> None:
-    while (work := works.get()) is not None:
-        try:
-            work.settle()
-            work.complete_future()
-        except Exception:  # e.g. the program has set the future; those after it are still to come
-            _log.exception("cannot complete the future of %s", work)
-        del work  # not kept until the next one comes
+            if self._futures is not None:
+                self._futures.put(None)
+                self._futures = None
 
 
 class Group:
@@ -230,7 +204,7 @@ class Group:
             timeout_ms: how long the join may take, MCAST_JOIN_TIMEOUT at most, which <= 0 stands for.
         """
         lib = _lib.library()
-        for group in list(_open_groups):
+        for group in list(ending.open_groups):
             group.let_go()
         self.rank, self.size = rank, size
         self._lanes: list[Lane] = []
@@ -243,6 +217,7 @@ class Group:
             lib.close_endpoint(endpoint)
             raise
         self.handle: int = _interruptible(lambda: lib.join(endpoint, blobs, timeout_ms))
+        lib.leave_at_exit()
         self.lib = lib
         self._pid = os.getpid()
         self._ending = threading.RLock()  # a signal handler may end the group while its thread closes it
@@ -255,8 +230,9 @@ class Group:
         # they never end and a group that is left is never gone.
         self.broken: Callable[[], bool] = _sound
         self.failed = False  # an operation ended in an error, which its waiter has got
-        _open_groups.add(self)
-        _watch_exceptions()
+        self._handled = id(ending.handled())  # was so before, and is nothing that the group fails by
+        ending.open_groups.add(self)
+        ending.watch_exceptions()
 
     def info(self) -> Info:
         """Return what the group runs on."""
@@ -282,7 +258,14 @@ class Group:
         Ranks that come later than LINGER_S are waited for behind this call, and at exit. So a rank
         may be late, and ranks may close several groups in different orders. A second call goes on
         waiting if ^C ended the first, and does nothing otherwise.
+
+        While the program handles an exception, in `except` or `finally`, nobody is waited for: the others
+        are told of it, as abort() tells them.
         """
+        failure = ending.handled()
+        if failure is not None and id(failure) != self._handled:
+            self.abort(f"its script left the group because of {ending.words(failure)}")
+            return
         self.leave()
         self.wait_left(LINGER_S)
         if self._leaving is not None:
@@ -349,7 +332,11 @@ class Group:
             self._leaving = None
         for lane in self._lanes:
             lane.clear()
-        _open_groups.discard(self)
+        ending.open_groups.discard(self)
+
+    def busy(self) -> bool:
+        """Say whether operations are in flight. Does not block."""
+        return self._usable() and any(lane.busy() for lane in self._lanes)
 
     def _usable(self) -> bool:
         return self._pid == os.getpid() and _lib.usable()
@@ -380,71 +367,6 @@ def _interruptible(call: Callable[[], Any]) -> Any:
     if failure:
         raise failure[0]
     return outcome[0]
-
-
-_open_groups: set[Group] = set()
-
-
-def abort_all(reason: str) -> None:
-    """Abort all groups of this process."""
-    for group in list(_open_groups):
-        try:
-            group.abort(reason)
-        except errors.McastError as e:
-            print(f"torch_mcast: aborting a group: {e}", file=sys.stderr)
-
-
-_watching = False
-_MOST_SAID = 300  # characters of an exception
-
-
-def _watch_exceptions() -> None:
-    """Have an exception that ends the program tell the other ranks at once, not at exit."""
-    global _watching
-    if _watching:
-        return
-    _watching = True
-    before = sys.excepthook
-
-    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        try:
-            if not (sys.flags.interactive or hasattr(sys, "ps1")):  # where it ends a line, not the program
-                what = " ".join(f"{kind.__name__}: {value}".split())
-                abort_all(f"its script ended with {what[:_MOST_SAID]}")
-        finally:
-            before(kind, value, trace)
-
-    sys.excepthook = hook
-
-
-@atexit.register
-def _close_all() -> None:
-    """Leave groups that the program did not destroy, so that peers do not report a dead rank.
-
-    All are left before any is waited for: ranks may come to them in any order. No thread is
-    started, which Python 3.12.0 and 3.12.1 refuse at exit.
-    """
-    deadline = time.monotonic() + LINGER_S
-    for group in list(_open_groups):
-        group.leave()
-    for group in list(_open_groups):
-        _wait_left(group, max(0.0, deadline - time.monotonic()))
-    for group in list(_open_groups):
-        group.disconnect()
-    for group in list(_open_groups):
-        while not _wait_left(group, LINGER_S):
-            pass
-
-
-def _wait_left(group: Group, seconds: float) -> bool:
-    """Wait at most this long; say whether there is nothing more to wait for."""
-    try:
-        if group.broken():
-            group.abort("its CUDA device has failed")
-        return group.wait_left(seconds)
-    except errors.McastError as e:
-        print(f"torch_mcast: closing a group at exit: {e}", file=sys.stderr)
-        return True
 
 
 def _nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,18 +11,15 @@ from torch._C._distributed_c10d import ReduceOp
 
 from . import errors, reduction
 
+# Copies from staging to outputs, once an operation is done; None: there is nothing to copy.
+Finish = Callable[[], None] | None
+
 
 def only(items: Sequence[Any], operation: str) -> Any:
     """Return the one item of a list of one, as torch passes a tensor."""
     if len(items) != 1:
         raise errors.ArgumentError(f"{operation}: {len(items)} tensors a call, one is allowed")
     return items[0]
-
-
-def require_pairs(outputs: Sequence[Any], inputs: Sequence[Any], operation: str) -> None:
-    """Raise ArgumentError unless there is an input for every output."""
-    if len(outputs) != len(inputs):
-        raise errors.ArgumentError(f"{operation}: {len(outputs)} outputs for {len(inputs)} inputs")
 
 
 def require_dense(*tensors: torch.Tensor) -> None:
@@ -82,16 +80,89 @@ def tensors_in(args: Iterable[Any]) -> list[torch.Tensor]:
     return found
 
 
-def staging(output: torch.Tensor) -> tuple[torch.Tensor, Callable[[], None] | None]:
+def require_writable(operation: str, *outputs: torch.Tensor) -> None:
+    """Raise ArgumentError if elements of an output share memory, as those of an expanded tensor do."""
+    for output in outputs:
+        if _shares_elements(output):
+            raise errors.ArgumentError(
+                f"{operation}: elements of an output of shape {list(output.shape)} and stride "
+                f"{list(output.stride())} share memory, as after expand(): give a tensor with a place for "
+                "each, such as its clone()"
+            )
+
+
+def _shares_elements(tensor: torch.Tensor) -> bool:
+    if tensor.is_contiguous() or tensor.numel() < 2:
+        return False
+    shape = zip(tensor.stride(), tensor.shape, strict=True)
+    dims = sorted((stride, size) for stride, size in shape if size > 1)
+    reach = 0  # of the dimensions with smaller strides
+    for stride, size in dims:
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if dims[0][0] == 0:
+        return True
+    places = torch.zeros(1, dtype=torch.int64)
+    for stride, size in dims:
+        places = (places[:, None] + stride * torch.arange(size, device="cpu")).reshape(-1)
+    return len(places.unique()) < len(places)
+
+
+def plain(tensor: torch.Tensor) -> bool:
+    """Say whether the memory of a tensor is its elements, one after another."""
+    return tensor.is_contiguous() and not _lazy(tensor)
+
+
+def _lazy(tensor: torch.Tensor) -> bool:
+    """Say whether elements are other than their memory: conjugated or negated ones, or zeros without any."""
+    return bool(tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor())
+
+
+def sending(tensor: torch.Tensor) -> torch.Tensor:
+    """Return contiguous memory with the elements of a tensor: its own if they lie so."""
+    if plain(tensor):
+        return tensor
+    with torch.no_grad():
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)
+
+
+def receiving(output: torch.Tensor) -> tuple[torch.Tensor, Finish]:
     """Return contiguous memory to receive into, and the copy to do afterwards, if any."""
-    if output.is_contiguous():
+    if plain(output):
         return output, None
     memory = torch.empty_like(output, memory_format=torch.contiguous_format)
+    return memory, functools.partial(write, output, memory)
 
-    def finish() -> None:
-        output.copy_(memory)
 
-    return memory, finish
+def write(output: torch.Tensor, source: torch.Tensor) -> None:
+    """Copy elements to an output on any thread, whatever gradients and inference are set to there."""
+    with torch.inference_mode() if output.is_inference() else torch.no_grad():
+        output.copy_(source.reshape(output.shape))
+
+
+def scatter_into(outputs: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> None:
+    """Copy each part to its output, as write() does; many small ones in one call."""
+    if any(_lazy(output) or output.is_inference() for output in outputs):
+        for output, part in zip(outputs, parts, strict=True):
+            write(output, part)
+        return
+    with torch.no_grad():
+        shaped = [part.reshape(output.shape) for output, part in zip(outputs, parts, strict=True)]
+        torch._foreach_copy_(list(outputs), shaped)
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Say whether memory of two contiguous tensors is the same in places."""
+    a, b = one.data_ptr(), other.data_ptr()
+    return a < b + other.nbytes and b < a + one.nbytes
+
+
+def misplaced(part: torch.Tensor, whole: torch.Tensor, rank: int) -> bool:
+    """Say whether `part` lies in `whole` elsewhere than where the rank's part of it is."""
+    return overlap(part, whole) and part.data_ptr() != whole.data_ptr() + rank * part.nbytes
 
 
 def flat_view(tensors: list[torch.Tensor]) -> torch.Tensor | None:
@@ -99,19 +170,10 @@ def flat_view(tensors: list[torch.Tensor]) -> torch.Tensor | None:
     first, step = tensors[0], tensors[0].nbytes
     for i, t in enumerate(tensors):
         if (
-            not t.is_contiguous()
+            not plain(t)
             or t.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()
             or t.data_ptr() != first.data_ptr() + i * step
         ):
             return None
-    return first.as_strided((len(tensors) * first.numel(),), (1,), first.storage_offset())
-
-
-def scatter_into(outputs: list[torch.Tensor], flat: torch.Tensor) -> Callable[[], None]:
-    """Return the copy of what was received in one piece to the outputs."""
-
-    def finish() -> None:
-        for output, part in zip(outputs, flat.chunk(len(outputs)), strict=True):
-            output.copy_(part.view_as(output))
-
-    return finish
+    with torch.no_grad():
+        return first.as_strided((len(tensors) * first.numel(),), (1,), first.storage_offset())

@@ -74,6 +74,7 @@ class McastWork(Work):
         self._done = False
         self._error: Exception | None = None
         self._ended: torch.futures.Future[None] | None = None
+        self._told: Callable[[], None] = _nothing
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
         recorder.posted(self, number)
 
@@ -149,15 +150,17 @@ class McastWork(Work):
                 # that fails.
                 self._ended = self._new_future()
                 self._future = self._ended.then(lambda _: self._outcome())
+                self._future.add_done_callback(lambda _: self._told())  # the first of its callbacks
                 self._lane.watch(self)
             return self._future
 
     def _new_future(self) -> torch.futures.Future[None]:
         return torch.futures.Future()
 
-    def complete_future(self) -> None:
-        """Give the outcome to the future that get_future returned."""
+    def complete_future(self, told: Callable[[], None]) -> None:
+        """Give the outcome to the future that get_future returned; call told() before its callbacks."""
         assert self._ended is not None
+        self._told = told
         self._ended.set_result(None)
 
     def _outcome(self) -> list[torch.Tensor]:
@@ -206,10 +209,9 @@ class McastWork(Work):
             finally:  # ^C leaves the outcome to the next call
                 profile.end(self._event)  # before anyone learns of the outcome
                 self._finisher = None
-            if error is not None:
+            if isinstance(error, errors.McastError):  # not of a copy here, which no other rank knows of
                 self._group.failed = True
-                if isinstance(error, errors.McastError):
-                    error.args = (f"{self._name}: {error}",)
+                error.args = (f"{self._name}: {error}",)
             self._error = error
             self._done = True
         self._keep = ()
@@ -225,12 +227,18 @@ class McastWork(Work):
             self._recorder.failed(self, f"{self._name} has failed")
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class JoinedWork(Work):
     """Several works as one: the coalesced operations."""
 
-    def __init__(self, works: Sequence[AnyWork]) -> None:
+    def __init__(self, works: Sequence[AnyWork], outputs: list[torch.Tensor] | None = None) -> None:
+        """Join works, with these outputs; None: those of the works, one after another."""
         super().__init__()
         self._works = works
+        self._outputs = outputs
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait for all; the timeout is for each."""
@@ -252,7 +260,12 @@ class JoinedWork(Work):
 
     def result(self) -> list[torch.Tensor]:
         """Return all outputs."""
-        return [tensor for work in self._works for tensor in work.result()]
+        return self._all([work.result() for work in self._works])
+
+    def _all(self, results: list[list[torch.Tensor]]) -> list[torch.Tensor]:
+        if self._outputs is not None:
+            return self._outputs
+        return [tensor for each in results for tensor in each]
 
     def synchronize(self) -> None:
         """Wait for all."""
@@ -264,7 +277,7 @@ class JoinedWork(Work):
             _probe.found = self
             return _probe_future()
         together = torch.futures.collect_all([work.get_future() for work in self._works])
-        return together.then(lambda done: [tensor for each in done.value() for tensor in each.value()])
+        return together.then(lambda done: self._all([each.value() for each in done.value()]))
 
 
 class DelegatedWork(Work):

@@ -1,0 +1,369 @@
+"""What the library does for torch.distributed, a method for each of torch's names.
+
+Reductions that the library does not know go to gloo. All arguments of a call are checked before any of it
+begins.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from . import device, errors, profile, reduction, shared
+from ._lib import StreamStruct
+from .capabilities import collective
+from .delegate import CopiedWork, GlooBacked
+from .device import DeviceWork
+from .group import Group, Lane
+from .reduction import Reduction
+from .tensor import (
+    Finish,
+    flat_view,
+    misplaced,
+    only,
+    overlap,
+    receiving,
+    require_cpu,
+    require_dense,
+    require_reducible,
+    require_writable,
+    scatter_into,
+    sending,
+    write,
+)
+from .work import AnyWork, DelegatedWork, JoinedWork, McastWork
+
+
+class Collectives(GlooBacked):
+    """The collectives of one rank of a group."""
+
+    group: Group
+
+    # ---- Allgather
+
+    @collective
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
+        """Gather each rank's input (n elements) into output (size*n elements, in rank order)."""
+        return self._gather_single(output, input, opts)
+
+    def reserve(self, numel: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """Return memory that the ranks of a host share, for the next all_gather_single; see shared.py."""
+        return shared.reserve(self.group, numel, dtype, self._timeout)
+
+    def _gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> McastWork:  # noqa: A002
+        self._check_gather(output, input)
+        recv, finish = receiving(output)
+        return self._gather_flat(recv, sending(input), [input], [output], finish, opts)
+
+    def _check_gather(self, output: torch.Tensor, input: torch.Tensor) -> None:  # noqa: A002
+        require_dense(output, input)
+        require_writable("all_gather", output)
+        if output.dtype != input.dtype:
+            raise errors.ArgumentError(
+                f"all_gather: output is {output.dtype} and input {input.dtype}: they must be the same"
+            )
+        if output.numel() != input.numel() * self.size():
+            raise errors.ArgumentError(
+                f"all_gather: output has {output.numel()} elements, which is not "
+                f"{self.size()} (ranks) times the {input.numel()} of the input"
+            )
+
+    @collective
+    def allgather(
+        self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
+    ) -> AnyWork:
+        """Gather each rank's input into the list; shapes may differ from rank to rank."""
+        outputs, tensor = only(output_lists, "all_gather"), only(inputs, "all_gather")
+        self._check_gather_list(outputs, tensor)
+        return self._gather_list(outputs, tensor, opts)
+
+    def _check_gather_list(self, outputs: list[torch.Tensor], tensor: torch.Tensor) -> None:
+        require_dense(tensor, *outputs)
+        require_writable("all_gather", *outputs)
+        if len(outputs) != self.size():
+            raise errors.ArgumentError(
+                f"all_gather: the list has {len(outputs)} tensors, and there are {self.size()} ranks"
+            )
+        mine = outputs[self.rank()]
+        if mine.numel() != tensor.numel() or any(t.dtype != tensor.dtype for t in outputs):
+            raise errors.ArgumentError(
+                f"all_gather: input has {tensor.numel()} elements of {tensor.dtype}, its place in the list "
+                f"{mine.numel()}; types {sorted({str(t.dtype) for t in outputs})}: both must be the same"
+            )
+
+    def _gather_list(self, outputs: list[torch.Tensor], tensor: torch.Tensor, opts: Any) -> AnyWork:
+        if any(t.numel() != tensor.numel() for t in outputs):
+            return self._allgather_unequal(outputs, tensor, opts)
+        flat = flat_view(outputs)
+        finish = None
+        if flat is None:
+            flat = torch.empty(self.size() * tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+            finish = functools.partial(scatter_into, outputs, flat.chunk(self.size()))
+        return self._gather_flat(flat, sending(tensor), [tensor], outputs, finish, opts)
+
+    def _gather_flat(
+        self,
+        recv: torch.Tensor,
+        send: torch.Tensor,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        finish: Finish,
+        opts: Any,
+    ) -> McastWork:
+        if misplaced(send, recv, self.rank()):
+            send = send.clone()
+        nbytes = send.nbytes
+        return self._post(
+            "all_gather",
+            self.group.gather,
+            lambda g, at: g.lib.allgather(g.live(), send.data_ptr(), recv.data_ptr(), nbytes, at),
+            f"of {nbytes} bytes a rank",
+            inputs,
+            outputs,
+            (send, recv),
+            finish,
+            opts,
+        )
+
+    def _allgather_unequal(self, outputs: list[torch.Tensor], tensor: torch.Tensor, opts: Any) -> AnyWork:
+        """One broadcast a rank: every rank knows all sizes from its list."""
+        send = sending(tensor)
+        if any(overlap(send, memory) for memory, _ in map(receiving, outputs)):
+            send = send.clone()
+        write(outputs[self.rank()], send)
+        works = [
+            self._broadcast(send if root == self.rank() else output, root, opts)
+            for root, output in enumerate(outputs)
+        ]
+        return JoinedWork(works, outputs)
+
+    # ---- Broadcast, Barrier
+
+    @collective
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> McastWork:
+        """Broadcast a tensor from opts.rootRank to all."""
+        return self._broadcast(only(tensors, "broadcast"), opts.rootRank, opts)
+
+    def _broadcast(self, tensor: torch.Tensor, root: int, opts: Any) -> McastWork:
+        require_dense(tensor)
+        require_writable("broadcast", tensor)
+        if not 0 <= root < self.size():
+            raise errors.ArgumentError(f"broadcast: root is {root}, it must be in 0..{self.size() - 1}")
+        if root == self.rank():
+            buf, finish = sending(tensor), None
+        else:
+            buf, finish = receiving(tensor)
+        nbytes = buf.nbytes
+        return self._post(
+            "broadcast",
+            self.group.gather,
+            lambda g, at: g.lib.broadcast(g.live(), buf.data_ptr(), nbytes, root, at),
+            f"of {nbytes} bytes from rank {root}",
+            [tensor],
+            [tensor],
+            (buf,),
+            finish,
+            opts,
+        )
+
+    @collective
+    def barrier(self, opts: Any) -> McastWork:
+        """Wait for all ranks."""
+        return self._post(
+            "barrier", self.group.gather, lambda g, _: g.lib.barrier(g.live()), "", [], [], (), None, opts
+        )
+
+    # ---- Reduce-Scatter
+
+    @collective
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> AnyWork:  # noqa: A002
+        """Reduce input (size*n elements) over ranks; each rank gets its n elements in output.
+
+        Sums run in a fixed order, so the same inputs give the same bits, unless MCAST_SWITCH_MODE=fast.
+        """
+        return self._reduce_single(output, input, opts)
+
+    def _reduce_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> AnyWork:  # noqa: A002
+        self._check_reduce(output, input, opts)
+        known = reduction.find(output.dtype, opts.reduceOp)
+        if known is not None:
+            return self._reduce_flat(output, sending(input), [input], known, opts)
+        memory, finish = receiving(output)
+        send = sending(input)
+        if overlap(memory, send):
+            send = send.clone()
+        method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
+        return CopiedWork(method(memory, send, opts), [output], finish)
+
+    def _check_reduce(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> None:  # noqa: A002
+        require_dense(output, input)
+        require_writable("reduce_scatter", output)
+        if output.dtype != input.dtype:
+            raise errors.ArgumentError(
+                f"reduce_scatter: output is {output.dtype} and input {input.dtype}: they must be the same"
+            )
+        if input.numel() != output.numel() * self.size():
+            raise errors.ArgumentError(
+                f"reduce_scatter: input has {input.numel()} elements, which is not "
+                f"{self.size()} (ranks) times the {output.numel()} of the output"
+            )
+        if reduction.find(output.dtype, opts.reduceOp) is None:
+            require_cpu("this reduce_scatter", output)
+            require_reducible("reduce_scatter", (output, opts))
+
+    @collective
+    def reduce_scatter(
+        self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any
+    ) -> AnyWork:
+        """Reduce a list of size tensors over ranks; each rank gets the tensor of its number."""
+        output, inputs = only(outputs, "reduce_scatter"), only(input_lists, "reduce_scatter")
+        require_dense(output, *inputs)
+        require_writable("reduce_scatter", output)
+        if len(inputs) != self.size():
+            raise errors.ArgumentError(
+                f"reduce_scatter: the list has {len(inputs)} tensors, and there are {self.size()} ranks"
+            )
+        mine = inputs[self.rank()]
+        if mine.numel() != output.numel() or any(t.dtype != output.dtype for t in inputs):
+            raise errors.ArgumentError(
+                f"reduce_scatter: output has {output.numel()} elements of {output.dtype}, its place in the "
+                f"list {mine.numel()}; types {sorted({str(t.dtype) for t in inputs})}: both must be the same"
+            )
+        known = reduction.find(output.dtype, opts.reduceOp)
+        equal = all(t.numel() == output.numel() for t in inputs)
+        if known is None or not equal:
+            what = "this reduce_scatter" if equal else "reduce_scatter of unequal sizes"
+            require_cpu(what, output)
+            require_reducible(what, (output, opts))
+            memory, finish = receiving(output)
+            work = self._gloo.reduce_scatter([memory], [[sending(t) for t in inputs]], opts)
+            return CopiedWork(work, [output], finish)
+        flat = flat_view(inputs)
+        if flat is None:
+            with torch.no_grad():
+                flat = torch.cat([t.reshape(-1) for t in inputs])
+        return self._reduce_flat(output, flat, inputs, known, opts)
+
+    def _reduce_flat(
+        self,
+        output: torch.Tensor,
+        send: torch.Tensor,
+        inputs: list[torch.Tensor],
+        known: Reduction,
+        opts: Any,
+    ) -> McastWork:
+        recv, finish = receiving(output)
+        if misplaced(recv, send, self.rank()):
+            recv = torch.empty_like(recv)
+            finish = functools.partial(write, output, recv)
+        return self._reduce_into(recv, send, inputs, [output], known, finish, opts)
+
+    def _reduce_into(
+        self,
+        recv: torch.Tensor,
+        send: torch.Tensor,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        known: Reduction,
+        finish: Finish,
+        opts: Any,
+    ) -> McastWork:
+        count = recv.numel()
+        return self._post(
+            "reduce_scatter",
+            self.group.reduce,
+            lambda g, at: g.lib.reduce_scatter(g.live(), send.data_ptr(), recv.data_ptr(), count, *known, at),
+            f"of {count} elements ({recv.dtype}) a rank",
+            inputs,
+            outputs,
+            (send, recv),
+            finish,
+            opts,
+        )
+
+    # ---- Allreduce
+
+    @collective
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> AnyWork:
+        """Reduce a tensor over ranks, in place; all ranks get the same bits. Sparse ones go to gloo."""
+        tensor = only(tensors, "all_reduce")
+        self._check_allreduce([tensor], opts)
+        return self._allreduce(tensor, opts)
+
+    def _check_allreduce(self, tensors: list[torch.Tensor], opts: Any) -> None:
+        dense = [t for t in tensors if t.layout != torch.sparse_coo or t.device.type != "cpu"]
+        require_dense(*dense)
+        require_writable("all_reduce", *dense)
+        for tensor in {t.dtype: t for t in dense}.values():
+            if reduction.find(tensor.dtype, opts.reduceOp) is None:
+                require_cpu("this all_reduce", tensor)
+                require_reducible("allreduce", (tensor, opts))
+
+    def _allreduce(self, tensor: torch.Tensor, opts: Any) -> AnyWork:
+        if tensor.layout == torch.sparse_coo:
+            return DelegatedWork(self._gloo.allreduce([tensor], opts))
+        memory = sending(tensor)
+        finish = None if memory is tensor else functools.partial(write, tensor, memory)
+        return self._allreduce_flat(memory, [tensor], finish, opts)
+
+    def _allreduce_flat(
+        self, memory: torch.Tensor, tensors: list[torch.Tensor], finish: Finish, opts: Any
+    ) -> AnyWork:
+        known = reduction.find(memory.dtype, opts.reduceOp)
+        if known is None:
+            return CopiedWork(self._gloo.allreduce([memory], opts), tensors, finish)
+        count = memory.numel()
+        return self._post(
+            "all_reduce",
+            self.group.both,
+            lambda g, at: g.lib.allreduce(g.live(), memory.data_ptr(), memory.data_ptr(), count, *known, at),
+            f"of {count} elements ({memory.dtype})",
+            tensors,
+            tensors,
+            (memory,),
+            finish,
+            opts,
+        )
+
+    # ---- what all operations share
+
+    def _post(
+        self,
+        operation: str,
+        lane: Lane,
+        start: Callable[[Group, StreamStruct | None], int],
+        details: str,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        keep: tuple[torch.Tensor, ...],
+        finish: Finish,
+        opts: Any,
+    ) -> McastWork:
+        group, number, recorder = self.group, self._sequence, self._recorder
+        timeout = opts.timeout if opts is not None and opts.timeout > timedelta(0) else self._timeout
+        name = f"{operation} {details}".rstrip()
+        at = device.place(keep[0], timeout) if keep else None
+        event = profile.begin(operation, self.group_name, lane.name, number, self.size(), inputs, outputs)
+
+        def track(handle: int) -> McastWork:
+            work = (McastWork if at is None else DeviceWork)(
+                group, lane, handle, name, outputs, keep, finish, timeout, number, recorder, event
+            )
+            if isinstance(work, DeviceWork):
+                work.temporaries = device.made_here(keep, [*inputs, *outputs])
+                work.follow_up(keep[0].device)
+            return work
+
+        try:
+            return lane.post(lambda: start(group, at), track)
+        except BaseException:
+            profile.end(event)
+            raise
+
+    # Names of torch before the summer of 2026.
+    _allgather_base = all_gather_single
+    _reduce_scatter_base = reduce_scatter_single
