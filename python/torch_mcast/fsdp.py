@@ -4,11 +4,11 @@ FSDP2 as it comes issues one collective at a time on a CPU. enable() changes
 three things, and no gradient by a bit:
 
 - Allgathers are asynchronous, and each module prefetches those of the next
-  ones, at the end of the forward those that the backward begins with;
+  ones (lookahead.py);
 - Reduce-Scatters are left in flight while the backward goes on (deferred),
-  where nothing reads their output before the end of the backward;
+  where FSDP2 itself does not read their output; what else reads it waits (in_flight.py);
 - the end of the backward waits for them, so that clipping, the optimizer and
-  everything else after loss.backward() finds finished gradients.
+  everything else after loss.backward() finds ordinary gradients.
 
 On a GPU FSDP2 has streams for that: one that copies in, one for Allgathers, one
 for Reduce-Scatters. There enable() leaves it at that: each collective is waited
@@ -36,9 +36,11 @@ from torch.distributed.fsdp import FSDPModule
 
 from . import nccl
 from .explain import Explanation, Setup, Shards, explain
+from .in_flight import Reduction
 from .interference import Collective, Meter
+from .lookahead import Lookahead, take_back
 from .nccl import Groups
-from .param_groups import on_cpu, param_groups
+from .param_groups import instead, on_cpu, param_groups
 from .registry import backend_of
 from .timeline import Timeline
 
@@ -80,7 +82,7 @@ class Handle:
         self.groups = groups
         self.why_serial = why_serial
         self._defer = defer
-        self._pending: list[tuple[Work, Callable[[], None], str]] = []  # with the module's name
+        self._pending: list[Reduction] = []
         self._setup: Callable[[], Setup]  # what explain() needs to know of the model
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
         self.interference = Meter(model, self.timeline)
@@ -96,14 +98,11 @@ class Handle:
         pending, self._pending = self._pending, []
         self._drains_after = -1
         failure: Exception | None = None
-        for work, done, module in pending:
-            start = time.perf_counter()
+        for reduction in pending:
             try:
-                work.wait()
+                reduction.wait()
             except Exception as e:
                 failure = failure or e
-            done()
-            self.timeline.waited("reduce_scatter", start, module)
         if failure is not None:
             raise failure
 
@@ -150,7 +149,7 @@ class Handle:
         self.interference.note(Collective(kind, shard.numel(), shard.dtype, chosen, op))
         return chosen
 
-    def _keep(self, work: Work, done: Callable[[], None], module: str) -> bool:
+    def _keep(self, reduction: Reduction) -> bool:
         """Leave a Reduce-Scatter in flight until the end of this backward; False outside a backward."""
         task = torch._C._current_graph_task_id()
         if task < 0:
@@ -160,7 +159,7 @@ class Handle:
             self.drain()
             Variable._execution_engine.queue_callback(self.drain)
             self._drains_after = task
-        self._pending.append((work, done, module))
+        self._pending.append(reduction)
         return True
 
 
@@ -255,6 +254,7 @@ class _ReduceScatter(_Comm):
         super().__init__(handle)
         self.module = module
         self.name = name
+        self.left: Reduction | None = None  # the latest, until its gradients are handed out
 
     def __call__(
         self,
@@ -286,16 +286,25 @@ class _ReduceScatter(_Comm):
             done()
             handle.deferred += 1
             return
+        waited = partial(handle.timeline.waited, "reduce_scatter", module=self.name)
+        reduction = Reduction(work, output_tensor, done, waited)
         if reason is None:
-            if handle._keep(work, done, self.name):
+            if handle._keep(reduction):
                 handle.deferred += 1
+                self.left = reduction
                 return
             reason = "outside a backward: nothing would wait for it"
         handle.blocked += 1
         handle.reasons[self.name] = reason
-        work.wait()
-        done()
-        handle.timeline.waited("reduce_scatter", start, self.name)
+        reduction.wait()
+
+    def post_backward(self, *_: object) -> None:
+        """Do what FSDP does after a module's backward, and hand out its gradients, in flight or not."""
+        (group,) = param_groups(self.module)
+        type(group).post_backward(group)
+        left, self.left = self.left, None
+        if left is not None:
+            left.hand_out([param.sharded_param for param in group.fsdp_params])
 
     def why_block(self, reduce_dtype: torch.dtype, op: Any) -> str | None:
         """Return what reads the output of CPU tensors before the end of the backward, or None.
@@ -337,7 +346,9 @@ def enable(
     Works over any backend; over "mcast" the two collectives do not wait behind
     each other either. Over NCCL they do unless they have two communicators: where both can go through
     CollNet enable() makes them (all ranks of the mesh call it), else it warns, and Handle.why_serial
-    says why. Gradients are those of the plain run, bit for bit.
+    says why. Gradients are those of the plain run, bit for bit: what was gathered for a module that did not
+    run is dropped with its forward or backward, and whatever reads a gradient in flight waits for it.
+    A second enable() takes the place of the first.
 
     Args:
         model: the root, after fully_shard on its parts and on itself.
@@ -366,7 +377,7 @@ def enable(
         raise RuntimeError(
             f"torch {torch.__version__} lacks {', '.join(missing)}: torch_mcast.fsdp needs torch 2.9 or newer"
         )
-    named = [(name, m) for name, m in model.named_modules() if isinstance(m, FSDPModule) and param_groups(m)]
+    named = _named(model)
     if not named:
         raise ValueError(
             "the model has no FSDP module with parameters: call fully_shard on it before enable()"
@@ -381,15 +392,26 @@ def enable(
             continue
         custom: Any = module  # the interfaces are private classes of torch, so ours only look like them
         custom.set_custom_all_gather(_AllGather(handle, groups[0], name))
-        custom.set_custom_reduce_scatter(_ReduceScatter(handle, module, name))
+        reduce_scatter: Any = _ReduceScatter(handle, module, name)
+        custom.set_custom_reduce_scatter(reduce_scatter)
+        instead(groups[0], "post_backward", reduce_scatter.post_backward)
     handle._setup = partial(_setup, handle, named, int(prefetch))
+    take_back(module for _, module in named)
     if prefetch:
-        modules = [module for _, module in named]
-        _prefetch(modules, int(prefetch), named[0][0] == "")  # a root without parameters is not among them
-        for module in filter(on_cpu, modules):
-            for param_group in param_groups(module):
-                param_group.unshard_async_op = True
+        Lookahead(model, int(prefetch))
     return handle
+
+
+def _named(model: nn.Module) -> list[tuple[str, FSDPModule]]:
+    """Return the modules with parameters; of several that share them the first, under all their names."""
+    names: dict[Any, list[str]] = {}
+    modules: dict[Any, FSDPModule] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, FSDPModule) and param_groups(module):
+            state = module._get_fsdp_state()
+            names.setdefault(state, []).append(name)
+            modules.setdefault(state, module)
+    return [(", ".join(names[state]), module) for state, module in modules.items()]
 
 
 def _setup(handle: Handle, named: list[tuple[str, FSDPModule]], prefetch: int) -> Setup:
@@ -440,40 +462,3 @@ def _shards(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
             for mesh in (group.mesh_info, group.post_forward_mesh_info):
                 if (shard := getattr(mesh, "shard_process_group", None)) is not None:
                     yield shard
-
-
-def _prefetch(modules: list[FSDPModule], ahead: int, root_first: bool) -> None:
-    _chain(modules, ahead, "_states_to_forward_prefetch", FSDPModule.set_modules_to_forward_prefetch)
-    # The root is not resharded after its forward: its backward comes first and gathers nothing itself.
-    inner = modules[:0:-1] if root_first else modules[::-1]
-    backward = [modules[0], *inner] if root_first else inner
-    _chain(backward, ahead, "_states_to_backward_prefetch", FSDPModule.set_modules_to_backward_prefetch)
-    if inner and on_cpu(inner[0]):  # a host that does not block gets to the backward early enough
-        _turn(inner[0], inner[1 : 1 + ahead])
-
-
-def _chain(
-    modules: list[FSDPModule],
-    ahead: int,
-    chosen: str,
-    choose: Callable[[FSDPModule, list[FSDPModule]], None],
-) -> None:
-    """Let each module prefetch the next ones, unless the user chose otherwise."""
-    for i, module in enumerate(modules[:-1]):
-        if not getattr(module._get_fsdp_state(), chosen):
-            choose(module, modules[i + 1 : i + 1 + ahead])
-
-
-def _turn(last: FSDPModule, before: list[FSDPModule]) -> None:
-    """Let the last module gather, while its forward computes, what the backward needs after it.
-
-    Only where a backward will follow, which frees what was gathered.
-    """
-
-    def prefetch(*_: object) -> None:
-        if torch.is_grad_enabled():
-            for module in before:
-                module.unshard(async_op=True)
-
-    module: Any = last
-    module.register_forward_pre_hook(prefetch)  # runs after FSDP's own

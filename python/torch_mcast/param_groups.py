@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 
@@ -22,3 +25,45 @@ def param_groups(module: FSDPModule) -> list[Any]:
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
     return [state._fsdp_param_group] if state._fsdp_param_group is not None else []
+
+
+def in_backward() -> bool:
+    """Say whether autograd runs a backward on this thread."""
+    return bool(torch._C._current_graph_task_id() >= 0)
+
+
+def instead(group: Any, method: str, function: Callable[..., None] | None) -> None:
+    """Have FSDP call a function for a method of this group; None: the method again."""
+    if function is None:
+        vars(group).pop(method, None)
+    else:
+        setattr(group, method, function)
+
+
+def drop(group: Any) -> None:
+    """Wait for what a group has gathered and not taken yet, and forget it."""
+    result, group._all_gather_result = group._all_gather_result, None
+    if result is None:
+        return
+    if result.all_gather_event is not None:
+        group.device_handle.current_stream().wait_event(result.all_gather_event)
+    if isinstance(result.all_gather_work, dist.Work):
+        result.all_gather_work.wait()
+
+
+def versions(group: Any) -> list[tuple[int, ...]]:
+    """Return what is different after a write to this rank's shards that torch has counted.
+
+    A write to a DTensor is counted there, one to its local tensor there. Neither sees one through `.data`.
+    """
+    return [
+        (
+            param._sharded_param_data.data_ptr(),
+            *map(_version, (param.sharded_param, param.sharded_param._local_tensor)),
+        )
+        for param in group.fsdp_params
+    ]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

@@ -1,0 +1,333 @@
+"""What is gathered ahead is a guess: where it was wrong, nothing is computed with it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import register_fsdp_forward_method
+
+import torch_mcast.fsdp
+
+from .situations import BLOCKS, batch, build, change, change_unseen, differ, gradients, trained
+from .world import World
+
+Result = list[torch.Tensor]
+
+
+def forward_without_backward(net: Any) -> Result:
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    net(batch()).pow(2).sum().backward()
+    net(batch(1)).pow(2).sum()
+    optimizer.step()
+    return trained(net)
+
+
+def trial_and_load(net: Any) -> Result:
+    net(batch())
+    change_unseen(net)
+    return trained(net)
+
+
+def weights_changed_before_backward(net: Any) -> Result:
+    out = net(batch()).pow(2).sum()
+    change_unseen(net)
+    out.backward()
+    return [*gradients(net), *trained(net)]
+
+
+def evaluation_leaves_out(net: Any) -> Result:
+    with torch.no_grad():
+        net(batch(), order=(0, 2))
+    change_unseen(net)
+    return trained(net)
+
+
+def inference_leaves_out(net: Any) -> Result:
+    trained(net)
+    with torch.inference_mode():
+        net(batch(), order=(0, 3))
+    change_unseen(net)
+    return trained(net)
+
+
+def evaluation_before_step(net: Any) -> Result:
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    net(batch()).sum().backward()
+    with torch.no_grad():
+        net(batch(), order=(0, 2))
+    optimizer.step()
+    return trained(net)
+
+
+def training_leaves_out(net: Any) -> Result:
+    net(batch(), order=(0, 3)).sum().backward()
+    seen = gradients(net)
+    change_unseen(net)
+    return [*seen, *trained(net)]
+
+
+def backward_that_is_not_the_last(net: Any) -> Result:
+    net.set_is_last_backward(False)
+    net(batch(), order=(0, 2)).sum().backward()
+    net.set_is_last_backward(True)
+    change_unseen(net)
+    return trained(net)
+
+
+def raised(net: Any) -> Result:
+    with contextlib.suppress(ValueError):
+        net(batch(), order=(0, 1), fail=ValueError())
+    change_unseen(net)
+    with torch.no_grad():
+        return [net(batch(1))]
+
+
+def raised_and_reset(net: Any) -> Result:
+    with contextlib.suppress(ValueError):
+        net(batch(), order=(0, 1), fail=ValueError())
+    net.reset_iter_state()
+    change_unseen(net)
+    return trained(net)
+
+
+def interrupted(net: Any) -> Result:
+    with contextlib.suppress(KeyboardInterrupt):
+        net(batch(), order=(0,), fail=KeyboardInterrupt())
+    change_unseen(net)
+    with torch.no_grad():
+        return [net(batch(1))]
+
+
+def interrupted_then_a_part(net: Any) -> Result:
+    with contextlib.suppress(KeyboardInterrupt):
+        net(batch(), order=(0,), fail=KeyboardInterrupt())
+    change(net)
+    with torch.no_grad():
+        return [net.blocks[1](batch(1))]
+
+
+def parts_after_one_that_raised(net: Any) -> Result:
+    with contextlib.suppress(ValueError):
+        net(batch(), order=(0,), fail=ValueError())
+    with torch.no_grad():
+        net.blocks[1](batch())
+        change_unseen(net)
+        return [net.blocks[2](batch(1)), net(batch(1))]
+
+
+def part_by_itself(net: Any) -> Result:
+    with torch.no_grad():
+        return [net.blocks[0](batch()), net.blocks[1](batch())]
+
+
+def part_by_itself_trained(net: Any) -> Result:
+    net.blocks[1](net.blocks[0](batch())).sum().backward()
+    return gradients(net)
+
+
+def part_after_the_whole(net: Any) -> Result:
+    trained(net)
+    with torch.no_grad():
+        seen = [net.blocks[1](batch())]
+    change_unseen(net)
+    return [*seen, *trained(net)]
+
+
+def changed_by_a_hook(net: Any) -> Result:
+    """A hook of one block changes the next, which is in flight by then."""
+    net.blocks[0].register_forward_hook(lambda *_: change(net.blocks[1]))
+    return trained(net)
+
+
+def method_leaves_out(net: Any) -> Result:
+    register_fsdp_forward_method(net, "encode")
+    trained(net)
+    with torch.no_grad():
+        seen = [net.encode(batch(), order=(0, 2))]
+        change(net)
+        return [*seen, net.encode(batch()), *trained(net)]
+
+
+def method_before_the_whole(net: Any) -> Result:
+    register_fsdp_forward_method(net, "encode")
+    return [net.encode(batch()), *trained(net)]
+
+
+def generated(net: Any) -> Result:
+    seen = []
+    with torch.no_grad():
+        x = batch()
+        for length in range(BLOCKS):
+            x = net(x, order=tuple(range(length)))
+            change_unseen(net, 1.5)
+            seen.append(x)
+    return [*seen, *trained(net)]
+
+
+def pipeline(net: Any) -> Result:
+    losses = [net(batch(i)).pow(2).sum() for i in range(3)]
+    for loss in losses:
+        loss.backward()
+    seen = gradients(net)
+    change_unseen(net)
+    return [*seen, *trained(net)]
+
+
+def retained(net: Any) -> Result:
+    loss = net(batch()).pow(2).sum()
+    loss.backward(retain_graph=True)
+    change_unseen(net)
+    loss.backward()
+    return [*gradients(net), *trained(net)]
+
+
+def unused_in_backward(net: Any) -> Result:
+    """Weights that a block does not need in its backward, says the program, are not gathered for it."""
+    net.blocks[BLOCKS - 2].set_unshard_in_backward(False)
+    return trained(net)
+
+
+def asked_for_by_hand(net: Any) -> Result:
+    trained(net)
+    handle = net.blocks[1].unshard(async_op=True)
+    change_unseen(net)
+    handle.wait()
+    seen = net.blocks[1].linear.weight.detach().clone()
+    net.blocks[1].reshard()
+    return [seen, *trained(net)]
+
+
+def asked_for_before_the_forward(net: Any) -> Result:
+    """What a program has gathered itself is what it was then."""
+    trained(net)
+    net.blocks[2].unshard(async_op=True)
+    change_unseen(net)
+    return trained(net)
+
+
+def listed_by_hand(net: Any) -> Result:
+    net.blocks[0].set_modules_to_forward_prefetch([net.blocks[2]])
+    with torch.no_grad():
+        net(batch(), order=(0,))
+        change_unseen(net)
+    return trained(net)
+
+
+def checkpointed(net: Any) -> Result:
+    out = net(batch().requires_grad_(), reentrant=False)
+    change_unseen(net)
+    out.sum().backward()
+    return [*gradients(net), *trained(net)]
+
+
+def checkpointed_reentrantly(net: Any) -> Result:
+    net.zero_grad()
+    out = net(batch().requires_grad_(), reentrant=True)
+    change_unseen(net)
+    out.sum().backward()
+    return [*gradients(net), *trained(net)]
+
+
+def in_a_thread(net: Any) -> Result:
+    loss = net(batch()).sum()
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    return [*gradients(net), *trained(net)]
+
+
+SITUATIONS = [
+    forward_without_backward,
+    trial_and_load,
+    weights_changed_before_backward,
+    evaluation_leaves_out,
+    inference_leaves_out,
+    evaluation_before_step,
+    training_leaves_out,
+    backward_that_is_not_the_last,
+    raised,
+    raised_and_reset,
+    interrupted,
+    interrupted_then_a_part,
+    parts_after_one_that_raised,
+    part_by_itself,
+    part_by_itself_trained,
+    part_after_the_whole,
+    changed_by_a_hook,
+    method_leaves_out,
+    method_before_the_whole,
+    generated,
+    pipeline,
+    retained,
+    unused_in_backward,
+    asked_for_by_hand,
+    asked_for_before_the_forward,
+    listed_by_hand,
+    checkpointed,
+    checkpointed_reentrantly,
+    in_a_thread,
+]
+
+
+def all_differences(prefetch: int) -> dict[str, str]:
+    found = {situation.__name__: differ(situation, prefetch=prefetch) for situation in SITUATIONS}
+    return {name: said for name, said in found.items() if said}
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_nothing_is_computed_with_what_was_gathered_in_vain(world: World, prefetch: int) -> None:
+    for differences in world.run(all_differences, prefetch):
+        assert not differences
+
+
+def all_differences_without_a_root() -> dict[str, str]:
+    situations = [
+        trial_and_load,
+        evaluation_leaves_out,
+        training_leaves_out,
+        part_by_itself_trained,
+        pipeline,
+    ]
+    found = {situation.__name__: differ(situation, root=False) for situation in situations}
+    return {name: said for name, said in found.items() if said}
+
+
+def test_a_model_that_is_no_root_itself_is_trained(world: World) -> None:
+    for differences in world.run(all_differences_without_a_root):
+        assert not differences
+
+
+def enabled_again() -> None:
+    net = build(True, prefetch=2)
+    states = [block._get_fsdp_state() for block in net.blocks]
+    assert len(states[0]._states_to_forward_prefetch) == 2
+    torch_mcast.fsdp.enable(net, prefetch=1)
+    assert len(states[0]._states_to_forward_prefetch) == 1
+    torch_mcast.fsdp.enable(net, prefetch=False)
+    assert states[0]._states_to_forward_prefetch == []
+    assert not any(group.unshard_async_op for state in states for group in state._fsdp_param_groups)
+    trained(net)
+
+
+def test_another_enable_takes_the_place_of_the_first(world: World) -> None:
+    world.run(enabled_again)
+
+
+def gathers_of_a_step() -> int:
+    net = build(True)
+    trained(net)
+    dist.barrier()
+    before = torch_mcast.stats().gather_ops
+    trained(net)
+    dist.barrier()
+    return int(torch_mcast.stats().gather_ops - before - 1)
+
+
+def test_no_gather_of_a_step_as_foreseen_is_in_vain(world: World) -> None:
+    for gathers in world.run(gathers_of_a_step):
+        assert gathers == 2 * BLOCKS + 1  # the root, which was not freed, once
