@@ -106,10 +106,10 @@ def change_unseen(net: nn.Module, value: float = 0.25) -> None:
         local(p).data.mul_(value)
 
 
-def trained(net: Any, number: int = 7) -> list[torch.Tensor]:
+def trained(net: Any, number: int = 7, width: int = WIDTH) -> list[torch.Tensor]:
     """Return what a whole step sees: its output, and its gradients."""
     net.zero_grad()
-    out = net(batch(number))
+    out = net(batch(number, width))
     out.pow(2).sum().backward()
     return [out.detach().clone(), *gradients(net)]
 

@@ -90,6 +90,24 @@ def test_the_first_gather_has_nothing_before_it() -> None:
     assert (f.cause, f.modules) == ("first-gather", ("block0",))
 
 
+def test_a_first_gather_that_is_late_once_is_not_the_models_fault() -> None:
+    """Ranks begin to record apart; the steps after that begin with the same gather and do not wait."""
+    events = [Event("allgather", t, t + 1, MB, "embed") for t in (0, 10, 20)]
+    waits = [Wait("allgather", 0, 8, "embed"), *(Wait("allgather", t, t + 0.1, "embed") for t in (10, 20))]
+    assert causes(explain(events, waits, 0, 30, SETUP)) == []
+
+
+def test_a_first_module_that_is_the_smallest_is_not_to_be_smaller() -> None:
+    events, waits, end = step(layers=4, took=4, compute=4, ahead=1)
+    equal = {f"block{i}": Shards(100, 100, 4) for i in range(4)}
+    (f,) = explain(events, waits, 0, end, replace(SETUP, prefetch=1, shards=equal)).findings
+    assert f.cause == "first-gather"
+    assert "smaller" not in f.remedy
+    larger = equal | {"block0": Shards(900, 900, 4)}
+    (f,) = explain(events, waits, 0, end, replace(SETUP, prefetch=1, shards=larger)).findings
+    assert "smaller first module" in f.remedy
+
+
 def test_small_messages() -> None:
     events, waits, end = step(layers=50, took=1, compute=1, ahead=0, nbytes=1000)
     assert causes(explain(events, waits, 0, end, SETUP)) == ["small-messages"]

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import register_fsdp_forward_method
 
 import torch_mcast.fsdp
 
-from .situations import BLOCKS, batch, build, change, change_unseen, differ, gradients, trained
+from .situations import BLOCKS, batch, build, change, change_unseen, differ, gradients, local, trained
 from .world import World
 
 Result = list[torch.Tensor]
@@ -233,6 +233,66 @@ def checkpointed_reentrantly(net: Any) -> Result:
     return [*gradients(net), *trained(net)]
 
 
+def two_losses(net: Any) -> Result:
+    first = net(batch()).sum()
+    net(batch(1), order=(3, 1)).sum().backward()
+    seen = gradients(net)
+    change_unseen(net)
+    first.backward()
+    return [*seen, *gradients(net), *trained(net)]
+
+
+def resharded_otherwise(net: Any) -> Result:
+    net.blocks[1].set_reshard_after_forward(False)
+    net.blocks[2].set_reshard_after_backward(False)
+    seen = trained(net)
+    with torch.no_grad():
+        seen.append(net(batch(3), order=(0, 3)))
+    return [*seen, *trained(net, 2)]
+
+
+def in_another_order(net: Any) -> Result:
+    with torch.no_grad():
+        seen = [net(batch(), order=(3, 2, 1, 0)), net(batch(), order=(1, 1, 3))]
+        change_unseen(net)
+        seen.append(net(batch(), order=(2, 0)))
+    return [*seen, *trained(net)]
+
+
+def forward_in_a_hook(net: Any) -> Result:
+    """A block computes something else while the backward of another runs."""
+    seen: Result = []
+
+    def look(*_: object) -> None:
+        with torch.no_grad():
+            seen.append(net.blocks[3](batch(5)))
+
+    hook = net.blocks[0].register_full_backward_hook(look)
+    net(batch().requires_grad_()).sum().backward()
+    hook.remove()
+    change_unseen(net)
+    return [*seen, *trained(net)]
+
+
+def stepped_in_hooks(net: Any) -> Result:
+    """Optimizers step as soon as a gradient is there, and a block is needed again in the same backward."""
+    shards = list(net.blocks.parameters())
+    optimizers = [torch.optim.SGD([p], lr=0.1) for p in shards]
+
+    def step(*_: object) -> None:
+        for p, optimizer in zip(shards, optimizers, strict=True):
+            if p.grad is not None:
+                optimizer.step()
+                p.grad = None
+
+    hooks = [block.register_full_backward_hook(step) for block in net.blocks]
+    net(batch().requires_grad_(), order=(0, 1, 0, 2, 1, 3)).sum().backward()
+    step()
+    for hook in hooks:
+        hook.remove()
+    return [*(local(p).clone() for p in shards), *trained(net)]
+
+
 def in_a_thread(net: Any) -> Result:
     loss = net(batch()).sum()
     thread = threading.Thread(target=loss.backward)
@@ -270,6 +330,11 @@ SITUATIONS = [
     listed_by_hand,
     checkpointed,
     checkpointed_reentrantly,
+    two_losses,
+    resharded_otherwise,
+    in_another_order,
+    forward_in_a_hook,
+    stepped_in_hooks,
     in_a_thread,
 ]
 

@@ -6,15 +6,21 @@ import contextlib
 import copy
 import ctypes
 import io
+import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import Work
 
-from .situations import BLOCKS, batch, build, differ, gradients, local, trained
+from torch_mcast.in_flight import Reduction
+
+from .situations import BLOCKS, batch, build, change_unseen, differ, gradients, local, trained
 from .world import World
 
 WIDTH = 256  # enough for a Reduce-Scatter to be in flight when the next hook runs
@@ -135,8 +141,10 @@ class Check(torch.autograd.Function):
 def raises(net: Any) -> None:
     late(net)
     with contextlib.suppress(ValueError):
-        net.blocks[0].register_forward_hook(lambda _, __, out: Check.apply(out))
-        net(batch(width=WIDTH)).sum().backward()
+        hook = net.blocks[0].register_forward_hook(lambda _, __, out: Check.apply(out))
+        loss = net(batch(width=WIDTH)).sum()
+        hook.remove()
+        loss.backward()
 
 
 def read_after_one_that_raised(net: Any) -> Result:
@@ -155,6 +163,47 @@ def stepped_after_one_that_raised(net: Any) -> Result:
     optimizer.step()
     net.reset_iter_state()
     return [local(p).clone() for p in net.parameters()]
+
+
+def trained_after_one_that_raised(net: Any) -> Result:
+    """FSDP2 goes on with what it has gathered and did not use; reset_iter_state() is what it asks for."""
+    raises(net)
+    change_unseen(net)
+    return trained(net, width=WIDTH)
+
+
+def trained_after_a_reset(net: Any) -> Result:
+    raises(net)
+    net.reset_iter_state()
+    change_unseen(net)
+    return trained(net, width=WIDTH)
+
+
+def accumulated(net: Any) -> Result:
+    seen: Result = []
+    for block in net.blocks:
+        block.register_full_backward_hook(lambda *_: seen.extend(gradients(net)))
+    for number in range(3):
+        net.set_requires_gradient_sync(number != 1)
+        net(batch(number, WIDTH).requires_grad_()).sum().backward()
+    return [*seen, *gradients(net)]
+
+
+def read_by_a_thread(net: Any) -> Result:
+    late(net)
+    weight, seen, go = net.blocks[3].linear.weight, [], threading.Event()
+
+    def read() -> None:
+        go.wait()
+        seen.append(local(weight.grad).clone())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    net.blocks[2].register_full_backward_hook(lambda *_: go.set())
+    net(batch(width=WIDTH)).sum().backward()
+    go.set()
+    thread.join()
+    return [*seen, *gradients(net)]
 
 
 def zeroed_after_one_that_raised(net: Any) -> Result:
@@ -185,6 +234,10 @@ SITUATIONS = [
     read_after_one_that_raised,
     clipped_after_one_that_raised,
     stepped_after_one_that_raised,
+    trained_after_one_that_raised,
+    trained_after_a_reset,
+    accumulated,
+    read_by_a_thread,
     zeroed_after_one_that_raised,
     dropped_after_one_that_raised,
 ]
@@ -209,3 +262,42 @@ def ordinary_afterwards() -> bool:
 
 def test_after_a_backward_gradients_are_ordinary_tensors(world: World) -> None:
     assert all(world.run(ordinary_afterwards))
+
+
+class InterruptedWork(Work):
+    """A work: ^C ends its first wait, the second one waits."""
+
+    def __init__(self, output: torch.Tensor) -> None:
+        super().__init__()
+        self.output = output
+        self.interrupts = 1
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        self.interrupts -= 1
+        if self.interrupts >= 0:
+            raise KeyboardInterrupt
+        self.output.fill_(1)
+        return True
+
+
+def test_a_wait_that_was_interrupted_is_not_the_end() -> None:
+    output = torch.zeros(3)
+    reduction = Reduction(InterruptedWork(output), output, lambda: None, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        reduction.wait()
+    reduction.wait()
+    assert output.tolist() == [1, 1, 1]
+
+
+class FailedWork(Work):
+    """A work that fails."""
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        raise RuntimeError("rank 3 is lost")
+
+
+def test_each_reader_hears_of_a_reduction_that_failed() -> None:
+    reduction = Reduction(FailedWork(), torch.zeros(3), lambda: None, lambda _: None)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="rank 3 is lost"):
+            reduction.wait()

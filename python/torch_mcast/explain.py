@@ -240,6 +240,11 @@ def _gathers(
         _before(first.start, stood, start) < _MATTERS * span
         and first.end - first.start > 0.6 * spent.exposed_allgather
     ):
+        if _once(first, stood):
+            return []  # later steps begin with the same gather, and wait less: the ranks began apart
+        size = {name: s.elements for name, s in setup.shards.items()}
+        smallest = size.get(first.module, math.inf) <= min(size.values(), default=0)
+        smaller = "" if smallest else "a smaller first module (fully_shard on the embedding by itself), or "
         return [
             Finding(
                 "first-gather",
@@ -247,8 +252,7 @@ def _gathers(
                 f"the step begins with an Allgather of {first.module or '(root)'} with nothing to "
                 f"compute before it, "
                 f"and waits {1e3 * (first.end - first.start):.1f} ms for it, the longest wait of all",
-                "a smaller first module (fully_shard on the embedding by itself), or data loading after "
-                "model.unshard(async_op=True) of that module",
+                f"{smaller}data loading after model.unshard(async_op=True) of that module",
                 (first.end - first.start) / span,
             )
         ]
@@ -328,6 +332,12 @@ def _hidden(gathers: list[Event], stood: list[Wait]) -> float:
 
 def _spans(of: Iterable[Event] | Iterable[Wait]) -> list[Span]:
     return [(x.start, x.end) for x in of]
+
+
+def _once(wait: Wait, stood: list[Wait]) -> bool:
+    """Say whether later waits for the same module come to less than half of this one."""
+    later = [w.end - w.start for w in stood if w.module == wait.module and w.start > wait.start]
+    return bool(later) and max(later) < 0.5 * (wait.end - wait.start)
 
 
 def _before(at: float, stood: list[Wait], start: float) -> float:

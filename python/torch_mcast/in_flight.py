@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +21,10 @@ class Reduction:
         """Begin; done() is called when a wait has returned, then waited() with when it began."""
         self._work = work
         self._output = output  # a program may drop the gradients, and memory that is written to has to stay
-        self._done: Callable[[], None] | None = done
+        self._done = done
         self._waited = waited
+        self._lock = threading.RLock()  # another thread may read gradients
+        self._ended = False
         self._failure: Exception | None = None
         self._gradients: list[Any] = []
 
@@ -39,21 +42,25 @@ class Reduction:
 
     def wait(self) -> None:
         """Wait for it, and let its gradients be ordinary tensors; raise its error, each time."""
-        done, self._done = self._done, None
-        if done is not None:
-            start = time.perf_counter()
-            try:
-                self._work.wait()
-            except Exception as e:
-                self._failure = e
-            done()
-            self._waited(start)
-            for gradient in self._gradients:
-                if isinstance(gradient._local_tensor, _Unfinished):
-                    gradient._local_tensor = gradient._local_tensor.finished
-            self._gradients = []
+        with self._lock:
+            if not self._ended:
+                self._end()
         if self._failure is not None:
             raise self._failure
+
+    def _end(self) -> None:
+        start = time.perf_counter()
+        try:
+            self._work.wait()
+        except Exception as e:  # not ^C, after which it is still in flight
+            self._failure = e
+        self._ended = True
+        self._done()
+        self._waited(start)
+        for gradient in self._gradients:
+            if isinstance(gradient._local_tensor, _Unfinished):
+                gradient._local_tensor = gradient._local_tensor.finished
+        self._gradients = []
 
 
 class _Unfinished(torch.Tensor):

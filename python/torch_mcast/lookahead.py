@@ -3,7 +3,8 @@
 A gather ahead is a guess: that the module will run, and that nobody changes its weights before. FSDP2
 keeps a result until the module runs, however late. Here it lives no longer than the forward or the backward
 that began it, and is dropped where torch has counted a write to the weights. What is dropped is gathered anew
-when the module runs, as FSDP2 does it without anything ahead.
+when the module runs, as FSDP2 does it without anything ahead. What FSDP2 gathers by itself, or since the user
+has asked for it, is left to FSDP2.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ class Lookahead:
 
     def __init__(self, model: nn.Module, ahead: int) -> None:
         """Begin; ahead is how many modules, 1 or more."""
-        self._states: dict[Any, FSDPModule] = {}  # with its module, the first of several
+        self._states: list[Any] = []
         self._lists: dict[tuple[Any, str], list[Any]] = {}  # which this object has made
         self._guesses: list[_Guess] = []
         self._hooks: list[Any] = []
         self._raised: Any = None  # the state of a root whose forward raised: FSDP takes it to be running
         self._ends_with_backward = False
+        self.in_backward_of: Any = None  # the parameter group whose backward began last
         begin, end = torch.compiler.disable(self._begin), torch.compiler.disable(self._end)
         for module in model.modules():
             if not isinstance(module, FSDPModule):
@@ -45,7 +47,7 @@ class Lookahead:
             state = module._get_fsdp_state()
             if state in self._states:
                 continue
-            self._states[state] = module
+            self._states.append(state)
             for group in param_groups(module):
                 self._guesses.append(_Guess(self, state, group, on_cpu(module)))
         for root in _roots(model):
@@ -80,6 +82,17 @@ class Lookahead:
             for state in self._states
             for name in _LISTS
         )
+
+    def plain(self, target: Any) -> bool:
+        """Say whether FSDP2 gathers for a parameter group now without enable() as well: then it is its guess.
+
+        In a backward it gathers one ahead, in the order of the forward.
+        """
+        group = self.in_backward_of
+        if not in_backward() or group is None or not group._post_forward_indices:
+            return False
+        place = group._post_forward_indices[-1]
+        return place > 0 and group.comm_ctx.post_forward_order[place - 1] is target
 
     def end_with_backward(self) -> None:
         """Drop at the end of the running backward what will be left over then."""
@@ -148,14 +161,18 @@ class _Guess:
         group = self._group
         if self._pending() and self._versions != versions(group):
             self.drop()
-        if self._of_another_root():
+        if self._ahead() and self._of_another_root():
             return
+        if not self._ahead() and in_backward():
+            self.lookahead.in_backward_of = group
+        if self.lookahead.plain(group):
+            self._begun = False
         before = group._all_gather_result
         type(group).unshard(group, async_op)
         if group._all_gather_result is before:
             return
-        self._begun = group._training_state.name != "IDLE"  # or the user asked for it
-        if self._begun:
+        self._begun = group._training_state.name != "IDLE" and not self.lookahead.plain(group)
+        if self._begun:  # and not by the user, nor by FSDP2 itself
             self._versions = versions(group)
             self.lookahead.end_with_backward()
 
@@ -172,10 +189,14 @@ class _Guess:
     def _pending(self) -> bool:
         return self._begun and self._group._all_gather_result is not None
 
+    def _ahead(self) -> bool:
+        """Say whether another module's turn is now, which gathers for this one."""
+        group, state = self._group._training_state.name, self._state._training_state.name
+        return bool(group != "IDLE" and state == "IDLE")
+
     def _of_another_root(self) -> bool:
-        """Say whether a module gathers ahead for one that is called by itself, which makes it a root."""
-        ahead = self._group._training_state.name != "IDLE" and self._state._training_state.name == "IDLE"
-        return ahead and self._state._is_root is not False and not self.lookahead.chosen_by_user(self._state)
+        """Say whether FSDP2 takes this for another model: it was called by itself, or not at all."""
+        return self._state._is_root is not False and not self.lookahead.chosen_by_user(self._state)
 
 
 def take_back(modules: Iterable[FSDPModule]) -> None:
