@@ -17,7 +17,8 @@ Program = dict[str, Any]
 Step = dict[str, Any]
 
 KINDS = ("linear", "mlp", "norm", "scale", "bias", "nested", "dropout")
-MODES = ("train", "no_grad", "inference", "eval")
+MODES = ("train", "train", "train", "no_grad", "inference", "eval")
+HOOKS = ("module", "output", "parameter", "input", "as numbers", "scales", "takes away")
 LOADS = ("to_local", "data", "state_dict", "model_state_dict")
 POLICIES: tuple[dict[str, str], ...] = (
     {"param_dtype": "bfloat16"},
@@ -50,7 +51,7 @@ def blocks(draw: Draw, compilers: tuple[str, ...]) -> list[dict[str, Any]]:
                 rarely(None, st.sampled_from(("inside", "around", "inside reentrant", "around reentrant")), 6)
             ),
             "hook": draw(
-                rarely(None, st.sampled_from(("module", "output", "parameter", "hooked input")), 8)
+                rarely(None, st.sampled_from(HOOKS), 6)
             ),
             "unshard_in_backward": draw(rarely(True, st.just(False), 3)),
             "same_as": draw(rarely(None, st.integers(0, i - 1), 12)) if i else None,
@@ -66,6 +67,8 @@ forward_of = st.fixed_dictionaries(
     {
         "order": rarely(None, order, 3),
         "raise": rarely(None, st.tuples(st.sampled_from(("after", "in", "before")), BLOCK).map(list), 8),
+        # Before this block the weights of all blocks change, on all ranks.
+        "write": rarely(None, st.tuples(st.sampled_from(("whole", "to_local")), BLOCK).map(list), 12),
     }
 )
 
@@ -79,6 +82,7 @@ training = step(
     "train",
     forward=forward_of,
     backward=rarely(True, st.just(False), 5),
+    **{"raise": rarely(None, BLOCK, 6)},
     optimizer=rarely(True, st.just(False), 4),
     zero=rarely(True, st.just(False), 4),
 )
@@ -86,7 +90,7 @@ forward = step("forward", forward=forward_of, mode=st.sampled_from(MODES))
 backward = step(
     "backward",
     of=st.sampled_from(("last", "first", "all")),
-    **{"raise": rarely(None, BLOCK, 4)},
+    **{"raise": rarely(None, BLOCK, 2)},
     retain=rarely(False, st.just(True), 8),
 )
 COMMON = (
@@ -107,7 +111,7 @@ RARE = (
     step("unshard", block=BLOCK, wait=flag),
     step("reshard", block=BLOCK),
     step("freeze", block=BLOCK, on=flag),
-    step("part", block=BLOCK, early=rarely(False, st.just(True), 6)),
+    step("part", block=BLOCK, early=rarely(False, st.just(True), 8)),
     step("grad_of_input"),
     step("reset_iter_state"),
     step("eval", on=flag),

@@ -27,6 +27,7 @@ class Gate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        ctx.net.passed()
         if ctx.net.raises_in_backward == ctx.block:
             raise Planned("in the backward")
         return grads[0], None, None
@@ -85,11 +86,18 @@ class Net(nn.Module):
             self.blocks.append(block)
         self.head = nn.Linear(width, 3)
         self.raises_in_backward = -1
+        self.unneeded: list[Any] = []  # modules that do without their weights in the backward
         self.look: Any = lambda: None  # what hooks on activations call
+        self.write: Any = lambda: None  # changes weights within a forward
+        self.passed: Any = lambda: None  # what the backward calls before each block
         self.specs = program["blocks"]
 
-    def forward(self, x: torch.Tensor, order: list[int], raises: tuple[str, int] | None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, order: list[int], raises: tuple[str, int] | None, write: int | None
+    ) -> torch.Tensor:
         for i in order:
+            if i == write:
+                self.write()
             where = raises[0] if raises is not None and raises[1] == i else ""
             if where == "before":
                 raise Planned("before a block")
@@ -102,7 +110,7 @@ class Net(nn.Module):
 
     def run(self, i: int, x: torch.Tensor, raises: bool) -> torch.Tensor:
         block, spec = self.blocks[i], self.specs[i]
-        if spec["hook"] == "hooked input" and x.requires_grad:
+        if spec["hook"] == "input" and x.requires_grad:
             x.register_hook(lambda _: self.look())
         block.raises = raises  # type: ignore[assignment]
         try:
@@ -145,6 +153,7 @@ def build(program: Program, mesh: DeviceMesh) -> Net:
         if not spec["unshard_in_backward"] and all(block.kind == "bias" for block in together):
             # Only sums do without their weights in the backward: others would read memory that is gone.
             together[0].set_unshard_in_backward(False)
+            net.unneeded.append(together[0])
     if program["root"]:
         fully_shard(net, **options)
     return net

@@ -6,6 +6,7 @@ import functools
 import gc
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp._fully_shard import _fully_shard
 
 import torch_mcast.fsdp
+from torch_mcast.param_groups import param_groups
 
 from . import faults
 from .draw import Program, Step
@@ -65,10 +67,15 @@ def mesh_of(backend: str, replicas: int) -> DeviceMesh:
     return DeviceMesh.from_group(mine, "cpu", mesh=rows, mesh_dim_names=("replicate", "shard"))
 
 
-def local(tensor: Any) -> torch.Tensor:
-    """Return a copy of this rank's part."""
+def local_of(tensor: Any) -> torch.Tensor:
+    """Return this rank's part."""
     part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part.detach().clone()
+    return part.detach()
+
+
+def is_gathered(module: Any) -> bool:
+    """Say whether a module's whole weights are there, or on their way."""
+    return any(group.is_unsharded or group._all_gather_result is not None for group in param_groups(module))
 
 
 class Play:
@@ -80,6 +87,7 @@ class Play:
         self.seen: list[Seen] = []
         self.refused = ""
         self.at = -1  # the step's number
+        self.raised_in_backward = False
         self.losses: list[torch.Tensor] = []
         self.net = build(program, mesh_of(backend, program["replicas"]))
         self.parameters = list(self.net.parameters())
@@ -96,22 +104,46 @@ class Play:
             torch_mcast.fsdp.enable(
                 self.net, prefetch=self.program["prefetch"], defer_reduce_scatter=self.program["defer"]
             )
+            for module in fsdp_modules(self.net):
+                state = module._get_fsdp_state()
+                ahead = (*state._states_to_forward_prefetch, *state._states_to_backward_prefetch)
+                assert state not in ahead, "a module gathers ahead for itself"
 
     def hook(self) -> None:
         def look(*_: object) -> None:
             self.note("hook", [p.grad for p in self.parameters])
 
+        def as_numbers(*_: object) -> None:
+            there = [p.grad for p in self.parameters if p.grad is not None]
+            self.note("numbers", [torch.tensor(local_of(grad).double().numpy()) for grad in there])
+
+        def scales(*_: object) -> None:
+            for p in self.parameters:
+                if p.grad is not None:
+                    p.grad.mul_(0.5)
+
+        def takes_away(*_: object) -> None:
+            for p in self.parameters:
+                p.grad = None
+
+        def passed() -> None:
+            self.note("gathered", [torch.tensor([is_gathered(module) for module in unneeded])])
+
+        unneeded = self.net.unneeded
+        if unneeded:
+            self.net.passed = passed
         self.net.look = look
+        hooks = {"module": look, "as numbers": as_numbers, "scales": scales, "takes away": takes_away}
         for block, spec in zip(self.net.blocks, self.program["blocks"], strict=True):
-            if spec["hook"] == "module":
-                block.register_full_backward_hook(look)
+            if spec["hook"] in hooks:
+                block.register_full_backward_hook(hooks[spec["hook"]])
             elif spec["hook"] == "parameter":
                 for p in block.parameters():
                     if p.requires_grad:
                         p.register_post_accumulate_grad_hook(lambda p: self.note("hook", [p.grad]))
 
     def note(self, what: str, tensors: Any = ()) -> None:
-        kept = [local(t) for t in tensors if t is not None]
+        kept = [local_of(t).clone() for t in tensors if t is not None]
         self.seen.append((f"step {self.at}: {what}", kept))
 
     def read(self) -> None:
@@ -141,7 +173,7 @@ class Play:
     def do_train(self, step: Step) -> None:
         self.do_forward({"forward": step["forward"], "mode": "train"})
         if step["backward"]:
-            self.do_backward({"of": "last", "raise": None, "retain": False})
+            self.do_backward({"of": "last", "raise": step["raise"], "retain": False})
         self.note("gradients", [p.grad for p in self.parameters])
         if step["optimizer"]:
             self.optimizer.step()
@@ -156,27 +188,45 @@ class Play:
         torch.manual_seed(seed)  # of dropout
         return x.requires_grad_(self.program["input_needs_grad"])
 
+    def recover(self) -> None:
+        """Reset FSDP2 after a backward that raised: it would compute with weights that it keeps gathered."""
+        if self.raised_in_backward:
+            self.raised_in_backward = False
+            self.do_reset_iter_state({})
+
     def do_forward(self, step: Step) -> None:
+        self.recover()
         x, mode, net = self.input(), step["mode"], self.net
         order = step["forward"]["order"]
         order = range(len(net.blocks)) if order is None else [i % len(net.blocks) for i in order]
-        raises = step["forward"]["raise"]
+        raises, write = step["forward"]["raise"], step["forward"]["write"]
         if raises is not None:
             raises = (raises[0], raises[1] % len(net.blocks))
+        if write is not None:
+            net.write = partial(self.write, write[0])
+        if mode == "inference" and not self.initialized():
+            mode = "no_grad"  # FSDP2 would make its shards then, inference tensors which nothing may write to
         within = {"train": nullcontext, "inference": torch.inference_mode}.get(mode, torch.no_grad)
         training = net.training
         if mode == "eval":
             net.eval()
         try:
             with within():
-                out = net(x, list(order), raises)
+                out = net(x, list(order), raises, None if write is None else write[1] % len(net.blocks))
         finally:
             net.train(training)
         self.note("output", [out])
         if mode == "train" and out.requires_grad:
             self.losses.append(out.float().pow(2).mean())
 
+    def write(self, how: str) -> None:
+        with torch.no_grad():
+            for p in self.net.blocks.parameters():
+                if hasattr(p, "to_local"):  # else a block holds its whole weights at the moment
+                    (p if how == "whole" else p.to_local()).mul_(0.875)
+
     def do_backward(self, step: Step) -> None:
+        self.recover()
         if not self.losses:
             return
         if step["of"] == "all":
@@ -189,6 +239,9 @@ class Play:
             loss.backward(retain_graph=step["retain"])
             if step["retain"]:
                 loss.backward()
+        except Planned:
+            self.raised_in_backward = True
+            raise
         finally:
             self.net.raises_in_backward = -1
             self.note("gradients", [p.grad for p in self.parameters])
@@ -202,8 +255,7 @@ class Play:
         if step["scaler"] == "inf":
             for p in self.parameters:
                 if p.grad is not None:
-                    local_grad = p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad
-                    local_grad.fill_(torch.inf)
+                    local_of(p.grad).fill_(torch.inf)
         if any(p.grad is not None for p in self.parameters):
             scaler.step(self.optimizer)
             scaler.update()
@@ -273,14 +325,16 @@ class Play:
     def do_part(self, step: Step) -> None:
         if not (step["early"] or self.initialized()):
             return  # FSDP2 takes a part that is called first for a root, and refuses the whole afterwards
+        self.recover()
         with torch.no_grad():
             self.note("part", [self.block(step)(self.input())])
 
     def do_grad_of_input(self, _: Step) -> None:
         if any((spec["checkpoint"] or "").endswith("reentrant") for spec in self.program["blocks"]):
             return  # torch refuses it
+        self.recover()
         x = self.input().detach().requires_grad_()
-        out = self.net(x, list(range(len(self.net.blocks))), None)
+        out = self.net(x, list(range(len(self.net.blocks))), None, None)
         self.note("gradient of the input", torch.autograd.grad(out.float().pow(2).mean(), [x]))
 
     def do_reset_iter_state(self, _: Step) -> None:
@@ -293,7 +347,7 @@ class Play:
         self.net.train(not step["on"])
 
 
-PLAIN = {"order": None, "raise": None}
+PLAIN = {"order": None, "raise": None, "write": None}
 
 
 def play(program: Program, backend: str, enabled: bool, fault: str = "") -> Play:
