@@ -1,0 +1,74 @@
+"""Random FSDP2 programs: `python -m tests.random_programs --programs N --seed S --fabric shm --ranks 2`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from .control import Different, Ranks, check, hunt
+
+BATCH = 100  # programs a seed; a failure ends it, and the next seed goes on
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.random_programs", description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0, help="of the first hundred")
+    parser.add_argument("--fabric", choices=("shm", "udp"), default="shm")
+    parser.add_argument("--ranks", type=int, choices=(2, 3, 4), default=2)
+    parser.add_argument("--compiled", action="append", default=[], help="by aot_eager, say")
+    parser.add_argument("--fault", default="", help="plant this one, see faults.py")
+    parser.add_argument("--shrinking", type=float, default=120, help="seconds for each failure")
+    parser.add_argument("--keep", type=Path, help="the folder for programs that fail")
+    parser.add_argument("--replay", type=Path, nargs="+", help="run these programs, JSON files, instead")
+    chosen = parser.parse_args()
+    if chosen.replay:
+        return replay(chosen.replay, chosen.fabric, chosen.fault)
+    ranks = Ranks(chosen.ranks, chosen.fabric)
+    compilers = tuple(chosen.compiled)
+    ended: Counter[str] = Counter()
+    failed = 0
+    left = chosen.programs
+    seed = chosen.seed
+    try:
+        while left > 0:
+            tally = hunt(ranks, min(BATCH, left), seed, compilers, chosen.fault, chosen.shrinking)
+            print(f"seed {seed}: {tally}", flush=True)
+            ended += tally.ended
+            for program, text in tally.failures:
+                failed += 1
+                print(f"{text}\n{json.dumps(program)}", flush=True)
+                if chosen.keep:
+                    name = f"{chosen.fabric}-{chosen.ranks}-{seed}.json"
+                    (chosen.keep / name).write_text(json.dumps(program, indent=1) + "\n")
+            left -= BATCH
+            seed += 1
+    finally:
+        ranks.close()
+    for what, times in ended.most_common():
+        print(f"{times:5d} ended by {what}")
+    return 1 if failed else 0
+
+
+def replay(paths: list[Path], fabric: str, fault: str) -> int:
+    """Run programs that were kept."""
+    failed = 0
+    for path in paths:
+        program = json.loads(path.read_text())
+        ranks = Ranks(program["ranks"], fabric)
+        try:
+            check(ranks, program, fault)
+            print(f"{path}: same", flush=True)
+        except Different as e:
+            failed += 1
+            print(f"{path}: {e}", flush=True)
+        finally:
+            ranks.close()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

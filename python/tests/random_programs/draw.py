@@ -1,0 +1,144 @@
+"""Draws programs: a model, how it is sharded and enabled, and the steps that are taken with it.
+
+A program is a plain JSON object, so that all ranks get the same one and a failure can be kept. Each step
+means something in each state: a backward without a loss does nothing, a block's number counts modulo the
+blocks. So what is left of a program while it is shrunk is still a program. Choices that come first are the
+simplest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+Draw = Any  # what a composite strategy is handed
+Program = dict[str, Any]
+Step = dict[str, Any]
+
+KINDS = ("linear", "mlp", "norm", "scale", "bias", "nested", "dropout")
+MODES = ("train", "train", "train", "no_grad", "inference", "eval")
+HOOKS = ("module", "output", "parameter", "input", "as numbers", "scales", "takes away")
+LOADS = ("to_local", "data", "state_dict", "model_state_dict")
+POLICIES: tuple[dict[str, str], ...] = (
+    {"param_dtype": "bfloat16"},
+    {"param_dtype": "bfloat16", "reduce_dtype": "float32"},
+    {"reduce_dtype": "bfloat16"},
+    {"param_dtype": "bfloat16", "reduce_dtype": "bfloat16", "output_dtype": "float32"},
+)
+
+
+def rarely(other: Any, strategy: Any, one_in: int) -> Any:
+    """Return a strategy for `other`, but for one draw in so many."""
+    return st.integers(1, one_in).flatmap(lambda n: strategy if n == one_in else st.just(other))
+
+
+BLOCK = st.integers(0, 5)
+flag = st.booleans()
+
+
+@st.composite
+def blocks(draw: Draw, compilers: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Draw 2 to 6 blocks, and how each is sharded: by itself, with the next, or with the root."""
+    drawn = []
+    for i in range(draw(st.integers(2, 6))):
+        block: dict[str, Any] = {
+            "kind": draw(st.sampled_from(KINDS)),
+            "shard": draw(st.sampled_from(("own",) * 6 + ("with next", "with root"))),
+            "reshard": draw(rarely(None, st.sampled_from((True, False, 2)), 4)),
+            "frozen": draw(rarely(False, st.just(True), 8)),
+            "checkpoint": draw(
+                rarely(None, st.sampled_from(("inside", "around", "inside reentrant", "around reentrant")), 6)
+            ),
+            "hook": draw(
+                rarely(None, st.sampled_from(HOOKS), 6)
+            ),
+            "unshard_in_backward": draw(rarely(True, st.just(False), 3)),
+            "same_as": draw(rarely(None, st.integers(0, i - 1), 12)) if i else None,
+            "tied_to_previous": draw(rarely(False, st.just(True), 12)),
+            "compiled": draw(st.sampled_from((None, *compilers))) if compilers else None,
+        }
+        drawn.append(block)
+    return drawn
+
+
+order = st.lists(BLOCK, min_size=1, max_size=6)
+forward_of = st.fixed_dictionaries(
+    {
+        "order": rarely(None, order, 3),
+        "raise": rarely(None, st.tuples(st.sampled_from(("after", "in", "before")), BLOCK).map(list), 8),
+        # Before this block the weights of all blocks change, on all ranks.
+        "write": rarely(None, st.tuples(st.sampled_from(("whole", "to_local")), BLOCK).map(list), 12),
+    }
+)
+
+
+def step(op: str, **fields: Any) -> Any:
+    """Return a strategy for steps of this name."""
+    return st.fixed_dictionaries({"op": st.just(op), **fields})
+
+
+training = step(
+    "train",
+    forward=forward_of,
+    backward=rarely(True, st.just(False), 5),
+    **{"raise": rarely(None, BLOCK, 6)},
+    optimizer=rarely(True, st.just(False), 4),
+    zero=rarely(True, st.just(False), 4),
+)
+forward = step("forward", forward=forward_of, mode=st.sampled_from(MODES))
+backward = step(
+    "backward",
+    of=st.sampled_from(("last", "first", "all")),
+    **{"raise": rarely(None, BLOCK, 2)},
+    retain=rarely(False, st.just(True), 8),
+)
+COMMON = (
+    training,
+    forward,
+    backward,
+    step("optimizer", scaler=rarely(None, st.sampled_from(("finite", "inf")), 5)),
+    step("load", how=st.sampled_from(LOADS)),
+)
+RARE = (
+    step("zero_grad", to_none=flag),
+    step("clip"),
+    step("read"),
+    step("sync", on=flag),
+    step("last_backward", on=flag),
+    step("reshard_after_backward", on=flag),
+    step("all_reduce", on=flag),
+    step("unshard", block=BLOCK, wait=flag),
+    step("reshard", block=BLOCK),
+    step("freeze", block=BLOCK, on=flag),
+    step("part", block=BLOCK, early=rarely(False, st.just(True), 8)),
+    step("grad_of_input"),
+    step("reset_iter_state"),
+    step("eval", on=flag),
+)
+some_steps = st.lists(st.one_of(*COMMON, *COMMON, *RARE), min_size=1, max_size=12)
+steps = st.tuples(some_steps, some_steps).map(lambda two: two[0] + two[1])  # one list would be shorter
+
+
+@st.composite
+def programs(draw: Draw, ranks: int, compilers: tuple[str, ...] = ()) -> Program:
+    """Draw a program for so many ranks; `compilers` are the backends that blocks may be compiled by."""
+    return {
+        "ranks": ranks,
+        "seed": draw(st.integers(0, 999)),
+        "width": draw(st.sampled_from((4, 8, 3, 17, 33))),
+        "dtype": draw(rarely("float32", st.sampled_from(("float64", "bfloat16")), 6)),
+        "blocks": draw(blocks(compilers)),
+        "root": draw(rarely(True, st.just(False), 12)),
+        "policy": draw(rarely(None, st.sampled_from(POLICIES), 5)),
+        "replicas": draw(rarely(1, st.just(2), 5)) if ranks == 4 else 1,
+        "offload": draw(rarely(False, st.just(True), 20)),
+        "prefetch": draw(st.sampled_from((1, 2, 3, 0))),
+        "defer": draw(rarely("auto", st.just(False), 6)),
+        "enable_late": draw(rarely(False, st.just(True), 10)),
+        "optimizer": draw(st.sampled_from(("sgd", "adamw"))),
+        "input_needs_grad": draw(flag),
+        "late": draw(st.sampled_from(("reduce", "gather", "both", ""))),
+        "gloo": draw(rarely(False, st.just(True), 8)),
+        "steps": draw(steps),
+    }

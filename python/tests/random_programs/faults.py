@@ -1,0 +1,137 @@
+"""Faults that enable() had, put back by a patch, for the random programs to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+
+import torch_mcast.fsdp
+from torch_mcast import in_flight, lookahead
+from torch_mcast.param_groups import in_backward, param_groups
+
+_fsdp: Any = torch_mcast.fsdp
+_of_torch: Any = FSDPModule
+
+
+def not_enabled() -> AbstractContextManager[Any]:
+    """No fault: run without enable() both times, which says that the programs themselves are right."""
+    return mock.patch.object(_fsdp, "enable", return_value=None)
+
+
+@contextmanager
+def _after_enable(more: Callable[[Any], None]) -> Iterator[None]:
+    """Do more to a model once it is enabled."""
+    enable = _fsdp.enable
+
+    def both(model: Any, **options: Any) -> Any:
+        handle = enable(model, **options)
+        more(model)
+        return handle
+
+    with mock.patch.object(_fsdp, "enable", both):
+        yield
+
+
+def _turn(model: Any, hidden: bool) -> None:
+    """Let the last module gather, while its forward computes, what the backward needs after it."""
+    modules = [m for m in model.modules() if isinstance(m, FSDPModule) and param_groups(m)]
+    if len(modules) < 3:
+        return
+
+    def prefetch(*_: object) -> None:
+        if torch.is_grad_enabled():
+            modules[-2].unshard(async_op=True)
+
+    last: Any = modules[-1]
+    last.register_forward_pre_hook(torch.compiler.disable(prefetch) if hidden else prefetch)
+
+
+def gathers_for_a_backward() -> AbstractContextManager[Any]:
+    """The last block gathers for a backward, which may not come (faults-torch.md F1)."""
+    return _after_enable(lambda model: _turn(model, hidden=True))
+
+
+def seen_by_the_compiler() -> AbstractContextManager[Any]:
+    """The hook that does it is one that Dynamo looks into (F4)."""
+    return _after_enable(lambda model: _turn(model, hidden=False))
+
+
+@contextmanager
+def keeps_what_was_not_used() -> Iterator[None]:
+    """What was gathered for a block that did not run is taken by a later forward (faults-fsdp.md A)."""
+    with (
+        mock.patch.object(lookahead.Lookahead, "drop", return_value=None),
+        mock.patch.object(lookahead, "versions", return_value=[]),
+    ):
+        yield
+
+
+def _landed(waits: Callable[[], bool]) -> AbstractContextManager[Any]:
+    """Let gradients wait for their Reduce-Scatter at some times alone."""
+    unfinished: Any = in_flight._Unfinished
+    landed = unfinished.landed
+
+    def sometimes(self: Any) -> Any:
+        return landed(self) if waits() else self.finished
+
+    return mock.patch.object(unfinished, "landed", sometimes)
+
+
+def unfinished_after_an_exception() -> AbstractContextManager[Any]:
+    """After a backward that raised nobody waits for gradients (faults-fsdp.md B)."""
+    return _landed(in_backward)
+
+
+def unfinished_in_hooks() -> AbstractContextManager[Any]:
+    """A hook that reads gradients does not wait for them (F5)."""
+    return _landed(lambda: not in_backward())
+
+
+def parts_as_roots() -> AbstractContextManager[Any]:
+    """A module gathers ahead for one that FSDP2 takes for another model (faults-fsdp.md C)."""
+    return mock.patch.object(lookahead._Guess, "_of_another_root", return_value=False)
+
+
+def gathers_what_is_not_needed() -> AbstractContextManager[Any]:
+    """set_unshard_in_backward(False) is not heeded (faults-fsdp.md D)."""
+    return mock.patch.object(_of_torch, "set_unshard_in_backward", return_value=None)
+
+
+def gathers_for_itself() -> AbstractContextManager[Any]:
+    """A state that two modules share is taken for two (clients.md 3)."""
+
+    def chain(_: Any, root: Any, ahead: int) -> None:
+        modules = (m for m in root.modules() if isinstance(m, FSDPModule) and param_groups(m))
+        states: list[Any] = [m._get_fsdp_state() for m in modules]
+        for i, state in enumerate(states[:-1]):
+            state._states_to_forward_prefetch = states[i + 1 : i + 1 + ahead]
+
+    return mock.patch.object(lookahead.Lookahead, "_chain", chain)
+
+
+FAULTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "not enabled": not_enabled,
+    "gathers for a backward": gathers_for_a_backward,
+    "keeps what was not used": keeps_what_was_not_used,
+    "unfinished after an exception": unfinished_after_an_exception,
+    "unfinished in hooks": unfinished_in_hooks,
+    "parts as roots": parts_as_roots,
+    "gathers what is not needed": gathers_what_is_not_needed,
+    "gathers for itself": gathers_for_itself,
+    "seen by the compiler": seen_by_the_compiler,
+}
+
+
+@contextmanager
+def planted(fault: str) -> Iterator[None]:
+    """Have the fault of this name while within; "" is none."""
+    if not fault:
+        yield
+        return
+    with FAULTS[fault]():
+        yield
