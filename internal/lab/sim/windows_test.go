@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // windows is an Allgather as NCCL hands it over: in windows, in the order of the ranks' slots. What
@@ -80,7 +81,7 @@ func TestRecordedWindows(t *testing.T) {
 	} {
 		ops = append(ops, windows(4, w[0], w[1])...)
 	}
-	for seed := range uint64(6) {
+	for seed := range systest.Draw[uint64](2, 6) {
 		sc := overWindows(4, 10, ops)
 		sc.Seed, sc.Skew = seed, []time.Duration{0, 100 * time.Microsecond, 10 * time.Millisecond}[seed%3]
 		sc.Net.Faults.Loss = []float64{0, 0.01}[seed%2]

@@ -57,18 +57,20 @@ func Wrong(f func(t require.TestingT)) string {
 	return strings.Join(r.said, "\n")
 }
 
-// recorder notes what is wrong.
+// recorder is a test that goes on.
 type recorder struct {
 	mu   sync.Mutex
 	said []string
 }
 
+// Errorf notes what is wrong.
 func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said = append(r.said, fmt.Sprintf(format, args...))
 }
 
+// FailNow ends the goroutine of Wrong.
 func (r *recorder) FailNow() { runtime.Goexit() }
 
 // machine is where tries are made.
