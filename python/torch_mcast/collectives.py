@@ -16,7 +16,7 @@ import torch
 from . import device, errors, profile, reduction, shared
 from ._lib import StreamStruct
 from .capabilities import collective
-from .delegate import CopiedWork, GlooBacked
+from .delegate import CopiedWork, GlooBacked, receiving_by_gloo
 from .device import DeviceWork
 from .group import Group, Lane
 from .reduction import Reduction
@@ -192,12 +192,13 @@ class Collectives(GlooBacked):
         known = reduction.find(output.dtype, opts.reduceOp)
         if known is not None:
             return self._reduce_flat(output, sending(input), [input], known, opts)
-        memory, finish = receiving(output)
+        memory, finish = receiving_by_gloo(output)
         send = sending(input)
         if overlap(memory, send):
             send = send.clone()
         method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
-        return CopiedWork(method(memory, send, opts), [output], finish)
+        work = method(memory.view(-1), send.view(-1), opts)  # gloo compares shapes, which need not agree
+        return CopiedWork(work, [output], finish)
 
     def _check_reduce(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> None:  # noqa: A002
         require_dense(output, input)
@@ -239,7 +240,7 @@ class Collectives(GlooBacked):
             what = "this reduce_scatter" if equal else "reduce_scatter of unequal sizes"
             require_cpu(what, output)
             require_reducible(what, (output, opts))
-            memory, finish = receiving(output)
+            memory, finish = receiving_by_gloo(output)
             work = self._gloo.reduce_scatter([memory], [[sending(t) for t in inputs]], opts)
             return CopiedWork(work, [output], finish)
         flat = flat_view(inputs)

@@ -22,7 +22,6 @@ from .tensor import (
     only,
     overlap,
     plain,
-    receiving,
     require_cpu,
     require_reducible,
     require_writable,
@@ -89,13 +88,13 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
-def _receiving(output: torch.Tensor) -> tuple[torch.Tensor, Finish]:
+def receiving_by_gloo(output: torch.Tensor) -> tuple[torch.Tensor, Finish]:
     """Return memory that a thread of gloo may write to, and the copy to do afterwards, if any."""
-    if output.is_inference() and plain(output):
-        with torch.inference_mode(False):
-            memory = torch.empty_like(output)
-        return memory, functools.partial(write, output, memory)
-    return receiving(output)
+    if plain(output) and not output.is_inference():
+        return output, None
+    with torch.inference_mode(False):
+        memory = torch.empty_like(output, memory_format=torch.contiguous_format)
+    return memory, functools.partial(write, output, memory)
 
 
 class GlooBacked(Capabilities):
@@ -125,7 +124,7 @@ class GlooBacked(Capabilities):
         require_cpu("gather", tensor, *outputs)
         require_writable("gather", *outputs)
         self._require_equal("gather", tensor, outputs)
-        places = [_receiving(output) for output in outputs]
+        places = [receiving_by_gloo(output) for output in outputs]
         lists = [[_bytes(memory) for memory, _ in places]] if places else []
         work = self._gloo.gather(lists, [_bytes(sending(tensor))], opts)
         return CopiedWork(work, outputs, _all(places))
@@ -139,7 +138,7 @@ class GlooBacked(Capabilities):
         require_cpu("scatter", output, *inputs)
         require_writable("scatter", output)
         self._require_equal("scatter", output, inputs)
-        memory, finish = _receiving(output)
+        memory, finish = receiving_by_gloo(output)
         lists = [[_bytes(sending(t)) for t in inputs]] if inputs else []
         return CopiedWork(self._gloo.scatter([_bytes(memory)], lists, opts), outputs, finish)
 
@@ -221,7 +220,7 @@ class GlooBacked(Capabilities):
         require_writable("all_to_all_single", output)
         _require_one_dtype("all_to_all_single", output, input)
         sizes = self._rows("output", output, to), self._rows("input", input, sent)
-        memory, finish = _receiving(output)
+        memory, finish = receiving_by_gloo(output)
         send = sending(input)
         if overlap(send, memory):
             send = send.clone()
@@ -273,7 +272,7 @@ class GlooBacked(Capabilities):
         tensor = only(tensors, "recv")
         require_cpu("recv", tensor)
         require_writable("recv", tensor)
-        memory, finish = _receiving(tensor)
+        memory, finish = receiving_by_gloo(tensor)
         work = getattr(self._gloo, method)([_bytes(memory)], *args)
         return self._exchanged(CopiedWork(work, tensors, finish))
 
