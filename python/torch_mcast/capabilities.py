@@ -7,9 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
+import torch._C._distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend
 
 from . import errors
+from .group_in_python import Base
 from .options import NAME, Options
 from .recorder import Recorder
 from .work import AnyWork, DelegatedWork, JoinedWork
@@ -18,7 +20,7 @@ WorkT = TypeVar("WorkT", bound=AnyWork)
 MethodT = TypeVar("MethodT", bound=Callable[..., AnyWork])
 
 
-class Capabilities(Backend):
+class Capabilities(Base):
     """A backend in Python whose answers do not come from torch's base class.
 
     torch's own properties ask the Python class for an override, find
@@ -65,7 +67,7 @@ class Capabilities(Backend):
 
     def _set_group_uid(self, uid: str) -> None:
         """Take the name of the process group."""
-        super()._set_group_uid(uid)  # type: ignore[misc]  # torch types it not
+        super()._set_group_uid(uid)
         self._recorder.open(uid)
 
     def _get_sequence_number_for_group(self) -> int:
@@ -87,13 +89,30 @@ class Capabilities(Backend):
         return work
 
 
+# Torch leaves options out where it calls a process group in Python that should have a default for them.
+_OPTIONS = {
+    "all_gather_single_coalesced": c10d.AllgatherOptions,
+    "allgather": c10d.AllgatherOptions,
+    "allreduce": c10d.AllreduceOptions,
+    "allreduce_coalesced": c10d.AllreduceCoalescedOptions,
+    "barrier": c10d.BarrierOptions,
+    "broadcast": c10d.BroadcastOptions,
+    "reduce_scatter": c10d.ReduceScatterOptions,
+    "reduce_scatter_single_coalesced": c10d.ReduceScatterOptions,
+}
+
+
 def collective(method: MethodT) -> MethodT:
     """Count the calls of a collective that torch makes, as its Flight Recorder does."""
+    options = _OPTIONS.get(method.__name__)
+    takes = method.__code__.co_argcount - 1  # without self
 
     @functools.wraps(method)
-    def counted(self: Capabilities, *args: Any) -> AnyWork:
+    def counted(self: Capabilities, *args: Any, **named: Any) -> AnyWork:
+        if options is not None and len(args) + len(named) < takes:
+            named["opts"] = options()
         self._sequence = number = self._sequence + 1
-        work = self._coalesce(method(self, *args))
+        work = self._coalesce(method(self, *args, **named))
         for one in work._works if isinstance(work, JoinedWork) else [work]:
             if isinstance(one, DelegatedWork):
                 self._recorder.delegated(one, number)

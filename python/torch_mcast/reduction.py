@@ -69,4 +69,5 @@ def find(dtype: torch.dtype, op: Any) -> Reduction | None:
     code, kind = _DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
     if code is None or kind is None:
         return None
-    return Reduction(code, kind, float(op.factor) if kind == _lib.PREMUL_SUM else 1.0)
+    # Its pickled state has the factor in every torch; the attribute is younger than 2.11.
+    return Reduction(code, kind, float(op.__getstate__()[1]) if kind == _lib.PREMUL_SUM else 1.0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import WrapperDescriptorType
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend
 from torch.distributed.rendezvous import register_rendezvous_handler
 
 from . import errors, launcher
@@ -20,11 +18,6 @@ from .registration import Registration
 
 def create(opts: Any, options: object | None) -> MulticastBackend:
     """Make the backend of a new process group; torch calls this."""
-    if isinstance(Backend.__init__, WrapperDescriptorType):  # its C++ class has no constructor for Python
-        raise errors.UnavailableError(
-            f"torch {torch.__version__} takes no backend that is written in Python: the mcast backend needs "
-            "torch 2.14 or newer (torch_mcast.fsdp over gloo or NCCL, and the NCCL plugin, do without)"
-        )
     if options is not None and not isinstance(options, Options):
         raise errors.ArgumentError(
             f"pg_options is a {type(options).__name__}: the mcast backend takes torch_mcast.Options"
