@@ -117,6 +117,9 @@ bench-switch: $(VENV)/.stamp build ## Reduce-Scatter through a switch, directly 
 bench-gpu: $(VENV)/.stamp build ## CUDA tensors over mcast, gloo and NCCL on this host's GPUs, into benchmarks/results/gpu (GPU="--devices 0,1")
 	benchmarks/gpu/run.sh $(GPU)
 
+gpu-kit: toolchain ## build/gpu-kit: what benchmarks/gpu/prove.sh needs on a machine with torch and a GPU, at most 60 MiB
+	scripts/gpu-kit
+
 bench-nccl: build ## NCCL over the plugin beside its Socket on limited links (NCCL_RIG=DIR) or on GPUs, into benchmarks/results (COMPARE="--rounds 3")
 	benchmarks/nccl/run.sh $(COMPARE)
 
@@ -172,4 +175,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain

@@ -17,7 +17,8 @@ def commit() -> str:
         said = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:
         said = ""
-    return said or "unknown"
+    named = Path(__file__).resolve().parents[2] / "COMMIT"  # of a copy without git, such as the GPU kit
+    return said or (named.read_text().strip() if named.exists() else "unknown")
 
 
 def machine() -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Every byte of Allgather and Reduce-Scatter, in every element type."""
+"""Every byte of Allgather, Reduce-Scatter, Allreduce and sends, in every element type."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -93,18 +94,49 @@ def check_reduce_scatter(dtype: torch.dtype, count: int, device: torch.device, i
     compare(name, recv, total.to(dtype))
 
 
+def check_allreduce(dtype: torch.dtype, count: int, device: torch.device, _inplace: bool) -> None:
+    """Sum whole numbers in place, and compare all of them on every rank."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    parts = [whole(dtype, count, ranks, seed=count * 64 + r) for r in range(ranks)]
+    total = torch.stack(parts).sum(0).to(dtype)
+    buffer = parts[rank].to(dtype).to(device)
+    dist.all_reduce(buffer)
+    compare(f"all_reduce, {dtype}, {count}", buffer, total)
+
+
+def check_exchange(dtype: torch.dtype, count: int, device: torch.device, _inplace: bool) -> None:
+    """Send random bytes to the next rank and compare what comes from the one before."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    before, after = (rank - 1) % ranks, (rank + 1) % ranks
+    mine = anything(dtype, count, seed=count * 64 + rank).to(device)
+    got = torch.zeros_like(mine)
+    ops = [dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, got, before)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    compare(f"send and receive, {dtype}, {count}", got, anything(dtype, count, seed=count * 64 + before))
+
+
+CHECKS: dict[str, Callable[[torch.dtype, int, torch.device, bool], None]] = {
+    "allgather": check_allgather,
+    "reducescatter": check_reduce_scatter,
+    "allreduce": check_allreduce,
+    "exchange": check_exchange,
+}
+
+
 def check(device: torch.device, small: bool) -> dict[str, Any]:
-    """Check both collectives with every element type; return which were checked and which refused."""
+    """Check each operation with every element type; return which were checked and which refused."""
     counts = COUNTS[:3] if small else COUNTS  # small: this program is being tried out
     must = dist.get_backend() == "nccl"
-    adds_bytes = device.type == "cuda" and dist.get_backend() == "gloo"
-    checked: dict[str, list[str]] = {"allgather": [], "reducescatter": []}
+    adds_bytes = {"allreduce"} | ({"reducescatter"} if device.type == "cuda" else set())
+    adds_bytes = adds_bytes if dist.get_backend() == "gloo" else set()
+    checked: dict[str, list[str]] = {name: [] for name in CHECKS}
     refused: dict[str, str] = {}
-    for name, run in (("allgather", check_allgather), ("reducescatter", check_reduce_scatter)):
+    for name, run in CHECKS.items():
         for dtype in EXACT:
             short = str(dtype).removeprefix("torch.")
-            if adds_bytes and (name, dtype) == ("reducescatter", torch.bool):
-                refused[f"{name} {short}"] = "gloo adds up bytes of CUDA tensors: true and true make 2"
+            if name in adds_bytes and dtype == torch.bool:
+                refused[f"{name} {short}"] = "gloo adds up bytes: true and true make 2"
                 continue
             try:
                 for count in counts:

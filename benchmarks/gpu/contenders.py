@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "lib" / "libnccl-net-mcast.so"
+MCAST = ROOT / "bin" / "mcast"
 KEPT = ("NCCL_SOCKET_IFNAME",)  # of the caller's NCCL_ variables
 _PLUGIN = {"NCCL_NET": "mcast", "NCCL_NET_PLUGIN": "mcast"}
 
@@ -28,13 +29,13 @@ class Contender:
         backend: torch's.
         env: variables that make it what it is.
         network: what NCCL calls the network that it then uses; "" without NCCL.
-        collnet: whether Allgathers and Reduce-Scatters must go through CollNet.
+        collnet: whether Allgathers and Reduce-Scatters must go through CollNet; None: the tuner chooses.
     """
 
     backend: str
     env: Mapping[str, str] = field(default_factory=dict)
     network: str = ""
-    collnet: bool = False
+    collnet: bool | None = False
 
     @property
     def nccl(self) -> bool:
@@ -44,10 +45,11 @@ class Contender:
 
 CONTENDERS = {
     "mcast": Contender("mcast"),  # shared memory, since all ranks are on one host
-    "mcast-udp": Contender("mcast", {"MCAST_FABRIC": "udp", "MCAST_IFACE": "lo"}),  # as between hosts
+    "mcast-udp": Contender("mcast", {"MCAST_FABRIC": "udp"}),  # as between hosts
     "gloo": Contender("gloo"),
     "nccl-socket": Contender("nccl", {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}, "Socket"),
     "nccl-net": Contender("nccl", _PLUGIN, "mcast"),  # Ring, over the plugin's messages
+    "nccl-tuner": Contender("nccl", {**_PLUGIN, "NCCL_COLLNET_ENABLE": "1"}, "mcast", None),
     "nccl-collnet": Contender(
         "nccl",
         {
@@ -101,8 +103,9 @@ def environment(name: str, rank: int, args: argparse.Namespace, folder: Path) ->
         "WORLD_SIZE": str(args.ranks),
         "LOCAL_RANK": "0",
         "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "eth0" if args.testbed else "lo",
     }
+    env["MCAST_IFACE"] = env["GLOO_SOCKET_IFNAME"]
     if args.cpu:
         return {**env, **contender.env, **dict(args.env)}
     env |= {
@@ -110,7 +113,7 @@ def environment(name: str, rank: int, args: argparse.Namespace, folder: Path) ->
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # sums of matrices the same in every run
     }
     if contender.nccl:
-        env.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        env.setdefault("NCCL_SOCKET_IFNAME", "eth0" if args.testbed else "lo")
         paths = [str(LIBRARY.parent), *filter(None, [env.get("LD_LIBRARY_PATH")])]
         env |= {
             "LD_LIBRARY_PATH": ":".join(paths),

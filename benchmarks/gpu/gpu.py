@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import ncclog
-from contenders import CONTENDERS, ROOT, environment, missing
+from contenders import CONTENDERS, MCAST, ROOT, environment, missing
 from rows import Failed, difference, machine, merged, table
 
 HERE = Path(__file__).resolve().parent
@@ -46,7 +46,9 @@ def launch(name: str, args: argparse.Namespace, folder: Path) -> list[dict[str, 
     words = [sys.executable, *([RUNNER] if args.emulated else []), str(HERE / "rank.py")]
     words += ["--backend", contender.backend, "--store", str(folder / "store"), "--matrix", str(args.matrix)]
     words += ["--steps", str(args.steps), "--rounds", str(args.rounds), "--bytes", *map(str, args.bytes)]
-    words += ["--collnet"] * contender.collnet + ["--cpu"] * args.cpu + ["--emulated"] * args.emulated
+    words += (
+        ["--collnet"] * (contender.collnet is True) + ["--cpu"] * args.cpu + ["--emulated"] * args.emulated
+    )
     if args.trace is not None:
         words += ["--trace", str(args.trace.resolve() / f"{name}.json")]
     ranks: list[subprocess.Popen[bytes]] = []
@@ -55,7 +57,9 @@ def launch(name: str, args: argparse.Namespace, folder: Path) -> list[dict[str, 
             with (folder / f"{rank}.out").open("w") as out, (folder / f"{rank}.err").open("w") as err:
                 env = environment(name, rank, args, folder)
                 copies = ["--copies"] * (rank < len(args.devices))
-                ranks.append(subprocess.Popen(words + copies, env=env, stdout=out, stderr=err))
+                ranks.append(
+                    subprocess.Popen([*host(args, rank), *words, *copies], env=env, stdout=out, stderr=err)
+                )
         ended = wait(ranks, time.monotonic() + args.limit)
     finally:
         for process in ranks:
@@ -69,6 +73,11 @@ def launch(name: str, args: argparse.Namespace, folder: Path) -> list[dict[str, 
     outputs = [(folder / f"{rank}.out").read_text().splitlines() for rank in range(args.ranks)]
     records = [[json.loads(line) for line in lines if line.startswith("{")] for lines in outputs]
     return merged(records, len(args.devices))
+
+
+def host(args: argparse.Namespace, rank: int) -> list[str]:
+    """Return what starts a command on a rank's host of the testbed; nothing without one."""
+    return [str(MCAST), "testbed", "rsh", "--name", args.testbed, str(rank), "--"] if args.testbed else []
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], deadline: float) -> tuple[int, int | None] | None:
@@ -146,6 +155,8 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=LIMIT_S,
                         help="seconds for one run (default: %(default)s)")  # fmt: skip
     parser.add_argument("--cpu", action="store_true", help="CPU tensors: tries out this program")
+    parser.add_argument("--testbed", metavar="NAME",
+                        help="rank r runs on host r of this testbed (`mcast testbed with`)")  # fmt: skip
     parser.add_argument("--trace", type=Path, metavar="DIR",
                         help="write a Chrome trace of one step, and of both collectives at once, for each "
                         "contender")  # fmt: skip
@@ -176,7 +187,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run every contender in turn; return the rows. Raises Failed."""
+    """Run every contender in turn; write each one's rows as it ends, and return all. Raises Failed."""
     host, rows = machine(args), []
     for turn in range(args.turns):
         for name in args.contenders:
@@ -188,9 +199,20 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
                     got.append({"record": "log", **judge(name, args, folder)})
             about = next(r for r in got if r["record"] == "device")
             common = {**about, "contender": name, "backend": CONTENDERS[name].backend, "turn": turn, **host}
-            rows += [{**common, **record} for record in got if record is not about]
+            ended = [{**common, **record} for record in got if record is not about]
+            write(args, ended)
+            rows += ended
     rows.append({**common, "record": "losses", "contender": "", "difference": difference(rows)})
+    write(args, rows[-1:])
     return rows
+
+
+def write(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Append rows to the output, if there is one."""
+    if args.output is not None:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        with args.output.open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -206,10 +228,6 @@ def main(words: list[str] | None = None) -> int:
     except Failed as e:
         print(e, file=sys.stderr)
         return 1
-    if args.output is not None:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        with args.output.open("a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
     first = rows[0]
     print(f"{first['device']}, driver {first['driver'] or 'none'}, torch {first['torch']}, "
           f"{args.ranks} ranks, {args.turns} turns")  # fmt: skip

@@ -62,13 +62,13 @@ def algorithms(log: Log, collective: str, size: int | None = None) -> dict[str, 
     return dict(sorted(ways.items()))
 
 
-def problems(log: Log, network: str, collnet: bool, sizes: list[int]) -> list[str]:
+def problems(log: Log, network: str, collnet: bool | None, sizes: list[int]) -> list[str]:
     """Return why a run was not what it should have been; empty if it was.
 
     Args:
         log: what its ranks logged.
         network: the name that every communicator should have used.
-        collnet: whether CollNet should have been ours; else none may have been connected.
+        collnet: whether CollNet should have been ours; else none may have been connected. None: either.
         sizes: bytes a rank at which every Allgather and Reduce-Scatter should then have gone
             through it. At other sizes there are element types that CollNet does not reduce.
     """
@@ -77,6 +77,8 @@ def problems(log: Log, network: str, collnet: bool, sizes: list[int]) -> list[st
         found.append(
             f"{log.ranks} ranks should have used network {network}; the log names {listed(log.networks)}"
         )
+    if collnet is None:
+        return found
     if not collnet:
         if log.collnet:
             found.append(f"CollNet was off, and yet the log names {listed(log.collnet)}")

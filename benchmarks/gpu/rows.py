@@ -45,6 +45,7 @@ def machine(args: argparse.Namespace) -> dict[str, Any]:
         "kernel": platform.release(),
         "cores": len(os.sched_getaffinity(0)),
         "ranks": args.ranks,
+        "testbed": args.testbed or "",
         "devices": [] if args.cpu else args.devices,
         "env": dict(args.env) | {k: v for k, v in os.environ.items() if k.startswith("MCAST_")},
     }

@@ -15,7 +15,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantizat
 from torch_mcast.group import Lane
 
 from .host import pair
-from .test_group import BOUND, Operation
+from .limits import LIMIT_S
+from .test_group import Operation
 from .world import World
 
 
@@ -95,13 +96,13 @@ def test_a_callback_waits_for_the_callback_of_a_later_operation() -> None:
     class Blocking(Operation):
         def complete_future(self, tell: Callable[[], None]) -> None:
             tell()
-            if later.wait(BOUND):
+            if later.wait(LIMIT_S):
                 told.append("first")
             ended.set()
 
     lane.watch(Blocking())
     lane.watch(Operation(later.set))
-    assert ended.wait(BOUND)
+    assert ended.wait(LIMIT_S)
     assert told == ["first"]
     lane.clear()
 
@@ -123,7 +124,7 @@ def test_futures_are_complete_in_posting_order() -> None:
 
     for number in range(500):
         lane.watch(Numbered(number))
-    assert ended.wait(BOUND)
+    assert ended.wait(LIMIT_S)
     assert told == list(range(500))
     lane.clear()
 

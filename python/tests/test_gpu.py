@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -250,3 +251,33 @@ def test_a_run_on_an_emulated_device(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert all(r["pcie_out_share"] > 0 and r["cpu_s"] > 0 for r in found[2:6])
     assert all(r["slowed"] > -1 for r in found[2:5])
     assert json.loads((tmp_path / "mcast.json").read_text())["traceEvents"]
+
+
+def test_proof_without_a_gpu(tmp_path: Path) -> None:
+    """Each step that needs a GPU says so; the others run, and what is left makes a table."""
+    proof = contenders.ROOT / "benchmarks" / "gpu"
+    env = {k: v for k, v in os.environ.items() if k != "MCAST_TORCH_CUDA"}
+    env |= {"OUT": str(tmp_path), "PYTHON": sys.executable, "LIMIT_S": "100000", "CUDA_VISIBLE_DEVICES": ""}
+    steps = ["machine", "nccl-check", "nccl-net-2", "streams", "mcast-links"]
+    done = subprocess.run([proof / "prove.sh", *steps], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(line) for line in (tmp_path / "prove.ndjson").read_text().splitlines()]
+    said = {row["step"]: row["status"] for row in found if row["record"] == "step"}
+    assert list(said) == steps
+    assert (said["machine"], said["nccl-check"]) == ("passed", "passed")
+    for step in steps[2:]:
+        assert said[step].startswith("left out for want of a GPU"), said
+    assert found[0]["record"] == "machine"
+    assert found[0]["torch"] == torch.__version__
+    made = subprocess.run(
+        [sys.executable, proof / "prove.py", tmp_path], capture_output=True, text=True, check=True
+    )
+    assert "| nccl-net-2 | left out for want of a GPU" in made.stdout
+
+
+def test_proof_that_is_cut_keeps_what_was_done(tmp_path: Path) -> None:
+    env = os.environ | {"OUT": str(tmp_path), "PYTHON": sys.executable, "LIMIT_S": "5"}
+    proof = contenders.ROOT / "benchmarks" / "gpu" / "prove.sh"
+    subprocess.run([proof, "machine", "streams"], env=env, capture_output=True, check=False)
+    found = [json.loads(line) for line in (tmp_path / "prove.ndjson").read_text().splitlines()]
+    assert [row["status"] for row in found] == ["not begun: the 5 s are over"] * 2
