@@ -57,9 +57,9 @@ func TestStoppedForLessThanTheLimit(t *testing.T) {
 				from := time.Now()
 				require.NoError(t, kids[victim].cmd.Process.Signal(syscall.SIGSTOP))
 				begin(t, kids[victim:victim+1])
-				time.Sleep(timeout * 9 / 10)
+				time.Sleep(timeout * 9 / 10) //nolint:forbidigo // ranks are stopped for so long
 				require.NoError(t, kids[victim].cmd.Process.Signal(syscall.SIGCONT))
-				if stopped = time.Since(from); stopped < timeout {
+				if stopped = time.Since(from); stopped < timeout { //nolint:forbidigo // for how long they were stopped decides
 					endRight(t, kids)
 				}
 			}
@@ -77,7 +77,7 @@ func TestAllStopped(t *testing.T) {
 			t.Parallel()
 			kids := midway(t, fabric, timeout, late)
 			signalAll(t, kids, syscall.SIGSTOP)
-			time.Sleep(timeout * 5 / 2)
+			time.Sleep(timeout * 5 / 2) //nolint:forbidigo // ranks are stopped for so long
 			signalAll(t, kids, syscall.SIGCONT)
 			begin(t, kids[late:late+1])
 			endRight(t, kids)

@@ -23,7 +23,7 @@ func TestNeighbourThatDoesNotRead(t *testing.T) {
 			assert.NoError(t, err)
 		}
 		ranks.Go(func() { agree(a) })
-		time.Sleep(timeout * 9 / 10)
+		time.Sleep(timeout * 9 / 10) //nolint:forbidigo // in a bubble
 		b := New(1, 2, map[int]net.Conn{0: far}, timeout, timeout, none, func(int, Posted) {})
 		ranks.Go(func() { agree(b) })
 		ranks.Wait()

@@ -67,7 +67,7 @@ func TestWithTimeout(t *testing.T) {
 		ctx, cancel := WithTimeout(t.Context(), 3*time.Second, why)
 		defer cancel()
 		<-ctx.Done()
-		require.Equal(t, 3*time.Second, time.Since(start))
+		require.Equal(t, 3*time.Second, time.Since(start)) //nolint:forbidigo // in a bubble
 		require.Equal(t, why, context.Cause(ctx))
 		ctx, cancel = WithTimeout(t.Context(), 3*time.Second, why)
 		cancel()
@@ -86,7 +86,7 @@ func TestReader(t *testing.T) {
 		r.Within(8 * time.Second)
 		_, err := r.Read(make([]byte, 8))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Equal(t, 8*time.Second, time.Since(start))
+		require.Equal(t, 8*time.Second, time.Since(start)) //nolint:forbidigo // in a bubble
 
 		go func() {
 			time.Sleep(7 * time.Second)
