@@ -22,6 +22,9 @@ STEPS ?=
 OPERATIONS ?= 1000000
 REPEAT ?= 20
 FUZZTIME ?= 10s
+# For `make random`.
+PROGRAMS ?= 1000
+SEED ?= 0
 # `make test ORDER=shuffled` draws another order each time.
 ORDER ?=
 PEERS ?=
@@ -99,6 +102,13 @@ soak: build ## OPERATIONS=1000000 of both protocols and of whole groups each on 
 	scripts/conformance all
 	[ "$$(id -u)" != 0 ] || go run ./cmd/mcast testbed faults --repeat $(REPEAT)
 
+random: $(VENV)/.stamp build ## PROGRAMS=1000 of FSDP2 with enable() beside plain FSDP2, a tenth compiled, and ten times as many collectives, over shm and udp each
+	cd python && for fabric in shm udp; do for ranks in 2 4; do \
+		../.venv/bin/python -m tests.random_programs --programs $$(( $(PROGRAMS) / 2 )) --seed $(SEED) --fabric $$fabric --ranks $$ranks; \
+		../.venv/bin/python -m tests.random_programs --programs $$(( $(PROGRAMS) / 20 )) --seed $(SEED) --fabric $$fabric --ranks $$ranks --compiled aot_eager; \
+		../.venv/bin/python -m tests.random_collectives --programs $$(( $(PROGRAMS) * 5 )) --seed $(SEED) --fabric $$fabric --ranks $$ranks; \
+	done; done
+
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
@@ -175,4 +185,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak random fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
