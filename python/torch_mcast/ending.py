@@ -13,11 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from . import errors
+from .futures import wait_for_callbacks
 
 if TYPE_CHECKING:
     from .group import Group
 
 _MOST_SAID = 300  # characters of an exception
+_CALLBACKS_S = 5.0  # for callbacks that do not end by themselves
 _LOOK_S = 10.0  # between looks at a device that may fail
 
 open_groups: set[Group] = set()  # of this process, until they are gone
@@ -79,6 +81,7 @@ def end_operations() -> None:
     for group in busy:
         while not _wait_left(group, _LOOK_S):
             pass
+    wait_for_callbacks(_CALLBACKS_S)
 
 
 def _wait_left(group: Group, seconds: float) -> bool:

@@ -9,6 +9,25 @@ from collections.abc import Callable
 from typing import Protocol
 
 _log = logging.getLogger(__name__)
+_inside = 0  # threads that complete a future and drop its work: they are below torch, in C++
+_changed = threading.Condition()
+
+
+def wait_for_callbacks(seconds: float) -> bool:
+    """Wait at most this long until no thread completes a future; say whether none does.
+
+_inside = 0  # threads that complete a future and drop its work: they are in C++
+    Python ends such a thread where it next wants the interpreter, and C++ aborts the process for that.
+    """
+    with _changed:
+        return _changed.wait_for(lambda: _inside == 0, seconds)
+
+
+def _enter(threads: int) -> None:
+    global _inside
+    with _changed:
+        _inside += threads
+        _changed.notify_all()
 
 
 class Pending(Protocol):
@@ -61,7 +80,8 @@ class Futures:
                 self._turn.release()
                 return
             self._complete(work)
-            del work  # not kept until the next one comes
+            del work  # not kept until the next one comes; its end is in C++, too
+            _enter(-1)
             with self._lock:
                 if self._waiting:
                     return
@@ -77,7 +97,10 @@ class Futures:
                 self._pass_turn()
 
         try:
-            work.settle()
+            try:
+                work.settle()
+            finally:
+                _enter(1)
             work.complete_future(told)
         except Exception:  # e.g. the program has set the future; those after it are still to come
             _log.exception("cannot complete the future of %s", work)
