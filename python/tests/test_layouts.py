@@ -130,6 +130,9 @@ def bits_and_bools() -> None:
     flags = column(values(rank, 4, torch.bool))
     dist.all_reduce(flags, dist.ReduceOp.MAX)
     check(flags, torch.ones(4, dtype=torch.bool), "all_reduce of bool")
+    sums = torch.ones(4, dtype=torch.bool)
+    dist.all_reduce(sums)
+    assert sums.view(torch.uint8).tolist() == [1] * 4, "true and true is true, not 2"
     for op, result in ((BITS, [every] * 4), (dist.ReduceOp.SUM, [every] * 4)):
         got = column(mine)
         dist.reduce(got, 1, op)

@@ -48,6 +48,15 @@ _OPS: dict[Any, int] = {
     ReduceOp.AVG: _lib.AVG,
     ReduceOp.PREMUL_SUM: _lib.PREMUL_SUM,
 }
+# Bools are bytes of 0 or 1 and stay so: a sum is true where any is, as with NCCL. gloo's would be 2 there.
+_OF_BOOLS: dict[Any, int] = {
+    ReduceOp.SUM: _lib.MAX,
+    ReduceOp.MAX: _lib.MAX,
+    ReduceOp.BOR: _lib.MAX,
+    ReduceOp.PRODUCT: _lib.MIN,
+    ReduceOp.MIN: _lib.MIN,
+    ReduceOp.BAND: _lib.MIN,
+}
 
 
 class Reduction(NamedTuple):
@@ -67,6 +76,8 @@ class Reduction(NamedTuple):
 def find(dtype: torch.dtype, op: Any) -> Reduction | None:
     """Return the library's reduction for torch's, or None if it has none."""
     code, kind = _DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
+    if dtype == torch.bool:
+        code, kind = _lib.U8, _OF_BOOLS.get(getattr(op, "op", op))
     if code is None or kind is None:
         return None
     # Its pickled state has the factor in every torch; the attribute is younger than 2.11.
