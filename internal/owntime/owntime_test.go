@@ -40,10 +40,10 @@ func TestTimer(t *testing.T) {
 				timer.mu.Lock() // the next look comes so late
 				timer.wait.looked = timer.wait.looked.Add(-absent)
 				timer.mu.Unlock()
-				time.Sleep(limit - time.Second/2)
+				time.Sleep(limit - time.Second/2) //nolint:forbidigo // in a bubble
 				synctest.Wait()
 				require.False(t, over.Load())
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 				synctest.Wait()
 				require.True(t, over.Load())
 			})
@@ -54,9 +54,9 @@ func TestTimer(t *testing.T) {
 func TestTimerIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := AfterFunc(time.Second, func() { t.Error("it was stopped") })
-		time.Sleep(time.Second / 2)
+		time.Sleep(time.Second / 2) //nolint:forbidigo // in a bubble
 		timer.Stop()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble
 	})
 }
 
@@ -89,7 +89,7 @@ func TestReader(t *testing.T) {
 		require.Equal(t, 8*time.Second, time.Since(start)) //nolint:forbidigo // in a bubble
 
 		go func() {
-			time.Sleep(7 * time.Second)
+			time.Sleep(7 * time.Second) //nolint:forbidigo // in a bubble
 			_, _ = far.Write([]byte{1})
 		}()
 		r.Within(8 * time.Second)
@@ -109,7 +109,7 @@ type absent struct {
 
 func (c *absent) Read(b []byte) (int, error) {
 	if c.read++; c.read == c.at {
-		time.Sleep(c.lasts)
+		time.Sleep(c.lasts) //nolint:forbidigo // in a bubble
 		return 0, os.ErrDeadlineExceeded
 	}
 	return c.Conn.Read(b)
@@ -124,7 +124,7 @@ func TestReaderDoesNotRun(t *testing.T) {
 			defer near.Close()
 			defer far.Close()
 			go func() {
-				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) // comes just before it runs again
+				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) //nolint:forbidigo // in a bubble: it comes just before this process runs again
 				_, _ = far.Write([]byte{1})
 			}()
 			r := Reader{Conn: &absent{Conn: near, at: at, lasts: time.Hour}}
@@ -145,7 +145,7 @@ func TestReaderOfTrickle(t *testing.T) {
 		sender.Go(func() {
 			var err error
 			for err == nil {
-				time.Sleep(3 * time.Second / 4)
+				time.Sleep(3 * time.Second / 4) //nolint:forbidigo // in a bubble
 				_, err = far.Write([]byte{1})
 			}
 		})
@@ -157,7 +157,7 @@ func TestReaderOfTrickle(t *testing.T) {
 			_, err = r.Read(make([]byte, 1))
 		}
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.LessOrEqual(t, time.Since(start), 17*time.Second)
+		require.LessOrEqual(t, time.Since(start), 17*time.Second) //nolint:forbidigo // in a bubble
 		require.NoError(t, near.Close())
 		sender.Wait()
 	})
