@@ -43,7 +43,7 @@ STEPS = {
     "race": Step(
         "all other Go tests under the race detector",
         "go",
-        ("-race", "-parallel=4", *_GO, "./..."),
+        ("-race", "-parallel=8", *_GO, "./..."),
         without=(*PURE, *SHORT_RACE),
     ),
     "race-short": Step(
