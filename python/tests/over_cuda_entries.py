@@ -238,7 +238,6 @@ def refused() -> dict[str, str]:
         "inputs' sizes": lambda: dist.reduce_scatter(on(CUDA), [on(CUDA, 4)] * SIZE),
         "types": lambda: dist.all_gather_into_tensor(on(CUDA, 3 * SIZE), on(CUDA, 3, torch.int32)),
         "BAND": lambda: dist.all_reduce(on(CUDA, 3, torch.int32), op=dist.ReduceOp.BAND),
-        "a sum of bool": lambda: dist.all_reduce(on(CUDA, 3, torch.bool)),
         "reduce": lambda: dist.reduce(on(CUDA), 0),
         "all_to_all_single": lambda: dist.all_to_all_single(on(CUDA, SIZE), on(CUDA, SIZE)),
         "send": lambda: dist.send(on(CUDA), (RANK + 1) % SIZE),
