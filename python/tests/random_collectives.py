@@ -190,8 +190,8 @@ def play(program: Program) -> None:
         if kind == "broadcast":
             return dist.broadcast(wanted(of(root, n), mine), root, async_op=True)
         if kind == "gather":
-            outputs = [wanted(of(r, n)) for r in everyone] if rank == root else None
-            return dist.gather(given(mine), outputs, root, async_op=True)
+            gathered = [wanted(of(r, n)) for r in everyone] if rank == root else None
+            return dist.gather(given(mine), gathered, root, async_op=True)
         if kind == "scatter":
             inputs = (
                 [given(wholes[root][n * r : n * (r + 1)].clone()) for r in everyone] if rank == root else None
@@ -206,9 +206,9 @@ def play(program: Program) -> None:
             splits = [n] * size if program.inside else None
             return dist.all_to_all_single(output, source, splits, splits, async_op=True)
         if kind == "exchange":
-            to, source = (rank + 1) % size, (rank - 1) % size
-            sends = dist.isend(given(mine), to)
-            receives = dist.irecv(wanted(of(source, n)), source)
+            after, before = (rank + 1) % size, (rank - 1) % size
+            sends = dist.isend(given(mine), after)
+            receives = dist.irecv(wanted(of(before, n)), before)
             assert sends is not None
             assert receives is not None
             return _Both(sends, receives)
