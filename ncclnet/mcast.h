@@ -416,7 +416,7 @@ int mcast_abort(int64_t group, const char *reason, char *err, size_t errlen);
  * it ends by exit(). With status 0 it waits as mcast_close does. Any other
  * status is a failure: the groups end as by mcast_abort, with the status as the
  * reason, and nobody is waited for. A second call does nothing. */
-void mcast_leave_at_exit(void);
+int mcast_leave_at_exit(char *err, size_t errlen);
 
 #ifdef __cplusplus
 }

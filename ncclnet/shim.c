@@ -259,10 +259,13 @@ static void leave_groups(int status, void *unused)
 		goExit(status);
 }
 
-void mcast_leave_at_exit(void)
+int mcast_leave_at_exit(char *err, size_t errlen)
 {
 	static atomic_flag registered = ATOMIC_FLAG_INIT;
 
-	if (!mcast_forked() && !atomic_flag_test_and_set(&registered))
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	if (!atomic_flag_test_and_set(&registered))
 		on_exit(leave_groups, NULL);
+	return MCAST_OK;
 }

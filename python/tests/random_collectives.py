@@ -206,8 +206,8 @@ def play(program: Program) -> None:
             splits = [n] * size if program.inside else None
             return dist.all_to_all_single(output, source, splits, splits, async_op=True)
         if kind == "exchange":
-            to, before = (rank + 1) % size, (rank - 1) % size
-            sends = dist.isend(given(mine), to)
+            after, before = (rank + 1) % size, (rank - 1) % size
+            sends = dist.isend(given(mine), after)
             receives = dist.irecv(wanted(of(before, n)), before)
             assert sends is not None
             assert receives is not None

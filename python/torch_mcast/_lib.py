@@ -131,7 +131,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_stats": [c.c_int64, c.POINTER(StatsStruct), *_ERR],
     "mcast_close": [c.c_int64, *_ERR],
     "mcast_leave": [c.c_int64, *_WORK],
-    "mcast_leave_at_exit": [],
+    "mcast_leave_at_exit": _ERR,
     "mcast_abort": [c.c_int64, c.c_char_p, *_ERR],
     "mcast_error_rank": [],
 }  # fmt: skip
@@ -233,7 +233,6 @@ class Library:
                 function.restype = c.c_int
             self._dll.mcast_version.argtypes = []
             self._dll.mcast_version.restype = c.c_char_p
-            self._dll.mcast_leave_at_exit.restype = None
         except AttributeError as e:
             raise errors.LibraryError(f"{path} is not the library that torch_mcast needs: {e}") from e
 
@@ -437,7 +436,7 @@ class Library:
 
     def leave_at_exit(self) -> None:
         """Have open groups be left as the process ends, as its exit status says."""
-        self._dll.mcast_leave_at_exit()
+        self._check(self._dll.mcast_leave_at_exit(_scratch.err, _ERROR_BYTES))
 
     def abort(self, group: int, reason: str) -> None:
         """End a group on all ranks, which get the reason. Does not wait for them."""

@@ -241,9 +241,8 @@ class Collectives(GlooBacked):
             require_cpu(what, output)
             require_reducible(what, (output, opts))
             memory, finish = receiving_by_gloo(output)
-            # gloo wants one shape, and what it sums has none.
-            flats = [sending(t).view(-1) for t in inputs]
-            work = self._gloo.reduce_scatter([memory.view(-1)], [flats], opts)
+            parts = [sending(t).view(-1) for t in inputs]  # gloo compares shapes, which need not agree
+            work = self._gloo.reduce_scatter([memory.view(-1)], [parts], opts)
             return CopiedWork(work, [output], finish)
         flat = flat_view(inputs)
         if flat is None:
