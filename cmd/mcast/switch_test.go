@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -26,15 +27,19 @@ import (
 const ended = "\x00"
 
 // lines makes lines that a process writes available as they come.
-type lines struct{ found chan string }
+type lines struct {
+	found chan string
+	seen  []string
+}
 
-func scan(r io.Reader) *lines {
-	l := &lines{make(chan string, 1000)}
+func scan(r io.ReadCloser) *lines {
+	l := &lines{found: make(chan string, 1000)}
 	go func() {
 		for s := bufio.NewScanner(r); s.Scan(); {
 			l.found <- s.Text()
 		}
 		l.found <- ended
+		_ = r.Close()
 	}()
 	return l
 }
@@ -43,8 +48,9 @@ func scan(r io.Reader) *lines {
 func (l *lines) match(t *testing.T, pattern string) string {
 	t.Helper()
 	for {
-		line := systest.Receive(t, l.found, "no line matches %s", pattern)
-		require.NotEqual(t, ended, line, "no line matches %s", pattern)
+		line := systest.Receive(t, l.found, "no line matches %s; until now: %q", pattern, l.seen)
+		require.NotEqual(t, ended, line, "no line matches %s; all that was said: %q", pattern, l.seen)
+		l.seen = append(l.seen, line)
 		if m := regexp.MustCompile(pattern).FindStringSubmatch(line); m != nil {
 			return m[1]
 		}
@@ -67,12 +73,13 @@ func runSwitch(t *testing.T, vars []string, args ...string) *process {
 func background(t *testing.T, vars []string, args ...string) *process {
 	t.Helper()
 	cmd, _, _ := mcast(t, vars, args...)
-	cmd.Stdout, cmd.Stderr = nil, nil
-	stdout, err := cmd.StdoutPipe()
+	stdout, out, err := os.Pipe() // Wait would close a pipe of exec's with lines in it
 	require.NoError(t, err)
-	stderr, err := cmd.StderrPipe()
+	stderr, errs, err := os.Pipe()
 	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = out, errs
 	require.NoError(t, cmd.Start())
+	require.NoError(t, errors.Join(out.Close(), errs.Close()))
 	p := &process{scan(stdout), scan(stderr), cmd.Process.Signal, make(chan error, 1)}
 	go func() { p.exited <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
