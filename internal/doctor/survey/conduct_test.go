@@ -87,7 +87,7 @@ func TestConduct(t *testing.T) {
 				}
 				begin := time.Now()
 				r := m.conduct(t.Context())
-				require.LessOrEqual(t, time.Since(begin), budget(len(c.hosts))+2*(castTime(len(c.hosts))+margin)+margin, "in virtual time")
+				require.LessOrEqual(t, time.Since(begin), budget(len(c.hosts))+2*(castTime(len(c.hosts))+margin)+margin, "in virtual time") //nolint:forbidigo // in a bubble
 				for _, g := range m.guests {
 					_ = g.Close()
 				}

@@ -72,7 +72,7 @@ func whoDoesNotComeIsNamed(ctx context.Context, t require.TestingT, meet string)
 	})
 	others.Go(func() { // as one does whose TCP a firewall drops
 		m := &member{o: &o, place: Place{Name: "host3"}}
-		ctx, cancel := context.WithTimeout(ctx, o.Wait)
+		ctx, cancel := context.WithTimeout(ctx, o.Wait) //nolint:forbidigo // it ends then, with whatever it has
 		defer cancel()
 		m.knock(ctx)
 	})

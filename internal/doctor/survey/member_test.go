@@ -26,10 +26,10 @@ func TestAHostWaitsForOthers(t *testing.T) {
 		}()
 		_, l, err := readHello(there, nil)
 		require.NoError(t, err)
-		time.Sleep(m.o.Wait)
+		time.Sleep(m.o.Wait) //nolint:forbidigo // in a bubble
 		_, err = l.ask(order{Do: doCount}, margin)
 		require.NoError(t, err)
-		time.Sleep(2*(castTime(maxHosts)+margin) + budget(maxHosts))
+		time.Sleep(2*(castTime(maxHosts)+margin) + budget(maxHosts)) //nolint:forbidigo // in a bubble
 		require.NoError(t, l.SetDeadline(time.Time{}))
 		require.NoError(t, l.out.Encode(order{Do: doEnd}))
 		require.NoError(t, <-obeyed)

@@ -176,7 +176,7 @@ func TestRootARateIsNegotiatedAnew(t *testing.T) {
 	for range datagrams {
 		require.NotEmpty(t, all[1].receive(patience))
 	}
-	require.Greater(t, time.Since(begin).Seconds(), 0.9*datagrams*1400*8/10e6)
+	require.Greater(t, time.Since(begin).Seconds(), 0.9*datagrams*1400*8/10e6) //nolint:forbidigo // load only adds to it
 	require.NoError(t, tb.Heal())
 	require.Empty(t, faulty(t, tb))
 	require.ErrorContains(t, tb.SetRate(h[1].Namespace, 1), "want 1 Mbit/s to 1 Tbit/s")
@@ -201,7 +201,7 @@ func TestRootADelay(t *testing.T) {
 		begin := time.Now()
 		all[0].send(h[1].Addr, "x", size)
 		require.Equal(t, "x", all[1].receive(patience))
-		require.GreaterOrEqual(t, time.Since(begin), delay)
+		require.GreaterOrEqual(t, time.Since(begin), delay) //nolint:forbidigo // load only adds to it
 	}
 	// TCP needs the way back, and right checksums.
 	var listener net.Listener
@@ -227,12 +227,10 @@ func TestRootADelay(t *testing.T) {
 	n, err := io.Copy(io.Discard, c)
 	require.NoError(t, err)
 	require.Equal(t, int64(100_000), n)
-	require.GreaterOrEqual(t, time.Since(begin), delay)
+	require.GreaterOrEqual(t, time.Since(begin), delay) //nolint:forbidigo // load only adds to it
 	cancel()
 	require.NoError(t, <-ended)
 	reach(t, all[0], h[1].Addr, all[1])
-	begin = time.Now()
 	require.True(t, arrives(t, true, all[0], all[1], h[1].Addr, 1))
-	require.Less(t, time.Since(begin), patience)
 	require.ErrorContains(t, tb.Delay(ctx, h[1].Namespace, time.Hour, nil), "want more than 0s, up to 10s")
 }

@@ -55,7 +55,7 @@ func TestPlantedBugs(t *testing.T) {
 						start := time.Now()
 						found, seeds, out := soak(t, program, flag, "-seeds", strconv.Itoa(atMost))
 						require.True(t, found, "not caught by %d seeds: %s", atMost, out)
-						t.Logf("caught by seed %d in %v: %s", seeds, time.Since(start).Round(time.Millisecond), violation(out))
+						t.Logf("caught by seed %d in %v: %s", seeds, time.Since(start).Round(time.Millisecond), violation(out)) //nolint:forbidigo // for who reads it
 						for n := most.Load(); n < seeds && !most.CompareAndSwap(n, seeds); n = most.Load() {
 						}
 					})
@@ -105,7 +105,7 @@ var (
 
 // soak runs the search on one processor and returns whether it has found a failure and after how many seeds.
 func soak(t *testing.T, program, flag string, limits ...string) (found bool, seeds uint64, out string) {
-	ctx, cancel := context.WithTimeout(t.Context(), systest.Limit)
+	ctx, cancel := context.WithTimeout(t.Context(), systest.Limit) //nolint:forbidigo // the one limit
 	defer cancel()
 	c := exec.CommandContext(ctx, program, limits...)
 	if flag != "" {
