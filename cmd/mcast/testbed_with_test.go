@@ -105,6 +105,30 @@ func TestTestbedOfAnOrdinaryUserEnds(t *testing.T) {
 	}
 }
 
+// Under nohup it outlives its terminal.
+func TestTestbedOfAnOrdinaryUserIgnoresAHangup(t *testing.T) {
+	requireRootless(t)
+	cmd, _, stderr := ordinary(t)
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c",
+		`trap "" HUP && exec "$MCAST" testbed with --hosts 1 -- sh -c 'echo ready; read line && echo "$line"'`}
+	cmd.Stdout = nil
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	said := make([]byte, len("ready\n"))
+	_, err = io.ReadFull(out, said)
+	require.NoError(t, err, stderr)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	_, err = io.WriteString(in, "goes on\n")
+	require.NoError(t, err)
+	all, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Equal(t, "goes on\n", string(all), stderr)
+	require.NoError(t, cmd.Wait(), stderr)
+}
+
 // Where ordinary users have no namespaces, the setting and the remedy are named.
 func TestTestbedWhereUsersHaveNoNamespaces(t *testing.T) {
 	requireRootless(t)

@@ -33,7 +33,10 @@ func Again(prepare ...string) (status int, err error) {
 		Pdeathsig:   syscall.SIGKILL, // it is the first process of its namespace: all others end with it
 	}
 	heard := make(chan os.Signal, 8)
-	signal.Notify(heard, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup it goes on
+		signal.Notify(heard, syscall.SIGHUP)
+	}
 	defer signal.Stop(heard)
 	if err := cmd.Start(); err != nil {
 		return 0, Explain(err)
