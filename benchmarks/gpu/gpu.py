@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +53,10 @@ def launch(name: str, args: argparse.Namespace, folder: Path) -> list[dict[str, 
     )
     if args.trace is not None:
         words += ["--trace", str(args.trace.resolve() / f"{name}.json")]
-    ranks: list[subprocess.Popen[bytes]] = []
-    try:
-        for rank in range(args.ranks):
-            with (folder / f"{rank}.out").open("w") as out, (folder / f"{rank}.err").open("w") as err:
-                env = environment(name, rank, args, folder)
-                copies = ["--copies"] * (rank < len(args.devices))
-                ranks.append(
-                    subprocess.Popen([*host(args, rank), *words, *copies], env=env, stdout=out, stderr=err)
-                )
+    copies = [["--copies"] * (rank < len(args.devices)) for rank in range(args.ranks)]
+    commands = [[*host(args, rank), *words, *copies[rank]] for rank in range(args.ranks)]
+    with launched(commands, lambda rank: environment(name, rank, args, folder), folder) as ranks:
         ended = wait(ranks, time.monotonic() + args.limit)
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
     if ended is not None:
         rank, status = ended
         if status is None:
@@ -73,6 +65,23 @@ def launch(name: str, args: argparse.Namespace, folder: Path) -> list[dict[str, 
     outputs = [(folder / f"{rank}.out").read_text().splitlines() for rank in range(args.ranks)]
     records = [[json.loads(line) for line in lines if line.startswith("{")] for lines in outputs]
     return merged(records, len(args.devices))
+
+
+@contextmanager
+def launched(
+    commands: list[list[str]], env: Callable[[int], dict[str, str]], folder: Path
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start ranks that write to RANK.out and RANK.err of a folder; end them when left."""
+    ranks: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank, command in enumerate(commands):
+            with (folder / f"{rank}.out").open("w") as out, (folder / f"{rank}.err").open("w") as err:
+                ranks.append(subprocess.Popen(command, env=env(rank), stdout=out, stderr=err))
+        yield ranks
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
 
 
 def host(args: argparse.Namespace, rank: int) -> list[str]:

@@ -74,6 +74,23 @@ def table(steps: list[Row], measured: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def of_nccl_tests(measured: list[Row]) -> str:
+    """Return what NCCL's own test programs said, in Markdown; times out of place."""
+    if not measured:
+        return ""
+    outside = [r for r in measured if r["place"] == "out of place"]
+    times = {(r["operation"], r["bytes"], r["contender"]): r["time_us"] for r in outside}
+    wrong = sum(r["wrong"] or 0 for r in measured)
+    lines = ["", f"NCCL's own test programs: {len(measured)} rows, {wrong} wrong elements.", "",
+             "| operation | bytes in all | contender | us | times as fast as Socket |",
+             "|---|---|---|---|---|"]  # fmt: skip
+    for (operation, nbytes, contender), us in sorted(times.items()):
+        peer = times.get((operation, nbytes, "nccl-socket"))
+        beside = f"{peer / us:.2f}" if peer and us and contender != "nccl-socket" else ""
+        lines.append(f"| {operation} | {nbytes} | {contender} | {us:.0f} | {beside} |")
+    return "\n".join(lines)
+
+
 def picture(measured: list[Row], file: Path) -> None:
     """Draw how many times as fast each is as its peer, by size."""
     import matplotlib as mpl
@@ -110,6 +127,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=RESULTS, help="where prove.sh left its rows")
     folder = parser.parse_args().folder
     print(table(rows(folder / "prove.ndjson"), rows(folder / "rows.ndjson")))
+    print(of_nccl_tests(rows(folder / "nccl-tests.ndjson")))
     picture(rows(folder / "rows.ndjson"), folder / "prove.svg")
 
 

@@ -3,10 +3,10 @@
 #
 #   benchmarks/gpu/prove.sh [STEP...]      all steps unless some are named; --list names them
 #
-# OUT is where results go (benchmarks/results/gpu), LIMIT_S the seconds for all (480), PYTHON a Python with torch.
-# Each step has a limit of its own, and its rows are written when it ends, so that a cut loses one step at most.
-# What a step says is kept whole beside the rows. A step that fails ends no other. On a machine without a GPU the
-# steps that need one say so. prove.py makes a table of the rows.
+# OUT is where results go (benchmarks/results/gpu), PYTHON a Python with torch, LIMIT_S the seconds for all (480; with
+# more of them each step has more, in proportion). Each step has a limit of its own, and its rows are written when it
+# ends, so that a cut loses one step at most. What a step says is kept whole beside the rows. A step that fails ends no
+# other. On a machine without a GPU the steps that need one say so. prove.py makes a table of the rows.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -49,6 +49,7 @@ steps=(
 	"nccl-socket-2 45 gpu --ranks 2 --contenders nccl-socket ${quick[*]} --bytes ${small[*]} ${large[*]}"
 	"mcast-2 50 gpu --ranks 2 --contenders mcast mcast-udp ${quick[*]} --bytes ${small[*]} ${large[0]}"
 	"streams 30 $python $here/semantics.py --out $rows"
+	"nccl-tests-2 60 with_switch $python $here/nccl_tests.py --output $out/nccl-tests.ndjson --largest 64M --limit 10"
 	"nccl-links 60 on_links 2 1gbit --contenders nccl-socket nccl-collnet ${quick[*]} --bytes 1048576 4194304"
 	"mcast-links 60 on_links 2 1gbit --contenders gloo mcast-udp ${quick[*]} --bytes 1048576 4194304"
 	"nccl-net-4 40 gpu --ranks 4 --contenders nccl-net ${quick[*]} --bytes ${small[*]} ${large[0]}"
@@ -74,6 +75,7 @@ failed=0
 for step in "${steps[@]}"; do
 	read -r name seconds command <<<"$step"
 	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+	[ "$limit" -le 480 ] || seconds=$((seconds * limit / 480))
 	left=$((limit - SECONDS))
 	if [ "$left" -lt 10 ]; then
 		printf '{"record": "step", "step": "%s", "status": "not begun: the %d s are over", "seconds": 0}\n' "$name" "$limit" >>"$rows"

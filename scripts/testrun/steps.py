@@ -65,7 +65,7 @@ STEPS = {
         ("-tags=links", "-p=1", "-count=1", *_GO, *LINKS),
     ),
     "gpu-kit": Step(
-        "the folder for a machine with a GPU", "plain", ("make", "--no-print-directory", "gpu-kit")
+        "the folder for a machine with a GPU, run here without one", "plain", ("scripts/gpu-kit", "--try")
     ),
     "rdma": Step("tests over RDMA devices, in a guest with soft-RoCE", "plain", ("scripts/rdma-test",)),
     "python-more": Step(
@@ -90,7 +90,7 @@ TIERS: dict[str, list[list[list[str]]]] = {
     "rest": [
         [["links", "rdma"]],  # what judges networks, and what is emulated, have the processors for themselves
         [
-            ["race", "race-short", "pure", "world"],
+            ["race", "race-short", "pure", "world", "gpu-kit"],
             ["check", "check-py", "docs", "conformance", "python-more"],
         ],
     ],
