@@ -229,6 +229,7 @@ def ranks_of(folder: Path, over: str, way: str, place: str) -> bool:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     words = [path.read_text(errors="replace").strip() for path in said]
+    words = [text.replace(f"{ROOT}/", "").replace(str(Path.home()), "~") for text in words]
     if not begun.exists():
         raise SystemExit(f"{over}/{way}/{place} has not begun: {words}")
     since = {rank: round(at - float(begun.read_text()), 2) for rank, at in gone.items()}
@@ -279,7 +280,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
                 continue
             cells = [cell(by[over]) if by[over] else " | | " for over in OVER]
             late = [over for over in OVER[:-1] if by[over] and by["gloo"] and later(by[over], by["gloo"])]
-            said = ", ".join(late) + (", and waits, as none has failed" if late and way in WELL else "")
+            said = ", ".join(late) + (": no rank has failed" if late and way in WELL else "")
             lines.append(f"| {way} | {place} | {' | '.join(cells)} | {said} |")
     return lines
 
