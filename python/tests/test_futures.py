@@ -164,3 +164,23 @@ def test_a_callback_leaves_the_group(turn: int, monkeypatch: pytest.MonkeyPatch)
         """,
         monkeypatch,
     )
+
+
+def test_a_program_that_fails_ends_beside_a_callback_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair(
+        """
+        store = dist.distributed_c10d._get_default_store()
+        if RANK == 0:
+            store.wait(["has a callback"], LIMIT)
+            dist.all_reduce(torch.ones(3))
+            assert peer.wait(LIMIT_S) == 3
+        else:
+            running = threading.Event()
+            future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+            future.then(lambda _: (running.set(), time.sleep(2 * LIMIT_S)))
+            store.set("has a callback", "")
+            assert running.wait(LIMIT_S)
+            sys.exit(3)
+        """,
+        monkeypatch,
+    )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -242,6 +243,27 @@ def test_the_flight_recorder_says_what_is_done(world: World) -> None:
         assert trace["entries"][0]["input_sizes"] == [[10]]
         assert trace["entries"][0]["output_dtypes"] == ["Float"]
         assert got[2:] == ([("mcast:barrier", "scheduled", False)] if rank else [])
+
+
+def traces_without_the_compiler() -> tuple[list[str], bool]:
+    """Trace without torch._inductor; return the files of the last entry's stack, and whether it is loaded."""
+    dist.barrier()
+    kept = torch.__dict__.pop("_inductor", None)
+    with mock.patch.dict(sys.modules):
+        for name in [name for name in sys.modules if name.startswith("torch._inductor")]:
+            del sys.modules[name]
+        try:
+            lines = [frame["filename"] for frame in recorder.trace()["entries"][-1]["frames"]]
+            return lines, "torch._inductor" in sys.modules or "_inductor" in torch.__dict__
+        finally:
+            if kept is not None:
+                torch.__dict__["_inductor"] = kept
+
+
+def test_a_trace_has_the_lines_of_the_program_and_loads_no_compiler(world: World) -> None:
+    for lines, loaded in world.run(traces_without_the_compiler):
+        assert __file__ in lines
+        assert not loaded
 
 
 def comes_last() -> tuple[int, dict[str, Any]]:

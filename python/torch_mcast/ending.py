@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .group import Group
 
 _MOST_SAID = 300  # characters of an exception
-_CALLBACKS_S = 5.0  # for callbacks that do not end by themselves
+_CALLBACKS_S = 1.0  # for callbacks: one that goes on for longer does not keep a program that has failed
 _LOOK_S = 10.0  # between looks at a device that may fail
 
 open_groups: set[Group] = set()  # of this process, until they are gone

@@ -16,7 +16,6 @@ _changed = threading.Condition()
 def wait_for_callbacks(seconds: float) -> bool:
     """Wait at most this long until no thread completes a future; say whether none does.
 
-    _inside = 0  # threads that complete a future and drop its work: they are in C++
     Python ends such a thread where it next wants the interpreter, and C++ aborts the process for that.
     """
     with _changed:

@@ -7,15 +7,18 @@ as a trace is written. `torchfrtrace` reads the traces of all ranks together.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import pickle
+import sys
 import threading
 import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
@@ -132,9 +135,9 @@ class Recorder:
     def _report(self, what: str) -> None:
         """Write the trace because of what has happened, if torch's settings allow it.
 
-        A thread writes it, since torch takes seconds to name the lines of the program, and whoever
-        waits for the operation is notified at once. The end of the program waits for the thread, but for
-        one that starts later than that: at exit the trace is written here.
+        A thread writes it, since there may be many lines to name, and the program that waits for the
+        operation is told at once. The end of the program waits for the thread, but for one that starts
+        later than that: at exit the trace is written here.
         """
         if not _wanted():
             return
@@ -196,10 +199,34 @@ def trace(stacks: bool | None = None) -> dict[str, Any]:
     if not hasattr(c10d, "FlightRecorderHook"):
         raise errors.UnsupportedError("this torch records its own backends alone; torch 2.15 records ours")
     with _writing:
-        found: dict[str, Any] = pickle.loads(c10d._dump_fr_trace(True, stacks, False, NAME))
+        found: dict[str, Any] = pickle.loads(_dump(stacks))
         for recorder in list(_recorders.values()):
             recorder.complete(found)
     return found
+
+
+class _NotLoaded:
+    """Stands for torch._inductor where the program has not loaded it, and so has no compiled code.
+
+    torch asks it for the lines of compiled code, and would load it for the question. That takes seconds, in
+    which a program that has failed would not end.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "codecache":
+            raise AttributeError(name)  # the question
+        return getattr(importlib.import_module("torch._inductor"), name)  # of another thread
+
+
+def _dump(stacks: bool | None) -> bytes:
+    """Return torch's trace, pickled."""
+    if "torch._inductor" not in sys.modules:
+        torch.__dict__.setdefault("_inductor", _NotLoaded())
+    try:
+        return c10d._dump_fr_trace(True, stacks, False, NAME)
+    finally:
+        if isinstance(torch.__dict__.get("_inductor"), _NotLoaded):
+            del torch.__dict__["_inductor"]
 
 
 def write() -> str:
