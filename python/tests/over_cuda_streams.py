@@ -273,6 +273,8 @@ def death() -> dict[str, Any]:
         said = "nothing"
     except errors.RankError as e:
         said = f"rank {e.rank}"
+    while not work.is_completed():  # a thread ends it, which may not have run yet
+        time.sleep(0.001)
     return {"lost": lost, "said": said, "work": str(type(work.exception()).__name__)}
 
 
