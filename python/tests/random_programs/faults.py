@@ -160,7 +160,11 @@ def gathers_for_itself() -> AbstractContextManager[Any]:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: `plant` has it while within, and so many programs `within` which it is found are enough."""
+    """A fault: `plant` has it while within, and it is found `within` so many programs.
+
+    From seed 0 on it took a quarter of them or less; from seed 100000 on as well, but for "gathers after
+    its backward", not found by the first 140.
+    """
 
     plant: Callable[[], AbstractContextManager[Any]]
     within: int = 0  # 0: there is nothing to find
@@ -170,19 +174,19 @@ class Fault:
 FAULTS = {
     "not enabled": Fault(not_enabled),
     "gathers for a backward": Fault(gathers_for_a_backward, 100),
-    "seen by the compiler": Fault(seen_by_the_compiler, 100, ("aot_eager",)),
+    "seen by the compiler": Fault(seen_by_the_compiler, 30, ("aot_eager",)),
     "keeps what was not used": Fault(keeps_what_was_not_used, 100),
     "survives a write": Fault(survives_a_write, 100),
-    "survives an unseen write": Fault(survives_an_unseen_write, 100),
-    "unfinished after an exception": Fault(unfinished_after_an_exception, 100),
-    "unfinished in hooks": Fault(unfinished_in_hooks, 100),
-    "adds what is not there": Fault(adds_what_is_not_there, 100),
-    "casts what is not there": Fault(casts_what_is_not_there, 100),
+    "survives an unseen write": Fault(survives_an_unseen_write, 150),
+    "unfinished after an exception": Fault(unfinished_after_an_exception, 200),
+    "unfinished in hooks": Fault(unfinished_in_hooks, 150),
+    "adds what is not there": Fault(adds_what_is_not_there, 50),
+    "casts what is not there": Fault(casts_what_is_not_there, 150),
     "shows a hook what is not there": Fault(shows_a_hook_what_is_not_there, 100),
-    "parts as roots": Fault(parts_as_roots, 100),
+    "parts as roots": Fault(parts_as_roots, 500),
     "gathers what is not needed": Fault(gathers_what_is_not_needed, 100),
-    "gathers after its backward": Fault(gathers_after_its_backward, 100),
-    "gathers for itself": Fault(gathers_for_itself, 100),
+    "gathers after its backward": Fault(gathers_after_its_backward, 500),
+    "gathers for itself": Fault(gathers_for_itself, 200),
 }
 
 
