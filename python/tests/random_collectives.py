@@ -1,6 +1,7 @@
 """Random collectives, each held to a reference that every rank computes by itself.
 
-    python -m tests.random_collectives --programs 1000 --seed 1 --fabric udp
+    python -m tests.random_collectives --programs 1000 --seed 1 --fabric udp --ranks 4 --keep failed
+    python -m tests.random_collectives --fabric udp --replay failed/udp-4-1.json
 
 A program is one collective: operation, type, shapes, layout of each tensor, how it is posted and waited for.
 All ranks draw the same ones from the seed, and the inputs of all ranks, so each knows what is right.
@@ -9,16 +10,23 @@ All ranks draw the same ones from the seed, and the inputs of all ranks, so each
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import json
 import random
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceCoalescedOptions
+
+import torch_mcast.tensor
 
 from .world import TaskError, World
 
@@ -34,7 +42,8 @@ OPERATIONS = {
 }  # fmt: skip
 REDUCTIONS = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single", "coalesced"}
 LAYOUTS = ["dense", "strided", "offset", "reversed"]  # reversed: a transposed matrix
-WAITS = ["block", "work", "future", "callback", "thread"]
+WAITS = ["block", "work", "future", "callback", "callback waits", "thread"]
+SLOW_S = 60.0  # programs that take longer are told of, with stacks; nothing fails by it
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,8 @@ class Program:
         source: layout of inputs.
         target: layout of outputs.
         inside: whether an input lies in the output's memory where the operation allows it.
-        wait: how the outcome is waited for.
+        leaf: whether tensors are leaves that require a gradient, where their type can.
+        wait: how the outcome is waited for; "callback waits": for another collective.
         mode: "grad", "no_grad" or "inference" while it is posted.
         seed: of the inputs' values.
     """
@@ -61,9 +71,19 @@ class Program:
     source: str
     target: str
     inside: bool
+    leaf: bool
     wait: str
     mode: str
     seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a plain object."""
+        return {**asdict(self), "dtype": str(self.dtype).removeprefix("torch.")}
+
+    @staticmethod
+    def from_json(kept: dict[str, Any]) -> Program:
+        """Return what to_json() was called of."""
+        return Program(**{**kept, "dtype": getattr(torch, kept["dtype"])})
 
 
 def draw(rng: random.Random) -> Program:
@@ -81,6 +101,7 @@ def draw(rng: random.Random) -> Program:
         source=rng.choice(LAYOUTS),
         target=rng.choice(LAYOUTS),
         inside=rng.random() < 0.3,
+        leaf=rng.random() < 0.3,
         wait=rng.choice(WAITS),
         mode=rng.choice(["grad", "no_grad", "inference"]),
         seed=rng.randrange(1 << 30),
@@ -101,7 +122,7 @@ def raw(tensor: torch.Tensor) -> torch.Tensor:
 class Place:
     """A tensor of a layout, and the memory around it."""
 
-    def __init__(self, content: torch.Tensor, layout: str) -> None:
+    def __init__(self, content: torch.Tensor, layout: str, leaf: bool) -> None:
         count, step = len(content), {"strided": 2, "reversed": 3}.get(layout, 1)
         first = 0 if layout == "dense" else 1
         self.memory = torch.full((first + count * step + 1,), GAP).to(content.dtype)
@@ -111,6 +132,7 @@ class Place:
                 (count // 2, 2), (step, step * count // 2), first
             )
         self.tensor.copy_(content.reshape(self.tensor.shape))
+        self.tensor.requires_grad_(leaf and (content.is_floating_point() or content.is_complex()))
 
     def check(self, want: torch.Tensor | None, what: str) -> None:
         """Compare the elements with what is wanted (None: anything), and the memory around them."""
@@ -151,7 +173,7 @@ def play(program: Program) -> None:
     checks: list[tuple[Place, torch.Tensor | None]] = []
 
     def given(content: torch.Tensor) -> torch.Tensor:
-        place = Place(content, program.source)
+        place = Place(content, program.source, program.leaf)
         checks.append((place, content))
         return place.tensor
 
@@ -159,7 +181,7 @@ def play(program: Program) -> None:
         assert want is not None or content is not None
         start = torch.zeros_like(want) if content is None and want is not None else content
         assert start is not None
-        place = Place(start, program.target)
+        place = Place(start, program.target, program.leaf)
         checks.append((place, want))
         return place.tensor
 
@@ -178,11 +200,8 @@ def play(program: Program) -> None:
         if kind == "all_gather_single":
             output = wanted(torch.cat([of(r, n) for r in everyone]))
             flat = output.is_contiguous()
-            if program.inside and flat:
-                output.reshape(-1)[part].copy_(mine)
-                source = output.reshape(-1)[part]
-            else:
-                source = given(mine)
+            inside = program.inside and flat
+            source = output.detach().reshape(-1)[part].copy_(mine) if inside else given(mine)
             return dist.all_gather_into_tensor(output.reshape(-1) if flat else output, source, async_op=True)
         if kind == "all_gather_uneven":
             outputs = [wanted(of(r, n + r)) for r in everyone]
@@ -261,7 +280,7 @@ def wait(work: Any, program: Program) -> None:
     """Wait for an outcome as the program says."""
     how = program.wait
     by_gloo = program.operation.startswith("reduce_scatter") and program.op == "bor"
-    if how in ("future", "callback") and (by_gloo or isinstance(work, _Both)):
+    if how in ("future", "callback", "callback waits") and (by_gloo or isinstance(work, _Both)):
         how = "work"  # gloo has no future for it
     if how == "work":
         work.wait()
@@ -271,21 +290,65 @@ def wait(work: Any, program: Program) -> None:
         told = threading.Event()
         work.get_future().then(lambda _: told.set()).wait()
         assert told.is_set()
+    elif how == "callback waits":
+        sums: list[torch.Tensor] = []
+
+        def add(_: Any) -> None:
+            ones = torch.ones(1)
+            dist.all_reduce(ones)
+            sums.append(ones)
+
+        work.get_future().then(add).wait()
+        assert sums == [dist.get_world_size()]
     elif how == "thread":
         thread = threading.Thread(target=work.wait)
         thread.start()
         thread.join()
 
 
-def play_all(programs: list[Program]) -> tuple[int, str] | None:
+def play_all(programs: list[Program], fault: str = "") -> tuple[int, str] | None:
     """Run programs on this rank; return the number of the first that fails, and why."""
     failed = None
-    for number, program in enumerate(programs):
-        try:
-            play(program)
-        except Exception as e:
-            failed = failed or (number, f"{type(e).__name__}: {e}")
+    program: Program | None = None
+
+    def tell() -> None:
+        print(f"rank {dist.get_rank()}: no end after {SLOW_S:g} s: {program}", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback()
+
+    timer = threading.Timer(SLOW_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        with planted(fault):
+            for number, program in enumerate(programs):
+                try:
+                    play(program)
+                except Exception as e:
+                    failed = failed or (number, f"{type(e).__name__}: {e}")
+    finally:
+        timer.cancel()
     return failed
+
+
+def planted(fault: str) -> Any:
+    """Have the fault of this name while within; "" is none."""
+    return mock.patch.multiple(torch_mcast.tensor, **FAULTS[fault]) if fault else nullcontext()
+
+
+def _writes_in_its_own_mode(output: torch.Tensor, source: torch.Tensor) -> None:
+    with torch.no_grad():
+        output.copy_(source.reshape(output.shape))
+
+
+def _takes_for_dense(_: torch.Tensor) -> bool:
+    return True
+
+
+# Faults that there were, or could be, by what is put in the place of functions of torch_mcast/tensor.py.
+FAULTS: dict[str, dict[str, Any]] = {
+    "writes in its own mode": {"write": _writes_in_its_own_mode},
+    "takes strided for dense": {"plain": _takes_for_dense},
+}
 
 
 def simpler(program: Program) -> list[Program]:
@@ -293,23 +356,32 @@ def simpler(program: Program) -> list[Program]:
     plain: dict[str, list[Any]] = {
         "count": [n for n in (0, 1, 2, 3, 17, 1000) if n < program.count],
         "source": ["dense"], "target": ["dense"], "wait": ["block"], "mode": ["grad"], "inside": [False],
+        "leaf": [False],
     }  # fmt: skip
     steps = [replace(program, **{name: value}) for name, to in plain.items() for value in to]
     return [step for step in steps if step != program]
 
 
-def search(world: World, seed: int, programs: int, batch: int = 100) -> tuple[Program, str] | None:
+def run(world: World, programs: list[Program], fault: str = "") -> tuple[int, str] | None:
+    """Run programs on all ranks; return the number of the first that fails on one, and why."""
+    failed = [one for one in world.run(play_all, programs, fault) if one is not None]
+    return min(failed) if failed else None
+
+
+def search(
+    world: World, seed: int, programs: int, fault: str = "", batch: int = 100
+) -> tuple[Program, str] | None:
     """Run programs from a seed; return a failing one, as simple as can be, and why it fails."""
     rng = random.Random(seed)
-    for _ in range(0, programs, batch):
-        drawn = [draw(rng) for _ in range(min(batch, programs))]
-        found = next((one for one in world.run(play_all, drawn) if one is not None), None)
+    for first in range(0, programs, batch):
+        drawn = [draw(rng) for _ in range(min(batch, programs - first))]
+        found = run(world, drawn, fault)
         if found is None:
             continue
         program, why = drawn[found[0]], found[1]
         while True:
             for step in simpler(program):
-                again = next((one for one in world.run(play_all, [step]) if one is not None), None)
+                again = run(world, [step], fault)
                 if again is not None:
                     program, why = step, again[1]
                     break
@@ -319,13 +391,18 @@ def search(world: World, seed: int, programs: int, batch: int = 100) -> tuple[Pr
 
 
 def main() -> None:
-    """Search, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Search, or run what was kept, and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--fabric", choices=["shm", "udp"], default="shm")
-    parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("--ranks", type=int, choices=(2, 3, 4), default=3)
+    parser.add_argument("--keep", type=Path, help="the folder for a program that fails")
+    parser.add_argument("--replay", type=Path, nargs="+", help="run these programs, JSON files, instead")
     args = parser.parse_args()
+    if args.replay:
+        wrong = [path for path in args.replay if replay(path, args.fabric)]
+        sys.exit(1 if wrong else 0)
     world = World(args.ranks, MCAST_FABRIC=args.fabric)
     began = time.monotonic()
     try:
@@ -335,9 +412,30 @@ def main() -> None:
     finally:
         world.close()
     if found is not None:
+        if args.keep:
+            keep(args.keep / f"{args.fabric}-{args.ranks}-{args.seed}.json", found[0], args.ranks)
         sys.exit(f"seed {args.seed}: {found[0]}\n{found[1]}")
     print(f"seed {args.seed}: {args.programs} programs, {args.ranks} ranks, {args.fabric}: no difference, "
           f"{time.monotonic() - began:.0f} s")  # fmt: skip
+
+
+def keep(path: Path, program: Program, ranks: int) -> None:
+    """Write a program to a file, for --replay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"ranks": ranks, "program": program.to_json()}, indent=1) + "\n")
+
+
+def replay(path: Path, fabric: str) -> str:
+    """Run a program that was kept, and print what is wrong with it; return that, or ""."""
+    kept = json.loads(path.read_text())
+    world = World(kept["ranks"], MCAST_FABRIC=fabric)
+    try:
+        found = run(world, [Program.from_json(kept["program"])])
+    finally:
+        world.close()
+    why = "" if found is None else found[1]
+    print(f"{path}: {why or 'right'}", flush=True)
+    return why
 
 
 if __name__ == "__main__":

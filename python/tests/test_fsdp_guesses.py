@@ -417,16 +417,19 @@ def test_modules_that_share_a_group_are_gathered_once(world: World) -> None:
         }
 
 
-def gathers_of_a_step() -> int:
-    net = build(True)
-    trained(net)
-    dist.barrier()
-    before = torch_mcast.stats().gather_ops
-    trained(net)
-    dist.barrier()
+def gathers_of_a_step(enabled: bool, reentrant: bool | None) -> int:
+    net = build(enabled)
+    for _ in range(2):  # the second is counted
+        dist.barrier()
+        before = torch_mcast.stats().gather_ops
+        net(batch().requires_grad_(), reentrant=reentrant).sum().backward()
+        net.zero_grad()
+        dist.barrier()
     return int(torch_mcast.stats().gather_ops - before - 1)
 
 
-def test_no_gather_of_a_step_as_foreseen_is_in_vain(world: World) -> None:
-    for gathers in world.run(gathers_of_a_step):
-        assert gathers == 2 * BLOCKS + 1  # the root, which was not freed, once
+@pytest.mark.parametrize("reentrant", [None, False, True])
+def test_no_gather_of_a_step_as_foreseen_is_in_vain(world: World, reentrant: bool | None) -> None:
+    plain = world.run(gathers_of_a_step, False, reentrant)
+    assert plain == [2 * BLOCKS + 1] * world.size  # the root, which was not freed, once
+    assert world.run(gathers_of_a_step, True, reentrant) == plain

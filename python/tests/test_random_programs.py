@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from .random_programs.control import Ranks, hunt
+from .random_programs.faults import FAULTS
 
 PROGRAMS = 25
-FOUND = ("gathers for a backward", "keeps what was not used", "unfinished in hooks", "gathers for itself")
-FOUND_WITHIN = 300  # programs
+FOUND = [name for name, fault in FAULTS.items() if fault.within]
+QUICK = ("unfinished in hooks", "adds what is not there")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def pair() -> Iterator[Ranks]:
 
 def test_programs_give_the_same_bits_with_enable(pair: Ranks) -> None:
     tally = hunt(pair, PROGRAMS, start=0)
-    assert tally.programs == PROGRAMS
+    assert tally.programs == PROGRAMS + 1  # and the simplest
     assert not tally.failures, tally.failures
     assert tally.observations > 5 * PROGRAMS, "programs that do nothing would find nothing"
 
@@ -32,7 +33,22 @@ def test_programs_that_are_run_without_enable_twice_do_not_differ(pair: Ranks) -
     assert not tally.failures, tally.failures
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("fault", FOUND)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(f, marks=() if f in QUICK else pytest.mark.more) for f in FOUND]
+)
 def test_a_planted_fault_is_found(pair: Ranks, fault: str) -> None:
-    assert hunt(pair, FOUND_WITHIN, start=0, fault=fault, shrinking_s=0).failures
+    planted = FAULTS[fault]
+    assert hunt(pair, planted.within, 0, planted.compilers, fault, shrinking_s=0).failures
+
+
+def test_a_program_that_is_slow_is_told_of_with_stacks(capfd: pytest.CaptureFixture[str]) -> None:
+    ranks = Ranks(2, "shm", slow_s=0)  # so each is slow
+    try:
+        assert not hunt(ranks, 1, start=0).failures
+    finally:
+        ranks.close()
+    told = capfd.readouterr().err
+    assert '{"ranks": 2' in told
+    assert "stacks of rank 0" in told
+    assert "stacks of rank 1" in told
+    assert "_serve" in told

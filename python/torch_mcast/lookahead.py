@@ -161,7 +161,7 @@ class _Guess:
         group = self._group
         if self._pending() and self._versions != versions(group):
             self.drop()
-        if self._ahead() and self._of_another_root():
+        if (self._ahead() and self._of_another_root()) or self._after_its_backward():
             return
         if not self._ahead() and in_backward():
             self.lookahead.in_backward_of = group
@@ -193,6 +193,15 @@ class _Guess:
         """Say whether another module's turn is now, which gathers for this one."""
         group, state = self._group._training_state.name, self._state._training_state.name
         return bool(group != "IDLE" and state == "IDLE")
+
+    def _after_its_backward(self) -> bool:
+        """Say whether a backward computes a forward again, which gathers ahead: the next had its backward.
+
+        A reentrant checkpoint around a module does that. What is needed again has a gather of its own.
+        """
+        group, state = self._group._training_state.name, self._state._training_state.name
+        ahead = group == "FORWARD" and state != "FORWARD"
+        return ahead and in_backward() and not self.lookahead.chosen_by_user(self._state)
 
     def _of_another_root(self) -> bool:
         """Say whether FSDP2 takes this for another model: it was called by itself, or not at all."""

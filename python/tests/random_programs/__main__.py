@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
 from .control import Different, Ranks, check, hunt
 
-BATCH = 100  # programs a seed; a failure ends it, and the next seed goes on
+BATCH = 100  # programs between two lines of what has been done
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.random_programs", description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0, help="of the first hundred")
+    parser.add_argument("--seed", type=int, default=0, help="of the first program; the next has the next")
     parser.add_argument("--fabric", choices=("shm", "udp"), default="shm")
     parser.add_argument("--ranks", type=int, choices=(2, 3, 4), default=2)
     parser.add_argument("--compiled", action="append", default=[], help="by aot_eager, say")
@@ -31,12 +33,20 @@ def main() -> int:
     compilers = tuple(chosen.compiled)
     ended: Counter[str] = Counter()
     failed = 0
-    left = chosen.programs
     seed = chosen.seed
+    end = seed + chosen.programs
+
+    def terminated(*_: object) -> None:
+        """Say where the ranks are: SIGTERM comes where a limit has passed."""
+        print(f"ended by SIGTERM{ranks.tell()}", file=sys.stderr, flush=True)
+        ranks.close(at_once=True)
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, terminated)
     try:
-        while left > 0:
-            tally = hunt(ranks, min(BATCH, left), seed, compilers, chosen.fault, chosen.shrinking)
-            print(f"seed {seed}: {tally}", flush=True)
+        while seed < end:
+            tally = hunt(ranks, min(BATCH, end - seed), seed, compilers, chosen.fault, chosen.shrinking)
+            print(f"from seed {seed}: {tally}", flush=True)
             ended += tally.ended
             for program, text in tally.failures:
                 failed += 1
@@ -44,8 +54,9 @@ def main() -> int:
                 if chosen.keep:
                     name = f"{chosen.fabric}-{chosen.ranks}-{seed}.json"
                     (chosen.keep / name).write_text(json.dumps(program, indent=1) + "\n")
-            left -= BATCH
-            seed += 1
+            seed += tally.seeds
+            if failed and chosen.fault:
+                break
     finally:
         ranks.close()
     for what, times in ended.most_common():

@@ -6,16 +6,20 @@ import faulthandler
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from ..world import TaskError, World
 from . import play
 from .draw import Program, programs
+
+SLOW_S = 60.0  # a program that takes longer is told of, with stacks; nothing fails by it
 
 
 class Different(AssertionError):
@@ -24,7 +28,7 @@ class Different(AssertionError):
 
 def watch(folder: str) -> None:
     """Let SIGUSR1 write the stacks of this rank."""
-    path = f"{folder}/stacks of process {os.getpid()}"
+    path = f"{folder}/rank {dist.get_rank()}, process {os.getpid()}"
     faulthandler.register(signal.SIGUSR1, open(path, "w"), all_threads=True)  # noqa: SIM115 (kept open)
     play.prepare()
 
@@ -32,10 +36,12 @@ def watch(folder: str) -> None:
 class Ranks:
     """A world that starts anew after a failure that it may not have survived."""
 
-    def __init__(self, size: int, fabric: str) -> None:
+    def __init__(self, size: int, fabric: str, slow_s: float = SLOW_S) -> None:
         self.size = size
         self.fabric = fabric
+        self._slow_s = slow_s
         self._world: World | None = None
+        self._running: Program | None = None
 
     def run(self, program: Program, fault: str = "") -> list[dict[str, Any]]:
         """Return what each rank says of the program.
@@ -47,22 +53,33 @@ class Ranks:
             self._world = World(self.size, MCAST_FABRIC=self.fabric, GLOO_SOCKET_IFNAME="")
             self._world.run(watch, self._world.scratch)
         try:
+            self._running = program
             self._world.start(play.compare, program, fault)
-            return self._world.collect()
+            self._tell_if_slow(self._world)
+            answers = self._world.collect()
+            self._running = None
+            return answers
         except (TaskError, BrokenPipeError) as e:
-            stacks = self._stacks() if "no answer" in str(e) else ""
+            told = self.tell() if "no answer" in str(e) else ""
             self.close(at_once=True)
-            raise Different(f"{e}{stacks}") from None
+            raise Different(f"{e}{told}") from None
 
-    def _stacks(self) -> str:
-        """Return where all ranks are."""
-        assert self._world is not None
+    def _tell_if_slow(self, world: World) -> None:
+        end = time.monotonic() + self._slow_s
+        if not all(pipe.poll(max(0.0, end - time.monotonic())) for pipe in world.pipes):
+            print(f"a program has no end after {self._slow_s:g} s{self.tell()}", file=sys.stderr, flush=True)
+
+    def tell(self) -> str:
+        """Return which program runs, and where all ranks are in it; nothing if none runs."""
+        if self._world is None or self._running is None:
+            return ""
         for process in self._world.processes:
             if process.pid is not None and process.is_alive():
                 os.kill(process.pid, signal.SIGUSR1)
         time.sleep(2)  # in which they write; nothing says that they have
-        files = sorted(Path(self._world.scratch).glob("stacks*"))
-        return "".join(f"\n{file.name}\n{file.read_text()}" for file in files)
+        files = sorted(Path(self._world.scratch).glob("rank *"))
+        stacks = "".join(f"\nstacks of {file.name}\n{file.read_text()}" for file in files)
+        return f"\n{json.dumps(self._running)}{stacks}"
 
     def close(self, at_once: bool = False) -> None:
         if self._world is not None:
@@ -77,6 +94,7 @@ class Tally:
     """What became of programs."""
 
     def __init__(self) -> None:
+        self.seeds = 0
         self.programs = 0
         self.observations = 0
         self.ended: Counter[str] = Counter()  # by what plain FSDP2 said
@@ -114,8 +132,27 @@ def hunt(
     fault: str = "",
     shrinking_s: float = 120,
 ) -> Tally:
-    """Draw so many programs from a seed and run them; a failure ends it. It is shrunk, and in the tally."""
+    """Run the programs of so many seeds; a failure ends it. It is shrunk, and in the tally."""
     tally = Tally()
+    strategy = programs(ranks.size, compilers)
+    passed: set[str] = set()
+    for one in range(start, start + number):
+        tally.seeds += 1
+        if _fails(ranks, strategy, one, passed, tally, fault, shrinking_s):
+            break
+    return tally
+
+
+def _fails(
+    ranks: Ranks,
+    strategy: Any,
+    number: int,
+    passed: set[str],
+    tally: Tally,
+    fault: str,
+    shrinking_s: float,
+) -> bool:
+    """Run the program of one seed, if it has not passed already, and shrink it if it fails."""
     failing: dict[str, str] = {}
     until = float("inf")
 
@@ -123,14 +160,15 @@ def hunt(
         """Return what is wrong with a program, or ""."""
         nonlocal until
         text = json.dumps(program)
-        if text in failing or time.monotonic() > until:
+        if text in passed or text in failing or time.monotonic() > until:
             return failing.get(text, "")  # when time is up, what has been found stays the smallest
         try:
             check(ranks, program, fault, None if failing else tally)
+            passed.add(text)
         except Different as e:
             if not failing:
                 until = time.monotonic() + shrinking_s
-                print(f"after {tally.programs} programs, now shrunk: {str(e)[:2000]}", flush=True)
+                print(f"seed {number}, after {tally.programs} programs: {str(e)[:2000]}", flush=True)
             failing[text] = str(e)
         return failing.get(text, "")
 
@@ -138,23 +176,21 @@ def hunt(
         if text := failure(program):
             raise Different(text)  # in one place: Hypothesis takes others for other failures
 
-    phases = (Phase.generate, Phase.shrink) if shrinking_s else (Phase.generate,)
-    run = given(programs(ranks.size, compilers))(once)
     run = settings(
-        max_examples=number,
+        max_examples=2,  # the simplest program, and a drawn one: of further ones most would be near copies
         database=None,
         deadline=None,
-        phases=phases,
+        phases=(Phase.generate, Phase.shrink) if shrinking_s else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
         print_blob=False,
-    )(run)
+    )(given(strategy)(once))
     try:
-        seed(start)(run)()
+        seed(number)(run)()
     except Exception:
         if not failing:
             raise
     if failing:
         smallest = min(reversed(failing), key=len)
         tally.failures.append((json.loads(smallest), failing[smallest]))
-    return tally
+    return bool(failing)

@@ -16,9 +16,9 @@ Draw = Any  # what a composite strategy is handed
 Program = dict[str, Any]
 Step = dict[str, Any]
 
-KINDS = ("linear", "mlp", "norm", "scale", "bias", "nested", "dropout")
+KINDS = ("linear", "mlp", "norm", "scale", "bias", "nested", "dropout", "bias")
 MODES = ("train", "train", "train", "no_grad", "inference", "eval")
-HOOKS = ("module", "output", "parameter", "input", "as numbers", "scales", "takes away")
+HOOKS = ("module", "output", "parameter", "parameter", "input", "as numbers", "scales", "takes away")
 LOADS = ("to_local", "data", "state_dict", "model_state_dict")
 POLICIES: tuple[dict[str, str], ...] = (
     {"param_dtype": "bfloat16"},
@@ -48,12 +48,10 @@ def blocks(draw: Draw, compilers: tuple[str, ...]) -> list[dict[str, Any]]:
             "reshard": draw(rarely(None, st.sampled_from((True, False, 2)), 4)),
             "frozen": draw(rarely(False, st.just(True), 8)),
             "checkpoint": draw(
-                rarely(None, st.sampled_from(("inside", "around", "inside reentrant", "around reentrant")), 6)
+                rarely(None, st.sampled_from(("inside", "around", "inside reentrant", "around reentrant")), 4)
             ),
-            "hook": draw(
-                rarely(None, st.sampled_from(HOOKS), 6)
-            ),
-            "unshard_in_backward": draw(rarely(True, st.just(False), 3)),
+            "hook": draw(rarely(None, st.sampled_from(HOOKS), 4)),
+            "unshard_in_backward": draw(rarely(True, st.just(False), 2)),  # heeded by blocks of kind "bias"
             "same_as": draw(rarely(None, st.integers(0, i - 1), 12)) if i else None,
             "tied_to_previous": draw(rarely(False, st.just(True), 12)),
             "compiled": draw(st.sampled_from((None, *compilers))) if compilers else None,
@@ -68,7 +66,7 @@ forward_of = st.fixed_dictionaries(
         "order": rarely(None, order, 3),
         "raise": rarely(None, st.tuples(st.sampled_from(("after", "in", "before")), BLOCK).map(list), 8),
         # Before this block the weights of all blocks change, on all ranks.
-        "write": rarely(None, st.tuples(st.sampled_from(("whole", "to_local")), BLOCK).map(list), 12),
+        "write": rarely(None, st.tuples(st.sampled_from(("whole", "to_local")), BLOCK).map(list), 8),
     }
 )
 
@@ -78,46 +76,56 @@ def step(op: str, **fields: Any) -> Any:
     return st.fixed_dictionaries({"op": st.just(op), **fields})
 
 
-training = step(
-    "train",
-    forward=forward_of,
-    backward=rarely(True, st.just(False), 5),
-    **{"raise": rarely(None, BLOCK, 6)},
-    optimizer=rarely(True, st.just(False), 4),
-    zero=rarely(True, st.just(False), 4),
+# How many of a hundred steps are of each name, about.
+STEPS = {
+    "train": (
+        24,
+        step(
+            "train",
+            forward=forward_of,
+            backward=rarely(True, st.just(False), 6),
+            **{"raise": rarely(None, BLOCK, 5)},
+            optimizer=rarely(True, st.just(False), 4),
+            zero=rarely(True, st.just(False), 4),
+        ),
+    ),
+    "forward": (12, step("forward", forward=forward_of, mode=st.sampled_from(MODES))),
+    "backward": (
+        10,
+        step(
+            "backward",
+            of=st.sampled_from(("last", "first", "all")),
+            **{"raise": rarely(None, BLOCK, 3)},
+            retain=rarely(False, st.just(True), 8),
+        ),
+    ),
+    "optimizer": (8, step("optimizer", scaler=rarely(None, st.sampled_from(("finite", "inf")), 5))),
+    "load": (8, step("load", how=st.sampled_from(LOADS))),
+    "zero_grad": (5, step("zero_grad", to_none=flag)),
+    "part": (5, step("part", block=BLOCK, early=rarely(False, st.just(True), 8), train=flag)),
+    "grad_of_input": (4, step("grad_of_input")),
+    "clip": (3, step("clip")),
+    "read": (3, step("read")),
+    "sync": (2, step("sync", on=flag)),
+    "last_backward": (2, step("last_backward", on=flag)),
+    "reshard_after_backward": (2, step("reshard_after_backward", on=flag)),
+    "all_reduce": (2, step("all_reduce", on=flag)),
+    "unshard": (3, step("unshard", block=BLOCK, wait=flag)),
+    "reshard": (3, step("reshard", block=BLOCK)),
+    "freeze": (2, step("freeze", block=BLOCK, on=flag)),
+    "reset_iter_state": (1, step("reset_iter_state")),
+    "eval": (1, step("eval", on=flag)),
+}
+# By name: st.one_of would take each of its strategies once, however often it is given.
+one_step = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)]).flatmap(
+    lambda name: STEPS[name][1]
 )
-forward = step("forward", forward=forward_of, mode=st.sampled_from(MODES))
-backward = step(
-    "backward",
-    of=st.sampled_from(("last", "first", "all")),
-    **{"raise": rarely(None, BLOCK, 2)},
-    retain=rarely(False, st.just(True), 8),
+some_steps = st.lists(one_step, min_size=1, max_size=12)
+# A part that is called before the whole is a root to FSDP2, which refuses the whole afterwards.
+part_first = st.tuples(step("part", block=BLOCK, early=st.just(True), train=flag)).map(list)
+steps = st.tuples(rarely([], part_first, 25), some_steps, some_steps).map(
+    lambda three: three[0] + three[1] + three[2]  # one list would be shorter
 )
-COMMON = (
-    training,
-    forward,
-    backward,
-    step("optimizer", scaler=rarely(None, st.sampled_from(("finite", "inf")), 5)),
-    step("load", how=st.sampled_from(LOADS)),
-)
-RARE = (
-    step("zero_grad", to_none=flag),
-    step("clip"),
-    step("read"),
-    step("sync", on=flag),
-    step("last_backward", on=flag),
-    step("reshard_after_backward", on=flag),
-    step("all_reduce", on=flag),
-    step("unshard", block=BLOCK, wait=flag),
-    step("reshard", block=BLOCK),
-    step("freeze", block=BLOCK, on=flag),
-    step("part", block=BLOCK, early=rarely(False, st.just(True), 8)),
-    step("grad_of_input"),
-    step("reset_iter_state"),
-    step("eval", on=flag),
-)
-some_steps = st.lists(st.one_of(*COMMON, *COMMON, *RARE), min_size=1, max_size=12)
-steps = st.tuples(some_steps, some_steps).map(lambda two: two[0] + two[1])  # one list would be shorter
 
 
 @st.composite
@@ -129,7 +137,7 @@ def programs(draw: Draw, ranks: int, compilers: tuple[str, ...] = ()) -> Program
         "width": draw(st.sampled_from((4, 8, 3, 17, 33))),
         "dtype": draw(rarely("float32", st.sampled_from(("float64", "bfloat16")), 6)),
         "blocks": draw(blocks(compilers)),
-        "root": draw(rarely(True, st.just(False), 12)),
+        "root": draw(rarely(True, st.just(False), 10)),
         "policy": draw(rarely(None, st.sampled_from(POLICIES), 5)),
         "replicas": draw(rarely(1, st.just(2), 5)) if ranks == 4 else 1,
         "offload": draw(rarely(False, st.just(True), 20)),

@@ -127,7 +127,7 @@ class Net(nn.Module):
 
 def build(program: Program, mesh: DeviceMesh) -> Net:
     """Return the model, sharded over the mesh, with the weights of the program's seed."""
-    torch.manual_seed(program["seed"])
+    torch.default_generator.manual_seed(program["seed"])
     net = Net(program).to(getattr(torch, program["dtype"]))
     specs = program["blocks"]
     for block, spec in zip(net.blocks, specs, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -34,6 +35,7 @@ Seen = tuple[str, list[torch.Tensor]]  # when and what; no tensors: what was rai
 def prepare() -> None:
     """Make this process ready for many programs."""
     warnings.simplefilter("ignore")
+    torch._dynamo.config.recompile_limit = 64  # blocks of many kinds share their code
     private: Any = _fully_shard
     of_torch = private._get_post_forward_mesh_info
     kept: dict[Any, Any] = {}
@@ -185,7 +187,8 @@ class Play:
         generator = torch.Generator().manual_seed(seed)
         dtype = getattr(torch, self.program["dtype"])
         x = torch.randn(2, self.program["width"], generator=generator).to(dtype)
-        torch.manual_seed(seed)  # of dropout
+        # Of dropout. torch.manual_seed would also note a stack for each kind of GPU, an eighth of all time.
+        torch.default_generator.manual_seed(seed)
         return x.requires_grad_(self.program["input_needs_grad"])
 
     def recover(self) -> None:
@@ -326,8 +329,11 @@ class Play:
         if not (step["early"] or self.initialized()):
             return  # FSDP2 takes a part that is called first for a root, and refuses the whole afterwards
         self.recover()
-        with torch.no_grad():
-            self.note("part", [self.block(step)(self.input())])
+        with nullcontext() if step["train"] else torch.no_grad():
+            out = self.block(step)(self.input())
+        self.note("part", [out])
+        if out.requires_grad:
+            self.losses.append(out.float().pow(2).mean())
 
     def do_grad_of_input(self, _: Step) -> None:
         if any((spec["checkpoint"] or "").endswith("reentrant") for spec in self.program["blocks"]):
@@ -384,6 +390,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(-1).view(torch.uint8)
 
 
+_compared = itertools.count(1)
 BOUNDS = {"float32": 2e-3, "float64": 1e-9, "bfloat16": 0.1}
 
 
@@ -403,7 +410,8 @@ def compare(program: Program, fault: str = "") -> dict[str, Any]:
         bound = 0.0 if exact else BOUNDS["bfloat16" if program["policy"] else program["dtype"]]
         if d := difference(over_gloo.seen, plain.seen, bound):
             found.append(f"mcast, not gloo: {d}")
-    gc.collect()
+    if next(_compared) % 10 == 0:
+        gc.collect()  # models are circles; each time it would be a tenth of a program's time
     return {
         "differences": found,
         "observations": len(plain.seen),
