@@ -57,7 +57,19 @@ def blocks(draw: Draw, compilers: tuple[str, ...]) -> list[dict[str, Any]]:
             "compiled": draw(st.sampled_from((None, *compilers))) if compilers else None,
         }
         drawn.append(block)
-    return drawn
+    return [without_a_crash(block, before) for before, block in zip([None, *drawn], drawn, strict=False)]
+
+
+def without_a_crash(block: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the block as plain FSDP2 can train it.
+
+    A reentrant checkpoint of one of two blocks that are sharded together ends torch 2.15 by a segmentation
+    fault in the backward, without enable() as with it.
+    """
+    together = block["shard"] == "with next" or (before is not None and before["shard"] == "with next")
+    if together and block["checkpoint"] in ("inside reentrant", "around reentrant"):
+        return {**block, "checkpoint": block["checkpoint"].removesuffix(" reentrant")}
+    return block
 
 
 order = st.lists(BLOCK, min_size=1, max_size=6)
