@@ -109,6 +109,9 @@ random: $(VENV)/.stamp build ## PROGRAMS=1000 of FSDP2 with enable() beside plai
 		../.venv/bin/python -m tests.random_collectives --programs $$(( $(PROGRAMS) * 5 )) --seed $(SEED) --fabric $$fabric --ranks $$ranks; \
 	done; done
 
+torch-fsdp: $(VENV)/.stamp build ## torch's own tests of FSDP2 over gloo and "mcast", with enable() and without, from the copy of torch's source that TORCH_SOURCE names
+	cd python && TORCH_SOURCE=$(abspath $(TORCH_SOURCE)) ../.venv/bin/python -m pytest -m more tests/test_torch_fsdp_suite.py
+
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
@@ -185,4 +188,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak random fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak random torch-fsdp fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
