@@ -79,6 +79,8 @@ class DeviceWork(McastWork):
                 self._finish()
                 self._copied = stream.record_event()
         except Exception as e:
+            if isinstance(e, errors.McastError):
+                self._sign(e)
             self._lost = e
         self._finish = None
 
@@ -121,7 +123,7 @@ class DeviceWork(McastWork):
             if self._done:  # another thread has just found it done, and the library has forgotten it
                 return
             self._group.failed = True
-            e.args = (f"{self._name}: {e}",)
+            self._sign(e)
             raise
         finally:
             if self._copied is not None:

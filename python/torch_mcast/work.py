@@ -194,6 +194,12 @@ class McastWork(Work):
         else:
             self._end(None)
 
+    def _sign(self, error: errors.McastError) -> None:
+        """Have an error begin with the name of this operation, once."""
+        name = f"{self._name}: "
+        if not str(error).startswith(name):
+            error.args = (f"{name}{error}",)
+
     def _end(self, error: Exception | None) -> None:
         """Keep an outcome of the library, unless another call has done so; then let it forget."""
         with self._settling:
@@ -211,7 +217,7 @@ class McastWork(Work):
                 self._finisher = None
             if isinstance(error, errors.McastError):  # not of a copy here, which no other rank knows of
                 self._group.failed = True
-                error.args = (f"{self._name}: {error}",)
+                self._sign(error)
             self._error = error
             self._done = True
         self._keep = ()
