@@ -19,6 +19,7 @@ from .coalesced import Coalesced
 from .counters import Stats
 from .group import Group, Info
 from .rendezvous import exchange
+from .store_end import rank_0_first
 from .work import forward_holders
 
 
@@ -97,7 +98,8 @@ class MulticastBackend(Coalesced):
     def shutdown(self) -> None:
         """Leave the group."""
         self._forgotten()
-        self.group.close()
+        with rank_0_first(self.group, self._store):
+            self.group.close()
         self._recorder.close()
 
     def abort(self) -> None:
