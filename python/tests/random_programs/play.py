@@ -387,7 +387,7 @@ def difference(plain: list[Seen], other: list[Seen], bound: float = 0.0) -> str:
 
 def bits(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor's bits, of which not-a-number equals itself."""
-    return x.reshape(-1).view(torch.uint8)
+    return x.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)  # may be expanded
 
 
 _compared = itertools.count(1)
