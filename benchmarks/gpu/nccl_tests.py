@@ -7,7 +7,6 @@ Status: 0 all right, 1 something is wrong, 77 something is missing (one line say
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -16,12 +15,11 @@ from typing import Any
 
 import torch
 from contenders import ROOT, environment, missing
-from gpu import launched, wait
+from gpu import MISSING, launched, wait, write
 from rows import machine
 
 PROGRAMS = {"all_gather": "all_gather_perf", "reduce_scatter": "reduce_scatter_perf"}
 NCCL = ["nccl-socket", "nccl-net", "nccl-collnet"]
-MISSING = 77
 COLUMNS = 13  # size count type redop root, and twice: time algbw busbw #wrong; the second time in place
 
 
@@ -91,9 +89,7 @@ def main() -> int:
             wrong = sum(row["wrong"] or 0 for row in rows)
             failed |= bool(failure) or not rows or wrong > 0
             print(f"{program} over {contender}: {len(rows)} rows, {wrong} wrong {failure}", flush=True)
-            if args.output is not None:
-                with args.output.open("a") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in rows)
+            write(args, rows)
     return 1 if failed else 0
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import multiprocessing as mp
 import os
 import sys
 import unittest
-from dataclasses import asdict, dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 RANKS = 4  # at most: torch's tests take as many as there are GPUs, up to 8
 MODULE = "tests.torch_fsdp_suite"  # by which the ranks import this
@@ -46,19 +44,10 @@ from torch_mcast.fsdp import enable  # noqa: E402
 from torch_mcast.param_groups import param_groups  # noqa: E402
 
 from .limits import LIMIT_S  # noqa: E402
+from .torch_outcomes import Outcomes  # noqa: E402
 
-Kind = Literal["passed", "failed", "left out"]
 common: Any = common_fsdp
 distributed: Any = common_distributed
-
-
-@dataclass
-class Outcome:
-    """What became of a test: why it was left out, or how it failed."""
-
-    name: str
-    kind: Kind
-    why: str = ""
 
 
 class Rank(ForkServerProcess):
@@ -132,29 +121,12 @@ def _suite(how: str, file: Path) -> Any:
     return suite
 
 
-class _Outcomes(unittest.TestResult):
-    def _note(self, test: unittest.TestCase, kind: Kind, why: str = "") -> None:
-        outcome = Outcome(".".join(test.id().split(".")[-2:]), kind, why)
-        print(json.dumps(asdict(outcome)), file=sys.__stdout__, flush=True)
-
-    def addSuccess(self, test: unittest.TestCase) -> None:
-        self._note(test, "passed")
-
-    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
-        self._note(test, "left out", reason)
-
-    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
-        self._note(test, "failed", self._exc_info_to_string(err, test))  # type: ignore[attr-defined]
-
-    addError = addFailure
-
-
 def main(names: list[str]) -> None:
     """Run the tests that are named, or all of the file, and print an outcome a line, as JSON."""
     mp.set_forkserver_preload([MODULE])
     loader = unittest.TestLoader()
     tests = loader.loadTestsFromNames(names, SUITE) if names else loader.loadTestsFromModule(SUITE)
-    tests.run(_Outcomes())
+    tests.run(Outcomes(2))
 
 
 if __name__ == "__main__":

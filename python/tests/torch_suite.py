@@ -7,14 +7,12 @@ process of its own, as in torch's CI, but one that is forked from a process that
 
 from __future__ import annotations
 
-import json
 import multiprocessing as mp
 import os
 import sys
 import unittest
-from dataclasses import asdict, dataclass
 from multiprocessing.context import ForkServerProcess
-from typing import Any, Literal
+from typing import Any
 
 NAME = "mcast"
 MODULE = "tests.torch_suite"  # by which a rank finds the class
@@ -35,6 +33,7 @@ from torch.testing._internal import common_distributed  # noqa: E402
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
 
 from .limits import LIMIT_S  # noqa: E402
+from .torch_outcomes import Outcomes  # noqa: E402
 
 os.environ["BACKEND"] = NAME
 suite: Any = distributed_test
@@ -44,17 +43,6 @@ suite.Barrier.sync.__func__.__defaults__ = (None, LIMIT_S)  # torch's 10 s are f
 
 # Said of all backends but MPI, of which torch's all_to_all on a CPU was once; gloo has had it for years.
 _SAID_OF_GLOO = ("Only MPI supports CPU all_to_all_single", "Only MPI supports all_to_all")
-
-Kind = Literal["passed", "failed", "left out"]
-
-
-@dataclass
-class Outcome:
-    """What became of a test: why it was left out, or how it failed."""
-
-    name: str
-    kind: Kind
-    why: str = ""
 
 
 class Rank(ForkServerProcess):
@@ -101,30 +89,13 @@ def names() -> list[str]:
     return list(unittest.TestLoader().getTestCaseNames(TorchSuite))
 
 
-class _Outcomes(unittest.TestResult):
-    def _note(self, test: unittest.TestCase, kind: Kind, why: str = "") -> None:
-        outcome = Outcome(test.id().rsplit(".", 1)[1], kind, why)
-        print(json.dumps(asdict(outcome)), file=sys.__stdout__, flush=True)
-
-    def addSuccess(self, test: unittest.TestCase) -> None:
-        self._note(test, "passed")
-
-    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
-        self._note(test, "left out", reason)
-
-    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
-        self._note(test, "failed", self._exc_info_to_string(err, test))  # type: ignore[attr-defined]
-
-    addError = addFailure
-
-
 def main(chosen: list[str]) -> None:
     """Run the tests that are named, or all, and print an outcome a line, as JSON; or print their names."""
     if chosen == ["--names"]:
         print(*names())
         return
     mp.set_forkserver_preload([MODULE])
-    unittest.TestSuite(TorchSuite(name) for name in chosen or names()).run(_Outcomes())
+    unittest.TestSuite(TorchSuite(name) for name in chosen or names()).run(Outcomes(1))
 
 
 TorchSuite.__module__ = MODULE

@@ -68,7 +68,8 @@ def made_by(make: Callable[[], T], peers: int, store: Any) -> tuple[T, Connectio
     """
     before = _sockets()
     made = make()
-    connected = _established(_port(store))
+    _, port = server_of(store)
+    connected = _established(port)
     new = {one for one in _sockets() - before if one.inode in connected}
     if len(new) != peers:
         _log.debug("gloo's connections cannot be told from others: %d are new, not %d", len(new), peers)
@@ -76,11 +77,11 @@ def made_by(make: Callable[[], T], peers: int, store: Any) -> tuple[T, Connectio
     return made, Connections(new)
 
 
-def _port(store: Any) -> int:
-    """Return the port of a TCPStore, also under prefixes, or 0."""
+def server_of(store: Any) -> tuple[str, int]:
+    """Return host and port of a TCPStore's server, also under prefixes; "" and 0 of another store."""
     while (inner := getattr(store, "underlying_store", None)) is not None:
         store = inner
-    return getattr(store, "port", 0)
+    return getattr(store, "host", ""), getattr(store, "port", 0)
 
 
 def _established(without: int) -> set[int]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from torch._C._distributed_c10d import Store
 
 from . import ending
+from .connections import server_of
 from .group import Group
 
 _MOST_S = 1.0  # for rank 0 to let go of its store, which it may keep
@@ -38,9 +39,7 @@ def rank_0_first(group: Group, store: Store) -> Iterator[None]:
 
 def _connected(store: Store) -> socket.socket | None:
     """Return a connection to the server of a TCPStore, or None."""
-    while (inner := getattr(store, "underlying_store", None)) is not None:
-        store = inner
-    host, port = getattr(store, "host", ""), getattr(store, "port", 0)
+    host, port = server_of(store)
     try:
         return socket.create_connection((host, port), timeout=_MOST_S) if host and port else None
     except OSError:
