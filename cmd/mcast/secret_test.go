@@ -41,7 +41,7 @@ func prometheusOf(t *testing.T, secret string) *http.Client {
 // that ask it do.
 func TestMetricsWithSecret(t *testing.T) {
 	const secret, other = "correct-horse-battery-staple", "another-horse-battery-staple"
-	vars := []string{"MCAST_METRICS=" + t.TempDir()}
+	vars := []string{"MCAST_METRICS=" + systest.ShortDir(t)}
 	p := background(t, append(vars, "MCAST_SECRET="+secret), "metrics", "--listen", "127.0.0.1:0")
 	metrics := p.err.match(t, `url=(https:\S*)/metrics`)
 	member := prometheusOf(t, secret)
@@ -95,7 +95,7 @@ func TestMetricsWithSecret(t *testing.T) {
 
 // TestMetricsWithoutSecret are for everybody, which is said where others than this host reach them.
 func TestMetricsWithoutSecret(t *testing.T) {
-	vars := []string{"MCAST_METRICS=" + t.TempDir()}
+	vars := []string{"MCAST_METRICS=" + systest.ShortDir(t)}
 	p := background(t, vars, "metrics", "--listen", "0.0.0.0:0")
 	p.err.match(t, `(everybody who reaches this address) may read what is there; see MCAST_SECRET" listen=0.0.0.0:0`)
 	port := p.err.match(t, `url=http://\S*:(\d+)/metrics`)

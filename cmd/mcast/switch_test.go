@@ -141,7 +141,7 @@ func TestSwitch(t *testing.T) {
 
 // TestSystemdHearsOfTheSwitch: a unit of Type=notify is up once members can join, and no sooner.
 func TestSystemdHearsOfTheSwitch(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "notify")
+	path := filepath.Join(systest.ShortDir(t), "notify")
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
 	defer func() { _ = systemd.Close() }()

@@ -9,11 +9,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestLive: who looks at a process sees its groups as they are, from Join to Close, unless MCAST_METRICS is off.
 func TestLive(t *testing.T) {
-	dir := t.TempDir()
+	dir := systest.ShortDir(t)
 	const p, n = 2, 5000
 	see := func() (all []Live) {
 		pages, errs := live.Read[Live]([]string{dir})

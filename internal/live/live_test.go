@@ -32,7 +32,7 @@ func sockets(t *testing.T, directory string) []string {
 // TestPublish: a process has one socket for all its pages, for its user alone, until the last is withdrawn.
 func TestPublish(t *testing.T) {
 	t.Setenv("TORCHELASTIC_RUN_ID", "llama")
-	dir := filepath.Join(t.TempDir(), "new")
+	dir := filepath.Join(systest.ShortDir(t), "new")
 	first, err := live.Publish(dir, func() any { return "one" })
 	require.NoError(t, err)
 	second, err := live.Publish(dir, func() any { return "two" })
@@ -77,7 +77,7 @@ func leave(t *testing.T, path string) {
 func TestSocketsOfTheDead(t *testing.T) {
 	ended := exec.Command("true")
 	require.NoError(t, ended.Run())
-	dir := t.TempDir()
+	dir := systest.ShortDir(t)
 	dead := filepath.Join(dir, strconv.Itoa(ended.Process.Pid)+"-1.sock")
 	alive := filepath.Join(dir, strconv.Itoa(os.Getppid())+"-1.sock")
 	leave(t, dead)
@@ -95,7 +95,7 @@ func TestSocketsOfTheDead(t *testing.T) {
 
 // TestWhoDoesNotAnswer is told of, beside the pages of the others.
 func TestWhoDoesNotAnswer(t *testing.T) {
-	dir := t.TempDir()
+	dir := systest.ShortDir(t)
 	l, err := net.Listen("unix", filepath.Join(dir, "1-1.sock"))
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
@@ -134,7 +134,7 @@ func TestDirectoryOfAnother(t *testing.T) {
 
 // TestDirectory: one in which another user could take our socket away, or put one in its place, is refused.
 func TestDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "d")
+	dir := filepath.Join(systest.ShortDir(t), "d")
 	_, err := live.Make(dir)
 	require.NoError(t, err)
 	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o777 | os.ModeSticky: true, 0o777: false, 0o770: false} {
@@ -151,7 +151,7 @@ func TestDirectory(t *testing.T) {
 
 // TestPageWithoutEnd: who publishes without end is an error, and no memory.
 func TestPageWithoutEnd(t *testing.T) {
-	dir := t.TempDir()
+	dir := systest.ShortDir(t)
 	withdraw, err := live.Publish(dir, func() any { return strings.Repeat("x", 9<<20) })
 	require.NoError(t, err)
 	defer withdraw()
@@ -165,7 +165,7 @@ func TestPageWithoutEnd(t *testing.T) {
 
 // TestClaimedPID: whose page it is says the kernel.
 func TestClaimedPID(t *testing.T) {
-	dir := t.TempDir()
+	dir := systest.ShortDir(t)
 	l, err := net.Listen("unix", filepath.Join(dir, "1-1.sock"))
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,9 @@ os.environ |= {"MCAST_TIMEOUT": "1h", "MCAST_JOIN_TIMEOUT": "1h"}
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
 )
+# Python's servers of processes have Unix sockets in the temporary directory: 107 bytes of path.
+if len(tempfile.gettempdir()) > 50:
+    os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
 # A signal that is ignored is ignored in children, too. SIGINT and SIGHUP stay so: a run in the background
 # outlives them. Tests that send them set them where they are sent to.
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCHLD):

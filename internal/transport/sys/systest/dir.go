@@ -1,0 +1,17 @@
+package systest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ShortDir is t.TempDir for Unix sockets, whose paths have 107 bytes: it is in /tmp, wherever the checkout and TMPDIR lie.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "mcast-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
