@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(func() int {
 		var err error
-		if forAll, err = os.MkdirTemp("", "mcast-test-"); err == nil {
+		// Ordinary users reach /tmp, wherever TMPDIR is.
+		if forAll, err = os.MkdirTemp("/tmp", "mcast-test-"); err == nil {
 			err = os.Chmod(forAll, 0o755)
 		}
 		if err != nil {

@@ -31,6 +31,8 @@ def main() -> int:
         return replay(chosen.replay, chosen.fabric, chosen.fault)
     ranks = Ranks(chosen.ranks, chosen.fabric)
     compilers = tuple(chosen.compiled)
+    if chosen.keep:
+        chosen.keep.mkdir(parents=True, exist_ok=True)
     ended: Counter[str] = Counter()
     failed = 0
     seed = chosen.seed

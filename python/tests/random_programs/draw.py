@@ -63,13 +63,11 @@ def blocks(draw: Draw, compilers: tuple[str, ...]) -> list[dict[str, Any]]:
 def without_a_crash(block: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
     """Return the block as plain FSDP2 can train it.
 
-    A reentrant checkpoint of one of two blocks that are sharded together ends torch 2.15 by a segmentation
-    fault in the backward, without enable() as with it.
+    A checkpoint around one of two blocks that are sharded together, or a reentrant one inside, ends torch
+    2.15 by a segmentation fault in the backward, without enable() as with it.
     """
     together = block["shard"] == "with next" or (before is not None and before["shard"] == "with next")
-    if together and block["checkpoint"] in ("inside reentrant", "around reentrant"):
-        return {**block, "checkpoint": block["checkpoint"].removesuffix(" reentrant")}
-    return block
+    return {**block, "checkpoint": "inside"} if together and block["checkpoint"] else block
 
 
 order = st.lists(BLOCK, min_size=1, max_size=6)
@@ -160,16 +158,5 @@ def programs(draw: Draw, ranks: int, compilers: tuple[str, ...] = ()) -> Program
         "input_needs_grad": draw(flag),
         "late": draw(st.sampled_from(("reduce", "gather", "both", ""))),
         "gloo": draw(rarely(False, st.just(True), 8)),
-        "steps": without_old_weights(draw(steps)),
+        "steps": draw(steps),
     }
-
-
-def without_old_weights(taken: list[Step]) -> list[Step]:
-    """Return the steps without those after which plain FSDP2 itself computes with old weights.
-
-    After a forward that raised, a backward that set_is_last_backward(False) calls not the last one leaves a
-    gather of torch 2.15 behind, which a later forward takes. With enable() it is dropped.
-    """
-    if any((one.get("forward") or {}).get("raise") for one in taken):
-        return [one for one in taken if one["op"] != "last_backward"]
-    return taken
