@@ -227,9 +227,11 @@ class Play:
             self.losses.append(out.float().pow(2).mean())
 
     def write(self, how: str) -> None:
+        shards = set(map(id, self.parameters))
         with torch.no_grad():
             for p in self.net.blocks.parameters():
-                if hasattr(p, "to_local"):  # else a block holds its whole weights at the moment
+                # Else it is a copy: of the whole weights, or of a half after reshard_after_forward=2.
+                if id(p) in shards and hasattr(p, "to_local"):
                     (p if how == "whole" else p.to_local()).mul_(0.875)
 
     def do_backward(self, step: Step) -> None:
