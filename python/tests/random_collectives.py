@@ -16,7 +16,8 @@ import random
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceCoalescedOptions
 
 import torch_mcast.tensor
+from torch_mcast import futures
 
 from .world import TaskError, World
 
@@ -295,7 +297,7 @@ def wait(work: Any, program: Program) -> None:
 
         def add(_: Any) -> None:
             ones = torch.ones(1)
-            dist.all_reduce(ones)
+            wait_for_future(dist.all_reduce(ones, async_op=True))
             sums.append(ones)
 
         work.get_future().then(add).wait()
@@ -304,6 +306,11 @@ def wait(work: Any, program: Program) -> None:
         thread = threading.Thread(target=work.wait)
         thread.start()
         thread.join()
+
+
+def wait_for_future(work: Any) -> None:
+    """Wait for an operation as DDP's hooks do in a callback."""
+    work.get_future().wait()
 
 
 def play_all(programs: list[Program], fault: str = "") -> tuple[int, str] | None:
@@ -330,9 +337,13 @@ def play_all(programs: list[Program], fault: str = "") -> tuple[int, str] | None
     return failed
 
 
-def planted(fault: str) -> Any:
+@contextmanager
+def planted(fault: str) -> Iterator[None]:
     """Have the fault of this name while within; "" is none."""
-    return mock.patch.multiple(torch_mcast.tensor, **FAULTS[fault]) if fault else nullcontext()
+    with ExitStack() as stack:
+        for target, name, new in FAULTS.get(fault, ()):
+            stack.enter_context(mock.patch.object(target, name, new))
+        yield
 
 
 def _writes_in_its_own_mode(output: torch.Tensor, source: torch.Tensor) -> None:
@@ -344,10 +355,27 @@ def _takes_for_dense(_: torch.Tensor) -> bool:
     return True
 
 
-# Faults that there were, or could be, by what is put in the place of functions of torch_mcast/tensor.py.
-FAULTS: dict[str, dict[str, Any]] = {
-    "writes in its own mode": {"write": _writes_in_its_own_mode},
-    "takes strided for dense": {"plain": _takes_for_dense},
+def _keeps_the_turn(self: futures.Futures, work: futures.Pending) -> None:
+    work.settle()
+    futures._enter(1)
+    work.complete_future(lambda: None)
+    self._pass_turn()
+
+
+def _says_that_it_hangs(work: Any) -> None:
+    if threading.current_thread().name == "mcast-futures":
+        raise RuntimeError("a callback waits for a future that its own thread would complete")
+    work.get_future().wait()
+
+
+# Faults that there were, or could be, by what is put in the place of what.
+FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
+    "writes in its own mode": [(torch_mcast.tensor, "write", _writes_in_its_own_mode)],
+    "takes strided for dense": [(torch_mcast.tensor, "plain", _takes_for_dense)],
+    "callbacks keep the turn": [
+        (futures.Futures, "_complete", _keeps_the_turn),
+        (sys.modules[__name__], "wait_for_future", _says_that_it_hangs),
+    ],
 }
 
 
