@@ -84,6 +84,43 @@ static void run_kind(struct report *r, enum kind kind)
 			run_nothing(r, kind, v);
 }
 
+/* What there has to be before any case: no case of the list. */
+static void find_device(struct rank *r)
+{
+	int ndev = -1, result = net_init(&r->net, 1, NULL);
+
+	if (result != ABI_SUCCESS)
+		not_offered("its init gives %d (%s)", result, result_name(result));
+	result = net_devices(&r->net, &ndev);
+	if (result != ABI_SUCCESS)
+		not_offered("its devices gives %d (%s)", result, result_name(result));
+	if (ndev <= 0)
+		not_offered("it finds no device");
+	if (ndev <= r->dev)
+		not_offered("it finds %d device%s, so --dev is at most %d, not %d", ndev, ndev == 1 ? "" : "s", ndev - 1, r->dev);
+}
+
+/* A crash or a hang is for the cases to report. */
+static bool device_found(const struct options *o, const struct probe *probe)
+{
+	static const struct test test = { .name = "devices", .kind = NET, .rule = NET_LOAD, .run = find_device };
+	uint32_t asked = versions_asked(o, probe->versions[NET]);
+	struct outcome *out = malloc(sizeof(*out));
+	bool found;
+
+	if (!out) {
+		perror("nccl-net-conformance");
+		exit(2);
+	}
+	run_case(out, o, o->plugins[0], &test, newest(asked ? asked : probe->versions[NET]), 1, NULL);
+	found = out->result != NOT_OFFERED;
+	if (!found)
+		fprintf(stderr, "nccl-net-conformance: %s cannot be tested here: %s%s%s\n", o->plugins[0], out->note,
+			out->warning[0] ? "; its last warning: " : "", out->warning);
+	free(out);
+	return found;
+}
+
 static int check(const struct options *o)
 {
 	struct probe probe;
@@ -100,6 +137,8 @@ static int check(const struct options *o)
 			o->plugins[0], __builtin_ctz(versions_known(NET)), newest(versions_known(NET)));
 		return 2;
 	}
+	if (!device_found(o, &probe))
+		return 2;
 	report_head(&report);
 	for (int kind = NET; kind <= TUNER; kind++)
 		run_kind(&report, kind);

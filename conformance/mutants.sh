@@ -31,6 +31,20 @@ if [ $# -eq 0 ]; then
 		echo "--per-rank: not rank 1 alone"
 		exit 1
 	fi
+
+	# Where nothing can listen no byte arrives, and no rule of bytes is kept.
+	REFERENCE_MUTANT=listen-fails "$harness" --plugin "$plugin" --abi newest --rule net.bytes >"$out/log" 2>&1
+	if [ $? -ne 1 ] || ! grep -qE '^# net.bytes +- *$' "$out/log"; then
+		cat "$out/log"
+		echo "listen-fails: net.bytes is not -"
+		exit 1
+	fi
+	REFERENCE_MUTANT=no-device "$harness" --plugin "$plugin" >"$out/log" 2>&1
+	if [ $? -ne 2 ] || [ "$(wc -l <"$out/log")" -ne 1 ] || ! grep -q 'it finds no device' "$out/log"; then
+		cat "$out/log"
+		echo "no-device: not one sentence"
+		exit 1
+	fi
 fi
 
 # try NAME RULE: whether the mutant fails in the rule that it breaks. Most of the time it

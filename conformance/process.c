@@ -204,15 +204,17 @@ static void conclude(struct outcome *out, const struct board *b)
 		for (int i = 0; i < count; i++)
 			if (b->failure[i].ended == (ended == 1))
 				out->failures[out->nfailures++] = b->failure[i];
-	memcpy(out->checked, (const void *)b->checked, sizeof(out->checked));
 	memcpy(out->note, b->declined && out->nfailures == 0 ? b->declined_text : b->note, sizeof(out->note));
 	for (int i = 0; i < out->nfailures; i++) {
 		must += rules[out->failures[i].rule].level == MUST;
 		out->checked[out->failures[i].rule] = 1;
 	}
-	if (out->nfailures > 0 && out->failures[0].rank >= 0)
-		memcpy(out->warning, b->place[out->failures[0].rank].warning, sizeof(out->warning));
+	if (out->nfailures == 0 || out->failures[0].rank >= 0)
+		memcpy(out->warning, b->place[out->nfailures ? out->failures[0].rank : 0].warning, sizeof(out->warning));
 	out->result = must > 0 ? FAILED_CASE : out->nfailures > 0 ? ADVICE : b->declined ? NOT_OFFERED : PASSED;
+	/* A case that ended early may not have come to the checks of a rule. */
+	for (int i = 0; i < RULES; i++)
+		out->checked[i] |= b->checked[i] && (out->result == PASSED || out->result == ADVICE);
 }
 
 void run_case(struct outcome *out, const struct options *o, const char *plugin,

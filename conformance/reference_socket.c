@@ -111,6 +111,8 @@ int ref_listen(void *ctx, int dev, void *handle, void **listen_comm)
 
 	if (dev != 0)
 		return ABI_INVALID_ARGUMENT;
+	if (mutant("listen-fails"))
+		return ABI_SYSTEM_ERROR;
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return ABI_SYSTEM_ERROR;

@@ -95,7 +95,7 @@ static enum cell verdict(const struct report *r, int rule, int abi)
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct outcome *out = &r->outcomes[i];
-		enum cell here = out->checked[rule] && out->result != NOT_OFFERED ? KEPT : UNTRIED;
+		enum cell here = out->checked[rule] ? KEPT : UNTRIED;
 
 		if (out->abi != abi)
 			continue;
@@ -117,6 +117,15 @@ static uint32_t versions_run(const struct report *r)
 	return versions;
 }
 
+/* Whether a case was to test the rule, or did. */
+static bool concerned(const struct report *r, int rule)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->outcomes[i].test->rule == (enum rule)rule || r->outcomes[i].checked[rule])
+			return true;
+	return false;
+}
+
 void report_end(const struct report *r)
 {
 	static const char *const cells[] = { "-", "ok", "advice", "FAILED" };
@@ -128,12 +137,7 @@ void report_end(const struct report *r)
 			printf(" v%-5d", v);
 	printf("\n");
 	for (int rule = 0; rule < RULES; rule++) {
-		enum cell most = UNTRIED;
-
-		for (int v = 0; v < 32; v++)
-			if (versions & 1u << v && verdict(r, rule, v) > most)
-				most = verdict(r, rule, v);
-		if (most == UNTRIED)
+		if (!concerned(r, rule))
 			continue;
 		printf("# %-32s", rules[rule].name);
 		for (int v = 0; v < 32; v++)
