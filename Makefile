@@ -38,10 +38,11 @@ OUT := .
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+COMMIT = -X github.com/torch-mcast/torch-mcast/internal/version.commit=$$(git describe --always --dirty 2>/dev/null)
 build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
-	go build -trimpath -ldflags "-X github.com/torch-mcast/torch-mcast/internal/lab/stamp.commit=$$(git describe --always --dirty 2>/dev/null)" -o $(OUT)/bin/mcast ./cmd/mcast
+	go build -trimpath -ldflags "$(COMMIT)" -o $(OUT)/bin/mcast ./cmd/mcast
 	@[ ! $(OUT)/lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f $(OUT)/lib/libnccl-net-mcast.so # go does not watch the map
-	go build -trimpath -buildmode=c-shared -ldflags '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map' \
+	go build -trimpath -buildmode=c-shared -ldflags "$(COMMIT) '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map'" \
 		-o $(OUT)/lib/libnccl-net-mcast.so ./ncclnet
 	rm -f $(OUT)/lib/libnccl-net-mcast.h
 	cp ncclnet/mcast.h $(OUT)/lib/

@@ -38,7 +38,7 @@ const (
 
 // join makes this process a rank of the group that is asked for.
 func (b *bench) join(ctx context.Context) (contender, error) {
-	ctx, cancel := owntime.WithTimeout(ctx, b.settings.JoinTimeout, context.DeadlineExceeded)
+	ctx, cancel := owntime.WithTimeout(ctx, b.settings.JoinTimeout, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: b.settings.JoinTimeout})
 	defer cancel()
 	if b.algorithm == ringAlgorithm {
 		e, err := ring.Open(b.rank, b.ranks, b.settings.First())

@@ -131,7 +131,7 @@ func (r *groupsRun) measure(ctx context.Context, n int) (c census, err error) {
 
 // add joins another group, whose ranks meet in the first one.
 func (r *groupsRun) add(ctx context.Context) error {
-	ctx, cancel := owntime.WithTimeout(ctx, r.bench.settings.JoinTimeout, context.DeadlineExceeded)
+	ctx, cancel := owntime.WithTimeout(ctx, r.bench.settings.JoinTimeout, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: r.bench.settings.JoinTimeout})
 	defer cancel()
 	e, err := group.Open(group.Options{Rank: r.rank, Size: r.ranks, Settings: r.bench.settings})
 	if err != nil {

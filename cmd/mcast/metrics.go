@@ -87,6 +87,9 @@ func (c *metricsCommand) Run() error {
 	if c.Interval < 0 || c.Interval > 0 && c.Interval < time.Second {
 		return fmt.Errorf("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
 	}
+	if at, err := os.Stat(c.Textfile); c.Textfile != "" && (err != nil || !at.IsDir()) {
+		return fmt.Errorf("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&watch.Collector{Look: look})
 	if c.Listen == "" && c.Textfile == "" && c.OTLP == "" {

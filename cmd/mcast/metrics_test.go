@@ -107,3 +107,11 @@ func TestOTLP(t *testing.T) {
 		require.ErrorContains(t, err, "--otlp="+at+" is not allowed")
 	}
 }
+
+// TestNoTextfileIntoNowhere: that is said before anything is served.
+func TestNoTextfileIntoNowhere(t *testing.T) {
+	cmd, _, stderr := mcast(t, nil, "metrics", "--listen", "127.0.0.1:0", "--textfile", filepath.Join(t.TempDir(), "none"))
+	require.Error(t, cmd.Run())
+	require.Contains(t, stderr.String(), "want a directory that is there")
+	require.NotContains(t, stderr.String(), "url=")
+}

@@ -31,7 +31,7 @@ type switchCommand struct {
 	Workers      int             `placeholder:"n" help:"Goroutines that move data. Default: half of the cores, 1 to 16."`
 	Memory       byteSize        `default:"1GiB" placeholder:"size" help:"Slot memory of all jobs. Default: ${default}."`
 	JobMemory    byteSize        `placeholder:"size" help:"Slot memory of one job. Default: a sixteenth of --memory."`
-	Rate         bitRate         `default:"40Gbit/s" placeholder:"rate" help:"Of a member's link; it says how large windows are. Default: ${default}."`
+	Rate         linkRate        `default:"40gbit" placeholder:"rate" help:"Of a member's link, such as 40gbit; it says how large windows are. Default: ${default}."`
 	Parent       string          `placeholder:"host:port" help:"The switch above this one in a tree."`
 	DataPorts    portRange       `placeholder:"first-last" help:"UDP ports for data, for firewalls. Default: any."`
 	Secrets      string          `placeholder:"FILE" help:"Admit only members that prove one of these secrets: one a line, with an optional name before it. Default: MCAST_SECRET or MCAST_SECRET_FILE, if set."`
@@ -74,7 +74,7 @@ func (c *switchCommand) Run() error {
 		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log,
 	})
 	if err != nil {
-		return err
+		return busy("bind", err)
 	}
 	defer func() { _ = s.Close() }()
 	if c.HTTP != "" {
@@ -107,6 +107,17 @@ func (c *switchCommand) check() error {
 		if _, port, err := net.SplitHostPort(a.address); err != nil || port == "" {
 			return fmt.Errorf("--%s=%q is not allowed: want host:port, such as 0.0.0.0:7470", a.flag, a.address)
 		}
+	}
+	if c.Rate == 0 {
+		return errors.New(`--rate=unlimited is not allowed: want the rate of a member's link, such as 40gbit`)
+	}
+	job := c.JobMemory
+	if job == 0 {
+		job = c.Memory / 16
+	}
+	if least := byteSize(256 << 10); min(job, c.Memory) < least {
+		return fmt.Errorf("--memory=%s leaves a job %s, which is too little for any: want --memory=4MiB or more, or --job-memory=%s or more",
+			config.FormatBytes(int(c.Memory)), config.FormatBytes(int(min(job, c.Memory))), config.FormatBytes(int(least)))
 	}
 	return nil
 }
@@ -162,6 +173,14 @@ func loopback(bind string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
+// busy adds the remedy to an error of a listener whose port somebody has.
+func busy(flag string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return fmt.Errorf("%w: `ss -ltnp` shows the program that listens there; --%s takes another port", err, flag)
+}
+
 // serveHTTP serves who proves the secret, or everybody if there is none, until stop is called.
 func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.Logger) (stop func(), err error) {
 	pages, err := identity.NewPages(secret, identity.Turns())
@@ -170,7 +189,7 @@ func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.L
 	}
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
+		return nil, fmt.Errorf("--%s: %w", flag, busy(flag, err))
 	}
 	if pages == nil && !loopback(at) {
 		log.Warn("everybody who reaches this address may read what is there; see MCAST_SECRET", flag, at)
@@ -187,22 +206,6 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 	n, err := config.ParseBytes(string(text))
 	*b = byteSize(n)
 	return err
-}
-
-// bitRate is a flag such as 40Gbit/s, in bits per second.
-type bitRate float64
-
-// UnmarshalText reads it.
-func (r *bitRate) UnmarshalText(text []byte) error {
-	units := map[string]float64{"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
-	number := strings.TrimRight(string(text), "kMGbit/s")
-	unit, known := units[string(text[len(number):])]
-	x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !known || !(x > 0) || x*unit > 1e15 {
-		return fmt.Errorf("%q is no rate: want one such as 100Gbit/s or 800Mbit/s", text)
-	}
-	*r = bitRate(x * unit)
-	return nil
 }
 
 // portRange is a flag such as 7500-7599.

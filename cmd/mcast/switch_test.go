@@ -103,7 +103,7 @@ func get(t *testing.T, client *http.Client, url string) (status int, body string
 
 func TestSwitch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "switch.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"workers": 2, "memory": 67108864, "rate": "10Gbit/s", "drain-timeout": "50s", "json": true}`), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(`{"workers": 2, "memory": 67108864, "rate": "10gbit", "drain-timeout": "50s", "json": true}`), 0o600))
 	p := runSwitch(t, []string{"MCAST_SECRET=correct-horse-battery-staple"}, "--config", file, "--http", "127.0.0.1:0")
 	addr := p.out.match(t, `^listening on (.*)$`)
 	metrics := p.err.match(t, `"url":"(https:[^"]*)"`)
@@ -177,6 +177,15 @@ func TestASecondSignalEndsTheSwitch(t *testing.T) {
 	require.Error(t, p.wait(t))
 }
 
+// listening is an address that has a listener until the test ends.
+func listening(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln.Addr().String()
+}
+
 func TestSwitchReportsBadInput(t *testing.T) {
 	dir := t.TempDir()
 	file := func(text string) string {
@@ -187,6 +196,7 @@ func TestSwitchReportsBadInput(t *testing.T) {
 		require.NoError(t, f.Close())
 		return f.Name()
 	}
+	// A later --bind counts.
 	for want, args := range map[string][]string{
 		`"7" is no rate`:              {"--rate", "7"},
 		`"9-2" is no range of ports`:  {"--data-ports", "9-2"},
@@ -201,6 +211,9 @@ func TestSwitchReportsBadInput(t *testing.T) {
 		`--bind="x" is not allowed`:   {"--bind", "x"},
 		"-5 jobs, 7 members":          {"--jobs=-5", "--members", "7"},
 		"bytes, of which":             {"--memory", "1M", "--job-memory", "2M"},
+		"leaves a job 62":             {"--memory", "1000"},
+		`--rate=unlimited`:            {"--rate", "unlimited"},
+		"takes another port":          {"--bind", listening(t)},
 	} {
 		cmd, _, stderr := mcast(t, nil, append([]string{"switch", "--bind", "127.0.0.1:0"}, args...)...)
 		require.Error(t, cmd.Run())

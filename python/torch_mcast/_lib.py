@@ -243,7 +243,7 @@ class Library:
             raise errors.from_code(code, text, rank if rank >= 0 else None)
 
     def version(self) -> str:
-        """Return the library's version, e.g. "0.1.0 (go1.26, linux/amd64, avx512)"."""
+        """Return the library's version, e.g. "0.1.0 (7a71fd99, go1.26, linux/amd64, avx512)"."""
         text: bytes = self._dll.mcast_version()
         return text.decode()
 

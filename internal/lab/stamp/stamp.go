@@ -5,12 +5,13 @@ package stamp
 import (
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
 // Stamp is part of a row.
@@ -31,10 +32,7 @@ func Now() Stamp {
 
 // unchanging is all but the date.
 var unchanging = sync.OnceValue(func() Stamp {
-	s := Stamp{Commit: commit, CPUs: runtime.NumCPU()}
-	if info, ok := debug.ReadBuildInfo(); ok && s.Commit == "" {
-		s.Commit = describe(info)
-	}
+	s := Stamp{Commit: version.Commit(), CPUs: runtime.NumCPU()}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // the architecture is named then
 	s.CPU = model(string(cpuinfo))
 	var uname unix.Utsname
@@ -43,26 +41,6 @@ var unchanging = sync.OnceValue(func() Stamp {
 	}
 	return s
 })
-
-// commit is set by `make build`: Go itself leaves it out with -buildvcs=false, and in a work tree of git's.
-var commit string
-
-// describe spells what Go knows of a program's commit.
-func describe(info *debug.BuildInfo) (commit string) {
-	dirty := ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value[:min(len(s.Value), 12)]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
-	}
-	if commit == "" {
-		return ""
-	}
-	return commit + dirty
-}
 
 // model finds that of the first core in /proc/cpuinfo.
 func model(cpuinfo string) string {

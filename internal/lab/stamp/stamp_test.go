@@ -3,7 +3,6 @@ package stamp
 import (
 	"encoding/json"
 	"runtime"
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -25,18 +24,6 @@ func TestKeys(t *testing.T) {
 	text, err := json.Marshal(Stamp{"2026-12-31", "abc", "a CPU", "6.1", 2})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"date":"2026-12-31","commit":"abc","cpu":"a CPU","kernel":"6.1","cpus":2}`, string(text))
-}
-
-func TestDescribe(t *testing.T) {
-	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"}
-	clean, dirty := debug.BuildSetting{Key: "vcs.modified", Value: "false"}, debug.BuildSetting{Key: "vcs.modified", Value: "true"}
-	for want, settings := range map[string][]debug.BuildSetting{
-		"":                   {{Key: "GOARCH", Value: "amd64"}},
-		"0123456789ab":       {revision, clean},
-		"0123456789ab-dirty": {dirty, revision},
-	} {
-		require.Equal(t, want, describe(&debug.BuildInfo{Settings: settings}))
-	}
 }
 
 func TestModel(t *testing.T) {
