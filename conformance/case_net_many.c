@@ -1,4 +1,5 @@
 /* Many connections, threads, and registrations beside them. */
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -181,6 +182,8 @@ enum { REGISTRATIONS = 400 };
 struct registrar {
 	void *comm;
 	struct buffer *b;		/* of the transfers, so that registrations overlap them */
+	_Atomic int begun;		/* threads */
+	_Atomic bool ended;		/* the transfers */
 };
 
 /* Another thread, as NCCL's service thread registers user buffers. */
@@ -188,7 +191,8 @@ static void register_all_the_time(struct rank *r, void *arg)
 {
 	struct registrar *g = arg;
 
-	for (int i = 0; i < REGISTRATIONS; i++) {
+	atomic_fetch_add(&g->begun, 1);
+	for (int i = 0; i < REGISTRATIONS || !atomic_load(&g->ended); i++) {
 		size_t at = (size_t)i * 977 % (g->b->size / 2);
 		void *one = memory(r, g->comm, g->b->data + at, 1 + (size_t)i * 101 % (g->b->size / 2));
 		void *two = memory(r, g->comm, g->b->data, g->b->size);
@@ -210,7 +214,7 @@ CASE(net_memory_threads, "net.memory-threads", NET, 2, 2, NET_MEMORY,
 
 	net_begin(r);
 	links_open(r, &l, 1, 0, 1);
-	g = (struct registrar){ l.send ? l.send : l.recv, &b };
+	g = (struct registrar){ .comm = l.send ? l.send : l.recv, .b = &b };
 	mhandle = memory(r, g.comm, b.data, b.size);
 	for (int i = 0; i < COUNT; i++) {
 		m[i] = (struct message){ .comm = g.comm, .receive = l.recv != NULL, .data = b.data + (size_t)i * BYTES,
@@ -220,7 +224,10 @@ CASE(net_memory_threads, "net.memory-threads", NET, 2, 2, NET_MEMORY,
 	}
 	thread_start(r, 1, register_all_the_time, &g);
 	thread_start(r, 2, register_all_the_time, &g);
+	while (atomic_load(&g.begun) < 2)	/* a busy machine may run them late */
+		breathe(r, false);
 	messages_wait(r, m, COUNT, 8);
+	atomic_store(&g.ended, true);
 	thread_join_all(r);
 	for (int i = 0; i < COUNT; i++)
 		pattern_check("message", m[i].data, BYTES, key_of(r, (uint64_t)i, 0, 0));
