@@ -7,13 +7,12 @@ import (
 	"fmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
-	"github.com/torch-mcast/torch-mcast/internal/owntime"
 )
 
 // background broadcasts in a group in the background, of the same processes, until end is called; by
 // every rank, in a moment when all have done as much.
 func (b *bench) background(ctx context.Context, g contender) (end func() error, err error) {
-	ctx, cancel := owntime.WithTimeout(ctx, b.settings.JoinTimeout, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: b.settings.JoinTimeout})
+	ctx, cancel := b.withinJoinTimeout(ctx)
 	defer cancel()
 	settings := b.settings
 	settings.Class = "background"

@@ -36,9 +36,15 @@ const (
 	ringAlgorithm  = "ring"
 )
 
+// withinJoinTimeout ends a join that takes too long, and names the setting.
+func (b *bench) withinJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := b.settings.JoinTimeout
+	return owntime.WithTimeout(ctx, limit, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: limit})
+}
+
 // join makes this process a rank of the group that is asked for.
 func (b *bench) join(ctx context.Context) (contender, error) {
-	ctx, cancel := owntime.WithTimeout(ctx, b.settings.JoinTimeout, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: b.settings.JoinTimeout})
+	ctx, cancel := b.withinJoinTimeout(ctx)
 	defer cancel()
 	if b.algorithm == ringAlgorithm {
 		e, err := ring.Open(b.rank, b.ranks, b.settings.First())

@@ -16,7 +16,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
-	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -131,7 +130,7 @@ func (r *groupsRun) measure(ctx context.Context, n int) (c census, err error) {
 
 // add joins another group, whose ranks meet in the first one.
 func (r *groupsRun) add(ctx context.Context) error {
-	ctx, cancel := owntime.WithTimeout(ctx, r.bench.settings.JoinTimeout, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: r.bench.settings.JoinTimeout})
+	ctx, cancel := r.bench.withinJoinTimeout(ctx)
 	defer cancel()
 	e, err := group.Open(group.Options{Rank: r.rank, Size: r.ranks, Settings: r.bench.settings})
 	if err != nil {

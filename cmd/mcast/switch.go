@@ -173,7 +173,7 @@ func loopback(bind string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// busy adds the remedy to an error of a listener whose port somebody has.
+// busy adds the remedy to an error of a listener: another program may have its port.
 func busy(flag string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err

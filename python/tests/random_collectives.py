@@ -368,7 +368,7 @@ def _says_that_it_hangs(work: Any) -> None:
     work.get_future().wait()
 
 
-# Faults that there were, or could be, by what is put in the place of what.
+# Faults, each with what it replaces: an object, the name of an attribute, another value.
 FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "writes in its own mode": [(torch_mcast.tensor, "write", _writes_in_its_own_mode)],
     "takes strided for dense": [(torch_mcast.tensor, "plain", _takes_for_dense)],

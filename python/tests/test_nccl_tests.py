@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "gpu
 import nccl_tests
 
 from .limits import LIMIT_S
+from .ranks import run_ranks
 
 pytestmark = pytest.mark.more
 
@@ -79,16 +80,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_collectives_of_its_mpi(program: Path, tmp_path: Path) -> None:
     env = {**os.environ, "WORLD_SIZE": str(RANKS), "MPI_FILE": str(tmp_path / "job")}
-    ranks = [
-        subprocess.Popen([program], env=env | {"RANK": str(r)}, stderr=subprocess.PIPE, text=True)
-        for r in range(RANKS)
-    ]
-    try:
-        said = [process.communicate(timeout=LIMIT_S)[1] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-    assert ([process.returncode for process in ranks], said) == ([0] * RANKS, [""] * RANKS)
+    assert run_ranks([program], env, RANKS) == ([0] * RANKS, [""] * RANKS)
 
 
 @pytest.mark.parametrize(

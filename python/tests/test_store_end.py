@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from .limits import LIMIT_S
 from .ports import held
+from .ranks import run_ranks
 
 RANKS = 3
 PROGRAM = """
@@ -41,13 +41,5 @@ def test_init_again_at_the_same_port(fabric: str) -> None:
     command = [sys.executable, "-c", PROGRAM.format(limit=LIMIT_S, ranks=RANKS)]
     with held() as port:
         env["MASTER_PORT"] = str(port)
-        ranks = [
-            subprocess.Popen(command, env=env | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
-            for rank in range(RANKS)
-        ]
-        try:
-            said = [rank.communicate(timeout=LIMIT_S)[1] for rank in ranks]
-        finally:
-            for rank in ranks:
-                rank.kill()
-    assert [rank.returncode for rank in ranks] == [0] * RANKS, "\n".join(said)
+        codes, said = run_ranks(command, env, RANKS)
+    assert codes == [0] * RANKS, "\n".join(said)

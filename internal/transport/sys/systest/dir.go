@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ShortDir is t.TempDir for Unix sockets, whose paths have 107 bytes: it is in /tmp, wherever the checkout and TMPDIR lie.
+// ShortDir is t.TempDir for Unix sockets: their paths have 107 bytes at most. It is in /tmp, wherever TMPDIR is.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "mcast-test-")
