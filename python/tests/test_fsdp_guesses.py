@@ -13,6 +13,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 import torch_mcast.fsdp
+from torch_mcast.param_groups import groups_of
 
 from .situations import BLOCKS, Net, batch, build, change, change_unseen, differ, gradients, local, trained
 from .world import World
@@ -78,6 +79,26 @@ def backward_that_is_not_the_last(net: Any) -> Result:
     net.set_is_last_backward(True)
     change_unseen(net)
     return trained(net)
+
+
+def twice_in_a_backward_that_is_not_the_last(net: Any) -> Result:
+    """FSDP2 gathers in a backward what comes before in the forward; here that is the block itself."""
+    net.set_is_last_backward(False)
+    net(batch(), order=(3, 1, 1)).pow(2).sum().backward()
+    net.set_is_last_backward(True)
+    change(net)
+    return trained(net)
+
+
+def no_backward_is_the_last(net: Any) -> Result:
+    """FSDP2 keeps the order of all forwards then, and a later forward takes what it has gathered in vain."""
+    net.set_is_last_backward(False)
+    seen = []
+    for i, order in enumerate([(0, 3, 1), range(BLOCKS), (1, 1, 1), (2, 0), (1,), range(BLOCKS)]):
+        net(batch(i).requires_grad_(), order=order, reentrant=i == 2).pow(2).sum().backward()
+        seen += gradients(net)
+        change(net)
+    return [*seen, net(batch()).detach()]
 
 
 def raised(net: Any) -> Result:
@@ -311,6 +332,8 @@ SITUATIONS = [
     evaluation_before_step,
     training_leaves_out,
     backward_that_is_not_the_last,
+    twice_in_a_backward_that_is_not_the_last,
+    no_backward_is_the_last,
     raised,
     raised_and_reset,
     interrupted,
@@ -376,7 +399,7 @@ def enabled_again() -> None:
     assert len(states[0]._states_to_forward_prefetch) == 1
     torch_mcast.fsdp.enable(net, prefetch=False)
     assert states[0]._states_to_forward_prefetch == []
-    assert not any(group.unshard_async_op for state in states for group in state._fsdp_param_groups)
+    assert not any(group.unshard_async_op for state in states for group in groups_of(state))
     trained(net)
 
 
@@ -399,9 +422,11 @@ def lists_where_modules_share_a_group() -> dict[str, list[str]]:
     names = {id(module._get_fsdp_state()): name for name, module in model.named_children()}
     state: Any = net.head._get_fsdp_state()  # type: ignore[operator]
     last: Any = net.blocks[-1]._get_fsdp_state()  # type: ignore[operator]
+    group = groups_of(state)[-1]
+    behind = vars(group)["unshard"].lookahead.behind[group]
     return {
         "forward of the group": [names[id(s)] for s in state._states_to_forward_prefetch],
-        "backward of the group": [names[id(s)] for s in state._states_to_backward_prefetch],
+        "backward of the group": [g._module_fqn for g in behind],
         "forward of the last block": [names[id(s)] for s in last._states_to_forward_prefetch],
         "blocked": sorted(handle.reasons),
     }

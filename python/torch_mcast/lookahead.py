@@ -5,6 +5,9 @@ keeps a result until the module runs, however late. Here it lives no longer than
 that began it, and is dropped where torch has counted a write to the weights. What is dropped is gathered anew
 when the module runs, as FSDP2 does it without anything ahead. What FSDP2 gathers by itself, or since the user
 has asked for it, is left to FSDP2.
+
+In a forward FSDP2 gathers ahead what is in its lists, which we make. In a backward it gathers by itself for
+the group before, in the order of the forward. We leave that to it, and gather for further ones.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from torch import nn
 from torch.autograd import Variable
 from torch.distributed.fsdp import FSDPModule
 
-from .param_groups import drop, in_backward, instead, on_cpu, param_groups, versions
+from .param_groups import drop, groups_of, in_backward, instead, on_cpu, param_groups, versions
 
-_LISTS = ("_states_to_forward_prefetch", "_states_to_backward_prefetch")
+_LIST = "_states_to_forward_prefetch"
+_LISTS = (_LIST, "_states_to_backward_prefetch")
 
 
 class Lookahead:
@@ -31,12 +35,13 @@ class Lookahead:
     def __init__(self, model: nn.Module, ahead: int) -> None:
         """Begin; ahead is how many modules, 1 or more."""
         self._states: list[Any] = []
-        self._lists: dict[tuple[Any, str], list[Any]] = {}  # which this object has made
+        self._lists: dict[Any, list[Any]] = {}  # of each state for its forward, which this object has made
+        self.behind: dict[Any, list[Any]] = {}  # which groups one gathers for in its backward
         self._guesses: list[_Guess] = []
         self._hooks: list[Any] = []
         self._raised: Any = None  # the state of a root whose forward raised: FSDP takes it to be running
         self._ends_with_backward = False
-        self.in_backward_of: Any = None  # the parameter group whose backward began last
+        self.gathered_by_fsdp = False  # what is gathered now
         begin, end = torch.compiler.disable(self._begin), torch.compiler.disable(self._end)
         for module in model.modules():
             if not isinstance(module, FSDPModule):
@@ -60,9 +65,9 @@ class Lookahead:
             hook.remove()
         for guess in self._guesses:
             guess.leave()
-        for (state, name), chosen in self._lists.items():
-            if getattr(state, name) is chosen:
-                setattr(state, name, [])
+        for state, chosen in self._lists.items():
+            if getattr(state, _LIST) is chosen:
+                setattr(state, _LIST, [])
 
     def drop(self) -> None:
         """Wait for what was gathered ahead and not used, and forget it."""
@@ -78,21 +83,10 @@ class Lookahead:
     def chosen_by_user(self, target: Any) -> bool:
         """Say whether a list that the user has made names a state: then FSDP alone says what it holds."""
         return any(
-            target in getattr(state, name) and getattr(state, name) is not self._lists.get((state, name))
+            target in (chosen := getattr(state, name)) and chosen is not self._lists.get(state)
             for state in self._states
             for name in _LISTS
         )
-
-    def plain(self, target: Any) -> bool:
-        """Say whether plain FSDP2 would gather for a parameter group now as well: then the guess is its own.
-
-        In a backward it gathers for one group ahead, against the order of the forward.
-        """
-        group = self.in_backward_of
-        if not in_backward() or group is None or not group._post_forward_indices:
-            return False
-        place = group._post_forward_indices[-1]
-        return place > 0 and group.comm_ctx.post_forward_order[place - 1] is target
 
     def end_with_backward(self) -> None:
         """Drop at the end of the running backward what will be left over then."""
@@ -136,12 +130,14 @@ class Lookahead:
         # The root is not resharded after its forward: its backward comes first and gathers nothing itself.
         first = 1 if param_groups(root) else 0
         backward = [*states[:first], *reversed(states[first:])]
-        for name, order in zip(_LISTS, (states, backward), strict=True):
-            for i, state in enumerate(order[:-1]):
-                if not getattr(state, name):  # or the user chose otherwise
-                    targets = order[i + 1 : i + 1 + ahead]
-                    setattr(state, name, targets)
-                    self._lists[state, name] = targets
+        for i, state in enumerate(states[:-1]):
+            if not getattr(state, _LIST):  # or the user chose otherwise
+                self._lists[state] = states[i + 1 : i + 1 + ahead]
+                setattr(state, _LIST, self._lists[state])
+        for i, state in enumerate(backward[:-1]):
+            targets = backward[i + 1 : i + 1 + ahead]
+            # The backward of its last group is the last one to begin.
+            self.behind[groups_of(state)[-1]] = [g for target in targets for g in reversed(groups_of(target))]
 
 
 class _Guess:
@@ -155,26 +151,37 @@ class _Guess:
         if on_cpu:
             group.unshard_async_op = True
         instead(group, "unshard", self)
+        instead(group, "_backward_prefetch", self._in_backward)
 
     def __call__(self, async_op: bool = False) -> None:
         """Begin to gather, as FSDP does, but do not go on with what has become wrong."""
         group = self._group
         if self._pending() and self._versions != versions(group):
             self.drop()
-        if (self._ahead() and self._of_another_root()) or self._after_its_backward():
-            return
-        if not self._ahead() and in_backward():
-            self.lookahead.in_backward_of = group
-        if self.lookahead.plain(group):
+        by_fsdp = self.lookahead.gathered_by_fsdp
+        if by_fsdp:
             self._begun = False
+        elif (self._ahead() and self._of_another_root()) or self._after_its_backward():
+            return
         before = group._all_gather_result
         type(group).unshard(group, async_op)
         if group._all_gather_result is before:
             return
-        self._begun = group._training_state.name != "IDLE" and not self.lookahead.plain(group)
+        self._begun = group._training_state.name != "IDLE" and not by_fsdp
         if self._begun:  # and not by the user, nor by FSDP2 itself
             self._versions = versions(group)
             self.lookahead.end_with_backward()
+
+    def _in_backward(self) -> None:
+        """Let FSDP2 gather for the group that it takes to be next, then gather for further ones."""
+        kind = type(self._group)
+        self.lookahead.gathered_by_fsdp = True
+        try:
+            kind._backward_prefetch(self._group)
+        finally:
+            self.lookahead.gathered_by_fsdp = False
+        for group in self.lookahead.behind.get(self._group, ()):
+            kind._prefetch_unshard(group, "backward")
 
     def drop(self) -> None:
         """Wait for what the group has gathered and not taken, and forget it."""
@@ -182,9 +189,10 @@ class _Guess:
             drop(self._group)
 
     def leave(self) -> None:
-        """Give FSDP its method back."""
+        """Give FSDP its methods back."""
         self._group.unshard_async_op = self._was_async
-        instead(self._group, "unshard", None)
+        for method in ("unshard", "_backward_prefetch"):
+            instead(self._group, method, None)
 
     def _pending(self) -> bool:
         return self._begun and self._group._all_gather_result is not None

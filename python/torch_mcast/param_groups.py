@@ -21,7 +21,11 @@ def on_cpu(module: FSDPModule) -> bool:
 
 def param_groups(module: FSDPModule) -> list[Any]:
     """Return them: one, several where fully_shard was asked for them, none without parameters."""
-    state: Any = module._get_fsdp_state()
+    return groups_of(module._get_fsdp_state())
+
+
+def groups_of(state: Any) -> list[Any]:
+    """Return those of FSDP's state of a module, or of several that share one."""
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
     return [state._fsdp_param_group] if state._fsdp_param_group is not None else []

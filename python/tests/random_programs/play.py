@@ -90,8 +90,6 @@ class Play:
         self.refused = ""
         self.at = -1  # the step's number
         self.raised_in_backward = False
-        self.last_backward = True
-        self.holds_weights = False
         self.losses: list[torch.Tensor] = []
         self.net = build(program, mesh_of(backend, program["replicas"]))
         self.parameters = list(self.net.parameters())
@@ -179,7 +177,7 @@ class Play:
         if step["backward"]:
             self.do_backward({"of": "last", "raise": step["raise"], "retain": False})
         self.note("gradients", [p.grad for p in self.parameters])
-        if step["optimizer"] and not self.holds_weights:
+        if step["optimizer"]:
             self.optimizer.step()
         if step["zero"]:
             self.optimizer.zero_grad()
@@ -207,8 +205,6 @@ class Play:
         raises, write = step["forward"]["raise"], step["forward"]["write"]
         if raises is not None:
             raises = (raises[0], raises[1] % len(net.blocks))
-        if self.holds_weights:
-            write = None
         if write is not None:
             net.write = partial(self.write, write[0])
         if mode == "inference" and not self.initialized():
@@ -244,15 +240,10 @@ class Play:
             loss = self.losses.pop(-1 if step["of"] == "last" else 0)
         if step["raise"] is not None:
             self.net.raises_in_backward = step["raise"] % len(self.net.blocks)
-        # torch 2.15 drops what was gathered in vain in a last backward alone; else a later forward takes it.
-        # So weights change after a last backward alone. Else enable() may take other old weights than plain
-        # FSDP2 does: a fault of ours, known and not mended.
-        self.holds_weights |= not self.last_backward
         try:
             loss.backward(retain_graph=step["retain"])
             if step["retain"]:
                 loss.backward()
-            self.holds_weights &= not self.last_backward
         except Planned:
             self.raised_in_backward = True
             raise
@@ -261,8 +252,6 @@ class Play:
             self.note("gradients", [p.grad for p in self.parameters])
 
     def do_optimizer(self, step: Step) -> None:
-        if self.holds_weights:
-            return
         if step["scaler"] is None:
             self.optimizer.step()
             return
@@ -287,8 +276,6 @@ class Play:
         self.read()
 
     def do_load(self, step: Step) -> None:
-        if self.holds_weights:
-            return
         how = step["how"]
         with torch.no_grad():
             if how in ("to_local", "data"):
@@ -308,7 +295,6 @@ class Play:
             root.set_requires_gradient_sync(step["on"])
 
     def do_last_backward(self, step: Step) -> None:
-        self.last_backward = step["on"]
         for root in self.roots:
             root.set_is_last_backward(step["on"])
 
