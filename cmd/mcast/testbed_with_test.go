@@ -31,7 +31,7 @@ var everybodys = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	_, err = io.Copy(to, from)
-	return path, errors.Join(err, to.Close())
+	return path, errors.Join(err, to.Chmod(0o755), to.Close()) // whatever the umask is
 })
 
 // forAll is a directory that any user may read; TestMain removes it.
