@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from .situations import WIDTH, batch, build, change_unseen, differ, gradients, trained
 from .world import World
