@@ -175,8 +175,8 @@ def gathers_for_itself() -> AbstractContextManager[Any]:
 class Fault:
     """A fault: `plant` has it while within, and it is found `within` so many programs.
 
-    From seed 0 on it took a quarter of them or less, and a half for "keeps what a backward has gathered"; from
-    seed 100000 on as well, but for "gathers after its backward", not found by the first 140.
+    From seed 0 on it took a quarter of them or less, but a half for "keeps what a backward has gathered".
+    From seed 100000 on as well, but for "gathers after its backward", not found by the first 140.
     """
 
     plant: Callable[[], AbstractContextManager[Any]]
