@@ -10,8 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,9 +26,9 @@ func TestCasesOnLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	mcast := filepath.Join(t.TempDir(), "mcast")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", mcast, "../../../../cmd/mcast").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	mcast, err := systest.Mcast()
+	require.NoError(t, err)
+	t.Cleanup(systest.RemoveMcast)
 	for i := range Cases {
 		c := &Cases[i]
 		if !c.Quick || *record {

@@ -7,40 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// program is built for these tests.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "mcast")
-	out, err := exec.Command("go", "build", "-o", path, "../../../../cmd/mcast").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return path, err
-})
-
-var scratch string
-
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if scratch, err = os.MkdirTemp("", "experiment-test-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer func() { _ = os.RemoveAll(scratch) }()
-		return m.Run()
-	}())
+	code := m.Run()
+	systest.RemoveMcast()
+	os.Exit(code)
 }
 
 // build returns the path of the program, for tests that need root.
@@ -49,7 +30,7 @@ func build(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	path, err := program()
+	path, err := systest.Mcast()
 	require.NoError(t, err)
 	return path
 }

@@ -5,12 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,28 +107,9 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// built is the program that ranks are, built once.
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "faults-test-")
-	if err != nil {
-		return "", err
-	}
-	scratch = dir
-	path := filepath.Join(dir, "mcast")
-	out, err := exec.Command("go", "build", "-o", path, "../../../../cmd/mcast").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return path, err
-})
-
-var scratch string // what TestMain removes
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if scratch != "" {
-		_ = os.RemoveAll(scratch)
-	}
+	systest.RemoveMcast()
 	os.Exit(code)
 }
 
@@ -143,7 +122,7 @@ func program(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("what this runs is another program, which has no race detector: it runs without -short")
 	}
-	path, err := built()
+	path, err := systest.Mcast()
 	require.NoError(t, err)
 	return path
 }

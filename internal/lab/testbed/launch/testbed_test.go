@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // mcast is the program, built for these tests.
@@ -50,16 +50,11 @@ func runForever(name string) error {
 }
 
 func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "launch-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	mcast = filepath.Join(dir, "mcast")
+	defer systest.RemoveMcast()
 	if os.Geteuid() == 0 {
-		if out, err := exec.Command("go", "build", "-o", mcast, "../../../../cmd/mcast").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		var err error
+		if mcast, err = systest.Mcast(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}

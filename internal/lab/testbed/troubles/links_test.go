@@ -9,8 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -32,7 +30,8 @@ func TestTroublesShow(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	program := built(t)
+	program, err := systest.Mcast()
+	require.NoError(t, err)
 	const at = 2
 	for name, shows := range map[string]func(a *explain.Account) bool{
 		"lossy link": func(a *explain.Account) bool {
@@ -85,7 +84,8 @@ func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("it writes testdata: -args -record")
 	}
-	program := built(t)
+	program, err := systest.Mcast()
+	require.NoError(t, err)
 	var text bytes.Buffer
 	for i := range Cases {
 		c := &Cases[i]
@@ -103,11 +103,8 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, os.WriteFile("../../../explain/testdata/recorded.ndjson", text.Bytes(), 0o644))
 }
 
-// built builds mcast.
-func built(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "mcast")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../../../cmd/mcast").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return program
+func TestMain(m *testing.M) {
+	code := m.Run()
+	systest.RemoveMcast()
+	os.Exit(code)
 }
