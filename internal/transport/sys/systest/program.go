@@ -17,7 +17,9 @@ var Mcast = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(programDir, "mcast")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/torch-mcast/torch-mcast/cmd/mcast").CombinedOutput()
+	build := exec.Command("go", "build", "-o", path, "github.com/torch-mcast/torch-mcast/cmd/mcast")
+	build.Env = append(build.Environ(), "TMPDIR="+programDir) // the linker's, which needs twice the room
+	out, err := build.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("go build: %w: %s", err, out)
 	}
