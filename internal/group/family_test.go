@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestRanksAgreeOnAFamily has ranks on hosts of their own that offer what each word says.
@@ -77,6 +78,7 @@ func TestDrawnGroups(t *testing.T) {
 
 // TestOneHostOfIPv6: what does not leave the host takes IPv4, for lo has no other multicast.
 func TestOneHostOfIPv6(t *testing.T) {
+	systest.RequireIPv6(t)
 	g := world(t, 2, func(s *config.Settings) { s.Fabric, s.Family = "udp", "6" })
 	require.Equal(t, "127.0.0.1", g[0].agreed.addrs[0].Addr().String())
 	all := [2][]byte{make([]byte, 2000), make([]byte, 2000)}

@@ -68,3 +68,13 @@ func reserve(port int) (r reserved, err error) {
 	r.addr = netip.AddrPortFrom(netip.AddrFrom4(local), uint16(name.(*unix.SockaddrInet4).Port))
 	return r, nil
 }
+
+// RequireIPv6 skips a test where this machine has no IPv6.
+func RequireIPv6(t testing.TB) {
+	t.Helper()
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	}
+	require.NoError(t, l.Close())
+}
