@@ -22,6 +22,7 @@ type Account struct {
 	Allgather string            `json:"allgather"` // how it travels
 	Reason    string            `json:"allgather_reason"`
 	Chunk     int               `json:"chunk_bytes"`
+	Ring      []int             `json:"ring"` // group.Info.Ring; null: the order of the numbers, empty: unknown
 	Span      time.Duration     `json:"span_ns"`
 	Counters  map[string]uint64 `json:"counters"` // what they grew by
 	Awaited   []group.Awaited   `json:"awaited"`  // likewise
@@ -76,7 +77,7 @@ func account(was, now *watch.Rank) Account {
 	i := &now.Info
 	a := Account{
 		Rank: i.Rank, Host: now.Host, Address: i.Address, Interface: i.Interface, Fabric: i.Fabric, Allgather: i.Allgather, Reason: i.AllgatherReason,
-		Chunk: i.ChunkBytes, Span: now.At - was.At, Counters: map[string]uint64{}, Waiting: now.Waiting, Failed: now.Failed,
+		Chunk: i.ChunkBytes, Ring: i.Ring, Span: now.At - was.At, Counters: map[string]uint64{}, Waiting: now.Waiting, Failed: now.Failed,
 		Even: even(was.Times, now.Times),
 	}
 	for name, n := range now.Counters {

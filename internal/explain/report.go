@@ -101,8 +101,8 @@ func (a *Account) line() string {
 	}
 	repaired, _ := a.repairedShare()
 	used := "-"
-	if c := a.capacity(); c > 0 {
-		used = percent(max(float64(a.Place.InBytes), float64(a.Place.OutBytes)) / c)
+	if a.capacity() > 0 {
+		used = percent(a.used())
 	}
 	where := a.Host
 	if a.Address != "" {

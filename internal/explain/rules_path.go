@@ -31,6 +31,15 @@ func (a *Account) link() int {
 // capacity returns how many bytes its link carries in the interval, each way; 0: nobody knows.
 func (a *Account) capacity() float64 { return float64(a.link()) * 1e6 / 8 * a.Span.Seconds() }
 
+// used is which part of its link's capacity is used, by this library or others, in the fuller direction; 0: nobody knows.
+func (a *Account) used() float64 {
+	c := a.capacity()
+	if c == 0 {
+		return 0
+	}
+	return max(float64(a.Place.InBytes), float64(a.Place.OutBytes)) / c
+}
+
 // own returns how many bytes this library has received and sent.
 func (a *Account) own() (in, out float64) {
 	in = a.count("gather_received_bytes") + a.count("reduce_received_bytes") + a.count("chunks_repaired")*float64(a.Chunk)

@@ -16,62 +16,9 @@ const (
 	awaitedBy  = 0.12 // ... and by so much more than for any other rank
 	slowBy     = 0.25 // waited for by so much more than any other rank, though it came in time
 	throttleBy = 0.05 // kept from running by a quota
+	slowLink   = 0.7  // of the speed that links of other ranks have
 	fewOps     = 0.35 // Account.Even of the ranks that wait: a few operations have all of the waiting
 )
-
-// sums is for how long the ranks that were seen have waited for each rank, as parts of the interval. Operations beside
-// each other each wait, so that it may be above the number of ranks that wait.
-type sums struct {
-	of   map[int]float64         // rank waited for: of all that wait for it
-	from map[int]map[int]float64 // rank that was seen: of it alone, by the rank waited for
-}
-
-// waitedFor adds up the accounts. Without it, each comparison of two ranks would go over all accounts again.
-func (j *Job) waitedFor() *sums {
-	s := &sums{of: map[int]float64{}, from: map[int]map[int]float64{}}
-	for i := range j.Accounts {
-		a := &j.Accounts[i]
-		of := map[int]float64{}
-		for _, w := range a.Awaited {
-			if _, duplicate := of[w.Rank]; duplicate || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
-				continue // a process may publish what it likes
-			}
-			of[w.Rank] = a.share(w.Sum())
-			s.of[w.Rank] += of[w.Rank]
-		}
-		s.from[a.Rank] = of
-	}
-	return s
-}
-
-// mean is what those ranks that were seen, but for one, have waited for a rank.
-func (s *sums) mean(rank, but int) float64 {
-	n := len(s.from)
-	if s.from[rank] != nil {
-		n--
-	}
-	if s.from[but] != nil && but != rank {
-		n--
-	}
-	return (s.of[rank] - s.from[but][rank]) / float64(max(n, 1))
-}
-
-// odd is by how much more a rank is waited for than any other, without what it waits for itself.
-func (s *sums) odd(rank int) (by, mine float64) {
-	others := 0.0
-	for other := range s.of {
-		if other != rank {
-			others = max(others, s.mean(other, rank))
-		}
-	}
-	mine = s.mean(rank, -1)
-	return mine - others, mine
-}
-
-// waits is the figure of it.
-func waits(mine, odd float64) string {
-	return fmt.Sprintf("in each second operations of the others wait for it for %.2f s, beside each other, and for any other rank for %.2f s at most", mine, mine-odd)
-}
 
 // late finds ranks that come late to collectives: they have less in flight than the others, which wait for them.
 func late(j *Job, s *sums) (found []Finding) {
@@ -118,7 +65,8 @@ func (j *Job) evenness(but int) float64 {
 	return median(without(j.each(func(a *Account) float64 { return a.Even }), but))
 }
 
-// slow finds ranks that come in time and whose bytes come late all the same, from them or to them.
+// slow finds ranks that come in time and whose bytes come late all the same, from them or to them: the others wait for
+// them, or their link is slower than those of the others and full.
 func slow(j *Job, s *sums) (found []Finding) {
 	if len(j.Accounts) < fewest {
 		return nil
@@ -128,7 +76,9 @@ func slow(j *Job, s *sums) (found []Finding) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		odd, mine := s.odd(a.Rank)
-		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy {
+		usual := median(without(speed, i))
+		slower := speed[i] > 0 && speed[i] <= slowLink*usual
+		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy && !(slower && a.used() >= notFull) {
 			continue
 		}
 		sum := func(f func(b *Account) time.Duration) (s float64) {
@@ -150,8 +100,10 @@ func slow(j *Job, s *sums) (found []Finding) {
 			},
 			Remedy: "on its host: mcast doctor, ethtool " + a.Interface + " (speed, errors), cable and transceiver; at the switch the port's speed and errors",
 		}
-		if usual := median(without(speed, i)); speed[i] > 0 && speed[i] <= 0.7*usual {
-			f.Figures = append(f.Figures, fmt.Sprintf("its %s runs at %.0f Mbit/s, the others' at %.0f", a.Interface, speed[i], usual))
+		if slower {
+			f.Share = max(f.Share, min(a.used(), 1))
+			f.Figures = append(f.Figures, fmt.Sprintf("its %s runs at %.0f Mbit/s, the others' at %.0f, and %s of that is used",
+				a.Interface, speed[i], usual, percent(a.used())))
 		}
 		found = append(found, f)
 	}

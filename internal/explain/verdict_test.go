@@ -47,6 +47,7 @@ func said(found []Finding) (all []string) {
 // planted is what is to be said of what was recorded.
 var planted = map[string][]string{
 	"healthy": nil, "healthy, busy links": nil, "healthy, through a switch": nil,
+	"healthy, back to back": nil, "slow link, back to back": {"slow-link[2]"},
 	"slow rank": {"slow-rank[2]"}, "late data loader": {"late-now-and-then[2]"}, "slow link": {"slow-link[2]"}, "lossy link": {"lossy-link[2]"},
 	"small messages": {"small-messages[]"}, "switch overloaded": {"switch-overloaded[]"}, "wrong interface": {"wrong-interface[2]"},
 	"CPU quota": {"cpu-quota[2]"}, "checkpoint traffic": {"other-traffic[2 3]"},
@@ -67,10 +68,11 @@ func TestRecordedTroubles(t *testing.T) {
 	}
 }
 
-// relabel gives ranks other numbers.
+// relabel gives ranks other numbers, and leaves them in their places of the ring.
 func relabel(j *Job, to []int) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
+		a.Ring = to[:j.Size]
 		a.Rank = to[a.Rank]
 		for k := range a.Awaited {
 			a.Awaited[k].Rank = to[a.Awaited[k].Rank]
@@ -157,7 +159,7 @@ func TestTwoRanksAreNotCompared(t *testing.T) {
 
 // TestWhoIsNotSeenIsNamed if it is waited for, and not judged.
 func TestWhoIsNotSeenIsNamed(t *testing.T) {
-	for _, name := range []string{"slow rank", "slow link"} {
+	for _, name := range []string{"slow rank", "slow link", "slow link, back to back"} {
 		j := recorded(t)[name]
 		j.Accounts = slices.Delete(j.Accounts, 2, 3)
 		require.Equal(t, []string{"awaited-rank[2]"}, said(Verdict(j)), name)

@@ -60,9 +60,18 @@ func (g *Group) Live() Live {
 	return l
 }
 
+// mostInRing bounds the ranks of a ring that a page has.
+const mostInRing = 256
+
 // shorten takes out what grows with the ranks: a process may have a hundred groups of a thousand.
 func (l *Live) shorten(lately *Lately) {
-	l.Info.Peers, l.Info.Unheard, l.Info.Ring = nil, nil, nil
+	l.Info.Peers, l.Info.Unheard = nil, nil
+	switch n := len(l.Info.Ring); {
+	case n == l.Info.Size && slices.IsSorted(l.Info.Ring):
+		l.Info.Ring = nil // the order of the numbers
+	case n > mostInRing:
+		l.Info.Ring = []int{} // unknown
+	}
 	l.Awaited, l.AwaitedOthers = lately.Most(l.Info.Rank, l.Awaited)
 	l.Waiting = slices.Clone(l.Waiting)
 	for i := range l.Waiting {

@@ -61,6 +61,8 @@ var Cases = []Case{
 	{Name: "slow rank", Cause: "slow-rank", change: func(p *Plan) { p.Slow = 10 * time.Millisecond }},
 	{Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond }},
 	{Name: "slow link", Cause: "slow-link", inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 30e6) }},
+	{Name: "healthy, back to back", change: backToBack},
+	{Name: "slow link, back to back", Cause: "slow-link", change: backToBack, inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 60e6) }},
 	{Name: "lossy link", Cause: "lossy-link", inject: func(t *Trial) error { return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.03}) }},
 	{Name: "small messages", Cause: "small-messages", Job: true, change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, 512, 100*time.Microsecond }},
 	{Name: "switch overloaded", Cause: "switch-overloaded", Job: true, Switch: true, inject: (*Trial).throttleSwitch},
@@ -68,6 +70,9 @@ var Cases = []Case{
 	{Name: "CPU quota", Cause: "cpu-quota", change: func(p *Plan) { p.Spin = true }, inject: (*Trial).throttleRank},
 	{Name: "checkpoint traffic", Cause: "other-traffic", also: 1, inject: (*Trial).writeCheckpoints},
 }
+
+// backToBack is a training that computes nothing: links are full.
+func backToBack(p *Plan) { p.Bytes, p.Compute = 1<<20, 0 }
 
 // quota lets processes have a share of a CPU.
 func (t *Trial) quota(share float64, pids ...int) error {

@@ -1,0 +1,141 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// sums is for how long the ranks that were seen have waited for each rank, as parts of the interval. Operations beside
+// each other each wait, so that it may be above the number of ranks that wait.
+type sums struct {
+	of   map[int]float64         // rank waited for: of all that wait for it
+	from map[int]map[int]float64 // rank that was seen: of it alone, by the rank waited for
+
+	shared []wait // that are for one of several ranks
+}
+
+// wait is what a rank has waited for one of some ranks, as a part of the interval.
+type wait struct {
+	by    int
+	ranks []int
+	share float64
+}
+
+// waitedFor adds up the accounts. Without it, each comparison of two ranks would go over all accounts again.
+func (j *Job) waitedFor() *sums {
+	s := &sums{of: map[int]float64{}, from: map[int]map[int]float64{}}
+	numbers := make([]int, j.Size)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	for i := range j.Accounts {
+		a := &j.Accounts[i]
+		ring := a.Ring
+		if ring == nil {
+			ring = numbers
+		}
+		of, seen := map[int]float64{}, map[int]bool{}
+		for _, w := range a.Awaited {
+			if seen[w.Rank] || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
+				continue // a process may publish what it likes
+			}
+			seen[w.Rank] = true
+			if below := belowIn(ring, a.Rank, w.Rank); w.Credit > 0 && len(below) > 1 {
+				s.shared = append(s.shared, wait{a.Rank, below, a.share(w.Credit)})
+				w.Credit = 0
+			}
+			of[w.Rank] = a.share(w.Sum())
+			s.of[w.Rank] += of[w.Rank]
+		}
+		s.from[a.Rank] = of
+	}
+	s.settle()
+	return s
+}
+
+// settle books each wait for several ranks on them, in proportion to what is waited for them anyhow, again and again: it
+// ends at the rank that these waits have in common. Where there is none they stay spread: ranks of healthy jobs with full
+// links differed by 0.06 afterwards, and a slow one by 0.3 to 0.8 among 4 ranks.
+func (s *sums) settle() {
+	const passes = 32 // of 64 ranks some 16 were too few
+	weight := make([][]float64, len(s.shared))
+	for i, w := range s.shared {
+		weight[i] = make([]float64, len(w.ranks))
+		for k := range w.ranks {
+			weight[i][k] = w.share / float64(len(w.ranks))
+		}
+	}
+	for range passes {
+		all := maps.Clone(s.of)
+		for i, w := range s.shared {
+			for k, r := range w.ranks {
+				all[r] += weight[i][k]
+			}
+		}
+		for i, w := range s.shared {
+			sum := 0.0
+			for _, r := range w.ranks {
+				sum += all[r]
+			}
+			for k, r := range w.ranks {
+				if sum > 0 {
+					weight[i][k] = w.share * all[r] / sum
+				}
+			}
+		}
+	}
+	for i, w := range s.shared {
+		for k, r := range w.ranks {
+			s.of[r] += weight[i][k]
+			s.from[w.by][r] += weight[i][k]
+		}
+	}
+}
+
+// belowIn returns the ranks that a word of credit from a child concerns: the child, and those below it in the tree of a
+// root, where child j is at the distance 2^j in the ring (topology.Graph). Of them the slowest says how far to send.
+func belowIn(ring []int, root, child int) []int {
+	own, at := slices.Index(ring, root), slices.Index(ring, child)
+	if own < 0 || at < 0 {
+		return []int{child}
+	}
+	distance := (at - own + len(ring)) % len(ring)
+	if distance&(distance-1) != 0 {
+		return []int{child}
+	}
+	var ranks []int
+	for d := distance; d < min(2*distance, len(ring)); d++ {
+		ranks = append(ranks, ring[(own+d)%len(ring)])
+	}
+	return ranks
+}
+
+// mean is what those ranks that were seen, but for one, have waited for a rank.
+func (s *sums) mean(rank, but int) float64 {
+	n := len(s.from)
+	if s.from[rank] != nil {
+		n--
+	}
+	if s.from[but] != nil && but != rank {
+		n--
+	}
+	return (s.of[rank] - s.from[but][rank]) / float64(max(n, 1))
+}
+
+// odd is by how much more a rank is waited for than any other, without what it waits for itself.
+func (s *sums) odd(rank int) (by, mine float64) {
+	others := 0.0
+	for other := range s.of {
+		if other != rank {
+			others = max(others, s.mean(other, rank))
+		}
+	}
+	mine = s.mean(rank, -1)
+	return mine - others, mine
+}
+
+// waits is the figure of it.
+func waits(mine, odd float64) string {
+	return fmt.Sprintf("in each second operations of the others wait for it for %.2f s, beside each other, and for any other rank for %.2f s at most", mine, mine-odd)
+}

@@ -1,0 +1,73 @@
+package explain
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
+)
+
+// childTowards returns the child of a root below which a rank is, or which it is.
+func childTowards(ring []int, root, rank int) int {
+	order := topology.NewOrder(ring)
+	for {
+		parent := topology.Graph{Rank: rank, Size: len(ring), Order: order}.Parent(root)
+		if parent == root {
+			return rank
+		}
+		rank = parent
+	}
+}
+
+// TestWhoIsBelowAChild: each rank is below one child of a root, as the tree has it.
+func TestWhoIsBelowAChild(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	for size := 2; size < 40; size++ {
+		ring := random.Perm(size)
+		for root := range size {
+			for rank := range size {
+				if rank == root {
+					continue
+				}
+				for child := range size {
+					if (topology.Graph{Rank: root, Size: size, Order: topology.NewOrder(ring)}).ChildIndex(root, child) >= 0 {
+						require.Equal(t, child == childTowards(ring, root, rank), slices.Contains(belowIn(ring, root, child), rank),
+							"ring %v, root %d, child %d, rank %d", ring, root, child, rank)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestAWaitIsFollowedToItsEnd: each root waits for the credit of the child below which the slow rank is. Some also wait
+// for that of others, as ranks of healthy jobs do.
+func TestAWaitIsFollowedToItsEnd(t *testing.T) {
+	random := rand.New(rand.NewPCG(4, 4))
+	for _, size := range []int{3, 4, 7, 8, 16, 33, 64} {
+		for range 20 {
+			ring, slow := random.Perm(size), random.IntN(size)
+			order := topology.NewOrder(ring)
+			j := Job{Size: size}
+			for root := range size {
+				a := Account{Rank: root, Ring: ring, Span: time.Second, Counters: map[string]uint64{"gather_busy_ns": 1e9}}
+				g := topology.Graph{Rank: root, Size: size, Order: order}
+				for k := range g.Children(root) {
+					w := group.Awaited{Rank: g.Child(k), Credit: time.Duration(random.Float64() * 0.05e9)}
+					if root != slow && w.Rank == childTowards(ring, root, slow) {
+						w.Credit += time.Second / 2
+					}
+					a.Awaited = append(a.Awaited, w)
+				}
+				j.Accounts = append(j.Accounts, a)
+			}
+			require.Equal(t, []string{fmt.Sprintf("slow-link[%d]", slow)}, said(Verdict(&j)), "ring %v", ring)
+		}
+	}
+}
