@@ -16,7 +16,7 @@ type explainCommand struct {
 	Seconds float64  `default:"10" placeholder:"N" help:"For how long to look at the job, 1 or more; it should do some steps meanwhile. Default: ${default}."`
 	Hosts   []string `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
 	JSON    bool     `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
-	watchFlags
+	rankFlags
 }
 
 // statusFound is the exit status if there is a finding; 0 that there is none, and statusError that nothing was seen.
@@ -44,7 +44,7 @@ func (c *explainCommand) Run() error {
 func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []error), error) {
 	if len(c.Hosts) > 0 {
 		if c.Directory != "" {
-			return nil, errors.New("--hosts and --directory are not allowed together: a host's `mcast metrics` has its own --directory")
+			return nil, errors.New("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its own --directory")
 		}
 		remote, err := newRemote()
 		if err != nil {
@@ -64,6 +64,7 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	look = c.among(look)
 	before, _ := look()
 	select {
 	case <-time.After(time.Duration(c.Seconds * float64(time.Second))):
@@ -73,7 +74,12 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	after, errs := look()
 	report := explain.Of(explain.Between(before, after), errs)
 	if len(report.Jobs) == 0 {
-		none := errors.New("no rank was there all the time: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")
+		none := errors.New("no rank was there: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")
+		if len(before) > 0 {
+			none = fmt.Errorf("%d ranks were there, and have ended meanwhile: their log says why", len(before))
+		} else if len(after) > 0 {
+			none = fmt.Errorf("%d ranks have come meanwhile: look again", len(after))
+		}
 		return nil, errors.Join(append(errs, none)...) // who did not answer is why
 	}
 	return report, nil

@@ -39,11 +39,34 @@ func TestExplainOfHosts(t *testing.T) {
 	require.Contains(t, text, "\n  - its threads were throttled for 0.50 s of a second")
 
 	for want, c := range map[string]explainCommand{
-		"--seconds=0.5 is not allowed: want 1 or more":            {Seconds: 0.5},
-		"--hosts and --directory are not allowed together":        {Seconds: 1, Hosts: []string{"a"}, watchFlags: watchFlags{Directory: "/tmp"}},
-		"no rank was there all the time: none of this user runs ": {Seconds: 1, watchFlags: watchFlags{Directory: t.TempDir()}},
+		"--seconds=0.5 is not allowed: want 1 or more":               {Seconds: 0.5},
+		"--hosts and --directory or --user are not allowed together": {Seconds: 1, Hosts: []string{"a"}, rankFlags: rankFlags{watchFlags: watchFlags{Directory: "/tmp"}}},
+		"no rank was there: none of this user runs ":                 {Seconds: 1, rankFlags: rankFlags{watchFlags: watchFlags{Directory: t.TempDir()}}},
 	} {
 		_, err := c.explain(t.Context())
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestExplainOfRanksThatEnd: what was there and is gone is not what was never there.
+func TestExplainOfRanksThatEnd(t *testing.T) {
+	for want, there := range map[string][2]int{
+		"2 ranks were there, and have ended meanwhile: their log says why": {2, 0},
+		"2 ranks have come meanwhile: look again":                          {0, 2},
+		"no rank was there": {0, 0},
+	} {
+		looks := 0
+		server := httptest.NewServer(watch.Serve(func() ([]watch.Rank, []error) {
+			ranks := make([]watch.Rank, there[min(looks, 1)])
+			for r := range ranks {
+				ranks[r] = watch.Rank{PID: r + 1, Live: group.Live{Group: "abc", Info: group.Info{Rank: r, Size: 2}}}
+			}
+			looks++
+			return ranks, nil
+		}))
+		c := explainCommand{Seconds: 1, Hosts: []string{strings.TrimPrefix(server.URL, "http://")}}
+		_, err := c.explain(t.Context())
+		server.Close()
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -22,9 +22,10 @@ type topCommand struct {
 	Once     bool          `help:"Show them once."`
 	JSON     bool          `name:"json" help:"One JSON object a rank and interval, a line each."`
 	Switch   []string      `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
-	watchFlags
+	rankFlags
 	remote   *watch.Remote
 	switches [2][]watch.Switch // before and now
+	screen   *screen           // nil: lines go on and on
 }
 
 // Run shows until a signal.
@@ -36,6 +37,7 @@ func (c *topCommand) Run() error {
 	if err != nil {
 		return err
 	}
+	look = c.among(look)
 	if len(c.Switch) > 0 {
 		var err error
 		if c.remote, err = newRemote(); err != nil {
@@ -51,9 +53,12 @@ func (c *topCommand) Run() error {
 	case c.JSON:
 		show = showJSON
 	case !c.Once && term.IsTerminal(int(os.Stdout.Fd())):
-		fmt.Print("\x1b[?1049h\x1b[?25l") // another screen, without a cursor
-		defer fmt.Print("\x1b[?25h\x1b[?1049l")
-		show = c.redraw
+		at, restore, err := newScreen()
+		if err != nil {
+			return err
+		}
+		defer restore()
+		c.screen, show = at, c.redraw
 	}
 	return c.watch(ctx, look, show)
 }
@@ -66,6 +71,12 @@ func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []err
 	c.switches[1] = c.remote.Switches(c.Switch)
 	for {
 		select {
+		case key := <-c.screen.pressed():
+			end, err := c.screen.press(key)
+			if end || err != nil {
+				return err
+			}
+			continue
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
@@ -113,21 +124,9 @@ func (c *topCommand) lines(all []watch.Activity, errs []error) error {
 	return err
 }
 
-// redraw shows it in place of what was shown before, as much of it as there is room for.
+// redraw shows it in place of what was shown before.
 func (c *topCommand) redraw(all []watch.Activity, errs []error) error {
-	width, height, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		return err
-	}
-	lines := c.text(all, errs)
-	if len(lines) > height {
-		lines = append(lines[:height-1], "...")
-	}
-	for i, l := range lines {
-		lines[i] = l[:min(len(l), width)] + "\x1b[K"
-	}
-	_, err = io.WriteString(os.Stdout, "\x1b[H"+strings.Join(lines, "\r\n")+"\x1b[J")
-	return err
+	return c.screen.show(c.text(all, errs))
 }
 
 // showJSON shows it to programs.

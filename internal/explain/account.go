@@ -15,6 +15,7 @@ import (
 // Account is what a rank did in an interval, and what its host did.
 type Account struct {
 	Rank      int               `json:"rank"`
+	PID       int               `json:"pid"` // 0: it is not seen from where it was looked at
 	Host      string            `json:"host"`
 	Address   string            `json:"address"`
 	Interface string            `json:"interface"`
@@ -76,7 +77,7 @@ func Between(before, now []watch.Rank) (jobs []Job) {
 func account(was, now *watch.Rank) Account {
 	i := &now.Info
 	a := Account{
-		Rank: i.Rank, Host: now.Host, Address: i.Address, Interface: i.Interface, Fabric: i.Fabric, Allgather: i.Allgather, Reason: i.AllgatherReason,
+		Rank: i.Rank, PID: now.PID, Host: now.Host, Address: i.Address, Interface: i.Interface, Fabric: i.Fabric, Allgather: i.Allgather, Reason: i.AllgatherReason,
 		Chunk: i.ChunkBytes, Ring: i.Ring, Span: now.At - was.At, Counters: map[string]uint64{}, Waiting: now.Waiting, Failed: now.Failed,
 		Even: even(was.Times, now.Times),
 	}

@@ -1,9 +1,11 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,21 +52,47 @@ func (r *Report) WriteJSON(to io.Writer) error {
 	return e.Encode(r)
 }
 
-// Lines are it for people.
+const legend = `In flight is the part of that time with a collective under way. The rest is what operations, beside each other, waited for: older ones,
+other ranks to begin, a turn or credit to send, bytes, the last word of others. Of chunks: those that came by repair. Of the link: what is used.`
+
+// Lines are it for people: the worst job first, and a line for each that is well, unless there is no other.
 func (r *Report) Lines() (lines []string) {
-	for i := range r.Jobs {
-		if i > 0 {
-			lines = append(lines, "")
+	jobs := slices.Clone(r.Jobs)
+	slices.SortStableFunc(jobs, func(a, b Explained) int { return cmp.Compare(b.worst(), a.worst()) })
+	if r.Found() || len(jobs) == 1 {
+		lines = append(strings.Split(legend, "\n"), "")
+	}
+	for i := range jobs {
+		e := &jobs[i]
+		if len(e.Findings) == 0 && len(jobs) > 1 {
+			lines = append(lines, e.head()+": no trouble was found")
+			continue
 		}
-		lines = append(lines, r.Jobs[i].lines()...)
+		lines = append(append(lines, e.lines()...), "")
 	}
 	for _, m := range r.Missing {
 		lines = append(lines, "does not answer: "+m)
 	}
+	return trimmed(lines)
+}
+
+// trimmed leaves out empty lines at the end.
+func trimmed(lines []string) []string {
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
 	return lines
 }
 
-func (e *Explained) lines() []string {
+// worst is the share of its worst finding, 0 if there is none.
+func (e *Explained) worst() float64 {
+	if len(e.Findings) == 0 {
+		return 0
+	}
+	return max(e.Findings[0].Share, 1e-9)
+}
+
+func (e *Explained) head() string {
 	first := &e.Accounts[0]
 	head := fmt.Sprintf("group %s: %d of %d ranks for %v, fabric %s", e.Group, len(e.Accounts), e.Size, first.Span.Round(100*time.Millisecond), first.Fabric)
 	if first.Interface != "" {
@@ -73,10 +101,12 @@ func (e *Explained) lines() []string {
 	if e.Run != "" {
 		head += ", run " + e.Run
 	}
+	return head
+}
+
+func (e *Explained) lines() []string {
 	lines := []string{
-		head,
-		"In flight is the part of that time with a collective under way. The rest is what operations, beside each other, waited for: older ones,",
-		"other ranks to begin, a turn or credit to send, bytes, the last word of others. Of chunks: those that came by repair. Of the link: what is used.",
+		e.head(),
 		fmt.Sprintf("%5s %10s %7s %7s %7s %7s %7s %8s %6s  %s", "rank", "in flight", "queued", "begin", "turn", "bytes", "word", "repairs", "link", "host"),
 	}
 	for i := range e.Accounts {

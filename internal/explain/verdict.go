@@ -123,7 +123,7 @@ func stalled(j *Job) []Finding {
 		Cause: "stalled", Limit: Application, Ranks: first, Share: 1,
 		What:    fmt.Sprintf("nothing has moved for %v in %s", longest.Round(time.Second), operation),
 		Figures: []string{fmt.Sprintf("%d rank(s) wait", len(waits))},
-		Remedy:  "look at what it does: py-spy dump --pid PID on its host, and its log",
+		Remedy:  "look at what it does: " + j.stacks(first) + ", and its log",
 	}
 	switch {
 	case len(first) > 0:
@@ -132,6 +132,20 @@ func stalled(j *Job) []Finding {
 		f.Limit, f.Remedy = Network, "they wait for each other: mcast doctor on their hosts looks at the paths between them"
 	}
 	return []Finding{f}
+}
+
+// stacks says how to see what some ranks do.
+func (j *Job) stacks(ranks []int) string {
+	var commands []string
+	for i := range j.Accounts {
+		if a := &j.Accounts[i]; slices.Contains(ranks, a.Rank) && a.PID != 0 && len(commands) < most {
+			commands = append(commands, fmt.Sprintf("py-spy dump --pid %d on %s", a.PID, a.Host))
+		}
+	}
+	if commands == nil {
+		return "py-spy dump on its host"
+	}
+	return strings.Join(commands, ", ")
 }
 
 // plural is "rank 3 has" or "ranks 3, 5 have".

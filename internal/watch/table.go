@@ -10,23 +10,45 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
-// Table shows activities to people, group by group, in lines.
+// Table shows activities to people, group by group, in lines. Groups with trouble come first. Of several groups, those that
+// do nothing and are well have one line each, at the end.
 func Table(all []Activity) (lines []string) {
+	var groups [][]Activity
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].Group == all[0].Group {
 			n++
 		}
-		lines = append(lines, tableOf(all[:n])...)
-		if all = all[n:]; len(all) > 0 {
+		groups, all = append(groups, all[:n]), all[n:]
+	}
+	slices.SortStableFunc(groups, func(a, b []Activity) int { return cmp.Compare(urgency(b), urgency(a)) })
+	for i, g := range groups {
+		if len(groups) > 1 && urgency(g) == 0 {
+			lines = append(lines, headOf(g)+": idle")
+			continue
+		}
+		if i > 0 {
 			lines = append(lines, "")
 		}
+		lines = append(lines, tableOf(g)...)
 	}
 	return lines
 }
 
-// tableOf shows those of a group.
-func tableOf(all []Activity) []string {
+// urgency is 2 of a group with trouble, 1 of one at work, 0 of one that does nothing.
+func urgency(all []Activity) int {
+	switch {
+	case len(troubles(all)) > 0:
+		return 2
+	case slices.ContainsFunc(all, func(a Activity) bool { return a.Gather.busy() || a.Reduce.busy() }):
+		return 1
+	}
+	return 0
+}
+
+func (l *Lane) busy() bool { return l.Ops > 0 || l.InFlight > 0 }
+
+func headOf(all []Activity) string {
 	first := &all[0]
 	head := fmt.Sprintf("group %s: %d of %d ranks are here, fabric %s", first.Group, len(all), first.Size, first.Fabric)
 	if first.Interface != "" {
@@ -35,8 +57,14 @@ func tableOf(all []Activity) []string {
 	if first.Run != "" {
 		head += ", run " + first.Run
 	}
+	return head
+}
+
+// tableOf shows those of a group.
+func tableOf(all []Activity) []string {
+	first := &all[0]
 	lines := []string{
-		head,
+		headOf(all),
 		fmt.Sprintf("Allgather by %s; Reduce-Scatter: %s (%s)", first.Allgather, first.ReduceScatter, first.ReduceScatterReason),
 		fmt.Sprintf("%5s %8s | %8s %9s %8s %8s %6s | %8s %9s %8s %8s %6s | %9s %9s", "rank", "pid",
 			"gather/s", "mean us", "out GB/s", "in GB/s", "flying", "reduce/s", "mean us", "out GB/s", "in GB/s", "flying", "repairs/s", "fallbacks"),

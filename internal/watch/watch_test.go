@@ -155,3 +155,21 @@ func TestWhoSaysThatItIsAnother(t *testing.T) {
 	}
 	require.NotEmpty(t, gather(t, []Rank{another}))
 }
+
+// TestTableOfManyGroups: trouble comes first, then work, and a group that does nothing has one line.
+func TestTableOfManyGroups(t *testing.T) {
+	idle := Activity{Group: "a", Size: 2, Fabric: "udp"}
+	works := Activity{Group: "b", Size: 2, Fabric: "udp", Reduce: Lane{InFlight: 1}}
+	failed := Activity{Group: "c", Size: 2, Fabric: "udp", Failed: "rank 1 is lost"}
+	var first []string
+	for _, line := range Table([]Activity{idle, works, failed}) {
+		if strings.HasPrefix(line, "group") || strings.Contains(line, "failed") {
+			first = append(first, line)
+		}
+	}
+	require.Equal(t, []string{
+		"group c: 1 of 2 ranks are here, fabric udp", "rank 0: failed: rank 1 is lost",
+		"group b: 1 of 2 ranks are here, fabric udp", "group a: 1 of 2 ranks are here, fabric udp: idle",
+	}, first)
+	require.Len(t, Table([]Activity{idle}), 4, "the only group is shown whole")
+}
