@@ -73,6 +73,7 @@ func (b *bench) join(ctx context.Context) (contender, error) {
 	if err != nil {
 		return nil, err
 	}
+	dumpOnSignal(&b.settings)
 	return lanes{g}, nil
 }
 
