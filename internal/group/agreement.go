@@ -27,6 +27,7 @@ type agreement struct {
 	addrs      []netip.AddrPort // of all ranks, by that one
 	ports      []uint16         // of their listeners
 	ring       []int            // of the column, see ringOf
+	asked      []bool           // who names an interface
 	rails      [][][]netip.Addr // of each rank, of each further interface: its addresses
 	hosts      []host           // of all ranks, with the addresses by which other hosts reach them
 	fabric     string           // "shm", "udp" or "verbs"

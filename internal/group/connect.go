@@ -145,7 +145,7 @@ func closeAll(conns map[int]net.Conn) {
 // MCAST_TIMEOUT, in which this process runs, is then given up.
 func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
-	d := Dialing{Segment: a.segment}
+	d := Dialing{Segment: a.segment, Bound: l.bound(a, peer, a.at())}
 	switch purpose {
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it
@@ -161,7 +161,7 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 		if failing == nil && d.Timeout > 0 {
 			failing, over = owntime.WithTimeout(ctx, d.Timeout, &TimeoutError{"MCAST_TIMEOUT", d.Timeout})
 		}
-		c, err := l.network.Dial(ctx, "tcp", a.addrs[peer].String(), d)
+		c, err := l.dialBound(ctx, a, peer, a.addrs[peer], d)
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.

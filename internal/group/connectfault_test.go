@@ -42,7 +42,7 @@ func TestRefusalIsTheError(t *testing.T) {
 		}
 	}
 	for range 200 {
-		l, err := newLobby(refusing{}, slog.New(slog.DiscardHandler), nil)
+		l, err := newLobby(refusing{}, false, slog.New(slog.DiscardHandler), nil)
 		require.NoError(t, err)
 		_, err = l.connect(t.Context(), a, wire.PurposeControl, peers)
 		var absent *absentError

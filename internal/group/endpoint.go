@@ -23,6 +23,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -117,7 +118,7 @@ func Open(o Options) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLobby(o.Network, o.logger(), id)
+	l, err := newLobby(o.Network, o.Settings.Interface != "", o.logger(), id)
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
@@ -152,7 +153,9 @@ func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error
 	return e.meeting(0).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
 }
 
-func (e *Endpoint) meeting(key uint64) Meeting { return Meeting{key, e.lobby.identity} }
+func (e *Endpoint) meeting(key uint64) Meeting {
+	return Meeting{Key: key, Identity: e.lobby.identity, Waits: func(text string) { e.lobby.log.Warn(text) }}
+}
 
 // Close gives up an endpoint that has not joined. Join does so by itself.
 func (e *Endpoint) Close() { e.lobby.close() }
@@ -174,7 +177,10 @@ func Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error)
 	if ifi, addrs := netdev.Uplink(v); ifi != nil {
 		return ifi, addrs, nil
 	}
-	all, _ := net.Interfaces() // none is found then
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, nil, fmt.Errorf("this host's interfaces cannot be listed, for which a sandbox must allow AF_NETLINK: %w", err)
+	}
 	for i := range all {
 		if all[i].Flags&net.FlagLoopback == 0 {
 			continue
@@ -183,7 +189,19 @@ func Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error)
 			return &all[i], addrs, nil
 		}
 	}
+	if _, addrs := netdev.Uplink(netdev.Any); v != netdev.Any && (len(addrs) > 0 || slices.ContainsFunc(all, addressed)) {
+		return nil, nil, fmt.Errorf("no interface has an IPv%d address, which MCAST_FAMILY, MCAST_GROUP or NCCL_SOCKET_FAMILY asks for: "+
+			"give one such an address (IPv6 may be off: sysctl net.ipv6.conf.all.disable_ipv6), or ask for none", v)
+	}
+	if i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Flags&net.FlagLoopback != 0 }); i >= 0 && all[i].Flags&net.FlagUp != 0 {
+		return nil, nil, errors.New("this machine has no interface with an address (ip addr show)")
+	}
 	return nil, nil, errors.New("this machine has no interface with an address; even loopback is down (ip link set lo up)")
+}
+
+// addressed reports whether an interface is up and has an address of any version.
+func addressed(ifi net.Interface) bool {
+	return ifi.Flags&net.FlagUp != 0 && len(netdev.Addresses(&ifi, netdev.Any)) > 0
 }
 
 // receiveLimit returns the largest receive buffer that an unprivileged socket gets here.

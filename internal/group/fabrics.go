@@ -13,7 +13,7 @@ var fabrics = map[string]struct {
 	// to be watched.
 	connects bool
 }{
-	"shm":   {open: openShm},
+	"shm":   {}, // a region is opened before any fabric, see settleRegion
 	"udp":   {open: openUDP, connects: true},
 	"verbs": {open: openVerbs, connects: true},
 }

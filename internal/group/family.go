@@ -115,6 +115,7 @@ func (a *agreement) meetAt(all []blob, offered []offers) error {
 	asked := false
 	for r := range all {
 		asked = asked || all[r].Asked
+		a.asked = append(a.asked, all[r].Asked)
 		a.hosts[r].addr, _ = offered[r].best()
 		a.ports = append(a.ports, uint16(all[r].Port))
 		candidates[r] = all[r].Candidates
@@ -153,6 +154,14 @@ func (a *agreement) use(number int) {
 			a.hosts[r].addr = w.addrs[r]
 		}
 	}
+}
+
+// at returns the addresses of all ranks by the way that is taken.
+func (a *agreement) at() (addrs []netip.Addr) {
+	for _, at := range a.addrs {
+		addrs = append(addrs, at.Addr())
+	}
+	return addrs
 }
 
 // noFamily says that two ranks have no address of one kind.

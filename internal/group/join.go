@@ -59,11 +59,12 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.books.open(&g.waited)
-	g.lobby.expect(a.callers())
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := a.settings.JoinTimeout + a.settings.Timeout // ctx, which ends first, says what is over
 	g.mesh = mesh.New(a.rank, a.size, nil, a.settings.Timeout, joinTime, g.failed, g.left)
+	stop := tellWaits(func(text string) { g.log.Warn(text) }, g.awaited)
 	c, err := g.open(ctx)
+	stop()
 	if err != nil {
 		err = g.whoIsMissing(ctx, err)
 		var f *Fault
@@ -98,6 +99,9 @@ func unreached(err error, rank int) bool {
 
 // open connects the mesh, opens the fabric over it and starts the lanes.
 func (g *Group) open(ctx context.Context) (*transports, error) {
+	if err := g.lobby.hold(ctx, g.agreed); err != nil {
+		return nil, err
+	}
 	if err := g.connectMesh(ctx); err != nil {
 		return nil, err
 	}
@@ -111,6 +115,9 @@ func (g *Group) open(ctx context.Context) (*transports, error) {
 	c, window, err := open(joining, g.mesh, g.lobby, g.agreed)
 	if err != nil {
 		return nil, err
+	}
+	if where := g.lobby.elsewhereOf(); where != "" {
+		found = append(found, warning{"another interface", where})
 	}
 	c.found = append(found, c.found...)
 	if err := g.start(c, window); err != nil {
@@ -204,27 +211,36 @@ type joinResult struct {
 	Shm    string `json:"s,omitempty"` // of a rank that serves a region: where
 }
 
-// agree exchanges results. If any rank has failed, all do, with its reason.
-func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joinResult, error) {
+// exchange tells all ranks a result, or why there is none, and returns those of all.
+func exchange(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joinResult, error) {
 	if err != nil {
 		mine.Error = err.Error()
 	}
-	b, e := json.Marshal(mine)
-	if e != nil {
-		return nil, e
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
 	}
-	records, e := m.Agree(ctx, b)
+	records, err := m.Agree(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]joinResult, len(records))
+	for r := range records {
+		if err := json.Unmarshal(records[r], &all[r]); err != nil {
+			return nil, fmt.Errorf("result of rank %d: %w", r, err)
+		}
+	}
+	return all, nil
+}
+
+// agree exchanges results. If any rank has failed, all do, with its reason.
+func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joinResult, error) {
+	all, e := exchange(ctx, m, mine, err)
 	if err != nil {
 		return nil, err // perhaps why others do not answer
 	}
 	if e != nil {
 		return nil, e
-	}
-	all := make([]joinResult, len(records))
-	for r := range records {
-		if e := json.Unmarshal(records[r], &all[r]); e != nil {
-			return nil, fmt.Errorf("result of rank %d: %w", r, e)
-		}
 	}
 	for r := range all {
 		if all[r].Error != "" {
@@ -236,13 +252,7 @@ func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joi
 
 // open opens the fabric agreed on on all ranks, or on none.
 func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, int, error) {
-	c, err := fabrics[a.fabric].open(ctx, m, l, a)
-	if err == nil && a.twoLevel() {
-		var region Region
-		if region, err = openRegion(ctx, m, l, a, a.node.ranks); err == nil {
-			c.region, c.shared = region, region
-		}
-	}
+	c, err := openFabric(ctx, m, l, a)
 	var mine joinResult
 	if err != nil {
 		tellOthers(ctx, m, a.rank, err)
@@ -267,6 +277,29 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transport
 		window /= 2
 	}
 	return c, window, err
+}
+
+// openFabric opens the fabric agreed on, and the region of this rank's host.
+func openFabric(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (c *transports, err error) {
+	region, found, err := settleRegion(ctx, m, l, a)
+	if err != nil {
+		return nil, err
+	}
+	l.expect(a.callers())
+	if a.fabric == "shm" {
+		return openShm(a, region), nil
+	}
+	if c, err = fabrics[a.fabric].open(ctx, m, l, a); err != nil {
+		if region != nil {
+			err = errors.Join(err, region.Close())
+		}
+		return nil, err
+	}
+	if region != nil {
+		c.region, c.shared = region, region
+	}
+	c.found = append(found, c.found...)
+	return c, nil
 }
 
 // tellOthers spares the other ranks, which may wait for this one's connections, waiting until their time is over.

@@ -38,6 +38,9 @@ type lobby struct {
 	closed  bool
 	way     int    // the last one that was needed to reach a peer, see tryWays
 	instead string // why none before it does
+
+	held      []net.Listener // of what comes by the interface that was named, see hold
+	elsewhere string         // which connections leave by another interface, and why; empty: none does
 }
 
 // caller is who connects, and for what.
@@ -48,9 +51,13 @@ type caller struct {
 }
 
 // newLobby listens at all addresses, of IPv4 and IPv6: at which of them the others come is known only
-// when all have met.
-func newLobby(n Network, log *slog.Logger, id *identity.Identity) (*lobby, error) {
-	ln, err := n.Listen(context.Background(), "tcp", ":0")
+// when all have met. asked says that this rank names an interface.
+func newLobby(n Network, asked bool, log *slog.Logger, id *identity.Identity) (*lobby, error) {
+	listen := func() (net.Listener, error) { return n.Listen(context.Background(), "tcp", ":0") }
+	if b, has := n.(binder); has && asked {
+		listen = func() (net.Listener, error) { return b.ListenOn(context.Background(), ":0", "") }
+	}
+	ln, err := listen()
 	if err != nil {
 		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
 			err = fmt.Errorf("%w: all ports of net.ipv4.ip_local_port_range are taken", err)
@@ -143,7 +150,7 @@ func (l *lobby) expect(callers []caller) {
 // closeIfComplete stops listening when everybody is here. l.mu is held.
 func (l *lobby) closeIfComplete() {
 	if len(l.missing) == 0 {
-		_ = l.listener.Close()
+		l.stopListening()
 	}
 }
 
@@ -217,6 +224,6 @@ func (l *lobby) close() {
 		_ = c.Close()
 		delete(l.waiting, who)
 	}
+	l.stopListening()
 	l.mu.Unlock()
-	_ = l.listener.Close()
 }

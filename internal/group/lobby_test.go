@@ -21,7 +21,7 @@ import (
 
 func openLobby(t *testing.T) *lobby {
 	t.Helper()
-	l, err := newLobby(kernel{}, slog.New(slog.DiscardHandler), nil)
+	l, err := newLobby(kernel{}, false, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	t.Cleanup(l.close)
 	return l

@@ -98,6 +98,7 @@ type Link interface {
 type Dialing struct {
 	Timeout time.Duration // of the attempt; 0: as TCP likes
 	Segment int           // payload bytes of the largest segments, both ways; 0: as TCP finds right
+	Bound   netdev.Bound  // how its socket is bound
 }
 
 // Prober is udp.Prober.
@@ -214,6 +215,7 @@ func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net
 		}
 		return err
 	}}
+	o.Bound.To(&d)
 	return d.DialContext(ctx, network, address)
 }
 

@@ -169,6 +169,13 @@ func (a *agreement) layOut() {
 	}
 }
 
+// flatten leaves one level, and says why.
+func (a *agreement) flatten(why string) {
+	a.nodes, a.owners, a.surplus, a.flat = nil, nil, nil, why
+	a.node, a.host, a.columns, a.most = members{}, 0, 0, 0
+	a.column, a.ring = everyone(a.rank, a.size), ringOf(a.hosts)
+}
+
 // twoLevel reports whether there are nodes.
 func (a *agreement) twoLevel() bool { return a.nodes != nil }
 

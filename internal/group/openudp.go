@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
@@ -100,7 +99,12 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 	a.narrowToColumn(o)
 	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(a.ring)}
 	o.Left, o.Right = ring.Left(), ring.Right()
-	gather, err := whenThere(ctx, l, "multicast", func() (fabric.Gather, error) { return by.Gather(o, a.column.conns(conns)) })
+	open := func() (fabric.Gather, error) { return by.Gather(o, a.column.conns(conns)) }
+	gather, err := whenThere(ctx, l, "multicast", open)
+	if err != nil && travels.by == byUnicast && !o.Unicast {
+		o.Unicast = true // nobody multicasts: why this rank cannot has been told to all
+		gather, err = whenThere(ctx, l, "sockets", open)
+	}
 	if err != nil {
 		closeAll(conns)
 		return nil, a.column.inRanks(err)
@@ -109,9 +113,9 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 	if a.settings.Loss > 0 {
 		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
 	}
-	open := l.network.Streams
+	openStreamsOn := l.network.Streams
 	if on, ok := by.(streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
-		open = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+		openStreamsOn = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 			return on.StreamsOn(o, s, conns)
 		}
 	}
@@ -122,7 +126,7 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 		by:        travels,
 		peers:     peers,
 		unheard:   paths.deaf,
-		streams:   func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, open) },
+		streams:   func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, openStreamsOn) },
 		iface:     o.Interface.Name,
 		rails:     a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
 		link:      link,
@@ -133,10 +137,7 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 
 // udpOptions are this rank's, but for the connections.
 func (a *agreement) udpOptions(n Network) (udp.Options, error) {
-	var addrs []netip.Addr // of all ranks
-	for _, a := range a.addrs {
-		addrs = append(addrs, a.Addr())
-	}
+	addrs := a.at()
 	ifi, err := n.Multicast(a.settings.First(), addrs)
 	if err != nil {
 		return udp.Options{}, err
@@ -150,7 +151,7 @@ func (a *agreement) udpOptions(n Network) (udp.Options, error) {
 		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port,
 		Interface: ifi, Sources: addrs, TTL: a.settings.TTL, Chunk: a.settings.Chunk, RcvBuf: a.rcvBuf,
 		Window: 2 * a.settings.Window, Offload: offload, Stall: stallFor(a.settings.Timeout),
-		DSCP: a.settings.Mark(),
+		DSCP: a.settings.Mark(), Unicast: a.settings.Multicast == "off",
 	}
 	err = a.addRails(n, &o)
 	return o, err

@@ -69,6 +69,7 @@ type pathProbe struct {
 	largest    []udp.Heard            // packets from each rank so far, the largest, and all small ones
 	trains     []int                  // that each rank has sent
 	failed     string
+	unicast    bool // nobody multicasts
 }
 
 // probePaths probes with packets of up to the given size, or less if another rank wants less. All
@@ -77,7 +78,7 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: a.rank, size: a.size,
 		neighbours: a.neighbours(), to: map[int]netip.AddrPort{},
-		largest: make([]udp.Heard, a.size), trains: make([]int, a.size),
+		largest: make([]udp.Heard, a.size), trains: make([]int, a.size), unicast: a.settings.Multicast == "off",
 	}
 	if err := b.meet(ctx, a, packet, err); err != nil {
 		return nil, err
@@ -240,7 +241,7 @@ func (b *pathProbe) record(now []udp.Heard, last bool) probeRecord {
 		*list = append(*list, [2]int{from, largest})
 	}
 	for from := range b.size {
-		if from != b.rank {
+		if from != b.rank && !b.unicast {
 			missing(&r.Multicast, from, b.largest[from].Multicast, now[from].Multicast)
 		}
 	}

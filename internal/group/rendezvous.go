@@ -69,12 +69,14 @@ type Meeting struct {
 	Key uint64
 	// Identity is of the secret that all have; nil: whoever comes is taken for a rank.
 	Identity *identity.Identity
+	// Waits is told every few seconds whom this rank waits for, and why; nil: nobody is.
+	Waits func(text string)
 }
 
 // NewMeeting returns that of all who know a key and a secret, which may be empty.
 func NewMeeting(key uint64, secret string) (Meeting, error) {
 	id, err := identity.New(secret)
-	return Meeting{key, id}, err
+	return Meeting{Key: key, Identity: id}, err
 }
 
 // Rendezvous is Meeting.Rendezvous for those who need neither key nor secret.
@@ -211,6 +213,9 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 	defer leave()
 	context.AfterFunc(inside, func() { _ = ln.Close() })
 
+	var here guestList
+	here.note(guests)
+	defer m.telling(here.absent)()
 	var turnedAway string
 	for missing := size - 1; missing > 0; {
 		select {
@@ -240,6 +245,7 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 				missing--
 			}
 			guests[a.rank], blobs[a.rank] = a.conn, a.blob
+			here.note(guests)
 		}
 	}
 	return guests, nil
@@ -303,6 +309,14 @@ func absent(guests []net.Conn) string {
 func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, error) {
 	message := putGreeting(g)
 	last := errors.New("no connection came about")
+	var why atomic.Pointer[string]
+	defer m.telling(func() string {
+		text := "rank 0 at " + addr
+		if last := why.Load(); last != nil {
+			text += ": " + *last
+		}
+		return text
+	})()
 	for {
 		blobs, err := m.visitOnce(ctx, n, addr, g.size, message)
 		var no refusal
@@ -312,6 +326,8 @@ func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) 
 		late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 		if !late && ctx.Err() == nil || errors.Is(err, errNoAnswer) {
 			last = err // Not the end of our patience, but what we ran into before.
+			text := err.Error()
+			why.Store(&text)
 		}
 		select {
 		case <-ctx.Done():

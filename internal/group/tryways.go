@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // firstTry is how long a way is tried before the next one is; then twice as long. It leaves TCP time to
@@ -23,17 +25,23 @@ const firstTry = 2 * time.Second
 // A way may lead nowhere, or to another host or program, which hang up on the greeting.
 func (l *lobby) tryWays(ctx context.Context, a *agreement, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
+	before := make([]error, len(a.ways)) // what was in the way, rather than that the time is over
 	for limit := firstTry; ; limit *= 2 {
 		refused := true
 		var failed []string
 		for number, w := range a.ways {
-			at := net.JoinHostPort(w.addrs[peer].String(), strconv.Itoa(int(a.ports[peer])))
-			c, err := l.tryWay(ctx, a, peer, at, limit)
+			at := netip.AddrPortFrom(w.addrs[peer], a.ports[peer])
+			c, err := l.tryWay(ctx, a, peer, at, limit, l.bound(a, peer, w.addrs))
 			if err == nil {
 				l.came(peer, number, strings.Join(failed, "; "))
 				return c, nil
 			}
-			failed = append(failed, fmt.Sprintf("at %s: %v", at, err))
+			if ctx.Err() != nil && before[number] != nil {
+				err = before[number]
+			}
+			before[number] = err
+			l.failing(peer, err)
+			failed = append(failed, fmt.Sprintf("at %v: %v", at, err))
 			switch {
 			case ctx.Err() != nil:
 				return nil, &absentError{peer, fmt.Errorf("cannot be reached, %s: %w", strings.Join(failed, "; "), context.Cause(ctx))}
@@ -51,10 +59,11 @@ func (l *lobby) tryWays(ctx context.Context, a *agreement, peer int) (net.Conn, 
 // tryWay connects to a peer at an address within a time. What may pass is tried again until then; what
 // this machine lacks says nothing about the way. Once connected the peer may take its time to answer:
 // it has the connection.
-func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at string, limit time.Duration) (net.Conn, error) {
+func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at netip.AddrPort, limit time.Duration, bound netdev.Bound) (net.Conn, error) {
+	var before error
 	for start := time.Now(); ; {
 		left := limit - time.Since(start)
-		c, err := l.network.Dial(ctx, "tcp", at, Dialing{Timeout: max(left, redialEvery), Segment: smallSegment})
+		c, err := l.dialBound(ctx, a, peer, at, Dialing{Timeout: max(left, redialEvery), Segment: smallSegment, Bound: bound})
 		if err == nil {
 			var greeted net.Conn
 			if greeted, err = greet(ctx, l.identity, c, a, wire.PurposeMesh, peer); err == nil {
@@ -66,8 +75,12 @@ func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at string, l
 		case lacking(err):
 			start = time.Now()
 		case ctx.Err() != nil, errors.Is(err, errRefused), errors.Is(err, unix.ECONNREFUSED), time.Since(start)+redialEvery >= limit:
+			if ctx.Err() != nil && before != nil {
+				err = before
+			}
 			return nil, err
 		}
+		before = err
 		l.failing(peer, err)
 		select {
 		case <-time.After(redialEvery):

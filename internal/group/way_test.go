@@ -106,7 +106,7 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 
 // TestSlowAnswer: a peer that takes long to answer a greeting has the connection, so no other way is tried.
 func TestSlowAnswer(t *testing.T) {
-	l, err := newLobby(kernel{}, slog.New(slog.DiscardHandler), nil)
+	l, err := newLobby(kernel{}, false, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	defer l.close()
 	slow, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,7 +131,7 @@ func TestSlowAnswer(t *testing.T) {
 	var c net.Conn
 	systest.Longer(50*time.Millisecond, func(d time.Duration) bool { // until it was connected in time
 		limit.Store(int64(d))
-		c, err = l.tryWay(t.Context(), a, 1, slow.Addr().String(), d)
+		c, err = l.tryWay(t.Context(), a, 1, slow.Addr().(*net.TCPAddr).AddrPort(), d, netdev.Bound{})
 		return err == nil
 	})
 	require.NoError(t, err)

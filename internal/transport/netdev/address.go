@@ -34,9 +34,13 @@ func (v Version) address() string {
 
 // Addresses returns the addresses of a version of an interface by which others can reach it: of IPv4 one at most,
 // then one of IPv6. One that holds on its link alone comes only where there is no other of its
-// version, and one of IPv6 only where there is no other at all; the interface is its zone.
+// version, and one of IPv6 only where there is no other at all; the interface is its zone. The source address of the
+// default route is the interface's by which that leaves, whichever has it.
 func Addresses(ifi *net.Interface, v Version) []netip.Addr {
-	return linkOf(ifi, v, fleeting()).best(netip.Addr{})
+	routes := defaultRoutes(v)
+	l := linkOf(ifi, v, fleeting())
+	l.lend(routes)
+	return l.best(sources(routes, ifi.Index)...)
 }
 
 // link is an interface with its addresses of a version.
@@ -76,15 +80,21 @@ func Near(at netip.AddrPort, ifi string) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().WithZone(ifi), at.Port())
 }
 
-// best picks what Addresses returns; one that is preferred goes before others of its version.
-func (l link) best(preferred netip.Addr) (found []netip.Addr) {
+// best picks what Addresses returns; those that are preferred go before others of their version; loopback's only where there are no others.
+func (l link) best(preferred ...netip.Addr) (found []netip.Addr) {
+	addrs := slices.Clone(l.addrs)
+	if slices.ContainsFunc(addrs, beyondLoopback) {
+		addrs = slices.DeleteFunc(addrs, netip.Addr.IsLoopback)
+	}
 	for _, v := range []Version{IPv4, IPv6} {
-		of := slices.DeleteFunc(slices.Clone(l.addrs), func(a netip.Addr) bool { return !v.Has(a) })
-		switch i := slices.IndexFunc(of, func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() }); {
-		case slices.Contains(of, preferred):
-			found = append(found, preferred)
-		case i >= 0:
-			found = append(found, of[i])
+		of := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.Has(a) })
+		first := slices.IndexFunc(of, func(a netip.Addr) bool { return slices.Contains(preferred, a) && !linkLocal6(a) })
+		if first < 0 {
+			first = slices.IndexFunc(of, func(a netip.Addr) bool { return !a.IsLinkLocalUnicast() })
+		}
+		switch {
+		case first >= 0:
+			found = append(found, of[first])
 		case len(of) > 0 && v == IPv4:
 			found = append(found, of[0])
 		case len(of) > 0 && len(found) == 0:
@@ -94,29 +104,50 @@ func (l link) best(preferred netip.Addr) (found []netip.Addr) {
 	return found
 }
 
-// Uplink returns the interface of the default route and its Addresses of a version; or, on a network
-// without one, those of the only interface that is up and has any. It is nil if there is neither.
+// Uplink returns the interface of the default route and its Addresses of a version, those first from which packets leave;
+// or, on a network without one, those of the only interface that is up and has any. It is nil if there is neither.
 func Uplink(v Version) (*net.Interface, []netip.Addr) {
-	all, _ := links(v) // none is found then
-	at := routed(v)
-	for _, l := range all {
-		if at.IsValid() && slices.Contains(l.all, at) {
-			return &l.Interface, l.best(at)
+	routes := defaultRoutes(v)
+	all, _ := links(v, routes) // none is found then
+	for _, r := range routes {
+		i := slices.IndexFunc(all, func(l link) bool { return l.Index == r.Index && len(l.all) > 0 })
+		if i < 0 {
+			continue
+		}
+		if addrs := all[i].best(sources(routes, r.Index)...); len(addrs) > 0 {
+			return &all[i].Interface, addrs
 		}
 	}
 	up := slices.DeleteFunc(all, func(l link) bool {
-		return l.Flags&net.FlagUp == 0 || l.Flags&net.FlagLoopback != 0 || len(l.addrs) == 0
+		return l.Flags&net.FlagUp == 0 || !slices.ContainsFunc(l.addrs, beyondLoopback)
 	})
 	// Every interface that is up has an address of its link.
-	far := slices.DeleteFunc(slices.Clone(up), func(l link) bool { return !slices.ContainsFunc(l.addrs, reaches) })
+	far := slices.DeleteFunc(slices.Clone(up), func(l link) bool {
+		return !slices.ContainsFunc(l.addrs, func(a netip.Addr) bool { return reaches(a) && beyondLoopback(a) })
+	})
 	if len(far) > 0 {
 		up = far
+	}
+	if len(up) > 1 { // an address that no link is bound to counts where no other does
+		up = slices.DeleteFunc(up, func(l link) bool { return HoldsOnly(&l.Interface) })
 	}
 	if len(up) != 1 {
 		return nil, nil
 	}
-	return &up[0].Interface, up[0].best(netip.Addr{})
+	return &up[0].Interface, up[0].best()
 }
+
+// sources are the source addresses of the routes by an interface.
+func sources(routes []Route, index int) (found []netip.Addr) {
+	for _, r := range routes {
+		if r.Index == index {
+			found = append(found, r.From)
+		}
+	}
+	return found
+}
+
+func beyondLoopback(a netip.Addr) bool { return !a.IsLoopback() }
 
 func reaches(a netip.Addr) bool { return !linkLocal6(a) }
 
@@ -124,22 +155,6 @@ func reaches(a netip.Addr) bool { return !linkLocal6(a) }
 func DefaultRouteAddr(v Version) netip.Addr {
 	if _, addrs := Uplink(v); len(addrs) > 0 {
 		return addrs[0]
-	}
-	return netip.Addr{}
-}
-
-// routed asks the routing table for the address that this host has on its default route. Connecting
-// a datagram socket sends nothing, and these are nobody (RFC 5737, RFC 3849).
-func routed(v Version) netip.Addr {
-	for _, nobody := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
-		to := netip.MustParseAddrPort(nobody)
-		if !v.Has(to.Addr()) {
-			continue
-		}
-		if conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to)); err == nil {
-			defer func() { _ = conn.Close() }()
-			return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
-		}
 	}
 	return netip.Addr{}
 }

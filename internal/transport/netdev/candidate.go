@@ -16,6 +16,8 @@ type Candidate struct {
 	Mbps int          // speed of its hardware; 0: it has none, or the kernel does not know
 }
 
+func (c Candidate) same(other Candidate) bool { return c.Net.Addr() == other.Net.Addr() }
+
 // String is what MarshalText writes.
 func (c Candidate) String() string { return fmt.Sprintf("%v %d", c.Net, c.Mbps) }
 
@@ -61,7 +63,7 @@ func (h host) candidates() (found []Candidate) {
 			c.Mbps = mbps
 		}
 		for _, c.Net = range l.nets {
-			if !c.Net.Addr().IsLinkLocalUnicast() {
+			if !c.Net.Addr().IsLinkLocalUnicast() && !slices.ContainsFunc(found, c.same) {
 				found = append(found, c)
 			}
 		}

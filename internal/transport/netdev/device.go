@@ -51,32 +51,46 @@ func Devices(name string, v Version) ([]Device, error) {
 
 // host is what the devices are made from.
 type host struct {
-	name         string // hostname
-	sysfs        string // mount point, /sys
-	version      Version
-	interfaces   []link
-	defaultRoute netip.Addr // this host's address on the default route; not valid if there is none
+	name       string // hostname
+	sysfs      string // mount point, /sys
+	version    Version
+	interfaces []link
+	defaults   []Route // the default routes
 }
 
 func thisHost(v Version) (host, error) {
-	h := host{sysfs: "/sys", version: v, defaultRoute: DefaultRouteAddr(v)}
+	h := host{sysfs: "/sys", version: v, defaults: defaultRoutes(v)}
 	h.name, _ = os.Hostname() // the GUID does without
 	var err error
-	h.interfaces, err = links(v)
+	h.interfaces, err = links(v, h.defaults)
 	return h, err
 }
 
-// links returns all interfaces, with their addresses of a version.
-func links(v Version) (found []link, err error) {
+// links returns all interfaces, with their addresses of a version. The source address of a default route is an address of
+// the interface by which it leaves, too, whichever has it: routers lead it there.
+func links(v Version, routes []Route) (found []link, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("netdev: list interfaces: %w", err)
 	}
 	fleeting := fleeting()
 	for i := range all {
-		found = append(found, linkOf(&all[i], v, fleeting))
+		l := linkOf(&all[i], v, fleeting)
+		l.lend(routes)
+		found = append(found, l)
 	}
 	return found, nil
+}
+
+// lend gives an interface the source addresses of default routes by it that other interfaces have.
+func (l *link) lend(routes []Route) {
+	for _, from := range sources(routes, l.Index) {
+		if from.IsValid() && !slices.Contains(l.all, from) {
+			l.all = append(l.all, from)
+			l.addrs = append(l.addrs, from)
+			l.nets = append(l.nets, netip.PrefixFrom(from, from.BitLen()))
+		}
+	}
 }
 
 func (h host) devices(name string) ([]Device, error) {
@@ -142,7 +156,7 @@ func (h host) classOf(l link) int {
 	switch {
 	case l.Flags&net.FlagLoopback != 0:
 		return loopback
-	case h.distance(l) == 0, h.hardware(l.Name) && !l.addr().IsLinkLocalUnicast():
+	case h.distance(l) == 0, h.hardware(l.Name) && !h.addr(l).IsLinkLocalUnicast():
 		return reachable
 	}
 	return local
@@ -150,17 +164,17 @@ func (h host) classOf(l link) int {
 
 // distance is 0 for the interface of the default route and 1 for any other.
 func (h host) distance(l link) int {
-	if slices.Contains(l.best(h.defaultRoute), h.defaultRoute) {
+	if len(h.defaults) > 0 && h.defaults[0].Index == l.Index {
 		return 0
 	}
 	return 1
 }
 
-// addr is the first of Addresses.
-func (l link) addr() netip.Addr { return l.best(netip.Addr{})[0] }
+// addr is the first of an interface's Addresses.
+func (h host) addr(l link) netip.Addr { return l.best(sources(h.defaults, l.Index)...)[0] }
 
 func (h host) device(l link) Device {
-	d := Device{Name: l.Name, Index: l.Index, Addr: l.addr(), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
+	d := Device{Name: l.Name, Index: l.Index, Addr: h.addr(l), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
 	d.SpeedMbps, d.SpeedKnown = h.speed(l.Name)
 	return d
 }

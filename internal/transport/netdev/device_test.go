@@ -40,7 +40,7 @@ func tree(t *testing.T, entries map[string]string) string {
 func rack(t *testing.T) host {
 	t.Helper()
 	const pf, vf, gone, virtio, usb = "devices/pci0/3b:00.0", "devices/pci0/3b:00.2", "devices/pci0/af:00.0", "devices/pci0/00:03.0/virtio2", "devices/pci0/00:14.0/usb1"
-	h := host{name: "h1", defaultRoute: netip.MustParseAddr("10.0.0.3"), sysfs: tree(t, map[string]string{
+	h := host{name: "h1", defaults: []Route{{Index: 3, From: netip.MustParseAddr("10.0.0.3")}}, sysfs: tree(t, map[string]string{
 		pf + "/subsystem": "->bus/pci", vf + "/subsystem": "->bus/pci", gone + "/subsystem": "->bus/pci",
 		virtio + "/subsystem": "->bus/virtio", usb + "/subsystem": "->bus/usb",
 		vf + "/physfn":                "->" + pf,
@@ -137,12 +137,12 @@ func TestWhichAreListed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"pf0", "vf0", "eth1", "virtio0", "bond0", "vlan7", "vlan8"}, names(all))
 
-	h.defaultRoute = netip.MustParseAddr("10.6.0.1") // as in a container
+	h.defaults = []Route{{Index: 11, From: netip.MustParseAddr("10.6.0.1")}} // as in a container
 	all, err = h.devices("")
 	require.NoError(t, err)
 	require.Equal(t, []string{"ve1", "vf0"}, names(all)[:2])
 
-	h.defaultRoute = netip.Addr{}
+	h.defaults = nil
 	all, err = h.devices("")
 	require.NoError(t, err)
 	require.Equal(t, []string{"vf0", "pf0"}, names(all)[:2], "by index where there is no default route")

@@ -73,9 +73,11 @@ func (g *Gather) open(o *Options) error {
 	if err := g.openSockets(o); err != nil {
 		return err
 	}
-	rcvBuf, err := unix.GetsockoptInt(g.receivers[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		return fmt.Errorf("read SO_RCVBUF: %w", err)
+	rcvBuf := 2 * o.RcvBuf // what it reads back
+	if len(g.receivers) > 0 {
+		if rcvBuf, err = unix.GetsockoptInt(g.receivers[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
+			return fmt.Errorf("read SO_RCVBUF: %w", err)
+		}
 	}
 	g.traits = fabric.Traits{
 		Name: "udp", Chunk: o.Chunk, Window: window(rcvBuf, o), Notes: notes,
@@ -92,6 +94,9 @@ func (g *Gather) openBoxes() (err error) {
 }
 
 func (g *Gather) openSockets(o *Options) error {
+	if o.Unicast {
+		return nil
+	}
 	for subgroup := range o.Subgroups {
 		fd, err := openReceiver(o.on(subgroup), subgroup)
 		if err != nil {

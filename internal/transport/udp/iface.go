@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,22 +8,26 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// Choose returns the interface for multicast: the one called name; or, if name is empty, lo when all
-// peers are on this host and else the interface of the route to them. Peers are the addresses of all
-// other ranks, of one IP version; there may be none.
+// Choose returns the interface for multicast: the one called name; or, if name is empty, or packets never leave by it
+// (lo, a dummy), lo when all peers are on this host and else the interface of the route to them. Peers are the addresses of
+// all ranks, of one IP version; there may be none. Whether it does multicast is for Multicasts to say.
 func Choose(name string, peers []netip.Addr) (*net.Interface, error) {
+	local, err := localAddrs()
+	if err != nil {
+		return nil, err
+	}
+	own := ownOf(peers, local)
 	if name != "" {
 		ifi, err := net.InterfaceByName(name)
 		if err != nil {
 			return nil, unavailable("there is no interface %s (have %s)", name, interfaceNames())
 		}
-		return usable(ifi, peers)
-	}
-	local, err := localAddrs()
-	if err != nil {
-		return nil, err
+		if len(peers) == 0 || !netdev.HoldsOnly(ifi) {
+			return usable(ifi, peers, own)
+		}
 	}
 	var chosen *net.Interface
 	var via netip.Addr
@@ -33,7 +36,7 @@ func Choose(name string, peers []netip.Addr) (*net.Interface, error) {
 		if peer.IsLoopback() || local[peer.WithZone("")] != nil {
 			continue
 		}
-		ifi, err := routeTo(peer, local)
+		ifi, err := routeTo(peer, own)
 		if err != nil {
 			return nil, err
 		}
@@ -46,17 +49,36 @@ func Choose(name string, peers []netip.Addr) (*net.Interface, error) {
 	if chosen == nil {
 		return loopback(peers)
 	}
-	return usable(chosen, peers)
+	return usable(chosen, peers, own)
 }
 
-// usable returns an interface if it can carry multicast between peers.
-func usable(ifi *net.Interface, peers []netip.Addr) (*net.Interface, error) {
+// ownOf returns the first of some addresses that this host has. It is not valid if there is none.
+func ownOf(addrs []netip.Addr, local map[netip.Addr]*net.Interface) netip.Addr {
+	for _, a := range addrs {
+		if a = a.Unmap().WithZone(""); local[a] != nil && !a.IsLoopback() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// Multicasts returns an error if an interface does no multicast.
+func Multicasts(ifi *net.Interface) error {
+	// Linux loops multicast on lo whether the flag is set or not.
+	if ifi.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
+		return unavailable("interface %s does not do multicast (ip link set %s multicast on)", ifi.Name, ifi.Name)
+	}
+	return nil
+}
+
+// usable returns an interface if it is up, and this host has an address for it: own, whichever interface has that, or one of
+// the interface's, of the version of peers.
+func usable(ifi *net.Interface, peers []netip.Addr, own netip.Addr) (*net.Interface, error) {
 	if ifi.Flags&net.FlagUp == 0 {
 		return nil, unavailable("interface %s is down (ip link set %s up)", ifi.Name, ifi.Name)
 	}
-	// Linux loops multicast on lo whether the flag is set or not.
-	if ifi.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
-		return nil, unavailable("interface %s does not do multicast (ip link set %s multicast on)", ifi.Name, ifi.Name)
+	if own.IsValid() {
+		return ifi, nil
 	}
 	addrs, err := ifi.Addrs()
 	if err != nil {
@@ -80,24 +102,23 @@ func loopback(peers []netip.Addr) (*net.Interface, error) {
 	}
 	for i := range all {
 		if all[i].Flags&net.FlagLoopback != 0 {
-			return usable(&all[i], peers)
+			return usable(&all[i], peers, netip.Addr{})
 		}
 	}
 	return nil, unavailable("all ranks are on this host, and it has no loopback interface")
 }
 
-// routeTo asks the routing table, by connecting a socket that never sends.
-func routeTo(peer netip.Addr, local map[netip.Addr]*net.Interface) (*net.Interface, error) {
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(peer, 9)))
+// routeTo asks the routing table by which interface packets of an address leave.
+func routeTo(peer, own netip.Addr) (*net.Interface, error) {
+	route, err := netdev.RouteTo(peer, own)
 	if err != nil {
-		return nil, unavailable("no route to %v: %w", peer, errors.Unwrap(err))
+		return nil, unavailable("%w", err)
 	}
-	defer func() { _ = conn.Close() }()
-	from := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
-	if ifi := local[from]; ifi != nil {
-		return ifi, nil
+	ifi, err := net.InterfaceByIndex(route.Index)
+	if err != nil {
+		return nil, unavailable("the interface of the route to %v: %w", peer, err)
 	}
-	return nil, unavailable("the route to %v starts at %v, which no interface has: name one (MCAST_IFACE)", peer, from)
+	return ifi, nil
 }
 
 // localAddrs maps this host's addresses to their interfaces.

@@ -125,6 +125,13 @@ func TestChoose(t *testing.T) {
 	n.IP(t, "link set six9 up")
 	n.IP(t, "addr add fd06::1/64 dev six nodad")
 	n.IP(t, "addr add fe80::6/64 dev six nodad")
+	// Addresses that no network has, as where routing to the host is done, and a rule that goes by the source.
+	n.IP(t, "addr add 10.7.0.1/32 dev lo")
+	n.IP(t, "link set bare9 up")
+	n.IP(t, "route add 10.9.0.0/24 dev bare src 10.7.0.1")
+	n.IP(t, "route add 10.66.0.0/24 dev good")
+	n.IP(t, "route add 10.66.0.0/24 dev other table 9")
+	n.IP(t, "rule add from 10.1.0.1 lookup 9")
 	addrs := func(texts ...string) (addrs []netip.Addr) {
 		for _, text := range texts {
 			addrs = append(addrs, netip.MustParseAddr(text))
@@ -143,8 +150,12 @@ func TestChoose(t *testing.T) {
 		{"", addrs("127.0.0.1", "10.2.0.9"), "other", ""},
 		{"nope", nil, "", "there is no interface nope (have [bare bare9 good good9 idle idle9 lo mute mute9 other other9 six six9])"},
 		{"idle", nil, "", "interface idle is down (ip link set idle up)"},
-		{"mute", nil, "", "interface mute does not do multicast (ip link set mute multicast on)"},
+		{"mute", nil, "mute", ""},
 		{"bare", nil, "", "interface bare has no address"},
+		{"lo", addrs("10.7.0.1", "10.1.0.2"), "good", ""},
+		{"lo", addrs("10.7.0.1", "10.1.0.1"), "lo", ""},
+		{"", addrs("10.7.0.1", "10.9.0.2"), "bare", ""},
+		{"", addrs("10.1.0.1", "10.66.0.2"), "other", ""},
 		{"good", addrs("fd06::2"), "", "interface good has no IPv6 address"},
 		{"six", addrs("10.1.0.2"), "", "interface six has no IPv4 address"},
 		{"six", nil, "six", ""},
@@ -187,7 +198,7 @@ func TestInterfaceThatWentDown(t *testing.T) {
 	var err error
 	n.Do(func() {
 		addr, port := freshGroup(batch.IPv4)
-		_, err = Open(Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: &net.Interface{Index: 1, Name: "lo", MTU: 65536}})
+		_, err = Open(Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: &net.Interface{Index: 1, Name: "lo", MTU: 65536, Flags: net.FlagLoopback}})
 	})
 	require.ErrorIs(t, err, fabric.ErrUnavailable)
 	require.ErrorContains(t, err, "through lo")

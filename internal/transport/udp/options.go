@@ -37,13 +37,15 @@ type Options struct {
 	Sources []netip.Addr
 	// Rails are further interfaces: with n of them subgroup g goes by the one of number g mod (n+1), of which
 	// Interface is number 0. There are at least n+1 subgroups.
-	Rails   []Rail
-	Conns   map[int]net.Conn // to every rank that Control may name, of TCP; see Open
-	TTL     int              // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
-	Chunk   int              // payload bytes of a datagram; 0: ChunkFor(Interface)
-	RcvBuf  int              // bytes asked for each multicast socket; 0: as much as the kernel allows
-	Window  int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
-	Managed bool             // of RDMA devices: the group is joined by librdmacm on Ethernet, too
+	Rails  []Rail
+	Conns  map[int]net.Conn // to every rank that Control may name, of TCP; see Open
+	TTL    int              // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
+	Chunk  int              // payload bytes of a datagram; 0: ChunkFor(Interface)
+	RcvBuf int              // bytes asked for each multicast socket; 0: as much as the kernel allows
+	Window int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
+	// Unicast has nothing multicast: no group is joined, and what is to be multicast is lost at once.
+	Unicast bool
+	Managed bool // of RDMA devices: the group is joined by librdmacm on Ethernet, too
 	Offload batch.Offload
 	// Seals seal every datagram and open those of others, by the ranks' numbers; nil: datagrams go as they are. Whoever opens
 	// the fabric again with the same key gives the same Sealer.

@@ -24,6 +24,7 @@ type Prober struct {
 	here      *ProbePath   // of unicast
 	bySub     [][]Heard    // of each subgroup
 	heard     []Heard      // in all: by multicast what has come of every subgroup
+	mute      error        // why there are no sockets of multicast
 	buf       []byte
 }
 
@@ -61,10 +62,8 @@ func OpenProber(o Options) (_ *Prober, err error) { // once a join
 			p.Close()
 		}
 	}()
-	for subgroup := range p.o.Subgroups {
-		if err := p.open(subgroup); err != nil {
-			return nil, err
-		}
+	if err := p.openMulticast(); err != nil {
+		return nil, err
 	}
 	if p.unicast, err = batch.Open(p.o.Family().Domain); err != nil {
 		return nil, err
@@ -77,6 +76,34 @@ func OpenProber(o Options) (_ *Prober, err error) { // once a join
 		return nil, err
 	}
 	return p, nil
+}
+
+// openMulticast opens the sockets of all subgroups. Where the host refuses them, ranks relay: Multicast says why. An error is
+// of what this process may have in a moment.
+func (p *Prober) openMulticast() error {
+	if p.o.Unicast {
+		return nil
+	}
+	for subgroup := range p.o.Subgroups {
+		err := p.open(subgroup)
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			return err
+		}
+		if err != nil {
+			p.mute = err
+			p.closeMulticast()
+			return nil
+		}
+	}
+	return nil
+}
+
+// closeMulticast closes the sockets of all subgroups.
+func (p *Prober) closeMulticast() {
+	for _, fd := range append(p.receivers, p.senders...) {
+		_ = unix.Close(fd)
+	}
+	p.receivers, p.senders, p.paths, p.bySub = nil, nil, nil, nil
 }
 
 // open opens the sockets of a subgroup.
@@ -132,7 +159,7 @@ func (p *Prober) Port() (uint16, error) { return batch.PortOf(p.unicast) }
 // Multicast sends a probe in a packet of so many bytes to all ranks, to each subgroup. An error says that
 // this host did not send it.
 func (p *Prober) Multicast(packet int) error {
-	var errs []error
+	errs := []error{p.mute}
 	for subgroup, fd := range p.senders {
 		errs = append(errs, ignoreLoss(unix.Send(fd, p.probe(p.paths[subgroup], packet), 0)))
 	}
@@ -190,6 +217,9 @@ func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
 
 // merge takes of each rank what has come of every subgroup.
 func (p *Prober) merge() {
+	if len(p.bySub) == 0 {
+		return
+	}
 	for rank := range p.heard {
 		least := p.bySub[0][rank]
 		for _, heard := range p.bySub[1:] {
@@ -221,9 +251,8 @@ func (p *Prober) Heard() []Heard { return p.heard }
 
 // Close ends the prober.
 func (p *Prober) Close() {
-	for _, fd := range append(append(p.receivers, p.senders...), p.unicast) {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+	p.closeMulticast()
+	if p.unicast >= 0 {
+		_ = unix.Close(p.unicast)
 	}
 }

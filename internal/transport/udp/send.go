@@ -23,6 +23,9 @@ const leastSealed = 8
 
 // Multicast implements fabric.Gather. The run goes to the subgroup that its header names.
 func (g *Gather) Multicast(r *fabric.Run) (done int) {
+	if g.options.Unicast {
+		return r.Count
+	}
 	s := &g.senders[r.Head.Subgroup]
 	if s.blocked && g.seals != nil {
 		return 0 // it would be sealed for nothing

@@ -43,6 +43,9 @@ func openReceiver(o *Options, subgroup int) (fd int, err error) {
 
 // receive binds a new socket to one subgroup and joins it.
 func receive(fd int, o *Options, subgroup int) error {
+	if err := Multicasts(o.Interface); err != nil {
+		return err
+	}
 	rcvBuf := o.RcvBuf
 	if rcvBuf == 0 {
 		rcvBuf = 1 << 30 // The kernel cuts it to net.core.rmem_max.

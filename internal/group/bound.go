@@ -1,0 +1,124 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+)
+
+// Where MCAST_IFACE names an interface, connections leave by it as multicast does. Where two interfaces are in one network,
+// routes lead by one of them alone, and sockets are bound to the other.
+
+// binder is a Network whose connections can be bound to an interface.
+type binder interface {
+	// Bind is netdev.Bind.
+	Bind(name string, from, to netip.Addr, answers bool) netdev.Bound
+	// ListenOn listens on a port that it shares with other listeners of this rank, for what comes by an interface, or by any.
+	ListenOn(ctx context.Context, address, device string) (net.Listener, error)
+}
+
+// Bind implements binder.
+func (kernel) Bind(name string, from, to netip.Addr, answers bool) netdev.Bound {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return netdev.Bound{} // it is gone for now
+	}
+	return netdev.Bind(ifi, from, to, answers)
+}
+
+// ListenOn implements binder.
+func (kernel) ListenOn(ctx context.Context, address, device string) (net.Listener, error) {
+	return (&net.ListenConfig{Control: netdev.Shares(device)}).Listen(ctx, "tcp", address)
+}
+
+// boundTry is how long a connection is tried by the interface that was named, where routes lead by another one.
+const boundTry = 3 * time.Second
+
+// bound returns how connections to a peer at an address are bound, and notes where they leave by another interface.
+func (l *lobby) bound(a *agreement, peer int, addrs []netip.Addr) netdev.Bound {
+	n, has := l.network.(binder)
+	if !has || a.settings.Interface == "" || netdev.SameHost(a.hosts[peer].id, a.hosts[a.rank].id) {
+		return netdev.Bound{}
+	}
+	b := n.Bind(a.settings.First(), addrs[a.rank], addrs[peer], a.asked[peer])
+	if b.Elsewhere != "" {
+		l.noteElsewhere(a, peer, addrs[peer], b.Elsewhere)
+	}
+	return b
+}
+
+func (l *lobby) noteElsewhere(a *agreement, peer int, at netip.Addr, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.elsewhere == "" {
+		l.elsewhere = fmt.Sprintf("MCAST_IFACE=%s, but connections to rank %d at %v %s", a.settings.First(), peer, at, why)
+	}
+}
+
+// elsewhereOf returns which connections leave by another interface than the one that was named, and why; empty: none does.
+func (l *lobby) elsewhereOf() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.elsewhere
+}
+
+// dialBound is Network.Dial. A peer that does not answer where sockets are bound to an interface is tried as routes lead.
+func (l *lobby) dialBound(ctx context.Context, a *agreement, peer int, at netip.AddrPort, d Dialing) (net.Conn, error) {
+	if d.Bound.Device == "" {
+		return l.network.Dial(ctx, "tcp", at.String(), d)
+	}
+	bound := d
+	bound.Timeout = boundTry
+	c, err := l.network.Dial(ctx, "tcp", at.String(), bound)
+	if err == nil || ctx.Err() != nil || lacking(err) {
+		return c, err
+	}
+	why := fmt.Sprintf("go as routes lead: by that interface there is no answer: %v", err)
+	d.Bound = netdev.Bound{}
+	c, err = l.network.Dial(ctx, "tcp", at.String(), d)
+	if err == nil {
+		l.noteElsewhere(a, peer, at.Addr(), why)
+	}
+	return c, err
+}
+
+// hold has those answered by the interface that was named that come by it, where routes would have answers leave by another.
+func (l *lobby) hold(ctx context.Context, a *agreement) error {
+	n, has := l.network.(binder)
+	if !has || a.settings.Interface == "" {
+		return nil
+	}
+	for _, w := range a.ways {
+		held := false
+		for r := range a.size {
+			held = held || r != a.rank && l.bound(a, r, w.addrs).Device != ""
+		}
+		if !held {
+			continue
+		}
+		// At its own address: the kernel looks for that before it looks at listeners for all addresses.
+		ln, err := n.ListenOn(ctx, netip.AddrPortFrom(w.addrs[a.rank], uint16(l.port())).String(), a.settings.First())
+		if err != nil {
+			return fmt.Errorf("cannot listen for peers on %s: %w", a.settings.First(), err)
+		}
+		private(ln)
+		l.mu.Lock()
+		l.held = append(l.held, ln)
+		l.mu.Unlock()
+		go acceptor.Serve(ln, acceptor.PatienceFor(acceptor.Plain, l.identity != nil), l.greet)
+	}
+	return nil
+}
+
+// stopListening closes the listeners. l.mu is held.
+func (l *lobby) stopListening() {
+	_ = l.listener.Close()
+	for _, ln := range l.held {
+		_ = ln.Close()
+	}
+}

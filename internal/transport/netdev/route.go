@@ -1,0 +1,135 @@
+package netdev
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Route is how packets to an address leave this host.
+type Route struct {
+	Index int        // of the interface
+	From  netip.Addr // the source address of those packets
+	Own   bool       // the address is one of this host's
+}
+
+// RouteTo asks the routing tables how packets to an address leave, from a source address if that is valid.
+func RouteTo(to, from netip.Addr) (Route, error) {
+	return routeBy(to, &netlink.RouteGetOptions{SrcAddr: ipOf(from)})
+}
+
+// LeadsTo reports whether the routing tables have a route to an address by this very interface.
+func LeadsTo(to netip.Addr, ifi *net.Interface) bool {
+	r, err := routeBy(to, &netlink.RouteGetOptions{OifIndex: ifi.Index, FIBMatch: true})
+	return err == nil && r.Index == ifi.Index
+}
+
+func routeBy(to netip.Addr, o *netlink.RouteGetOptions) (Route, error) {
+	if ifi, err := net.InterfaceByName(to.Zone()); err == nil && o.OifIndex == 0 {
+		o.OifIndex = ifi.Index
+	}
+	found, err := netlink.RouteGetWithOptions(ipOf(to), o)
+	if err == nil && len(found) == 0 {
+		err = unix.EHOSTUNREACH
+	}
+	if err != nil {
+		return Route{}, fmt.Errorf("no route to %v: %w", to, err)
+	}
+	r := Route{Index: leaves(&found[0]), From: addrOf(found[0].Src), Own: found[0].Type == unix.RTN_LOCAL}
+	return r, nil
+}
+
+// leaves returns the index of the interface by which a route leaves: the first, where there are several.
+func leaves(r *netlink.Route) int {
+	if r.LinkIndex == 0 && len(r.MultiPath) > 0 {
+		return r.MultiPath[0].LinkIndex
+	}
+	return r.LinkIndex
+}
+
+// defaultRoutes returns the default routes of a version that there are, one of each, IPv4's first. Where routing to
+// the host is done, their source addresses are on lo.
+func defaultRoutes(v Version) (found []Route) {
+	for _, one := range []Version{IPv4, IPv6} {
+		if v != Any && v != one {
+			continue
+		}
+		if r, ok := defaultRoute(one); ok {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// somewhere are addresses of nobody (RFC 5737, RFC 3849), to be asked for where a gateway cannot be.
+var somewhere = map[Version]netip.Addr{IPv4: netip.MustParseAddr("192.0.2.1"), IPv6: netip.MustParseAddr("2001:db8::1")}
+
+// defaultRoute returns that of one version: of the main table, or else what other tables say of an address of nobody.
+func defaultRoute(v Version) (Route, bool) {
+	family := unix.AF_INET
+	if v == IPv6 {
+		family = unix.AF_INET6
+	}
+	all, _ := netlink.RouteList(nil, family) // none is found then
+	all = slices.DeleteFunc(all, func(r netlink.Route) bool {
+		ifi, err := net.InterfaceByIndex(leaves(&r))
+		return r.Type != unix.RTN_UNICAST || !everywhere(r.Dst) || err != nil || ifi.Flags&net.FlagUp == 0
+	})
+	if len(all) == 0 {
+		r, err := RouteTo(somewhere[v], netip.Addr{})
+		return r, err == nil && !r.Own
+	}
+	best := slices.MinFunc(all, func(a, b netlink.Route) int { return a.Priority - b.Priority })
+	return Route{Index: leaves(&best), From: sourceOf(&best, v)}, true
+}
+
+// everywhere reports whether a destination is all addresses.
+func everywhere(dst *net.IPNet) bool {
+	if dst == nil {
+		return true
+	}
+	ones, _ := dst.Mask.Size()
+	return ones == 0
+}
+
+// sourceOf returns the source address of packets by a default route. It is not valid if there is none.
+func sourceOf(r *netlink.Route, v Version) netip.Addr {
+	if from := addrOf(r.Src); from.IsValid() {
+		return from
+	}
+	to := somewhere[v]
+	if gateway := addrOf(r.Gw); gateway.IsValid() && v.Has(gateway) && !gateway.IsLinkLocalUnicast() {
+		to = gateway
+	}
+	by, err := routeBy(to, &netlink.RouteGetOptions{OifIndex: leaves(r)})
+	if err != nil {
+		return netip.Addr{}
+	}
+	return by.From
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	at, _ := netip.AddrFromSlice(ip) // not valid if there is none
+	return at.Unmap()
+}
+
+func ipOf(a netip.Addr) net.IP {
+	if !a.IsValid() {
+		return nil
+	}
+	return a.WithZone("").AsSlice()
+}
+
+// HoldsOnly reports whether packets to other hosts never leave by an interface, which yet may hold this host's
+// address: loopback, and dummies.
+func HoldsOnly(ifi *net.Interface) bool {
+	if ifi.Flags&net.FlagLoopback != 0 {
+		return true
+	}
+	l, err := netlink.LinkByIndex(ifi.Index)
+	return err == nil && l.Type() == "dummy"
+}
