@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,7 @@ type attempt struct {
 	epoch   uint32
 	session *session.Session // nil at a rank in no column, as conn is
 	conn    *reducescatter.SwitchConn
+	waited  bool       // it had a session, and others had none
 	all     bool       // all ranks had sessions: others may use the switch already
 	lost    chan error // why the data path is, once
 	err     error
@@ -69,6 +71,8 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		return err
 	}
 	terms, number, err := a.session.Ready(ctx)
+	var refused *session.Error
+	a.waited = err != nil && !errors.Is(err, session.ErrDraining) && !(errors.As(err, &refused) && refused.Mismatch)
 	if a.all = err == nil; a.all {
 		err = d.probe(ctx, a.session, terms, number)
 	}

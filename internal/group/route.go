@@ -108,7 +108,7 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	d.cancel()
 	d.cancel, d.last = nil, a
 	if a.err != nil {
-		return route.JoinFailed{Reason: d.agreed.column.inGroup(a.err.Error()), All: a.all}
+		return route.JoinFailed{Reason: d.agreed.column.inGroup(a.err.Error()), All: a.all, Waited: a.waited}
 	}
 	if a.session != nil {
 		d.watched = a

@@ -24,10 +24,12 @@ type (
 	// Joined answers Join: all ranks have sessions with the switch, and it answers this one's
 	// datagrams. Operations is how many have gone through switches so far.
 	Joined struct{ Operations uint64 }
-	// JoinFailed answers Join. All: all ranks had sessions, so others may use the switch already.
+	// JoinFailed answers Join. All: all ranks had sessions, so others may use the switch already. Waited: this rank had a
+	// session, and others had none yet, so that the cause is another rank's.
 	JoinFailed struct {
 		Reason string
 		All    bool
+		Waited bool
 	}
 	// Noticed says that a rank, maybe this one, has given notice that an epoch ends. Their numbers
 	// count up; of several ranks that end the same one, each rank hears one at least.

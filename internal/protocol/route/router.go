@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,6 +59,8 @@ type Router struct {
 	lost    Lost     // the latest
 	reason  string   // why the epoch ends
 	records [][]byte // of all ranks, about it
+
+	cancelled uint32 // the last epoch of which the first attempt was given up, since another rank's has failed
 }
 
 // New returns a router that waits for Started.
@@ -143,13 +146,22 @@ func (r *Router) address() string {
 	return r.cfg.Switches[int(r.epoch-1)%len(r.cfg.Switches)]
 }
 
+// What a rank's record says first of its attempt.
+const (
+	hasJoined = iota // and no more: a record of the mesh is never empty
+	hasFailed
+	hasWaited // for another rank, which has failed
+)
+
 // compare looks at how the attempts of all ranks have gone. The first rank that has failed gives the reason
-// to all.
+// to all; one that has waited only if there is none.
 func (r *Router) compare(records [][]byte) {
-	for _, record := range records {
-		if len(record) == 1 {
+	for _, how := range []byte{hasFailed, hasWaited} {
+		i := slices.IndexFunc(records, func(record []byte) bool { return record[0] == how })
+		if i < 0 {
 			continue
 		}
+		record := records[i]
 		r.order(Close{})
 		r.failures = append(r.failures, strings.ReplaceAll(string(record[1:]), "\n", "; "))
 		if len(r.failures) < len(r.cfg.Switches) {
@@ -206,7 +218,7 @@ func (r *Router) joined(operations uint64) {
 	case joining:
 		r.state = comparing
 		r.served = operations
-		r.order(Agree{[]byte{0}}) // a record of the mesh is never empty
+		r.order(Agree{[]byte{hasJoined}})
 	case rejoining:
 		r.state = switched
 		r.served = operations
@@ -228,7 +240,14 @@ func (r *Router) joinFailed(e JoinFailed) {
 		r.state = comparing
 		// The session, if there is one, stays until all have given their reasons: its end would be
 		// the reason of others.
-		r.order(Agree{fmt.Appendf([]byte{0}, "rank %d: %s", r.cfg.Rank, e.Reason)})
+		how := byte(hasWaited)
+		if !e.Waited && r.cancelled < r.epoch {
+			how = hasFailed
+			if !e.All {
+				r.order(Notify{r.epoch, e.Reason}) // those that wait for this rank do so for nothing
+			}
+		}
+		r.order(Agree{fmt.Appendf([]byte{how}, "rank %d: %s", r.cfg.Rank, e.Reason)})
 	case rejoining:
 		r.order(Close{})
 		r.order(TellFailure{r.epoch, e.Reason})
@@ -253,6 +272,11 @@ func (r *Router) endEpoch() {
 		return
 	}
 	switch r.state {
+	case joining:
+		if r.cancelled < r.epoch {
+			r.cancelled = r.epoch
+			r.order(Cancel{})
+		}
 	case switched, losing:
 		r.reason = fmt.Sprintf("rank %d lost the switch at %s: %s", r.notice.Rank, r.address(), r.notice.Text)
 		r.order(TellLost{r.reason})

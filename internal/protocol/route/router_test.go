@@ -130,3 +130,19 @@ func (w *world) watch() {
 	}
 	look()
 }
+
+// TestTheCauseIsTheReason: of ranks that could not join the first time, those that waited for another give no reason to all.
+func TestTheCauseIsTheReason(t *testing.T) {
+	waiting := New(Config{Rank: 0, Switches: []string{"s"}})
+	failing := New(Config{Rank: 1, Switches: []string{"s"}})
+	for _, r := range []*Router{waiting, failing} {
+		r.Handle(Started{})
+		r.Handle(Agreed{[][]byte{{1}, {1}}})
+	}
+	require.Equal(t, []Order{Notify{1, "refused"}, Agree{[]byte("\x01rank 1: refused")}}, failing.Handle(JoinFailed{Reason: "refused"}))
+	require.Equal(t, []Order{Cancel{}}, waiting.Handle(Noticed{Epoch: 1, Rank: 1, Text: "refused"}))
+	require.Empty(t, waiting.Handle(Noticed{Epoch: 1, Rank: 2, Text: "also"}), "it is cancelled once")
+	require.Equal(t, []Order{Agree{[]byte("\x02rank 0: cancelled")}}, waiting.Handle(JoinFailed{Reason: "cancelled", Waited: true}))
+	orders := waiting.Handle(Agreed{[][]byte{[]byte("\x02rank 0: cancelled"), []byte("\x01rank 1: refused")}})
+	require.Contains(t, orders, SetReason{"rank 1: refused"})
+}
