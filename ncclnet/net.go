@@ -54,7 +54,7 @@ func netOptions(dev int) (p2p.Options, error) {
 		}
 	}
 	return p2p.Options{
-		Addr: d.Addr, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, TLS: s.NetTLS, Timeout: s.Timeout,
+		Addr: d.Addr, Interface: d.Name, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, TLS: s.NetTLS, Timeout: s.Timeout,
 		Log:      func(line string) { say(C.NCCL_LOG_INFO, line) },
 		Warn:     func(line string) { say(C.NCCL_LOG_WARN, line) },
 		Unsealed: unsealed,

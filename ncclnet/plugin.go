@@ -75,6 +75,11 @@ func goPluginInit() C.nccl_result {
 			return argument("%v", err)
 		}
 		warnUnknown(func(warning string) { say(C.NCCL_LOG_WARN, warning) })
+		if value, _ := environment("NCCL_SOCKET_IFNAME"); s.Interface == "" {
+			if s.Interface = socketInterface(value, upInterfaces()); s.Interface != "" {
+				say(C.NCCL_LOG_INFO, fmt.Sprintf("init: MCAST_IFACE is not set: NCCL_SOCKET_IFNAME=%s counts, which is %s", value, s.Interface))
+			}
+		}
 		version := netdev.Version(s.Version())
 		found, err := devices(s.Interfaces(), version)
 		plugin.Lock()
@@ -103,6 +108,9 @@ func goPluginInit() C.nccl_result {
 			plugin.devices = repeated(plugin.devices, plugin.collDevices, netdev.NearGPUs())
 		}
 		for i, d := range plugin.devices {
+			if d.gone == nil {
+				say(C.NCCL_LOG_INFO, fmt.Sprintf("init: device %d is %s at %v (MCAST_IFACE names others)", i, d.Name, d.Addr))
+			}
 			switch {
 			case d.gone != nil:
 				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, cannot be used now: %v", i, d.Name, d.gone))

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -64,11 +66,11 @@ func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 	go func() {
 		comm, err := a.run()
 		if err != nil {
-			err = fmt.Errorf("p2p: connect to %v: %w", a.place.addr, err)
+			err = fmt.Errorf("p2p: connect to %v%s: %w", a.place.addr, a.by(), err)
 		}
 		a.result = result{comm, err}
 		close(a.done)
-		owntime.AfterFunc(a.opts.Timeout, a.abandon)
+		owntime.AfterFunc(a.opts.patience(), a.abandon)
 	}()
 	return nil, nil
 }
@@ -84,7 +86,19 @@ func (a *attempt) abandon() {
 	if a.result.comm != nil {
 		Wrap(a.result.comm).Close()
 	}
-	a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.Timeout)
+	a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.patience())
+}
+
+// by says by which interface this end connects, and what is wrong with that if it can be seen.
+func (a *attempt) by() string {
+	if a.opts.Interface == "" {
+		return ""
+	}
+	text := fmt.Sprintf(" by %s (MCAST_IFACE names another interface)", a.opts.Interface)
+	if r, err := netdev.RouteTo(a.place.addr.Addr(), netip.Addr{}); err == nil && r.Own && a.place.host != hostDigest() {
+		text += ", an address that this host has as well as the peer's"
+	}
+	return text
 }
 
 // poll returns the result of an attempt, once.
@@ -107,7 +121,7 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 
 // run makes the connection.
 func (a *attempt) run() (unsafe.Pointer, error) {
-	ctx, cancel := owntime.WithTimeout(context.Background(), a.opts.Timeout, errSlow)
+	ctx, cancel := owntime.WithTimeout(context.Background(), a.opts.patience(), errSlow)
 	defer cancel()
 	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.stance}
 	if g.offer == 0 {
@@ -182,14 +196,7 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 
 // dial opens one lane and greets on it.
 func (a *attempt) dial(ctx context.Context, g greeting) (*identity.Greeting, error) {
-	d := net.Dialer{KeepAlive: -1}
-	if local := a.opts.Addr.Unmap(); local.IsValid() && local.Is4() == a.place.addr.Addr().Is4() {
-		d.LocalAddr = &net.TCPAddr{IP: local.AsSlice(), Zone: local.Zone()}
-	}
-	if a.opts.Buffer > 0 {
-		d.Control = bufferControl(a.opts.Buffer)
-	}
-	c, err := d.DialContext(ctx, "tcp", a.place.addr.String())
+	c, err := a.connect(ctx)
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
 	}
@@ -203,6 +210,46 @@ func (a *attempt) dial(ctx context.Context, g greeting) (*identity.Greeting, err
 		return nil, err
 	}
 	return greeted, nil
+}
+
+// connect opens a connection. Where sockets are bound to an interface, and the peer does not answer, it is tried as routes
+// lead.
+func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
+	bound := a.bound()
+	for {
+		d := net.Dialer{Timeout: a.opts.Timeout, KeepAliveConfig: a.opts.keepAlive()}
+		if a.opts.Buffer > 0 {
+			d.Control = bufferControl(a.opts.Buffer)
+		}
+		if bound.Device != "" {
+			d.Timeout = min(d.Timeout, boundTry)
+		}
+		bound.To(&d)
+		c, err := d.DialContext(ctx, "tcp", a.place.addr.String())
+		if err == nil || bound.Device == "" {
+			return c, err
+		}
+		a.opts.note("p2p: to %v: %s does not lead there: %v", a.place.addr, bound.Device, err)
+		bound.Device = ""
+	}
+}
+
+// boundTry is how long a connection is tried by an interface that routes do not lead by.
+const boundTry = 3 * time.Second
+
+// bound returns how sockets to the peer are bound.
+func (a *attempt) bound() (b netdev.Bound) {
+	if local := a.opts.Addr.Unmap(); local.IsValid() && local.Is4() == a.place.addr.Addr().Is4() {
+		b.From = local
+	}
+	ifi, err := net.InterfaceByName(a.opts.Interface)
+	if err != nil || !b.From.IsValid() || !a.place.held {
+		return b
+	}
+	if held := netdev.Bind(ifi, b.From, a.place.addr.Addr(), true); held.Device != "" {
+		return held
+	}
+	return b
 }
 
 // pass makes a ring and gives it to the listener, which must be on this host and

@@ -40,7 +40,7 @@ const (
 
 var (
 	errHandle = errors.New("p2p: the handle is garbled, or not one of this library")
-	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for longer than the timeout")
+	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for 20 times MCAST_TIMEOUT")
 )
 
 // place is what a handle says: where a listener is and what it wants to hear.
@@ -50,7 +50,11 @@ type place struct {
 	host    uint64 // same for processes that can share memory
 	lanes   int
 	fabrics fabrics
+	held    bool // it answers by its interface, wherever routes lead: see netdev.Crossed
 }
+
+// heldBit is held, beside the fabrics.
+const heldBit = 1 << 15
 
 func (p place) put(h []byte) {
 	clear(h[:HandleSize])
@@ -62,7 +66,11 @@ func (p place) put(h []byte) {
 	binary.LittleEndian.PutUint64(h[atKey:], p.key)
 	binary.LittleEndian.PutUint64(h[atHost:], p.host)
 	binary.LittleEndian.PutUint16(h[atLanes:], uint16(p.lanes))
-	binary.LittleEndian.PutUint16(h[atFabrics:], uint16(p.fabrics))
+	set := uint16(p.fabrics)
+	if p.held {
+		set |= heldBit
+	}
+	binary.LittleEndian.PutUint16(h[atFabrics:], set)
 	copy(h[atZone:atChecksum], p.addr.Addr().Zone())
 	binary.LittleEndian.PutUint32(h[atChecksum:], crc32.ChecksumIEEE(h[:atChecksum]))
 }
@@ -86,7 +94,8 @@ func parseHandle(h []byte) (place, error) {
 		key:     binary.LittleEndian.Uint64(h[atKey:]),
 		host:    binary.LittleEndian.Uint64(h[atHost:]),
 		lanes:   int(binary.LittleEndian.Uint16(h[atLanes:])),
-		fabrics: fabrics(binary.LittleEndian.Uint16(h[atFabrics:])),
+		fabrics: fabrics(binary.LittleEndian.Uint16(h[atFabrics:]) &^ heldBit),
+		held:    binary.LittleEndian.Uint16(h[atFabrics:])&heldBit != 0,
 	}, nil
 }
 

@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // Listener is where others connect to. Strangers, silent and slow peers keep
@@ -20,6 +22,7 @@ type Listener struct {
 	opts  Options
 	place place
 	tcp   net.Listener
+	held  net.Listener // of what comes by the interface, where routes lead by another one to its network; else nil
 	unix  net.Listener // nil without shm
 
 	quit     chan struct{} // closed at Close
@@ -33,7 +36,7 @@ type Listener struct {
 // connects again.
 const greetTime = 5 * time.Second
 
-var errSlow = errors.New("the timeout for a connection is over")
+var errSlow = errors.New("the other end's host answers, and its process has said nothing for 20 times MCAST_TIMEOUT")
 
 // result is a finished connection, or why it failed.
 type result struct {
@@ -50,23 +53,23 @@ func Listen(o Options) (*Listener, error) {
 		return nil, errors.New("p2p: a listener needs an address")
 	}
 	addr := o.Addr.Unmap()
-	lc := net.ListenConfig{KeepAlive: -1}
+	lc := net.ListenConfig{KeepAliveConfig: o.keepAlive()}
 	if o.Buffer > 0 {
 		lc.Control = bufferControl(o.Buffer) // those of the sockets it accepts follow
 	}
-	t, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(addr, 0).String())
+	t, held, err := openPorts(&o, lc, addr)
 	if err != nil {
 		return nil, fmt.Errorf("p2p: %w", err)
 	}
-	l := &Listener{opts: o, tcp: t, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{}}
+	l := &Listener{opts: o, tcp: t, held: held, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{}}
 	l.place = place{
 		addr: netip.AddrPortFrom(addr, t.Addr().(*net.TCPAddr).AddrPort().Port()),
-		key:  random64(), host: hostDigest(), lanes: o.Lanes, fabrics: o.fabrics(),
+		key:  random64(), host: hostDigest(), lanes: o.Lanes, fabrics: o.fabrics(), held: held != nil,
 	}
 	if l.place.fabrics&shm != 0 {
 		l.unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: l.place.door()})
 		if err != nil && o.Fabric == "shm" {
-			_ = t.Close()
+			_ = l.closePorts()
 			return nil, fmt.Errorf("p2p: %w", err)
 		}
 		if err != nil {
@@ -76,6 +79,9 @@ func Listen(o Options) (*Listener, error) {
 	}
 	plain := min(greetTime, o.Timeout)
 	go acceptor.Serve(t, acceptor.PatienceFor(plain, o.Identity != nil), l.greetLane)
+	if held != nil {
+		go acceptor.Serve(held, acceptor.PatienceFor(plain, o.Identity != nil), l.greetLane)
+	}
 	if l.unix != nil {
 		go acceptor.Serve(l.unix, acceptor.PatienceFor(plain, false), l.greetRing)
 	}
@@ -121,7 +127,46 @@ func (l *Listener) Close() error {
 	if l.unix != nil {
 		_ = l.unix.Close()
 	}
+	return l.closePorts()
+}
+
+func (l *Listener) closePorts() error {
+	if l.held != nil {
+		return errors.Join(l.held.Close(), l.tcp.Close())
+	}
 	return l.tcp.Close()
+}
+
+// openPorts opens a port on an address; where two interfaces are in its network, one more at the same port, which answers by its
+// interface.
+func openPorts(o *Options, lc net.ListenConfig, addr netip.Addr) (all, held net.Listener, err error) {
+	ctx := context.Background()
+	ifi, err := net.InterfaceByName(o.Interface)
+	if err != nil || !netdev.Crossed(ifi) {
+		all, err = lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
+		return all, nil, err
+	}
+	shared := func(device, at string) (net.Listener, error) {
+		of, buffer := lc, lc.Control
+		of.Control = func(network, address string, c syscall.RawConn) error {
+			if buffer != nil {
+				if err := buffer(network, address, c); err != nil {
+					return err
+				}
+			}
+			return netdev.Shares(device)(network, address, c)
+		}
+		return of.Listen(ctx, "tcp", at)
+	}
+	// Ranks of this host come by lo, so to all addresses: the kernel looks at the one of a single address first.
+	if all, err = shared("", ":0"); err != nil {
+		return nil, nil, err
+	}
+	port := all.Addr().(*net.TCPAddr).AddrPort().Port()
+	if held, err = shared(o.Interface, netip.AddrPortFrom(addr, port).String()); err != nil {
+		return nil, nil, errors.Join(err, all.Close())
+	}
+	return all, held, nil
 }
 
 func (l *Listener) closed() bool {
@@ -146,7 +191,7 @@ func (l *Listener) adopt(c net.Conn, proven func() bool) (ctx context.Context, d
 		return nil, nil, false
 	}
 	l.sockets[c] = true
-	ctx, cancel := owntime.WithTimeout(context.Background(), l.opts.Timeout, errSlow)
+	ctx, cancel := owntime.WithTimeout(context.Background(), l.opts.patience(), errSlow)
 	expire(ctx, c)
 	return ctx, func() {
 		cancel()
