@@ -151,7 +151,8 @@ func (d *doctorCommand) job() (*launchedHosts, error) {
 // byMeet is said of hosts that no launcher has started.
 const byMeet = "--meet"
 
-// ours reports whether an address is one of this host's.
+// ours reports whether an address is one of this host's, as each of loopback is: Debian and Ubuntu write 127.0.1.1 beside the
+// own name into /etc/hosts.
 func ours(meet string) (bool, error) {
 	host, _, err := net.SplitHostPort(meet)
 	if err != nil {
@@ -169,7 +170,7 @@ func ours(meet string) (bool, error) {
 		p, err := netip.ParsePrefix(a.String())
 		return err == nil && slices.ContainsFunc(found, func(text string) bool {
 			at, err := netip.ParseAddr(text)
-			return err == nil && at.Unmap().WithZone("") == p.Addr() // a zone is each host's own
+			return err == nil && (at.IsLoopback() || at.Unmap().WithZone("") == p.Addr()) // a zone is each host's own
 		})
 	}), nil
 }

@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"io/fs"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // groupFolders returns the folders of the control groups of this process that a controller works
@@ -135,4 +137,48 @@ func fields(root fs.FS, name string) map[string]int {
 		}
 	}
 	return found
+}
+
+// threads finds which limit of processes and threads leaves the fewest: pids.max of a control group, or, for whoever is not
+// root, RLIMIT_NPROC.
+func (l *Limits) threads(root fs.FS, groups []procfs.Cgroup) {
+	take := func(most, running int, by string) {
+		if most > 0 && (l.Threads == 0 || most-running < l.Threads-l.Running) {
+			l.Threads, l.Running, l.ThreadsBy = most, running, by
+		}
+	}
+	folders, _ := groupFolders(root, groups, "pids")
+	for _, folder := range folders {
+		most, err := strconv.Atoi(text(root, path.Join(folder, "pids.max"))) // "max": any number
+		running, _ := strconv.Atoi(text(root, path.Join(folder, "pids.current")))
+		if err == nil {
+			take(most, running, "pids.max")
+		}
+	}
+	if most := limit(unix.RLIMIT_NPROC, false); os.Geteuid() != 0 && most > 0 {
+		take(most, threadsOf(root, os.Getuid()), "ulimit -u")
+	}
+}
+
+// threadsOf counts the threads of a user.
+func threadsOf(root fs.FS, user int) (n int) {
+	all, _ := fs.Glob(root, "proc/[0-9]*/status") // none is none
+	for _, at := range all {
+		own, threads := false, 0
+		for line := range strings.Lines(text(root, at)) {
+			name, value, _ := strings.Cut(line, ":")
+			fields := strings.Fields(value)
+			switch {
+			case len(fields) == 0:
+			case name == "Uid":
+				own = fields[0] == strconv.Itoa(user)
+			case name == "Threads":
+				threads, _ = strconv.Atoi(fields[0])
+			}
+		}
+		if own {
+			n += threads
+		}
+	}
+	return n
 }

@@ -202,6 +202,11 @@ type Memory struct {
 type Limits struct {
 	Files  int `json:"open_files"`    // hard; -1: none
 	Locked int `json:"locked_memory"` // soft, bytes; -1: none
+	// Threads is how many processes and threads there may be; 0: not known, or any number. Running is how many there are, and
+	// ThreadsBy says what limits them.
+	Threads   int    `json:"threads"`
+	Running   int    `json:"threads_running"`
+	ThreadsBy string `json:"threads_by"`
 }
 
 // Devices are what there is besides network interfaces.

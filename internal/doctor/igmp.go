@@ -24,7 +24,7 @@ func (g *gatherer) igmp(ctx context.Context) {
 		g.sysctl("net/ipv4/conf/"+name+"/force_igmp_version", 0))
 	i.Version = igmpVersion(text(g.root, "proc/thread-self/net/igmp"), name)
 	l := g.chosen()
-	if at, err := netip.ParseAddr(g.Chosen.Address); l == nil || l.Loopback || g.Listen <= 0 || err == nil && at.Is6() {
+	if at, err := netip.ParseAddr(g.Chosen.Address); l == nil || l.Loopback || g.Listen <= 0 || g.Chosen.Error != "" || err == nil && at.Is6() {
 		return // with an address of IPv6 it speaks MLD instead
 	}
 	const remedy = "sudo mcast doctor, or give it CAP_NET_RAW"

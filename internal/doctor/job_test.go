@@ -206,10 +206,10 @@ func TestWhatHostsHaveAlike(t *testing.T) {
 	for i := range 3 {
 		hosts[i].Net.RmemMax, hosts[i].Net.WindowFor = 65536, 6
 	}
-	hosts[3].IGMP.MaxMemberships = 0
+	hosts[3].Limits.Threads, hosts[3].Limits.Running = 64, 64
 	found := DiagnoseJob(hosts, m)
 	require.Len(t, found, 2)
-	assert.Equal(t, "no-memberships", found[0].Name)
+	assert.Equal(t, "few-threads", found[0].Name)
 	assert.Equal(t, []string{"host3"}, found[0].Hosts)
 	assert.Equal(t, "receive-buffer", found[1].Name)
 	assert.Equal(t, []string{"host0", "host1", "host2"}, found[1].Hosts)

@@ -82,25 +82,30 @@ func (k *Kernel) blocked(name string) bool {
 	return k.Filtered && slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == name })
 }
 
+// refusesUnix reports whether sockets between processes of this host are refused, by whatever: no kernel lacks them.
+func (k *Kernel) refusesUnix() bool {
+	return slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == unixSockets })
+}
+
 // callsBlocked finds calls that a sandbox refuses.
 func callsBlocked(f *Facts) []Finding {
 	var names []string
-	severity := Note
+	severity, slow := Note, "datagrams cross the kernel one by one, which takes several times the CPU time"
 	for _, b := range f.Kernel.Blocked {
 		names = append(names, b.Name+" ("+b.Error+")")
 		switch b.Name {
-		case "memfd_create":
-			severity = Fault
+		case "memfd_create", unixSockets:
+			severity = max(severity, Warning)
+			slow = "ranks of one host share no memory, and talk over loopback"
 		case "sendmmsg", "recvmmsg":
 			severity = max(severity, Warning)
 		}
 	}
 	why := map[Severity]string{
-		Fault:   "ranks of one host have no memory to share",
-		Warning: "datagrams cross the kernel one by one, which takes several times the CPU time",
+		Warning: slow,
 		Note:    "the library does without, at some cost",
 	}[severity]
-	return one(f.Kernel.Filtered && len(names) > 0, severity, "seccomp",
+	return one((f.Kernel.Filtered || f.Kernel.refusesUnix()) && len(names) > 0, severity, "seccomp",
 		"a filter of system calls refuses "+strings.Join(names, ", "), why,
 		"let these calls pass: docker run --security-opt seccomp=PROFILE.json; in Kubernetes"+
 			" securityContext.seccompProfile; an old libseccomp or runtime refuses calls that it does not know")
@@ -204,6 +209,17 @@ var hostRules = []rule{
 			"this process may lock "+byteCount(f.Limits.Locked),
 			"NCCL's transport over RDMA locks its buffers, and fails without",
 			"ulimit -l unlimited; docker run --ulimit memlock=-1; LimitMEMLOCK=infinity of systemd",
+		)
+	}},
+	{"few-threads", func(f *Facts) []Finding {
+		const spare = 32 // of a group and of Go, and some
+		return one(
+			f.Limits.Threads > 0 && f.Limits.Threads-f.Limits.Running < spare,
+			Fault,
+			f.Limits.ThreadsBy,
+			fmt.Sprintf("%d processes and threads are allowed, and %d are there", f.Limits.Threads, f.Limits.Running),
+			"where no thread can be had, Go ends the whole program: pthread_create failed, SIGABRT",
+			"more of them: docker run --pids-limit=-1; podPidsLimit of the kubelet; TasksMax=infinity of systemd; ulimit -u",
 		)
 	}},
 	{"open-files", func(f *Facts) []Finding {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -11,8 +12,12 @@ import (
 // interfaceRules are about whether the interface is the right one, and whether it works.
 var interfaceRules = []rule{
 	{"interface-missing", func(f *Facts) []Finding {
-		return one(f.Chosen.Error != "" && f.chosen() == nil, Fault, "MCAST_IFACE", f.Chosen.Error,
+		return one(f.Chosen.Error != "" && f.chosen() == nil && !f.lacksFamily(), Fault, "MCAST_IFACE", f.Chosen.Error,
 			"without an interface there is no network", "export MCAST_IFACE="+orWord(f.usable(), "NAME"))
+	}},
+	{"no-family", func(f *Facts) []Finding {
+		return one(f.lacksFamily(), Fault, cmp.Or(f.Chosen.Name, f.Host), f.Chosen.Error, "a rank cannot open its sockets",
+			"unset MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY; or give the interface an address of that version (ip addr add)")
 	}},
 	onLink("interface-down", func(_ *Facts, l *Link) []Finding {
 		return one(!l.Up, Fault, l.Name, "the interface is down", "nothing is sent or received",
@@ -23,8 +28,9 @@ var interfaceRules = []rule{
 			"nothing is sent or received", "look at cable and switch port: ethtool "+l.Name)
 	}),
 	onLink("multicast-off", func(_ *Facts, l *Link) []Finding {
-		return one(!l.Multicast && !l.Loopback, Fault, l.Name,
-			"the interface does not do multicast: its flag is off", "a rank refuses to join over it",
+		return one(!l.Multicast && !l.Loopback, Warning, l.Name,
+			"the interface does not do multicast: its flag is off",
+			"ranks take a network that all hosts are in and that does, if there is one; else they relay over TCP, as fast as a ring",
 			"sudo ip link set "+l.Name+" multicast on")
 	}),
 	{"no-address", noAddress},
@@ -50,6 +56,15 @@ var interfaceRules = []rule{
 			"docker run --network=host; in Kubernetes hostNetwork: true, or macvlan and MCAST_IFACE",
 		)
 	}),
+}
+
+// lacksFamily reports whether the settings ask for a version of IP of which there is no address, though there are others.
+func (f *Facts) lacksFamily() bool {
+	l := f.chosen()
+	if l == nil {
+		return strings.HasPrefix(f.Chosen.Error, "no interface has an IPv")
+	}
+	return strings.Contains(f.Chosen.Error, " has no IPv6 address")
 }
 
 // usable returns the names of the interfaces that ranks could use, but for loopback.
@@ -180,11 +195,20 @@ func sameNetwork(f *Facts, chosen *Link) (found []Finding) {
 			Warning,
 			l.Name,
 			fmt.Sprintf("%s and %s are in one network", chosen.Name, l.Name),
-			"what is sent goes by one of them, and either answers for both: links are loaded unevenly",
+			crowded(f, chosen),
 			"bond them, or sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
 		)...)
 	}
 	return found
+}
+
+// crowded says what two interfaces in one network do.
+func crowded(f *Facts, chosen *Link) string {
+	why := "what is sent goes by one of them unless MCAST_IFACE names the other, and either answers for both: links are loaded unevenly"
+	if f.Net.RPFilter == 1 {
+		why += fmt.Sprintf("; and reverse paths are checked: what comes by %s is dropped if routes lead by the other one", chosen.Name)
+	}
+	return why
 }
 
 // faster finds an interface that is at least twice as fast as the one of the default route.

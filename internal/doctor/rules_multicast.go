@@ -11,8 +11,8 @@ import (
 // multicastRules are about how switches and routers learn who listens.
 var multicastRules = []rule{
 	{"no-memberships", func(f *Facts) []Finding {
-		return one(f.IGMP.MaxMemberships == 0, Fault, "net.ipv4.igmp_max_memberships",
-			"a socket may join no group", "no rank can join",
+		return one(f.IGMP.MaxMemberships == 0, Warning, "net.ipv4.igmp_max_memberships",
+			"a socket may join no group", "nothing is multicast: ranks relay over TCP, as fast as a ring",
 			"sudo sysctl -w net.ipv4.igmp_max_memberships=20")
 	}},
 	{"igmp-forced", igmpForced},

@@ -85,7 +85,7 @@ var networkSymptoms = []symptom{
 	{
 		"no-memberships",
 		func(f *Facts) { f.IGMP.MaxMemberships = 0 },
-		Fault,
+		Warning,
 		"net.ipv4.igmp_max_memberships",
 		"no group",
 		"igmp_max_memberships=20",
@@ -224,7 +224,7 @@ var hostSymptoms = []symptom{
 	{"seccomp", func(f *Facts) {
 		f.Kernel.Filtered, f.Kernel.Memfd = true, false
 		f.Kernel.Blocked = []Blocked{{"memfd_create", "operation not permitted"}}
-	}, Fault, "seccomp", "memfd_create", "seccompProfile"},
+	}, Warning, "seccomp", "memfd_create", "seccompProfile"},
 	{"far-from-card", func(f *Facts) {
 		eth0(f).Near, f.CPU.Set = "0-1,8-9", []int{2, 3}
 	}, Warning, "eth0", "near CPUs 0-1,8-9", "numactl --physcpubind=0-1,8-9"},
@@ -347,6 +347,14 @@ var hostSymptoms = []symptom{
 		"ulimit -l",
 		"64 KiB",
 		"memlock=-1",
+	},
+	{
+		"few-threads",
+		func(f *Facts) { f.Limits.Threads, f.Limits.Running, f.Limits.ThreadsBy = 64, 40, "pids.max" },
+		Fault,
+		"pids.max",
+		"64 processes and threads are allowed, and 40 are there",
+		"--pids-limit",
 	},
 	{
 		"open-files",

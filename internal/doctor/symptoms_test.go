@@ -81,8 +81,14 @@ var interfaceSymptoms = []symptom{
 		"no carrier",
 		"ethtool eth0",
 	},
-	{"multicast-off", func(f *Facts) { eth0(f).Multicast = false }, Fault, "eth0", "its flag is off",
+	{"multicast-off", func(f *Facts) { eth0(f).Multicast = false }, Warning, "eth0", "its flag is off",
 		"sudo ip link set eth0 multicast on"},
+	{"no-family", func(f *Facts) {
+		f.Chosen = Choice{Why: ByRoute, Error: "no interface has an IPv6 address, which MCAST_FAMILY asks for"}
+	}, Fault, "host0", "no interface has an IPv6 address", "unset MCAST_FAMILY"},
+	{"no-family", func(f *Facts) {
+		f.Chosen = Choice{Name: "eth0", Why: ByName, Error: `MCAST_IFACE="eth0" has no IPv6 address`}
+	}, Fault, "eth0", "has no IPv6 address", "unset MCAST_FAMILY"},
 	{"no-address", func(f *Facts) {
 		eth0(f).IPv4, eth0(f).IPv6 = nil, []string{"fe80::1/64", "fd00::1/64"}
 		f.Chosen = Choice{Name: "eth0", Why: ByName, Error: "MCAST_IFACE has no IPv4 address"}

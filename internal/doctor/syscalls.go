@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"crypto/rand"
 	"errors"
+	"net"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,9 +37,29 @@ func (g *gatherer) syscalls() {
 			g.Kernel.Blocked = append(g.Kernel.Blocked, Blocked{call.name, err.Error()})
 		}
 	}
+	if err := tryUnix(); err != nil {
+		g.Kernel.Blocked = append(g.Kernel.Blocked, Blocked{unixSockets, err.Error()})
+	}
 	for line := range strings.Lines(text(g.root, "proc/thread-self/status")) {
 		if value, is := strings.CutPrefix(line, "Seccomp:"); is {
 			g.Kernel.Filtered = strings.TrimSpace(value) == "2" // SECCOMP_MODE_FILTER
 		}
 	}
+}
+
+// unixSockets are by which ranks of a host share memory.
+const unixSockets = "AF_UNIX sockets"
+
+// tryUnix connects to this process, as ranks of a host do to each other.
+func tryUnix() error {
+	ln, err := net.Listen("unix", "@torch-mcast-doctor-"+rand.Text())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ln.Close() }()
+	c, err := net.Dial("unix", ln.Addr().String())
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }

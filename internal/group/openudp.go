@@ -83,6 +83,9 @@ func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Opt
 // openProbed opens the fabric over paths of which it is known what they carry.
 func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *udp.Options, paths *probed) (*transports, error) {
 	paths.snooping = snooping(o)
+	if _, real := l.network.(binder); real && len(paths.deaf) > 0 {
+		paths.seen = whyDeaf(o, paths.deaf)
+	}
 	found, err := a.adapt(o, paths)
 	if err != nil {
 		return nil, err

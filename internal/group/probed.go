@@ -15,6 +15,7 @@ type probed struct {
 	deaf     [][2]int // from, to: no multicast passes, or only the smallest packets
 	mute     []string // why ranks could not multicast at all
 	ranks    []host   // where they are
+	seen     string   // why multicast does not pass, where this rank has checked it; empty: it does not know
 	snooping string   // what switches need that pass multicast to those alone who ask
 
 	// What this rank alone knows, by rank: the largest packets heard, and the share of small ones by
@@ -79,6 +80,9 @@ func (c *probed) unheard() string { return unheardText(c.deaf, c.ranks) }
 func (c *probed) remedy() string {
 	if len(c.mute) > 0 {
 		return strings.Join(c.mute, "; ")
+	}
+	if c.seen != "" {
+		return c.seen
 	}
 	return c.snooping + ", firewalls must let UDP to the group pass, and most clouds and container networks have no multicast at all"
 }

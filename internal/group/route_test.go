@@ -248,7 +248,7 @@ func TestDatagramsDoNotPass(t *testing.T) {
 			})
 			stream(t, g, 8, 20, -1, nil)
 			for r := range g {
-				assert.Contains(t, g[r].Info().ReduceScatterReason, "does not answer (is UDP to port")
+				assert.Contains(t, g[r].Info().ReduceScatterReason, "does not answer: none of the datagrams from")
 			}
 			tried, more := between.sessions(), 0
 			for r := range g {

@@ -237,7 +237,7 @@ func TestPathIsProbed(t *testing.T) {
 				for r := range g {
 					i := g[r].Info()
 					assert.Equal(t, "direct", i.ReduceScatter)
-					want := "does not answer (is UDP to port"
+					want := "does not answer: none of the datagrams from"
 					if b.up >= 0 && b.down >= 0 {
 						want = says(b.says, w.member, "127.0.0.1", pathAddr.String()) // a member sees the path in the place of the node
 					}

@@ -140,7 +140,8 @@ func (p *prober) failure(cause error) error {
 	bytes := p.session.Head() + len(p.chunk)
 	switch {
 	case !s.small:
-		return fmt.Errorf("the switch's data path does not answer (is UDP to port %d blocked?): %w", socket.Peer().Port(), cause)
+		return fmt.Errorf("the switch's data path does not answer: none of the datagrams from %v to UDP port %d came back; "+
+			"look whether a firewall drops them, or translates addresses or ports of UDP on the way (NAT): %w", socket.Local(), socket.Peer().Port(), cause)
 	case !s.up:
 		return fmt.Errorf("%w: %s", cause, BrokenPath(bytes, me, node))
 	}

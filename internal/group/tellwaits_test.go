@@ -1,0 +1,25 @@
+package group
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTellWaits: what has not changed is said again each time that the wait has doubled, and what has changed at once.
+func TestTellWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		why := ""
+		stop := tellWaits(func(text string) { said = append(said, text) }, func() string { return why })
+		for _, now := range []string{"", "a", "a", "b", "b", "b", "b", "b"} {
+			why = now
+			time.Sleep(tellEvery) //nolint:forbidigo // virtual time
+			synctest.Wait()
+		}
+		stop()
+		require.Equal(t, []string{"waiting for 10s: a", "waiting for 20s: b", "waiting for 40s: b"}, said)
+	})
+}
