@@ -77,14 +77,20 @@ launchers: setup build ## the example under torchrun, mpirun, Slurm and Ray Trai
 rdma: build ## the tests that need RDMA devices, and CollNet over them, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
 	scripts/rdma-test
 
-check: toolchain $(LINT) $(RUFF) ## formatting, vet, linters, and whether it builds for arm64; without torch
+check: toolchain $(LINT) $(RUFF) figures-check ## formatting, vet, linters, whether it builds for arm64, and figures-check; without torch
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	go vet ./...
 	go vet -tags invariants ./internal/protocol/...
 	$(LINT) run --allow-parallel-runners ./...
 	@! git grep -nE "nolint:[a-z,]*(gosec|gocritic|nilerr|forcetypeassert)" -- "*.go" || { echo "names a linter that is not enabled (.golangci.yml)" >&2; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
-	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/*.py ../scripts/testrun ../scripts/run-tests ../scripts/wheel-abi ../scripts/release-notes
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/*.py ../scripts/testrun ../scripts/run-tests ../scripts/wheel-abi ../scripts/release-notes ../scripts/figures-mutants
+
+figures-check: toolchain ## the papers' figures: do the documents, the committed rows and the code say the same? Half a minute
+	go test -count=1 -run '^(TestCommitted|TestUnstamped)$$' ./internal/lab/sim/figures
+
+figures-mutants: toolchain ## plant changes that figures-check must find, one after another, in a copy of the tree; minutes
+	scripts/figures-mutants
 
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../examples/train.py
@@ -189,4 +195,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check check-py docs demo soak random torch-fsdp fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check figures-check figures-mutants check-py docs demo soak random torch-fsdp fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain

@@ -55,13 +55,9 @@ func (c *simFigures) print(claims []figures.Claim) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FIGURE\tWHAT\tTHE PAPER\tHERE\t")
+	fmt.Fprintln(t, "FIGURE\tWHAT\tTHE PAPER\tHERE\tTHE RULE\tVERDICT")
 	for _, claim := range claims {
-		agrees := ""
-		if !claim.Agrees {
-			agrees = "differs"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", claim.Figure, claim.What, claim.Paper, claim.Ours, agrees)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", claim.Figure, claim.What, claim.Paper, claim.Ours, claim.Rule, claim.Verdict)
 	}
 	return t.Flush()
 }

@@ -30,6 +30,11 @@ STEPS = {
     "check": Step(
         "formatting, vet, linters, arm64", "plain", ("make", "--no-print-directory", "check"), nice=10
     ),
+    "figures-mutants": Step(
+        "planted changes that the check of the papers' figures must find",
+        "plain",
+        ("scripts/figures-mutants",),
+    ),
     "check-py": Step(
         "types of the Python package", "plain", ("make", "--no-print-directory", "check-py"), nice=10
     ),
@@ -91,7 +96,7 @@ TIERS: dict[str, list[list[list[str]]]] = {
         [["links", "rdma"]],  # what judges networks, and what is emulated, have the processors for themselves
         [
             ["race", "race-short", "pure", "world", "gpu-kit"],
-            ["check", "check-py", "docs", "conformance", "python-more"],
+            ["check", "figures-mutants", "check-py", "docs", "conformance", "python-more"],
         ],
     ],
 }

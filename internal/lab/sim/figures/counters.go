@@ -35,7 +35,7 @@ func counters(s *sheet) error {
 			if exact, ok := (count{t, 2}).exact(of.collective, algorithm, bytes); ok {
 				off := float64(o.Switch)/float64(exact) - 1
 				s.claim(fmt.Sprintf("%s by %s: port counters to the exact count", of.collective, algorithm), "(2 % is our bound)",
-					fmt.Sprintf("%+.2f %%", 100*off), math.Abs(off) <= 0.02)
+					"%+.2f %%", 100*off).kept(within(-2, 2), 100*off)
 			}
 		}
 		c.Bars(of.algorithms, values)
@@ -48,9 +48,11 @@ func counters(s *sheet) error {
 		for _, v := range values[1:] {
 			least, most = min(least, v/values[0]), max(most, v/values[0])
 		}
-		s.claim(of.collective+": P2P traffic to multicast's", "1.5x to 2x", fmt.Sprintf("%.2fx to %.2fx", least, most), least >= 1.4 && most <= 2.1)
+		s.claim(of.collective+": P2P traffic to multicast's", "1.5x to 2x", "%.2fx to %.2fx", least, most).agrees(between(1.5, 2), least, most)
 		if of.collective == "allgather" {
-			s.claim("allgather: ring's traffic to multicast's", "2x", fmt.Sprintf("%.2fx", values[1]/values[0]), values[1]/values[0] > 1.9)
+			ring := values[1] / values[0]
+			s.claim("allgather: ring's traffic to multicast's", "2x", "%.2fx", ring).agrees(near(2), ring)
+			s.says("a ring's Allgather moves %.2fx the bytes of multicast's", ring)
 		}
 	}
 	return nil

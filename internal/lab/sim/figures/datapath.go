@@ -83,11 +83,15 @@ type datapathRow struct {
 
 // receive has a leaf receive a stream with some threads.
 func (d *datapath) receive(s *sheet, threads, bytes, chunk int) (datapathRow, error) {
+	return measured(s, func() (datapathRow, error) { return d.run(s.Seed, threads, bytes, chunk) })
+}
+
+func (d *datapath) run(seed uint64, threads, bytes, chunk int) (datapathRow, error) {
 	c := d.net(threads)
 	row := datapathRow{Datapath: d.name, Threads: threads, Bytes: bytes, Chunk: chunk, CostNS: int64(c.Cost)}
 	packets := max(1, chunk/packetBytes) // of a chunk, which completes once
 	c.MTU, c.Cost = min(chunk, packetBytes)+network.Header, c.Cost/time.Duration(packets)
-	net, err := network.New(c, s.Seed)
+	net, err := network.New(c, seed)
 	if err != nil {
 		return row, err
 	}
@@ -105,7 +109,6 @@ func (d *datapath) receive(s *sheet, threads, bytes, chunk int) (datapathRow, er
 	}
 	row.GiB = float64(bytes) / (1 << 30) / r.last.Seconds()
 	row.Rate = float64(bytes/chunk) / micros(r.last)
-	s.row(row)
 	return row, nil
 }
 
@@ -165,13 +168,14 @@ func threads(s *sheet) error {
 		c.Claim(fmt.Sprintf("table I: one %s thread, %g GiB/s", d.name, d.gib), chart.Point{X: 1, Y: d.gib}, chart.Point{X: 1.4, Y: d.gib})
 		one := pts[0].Y
 		s.claim("one "+d.name+" thread", fmt.Sprintf("%.1f GiB/s", d.gib),
-			fmt.Sprintf("%.1f GiB/s at %.1f GHz, %.1f with the paper's instructions", one, dpaGHz, beside[0].Y), math.Abs(one/d.gib-1) < 0.1)
+			"%.1f GiB/s at %.1f GHz, %.1f with the paper's instructions", one, dpaGHz, beside[0].Y).arithmetic()
 		first := full(pts)
-		said, fits := "4 threads", first > 2 && first <= 4
+		said, fits := "4 threads", within(3, 4)
 		if d.name == "UD" {
-			said, fits = "8 to 16 threads", first >= 8 && first <= 16
+			said, fits = "8 to 16 threads", within(8, 16)
 		}
-		s.claim(d.name+" fills 200 Gbit/s with", said, fmt.Sprintf("%.0f threads", first), fits)
+		s.claim(d.name+" fills 200 Gbit/s with", said, "%.0f threads", first).agrees(fits, first)
+		s.says("one %s thread has %.1f GiB/s, and %.0f fill the link", d.name, one, first)
 	}
 	if err := root(s, c, counts); err != nil {
 		return err
@@ -198,7 +202,9 @@ func root(s *sheet, c *chart.Chart, counts []float64) error {
 	}
 	c.Line("UD, a Broadcast of ours", pts)
 	last := pts[len(pts)-1].Y
-	s.claim("a Broadcast of ours with 16 UD threads", "the link's practical throughput", fmt.Sprintf("%.0f %% of it", 100*last/linkGiB(packetBytes)), last > 0.9*linkGiB(packetBytes))
+	of := 100 * last / linkGiB(packetBytes)
+	s.claim("a Broadcast of ours with 16 UD threads", "the link's practical throughput", "%.0f %% of it", of).agrees(atLeast(90), of)
+	s.says("gets %.0f %% of the link with them", of)
 	return nil
 }
 
@@ -231,7 +237,7 @@ func buffers(s *sheet) error {
 		c.Level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
 		c.Y.Min, c.Y.Max = 0, 45
 		s.chart(strings.ToLower(d.name), c)
-		s.claim(d.name+" with the 16 threads of one core", "the link's practical throughput", fmt.Sprintf("%.0f %% of it", 100*most/linkGiB(packetBytes)), most > 0.9*linkGiB(packetBytes))
+		s.claim(d.name+" with the 16 threads of one core", "the link's practical throughput", "%.0f %% of it", 100*most/linkGiB(packetBytes)).arithmetic()
 	}
 	return nil
 }
@@ -262,8 +268,7 @@ func chunks(s *sheet) error {
 	c.Level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
 	c.Y.Min, c.Y.Max = 0, 45
 	s.chart("", c)
-	s.claim("UC with larger chunks", "line rate with fewer threads", fmt.Sprintf("one thread from %s on, two from %s", chart.Size(first[1]), chart.Size(first[2])),
-		first[1] > packetBytes && first[2] <= first[1])
+	s.claim("UC with larger chunks", "line rate with fewer threads", "one thread from %s on, two from %s", chart.Size(first[1]), chart.Size(first[2])).arithmetic()
 	return nil
 }
 
@@ -289,7 +294,7 @@ func rate(s *sheet) error {
 		c.Claim(paper.name, beside...)
 		most := pts[len(pts)-1].Y
 		s.claim(d.name+" with 128 threads", fmt.Sprintf("1.6 Tbit/s, %.1f M/s", wanted),
-			fmt.Sprintf("%.0f M/s, %.0f with the paper's instructions", most, beside[len(beside)-1].Y), most >= wanted)
+			"%.0f M/s, %.0f with the paper's instructions", most, beside[len(beside)-1].Y).arithmetic()
 	}
 	c.Level("1.6 Tbit/s in chunks of 4 KiB", 1, 128, wanted)
 	c.Y.Min = 0

@@ -3,7 +3,6 @@
 package figures
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
+	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 )
 
 // Figure is one plot, or a few that belong together, with their numbers.
@@ -77,31 +77,16 @@ type Options struct {
 	Step func(what string)
 }
 
-// Claim is a number that a paper gives beside what came out here.
-type Claim struct {
-	Figure string `json:"figure"`
-	What   string `json:"claim"`
-	Paper  string `json:"paper"`
-	Ours   string `json:"ours"`
-	Agrees bool   `json:"agrees"`
-}
-
-// Markdown is the claim as a row of a table in docs/REPRODUCTION.md.
-func (c *Claim) Markdown() string {
-	differs := ""
-	if !c.Agrees {
-		differs = "differs"
-	}
-	return fmt.Sprintf("| %s | %s | %s | %s |", c.What, c.Paper, c.Ours, differs)
-}
-
 // sheet is what a figure writes on while it is drawn.
 type sheet struct {
 	Options
 	name   string
-	rows   []any
+	rows   []json.RawMessage
 	charts []named
 	claims []Claim
+	said   []saying
+	// earlier are the rows of an earlier run from which to draw; nil: run.
+	earlier []json.RawMessage
 }
 
 type named struct {
@@ -109,15 +94,15 @@ type named struct {
 	*chart.Chart
 }
 
-// row adds a line to the figure's NDJSON.
-func (s *sheet) row(v any) { s.rows = append(s.rows, v) }
-
 // chart adds a plot; the suffix tells several of a figure apart.
 func (s *sheet) chart(suffix string, c *chart.Chart) { s.charts = append(s.charts, named{suffix, c}) }
 
-// claim puts what the paper says beside what came out.
-func (s *sheet) claim(what, paper, ours string, agrees bool) {
-	s.claims = append(s.claims, Claim{s.name, what, paper, ours, agrees})
+// saying is a sentence, or a part of one, that a document must have word for word.
+type saying struct{ document, text string }
+
+// says is what docs/REPRODUCTION.md must say beside the tables, with this run's numbers.
+func (s *sheet) says(format string, args ...any) {
+	s.said = append(s.said, saying{"docs/REPRODUCTION.md", fmt.Sprintf(format, args...)})
 }
 
 func (s *sheet) step(format string, args ...any) {
@@ -126,54 +111,73 @@ func (s *sheet) step(format string, args ...any) {
 	}
 }
 
+// sketch draws a figure on a sheet, from earlier rows if there are any.
+func (f Figure) sketch(o Options, earlier []json.RawMessage) (*sheet, error) {
+	s := &sheet{Options: o, name: f.Name, earlier: earlier}
+	err := f.draw(s)
+	if err == nil && len(s.rows) < len(earlier) {
+		err = fmt.Errorf("has %d rows, and wants no more than %d", len(earlier), len(s.rows))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	return s, nil
+}
+
+// small is the hash of the figure's small version.
+func (f Figure) small(o Options) (string, error) {
+	o.Quick, o.Seed = true, 1
+	s, err := f.sketch(o, nil)
+	if err != nil {
+		return "", err
+	}
+	return hash(s.rows)
+}
+
 // Make draws a figure and writes its files into o.Dir: NAME.ndjson,
 // NAME[-suffix].svg and .png. It returns what the paper claims and what came out.
 func (f Figure) Make(o Options) ([]Claim, error) {
-	s := &sheet{Options: o, name: f.Name}
-	if err := f.draw(s); err != nil {
-		return nil, fmt.Errorf("figure %s: %w", f.Name, err)
+	s, err := f.sketch(o, nil)
+	if err != nil {
+		return nil, err
+	}
+	now := stamp.Now()
+	head := made{Figure: f.Name, Date: now.Date, Commit: now.Commit, Seed: o.Seed}
+	if head.Rows, err = hash(s.rows); err != nil {
+		return nil, err
+	}
+	if !o.Quick {
+		if head.Small, err = f.small(o); err != nil {
+			return nil, err
+		}
+	}
+	for i, r := range s.rows {
+		s.rows[i] = dated(r, now.Date, now.Commit)
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	for _, c := range s.claims {
-		s.row(c)
-	}
-	if err := writeRows(filepath.Join(o.Dir, f.Name+".ndjson"), s.rows); err != nil {
+	if err := (&file{head, s.rows, s.claims}).write(filepath.Join(o.Dir, f.Name+".ndjson")); err != nil {
 		return nil, err
 	}
+	return s.claims, s.save()
+}
+
+// file is the name of a plot's files.
+func (s *sheet) file(c named) string {
+	if c.suffix == "" {
+		return s.name
+	}
+	return s.name + "-" + c.suffix
+}
+
+// save writes the plots.
+func (s *sheet) save() error {
 	for _, c := range s.charts {
-		base := filepath.Join(o.Dir, f.Name)
-		if c.suffix != "" {
-			base += "-" + c.suffix
-		}
+		base := filepath.Join(s.Dir, s.file(c))
 		if err := errors.Join(c.SaveSVG(base+".svg"), c.SavePNG(base+".png")); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s.claims, nil
-}
-
-func writeRows(path string, rows []any) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	e := json.NewEncoder(w)
-	for _, r := range rows {
-		if err := e.Encode(r); err != nil {
-			return fmt.Errorf("%s: %w", path, joinClose(err, f))
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return joinClose(err, f)
-	}
-	return f.Close()
-}
-
-// joinClose closes f and returns the error that came first.
-func joinClose(err error, f *os.File) error {
-	_ = f.Close() // err says what went wrong
-	return err
+	return nil
 }

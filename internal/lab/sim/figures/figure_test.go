@@ -1,8 +1,6 @@
 package figures
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,34 +30,5 @@ func TestFigures(t *testing.T) {
 				require.NotEmpty(t, files)
 			}
 		})
-	}
-}
-
-// docs/REPRODUCTION.md shows the committed results: every plot, and every claim word for word.
-func TestDocument(t *testing.T) {
-	const results = "../../../../benchmarks/results/sim"
-	text, err := os.ReadFile("../../../../docs/REPRODUCTION.md")
-	require.NoError(t, err)
-	has := func(what string) { require.True(t, bytes.Contains(text, []byte(what)), "the document lacks %q", what) }
-	for _, f := range All {
-		rows, err := os.ReadFile(filepath.Join(results, f.Name+".ndjson"))
-		require.NoError(t, err)
-		claims := 0
-		for _, row := range bytes.Split(bytes.TrimSpace(rows), []byte("\n")) {
-			var c Claim
-			require.NoError(t, json.Unmarshal(row, &c))
-			if c.Figure == "" {
-				continue // a measurement
-			}
-			claims++
-			has(c.Markdown())
-		}
-		require.Positive(t, claims, f.Name)
-		plots, err := filepath.Glob(filepath.Join(results, f.Name+"*.png"))
-		require.NoError(t, err)
-		require.NotEmpty(t, plots, f.Name)
-		for _, plot := range plots {
-			has("(../benchmarks/results/sim/" + filepath.Base(plot) + ")")
-		}
 	}
 }

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
@@ -39,12 +40,14 @@ func schedule(s *sheet) error {
 			}
 			of(int(x), &one)
 			s.step("%s: %s, M=%d, G=%d", s.name, fabric, one.Chains, one.Subgroups)
-			o, err := one.Run(nil)
+			row, err := measured(s, func() (scheduleRow, error) {
+				o, err := one.Run(nil)
+				return scheduleRow{fabric, one.Net.Queue, o}, err
+			})
 			if err != nil {
 				return nil, err
 			}
-			s.row(scheduleRow{fabric, one.Net.Queue, o})
-			pts = append(pts, chart.Point{X: x, Y: o.Goodput})
+			pts = append(pts, chart.Point{X: x, Y: row.Goodput})
 		}
 		c.Line(fabric, pts)
 		return pts, nil
@@ -62,7 +65,7 @@ func schedule(s *sheet) error {
 				return err
 			}
 			if f.name == "two tiers" {
-				s.claim(fmt.Sprintf("M for %s a rank, two tiers", chart.Size(float64(size))), "not given", best(pts, "M"), true)
+				s.claim(fmt.Sprintf("M for %s a rank, two tiers", chart.Size(float64(size))), "not given", "%s", best(pts, "M"))
 			}
 		}
 		c.Level("link, 200 Gbit/s", 1, over[len(over)-1], 200)
@@ -88,6 +91,7 @@ func schedule(s *sheet) error {
 	over = over[:len(over)-2]
 	c.LogX(chart.Plain, over...)
 	tree := fabrics[1].tree
+	least, most := math.Inf(1), 0.0 // with a window, Gbit/s
 	tree.Hosts = few
 	for _, queue := range []int{0, 1 << 20, 128 << 10} {
 		for _, window := range []int{0, 64} {
@@ -101,15 +105,22 @@ func schedule(s *sheet) error {
 			if window > 0 {
 				name += fmt.Sprintf(", window of %d", window)
 			}
-			if _, err := measure(c, name, tree, over, func(m int, one *Case) {
+			pts, err := measure(c, name, tree, over, func(m int, one *Case) {
 				one.Bytes, one.Chains, one.Subgroups, one.Net.Queue, one.Window = large, m, 8, queue, window
-			}); err != nil {
+			})
+			if err != nil {
 				return err
+			}
+			if window > 0 {
+				for _, p := range pts[1:] {
+					least, most = min(least, p.Y), max(most, p.Y)
+				}
 			}
 		}
 	}
 	c.Y.Min, c.Y.Max = 0, 400
 	s.chart("queues", c)
+	s.says("waiting for credits: %.0f to %.0f Gbit/s with M from 2 to %.0f", least, most, over[len(over)-1])
 	return nil
 }
 

@@ -32,11 +32,7 @@ func (s *sheet) run(c Case) (Outcome, error) {
 	if c.Seed == 0 {
 		c.Seed = s.Seed
 	}
-	o, err := c.Run(nil)
-	if err == nil {
-		s.row(o)
-	}
-	return o, err
+	return measured(s, func() (Outcome, error) { return c.Run(nil) })
 }
 
 // pick returns the first for the full figure, the second for the quick one.
