@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -57,11 +58,11 @@ def target(collective: str, path: str, size: int) -> Target | None:
 
 
 def parse_size(text: str) -> int:
-    """Read a size such as 4096, 64K or 1M."""
-    digits, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1)
-    if not digits.isdigit():
+    """Read a size such as 4096, 64K, 64KiB or 1M, as mcast bench does."""
+    match = re.fullmatch(r"([0-9]+)(?:([KMG])(?:IB)?)?", text.upper())
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: want bytes, or with K, M or G")
-    if (size := int(digits) * unit) % 4:
+    if (size := int(match[1]) * UNITS.get(match[2], 1)) % 4:
         raise argparse.ArgumentTypeError(f"{text!r} is no multiple of 4, the size of a float")
     return size
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ type benchCommand struct {
 	Ranks      *int          `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
 	Fabric     string        `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
 	Switch     switchFlag    `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
-	Loss       *float64      `placeholder:"p" help:"Share of datagrams to lose on purpose. Default: MCAST_LOSS."`
+	Loss       *share        `placeholder:"p" help:"Share of datagrams to lose on purpose, such as 0.01 or 1%. Default: MCAST_LOSS."`
 	Algorithm  string        `enum:"mcast,ring" default:"mcast" placeholder:"mcast|ring" help:"ring: what to compare with, a ring of unicast over TCP. Default: ${default}."`
 	Dtype      string        `placeholder:"type" help:"Element type of a reduction. Default: f32."`
 	Op         string        `placeholder:"op" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: sum."`
@@ -57,7 +56,7 @@ func (f *switchFlag) Decode(ctx *kong.DecodeContext) error {
 	if ctx.Scan.Peek().Type == kong.FlagValueToken {
 		f.address = ctx.Scan.Pop().String()
 		if f.address == "" {
-			return errors.New("want --switch=host:port, or --switch alone")
+			return config.Mistakef("want --switch=host:port, or --switch alone")
 		}
 	}
 	return nil
@@ -152,41 +151,41 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 			b.ranks = *c.Ranks
 		}
 	case c.Ranks != nil && *c.Ranks != launched.size:
-		return nil, fmt.Errorf("--ranks=%d, but %s started %d; leave --ranks out or make them agree", *c.Ranks, launched.by, launched.size)
+		return nil, config.Mistakef("--ranks=%d, but %s started %d; leave --ranks out or make them agree", *c.Ranks, launched.by, launched.size)
 	default:
 		b.rank, b.ranks, b.rendezvousAt = launched.rank, launched.size, launched.address
 		if b.settings.Rendezvous != "" {
 			b.rendezvousAt = b.settings.Rendezvous
 		}
 		if b.rendezvousAt == "" && b.ranks > 1 {
-			return nil, fmt.Errorf("cannot tell from the variables of %s where rank 0 is: set MCAST_RENDEZVOUS=host:port, with rank 0's host and a free port there", launched.by)
+			return nil, config.Mistakef("cannot tell from the variables of %s where rank 0 is: set MCAST_RENDEZVOUS=host:port, with rank 0's host and a free port there", launched.by)
 		}
 	}
 	if c.Switch.wanted && !b.reduces() {
-		return nil, fmt.Errorf("--switch means nothing to %s: only reductions go through one", b.collective)
+		return nil, config.Mistakef("--switch means nothing to %s: only reductions go through one", b.collective)
 	}
 	if c.Switch.wanted && b.settings.Switch == "" {
 		if !b.startsRanks {
-			return nil, errors.New("--switch alone starts a node for ranks that 'mcast bench' starts; under a launcher say where one is: --switch=host:port")
+			return nil, config.Mistakef("--switch alone starts a node for ranks that 'mcast bench' starts; under a launcher say where one is: --switch=host:port")
 		}
 		b.startsNode = true
 	}
 	if b.ranks < 1 || b.startsRanks && b.ranks > maxBenchRank {
-		return nil, fmt.Errorf("--ranks=%d is not allowed: want 1 to %d", b.ranks, maxBenchRank)
+		return nil, config.Mistakef("--ranks=%d is not allowed: want 1 to %d", b.ranks, maxBenchRank)
 	}
 	if b.root < 0 || b.root >= b.ranks {
-		return nil, fmt.Errorf("--root=%d is not allowed: want 0 to %d", b.root, b.ranks-1)
+		return nil, config.Mistakef("--root=%d is not allowed: want 0 to %d", b.root, b.ranks-1)
 	}
 	if c.Iters != nil {
 		if b.iters = *c.Iters; b.iters < 1 {
-			return nil, fmt.Errorf("--iters=%d is not allowed: want at least 1", b.iters)
+			return nil, config.Mistakef("--iters=%d is not allowed: want at least 1", b.iters)
 		}
 	}
 	if b.exact && (!b.reduces() || b.op == reduce.Prod) {
-		return nil, errors.New("--exact means nothing to what is no reduction, and products are not exact: want reducescatter, allreduce or overlap, and another --op")
+		return nil, config.Mistakef("--exact means nothing to what is no reduction, and products are not exact: want reducescatter, allreduce or overlap, and another --op")
 	}
 	if b.inPlace && b.collective == "broadcast" {
-		return nil, fmt.Errorf("--in-place means nothing to a broadcast: it has one buffer")
+		return nil, config.Mistakef("--in-place means nothing to a broadcast: it has one buffer")
 	}
 	if b.sizes, err = sizes(c.Bytes, c.Step); err != nil {
 		return nil, err
@@ -196,13 +195,13 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	}
 	if c.Checkpoint != "" {
 		if b.checkpoint, err = config.ParseBytes(c.Checkpoint); err != nil || b.checkpoint < 1 {
-			return nil, fmt.Errorf("--checkpoint=%s is not allowed: want a size of 1 and more", c.Checkpoint)
+			return nil, config.Mistakef("--checkpoint=%s is not allowed: want a size of 1 and more", c.Checkpoint)
 		}
 	}
 	if b.reduces() {
 		for _, n := range b.sizes {
 			if n%b.dtype.Size() != 0 {
-				return nil, fmt.Errorf("--bytes: %d is no multiple of %d, the size of %v", n, b.dtype.Size(), b.dtype)
+				return nil, config.Mistakef("--bytes: %d is no multiple of %d, the size of %v", n, b.dtype.Size(), b.dtype)
 			}
 		}
 	}
@@ -218,7 +217,7 @@ func (c *benchCommand) load(b *bench, lookup func(string) (string, bool)) (err e
 		{"--fabric", "MCAST_FABRIC", c.Fabric}, {"--loss", "MCAST_LOSS", ""}, {"--switch", "MCAST_SWITCH", c.Switch.address},
 	}
 	if c.Loss != nil {
-		flags[1].value = strconv.FormatFloat(*c.Loss, 'g', -1, 64)
+		flags[1].value = strconv.FormatFloat(float64(*c.Loss), 'g', -1, 64)
 	}
 	replaced := map[string]bool{}
 	for _, f := range flags {
@@ -238,7 +237,7 @@ func (c *benchCommand) load(b *bench, lookup func(string) (string, bool)) (err e
 			continue
 		}
 		if err := b.settings.Set(f.variable, f.value); err != nil {
-			return fmt.Errorf("%s=%w", f.flag, err)
+			return config.Mistakef("%s=%w", f.flag, err)
 		}
 	}
 	return b.settings.Check()
@@ -247,13 +246,13 @@ func (c *benchCommand) load(b *bench, lookup func(string) (string, bool)) (err e
 // reduction reads --dtype and --op.
 func (c *benchCommand) reduction(b *bench) (err error) {
 	if !b.reduces() && c.Dtype+c.Op != "" {
-		return fmt.Errorf("--dtype and --op mean nothing to %s: it reduces nothing", b.collective)
+		return config.Mistakef("--dtype and --op mean nothing to %s: it reduces nothing", b.collective)
 	}
 	if b.dtype, err = reduce.ParseType(cmp.Or(c.Dtype, "f32")); err != nil {
-		return fmt.Errorf("--dtype: %w", err)
+		return config.Mistakef("--dtype: %w", err)
 	}
 	if b.op, err = reduce.ParseOp(cmp.Or(c.Op, "sum")); err != nil {
-		return fmt.Errorf("--op: %w", err)
+		return config.Mistakef("--op: %w", err)
 	}
 	return nil
 }
@@ -265,17 +264,17 @@ func (c *benchCommand) windows(t reduce.Type) (w windows, err error) {
 	}
 	w.inFlight = c.Inflight
 	if w.bytes, err = config.ParseBytes(c.Window); err != nil {
-		return w, fmt.Errorf("--window: %w", err)
+		return w, config.Mistakef("--window: %w", err)
 	}
 	switch {
 	case c.Collective != "allgather" && c.Collective != "reducescatter":
-		return w, fmt.Errorf("--window means nothing to %s: want allgather or reducescatter", c.Collective)
+		return w, config.Mistakef("--window means nothing to %s: want allgather or reducescatter", c.Collective)
 	case w.bytes < 1:
-		return w, fmt.Errorf("--window=%s is not allowed: want at least 1", c.Window)
+		return w, config.Mistakef("--window=%s is not allowed: want at least 1", c.Window)
 	case c.Collective == "reducescatter" && w.bytes%t.Size() != 0:
-		return w, fmt.Errorf("--window=%s is not allowed: want a multiple of %d, the size of %v", c.Window, t.Size(), t)
+		return w, config.Mistakef("--window=%s is not allowed: want a multiple of %d, the size of %v", c.Window, t.Size(), t)
 	case w.inFlight < 1:
-		return w, fmt.Errorf("--inflight=%d is not allowed: want at least 1", w.inFlight)
+		return w, config.Mistakef("--inflight=%d is not allowed: want at least 1", w.inFlight)
 	}
 	return w, nil
 }
@@ -287,23 +286,23 @@ const manyGroups = "groups"
 func (c *benchCommand) many(b *bench) error {
 	if b.collective != manyGroups {
 		if len(c.Groups) > 0 {
-			return fmt.Errorf("--groups means nothing to %s: want groups", b.collective)
+			return config.Mistakef("--groups means nothing to %s: want groups", b.collective)
 		}
 		return nil
 	}
 	if b.algorithm == ringAlgorithm || c.Switch.wanted || c.Window != "" || c.InPlace {
-		return errors.New("--algorithm=ring, --switch, --window and --in-place mean nothing to groups")
+		return config.Mistakef("--algorithm=ring, --switch, --window and --in-place mean nothing to groups")
 	}
 	if b.groups, b.idle = c.Groups, c.Idle; len(b.groups) == 0 {
 		b.groups = []int{1, 4, 16, 64}
 	}
 	for i, n := range b.groups {
 		if n < 1 || i > 0 && n <= b.groups[i-1] {
-			return fmt.Errorf("--groups=%d is not allowed there: want ascending numbers from 1 on", n)
+			return config.Mistakef("--groups=%d is not allowed there: want ascending numbers from 1 on", n)
 		}
 	}
 	if b.idle <= 0 {
-		return fmt.Errorf("--idle=%v is not allowed: want a time above 0", b.idle)
+		return config.Mistakef("--idle=%v is not allowed: want a time above 0", b.idle)
 	}
 	return nil
 }
@@ -315,7 +314,7 @@ func (b *bench) reduces() bool {
 // sizes reads a list of N or N:M, which is N, N*step, ... up to M.
 func sizes(text string, step int) ([]int, error) {
 	if step < 2 {
-		return nil, fmt.Errorf("--step=%d is not allowed: want at least 2", step)
+		return nil, config.Mistakef("--step=%d is not allowed: want at least 2", step)
 	}
 	var all []int
 	for _, part := range strings.Split(text, ",") {
@@ -325,14 +324,14 @@ func sizes(text string, step int) ([]int, error) {
 		}
 		lo, err := config.ParseBytes(first)
 		if err != nil {
-			return nil, fmt.Errorf("--bytes: %w", err)
+			return nil, config.Mistakef("--bytes: %w", err)
 		}
 		hi, err := config.ParseBytes(last)
 		if err != nil {
-			return nil, fmt.Errorf("--bytes: %w", err)
+			return nil, config.Mistakef("--bytes: %w", err)
 		}
 		if ranged && (lo < 1 || hi < lo) {
-			return nil, fmt.Errorf("--bytes=%s is not a range: want N:M with 0 < N <= M", part)
+			return nil, config.Mistakef("--bytes=%s is not a range: want N:M with 0 < N <= M", part)
 		}
 		all = append(all, lo)
 		for n := lo; n > 0 && n <= hi/step; { // n*step does not overflow

@@ -85,7 +85,7 @@ func TestBadArguments(t *testing.T) {
 		`--dtype and --op mean nothing to broadcast`:                                {"broadcast", "--dtype", "f32"},
 		`--bytes: 1024GiB a rank do not fit: all buffers (--ranks=4) take 20 times`: {"allgather", "--bytes", "1K:1024G", "--step", "1024"},
 		`--bytes: 8589934591GiB a rank do not fit`:                                  {"allreduce", "--bytes", "8589934591G", "--ranks=1"},
-		`--loss="1.5" is not allowed`:                                               {"allgather", "--loss", "1.5"},
+		`--loss: "1.5" is no share`:                                                 {"allgather", "--loss", "1.5"},
 		`--dtype: reduce: unknown type "int"`:                                       {"reducescatter", "--dtype", "int"},
 		`--op: reduce: unknown operation "xor"`:                                     {"reducescatter", "--op", "xor"},
 		`--ranks=-1 is not allowed: want 1 to 1024`:                                 {"allgather", "--ranks=-1"},

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/doctor/survey"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
@@ -56,6 +57,19 @@ const (
 	statusError   = 3 // it could not look
 )
 
+// unableError is why a command could not look, which is no finding.
+type unableError struct{ error }
+
+func (e unableError) Unwrap() error { return e.error }
+
+// ExitCode is that of a mistake, if it was one.
+func (e unableError) ExitCode() int {
+	if _, mistake := errors.AsType[config.Mistake](e.error); mistake {
+		return config.ExitMistake
+	}
+	return statusError
+}
+
 // Run looks, tries and tells.
 func (d *doctorCommand) Run() error {
 	ctx, stop := untilSignal()
@@ -69,8 +83,7 @@ func (d *doctorCommand) Run() error {
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mcast doctor:", err)
-		os.Exit(statusError)
+		return unableError{err}
 	}
 	if report == nil {
 		return nil // another host prints it
@@ -132,10 +145,10 @@ func (d *doctorCommand) job() (*launchedHosts, error) {
 	alone := job == nil || job.hosts < 2
 	switch {
 	case d.Meet == "" && alone && d.HostsCount > 1:
-		return nil, fmt.Errorf("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT", d.HostsCount)
+		return nil, config.Mistakef("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT", d.HostsCount)
 	case d.Meet != "" && (job == nil || alone && d.HostsCount+len(d.Names) > 0):
 		if d.HostsCount < 1 && len(d.Names) == 0 {
-			return nil, errors.New("--meet without --hosts-count or --names, and no launcher that says how many hosts there are: want --hosts-count=N")
+			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are: want --hosts-count=N")
 		}
 		job = &launchedHosts{by: byMeet, meet: d.Meet, hosts: len(d.Names)}
 		if job.first, err = ours(d.Meet); err != nil {
@@ -156,11 +169,11 @@ const byMeet = "--meet"
 func ours(meet string) (bool, error) {
 	host, _, err := net.SplitHostPort(meet)
 	if err != nil {
-		return false, fmt.Errorf("--meet=%q is not allowed: want HOST:PORT: %w", meet, err)
+		return false, config.Mistakef("--meet=%q is not allowed: want HOST:PORT: %w", meet, err)
 	}
 	found, err := net.LookupHost(host)
 	if err != nil {
-		return false, fmt.Errorf("--meet=%q: %w", meet, err)
+		return false, config.Mistakef("--meet=%q: %w", meet, err)
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -206,7 +219,7 @@ func (d *doctorCommand) ask(ctx context.Context) (doctorReport, error) {
 	r := doctor.Remote{Shell: strings.Fields(d.Shell), Program: d.Remote, Environ: os.Environ(), Wait: d.Wait,
 		Args: []string{"--listen=" + d.Listen.String(), fmt.Sprintf("--nccl=%t", d.NCCL)}}
 	if len(r.Shell) == 0 {
-		return nil, fmt.Errorf("--shell=%q is not allowed: want a command, such as ssh", d.Shell)
+		return nil, config.Mistakef("--shell=%q is not allowed: want a command, such as ssh", d.Shell)
 	}
 	if r.Program == "" {
 		var err error

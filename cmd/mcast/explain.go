@@ -7,15 +7,16 @@ import (
 	"os"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
 // explainCommand says why a job is slow: docs/EXPLAIN.md.
 type explainCommand struct {
-	Seconds float64  `default:"10" placeholder:"N" help:"For how long to look at the job, 1 or more; it should do some steps meanwhile. Default: ${default}."`
-	Hosts   []string `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
-	JSON    bool     `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
+	Seconds time.Duration `default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
+	Hosts   []string      `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
+	JSON    bool          `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
 	rankFlags
 }
 
@@ -30,11 +31,10 @@ func (c *explainCommand) Run() error {
 	if err == nil {
 		err = c.show(report)
 	}
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "mcast explain:", err)
-		os.Exit(statusError)
-	case report.Found():
+	if err != nil {
+		return unableError{err}
+	}
+	if report.Found() {
 		os.Exit(statusFound)
 	}
 	return nil
@@ -44,7 +44,7 @@ func (c *explainCommand) Run() error {
 func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []error), error) {
 	if len(c.Hosts) > 0 {
 		if c.Directory != "" {
-			return nil, errors.New("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its own --directory")
+			return nil, config.Mistakef("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its own --directory")
 		}
 		remote, err := newRemote()
 		if err != nil {
@@ -57,8 +57,8 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 
 // explain looks at all ranks that there are at the beginning and at the end.
 func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
-	if c.Seconds < 1 {
-		return nil, fmt.Errorf("--seconds=%v is not allowed: want 1 or more", c.Seconds)
+	if c.Seconds < time.Second {
+		return nil, config.Mistakef("--seconds=%v is not allowed: want 1s or more", c.Seconds)
 	}
 	look, err := c.look(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	look = c.among(look)
 	before, _ := look()
 	select {
-	case <-time.After(time.Duration(c.Seconds * float64(time.Second))):
+	case <-time.After(c.Seconds):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/ring"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
@@ -188,16 +188,16 @@ func (g *unicast) Close() error { return g.ring.Close() }
 // checkRing reports what of a command line a ring cannot do.
 func (c *benchCommand) checkRing(b *bench) error {
 	if c.Fabric != "" || c.Loss != nil || c.Switch.wanted || c.Window != "" || c.Checkpoint != "" {
-		return errors.New("--fabric, --loss, --switch, --window and --checkpoint mean nothing to --algorithm=ring")
+		return config.Mistakef("--fabric, --loss, --switch, --window and --checkpoint mean nothing to --algorithm=ring")
 	}
 	if b.collective == "allreduce" {
-		return errors.New("--algorithm=ring does no allreduce: want allgather, broadcast, reducescatter or overlap")
+		return config.Mistakef("--algorithm=ring does no allreduce: want allgather, broadcast, reducescatter or overlap")
 	}
 	if !b.reduces() {
 		return nil
 	}
 	if err := ring.CheckReduction(b.dtype, b.op); err != nil {
-		return fmt.Errorf("--algorithm=ring: %w", err)
+		return config.Mistakef("--algorithm=ring: %w", err)
 	}
 	return nil
 }

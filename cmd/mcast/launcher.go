@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"net"
 	"strconv"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // launched says which rank a launcher made of this process.
@@ -53,11 +55,11 @@ func fromLauncher(lookup func(string) (string, bool)) (*launched, error) {
 		}
 		p, err := strconv.Atoi(size)
 		if err != nil || p < 1 {
-			return nil, fmt.Errorf("%s=%q is not allowed: want a number of ranks, at least 1", l.size, size)
+			return nil, config.Mistakef("%s=%q is not allowed: want a number of ranks, at least 1", l.size, size)
 		}
 		r, err := strconv.Atoi(rank)
 		if err != nil || r < 0 || r >= p {
-			return nil, fmt.Errorf("%s=%q is not allowed: want a rank from 0 to %d", l.rank, rank, p-1)
+			return nil, config.Mistakef("%s=%q is not allowed: want a rank from 0 to %d", l.rank, rank, p-1)
 		}
 		address, err := l.address(lookup, size)
 		return &launched{l.name, r, p, address}, err
@@ -72,7 +74,7 @@ func (l *launcher) address(lookup func(string) (string, bool), size string) (str
 	if port, _ := lookup("MASTER_PORT"); host != "" && port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n < 1 || n > 65534 {
-			return "", fmt.Errorf("MASTER_PORT=%q is not allowed: want a port from 1 to 65534 (the next one is used)", port)
+			return "", config.Mistakef("MASTER_PORT=%q is not allowed: want a port from 1 to 65534 (the next one is used)", port)
 		}
 		return net.JoinHostPort(host, strconv.FormatUint(n+1, 10)), nil
 	}

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"hash/fnv"
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // launchedHosts says which part of a job's hosts a launcher made of this process.
@@ -47,7 +48,7 @@ func hostsFromLauncher(lookup func(string) (string, bool), meet string) (*launch
 			h.meet = l.meetAtFirst(lookup)
 		}
 		if h.meet == "" {
-			return nil, fmt.Errorf("%s does not say where rank 0 is: want --meet=HOST:PORT, an address of its host", l.name)
+			return nil, config.Mistakef("%s does not say where rank 0 is: want --meet=HOST:PORT, an address of its host", l.name)
 		}
 		return h, nil
 	}

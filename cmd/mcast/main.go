@@ -54,15 +54,39 @@ func (versionCommand) Run() error {
 func main() {
 	var c commands
 	parser := kong.Must(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(),
-		kong.Configuration(readFlagFile), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
+		kong.Configuration(readFlagFile), durations, kong.Help(help), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
 	k, err := parser.Parse(os.Args[1:])
-	parser.FatalIfErrorf(withCommands(err))
+	if err != nil {
+		parser.FatalIfErrorf(config.Mistake{Err: withCommands(err)})
+	}
 	if !c.Bench.Spawned { // otherwise whoever started this rank has said so
 		for _, warning := range config.Unknown(os.Environ()) {
 			fmt.Fprintln(os.Stderr, "mcast: warning:", warning)
 		}
 	}
 	k.FatalIfErrorf(k.Run())
+}
+
+// statuses are the exit statuses, which docs/COMMANDS.md has as well.
+const statuses = `
+Exit status:
+  0     it did what it was asked to, and found nothing wrong
+  1     it failed; of doctor and explain: a warning, a finding
+  2     of doctor: a fault
+  3     of doctor and explain: it could not look
+  64    a flag, an argument or a setting is wrong: nothing has begun
+  124   testbed experiment: the time of --within is over
+  130   testbed experiment: a signal ended it
+testbed with and testbed rsh end with the status of their command.
+`
+
+// help is kong's; that of the whole program ends with the exit statuses.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || ctx.Selected() != nil || options.Compact {
+		return err
+	}
+	_, err := fmt.Fprint(ctx.Stdout, statuses)
+	return err
 }
 
 // withCommands has an error for want of a command name all that there are: kong names the first five, or none where

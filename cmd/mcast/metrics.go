@@ -54,7 +54,7 @@ func (f *watchFlags) by(look func([]string) ([]watch.Rank, []error)) (func() ([]
 			return nil, err
 		}
 		if directory = s.Metrics; directory == "off" {
-			return nil, errors.New("MCAST_METRICS=off: ranks publish nothing; name a --directory")
+			return nil, config.Mistakef("MCAST_METRICS=off: ranks publish nothing; name a --directory")
 		}
 	}
 	return func() ([]watch.Rank, []error) {
@@ -85,10 +85,10 @@ func (c *metricsCommand) Run() error {
 		return err
 	}
 	if c.Interval < 0 || c.Interval > 0 && c.Interval < time.Second {
-		return fmt.Errorf("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
+		return config.Mistakef("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
 	}
 	if at, err := os.Stat(c.Textfile); c.Textfile != "" && (err != nil || !at.IsDir()) {
-		return fmt.Errorf("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
+		return config.Mistakef("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&watch.Collector{Look: look})

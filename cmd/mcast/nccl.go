@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/machine"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/probe"
@@ -34,7 +35,7 @@ type ncclCheckCommand struct {
 // Run checks. Its error is the exit status alone: the report has said why.
 func (c *ncclCheckCommand) Run() error {
 	if c.Nodes < 1 || c.GPUs < 0 {
-		return fmt.Errorf("--nodes=%d --gpus=%d are not allowed: want at least 1", c.Nodes, c.GPUs)
+		return config.Mistakef("--nodes=%d --gpus=%d are not allowed: want at least 1", c.Nodes, c.GPUs)
 	}
 	ctx, stop := untilSignal()
 	defer stop()
@@ -101,7 +102,7 @@ func (c *ncclTopologyCommand) Run() error {
 		}
 	}
 	if len(m.GPUs) == 0 {
-		return errors.New("neither sysfs nor NVIDIA's driver shows a GPU here: name them, as in --gpu=0000:3b:00.0=0 (address and NUMA node)")
+		return config.Mistakef("neither sysfs nor NVIDIA's driver shows a GPU here: name them, as in --gpu=0000:3b:00.0=0 (address and NUMA node)")
 	}
 	if c.Nets == nil {
 		if c.Nets, err = c.devices(len(m.GPUs)); err != nil {

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
@@ -30,7 +31,7 @@ type otlpSender struct {
 // OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES, count.
 func newOTLPSender(ctx context.Context, at string, from prometheus.Gatherer) (*otlpSender, error) {
 	if u, err := url.Parse(at); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("--otlp=%s is not allowed: want a URL, such as http://127.0.0.1:4318/v1/metrics", at)
+		return nil, config.Mistakef("--otlp=%s is not allowed: want a URL, such as http://127.0.0.1:4318/v1/metrics", at)
 	}
 	exporter, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(at), otlpmetrichttp.WithTimeout(otlpPatience),
 		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})) // the next interval is the next attempt

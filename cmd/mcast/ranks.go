@@ -1,12 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os/user"
 	"strconv"
 	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -26,16 +25,16 @@ func (f *rankFlags) AfterApply() error {
 	case f.User == "":
 		return nil
 	case f.Directory != "":
-		return errors.New("--user and --directory are not allowed together: a user has one directory")
+		return config.Mistakef("--user and --directory are not allowed together: a user has one directory")
 	}
 	uid, err := strconv.Atoi(f.User)
 	if err != nil {
 		u, err := user.Lookup(f.User)
 		if err != nil {
-			return fmt.Errorf("--user=%s: %w", f.User, err)
+			return config.Mistakef("--user=%s: %w", f.User, err)
 		}
 		if uid, err = strconv.Atoi(u.Uid); err != nil {
-			return fmt.Errorf("--user=%s has the number %q, which is none", f.User, u.Uid)
+			return config.Mistakef("--user=%s has the number %q, which is none", f.User, u.Uid)
 		}
 	}
 	f.Directory = live.Directory(uid)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +40,6 @@ func (b *bench) fits() error {
 	if largest <= perRank && b.buffers(largest) <= perRank { // the first, as the second could overflow
 		return nil
 	}
-	return fmt.Errorf("--bytes: %s a rank do not fit: all buffers (--ranks=%d) take %d times that, and this host has %s",
+	return config.Mistakef("--bytes: %s a rank do not fit: all buffers (--ranks=%d) take %d times that, and this host has %s",
 		config.FormatBytes(largest), b.ranks, b.ranks*b.buffers(1), bytesText(uint64(memory)))
 }

@@ -305,7 +305,7 @@ func alive(pid int) bool {
 
 func TestBenchReportsBadInput(t *testing.T) {
 	for want, args := range map[string][]string{
-		"mcast: error: --loss=\"7\" is not allowed": {"allgather", "--loss", "7"},
+		"mcast: error: --loss: \"7\" is no share": {"allgather", "--loss", "7"},
 		"no-such-if": {"allgather", "--bytes", "1K", "--fabric", "udp"},
 	} {
 		cmd, _, stderr := mcast(t, []string{"MCAST_IFACE=no-such-if"}, append([]string{"bench"}, args...)...)

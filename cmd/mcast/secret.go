@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -29,7 +28,7 @@ func printPages() error {
 		return err
 	}
 	if secret == "" {
-		return errors.New("--metrics: neither MCAST_SECRET nor MCAST_SECRET_FILE is set, and without a secret there is nothing to prove: metrics are read by HTTP")
+		return config.Mistakef("--metrics: neither MCAST_SECRET nor MCAST_SECRET_FILE is set, and without a secret there is nothing to prove: metrics are read by HTTP")
 	}
 	pages, err := identity.NewPages(secret, 1)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -35,7 +34,7 @@ type simNetwork struct {
 	Spines           int           `group:"network" placeholder:"n" help:"With --leaves: and this many spine switches."`
 	Oversubscription float64       `default:"1" group:"network" placeholder:"r" help:"Host ports to uplinks of a leaf switch. Default: ${default}."`
 	Rails            int           `default:"1" group:"network" placeholder:"n" help:"NICs of a host, each in a fat tree of its own. Default: ${default}."`
-	Gbps             float64       `default:"200" group:"network" placeholder:"r" help:"Rate of a link, Gbit/s. Default: ${default}."`
+	Rate             linkRate      `default:"200gbit" group:"network" placeholder:"r" help:"Of a link, such as 200gbit. Default: ${default}."`
 	Latency          time.Duration `default:"1us" group:"network" placeholder:"t" help:"Of a link and the switch behind it. Default: ${default}."`
 	Queue            byteCount     `default:"0" group:"network" placeholder:"N" help:"Bytes that an output port of a switch holds. Default: any number."`
 	Lossless         bool          `group:"network" help:"Ports wait for room instead of dropping (credits)."`
@@ -45,11 +44,11 @@ type simNetwork struct {
 	Cost    time.Duration `default:"0" group:"hosts" placeholder:"t" help:"Of receiving a packet, on its thread. Default: none."`
 	Depth   int           `group:"hosts" placeholder:"n" help:"Packets that a thread's receive queue holds. Default: any number."`
 
-	Loss      float64       `group:"faults" placeholder:"p" help:"Share of packets lost on the way to a host, each receiver by itself, such as 0.001. A lost packet of a connection is sent again after 1 ms, and twice that each time: TCP with SACK is faster."`
-	LinkLoss  float64       `group:"faults" placeholder:"p" help:"Share of packets lost on every link."`
+	Loss      share         `group:"faults" placeholder:"p" help:"Share of packets lost on the way to a host, each receiver by itself, such as 0.001. A lost packet of a connection is sent again after 1 ms, and twice that each time: TCP with SACK is faster."`
+	LinkLoss  share         `group:"faults" placeholder:"p" help:"Share of packets lost on every link."`
 	Burst     float64       `group:"faults" placeholder:"n" help:"Mean packets of a burst of losses. Default: losses are independent."`
-	Corrupt   float64       `group:"faults" placeholder:"p" help:"Share of packets that arrive damaged, and are dropped."`
-	Duplicate float64       `group:"faults" placeholder:"p" help:"Share of packets that arrive twice."`
+	Corrupt   share         `group:"faults" placeholder:"p" help:"Share of packets that arrive damaged, and are dropped."`
+	Duplicate share         `group:"faults" placeholder:"p" help:"Share of packets that arrive twice."`
 	Jitter    time.Duration `group:"faults" placeholder:"t" help:"Up to this much more delay for a packet, so that packets overtake."`
 }
 
@@ -67,32 +66,22 @@ type simProtocol struct {
 	JSON      bool      `name:"json" help:"Print one JSON object a line instead of a table."`
 }
 
-// byteCount is a size on the command line.
-type byteCount int
-
-// UnmarshalText reads what config.ParseBytes allows.
-func (b *byteCount) UnmarshalText(text []byte) error {
-	n, err := config.ParseBytes(string(text))
-	*b = byteCount(n)
-	return err
-}
-
 // network checks the flags and returns the network they describe.
 func (c *simNetwork) network() (network.Config, error) {
 	n := network.Config{
 		Tree: fattree.Config{
 			Hosts: c.Nodes, Radix: c.Radix, Tiers: c.Tiers, Leaves: c.Leaves, Spines: c.Spines, Oversubscription: c.Oversubscription, Rails: c.Rails,
 		},
-		Gbps: c.Gbps, Latency: c.Latency, Queue: int(c.Queue), Lossless: c.Lossless, Adaptive: c.Adaptive,
+		Gbps: float64(c.Rate) / 1e9, Latency: c.Latency, Queue: int(c.Queue), Lossless: c.Lossless, Adaptive: c.Adaptive,
 		Workers: c.Workers, Cost: c.Cost, Depth: c.Depth,
-		Faults: network.Faults{Loss: c.Loss, LinkLoss: c.LinkLoss, Burst: c.Burst, Corrupt: c.Corrupt, Duplicate: c.Duplicate, Jitter: c.Jitter},
+		Faults: network.Faults{Loss: float64(c.Loss), LinkLoss: float64(c.LinkLoss), Burst: c.Burst, Corrupt: float64(c.Corrupt), Duplicate: float64(c.Duplicate), Jitter: c.Jitter},
 	}
-	for _, share := range []struct {
+	for _, part := range []struct {
 		flag  string
-		value float64
+		value share
 	}{{"loss", c.Loss}, {"link-loss", c.LinkLoss}, {"corrupt", c.Corrupt}, {"duplicate", c.Duplicate}} {
-		if !(share.value >= 0 && share.value < 1) {
-			return n, fmt.Errorf("--%s=%g is not allowed: want a share, 0 or more and below 1", share.flag, share.value)
+		if part.value >= 1 {
+			return n, config.Mistakef("--%s=%g is not allowed: want a share below 1", part.flag, float64(part.value))
 		}
 	}
 	for _, amount := range []struct {
@@ -103,17 +92,17 @@ func (c *simNetwork) network() (network.Config, error) {
 		{"depth", float64(c.Depth), 0}, {"latency", float64(c.Latency), 0}, {"cost", float64(c.Cost), 0}, {"jitter", float64(c.Jitter), 0}, {"burst", c.Burst, 0},
 	} {
 		if !(amount.value >= amount.least) {
-			return n, fmt.Errorf("--%s=%g is not allowed: want at least %g", amount.flag, amount.value, amount.least)
+			return n, config.Mistakef("--%s=%g is not allowed: want at least %g", amount.flag, amount.value, amount.least)
 		}
 	}
-	if !(c.Gbps > 0) {
-		return n, fmt.Errorf("--gbps=%g is not allowed: want more than 0", c.Gbps)
+	if c.Rate == 0 {
+		return n, config.Mistakef("--rate=unlimited is not allowed: want a rate such as 200gbit")
 	}
 	if (c.Leaves == 0) != (c.Spines == 0) {
-		return n, errors.New("--leaves and --spines go together: want both or neither")
+		return n, config.Mistakef("--leaves and --spines go together: want both or neither")
 	}
 	if _, err := fattree.New(n.Tree); err != nil {
-		return n, fmt.Errorf("--nodes, --radix, --tiers, --leaves and --spines: %w", err)
+		return n, config.Mistakef("--nodes, --radix, --tiers, --leaves and --spines: %w", err)
 	}
 	return n, nil
 }
@@ -126,21 +115,21 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 	}
 	allowed := figures.Algorithms(collective)
 	if !slices.Contains(allowed, algorithm) {
-		return nil, fmt.Errorf("--algorithm=%s is not allowed for %s: want one of %s", algorithm, collective, strings.Join(allowed, ", "))
+		return nil, config.Mistakef("--algorithm=%s is not allowed for %s: want one of %s", algorithm, collective, strings.Join(allowed, ", "))
 	}
 	for _, amount := range []struct {
 		flag         string
 		value, least int
 	}{{"chains", c.Chains, 0}, {"chunk", int(c.Chunk), 1}, {"window", c.Window, 0}, {"coarse", c.Coarse, 1}, {"iters", c.Iters, 1}} {
 		if amount.value < amount.least {
-			return nil, fmt.Errorf("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
+			return nil, config.Mistakef("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
 	}
 	if c.Subgroups < 1 || c.Subgroups > multicast.MaxSubgroups {
-		return nil, fmt.Errorf("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, multicast.MaxSubgroups)
+		return nil, config.Mistakef("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, multicast.MaxSubgroups)
 	}
 	if algorithm == figures.Multicast && net.Tree.Hosts > group.MaxRanks {
-		return nil, fmt.Errorf("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, group.MaxRanks)
+		return nil, config.Mistakef("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, group.MaxRanks)
 	}
 	if f := &net.Faults; c.Coarse > 1 && (net.Queue > 0 && !net.Lossless || net.Depth > 0 || f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0) {
 		fmt.Fprintf(os.Stderr, "mcast: --coarse=%d with loss or a finite --queue or --depth: a train of %d packets is lost as a whole, so more bytes are\n", c.Coarse, c.Coarse)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/figures"
 )
 
@@ -24,7 +25,7 @@ type simFigures struct {
 func (c *simFigures) Run() error {
 	chosen, err := figures.Find(c.Only)
 	if err != nil {
-		return fmt.Errorf("--only: %w", err)
+		return config.Mistakef("--only: %w", err)
 	}
 	bar := newBar("figures")
 	defer bar.end()

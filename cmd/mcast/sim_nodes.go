@@ -21,7 +21,7 @@ type simNodes struct {
 	PerHost    int           `default:"4" placeholder:"K" help:"Ranks of a host. Default: ${default}."`
 	Bytes      byteCount     `default:"1MiB" placeholder:"N" help:"Bytes of a rank's shard. Default: ${default}."`
 	Radix      int           `default:"32" placeholder:"n" help:"Ports of a switch of the fat tree; 0: one switch that joins all hosts. Default: ${default}."`
-	Gbps       float64       `default:"200" placeholder:"r" help:"Rate of a host's link, Gbit/s. Default: ${default}."`
+	Rate       linkRate      `default:"200gbit" placeholder:"r" help:"Of a host's link, such as 200gbit. Default: ${default}."`
 	Latency    time.Duration `default:"-1ns" placeholder:"t" help:"Of a link and the switch behind it. Default: 500 ns, and in proportion less for shards below 512 KiB."`
 	Coarse     int           `default:"1" placeholder:"n" help:"Packets that travel as one. Default: ${default}."`
 	Way        []string      `placeholder:"NAME,..." help:"nodes, nodes+switch, flat, ring. Default: all."`
@@ -81,19 +81,19 @@ func (c *simNodes) crowds() ([]figures.Crowd, error) {
 		value, least int
 	}{{"hosts", c.Hosts, 2}, {"per-host", c.PerHost, 1}, {"bytes", int(c.Bytes), 64}, {"coarse", c.Coarse, 1}, {"radix", c.Radix, 0}} {
 		if amount.value < amount.least {
-			return nil, fmt.Errorf("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
+			return nil, config.Mistakef("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
 	}
 	switch {
 	case c.Hosts*c.PerHost > group.MaxRanks || c.PerHost > fattree.MaxRadix:
-		return nil, fmt.Errorf("--hosts=%d and --per-host=%d are not allowed: want at most %d ranks, and %d a host", c.Hosts, c.PerHost, group.MaxRanks, fattree.MaxRadix)
-	case !(c.Gbps > 0):
-		return nil, fmt.Errorf("--gbps=%g is not allowed: want more than 0", c.Gbps)
+		return nil, config.Mistakef("--hosts=%d and --per-host=%d are not allowed: want at most %d ranks, and %d a host", c.Hosts, c.PerHost, group.MaxRanks, fattree.MaxRadix)
+	case c.Rate == 0:
+		return nil, config.Mistakef("--rate=unlimited is not allowed: want a rate such as 200gbit")
 	case c.Bytes%64 != 0:
-		return nil, fmt.Errorf("--bytes=%s is not allowed: want a multiple of 64", config.FormatBytes(int(c.Bytes)))
+		return nil, config.Mistakef("--bytes=%s is not allowed: want a multiple of 64", config.FormatBytes(int(c.Bytes)))
 	}
 	cfg := nodes.Scaled(c.Hosts, c.PerHost, int(c.Bytes), c.Coarse, c.Seed)
-	cfg.Radix, cfg.Gbps = c.Radix, c.Gbps
+	cfg.Radix, cfg.Gbps = c.Radix, float64(c.Rate)/1e9
 	if c.Latency >= 0 {
 		cfg.Latency = c.Latency
 	}
@@ -125,7 +125,7 @@ func chosen[T comparable](flag string, names []string, known map[string]T, all [
 	for _, name := range names {
 		v, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("--%s=%s is not known", flag, strings.Join(names, ","))
+			return nil, config.Mistakef("--%s=%s is not known", flag, strings.Join(names, ","))
 		}
 		some = append(some, v)
 	}

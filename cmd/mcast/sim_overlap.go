@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -29,7 +28,7 @@ func (c *simOverlap) Run() error {
 		return err
 	}
 	if c.Iters != 1 || c.Chunk != 4<<10 {
-		return errors.New("--iters and --chunk mean nothing to an overlap")
+		return config.Mistakef("--iters and --chunk mean nothing to an overlap")
 	}
 	for i := range cases {
 		one := &cases[i]

@@ -48,12 +48,12 @@ func (c *simRun) run(collective, algorithm string) error {
 	}
 	if c.Trace != "" {
 		if len(cases) != 1 || algorithm != figures.Multicast {
-			return errors.New("--trace wants one size, and --algorithm=mcast")
+			return config.Mistakef("--trace wants one size, and --algorithm=mcast")
 		}
 		cases[0].Trace = true
 	}
 	if c.Segment != 0 && algorithm == figures.Multicast {
-		return errors.New("--segment wants an --algorithm other than mcast, which passes nothing on")
+		return config.Mistakef("--segment wants an --algorithm other than mcast, which passes nothing on")
 	}
 	for i := range cases {
 		cases[i].Segment = int(c.Segment)

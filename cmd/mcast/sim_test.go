@@ -27,7 +27,7 @@ func parseSim(t *testing.T, args ...string) (*simCommand, error) {
 // The flags of the issue's own example mean what they say.
 func TestSimFlags(t *testing.T) {
 	c, err := parseSim(t, "allgather", "--nodes", "1024", "--radix", "32", "--bytes", "128KiB,1M:4M", "--chains", "4", "--subgroups", "4", "--loss", "1e-4",
-		"--latency", "2us", "--workers", "3", "--cost", "100ns", "--coarse", "8", "--seed", "7", "--gbps", "400")
+		"--latency", "2us", "--workers", "3", "--cost", "100ns", "--coarse", "8", "--seed", "7", "--rate", "400gbit")
 	require.NoError(t, err)
 	net, err := c.Allgather.network()
 	require.NoError(t, err)
@@ -53,8 +53,8 @@ func TestSimErrors(t *testing.T) {
 	}{
 		{[]string{"allgather", "--nodes", "1"}, []string{"--nodes=1", "at least 2"}},
 		{[]string{"allgather", "--loss", "1"}, []string{"--loss=1", "below 1"}},
-		{[]string{"allgather", "--loss", "NaN"}, []string{"--loss=NaN", "below 1"}},
-		{[]string{"allgather", "--gbps", "0"}, []string{"--gbps=0", "more than 0"}},
+		{[]string{"allgather", "--loss", "NaN"}, []string{"--loss", "NaN", "is no share"}},
+		{[]string{"allgather", "--rate", "unlimited"}, []string{"--rate=unlimited", "such as 200gbit"}},
 		{[]string{"allgather", "--algorithm", "binomial"}, []string{"binomial", "mcast, ring, linear, doubling"}},
 		{[]string{"broadcast", "--algorithm", "ring"}, []string{"ring", "mcast, binomial, knomial, binary, chain, gleam"}},
 		{[]string{"broadcast", "--chains=-1"}, []string{"--chains=-1", "at least 0"}},

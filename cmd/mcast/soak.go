@@ -6,19 +6,20 @@ import (
 	"os"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/search"
 )
 
 // soakCommand is the command line of `mcast sim soak`.
 type soakCommand struct {
-	Multicast  bool    `xor:"which" help:"Only Allgather and Broadcast by multicast."`
-	Inc        bool    `xor:"which" help:"Only the in-network Reduce-Scatter."`
-	Seconds    float64 `placeholder:"S" help:"Seconds to search, in all. Default: 60, unless another limit is given."`
-	Operations int     `placeholder:"n" help:"Operations of each protocol to run and check."`
-	First      uint64  `default:"1" placeholder:"seed" help:"Seed of the first scenario; the others follow. Default: ${default}."`
-	Seeds      uint64  `placeholder:"n" help:"Scenarios of each protocol to run."`
-	Replay     string  `placeholder:"JSON" help:"Run this scenario, as a failure prints it, with --multicast (the default) or --inc."`
-	Verbose    bool    `short:"v" help:"Describe every scenario."`
+	Multicast  bool          `xor:"which" help:"Only Allgather and Broadcast by multicast."`
+	Inc        bool          `xor:"which" help:"Only the in-network Reduce-Scatter."`
+	Seconds    time.Duration `placeholder:"TIME" help:"How long to search, in all, such as 30 or 10m. Default: 60s, unless another limit is given."`
+	Operations int           `placeholder:"n" help:"Operations of each protocol to run and check."`
+	First      uint64        `default:"1" placeholder:"seed" help:"Seed of the first scenario; the others follow. Default: ${default}."`
+	Seeds      uint64        `placeholder:"n" help:"Scenarios of each protocol to run."`
+	Replay     string        `placeholder:"JSON" help:"Run this scenario, as a failure prints it, with --multicast (the default) or --inc."`
+	Verbose    bool          `short:"v" help:"Describe every scenario."`
 }
 
 // searcher is a kind of scenario.
@@ -34,7 +35,7 @@ var shrinkBudget = search.Budget{Runs: 10_000, Time: time.Minute}
 // Run searches. It returns an error if anything fails.
 func (c *soakCommand) Run() error {
 	if c.Seconds < 0 || c.Operations < 0 {
-		return errors.New("--seconds and --operations must not be negative")
+		return config.Mistakef("--seconds and --operations must not be negative")
 	}
 	if c.Replay != "" {
 		return c.replay()
@@ -48,9 +49,9 @@ func (c *soakCommand) Run() error {
 	}
 	l := search.Limits{First: c.First, Seeds: c.Seeds, Operations: c.Operations, Shrink: shrinkBudget}
 	if c.Seconds == 0 && c.Operations == 0 && c.Seeds == 0 {
-		c.Seconds = 60
+		c.Seconds = time.Minute
 	}
-	l.Time = time.Duration(c.Seconds * float64(time.Second) / float64(len(kinds)))
+	l.Time = c.Seconds / time.Duration(len(kinds))
 	var failed error
 	for _, k := range kinds {
 		seen, end := c.progress(k.Name(), l)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 const (
@@ -64,8 +66,12 @@ func startRanks(ctx context.Context, ranks int, args []string, variables ...stri
 		group.Go(func() error {
 			defer func() { _ = lifeline.Close() }()
 			if err := cmd.Wait(); err != nil && ctx.Err() == nil {
-				// Not wrapped: the exit status of a rank is not ours.
-				return fmt.Errorf("rank %d (process %d) failed: %s%s", r, cmd.Process.Pid, err.Error(), said[r].quote())
+				// Not wrapped: of a rank's exit status only that of a mistake is ours.
+				failed := fmt.Errorf("rank %d (process %d) failed: %s%s", r, cmd.Process.Pid, err.Error(), said[r].quote())
+				if cmd.ProcessState.ExitCode() == config.ExitMistake {
+					return config.Mistake{Err: failed}
+				}
+				return failed
 			}
 			return ctx.Err()
 		})

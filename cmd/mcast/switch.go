@@ -29,8 +29,8 @@ type switchCommand struct {
 	Config       kong.ConfigFlag `placeholder:"FILE" help:"JSON object with values for these flags, such as {\"parent\": \"10.0.0.1:7470\"}."`
 	Bind         string          `default:"127.0.0.1:7470" placeholder:"host:port" help:"Where members join; port 0 takes a free one. Default: ${default}, for this host alone."`
 	Workers      int             `placeholder:"n" help:"Goroutines that move data. Default: half of the cores, 1 to 16."`
-	Memory       byteSize        `default:"1GiB" placeholder:"size" help:"Slot memory of all jobs. Default: ${default}."`
-	JobMemory    byteSize        `placeholder:"size" help:"Slot memory of one job. Default: a sixteenth of --memory."`
+	Memory       byteCount       `default:"1GiB" placeholder:"size" help:"Slot memory of all jobs. Default: ${default}."`
+	JobMemory    byteCount       `placeholder:"size" help:"Slot memory of one job. Default: a sixteenth of --memory."`
 	Rate         linkRate        `default:"40gbit" placeholder:"rate" help:"Of a member's link, such as 40gbit; it says how large windows are. Default: ${default}."`
 	Parent       string          `placeholder:"host:port" help:"The switch above this one in a tree."`
 	DataPorts    portRange       `placeholder:"first-last" help:"UDP ports for data, for firewalls. Default: any."`
@@ -105,18 +105,18 @@ func (c *switchCommand) check() error {
 			continue
 		}
 		if _, port, err := net.SplitHostPort(a.address); err != nil || port == "" {
-			return fmt.Errorf("--%s=%q is not allowed: want host:port, such as 0.0.0.0:7470", a.flag, a.address)
+			return config.Mistakef("--%s=%q is not allowed: want host:port, such as 0.0.0.0:7470", a.flag, a.address)
 		}
 	}
 	if c.Rate == 0 {
-		return errors.New(`--rate=unlimited is not allowed: want the rate of a member's link, such as 40gbit`)
+		return config.Mistakef(`--rate=unlimited is not allowed: want the rate of a member's link, such as 40gbit`)
 	}
 	job := c.JobMemory
 	if job == 0 {
 		job = c.Memory / 16
 	}
-	if least := byteSize(256 << 10); min(job, c.Memory) < least {
-		return fmt.Errorf("--memory=%s leaves a job %s, which is too little for any: want --memory=4MiB or more, or --job-memory=%s or more",
+	if least := byteCount(256 << 10); min(job, c.Memory) < least {
+		return config.Mistakef("--memory=%s leaves a job %s, which is too little for any: want --memory=4MiB or more, or --job-memory=%s or more",
 			config.FormatBytes(int(c.Memory)), config.FormatBytes(int(min(job, c.Memory))), config.FormatBytes(int(least)))
 	}
 	return nil
@@ -152,7 +152,7 @@ func (c *switchCommand) secrets(own string) (session.Secrets, error) {
 		return session.Secrets{{Text: own}}, nil
 	}
 	if c.HTTP != "" && own == "" {
-		return nil, errors.New("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: " +
+		return nil, config.Mistakef("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: " +
 			"who knows it may read what is there, of all tenants")
 	}
 	file, err := os.Open(c.Secrets)
@@ -162,7 +162,7 @@ func (c *switchCommand) secrets(own string) (session.Secrets, error) {
 	defer func() { _ = file.Close() }()
 	secrets, err := session.ReadSecrets(file)
 	if err != nil {
-		return nil, fmt.Errorf("--secrets: %s: %w", c.Secrets, err)
+		return nil, config.Mistakef("--secrets: %s: %w", c.Secrets, err)
 	}
 	return secrets, nil
 }
@@ -198,16 +198,6 @@ func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.L
 	return httpd.Serve(ln, handler, pages), nil
 }
 
-// byteSize is a flag such as 64MiB.
-type byteSize int64
-
-// UnmarshalText reads it.
-func (b *byteSize) UnmarshalText(text []byte) error {
-	n, err := config.ParseBytes(string(text))
-	*b = byteSize(n)
-	return err
-}
-
 // portRange is a flag such as 7500-7599.
 type portRange struct{ first, last uint16 }
 
@@ -217,7 +207,7 @@ func (p *portRange) UnmarshalText(text []byte) error {
 	a, err := strconv.ParseUint(first, 10, 16)
 	b, err2 := strconv.ParseUint(last, 10, 16)
 	if err != nil || err2 != nil || a < 1 || b < a {
-		return fmt.Errorf("%q is no range of ports: want first-last, such as 7500-7599", text)
+		return config.Mistakef("%q is no range of ports: want first-last, such as 7500-7599", text)
 	}
 	*p = portRange{uint16(a), uint16(b)}
 	return nil

@@ -42,23 +42,27 @@ type testbedName struct {
 // testbedUpFlags say what to build.
 type testbedUpFlags struct {
 	testbedName
-	Hosts int      `required:"" placeholder:"P" help:"Network namespaces in which ranks run, 1 to 1000."`
-	Leaf  int      `default:"1" placeholder:"K" help:"Leaf switches; hosts are spread over them in order. Default: ${default}."`
-	Spine int      `default:"0" placeholder:"S" help:"Spine switches, each joined to every leaf. Default: ${default}, for one leaf."`
-	Rate  linkRate `default:"unlimited" placeholder:"rate" help:"Of a host's link in each direction, such as 500mbit or 10gbit. Default: ${default}."`
-	Trunk linkRate `default:"unlimited" placeholder:"rate" help:"Of each link between a leaf and a spine, likewise. Default: ${default}."`
-	Burst byteSize `placeholder:"size" help:"What a link that was idle passes at once. Default: what a timer that is 2 ms late needs, at least 4 frames."`
-	MTU   int      `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
-	IPv6  bool     `name:"ipv6" help:"Hosts and nodes have IPv6 alone, and switches snoop MLD. Default: IPv4 alone."`
-	Loss  float64  `placeholder:"p" help:"Share of the frames of a host's link that are lost in each direction, such as 0.01. Default: none."`
+	Hosts int       `required:"" placeholder:"P" help:"Network namespaces in which ranks run, 1 to 1000."`
+	Leaf  int       `default:"1" placeholder:"K" help:"Leaf switches; hosts are spread over them in order. Default: ${default}."`
+	Spine int       `default:"0" placeholder:"S" help:"Spine switches, each joined to every leaf. Default: ${default}, for one leaf."`
+	Rate  linkRate  `default:"unlimited" placeholder:"rate" help:"Of a host's link in each direction, such as 500mbit or 10gbit. Default: ${default}."`
+	Trunk linkRate  `default:"unlimited" placeholder:"rate" help:"Of each link between a leaf and a spine, likewise. Default: ${default}."`
+	Burst byteCount `placeholder:"size" help:"What a link that was idle passes at once. Default: what a timer that is 2 ms late needs, at least 4 frames."`
+	MTU   byteCount `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	IPv6  bool      `name:"ipv6" help:"Hosts and nodes have IPv6 alone, and switches snoop MLD. Default: IPv4 alone."`
+	Loss  share     `placeholder:"p" help:"Share of the frames of a host's link that are lost in each direction, such as 0.01 or 1%. Default: none."`
+}
+
+// spec is what is asked for.
+func (c *testbedUpFlags) spec() testbed.Spec {
+	return testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Trunk: float64(c.Trunk), Burst: int(c.Burst), MTU: int(c.MTU), Loss: float64(c.Loss), IPv6: c.IPv6}
 }
 
 // up builds it.
 func (c *testbedUpFlags) up(ctx context.Context) (*testbed.Testbed, error) {
 	progress := newBar("testbed " + c.Name)
 	defer progress.end()
-	spec := testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Trunk: float64(c.Trunk), Burst: int(c.Burst), MTU: c.MTU, Loss: c.Loss, IPv6: c.IPv6}
-	return testbed.Up(ctx, spec, progress.set)
+	return testbed.Up(ctx, c.spec(), progress.set)
 }
 
 // testbedUpCommand is the command line of `mcast testbed up`.
@@ -69,6 +73,9 @@ type testbedUpCommand struct {
 
 // Run builds it.
 func (c *testbedUpCommand) Run() error {
+	if err := c.spec().Check(); err != nil {
+		return err
+	}
 	ctx, stop := untilSignal()
 	defer stop()
 	tb, err := c.up(ctx)
@@ -87,16 +94,6 @@ func (c *testbedUpCommand) Run() error {
 	hosts := tb.Hosts()
 	fmt.Printf("testbed %s is up: %v\n%s to %s: %s to %s\n", tb.Name(), tb.Spec(), hosts[0].Namespace, hosts[len(hosts)-1].Namespace, hosts[0].Addr, hosts[len(hosts)-1].Addr)
 	return nil
-}
-
-// linkRate is a flag such as 500mbit, in bits per second; 0 is unlimited.
-type linkRate float64
-
-// UnmarshalText reads it.
-func (r *linkRate) UnmarshalText(text []byte) error {
-	x, err := testbed.ParseRate(string(text))
-	*r = linkRate(x)
-	return err
 }
 
 // testbedDownCommand is the command line of `mcast testbed down`.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/experiment"
 )
@@ -17,13 +18,13 @@ type testbedExperimentCommand struct {
 	Hosts      []int         `placeholder:"P,..." help:"Numbers of hosts. Default: those of the experiment."`
 	PerHost    []int         `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes, cpu and racks: one number for each of --hosts, or one for all. Default: those of the experiment."`
 	Rate       []linkRate    `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: those of the experiment."`
-	Bytes      []byteSize    `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
-	Loss       []float64     `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
+	Bytes      []byteCount   `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
+	Loss       []share       `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
 	Peers      []string      `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
 	Cases      []string      `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
 	Rounds     int           `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. 1 is a look at fewer points, in less than three minutes. Default: ${default}."`
-	MTU        int           `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
-	Burst      byteSize      `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
+	MTU        byteCount     `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	Burst      byteCount     `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
 	TCP        string        `name:"tcp" placeholder:"NAME" help:"Congestion control of hosts' TCP, such as reno. Default: that of the machine."`
 	Limit      time.Duration `placeholder:"time" help:"Of one run of one peer, such as 90s. Default: 3m, of loss 1m."`
 	Within     time.Duration `placeholder:"time" help:"Of all that is asked for, such as 10m: what was measured by then is kept. Default: as long as it takes."`
@@ -45,10 +46,10 @@ func (c *testbedExperimentCommand) Run() (err error) {
 		return err
 	}
 	if c.Rounds < 1 {
-		return fmt.Errorf("--rounds=%d is not allowed: want at least 1", c.Rounds)
+		return config.Mistakef("--rounds=%d is not allowed: want at least 1", c.Rounds)
 	}
 	if c.Within < 0 {
-		return fmt.Errorf("--within=%v is not allowed: want a time, such as 10m", c.Within)
+		return config.Mistakef("--within=%v is not allowed: want a time, such as 10m", c.Within)
 	}
 	unlock, err := experiment.Lock(c.LockFile)
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *testbedExperimentCommand) Run() (err error) {
 	bar := newBar("experiments")
 	defer bar.end()
 	options := experiment.Options{
-		Dir: c.Out, Hosts: c.Hosts, Ranks: c.PerHost, Losses: c.Loss, Peers: c.Peers, Cases: c.Cases, Rounds: c.Rounds, MTU: c.MTU, Burst: int(c.Burst), TCP: c.TCP,
+		Dir: c.Out, Hosts: c.Hosts, Ranks: c.PerHost, Peers: c.Peers, Cases: c.Cases, Rounds: c.Rounds, MTU: int(c.MTU), Burst: int(c.Burst), TCP: c.TCP,
 		Limit: c.Limit, Repository: c.Repository, Text: os.Stdout, Step: bar.say,
 	}
 	for _, r := range c.Rate {
@@ -77,6 +78,9 @@ func (c *testbedExperimentCommand) Run() (err error) {
 	}
 	for _, n := range c.Bytes {
 		options.Bytes = append(options.Bytes, int(n))
+	}
+	for _, p := range c.Loss {
+		options.Losses = append(options.Losses, float64(p))
 	}
 	var failed error
 	for _, e := range chosen {

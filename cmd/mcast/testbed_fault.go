@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
@@ -61,22 +62,22 @@ func (p *testbedPlace) each(f func(tb *testbed.Testbed, namespace string) error)
 // testbedLossCommand is the command line of `mcast testbed fault loss`.
 type testbedLossCommand struct {
 	testbedPlace
-	Share    float64 `arg:"" help:"Of the packets that match, such as 0.01; 1 is a black hole, 0 ends it."`
-	At       string  `placeholder:"in|out|firewall" help:"Into the host, out of it, or by its own firewall, which tells who sends. Default: in both directions."`
-	Protocol string  `placeholder:"udp|tcp|igmp" help:"Default: all but IGMP."`
-	Cast     string  `placeholder:"unicast|multicast" help:"Default: both."`
-	Above    int     `placeholder:"bytes" help:"Only packets of more bytes, header included."`
-	Peer     string  `placeholder:"place" help:"Only what comes from or goes to this host or node."`
+	Share    share     `arg:"" help:"Of the packets that match, such as 1% or 0.01; 1 is a black hole, 0 ends it."`
+	At       string    `placeholder:"in|out|firewall" help:"Into the host, out of it, or by its own firewall, which tells who sends. Default: in both directions."`
+	Protocol string    `placeholder:"udp|tcp|igmp" help:"Default: all but IGMP."`
+	Cast     string    `placeholder:"unicast|multicast" help:"Default: both."`
+	Above    byteCount `placeholder:"bytes" help:"Only packets of more bytes, header included."`
+	Peer     string    `placeholder:"place" help:"Only what comes from or goes to this host or node."`
 }
 
 // Run sets it.
 func (c *testbedLossCommand) Run() error {
 	return c.each(func(tb *testbed.Testbed, namespace string) error {
-		l := testbed.Loss{Share: c.Share, At: c.At, Protocol: c.Protocol, Cast: c.Cast, Above: c.Above}
+		l := testbed.Loss{Share: float64(c.Share), At: c.At, Protocol: c.Protocol, Cast: c.Cast, Above: int(c.Above)}
 		if c.Peer != "" {
 			peer, err := placeOf(tb, c.Peer)
 			if err != nil {
-				return fmt.Errorf("--peer: %w", err)
+				return config.Mistakef("--peer: %w", err)
 			}
 			l.Peer = addressOf(tb, peer)
 		}
@@ -121,7 +122,7 @@ type testbedFlapCommand struct {
 // Run does it, and leaves the link up, also when a signal ends it.
 func (c *testbedFlapCommand) Run() error {
 	if c.Times < 1 || c.Down <= 0 || c.Up < 0 {
-		return errors.New("--times, --down and --up: want at least once, down for more than 0s, up for at least 0s")
+		return config.Mistakef("--times, --down and --up: want at least once, down for more than 0s, up for at least 0s")
 	}
 	ctx, stop := untilSignal()
 	defer stop()
@@ -150,12 +151,12 @@ func (c *testbedAddressCommand) Run() error { return c.each((*testbed.Testbed).R
 // testbedMTUCommand is the command line of `mcast testbed fault mtu`.
 type testbedMTUCommand struct {
 	testbedPlace
-	Bytes int `arg:"" help:"Of the switch's port, such as 1500; 0 is the testbed's own."`
+	Bytes byteCount `arg:"" help:"Of the switch's port, such as 1500; 0 is the testbed's own."`
 }
 
 // Run sets it.
 func (c *testbedMTUCommand) Run() error {
-	return c.each(func(tb *testbed.Testbed, namespace string) error { return tb.SetMTU(namespace, c.Bytes) })
+	return c.each(func(tb *testbed.Testbed, namespace string) error { return tb.SetMTU(namespace, int(c.Bytes)) })
 }
 
 // testbedRateCommand is the command line of `mcast testbed fault rate`.
@@ -169,11 +170,11 @@ func (c *testbedRateCommand) Run() error {
 	rate := 0.0
 	if c.Rate != "own" {
 		var err error
-		if rate, err = testbed.ParseRate(c.Rate); err != nil {
-			return fmt.Errorf("%w, or own", err)
+		if rate, err = config.ParseRate(c.Rate); err != nil {
+			return config.Mistakef("%w, or own", err)
 		}
 		if rate == 0 {
-			return errors.New("unlimited is not allowed here: want a rate such as 100mbit, or own")
+			return config.Mistakef("unlimited is not allowed here: want a rate such as 100mbit, or own")
 		}
 	}
 	return c.each(func(tb *testbed.Testbed, namespace string) error { return tb.SetRate(namespace, rate) })
@@ -196,7 +197,7 @@ func (c *testbedDelayCommand) Run() error {
 	ctx, stop := untilSignal()
 	defer stop()
 	if c.For < 0 {
-		return fmt.Errorf("--for=%v is not allowed: want more than 0s", c.For)
+		return config.Mistakef("--for=%v is not allowed: want more than 0s", c.For)
 	}
 	if c.For > 0 {
 		var cancel context.CancelFunc
@@ -226,7 +227,7 @@ type testbedFreezeCommand struct {
 // Run does it, and wakes them, also when a signal ends it.
 func (c *testbedFreezeCommand) Run() error {
 	if c.Time <= 0 {
-		return fmt.Errorf("%v is not allowed: want a time such as 2s", c.Time)
+		return config.Mistakef("%v is not allowed: want a time such as 2s", c.Time)
 	}
 	ctx, stop := untilSignal()
 	defer stop()
@@ -268,7 +269,7 @@ func (c *testbedDescriptorsCommand) Run() error {
 	if c.Most != "own" {
 		n, err := strconv.ParseUint(c.Most, 10, 20)
 		if err != nil {
-			return fmt.Errorf("%q is not allowed: want a number of descriptors from 0 to %d, or own", c.Most, 1<<20-1)
+			return config.Mistakef("%q is not allowed: want a number of descriptors from 0 to %d, or own", c.Most, 1<<20-1)
 		}
 		most = int(n) // 20 bits
 	}
@@ -303,7 +304,7 @@ func writeFaults(w *strings.Builder, f testbed.Faults, own testbed.Loss) {
 		{f.InterfaceDown, "its eth0 is down"},
 		{f.Loss != own, "its link loses " + f.Loss.String()},
 		{f.MTU != 0, fmt.Sprintf("the switch's port has an MTU of %d", f.MTU)},
-		{f.Rate != 0, "its link has a rate of " + testbed.FormatRate(f.Rate)},
+		{f.Rate != 0, "its link has a rate of " + config.FormatRate(f.Rate)},
 		{f.Aged, "the switch has forgotten its groups"},
 	} {
 		if fault.is {

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults/worker"
 )
@@ -28,10 +29,10 @@ type testbedFaultsCommand struct {
 // Run tries rows of the catalogue.
 func (c *testbedFaultsCommand) Run() (err error) {
 	if c.Repeat < 1 {
-		return fmt.Errorf("--repeat=%d is not allowed: want at least 1", c.Repeat)
+		return config.Mistakef("--repeat=%d is not allowed: want at least 1", c.Repeat)
 	}
 	if c.Slack < 0 {
-		return fmt.Errorf("--slack=%v is not allowed: want at least 0s", c.Slack)
+		return config.Mistakef("--slack=%v is not allowed: want at least 0s", c.Slack)
 	}
 	o := faults.Options{Only: c.Only, Quick: c.Quick, Repeat: c.Repeat, Slack: c.Slack, Text: os.Stdout}
 	if c.JSON {

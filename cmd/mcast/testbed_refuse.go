@@ -1,10 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/diagnosis"
 )
 
@@ -19,7 +18,7 @@ type testbedRefuseCommand struct {
 func (c *testbedRefuseCommand) Run() error {
 	errno, known := map[string]unix.Errno{"ENOSYS": unix.ENOSYS, "EPERM": unix.EPERM}[c.Errno]
 	if !known {
-		return fmt.Errorf("--errno=%s is not allowed: want ENOSYS or EPERM", c.Errno)
+		return config.Mistakef("--errno=%s is not allowed: want ENOSYS or EPERM", c.Errno)
 	}
 	command := c.Command
 	if len(command) > 0 && command[0] == "--" {

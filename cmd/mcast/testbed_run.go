@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
@@ -64,7 +65,7 @@ func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {
 	}
 	j := launch.Job{Command: c.Command, Topology: c.Racks, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
 	if len(c.PerHost) == 0 || slices.Min(c.PerHost) < 1 {
-		return j, fmt.Errorf("--per-host=%s is not allowed: want at least 1", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.PerHost), " ", ","), "[]"))
+		return j, config.Mistakef("--per-host=%s is not allowed: want at least 1", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.PerHost), " ", ","), "[]"))
 	}
 	if j.PerHost = c.PerHost[0]; len(c.PerHost) > 1 {
 		j.Counts = c.PerHost
@@ -80,7 +81,7 @@ func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {
 		if n, err := strconv.ParseUint(c.Group, 10, 16); err == nil && n < uint64(len(groups)) {
 			j.Group = groups[n]
 		} else if j.Group, err = netip.ParseAddr(c.Group); err != nil {
-			return j, fmt.Errorf("--group=%s is not allowed: want 0 to %d or an address", c.Group, len(groups)-1)
+			return j, config.Mistakef("--group=%s is not allowed: want 0 to %d or an address", c.Group, len(groups)-1)
 		}
 	}
 	var mu sync.Mutex
@@ -102,7 +103,7 @@ func hostList(text string) ([]int, error) {
 	if text == "" {
 		return nil, nil
 	}
-	wrong := fmt.Errorf("--hosts=%s is not allowed: want a number of hosts, or a list such as 0,2,4-7", text)
+	wrong := config.Mistakef("--hosts=%s is not allowed: want a number of hosts, or a list such as 0,2,4-7", text)
 	var hosts []int
 	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
 		if n == 0 || n > testbed.MaxHosts {
@@ -212,5 +213,5 @@ func findHost(tb *testbed.Testbed, name string) (testbed.Host, bool) {
 
 // noPlace says what would have been allowed.
 func noPlace(tb *testbed.Testbed, name, index, short string) error {
-	return fmt.Errorf("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(), index, len(tb.Hosts())-1, short, tb.Subnet())
+	return config.Mistakef("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(), index, len(tb.Hosts())-1, short, tb.Subnet())
 }

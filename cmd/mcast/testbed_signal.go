@@ -1,10 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // testbedSignalCommand is the command line of `mcast testbed fault signal`.
@@ -18,7 +19,7 @@ type testbedSignalCommand struct {
 func (c *testbedSignalCommand) Run() error {
 	sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(c.Signal), "SIG"))
 	if sig == 0 {
-		return fmt.Errorf("%q is no signal: want STOP, CONT, TERM, KILL or another, by name", c.Signal)
+		return config.Mistakef("%q is no signal: want STOP, CONT, TERM, KILL or another, by name", c.Signal)
 	}
 	tb, namespace, err := openPlace(c.Name, c.Place)
 	if err != nil {

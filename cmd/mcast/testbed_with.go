@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/rootless"
 )
@@ -27,11 +27,14 @@ const endTime = 10 * time.Second
 // Run builds the testbed, runs the command, and takes the testbed down, whatever happens. It ends
 // with the command's status.
 func (c *testbedWithCommand) Run() error {
+	if err := c.spec().Check(); err != nil {
+		return err
+	}
 	if err := anybody(); err != nil {
 		return err
 	}
 	if _, err := testbed.Open(c.Name); err == nil {
-		return fmt.Errorf("testbed %s is up already, and this would take it down in the end: say --name for another", c.Name)
+		return config.Mistakef("testbed %s is up already, and this would take it down in the end: say --name for another", c.Name)
 	}
 	ctx, stop := untilSignal()
 	defer stop()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -31,7 +31,7 @@ type topCommand struct {
 // Run shows until a signal.
 func (c *topCommand) Run() error {
 	if c.Interval < 100*time.Millisecond {
-		return fmt.Errorf("--interval=%v is not allowed: want 100ms or more", c.Interval)
+		return config.Mistakef("--interval=%v is not allowed: want 100ms or more", c.Interval)
 	}
 	look, err := c.look()
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *topCommand) Run() error {
 	show := c.lines
 	switch {
 	case c.JSON && len(c.Switch) > 0:
-		return errors.New("--json is of ranks; a switch has its metrics: leave out --switch")
+		return config.Mistakef("--json is of ranks; a switch has its metrics: leave out --switch")
 	case c.JSON:
 		show = showJSON
 	case !c.Once && term.IsTerminal(int(os.Stdout.Fd())):

@@ -59,12 +59,12 @@ func TestBadValues(t *testing.T) {
 		"MCAST_ENCRYPT":        {"yes", "2", "on"},
 		"MCAST_CHECKSUM":       {"crc32", "1"},
 		"MCAST_TTL":            {"256", "-1", "1.5"},
-		"MCAST_TIMEOUT":        {"30", "99ms", "2h", "-1s"},
+		"MCAST_TIMEOUT":        {"5000", "99ms", "2h", "-1s"},
 		"MCAST_JOIN_TIMEOUT":   {"1ms", "25h"},
 		"MCAST_TRACE":          {"on", "run/mcast", "/" + strings.Repeat("m", 64)},
 		"MCAST_METRICS":        {"on", "run/mcast", "/" + strings.Repeat("m", 64)},
 		"MCAST_CLASS":          {"low", "Background"},
-		"MCAST_LOSS":           {"0.91", "-0.1", "NaN", "1%", "+Inf"},
+		"MCAST_LOSS":           {"0.91", "91%", "-0.1", "NaN", "1%%", "+Inf"},
 		"MCAST_LOSS_SEED":      {"-1", "18446744073709551616"},
 		"MCAST_CHAINS":         {"-1", "257"},
 		"MCAST_SUBGROUPS":      {"0", "17"},
@@ -128,7 +128,7 @@ func TestEveryVariableHasABadValue(t *testing.T) {
 func TestAllBadValuesAreNamed(t *testing.T) {
 	_, err := Load(from(map[string]string{"MCAST_TTL": "x"}), map[string]string{"MCAST_LOSS": "2", "MCAST_FABRIK": "udp"})
 	require.EqualError(t, err, `MCAST_TTL="x" is not allowed: want a whole number from 0 to 255
-MCAST_LOSS="2" is not allowed: want a number from 0 to 0.9
+MCAST_LOSS="2" is not allowed: want a share from 0 to 0.9, such as 0.01 or 1%
 there is no variable MCAST_FABRIK; did you mean MCAST_FABRIC?`)
 }
 
@@ -212,7 +212,7 @@ func TestUnknown(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]int{
-		"0": 0, "1": 1, "4096": 4096, "64K": 64 << 10, "64k": 64 << 10, "64KiB": 64 << 10, "1M": 1 << 20, "3MiB": 3 << 20, "2G": 2 << 30, "2GiB": 2 << 30,
+		"0": 0, "1": 1, "4096": 4096, "64K": 64 << 10, "64k": 64 << 10, "64KiB": 64 << 10, "64kib": 64 << 10, "1M": 1 << 20, "3MiB": 3 << 20, "2G": 2 << 30, "2GiB": 2 << 30,
 	} {
 		got, err := ParseBytes(text)
 		require.NoError(t, err, text)

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -142,16 +141,16 @@ func size(lo, hi int) kind[int] {
 }
 
 func fraction(lo, hi float64) kind[float64] {
-	return kind[float64]{name: "fraction", allowed: fmt.Sprintf("a number from %g to %g", lo, hi), parse: func(s string) (float64, bool) {
-		x, err := strconv.ParseFloat(s, 64)
-		return x, err == nil && x >= lo && x <= hi // NaN is in no range.
+	return kind[float64]{name: "fraction", allowed: fmt.Sprintf("a share from %g to %g, such as 0.01 or 1%%", lo, hi), parse: func(s string) (float64, bool) {
+		x, err := ParseShare(s)
+		return x, err == nil && x >= lo && x <= hi
 	}}
 }
 
 func duration(lo, hi time.Duration) kind[time.Duration] {
-	return kind[time.Duration]{name: "duration", allowed: fmt.Sprintf("a duration from %s to %s, such as 100us, 2ms, 30s or 5m", short(lo), short(hi)),
+	return kind[time.Duration]{name: "duration", allowed: fmt.Sprintf("a duration from %s to %s, such as 100us, 2ms, 30s, 5m or 30 (seconds)", short(lo), short(hi)),
 		parse: func(s string) (time.Duration, bool) {
-			d, err := time.ParseDuration(s)
+			d, err := ParseDuration(s)
 			return d, err == nil && d >= lo && d <= hi
 		}}
 }
@@ -201,50 +200,4 @@ func level() kind[slog.Level] {
 		l, ok := levels[s]
 		return l, ok
 	}}
-}
-
-// short writes 1h for 1h0m0s.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-var units = []struct {
-	name string
-	size int
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-
-// ParseBytes reads a size such as 4096, 64K, 64KiB or 1M. Units are powers of
-// 1024, as nccl-tests has them; KB and the like are refused because they mean
-// two things.
-func ParseBytes(s string) (int, error) {
-	digits, unit := s, 1
-	for _, u := range units {
-		for _, suffix := range []string{u.name, u.name[:1], strings.ToLower(u.name[:1])} {
-			if head, ok := strings.CutSuffix(s, suffix); ok {
-				digits, unit = head, u.size
-			}
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil || n > uint64(math.MaxInt/unit) {
-		return 0, fmt.Errorf("%q is not a size: want bytes, such as 4096, or with a unit, such as 64K, 64KiB or 1M", s)
-	}
-	return int(n) * unit, nil
-}
-
-// FormatBytes writes a size in the largest unit that divides it.
-func FormatBytes(n int) string {
-	for _, u := range units {
-		if n != 0 && n%u.size == 0 {
-			return strconv.Itoa(n/u.size) + u.name
-		}
-	}
-	return strconv.Itoa(n)
 }

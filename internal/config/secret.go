@@ -23,7 +23,7 @@ const (
 const InStore = "store"
 
 // ErrInStore says that there is no such store: only torch_mcast has one at hand, and puts the secret in place of InStore.
-var ErrInStore = errors.New("MCAST_SECRET=store is for process groups of torch_mcast, whose ranks share a secret through torch's store, " +
+var ErrInStore = Mistakef("MCAST_SECRET=store is for process groups of torch_mcast, whose ranks share a secret through torch's store, " +
 	"and there is none here: want 22 to 256 characters without white space, such as `mcast secret` makes, or MCAST_SECRET_FILE")
 
 // CheckSecret returns what is wrong with a secret, of a rank or of a node: it is too
@@ -47,7 +47,7 @@ func SecretOf(lookup func(string) (string, bool)) (string, error) {
 	s.SecretFile, _ = lookup("MCAST_SECRET_FILE")
 	if s.SecretFile != "" {
 		if err := s.readSecret(lookup); err != nil {
-			return "", fmt.Errorf("MCAST_SECRET_FILE=%q: %w", s.SecretFile, err)
+			return "", Mistakef("MCAST_SECRET_FILE=%q: %w", s.SecretFile, err)
 		}
 		return s.Secret, nil
 	}
@@ -58,7 +58,7 @@ func SecretOf(lookup func(string) (string, bool)) (string, error) {
 		return "", ErrInStore
 	}
 	if err := CheckSecret(s.Secret); err != nil {
-		return "", fmt.Errorf("MCAST_SECRET: %w", err)
+		return "", Mistakef("MCAST_SECRET: %w", err)
 	}
 	return s.Secret, nil
 }

@@ -161,10 +161,13 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 		coredump.OmitHeap()
 	}
 	err := errors.Join(errs...)
-	if err != nil && !errors.Is(err, ErrInStore) {
-		return Settings{}, err
+	if err == nil {
+		return s, nil
 	}
-	return s, err
+	if !errors.Is(err, ErrInStore) {
+		s = Settings{}
+	}
+	return s, Mistake{err}
 }
 
 // Set gives one variable a value in its own syntax; the empty text is its default. The error says
@@ -172,7 +175,7 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 func (s *Settings) Set(name, text string) error {
 	i := slices.IndexFunc(table, func(v Variable) bool { return v.Name == name })
 	if i < 0 {
-		return fmt.Errorf("there is no variable %s; %s", name, suggestion(name))
+		return Mistakef("there is no variable %s; %s", name, suggestion(name))
 	}
 	return table[i].give(s, text)
 }
@@ -188,7 +191,7 @@ func (v *Variable) give(s *Settings, text string) error {
 	if v.Secret {
 		text = "..."
 	}
-	return fmt.Errorf("%q is not allowed: want %s", text, v.Allowed)
+	return Mistakef("%q is not allowed: want %s", text, v.Allowed)
 }
 
 // FromEnviron loads the settings from the environment of the process.
@@ -206,10 +209,10 @@ func Default() Settings {
 // Check finds values that are allowed each but not together.
 func (s *Settings) Check() error {
 	if s.Family == "4" && s.Group.Is6() || s.Family == "6" && s.Group.Is4() {
-		return fmt.Errorf("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group, s.Family)
+		return Mistakef("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group, s.Family)
 	}
 	if s.Encrypt && s.Secret == "" {
-		return errors.New("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: what is encrypted takes a secret that all ranks know (`mcast secret` makes one), or MCAST_ENCRYPT=0")
+		return Mistakef("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: what is encrypted takes a secret that all ranks know (`mcast secret` makes one), or MCAST_ENCRYPT=0")
 	}
 	if s.Group.IsValid() && s.Subgroups > 1 {
 		last := s.Group
@@ -217,7 +220,7 @@ func (s *Settings) Check() error {
 			last = last.Next()
 		}
 		if !last.IsMulticast() {
-			return fmt.Errorf("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them to be multicast, up to 239.255.255.255 or of ff00::/8",
+			return Mistakef("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them to be multicast, up to 239.255.255.255 or of ff00::/8",
 				s.Group, s.Subgroups, last)
 		}
 	}

@@ -15,8 +15,8 @@ from .limits import LIMIT_S
 def test_sizes() -> None:
     assert bench.parse_sizes("1K:64K") == (1024, 4096, 16384, 65536)
     assert bench.parse_sizes("1K:3K") == (1024, 3072)
-    assert bench.parse_sizes("4096,2MiB") == (4096, 2 << 20)
-    for bad in ("", "1", "1X", "0K", "64K:1K", "-4", "K"):
+    assert bench.parse_sizes("4096,2MiB,1k") == (4096, 2 << 20, 1024)
+    for bad in ("", "1", "1X", "0K", "64K:1K", "-4", "K", "64KB", "4iB"):
         with pytest.raises(argparse.ArgumentTypeError):
             bench.parse_sizes(bad)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -70,15 +71,14 @@ class Plan:
 
 
 def parse_bytes(text: str) -> int:
-    """Return the number of bytes that "512", "1K", "64M" or "2GiB" stands for."""
-    number = text.strip().upper().removesuffix("IB").removesuffix("B")
-    factor = _SUFFIXES.get(number[-1:], 1)
-    digits = number[:-1] if factor > 1 else number
-    if not digits.isdigit() or int(digits) == 0 or int(digits) * factor % 4:
+    """Return the number of bytes that "512", "1K", "64M" or "2GiB" stands for, as mcast bench has it."""
+    match = re.fullmatch(r"([0-9]+)(?:([KMG])(?:IB)?)?", text.upper())
+    size = int(match[1]) * _SUFFIXES.get(match[2], 1) if match else 0
+    if size == 0 or size % 4:
         raise argparse.ArgumentTypeError(
             f"{text!r}: bytes are a positive multiple of 4 such as 1K, 64M or 4096"
         )
-    return int(digits) * factor
+    return size
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

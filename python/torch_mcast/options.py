@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from torch._C._distributed_c10d import Backend
 
 NAME = "mcast"
+
+
+def _text(value: object) -> str:
+    """Return a value as a variable has it."""
+    if isinstance(value, timedelta):
+        return f"{value / timedelta(microseconds=1):.0f}us"
+    return str(value)
 
 
 class Options(Backend.Options):
@@ -12,11 +21,14 @@ class Options(Backend.Options):
 
     They override the environment: `Options(fabric="shm", timeout="5s")` is
     MCAST_FABRIC=shm and MCAST_TIMEOUT=5s; docs/ENVIRONMENT.md lists the names. A
-    name that is a word of Python takes an underscore: `class_="background"`.
+    name that is a word of Python takes an underscore: `class_="background"`. A
+    duration may be a number of seconds, or a timedelta.
     """
 
     def __init__(self, **settings: object) -> None:
-        self.settings = {f"MCAST_{name.rstrip('_').upper()}": str(value) for name, value in settings.items()}
+        self.settings = {
+            f"MCAST_{name.rstrip('_').upper()}": _text(value) for name, value in settings.items()
+        }
         # torch copies the options of a group that it splits, and of a copy only
         # the fields of torch's own class are left: the name carries our settings.
         super().__init__("\n".join([NAME, *self._lines()]))

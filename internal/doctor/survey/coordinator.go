@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 )
@@ -53,7 +54,7 @@ func openMeeting(o *Options) (*meeting, error) {
 	at := o.Meet
 	host, port, err := net.SplitHostPort(o.Meet)
 	if err != nil {
-		return nil, fmt.Errorf("--meet=%q is not allowed: want HOST:PORT: %w", o.Meet, err)
+		return nil, config.Mistakef("--meet=%q is not allowed: want HOST:PORT: %w", o.Meet, err)
 	}
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
 		at = ":" + port

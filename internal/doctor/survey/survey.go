@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
 )
 
@@ -47,10 +48,10 @@ func (o *Options) say(format string, args ...any) {
 
 func (o *Options) check() error {
 	if o.Hosts < 1 || o.Hosts > maxHosts {
-		return fmt.Errorf("a survey of %d hosts is not allowed: want 1 to %d", o.Hosts, maxHosts)
+		return config.Mistakef("a survey of %d hosts is not allowed: want 1 to %d", o.Hosts, maxHosts)
 	}
 	if _, _, err := net.SplitHostPort(o.Meet); err != nil {
-		return fmt.Errorf("--meet=%q is not allowed: want HOST:PORT: %w", o.Meet, err)
+		return config.Mistakef("--meet=%q is not allowed: want HOST:PORT: %w", o.Meet, err)
 	}
 	return nil
 }

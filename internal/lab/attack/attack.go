@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -55,10 +56,10 @@ type attacker struct {
 // Run attacks until Count datagrams are sent, or ctx ends, which is no error.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if !o.Group.Is4() || !o.Group.IsMulticast() {
-		return Report{}, fmt.Errorf("attack: %v: want a multicast group of IPv4", o.Group)
+		return Report{}, config.Mistakef("attack: %v: want a multicast group of IPv4", o.Group)
 	}
 	if o.Port == 0 || o.Count < 1 || o.Rate < 0 {
-		return Report{}, fmt.Errorf("attack: port %d, %d datagrams, %g a second: want 1 or more, 1 or more, and a rate of 0 (none) or more", o.Port, o.Count, o.Rate)
+		return Report{}, config.Mistakef("attack: port %d, %d datagrams, %g a second: want 1 or more, 1 or more, and a rate of 0 (none) or more", o.Port, o.Count, o.Rate)
 	}
 	a := &attacker{
 		Options: o, spy: -1, raw: -1, rand: rand.New(rand.NewPCG(o.Seed, 1)), sources: map[int]netip.Addr{},

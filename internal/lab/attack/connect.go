@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // ConnectOptions say whose listener strangers connect to, and how.
@@ -69,7 +71,7 @@ const held = 30 * time.Second
 // that has too many strangers hangs up on some without one, which is no admission.
 func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	if !o.To.IsValid() || o.Count < 1 || o.AtOnce < 1 || o.Rate < 0 {
-		return ConnectReport{}, fmt.Errorf("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
+		return ConnectReport{}, config.Mistakef("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
 			"and a rate of 0 (none) or more", o.Count, o.To, o.AtOnce, o.Rate)
 	}
 	s, err := newStrangers(o)

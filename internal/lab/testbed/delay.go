@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // Kernels may lack netem, so frames are delayed by this process: those that the switch is about to
@@ -31,7 +33,7 @@ const (
 // then is lost. ready, which may be nil, is closed when it has begun.
 func (t *Testbed) Delay(ctx context.Context, place string, d time.Duration, ready chan<- struct{}) error {
 	if d <= 0 || d > maxDelay {
-		return fmt.Errorf("testbed: a delay of %v: want more than 0s, up to %v", d, maxDelay)
+		return config.Mistakef("testbed: a delay of %v: want more than 0s, up to %v", d, maxDelay)
 	}
 	return t.link(place, func(sw, _ *inside, s station) error {
 		attrs := netlink.NewLinkAttrs()

@@ -12,6 +12,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // A place is a host or node, by its namespace; a fault is of its link, its
@@ -117,10 +119,10 @@ func (t *Testbed) SetMTU(place string, mtu int) error {
 		mtu = own
 	}
 	if mtu < minMTU || mtu > own {
-		return fmt.Errorf("testbed %s: a port's MTU of %d: want %d to %d, that of all links", t.Name(), mtu, minMTU, own)
+		return config.Mistakef("testbed %s: a port's MTU of %d: want %d to %d, that of all links", t.Name(), mtu, minMTU, own)
 	}
 	if !t.Spec().framed() {
-		return fmt.Errorf("testbed %s: a port's MTU means nothing where no links have a rate, since trains of segments pass: bring it up with --rate or --trunk", t.Name())
+		return config.Mistakef("testbed %s: a port's MTU means nothing where no links have a rate, since trains of segments pass: bring it up with --rate or --trunk", t.Name())
 	}
 	return t.link(place, func(switches, _ *inside, s station) error {
 		link, err := switches.LinkByName(s.name)
@@ -230,7 +232,7 @@ func (t *Testbed) endDelays() error {
 func (t *Testbed) link(place string, f func(switches, in *inside, s station) error) error {
 	i := slices.IndexFunc(t.layout.stations, func(s station) bool { return t.layout.namespace(s.name) == place })
 	if i < 0 {
-		return fmt.Errorf("testbed %s: %q is no host or node of it: want a namespace such as %s", t.Name(), place, t.layout.hosts[0].Namespace)
+		return config.Mistakef("testbed %s: %q is no host or node of it: want a namespace such as %s", t.Name(), place, t.layout.hosts[0].Namespace)
 	}
 	sw, err := enter(t.layout.namespace(switches))
 	if err != nil {

@@ -3,7 +3,6 @@ package testbed
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -15,6 +14,8 @@ import (
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // Loss says which packets of a host's or node's link are lost: a share of those that everything
@@ -62,14 +63,14 @@ func (l Loss) Check() error {
 		allowed     []string
 	}{{"a loss at", l.At, LossPlaces}, {"a loss of protocol", l.Protocol, LossProtocols}, {"a loss of", l.Cast, LossCasts}} {
 		if !slices.Contains(c.allowed, c.value) {
-			return fmt.Errorf("testbed: %s %q: want %s", c.what, c.value, choices(c.allowed))
+			return config.Mistakef("testbed: %s %q: want %s", c.what, c.value, choices(c.allowed))
 		}
 	}
 	if l.Above < 0 || l.Above >= maxPacket {
-		return fmt.Errorf("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxPacket-1)
+		return config.Mistakef("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxPacket-1)
 	}
 	if l.Peer.IsValid() && l.Cast == "multicast" && l.At != "in" {
-		return errors.New("testbed: a loss of multicast to an address: what is sent to a group has no receiver's address; want it at in, where the address is the sender's")
+		return config.Mistakef("testbed: a loss of multicast to an address: what is sent to a group has no receiver's address; want it at in, where the address is the sender's")
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (f *family) lossEnds(switches, host netns.NsHandle, port string) []lossEnd 
 // setLoss makes a link lose what l says, and nothing else.
 func (f *family) setLoss(switches, host netns.NsHandle, port string, l Loss) error {
 	if l.Peer.IsValid() && !f.subnet.Contains(l.Peer) {
-		return fmt.Errorf("testbed: a loss to %v: want an address of %v", l.Peer, f.subnet)
+		return config.Mistakef("testbed: a loss to %v: want an address of %v", l.Peer, f.subnet)
 	}
 	note, err := json.Marshal(l)
 	if err != nil {

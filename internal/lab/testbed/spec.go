@@ -1,11 +1,10 @@
 package testbed
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // Spec says what to build.
@@ -43,7 +42,7 @@ var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 // namespaces.
 func checkName(name string) error {
 	if !goodName.MatchString(name) || len(name) > maxName {
-		return fmt.Errorf("testbed: name %q: want up to %d lower case letters, digits and hyphens, not a hyphen first", name, maxName)
+		return config.Mistakef("testbed: name %q: want up to %d lower case letters, digits and hyphens, not a hyphen first", name, maxName)
 	}
 	return nil
 }
@@ -70,38 +69,38 @@ func (s Spec) Check() error {
 	}
 	switch {
 	case s.Hosts < 1 || s.Hosts > MaxHosts:
-		return fmt.Errorf("testbed: %d hosts: want 1 to %d", s.Hosts, MaxHosts)
+		return config.Mistakef("testbed: %d hosts: want 1 to %d", s.Hosts, MaxHosts)
 	case s.Leaves < 1 || s.Leaves > min(s.Hosts, maxLeaves):
-		return fmt.Errorf("testbed: %d leaves: want 1 to %d, and no more than hosts (%d)", s.Leaves, maxLeaves, s.Hosts)
+		return config.Mistakef("testbed: %d leaves: want 1 to %d, and no more than hosts (%d)", s.Leaves, maxLeaves, s.Hosts)
 	case s.Spines < 0 || s.Spines > maxSpines:
-		return fmt.Errorf("testbed: %d spines: want 0 to %d", s.Spines, maxSpines)
+		return config.Mistakef("testbed: %d spines: want 0 to %d", s.Spines, maxSpines)
 	case s.Leaves > 1 && s.Spines == 0:
-		return fmt.Errorf("testbed: %d leaves and no spine: want at least one spine to join them", s.Leaves)
+		return config.Mistakef("testbed: %d leaves and no spine: want at least one spine to join them", s.Leaves)
 	case s.Leaves == 1 && s.Spines > 0:
-		return errors.New("testbed: one leaf and spines: want no spine, there is nothing to join")
+		return config.Mistakef("testbed: one leaf and spines: want no spine, there is nothing to join")
 	case s.Rate != 0 && !(s.Rate >= minRate && s.Rate <= maxRate):
-		return fmt.Errorf("testbed: rate %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Rate)
+		return config.Mistakef("testbed: rate %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Rate)
 	case s.Trunk != 0 && !(s.Trunk >= minRate && s.Trunk <= maxRate):
-		return fmt.Errorf("testbed: trunks of %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Trunk)
+		return config.Mistakef("testbed: trunks of %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Trunk)
 	case s.Trunk != 0 && s.Spines == 0:
-		return errors.New("testbed: a rate of trunks without spines: want leaves and a spine, whose links they are")
+		return config.Mistakef("testbed: a rate of trunks without spines: want leaves and a spine, whose links they are")
 	case s.Burst < 0 || s.Burst > 1<<30:
-		return fmt.Errorf("testbed: burst of %d bytes: want up to 1 GiB, or 0 to have it chosen", s.Burst)
+		return config.Mistakef("testbed: burst of %d bytes: want up to 1 GiB, or 0 to have it chosen", s.Burst)
 	case s.Burst > 0 && s.Rate == 0:
-		return errors.New("testbed: a burst without a rate means nothing")
+		return config.Mistakef("testbed: a burst without a rate means nothing")
 	case s.Burst > 0 && s.Burst < s.MTU+frameHead:
-		return fmt.Errorf("testbed: burst of %d bytes: want at least a frame, %d", s.Burst, s.MTU+frameHead)
+		return config.Mistakef("testbed: burst of %d bytes: want at least a frame, %d", s.Burst, s.MTU+frameHead)
 	case s.Burst > 0 && float64(s.Burst)*8 > maxBurstTime*s.Rate:
-		return fmt.Errorf("testbed: burst of %d bytes: want at most what %s takes %d s for", s.Burst, FormatRate(s.Rate), maxBurstTime)
+		return config.Mistakef("testbed: burst of %d bytes: want at most what %s takes %d s for", s.Burst, config.FormatRate(s.Rate), maxBurstTime)
 	case s.MTU < 1280 || s.MTU > 65535:
-		return fmt.Errorf("testbed: MTU %d: want 1280 to 65535", s.MTU)
+		return config.Mistakef("testbed: MTU %d: want 1280 to 65535", s.MTU)
 	}
 	return checkLoss(s.Loss)
 }
 
 func checkLoss(p float64) error {
 	if !(p >= 0 && p <= 1) {
-		return fmt.Errorf("testbed: loss %g: want 0 to 1", p)
+		return config.Mistakef("testbed: loss %g: want 0 to 1", p)
 	}
 	return nil
 }
@@ -109,9 +108,9 @@ func checkLoss(p float64) error {
 // String says what the testbed is, as the command line does.
 func (s Spec) String() string {
 	s = s.withDefaults()
-	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU, FormatRate(s.Rate))
+	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU, config.FormatRate(s.Rate))
 	if s.Trunk > 0 {
-		text += " --trunk " + FormatRate(s.Trunk)
+		text += " --trunk " + config.FormatRate(s.Trunk)
 	}
 	if s.Burst > 0 {
 		text += fmt.Sprintf(" --burst %d", s.Burst)
@@ -123,40 +122,4 @@ func (s Spec) String() string {
 		text += fmt.Sprintf(" --loss %g", s.Loss)
 	}
 	return text
-}
-
-// rateUnits are those of tc.
-var rateUnits = []struct {
-	name string
-	bits float64
-}{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
-
-// FormatRate writes a rate in bits per second as ParseRate reads it.
-func FormatRate(rate float64) string {
-	for _, u := range rateUnits {
-		if rate >= u.bits {
-			return strconv.FormatFloat(rate/u.bits, 'g', -1, 64) + u.name
-		}
-	}
-	return "unlimited"
-}
-
-// ParseRate reads a rate such as 500mbit, 2.5gbit, 100Mbit/s or unlimited.
-func ParseRate(text string) (float64, error) {
-	lower := strings.TrimSuffix(strings.ToLower(text), "/s")
-	if lower == "unlimited" {
-		return 0, nil
-	}
-	for _, u := range rateUnits {
-		number, is := strings.CutSuffix(lower, u.name)
-		if !is {
-			continue
-		}
-		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err == nil && x*u.bits >= minRate && x*u.bits <= maxRate {
-			return x * u.bits, nil
-		}
-		break
-	}
-	return 0, fmt.Errorf("%q is no rate: want one such as 500mbit or 10gbit, 1mbit to 1000gbit, or unlimited", text)
 }

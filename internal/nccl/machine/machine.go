@@ -3,13 +3,14 @@
 package machine
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // Machine is what a host has.
@@ -131,7 +132,7 @@ func word(dir, file string) string {
 func ParseGPU(text string) (GPU, error) {
 	id, node, given := strings.Cut(strings.ToLower(text), "=")
 	g := GPU{BusID: id, NUMA: -1}
-	wrong := fmt.Errorf("%q is no GPU: want an address and perhaps a NUMA node, such as 0000:3b:00.0=1", text)
+	wrong := config.Mistakef("%q is no GPU: want an address and perhaps a NUMA node, such as 0000:3b:00.0=1", text)
 	if !busID.MatchString(id) || len(id) != len("0000:00:00.0") {
 		return g, wrong
 	}

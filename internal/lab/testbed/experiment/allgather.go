@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -100,7 +101,7 @@ func (l *lab) allgatherAt(t *table, hosts int, rate float64, sizes []int) error 
 	l.allgatherTable(t, rate, done)
 	l.allgatherGoals(rate, done)
 	if rate > 0 && hosts > 1 && !l.stopped() {
-		l.chart("-"+testbed.FormatRate(rate), allgatherChart(hosts, rate, sizes, done))
+		l.chart("-"+config.FormatRate(rate), allgatherChart(hosts, rate, sizes, done))
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (l *lab) allgatherTable(t *table, rate float64, rows []allgatherRow) {
 		if ratio := timeRatio(rows, r); ratio > 0 {
 			times = number(ratio) + "x"
 		}
-		t.row(testbed.FormatRate(rate), chart.Size(float64(r.Bytes)), r.Peer, milliseconds(r.Row), share, sent, times)
+		t.row(config.FormatRate(rate), chart.Size(float64(r.Bytes)), r.Peer, milliseconds(r.Row), share, sent, times)
 	}
 }
 
@@ -133,7 +134,7 @@ func timeRatio(rows []allgatherRow, r allgatherRow) float64 {
 
 func (l *lab) allgatherGoals(rate float64, rows []allgatherRow) {
 	for _, r := range rows {
-		at := fmt.Sprintf("Allgather of %s on %d hosts at %s", chart.Size(float64(r.Bytes)), r.Hosts, testbed.FormatRate(rate))
+		at := fmt.Sprintf("Allgather of %s on %d hosts at %s", chart.Size(float64(r.Bytes)), r.Hosts, config.FormatRate(rate))
 		switch {
 		case r.Peer == ours && rate > 0 && r.Bytes >= 4<<20:
 			l.goal(at+", share of N(P-1)/B", "at least 0.95", fmt.Sprintf("%.3f", r.Fraction), r.Fraction >= 0.95)
@@ -146,7 +147,7 @@ func (l *lab) allgatherGoals(rate float64, rows []allgatherRow) {
 }
 
 func allgatherChart(hosts int, rate float64, sizes []int, rows []allgatherRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("Allgather on %d hosts, links of %s", hosts, testbed.FormatRate(rate)), "bytes a rank", "share of N(P-1)/B")
+	c := chart.New(fmt.Sprintf("Allgather on %d hosts, links of %s", hosts, config.FormatRate(rate)), "bytes a rank", "share of N(P-1)/B")
 	x := floats(sizes)
 	c.LogX(chart.Size, x...)
 	for _, p := range Peers {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -17,7 +18,7 @@ func cpu(l *lab) error {
 	}
 	sizes := or(l.Bytes, 4<<20)
 	rate := or(l.Rates, 0)[0]
-	t := l.table("Allgather, links of "+testbed.FormatRate(rate)+": CPU is of all ranks, user and system, for an operation and for a GB that it brings them",
+	t := l.table("Allgather, links of "+config.FormatRate(rate)+": CPU is of all ranks, user and system, for an operation and for a GB that it brings them",
 		"hosts x ranks", "bytes", "way", "ms", "to nodes", "CPU s", "CPU s a GB", "to nodes")
 	ways := slices.DeleteFunc(l.ways(), way.switched) // no Allgather goes through a node
 	l.expect(len(all) * l.Rounds * len(ways))

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 )
 
@@ -61,7 +62,7 @@ func Find(names []string) ([]Experiment, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(All, func(e Experiment) bool { return e.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no experiment %q: want all, or of %s", name, strings.Join(Names(), ", "))
+			return nil, config.Mistakef("there is no experiment %q: want all, or of %s", name, strings.Join(Names(), ", "))
 		}
 		found = append(found, All[i])
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/cpuid/v2"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
@@ -151,7 +152,7 @@ func (l *lab) fsdpAt(hosts int, rate float64) ([]*trained, error) {
 measuring:
 	for round := range l.Rounds {
 		for _, r := range rows {
-			l.step("round %d of %d at %s: %s, %s", round+1, l.Rounds, testbed.FormatRate(rate), r.variant(), r.name())
+			l.step("round %d of %d at %s: %s, %s", round+1, l.Rounds, config.FormatRate(rate), r.variant(), r.name())
 			err := l.train(tb, r)
 			if l.stopped() {
 				break measuring

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
-	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
 func (l *lab) fsdpTable(rows []*trained) {
@@ -21,7 +21,7 @@ func (l *lab) fsdpTable(rows []*trained) {
 		if mine := oursOf(rows, r); mine != nil && mine != r {
 			ratio = fmt.Sprintf("%.2f", r.TimeS/mine.TimeS)
 		}
-		t.row(testbed.FormatRate(r.Rate), r.variant(), r.name(), ms(r.TimeS), ms(r.Parts.ComputeS), ms(max(0, r.Parts.ComputeS-r.Parts.BusyS)), ms(r.Parts.GatherS), ms(r.Parts.ScatterS), ms(r.Parts.CPUS), number(r.trace().carried()/1e6), ms(r.linkS()), ratio)
+		t.row(config.FormatRate(r.Rate), r.variant(), r.name(), ms(r.TimeS), ms(r.Parts.ComputeS), ms(max(0, r.Parts.ComputeS-r.Parts.BusyS)), ms(r.Parts.GatherS), ms(r.Parts.ScatterS), ms(r.Parts.CPUS), number(r.trace().carried()/1e6), ms(r.linkS()), ratio)
 	}
 }
 
@@ -67,7 +67,7 @@ func (l *lab) fsdpCharts(rows []*trained) {
 		for _, v := range variants[:min(2, len(variants))] {
 			of := slices.DeleteFunc(slices.Clone(rows), func(r *trained) bool { return r.Rate != rate || r.variant() != v })
 			if len(of) > 0 {
-				l.chart("-trace-"+testbed.FormatRate(rate)+"-"+strings.ReplaceAll(v, ", ", "-"), traceChart(rate, v, of))
+				l.chart("-trace-"+config.FormatRate(rate)+"-"+strings.ReplaceAll(v, ", ", "-"), traceChart(rate, v, of))
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func stepsChart(variant string, rows []*trained) *chart.Chart {
 	labels := make([]string, len(rows))
 	parts := make([][]float64, 3)
 	for i, r := range rows {
-		labels[i] = fmt.Sprintf("%s\n%s\n%s\n%.2f s", testbed.FormatRate(r.Rate), r.Peer, r.Schedule, r.TimeS)
+		labels[i] = fmt.Sprintf("%s\n%s\n%s\n%.2f s", config.FormatRate(r.Rate), r.Peer, r.Schedule, r.TimeS)
 		slowest := 0.0
 		for _, o := range rows {
 			if o.Rate == r.Rate {
@@ -120,7 +120,7 @@ var lanes = []struct {
 
 // traceChart draws one step of each training below one another, on one axis of time.
 func traceChart(rate float64, variant string, rows []*trained) *chart.Chart {
-	c := chart.New(fmt.Sprintf("One step of FSDP2 in %s on links of %s", variant, testbed.FormatRate(rate)), "seconds", "")
+	c := chart.New(fmt.Sprintf("One step of FSDP2 in %s on links of %s", variant, config.FormatRate(rate)), "seconds", "")
 	var ticks plot.ConstantTicks
 	y := 0.0
 	for _, r := range rows {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
@@ -200,7 +201,7 @@ func (l *lab) aggress(tb *testbed.Testbed, w work) (end func() error, err error)
 
 // isolationResults compares with the rate alone and half the link.
 func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
-	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and what it keeps of min(alone, half the link)", rows[0].Hosts, testbed.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and what it keeps of min(alone, half the link)", rows[0].Hosts, config.FormatRate(rate)),
 		append(append([]string{"victim", "alone"}, names(all)...), inside)...)
 	kept := make([][]float64, len(all))
 	var low []string

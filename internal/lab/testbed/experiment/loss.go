@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -54,7 +55,7 @@ func loss(l *lab) error {
 	if err != nil {
 		return err
 	}
-	t := l.table(fmt.Sprintf("Allgather of %s on %d hosts, links of %s that lose frames in both directions", chart.Size(float64(n)), hosts, testbed.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Allgather of %s on %d hosts, links of %s that lose frames in both directions", chart.Size(float64(n)), hosts, config.FormatRate(rate)),
 		"loss", "peer", "TCP", "ms", "goodput Mbit/s", "of lossless", "to ours")
 	var rows []lossRow
 	for _, r := range found {
@@ -93,7 +94,7 @@ func loss(l *lab) error {
 }
 
 func lossChart(rate float64, losses []float64, rows []lossRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("Allgather of %s on %d hosts, links of %s", chart.Size(float64(rows[0].Bytes)), rows[0].Hosts, testbed.FormatRate(rate)),
+	c := chart.New(fmt.Sprintf("Allgather of %s on %d hosts, links of %s", chart.Size(float64(rows[0].Bytes)), rows[0].Hosts, config.FormatRate(rate)),
 		"loss of every link in each direction", "goodput, Mbit/s")
 	least := 1.0
 	for _, p := range losses {

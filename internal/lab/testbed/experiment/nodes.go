@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -141,7 +142,7 @@ func nodes(l *lab) error {
 			l.expect(4 * len(all)) // two runs of each of two collectives
 		}
 	}
-	link := testbed.FormatRate(rate)
+	link := config.FormatRate(rate)
 	t := l.nodesTables(link)
 	for _, s := range all {
 		if l.stopped() {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -44,7 +45,7 @@ func idealOverlap(peer string, ranks, bytes int, rate float64) float64 {
 func overlap(l *lab) error {
 	rate := or(l.Rates, 200e6)[0]
 	n := or(l.Bytes, 4<<20)[0]
-	t := l.table(fmt.Sprintf("Allgather and Reduce-Scatter of %s a rank in f32 together, links of %s; the aggregation node's has no limit", chart.Size(float64(n)), testbed.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Allgather and Reduce-Scatter of %s a rank in f32 together, links of %s; the aggregation node's has no limit", chart.Size(float64(n)), config.FormatRate(rate)),
 		"hosts", "peer", "allgather ms", "reduce-scatter ms", "both ms", "ideal ms", "of ideal", "S", "2-2/P", "S to law")
 	var all []overlapRow
 	sizes := points(l, l.Hosts, []int{2, 4, 8, 16}, []int{2, 4, 8})
@@ -145,8 +146,8 @@ func (l *lab) overlapGoal(r overlapRow) {
 }
 
 func (l *lab) overlapCharts(rate float64, rows []overlapRow) {
-	s := chart.New(fmt.Sprintf("Allgather and Reduce-Scatter together at %s: rings to ours", testbed.FormatRate(rate)), "hosts", "S, times as long")
-	share := chart.New(fmt.Sprintf("Both together at %s: how much of what links allow", testbed.FormatRate(rate)), "hosts", "share of the ideal")
+	s := chart.New(fmt.Sprintf("Allgather and Reduce-Scatter together at %s: rings to ours", config.FormatRate(rate)), "hosts", "S, times as long")
+	share := chart.New(fmt.Sprintf("Both together at %s: how much of what links allow", config.FormatRate(rate)), "hosts", "share of the ideal")
 	var hosts []float64
 	for _, p := range []string{ours, ring, gloo} {
 		var speed, part []chart.Point

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -71,7 +72,7 @@ func racks(l *lab) error {
 	if err != nil {
 		return err
 	}
-	t := l.table(fmt.Sprintf("%d hosts of %d ranks in two racks by turns, links and trunks of %s, no multicast", hosts, perHost, testbed.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("%d hosts of %d ranks in two racks by turns, links and trunks of %s, no multicast", hosts, perHost, config.FormatRate(rate)),
 		"bytes", "way", "ms", "of it the trunk needs", "out of a rack, MiB", "to its law")
 	for i, w := range works {
 		if l.stopped() || i >= len(found) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
@@ -30,7 +31,7 @@ func unicast(l *lab) error {
 	if err != nil {
 		return err
 	}
-	t := l.table(fmt.Sprintf("%d hosts, links of %s, no multicast", hosts, testbed.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("%d hosts, links of %s, no multicast", hosts, config.FormatRate(rate)),
 		"collective", "bytes", "peer", "ms", "to ours")
 	for _, collective := range []string{"allgather", "broadcast"} {
 		for _, n := range sizes {

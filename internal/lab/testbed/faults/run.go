@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
@@ -40,7 +41,7 @@ type Options struct {
 func (o *Options) Select() ([]*Row, error) {
 	for _, pattern := range o.Only {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, fmt.Errorf("--only=%s: %w: want a row, or a pattern such as udp/*", pattern, err)
+			return nil, config.Mistakef("--only=%s: %w: want a row, or a pattern such as udp/*", pattern, err)
 		}
 	}
 	var rows []*Row
@@ -51,7 +52,7 @@ func (o *Options) Select() ([]*Row, error) {
 		}
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("no row is meant by %s: want IDs as `mcast testbed faults --list` shows them, or patterns such as udp/* or */late-*", strings.Join(o.Only, ", "))
+		return nil, config.Mistakef("no row is meant by %s: want IDs as `mcast testbed faults --list` shows them, or patterns such as udp/* or */late-*", strings.Join(o.Only, ", "))
 	}
 	return rows, nil
 }
