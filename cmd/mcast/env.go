@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +13,8 @@ import (
 )
 
 type envCommand struct {
-	Markdown bool `help:"Print the reference, docs/ENVIRONMENT.md."`
+	Markdown bool `xor:"form" help:"Print the reference, docs/ENVIRONMENT.md."`
+	JSON     bool `xor:"form" name:"json" help:"Print a JSON object a variable, a line each."`
 }
 
 // Run lists the variables; a bad value is an error.
@@ -20,7 +23,11 @@ func (e envCommand) Run() error {
 		_, err := fmt.Print(config.Markdown())
 		return err
 	}
-	if err := listVariables(os.Stdout, os.LookupEnv); err != nil {
+	list := listVariables
+	if e.JSON {
+		list = writeVariablesJSON
+	}
+	if err := list(os.Stdout, os.LookupEnv); err != nil {
 		return err
 	}
 	if _, err := config.FromEnviron(); !errors.Is(err, config.ErrInStore) {
@@ -29,21 +36,46 @@ func (e envCommand) Run() error {
 	return nil
 }
 
+// variable is what a variable is here: docs/COMMANDS.md.
+type variable struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"` // of a secret "(set)", or empty
+	From    string `json:"from"`  // environment or default
+	Default string `json:"default"`
+	Type    string `json:"type"`
+	Allowed string `json:"allowed"`
+	Meaning string `json:"meaning"`
+}
+
+func variablesHere(lookup func(string) (string, bool)) (all []variable) {
+	for _, v := range config.Variables() {
+		here := variable{v.Name, v.Default, "default", v.Default, v.Type, v.Allowed, v.Help}
+		if given, _ := lookup(v.Name); given != "" {
+			here.Value, here.From = given, "environment"
+		}
+		if v.Secret && here.Value != "" {
+			here.Value = "(set)"
+		}
+		all = append(all, here)
+	}
+	return all
+}
+
+func writeVariablesJSON(w io.Writer, lookup func(string) (string, bool)) error {
+	out := json.NewEncoder(w)
+	for _, v := range variablesHere(lookup) {
+		if err := out.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func listVariables(w io.Writer, lookup func(string) (string, bool)) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VARIABLE\tVALUE\tFROM\tALLOWED")
-	for _, v := range config.Variables() {
-		value, source := v.Default, "default"
-		if given, _ := lookup(v.Name); given != "" {
-			value, source = given, "environment"
-		}
-		if v.Secret && value != "" {
-			value = "(set)"
-		}
-		if value == "" {
-			value = "-"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Name, value, source, v.Allowed)
+	for _, v := range variablesHere(lookup) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.Name, cmp.Or(v.Value, "-"), v.From, v.Allowed)
 	}
 	return table.Flush()
 }

@@ -9,10 +9,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -39,14 +41,37 @@ type commands struct {
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 
+	Completion completionCommand `cmd:"" help:"Print a script by which a shell completes commands, flags and their values."`
+	Complete   completeCommand   `cmd:"" hidden:""`
+
 	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
 	Man         manualFlag       `hidden:"" help:"Print the manual page."` // scripts/release asks for it
 }
 
-type versionCommand struct{}
+// versionCommand prints what this program is.
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print a JSON object."`
+}
+
+// versionReport is what it prints for programs: docs/COMMANDS.md.
+type versionReport struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"` // empty: unknown
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+	Sums    string `json:"sums"` // the instructions that it sums with
+}
+
+func newVersionReport() versionReport {
+	return versionReport{version.String(), version.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active().String()}
+}
 
 // Run prints the version and what it was built with.
-func (versionCommand) Run() error {
+func (c versionCommand) Run() error {
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(newVersionReport())
+	}
 	fmt.Println("mcast", version.Long(reduce.Active()))
 	return nil
 }

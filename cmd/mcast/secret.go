@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
@@ -11,18 +13,27 @@ import (
 // secretCommand prints a secret, or what is derived from one.
 type secretCommand struct {
 	Metrics bool `help:"Print, of the secret that MCAST_SECRET (or MCAST_SECRET_FILE) is, the certificate and key by which Prometheus reads metrics."`
+	JSON    bool `name:"json" help:"Print a JSON object: secret, or pem."`
 }
 
 // Run prints a secret that did not exist before, or those.
 func (c *secretCommand) Run() error {
 	if c.Metrics {
-		return printPages()
+		return c.printPages()
 	}
-	_, err := fmt.Println(identity.NewSecret())
+	return c.print("secret", identity.NewSecret()+"\n")
+}
+
+// print prints a text, or an object in which it has a name.
+func (c *secretCommand) print(name, text string) error {
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(map[string]string{name: strings.TrimSuffix(text, "\n")})
+	}
+	_, err := fmt.Print(text)
 	return err
 }
 
-func printPages() error {
+func (c *secretCommand) printPages() error {
 	secret, err := config.SecretOf(os.LookupEnv)
 	if err != nil {
 		return err
@@ -38,6 +49,5 @@ func printPages() error {
 	if err != nil {
 		return err
 	}
-	_, err = os.Stdout.Write(text)
-	return err
+	return c.print("pem", string(text))
 }

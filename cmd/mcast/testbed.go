@@ -105,6 +105,7 @@ func (c *testbedDownCommand) Run() error { return testbed.Down(c.Name) }
 // testbedStatusCommand is the command line of `mcast testbed status`.
 type testbedStatusCommand struct {
 	Name string `placeholder:"name" help:"The testbed. Default: all of this machine."`
+	JSON bool   `name:"json" help:"Print a JSON object a testbed, a line each."`
 }
 
 // Run shows them. One that is not whole is an error.
@@ -115,19 +116,27 @@ func (c *testbedStatusCommand) Run() error {
 		if names, err = testbed.List(); err != nil {
 			return err
 		}
-		if len(names) == 0 {
+		if len(names) == 0 && !c.JSON {
 			fmt.Println("no testbed is up")
 			return nil
 		}
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, showTestbed(os.Stdout, name))
+		errs = append(errs, showTestbed(os.Stdout, name, c.JSON))
 	}
 	return errors.Join(errs...)
 }
 
-func showTestbed(w io.Writer, name string) error {
+// testbedStatus is what a testbed is, and what is wrong with it: docs/COMMANDS.md.
+type testbedStatus struct {
+	Name      string           `json:"name"`
+	Spec      testbed.Spec     `json:"spec"`
+	Processes int              `json:"processes"`
+	Places    []testbed.Faults `json:"places"` // all hosts, and then all aggregation nodes
+}
+
+func showTestbed(w io.Writer, name string, asJSON bool) error {
 	tb, err := testbed.Open(name)
 	if err != nil {
 		return err
@@ -142,6 +151,9 @@ func showTestbed(w io.Writer, name string) error {
 	processes, err := tb.Processes()
 	if err != nil {
 		return err
+	}
+	if asJSON {
+		return json.NewEncoder(w).Encode(testbedStatus{name, tb.Spec(), len(processes), faults})
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "testbed %s: %v, %d processes\n", name, tb.Spec(), len(processes))
