@@ -44,7 +44,9 @@ func (a *attempt) answer(e Event) {
 	a.rank.handle(e)
 }
 
-func (a *attempt) fail(reason string) { a.answer(JoinFailed{Reason: reason, All: a.ready, Waited: a.job != nil && !a.ready}) }
+func (a *attempt) fail(reason string) {
+	a.answer(JoinFailed{Reason: reason, All: a.ready, Waited: a.job != nil && !a.ready})
+}
 
 // close ends the session. A node whose job has begun lets the others go on.
 func (a *attempt) close() {
