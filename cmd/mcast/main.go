@@ -41,6 +41,7 @@ type commands struct {
 	Env     envCommand     `cmd:"" help:"List the MCAST_* variables and their values here."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 
+	Bugreport  bugreportCommand  `cmd:"" help:"Write an archive with what a report of a fault should have, and nothing secret."`
 	Completion completionCommand `cmd:"" help:"Print a script by which a shell completes commands, flags and their values."`
 	Complete   completeCommand   `cmd:"" hidden:""`
 
