@@ -27,6 +27,7 @@ import (
 // Process is the page of a process; T is what it says of a group.
 type Process[T any] struct {
 	Version string        `json:"version"`
+	Commit  string        `json:"commit"` // that it was built from; empty: unknown
 	PID     int           `json:"pid"`
 	Run     string        `json:"run"`   // of torchrun or Slurm; may be empty
 	At      time.Duration `json:"at_ns"` // when the page was written, by the process's clock
@@ -188,7 +189,7 @@ func (p *publisher) serve() {
 
 // process returns the page.
 func (p *publisher) process() *Process[any] {
-	all := &Process[any]{Version: version.String(), PID: os.Getpid(), Run: run(), Groups: []any{}}
+	all := &Process[any]{Version: version.String(), Commit: version.Commit(), PID: os.Getpid(), Run: run(), Groups: []any{}}
 	mu.Lock() // until it has them, none is withdrawn
 	for _, page := range p.pages {
 		all.Groups = append(all.Groups, (*page)())

@@ -19,7 +19,7 @@ type Collector struct {
 var (
 	ofRank   = []string{"group", "rank"}
 	infoDesc = prometheus.NewDesc("mcast_group_info", "1 for each rank of this host, with what it is.",
-		append(ofRank, "size", "run", "pid", "version", "fabric", "interface", "allgather", "reduce_scatter"), nil)
+		append(ofRank, "size", "run", "pid", "version", "commit", "fabric", "interface", "allgather", "reduce_scatter"), nil)
 	flightDesc  = prometheus.NewDesc("mcast_in_flight", "Operations that are not done.", append(ofRank, "lane"), nil)
 	waitingDesc = prometheus.NewDesc("mcast_waiting_seconds", "For how long an operation of this rank has not moved; 0: none stands still.", ofRank, nil)
 	awaitedDesc = prometheus.NewDesc("mcast_awaited_seconds", "For how long this rank has waited for another one (of eight at most).", append(ofRank, "awaited"), nil)
@@ -87,7 +87,7 @@ func (r *Rank) collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{r.Group, rank}, labels...)...)
 	}
-	gauge(infoDesc, 1, strconv.Itoa(r.Info.Size), r.Run, strconv.Itoa(r.PID), r.Version, r.Info.Fabric, r.Info.Interface, r.Info.Allgather, r.Info.ReduceScatter)
+	gauge(infoDesc, 1, strconv.Itoa(r.Info.Size), r.Run, strconv.Itoa(r.PID), r.Version, r.Commit, r.Info.Fabric, r.Info.Interface, r.Info.Allgather, r.Info.ReduceScatter)
 	gauge(flightDesc, float64(r.GatherInFlight), "gather")
 	gauge(flightDesc, float64(r.ReduceInFlight), "reduce")
 	var longest time.Duration

@@ -14,6 +14,7 @@ import (
 // Rank is a rank of a group, of a process of this host, at a moment.
 type Rank struct {
 	Version string
+	Commit  string
 	PID     int // 0: of a PID namespace that is not seen from here
 	Run     string
 	At      time.Duration // by the process's clock
@@ -37,7 +38,7 @@ func Look(directories []string) (ranks []Rank, errs []error) {
 	pages, errs := live.Read[group.Live](directories)
 	for _, p := range pages {
 		for _, g := range p.Groups {
-			ranks = append(ranks, Rank{Version: p.Version, PID: p.PID, Run: p.Run, At: p.At, Host: host, Live: g})
+			ranks = append(ranks, Rank{Version: p.Version, Commit: p.Commit, PID: p.PID, Run: p.Run, At: p.At, Host: host, Live: g})
 		}
 	}
 	slices.SortStableFunc(ranks, func(a, b Rank) int {

@@ -22,7 +22,7 @@ func rank(number, second int) Rank {
 	counts := make([]uint64, 25)
 	counts[7] = 200 * n // up to 1.05 ms
 	return Rank{
-		Version: "0.1.0", PID: 100 + number, Run: "llama", At: time.Duration(second) * time.Second,
+		Version: "0.1.0", Commit: "0123456789ab", PID: 100 + number, Run: "llama", At: time.Duration(second) * time.Second,
 		Live: group.Live{
 			Group: "abc", Info: group.Info{Rank: number, Size: 4, Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch", ReduceScatterReason: "the switch at 10.0.0.9:7470"},
 			Counters: map[string]uint64{
@@ -87,8 +87,8 @@ mcast_failed{group="abc",rank="1"} 1
 mcast_gather_busy_seconds_total{group="abc",rank="0"} 0.9
 mcast_gather_busy_seconds_total{group="abc",rank="1"} 1.8
 `, `
-mcast_group_info{allgather="multicast",fabric="udp",group="abc",interface="eth0",pid="100",rank="0",reduce_scatter="switch",run="llama",size="4",version="0.1.0"} 1
-mcast_group_info{allgather="multicast",fabric="udp",group="abc",interface="eth0",pid="101",rank="1",reduce_scatter="switch",run="llama",size="4",version="0.1.0"} 1
+mcast_group_info{allgather="multicast",commit="0123456789ab",fabric="udp",group="abc",interface="eth0",pid="100",rank="0",reduce_scatter="switch",run="llama",size="4",version="0.1.0"} 1
+mcast_group_info{allgather="multicast",commit="0123456789ab",fabric="udp",group="abc",interface="eth0",pid="101",rank="1",reduce_scatter="switch",run="llama",size="4",version="0.1.0"} 1
 `, `
 mcast_in_flight{group="abc",lane="gather",rank="0"} 1
 mcast_in_flight{group="abc",lane="gather",rank="1"} 1
