@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,12 @@ func (d *doctorCommand) diagnose(ctx context.Context) (doctorReport, error) {
 
 // gather looks at this host.
 func (d *doctorCommand) gather(ctx context.Context) (doctor.Facts, error) {
+	if l := doctor.Threads(); l.Few() {
+		fmt.Fprintf(os.Stderr, "mcast doctor: %s allows %d processes and threads, and %d are there: this may end with 'pthread_create failed', as a rank may\n",
+			l.ThreadsBy, l.Threads, l.Running)
+		runtime.GOMAXPROCS(1)
+		d.NCCL = false // which starts further processes
+	}
 	o := doctor.Options{Environ: os.Environ(), Listen: d.Listen, Brief: d.Brief, Root: d.Root}
 	if d.NCCL && !d.Brief {
 		program, loader, err := ncclLoader()

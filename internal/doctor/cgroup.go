@@ -182,3 +182,19 @@ func threadsOf(root fs.FS, user int) (n int) {
 	}
 	return n
 }
+
+// Few reports whether threads may run out: there is no room for those of a group and of Go, and some.
+func (l *Limits) Few() bool {
+	const spare = 32
+	return l.Threads > 0 && l.Threads-l.Running < spare
+}
+
+// Threads returns the limits of threads alone, which may run out while the rest is looked at.
+func Threads() (l Limits) {
+	root := os.DirFS("/")
+	if self, err := procfs.Self(); err == nil {
+		groups, _ := self.Cgroups() // none is none
+		l.threads(root, groups)
+	}
+	return l
+}

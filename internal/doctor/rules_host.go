@@ -212,9 +212,8 @@ var hostRules = []rule{
 		)
 	}},
 	{"few-threads", func(f *Facts) []Finding {
-		const spare = 32 // of a group and of Go, and some
 		return one(
-			f.Limits.Threads > 0 && f.Limits.Threads-f.Limits.Running < spare,
+			f.Limits.Few(),
 			Fault,
 			f.Limits.ThreadsBy,
 			fmt.Sprintf("%d processes and threads are allowed, and %d are there", f.Limits.Threads, f.Limits.Running),
