@@ -14,9 +14,9 @@ import (
 
 // explainCommand says why a job is slow: docs/EXPLAIN.md.
 type explainCommand struct {
-	Seconds time.Duration `default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
-	Hosts   []string      `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
-	JSON    bool          `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
+	For   time.Duration `name:"seconds" default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
+	Hosts []string      `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
+	JSON  bool          `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
 	rankFlags
 }
 
@@ -57,8 +57,8 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 
 // explain looks at all ranks that there are at the beginning and at the end.
 func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
-	if c.Seconds < time.Second {
-		return nil, config.Mistakef("--seconds=%v is not allowed: want 1s or more", c.Seconds)
+	if c.For < time.Second {
+		return nil, config.Mistakef("--seconds=%v is not allowed: want 1s or more", c.For)
 	}
 	look, err := c.look(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	look = c.among(look)
 	before, _ := look()
 	select {
-	case <-time.After(c.Seconds):
+	case <-time.After(c.For):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -28,7 +28,7 @@ func TestExplainOfHosts(t *testing.T) {
 		return ranks, nil
 	}))
 	defer server.Close()
-	c := explainCommand{Seconds: time.Second, Hosts: []string{strings.TrimPrefix(server.URL, "http://")}}
+	c := explainCommand{For: time.Second, Hosts: []string{strings.TrimPrefix(server.URL, "http://")}}
 	report, err := c.explain(t.Context())
 	require.NoError(t, err)
 	require.True(t, report.Found())
@@ -39,9 +39,9 @@ func TestExplainOfHosts(t *testing.T) {
 	require.Contains(t, text, "\n  - its threads were throttled for 0.50 s of a second")
 
 	for want, c := range map[string]explainCommand{
-		"--seconds=500ms is not allowed: want 1s or more":            {Seconds: 500 * time.Millisecond},
-		"--hosts and --directory or --user are not allowed together": {Seconds: time.Second, Hosts: []string{"a"}, rankFlags: rankFlags{watchFlags: watchFlags{Directory: "/tmp"}}},
-		"no rank was there: none of this user runs ":                 {Seconds: time.Second, rankFlags: rankFlags{watchFlags: watchFlags{Directory: t.TempDir()}}},
+		"--seconds=500ms is not allowed: want 1s or more":            {For: 500 * time.Millisecond},
+		"--hosts and --directory or --user are not allowed together": {For: time.Second, Hosts: []string{"a"}, rankFlags: rankFlags{watchFlags: watchFlags{Directory: "/tmp"}}},
+		"no rank was there: none of this user runs ":                 {For: time.Second, rankFlags: rankFlags{watchFlags: watchFlags{Directory: t.TempDir()}}},
 	} {
 		_, err := c.explain(t.Context())
 		require.ErrorContains(t, err, want)
@@ -64,7 +64,7 @@ func TestExplainOfRanksThatEnd(t *testing.T) {
 			looks++
 			return ranks, nil
 		}))
-		c := explainCommand{Seconds: time.Second, Hosts: []string{strings.TrimPrefix(server.URL, "http://")}}
+		c := explainCommand{For: time.Second, Hosts: []string{strings.TrimPrefix(server.URL, "http://")}}
 		_, err := c.explain(t.Context())
 		server.Close()
 		require.ErrorContains(t, err, want)

@@ -14,7 +14,7 @@ import (
 type soakCommand struct {
 	Multicast  bool          `xor:"which" help:"Only Allgather and Broadcast by multicast."`
 	Inc        bool          `xor:"which" help:"Only the in-network Reduce-Scatter."`
-	Seconds    time.Duration `placeholder:"TIME" help:"How long to search, in all, such as 30 or 10m. Default: 60s, unless another limit is given."`
+	For        time.Duration `name:"seconds" placeholder:"TIME" help:"How long to search, in all, such as 30 or 10m. Default: 60s, unless another limit is given."`
 	Operations int           `placeholder:"n" help:"Operations of each protocol to run and check."`
 	First      uint64        `default:"1" placeholder:"seed" help:"Seed of the first scenario; the others follow. Default: ${default}."`
 	Seeds      uint64        `placeholder:"n" help:"Scenarios of each protocol to run."`
@@ -34,7 +34,7 @@ var shrinkBudget = search.Budget{Runs: 10_000, Time: time.Minute}
 
 // Run searches. It returns an error if anything fails.
 func (c *soakCommand) Run() error {
-	if c.Seconds < 0 || c.Operations < 0 {
+	if c.For < 0 || c.Operations < 0 {
 		return config.Mistakef("--seconds and --operations must not be negative")
 	}
 	if c.Replay != "" {
@@ -48,10 +48,10 @@ func (c *soakCommand) Run() error {
 		kinds = kinds[1:]
 	}
 	l := search.Limits{First: c.First, Seeds: c.Seeds, Operations: c.Operations, Shrink: shrinkBudget}
-	if c.Seconds == 0 && c.Operations == 0 && c.Seeds == 0 {
-		c.Seconds = time.Minute
+	if c.For == 0 && c.Operations == 0 && c.Seeds == 0 {
+		c.For = time.Minute
 	}
-	l.Time = c.Seconds / time.Duration(len(kinds))
+	l.Time = c.For / time.Duration(len(kinds))
 	var failed error
 	for _, k := range kinds {
 		seen, end := c.progress(k.Name(), l)
