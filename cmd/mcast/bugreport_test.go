@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,13 +18,13 @@ func unpack(t *testing.T, archive string) map[string]string {
 	t.Helper()
 	f, err := os.Open(archive)
 	require.NoError(t, err)
-	defer f.Close() //nolint:errcheck // it is only read
+	defer func() { _ = f.Close() }()
 	zipped, err := gzip.NewReader(f)
 	require.NoError(t, err)
 	files := map[string]string{}
 	for r := tar.NewReader(zipped); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		require.NoError(t, err)
