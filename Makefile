@@ -27,6 +27,7 @@ PROGRAMS ?= 1000
 SEED ?= 0
 # `make test ORDER=shuffled` draws another order each time.
 ORDER ?=
+ONLY ?=
 PEERS ?=
 SUITES ?= bookworm jammy resolute
 GPU ?=
@@ -86,8 +87,8 @@ check: toolchain $(LINT) $(RUFF) figures-check ## formatting, vet, linters, whet
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
 	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/*.py ../scripts/testrun ../scripts/run-tests ../scripts/wheel-abi ../scripts/release-notes ../scripts/figures-mutants
 
-figures-check: toolchain ## the papers' figures: do the documents, the committed rows and the code say the same? Half a minute
-	go test -count=1 -run '^(TestCommitted|TestUnstamped)$$' ./internal/lab/sim/figures
+figures-check: toolchain ## the papers' figures: do the documents, the committed rows and the code say the same? Half a minute (ONLY=fig12)
+	go test -count=1 -run '^(TestCommitted|TestUnstamped)$$$(if $(ONLY),/^($(ONLY))$$)' ./internal/lab/sim/figures
 
 figures-mutants: toolchain ## plant changes that figures-check must find, one after another, in a copy of the tree; minutes
 	scripts/figures-mutants

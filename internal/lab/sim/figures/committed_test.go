@@ -3,6 +3,7 @@
 package figures
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -174,6 +175,31 @@ func section(t *testing.T, text, name string) string {
 	}
 	require.Fail(t, "docs/REPRODUCTION.md has no section with --only "+name)
 	return ""
+}
+
+// readFile reads what Make has written.
+func readFile(path string) (*file, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{}
+	for i, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+		var c Claim
+		switch {
+		case i == 0:
+			err = json.Unmarshal(line, &f.made)
+		case bytes.Contains(line, []byte(`"claim":`)):
+			err = json.Unmarshal(line, &c)
+			f.claims = append(f.claims, c)
+		default:
+			f.rows = append(f.rows, line)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
+		}
+	}
+	return f, nil
 }
 
 // claimRows are the lines of tables that end with a verdict.

@@ -1,7 +1,6 @@
 package figures
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,31 +38,6 @@ type file struct {
 	made
 	rows   []json.RawMessage
 	claims []Claim
-}
-
-// readFile reads what Make has written.
-func readFile(path string) (*file, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	f := &file{}
-	for i, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
-		var c Claim
-		switch {
-		case i == 0:
-			err = json.Unmarshal(line, &f.made)
-		case bytes.Contains(line, []byte(`"claim":`)):
-			err = json.Unmarshal(line, &c)
-			f.claims = append(f.claims, c)
-		default:
-			f.rows = append(f.rows, line)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
-		}
-	}
-	return f, nil
 }
 
 // write writes the file, a row a line.
@@ -127,16 +101,12 @@ func rounded(v any) any {
 // hash is that of all that rows have from their runs.
 func hash(rows []json.RawMessage) (string, error) {
 	h := sha256.New()
-	w := bufio.NewWriter(h)
 	for _, r := range rows {
 		text, err := same(r)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintln(w, text)
-	}
-	if err := w.Flush(); err != nil {
-		return "", err
+		h.Write([]byte(text + "\n"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
