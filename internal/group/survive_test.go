@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(hostEnv); role != "" {
 		os.Exit(playHost(role))
 	}
+	if role := os.Getenv(refusedEnv); role != "" {
+		os.Exit(playRefused(role))
+	}
 	systest.Beside(8) // most of those that may wait
 	os.Exit(m.Run())
 }

@@ -31,6 +31,21 @@ func InSandbox(t testing.TB, e syscall.Errno, calls []uint32, f func()) {
 // InSandboxWith is InSandbox, with an error for each call.
 func InSandboxWith(t testing.TB, denials []Denial, f func()) {
 	t.Helper()
+	var entered error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // Never unlocked: the thread ends with the goroutine.
+		if entered = Enter(denials); entered == nil {
+			f()
+		}
+	}()
+	<-done
+	require.NoError(t, entered, "seccomp")
+}
+
+// Enter has calls of this thread, and of the program that it becomes, fail for good. The caller has locked the thread.
+func Enter(denials []Denial) error {
 	const ( // struct seccomp_data
 		number = 0
 		first  = 16 // its lower half, on little-endian machines
@@ -52,19 +67,8 @@ func InSandboxWith(t testing.TB, denials []Denial, f func()) {
 	}
 	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	var entered error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // Never unlocked: the thread ends with the goroutine.
-		if entered = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); entered != nil {
-			return
-		}
-		entered = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(program)), 0, 0)
-		if entered == nil {
-			f()
-		}
-	}()
-	<-done
-	require.NoError(t, entered, "seccomp")
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(program)), 0, 0)
 }
