@@ -72,7 +72,8 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 	}
 	terms, number, err := a.session.Ready(ctx)
 	var refused *session.Error
-	a.waited = err != nil && !errors.Is(err, session.ErrDraining) && (!errors.As(err, &refused) || !refused.Mismatch)
+	mismatch := errors.As(err, &refused) && refused.Mismatch
+	a.waited = err != nil && !errors.Is(err, session.ErrDraining) && !mismatch
 	if a.all = err == nil; a.all {
 		err = d.probe(ctx, a.session, terms, number)
 	}

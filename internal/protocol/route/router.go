@@ -2,7 +2,6 @@ package route
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -156,14 +155,15 @@ const (
 // compare looks at how the attempts of all ranks have gone. The first rank that has failed gives the reason
 // to all; one that has waited only if there is none.
 func (r *Router) compare(records [][]byte) {
-	for _, how := range []byte{hasFailed, hasWaited} {
-		i := slices.IndexFunc(records, func(record []byte) bool { return record[0] == how })
-		if i < 0 {
-			continue
+	var reason []byte
+	for _, record := range records {
+		if record[0] == hasFailed && (reason == nil || reason[0] != hasFailed) || record[0] == hasWaited && reason == nil {
+			reason = record
 		}
-		record := records[i]
+	}
+	if reason != nil {
 		r.order(Close{})
-		r.failures = append(r.failures, strings.ReplaceAll(string(record[1:]), "\n", "; "))
+		r.failures = append(r.failures, strings.ReplaceAll(string(reason[1:]), "\n", "; "))
 		if len(r.failures) < len(r.cfg.Switches) {
 			r.joinTogether()
 		} else {
