@@ -116,7 +116,7 @@ func (g *Group) InTurn(orders staging.Orders, start func() (*Work, error)) (Pend
 // OpenDevice finds a GPU by its number. Programs that have a driver set it before the first operation on
 // device memory; this package does without C.
 var OpenDevice = func(int) (staging.Card, error) {
-	return nil, fmt.Errorf("%w: this program has no way to a GPU", fabric.ErrUnavailable)
+	return nil, fabric.Unavailable("this program has no way to a GPU")
 }
 
 // stage returns what operations on device memory need. Without any there is none.

@@ -116,7 +116,7 @@ func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, ra
 	}
 	r := h.regions[address]
 	if r == nil || r.host.gone {
-		return nil, fmt.Errorf("%w: shm: no region is served at %s", fabric.ErrUnavailable, address)
+		return nil, fabric.Unavailable("shm: no region is served at %s", address)
 	}
 	if netdev.DifferentUsers(r.host.User(), h.User()) {
 		return nil, fmt.Errorf("shm: the peer runs as user %s, this rank as %s", r.host.User(), h.User())

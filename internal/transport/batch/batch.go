@@ -9,7 +9,6 @@
 package batch
 
 import (
-	"fmt"
 	"math/bits"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +41,7 @@ const cache = 512 << 10
 func Open(domain int) (fd int, err error) {
 	fd, err = unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return -1, fmt.Errorf("%w: open UDP socket: %w", fabric.ErrUnavailable, err)
+		return -1, fabric.Unavailable("open UDP socket: %w", err)
 	}
 	sys.Private(fd)
 	return fd, nil

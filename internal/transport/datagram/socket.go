@@ -131,13 +131,13 @@ func (s *Socket) bind(first, last uint16) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%w: datagram: bind port %d of %v: %w", fabric.ErrUnavailable, port, s.local, err)
+			return fabric.Unavailable("datagram: bind port %d of %v: %w", port, s.local, err)
 		}
 		s.port, err = batch.PortOf(s.sender.FD)
 		return err
 	}
-	return fmt.Errorf("%w: datagram: ports %d to %d of %v are all in use: free some or allow more",
-		fabric.ErrUnavailable, first, last, s.local)
+	return fabric.Unavailable("datagram: ports %d to %d of %v are all in use: free some or allow more",
+		first, last, s.local)
 }
 
 // Port is the UDP port that the socket is bound to.
@@ -178,7 +178,7 @@ func (s *Socket) connect(peer netip.AddrPort) error {
 		return fmt.Errorf("datagram: %w", err)
 	}
 	if err := unix.Connect(s.sender.FD, to); err != nil {
-		return fmt.Errorf("%w: datagram: connect %v to %v: %w", fabric.ErrUnavailable, s.local, peer, err)
+		return fabric.Unavailable("datagram: connect %v to %v: %w", s.local, peer, err)
 	}
 	return s.Mute(false)
 }

@@ -16,14 +16,25 @@ package fabric
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// ErrUnavailable says that a fabric cannot work on this machine. It is wrapped
-// with what is missing and how to mend it.
-var ErrUnavailable = errors.New("fabric: not available here")
+// ErrUnavailable is what errors are that say what this machine lacks: see Unavailable.
+var ErrUnavailable = errors.New("not available here")
+
+type unavailableError struct{ error }
+
+func (e unavailableError) Unwrap() error { return e.error }
+
+func (unavailableError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unavailable is fmt.Errorf for an ErrUnavailable. The text says what is missing and how to mend it, and no more.
+func Unavailable(format string, args ...any) error {
+	return unavailableError{fmt.Errorf(format, args...)}
+}
 
 // Run is a stretch of consecutive chunks of this rank's own shard, to be
 // multicast. Head is the header of its first chunk; only PSN differs in the

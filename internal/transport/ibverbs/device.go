@@ -162,5 +162,5 @@ func failure(verb string, e C.int) error {
 
 // Unavailable says what RDMA lacks on this machine, and wraps fabric.ErrUnavailable.
 func Unavailable(format string, args ...any) error {
-	return fmt.Errorf("%w: verbs: %w", fabric.ErrUnavailable, fmt.Errorf(format, args...))
+	return fabric.Unavailable("verbs: %w", fmt.Errorf(format, args...))
 }

@@ -39,7 +39,7 @@ func Dial(ctx context.Context, address string, job, key uint64, rank, size int) 
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: shm: connect to the server of the region, a rank of this host: has it ended, or does a sandbox keep the two apart? %w", fabric.ErrUnavailable, err)
+		return nil, fabric.Unavailable("shm: connect to the server of the region, a rank of this host: has it ended, or does a sandbox keep the two apart? %w", err)
 	}
 	c := &Client{job: job, rank: rank, size: size, conn: conn.(*net.UnixConn)}
 	if err := c.ask(ctx, key); err != nil {

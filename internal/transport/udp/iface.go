@@ -161,5 +161,5 @@ func interfaceNames() string {
 }
 
 func unavailable(format string, args ...any) error {
-	return fmt.Errorf("%w: udp: %w", fabric.ErrUnavailable, fmt.Errorf(format, args...))
+	return fabric.Unavailable("udp: %w", fmt.Errorf(format, args...))
 }
