@@ -43,6 +43,6 @@ func TestNoMulticastFlag(t *testing.T) {
 	for _, report := range append(p.reports(t), p.run(t)...) {
 		require.Empty(t, report.Error)
 		require.Equal(t, byUnicast, report.Info.Allgather)
-		require.Contains(t, strings.Join(report.Info.Notes, "\n"), "rank 1: fabric: not available here: udp: interface v1 does not do multicast (ip link set v1 multicast on)")
+		require.Contains(t, strings.Join(report.Info.Notes, "\n"), "rank 1: udp: interface v1 does not do multicast (ip link set v1 multicast on)")
 	}
 }
