@@ -27,8 +27,10 @@ var ErrUnavailable = errors.New("not available here")
 
 type unavailableError struct{ error }
 
+// Unwrap returns what the text was made of.
 func (e unavailableError) Unwrap() error { return e.error }
 
+// Is makes the error an ErrUnavailable.
 func (unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
 // Unavailable is fmt.Errorf for an ErrUnavailable. The text says what is missing and how to mend it, and no more.

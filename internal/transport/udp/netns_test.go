@@ -2,6 +2,7 @@ package udp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -168,7 +169,7 @@ func TestChoose(t *testing.T) {
 		n.Do(func() {
 			ifi, err := Choose(c.name, c.peers)
 			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), fabric.ErrUnavailable.Error()) {
+				if err == nil || !strings.Contains(err.Error(), c.err) || !errors.Is(err, fabric.ErrUnavailable) {
 					t.Errorf("Choose(%q, %v): %v, want %q", c.name, c.peers, err, c.err)
 				}
 				return
