@@ -76,7 +76,7 @@ func TestMetricsWithSecret(t *testing.T) {
 
 	at := strings.TrimPrefix(metrics, "https://")
 	for _, c := range []struct{ variable, want string }{
-		{"MCAST_SECRET=" + secret, "no rank was there all the time"},
+		{"MCAST_SECRET=" + secret, "no rank was there: none of this user"},
 		{"MCAST_SECRET=" + other, "the other end has another MCAST_SECRET"},
 		{"MCAST_SECRET=", "it has MCAST_SECRET (or MCAST_SECRET_FILE) and this command has none"},
 	} {
