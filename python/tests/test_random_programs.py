@@ -52,3 +52,11 @@ def test_a_program_that_is_slow_is_told_of_with_stacks(capfd: pytest.CaptureFixt
     assert "stacks of rank 0" in told
     assert "stacks of rank 1" in told
     assert "_serve" in told
+
+
+def test_a_program_that_ends_torch_is_no_difference(pair: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what plain FSDP2 over gloo does as well is torch's: a process that we end is a difference."""
+    monkeypatch.setattr(pair, "_ends_torch", lambda _: True)
+    assert not hunt(pair, 1, start=3, fault="ends its process").failures
+    monkeypatch.undo()
+    assert hunt(pair, 1, start=3, fault="ends its process", shrinking_s=0).failures

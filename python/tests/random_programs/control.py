@@ -19,6 +19,7 @@ from ..world import TaskError, World
 from . import play
 from .draw import Program, programs
 
+_ENDED = "its process ended"  # as World says it
 SLOW_S = 60.0  # a program that takes longer is told of, with stacks; nothing fails by it
 
 
@@ -46,6 +47,8 @@ class Ranks:
     def run(self, program: Program, fault: str = "") -> list[dict[str, Any]]:
         """Return what each rank says of the program.
 
+        Where torch ends the process without us as well, by a segmentation fault, that is what ended it.
+
         Raises:
             Different: a rank failed, ended, or did not answer; the message has the stacks then.
         """
@@ -62,7 +65,23 @@ class Ranks:
         except (TaskError, BrokenPipeError) as e:
             told = self.tell() if "no answer" in str(e) else ""
             self.close(at_once=True)
+            if _ENDED in str(e) and self._ends_torch(program):
+                return [
+                    {"differences": [], "observations": 0, "ended": "torch: its process ended"}
+                ] * self.size
             raise Different(f"{e}{told}") from None
+
+    def _ends_torch(self, program: Program) -> bool:
+        """Say whether plain FSDP2 over gloo ends a process by this program, too."""
+        world = World(self.size, GLOO_SOCKET_IFNAME="")
+        try:
+            world.run(play.prepare)
+            world.run(play.plainly, program)
+        except TaskError as e:
+            return _ENDED in str(e)
+        finally:
+            world.close()
+        return False
 
     def _tell_if_slow(self, world: World) -> None:
         end = time.monotonic() + self._slow_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -171,6 +172,11 @@ def gathers_for_itself() -> AbstractContextManager[Any]:
     return mock.patch.object(lookahead.Lookahead, "_chain", chain)
 
 
+def ends_its_process() -> AbstractContextManager[Any]:
+    """enable() ends the process, as a segmentation fault would."""
+    return _after_enable(lambda _: os._exit(1))
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault: `plant` has it while within, and it is found `within` so many programs.
@@ -200,6 +206,7 @@ FAULTS = {
     "gathers what is not needed": Fault(gathers_what_is_not_needed, 100),
     "gathers after its backward": Fault(gathers_after_its_backward, 500),
     "keeps what a backward has gathered": Fault(keeps_what_a_backward_has_gathered, 600),
+    "ends its process": Fault(ends_its_process, 2),
     "gathers for itself": Fault(gathers_for_itself, 200),
 }
 

@@ -368,6 +368,11 @@ def play(program: Program, backend: str, enabled: bool, fault: str = "") -> Play
     return run
 
 
+def plainly(program: Program) -> None:
+    """Run the program without anything of ours."""
+    play(program, "gloo", False)
+
+
 def difference(plain: list[Seen], other: list[Seen], bound: float = 0.0) -> str:
     """Say where two runs differ first, or return "". By bits, or with a bound by at most so much."""
     for (when, a), (now, b) in zip(plain, other, strict=False):
