@@ -120,7 +120,7 @@ func (g *gatherer) variables() {
 		all[name] = value
 		switch {
 		case value == "" || !strings.HasPrefix(name, "MCAST_") && !slices.Contains(concerned, name):
-		case secret[name]:
+		case secret[name] || len(config.Unknown([]string{entry})) > 0: // a name that is misspelled may be a secret's
 			s.Set[name] = "(set)"
 		default:
 			s.Set[name] = value

@@ -102,6 +102,16 @@ func TestSecretInStore(t *testing.T) {
 	assert.Equal(t, "(set)", f.Settings.Set["MCAST_SECRET"])
 }
 
+// TestMisspelledSecret: the value of a variable that we do not know is not told.
+func TestMisspelledSecret(t *testing.T) {
+	f := Gather(t.Context(), Options{Environ: []string{"MCAST_IFACE=lo", "MCAST_SECERT=correct-horse-battery-staple"}})
+	assert.Equal(t, map[string]string{"MCAST_IFACE": "lo", "MCAST_SECERT": "(set)"}, f.Settings.Set)
+	var object bytes.Buffer
+	r := NewReport(f)
+	require.NoError(t, r.WriteJSON(&object))
+	assert.NotContains(t, object.String(), "correct-horse")
+}
+
 func TestHardware(t *testing.T) {
 	f := Facts{Links: []Link{
 		{
